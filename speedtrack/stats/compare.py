@@ -1,0 +1,146 @@
+"""Are two sets of trials different? Independent sets, and interleaved pairs that settle a suspicion."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from statistics import NormalDist
+
+import numpy as np
+
+from speedtrack.stats.ranks import rank_sum_p, signed_rank_p
+from speedtrack.stats.scale import Array, Scale
+from speedtrack.stats.summary import CONFIDENCE
+
+MIN_SAMPLES = 5  # per side, or pairs: below it the answer is always unknown
+RESAMPLES = 1999
+LEVEL = 0.01
+
+
+class Answer(StrEnum):
+    DIFFERENT = "different"
+    SAME = "same"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """``ratio`` is after / before, [low, high] its 95% interval; ``p`` was held against ``level``; n is per side."""
+
+    answer: Answer
+    ratio: float
+    low: float
+    high: float
+    p: float
+    level: float
+    n: tuple[int, int]
+
+
+@dataclass(frozen=True)
+class _Shift:
+    """An estimated shift on a scale, its interval and its p-value."""
+
+    delta: float
+    low: float
+    high: float
+    p: float
+
+
+def compare(
+    before: Sequence[float], after: Sequence[float], *, smallest_effect: float, level: float = LEVEL, seed: int
+) -> Comparison:
+    """Compare independent trials: the ratio of medians, its bootstrap interval, the exact Mann-Whitney p-value.
+
+    different: p <= level, the ratio is at least ``smallest_effect`` (0.01 is 1%) away from 1 and the interval
+    excludes 1. same: the whole interval is within the smallest effect. unknown: neither, or fewer than five samples
+    on a side (whose exact p cannot reach 1%). Values of zero or below are compared by difference: see `Scale`.
+    An empty side: ValueError.
+    """
+    if not len(before) or not len(after):
+        raise ValueError("nothing to compare: a side has no samples")
+    scale = Scale.of([*before, *after])
+    old, new = scale.place(before), scale.place(after)
+    rng = np.random.default_rng(seed)
+    boot = np.median(_resample(rng, new), axis=1) - np.median(_resample(rng, old), axis=1)
+    low, high = _interval(boot, min(len(old), len(new)))
+    shift = _Shift(float(np.median(new) - np.median(old)), low, high, rank_sum_p(before, after))
+    return _judge(shift, scale, (smallest_effect, level), (len(old), len(new)))
+
+
+def settle(
+    pairs: Sequence[tuple[float, float]], *, smallest_effect: float, level: float, looks: int, look: int, seed: int
+) -> Comparison:
+    """Settle a suspicion from interleaved (base, head) pairs, in block order, at look number ``look`` of ``looks``.
+
+    Estimate: Hodges-Lehmann (1963) of the per-pair log ratios. p-value: Wilcoxon's signed ranks, exact over all sign
+    flips. Interval: bootstrap of whole pairs. The level is split evenly over the looks (Bonferroni): stopping at the
+    first answer confirms a change that is not there with at most ``level``, whatever the noise, as long as the order
+    within each pair was drawn at random. With n pairs the smallest p-value is 2^(1-n), so plan at least
+    `fewest_pairs`. Answers as in `compare`; unknown means: take more pairs.
+    """
+    if not 1 <= look <= looks:
+        raise ValueError(f"look {look} of {looks} does not exist")
+    if not pairs:
+        raise ValueError("nothing to compare: no pairs")
+    scale = Scale.of(value for pair in pairs for value in pair)
+    steps = scale.place(head for _, head in pairs) - scale.place(base for base, _ in pairs)
+    boot = _hodges_lehmann(_resample(np.random.default_rng(seed), steps))
+    low, high = _interval(boot, len(steps))
+    delta = float(_hodges_lehmann(steps[None, :])[0])
+    shift = _Shift(delta, low, high, signed_rank_p(steps.tolist()))
+    return _judge(shift, scale, (smallest_effect, level / looks), (len(steps), len(steps)))
+
+
+def fewest_pairs(level: float, looks: int) -> int:
+    """How many pairs a look needs before `settle` can answer different at all."""
+    return max(MIN_SAMPLES, math.ceil(1 - math.log2(level / looks)))
+
+
+def benjamini_hochberg(p_values: Sequence[float], level: float) -> list[bool]:
+    """Which hypotheses to reject so that the false discovery rate is at most ``level`` (Benjamini & Hochberg 1995)."""
+    ordered = sorted(p_values)
+    passing = [p for rank, p in enumerate(ordered, start=1) if p <= level * rank / len(ordered)]
+    return [bool(passing) and p <= passing[-1] for p in p_values]
+
+
+def _judge(shift: _Shift, scale: Scale, limits: tuple[float, float], n: tuple[int, int]) -> Comparison:
+    smallest_effect, level = limits
+    effect, answer = scale.effect(smallest_effect), Answer.UNKNOWN
+    if min(n) >= MIN_SAMPLES:
+        if shift.p <= level and abs(shift.delta) >= effect and not shift.low <= 0 <= shift.high:
+            answer = Answer.DIFFERENT
+        elif -effect <= shift.low and shift.high <= effect:
+            answer = Answer.SAME
+    low, ratio, high = (scale.ratio(delta) for delta in (shift.low, shift.delta, shift.high))
+    return Comparison(answer, ratio, low, high, shift.p, level, n)
+
+
+def _resample(rng: np.random.Generator, values: Array) -> Array:
+    drawn: Array = values[rng.integers(0, len(values), size=(RESAMPLES, len(values)))]
+    return drawn
+
+
+def _hodges_lehmann(rows: Array) -> Array:
+    """The median of all pairwise means (Walsh averages) of each row."""
+    i, j = np.triu_indices(rows.shape[1])
+    centres: Array = np.median((rows[:, i] + rows[:, j]) / 2, axis=1)
+    return centres
+
+
+def _interval(boot: Array, n: int) -> tuple[float, float]:
+    """Percentile interval, widened for small n after Hesterberg (2015), What Teachers Should Know about the Bootstrap."""
+    if n < 2:
+        return float(boot.min()), float(boot.max())
+    z = NormalDist().inv_cdf((1 + CONFIDENCE) / 2)
+    tail = NormalDist().cdf(-math.sqrt(n / (n - 1)) * _student(z, n - 1))
+    low, high = np.quantile(boot, [tail, 1 - tail])
+    return float(low), float(high)
+
+
+def _student(z: float, freedom: int) -> float:
+    """Student's t quantile for a normal quantile z (Abramowitz & Stegun 26.7.5, three terms)."""
+    first = (z**3 + z) / 4
+    second = (5 * z**5 + 16 * z**3 + 3 * z) / 96
+    return z + first / freedom + second / freedom**2

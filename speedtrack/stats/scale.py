@@ -1,0 +1,45 @@
+"""The scale on which changes are judged: logarithms where every value is positive, relative differences elsewhere."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Scale:
+    """Maps values to a line where a shift of ``delta`` means ``ratio(delta)``.
+
+    ``unit`` is None for logarithms. Metrics with values of zero or below are divided by ``unit`` instead, so that
+    their "ratio" is 1 + difference / unit: 1.0 is no change and 1.05 five hundredths of the usual size upwards.
+    """
+
+    unit: float | None = None
+
+    @classmethod
+    def of(cls, values: Iterable[float]) -> Scale:
+        """The scale for these values together; the unit is their median absolute value, or the mean if that is 0."""
+        size = np.asarray(list(values), dtype=np.float64)
+        if not np.isfinite(size).all():
+            raise ValueError("a sample is not a finite number: leave out what was not measured")
+        if (size > 0).all():
+            return cls()
+        size = np.abs(size)
+        return cls(float(np.median(size)) or float(size.mean()) or 1.0)
+
+    def place(self, values: Iterable[float]) -> Array:
+        numbers = np.asarray(list(values), dtype=np.float64)
+        return np.log(numbers) if self.unit is None else numbers / self.unit
+
+    def ratio(self, delta: float) -> float:
+        return math.exp(delta) if self.unit is None else 1.0 + delta
+
+    def effect(self, relative: float) -> float:
+        """The distance on this scale of a relative change such as 0.02; the same upwards and downwards."""
+        return math.log1p(relative) if self.unit is None else relative
