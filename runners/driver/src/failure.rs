@@ -1,0 +1,41 @@
+//! Why nothing was measured: one line, the cause and the remedy.
+
+use std::fmt;
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Failure {
+    /// The command line cannot be obeyed: exit code 2.
+    Usage(String),
+    /// The server or the machine did not let the measurement happen: exit code 1.
+    Run(String),
+}
+
+impl Failure {
+    pub fn usage(cause: impl fmt::Display, remedy: impl fmt::Display) -> Self {
+        Failure::Usage(one_line(format!("{cause}: {remedy}")))
+    }
+
+    pub fn run(cause: impl fmt::Display, remedy: impl fmt::Display) -> Self {
+        Failure::Run(one_line(format!("{cause}: {remedy}")))
+    }
+
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Failure::Usage(_) => 2,
+            Failure::Run(_) => 1,
+        }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Failure::Usage(line) | Failure::Run(line) => f.write_str(line),
+        }
+    }
+}
+
+/// Texts of servers and arguments go into messages; none of them may break the line.
+fn one_line(text: String) -> String {
+    text.replace(|c: char| c.is_control(), " ")
+}

@@ -1,0 +1,160 @@
+//! What one thread counts in the window, and the clocks it reads at the window's edges.
+
+use crate::failure::Failure;
+use crate::histogram::Histogram;
+use crate::proto::Tally;
+use crate::stage::Span;
+use crate::sys::{self, Usage};
+
+/// What one thread brings home from a span.
+#[derive(Clone, Default)]
+pub struct Record {
+    pub latency: Histogram,
+    /// Replies inside the window.
+    pub inside: Tally,
+    /// Replies to requests that were in flight when the window closed.
+    pub unfinished: u64,
+    /// Replies per slice; the last slice may be shorter than the others.
+    pub slices: Vec<u64>,
+    /// CPU clock of the server at the window's begin and at the end of each slice; empty without a server pid.
+    pub server_ns: Vec<u64>,
+    /// What the thread used in the window.
+    pub usage: Usage,
+    /// When the thread saw the window open and close, monotonic ns.
+    pub opened_at: u64,
+    pub closed_at: u64,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    WarmUp,
+    Window,
+    Drain,
+}
+
+pub struct Meter {
+    span: Span,
+    slice_ns: u64,
+    server_pid: Option<u32>,
+    phase: Phase,
+    /// The next moment at which the phase or the slice changes.
+    edge: u64,
+    opened: Usage,
+    record: Record,
+}
+
+impl Meter {
+    pub fn new(span: Span, slice_ns: u64, server_pid: Option<u32>) -> Meter {
+        Meter {
+            span,
+            slice_ns,
+            server_pid,
+            phase: Phase::WarmUp,
+            edge: span.counts_from.min(span.ends_at),
+            opened: Usage::default(),
+            record: Record::default(),
+        }
+    }
+
+    pub fn edge(&self) -> u64 {
+        self.edge
+    }
+
+    /// Bring the window up to `now`. Cheap unless an edge has been reached.
+    #[inline]
+    pub fn reach(&mut self, now: u64) -> Result<(), Failure> {
+        if now < self.edge { Ok(()) } else { self.cross(now) }
+    }
+
+    /// Count replies received at `now` to requests sent at `sent_at`.
+    #[inline]
+    pub fn count(&mut self, now: u64, sent_at: u64, tally: Tally) -> Result<(), Failure> {
+        self.reach(now)?;
+        if self.phase == Phase::WarmUp {
+            return Ok(());
+        }
+        self.record.latency.record(now - sent_at, tally.replies);
+        if self.phase == Phase::Drain {
+            self.record.unfinished += tally.replies;
+            return Ok(());
+        }
+        if let Some(slice) = self.record.slices.last_mut() {
+            *slice += tally.replies;
+        }
+        self.record.inside.add(tally);
+        Ok(())
+    }
+
+    #[cold]
+    fn cross(&mut self, now: u64) -> Result<(), Failure> {
+        while now >= self.edge {
+            match self.phase {
+                Phase::WarmUp if self.span.counts_from <= self.edge => self.open(now)?,
+                Phase::Window if self.edge < self.span.ends_at => self.next_slice()?,
+                Phase::Window => self.close(now)?,
+                Phase::WarmUp | Phase::Drain => self.drain(),
+            }
+        }
+        Ok(())
+    }
+
+    fn open(&mut self, now: u64) -> Result<(), Failure> {
+        self.phase = Phase::Window;
+        self.record.opened_at = now;
+        self.record.slices.push(0);
+        self.read_server()?;
+        self.opened = Usage::of_this_thread();
+        self.edge = self.slice_end(self.span.counts_from);
+        Ok(())
+    }
+
+    fn next_slice(&mut self) -> Result<(), Failure> {
+        self.record.slices.push(0);
+        self.read_server()?;
+        self.edge = self.slice_end(self.edge);
+        Ok(())
+    }
+
+    fn slice_end(&self, begin: u64) -> u64 {
+        begin.saturating_add(self.slice_ns).min(self.span.ends_at)
+    }
+
+    fn close(&mut self, now: u64) -> Result<(), Failure> {
+        self.record.usage = Usage::of_this_thread().since(self.opened);
+        self.read_server()?;
+        self.record.closed_at = now;
+        self.drain();
+        Ok(())
+    }
+
+    fn drain(&mut self) {
+        self.phase = Phase::Drain;
+        self.edge = u64::MAX;
+    }
+
+    fn read_server(&mut self) -> Result<(), Failure> {
+        if let Some(pid) = self.server_pid {
+            self.record.server_ns.push(read_server_clock(pid)?);
+        }
+        Ok(())
+    }
+
+    /// The record, once nothing is in flight any more. A window without a planned end closes here, at `now`.
+    pub fn finish(mut self, now: u64) -> Result<Record, Failure> {
+        self.reach(now)?;
+        if self.phase == Phase::Window {
+            self.close(now)?;
+        }
+        Ok(self.record)
+    }
+}
+
+/// The CPU time of the server process in ns.
+pub fn read_server_clock(pid: u32) -> Result<u64, Failure> {
+    sys::process_cpu_ns(pid).map_err(|error| {
+        Failure::run(
+            format!("cannot read the CPU clock of process {pid} ({error})"),
+            "give --server-pid the id of the running server, in this pid namespace",
+        )
+    })
+}

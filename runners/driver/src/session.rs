@@ -1,0 +1,189 @@
+//! A run from the first connection to the document: prefill, then each test in order.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use sha2::{Digest, Sha256};
+
+use crate::batch::ValuePool;
+use crate::cli::{Length, Options};
+use crate::crew::{self, Job, KeyOrder};
+use crate::document::{self, Document, Driver, Prefill, TargetName, TestResult, Workload};
+use crate::failure::Failure;
+use crate::meter;
+use crate::proto::Test;
+use crate::proto::resp::Resp;
+use crate::stage::Stage;
+use crate::sys;
+
+/// A prefill batch is at most this deep ...
+const PREFILL_PIPELINE: usize = 64;
+/// ... and about this long.
+const PREFILL_BATCH_BYTES: usize = 64 * 1024;
+
+/// Do what `options` ask; `argv` is recorded, without the password.
+pub fn run(options: &Options, argv: &[String]) -> Result<Document, Failure> {
+    if !options.cpus.is_empty() {
+        crew::pin_to(&options.cpus)?;
+    }
+    if let Some(pid) = options.server_pid {
+        meter::read_server_clock(pid)?;
+    }
+    let digest = own_digest()?;
+    let started_at = rfc3339(SystemTime::now());
+    let values = ValuePool::new(options.seed, options.value_bytes);
+    let prefill = options.prefill.then(|| prefill(options, &values)).transpose()?;
+    let tests = options.tests.iter().map(|test| measure(options, *test, &values));
+    Ok(Document {
+        schema: document::SCHEMA,
+        tests: tests.collect::<Result<_, _>>()?,
+        driver: driver(options, argv, digest),
+        target: TargetName { protocol: "resp", address: options.target.address.to_string() },
+        started_at,
+        prefill,
+    })
+}
+
+fn driver(options: &Options, argv: &[String], digest: String) -> Driver {
+    Driver {
+        version: env!("CARGO_PKG_VERSION"),
+        digest,
+        argv: without_password(argv, options),
+        seed: options.seed,
+        threads: options.threads,
+        engine: "epoll",
+        clock: "CLOCK_MONOTONIC",
+    }
+}
+
+/// Set every key of the keyspace once, then let the server say how many it has.
+fn prefill(options: &Options, values: &ValuePool) -> Result<Prefill, Failure> {
+    let keys = options.keyspace;
+    let clients = options.clients.min(usize::try_from(keys).unwrap_or(usize::MAX));
+    let job = Job {
+        clients,
+        threads: options.threads.min(clients),
+        pipeline: (PREFILL_BATCH_BYTES / options.value_bytes.max(1)).clamp(1, PREFILL_PIPELINE),
+        key_order: KeyOrder::EachOnce,
+        allow_errors: false,
+        ..job(options, Test::Set, values)
+    };
+    let began = sys::now();
+    crew::run(&Resp, &job, &[Stage::Exactly { requests: keys }])?;
+    let seconds = document::round(document::seconds(sys::now() - began), 6);
+    let keys_in_server = options.target.count_keys()?;
+    if keys_in_server != keys {
+        return Err(Failure::run(
+            format!("the server holds {keys_in_server} keys in db0 after a prefill of {keys}"),
+            "start with an empty server, and look for eviction (maxmemory)",
+        ));
+    }
+    Ok(Prefill { keys, seconds, keys_in_server })
+}
+
+fn measure(options: &Options, test: Test, values: &ValuePool) -> Result<TestResult, Failure> {
+    let job = job(options, test, values);
+    let outcome = crew::run(&Resp, &job, &stages(options))?;
+    Ok(TestResult::new(&job, workload(options, test), &outcome))
+}
+
+fn stages(options: &Options) -> Vec<Stage> {
+    let warmup_ns = ns(options.warmup);
+    match options.length {
+        Length::Lasting(window) => vec![Stage::Timed { warmup_ns, window_ns: ns(window) }],
+        Length::Requests(requests) if warmup_ns == 0 => vec![Stage::Exactly { requests }],
+        Length::Requests(requests) => {
+            vec![Stage::WarmUp { ns: warmup_ns }, Stage::Exactly { requests }]
+        }
+    }
+}
+
+fn job(options: &Options, test: Test, values: &ValuePool) -> Job {
+    Job {
+        target: options.target.clone(),
+        test,
+        clients: options.clients,
+        threads: options.threads,
+        pipeline: options.pipeline,
+        keyspace: options.keyspace,
+        key_order: KeyOrder::Uniform,
+        value_bytes: options.value_bytes,
+        values: values.clone(),
+        seed: options.seed,
+        cpus: options.cpus.clone(),
+        server_pid: options.server_pid,
+        slice_ns: options.slice_ms * 1_000_000,
+        allow_errors: options.allow_errors,
+    }
+}
+
+fn workload(options: &Options, test: Test) -> Workload {
+    let (duration_s, requests) = match options.length {
+        Length::Lasting(window) => (Some(window.as_secs_f64()), None),
+        Length::Requests(requests) => (None, Some(requests)),
+    };
+    Workload {
+        test: test.name(),
+        clients: options.clients,
+        pipeline: options.pipeline,
+        keyspace: options.keyspace,
+        value_bytes: options.value_bytes,
+        warmup_s: options.warmup.as_secs_f64(),
+        duration_s,
+        requests,
+    }
+}
+
+fn ns(duration: Duration) -> u64 {
+    duration.as_nanos() as u64
+}
+
+/// Results are published; a password must not be.
+fn without_password(argv: &[String], options: &Options) -> Vec<String> {
+    let Some(login) = &options.target.login else { return argv.to_vec() };
+    argv.iter()
+        .map(|word| match word.strip_suffix(&login.password) {
+            Some("") => "***".to_owned(),
+            Some(option) if option.starts_with("-a") => format!("{option}***"),
+            _ => word.clone(),
+        })
+        .collect()
+}
+
+/// SHA-256 of the running binary.
+fn own_digest() -> Result<String, Failure> {
+    let binary = std::fs::read("/proc/self/exe")
+        .map_err(|error| Failure::run(format!("cannot read the own binary ({error})"), "mount /proc"))?;
+    let hex: String = Sha256::digest(&binary).iter().map(|byte| format!("{byte:02x}")).collect();
+    Ok(format!("sha256:{hex}"))
+}
+
+/// UTC with milliseconds: `2026-11-20T18:31:00.123Z`. The calendar is Howard Hinnant's `civil_from_days`.
+fn rfc3339(time: SystemTime) -> String {
+    let since_1970 = time.duration_since(UNIX_EPOCH).unwrap_or_default();
+    let (days, second) = (since_1970.as_secs() / 86_400, since_1970.as_secs() % 86_400);
+    let shifted = days + 719_468;
+    let (era, day_of_era) = (shifted / 146_097, shifted % 146_097);
+    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month_from_march = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
+    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
+    let year = year_of_era + era * 400 + u64::from(month <= 2);
+    let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
+    let millis = since_1970.subsec_millis();
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{millis:03}Z")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dates_are_those_of_the_calendar() {
+        let at = |ms| rfc3339(UNIX_EPOCH + Duration::from_millis(ms));
+        assert_eq!(at(0), "1970-01-01T00:00:00.000Z");
+        assert_eq!(at(951_782_400_000), "2000-02-29T00:00:00.000Z");
+        assert_eq!(at(1_795_199_460_123), "2026-11-20T18:31:00.123Z");
+        assert_eq!(at(4_102_444_799_999), "2099-12-31T23:59:59.999Z");
+    }
+}

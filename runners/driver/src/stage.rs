@@ -1,0 +1,93 @@
+//! Pacing as a value: when connections may send, and when replies count. The loop asks; it has no modes of its own.
+
+/// One uninterrupted stretch of load.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stage {
+    /// Load that is not counted, brought to an end before the next stage.
+    WarmUp { ns: u64 },
+    /// Load that goes on from `warmup_ns` of warm-up into a window of `window_ns`, in which replies count.
+    Timed { warmup_ns: u64, window_ns: u64 },
+    /// Exactly so many requests, all counted; the window ends with the last reply.
+    Exactly { requests: u64 },
+}
+
+/// A stage that has begun: moments on the monotonic clock, in ns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Span {
+    /// Replies count from here ...
+    pub counts_from: u64,
+    /// ... to here, where sending ends too.
+    pub ends_at: u64,
+    /// Requests of all connections together.
+    pub requests: Option<u64>,
+}
+
+impl Stage {
+    pub fn span(self, now: u64) -> Span {
+        match self {
+            Stage::WarmUp { ns } => Span { counts_from: u64::MAX, ends_at: now + ns, requests: None },
+            Stage::Timed { warmup_ns, window_ns } => {
+                Span { counts_from: now + warmup_ns, ends_at: now + warmup_ns + window_ns, requests: None }
+            }
+            Stage::Exactly { requests } => {
+                Span { counts_from: now, ends_at: u64::MAX, requests: Some(requests) }
+            }
+        }
+    }
+}
+
+impl Span {
+    /// The requests that connection `index` of `clients` sends in this span.
+    pub fn quota(&self, index: usize, clients: usize) -> u64 {
+        self.requests.map_or(u64::MAX, |all| share(all, index, clients).count)
+    }
+
+    /// How many requests a connection with `quota` left may send now, at most `pipeline`.
+    #[inline]
+    pub fn allowance(&self, now: u64, quota: u64, pipeline: usize) -> usize {
+        if now < self.ends_at { quota.min(pipeline as u64) as usize } else { 0 }
+    }
+}
+
+/// The part of `all` things that falls to one of several takers: `count` of them, beginning at `first`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Share {
+    pub first: u64,
+    pub count: u64,
+}
+
+/// Even shares; what does not divide goes to the first takers.
+pub fn share(all: u64, index: usize, takers: usize) -> Share {
+    let (index, takers) = (index as u64, takers as u64);
+    let (each, rest) = (all / takers, all % takers);
+    Share { first: index * each + index.min(rest), count: each + u64::from(index < rest) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_follow_each_other_and_leave_nothing() {
+        for (all, takers) in [(0, 3), (2, 3), (10, 3), (1008, 50)] {
+            let mut next = 0;
+            for index in 0..takers {
+                let part = share(all, index, takers);
+                assert_eq!(part.first, next);
+                next += part.count;
+            }
+            assert_eq!(next, all);
+        }
+    }
+
+    #[test]
+    fn nothing_is_sent_after_the_end_or_beyond_the_quota() {
+        let span = Stage::Timed { warmup_ns: 10, window_ns: 20 }.span(100);
+        assert_eq!((span.counts_from, span.ends_at), (110, 130));
+        assert_eq!(span.allowance(129, u64::MAX, 16), 16);
+        assert_eq!(span.allowance(130, u64::MAX, 16), 0);
+        let span = Stage::Exactly { requests: 21 }.span(100);
+        assert_eq!((span.quota(0, 2), span.quota(1, 2)), (11, 10));
+        assert_eq!(span.allowance(u64::MAX - 1, 3, 16), 3);
+    }
+}

@@ -1,0 +1,270 @@
+//! The system calls of the driver, each wrapped once.
+
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::time::Duration;
+
+use libc::{c_int, c_void, clockid_t, epoll_event};
+
+fn check(answer: c_int) -> io::Result<c_int> {
+    if answer < 0 { Err(io::Error::last_os_error()) } else { Ok(answer) }
+}
+
+fn clock_ns(clock: clockid_t) -> io::Result<u64> {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `time` outlives the call.
+    check(unsafe { libc::clock_gettime(clock, &mut time) })?;
+    Ok(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
+}
+
+/// CLOCK_MONOTONIC in ns.
+#[inline]
+pub fn now() -> u64 {
+    clock_ns(libc::CLOCK_MONOTONIC).expect("CLOCK_MONOTONIC always exists")
+}
+
+/// CPU time in ns that all threads of process `pid` have used, dead threads included.
+///
+/// Errors when there is no such process. The clock id is the kernel's encoding of `clock_getcpuclockid(3)`.
+pub fn process_cpu_ns(pid: u32) -> io::Result<u64> {
+    const CPUCLOCK_SCHED: c_int = 2;
+    clock_ns((!(pid as c_int) << 3) | CPUCLOCK_SCHED)
+}
+
+/// What the calling thread has used since it began.
+#[derive(Clone, Copy, Default)]
+pub struct Usage {
+    pub user_ns: u64,
+    pub system_ns: u64,
+    pub voluntary_switches: u64,
+    pub involuntary_switches: u64,
+}
+
+impl Usage {
+    pub fn of_this_thread() -> Usage {
+        // SAFETY: an all-zero rusage is valid, and `usage` outlives the call, which cannot fail for RUSAGE_THREAD.
+        let usage = unsafe {
+            let mut usage: libc::rusage = std::mem::zeroed();
+            libc::getrusage(libc::RUSAGE_THREAD, &mut usage);
+            usage
+        };
+        Usage {
+            user_ns: timeval_ns(usage.ru_utime),
+            system_ns: timeval_ns(usage.ru_stime),
+            voluntary_switches: usage.ru_nvcsw as u64,
+            involuntary_switches: usage.ru_nivcsw as u64,
+        }
+    }
+
+    pub fn since(self, earlier: Usage) -> Usage {
+        Usage {
+            user_ns: self.user_ns - earlier.user_ns,
+            system_ns: self.system_ns - earlier.system_ns,
+            voluntary_switches: self.voluntary_switches - earlier.voluntary_switches,
+            involuntary_switches: self.involuntary_switches - earlier.involuntary_switches,
+        }
+    }
+
+    pub fn plus(self, other: Usage) -> Usage {
+        Usage {
+            user_ns: self.user_ns + other.user_ns,
+            system_ns: self.system_ns + other.system_ns,
+            voluntary_switches: self.voluntary_switches + other.voluntary_switches,
+            involuntary_switches: self.involuntary_switches + other.involuntary_switches,
+        }
+    }
+
+    pub fn cpu_ns(self) -> u64 {
+        self.user_ns + self.system_ns
+    }
+}
+
+fn timeval_ns(time: libc::timeval) -> u64 {
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_usec as u64 * 1_000
+}
+
+/// Pin the calling thread to `cpus`. Errors when one of them does not exist or is not allowed.
+pub fn pin(cpus: &[usize]) -> io::Result<()> {
+    // SAFETY: an all-zero cpu_set_t is the empty set; `set` outlives the call; the bound is checked before CPU_SET.
+    unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        for &cpu in cpus {
+            if cpu >= libc::CPU_SETSIZE as usize {
+                return Err(io::Error::from_raw_os_error(libc::EINVAL));
+            }
+            libc::CPU_SET(cpu, &mut set);
+        }
+        check(libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &set))?;
+        // The kernel drops CPUs it cannot give without a word.
+        let mut given: libc::cpu_set_t = std::mem::zeroed();
+        check(libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), &mut given))?;
+        match libc::CPU_EQUAL(&set, &given) {
+            true => Ok(()),
+            false => Err(io::Error::from_raw_os_error(libc::EINVAL)),
+        }
+    }
+}
+
+/// Send what the socket takes now; `WouldBlock` when it takes nothing.
+#[inline]
+pub fn send(socket: BorrowedFd, bytes: &[u8]) -> io::Result<usize> {
+    // SAFETY: pointer and length are of one slice.
+    let sent = unsafe {
+        libc::send(socket.as_raw_fd(), bytes.as_ptr().cast::<c_void>(), bytes.len(), libc::MSG_NOSIGNAL)
+    };
+    usize::try_from(sent).map_err(|_| io::Error::last_os_error())
+}
+
+/// Receive what is there; 0 when the peer has closed.
+#[inline]
+pub fn recv(socket: BorrowedFd, bytes: &mut [u8]) -> io::Result<usize> {
+    // SAFETY: pointer and length are of one slice.
+    let received =
+        unsafe { libc::recv(socket.as_raw_fd(), bytes.as_mut_ptr().cast::<c_void>(), bytes.len(), 0) };
+    usize::try_from(received).map_err(|_| io::Error::last_os_error())
+}
+
+/// A new stream socket of the unix family.
+pub fn unix_socket() -> io::Result<OwnedFd> {
+    // SAFETY: the descriptor is new and owned by nobody else.
+    unsafe {
+        let fd = check(libc::socket(libc::AF_UNIX, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0))?;
+        Ok(OwnedFd::from_raw_fd(fd))
+    }
+}
+
+/// Let blocking connects, sends and receives give up after `limit`.
+pub fn set_timeouts(socket: BorrowedFd, limit: Duration) -> io::Result<()> {
+    let time = libc::timeval {
+        tv_sec: limit.as_secs() as libc::time_t,
+        tv_usec: libc::suseconds_t::from(limit.subsec_micros().max(1)),
+    };
+    for option in [libc::SO_RCVTIMEO, libc::SO_SNDTIMEO] {
+        // SAFETY: `time` outlives the call and its size is given.
+        check(unsafe {
+            libc::setsockopt(
+                socket.as_raw_fd(),
+                libc::SOL_SOCKET,
+                option,
+                (&raw const time).cast::<c_void>(),
+                size_of::<libc::timeval>() as libc::socklen_t,
+            )
+        })?;
+    }
+    Ok(())
+}
+
+/// Connect a unix socket to `path`, whose bytes must fit `sun_path` with its final zero.
+pub fn connect_unix(socket: BorrowedFd, path: &[u8]) -> io::Result<()> {
+    // SAFETY: an all-zero sockaddr_un is valid; it outlives the call and its size is given.
+    unsafe {
+        let mut address: libc::sockaddr_un = std::mem::zeroed();
+        address.sun_family = libc::AF_UNIX as libc::sa_family_t;
+        if path.len() >= address.sun_path.len() {
+            return Err(io::Error::from_raw_os_error(libc::ENAMETOOLONG));
+        }
+        for (place, byte) in address.sun_path.iter_mut().zip(path) {
+            *place = *byte as libc::c_char;
+        }
+        check(libc::connect(
+            socket.as_raw_fd(),
+            (&raw const address).cast::<libc::sockaddr>(),
+            size_of::<libc::sockaddr_un>() as libc::socklen_t,
+        ))?;
+    }
+    Ok(())
+}
+
+pub fn set_nonblocking(socket: BorrowedFd) -> io::Result<()> {
+    // SAFETY: plain calls on an open descriptor.
+    unsafe {
+        let flags = check(libc::fcntl(socket.as_raw_fd(), libc::F_GETFL))?;
+        check(libc::fcntl(socket.as_raw_fd(), libc::F_SETFL, flags | libc::O_NONBLOCK))?;
+    }
+    Ok(())
+}
+
+/// What a thread waits for besides replies, which are always waited for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Interest {
+    Replies,
+    RepliesAndRoom,
+}
+
+impl Interest {
+    fn mask(self) -> u32 {
+        match self {
+            Interest::Replies => libc::EPOLLIN as u32,
+            Interest::RepliesAndRoom => (libc::EPOLLIN | libc::EPOLLOUT) as u32,
+        }
+    }
+}
+
+/// One ready socket: its token, and whether it takes more bytes.
+#[derive(Clone, Copy)]
+pub struct Ready {
+    pub token: usize,
+    pub room: bool,
+}
+
+/// A level-triggered epoll set. A socket is registered once; the steady state never changes it.
+pub struct Epoll {
+    fd: OwnedFd,
+    events: Vec<epoll_event>,
+}
+
+impl Epoll {
+    pub fn new(capacity: usize) -> io::Result<Epoll> {
+        // SAFETY: the descriptor is new and owned by nobody else.
+        let fd = unsafe { OwnedFd::from_raw_fd(check(libc::epoll_create1(libc::EPOLL_CLOEXEC))?) };
+        Ok(Epoll { fd, events: vec![epoll_event { events: 0, u64: 0 }; capacity.max(1)] })
+    }
+
+    pub fn add(&self, socket: BorrowedFd, token: usize) -> io::Result<()> {
+        self.control(libc::EPOLL_CTL_ADD, socket, token, Interest::Replies)
+    }
+
+    pub fn change(&self, socket: BorrowedFd, token: usize, interest: Interest) -> io::Result<()> {
+        self.control(libc::EPOLL_CTL_MOD, socket, token, interest)
+    }
+
+    fn control(
+        &self,
+        operation: c_int,
+        socket: BorrowedFd,
+        token: usize,
+        interest: Interest,
+    ) -> io::Result<()> {
+        let mut event = epoll_event { events: interest.mask(), u64: token as u64 };
+        // SAFETY: `event` outlives the call.
+        let answer =
+            unsafe { libc::epoll_ctl(self.fd.as_raw_fd(), operation, socket.as_raw_fd(), &mut event) };
+        check(answer).map(drop)
+    }
+
+    /// Wait for at most `timeout_ms`; the number of ready sockets, 0 after a timeout or a signal.
+    #[inline]
+    pub fn wait(&mut self, timeout_ms: c_int) -> io::Result<usize> {
+        // SAFETY: pointer and length are of one vector.
+        let answer = unsafe {
+            libc::epoll_wait(
+                self.fd.as_raw_fd(),
+                self.events.as_mut_ptr(),
+                self.events.len() as c_int,
+                timeout_ms,
+            )
+        };
+        match check(answer) {
+            Ok(ready) => Ok(ready as usize),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(0),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Ready socket number `index` of the last wait.
+    #[inline]
+    pub fn ready(&self, index: usize) -> Ready {
+        let event = self.events[index];
+        Ready { token: event.u64 as usize, room: event.events & libc::EPOLLOUT as u32 != 0 }
+    }
+}
