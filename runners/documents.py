@@ -1,0 +1,213 @@
+"""The job document of the server, checked and typed; and the small checks every document reader needs."""
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from runners.errors import Permanent
+
+JOB_SCHEMA = "speedtrack.job/1"
+RESULT_SCHEMA = "speedtrack.result/1"
+PROTOCOLS = ("resp",)
+TRANSPORTS = ("unix", "tcp")
+EXPECTATIONS = ("hit_rate",)
+
+type_names = {str: "a string", int: "an integer", float: "a number", bool: "true or false", dict: "an object",
+              list: "a list"}
+
+
+def canonical(value: Any) -> bytes:
+    """JSON with sorted keys, no white space, UTF-8: equal values give equal bytes."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def digest_of(value: Any) -> str:
+    """`sha256:` and the SHA-256 of the canonical JSON of a value."""
+    return "sha256:" + hashlib.sha256(canonical(value)).hexdigest()
+
+
+class Fields:
+    """Reads named, typed fields of one JSON object.
+
+    Raises Permanent naming the document and the path of the field that is missing or of the wrong type.
+    """
+
+    def __init__(self, value: Any, document: str, path: str = "") -> None:
+        if not isinstance(value, dict):
+            raise Permanent(f"{document}: {path or 'the document'} is not an object")
+        self.value: Mapping[str, Any] = value
+        self.document = document
+        self.path = path
+
+    def _name(self, name: str) -> str:
+        return f"{self.path}.{name}" if self.path else name
+
+    def _get(self, name: str, *types: type) -> Any:
+        if name not in self.value:
+            raise Permanent(f"{self.document}: the field {self._name(name)} is missing")
+        value = self.value[name]
+        if not isinstance(value, types) or (isinstance(value, bool) and bool not in types):
+            raise Permanent(f"{self.document}: the field {self._name(name)} must be {type_names[types[-1]]}")
+        return value
+
+    def text(self, name: str) -> str:
+        return str(self._get(name, str))
+
+    def integer(self, name: str) -> int:
+        return int(self._get(name, int))
+
+    def count(self, name: str) -> int:
+        number = self.integer(name)
+        if number < 1:
+            raise Permanent(f"{self.document}: the field {self._name(name)} must be at least 1")
+        return number
+
+    def number(self, name: str) -> float:
+        return float(self._get(name, int, float))
+
+    def truth(self, name: str) -> bool:
+        return bool(self._get(name, bool))
+
+    def one_of(self, name: str, allowed: tuple[str, ...]) -> str:
+        word = self.text(name)
+        if word not in allowed:
+            raise Permanent(f"{self.document}: {self._name(name)} is {word!r}, this runner knows {', '.join(allowed)}")
+        return word
+
+    def child(self, name: str) -> "Fields":
+        return Fields(self._get(name, dict), self.document, self._name(name))
+
+    def children(self, name: str) -> Iterator["Fields"]:
+        for index, item in enumerate(self._get(name, list)):
+            yield Fields(item, self.document, f"{self._name(name)}[{index}]")
+
+    def texts(self, name: str) -> tuple[str, ...]:
+        items = self._get(name, list)
+        if not all(isinstance(item, str) for item in items):
+            raise Permanent(f"{self.document}: {self._name(name)} must hold strings only")
+        return tuple(items)
+
+    def text_map(self, name: str) -> dict[str, str]:
+        child = self.child(name)
+        return {key: child.text(key) for key in child.value}
+
+    def number_map(self, name: str) -> dict[str, float]:
+        child = self.child(name)
+        return {key: child.number(key) for key in child.value}
+
+
+@dataclass(frozen=True)
+class Side:
+    side: str
+    sha: str
+
+
+@dataclass(frozen=True)
+class BuildRecipe:
+    command: str
+    artifacts: tuple[str, ...]
+    timeout_s: float
+    environment: dict[str, str]
+
+
+@dataclass(frozen=True)
+class ServerRecipe:
+    command: str
+    protocol: str
+    ready_timeout_s: float
+
+
+@dataclass(frozen=True)
+class Workload:
+    test: str
+    clients: int
+    pipeline: int
+    keyspace: int
+    value_bytes: int
+    transport: str
+    prefill: bool
+    warmup_s: float
+    duration_s: float
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    name: str
+    digest: str
+    workload: Workload
+    expect: dict[str, float]
+
+
+@dataclass(frozen=True)
+class Job:
+    """One claimed run: what to build, how to start it, what to measure, and the lease it is done under."""
+
+    run: int
+    token: int
+    attempt: int
+    reason: str
+    project: str
+    seed: int
+    trials: int
+    lease_s: float
+    deadline_s: float
+    sides: tuple[Side, ...]
+    build: BuildRecipe
+    server: ServerRecipe
+    benchmarks: tuple[Benchmark, ...]
+
+
+def parse_job(document: Any) -> Job:
+    """The typed job. Raises Permanent naming the field that is wrong, or the schema this runner wants."""
+    fields = Fields(document, "job")
+    schema = fields.text("schema")
+    if schema != JOB_SCHEMA:
+        raise Permanent(f"job: schema is {schema!r}, this runner wants {JOB_SCHEMA!r}: install the runner that "
+                        "belongs to the server")
+    job = Job(
+        run=fields.integer("run"), token=fields.integer("token"), attempt=fields.integer("attempt"),
+        reason=fields.text("reason"), project=fields.text("project"), seed=fields.integer("seed"),
+        trials=fields.count("trials"), lease_s=fields.number("lease_s"), deadline_s=fields.number("deadline_s"),
+        sides=tuple(_side(side) for side in fields.children("sides")),
+        build=_build(fields.child("build")), server=_server(fields.child("server")),
+        benchmarks=tuple(_benchmark(one) for one in fields.children("benchmarks")),
+    )
+    if not job.sides or not job.benchmarks:
+        raise Permanent("job: sides and benchmarks must not be empty")
+    return job
+
+
+def _side(fields: Fields) -> Side:
+    sha = fields.text("sha")
+    if len(sha) != 40 or set(sha) - set("0123456789abcdef"):
+        raise Permanent(f"job: {fields.path}.sha must be 40 lower-case hex digits")
+    return Side(fields.one_of("side", ("head", "base")), sha)
+
+
+def _build(fields: Fields) -> BuildRecipe:
+    return BuildRecipe(fields.text("command"), fields.texts("artifacts"), fields.number("timeout_s"),
+                       fields.text_map("environment"))
+
+
+def _server(fields: Fields) -> ServerRecipe:
+    return ServerRecipe(fields.text("command"), fields.one_of("protocol", PROTOCOLS),
+                        fields.number("ready_timeout_s"))
+
+
+def _benchmark(fields: Fields) -> Benchmark:
+    expect = fields.number_map("expect")
+    unknown = sorted(set(expect) - set(EXPECTATIONS))
+    if unknown:
+        raise Permanent(f"job: {fields.path}.expect.{unknown[0]} is not an expectation this runner can check")
+    return Benchmark(fields.text("name"), fields.text("digest"), _workload(fields.child("workload")), expect)
+
+
+def _workload(fields: Fields) -> Workload:
+    return Workload(
+        test=fields.text("test"), clients=fields.count("clients"), pipeline=fields.count("pipeline"),
+        keyspace=fields.count("keyspace"), value_bytes=fields.count("value_bytes"),
+        transport=fields.one_of("transport", TRANSPORTS), prefill=fields.truth("prefill"),
+        warmup_s=fields.number("warmup_s"), duration_s=fields.number("duration_s"),
+    )

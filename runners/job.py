@@ -1,0 +1,223 @@
+"""One claimed run: build each side, interleave the trials, send each measurement as soon as it exists."""
+
+import logging
+import random
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from runners import quiet
+from runners.build import Build
+from runners.build.host import HostBuilder, Source
+from runners.client import Client
+from runners.control import Control
+from runners.documents import RESULT_SCHEMA, Benchmark, Job, Side
+from runners.driver import Driver
+from runners.environment import Environment, Machine
+from runners.errors import BenchmarkFailed, Permanent, Transient
+from runners.lease import Progress
+from runners.runlog import RunLog
+from runners.server import Launcher
+
+log = logging.getLogger(__name__)
+
+MEASURE = "measure"
+# A driver at the end of its core is a property of the workload and the machine: once a repeat has said the same,
+# repeating the other trials of that benchmark tells nothing new.
+STRUCTURAL_FLAGS = frozenset({"client_bound"})
+
+
+@dataclass(frozen=True)
+class Tools:
+    """What a runner measures with."""
+
+    client: Client
+    machine: Machine
+    builder: HostBuilder
+    launcher: Launcher
+    driver: Driver
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One fresh server, measured once. `order` is its place in the whole attempt, dropped trials included."""
+
+    trial: int
+    order: int
+    started_at: str
+    seconds: float
+    metrics: dict[str, float]
+    flags: tuple[str, ...]
+    driver: dict[str, Any]
+
+    def document(self) -> dict[str, Any]:
+        return {"trial": self.trial, "order": self.order, "started_at": self.started_at, "seconds": self.seconds,
+                "metrics": self.metrics, "flags": list(self.flags), "driver": self.driver}
+
+
+@dataclass
+class Course:
+    """How one benchmark is doing within the run: its trials by side, its repeats, and what ended it early."""
+
+    benchmark: Benchmark
+    trials: dict[str, list[Trial]]
+    repeats_left: int
+    settled: frozenset[str] = frozenset()
+    failure: str | None = None
+
+
+def schedule(benchmarks: tuple[Benchmark, ...], trials: int, chance: random.Random
+             ) -> Iterator[tuple[int, Benchmark]]:
+    """The rounds: in each, every benchmark once, in an order of its own."""
+    for number in range(trials):
+        for benchmark in chance.sample(benchmarks, len(benchmarks)):
+            yield number, benchmark
+
+
+@dataclass
+class Execution:
+    """The work of one run. `show` is told the progress."""
+
+    job: Job
+    tools: Tools
+    control: Control
+    log: RunLog
+    show: Callable[[Progress], None]
+    builds: dict[str, Build] = field(default_factory=dict)
+    order: int = 0
+
+    def run(self) -> None:
+        """Builds and measures; everything good has been handed to the client when this returns or raises.
+
+        Raises Permanent if the commit does not build or a benchmark failed, Transient if another attempt may
+        succeed, and the error of an abort.
+        """
+        environment = self.tools.machine.environment(self.job.build.environment)
+        for side in self.job.sides:
+            self.builds[side.side] = self._build(side)
+        courses = self._courses()
+        self._measure(courses, environment)
+        failures = [f"{name}: {course.failure}" for name, course in courses.items() if course.failure]
+        if failures:
+            raise Permanent(f"{len(failures)} of {len(courses)} benchmarks failed: " + "; ".join(failures))
+
+    def _build(self, side: Side) -> Build:
+        self.show(Progress(0, self._total, f"build {side.sha[:12]}"))
+        source = Source(side.sha, lambda file: self._fetch(side, file))
+        phase = f"build {side.sha}"
+        build = self.tools.builder.build(side.side, source, self.job.build, lambda text: self.log.write(phase, text),
+                                         self.control)
+        self.control.check()
+        self.tools.client.build(self.job.run, self.job.token, build.document())
+        if not build.succeeded:
+            raise Permanent(f"build failed: {build.error}")
+        return build
+
+    def _fetch(self, side: Side, file: Path) -> None:
+        self.tools.client.source(self.job.run, side.sha, self.job.token, file)
+
+    def _courses(self) -> dict[str, Course]:
+        return {one.name: Course(one, {side.side: [] for side in self.job.sides}, self.job.trials)
+                for one in self.job.benchmarks}
+
+    @property
+    def _total(self) -> int:
+        return self.job.trials * len(self.job.benchmarks) * len(self.job.sides)
+
+    def _measure(self, courses: dict[str, Course], environment: Environment) -> None:
+        chance = random.Random(self.job.seed)
+        for number, benchmark in schedule(self.job.benchmarks, self.job.trials, chance):
+            course = courses[benchmark.name]
+            if course.failure is not None:
+                continue
+            try:
+                self._round(course, number, chance)
+            except BenchmarkFailed as error:
+                course.failure = str(error)
+                self.log.line(MEASURE, f"{benchmark.name} failed: {error}")
+                continue
+            if number == self.job.trials - 1:
+                self._send(course, environment)
+
+    def _round(self, course: Course, number: int, chance: random.Random) -> None:
+        """One trial of every side, back to back; once more if a flag says that something disturbed them."""
+        kept = self._sides(course, number, chance)
+        if _flags(kept) - course.settled and course.repeats_left:
+            course.repeats_left -= 1
+            self.log.line(MEASURE, f"{course.benchmark.name}, trial {number + 1}: repeated because it was "
+                                   f"{', '.join(sorted(_flags(kept)))}")
+            again = self._sides(course, number, chance)
+            course.settled |= _flags(kept) & _flags(again) & STRUCTURAL_FLAGS
+            kept = kept if _flags(again) else again
+        for side, trial in kept.items():
+            course.trials[side].append(trial)
+
+    def _sides(self, course: Course, number: int, chance: random.Random) -> dict[str, Trial]:
+        return {side.side: self._trial(course.benchmark, side, number, chance)
+                for side in chance.sample(self.job.sides, len(self.job.sides))}
+
+    def _trial(self, benchmark: Benchmark, side: Side, number: int, chance: random.Random) -> Trial:
+        if self.control.stopping.is_set():
+            raise Transient("runner is shutting down")
+        self.control.check()
+        name = benchmark.name + (f" ({side.side})" if len(self.job.sides) > 1 else "")
+        self.show(Progress(min(self.order, self._total), self._total,
+                           f"{name}, trial {number + 1} of {self.job.trials}"))
+        trial = self._measured(benchmark, side, number, chance)
+        self.order += 1
+        self.log.line(MEASURE, _line(name, trial))
+        return trial
+
+    def _measured(self, benchmark: Benchmark, side: Side, number: int, chance: random.Random) -> Trial:
+        started_at, begin = datetime.now(UTC), time.monotonic()
+        launcher, transport = self.tools.launcher, benchmark.workload.transport
+        programs = {name: one.path for name, one in self.builds[side.side].artifacts.items()}
+        watched = self.tools.machine.placement.server | self.tools.machine.placement.driver
+        with launcher.running(self.job.server, transport, programs, chance, self.control) as server:
+            before = quiet.read(server.pid, watched)
+            try:
+                outcome = self.tools.driver.run(benchmark, server.address, server.pid, self.job.seed + number,
+                                                server.output.parent, self.control)
+            except BenchmarkFailed:
+                server.check_alive()
+                raise
+            disturbed = quiet.flags(before, quiet.read(server.pid, watched))
+            server.check_alive()
+            metrics = outcome.metrics | {"peak_rss_bytes": server.peak_rss_bytes()}
+        return Trial(number, self.order, _timestamp(started_at), round(time.monotonic() - begin, 3), metrics,
+                     (*outcome.flags, *disturbed), outcome.document)
+
+    def _send(self, course: Course, environment: Environment) -> None:
+        """Sends the measurement of every side: its last trial exists."""
+        for side in self.job.sides:
+            self.control.check()
+            self.tools.client.measurement(self.job.run, self._document(course, side, environment))
+
+    def _document(self, course: Course, side: Side, environment: Environment) -> dict[str, Any]:
+        current = Environment(environment.series, self.tools.machine.recorded())
+        artifacts = self.builds[side.side].artifacts
+        return {
+            "schema": RESULT_SCHEMA, "token": self.job.token, "side": side.side, "sha": side.sha,
+            "benchmark": {"name": course.benchmark.name, "digest": course.benchmark.digest},
+            "environment": current.document(),
+            "artifacts": {name: one.digest for name, one in artifacts.items()},
+            "trials": [trial.document() for trial in course.trials[side.side]],
+        }
+
+
+def _flags(trials: dict[str, Trial]) -> frozenset[str]:
+    return frozenset(flag for trial in trials.values() for flag in trial.flags)
+
+
+def _timestamp(moment: datetime) -> str:
+    return moment.strftime("%Y-%m-%dT%H:%M:%S.") + f"{moment.microsecond // 1000:03d}Z"
+
+
+def _line(name: str, trial: Trial) -> str:
+    flags = f" [{', '.join(trial.flags)}]" if trial.flags else ""
+    return (f"{name}, trial {trial.trial + 1}: {trial.metrics['server_cpu_ns_per_request']:.0f} ns of server CPU per "
+            f"request, {trial.metrics['throughput_rps']:.0f} requests/s, p50 {trial.metrics['latency_us_p50']:.0f} us, "
+            f"p99 {trial.metrics['latency_us_p99']:.0f} us, in {trial.seconds:.2f} s{flags}")

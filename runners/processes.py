@@ -1,0 +1,174 @@
+"""Child processes in groups of their own: started pinned, always ended, found again after a crash.
+
+Every process started here carries `SPEEDTRACK_MARK` (random, one prefix per runner home, one end per start) in its
+environment, and is written to a state file with its start time. So a runner that was killed can
+end what it left behind, whatever those processes did to hide (new session, new parent), and never a foreign one.
+"""
+
+import contextlib
+import json
+import logging
+import os
+import secrets
+import select
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from runners.control import Control, boottime
+
+log = logging.getLogger(__name__)
+
+MARK_VARIABLE = "SPEEDTRACK_MARK"
+TERM_GRACE_S = 2.0
+KILL_GRACE_S = 5.0
+
+
+def start_ticks(pid: int) -> int | None:
+    """Start time of a process in clock ticks since boot, or None if there is no such process (or a zombie)."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    except (OSError, IndexError):
+        return None
+    return None if fields[0] == "Z" else int(fields[19])
+
+
+@contextlib.contextmanager
+def affinity(cpus: frozenset[int] | None) -> Iterator[None]:
+    """Children started inside inherit these CPUs; the calling thread gets its own back."""
+    if cpus is None:
+        yield
+        return
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, cpus)
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
+
+
+@dataclass
+class Child:
+    """A started process that leads its own session and group."""
+
+    process: subprocess.Popen[bytes]
+    record: Path
+    mark: str
+    pidfd: int
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    def exited(self) -> int | None:
+        """The exit status (negative: the signal), or None while it runs."""
+        return self.process.poll()
+
+    def wait(self, control: Control, timeout_s: float) -> int | None:
+        """The exit status, or None after `timeout_s`. Raises the error of an abort."""
+        deadline = boottime() + timeout_s
+        while (status := self.exited()) is None and (left := deadline - boottime()) > 0:
+            control.wait_readable([self.pidfd], left)
+        return status
+
+    def end(self, grace_s: float = TERM_GRACE_S) -> None:
+        """SIGTERM to the group, SIGKILL after `grace_s`, and to all that is left of it afterwards."""
+        if self.exited() is None:
+            _signal_group(self.pid, signal.SIGTERM)
+            select.select([self.pidfd], [], [], grace_s)
+        _signal_group(self.pid, signal.SIGKILL)
+        self.process.wait(KILL_GRACE_S)
+        end_marked(self.mark)
+        os.close(self.pidfd)
+        self.record.unlink(missing_ok=True)
+
+
+class Processes:
+    """Starts the processes of one runner home and knows how to find them again."""
+
+    def __init__(self, home: Path) -> None:
+        self.directory = home / "processes"
+        self.directory.mkdir(parents=True, exist_ok=True)
+        self.mark = _mark(home / "mark")
+
+    def start(self, argv: list[str], environment: dict[str, str], directory: Path, output: IO[bytes] | int,
+              errors: IO[bytes] | int = subprocess.STDOUT, cpus: frozenset[int] | None = None) -> Child:
+        """Starts a process in a session of its own on the given CPUs. Raises OSError if it cannot be started."""
+        mark = f"{self.mark}.{secrets.token_hex(4)}"
+        with affinity(cpus):
+            process = subprocess.Popen(
+                argv, cwd=directory, env={**environment, MARK_VARIABLE: mark}, stdin=subprocess.DEVNULL,
+                stdout=output, stderr=errors, start_new_session=True)
+        record = self.directory / f"{process.pid}.json"
+        record.write_text(json.dumps({"pid": process.pid, "start_ticks": start_ticks(process.pid)}))
+        return Child(process, record, mark, os.pidfd_open(process.pid))
+
+    def end_strays(self) -> int:
+        """Ends what a killed runner of this home left behind; returns how many processes that were."""
+        ended = sum(_end_recorded(record) for record in self.directory.glob("*.json"))
+        return ended + end_marked(self.mark)
+
+
+def _mark(file: Path) -> str:
+    if not file.exists():
+        file.write_text(secrets.token_hex(16))
+    return file.read_text().strip()
+
+
+def _signal_group(group: int, number: signal.Signals) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(group, number)
+
+
+def _end_recorded(record: Path) -> int:
+    try:
+        content = json.loads(record.read_text())
+        pid, ticks = int(content["pid"]), content["start_ticks"]
+    except (OSError, ValueError, KeyError, TypeError):
+        pid, ticks = 0, None
+    alive = pid > 1 and ticks is not None and start_ticks(pid) == ticks
+    if alive:
+        log.warning("ending process %d, left behind by an earlier runner of this home", pid)
+        _signal_group(pid, signal.SIGKILL)
+        _await_end(pid, ticks)
+    record.unlink(missing_ok=True)
+    return int(alive)
+
+
+def _await_end(pid: int, ticks: int) -> None:
+    deadline = time.monotonic() + KILL_GRACE_S
+    while start_ticks(pid) == ticks and time.monotonic() < deadline:
+        time.sleep(0.01)
+
+
+def end_marked(mark: str) -> int:
+    """SIGKILL to every process whose environment carries a mark that starts so; returns how many."""
+    needle = f"{MARK_VARIABLE}={mark}".encode()
+    ended = 0
+    for entry in os.scandir("/proc"):
+        if entry.name.isdigit() and int(entry.name) != os.getpid():
+            ended += _end_if_marked(int(entry.name), needle)
+    return ended
+
+
+def _end_if_marked(pid: int, needle: bytes) -> int:
+    """The descriptor is opened before the look, so the process that is looked at is the one that is ended."""
+    try:
+        pidfd = os.pidfd_open(pid)
+    except OSError:
+        return 0
+    try:
+        variables = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+        if not any(variable.startswith(needle) for variable in variables):
+            return 0
+        signal.pidfd_send_signal(pidfd, signal.SIGKILL)
+        select.select([pidfd], [], [], KILL_GRACE_S)
+        return 1
+    except OSError:
+        return 0
+    finally:
+        os.close(pidfd)

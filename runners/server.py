@@ -1,0 +1,237 @@
+"""The measured server: started pinned on a clean directory, asked until it answers, read, stopped without a trace."""
+
+import contextlib
+import os
+import random
+import re
+import shlex
+import shutil
+import socket
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from runners.control import Control, boottime
+from runners.documents import ServerRecipe
+from runners.errors import BenchmarkFailed, Permanent
+from runners.processes import Child, Processes
+
+PADDING_LIMIT_BYTES = 4096  # a fixed environment size would freeze one stack layout: one biased sample
+SOCKET_PATH_LIMIT = 100  # sun_path holds 108 bytes
+OUTPUT_LINES = 10
+PING = b"*1\r\n$4\r\nPING\r\n"
+PONG = b"+PONG\r\n"
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.002, 0.05
+PING_TIMEOUT_S = 1.0
+_PLACEHOLDER = re.compile(r"\{(artifact:[^{}]+|port|socket|data)\}")
+_TAKEN = "ddress already in use"
+
+
+class PortTaken(BenchmarkFailed):
+    """Somebody took the port between the choice and the server's own bind."""
+
+
+@dataclass(frozen=True)
+class Address:
+    """Where the server listens; the transport says which of the two is used."""
+
+    transport: str
+    port: int
+    socket_path: Path
+
+    def connect(self) -> socket.socket:
+        """A connected socket. Raises OSError."""
+        if self.transport == "tcp":
+            return socket.create_connection(("127.0.0.1", self.port), timeout=PING_TIMEOUT_S)
+        connection = socket.socket(socket.AF_UNIX)
+        connection.settimeout(PING_TIMEOUT_S)
+        try:
+            connection.connect(str(self.socket_path))
+        except OSError:
+            connection.close()
+            raise
+        return connection
+
+
+@dataclass
+class Server:
+    """A running server process."""
+
+    child: Child
+    address: Address
+    output: Path
+
+    @property
+    def pid(self) -> int:
+        return self.child.pid
+
+    def check_alive(self) -> None:
+        """Raises BenchmarkFailed with the last lines of its output if the server has ended by itself."""
+        status = self.child.exited()
+        if status is not None:
+            raise BenchmarkFailed(f"the server ended during the trial ({_how(status)}){self.last_words()}")
+
+    def peak_rss_bytes(self) -> int:
+        """VmHWM. Raises BenchmarkFailed if the process is gone."""
+        try:
+            lines = Path(f"/proc/{self.pid}/status").read_text().splitlines()
+            return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM:"))
+        except (OSError, StopIteration) as error:
+            self.check_alive()
+            raise BenchmarkFailed("the server's peak memory cannot be read: is its process gone?") from error
+
+    def last_words(self) -> str:
+        """`: ` and the last lines it printed, or a sentence saying that it printed none."""
+        lines = self.output.read_text(errors="replace").splitlines()[-OUTPUT_LINES:]
+        return ": " + " | ".join(line.strip() for line in lines) if lines else "; it printed nothing"
+
+
+@dataclass(frozen=True)
+class Launcher:
+    """Starts servers of one runner home, one at a time."""
+
+    processes: Processes
+    home: Path
+    cpus: frozenset[int]
+
+    @contextlib.contextmanager
+    def running(self, recipe: ServerRecipe, transport: str, artifacts: Mapping[str, Path], chance: random.Random,
+                control: Control) -> Iterator[Server]:
+        """A fresh server that has answered PING; nothing of it is left afterwards.
+
+        Raises BenchmarkFailed, with the last lines of its output, if it ends or does not answer in time;
+        Permanent if the command cannot be understood; the error of an abort.
+        """
+        with self._scratch() as scratch:
+            try:
+                server = self._started(recipe, transport, artifacts, chance, control, scratch)
+            except PortTaken:
+                server = self._started(recipe, transport, artifacts, chance, control, scratch)
+            try:
+                yield server
+            finally:
+                server.child.end()
+
+    def _started(self, recipe: ServerRecipe, transport: str, artifacts: Mapping[str, Path], chance: random.Random,
+                 control: Control, scratch: Path) -> Server:
+        address = Address(transport, free_port(), self._socket(scratch))
+        argv = command(recipe.command, address, scratch / "data", artifacts)
+        environment = {"PATH": os.defpath, "LANG": "C.UTF-8", "HOME": str(scratch / "data"),
+                       "SPEEDTRACK_PADDING": "x" * chance.randrange(PADDING_LIMIT_BYTES + 1)}
+        output = scratch / "output"
+        with output.open("wb") as stream:
+            try:
+                child = self.processes.start(argv, environment, scratch / "data", stream, cpus=self.cpus)
+            except OSError as error:
+                raise BenchmarkFailed(f"the server cannot be started: {error}") from error
+        server = Server(child, address, output)
+        try:
+            await_ready(server, recipe.ready_timeout_s, control)
+        except BaseException:
+            child.end()
+            raise
+        return server
+
+    @contextlib.contextmanager
+    def _scratch(self) -> Iterator[Path]:
+        scratch = self.home / "trial"
+        self.clean()
+        (scratch / "data").mkdir(parents=True)
+        try:
+            yield scratch
+        finally:
+            self.clean()
+
+    def clean(self) -> None:
+        """Removes what a trial, or a crashed one before it, left on disk."""
+        shutil.rmtree(self.home / "trial", ignore_errors=True)
+        self._short_directory_path().joinpath("s").unlink(missing_ok=True)
+
+    def _socket(self, scratch: Path) -> Path:
+        path = scratch / "s"
+        if len(str(path)) < SOCKET_PATH_LIMIT:
+            return path
+        return short_directory(self._short_directory_path()) / "s"
+
+    def _short_directory_path(self) -> Path:
+        return Path("/tmp") / f"speedtrack-{os.getuid()}-{self.processes.mark[:8]}"
+
+
+def short_directory(path: Path) -> Path:
+    """A directory of ours with a short name. Raises Permanent if somebody else sits on that name."""
+    with contextlib.suppress(FileExistsError):
+        path.mkdir(mode=0o700)
+    state = path.lstat()
+    if path.is_symlink() or not path.is_dir() or state.st_uid != os.getuid():
+        raise Permanent(f"{path} belongs to somebody else: remove it, or choose a shorter SPEEDTRACK_RUNNER_HOME")
+    return path
+
+
+def free_port() -> int:
+    """A TCP port of the loopback that was free a moment ago."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def command(template: str, address: Address, data: Path, artifacts: Mapping[str, Path]) -> list[str]:
+    """The argument list of a server command. Raises Permanent for an unknown placeholder or a broken quotation."""
+    values = {"port": str(address.port), "socket": str(address.socket_path), "data": str(data)}
+    values |= {f"artifact:{name}": str(path) for name, path in artifacts.items()}
+
+    def fill(match: re.Match[str]) -> str:
+        if match[1] not in values:
+            raise Permanent(f"the server command wants {match[0]}, the build section lists: {', '.join(artifacts)}")
+        return values[match[1]]
+
+    try:
+        words = shlex.split(template)
+    except ValueError as error:
+        raise Permanent(f"the server command cannot be split: {error}: {template}") from error
+    if not words:
+        raise Permanent("the server command is empty")
+    return [_PLACEHOLDER.sub(fill, word) for word in words]
+
+
+def await_ready(server: Server, timeout_s: float, control: Control) -> None:
+    """Returns when the server answers PING on its transport. Raises BenchmarkFailed with its last words."""
+    deadline = boottime() + timeout_s
+    pause_s = FIRST_PAUSE_S
+    answer = "no connection"
+    while boottime() < deadline:
+        answer = ping(server.address)
+        status = server.child.exited()
+        if status is not None:
+            kind = PortTaken if _TAKEN in server.last_words() else BenchmarkFailed
+            raise kind(f"the server ended at once ({_how(status)}){server.last_words()}")
+        if answer == "PONG":
+            return
+        server.child.wait(control, pause_s)
+        pause_s = min(pause_s * 1.5, LONGEST_PAUSE_S)
+    raise BenchmarkFailed(f"the server was not ready after {timeout_s:g} s on {server.address.transport} "
+                          f"(last answer to PING: {answer}){server.last_words()}")
+
+
+def ping(address: Address) -> str:
+    """`PONG`, or what came instead."""
+    try:
+        with address.connect() as connection:
+            connection.sendall(PING)
+            answer = _line(connection)
+    except OSError as error:
+        return str(error)
+    return "PONG" if answer == PONG else repr(answer.decode(errors="replace"))
+
+
+def _line(connection: socket.socket) -> bytes:
+    answer = b""
+    while not answer.endswith(b"\r\n") and len(answer) < 200:
+        part = connection.recv(200)
+        if not part:
+            break
+        answer += part
+    return answer
+
+
+def _how(status: int) -> str:
+    return f"killed by signal {-status}" if status < 0 else f"exit status {status}"

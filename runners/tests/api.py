@@ -1,0 +1,118 @@
+"""The server side of the contract, played by a real HTTP server on the loopback that records every call."""
+
+import io
+import json
+import tarfile
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+TOKEN = "strn_1_test"
+Answer = tuple[int, dict[str, Any] | None]
+
+
+@dataclass(frozen=True)
+class Call:
+    path: str
+    body: dict[str, Any]
+
+
+@dataclass
+class Api:
+    """`jobs` are handed out in turn; `sources` are the files of a commit by sha; `rules` may answer first."""
+
+    jobs: list[dict[str, Any]] = field(default_factory=list)
+    sources: dict[str, dict[str, str]] = field(default_factory=dict)
+    rules: list[Callable[[Call], Answer | None]] = field(default_factory=list)
+    calls: list[Call] = field(default_factory=list)
+    arrived: threading.Condition = field(default_factory=threading.Condition)
+    url: str = ""
+
+    def record(self, call: Call) -> None:
+        with self.arrived:
+            self.calls.append(call)
+            self.arrived.notify_all()
+
+    def of(self, name: str) -> list[Call]:
+        """The recorded calls whose path ends so."""
+        with self.arrived:
+            return [call for call in self.calls if call.path.endswith(name)]
+
+    def bodies(self, name: str) -> list[dict[str, Any]]:
+        return [call.body for call in self.of(name)]
+
+    def await_call(self, name: str, seconds: float = 30.0) -> Call:
+        """The first call whose path ends so, once it has arrived."""
+        with self.arrived:
+            found = self.arrived.wait_for(lambda: any(call.path.endswith(name) for call in self.calls), seconds)
+        assert found, f"no {name} within {seconds} s; calls: {[call.path for call in self.calls]}"
+        return self.of(name)[0]
+
+    def text(self, phase: str) -> str:
+        """The log of one phase, put together by sequence number."""
+        chunks = {body["seq"]: body["text"] for body in self.bodies("/log") if body["phase"] == phase}
+        return "".join(chunks[seq] for seq in sorted(chunks))
+
+    def answer(self, call: Call) -> Answer:
+        for rule in self.rules:
+            answer = rule(call)
+            if answer is not None:
+                return answer
+        match call.path.rsplit("/", 1)[-1]:
+            case "hello":
+                return 200, {"machine": "m1", "queue": "machine.m1"}
+            case "claim":
+                return (200, self.jobs.pop(0)) if self.jobs else (204, None)
+            case "renew":
+                return 200, {"lease_s": 60, "cancel": False}
+            case _:
+                return 200, {}
+
+    def tar(self, sha: str) -> bytes:
+        buffer = io.BytesIO()
+        with tarfile.open(fileobj=buffer, mode="w") as tar:
+            for name, text in sorted(self.sources[sha].items()):
+                member = tarfile.TarInfo(name)
+                member.size = len(text.encode())
+                member.mode = 0o755 if text.startswith("#!") else 0o644
+                tar.addfile(member, io.BytesIO(text.encode()))
+        return buffer.getvalue()
+
+
+def serve(api: Api) -> ThreadingHTTPServer:
+    """Starts serving on a free port of the loopback; the caller shuts it down."""
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_POST(self) -> None:
+            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            call = Call(self.path.removeprefix("/api/runner/"), body)
+            api.record(call)
+            if self.headers["Authorization"] != f"Bearer {TOKEN}":
+                self._send(401, json.dumps({"error": "unknown token"}).encode())
+                return
+            status, document = api.answer(call)
+            self._send(status, b"" if document is None else json.dumps(document).encode())
+
+        def do_GET(self) -> None:
+            sha = self.path.split("?")[0].rsplit("/", 1)[-1]
+            api.record(Call(self.path.removeprefix("/api/runner/"), {}))
+            self._send(200, api.tar(sha))
+
+        def _send(self, status: int, content: bytes) -> None:
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(content)))
+            self.end_headers()
+            self.wfile.write(content)
+
+        def log_message(self, format: str, *args: Any) -> None:
+            return
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    api.url = f"http://127.0.0.1:{server.server_port}"
+    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
+    return server

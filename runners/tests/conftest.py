@@ -1,0 +1,145 @@
+"""A real server program, the real driver, a real HTTP server, a runner home of its own for each test."""
+
+import json
+import os
+import subprocess
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from runners import placement
+from runners.agent import Agent
+from runners.build.cache import Cache
+from runners.build.host import HostBuilder
+from runners.client import Client
+from runners.driver import Driver
+from runners.environment import Machine
+from runners.job import Tools
+from runners.processes import Processes
+from runners.server import Launcher
+from runners.spool import Spool
+from runners.tests.api import TOKEN, Api, serve
+
+HERE = Path(__file__).parent
+DRIVER = HERE.parent / "driver"
+TINY = (HERE / "servers" / "tiny.c").read_text()
+SHA, BASE_SHA = "a" * 40, "b" * 40
+TREE = {"tiny.c": TINY, "Makefile": "tiny: tiny.c\n\t$(CC) -O2 -o $@ $<\n"}
+COMMAND = "{artifact:tiny} --port {port} --unixsocket {socket} --dir {data}"
+
+
+@pytest.fixture(scope="session")
+def speedbench() -> Path:
+    """The real driver, built if it is not."""
+    subprocess.run(["cargo", "build", "--release", "--quiet", "--manifest-path", str(DRIVER / "Cargo.toml")],
+                   check=True, timeout=300)
+    return DRIVER / "target" / "release" / "speedbench"
+
+
+@pytest.fixture(scope="session")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The test server, built once."""
+    room = tmp_path_factory.mktemp("tiny")
+    subprocess.run(["cc", "-O2", "-o", str(room / "tiny"), str(HERE / "servers" / "tiny.c")], check=True, timeout=60)
+    return room / "tiny"
+
+
+@pytest.fixture
+def api() -> Iterator[Api]:
+    state = Api(sources={SHA: TREE, BASE_SHA: TREE})
+    server = serve(state)
+    yield state
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    path = tmp_path / "home"
+    path.mkdir()
+    return path
+
+
+@pytest.fixture
+def stopping() -> threading.Event:
+    return threading.Event()
+
+
+@pytest.fixture
+def processes(home: Path) -> Iterator[Processes]:
+    started = Processes(home)
+    yield started
+    started.end_strays()
+
+
+@pytest.fixture
+def client(api: Api, home: Path, stopping: threading.Event) -> Iterator[Client]:
+    made = Client(api.url, TOKEN, Spool(home / "spool"), stopping, pauses_s=(0.01, 0.02))
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def tools(client: Client, home: Path, processes: Processes, speedbench: Path) -> Tools:
+    return assemble(client, home, processes, speedbench)
+
+
+@pytest.fixture
+def agent(tools: Tools, stopping: threading.Event) -> Agent:
+    return Agent(tools, stopping)
+
+
+def assemble(client: Client, home: Path, processes: Processes, driver: Path) -> Tools:
+    """The tools of this machine, on the cores it has."""
+    cpus = placement.allowed_cpus()
+    plan = placement.plan(placement.read_cores(placement.SYSFS, cpus), allow_shared=True)
+    return Tools(client, Machine(plan, driver, cpus), HostBuilder(home, processes, Cache(home), cpus),
+                 Launcher(processes, home, plan.server), Driver(driver, processes, plan.driver))
+
+
+def make_benchmark(name: str = "get-p1", test: str = "get", **workload: Any) -> dict[str, Any]:
+    shape = {"test": test, "clients": 20, "pipeline": 1, "keyspace": 500, "value_bytes": 32, "transport": "unix",
+             "prefill": True, "warmup_s": 0.05, "duration_s": 0.2} | workload
+    return {"name": name, "digest": f"sha256:{name}", "workload": shape,
+            "expect": {"hit_rate": 1.0} if test == "get" else {}}
+
+
+def make_job(**changes: Any) -> dict[str, Any]:
+    """A job of one benchmark and two trials of the test server."""
+    job = {"schema": "speedtrack.job/1", "run": 17, "token": 3, "attempt": 1, "reason": "push", "project": "tiny",
+           "seed": 8231, "trials": 2, "lease_s": 60, "deadline_s": 300, "sides": [{"side": "head", "sha": SHA}],
+           "build": {"command": "make -j{cores}", "artifacts": ["tiny"], "timeout_s": 60, "environment": {}},
+           "server": {"command": COMMAND, "protocol": "resp", "ready_timeout_s": 5},
+           "benchmarks": [make_benchmark()]}
+    return job | changes
+
+
+def golden(name: str) -> dict[str, Any]:
+    document: dict[str, Any] = json.loads((HERE / "golden" / name).read_text())
+    return document
+
+
+def alive(pid: int) -> bool:
+    """Whether a process runs (a zombie does not)."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def marked(home: Path) -> list[int]:
+    """The processes that carry the mark of this runner home."""
+    needle = b"SPEEDTRACK_MARK=" + (home / "mark").read_bytes()
+    found = []
+    for entry in os.scandir("/proc"):
+        if entry.name.isdigit():
+            try:
+                environ = Path(entry.path, "environ").read_bytes()
+            except OSError:
+                continue
+            if needle in environ:
+                found.append(int(entry.name))
+    return found

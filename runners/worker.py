@@ -1,0 +1,59 @@
+"""The Celery worker of one machine. Its one task says "look for work"; the message carries nothing."""
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from celery import Celery, signals
+from celery.exceptions import WorkerShutdown
+
+from runners.errors import Unauthorized
+
+TASK = "speedtrack.look_for_work"
+
+
+def celery_app(broker_url: str, queue: str) -> Celery:
+    """The app of one machine's queue: early ack, nothing prefetched, no results, patient with the broker."""
+    app = Celery("speedtrack-runner", broker=broker_url, set_as_current=False)
+    app.conf.update(
+        task_queues={queue: {"exchange": queue, "exchange_type": "direct", "routing_key": queue}},
+        task_default_queue=queue, task_create_missing_queues=False,
+        task_acks_late=False, worker_disable_prefetch=True, worker_prefetch_multiplier=1,
+        task_ignore_result=True, result_backend=None, task_serializer="json", accept_content=["json"],
+        broker_connection_retry_on_startup=True, broker_connection_max_retries=None,
+        broker_transport_options={
+            "socket_timeout": 5, "socket_connect_timeout": 1, "socket_keepalive": True, "health_check_interval": 10,
+            "global_keyprefix": "speedtrack:",
+        },
+        worker_hijack_root_logger=False, worker_pool="solo", worker_concurrency=1, worker_send_task_events=False,
+        worker_enable_remote_control=False,
+    )
+    return app
+
+
+def serve(look: Callable[[], None], broker_url: str, queue: str, machine: str, stopping: threading.Event) -> int:
+    """Calls `look` whenever a message says so, until SIGTERM or SIGINT; returns the exit code.
+
+    Raises Unauthorized when the server stops knowing the token of this machine.
+    """
+    app = celery_app(broker_url, queue)
+    refused: list[Unauthorized] = []
+
+    def look_for_work() -> None:
+        try:
+            look()
+        except Unauthorized as error:
+            refused.append(error)
+            raise WorkerShutdown(1) from error
+
+    def shut_down(**_: Any) -> None:
+        stopping.set()
+
+    app.task(name=TASK, ignore_result=True)(look_for_work)
+    signals.worker_shutting_down.connect(shut_down)
+    worker = app.Worker(pool="solo", concurrency=1, queues=[queue], hostname=f"runner@{machine}", loglevel="INFO",
+                        without_gossip=True, without_mingle=True, without_heartbeat=True)
+    worker.start()
+    if refused:
+        raise refused[0]
+    return int(worker.exitcode or 0)
