@@ -1,0 +1,80 @@
+"""Find suspected change points in series that have new measurements. Sensitive, and never mailed: confirm.py settles."""
+
+from django.db import transaction
+
+from speedtrack.alerts import series as lines
+from speedtrack.alerts.models import ChangePoint
+from speedtrack.alerts.series import MeasuredCommit
+from speedtrack.benchmarks.metrics import METRICS
+from speedtrack.projects.models import Branch
+from speedtrack.runs.models import Run, Series
+from speedtrack.stats.changepoint import Point, Shift, suspect
+
+WINDOW = 240  # measured commits looked at: 200 for the yardsticks, and the level before them
+NEAR = 2  # measured commits: a shift this near to a known one, in its direction, is the same one
+
+Status = ChangePoint.Status
+
+
+def detect() -> int:
+    """Look at every series with new measurements. Returns how many were looked at. Safe to run twice at once."""
+    looked = 0
+    for series in Series.objects.filter(undetected_since__isnull=False).select_related("project", "benchmark"):
+        seen = series.undetected_since
+        with transaction.atomic():
+            if Series.objects.filter(pk=series.pk, undetected_since=seen).update(undetected_since=None):
+                detect_in(series)
+                looked += 1
+    return looked
+
+
+def detect_in(series: Series) -> None:
+    """Bring the suspected change points of a series in line with its points, on every branch of the project."""
+    if not METRICS[series.metric].watched:
+        return
+    for branch in series.project.branches.all():
+        points = [p for p in lines.load([series], branch) if not p.flags][-WINDOW:]
+        if len(points) > 1:
+            update_suspicions(series, branch, points)
+
+
+def update_suspicions(series: Series, branch: Branch, points: list[MeasuredCommit]) -> None:
+    """Write new suspicions; drop those that further points have dissolved before anybody measured them again."""
+    shifts = find_shifts(series, points)
+    known = list(ChangePoint.objects.filter(series=series, branch=branch).select_related("commit"))
+    index = {p.commit_id: i for i, p in enumerate(points)}
+    settled = [cp for cp in known if cp.status != Status.SUSPECTED]
+    open_ones = {cp.commit_id: cp for cp in known if cp.status == Status.SUSPECTED}
+    kept: set[int] = set()
+    for shift in shifts:
+        if any(same_change(cp, shift, index) for cp in settled):
+            continue
+        commit_id, before_id = points[shift.index].commit_id, points[shift.index - 1].commit_id
+        kept.add(commit_id)
+        ChangePoint.objects.update_or_create(
+            series=series,
+            branch=branch,
+            commit_id=commit_id,
+            defaults={"before_id": before_id, "ratio": shift.ratio, "low": shift.low, "high": shift.high,
+                      "score": shift.score},
+        )  # fmt: skip
+    dissolved = [cp.pk for commit_id, cp in open_ones.items() if commit_id not in kept and commit_id in index]
+    ChangePoint.objects.filter(pk__in=dissolved, status=Status.SUSPECTED).delete()
+
+
+def find_shifts(series: Series, points: list[MeasuredCommit]) -> list[Shift]:
+    """The suspected shifts, by the practical threshold of the project's newest suite for this metric."""
+    metric = METRICS[series.metric]
+    run = Run.objects.filter(project=series.project).order_by("-id").select_related("suite").first()
+    smallest = run.suite.smallest_effect(metric.name, metric.smallest_effect) if run else metric.smallest_effect
+    samples = lines.samples_of(id for p in points for id in p.measurement_ids)
+    trials = [Point(tuple(v for id in p.measurement_ids for v in samples[id])) for p in points]
+    return suspect(trials, smallest_effect=smallest)
+
+
+def same_change(known: ChangePoint, shift: Shift, index: dict[int, int]) -> bool:
+    place = index.get(known.commit_id)
+    near = 0 if known.status == Status.REFUTED else NEAR  # a refuted pair of commits clears itself, not its neighbours
+    return place is not None and abs(place - shift.index) <= near and (known.ratio > 1) == (shift.ratio > 1)
+
+

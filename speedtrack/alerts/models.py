@@ -1,0 +1,156 @@
+"""What was found in the history, the work it makes for people, and the mails that tell them."""
+
+from typing import Any, ClassVar
+
+from django.conf import settings
+from django.db import models
+from django.db.models import Q
+from django.db.models.functions import Now
+
+from speedtrack.benchmarks.metrics import METRICS, Direction, Metric
+from speedtrack.projects.models import Branch, Commit, Project
+from speedtrack.runs.models import Run, Series
+
+
+class Alert(models.Model):
+    """Work for a person: the change points that one range of commits caused.
+
+    The range is (``before``, ``commit``]: the last commit of the old level, and the first of the new one.
+    """
+
+    class Status(models.TextChoices):
+        SUSPECTED = "suspected"  #: not yet confirmed by measuring again: shown, never mailed
+        CONFIRMED = "confirmed"  #: measured again, and true
+        EXPECTED = "expected"  #: true, and meant
+        INVALID = "invalid"  #: a person found it untrue
+        FIXED = "fixed"  #: a later commit brought the speed back
+
+    OPEN = (Status.SUSPECTED, Status.CONFIRMED)
+
+    project = models.ForeignKey(Project, models.CASCADE, related_name="alerts")
+    branch = models.ForeignKey(Branch, models.CASCADE, related_name="alerts")
+    before = models.ForeignKey(Commit, models.PROTECT, related_name="+")
+    commit = models.ForeignKey(Commit, models.PROTECT, related_name="alerts")
+    status = models.CharField(max_length=20, choices=Status)
+    assignee = models.ForeignKey(settings.AUTH_USER_MODEL, models.SET_NULL, null=True, blank=True, related_name="+")
+    created = models.DateTimeField(db_default=Now())
+
+    class Meta:
+        constraints: ClassVar = [
+            models.UniqueConstraint(
+                fields=["branch", "before", "commit"],
+                condition=Q(status__in=["suspected", "confirmed"]),
+                name="one_open_alert_per_branch_and_range",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"alert {self.pk}: {self.commit.short} on {self.branch}"
+
+    @property
+    def is_open(self) -> bool:
+        return self.status in self.OPEN
+
+
+class AlertEvent(models.Model):
+    """What happened to an alert, and who did it; ``who`` is empty for what SpeedTrack did by itself."""
+
+    alert = models.ForeignKey(Alert, models.CASCADE, related_name="events")
+    at = models.DateTimeField(db_default=Now())
+    who = models.ForeignKey(settings.AUTH_USER_MODEL, models.SET_NULL, null=True, related_name="+")
+    before = models.CharField(max_length=20, default="")
+    after = models.CharField(max_length=20, default="")
+    note = models.TextField(default="")
+
+
+class ChangePoint(models.Model):
+    """A fact from the statistics: a series moved between two measured commits of a branch."""
+
+    class Status(models.TextChoices):
+        SUSPECTED = "suspected"  #: seen in the history; may be recomputed until it is measured again
+        SETTLING = "settling"  #: both sides are being measured again, or the range is being narrowed
+        CONFIRMED = "confirmed"  #: measured again, and true; stays for good
+        REFUTED = "refuted"  #: measured again, and not there; kept as noise
+        UNSETTLED = "unsettled"  #: could not be measured again; ``note`` says why
+
+    series = models.ForeignKey(Series, models.CASCADE, related_name="change_points")
+    branch = models.ForeignKey(Branch, models.CASCADE, related_name="change_points")
+    before = models.ForeignKey(Commit, models.PROTECT, related_name="+")
+    commit = models.ForeignKey(Commit, models.PROTECT, related_name="change_points")
+    status = models.CharField(max_length=20, choices=Status, default=Status.SUSPECTED)
+    ratio = models.FloatField(help_text="new level / old level: of the history, then of the paired measurement")
+    low = models.FloatField(help_text="lower end of the ratio's 95% interval")
+    high = models.FloatField()
+    score = models.FloatField(help_text="shift of the history over the yardstick that it had to exceed")
+    note = models.TextField(default="")
+    created = models.DateTimeField(db_default=Now())
+    settled_at = models.DateTimeField(null=True)
+    runs = models.ManyToManyField(Run, related_name="change_points", help_text="the paired runs that settle it")
+    alert = models.ForeignKey(Alert, models.SET_NULL, null=True, related_name="change_points")
+
+    class Meta:
+        constraints: ClassVar = [
+            models.UniqueConstraint(fields=["series", "branch", "commit"], name="a_change_point_once"),
+        ]
+        indexes: ClassVar = [
+            models.Index(
+                fields=["status"], name="change_points_unsettled", condition=Q(status__in=["suspected", "settling"])
+            ),
+        ]
+
+    @property
+    def metric(self) -> Metric:
+        return METRICS[self.series.metric]
+
+    @property
+    def is_slowdown(self) -> bool:
+        """Did the metric get worse?"""
+        return (self.ratio > 1) == (self.metric.better == Direction.LOWER)
+
+
+class Subscription(models.Model):
+    """Who wants a mail when a project got slower."""
+
+    project = models.ForeignKey(Project, models.CASCADE, related_name="subscriptions")
+    email = models.EmailField()
+
+    class Meta:
+        constraints: ClassVar = [
+            models.UniqueConstraint(fields=["project", "email"], name="a_subscription_once"),
+        ]
+
+
+class OutboxQuerySet(models.QuerySet["Outbox"]):
+    def due(self) -> "OutboxQuerySet":
+        return self.filter(sent_at=None, given_up_at=None, not_before__lte=Now())
+
+
+class Outbox(models.Model):
+    """A mail to be sent, once per recipient, alert and event."""
+
+    recipient = models.EmailField()
+    alert = models.ForeignKey(Alert, models.CASCADE, related_name="outbox")
+    event = models.CharField(max_length=40)
+    created = models.DateTimeField(db_default=Now())
+    not_before = models.DateTimeField(db_default=Now())
+    attempts = models.IntegerField(default=0)
+    sent_at = models.DateTimeField(null=True)
+    given_up_at = models.DateTimeField(null=True)
+    error = models.TextField(default="")
+
+    objects: ClassVar = OutboxQuerySet.as_manager()
+
+    class Meta:
+        constraints: ClassVar = [
+            models.UniqueConstraint(fields=["recipient", "alert", "event"], name="a_mail_once_per_recipient_alert_event"),
+        ]
+        indexes: ClassVar = [
+            models.Index(
+                fields=["not_before"], name="outbox_waiting", condition=Q(sent_at=None, given_up_at=None)
+            ),
+        ]
+
+    def message_id(self) -> str:
+        """Always the same for one row, so that a mail sent twice by a crash is shown once."""
+        data: Any = (self.alert_id, self.event, self.pk)
+        return "<speedtrack.{}.{}.{}@{}>".format(*data, settings.DEFAULT_FROM_EMAIL.rpartition("@")[2].rstrip(">"))

@@ -1,0 +1,101 @@
+"""Tell people, once: mails wait in the outbox until a server took them."""
+
+import logging
+import smtplib
+from datetime import timedelta
+
+from django.conf import settings
+from django.core.mail import EmailMultiAlternatives
+from django.db import transaction
+from django.db.models import F
+from django.db.models.functions import Now
+from django.template.loader import render_to_string
+from django.urls import reverse
+
+from speedtrack.alerts.models import Alert, ChangePoint, Outbox
+
+log = logging.getLogger(__name__)
+
+MAX_ATTEMPTS = 12  # with doubling pauses from 30 s: about 17 hours
+SUBJECT_LENGTH = 120
+
+
+def announce(alert: Alert, event: str) -> None:
+    """Put one mail per subscriber into the outbox, in the caller's transaction. Once per alert and event."""
+    emails = alert.project.subscriptions.values_list("email", flat=True)
+    Outbox.objects.bulk_create(
+        [Outbox(recipient=email, alert=alert, event=event) for email in emails], ignore_conflicts=True
+    )
+
+
+def send_due() -> int:
+    """Send the mails that are due. Returns how many a server took. A refusal is tried again later, with pauses."""
+    sent = 0
+    for outbox_id in Outbox.objects.due().values_list("pk", flat=True):
+        with transaction.atomic():
+            row = Outbox.objects.due().select_for_update(skip_locked=True).filter(pk=outbox_id).first()
+            if row:
+                sent += send(row)
+    return sent
+
+
+def send(row: Outbox) -> bool:
+    """Send one mail, and note what became of it. The row is locked by the caller."""
+    try:
+        message(row).send()
+    except (OSError, smtplib.SMTPException) as e:
+        log.warning("mail %s to %s: %s", row.pk, row.recipient, e)
+        last = row.attempts + 1 >= MAX_ATTEMPTS
+        Outbox.objects.filter(pk=row.pk).update(
+            attempts=F("attempts") + 1,
+            error=str(e)[:2000],
+            not_before=Now() + timedelta(seconds=30 * 2**row.attempts),
+            given_up_at=Now() if last else None,
+        )
+        return False
+    Outbox.objects.filter(pk=row.pk).update(attempts=F("attempts") + 1, sent_at=Now(), error="")
+    return True
+
+
+def message(row: Outbox) -> EmailMultiAlternatives:
+    """The mail of an outbox row: text complete by itself, and the same as HTML."""
+    alert = row.alert
+    context = {
+        "alert": alert,
+        "changes": changes(alert),
+        "url": settings.URL + reverse("alert", args=[alert.pk]),
+        "project_url": settings.URL + reverse("project", args=[alert.project.slug]),
+    }
+    mail = EmailMultiAlternatives(
+        subject=subject(alert),
+        body=render_to_string("alerts/mail.txt", context),
+        to=[row.recipient],
+        headers={
+            "Message-ID": row.message_id(),
+            "Auto-Submitted": "auto-generated",
+            "List-Id": f"{alert.project.slug} <{alert.project.slug}.speedtrack>",
+            "X-SpeedTrack-Project": alert.project.slug,
+            "X-SpeedTrack-Commit": alert.commit.sha,
+        },
+    )
+    mail.attach_alternative(render_to_string("alerts/mail.html", context), "text/html")
+    return mail
+
+
+def changes(alert: Alert) -> list[ChangePoint]:
+    """The alert's change points, the worst first."""
+    found = alert.change_points.select_related("series__benchmark", "series__machine", "before", "commit")
+    return sorted(found, key=lambda cp: (not cp.is_slowdown, -abs(cp.ratio - 1)))
+
+
+def subject(alert: Alert) -> str:
+    """One line in ASCII, with the worst change first; text from commits is stripped of control characters."""
+    found = changes(alert)
+    worst = found[0]
+    more = f" and {len(found) - 1} more" if len(found) > 1 else ""
+    line = (
+        f"[{alert.project.slug}] slower: {worst.series.benchmark.name} {worst.metric.title} "
+        f"{100 * (worst.ratio - 1):+.1f}%{more} since {alert.commit.short} {alert.commit.subject}"
+    )
+    plain = " ".join(line.encode("ascii", "replace").decode().split())
+    return plain if len(plain) <= SUBJECT_LENGTH else plain[: SUBJECT_LENGTH - 3] + "..."

@@ -1,0 +1,109 @@
+"""The one query that loads a series along a branch, and the points that charts and detection read from it."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+
+from django.db import connection
+
+from speedtrack.projects.models import Branch
+from speedtrack.runs.models import Run, Sample, Series
+from speedtrack.stats.summary import summarize
+
+QUERY = """
+    SELECT p.number, c.id, c.sha, c.subject, c.author_name, c.committed_at,
+           m.id, m.value, m.low, m.high, m.n, m.flags, a.run_id
+      FROM runs_measurement m
+      JOIN projects_position p ON p.commit_id = m.commit_id AND p.branch_id = %(branch)s
+      JOIN projects_commit c ON c.id = m.commit_id
+      JOIN runs_attempt a ON a.id = m.attempt_id
+     WHERE m.series_id = ANY(%(series)s) AND m.accepted AND NOT m.paired
+  ORDER BY p.number, m.id
+"""
+
+
+@dataclass(frozen=True)
+class MeasuredCommit:
+    """A point of a line: one commit, and all accepted, unpaired samples of it pooled. Values in the metric's unit."""
+
+    position: int
+    commit_id: int
+    sha: str
+    subject: str
+    author: str
+    committed_at: datetime
+    run_id: int
+    measurement_ids: tuple[int, ...]
+    value: float
+    low: float
+    high: float
+    n: int
+    flags: tuple[str, ...]
+
+
+def load(series: Iterable[Series], branch: Branch) -> list[MeasuredCommit]:
+    """The measured commits of a series on a branch, in commit order. A commit that was not measured is absent.
+
+    Several series (of one benchmark, metric and machine) may be read as one, as where the environment does not matter.
+    """
+    with connection.cursor() as cursor:
+        cursor.execute(QUERY, {"branch": branch.pk, "series": [s.pk for s in series]})
+        rows = [
+            MeasuredCommit(*row[:6], run_id=row[12], measurement_ids=(row[6],), value=row[7], low=row[8],
+                           high=row[9], n=row[10], flags=tuple(row[11]))
+            for row in cursor
+        ]  # fmt: skip
+    return pooled(rows)
+
+
+def pooled(rows: list[MeasuredCommit]) -> list[MeasuredCommit]:
+    """One point per commit: where it was measured more than once, the samples of all runs together."""
+    groups: dict[int, list[MeasuredCommit]] = {}
+    for row in rows:
+        groups.setdefault(row.commit_id, []).append(row)
+    several = [row.measurement_ids[0] for group in groups.values() if len(group) > 1 for row in group]
+    samples = samples_of(several) if several else {}
+    return [group[0] if len(group) == 1 else pool(group, samples) for group in groups.values()]
+
+
+def pool(group: list[MeasuredCommit], samples: dict[int, list[float]]) -> MeasuredCommit:
+    clean = [row for row in group if not row.flags] or group
+    ids = tuple(row.measurement_ids[0] for row in clean)
+    estimate = summarize([value for id in ids for value in samples[id]])
+    last = clean[-1]
+    return MeasuredCommit(**{**vars(last), **vars(estimate), "measurement_ids": ids})
+
+
+def samples_of(measurement_ids: Iterable[int]) -> dict[int, list[float]]:
+    """The clean samples of measurements by id; all of them where none is clean."""
+    clean: dict[int, list[float]] = {}
+    every: dict[int, list[float]] = {}
+    rows = Sample.objects.filter(measurement_id__in=list(measurement_ids)).order_by("measurement_id", "trial")
+    for measurement_id, value, flagged in rows.values_list("measurement_id", "value", "flagged"):
+        every.setdefault(measurement_id, []).append(value)
+        if not flagged:
+            clean.setdefault(measurement_id, []).append(value)
+    return {**every, **clean}
+
+
+def sample_pairs(runs: Iterable[Run], series: Series) -> list[tuple[float, float]]:
+    """The (base, head) samples of a series' benchmark and metric in paired runs, in the order they were measured.
+
+    Trial i of one side was measured back to back with trial i of the other. A pair with a flagged side is left out.
+    The environment may be a newer one than the series': both sides of a pair share it.
+    """
+    pairs = []
+    for run in runs:
+        samples = Sample.objects.filter(
+            flagged=False,
+            measurement__attempt__run=run,
+            measurement__accepted=True,
+            measurement__series__benchmark=series.benchmark,
+            measurement__series__metric=series.metric,
+        )
+        sides: dict[int, dict[int, float]] = {}
+        for commit_id, trial, value in samples.values_list("measurement__commit_id", "trial", "value"):
+            sides.setdefault(commit_id, {})[trial] = value
+        base, head = sides.get(run.base_id or 0, {}), sides.get(run.commit_id, {})
+        pairs += [(base[trial], head[trial]) for trial in sorted(base.keys() & head.keys())]
+    return pairs

@@ -1,0 +1,120 @@
+"""The calls of a runner (docs/result-format.md). Each parses, calls one verb, and answers."""
+
+from typing import Any
+
+from django.db.models.functions import Now
+from django.http import HttpRequest, HttpResponse, JsonResponse, StreamingHttpResponse
+from ninja import NinjaAPI
+from ninja.errors import AuthenticationError, ValidationError
+from ninja.security import HttpBearer
+
+from speedtrack.projects import git
+from speedtrack.projects.errors import RepositoryError
+from speedtrack.runs import queue, results
+from speedtrack.runs.documents import BuildReport, Failure, Hello, Leased, LogPiece, Renewal, Result
+from speedtrack.runs.models import Machine, UnknownToken
+
+Answer = dict[str, Any]
+
+
+class MachineToken(HttpBearer):
+    """``Authorization: Bearer <machine token>``; the machine becomes ``request.auth``."""
+
+    def authenticate(self, request: HttpRequest, token: str) -> Machine:
+        machine = Machine.of_token(token)
+        Machine.objects.filter(pk=machine.pk).update(last_seen_at=Now())
+        return machine
+
+
+api = NinjaAPI(title="SpeedTrack runner API", urls_namespace="runner", auth=MachineToken(), docs_url=None)
+
+
+class MachineRequest(HttpRequest):
+    auth: Machine
+
+
+@api.post("hello")
+def hello(request: MachineRequest, hello: Hello) -> Answer:
+    machine = request.auth
+    Machine.objects.filter(pk=machine.pk).update(runner_version=hello.version, facts=hello.facts)
+    return {"machine": machine.name, "queue": machine.queue}
+
+
+@api.post("claim")
+def claim(request: MachineRequest) -> HttpResponse:
+    run = queue.claim(request.auth)
+    return JsonResponse(queue.job(run)) if run else HttpResponse(status=204)
+
+
+@api.post("runs/{run_id}/renew")
+def renew(request: MachineRequest, run_id: int, renewal: Renewal) -> Answer:
+    cancelled = queue.renew(request.auth, run_id, renewal)
+    return {"lease_s": queue.lease_s(), "cancel": cancelled}
+
+
+@api.post("runs/{run_id}/log")
+def log(request: MachineRequest, run_id: int, piece: LogPiece) -> Answer:
+    queue.log(request.auth, run_id, piece)
+    return {}
+
+
+@api.post("runs/{run_id}/build")
+def build(request: MachineRequest, run_id: int, report: BuildReport) -> Answer:
+    queue.report_build(request.auth, run_id, report.token, report.build)
+    return {}
+
+
+@api.post("runs/{run_id}/measurement")
+def measurement(request: MachineRequest, run_id: int, result: Result) -> Answer:
+    results.accept(request.auth, run_id, result)
+    return {}
+
+
+@api.post("runs/{run_id}/complete")
+def complete(request: MachineRequest, run_id: int, leased: Leased) -> Answer:
+    queue.complete(request.auth, run_id, leased.token)
+    return {}
+
+
+@api.post("runs/{run_id}/fail")
+def fail(request: MachineRequest, run_id: int, failure: Failure) -> Answer:
+    queue.fail(request.auth, run_id, failure)
+    return {}
+
+
+@api.get("runs/{run_id}/source/{sha}")
+def source(request: MachineRequest, run_id: int, sha: str, token: int) -> StreamingHttpResponse:
+    """The files of one side of a held run, as a tar."""
+    run = queue.glance(request.auth, run_id, token)
+    if sha not in {run.commit.sha, run.base.sha if run.base else None}:
+        raise RepositoryError(f"run {run_id} does not build {sha}")
+    return StreamingHttpResponse(git.archive(run.project.slug, sha), content_type="application/x-tar")
+
+
+ANSWERS: dict[type[Exception], int] = {
+    UnknownToken: 401,
+    AuthenticationError: 401,
+    queue.LeaseLost: 409,
+    queue.Incomplete: 422,
+    results.ResultError: 422,
+    RepositoryError: 422,
+}
+
+
+def answer(status: int) -> Any:
+    def handler(request: HttpRequest, error: Exception) -> HttpResponse:
+        message = str(error) or "no machine token: send `Authorization: Bearer <token>`"
+        return JsonResponse({"error": message}, status=status)
+
+    return handler
+
+
+for kind, status in ANSWERS.items():
+    api.exception_handler(kind)(answer(status))
+
+
+@api.exception_handler(ValidationError)
+def wrong_document(request: HttpRequest, error: ValidationError) -> HttpResponse:
+    """422 with each wrong place of the document, and what was wanted there."""
+    places = [f"{'.'.join(str(p) for p in e['loc'][2:]) or 'document'}: {e['msg']}" for e in error.errors]
+    return JsonResponse({"error": "; ".join(places[:10])}, status=422)

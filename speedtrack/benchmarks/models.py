@@ -1,0 +1,43 @@
+"""What is measured: suites as they were when a run was planned, and benchmarks by the digest of their definition."""
+
+from typing import Any, ClassVar
+
+from django.db import models
+from django.db.models.functions import Now
+
+from speedtrack.projects.models import Project
+
+
+class Suite(models.Model):
+    """One state of a suite file. A run points at the one it was planned with, so that a later edit changes no run."""
+
+    name = models.CharField(max_length=100)
+    digest = models.CharField(max_length=80, unique=True)
+    definition = models.JSONField()
+    created = models.DateTimeField(db_default=Now())
+
+    def __str__(self) -> str:
+        return self.name
+
+    def smallest_effect(self, metric: str, default: float) -> float:
+        """The suite's own practical threshold for a metric, as a ratio."""
+        override: dict[str, Any] = self.definition.get("metrics", {}).get(metric, {})
+        return float(override.get("smallest_effect", default))
+
+
+class Benchmark(models.Model):
+    """One workload against one server configuration. Its identity is its name and the digest of its definition."""
+
+    project = models.ForeignKey(Project, models.CASCADE, related_name="benchmarks")
+    name = models.CharField(max_length=100)
+    digest = models.CharField(max_length=80)
+    definition = models.JSONField()
+    why = models.TextField(default="")
+
+    class Meta:
+        constraints: ClassVar = [
+            models.UniqueConstraint(fields=["project", "name", "digest"], name="a_benchmark_once_per_definition"),
+        ]
+
+    def __str__(self) -> str:
+        return self.name

@@ -1,0 +1,49 @@
+"""The Celery app of the server: broker options and queues. Schedules are the dispatcher's, not beat's.
+
+A message is a nudge without meaning: PostgreSQL knows what is to be done. So acknowledgement is early, nothing is
+prefetched, nothing is retried, delayed or revoked through the broker, and no result is kept (measured reasons in
+ARCHITECTURE.md).
+"""
+
+import os
+
+from celery import Celery
+from django.conf import settings
+from kombu import Queue
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "speedtrack.settings")
+
+BROKER_TRANSPORT = {
+    "socket_timeout": 5,
+    "socket_connect_timeout": 1,
+    "socket_keepalive": True,
+    "health_check_interval": 10,
+    "global_keyprefix": "speedtrack:",
+}
+
+#: one queue per duty of the server; a machine has one of its own
+DUTIES = ("sync", "poll", "detect", "notify")
+
+app = Celery("speedtrack")
+app.conf.update(
+    broker_url=settings.BROKER_URL,
+    broker_transport_options=BROKER_TRANSPORT,
+    broker_connection_retry_on_startup=True,
+    broker_connection_max_retries=None,
+    task_acks_late=False,
+    task_ignore_result=True,
+    task_publish_retry=False,
+    task_serializer="json",
+    accept_content=["json"],
+    task_create_missing_queues=False,
+    task_default_queue=DUTIES[0],
+    task_queues=[Queue(duty) for duty in DUTIES],
+    task_routes={f"speedtrack.tasks.{duty}": {"queue": duty} for duty in DUTIES},
+    task_time_limit=3600,
+    worker_disable_prefetch=True,
+    worker_prefetch_multiplier=1,
+    worker_max_tasks_per_child=200,
+    worker_soft_shutdown_timeout=30,
+    worker_hijack_root_logger=False,
+)
+app.autodiscover_tasks(["speedtrack"])

@@ -1,0 +1,240 @@
+"""The bare mirror of each project, and the only place that runs git.
+
+Every call goes through ``run_git``, whose guards come from measured attacks: ``--end-of-options`` stops a "revision"
+that begins with a dash from writing files, an empty environment and no hooks stop configuration from running commands,
+and the protocol list stops ``ext::`` addresses.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from django.conf import settings
+
+from speedtrack.projects.errors import RepositoryError, RepositoryUnreachable
+
+SHA = re.compile(r"^[0-9a-f]{40}([0-9a-f]{24})?$")
+GUARDS = {
+    "core.hooksPath": "/dev/null",
+    "core.fsmonitor": "false",
+    "transfer.fsckObjects": "false",
+    "transfer.bundleURI": "false",
+    "http.followRedirects": "false",
+    "http.lowSpeedLimit": "1000",
+    "http.lowSpeedTime": "60",
+    "gc.auto": "0",
+    "safe.directory": "*",
+}
+FIELDS = ["%H", "%P", "%an", "%ae", "%aI", "%cI", "%s"]
+
+
+@dataclass(frozen=True)
+class Revision:
+    """One commit as git tells it."""
+
+    sha: str
+    parents: list[str]
+    author_name: str
+    author_email: str
+    authored_at: datetime
+    committed_at: datetime
+    subject: str
+
+
+def environment() -> dict[str, str]:
+    protocols = "https:file" if settings.ALLOW_LOCAL_REPOSITORIES else "https"
+    return {
+        "PATH": os.environ.get("PATH", os.defpath),
+        "HOME": "/nonexistent",
+        "LANG": "C.UTF-8",
+        "GIT_CONFIG_NOSYSTEM": "1",
+        "GIT_CONFIG_GLOBAL": "/dev/null",
+        "GIT_TERMINAL_PROMPT": "0",
+        "GIT_ASKPASS": "/bin/false",
+        "GIT_ALLOW_PROTOCOL": protocols,
+    }
+
+
+def command(arguments: list[str], directory: Path | None) -> list[str]:
+    guards = [word for key, value in GUARDS.items() for word in ("-c", f"{key}={value}")]
+    place = ["-C", str(directory)] if directory else []
+    return ["git", *place, *guards, *arguments]
+
+
+def run_git(*arguments: str, directory: Path | None = None, timeout_s: float | None = None) -> str:
+    """What git prints on its standard output. Raises RepositoryError with git's own words."""
+    try:
+        done = subprocess.run(
+            command(list(arguments), directory),
+            env=environment(),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=timeout_s or settings.GIT_TIMEOUT_S,
+            check=True,
+        )
+    except FileNotFoundError as e:
+        raise RepositoryError("git is not installed on this machine: install it and try again") from e
+    except subprocess.TimeoutExpired as e:
+        raise RepositoryUnreachable(
+            f"git {arguments[0]} took longer than {e.timeout:.0f} s: raise GIT_TIMEOUT_S if the repository is that large"
+        ) from e
+    except subprocess.CalledProcessError as e:
+        said = e.stderr.decode("utf-8", "replace").strip().splitlines()
+        raise RepositoryError(f"git {arguments[0]}: {said[-1] if said else f'exit code {e.returncode}'}") from e
+    return done.stdout.decode("utf-8", "replace")
+
+
+def checked_url(url: str) -> str:
+    """The address, if it is one that may be tracked. Raises RepositoryError saying which may."""
+    if any(ord(c) < 33 or ord(c) == 127 for c in url) or url.startswith("-"):
+        raise RepositoryError(f"{url!r} is not a repository address: it has white space or control characters")
+    if url.startswith(("/", "./", "../", "~")):
+        return local_path(url)
+    parts = urlsplit(url)
+    if parts.scheme != "https" or not parts.hostname:
+        raise RepositoryError(f"{url} is not a repository address: give an https URL such as https://host/owner/name")
+    if "@" in parts.netloc:
+        raise RepositoryError(f"the address of {parts.hostname} carries a user name or password: leave it out")
+    return url
+
+
+def local_path(path: str) -> str:
+    if not settings.ALLOW_LOCAL_REPOSITORIES:
+        raise RepositoryError(f"{path} is a local path: set ALLOW_LOCAL_REPOSITORIES=true to track repositories by path")
+    full = Path(path).expanduser().resolve()
+    if not full.is_dir():
+        raise RepositoryError(f"there is no directory {full}: give the path of a git repository")
+    return str(full)
+
+
+def mirror_of(slug: str) -> Path:
+    return Path(settings.MIRRORS) / f"{slug}.git"
+
+
+def make_mirror(slug: str) -> Path:
+    """The project's bare mirror, made if it is not there."""
+    mirror = mirror_of(slug)
+    if not (mirror / "HEAD").exists():
+        shutil.rmtree(mirror, ignore_errors=True)
+        mirror.parent.mkdir(parents=True, exist_ok=True)
+        run_git("init", "--bare", "--quiet", "--initial-branch=main", "--", str(mirror))
+    return mirror
+
+
+def remote_refs(url: str) -> dict[str, str]:
+    """Reference name -> object id at the remote now. Raises RepositoryUnreachable."""
+    try:
+        listing = run_git("ls-remote", "--heads", "--tags", "--", url, timeout_s=60)
+    except RepositoryError as e:
+        raise RepositoryUnreachable(f"cannot read {url}: {e}. Check the address and the network") from e
+    pairs = (line.split("\t") for line in listing.splitlines())
+    return {name: sha for sha, name in pairs}
+
+
+def remote_default_branch(url: str) -> str | None:
+    """The branch the remote's HEAD names, if it says so."""
+    listing = run_git("ls-remote", "--symref", "--", url, "HEAD", timeout_s=60)
+    match = re.search(r"^ref: refs/heads/(\S+)\tHEAD", listing, re.M)
+    return match[1] if match else None
+
+
+def fetch(slug: str, url: str) -> None:
+    """Make the mirror's branches and tags those of the remote."""
+    try:
+        run_git(
+            "fetch", "--quiet", "--prune", "--force", "--no-tags", "--no-recurse-submodules", "--no-write-fetch-head",
+            "--", url, "+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*",
+            directory=make_mirror(slug),
+        )  # fmt: skip
+    except RepositoryUnreachable:
+        raise
+    except RepositoryError as e:
+        raise RepositoryUnreachable(f"cannot fetch {url}: {e}. Check the address and the network") from e
+
+
+def resolve(slug: str, name: str) -> str:
+    """The commit id a name stands for. Raises RepositoryError if there is none."""
+    try:
+        found = run_git("rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}",
+                        directory=mirror_of(slug)).strip()  # fmt: skip
+    except RepositoryError as e:
+        raise RepositoryError(f"{slug} has no commit, branch or tag {name!r}: check the spelling") from e
+    return found
+
+
+def first_parents(slug: str, head: str) -> list[str]:
+    """The ids from the root to ``head`` along first parents, oldest first."""
+    return run_git("rev-list", "--first-parent", "--reverse", "--end-of-options", head,
+                   directory=mirror_of(slug)).split()  # fmt: skip
+
+
+def in_range(slug: str, expression: str) -> list[str]:
+    """First-parent commits of ``A..B``, or the one commit a name stands for, oldest first."""
+    if ".." not in expression:
+        return [resolve(slug, expression)]
+    begin, _, end = expression.partition("..")
+    return run_git("rev-list", "--first-parent", "--reverse", "--end-of-options", resolve(slug, end.lstrip(".")),
+                   f"^{resolve(slug, begin)}", directory=mirror_of(slug)).split()  # fmt: skip
+
+
+def revisions(slug: str, shas: list[str]) -> Iterator[Revision]:
+    """The commits of these ids, in their order. Asks git in blocks, so that a long history fits a command line."""
+    for at in range(0, len(shas), 1000):
+        text = run_git("log", "--no-walk=unsorted", "-z", f"--format={'%x1f'.join(FIELDS)}", "--end-of-options",
+                       *shas[at : at + 1000], directory=mirror_of(slug))  # fmt: skip
+        for record in text.split("\0"):
+            if record:
+                yield parsed(record)
+
+
+def parsed(record: str) -> Revision:
+    sha, parents, name, email, authored, committed, subject = record.split("\x1f", 6)
+    return Revision(
+        sha=sha,
+        parents=parents.split(),
+        author_name=name[:200],
+        author_email=email[:254],
+        authored_at=datetime.fromisoformat(authored),
+        committed_at=datetime.fromisoformat(committed),
+        subject=subject.strip()[:500],
+    )
+
+
+def tags(slug: str) -> dict[str, str]:
+    """Tag name -> id of the commit it points at; tags of other things are left out."""
+    listing = run_git("for-each-ref", "--format=%(refname:strip=2)%09%(objectname)%09%(*objectname)%09%(objecttype)%09%(*objecttype)",
+                      "refs/tags", directory=mirror_of(slug))  # fmt: skip
+    found = {}
+    for line in listing.splitlines():
+        name, own, peeled, own_type, peeled_type = line.split("\t")
+        if "commit" in (own_type, peeled_type):
+            found[name] = peeled or own
+    return found
+
+
+def archive(slug: str, sha: str) -> Iterator[bytes]:
+    """The files of a commit as an uncompressed tar, in blocks. Raises RepositoryError before the first block."""
+    if not SHA.match(sha):
+        raise RepositoryError(f"{sha!r} is not a commit id")
+    resolve(slug, sha)
+    process = subprocess.Popen(
+        command(["archive", "--format=tar", sha], mirror_of(slug)), env=environment(), stdout=subprocess.PIPE
+    )
+    assert process.stdout is not None
+    with process, process.stdout as stream:
+        while block := stream.read(1 << 16):
+            yield block
+
+
+def file_at(slug: str, sha: str, path: str) -> str | None:
+    """The text of a file of a commit, or None if there is none."""
+    try:
+        return run_git("cat-file", "blob", f"{sha}:{path}", directory=mirror_of(slug))
+    except RepositoryError:
+        return None

@@ -1,0 +1,344 @@
+"""Who measures, what is to be measured, and what came out. PostgreSQL holds the rules, by named constraints."""
+
+import hashlib
+import hmac
+import secrets
+from typing import Any, ClassVar
+
+from django.contrib.postgres.fields import ArrayField
+from django.db import models
+from django.db.models import Q
+from django.db.models.functions import Now
+
+from speedtrack.benchmarks.models import Benchmark, Suite
+from speedtrack.projects.models import Commit, Project
+
+
+class UnknownToken(Exception):
+    """The token is not that of a registered machine."""
+
+
+class Machine(models.Model):
+    """A box that measures. It does one thing at a time."""
+
+    name = models.SlugField(unique=True)
+    token_id = models.CharField(max_length=16, unique=True)
+    token_digest = models.CharField(max_length=64)
+    projects = models.ManyToManyField(Project, related_name="machines")
+    paused = models.BooleanField(default=False, help_text="gets no new work")
+    created = models.DateTimeField(db_default=Now())
+    last_seen_at = models.DateTimeField(null=True)
+    runner_version = models.CharField(max_length=40, default="", blank=True)
+    facts = models.JSONField(default=dict)
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def queue(self) -> str:
+        return f"machine.{self.name}"
+
+    def new_token(self) -> str:
+        """Give the machine a new token, and return it. Only its digest is kept; the old one ends with ``save``."""
+        self.token_id, secret = secrets.token_hex(6), secrets.token_urlsafe(32)
+        self.token_digest = hashlib.sha256(secret.encode()).hexdigest()
+        return f"strn_{self.token_id}_{secret}"
+
+    @classmethod
+    def of_token(cls, token: str) -> "Machine":
+        """The machine of a token. Raises UnknownToken."""
+        _, _, rest = token.partition("_")
+        token_id, _, secret = rest.partition("_")
+        machine = cls.objects.filter(token_id=token_id).first()
+        digest = hashlib.sha256(secret.encode()).hexdigest()
+        if machine is None or not hmac.compare_digest(machine.token_digest, digest):
+            raise UnknownToken("unknown machine token: make one with `manage.py machine add NAME` (or `machine token NAME`)")
+        return machine
+
+
+class Environment(models.Model):
+    """What was on the machine. A new environment starts new series; it never bends the old line."""
+
+    machine = models.ForeignKey(Machine, models.PROTECT, related_name="environments")
+    digest = models.CharField(max_length=80)
+    facts = models.JSONField()
+    created = models.DateTimeField(db_default=Now())
+
+    class Meta:
+        constraints: ClassVar = [
+            models.UniqueConstraint(fields=["machine", "digest"], name="an_environment_once_per_machine"),
+        ]
+
+
+class Status(models.TextChoices):
+    QUEUED = "queued"  #: waiting for its machine
+    LEASED = "leased"  #: given to a runner that has not yet spoken; after a crash ``queue.reap`` queues it again
+    RUNNING = "running"  #: the runner renews its lease; after a crash ``queue.reap`` queues it again
+    SUCCEEDED = "succeeded"  #: all its measurements are accepted
+    FAILED = "failed"  #: it ended without all measurements; ``error`` says why
+    CANCELLED = "cancelled"  #: somebody, or the end of its branch, made it needless
+
+
+ACTIVE = (Status.LEASED, Status.RUNNING)
+MOVES = {
+    Status.QUEUED: {Status.LEASED, Status.CANCELLED},
+    Status.LEASED: {Status.RUNNING, Status.QUEUED, Status.SUCCEEDED, Status.FAILED, Status.CANCELLED},
+    Status.RUNNING: {Status.QUEUED, Status.SUCCEEDED, Status.FAILED, Status.CANCELLED},
+    Status.FAILED: {Status.QUEUED},
+    Status.CANCELLED: {Status.QUEUED},
+    Status.SUCCEEDED: set(),
+}
+
+
+class Reason(models.TextChoices):
+    PUSH = "push"
+    BACKFILL = "backfill"
+    CONFIRM = "confirm"
+    BISECT = "bisect"
+    MANUAL = "manual"
+    CANARY = "canary"
+
+
+PAIRED = (Reason.CONFIRM, Reason.BISECT)
+
+
+class RunQuerySet(models.QuerySet["Run"]):
+    def active(self) -> "RunQuerySet":
+        return self.filter(status__in=ACTIVE)
+
+    def unfinished(self) -> "RunQuerySet":
+        return self.filter(status__in=(Status.QUEUED, *ACTIVE))
+
+    def claimable(self) -> "RunQuerySet":
+        return self.filter(status=Status.QUEUED, not_before__lte=Now())
+
+    def lost(self) -> "RunQuerySet":
+        return self.active().filter(lease_until__lt=Now())
+
+
+class Run(models.Model):
+    """One commit on one machine for one set of benchmarks. A retry raises ``attempt``; it is never a new row."""
+
+    project = models.ForeignKey(Project, models.CASCADE, related_name="runs")
+    commit = models.ForeignKey(Commit, models.PROTECT, related_name="runs")
+    base = models.ForeignKey(
+        Commit, models.PROTECT, null=True, related_name="+", help_text="the other side of a paired run"
+    )
+    machine = models.ForeignKey(Machine, models.PROTECT, related_name="runs")
+    suite = models.ForeignKey(Suite, models.PROTECT, related_name="+")
+    benchmarks = ArrayField(models.CharField(max_length=100), help_text="names, as the suite defines them")
+    benchmark_set = models.CharField(max_length=80, help_text="digest over the benchmarks")
+    reason = models.CharField(max_length=20, choices=Reason)
+    round = models.IntegerField(default=0)
+    trials = models.IntegerField(help_text="trials per benchmark, or pairs of a paired run")
+    status = models.CharField(max_length=20, choices=Status, default=Status.QUEUED)
+    priority = models.IntegerField(default=0)
+    rank = models.IntegerField(default=0, help_text="position on the branch: of equal priority, newest first")
+    attempt = models.IntegerField(default=0)
+    lease_token = models.BigIntegerField(default=0)
+    lease_until = models.DateTimeField(null=True)
+    not_before = models.DateTimeField(db_default=Now())
+    cancel_requested_at = models.DateTimeField(null=True)
+    created = models.DateTimeField(db_default=Now())
+    started_at = models.DateTimeField(null=True)
+    ended_at = models.DateTimeField(null=True)
+    progress = models.JSONField(null=True)
+    error = models.TextField(default="")
+
+    objects: ClassVar = RunQuerySet.as_manager()
+
+    class Meta:
+        constraints: ClassVar = [
+            models.UniqueConstraint(
+                fields=["machine"], condition=Q(status__in=["leased", "running"]), name="one_active_run_per_machine"
+            ),
+            models.UniqueConstraint(
+                fields=["commit", "base", "machine", "benchmark_set", "reason", "round"],
+                nulls_distinct=False,
+                name="a_run_once_per_commit_machine_benchmarks_reason_round",
+            ),
+            models.CheckConstraint(
+                condition=Q(status__in=["leased", "running"], lease_until__isnull=False)
+                | ~Q(status__in=["leased", "running"]),
+                name="an_active_run_has_a_lease",
+            ),
+        ]
+        indexes: ClassVar = [
+            models.Index(fields=["machine", "-priority", "-rank", "id"], name="runs_queued", condition=Q(status="queued")),
+            models.Index(fields=["lease_until"], name="runs_leased", condition=Q(status__in=["leased", "running"])),
+            models.Index(fields=["project", "-id"], name="runs_of_project"),
+        ]
+
+    def __str__(self) -> str:
+        return f"run {self.pk}: {self.reason} of {self.commit.short} on {self.machine}"
+
+    @property
+    def paired(self) -> bool:
+        return self.base_id is not None
+
+    @property
+    def done(self) -> bool:
+        return self.status in (Status.SUCCEEDED, Status.FAILED, Status.CANCELLED)
+
+    def move(self, to: Status, why: str, **changes: Any) -> bool:
+        """Change the status if nobody else did meanwhile, with its event, in the caller's transaction.
+
+        False if the run has moved already or was taken again. Raises ValueError for a move that is not in MOVES.
+        """
+        if to not in MOVES[Status(self.status)]:
+            raise ValueError(f"run {self.pk} cannot move from {self.status} to {to}")
+        same = Run.objects.filter(pk=self.pk, status=self.status, lease_token=self.lease_token)
+        if same.update(status=to, **changes) != 1:
+            return False
+        RunEvent.objects.create(run=self, attempt=self.attempt, before=self.status, after=to, why=why[:2000])
+        self.refresh_from_db()
+        return True
+
+
+class RunEvent(models.Model):
+    """A change of a run's status, written in the same transaction."""
+
+    run = models.ForeignKey(Run, models.CASCADE, related_name="events")
+    at = models.DateTimeField(db_default=Now())
+    attempt = models.IntegerField()
+    before = models.CharField(max_length=20)
+    after = models.CharField(max_length=20)
+    why = models.TextField()
+
+
+class Attempt(models.Model):
+    """One lease of a run, from claim to its end. Logs, builds and measurements hang on it."""
+
+    run = models.ForeignKey(Run, models.CASCADE, related_name="attempts")
+    number = models.IntegerField()
+    token = models.BigIntegerField()
+    started_at = models.DateTimeField(db_default=Now())
+    ended_at = models.DateTimeField(null=True)
+    outcome = models.CharField(max_length=20, default="", help_text="the run's status after it; empty while it lasts")
+
+    class Meta:
+        constraints: ClassVar = [
+            models.UniqueConstraint(fields=["run", "token"], name="an_attempt_once_per_lease"),
+        ]
+
+
+class LogChunk(models.Model):
+    """A piece of what the build or the measuring printed."""
+
+    attempt = models.ForeignKey(Attempt, models.CASCADE, related_name="log")
+    seq = models.IntegerField()
+    phase = models.CharField(max_length=100)
+    text = models.TextField()
+
+    class Meta:
+        constraints: ClassVar = [models.UniqueConstraint(fields=["attempt", "seq"], name="a_log_chunk_once")]
+
+
+class Build(models.Model):
+    """A commit built one way by one attempt: artifacts by digest, or why it failed. Its log is the attempt's phase."""
+
+    attempt = models.ForeignKey(Attempt, models.CASCADE, related_name="builds")
+    commit = models.ForeignKey(Commit, models.CASCADE, related_name="builds")
+    recipe_digest = models.CharField(max_length=80)
+    succeeded = models.BooleanField()
+    cached = models.BooleanField(help_text="the artifacts of an earlier build of this commit were used")
+    seconds = models.FloatField()
+    artifacts = models.JSONField(help_text="name -> digest and bytes")
+    error = models.TextField(default="")
+    created = models.DateTimeField(db_default=Now())
+
+    class Meta:
+        constraints: ClassVar = [
+            models.UniqueConstraint(fields=["attempt", "commit"], name="a_build_once_per_attempt_and_commit"),
+        ]
+
+    @property
+    def phase(self) -> str:
+        return f"build {self.commit.sha}"
+
+
+class Series(models.Model):
+    """One line on a chart. Not the branch: a branch is a path through the commits of a series."""
+
+    project = models.ForeignKey(Project, models.CASCADE, related_name="series")
+    benchmark = models.ForeignKey(Benchmark, models.CASCADE, related_name="series")
+    metric = models.CharField(max_length=60)
+    machine = models.ForeignKey(Machine, models.PROTECT, related_name="series")
+    environment = models.ForeignKey(Environment, models.PROTECT, related_name="series")
+    # Set when a measurement is accepted; detection clears it with compare-and-swap.
+    undetected_since = models.DateTimeField(null=True)
+
+    class Meta:
+        verbose_name_plural = "series"
+        constraints: ClassVar = [
+            models.UniqueConstraint(
+                fields=["project", "benchmark", "metric", "machine", "environment"], name="a_series_once"
+            ),
+        ]
+        indexes: ClassVar = [
+            models.Index(
+                fields=["undetected_since"], name="series_undetected", condition=Q(undetected_since__isnull=False)
+            ),
+        ]
+
+
+class Measurement(models.Model):
+    """A run's samples of one series for one commit, with their summary. A re-run adds one, never overwrites.
+
+    ``accepted`` follows the attempt: what a lost attempt sent stays here, unseen by charts and detection.
+    """
+
+    attempt = models.ForeignKey(Attempt, models.CASCADE, related_name="measurements")
+    series = models.ForeignKey(Series, models.CASCADE, related_name="measurements")
+    commit = models.ForeignKey(Commit, models.CASCADE, related_name="measurements")
+    value = models.FloatField(help_text="median of the samples, in the metric's unit")
+    low = models.FloatField(help_text="lower end of the median's 95% interval")
+    high = models.FloatField()
+    n = models.IntegerField()
+    flags = ArrayField(models.CharField(max_length=40), default=list, help_text="why the value is not to be trusted")
+    paired = models.BooleanField(help_text="from a paired run: evidence of a change, not a point of the line")
+    accepted = models.BooleanField(default=False)
+    created = models.DateTimeField(db_default=Now())
+
+    class Meta:
+        constraints: ClassVar = [
+            models.UniqueConstraint(fields=["attempt", "series", "commit"], name="a_measurement_once_per_attempt"),
+        ]
+        indexes: ClassVar = [
+            models.Index(
+                fields=["series", "commit"],
+                name="points_of_a_series",
+                condition=Q(accepted=True, paired=False),
+                include=["value", "low", "high", "n", "flags", "attempt"],
+            ),
+            models.Index(fields=["commit"], name="measurements_of_a_commit", condition=Q(accepted=True)),
+        ]
+
+
+class Trial(models.Model):
+    """One fresh server process measured once, inside a run; with the driver's whole document."""
+
+    attempt = models.ForeignKey(Attempt, models.CASCADE, related_name="trials")
+    benchmark = models.ForeignKey(Benchmark, models.CASCADE, related_name="+")
+    commit = models.ForeignKey(Commit, models.CASCADE, related_name="+")
+    number = models.IntegerField()
+    order = models.IntegerField(help_text="place in the attempt; trials are interleaved in seeded random order")
+    started_at = models.DateTimeField()
+    seconds = models.FloatField()
+    flags = ArrayField(models.CharField(max_length=40), default=list)
+    driver = models.JSONField()
+
+    class Meta:
+        constraints: ClassVar = [
+            models.UniqueConstraint(fields=["attempt", "benchmark", "commit", "number"], name="a_trial_once_per_attempt"),
+        ]
+
+
+class Sample(models.Model):
+    """One raw value of one metric from one trial."""
+
+    pk = models.CompositePrimaryKey("measurement_id", "trial")
+    measurement = models.ForeignKey(Measurement, models.CASCADE, related_name="samples")
+    trial = models.SmallIntegerField()
+    value = models.FloatField()
+    flagged = models.BooleanField(default=False, help_text="its trial carries a flag that voids this metric")

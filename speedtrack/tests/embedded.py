@@ -1,0 +1,18 @@
+"""pytest plugin: each test session has a PostgreSQL of its own, embedded or that of DATABASE_URL."""
+
+import atexit
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+from speedtrack import devstack
+
+if "SPEEDTRACK_HOME" not in os.environ:
+    home = Path(tempfile.mkdtemp(prefix="speedtrack-test-"))
+    home.chmod(0o755)
+    os.environ["SPEEDTRACK_HOME"] = str(home)
+    atexit.register(shutil.rmtree, home, ignore_errors=True)
+    if "DATABASE_URL" not in os.environ:
+        os.environ["DATABASE_URL"] = devstack.postgresql(home / "postgresql")
+os.environ["ALLOW_LOCAL_REPOSITORIES"] = "true"

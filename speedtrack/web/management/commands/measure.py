@@ -1,0 +1,29 @@
+"""``manage.py measure PROJECT RANGE``: queue commits by hand."""
+
+from argparse import ArgumentParser
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError
+
+from speedtrack.benchmarks.definitions import DefinitionError
+from speedtrack.projects.errors import RepositoryError
+from speedtrack.runs import tracking
+
+
+class Command(BaseCommand):
+    help = "Queue a commit, a tag, a branch's head or a range A..B of a project, whether measured before or not."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("project", help="name of a tracked project")
+        parser.add_argument("range", help="a commit id, tag or branch, or A..B (without A, with B, along first parents)")
+        parser.add_argument("--benchmarks", nargs="+", default=[], metavar="NAME", help="only these benchmarks")
+        parser.add_argument("--machine", help="only on this machine")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        try:
+            queued = tracking.measure(
+                options["project"], options["range"], options["benchmarks"], options["machine"]
+            )
+        except (RepositoryError, DefinitionError, tracking.NoSuchThing) as e:
+            raise CommandError(str(e)) from e
+        self.stdout.write(f"{queued} runs queued")

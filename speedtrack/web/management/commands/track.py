@@ -1,0 +1,38 @@
+"""``manage.py track URL --suite NAME``: track a repository."""
+
+from argparse import ArgumentParser
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError
+
+from speedtrack.benchmarks.definitions import DefinitionError
+from speedtrack.projects.errors import RepositoryError
+from speedtrack.runs import tracking
+
+
+class Command(BaseCommand):
+    help = "Track a repository: mirror it, write its history into rows, and queue its newest commits."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("url", help="https URL, or a local path where ALLOW_LOCAL_REPOSITORIES=true")
+        parser.add_argument("--suite", required=True, help="name of a suite in runners/suites, such as redis")
+        parser.add_argument("--branch", help="branch to track (default: the repository's own)")
+        parser.add_argument("--last", type=int, default=10, help="how many of its newest commits to measure now")
+        parser.add_argument("--name", help="name of the project (default: the last part of the URL)")
+        parser.add_argument("--mail", action="append", default=[], metavar="ADDRESS", help="who is told of slowdowns")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        try:
+            tracked = tracking.track(
+                tracking.Wish(options["url"], options["suite"], options["branch"], options["last"],
+                              options["name"], options["mail"])
+            )  # fmt: skip
+        except (RepositoryError, DefinitionError) as e:
+            raise CommandError(str(e)) from e
+        project = tracked.project
+        self.stdout.write(f"{project.slug}: tracking {tracked.branch} of {project.url} with suite {project.suite}")
+        self.stdout.write(f"  history    {tracked.commits} commits; {tracked.queued} runs queued")
+        machines = ", ".join(m.name for m in project.machines.all())
+        self.stdout.write(f"  machines   {machines or 'none yet: add one with `manage.py machine add NAME`'}")
+        self.stdout.write(f"  webhook    {tracked.hook_url}")
+        self.stdout.write(f"  secret     {project.hook_secret}")
