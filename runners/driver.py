@@ -68,7 +68,8 @@ def arguments(workload: Workload, address: Address, server_pid: int, seed: int, 
     options = ["-t", workload.test, "-c", str(workload.clients), "-P", str(workload.pipeline),
                "-r", str(workload.keyspace), "-d", str(workload.value_bytes),
                "--warmup", f"{workload.warmup_s:g}", "--duration", f"{workload.duration_s:g}",
-               "--seed", str(seed), "--cpus", cpu_list(cpus), "--threads", str(len(cpus)), "--server-pid", str(server_pid), "--json"]
+               "--seed", str(seed), "--cpus", cpu_list(cpus), "--threads", str(len(cpus)),
+               "--server-pid", str(server_pid), "--json"]
     return ["run", *target, *options, *(["--prefill"] if workload.prefill else [])]
 
 
