@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -70,14 +70,16 @@ class _Segment(NamedTuple):
     past: Array
 
 
-class _Alarm(NamedTuple):
+@dataclass(frozen=True)
+class _Alarm:
     index: int
     seen: int
     score: float
     returns: bool = False
 
 
-class _Last(NamedTuple):
+@dataclass(frozen=True)
+class _Last:
     """The previous shift, with the segment and the levels around it."""
 
     index: int
@@ -113,13 +115,13 @@ def suspect(
 
 
 def _errors(places: Sequence[Array]) -> Array:
-    """Standard error of each point's median: the larger of what its own trials and those of all points so far show."""
+    """Standard error of each point's median, half by its own trials, half by those of all points so far."""
     own = np.array([_scatter(place) for place in places])
     known = ~np.isnan(own)
     roots = np.cumsum(np.sqrt(np.where(known, own, 0)))
     pooled = np.divide(roots, np.cumsum(known), out=np.full(len(own), np.nan), where=np.cumsum(known) > 0) ** 2
     sizes = np.array([len(place) for place in places])
-    errors: Array = np.fmax(own, pooled) * np.sqrt(np.where(sizes > 2, math.pi / 2, 1.0) / sizes)
+    errors: Array = np.where(known, (own + pooled) / 2, pooled) * np.sqrt(np.where(sizes > 2, math.pi / 2, 1.0) / sizes)
     return errors
 
 
@@ -152,7 +154,7 @@ def _alarms(series: _Series, sensitivity: Sensitivity) -> Iterator[_Alarm]:
         new = float(np.median(series.level[alarm.index : now]))
         mature = len(segment.past) + alarm.seen - begin >= sensitivity.least
         if last and mature and _is_return(alarm.index, new, last, sensitivity):
-            yield alarm._replace(returns=True)
+            yield replace(alarm, returns=True)
             segment, last = last.segment, None
             continue
         yield alarm
@@ -189,7 +191,7 @@ def _limits(series: _Series, segment: _Segment, table: Shifts, sensitivity: Sens
     part = slice(segment.start, segment.start + len(table.size))
     errors = sensitivity.trials * trial_errors(series.error[part], sensitivity.before)
     before = np.maximum(np.arange(part.start, part.stop)[:, None] - AFTER, 0)
-    limits = np.fmax(yardsticks(table, segment.past, sensitivity), errors)
+    limits: Array = np.fmax(yardsticks(table, segment.past, sensitivity), errors)
     limits = np.fmax(limits, np.maximum(series.effect, sensitivity.quantum * series.quantum[before]))
     young = len(segment.past) + np.arange(len(limits)) < sensitivity.least
     limits[young] = np.where(np.isnan(errors) | (AFTER > FEW), np.inf, series.effect + errors)[young]

@@ -17,6 +17,7 @@ from speedtrack.stats.summary import CONFIDENCE
 MIN_SAMPLES = 5  # per side, or pairs: below it the answer is always unknown
 RESAMPLES = 1999
 LEVEL = 0.01
+AT_ONCE = 1_000_000  # pairwise means held in memory
 
 
 class Answer(StrEnum):
@@ -123,10 +124,10 @@ def _resample(rng: np.random.Generator, values: Array) -> Array:
 
 
 def _hodges_lehmann(rows: Array) -> Array:
-    """The median of all pairwise means (Walsh averages) of each row."""
+    """The median of all pairwise means (Walsh averages) of each row, some rows at a time to bound the memory."""
     i, j = np.triu_indices(rows.shape[1])
-    centres: Array = np.median((rows[:, i] + rows[:, j]) / 2, axis=1)
-    return centres
+    parts = np.array_split(rows, math.ceil(len(rows) * len(i) / AT_ONCE))
+    return np.concatenate([np.median((part[:, i] + part[:, j]) / 2, axis=1) for part in parts])
 
 
 def _interval(boot: Array, n: int) -> tuple[float, float]:
@@ -140,7 +141,8 @@ def _interval(boot: Array, n: int) -> tuple[float, float]:
 
 
 def _student(z: float, freedom: int) -> float:
-    """Student's t quantile for a normal quantile z (Abramowitz & Stegun 26.7.5, three terms)."""
+    """Student's t quantile for a normal quantile z (Abramowitz & Stegun 26.7.5)."""
     first = (z**3 + z) / 4
     second = (5 * z**5 + 16 * z**3 + 3 * z) / 96
-    return z + first / freedom + second / freedom**2
+    third = (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384
+    return z + first / freedom + second / freedom**2 + third / freedom**3
