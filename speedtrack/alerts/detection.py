@@ -1,4 +1,4 @@
-"""Find suspected change points in series that have new measurements. Sensitive, and never mailed: confirm.py settles."""
+"""Find suspected change points in series that have new measurements. Sensitive, never mailed: confirm.py settles."""
 
 from django.db import transaction
 
@@ -76,5 +76,3 @@ def same_change(known: ChangePoint, shift: Shift, index: dict[int, int]) -> bool
     place = index.get(known.commit_id)
     near = 0 if known.status == Status.REFUTED else NEAR  # a refuted pair of commits clears itself, not its neighbours
     return place is not None and abs(place - shift.index) <= near and (known.ratio > 1) == (shift.ratio > 1)
-
-

@@ -17,5 +17,5 @@ class EmailBackend(BaseEmailBackend):
         for message in email_messages:
             content = message.message()
             name = str(content["Message-ID"]).strip("<>").replace("/", "_")
-            (directory / f"{name}.eml").write_bytes(content.as_bytes(linesep="\n"))
+            (directory / f"{name}.eml").write_bytes(content.as_bytes())
         return len(email_messages)

@@ -142,12 +142,12 @@ class Outbox(models.Model):
 
     class Meta:
         constraints: ClassVar = [
-            models.UniqueConstraint(fields=["recipient", "alert", "event"], name="a_mail_once_per_recipient_alert_event"),
+            models.UniqueConstraint(
+                fields=["recipient", "alert", "event"], name="a_mail_once_per_recipient_alert_event"
+            ),
         ]
         indexes: ClassVar = [
-            models.Index(
-                fields=["not_before"], name="outbox_waiting", condition=Q(sent_at=None, given_up_at=None)
-            ),
+            models.Index(fields=["not_before"], name="outbox_waiting", condition=Q(sent_at=None, given_up_at=None)),
         ]
 
     def message_id(self) -> str:

@@ -10,7 +10,7 @@ Status = ChangePoint.Status
 
 
 def raise_alerts() -> int:
-    """Alert for confirmed slowdowns that have none, once all suspicions of their range are settled. Returns how many."""
+    """Alert for confirmed slowdowns that have none, once all suspicions of their commit are settled; how many."""
     raised = 0
     confirmed = ChangePoint.objects.filter(status=Status.CONFIRMED, alert=None).order_by("id")
     for cp in confirmed.select_related("series", "branch__project", "before", "commit"):

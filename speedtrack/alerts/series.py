@@ -12,7 +12,7 @@ from speedtrack.stats.summary import summarize
 
 QUERY = """
     SELECT p.number, c.id, c.sha, c.subject, c.author_name, c.committed_at,
-           m.id, m.value, m.low, m.high, m.n, m.flags, a.run_id
+           a.run_id, m.id, m.value, m.low, m.high, m.n, m.flags
       FROM runs_measurement m
       JOIN projects_position p ON p.commit_id = m.commit_id AND p.branch_id = %(branch)s
       JOIN projects_commit c ON c.id = m.commit_id
@@ -48,11 +48,7 @@ def load(series: Iterable[Series], branch: Branch) -> list[MeasuredCommit]:
     """
     with connection.cursor() as cursor:
         cursor.execute(QUERY, {"branch": branch.pk, "series": [s.pk for s in series]})
-        rows = [
-            MeasuredCommit(*row[:6], run_id=row[12], measurement_ids=(row[6],), value=row[7], low=row[8],
-                           high=row[9], n=row[10], flags=tuple(row[11]))
-            for row in cursor
-        ]  # fmt: skip
+        rows = [MeasuredCommit(*[*row[:7], (row[7],), *row[8:12], tuple(row[12])]) for row in cursor]
     return pooled(rows)
 
 

@@ -82,7 +82,7 @@ def run_git(*arguments: str, directory: Path | None = None, timeout_s: float | N
         raise RepositoryError("git is not installed on this machine: install it and try again") from e
     except subprocess.TimeoutExpired as e:
         raise RepositoryUnreachable(
-            f"git {arguments[0]} took longer than {e.timeout:.0f} s: raise GIT_TIMEOUT_S if the repository is that large"
+            f"git {arguments[0]} took longer than {e.timeout:.0f} s: raise GIT_TIMEOUT_S for so large a repository"
         ) from e
     except subprocess.CalledProcessError as e:
         said = e.stderr.decode("utf-8", "replace").strip().splitlines()
@@ -106,7 +106,7 @@ def checked_url(url: str) -> str:
 
 def local_path(path: str) -> str:
     if not settings.ALLOW_LOCAL_REPOSITORIES:
-        raise RepositoryError(f"{path} is a local path: set ALLOW_LOCAL_REPOSITORIES=true to track repositories by path")
+        raise RepositoryError(f"{path} is a local path: set ALLOW_LOCAL_REPOSITORIES=true to track such repositories")
     full = Path(path).expanduser().resolve()
     if not full.is_dir():
         raise RepositoryError(f"there is no directory {full}: give the path of a git repository")
@@ -208,8 +208,9 @@ def parsed(record: str) -> Revision:
 
 def tags(slug: str) -> dict[str, str]:
     """Tag name -> id of the commit it points at; tags of other things are left out."""
-    listing = run_git("for-each-ref", "--format=%(refname:strip=2)%09%(objectname)%09%(*objectname)%09%(objecttype)%09%(*objecttype)",
-                      "refs/tags", directory=mirror_of(slug))  # fmt: skip
+    columns = ("refname:strip=2", "objectname", "*objectname", "objecttype", "*objecttype")
+    form = "%09".join(f"%({column})" for column in columns)
+    listing = run_git("for-each-ref", f"--format={form}", "refs/tags", directory=mirror_of(slug))
     found = {}
     for line in listing.splitlines():
         name, own, peeled, own_type, peeled_type = line.split("\t")

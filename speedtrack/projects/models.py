@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
-from django.db.models import Exists, F, OuterRef, Q
+from django.db.models import Exists, F, OuterRef, Q, Value
 from django.db.models.functions import Now
 
 RETRY_PAUSE_S = 30  # after a look at a repository that failed
@@ -24,7 +24,7 @@ class ProjectQuerySet(models.QuerySet["Project"]):
     def due(self, every_s: int) -> "ProjectQuerySet":
         """Projects not looked at for their polling interval, which a jitter spreads by up to a quarter."""
         return self.filter(
-            Q(polled_at=None) | Q(polled_at__lt=Now() - timedelta(seconds=every_s) * (1 + F("poll_jitter")))
+            Q(polled_at=None) | Q(polled_at__lt=Now() - (1 + F("poll_jitter")) * Value(timedelta(seconds=every_s)))
         )
 
     def told(self) -> "ProjectQuerySet":

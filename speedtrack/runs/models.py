@@ -52,7 +52,9 @@ class Machine(models.Model):
         machine = cls.objects.filter(token_id=token_id).first()
         digest = hashlib.sha256(secret.encode()).hexdigest()
         if machine is None or not hmac.compare_digest(machine.token_digest, digest):
-            raise UnknownToken("unknown machine token: make one with `manage.py machine add NAME` (or `machine token NAME`)")
+            raise UnknownToken(
+                "unknown machine token: `manage.py machine add NAME` (or `machine token NAME`) makes one"
+            )
         return machine
 
 
@@ -164,7 +166,9 @@ class Run(models.Model):
             ),
         ]
         indexes: ClassVar = [
-            models.Index(fields=["machine", "-priority", "-rank", "id"], name="runs_queued", condition=Q(status="queued")),
+            models.Index(
+                fields=["machine", "-priority", "-rank", "id"], name="runs_queued", condition=Q(status="queued")
+            ),
             models.Index(fields=["lease_until"], name="runs_leased", condition=Q(status__in=["leased", "running"])),
             models.Index(fields=["project", "-id"], name="runs_of_project"),
         ]
@@ -330,7 +334,9 @@ class Trial(models.Model):
 
     class Meta:
         constraints: ClassVar = [
-            models.UniqueConstraint(fields=["attempt", "benchmark", "commit", "number"], name="a_trial_once_per_attempt"),
+            models.UniqueConstraint(
+                fields=["attempt", "benchmark", "commit", "number"], name="a_trial_once_per_attempt"
+            ),
         ]
 
 

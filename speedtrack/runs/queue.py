@@ -118,9 +118,7 @@ def plan_branch(branch: Branch, commits: QuerySet[Commit], reason: Reason) -> in
     """
     project = branch.project
     suite, benchmarks = definitions.store(project, definitions.load(project.suite))
-    ranks = dict(
-        branch.positions.filter(commit__in=commits).values_list("commit_id", "number").order_by("number")
-    )
+    ranks = dict(branch.positions.filter(commit__in=commits).values_list("commit_id", "number").order_by("number"))
     if not ranks:
         return 0
     head = branch.head_id if branch.head_id in ranks else None
@@ -362,7 +360,7 @@ def cancel(run: Run, why: str) -> None:
 
 @transaction.atomic
 def retry(run: Run, why: str) -> None:
-    """Queue a failed or cancelled run again, with a fresh count of attempts. Raises ValueError if it has not ended so."""
+    """Queue a failed or cancelled run again, with a fresh count of attempts. Raises ValueError for another one."""
     run = Run.objects.select_for_update(of=("self",)).get(pk=run.pk)
     run.move(Status.QUEUED, why, attempt=0, error="", cancel_requested_at=None, ended_at=None, not_before=Now())
 
@@ -375,5 +373,3 @@ def cancel_unreachable(branch: Branch, shas: list[str]) -> int:
     for run in gone:
         cancel(run, f"the commit is no longer on {branch}")
     return len(gone)
-
-
