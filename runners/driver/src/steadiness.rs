@@ -70,7 +70,7 @@ mod tests {
     fn a_slope_and_a_step_are_not() {
         assert!(is_unsteady(&slices(|place| 1.0 + 0.2 * place)));
         assert!(is_unsteady(&slices(|place| if place < 0.5 { 1.0 } else { 0.9 })));
-        assert!(is_unsteady(&slices(|place| if place < 0.75 { 1.0 } else { 0.8 })));
+        assert!(is_unsteady(&slices(|place| if place < 0.7 { 1.0 } else { 0.8 })));
     }
 
     #[test]

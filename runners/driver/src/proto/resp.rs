@@ -20,13 +20,13 @@ impl Proto for Resp {
 
     fn replies(&self, test: Test, value_bytes: usize) -> Skipper {
         match test {
-            Test::Ping => Skipper::expecting(b'+', Stride::new(b"+PONG\r\n", 0)),
-            Test::Set => Skipper::expecting(b'+', Stride::new(b"+OK\r\n", 0)),
+            Test::Ping => Skipper::new(Some(b'+'), Stride::new(b"+PONG\r\n", 0)),
+            Test::Set => Skipper::new(Some(b'+'), Stride::new(b"+OK\r\n", 0)),
             Test::Get => {
                 let header = format!("${value_bytes}\r\n");
-                Skipper::expecting(b'$', Stride::new(header.as_bytes(), value_bytes + 2))
+                Skipper::new(Some(b'$'), Stride::new(header.as_bytes(), value_bytes + 2))
             }
-            Test::Incr => Skipper::expecting(b':', None),
+            Test::Incr => Skipper::new(Some(b':'), None),
         }
     }
 }

@@ -124,9 +124,14 @@ pub struct Skipper {
 impl Skipper {
     /// Takes replies of every type.
     pub fn any() -> Skipper {
+        Skipper::new(None, None)
+    }
+
+    /// Takes errors, and replies that begin with the byte `expected` if there is one; `stride` is their usual shape.
+    pub fn new(expected: Option<u8>, stride: Option<Stride>) -> Skipper {
         Skipper {
-            expected: None,
-            stride: None,
+            expected,
+            stride,
             state: State::Type,
             outstanding: 0,
             nested: false,
@@ -135,11 +140,6 @@ impl Skipper {
             number: Number::default(),
             error: Vec::new(),
         }
-    }
-
-    /// Takes errors and replies that begin with `first`; `stride` is the shape most of them have.
-    pub fn expecting(first: u8, stride: Option<Stride>) -> Skipper {
-        Skipper { expected: Some(first), stride, ..Skipper::any() }
     }
 
     /// Jump over the usual replies at the front of `bytes`; the number of bytes jumped.
@@ -185,6 +185,7 @@ impl Skipper {
         let text = &bytes[..end.unwrap_or(bytes.len())];
         match kind {
             Kind::Simple => {}
+            Kind::Error if self.failed => {}
             Kind::Error => self.keep_error(text),
             Kind::Integer | Kind::Bulk | Kind::Array => {
                 for &byte in text {
@@ -198,7 +199,7 @@ impl Skipper {
         Ok(text.len() + usize::from(end.is_some()))
     }
 
-    /// Only the first error of a run is told, so later ones need no text.
+    /// The first error of a reply is told when the reply is whole.
     fn keep_error(&mut self, text: &[u8]) {
         let room = ERROR_TEXT.saturating_sub(self.error.len());
         self.error.extend_from_slice(&text[..text.len().min(room)]);
@@ -208,7 +209,10 @@ impl Skipper {
     fn end_line(&mut self, kind: Kind, tally: &mut Tally) -> Result<(), Garbage> {
         match kind {
             Kind::Simple => self.end_element(tally),
-            Kind::Error => self.end_error(tally),
+            Kind::Error => {
+                self.failed = true;
+                self.end_element(tally);
+            }
             Kind::Integer => self.length().map(|_| self.end_element(tally))?,
             Kind::Bulk => match self.length()? {
                 -1 => self.end_null(tally),
@@ -224,13 +228,6 @@ impl Skipper {
 
     fn length(&self) -> Result<i64, Garbage> {
         self.number.signed().ok_or_else(|| unexpected("a number", b'\r'))
-    }
-
-    fn end_error(&mut self, tally: &mut Tally) {
-        let text = std::mem::take(&mut self.error);
-        tally.first_error.get_or_insert_with(|| String::from_utf8_lossy(&text).into_owned());
-        self.failed = true;
-        self.end_element(tally);
     }
 
     fn end_null(&mut self, tally: &mut Tally) {
@@ -255,8 +252,17 @@ impl Skipper {
         if self.outstanding == 0 {
             tally.replies += 1;
             tally.nulls += u64::from(self.null);
-            tally.errors += u64::from(self.failed);
         }
+        if self.outstanding == 0 && self.failed {
+            self.end_failed(tally);
+        }
+    }
+
+    #[cold]
+    fn end_failed(&mut self, tally: &mut Tally) {
+        let text = std::mem::take(&mut self.error);
+        tally.errors += 1;
+        tally.first_error.get_or_insert_with(|| String::from_utf8_lossy(&text).into_owned());
     }
 
     /// Take some of `bytes`, which is not empty; how many.

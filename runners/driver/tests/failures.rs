@@ -1,0 +1,142 @@
+//! What goes wrong is told in one line, with the right exit code and nothing on stdout.
+
+mod support;
+
+use support::{Manner, Server, failure_line, speedbench};
+
+fn assert_told(line: &str, cause: &str, remedy: &str) {
+    assert!(line.contains(cause) && line.contains(remedy), "{line}");
+}
+
+#[test]
+fn an_error_reply_ends_the_run() {
+    let server = Server::tcp(Manner::Refusing);
+    let line = server.failure("-t incr -n 100 --json");
+    assert_told(&line, "the server answered incr with an error, -ERR no", "--allow-errors");
+    let line = server.failure("-t get --prefill --json --allow-errors");
+    assert_told(&line, "the server answered set with an error, -ERR no", "correct the server");
+}
+
+#[test]
+fn a_server_that_hangs_up_ends_the_run() {
+    for said in [b"$3\r\nab".as_slice(), b"$3\r\nabc\r\n", b"$"] {
+        let server = Server::unix(Manner::HangingUp(said));
+        let line = server.failure("-t get -n 100 -c 5 --threads 2 --json");
+        assert_told(&line, "the server closed connection", "server's log");
+    }
+}
+
+#[test]
+fn garbage_ends_the_run() {
+    let server = Server::tcp(Manner::Saying(b"HTTP/1.1 400 Bad Request\r\n"));
+    let line = server.failure("-t get -n 100");
+    assert_told(&line, "wrong answer to get", "speaks RESP2");
+    let server = Server::tcp(Manner::Saying(b":1\r\n"));
+    let line = server.failure("-t ping -n 100");
+    assert_told(&line, "answered ':' where a '+' reply should begin", "speaks RESP2");
+    let server = Server::tcp(Manner::Saying(b"+PONG\r\n+PONG\r\n"));
+    let line = server.failure("-t ping -n 100");
+    assert_told(&line, "1 replies too many", "speaks RESP2");
+}
+
+#[test]
+fn a_silent_server_does_not_hang_the_run() {
+    let server = Server::tcp(Manner::Silent);
+    for options in ["-t ping -n 10 --timeout 0.2", "-t get --duration 0.3 -c 4 --threads 2 --timeout 0.2"] {
+        let line = server.failure(options);
+        assert_told(&line, "the server stopped answering", "--timeout");
+    }
+    let half = Server::tcp(Manner::Saying(b"$3\r\na"));
+    let line = half.failure("-t get -n 10 -c 1 --timeout 0.2");
+    assert_told(&line, "the server stopped answering get on connection 0 for 200ms", "--timeout");
+}
+
+#[test]
+fn a_wrong_key_count_ends_the_run() {
+    let server = Server::tcp(Manner::Honest);
+    server.seen().store.insert(b"foreign".to_vec(), b"x".to_vec());
+    let line = server.failure("--prefill -r 10 -t get -n 10 --json");
+    assert_told(&line, "the server holds 11 keys in db0 after a prefill of 10", "empty server");
+}
+
+#[test]
+fn a_refused_login_ends_the_run() {
+    let server = Server::tcp(Manner::Honest);
+    let line = server.failure("-a wrong -t ping -n 10");
+    assert_told(&line, "the server refused the login: -WRONGPASS", "-a and --user");
+    assert!(!line.contains("wrong\r"));
+}
+
+#[test]
+fn an_absent_server_ends_the_run() {
+    let run = |words: &str| failure_line(speedbench(words.split(' ').map(str::to_owned)), 1);
+    let line = run("run -p 1 -t ping -n 1");
+    assert_told(&line, "cannot connect to tcp:127.0.0.1:1", "start the server");
+    let line = run("run -s /nonexistent/socket -t ping -n 1");
+    assert_told(&line, "cannot connect to unix:/nonexistent/socket", "start the server");
+}
+
+#[test]
+fn an_unreadable_server_clock_ends_the_run() {
+    let server = Server::tcp(Manner::Honest);
+    let line = server.failure("-t ping -n 10 --server-pid 4194304");
+    assert_told(&line, "cannot read the CPU clock of process 4194304", "--server-pid");
+}
+
+#[test]
+fn a_cpu_that_is_not_there_ends_the_run() {
+    let server = Server::tcp(Manner::Honest);
+    for cpu in ["1023", "99999"] {
+        let line = server.failure(&format!("-t ping -n 10 --cpus {cpu}"));
+        assert_told(&line, "cannot pin a thread to CPU", "--cpus");
+    }
+}
+
+#[test]
+fn usage_errors_name_cause_and_remedy() {
+    let long = format!("run -s /{}", "x".repeat(107));
+    for (words, cause, remedy) in [
+        ("", "no command given", "speedbench run"),
+        ("walk", "walk", "--help"),
+        ("run --fast", "--fast", "--help"),
+        ("run extra", "extra", "--help"),
+        ("run -p", "-p", "--help"),
+        ("run -p 70000", "-p cannot be '70000'", "--help"),
+        ("run -c x", "-c cannot be 'x'", "--help"),
+        ("run -c 0", "-c cannot be 0", "at least 1"),
+        ("run -P 0", "-P cannot be 0", "at least 1"),
+        ("run -n 0", "the window is empty", "-n"),
+        ("run -n 5 --duration 5", "both given", "one of them"),
+        ("run --duration -1", "--duration cannot be -1", "seconds"),
+        ("run --duration nan", "--duration cannot be NaN", "seconds"),
+        ("run --warmup 1e9", "--warmup cannot be 1000000000", "86400"),
+        ("run --timeout 0", "--timeout cannot be 0", "above 0"),
+        ("run -r 0", "-r is outside", "twelve digits"),
+        ("run -r 1000000000001", "-r is outside", "twelve digits"),
+        ("run -d 600000000", "-d is above 512 MiB", "smaller"),
+        ("run -d 1000000 -P 1000", "do not fit into 4 GiB", "lower"),
+        ("run -t set,fly", "no test 'fly'", "ping, set, get, incr"),
+        ("run --threads 0", "--threads cannot be 0", "at least 1"),
+        ("run --threads 9 -c 8", "more --threads than clients", "raise -c"),
+        ("run --threads 2 --cpus 1", "fewer CPUs than", "one CPU per thread"),
+        ("run --cpus a", "--cpus cannot be 'a'", "1,3"),
+        ("run --slice-ms 0", "--slice-ms is outside", "100"),
+        ("run --server-pid 0", "--server-pid is not a process id", "pid"),
+        ("run --user joe", "--user is given without a password", "-a"),
+        (&long, "too long for a socket", "107"),
+    ] {
+        let line = failure_line(speedbench(words.split_whitespace().map(str::to_owned)), 2);
+        assert_told(&line, cause, remedy);
+    }
+}
+
+#[test]
+fn help_and_version_are_not_errors() {
+    for (words, expected) in
+        [("--help", "Usage: speedbench run"), ("run --help", "Usage: "), ("--version", "speedbench 0")]
+    {
+        let output = speedbench(words.split_whitespace().map(str::to_owned));
+        assert!(output.status.success());
+        assert!(String::from_utf8(output.stdout).unwrap().contains(expected));
+    }
+}

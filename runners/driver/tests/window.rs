@@ -1,0 +1,68 @@
+//! What counts when: the meter with moments of the test's own making.
+
+use speedbench::meter::{Meter, Record};
+use speedbench::proto::Tally;
+use speedbench::stage::Stage;
+
+fn replies(count: u64) -> Tally {
+    Tally { replies: count, ..Tally::default() }
+}
+
+/// The record of replies that come at `moments` (moment, count), each sent 5 ns before.
+fn record(stage: Stage, slice_ns: u64, moments: &[(u64, u64)]) -> Record {
+    let mut meter = Meter::new(stage.span(1000), slice_ns, None);
+    meter.reach(1000).unwrap();
+    for &(moment, count) in moments {
+        meter.count(moment, moment - 5, replies(count)).unwrap();
+    }
+    meter.finish(moments.last().map_or(1000, |last| last.0)).unwrap()
+}
+
+#[test]
+fn only_replies_inside_the_window_count() {
+    let stage = Stage::Timed { warmup_ns: 100, window_ns: 200 };
+    let moments = [(1050, 7), (1099, 7), (1100, 1), (1299, 2), (1300, 4), (1350, 8)];
+    let record = record(stage, 100, &moments);
+    assert_eq!(record.inside.replies, 3);
+    assert_eq!(record.unfinished, 12);
+    assert_eq!(record.slices, [1, 2]);
+    // Latency has what was counted, and what the end of the window cut off.
+    assert_eq!(record.latency.count(), 15);
+    assert_eq!((record.opened_at, record.closed_at), (1100, 1300));
+}
+
+#[test]
+fn a_silent_slice_is_a_zero() {
+    let stage = Stage::Timed { warmup_ns: 0, window_ns: 450 };
+    let record = record(stage, 100, &[(1000, 1), (1399, 2), (1449, 3), (1500, 1)]);
+    assert_eq!(record.slices, [1, 0, 0, 2, 3]);
+    assert_eq!(record.inside.replies, 6);
+}
+
+#[test]
+fn a_count_ends_with_its_last_reply() {
+    let record = record(Stage::Exactly { requests: 6 }, 100, &[(1001, 1), (1150, 2), (1160, 3)]);
+    assert_eq!((record.inside.replies, record.unfinished), (6, 0));
+    assert_eq!(record.slices, [1, 5]);
+    assert_eq!((record.opened_at, record.closed_at), (1000, 1160));
+}
+
+#[test]
+fn a_warm_up_counts_nothing() {
+    let record = record(Stage::WarmUp { ns: 100 }, 10, &[(1001, 1), (1099, 2), (1150, 3)]);
+    assert_eq!(record.inside.replies, 0);
+    assert!(record.slices.is_empty());
+}
+
+#[test]
+fn errors_and_nulls_count_only_inside() {
+    let mut meter = Meter::new(Stage::Timed { warmup_ns: 10, window_ns: 10 }.span(1000), 5, None);
+    let failed = |text: &str| Tally { replies: 1, nulls: 1, errors: 1, first_error: Some(text.into()) };
+    meter.count(1005, 1000, failed("early")).unwrap();
+    meter.count(1012, 1006, failed("inside")).unwrap();
+    meter.count(1013, 1006, failed("second")).unwrap();
+    meter.count(1025, 1013, failed("late")).unwrap();
+    let record = meter.finish(1025).unwrap();
+    let inside = Tally { replies: 2, nulls: 2, errors: 2, first_error: Some("inside".into()) };
+    assert_eq!(record.inside, inside);
+}
