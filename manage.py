@@ -6,6 +6,8 @@ import sys
 
 # Answers without a database.
 NEEDS_NO_DATABASE = {"help", "--help", "-h", "version", "--version", "collectstatic"}
+# Starts the whole system on this machine.
+STARTS_ALL = {"demo", "serve"}
 
 
 def main() -> None:
@@ -18,6 +20,9 @@ def main() -> None:
 
     command = sys.argv[1] if len(sys.argv) > 1 else "help"
     if command not in NEEDS_NO_DATABASE and "--help" not in sys.argv:
+        if command in STARTS_ALL:
+            devstack.use_own_port()
+            devstack.keep_off_measured_cores()
         devstack.use_embedded_database()
     execute_from_command_line(sys.argv)
 

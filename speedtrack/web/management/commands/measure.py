@@ -15,15 +15,13 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("project", help="name of a tracked project")
-        parser.add_argument("range", help="a commit id, tag or branch, or A..B (without A, with B, along first parents)")
+        parser.add_argument("range", help="a commit id, tag or branch, or A..B (without A, with B)")
         parser.add_argument("--benchmarks", nargs="+", default=[], metavar="NAME", help="only these benchmarks")
         parser.add_argument("--machine", help="only on this machine")
 
     def handle(self, *args: Any, **options: Any) -> None:
         try:
-            queued = tracking.measure(
-                options["project"], options["range"], options["benchmarks"], options["machine"]
-            )
+            queued = tracking.measure(options["project"], options["range"], options["benchmarks"], options["machine"])
         except (RepositoryError, DefinitionError, tracking.NoSuchThing) as e:
             raise CommandError(str(e)) from e
         self.stdout.write(f"{queued} runs queued")

@@ -1,0 +1,64 @@
+# `make demo` shows everything at work; `make test` runs all tests. Both set up what they need below this directory.
+# Prerequisites: Python 3.11+, cargo, Node 20+, a C compiler, git, make.
+
+PYTHON ?= python3
+VENV := .venv
+PY := $(VENV)/bin/python
+DRIVER := runners/driver/target/release/speedbench
+
+.PHONY: demo serve test check setup bench clean help
+
+help:            ## show this list
+	@sed -n 's/^\([a-z]*\): *[^#]*## /\1\t/p' Makefile
+
+demo: setup      ## track the sample server, measure its history, show the alert, go on serving
+	@$(PY) manage.py demo
+
+serve: setup     ## web server, dispatcher, worker and runner on this machine
+	@$(PY) manage.py serve
+
+setup: $(VENV)/.runtime $(DRIVER) frontend/dist/.built
+
+test: setup $(VENV)/.development ## all tests: Python on a real PostgreSQL, Rust, TypeScript, a browser
+	$(MAKE) check
+	cargo test --quiet --locked --manifest-path runners/driver/Cargo.toml
+	npm --prefix frontend test
+	$(PY) -m pytest
+
+check: $(VENV)/.development ## style, types and the arrows between the rooms
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/mypy
+	$(VENV)/bin/lint-imports --no-logo
+	$(PY) manage.py makemigrations --check --dry-run
+	cargo fmt --check --manifest-path runners/driver/Cargo.toml
+	cargo clippy --quiet --locked --all-targets --manifest-path runners/driver/Cargo.toml -- -D warnings
+
+$(VENV)/.runtime: requirements.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed")'
+	$(PYTHON) -m venv $(VENV)
+	$(PY) -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.txt
+	@touch $@
+
+$(VENV)/.development: requirements-dev.txt | $(VENV)/.runtime
+	$(PY) -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.txt
+	@touch $@
+
+$(DRIVER): runners/driver/Cargo.lock runners/driver/Cargo.toml $(shell find runners/driver/src -name '*.rs')
+	cargo build --release --locked --manifest-path runners/driver/Cargo.toml
+	@touch $@
+
+frontend/node_modules/.installed: frontend/package-lock.json
+	npm --prefix frontend ci --no-audit --no-fund --loglevel=error
+	@touch $@
+
+frontend/dist/.built: frontend/node_modules/.installed frontend/package.json $(shell find frontend/src -type f)
+	npm --prefix frontend run --silent build
+	@touch $@
+
+lock: $(VENV)/.development ## compile the requirement files anew
+	$(VENV)/bin/uv pip compile -q --universal --python-version 3.11 --generate-hashes requirements.in -o requirements.txt
+	$(VENV)/bin/uv pip compile -q --universal --python-version 3.11 --generate-hashes requirements-dev.in -o requirements-dev.txt
+
+clean:           ## remove what was built and all state of the embedded servers
+	rm -rf $(VENV) var frontend/dist frontend/node_modules runners/driver/target

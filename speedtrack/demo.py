@@ -1,0 +1,207 @@
+"""The demonstration: a push to a real repository leads, without a hand on it, to a mail that names the slow commit."""
+
+import hashlib
+import hmac
+import json
+import re
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+from django.conf import settings
+from django.core.management import call_command
+from django.urls import reverse
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from speedtrack.alerts.models import Alert, ChangePoint, Outbox
+from speedtrack.devstack import BASE_DIR, Stack, broker
+from speedtrack.dispatch import detection_wanted
+from speedtrack.projects.models import Commit, Project
+from speedtrack.runs import tracking
+from speedtrack.runs.models import Machine, Run, Series
+from speedtrack.runs.tracking import Wish
+
+BEFORE_PUSH = 4  # commits that the repository has when it is tracked; the others arrive by a push
+PROJECT = "sample"
+MACHINE = "this-machine"
+SUBSCRIBER = "performance@example.org"
+POLL_S = 0.5
+
+
+@dataclass(frozen=True)
+class Planted:
+    """A commit of the sample history and what it does to the speed: none, slower, faster, does-not-compile ..."""
+
+    number: int
+    short: str
+    effect: str
+    subject: str
+
+
+def write_history(repository: Path, upto: int | None = None) -> list[Planted]:
+    """Let the sample server's recipe write its repository, or bring it forward; what its table says of each commit."""
+    command = [sys.executable, "-m", "runners.sample", str(repository)]
+    command += ["--upto", str(upto)] if upto else []
+    done = subprocess.run(command, cwd=BASE_DIR, capture_output=True, text=True)
+    if done.returncode:
+        sys.exit(f"the sample history could not be written: {done.stderr.strip()}")
+    rows = re.findall(r"^ *(\d+) ([0-9a-f]{12}) (\S+) +(.*)$", done.stdout, re.M)
+    return [Planted(int(number), short, effect, subject) for number, short, effect, subject in rows]
+
+
+def machine_token(file: Path) -> None:
+    """Register this machine, with its token in a file of its owner, unless that is done."""
+    if file.exists() and Machine.objects.filter(name=MACHINE).exists():
+        return
+    known = Machine.objects.filter(name=MACHINE).exists()
+    token = tracking.renew_token(MACHINE) if known else tracking.add_machine(MACHINE)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.touch(mode=0o600)
+    file.write_text(token)
+
+
+def serve(console: Console, work: Callable[[Stack], int | None]) -> int:
+    """Start the whole system, do ``work``, and serve until Ctrl-C unless it returns an exit code."""
+    call_command("migrate", verbosity=0)
+    token_file = settings.HOME / "machine-token"
+    machine_token(token_file)
+    with broker() as broker_url:
+        stack = Stack(settings.URL, broker_url, token_file)
+        try:
+            stack.start()
+            code = work(stack)
+            if code is None:
+                console.print(f"Serving at [bold]{settings.URL}[/bold]; Ctrl-C ends it.")
+                while True:
+                    stack.check()
+                    time.sleep(1)
+            return code
+        except KeyboardInterrupt:
+            console.print("\nEnding all processes ...")
+            return 0
+        finally:
+            stack.stop()
+
+
+def demonstrate(console: Console, stack: Stack) -> bool:
+    """Track, push, watch, report. True if exactly one alert stands, and it names the planted commit."""
+    repository = settings.HOME / "demo" / "kvd"
+    first = write_history(repository, BEFORE_PUSH) if not repository.exists() else []
+    wish = Wish(str(repository), PROJECT, name=PROJECT, last=BEFORE_PUSH, emails=[SUBSCRIBER])
+    project = tracking.track(wish).project
+    console.print(f"Tracking {repository}" + (f" with {len(first)} commits" if first else ", as the last demo left it"))
+    before = project.branches.get().head
+    history = write_history(repository)
+    if before and before.sha[:12] != history[-1].short:
+        push(console, project, repository, before)
+    watch(console, stack, project)
+    return report(console, project, history)
+
+
+def push(console: Console, project: Project, repository: Path, before: Commit) -> None:
+    """Send the webhook that GitHub would send for the commits that came after ``before``."""
+    after = subprocess.run(["git", "-C", str(repository), "rev-parse", "HEAD"], capture_output=True, text=True,
+                           check=True).stdout.strip()  # fmt: skip
+    body = json.dumps({"ref": f"refs/heads/{project.default_branch}", "before": before.sha, "after": after}).encode()
+    signature = hmac.new(project.hook_secret.encode(), body, hashlib.sha256).hexdigest()
+    answer = httpx.post(
+        settings.URL + reverse("hook", args=[project.hook_id]),
+        content=body,
+        headers={
+            "Content-Type": "application/json",
+            "X-GitHub-Event": "push",
+            "X-GitHub-Delivery": str(uuid.uuid4()),
+            "X-Hub-Signature-256": f"sha256={signature}",
+        },
+        timeout=10,
+    )
+    answer.raise_for_status()
+    console.print(f"Pushed {before.short}..{after[:10]} and sent the signed webhook: {answer.status_code} {answer.text}")
+
+
+def watch(console: Console, stack: Stack, project: Project) -> None:
+    """Show the progress until nothing is left to build, measure, settle or mail."""
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
+        bar = progress.add_task("waiting for the runner")
+        shown: set[int] = set()
+        while busy(project):
+            stack.check()
+            runs = Run.objects.filter(project=project)
+            done = [run for run in runs.select_related("commit", "base", "machine").order_by("id") if run.done]
+            if not console.is_terminal:
+                say(console, [run for run in done if run.pk not in shown])
+            shown.update(run.pk for run in done)
+            progress.update(bar, completed=len(done), total=runs.count(), description=now(project))
+            time.sleep(POLL_S)
+
+
+def busy(project: Project) -> bool:
+    runs = Run.objects.unfinished().filter(project=project)
+    waiting = Project.objects.filter(pk=project.pk, deliveries__status="received")
+    return runs.exists() or waiting.exists() or detection_wanted() or Outbox.objects.due().exists()
+
+
+def now(project: Project) -> str:
+    run = Run.objects.active().filter(project=project).select_related("commit").first()
+    if run is None:
+        return "looking at what was measured"
+    step = f": {run.progress['now']}" if run.progress else ": building"
+    return f"{run.reason} {run.commit.short}{step}"[:70]
+
+
+def say(console: Console, runs: list[Run]) -> None:
+    for run in runs:
+        console.print(f"{run.status:9} {run.reason:8} {run.commit.short} {run.commit.subject[:60]}")
+
+
+def report(console: Console, project: Project, history: list[Planted]) -> bool:
+    """Print what was found, and compare it with what the history's table says was planted."""
+    for cp in confirmed(project):
+        console.print(f"  {describe(cp)}")
+    alerts = list(Alert.objects.filter(project=project).select_related("commit"))
+    for alert in alerts:
+        console.print(f"Alert: {alert.commit.short} {alert.commit.subject}")
+        console.print(f"  page   {settings.URL}{reverse('alert', args=[alert.pk])}")
+    for mail in Outbox.objects.filter(alert__in=alerts).exclude(sent_at=None):
+        where = Path(settings.EMAIL_FILE_PATH) / f"{mail.message_id().strip('<>')}.eml"
+        console.print(f"  mail   to {mail.recipient}: {where if settings.EMAIL_FILE_PATH else 'sent by SMTP'}")
+    console.print(f"Dashboard: {settings.URL}{reverse('project', args=[project.slug])}")
+    mistakes = compare(project, alerts, history)
+    for mistake in mistakes:
+        console.print(f"[red]Not as planted:[/red] {mistake}")
+    return not mistakes
+
+
+def confirmed(project: Project) -> list[ChangePoint]:
+    found = ChangePoint.objects.filter(series__project=project, status=ChangePoint.Status.CONFIRMED)
+    return list(found.select_related("series__benchmark", "commit").order_by("commit__positions__number", "id"))
+
+
+def describe(cp: ChangePoint) -> str:
+    word = "slower" if cp.is_slowdown else "faster"
+    return (
+        f"{word} {cp.commit.short} {cp.series.benchmark.name} {cp.metric.title} "
+        f"{cp.ratio - 1:+.1%} (95% interval {cp.low - 1:+.1%} to {cp.high - 1:+.1%})"
+    )
+
+
+def compare(project: Project, alerts: list[Alert], history: list[Planted]) -> list[str]:
+    """How what was found differs from what was planted; nothing if all is right."""
+    planted = {effect: [p.short for p in history if p.effect == effect] for effect in ("slower", "faster")}
+    faster = {cp.commit.sha[:12] for cp in confirmed(project) if not cp.is_slowdown}
+    mistakes = []
+    if [alert.commit.sha[:12] for alert in alerts] != planted["slower"]:
+        named = ", ".join(alert.commit.short for alert in alerts) or "no commit"
+        mistakes.append(f"alerts name {named}; planted was {', '.join(planted['slower'])}")
+    if not set(planted["faster"]) <= faster:
+        mistakes.append(f"the improvement {', '.join(planted['faster'])} was not found")
+    if not Series.objects.filter(project=project).exists():
+        mistakes.append("nothing was measured")
+    return mistakes

@@ -1,0 +1,27 @@
+"""``manage.py demo``: the whole system on this machine, shown at work on the sample server's history."""
+
+import os
+import sys
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError
+from rich.console import Console
+
+from speedtrack import demo
+from speedtrack.devstack import Stack, StackError
+
+
+class Command(BaseCommand):
+    help = "Track the sample server, push its history, measure every commit, and show the alert; then go on serving."
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        console = Console()
+
+        def work(stack: Stack) -> int | None:
+            right = demo.demonstrate(console, stack)
+            return int(not right) if os.environ.get("DEMO_EXIT") == "1" else None
+
+        try:
+            sys.exit(demo.serve(console, work))
+        except StackError as e:
+            raise CommandError(str(e)) from e

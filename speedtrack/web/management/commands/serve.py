@@ -1,0 +1,20 @@
+"""``manage.py serve``: the whole system on this machine, with this machine as its runner."""
+
+import sys
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError
+from rich.console import Console
+
+from speedtrack import demo
+from speedtrack.devstack import StackError
+
+
+class Command(BaseCommand):
+    help = "Start web server, dispatcher, worker and runner on this machine, until Ctrl-C."
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        try:
+            sys.exit(demo.serve(Console(), lambda stack: None))
+        except StackError as e:
+            raise CommandError(str(e)) from e
