@@ -16,6 +16,7 @@ EFFECTS = ("none", "slower", "faster", "does-not-compile", "same-binary")
 
 _MAINTAINER = "kvd maintainers"
 _MAINTAINER_EMAIL = "kvd@example.org"
+_TABLE_HEAD = "# Written by `python -m runners.sample --export`; only `effect` is edited by hand.\n"
 _TIMEOUT_SECONDS = 60
 
 
@@ -77,7 +78,7 @@ def present_commits(destination: Path) -> list[str]:
     if _git(destination, "symbolic-ref", "HEAD", check=False) != f"refs/heads/{BRANCH}":
         raise HistoryError(f"{destination} is not on the branch {BRANCH}: check it out first")
     if _git(destination, "status", "--porcelain"):
-        raise HistoryError(f"{destination} has uncommitted changes or files: commit them elsewhere or remove them first")
+        raise HistoryError(f"{destination} has uncommitted changes or files: move them away first")
     return _shas(destination)
 
 
@@ -91,8 +92,21 @@ def export_history(repository: Path) -> list[Entry]:
     _refuse_merges(repository)
     effects = {entry.subject: entry.effect for entry in commits()} if TABLE.exists() else {}
     with tempfile.TemporaryDirectory(prefix="kvd-export-") as scratch:
-        _git(repository, "format-patch", "--quiet", "--root", "--no-numbered", "--no-signature", "--zero-commit",
-             "--no-stat", "--full-index", "--no-renames", "-o", scratch, BRANCH)
+        _git(
+            repository,
+            "format-patch",
+            "--quiet",
+            "--root",
+            "--no-numbered",
+            "--no-signature",
+            "--zero-commit",
+            "--no-stat",
+            "--full-index",
+            "--no-renames",
+            "-o",
+            scratch,
+            BRANCH,
+        )
         patches = sorted(Path(scratch).iterdir())
         shas = _shas(repository)
         rows = [_row(repository, sha, patch.name, effects) for sha, patch in zip(shas, patches, strict=True)]
@@ -100,7 +114,7 @@ def export_history(repository: Path) -> list[Entry]:
             old.unlink()
         for patch in patches:
             (HISTORY / patch.name).write_bytes(patch.read_bytes())
-    TABLE.write_text("# Written by `python -m runners.sample --export`; only `effect` is edited by hand.\n" + "".join(rows))
+    TABLE.write_text(_TABLE_HEAD + "".join(rows))
     return commits()
 
 
@@ -144,18 +158,39 @@ def _refuse_merges(repository: Path) -> None:
 def _row(repository: Path, sha: str, patch: str, effects: dict[str, str]) -> str:
     subject = _git(repository, "log", "-1", "--format=%s", sha)
     release = _git(repository, "tag", "--points-at", sha).split()
-    lines = ["", "[[commit]]", f'patch = "{patch}"', f"subject = {json.dumps(subject)}", f'effect = "{effects.get(subject, "none")}"']
+    row = {"patch": patch, "subject": subject, "effect": effects.get(subject, "none")}
     if release:
-        lines.append(f'release = "{release[0]}"')
-    return "\n".join(lines) + "\n"
+        row["release"] = release[0]
+    return "\n[[commit]]\n" + "".join(f"{key} = {json.dumps(value)}\n" for key, value in row.items())
 
 
 def _git(directory: Path, *arguments: str, check: bool = True, date: str | None = None) -> str:
     """Run git in the directory with nothing of the user's configuration; return its output, stripped."""
-    command = ["git", "-c", "core.autocrlf=false", "-c", "core.hooksPath=/dev/null", "-c", "commit.gpgSign=false",
-               "-c", "tag.gpgSign=false", "-c", "core.fsmonitor=false", "-c", "gc.auto=0", *arguments]
-    done = subprocess.run(command, cwd=directory, env=_environment(date), stdin=subprocess.DEVNULL,
-                          capture_output=True, text=True, timeout=_TIMEOUT_SECONDS)
+    command = [
+        "git",
+        "-c",
+        "core.autocrlf=false",
+        "-c",
+        "core.hooksPath=/dev/null",
+        "-c",
+        "commit.gpgSign=false",
+        "-c",
+        "tag.gpgSign=false",
+        "-c",
+        "core.fsmonitor=false",
+        "-c",
+        "gc.auto=0",
+        *arguments,
+    ]
+    done = subprocess.run(
+        command,
+        cwd=directory,
+        env=_environment(date),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=_TIMEOUT_SECONDS,
+    )
     if check and done.returncode != 0:
         raise HistoryError(f"git {arguments[0]} failed in {directory}: {done.stderr.strip() or done.stdout.strip()}")
     return done.stdout.strip() if done.returncode == 0 else ""

@@ -10,37 +10,40 @@ from runners.sample import HistoryError, commits, export_history, present_commit
 def main() -> int:
     arguments = _parser().parse_args()
     try:
-        return arguments.verb(arguments)
+        if arguments.export:
+            _export(arguments.path)
+        else:
+            _write(arguments.path, arguments.upto)
     except HistoryError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
+    return 0
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m runners.sample", description=__doc__)
     parser.add_argument("path", metavar="DEST", type=Path, help="the repository to write or to bring forward")
     parser.add_argument("--upto", type=int, metavar="N", help="stop after commit N (default: all)")
-    parser.add_argument("--export", dest="verb", action="store_const", const=_export, default=_write,
-                        help="the other way: replace the patches by the branch main of DEST")
+    parser.add_argument(
+        "--export", action="store_true", help="the other way: replace the patches by the branch main of DEST"
+    )
     return parser
 
 
-def _write(arguments: argparse.Namespace) -> int:
-    before = len(present_commits(arguments.path))
-    shas = write_history(arguments.path, arguments.upto)
+def _write(path: Path, upto: int | None) -> None:
+    before = len(present_commits(path))
+    shas = write_history(path, upto)
     for entry, sha in zip(commits(), shas, strict=False):
         print(f"{entry.number:3} {sha[:12]} {entry.effect:17} {entry.subject}")
     if before >= len(shas):
-        print(f"{arguments.path} already has {before} commits: nothing to do")
+        print(f"{path} already has {before} commits: nothing to do")
     else:
-        print(f"{arguments.path} went from {before} to {len(shas)} commits")
-    return 0
+        print(f"{path} went from {before} to {len(shas)} commits")
 
 
-def _export(arguments: argparse.Namespace) -> int:
-    entries = export_history(arguments.path)
+def _export(path: Path) -> None:
+    entries = export_history(path)
     print(f"{len(entries)} patches; check the column `effect` in history.toml")
-    return 0
 
 
 if __name__ == "__main__":
