@@ -15,12 +15,12 @@ from runners.build.host import HostBuilder, Source
 from runners.client import Client
 from runners.control import Control
 from runners.documents import RESULT_SCHEMA, Benchmark, Job, Side
-from runners.driver import Driver
+from runners.driver import Driver, Outcome
 from runners.environment import Environment, Machine
 from runners.errors import BenchmarkFailed, Permanent, Transient
 from runners.lease import Progress
 from runners.runlog import RunLog
-from runners.server import Launcher
+from runners.server import Launcher, Server
 
 log = logging.getLogger(__name__)
 
@@ -58,6 +58,16 @@ class Trial:
                 "metrics": self.metrics, "flags": list(self.flags), "driver": self.driver}
 
 
+@dataclass(frozen=True)
+class Place:
+    """Where a trial stands in the plan: `number` within its benchmark, `done` places of the plan lie before it."""
+
+    benchmark: Benchmark
+    side: Side
+    number: int
+    done: int
+
+
 @dataclass
 class Course:
     """How one benchmark is doing within the run: its trials by side, its repeats, and what ended it early."""
@@ -88,6 +98,7 @@ class Execution:
     show: Callable[[Progress], None]
     builds: dict[str, Build] = field(default_factory=dict)
     order: int = 0
+    done: int = 0
 
     def run(self) -> None:
         """Builds and measures; everything good has been handed to the client when this returns or raises.
@@ -100,6 +111,7 @@ class Execution:
             self.builds[side.side] = self._build(side)
         courses = self._courses()
         self._measure(courses, environment)
+        self.show(Progress(self._total, self._total, "done"))
         failures = [f"{name}: {course.failure}" for name, course in courses.items() if course.failure]
         if failures:
             raise Permanent(f"{len(failures)} of {len(courses)} benchmarks failed: " + "; ".join(failures))
@@ -129,8 +141,9 @@ class Execution:
 
     def _measure(self, courses: dict[str, Course], environment: Environment) -> None:
         chance = random.Random(self.job.seed)
-        for number, benchmark in schedule(self.job.benchmarks, self.job.trials, chance):
+        for place, (number, benchmark) in enumerate(schedule(self.job.benchmarks, self.job.trials, chance)):
             course = courses[benchmark.name]
+            self.done = place * len(self.job.sides)
             if course.failure is not None:
                 continue
             try:
@@ -156,39 +169,44 @@ class Execution:
             course.trials[side].append(trial)
 
     def _sides(self, course: Course, number: int, chance: random.Random) -> dict[str, Trial]:
-        return {side.side: self._trial(course.benchmark, side, number, chance)
-                for side in chance.sample(self.job.sides, len(self.job.sides))}
+        sides = chance.sample(self.job.sides, len(self.job.sides))
+        places = [Place(course.benchmark, side, number, self.done + place) for place, side in enumerate(sides)]
+        return {place.side.side: self._trial(place, chance) for place in places}
 
-    def _trial(self, benchmark: Benchmark, side: Side, number: int, chance: random.Random) -> Trial:
+    def _trial(self, place: Place, chance: random.Random) -> Trial:
         if self.control.stopping.is_set():
             raise Transient("runner is shutting down")
         self.control.check()
-        name = benchmark.name + (f" ({side.side})" if len(self.job.sides) > 1 else "")
-        self.show(Progress(min(self.order, self._total), self._total,
-                           f"{name}, trial {number + 1} of {self.job.trials}"))
-        trial = self._measured(benchmark, side, number, chance)
+        name = place.benchmark.name + (f" ({place.side.side})" if len(self.job.sides) > 1 else "")
+        self.show(Progress(place.done, self._total, f"{name}, trial {place.number + 1} of {self.job.trials}"))
+        trial = self._measured(place, chance)
         self.order += 1
         self.log.line(MEASURE, _line(name, trial))
         return trial
 
-    def _measured(self, benchmark: Benchmark, side: Side, number: int, chance: random.Random) -> Trial:
+    def _measured(self, place: Place, chance: random.Random) -> Trial:
         started_at, begin = datetime.now(UTC), time.monotonic()
-        launcher, transport = self.tools.launcher, benchmark.workload.transport
-        programs = {name: one.path for name, one in self.builds[side.side].artifacts.items()}
-        watched = self.tools.machine.placement.server | self.tools.machine.placement.driver
+        launcher, transport = self.tools.launcher, place.benchmark.workload.transport
+        programs = {name: one.path for name, one in self.builds[place.side.side].artifacts.items()}
         with launcher.running(self.job.server, transport, programs, chance, self.control) as server:
-            before = quiet.read(server.pid, watched)
-            try:
-                outcome = self.tools.driver.run(benchmark, server.address, server.pid, self.job.seed + number,
-                                                server.output.parent, self.control)
-            except BenchmarkFailed:
-                server.check_alive()
-                raise
-            disturbed = quiet.flags(before, quiet.read(server.pid, watched))
-            server.check_alive()
+            outcome, disturbed = self._loaded(place, server)
             metrics = outcome.metrics | {"peak_rss_bytes": server.peak_rss_bytes()}
-        return Trial(number, self.order, _timestamp(started_at), round(time.monotonic() - begin, 3), metrics,
+        return Trial(place.number, self.order, _timestamp(started_at), round(time.monotonic() - begin, 3), metrics,
                      (*outcome.flags, *disturbed), outcome.document)
+
+    def _loaded(self, place: Place, server: Server) -> tuple[Outcome, list[str]]:
+        """What the driver found and what disturbed it; a server that ended meanwhile is the reason of any failure."""
+        watched = self.tools.machine.placement.server | self.tools.machine.placement.driver
+        before = quiet.read(server.pid, watched)
+        try:
+            outcome = self.tools.driver.run(place.benchmark, server.address, server.pid, self.job.seed + place.number,
+                                            server.output.parent, self.control)
+        except BenchmarkFailed:
+            server.check_alive()
+            raise
+        disturbed = quiet.flags(before, quiet.read(server.pid, watched))
+        server.check_alive()
+        return outcome, disturbed
 
     def _send(self, course: Course, environment: Environment) -> None:
         """Sends the measurement of every side: its last trial exists."""

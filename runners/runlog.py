@@ -10,7 +10,7 @@ from runners.errors import RunnerError
 log = logging.getLogger(__name__)
 
 CHUNK_CHARACTERS = 64 * 1024
-SEND_EVERY_S = 0.5
+SEND_EVERY_S = 1.0
 CLOSE_TIMEOUT_S = 20.0
 
 

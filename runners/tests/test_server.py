@@ -1,0 +1,108 @@
+"""Starting and stopping a real server: ready, not ready, and nothing left behind."""
+
+import random
+import socket
+import threading
+from pathlib import Path
+
+import pytest
+
+from runners.control import Control
+from runners.documents import ServerRecipe
+from runners.errors import BenchmarkFailed, Cancelled, Permanent
+from runners.placement import allowed_cpus
+from runners.processes import Processes
+from runners.server import Address, Launcher, command, short_directory
+from runners.tests.conftest import COMMAND, alive, marked
+
+ADDRESS = Address("unix", 7000, Path("/run/s"))
+CPUS = frozenset([max(allowed_cpus())])
+
+
+@pytest.fixture
+def launcher(processes: Processes, home: Path) -> Launcher:
+    return Launcher(processes, home, CPUS)
+
+
+def recipe(extra: str = "", ready_timeout_s: float = 5) -> ServerRecipe:
+    return ServerRecipe(f"{COMMAND} {extra}", "resp", ready_timeout_s)
+
+
+@pytest.mark.parametrize("transport", ["unix", "tcp"])
+def test_a_server_runs_pinned_and_leaves_nothing(launcher: Launcher, tiny: Path, home: Path, transport: str) -> None:
+    with launcher.running(recipe(), transport, {"tiny": tiny}, random.Random(1), Control()) as server:
+        status = Path(f"/proc/{server.pid}/status").read_text()
+        assert f"Cpus_allowed_list:\t{max(CPUS)}\n" in status
+        assert server.peak_rss_bytes() > 100_000
+    assert not alive(server.pid) and marked(home) == [] and not (home / "trial").exists()
+
+
+def test_the_environment_has_another_size_each_time(launcher: Launcher, tiny: Path) -> None:
+    sizes, chance = set(), random.Random(7)
+    for _ in range(3):
+        with launcher.running(recipe(), "unix", {"tiny": tiny}, chance, Control()) as server:
+            environ = Path(f"/proc/{server.pid}/environ").read_bytes()
+            assert b"SPEEDTRACK_TOKEN" not in environ
+            sizes.add(len(environ))
+    assert len(sizes) == 3 and max(sizes) < 8192
+
+
+def test_a_long_home_gets_a_short_socket(tiny: Path, tmp_path: Path) -> None:
+    home = tmp_path / ("long" * 30)
+    home.mkdir()
+    processes = Processes(home)
+    launcher = Launcher(processes, home, CPUS)
+    with launcher.running(recipe(), "unix", {"tiny": tiny}, random.Random(1), Control()) as server:
+        path = server.address.socket_path
+        assert len(str(path)) < 100 and path.is_socket()
+    assert not path.exists()
+    path.parent.rmdir()
+
+
+def test_a_short_directory_of_somebody_else_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to("/etc")
+    with pytest.raises(Permanent, match="belongs to somebody else"):
+        short_directory(tmp_path / "link")
+
+
+def test_a_taken_port_is_tried_once_more_and_then_said(launcher: Launcher, tiny: Path) -> None:
+    with socket.socket() as holder:
+        holder.bind(("127.0.0.1", 0))
+        holder.listen()
+        taken = recipe().command.replace("{port}", str(holder.getsockname()[1]))
+        with (pytest.raises(BenchmarkFailed, match="ended at once .exit status 1.: tiny: bind: Address already in use"),
+              launcher.running(ServerRecipe(taken, "resp", 5), "unix", {"tiny": tiny}, random.Random(1), Control())):
+            pass
+
+
+def test_a_program_that_cannot_be_started_is_said(launcher: Launcher, tmp_path: Path) -> None:
+    text = tmp_path / "text"
+    text.write_text("no program")
+    text.chmod(0o755)
+    with (pytest.raises(BenchmarkFailed, match="cannot be started"),
+          launcher.running(recipe(), "unix", {"tiny": text}, random.Random(1), Control())):
+        pass
+
+
+def test_an_abort_ends_the_wait_for_readiness(launcher: Launcher, tiny: Path, home: Path) -> None:
+    control = Control()
+    threading.Timer(0.3, lambda: control.abort(Cancelled("asked to stop"))).start()
+    with (pytest.raises(Cancelled),
+          launcher.running(recipe("--behaviour silent", 60), "unix", {"tiny": tiny}, random.Random(1), control)):
+        pass
+    assert marked(home) == []
+
+
+def test_the_command_is_split_before_it_is_filled() -> None:
+    words = command("{artifact:tiny} --save '' --dir {data} -x{port}", ADDRESS, Path("/a b"), {"tiny": Path("/t x")})
+    assert words == ["/t x", "--save", "", "--dir", "/a b", "-x7000"]
+
+
+@pytest.mark.parametrize(("template", "message"), [
+    ("{artifact:other} --port {port}", "wants {artifact:other}, the build section lists: tiny"),
+    ("{artifact:tiny} 'open", "cannot be split"),
+    ("  ", "is empty"),
+])
+def test_a_command_that_cannot_be_right_is_permanent(template: str, message: str) -> None:
+    with pytest.raises(Permanent, match=message):
+        command(template, ADDRESS, Path("/d"), {"tiny": Path("/t")})
