@@ -1,10 +1,11 @@
-"""Where does one series look as if it had moved? Suspicions, sensitive and early: only a re-measurement settles them."""
+"""Where does one series look as if it had moved? Suspicions, sensitive and early; a re-measurement settles them."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from statistics import median
 from typing import NamedTuple
 
 import numpy as np
@@ -106,15 +107,15 @@ def suspect(
     if len(points) < 2:
         return []
     scale = Scale.of(value for point in points for value in point.values)
-    places = [scale.place(point.values) for point in points]
-    level = np.array([float(np.median(place)) for place in places])
+    places = [scale.place(point.values).tolist() for point in points]
+    level = np.array([median(place) for place in places])
     newest = newest_means(level, sensitivity.trim)
     series = _Series(level, _errors(places), quanta(level), newest, scale.effect(smallest_effect))
     alarms = list(_alarms(series, sensitivity))
     return [_shift(alarm, alarms, series, scale) for alarm in alarms]
 
 
-def _errors(places: Sequence[Array]) -> Array:
+def _errors(places: Sequence[list[float]]) -> Array:
     """Standard error of each point's median, half by its own trials, half by those of all points so far."""
     own = np.array([_scatter(place) for place in places])
     known = ~np.isnan(own)
@@ -125,17 +126,20 @@ def _errors(places: Sequence[Array]) -> Array:
     return errors
 
 
-def _scatter(trials: Array) -> float:
-    """Standard deviation of the trials of one point; from four on by absolute deviations, so that one may be wild.
+def _scatter(trials: list[float]) -> float:
+    """Standard deviation of the trials of one point; from four on at most what absolute deviations show.
 
-    The factor for few values is that of Croux & Rousseeuw (1992).
+    So one trial may be wild. The factor for few values is that of Croux & Rousseeuw (1992).
     """
     n = len(trials)
     if n < 2:
         return math.nan
+    mean = sum(trials) / n
+    usual = math.sqrt(sum((trial - mean) ** 2 for trial in trials) / (n - 1))
     if n < 4:
-        return float(trials.std(ddof=1))
-    return MAD_TO_SIGMA * n / (n - 0.8) * float(np.median(np.abs(trials - np.median(trials))))
+        return usual
+    middle = median(trials)
+    return min(usual, MAD_TO_SIGMA * n / (n - 0.8) * median(abs(trial - middle) for trial in trials))
 
 
 def _alarms(series: _Series, sensitivity: Sensitivity) -> Iterator[_Alarm]:

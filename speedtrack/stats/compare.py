@@ -131,7 +131,7 @@ def _hodges_lehmann(rows: Array) -> Array:
 
 
 def _interval(boot: Array, n: int) -> tuple[float, float]:
-    """Percentile interval, widened for small n after Hesterberg (2015), What Teachers Should Know about the Bootstrap."""
+    """Percentile interval, widened for small n (Hesterberg 2015, What Teachers Should Know about the Bootstrap)."""
     if n < 2:
         return float(boot.min()), float(boot.max())
     z = NormalDist().inv_cdf((1 + CONFIDENCE) / 2)

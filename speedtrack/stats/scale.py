@@ -10,6 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
+FAR = 1e6  # a median this many times below the mean is no measure of size
+EXPONENT = 700.0  # ratios saturate at e^700 rather than overflow
 
 
 @dataclass(frozen=True)
@@ -24,21 +26,22 @@ class Scale:
 
     @classmethod
     def of(cls, values: Iterable[float]) -> Scale:
-        """The scale for these values together; the unit is their median absolute value, or the mean if that is 0."""
+        """The scale for these values together; the unit is their median absolute value; the mean if most are 0."""
         size = np.asarray(list(values), dtype=np.float64)
         if not np.isfinite(size).all():
             raise ValueError("a sample is not a finite number: leave out what was not measured")
         if (size > 0).all():
             return cls()
         size = np.abs(size)
-        return cls(float(np.median(size)) or float(size.mean()) or 1.0)
+        median, mean = float(np.median(size)), float(size.mean())
+        return cls((median if median > mean / FAR else mean) or 1.0)
 
     def place(self, values: Iterable[float]) -> Array:
         numbers = np.asarray(list(values), dtype=np.float64)
         return np.log(numbers) if self.unit is None else numbers / self.unit
 
     def ratio(self, delta: float) -> float:
-        return math.exp(delta) if self.unit is None else 1.0 + delta
+        return math.exp(max(-EXPONENT, min(EXPONENT, delta))) if self.unit is None else 1.0 + delta
 
     def effect(self, relative: float) -> float:
         """The distance on this scale of a relative change such as 0.02; the same upwards and downwards."""

@@ -25,20 +25,20 @@ class Sensitivity:
     """How far a shift must exceed each yardstick; set by replaying noise of many kinds, see research/."""
 
     before: int = 40  # points before a split that the old level rests on, at most
-    trim: float = 0.28  # share cut from each end of a window before its mean is taken
+    trim: float = 0.35  # share cut from each end of a window before its mean is taken
     history: int = 300  # points the yardsticks look back
-    recent: int = 20  # points in which a rise of the noise must show
+    recent: int = 15  # points in which a rise of the noise must show
     enough: int = 5  # times its size: the history that makes a window's own shifts count
-    usual: tuple[float, float, float, float] = (4.3, 3.5, 3.1, 2.6)  # times the usual shift: 1, 2-3, 4-16, 24+ points
+    usual: tuple[float, float, float, float] = (5.0, 3.4, 3.1, 2.5)  # times the usual shift: 1, 2-3, 4-16, 24+ points
     worst: tuple[float, float] = (1.3, 0.85)  # times the largest shift of the history: 1 point, more points
-    early: float = 6.0  # how much more while the history is short: 1 + early / its length
+    early: float = 6.6  # how much more while the history is short: 1 + early / its length
     fresh: float = 0.3  # how much more while the old level is young: 1 + fresh / its points
-    trials: float = 3.5  # times the standard error that the trials themselves show
+    trials: float = 4.0  # times the standard error that the trials themselves show
     quantum: float = 0.75  # times the smallest step of a rounded metric
-    agree: tuple[float, float] = (0.95, 0.72)  # share of pairs before/after that must agree: up to 4 points, more
+    agree: tuple[float, float] = (0.97, 0.72)  # share of pairs before/after that must agree: up to 4 points, more
     least: int = 12  # points of history below which the trials alone decide
     spike: int = 15  # points within which a return to the old level undoes the previous shift
-    back: float = 0.55  # how near to the old level that is, as a share of the previous shift
+    back: float = 0.4  # how near to the old level that is, as a share of the previous shift
 
 
 class Shifts(NamedTuple):
@@ -102,7 +102,7 @@ def yardsticks(table: Shifts, past: Array, sensitivity: Sensitivity) -> Array:
 
 
 def _usual(placebos: Array, begin: Array, stop: Array) -> tuple[Array, Array]:
-    """Standard deviation of placebos begin..stop-1 from their mean root, which few outliers hardly move; their number."""
+    """Standard deviation of placebos begin..stop-1 from their mean root, which outliers hardly move; their number."""
     known = ~np.isnan(placebos)
     nothing = np.zeros((1, placebos.shape[1]))
     roots = np.concatenate([nothing, np.cumsum(np.sqrt(np.where(known, placebos, 0)), axis=0)])
