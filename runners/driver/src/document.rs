@@ -276,3 +276,23 @@ pub fn round(value: f64, digits: i32) -> f64 {
     let scale = 10f64.powi(digits);
     (value * scale).round() / scale
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flag_is_up_above_its_limit_only() {
+        let falling: Vec<u64> = (0..30).map(|slice| 1000 - 10 * slice).collect();
+        assert_eq!(flags(BOUND_ABOVE, &[1000; 30]), [""; 0]);
+        assert_eq!(flags(0.86, &[1000; 30]), ["client_bound"]);
+        assert_eq!(flags(0.99, &falling), ["client_bound", "unsteady"]);
+    }
+
+    #[test]
+    fn a_short_last_slice_is_not_judged() {
+        assert_eq!(whole_slices(&[10, 10, 4], 240, 100), [10, 10]);
+        assert_eq!(whole_slices(&[10, 10], 200, 100), [10, 10]);
+        assert_eq!(whole_slices(&[3], 30, 100), [0; 0]);
+    }
+}

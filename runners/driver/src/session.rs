@@ -47,7 +47,7 @@ fn driver(options: &Options, argv: &[String], digest: String) -> Driver {
     Driver {
         version: env!("CARGO_PKG_VERSION"),
         digest,
-        argv: without_password(argv, options),
+        argv: without_password(argv),
         seed: options.seed,
         threads: options.threads,
         engine: "epoll",
@@ -137,13 +137,14 @@ fn ns(duration: Duration) -> u64 {
     duration.as_nanos() as u64
 }
 
-/// Results are published; a password must not be.
-fn without_password(argv: &[String], options: &Options) -> Vec<String> {
-    let Some(login) = &options.target.login else { return argv.to_vec() };
+/// Results are published; a password (`-a secret`, `-asecret`) must not be.
+fn without_password(argv: &[String]) -> Vec<String> {
+    let before = [""].into_iter().chain(argv.iter().map(String::as_str));
     argv.iter()
-        .map(|word| match word.strip_suffix(&login.password) {
-            Some("") => "***".to_owned(),
-            Some(option) if option.starts_with("-a") => format!("{option}***"),
+        .zip(before)
+        .map(|(word, before)| match before {
+            "-a" => "***".to_owned(),
+            _ if word.starts_with("-a") && word.len() > 2 => "-a***".to_owned(),
             _ => word.clone(),
         })
         .collect()
@@ -177,6 +178,14 @@ fn rfc3339(time: SystemTime) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_the_password_is_hidden() {
+        let hidden =
+            |words: &[&str]| without_password(&words.iter().map(|w| w.to_string()).collect::<Vec<_>>());
+        assert_eq!(hidden(&["run", "-c", "1", "-a", "1"]), ["run", "-c", "1", "-a", "***"]);
+        assert_eq!(hidden(&["run", "-a1", "-t", "get"]), ["run", "-a***", "-t", "get"]);
+    }
 
     #[test]
     fn dates_are_those_of_the_calendar() {

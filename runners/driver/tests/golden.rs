@@ -1,0 +1,72 @@
+//! The document keeps the shape of the golden file, which the readers of the document test, too.
+
+mod support;
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+use support::{Manner, Server};
+
+const GOLDEN: &str = include_str!("golden/speedbench.v1.json");
+
+/// Keys and types, recursively. A list is the set of its elements' shapes; which flags are up is not a shape.
+fn shape(value: &Value) -> Value {
+    match value {
+        Value::Null => json!("null"),
+        Value::Bool(_) => json!("bool"),
+        Value::Number(number) if number.is_f64() => json!("float"),
+        Value::Number(_) => json!("int"),
+        Value::String(_) => json!("string"),
+        Value::Array(elements) => {
+            let shapes: BTreeMap<String, Value> =
+                elements.iter().map(|element| (shape(element).to_string(), shape(element))).collect();
+            shapes.into_values().collect()
+        }
+        Value::Object(fields) => fields
+            .iter()
+            .map(|(key, value)| match key.as_str() {
+                "flags" => (key.clone(), json!(["string"])),
+                _ => (key.clone(), shape(value)),
+            })
+            .collect(),
+    }
+}
+
+fn golden() -> Value {
+    serde_json::from_str(GOLDEN).unwrap()
+}
+
+#[test]
+fn the_document_has_the_shape_of_the_golden_file() {
+    let server = Server::unix(Manner::Honest);
+    let pid = std::process::id();
+    let options = format!("--prefill -t get,set -r 100 -c 2 --warmup 0.1 --duration 0.2 --server-pid {pid}");
+    assert_eq!(shape(&server.document(&options)), shape(&golden()));
+}
+
+#[test]
+fn what_was_not_asked_is_null() {
+    let server = Server::tcp(Manner::Honest);
+    let document = server.document("-t ping -n 10 -c 2");
+    assert_eq!(document["prefill"], Value::Null);
+    let test = &document["tests"][0];
+    assert_eq!(test["server_cpu"], Value::Null);
+    assert_eq!(test["slices"]["server_cpu_ns"], json!([]));
+    assert_eq!(test["workload"]["duration_s"], Value::Null);
+}
+
+#[test]
+fn the_golden_file_agrees_with_itself() {
+    let golden = golden();
+    assert_eq!(golden["schema"], "speedbench.v1");
+    for test in golden["tests"].as_array().unwrap() {
+        let sum =
+            |list: &Value| list.as_array().unwrap().iter().map(|part| part.as_u64().unwrap()).sum::<u64>();
+        assert_eq!(sum(&test["slices"]["requests"]), test["requests"].as_u64().unwrap());
+        assert_eq!(sum(&test["slices"]["server_cpu_ns"]), test["server_cpu"]["ns"].as_u64().unwrap());
+        let latency: Vec<f64> = ["min", "p50", "p90", "p95", "p99", "p99_9", "max"]
+            .map(|name| test["latency_us"][name].as_f64().unwrap())
+            .to_vec();
+        assert!(latency.is_sorted(), "{latency:?}");
+    }
+}
