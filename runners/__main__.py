@@ -200,7 +200,7 @@ def work_or_wait(agent: Agent) -> None:
         agent.work()
     except Unreachable as error:
         log.warning("%s; asking again later", error)
-    except Permanent as error:
+    except (Permanent, OSError) as error:
         log.error("%s; asking again later", error)
 
 

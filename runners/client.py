@@ -59,7 +59,8 @@ class Client:
         self._http.close()
 
     def hello(self, version: str, boot_id: str, facts: dict[str, Any]) -> Hello:
-        answer = self._post("hello", {"version": version, "boot_id": boot_id, "facts": facts})
+        """Announces this machine once, without a retry."""
+        answer = self._once("hello", {"version": version, "boot_id": boot_id, "facts": facts}, READ_TIMEOUT_S)
         try:
             return Hello(str(answer["machine"]), str(answer["queue"]))
         except KeyError as error:
@@ -107,7 +108,12 @@ class Client:
                 continue  # logged and set aside by _send
 
     def _deliver(self, path: str, body: dict[str, Any]) -> None:
-        newest = self.spool.put(path, body)
+        try:
+            newest = self.spool.put(path, body)
+        except OSError as error:
+            log.error("spool: %s; sent without a copy on disk", error)
+            self._post(path, body)
+            return
         for entry in self.spool.waiting():
             try:
                 self._send(entry)
@@ -147,7 +153,7 @@ class Client:
         timeout = httpx.Timeout(timeout_s, connect=min(timeout_s, CONNECT_TIMEOUT_S))
         try:
             answer = self._http.post(path, json=body, timeout=timeout)
-        except httpx.TransportError as error:
+        except httpx.RequestError as error:
             raise self._unreachable(error) from error
         self._check(answer)
         return self._object(answer)
@@ -160,7 +166,7 @@ class Client:
                 self._check(answer)
                 for chunk in answer.iter_bytes():
                     stream.write(chunk)
-        except httpx.TransportError as error:
+        except httpx.RequestError as error:
             raise self._unreachable(error) from error
 
     def _unreachable(self, error: Exception) -> Unreachable:

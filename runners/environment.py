@@ -17,6 +17,7 @@ from runners.placement import Placement, cpu_list, read_cores
 
 UNKNOWN = "unknown"
 COMMAND_TIMEOUT_S = 10.0
+BUILD_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"  # of builds, unless the suite sets one
 # Without these a sample could not be compared with any other: no sample at all.
 INDISPENSABLE = {
     "cpu_model": "/proc/cpuinfo names no processor",
@@ -141,17 +142,20 @@ def libc() -> str:
 
 
 def compiler(build_environment: Mapping[str, str]) -> str:
-    """First line of the compiler's own version: of CC in the build's environment, else of `cc`."""
-    return first_line([*build_environment.get("CC", "cc").split(), "--version"])
+    """First line of the version of the compiler a build with this environment uses: its CC, else `cc`."""
+    words = [word for word in build_environment.get("CC", "cc").split() if word != "ccache"]
+    return first_line([*words, "--version"], build_environment.get("PATH", BUILD_PATH))
 
 
-def first_line(argv: list[str]) -> str:
-    """The first line a program prints, or "unknown" if it cannot be run."""
-    if not argv or shutil.which(argv[0]) is None:
+def first_line(argv: list[str], path: str = BUILD_PATH) -> str:
+    """The first line a program found on this path prints, or "unknown" if it cannot be run."""
+    program = shutil.which(argv[0], path=path)
+    if program is None:
         return UNKNOWN
     try:
-        done = subprocess.run(argv, capture_output=True, text=True, errors="replace", timeout=COMMAND_TIMEOUT_S,
-                              stdin=subprocess.DEVNULL)
+        done = subprocess.run([program, *argv[1:]], capture_output=True, text=True, errors="replace",
+                              timeout=COMMAND_TIMEOUT_S, stdin=subprocess.DEVNULL,
+                              env={"PATH": path, "LANG": "C.UTF-8"})
     except (OSError, subprocess.SubprocessError):
         return UNKNOWN
     lines = (done.stdout or done.stderr).splitlines()

@@ -125,7 +125,8 @@ class Execution:
         self.control.check()
         self.tools.client.build(self.job.run, self.job.token, build.document())
         if not build.succeeded:
-            raise Permanent(f"build failed: {build.error}")
+            which = f"{side.side} {side.sha[:12]}: " if len(self.job.sides) > 1 else ""
+            raise Permanent(f"build failed: {which}{build.error}")
         return build
 
     def _fetch(self, side: Side, file: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 from runners.client import Client
 from runners.control import Control, boottime
 from runners.documents import Job
-from runners.errors import Cancelled, LeaseLost, Permanent, RunnerError
+from runners.errors import Cancelled, LeaseLost, Permanent
 
 log = logging.getLogger(__name__)
 
@@ -85,7 +85,7 @@ class Lease:
         except LeaseLost as error:
             self._control.abort(error)
             return False
-        except (RunnerError, KeyError, TypeError, ValueError) as error:
+        except Exception as error:  # the thread must live: without it nobody gives a lost lease up
             log.warning("run %d: the lease could not be renewed: %s", self._job.run, error)
             return False
         if answer.cancel:

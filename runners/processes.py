@@ -26,6 +26,7 @@ log = logging.getLogger(__name__)
 MARK_VARIABLE = "SPEEDTRACK_MARK"
 TERM_GRACE_S = 2.0
 KILL_GRACE_S = 5.0
+LOOKS = 20  # of a search for marked processes, should they keep forking
 
 
 def start_ticks(pid: int) -> int | None:
@@ -102,7 +103,7 @@ class Processes:
         with affinity(cpus):
             process = subprocess.Popen(
                 argv, cwd=directory, env={**environment, MARK_VARIABLE: mark}, stdin=subprocess.DEVNULL,
-                stdout=output, stderr=errors, start_new_session=True)
+                stdout=output, stderr=errors, start_new_session=True, umask=0o022)
         record = self.directory / f"{process.pid}.json"
         record.write_text(json.dumps({"pid": process.pid, "start_ticks": start_ticks(process.pid)}))
         return Child(process, record, mark, os.pidfd_open(process.pid))
@@ -148,11 +149,18 @@ def _await_end(pid: int, ticks: int) -> None:
 def end_marked(mark: str) -> int:
     """SIGKILL to every process whose environment carries a mark that starts so; returns how many."""
     needle = f"{MARK_VARIABLE}={mark}".encode()
-    ended = 0
-    for entry in os.scandir("/proc"):
-        if entry.name.isdigit() and int(entry.name) != os.getpid():
-            ended += _end_if_marked(int(entry.name), needle)
-    return ended
+    total = 0
+    # A process that forks while /proc is read may be passed by: look again until a look finds none.
+    for _ in range(LOOKS):
+        ended = sum(_end_if_marked(pid, needle) for pid in _other_processes())
+        total += ended
+        if not ended:
+            break
+    return total
+
+
+def _other_processes() -> list[int]:
+    return [int(name) for name in os.listdir("/proc") if name.isdigit() and int(name) != os.getpid()]
 
 
 def _end_if_marked(pid: int, needle: bytes) -> int:

@@ -154,7 +154,8 @@ class Launcher:
         return short_directory(self._short_directory_path()) / "s"
 
     def _short_directory_path(self) -> Path:
-        return Path("/tmp") / f"speedtrack-{os.getuid()}-{self.processes.mark[:8]}"
+        # Not the TMPDIR, which may be long; whoever sits on the name is found out by short_directory.
+        return Path("/tmp") / f"speedtrack-{os.getuid()}-{self.processes.mark[:8]}"  # noqa: S108
 
 
 def short_directory(path: Path) -> Path:

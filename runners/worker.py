@@ -1,5 +1,7 @@
 """The Celery worker of one machine. Its one task says "look for work"; the message carries nothing."""
 
+import os
+import signal
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -25,7 +27,8 @@ def celery_app(broker_url: str, queue: str) -> Celery:
             "socket_timeout": 5, "socket_connect_timeout": 1, "socket_keepalive": True, "health_check_interval": 10,
             "global_keyprefix": "speedtrack:",
         },
-        worker_hijack_root_logger=False, worker_pool="solo", worker_concurrency=1, worker_send_task_events=False,
+        worker_hijack_root_logger=False, worker_redirect_stdouts=False,
+        worker_pool="solo", worker_concurrency=1, worker_send_task_events=False,
         worker_enable_remote_control=False,
     )
     return app
@@ -50,9 +53,14 @@ def serve(look: Callable[[], None], broker_url: str, queue: str, machine: str, s
         stopping.set()
 
     app.task(name=TASK, ignore_result=True)(look_for_work)
+    def stop_if_told_while_starting(**_: Any) -> None:
+        if stopping.is_set():
+            os.kill(os.getpid(), signal.SIGTERM)
+
     signals.worker_shutting_down.connect(shut_down)
+    signals.worker_ready.connect(stop_if_told_while_starting)
     worker = app.Worker(pool="solo", concurrency=1, queues=[queue], hostname=f"runner@{machine}", loglevel="INFO",
-                        without_gossip=True, without_mingle=True, without_heartbeat=True)
+                        quiet=True, without_gossip=True, without_mingle=True, without_heartbeat=True)
     worker.start()
     if refused:
         raise refused[0]

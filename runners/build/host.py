@@ -14,11 +14,10 @@ from runners.build import Artifact, Build
 from runners.build.cache import Cache, empty_directory
 from runners.control import Control, boottime
 from runners.documents import BuildRecipe, digest_of
-from runners.environment import compiler, first_line, libc
+from runners.environment import BUILD_PATH, compiler, first_line, libc
 from runners.errors import Permanent, Transient
 from runners.processes import Child, Processes
 
-BASE_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 COMPILERS = ("cc", "gcc", "c++", "g++", "clang", "clang++")
 LOG_LIMIT_BYTES = 20 * 2**20
 TAR_TIMEOUT_S = 300.0
@@ -85,7 +84,7 @@ class HostBuilder:
         argv = ["tar", "-x", "--no-same-owner", "-f", str(tar), "-C", str(tree)]
         output = room / "tar.output"
         with output.open("wb") as stream:
-            child = self.processes.start(argv, {"PATH": BASE_PATH, "LANG": "C.UTF-8"}, room, stream)
+            child = self.processes.start(argv, {"PATH": BUILD_PATH, "LANG": "C.UTF-8"}, room, stream)
         try:
             status = child.wait(control, TAR_TIMEOUT_S)
         finally:
@@ -119,7 +118,7 @@ class HostBuilder:
         """What the build sees: nothing of the runner's own environment, and the same on every machine."""
         room = tree.parent
         home = empty_directory(room / "home")
-        base = {"PATH": BASE_PATH, "HOME": str(home), "LANG": "C.UTF-8", "SOURCE_DATE_EPOCH": "0",
+        base = {"PATH": BUILD_PATH, "HOME": str(home), "LANG": "C.UTF-8", "SOURCE_DATE_EPOCH": "0",
                 "GIT_CEILING_DIRECTORIES": str(room)}
         environment = base | recipe.environment
         return environment | self._ccache(tree, environment["PATH"])
@@ -229,8 +228,9 @@ def find_artifact(tree: Path, name: str) -> Path:
 
 def toolchain(build_environment: dict[str, str]) -> dict[str, str]:
     """What, besides the recipe, decides what a build gives."""
-    return {"compiler": compiler(build_environment), "libc": libc(), "make": first_line(["make", "--version"]),
-            "linker": first_line(["ld", "--version"]), "architecture": platform.machine()}
+    path = build_environment.get("PATH", BUILD_PATH)
+    return {"compiler": compiler(build_environment), "libc": libc(), "make": first_line(["make", "--version"], path),
+            "linker": first_line(["ld", "--version"], path), "architecture": platform.machine()}
 
 
 def _canonical(recipe: BuildRecipe) -> dict[str, object]:

@@ -51,7 +51,7 @@ def test_retries_are_bounded(client: Client, api: Api) -> None:
 
 def test_nobody_there_is_said_with_the_address(home: Path) -> None:
     client = Client("http://127.0.0.1:1", TOKEN, Spool(home / "spool"), threading.Event(), pauses_s=())
-    with pytest.raises(Unreachable, match="http://127.0.0.1:1 cannot be reached"):
+    with pytest.raises(Unreachable, match=r"http://127.0.0.1:1 cannot be reached"):
         client.claim()
 
 

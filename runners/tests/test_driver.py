@@ -56,7 +56,7 @@ def test_an_end_without_a_result(processes: Processes, home: Path, script: str, 
 
 def test_a_hanging_driver_is_ended(processes: Processes, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(driver_module, "GRACE_S", -4.0)
-    with pytest.raises(Transient, match="did not end within 0.25 s"):
+    with pytest.raises(Transient, match=r"did not end within 0.25 s"):
         run(processes, home, "trap '' TERM; while :; do sleep 1; done")
     assert marked(home) == []
 

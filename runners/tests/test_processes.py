@@ -59,7 +59,7 @@ def test_a_wait_ends_with_time_and_with_an_abort(processes: Processes, home: Pat
 
 
 def test_strays_of_a_crashed_runner_are_ended(processes: Processes, home: Path) -> None:
-    child = shell(processes, home, "setsid sleep 300 & echo up; wait")
+    child = shell(processes, home, "setsid sh -c 'echo up; sleep 300' & wait")
     said(home, "up")
     assert Processes(home).end_strays() >= 2
     child.process.wait(10)

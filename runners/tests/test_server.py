@@ -70,7 +70,7 @@ def test_a_taken_port_is_tried_once_more_and_then_said(launcher: Launcher, tiny:
         holder.bind(("127.0.0.1", 0))
         holder.listen()
         taken = recipe().command.replace("{port}", str(holder.getsockname()[1]))
-        with (pytest.raises(BenchmarkFailed, match="ended at once .exit status 1.: tiny: bind: Address already in use"),
+        with (pytest.raises(BenchmarkFailed, match=r"ended at once .*: tiny: bind: Address already in use"),
               launcher.running(ServerRecipe(taken, "resp", 5), "unix", {"tiny": tiny}, random.Random(1), Control())):
             pass
 
