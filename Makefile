@@ -6,7 +6,7 @@ VENV := .venv
 PY := $(VENV)/bin/python
 DRIVER := runners/driver/target/release/speedbench
 
-.PHONY: demo serve test check setup bench clean help
+.PHONY: demo serve test check setup lock clean help
 
 help:            ## show this list
 	@sed -n 's/^\([a-z]*\): *[^#]*## /\1\t/p' Makefile
@@ -21,7 +21,7 @@ setup: $(VENV)/.runtime $(DRIVER) frontend/dist/.built
 
 test: setup $(VENV)/.development ## all tests: Python on a real PostgreSQL, Rust, TypeScript, a browser
 	$(MAKE) check
-	cargo test --quiet --locked --manifest-path runners/driver/Cargo.toml
+	cd runners/driver && cargo test --quiet --locked
 	npm --prefix frontend test
 	$(PY) -m pytest
 
@@ -31,8 +31,8 @@ check: $(VENV)/.development ## style, types and the arrows between the rooms
 	$(VENV)/bin/mypy
 	$(VENV)/bin/lint-imports --no-logo
 	$(PY) manage.py makemigrations --check --dry-run
-	cargo fmt --check --manifest-path runners/driver/Cargo.toml
-	cargo clippy --quiet --locked --all-targets --manifest-path runners/driver/Cargo.toml -- -D warnings
+	cd runners/driver && cargo fmt --check
+	cd runners/driver && cargo clippy --quiet --locked --all-targets -- -D warnings
 
 $(VENV)/.runtime: requirements.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed")'
@@ -45,7 +45,7 @@ $(VENV)/.development: requirements-dev.txt | $(VENV)/.runtime
 	@touch $@
 
 $(DRIVER): runners/driver/Cargo.lock runners/driver/Cargo.toml $(shell find runners/driver/src -name '*.rs')
-	cargo build --release --locked --manifest-path runners/driver/Cargo.toml
+	cd runners/driver && cargo build --release --locked
 	@touch $@
 
 frontend/node_modules/.installed: frontend/package-lock.json

@@ -1,5 +1,7 @@
 """Find suspected change points in series that have new measurements. Sensitive, never mailed: confirm.py settles."""
 
+from bisect import bisect_left
+
 from django.db import transaction
 
 from speedtrack.alerts import series as lines
@@ -41,8 +43,8 @@ def detect_in(series: Series) -> None:
 def update_suspicions(series: Series, branch: Branch, points: list[MeasuredCommit]) -> None:
     """Write new suspicions; drop those that further points have dissolved before anybody measured them again."""
     shifts = find_shifts(series, points)
-    known = list(ChangePoint.objects.filter(series=series, branch=branch).select_related("commit"))
-    index = {p.commit_id: i for i, p in enumerate(points)}
+    known = list(ChangePoint.objects.filter(series=series, branch=branch))
+    index = places(branch, known, points)
     settled = [cp for cp in known if cp.status != Status.SUSPECTED]
     open_ones = {cp.commit_id: cp for cp in known if cp.status == Status.SUSPECTED}
     kept: set[int] = set()
@@ -58,7 +60,7 @@ def update_suspicions(series: Series, branch: Branch, points: list[MeasuredCommi
             defaults={"before_id": before_id, "ratio": shift.ratio, "low": shift.low, "high": shift.high,
                       "score": shift.score},
         )  # fmt: skip
-    dissolved = [cp.pk for commit_id, cp in open_ones.items() if commit_id not in kept and commit_id in index]
+    dissolved = [cp.pk for commit_id, cp in open_ones.items() if commit_id not in kept and cp.pk in index]
     ChangePoint.objects.filter(pk__in=dissolved, status=Status.SUSPECTED).delete()
 
 
@@ -72,7 +74,20 @@ def find_shifts(series: Series, points: list[MeasuredCommit]) -> list[Shift]:
     return suspect(trials, smallest_effect=smallest)
 
 
+def places(branch: Branch, known: list[ChangePoint], points: list[MeasuredCommit]) -> dict[int, int]:
+    """Change point id -> index of the first point of its new level; those older than the points are left out.
+
+    A commit found by bisection is measured in pairs only and is no point itself: the next point then stands for it.
+    """
+    positions = [p.position for p in points]
+    numbers = dict(
+        branch.positions.filter(commit__in=[cp.commit_id for cp in known]).values_list("commit_id", "number")
+    )
+    found = {cp.pk: bisect_left(positions, numbers[cp.commit_id]) for cp in known if cp.commit_id in numbers}
+    return {pk: place for pk, place in found.items() if 0 < place < len(points)}
+
+
 def same_change(known: ChangePoint, shift: Shift, index: dict[int, int]) -> bool:
-    place = index.get(known.commit_id)
+    place = index.get(known.pk)
     near = 0 if known.status == Status.REFUTED else NEAR  # a refuted pair of commits clears itself, not its neighbours
     return place is not None and abs(place - shift.index) <= near and (known.ratio > 1) == (shift.ratio > 1)

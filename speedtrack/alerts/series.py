@@ -3,11 +3,14 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import groupby
+from operator import itemgetter
+from typing import NamedTuple
 
 from django.db import connection
 
 from speedtrack.projects.models import Branch
-from speedtrack.runs.models import Run, Sample, Series
+from speedtrack.runs.models import Measurement, Run, Sample, Series
 from speedtrack.stats.summary import summarize
 
 QUERY = """
@@ -103,3 +106,61 @@ def sample_pairs(runs: Iterable[Run], series: Series) -> list[tuple[float, float
         base, head = sides.get(run.base_id or 0, {}), sides.get(run.commit_id, {})
         pairs += [(base[trial], head[trial]) for trial in sorted(base.keys() & head.keys())]
     return pairs
+
+
+class Drawn(NamedTuple):
+    """A point of one series as a chart draws it. Values in the metric's unit."""
+
+    series_id: int
+    position: int
+    commit_id: int
+    attempt_id: int
+    value: float
+    low: float
+    high: float
+    n: int
+    flags: list[str]
+
+
+DRAWN = """
+    SELECT m.series_id, p.number, m.commit_id, m.attempt_id, m.value, m.low, m.high, m.n, m.flags
+      FROM projects_position p
+      JOIN runs_measurement m ON m.commit_id = p.commit_id
+     WHERE p.branch_id = %(branch)s AND p.number BETWEEN %(first)s AND %(last)s
+       AND m.series_id = ANY(%(series)s) AND m.accepted AND NOT m.paired
+  ORDER BY p.number, m.series_id, m.attempt_id
+"""
+
+
+def drawn(series_ids: Iterable[int], branch: Branch, first: int, last: int) -> list[Drawn]:
+    """The points of these series between two positions of a branch, in commit order, each series by itself.
+
+    Reads the index alone. Samples are loaded only for commits that a series measured more than once: they are pooled.
+    """
+    wanted = {"branch": branch.pk, "first": first, "last": last, "series": list(series_ids)}
+    with connection.cursor() as cursor:
+        cursor.execute(DRAWN, wanted)
+        rows = [Drawn._make(row) for row in cursor]
+    groups = [list(group) for _, group in groupby(rows, key=itemgetter(1, 0))]
+    again = [row for group in groups if len(group) > 1 for row in group]
+    if not again:
+        return rows
+    samples = samples_of_attempts(again)
+    return [group[0] if len(group) == 1 else together(group, samples) for group in groups]
+
+
+def samples_of_attempts(rows: Iterable[Drawn]) -> dict[tuple[int, int, int], list[float]]:
+    """The clean samples (all, where none is clean) by series, commit and attempt."""
+    keys = [(row.series_id, row.commit_id, row.attempt_id) for row in rows]
+    measurements = Measurement.objects.filter(
+        series__in={k[0] for k in keys}, commit__in={k[1] for k in keys}, attempt__in={k[2] for k in keys}, paired=False
+    ).values_list("pk", "series_id", "commit_id", "attempt_id")
+    names = {pk: (series, commit, attempt) for pk, series, commit, attempt in measurements}
+    return {names[pk]: values for pk, values in samples_of(names).items()}
+
+
+def together(group: list[Drawn], samples: dict[tuple[int, int, int], list[float]]) -> Drawn:
+    """Several measurements of one commit by one series as one point; clean ones alone, if there are any."""
+    clean = [row for row in group if not row.flags] or group
+    estimate = summarize([v for row in clean for v in samples[row.series_id, row.commit_id, row.attempt_id]])
+    return clean[-1]._replace(value=estimate.value, low=estimate.low, high=estimate.high, n=estimate.n)

@@ -33,6 +33,8 @@ class Command(BaseCommand):
         self.stdout.write(f"{project.slug}: tracking {tracked.branch} of {project.url} with suite {project.suite}")
         self.stdout.write(f"  history    {tracked.commits} commits; {tracked.queued} runs queued")
         machines = ", ".join(m.name for m in project.machines.all())
-        self.stdout.write(f"  machines   {machines or 'none yet: add one with `manage.py machine add NAME`'}")
+        self.stdout.write(
+            f"  machines   {machines or 'none yet: `manage.py machine add NAME`, then repeat this command'}"
+        )
         self.stdout.write(f"  webhook    {tracked.hook_url}")
         self.stdout.write(f"  secret     {project.hook_secret}")

@@ -1,0 +1,52 @@
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from speedtrack.alerts import confirm, detection
+from speedtrack.runs.models import Machine, Run
+from speedtrack.tests import builders
+
+
+@dataclass
+class World:
+    """A tracked repository on one machine, and a runner to be played. ``factors``: sha -> slower from there on."""
+
+    repository: builders.Repository
+    machine: Machine
+    shas: list[str] = field(default_factory=list)
+    factors: dict[str, float] = field(default_factory=dict)
+    rng: random.Random = field(default_factory=lambda: random.Random(7))
+    noise: float = 0.01
+    only: str = "get-p1"
+
+    def speed(self, sha: str, benchmark: str, trial: int) -> float:
+        """Server CPU in ns per request: 5000, times the factors of all commits up to this one, and noise."""
+        level = 5000.0
+        for changed, factor in self.factors.items():
+            if benchmark == self.only and self.shas.index(sha) >= self.shas.index(changed):
+                level *= factor
+        return level * self.rng.gauss(1, self.noise)
+
+    def until_quiet(self, speed: Callable[[str, str, int], float] | None = None) -> list[Run]:
+        """Work, detect and settle until nothing is left to do."""
+        runs: list[Run] = []
+        for _ in range(40):
+            done = builders.work(self.machine, speed or self.speed)
+            detection.detect()
+            confirm.step()
+            runs += done
+            if not done and not Run.objects.unfinished().exists():
+                return runs
+        raise AssertionError("the suspicions never come to rest")
+
+
+@pytest.fixture
+def world(db: None, tmp_path: Path, settings: Any) -> World:
+    builders.use_suite(settings, tmp_path / "suites")
+    world = World(builders.Repository(tmp_path / "repository"), builders.machine())
+    world.shas = world.repository.commits(12)
+    return world

@@ -1,0 +1,180 @@
+from speedtrack.alerts import confirm, detection
+from speedtrack.alerts.models import Alert, ChangePoint, Outbox
+from speedtrack.runs import queue
+from speedtrack.runs.documents import Failure
+from speedtrack.runs.models import Reason, Run
+from speedtrack.tests import builders
+
+from .conftest import World
+
+Status = ChangePoint.Status
+
+
+def paired_runs() -> list[tuple[str, str, str]]:
+    runs = Run.objects.exclude(base=None).order_by("id").select_related("base", "commit")
+    return [(run.reason, run.base.sha, run.commit.sha) for run in runs]
+
+
+def test_a_slow_commit_becomes_one_alert_and_one_mail(world: World) -> None:
+    world.factors = {world.shas[7]: 1.3}
+    builders.track(world.repository, emails=["dev@example.org"])
+    world.until_quiet()
+    alert = Alert.objects.get()
+    assert alert.commit.sha == world.shas[7]
+    assert alert.before.sha == world.shas[6]
+    assert alert.status == Alert.Status.CONFIRMED
+    assert {cp.series.metric for cp in alert.change_points.all()} == {"server_cpu_ns_per_request", "throughput_rps"}
+    assert {cp.series.benchmark.name for cp in alert.change_points.all()} == {"get-p1"}
+    assert Outbox.objects.get().recipient == "dev@example.org"
+
+
+def test_a_steady_history_is_never_measured_twice(world: World) -> None:
+    builders.track(world.repository)
+    runs = world.until_quiet()
+    assert {run.reason for run in runs} == {Reason.BACKFILL}
+    assert not Alert.objects.exists()
+
+
+def test_a_suspicion_that_measuring_again_does_not_show_is_refuted_and_never_mailed(world: World) -> None:
+    builders.track(world.repository, emails=["dev@example.org"])
+
+    def unlucky(sha: str, benchmark: str, trial: int) -> float:
+        """A machine that was slower from the eighth commit on, but not when the pairs were measured."""
+        paired = Run.objects.active().exclude(base=None).exists()
+        slow = world.shas.index(sha) >= 7 and not paired
+        return 5000 * (1.3 if slow else 1) * world.rng.gauss(1, 0.01)
+
+    world.until_quiet(unlucky)
+    assert set(ChangePoint.objects.values_list("status", flat=True)) == {Status.REFUTED}
+    assert all("10 pairs" in cp.note for cp in ChangePoint.objects.all())
+    assert not Alert.objects.exists()
+    assert not Outbox.objects.exists()
+
+
+def test_an_improvement_is_confirmed_without_an_alert(world: World) -> None:
+    world.factors = {world.shas[5]: 0.75}
+    builders.track(world.repository, emails=["dev@example.org"])
+    world.until_quiet()
+    found = ChangePoint.objects.filter(status=Status.CONFIRMED)
+    assert {(cp.commit.sha, cp.is_slowdown) for cp in found} == {(world.shas[5], False)}
+    assert not Alert.objects.exists()
+
+
+def test_two_slowdowns_are_two_alerts(world: World) -> None:
+    world.factors = {world.shas[4]: 1.2, world.shas[9]: 1.25}
+    builders.track(world.repository)
+    world.until_quiet()
+    assert {alert.commit.sha for alert in Alert.objects.all()} == {world.shas[4], world.shas[9]}
+
+
+def test_unmeasured_commits_between_are_bisected_to_the_one(world: World) -> None:
+    world.factors = {world.shas[6]: 1.3}
+    tracked = builders.track(world.repository, last=0)
+    for place in (0, 1, 2, 10, 11):
+        measure(tracked.project.slug, world.shas[place])
+    world.until_quiet()
+    assert Alert.objects.get().commit.sha == world.shas[6]
+    reasons = [reason for reason, _, _ in paired_runs()]
+    assert reasons[0] == Reason.CONFIRM
+    assert reasons[1:] == [Reason.BISECT] * len(reasons[1:])
+    assert 2 <= len(reasons) - 1 <= 4  # seven commits between: at most log2(8) + 1 halvings
+
+
+def measure(slug: str, sha: str) -> None:
+    from speedtrack.runs import tracking
+
+    tracking.measure(slug, sha, [], None)
+
+
+def test_a_commit_that_does_not_build_leaves_the_range_open(world: World) -> None:
+    """The alert names both commits' range when the one between them can be measured by nobody."""
+    world.factors = {world.shas[6]: 1.3}
+    builders.track(world.repository)
+    while run := queue.claim(world.machine):
+        if run.commit.sha == world.shas[6]:
+            builders.send_build(run, run.commit, succeeded=False)
+            queue.fail(world.machine, run.pk, failure(run, "build failed: make exited with code 2"))
+            continue
+        finish(world, run)
+    world.until_quiet()
+    alert = Alert.objects.get()
+    assert (alert.before.sha, alert.commit.sha) == (world.shas[5], world.shas[7])
+
+
+def finish(world: World, run: Run) -> None:
+    from speedtrack.runs import results
+
+    builders.send_build(run, run.commit)
+    for name in run.benchmarks:
+        values = [world.speed(run.commit.sha, name, trial) for trial in range(run.trials)]
+        results.accept(world.machine, run.pk, builders.result(run, name, run.commit, values))
+    queue.complete(world.machine, run.pk, run.lease_token)
+
+
+def failure(run: Run, error: str) -> Failure:
+    return Failure(token=run.lease_token, kind="permanent", error=error)
+
+
+def test_a_suspicion_waits_until_the_commits_between_are_measured(world: World) -> None:
+    world.factors = {world.shas[6]: 1.3}
+    builders.track(world.repository)
+    builders.work(world.machine, world.speed, until=4)  # the newest four
+    tracked_first = Run.objects.filter(commit__sha=world.shas[0])
+    tracked_first.update(priority=10_000)
+    builders.work(world.machine, world.speed, until=1)
+    detection.detect()
+    confirm.step()
+    assert ChangePoint.objects.filter(status=Status.SUSPECTED).exists()
+    assert paired_runs() == []
+
+
+def test_a_confirmation_that_fails_leaves_the_suspicion_with_the_reason(world: World) -> None:
+    world.factors = {world.shas[7]: 1.3}
+    builders.track(world.repository)
+    builders.work(world.machine, world.speed)
+    detection.detect()
+    confirm.step()
+    run = queue.claim(world.machine)
+    assert run is not None
+    assert run.reason == Reason.CONFIRM
+    queue.fail(world.machine, run.pk, failure(run, "build failed: the compiler is gone"))
+    confirm.step()
+    found = ChangePoint.objects.all()
+    assert {cp.status for cp in found} == {Status.UNSETTLED}
+    assert all("the compiler is gone" in cp.note for cp in found)
+    assert not Alert.objects.exists()
+
+
+def test_pairs_with_a_flagged_side_do_not_count(world: World) -> None:
+    world.factors = {world.shas[7]: 1.3}
+    builders.track(world.repository)
+    builders.work(world.machine, world.speed)
+    detection.detect()
+    confirm.step()
+    run = queue.claim(world.machine)
+    assert run is not None
+    assert run.base is not None
+    from speedtrack.runs import results
+
+    for commit in (run.base, run.commit):
+        builders.send_build(run, commit)
+        values = [world.speed(commit.sha, "get-p1", trial) for trial in range(run.trials)]
+        flags = [["steal"]] * run.trials
+        results.accept(world.machine, run.pk, builders.result(run, "get-p1", commit, values, flags=flags))
+    queue.complete(world.machine, run.pk, run.lease_token)
+    confirm.step()
+    assert not Alert.objects.exists()
+    again = Run.objects.filter(reason=Reason.CONFIRM).order_by("round")
+    assert [r.round for r in again] == [0, 1]  # no clean pair: measured once more
+
+
+def test_stepping_again_changes_nothing(world: World) -> None:
+    world.factors = {world.shas[7]: 1.3}
+    builders.track(world.repository, emails=["dev@example.org"])
+    world.until_quiet()
+    before = list(ChangePoint.objects.order_by("id").values())
+    for _ in range(3):
+        detection.detect()
+        confirm.step()
+    assert list(ChangePoint.objects.order_by("id").values()) == before
+    assert Outbox.objects.count() == 1

@@ -1,0 +1,132 @@
+import email
+import email.policy
+import socket
+from collections.abc import Iterator
+from email.message import EmailMessage
+from typing import Any
+
+import pytest
+from aiosmtpd.controller import Controller
+from aiosmtpd.smtp import SMTP, Envelope, Session
+from django.db import connection
+
+from speedtrack.alerts import notify
+from speedtrack.alerts.models import Alert, Outbox
+from speedtrack.tests import builders
+
+from .conftest import World
+
+
+class Mailbox:
+    """A mail server that keeps what it accepts, and refuses on request."""
+
+    def __init__(self) -> None:
+        self.messages: list[EmailMessage] = []
+        self.refusal = ""
+
+    async def handle_DATA(self, server: SMTP, session: Session, envelope: Envelope) -> str:
+        if self.refusal:
+            return self.refusal
+        assert envelope.content is not None
+        message = email.message_from_bytes(envelope.content, policy=email.policy.default)
+        assert isinstance(message, EmailMessage)
+        self.messages.append(message)
+        return "250 kept"
+
+
+@pytest.fixture
+def mailbox(settings: Any) -> Iterator[Mailbox]:
+    mailbox = Mailbox()
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = probe.getsockname()[1]
+    controller = Controller(mailbox, hostname="127.0.0.1", port=port)
+    controller.start()
+    settings.EMAIL_BACKEND = "django.core.mail.backends.smtp.EmailBackend"
+    settings.EMAIL_HOST, settings.EMAIL_PORT = "127.0.0.1", port
+    yield mailbox
+    controller.stop()
+
+
+@pytest.fixture
+def alert(world: World) -> Alert:
+    world.shas.append(world.repository.commit("Make reads <b>safe</b>\nSubject: forged"))
+    world.factors = {world.shas[12]: 1.4}
+    builders.track(world.repository, emails=["dev@example.org", "ops@example.org"])
+    world.until_quiet()
+    return Alert.objects.get()
+
+
+def make_due() -> None:
+    with connection.cursor() as cursor:
+        cursor.execute("UPDATE alerts_outbox SET not_before = now() - interval '1 second'")
+
+
+def test_each_subscriber_gets_one_mail_over_smtp(alert: Alert, mailbox: Mailbox) -> None:
+    assert notify.send_due() == 2
+    assert notify.send_due() == 0
+    assert sorted(m["To"] for m in mailbox.messages) == ["dev@example.org", "ops@example.org"]
+
+
+def test_the_mail_names_the_commit_and_the_change_as_text_and_as_html(alert: Alert, mailbox: Mailbox) -> None:
+    notify.send_due()
+    message = mailbox.messages[0]
+    text, html = (message.get_body((kind,)).get_content() for kind in ("plain", "html"))  # type: ignore[union-attr]
+    for body in (text, html):
+        assert alert.commit.short in body
+        assert "get-p1" in body
+        assert f"/alerts/{alert.pk}/" in body
+    assert message["Subject"].startswith("[repository] slower: get-p1 ")
+    assert message["Auto-Submitted"] == "auto-generated"
+
+
+def test_hostile_commit_text_stays_text(alert: Alert, mailbox: Mailbox) -> None:
+    notify.send_due()
+    message = mailbox.messages[0]
+    html = message.get_body(("html",)).get_content()  # type: ignore[union-attr]
+    assert "<b>safe</b>" not in html
+    assert "&lt;b&gt;safe&lt;/b&gt;" in html
+    assert len(message.get_all("Subject")) == 1
+
+
+def test_a_refused_mail_waits_and_is_sent_later_with_the_same_id(alert: Alert, mailbox: Mailbox) -> None:
+    mailbox.refusal = "451 come back later"
+    assert notify.send_due() == 0
+    row = Outbox.objects.order_by("id")[0]
+    assert "come back later" in row.error
+    assert row.attempts == 1
+    assert not Outbox.objects.due().exists()
+    mailbox.refusal = ""
+    make_due()
+    assert notify.send_due() == 2
+    assert mailbox.messages[0]["Message-ID"] == row.message_id()
+
+
+def test_a_mail_server_that_is_away_loses_nothing(alert: Alert, settings: Any) -> None:
+    settings.EMAIL_BACKEND = "django.core.mail.backends.smtp.EmailBackend"
+    settings.EMAIL_HOST, settings.EMAIL_PORT = "127.0.0.1", 1
+    assert notify.send_due() == 0
+    assert Outbox.objects.filter(sent_at=None, given_up_at=None).count() == 2
+
+
+def test_after_the_last_attempt_it_is_given_up_with_the_error_kept(alert: Alert, mailbox: Mailbox) -> None:
+    mailbox.refusal = "550 no such user"
+    Outbox.objects.update(attempts=notify.MAX_ATTEMPTS - 1)
+    notify.send_due()
+    make_due()
+    assert not Outbox.objects.due().exists()
+    assert all("no such user" in row.error for row in Outbox.objects.all())
+
+
+def test_announcing_twice_is_one_mail_each(alert: Alert) -> None:
+    notify.announce(alert, "confirmed")
+    assert Outbox.objects.count() == 2
+
+
+def test_mail_as_files_is_one_file_per_message(alert: Alert, settings: Any, tmp_path: Any) -> None:
+    settings.EMAIL_FILE_PATH = str(tmp_path / "mail")
+    settings.EMAIL_BACKEND = "speedtrack.alerts.mailfiles.EmailBackend"
+    notify.send_due()
+    files = sorted((tmp_path / "mail").glob("*.eml"))
+    assert len(files) == 2
+    message = email.message_from_bytes(files[0].read_bytes(), policy=email.policy.default)
+    assert alert.commit.short in message["Subject"]
