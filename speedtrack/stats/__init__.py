@@ -3,6 +3,7 @@
 summary      What do these samples of one commit say?            summarize -> Estimate, spread -> Spread
 compare      Are these two sets of trials different?             compare, settle -> Comparison; benjamini_hochberg
 changepoint  Where does this series look as if it had moved?     suspect -> list[Shift]
+windows      What must a shift exceed to stand out?              yardsticks and the Sensitivity of suspect
 ranks        How surprising is this order of values?             rank_sum_p, signed_rank_p (exact, ties included)
 scale        On which line are changes of this metric judged?    Scale (logarithms, or differences)
 """
