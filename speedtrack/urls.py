@@ -1,12 +1,28 @@
 """Every URL on one screen."""
 
+from django.contrib.auth.views import LoginView, LogoutView
 from django.urls import path
 
 from speedtrack.api import webhooks
 from speedtrack.api.runner import api as runner_api
 from speedtrack.web import views
 
+LINE = "p/<slug:slug>/timeline/<str:benchmark>/<slug:metric>"
+
 urlpatterns = [
+    path("", views.home, name="home"),
+    path("p/<slug:slug>/", views.project, name="project"),
+    path(LINE, views.timeline, name="timeline"),
+    path(f"{LINE}.<str:form>", views.timeline_values, name="timeline-values"),
+    path("p/<slug:slug>/c/<str:sha>/", views.commit, name="commit"),
+    path("p/<slug:slug>/alerts/", views.alerts, name="alerts"),
+    path("alerts/", views.alerts, name="all-alerts"),
+    path("alerts/<int:pk>/", views.alert, name="alert"),
+    path("runs/<int:pk>/", views.run, name="run"),
+    path("runs/<int:pk>/log", views.run_log, name="run-log"),
+    path("queue/", views.queue, name="queue"),
+    path("login/", LoginView.as_view(template_name="web/login.html", redirect_authenticated_user=True), name="login"),
+    path("logout/", LogoutView.as_view(), name="logout"),
     path("healthz", views.healthz, name="healthz"),
     path("hooks/<str:hook_id>", webhooks.hook, name="hook"),
     path("api/runner/", runner_api.urls),

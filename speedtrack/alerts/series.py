@@ -137,9 +137,8 @@ def drawn(series_ids: Iterable[int], branch: Branch, first: int, last: int) -> l
 
     Reads the index alone. Samples are loaded only for commits that a series measured more than once: they are pooled.
     """
-    wanted = {"branch": branch.pk, "first": first, "last": last, "series": list(series_ids)}
     with connection.cursor() as cursor:
-        cursor.execute(DRAWN, wanted)
+        cursor.execute(DRAWN, {"branch": branch.pk, "first": first, "last": last, "series": list(series_ids)})
         rows = [Drawn._make(row) for row in cursor]
     groups = [list(group) for _, group in groupby(rows, key=itemgetter(1, 0))]
     again = [row for group in groups if len(group) > 1 for row in group]

@@ -1,8 +1,167 @@
-"""The pages."""
+"""The pages: read the address, ask one module of ``pages``, lay it out."""
 
-from django.http import HttpRequest, HttpResponse
+import csv
+from collections.abc import Iterator
+
+from django.contrib import messages
+from django.contrib.auth.decorators import login_required
+from django.contrib.auth.models import User
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase, JsonResponse, StreamingHttpResponse
+from django.shortcuts import redirect, render
+from django.views.decorators.http import require_GET, require_http_methods
+
+from speedtrack.alerts import triage
+from speedtrack.alerts.models import Alert
+from speedtrack.alerts.triage import Decision, Stale
+from speedtrack.web import scope
+from speedtrack.web.pages import alert as alert_page
+from speedtrack.web.pages import commit as commit_page
+from speedtrack.web.pages import home as home_page
+from speedtrack.web.pages import project as project_page
+from speedtrack.web.pages import queue as queue_page
+from speedtrack.web.pages import run as run_page
+from speedtrack.web.pages import timeline as timeline_page
+
+NOTE_LENGTH = 4000
 
 
+@require_GET
 def healthz(request: HttpRequest) -> HttpResponse:
     """Is the process alive?"""
     return HttpResponse("ok\n", content_type="text/plain")
+
+
+@require_GET
+def home(request: HttpRequest) -> HttpResponse:
+    context = {"cards": home_page.cards(), "changes": home_page.latest_changes()}
+    return render(request, "web/home.html", context)
+
+
+@require_GET
+def project(request: HttpRequest, slug: str) -> HttpResponse:
+    chosen = scope.scope_of(slug, request.GET)
+    shown = project_page.grid(chosen)
+    found = project_page.project_changes(chosen)
+    context = {
+        "scope": chosen,
+        "project": chosen.project,
+        "grid": shown,
+        "changes": found,
+        "commits": project_page.commit_list(shown, found),
+        "alerts": project_page.open_alerts(chosen),
+        "hook_url": project_page.hook_url(chosen.project) if request.user.is_authenticated else None,
+    }
+    return render(request, "web/project.html", context)
+
+
+@require_GET
+def timeline(request: HttpRequest, slug: str, benchmark: str, metric: str) -> HttpResponse:
+    view = timeline_page.view_of(slug, benchmark, metric, request.GET)
+    loaded = timeline_page.load(view)
+    context = {
+        "view": view,
+        "scope": view.scope,
+        "project": view.scope.project,
+        "rows": timeline_page.table(loaded),
+        "row_limit": timeline_page.TABLE_ROWS,
+        "summary": timeline_page.summary(loaded),
+        "breaks": timeline_page.breaks(loaded),
+        "change_points": list(reversed(loaded.change_points)),
+        "ranges": timeline_page.RANGES,
+        "last": request.GET.get("last", str(timeline_page.DEFAULT_LAST)),
+        "zoomed": any(key in request.GET for key in ("from", "to", "around")),
+        "benchmarks": timeline_page.benchmark_names(view.scope),
+    }
+    return render(request, "web/timeline.html", context)
+
+
+@require_GET
+def timeline_values(request: HttpRequest, slug: str, benchmark: str, metric: str, form: str) -> HttpResponseBase:
+    """The same timeline as JSON or CSV."""
+    if form not in ("json", "csv"):
+        raise Http404(f"There is no form {form!r} of a timeline: say json or csv.")
+    loaded = timeline_page.load(timeline_page.view_of(slug, benchmark, metric, request.GET))
+    if form == "json":
+        return JsonResponse(timeline_page.document(loaded), json_dumps_params={"separators": (",", ":")})
+    response = StreamingHttpResponse(csv_lines(timeline_page.csv_rows(loaded)), content_type="text/csv; charset=utf-8")
+    response.headers["Content-Disposition"] = f'attachment; filename="{slug}-{benchmark}-{metric}.csv"'
+    return response
+
+
+class Echo:
+    """A file that hands back what is written to it."""
+
+    def write(self, text: str) -> str:
+        return text
+
+
+def csv_lines(rows: Iterator[list[str]]) -> Iterator[str]:
+    writer = csv.writer(Echo())
+    return (writer.writerow(row) for row in rows)
+
+
+@require_GET
+def commit(request: HttpRequest, slug: str, sha: str) -> HttpResponse:
+    page = commit_page.load(slug, sha, request.GET.get("branch"))
+    return render(request, "web/commit.html", {"page": page, "project": page.project, "commit": page.commit})
+
+
+@require_GET
+def alerts(request: HttpRequest, slug: str | None = None) -> HttpResponse:
+    """The alerts of a project, or of all."""
+    project = scope.project_named(slug) if slug else None
+    status = request.GET.get("status", "open")
+    counted = alert_page.counts(project)
+    context = {
+        "project": project,
+        "status": status,
+        "alerts": alert_page.listed(project, status),
+        "counts": [(name, counted.get(name, 0)) for name in Alert.Status.values],
+        "open_count": sum([counted.get(name, 0) for name in Alert.OPEN]),
+    }
+    return render(request, "web/alerts.html", context)
+
+
+@require_http_methods(["GET", "POST"])
+def alert(request: HttpRequest, pk: int) -> HttpResponse:
+    if request.method == "POST":
+        return decide(request, pk)
+    page = alert_page.load(pk)
+    return render(request, "web/alert.html", {"page": page, "alert": page.alert, "project": page.alert.project})
+
+
+@login_required
+def decide(request: HttpRequest, pk: int) -> HttpResponse:
+    """Take a person's decision about an alert."""
+    assert isinstance(request.user, User)
+    found = alert_page.alert_named(pk)
+    assignee = User.objects.filter(is_active=True, username=request.POST.get("assignee", "")).first()
+    note = request.POST.get("note", "")[:NOTE_LENGTH]
+    decision = Decision(request.POST.get("seen", ""), request.POST.get("status", ""), assignee, note)
+    try:
+        changed = triage.decide(found, decision, request.user)
+        messages.success(request, "Saved." if changed else "Nothing to save: nothing was changed.")
+    except (Stale, ValueError) as e:
+        messages.error(request, f"Not saved: {e}")
+    return redirect("alert", pk=pk)
+
+
+@require_GET
+def run(request: HttpRequest, pk: int) -> HttpResponse:
+    page = run_page.load(pk)
+    template = "web/run_live.html" if request.GET.get("part") == "live" else "web/run.html"
+    return render(request, template, {"page": page, "run": page.run, "project": page.run.project})
+
+
+@require_GET
+def run_log(request: HttpRequest, pk: int) -> HttpResponseBase:
+    """The whole log as plain text."""
+    pieces = run_page.whole_log(run_page.run_named(pk), request.GET.get("phase"))
+    return StreamingHttpResponse(pieces, content_type="text/plain; charset=utf-8")
+
+
+@require_GET
+def queue(request: HttpRequest) -> HttpResponse:
+    context = {"posts": queue_page.posts(), "troubles": queue_page.troubles()}
+    template = "web/queue_live.html" if request.GET.get("part") == "live" else "web/queue.html"
+    return render(request, template, context)

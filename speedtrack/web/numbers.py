@@ -1,0 +1,102 @@
+"""Numbers as people read them: 5.12 µs rather than 5123 ns. frontend/src/units.ts says the same for the charts."""
+
+from dataclasses import dataclass
+
+from speedtrack.benchmarks.metrics import Metric
+
+MINUS = "−"
+SCALES: dict[str, tuple[tuple[float, str], ...]] = {
+    "ns": ((1, "ns"), (1e3, "µs"), (1e6, "ms"), (1e9, "s")),
+    "µs": ((1, "µs"), (1e3, "ms"), (1e6, "s")),
+    "s": ((1, "s"),),
+    "requests/s": ((1, "/s"), (1e3, "k/s"), (1e6, "M/s"), (1e9, "G/s")),
+    "bytes": ((1, "B"), (1e3, "kB"), (1e6, "MB"), (1e9, "GB")),
+}
+DAY = 86400
+SPANS = ((365 * DAY, "year"), (30 * DAY, "month"), (DAY, "day"), (3600, "hour"), (60, "minute"), (1, "second"))
+
+
+@dataclass(frozen=True)
+class Scale:
+    """A unit fit for numbers of one size: divide by ``factor`` and show ``decimals``."""
+
+    factor: float
+    unit: str
+    decimals: int
+
+    def number(self, value: float) -> str:
+        return f"{value / self.factor:.{self.decimals}f}".replace("-", MINUS)
+
+    def text(self, value: float) -> str:
+        return f"{self.number(value)} {self.unit}".rstrip()
+
+
+def scale(unit: str, size: float) -> Scale:
+    """The scale on which a number of this size has three digits."""
+    factor, name = 1.0, unit
+    for step, step_name in SCALES.get(unit, ((1, unit),)):
+        if step == 1 or abs(size) >= step * 0.9995:
+            factor, name = step, step_name
+    shown = abs(size) / factor
+    decimals = 0 if shown >= 99.95 or (shown == int(shown) and factor == 1) else 1 if shown >= 9.995 else 2
+    return Scale(factor, name, decimals)
+
+
+def quantity(metric: Metric, value: float) -> str:
+    return scale(metric.unit, value).text(value)
+
+
+def margin(metric: Metric, value: float, low: float, high: float) -> str:
+    """Half the interval, in the unit of the value, with one digit more than the value if that says something."""
+    shown = scale(metric.unit, value)
+    half = (high - low) / 2
+    rounds_to_zero = half and round(half / shown.factor, shown.decimals) == 0
+    return f"±{Scale(shown.factor, '', shown.decimals + bool(rounds_to_zero)).number(half).rstrip()}"
+
+
+def interval(metric: Metric, low: float, high: float) -> str:
+    """Both ends in the unit of the higher one, as far apart as they can be told."""
+    shown = scale(metric.unit, high)
+    if low != high and shown.number(low) == shown.number(high):
+        shown = Scale(shown.factor, shown.unit, shown.decimals + 1)
+    return f"{shown.number(low)} to {shown.text(high)}"
+
+
+def change(ratio: float) -> str:
+    """A ratio as a signed percentage; as a factor when it is large."""
+    if not 0.5 <= ratio < 2:
+        return f"×{ratio:.2f}"
+    percent = 100 * (ratio - 1)
+    text = f"{percent:+.1f}%" if abs(percent) >= 0.95 else f"{percent:+.2f}%"
+    return text.replace("-", MINUS)
+
+
+def change_interval(low: float, high: float) -> str:
+    return f"{change(low)} to {change(high)}"
+
+
+def duration(seconds: float) -> str:
+    """A time span in the two largest fitting units."""
+    if seconds < 1:
+        return f"{1000 * seconds:.0f} ms"
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60} s" if whole < 600 else f"{whole // 60} min"
+    if whole < 86400:
+        return f"{whole // 3600} h {whole % 3600 // 60} min"
+    return f"{whole // 86400} d {whole % 86400 // 3600} h"
+
+
+def ago(seconds: float) -> str:
+    """How long ago, or how far ahead when negative, in one unit."""
+    size = abs(seconds)
+    if size < 10:
+        return "just now" if seconds >= 0 else "now"
+    unit, name = next((unit, name) for unit, name in SPANS if size >= unit)
+    count = int(size // unit)
+    words = f"{count} {name}{'' if count == 1 else 's'}"
+    return f"{words} ago" if seconds >= 0 else f"in {words}"

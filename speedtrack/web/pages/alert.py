@@ -1,0 +1,144 @@
+"""An alert: what got slower by how much, the evidence, and what people decided."""
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from django.contrib.auth.models import User
+from django.db.models import Count, QuerySet
+from django.http import Http404
+
+from speedtrack.alerts.models import Alert, AlertEvent, ChangePoint
+from speedtrack.alerts.triage import CHOICES
+from speedtrack.projects.models import Project
+from speedtrack.runs.models import Run, Sample
+from speedtrack.web import numbers, words
+from speedtrack.web.pages import changes
+from speedtrack.web.plots import Forest, Pairs
+
+Pair = tuple[float, float]
+PAGE = 100
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """One change point with its paired samples: (before, after), in the order in which they were measured."""
+
+    change_point: ChangePoint
+    pairs: list[Pair]
+    runs: list[Run]
+    plot: Pairs | None
+
+    @property
+    def summary(self) -> str:
+        cp = self.change_point
+        return f"{words.effect(cp.metric, cp.is_slowdown)}: {numbers.change(cp.ratio)}"
+
+
+@dataclass(frozen=True)
+class AlertPage:
+    alert: Alert
+    evidence: list[Evidence]
+    forest: Forest
+    others: list[ChangePoint]
+    events: list[AlertEvent]
+    people: list[User]
+    choices: list[str]
+
+    @property
+    def worst(self) -> Evidence | None:
+        return self.evidence[0] if self.evidence else None
+
+
+def alert_named(pk: int) -> Alert:
+    related = ("project", "branch", "before", "commit", "assignee")
+    alert: Alert | None = Alert.objects.select_related(*related).filter(pk=pk).first()
+    if alert is None:
+        raise Http404(f"There is no alert {pk}.")
+    return alert
+
+
+def load(pk: int) -> AlertPage:
+    alert = alert_named(pk)
+    found = changes.change_points().filter(alert=alert).prefetch_related("runs__commit", "runs__base", "runs__machine")
+    points = sorted(found, key=lambda cp: (not cp.is_slowdown, -abs(cp.ratio - 1)))
+    evidence = evidence_of(points)
+    others = changes.change_points().filter(branch=alert.branch, commit=alert.commit).exclude(alert=alert)
+    return AlertPage(
+        alert=alert,
+        evidence=evidence,
+        forest=Forest.of([(cp.ratio, cp.low, cp.high) for cp in points]),
+        others=list(others.order_by("id")),
+        events=list(alert.events.select_related("who").order_by("pk")),
+        people=list(User.objects.filter(is_active=True).order_by("username")[:200]),
+        choices=[alert.status, *(c.value for c in CHOICES if c != alert.status)],
+    )
+
+
+def evidence_of(points: list[ChangePoint]) -> list[Evidence]:
+    """The paired samples of all change points, in one query."""
+    runs = {run.pk: run for cp in points for run in cp.runs.all()}
+    sides = samples_by_side(runs)
+    found = []
+    for cp in points:
+        mine = sorted((r for r in cp.runs.all() if (r.base_id, r.commit_id) == (cp.before_id, cp.commit_id)),
+                      key=lambda r: r.pk)  # fmt: skip
+        pairs = [pair for run in mine for pair in pairs_of(run, cp, sides)]
+        plot = Pairs.of(pairs, cp.metric) if pairs else None
+        found.append(Evidence(cp, pairs, sorted(cp.runs.all(), key=lambda r: r.pk), plot))
+    return found
+
+
+#: (run, benchmark, metric, commit) -> trial -> value
+Sides = dict[tuple[int, int, str, int], dict[int, float]]
+
+
+def samples_by_side(runs: Iterable[int]) -> Sides:
+    sides: Sides = defaultdict(dict)
+    samples = Sample.objects.filter(
+        flagged=False, measurement__accepted=True, measurement__attempt__run__in=list(runs)
+    ).values_list(
+        "measurement__attempt__run_id", "measurement__series__benchmark_id", "measurement__series__metric",
+        "measurement__commit_id", "trial", "value",
+    )  # fmt: skip
+    for run_id, benchmark_id, metric, commit_id, trial, value in samples:
+        sides[run_id, benchmark_id, metric, commit_id][trial] = value
+    return sides
+
+
+def pairs_of(run: Run, cp: ChangePoint, sides: Sides) -> list[Pair]:
+    series = cp.series
+    base = sides.get((run.pk, series.benchmark_id, series.metric, run.base_id or 0), {})
+    head = sides.get((run.pk, series.benchmark_id, series.metric, run.commit_id), {})
+    return [(base[trial], head[trial]) for trial in sorted(base.keys() & head.keys())]
+
+
+@dataclass(frozen=True)
+class ListedAlert:
+    alert: Alert
+    worst: ChangePoint | None
+    series: int
+
+
+def listed(project: Project | None, status: str) -> list[ListedAlert]:
+    """Alerts, newest first: the open ones, all, or those of one status."""
+    found: QuerySet[Alert] = Alert.objects.all() if project is None else project.alerts.all()
+    if status == "open":
+        found = found.filter(status__in=Alert.OPEN)
+    elif status in Alert.Status.values:
+        found = found.filter(status=status)
+    alerts = list(found.select_related("project", "branch", "commit", "assignee").order_by("-pk")[:PAGE])
+    points: dict[int, list[ChangePoint]] = defaultdict(list)
+    for cp in changes.change_points().filter(alert__in=alerts):
+        points[cp.alert_id or 0].append(cp)
+    return [ListedAlert(a, worst_of(points[a.pk]), len(points[a.pk])) for a in alerts]
+
+
+def worst_of(points: list[ChangePoint]) -> ChangePoint | None:
+    return min(points, key=lambda cp: (not cp.is_slowdown, -abs(cp.ratio - 1)), default=None)
+
+
+def counts(project: Project | None) -> dict[str, int]:
+    """How many alerts there are by status."""
+    found = Alert.objects.all() if project is None else project.alerts.all()
+    return dict(found.values_list("status").annotate(count=Count("pk")).order_by())

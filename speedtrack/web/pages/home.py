@@ -1,0 +1,109 @@
+"""The home page: is each project fresh, and did it get slower?"""
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from statistics import median
+
+from django.db.models import Count, F, Q
+
+from speedtrack.alerts.models import Alert
+from speedtrack.benchmarks.metrics import HEADLINE, METRICS, Metric
+from speedtrack.projects.models import Branch, Commit, Position, Project
+from speedtrack.runs.models import Measurement, Run, Series
+from speedtrack.web.pages import changes
+from speedtrack.web.pages.changes import Change
+
+WINDOW = 60  # commits of the default branch looked at
+
+Values = dict[int, dict[int, float]]  # series -> commit -> value
+
+
+@dataclass
+class Card:
+    """One project. ``lag``: how many commits the newest measured one is behind the head; None: none is measured."""
+
+    project: Project
+    branch: Branch | None
+    open_alerts: int
+    unfinished: int
+    metric: Metric
+    line: list[float | None] = field(default_factory=list)
+    measured: Commit | None = None
+    lag: int | None = None
+    benchmarks: int = 0
+
+    @property
+    def fresh(self) -> bool:
+        return self.lag == 0
+
+
+def cards() -> list[Card]:
+    """One card per project, in a number of queries that does not depend on how many there are."""
+    alerts = dict(Alert.objects.filter(status__in=Alert.OPEN).values_list("project").annotate(count=Count("pk")))
+    branches = {
+        b.project_id: b for b in Branch.objects.filter(name=F("project__default_branch")).select_related("head")
+    }
+    waiting = dict(Run.objects.unfinished().values_list("project").annotate(count=Count("pk")))
+    paths = newest_commits(branches.values())
+    values = headline_values(paths)
+    made = []
+    for project in Project.objects.order_by("name"):
+        branch = branches.get(project.pk)
+        card = Card(project, branch, alerts.get(project.pk, 0), waiting.get(project.pk, 0), METRICS[HEADLINE])
+        if branch:
+            fill(card, paths.get(branch.pk, []), values.get(project.pk, {}))
+        made.append(card)
+    return made
+
+
+def newest_commits(branches: Iterable[Branch]) -> dict[int, list[Commit]]:
+    """By branch: its newest commits, oldest first."""
+    heads = Position.objects.filter(branch__in=list(branches), commit=F("branch__head"))
+    windows = Q(pk=None)
+    for branch_id, number in heads.values_list("branch_id", "number"):
+        windows |= Q(branch=branch_id, number__gt=number - WINDOW)
+    paths: dict[int, list[Commit]] = defaultdict(list)
+    for position in Position.objects.filter(windows).select_related("commit").order_by("branch_id", "number"):
+        paths[position.branch_id].append(position.commit)
+    return paths
+
+
+def headline_values(paths: dict[int, list[Commit]]) -> dict[int, Values]:
+    """By project: the clean values of its headline series, for the given commits."""
+    series = dict(Series.objects.filter(metric=HEADLINE).values_list("pk", "project_id"))
+    commits = [c.pk for path in paths.values() for c in path]
+    rows = Measurement.objects.filter(series__in=series, commit__in=commits, accepted=True, paired=False, flags=[])
+    values: dict[int, Values] = defaultdict(lambda: defaultdict(dict))
+    for series_id, commit_id, value in rows.order_by("attempt_id").values_list("series_id", "commit_id", "value"):
+        values[series[series_id]][series_id][commit_id] = value
+    return values
+
+
+def fill(card: Card, path: list[Commit], values: Values) -> None:
+    """Freshness and line of a card."""
+    card.line = together([[line.get(c.pk) for c in path] for line in values.values()])
+    card.benchmarks = len(values)
+    for lag, (commit, value) in enumerate(zip(reversed(path), reversed(card.line), strict=True)):
+        if value is not None:
+            card.lag, card.measured = lag, commit
+            break
+
+
+def together(lines: list[list[float | None]]) -> list[float | None]:
+    """The geometric mean of several lines, each by its own median first, so that none outweighs the others."""
+    scaled = []
+    for line in lines:
+        known = [v for v in line if v]
+        if known:
+            middle = median(known)
+            scaled.append([math.log(v / middle) if v else None for v in line])
+    columns = [[v for v in column if v is not None] for column in zip(*scaled, strict=True)]
+    joined = [math.exp(sum(c) / len(c)) if c else None for c in columns]
+    return joined or [None] * max((len(line) for line in lines), default=0)
+
+
+def latest_changes() -> list[Change]:
+    """What changed lately, over all projects: on their default branches."""
+    return changes.newest(changes.change_points().filter(branch__name=F("branch__project__default_branch")), 10)

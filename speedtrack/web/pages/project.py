@@ -1,0 +1,216 @@
+"""A project: benchmarks x recent commits, and what changed."""
+
+from collections import defaultdict
+from dataclasses import dataclass
+
+from django.conf import settings
+from django.urls import reverse
+
+from speedtrack.alerts import series as lines
+from speedtrack.alerts.models import Alert, ChangePoint
+from speedtrack.alerts.series import Drawn
+from speedtrack.benchmarks.models import Suite
+from speedtrack.projects.models import Project
+from speedtrack.runs.models import Run, Series
+from speedtrack.web import numbers, words
+from speedtrack.web.gaps import UNMEASURED, Gap, gaps_of
+from speedtrack.web.grades import Grade, grade, noise_of
+from speedtrack.web.pages import changes
+from speedtrack.web.pages.changes import Change
+from speedtrack.web.scope import PlacedCommit, Scope, recent_commits
+
+COLUMNS = 30  # commits of the grid
+WINDOW = 90  # commits from which noise and sparklines are drawn
+LISTED = 12  # commits of the list below the grid
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One benchmark at one commit. ``look`` names its colour and shape, ``title`` says the same in words."""
+
+    look: str
+    mark: str
+    title: str
+
+
+@dataclass(frozen=True)
+class Row:
+    benchmark: str
+    why: str
+    url: str
+    newest: Drawn | None
+    change: float | None
+    spark: list[float | None]
+    cells: list[Cell]
+
+
+@dataclass(frozen=True)
+class Grid:
+    commits: list[PlacedCommit]
+    rows: list[Row]
+    states: dict[int, Gap]
+
+
+@dataclass(frozen=True)
+class Listed:
+    """A commit of the list: what became of it."""
+
+    placed: PlacedCommit
+    state: str
+    reason: str
+    run_id: int | None
+    changes: list[Change]
+
+
+@dataclass(frozen=True)
+class Context:
+    """What the cells of one row have in common."""
+
+    scope: Scope
+    noise: float
+    smallest_effect: float
+    marks: dict[int, ChangePoint]
+
+
+def grid(scope: Scope) -> Grid:
+    """The grid of a scope; without rows where nothing was measured yet."""
+    path = recent_commits(scope.branch, scope.head, WINDOW)
+    if not path or scope.machine is None or scope.branch is None:
+        return Grid(path[-COLUMNS:], [], {})
+    found = Series.objects.filter(project=scope.project, machine=scope.machine, metric=scope.metric.name)
+    series = {s.pk: s for s in found.select_related("benchmark").order_by("pk")}
+    drawn = lines.drawn(series, scope.branch, path[0].number, scope.head)
+    gaps = gaps_of(scope.machine, [p.commit.pk for p in path[-COLUMNS:]])
+    smallest, order = suite_of(scope)
+    marks = marks_of(scope, path)
+    points: dict[str, list[Drawn]] = defaultdict(list)
+    whys = {}
+    for point in drawn:
+        points[series[point.series_id].benchmark.name].append(point)
+    for one in series.values():
+        whys[one.benchmark.name] = one.benchmark.why
+    names = [n for n in order if n in points] + sorted(points.keys() - set(order))
+    rows = []
+    for name in names:
+        context = Context(scope, noise_of(newest_series(points[name])), smallest, marks.get(name, {}))
+        rows.append(row_of(context, name, whys[name], points[name], path, gaps))
+    return Grid(path[-COLUMNS:], rows, gaps)
+
+
+def suite_of(scope: Scope) -> tuple[float, list[str]]:
+    """The smallest effect that matters for the metric, and the order of the benchmarks, by the newest run's suite."""
+    suite = Suite.objects.filter(
+        pk__in=Run.objects.filter(project=scope.project).order_by("-id").values("suite")[:1]
+    ).first()
+    if suite is None:
+        return scope.metric.smallest_effect, []
+    names = [section["name"] for section in suite.definition["benchmark"]]
+    return suite.smallest_effect(scope.metric.name, scope.metric.smallest_effect), names
+
+
+def marks_of(scope: Scope, path: list[PlacedCommit]) -> dict[str, dict[int, ChangePoint]]:
+    """The change points of these commits: benchmark -> commit -> change point."""
+    found = ChangePoint.objects.filter(
+        branch=scope.branch,
+        commit__in=[p.commit.pk for p in path[-COLUMNS:]],
+        series__machine=scope.machine,
+        series__metric=scope.metric.name,
+        status__in=changes.SHOWN,
+    )
+    marks: dict[str, dict[int, ChangePoint]] = defaultdict(dict)
+    for cp in found.select_related("series__benchmark"):
+        marks[cp.series.benchmark.name][cp.commit_id] = cp
+    return marks
+
+
+def newest_series(points: list[Drawn]) -> list[Drawn]:
+    return [p for p in points if p.series_id == points[-1].series_id]
+
+
+def row_of(
+    context: Context, name: str, why: str, points: list[Drawn], path: list[PlacedCommit], gaps: dict[int, Gap]
+) -> Row:
+    by_commit = {p.commit_id: p for p in points}
+    grades = grades_of(context, points)
+    cells = []
+    for placed in path[-COLUMNS:]:
+        point = by_commit.get(placed.commit.pk)
+        mark = context.marks.get(placed.commit.pk)
+        if point:
+            cells.append(measured_cell(context, placed, point, grades.get(placed.commit.pk), mark))
+        else:
+            cells.append(gap_cell(placed, gaps.get(placed.commit.pk, UNMEASURED)))
+    spark = [clean.value if (clean := by_commit.get(p.commit.pk)) and not clean.flags else None for p in path]
+    url = reverse("timeline", args=[context.scope.project.slug, name, context.scope.metric.name])
+    since = [p for p in newest_series(points) if not p.flags]
+    moved = since[-1].value / since[0].value if len(since) > 1 and since[0].value > 0 else None
+    return Row(name, why, url, points[-1] if points else None, moved, spark, cells)
+
+
+def grades_of(context: Context, points: list[Drawn]) -> dict[int, Grade]:
+    """By commit: its point against the clean point before it in the same series."""
+    found: dict[int, Grade] = {}
+    before: dict[int, Drawn] = {}
+    for point in points:
+        last = before.get(point.series_id)
+        if last and (g := grade(last, point, context.noise, context.scope.metric, context.smallest_effect)):
+            found[point.commit_id] = g
+        if not point.flags:
+            before[point.series_id] = point
+    return found
+
+
+def measured_cell(
+    context: Context, placed: PlacedCommit, point: Drawn, graded: Grade | None, mark: ChangePoint | None
+) -> Cell:
+    metric = context.scope.metric
+    title = f"{placed.commit.short}: {numbers.quantity(metric, point.value)}"
+    if graded:
+        title += f", {numbers.change(graded.ratio)} to the commit before ({graded.errors:.1f} standard errors)"
+    if point.flags:
+        return Cell("flagged", "", f"{title}; not to be trusted: {', '.join(point.flags)}")
+    look = "same"
+    if graded and graded.level:
+        look = f"{'worse' if graded.worse else 'better'}-{graded.level}"
+    if mark is None:
+        return Cell(look, "", title)
+    side = "worse" if mark.is_slowdown else "better"
+    look = f"{side}-{2 if mark.status == ChangePoint.Status.CONFIRMED else 1} change-{mark.status}"
+    title += f"; {mark.status}: {words.effect(metric, mark.is_slowdown)} {numbers.change(mark.ratio)}"
+    return Cell(look, "▼" if mark.is_slowdown else "▲", title)
+
+
+def gap_cell(placed: PlacedCommit, gap: Gap) -> Cell:
+    mark = {"failed": "×", "waiting": "·", "running": "…", "cancelled": "–"}.get(gap.state, "")
+    return Cell(gap.state, mark, f"{placed.commit.short}: {gap.reason}")
+
+
+def commit_list(shown: Grid, found: list[Change]) -> list[Listed]:
+    """The newest commits, newest first, with what became of them."""
+    listed = []
+    for placed in reversed(shown.commits[-LISTED:]):
+        place = shown.commits.index(placed)
+        measured = any(
+            row.cells[place].look.split("-")[0] in ("same", "worse", "better", "flagged") for row in shown.rows
+        )
+        gap = shown.states.get(placed.commit.pk, UNMEASURED)
+        state, reason = ("measured", "") if measured else (gap.state, gap.reason)
+        mine = [c for c in found if c.commit.pk == placed.commit.pk]
+        listed.append(Listed(placed, state, reason, gap.run_id, mine))
+    return listed
+
+
+def project_changes(scope: Scope) -> list[Change]:
+    return changes.newest(changes.change_points().filter(branch=scope.branch), 12)
+
+
+def open_alerts(scope: Scope) -> list[Alert]:
+    """The project's open alerts, newest first."""
+    return list(
+        scope.project.alerts.filter(status__in=Alert.OPEN).select_related("commit", "branch").order_by("-id")[:8]
+    )
+
+
+def hook_url(project: Project) -> str:
+    """Where the repository's host sends its webhooks."""
+    return f"{settings.URL}{reverse('hook', args=[project.hook_id])}"

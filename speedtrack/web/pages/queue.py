@@ -1,0 +1,116 @@
+"""What runs, what waits and until when, and how the machines are."""
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from statistics import median
+from typing import Any
+
+from django.db.models import Count, F, Max, Q, Window
+from django.db.models.functions import RowNumber
+from django.utils import timezone
+
+from speedtrack.runs.models import ACTIVE, Environment, Machine, Run, Status
+from speedtrack.web.pages.run import Progress, progress_of
+
+WAITING = 12  # waiting runs listed per machine
+RECENT = 20  # finished runs per machine that tell how long one takes
+TROUBLES = 15
+SILENT_S = 180  # a runner that looks for work is heard more often than this
+RELATED = ("project", "commit", "base", "machine")
+
+
+@dataclass
+class Post:
+    """A machine with its work. ``clear_at``: when its queue is empty, if nothing comes in; None: unknown."""
+
+    machine: Machine
+    environment: Environment | None
+    now: Run | None = None
+    progress: Progress | None = None
+    waiting: list[tuple[Run, datetime | None]] = field(default_factory=list)
+    queued: int = 0
+    usual_s: float | None = None
+    clear_at: datetime | None = None
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What distinguishes its series now; before the first measurement, what its runner said."""
+        known: dict[str, Any] = self.environment.facts.get("series", {}) if self.environment else self.machine.facts
+        return known
+
+    @property
+    def health(self) -> str:
+        if self.machine.paused:
+            return "paused"
+        if self.machine.last_seen_at is None:
+            return "never seen"
+        silent = (timezone.now() - self.machine.last_seen_at).total_seconds() > SILENT_S
+        return "silent" if silent else "working" if self.now else "idle"
+
+
+def posts() -> list[Post]:
+    """Every machine, in a number of queries that does not depend on how many there are."""
+    newest = Environment.objects.values("machine").annotate(newest=Max("pk")).values("newest")
+    environments = {e.machine_id: e for e in Environment.objects.filter(pk__in=newest)}
+    active = {r.machine_id: r for r in Run.objects.active().select_related(*RELATED)}
+    usual = usual_seconds()
+    queued = dict(Run.objects.filter(status=Status.QUEUED).values_list("machine").annotate(count=Count("pk")))
+    waiting = waiting_runs()
+    made = []
+    for machine in Machine.objects.order_by("name"):
+        post = Post(machine, environments.get(machine.pk), active.get(machine.pk))
+        post.progress = progress_of(post.now) if post.now else None
+        post.queued, post.usual_s = queued.get(machine.pk, 0), usual.get(machine.pk)
+        estimate(post, waiting.get(machine.pk, []))
+        made.append(post)
+    return made
+
+
+def waiting_runs() -> dict[int, list[Run]]:
+    """By machine: the first of its waiting runs, in the order in which it takes them."""
+    order = [F("priority").desc(), F("rank").desc(), F("pk").asc()]
+    ranked = Run.objects.filter(status=Status.QUEUED).annotate(
+        place=Window(RowNumber(), partition_by=[F("machine")], order_by=order)
+    )
+    found: dict[int, list[Run]] = defaultdict(list)
+    for run in ranked.filter(place__lte=WAITING).select_related(*RELATED).order_by("machine", "place"):
+        found[run.machine_id].append(run)
+    return found
+
+
+def usual_seconds() -> dict[int, float]:
+    """By machine: the median duration of its newest finished runs."""
+    ranked = Run.objects.filter(status=Status.SUCCEEDED, ended_at__gt=timezone.now() - timedelta(days=30)).annotate(
+        place=Window(RowNumber(), partition_by=[F("machine")], order_by=F("ended_at").desc())
+    )
+    spans: dict[int, list[float]] = defaultdict(list)
+    rows = ranked.filter(place__lte=RECENT).values_list("machine", "started_at", "ended_at")
+    for machine_id, begun, ended in rows:
+        if begun and ended:
+            spans[machine_id].append((ended - begun).total_seconds())
+    return {machine_id: median(times) for machine_id, times in spans.items()}
+
+
+def estimate(post: Post, runs: list[Run]) -> None:
+    """When each waiting run will be done, as far as the machine's usual time tells."""
+    if post.usual_s is None or post.machine.paused:
+        post.waiting = [(run, None) for run in runs]
+        return
+    at = timezone.now()
+    if post.now and post.now.started_at:
+        at = max(at, post.now.started_at + timedelta(seconds=post.usual_s))
+    step = timedelta(seconds=post.usual_s)
+    post.waiting = [(run, at + step * (place + 1)) for place, run in enumerate(runs)]
+    post.clear_at = at + step * post.queued if post.queued else None
+
+
+def troubles() -> list[Run]:
+    """Runs that failed lately, or were lost and wait for another attempt."""
+    lost = Q(status=Status.QUEUED, attempt__gt=0)
+    found = Run.objects.filter(Q(status=Status.FAILED) | lost).select_related(*RELATED)
+    return list(found.order_by(F("started_at").desc(nulls_last=True))[:TROUBLES])
+
+
+def busy() -> bool:
+    return Run.objects.filter(status__in=ACTIVE).exists()

@@ -1,0 +1,92 @@
+"""What a page of a project is about: branch, machine and metric, as the address says or else by default."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
+
+from django.db.models import Exists, F, OuterRef, Q
+from django.http import Http404, QueryDict
+
+from speedtrack.benchmarks.metrics import HEADLINE, METRICS, Metric
+from speedtrack.projects.models import Branch, Commit, Position, Project
+from speedtrack.runs.models import Machine, Series
+
+
+class Named(Protocol):
+    @property
+    def name(self) -> str: ...
+
+
+N = TypeVar("N", bound=Named)
+
+
+@dataclass(frozen=True)
+class Scope:
+    """``head`` is the position of the branch's newest commit, -1 where there is none."""
+
+    project: Project
+    branches: list[Branch]
+    branch: Branch | None
+    machines: list[Machine]
+    machine: Machine | None
+    metrics: list[Metric]
+    metric: Metric
+    head: int
+
+
+def project_named(slug: str) -> Project:
+    project: Project | None = Project.objects.filter(slug=slug).first()
+    if project is None:
+        raise Http404(f"There is no project {slug!r}.")
+    return project
+
+
+def scope_of(slug: str, query: QueryDict, metric: str | None = None) -> Scope:
+    """Read the selection of an address. Raises Http404 for a name that does not exist."""
+    project = project_named(slug)
+    branches = list(project.branches.order_by(F("deleted_at").asc(nulls_first=True), "name"))
+    branch = chosen("branch", query.get("branch"), branches, project.default_branch)
+    machines = machines_of(project)
+    machine = chosen("machine", query.get("machine"), machines, "")
+    metrics = list(METRICS.values())
+    wanted = chosen("metric", metric or query.get("metric"), metrics, HEADLINE)
+    assert wanted
+    return Scope(project, branches, branch, machines, machine, metrics, wanted, head_position(branch))
+
+
+def chosen(kind: str, name: str | None, among: Iterable[N], default: str) -> N | None:
+    """The thing of that name; without a name the default one, or else the first. Raises Http404."""
+    by_name = {thing.name: thing for thing in among}
+    if name and name not in by_name:
+        raise Http404(f"There is no {kind} {name!r} here: there are {', '.join(by_name) or 'none'}.")
+    return by_name.get(name or default) or next(iter(by_name.values()), None)
+
+
+def machines_of(project: Project) -> list[Machine]:
+    """Machines that measure the project or once did; those with numbers first."""
+    series = Series.objects.filter(project=project, machine=OuterRef("pk"))
+    machines = Machine.objects.annotate(has_series=Exists(series))
+    return list(machines.filter(Q(projects=project) | Q(has_series=True)).distinct().order_by("-has_series", "name"))
+
+
+def head_position(branch: Branch | None) -> int:
+    if branch is None:
+        return -1
+    newest = Position.objects.filter(branch=branch).order_by("-number").values_list("number", flat=True).first()
+    return -1 if newest is None else newest
+
+
+def recent_commits(branch: Branch | None, head: int, count: int) -> list["PlacedCommit"]:
+    """The newest commits of a branch, oldest first."""
+    if branch is None:
+        return []
+    rows = Position.objects.filter(branch=branch, number__gt=head - count).order_by("number").select_related("commit")
+    return [PlacedCommit(row.number, row.commit) for row in rows]
+
+
+@dataclass(frozen=True)
+class PlacedCommit:
+    """A commit at its place on a branch."""
+
+    number: int
+    commit: Commit

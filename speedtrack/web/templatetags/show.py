@@ -1,0 +1,84 @@
+"""How values are shown on pages and in mails."""
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from django import template
+from django.http import QueryDict
+from django.utils import timezone
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+
+from speedtrack.alerts.models import ChangePoint
+from speedtrack.benchmarks.metrics import Metric
+from speedtrack.web import numbers, words
+from speedtrack.web.sparkline import Sparkline
+from speedtrack.web.text import plain
+
+register = template.Library()
+
+register.filter("duration", numbers.duration)
+register.filter("change", numbers.change)
+register.filter("plain", plain)
+
+
+@register.filter
+def quantity(value: float, metric: Metric) -> str:
+    return numbers.quantity(metric, value)
+
+
+@register.simple_tag
+def margin(metric: Metric, value: float, low: float, high: float) -> str:
+    return numbers.margin(metric, value, low, high)
+
+
+@register.simple_tag
+def interval(metric: Metric, low: float, high: float) -> str:
+    return numbers.interval(metric, low, high)
+
+
+@register.simple_tag
+def change_interval(low: float, high: float) -> str:
+    return numbers.change_interval(low, high)
+
+
+@register.filter
+def effect(change_point: ChangePoint) -> str:
+    """``slower``, ``faster``, ``more memory``, ``less memory``."""
+    return words.effect(change_point.metric, change_point.is_slowdown)
+
+
+@register.simple_tag
+def ago(at: datetime | None) -> SafeString | str:
+    """A moment in relative words, with the exact one in its title."""
+    if at is None:
+        return "never"
+    return format_html(
+        '<time datetime="{}" title="{}">{}</time>',
+        at.isoformat(timespec="seconds"),
+        f"{at:%Y-%m-%d %H:%M:%S} UTC",
+        numbers.ago((timezone.now() - at).total_seconds()),
+    )
+
+
+@register.filter
+def first_line(value: str) -> str:
+    return plain(value).strip().partition("\n")[0]
+
+
+@register.simple_tag
+def sparkline(values: Sequence[float | None], label: str) -> SafeString:
+    """A small line without axes; None is a gap."""
+    return Sparkline.of(values).svg(label)
+
+
+@register.simple_tag(takes_context=True)
+def query(context: template.Context, **changes: object) -> str:
+    """The query string of this page with some keys set, or left out when None or empty."""
+    wanted: QueryDict = context["request"].GET.copy()
+    for key, value in changes.items():
+        if value is None or value == "":
+            wanted.pop(key, None)
+        else:
+            wanted[key] = str(value)
+    return f"?{wanted.urlencode()}" if wanted else "?"
