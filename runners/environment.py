@@ -25,6 +25,7 @@ INDISPENSABLE = {
     "compiler": "`cc --version` cannot be run: install a C compiler (gcc or clang)",
     "driver_digest": "the driver cannot be read: build it with `cargo build --release --manifest-path "
                      "runners/driver/Cargo.toml` or set SPEEDTRACK_DRIVER",
+    "driver_version": "the driver does not run (`speedbench --version`): build it on this machine",
 }
 
 

@@ -205,9 +205,11 @@ class Execution:
         except BenchmarkFailed:
             server.check_alive()
             raise
-        disturbed = quiet.flags(before, quiet.read(server.pid, watched))
+        disturbed = quiet.disturbances(before, quiet.read(server.pid, watched))
+        for flag, share in disturbed.items():
+            self.log.line(MEASURE, f"{place.benchmark.name}, trial {place.number + 1}: {flag} for {share:.1%} of it")
         server.check_alive()
-        return outcome, disturbed
+        return outcome, list(disturbed)
 
     def _send(self, course: Course, environment: Environment) -> None:
         """Sends the measurement of every side: its last trial exists."""

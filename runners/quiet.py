@@ -31,17 +31,15 @@ def read(pid: int, cpus: frozenset[int], proc: Path = PROC) -> Reading:
     return Reading(time.monotonic(), _steal(cpus, proc / "stat"), _delays(proc / str(pid) / "task"))
 
 
-def flags(before: Reading, after: Reading) -> list[str]:
-    """`steal`, `delayed`: what was above its limit between two readings."""
+def disturbances(before: Reading, after: Reading) -> dict[str, float]:
+    """What was above its limit between two readings: the flag, and the share of the window that was lost."""
     window_s = after.at_s - before.at_s
     if window_s <= 0:
-        return []
-    found = []
-    if max(_growth(before.steal_s, after.steal_s), default=0.0) > STEAL_LIMIT * window_s:
-        found.append("steal")
-    if sum(_growth(before.delay_s, after.delay_s)) > DELAY_LIMIT * window_s:
-        found.append("delayed")
-    return found
+        return {}
+    steal = max(_growth(before.steal_s, after.steal_s), default=0.0) / window_s
+    delay = sum(_growth(before.delay_s, after.delay_s)) / window_s
+    found = {"steal": (steal, STEAL_LIMIT), "delayed": (delay, DELAY_LIMIT)}
+    return {flag: share for flag, (share, limit) in found.items() if share > limit}
 
 
 def _growth(before: dict[int, float], after: dict[int, float]) -> list[float]:

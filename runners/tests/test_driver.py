@@ -1,5 +1,6 @@
 """The driver's end and its document: real processes that are killed, hang and lie."""
 
+import json
 import os
 import signal
 import threading
@@ -16,7 +17,7 @@ from runners.driver import Driver, arguments, check, deadline_s
 from runners.errors import BenchmarkFailed, Permanent, RunnerError, Transient
 from runners.processes import Processes
 from runners.server import Address
-from runners.tests.conftest import golden, make_benchmark, make_job, marked
+from runners.tests.conftest import DRIVER, golden, make_benchmark, make_job, marked
 
 ADDRESS = Address("unix", 7000, Path("/run/s"))
 
@@ -90,6 +91,13 @@ def test_the_metrics_of_the_golden_document() -> None:
     assert outcome.metrics == {
         "server_cpu_ns_per_request": test["server_cpu"]["ns_per_request"], "throughput_rps": test["throughput_rps"],
         "latency_us_p50": test["latency_us"]["p50"], "latency_us_p99": test["latency_us"]["p99"]}
+
+
+def test_the_golden_document_of_the_driver_is_accepted() -> None:
+    whole = json.loads((DRIVER / "tests" / "golden" / "speedbench.v1.json").read_text())
+    for test in whole["tests"]:
+        asked = benchmark(test=test["name"], keyspace=test["workload"]["keyspace"])
+        assert check(whole | {"tests": [test]}, asked).metrics["throughput_rps"] == test["throughput_rps"]
 
 
 def change(*path: str | int, to: Any) -> Callable[[dict[str, Any]], None]:

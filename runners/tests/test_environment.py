@@ -32,6 +32,12 @@ def test_a_missing_driver_means_no_sample(tmp_path: Path) -> None:
         machine(tmp_path / "speedbench").environment({})
 
 
+def test_a_driver_that_does_not_run_means_no_sample(tmp_path: Path) -> None:
+    (tmp_path / "speedbench").write_text("of another processor")
+    with pytest.raises(Permanent, match="the driver does not run"):
+        machine(tmp_path / "speedbench").environment({})
+
+
 def test_a_missing_compiler_means_no_sample(speedbench: Path) -> None:
     assert compiler({"CC": "no-such-compiler"}) == UNKNOWN
     with pytest.raises(Permanent, match="install a C compiler"):
@@ -82,10 +88,10 @@ def test_a_disturbed_second_is_flagged(tmp_path: Path, steal_ticks: int, delay_m
     before = stat(tmp_path, 10, {42: 5_000_000})
     after = stat(tmp_path, 10 + steal_ticks, {42: 5_000_000, 43: delay_ms * 1_000_000})
     second = quiet.Reading(before.at_s + 1.0, after.steal_s, after.delay_s)
-    assert quiet.flags(before, second) == flags
+    assert list(quiet.disturbances(before, second)) == flags
 
 
 def test_a_kernel_without_these_counters_flags_nothing(tmp_path: Path) -> None:
     (tmp_path / "stat").write_text("cpu0 1 2 3\n")
     reading = quiet.read(42, frozenset([0]), tmp_path)
-    assert quiet.flags(reading, quiet.Reading(reading.at_s + 1, {}, {})) == []
+    assert quiet.disturbances(reading, quiet.Reading(reading.at_s + 1, {}, {})) == {}
