@@ -52,7 +52,7 @@ def test_two_destinations_get_the_same_commits_and_tags(tmp_path: Path, monkeypa
 
 def test_the_first_commit_is_the_known_one(tmp_path: Path) -> None:
     """Pins the SHA itself: a git that makes another one would break every address of a commit."""
-    assert write_history(tmp_path / "kvd", upto=1) == ["8a52ef90fb6437e09772075a420e180b35700097"]
+    assert write_history(tmp_path / "kvd", upto=1) == ["51d99f90ff20852f43345540b049282c231d9f92"]
 
 
 def test_all_after_upto_is_a_fast_forward(tmp_path: Path) -> None:
