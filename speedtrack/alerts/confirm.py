@@ -178,26 +178,27 @@ def compare_pairs(run: Run, cp: ChangePoint) -> Comparison | None:
 
 def conclude(cp: ChangePoint, run: Run, verdict: Comparison | None) -> Pair | None:
     """Write what the verdict means for the change point. Returns the pair to measure next, if any."""
+    if verdict is None and run.reason == Reason.CONFIRM:
+        # Each flagged trial was repeated already: more rounds on a machine like this would only keep it busy.
+        end(cp, Status.UNSETTLED, "no clean pair of trials: the machine was too unsteady")
+        return None
     answer = verdict.answer if verdict else Answer.UNKNOWN
-    if answer == Answer.UNKNOWN and len(rounds_of(run, cp)) < LOOKS:
+    if verdict and answer == Answer.UNKNOWN and len(rounds_of(run, cp)) < LOOKS:
         assert run.base_id is not None
         return Pair(run.base_id, run.commit_id, run.machine, Reason(run.reason))
     present = verdict is not None and answer == Answer.DIFFERENT and (verdict.ratio > 1) == (cp.ratio > 1)
-    if run.reason == Reason.CONFIRM and not present:
+    if verdict and run.reason == Reason.CONFIRM and not present:
         refute(cp, verdict)
         return None
-    if run.reason == Reason.BISECT and answer == Answer.UNKNOWN:
+    if answer == Answer.UNKNOWN:
         end(cp, Status.CONFIRMED, f"not narrowed further: {run.commit.short} could not be told from either side")
         return None
     move_range(cp, run, verdict if present else None)
     return narrow(cp)
 
 
-def refute(cp: ChangePoint, verdict: Comparison | None) -> None:
+def refute(cp: ChangePoint, verdict: Comparison) -> None:
     """The paired measurement did not show the change. What it showed is kept beside what the history had shown."""
-    if verdict is None:
-        end(cp, Status.UNSETTLED, "no clean pair of trials: the machine was too unsteady")
-        return
     change = f"{verdict.ratio - 1:+.1%} [{verdict.low - 1:+.1%}, {verdict.high - 1:+.1%}]"
     end(cp, Status.REFUTED, f"measured again over {verdict.n[0]} pairs: {change}, p = {verdict.p:.2g}")
 

@@ -164,8 +164,8 @@ def test_pairs_with_a_flagged_side_do_not_count(world: World) -> None:
     queue.complete(world.machine, run.pk, run.lease_token)
     confirm.step()
     assert not Alert.objects.exists()
-    again = Run.objects.filter(reason=Reason.CONFIRM).order_by("round")
-    assert [r.round for r in again] == [0, 1]  # no clean pair: measured once more
+    assert {cp.status for cp in ChangePoint.objects.all()} == {Status.UNSETTLED}
+    assert all("unsteady" in cp.note for cp in ChangePoint.objects.all())
 
 
 def test_stepping_again_changes_nothing(world: World) -> None:

@@ -15,7 +15,7 @@ class Command(BaseCommand):
     help = "Track the sample server, push its history, measure every commit, and show the alert; then go on serving."
 
     def handle(self, *args: Any, **options: Any) -> None:
-        console = Console()
+        console = Console(soft_wrap=True, highlight=False)
 
         def work(stack: Stack) -> int | None:
             right = demo.demonstrate(console, stack)

@@ -15,6 +15,6 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         try:
-            sys.exit(demo.serve(Console(), lambda stack: None))
+            sys.exit(demo.serve(Console(soft_wrap=True, highlight=False), lambda stack: None))
         except StackError as e:
             raise CommandError(str(e)) from e

@@ -1,0 +1,108 @@
+"""The dispatcher with a real broker: nudges by credit, and none is missed when the broker forgets."""
+
+import hashlib
+import hmac
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+from celery import Celery
+from django.db import connection
+
+from speedtrack import devstack, dispatch
+from speedtrack.celery import BROKER_TRANSPORT, app
+from speedtrack.projects import intake
+from speedtrack.projects.models import Project
+from speedtrack.runs import queue
+from speedtrack.runs.models import Machine, Run
+from speedtrack.tests import builders
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def broker_url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    monkeypatch.setattr(devstack, "HOME", tmp_path)
+    monkeypatch.delenv("BROKER_URL", raising=False)
+    with devstack.broker() as url:
+        yield url
+
+
+@pytest.fixture
+def celery(broker_url: str) -> Celery:
+    celery = Celery("test", broker=broker_url)
+    celery.conf.update(broker_transport_options=BROKER_TRANSPORT, task_queues=app.conf.task_queues,
+                       task_default_queue=app.conf.task_default_queue, task_create_missing_queues=False)  # fmt: skip
+    return celery
+
+
+@pytest.fixture
+def machine(tmp_path: Path, settings: Any) -> Machine:
+    builders.use_suite(settings, tmp_path / "suites")
+    repository = builders.Repository(tmp_path / "repository")
+    repository.commits(3)
+    machine = builders.machine()
+    builders.track(repository)
+    return machine
+
+
+def messages(broker_url: str, name: str) -> int:
+    return int(redis.Redis.from_url(broker_url).llen(f"speedtrack:{name}"))
+
+
+def test_an_idle_machine_with_work_is_nudged_once(celery: Celery, broker_url: str, machine: Machine) -> None:
+    for _ in range(5):
+        dispatch.tick(celery)
+    assert messages(broker_url, machine.queue) == 1
+
+
+def test_a_machine_at_work_is_left_alone(celery: Celery, broker_url: str, machine: Machine) -> None:
+    queue.claim(machine)
+    dispatch.tick(celery)
+    assert messages(broker_url, machine.queue) == 0
+
+
+def test_a_paused_machine_is_left_alone(celery: Celery, broker_url: str, machine: Machine) -> None:
+    Machine.objects.update(paused=True)
+    dispatch.tick(celery)
+    assert messages(broker_url, machine.queue) == 0
+
+
+def test_a_flushed_broker_is_told_again(celery: Celery, broker_url: str, machine: Machine) -> None:
+    dispatch.tick(celery)
+    redis.Redis.from_url(broker_url).flushall()
+    dispatch.tick(celery)
+    assert messages(broker_url, machine.queue) == 1
+
+
+def test_each_duty_with_work_is_nudged_on_its_own_queue(celery: Celery, broker_url: str, machine: Machine) -> None:
+    project = Project.objects.get()
+    body = b"{}"
+    signature = hmac.new(project.hook_secret.encode(), body, hashlib.sha256).hexdigest()
+    intake.receive(project, {"X-Hub-Signature-256": f"sha256={signature}", "X-GitHub-Event": "push"}, body)
+    builders.work(machine, lambda sha, benchmark, trial: 5000.0 + trial)
+    dispatch.tick(celery)
+    assert {name: messages(broker_url, name) for name in ("sync", "poll", "detect", "notify")} == {
+        "sync": 1, "poll": 0, "detect": 1, "notify": 0,
+    }  # fmt: skip
+
+
+def test_expired_leases_are_reaped_by_the_tick(celery: Celery, broker_url: str, machine: Machine) -> None:
+    run = queue.claim(machine)
+    assert run is not None
+    with connection.cursor() as cursor:
+        cursor.execute("UPDATE runs_run SET lease_until = now() - interval '1 second' WHERE id = %s", [run.pk])
+    dispatch.tick(celery)
+    assert Run.objects.get(pk=run.pk).status == "queued"
+    assert messages(broker_url, machine.queue) == 1
+
+
+def test_without_a_broker_the_loop_goes_on(machine: Machine, caplog: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    nowhere = Celery("test", broker="redis://127.0.0.1:1/0")
+    nowhere.conf.update(broker_transport_options=BROKER_TRANSPORT)
+    monkeypatch.setattr(dispatch, "tick", lambda celery=nowhere, real=dispatch.tick: real(nowhere))
+    rounds = iter([False, False, True])
+    dispatch.run(lambda: next(rounds))
+    assert caplog.text.count("nothing is lost") == 2
