@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-WIDTH, HEIGHT, MARGIN = 120, 28, 3
+SMALL = (120, 28)
+WIDE = (360, 60)
+MARGIN = 3.0
 CALM = 0.02  # a line that moves less than this in all is not blown up to full height
 
 
@@ -16,20 +18,22 @@ class Sparkline:
 
     path: str
     end: tuple[float, float] | None
+    size: tuple[int, int]
 
     @classmethod
-    def of(cls, values: Sequence[float | None]) -> "Sparkline":
+    def of(cls, values: Sequence[float | None], size: tuple[int, int] = SMALL) -> "Sparkline":
         known = [v for v in values if v is not None]
         if not known:
-            return cls("", None)
+            return cls("", None, size)
         middle = (max(known) + min(known)) / 2
         half = max((max(known) - min(known)) / 2, CALM * abs(middle) / 2) or 1.0
-        step = (WIDTH - 2 * MARGIN) / max(len(values) - 1, 1)
+        width, height = size
+        step = (width - 2 * MARGIN) / max(len(values) - 1, 1)
         points = [
-            None if v is None else (MARGIN + i * step, HEIGHT / 2 - (v - middle) / half * (HEIGHT / 2 - MARGIN))
+            None if v is None else (MARGIN + i * step, height / 2 - (v - middle) / half * (height / 2 - MARGIN))
             for i, v in enumerate(values)
         ]
-        return cls(path_through(points), [p for p in points if p][-1])
+        return cls(path_through(points), [p for p in points if p][-1], size)
 
     def svg(self, label: str) -> SafeString:
         end: SafeString | str = ""
@@ -39,7 +43,7 @@ class Sparkline:
         return format_html(
             '<svg class="spark" viewBox="0 0 {} {}" width="{}" height="{}" role="img" aria-label="{}">'
             '<path d="{}"/>{}</svg>',
-            *(WIDTH, HEIGHT, WIDTH, HEIGHT, label, self.path, end),
+            *(*self.size, *self.size, label, self.path, end),
         )
 
 

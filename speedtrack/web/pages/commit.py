@@ -66,8 +66,20 @@ class Group:
     """The results of one metric on one machine."""
 
     metric: Metric
-    machine: str
     results: list[Result]
+
+    @property
+    def moved(self) -> int:
+        return sum(r.look != "same" for r in self.results)
+
+
+@dataclass(frozen=True)
+class Post:
+    """All results of one machine: by metric, and as rows of benchmarks by metrics."""
+
+    machine: str
+    groups: list[Group]
+    rows: list[tuple[str, list[Result | None]]]
 
 
 @dataclass(frozen=True)
@@ -87,7 +99,7 @@ class CommitPage:
     parents: list[Commit | str]
     earlier: Commit | None
     later: Commit | None
-    groups: list[Group]
+    posts: list[Post]
     builds: list[BuildShown]
     runs: list[Run]
     changes: list[changes.Change]
@@ -109,10 +121,10 @@ def load(slug: str, sha: str, branch_name: str | None) -> CommitPage:
     runs = list(project.runs.filter(commit=commit).select_related("machine", "suite", "base").order_by("-id")[:50])
     points = list(change_points_of(branch, commit))
     earlier, later = neighbours(branch, places[branch]) if branch else (None, None)
-    groups = groups_of(commit, branch, places[branch], runs, points) if branch else []
+    posts = posts_of(commit, branch, places[branch], runs, points) if branch else []
     return CommitPage(
         project, commit, branch, list(places), list(project.tags.filter(sha=commit.sha).order_by("name")),
-        parents_of(project, commit), earlier, later, groups, builds_of(commit), runs,
+        parents_of(project, commit), earlier, later, posts, builds_of(commit), runs,
         changes.grouped(cp for cp in points if cp.status in changes.SHOWN),
     )  # fmt: skip
 
@@ -133,8 +145,8 @@ def change_points_of(branch: Branch | None, commit: Commit) -> Iterable[ChangePo
     return changes.change_points().filter(branch=branch, commit=commit).order_by("id")
 
 
-def groups_of(commit: Commit, branch: Branch, number: int, runs: list[Run], points: list[ChangePoint]) -> list[Group]:
-    """All results, by machine and metric in the metrics' order."""
+def posts_of(commit: Commit, branch: Branch, number: int, runs: list[Run], points: list[ChangePoint]) -> list[Post]:
+    """All results, by machine."""
     measured = Measurement.objects.filter(commit=commit, accepted=True, paired=False).values("series")
     series = list(
         Series.objects.filter(pk__in=measured).select_related("benchmark", "machine", "environment").order_by("pk")
@@ -147,13 +159,18 @@ def groups_of(commit: Commit, branch: Branch, number: int, runs: list[Run], poin
     results = [
         result_of(s, here[s.pk], before.get(s.pk), samples, suite, marks.get(s.pk)) for s in series if s.pk in here
     ]
-    groups: dict[tuple[str, str], list[Result]] = {}
-    for metric in METRICS:
-        for result in sorted(results, key=lambda r: (r.series.machine.name, r.series.benchmark.name)):
-            if result.series.metric == metric:
-                groups.setdefault((result.series.machine.name, metric), []).append(result)
-    ordered = sorted(groups, key=lambda key: (key[0], list(METRICS).index(key[1])))
-    return [Group(METRICS[metric], machine, groups[machine, metric]) for machine, metric in ordered]
+    machines = sorted({r.series.machine.name for r in results})
+    return [post_of(name, [r for r in results if r.series.machine.name == name]) for name in machines]
+
+
+def post_of(machine: str, results: list[Result]) -> Post:
+    """The results of a machine in the metrics' order; of several environments each benchmark's newest in the rows."""
+    results = sorted(results, key=lambda r: (r.series.benchmark.name, r.series.pk))
+    groups = [Group(metric, [r for r in results if r.metric is metric]) for metric in METRICS.values()]
+    shown = [group for group in groups if group.results]
+    newest = {(r.series.benchmark.name, r.series.metric): r for r in results}
+    names = dict.fromkeys(r.series.benchmark.name for r in results)
+    return Post(machine, shown, [(name, [newest.get((name, g.metric.name)) for g in shown]) for name in names])
 
 
 def measured_before(series: list[Series], branch: Branch, number: int) -> dict[int, tuple[Commit, Drawn]]:

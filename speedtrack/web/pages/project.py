@@ -38,8 +38,7 @@ class Row:
     benchmark: str
     why: str
     url: str
-    newest: Drawn | None
-    change: float | None
+    newest: Drawn
     spark: list[float | None]
     cells: list[Cell]
 
@@ -140,11 +139,10 @@ def row_of(
             cells.append(measured_cell(context, placed, point, grades.get(placed.commit.pk), mark))
         else:
             cells.append(gap_cell(placed, gaps.get(placed.commit.pk, UNMEASURED)))
-    spark = [clean.value if (clean := by_commit.get(p.commit.pk)) and not clean.flags else None for p in path]
+    line = {p.commit_id: p.value for p in newest_series(points) if not p.flags}
+    spark = [line.get(p.commit.pk) for p in path]
     url = reverse("timeline", args=[context.scope.project.slug, name, context.scope.metric.name])
-    since = [p for p in newest_series(points) if not p.flags]
-    moved = since[-1].value / since[0].value if len(since) > 1 and since[0].value > 0 else None
-    return Row(name, why, url, points[-1] if points else None, moved, spark, cells)
+    return Row(name, why, url, points[-1], spark, cells)
 
 
 def grades_of(context: Context, points: list[Drawn]) -> dict[int, Grade]:

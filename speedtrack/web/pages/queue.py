@@ -94,7 +94,7 @@ def usual_seconds() -> dict[int, float]:
 
 def estimate(post: Post, runs: list[Run]) -> None:
     """When each waiting run will be done, as far as the machine's usual time tells."""
-    if post.usual_s is None or post.machine.paused:
+    if post.usual_s is None or post.health in ("paused", "silent", "never seen"):
         post.waiting = [(run, None) for run in runs]
         return
     at = timezone.now()

@@ -334,6 +334,7 @@ class Summary:
     measured: int
     newest: Drawn | None
     newest_step: Step | None
+    newest_machine: str
     last_change: ChangePoint | None
 
 
@@ -343,7 +344,9 @@ def summary(timeline: Timeline) -> Summary:
     step = next((s for s in reversed(timeline.path) if newest and s.id == newest.commit_id), None)
     shown = [cp for cp in timeline.change_points if cp.status in changes.SHOWN]
     measured = len({p.commit_id for p in timeline.points})
-    return Summary(len(timeline.path), measured, newest, step, shown[-1] if shown else None)
+    machines = {s.pk: s.machine.name for s in timeline.view.series}
+    machine = machines[newest.series_id] if newest else ""
+    return Summary(len(timeline.path), measured, newest, step, machine, shown[-1] if shown else None)
 
 
 def benchmark_names(scope: Scope) -> list[str]:

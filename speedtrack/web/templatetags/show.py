@@ -12,7 +12,7 @@ from django.utils.safestring import SafeString
 from speedtrack.alerts.models import ChangePoint
 from speedtrack.benchmarks.metrics import Metric
 from speedtrack.web import numbers, words
-from speedtrack.web.sparkline import Sparkline
+from speedtrack.web.sparkline import SMALL, WIDE, Sparkline
 from speedtrack.web.text import plain
 
 register = template.Library()
@@ -67,9 +67,9 @@ def first_line(value: str) -> str:
 
 
 @register.simple_tag
-def sparkline(values: Sequence[float | None], label: str) -> SafeString:
+def sparkline(values: Sequence[float | None], label: str, wide: bool = False) -> SafeString:
     """A small line without axes; None is a gap."""
-    return Sparkline.of(values).svg(label)
+    return Sparkline.of(values, WIDE if wide else SMALL).svg(label)
 
 
 @register.simple_tag(takes_context=True)

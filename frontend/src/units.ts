@@ -1,0 +1,59 @@
+// Numbers as people read them. speedtrack/web/numbers.py says the same on the server; units.golden.json holds both to it.
+
+const MINUS = "−";
+const SCALES: Record<string, [number, string][]> = {
+  ns: [[1, "ns"], [1e3, "µs"], [1e6, "ms"], [1e9, "s"]],
+  µs: [[1, "µs"], [1e3, "ms"], [1e6, "s"]],
+  s: [[1, "s"]],
+  "requests/s": [[1, "/s"], [1e3, "k/s"], [1e6, "M/s"], [1e9, "G/s"]],
+  bytes: [[1, "B"], [1e3, "kB"], [1e6, "MB"], [1e9, "GB"]],
+};
+
+export interface Scale {
+  factor: number;
+  unit: string;
+  decimals: number;
+}
+
+/** The scale on which a number of this size has three digits. */
+export function scale(unit: string, size: number): Scale {
+  const steps = SCALES[unit] ?? [[1, unit]];
+  const fitting = steps.filter(([step]) => step === 1 || Math.abs(size) >= step * 0.9995);
+  const [factor, name] = fitting[fitting.length - 1]!;
+  const shown = Math.abs(size) / factor;
+  const whole = shown === Math.trunc(shown) && factor === 1;
+  return { factor, unit: name, decimals: shown >= 99.95 || whole ? 0 : shown >= 9.995 ? 1 : 2 };
+}
+
+function number(shown: Scale, value: number): string {
+  return (value / shown.factor).toFixed(shown.decimals).replace("-", MINUS);
+}
+
+export function quantity(unit: string, value: number): string {
+  const shown = scale(unit, value);
+  return `${number(shown, value)} ${shown.unit}`;
+}
+
+/** Both ends in the unit of the higher one, as far apart as they can be told. */
+export function interval(unit: string, low: number, high: number): string {
+  let shown = scale(unit, high);
+  if (low !== high && number(shown, low) === number(shown, high)) {
+    shown = { ...shown, decimals: shown.decimals + 1 };
+  }
+  return `${number(shown, low)} to ${number(shown, high)} ${shown.unit}`;
+}
+
+/** A ratio as a signed percentage; as a factor when it is large. */
+export function change(ratio: number): string {
+  if (ratio < 0.5 || ratio >= 2) return `×${ratio.toFixed(2)}`;
+  const percent = 100 * (ratio - 1);
+  const text = percent.toFixed(Math.abs(percent) >= 0.95 ? 1 : 2).replace("-", MINUS);
+  return `${percent >= 0 ? "+" : ""}${text}%`;
+}
+
+/** The label of an axis tick: the unit fits the axis' end, the decimals its step. */
+export function tick(unit: string, value: number, end: number, step: number): string {
+  const shown = scale(unit, end);
+  const decimals = [0, 1, 2, 3].find((d) => Math.abs((step / shown.factor) * 10 ** d - Math.round((step / shown.factor) * 10 ** d)) < 1e-6) ?? 4;
+  return `${number({ ...shown, decimals }, value)} ${shown.unit}`;
+}
