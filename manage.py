@@ -3,6 +3,7 @@
 
 import os
 import sys
+from collections.abc import Callable
 
 # Answers without a database.
 NEEDS_NO_DATABASE = {"help", "--help", "-h", "version", "--version", "collectstatic"}
@@ -24,7 +25,24 @@ def main() -> None:
             devstack.use_own_port()
             devstack.keep_off_measured_cores()
         devstack.use_embedded_database()
-    execute_from_command_line(sys.argv)
+    run(lambda: execute_from_command_line(sys.argv))
+
+
+def run(command: Callable[[], None]) -> None:
+    """Run a command; a database that cannot be used ends it with cause and remedy instead of a traceback."""
+    from django.core.exceptions import ImproperlyConfigured
+    from django.db import OperationalError, ProgrammingError
+
+    try:
+        command()
+    except ImproperlyConfigured as e:
+        sys.exit(f"error: {e}")
+    except OperationalError as e:
+        sys.exit(f"error: the database cannot be used: {e}\nCheck DATABASE_URL, and that PostgreSQL runs there.")
+    except ProgrammingError as e:
+        if "does not exist" not in str(e):
+            raise
+        sys.exit("error: the database has no tables yet, or old ones: run `manage.py migrate` first")
 
 
 if __name__ == "__main__":
