@@ -67,6 +67,29 @@ class Repository:
     def commits(self, count: int) -> list[str]:
         return [self.commit() for _ in range(count)]
 
+    def fast_import(self, count: int, branch: str = "main") -> None:
+        """A long history at once: ``count`` commits whose subjects count from 0, on a new branch."""
+        self.feed(
+            ["fast-import", "--quiet"],
+            "".join(
+                f"commit refs/heads/{branch}\ncommitter Ada Example <ada@example.org> {1_700_000_000 + i} +0000\n"
+                f"data <<.\nChange {i}\n.\nM 100644 inline file.txt\ndata <<.\n{i}\n.\n\n"
+                for i in range(count)
+            ).encode(),
+        )
+
+    def commit_object(self, content: bytes) -> str:
+        """A commit of exactly these bytes (``TREE`` stands for HEAD's tree) as the new head, however odd they are."""
+        content = content.replace(b"TREE", self.git("rev-parse", "HEAD^{tree}").encode())
+        sha = self.feed(["hash-object", "-t", "commit", "-w", "--literally", "--stdin"], content).decode().strip()
+        self.git("update-ref", "HEAD", sha)
+        return sha
+
+    def feed(self, arguments: list[str], content: bytes) -> bytes:
+        return subprocess.run(
+            ["git", "-C", str(self.path), *arguments], input=content, check=True, capture_output=True
+        ).stdout
+
 
 def use_suite(settings: Any, directory: Path, text: str = SUITE, name: str = "tiny") -> None:
     """Let ``name`` be the only suite there is."""

@@ -1,0 +1,30 @@
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from speedtrack.projects.models import Branch, Project
+from speedtrack.tests.builders import Repository
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Repository:
+    return Repository(tmp_path / "repository")
+
+
+@pytest.fixture
+def project(transactional_or_not: None, repository: Repository, tmp_path: Path, settings: Any) -> Project:
+    """A project that tracks ``main`` of the repository, not yet looked at."""
+    settings.MIRRORS = tmp_path / "mirrors"
+    project = Project.objects.create(
+        slug="kvd", name="kvd", url=str(repository.path), default_branch="main", suite="tiny", hook_secret="s3cret"
+    )
+    Branch.objects.create(project=project, name="main")
+    return project
+
+
+@pytest.fixture
+def transactional_or_not(request: pytest.FixtureRequest) -> None:
+    """The database, with real commits where the test's mark asks for them."""
+    marker = request.node.get_closest_marker("django_db")
+    request.getfixturevalue("transactional_db" if marker and marker.kwargs.get("transaction") else "db")

@@ -1,0 +1,59 @@
+import io
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from speedtrack.projects import git
+from speedtrack.projects.errors import RepositoryError
+from speedtrack.tests.builders import Repository
+
+
+@pytest.fixture(autouse=True)
+def mirrors(tmp_path: Path, settings: Any) -> None:
+    settings.MIRRORS = tmp_path / "mirrors"
+
+
+def files_of(archive: bytes) -> dict[str, bytes]:
+    with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
+        return {m.name: tar.extractfile(m).read() for m in tar if m.isfile()}  # type: ignore[union-attr]
+
+
+def archived(repository: Repository, sha: str) -> dict[str, bytes]:
+    git.fetch("kvd", str(repository.path))
+    return files_of(b"".join(git.archive("kvd", sha)))
+
+
+def test_the_archive_of_a_commit_has_its_files_and_no_others(repository: Repository) -> None:
+    (repository.path / "src").mkdir()
+    (repository.path / "src" / "main.c").write_bytes(b"int main;\r\n\xff")
+    first = repository.commit(text="one\n")
+    (repository.path / "src" / "more.c").write_text("later")
+    repository.commit(text="two\n")
+    assert archived(repository, first) == {"file.txt": b"one\n", "src/main.c": b"int main;\r\n\xff"}
+
+
+def test_the_archive_keeps_modes_and_links(repository: Repository) -> None:
+    (repository.path / "run").write_text("#!/bin/sh\n")
+    (repository.path / "run").chmod(0o755)
+    (repository.path / "link").symlink_to("run")
+    sha = repository.commit()
+    git.fetch("kvd", str(repository.path))
+    with tarfile.open(fileobj=io.BytesIO(b"".join(git.archive("kvd", sha)))) as tar:
+        assert tar.getmember("run").mode & 0o100
+        assert tar.getmember("link").linkname == "run"
+
+
+def test_a_file_of_many_blocks_arrives_whole(repository: Repository) -> None:
+    content = bytes(range(256)) * 4096
+    (repository.path / "large").write_bytes(content)
+    assert archived(repository, repository.commit())["large"] == content
+
+
+@pytest.mark.parametrize("sha", ["main", "HEAD", "--output=x", "0" * 39, "g" * 40, f"{'0' * 40}\n", "0" * 40])
+def test_only_the_id_of_a_commit_of_the_mirror_is_archived(repository: Repository, sha: str) -> None:
+    repository.commit()
+    git.fetch("kvd", str(repository.path))
+    with pytest.raises(RepositoryError):
+        list(git.archive("kvd", sha))

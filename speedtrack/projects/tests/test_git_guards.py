@@ -1,0 +1,170 @@
+"""Attacks on git through what strangers may name, each tried for real."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from speedtrack.projects import git
+from speedtrack.projects.errors import RepositoryError
+from speedtrack.tests.builders import Repository
+
+
+@pytest.fixture
+def mirror(repository: Repository, tmp_path: Path, settings: Any) -> Path:
+    """The mirror of a repository of two commits, as project ``kvd``."""
+    settings.MIRRORS = tmp_path / "mirrors"
+    repository.commits(2)
+    git.fetch("kvd", str(repository.path))
+    return git.mirror_of("kvd")
+
+
+def files_under(directory: Path) -> set[str]:
+    return {str(p.relative_to(directory)) for p in directory.rglob("*")}
+
+
+@pytest.mark.parametrize("option", ["--output={}", "-o{}", "--upload-pack=touch {}", "--git-dir={}", "--exec=touch {}"])
+def test_a_revision_that_is_an_option_is_refused_and_writes_nothing(mirror: Path, tmp_path: Path, option: str) -> None:
+    hostile = option.format(tmp_path / "pwned")
+    before = files_under(tmp_path)
+    for ask in (git.resolve, git.in_range, git.first_parents):
+        with pytest.raises(RepositoryError):
+            ask("kvd", hostile)
+    with pytest.raises(RepositoryError):
+        git.in_range("kvd", f"main..{hostile}")
+    with pytest.raises(RepositoryError):
+        git.in_range("kvd", f"{hostile}..main")
+    with pytest.raises(RepositoryError):
+        list(git.revisions("kvd", [hostile]))
+    with pytest.raises(RepositoryError):
+        list(git.archive("kvd", hostile))
+    assert git.file_at("kvd", hostile, "file.txt") is None
+    assert files_under(tmp_path) == before
+
+
+def test_the_attack_by_output_works_on_a_git_without_the_guard(repository: Repository, tmp_path: Path) -> None:
+    """So the tests above would see it."""
+    repository.commit()
+    repository.git("log", f"--output={tmp_path / 'pwned'}")
+    assert (tmp_path / "pwned").exists()
+
+
+@pytest.mark.parametrize("url", ["--upload-pack=touch {}", "ext::sh -c 'touch {}'", "-u{}", "file:///{}"])
+def test_an_address_that_is_an_option_or_a_helper_runs_nothing(
+    repository: Repository, tmp_path: Path, settings: Any, url: str
+) -> None:
+    settings.MIRRORS = tmp_path / "mirrors"
+    settings.ALLOW_LOCAL_REPOSITORIES = False
+    hostile = url.format(tmp_path / "pwned")
+    for ask in (lambda: git.fetch("kvd", hostile), lambda: git.remote_refs(hostile)):
+        with pytest.raises(RepositoryError):
+            ask()
+    with pytest.raises(RepositoryError):
+        git.remote_default_branch(hostile)
+    assert not (tmp_path / "pwned").exists()
+
+
+def test_an_external_helper_is_refused_even_where_local_paths_are_allowed(tmp_path: Path, settings: Any) -> None:
+    settings.MIRRORS = tmp_path / "mirrors"
+    with pytest.raises(RepositoryError, match=r"'ext' not allowed"):
+        git.fetch("kvd", f"ext::sh -c touch% {tmp_path / 'pwned'}")
+    assert not (tmp_path / "pwned").exists()
+
+
+def test_a_branch_whose_name_begins_with_a_dash_is_a_branch_like_others(
+    repository: Repository, tmp_path: Path, settings: Any
+) -> None:
+    settings.MIRRORS = tmp_path / "mirrors"
+    [sha] = repository.commits(1)
+    name = f"--output={tmp_path.name}"
+    repository.git("update-ref", f"refs/heads/{name}", sha)
+    repository.git("update-ref", "refs/heads/-x", sha)
+    repository.git("update-ref", "refs/tags/-x", sha)
+    git.fetch("kvd", str(repository.path))
+    assert git.resolve("kvd", f"refs/heads/{name}") == sha
+    assert git.first_parents("kvd", git.resolve("kvd", "refs/heads/-x")) == [sha]
+    assert git.tags("kvd") == {"-x": sha}
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://example.org/a/b", "ssh://example.org/a/b", "git@example.org:a/b.git", "file:///etc",
+        "git://example.org/a/b", "ftp://example.org/a", "ext::sh -c id", "--upload-pack=id", "-x", "", "https://",
+        "https:///a", "example.org/a/b", "HTTP://example.org/a",
+    ],
+)  # fmt: skip
+def test_only_https_addresses_may_be_tracked(url: str) -> None:
+    with pytest.raises(RepositoryError):
+        git.checked_url(url)
+
+
+@pytest.mark.parametrize("url", ["https://user@example.org/a", "https://user:pass@example.org/a", "https://:p@h/a"])
+def test_an_address_with_a_user_is_refused_without_repeating_the_password(url: str) -> None:
+    with pytest.raises(RepositoryError, match="leave it out") as caught:
+        git.checked_url(url)
+    assert "pass" not in str(caught.value).replace("password", "")
+
+
+@pytest.mark.parametrize("character", ["\n", "\r", "\t", "\0", "\x1b", "\x7f", " "])
+def test_control_characters_in_an_address_are_refused(character: str) -> None:
+    for url in (f"https://example.org/a{character}b", f"{character}https://example.org/a", f"/tmp/a{character}b"):
+        with pytest.raises(RepositoryError, match="control characters"):
+            git.checked_url(url)
+
+
+@pytest.mark.parametrize("url", ["https://example.org/a/b", "https://example.org:8443/a/b.git", "https://h/a@b"])
+def test_an_https_address_stays_as_it_is(url: str) -> None:
+    assert git.checked_url(url) == url
+
+
+def test_a_local_path_needs_the_setting(tmp_path: Path, settings: Any) -> None:
+    assert git.checked_url(str(tmp_path)) == str(tmp_path)
+    settings.ALLOW_LOCAL_REPOSITORIES = False
+    with pytest.raises(RepositoryError, match="ALLOW_LOCAL_REPOSITORIES"):
+        git.checked_url(str(tmp_path))
+
+
+def test_a_local_repository_is_not_fetched_once_the_setting_is_gone(
+    mirror: Path, repository: Repository, settings: Any
+) -> None:
+    settings.ALLOW_LOCAL_REPOSITORIES = False
+    with pytest.raises(RepositoryError, match="not allowed"):
+        git.fetch("kvd", str(repository.path))
+
+
+def test_a_local_path_that_is_no_directory_is_named(tmp_path: Path) -> None:
+    with pytest.raises(RepositoryError, match="there is no directory .*/nowhere"):
+        git.checked_url(str(tmp_path / "nowhere"))
+
+
+def test_hooks_and_configuration_of_the_mirror_and_of_the_user_run_nothing(
+    mirror: Path, repository: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pwned = tmp_path / "pwned"
+    for name in ("reference-transaction", "post-update", "pre-auto-gc"):
+        hook = mirror / "hooks" / name
+        hook.parent.mkdir(exist_ok=True)
+        hook.write_text(f"#!/bin/sh\ntouch {pwned}\n")
+        hook.chmod(0o755)
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / ".gitconfig").write_text(f"[core]\n\tfsmonitor = touch {pwned}\n\thooksPath = {mirror / 'hooks'}\n")
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.setenv("GIT_EXTERNAL_DIFF", f"touch {pwned}")
+    monkeypatch.setenv("GIT_DIR", str(repository.path / ".git"))
+    repository.commit_object(b"tree TREE\nauthor A <a@b> 1 +0000\ncommitter A <a@b> 1 +0000\n\nmore\n")
+    git.fetch("kvd", str(repository.path))
+    assert next(git.revisions("kvd", [git.resolve("kvd", "main")])).subject == "more"
+    assert not pwned.exists()
+
+
+def test_git_is_given_no_secret_of_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SECRET_KEY", "hidden")
+    assert "hidden" not in " ".join(git.environment().values())
+
+
+@pytest.mark.parametrize("name", ["main~1..", "nonsense", "", "main:file.txt", "0" * 40, "main\nmain"])
+def test_a_name_that_is_no_commit_is_refused_with_a_remedy(mirror: Path, name: str) -> None:
+    with pytest.raises(RepositoryError, match="check the spelling"):
+        git.resolve("kvd", name)

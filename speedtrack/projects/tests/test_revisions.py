@@ -1,0 +1,93 @@
+"""What git's log tells, read back whole, whatever authors wrote into it."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from speedtrack.projects import git
+from speedtrack.projects.git import Revision
+from speedtrack.tests.builders import Repository
+
+
+@pytest.fixture(autouse=True)
+def mirrors(tmp_path: Path, settings: Any, repository: Repository) -> None:
+    settings.MIRRORS = tmp_path / "mirrors"
+    repository.commit("root")
+
+
+def commit_of(message: bytes, author: bytes = b"Ada <ada@example.org>", header: bytes = b"") -> bytes:
+    return (
+        b"tree TREE\nauthor " + author + b" 1700000000 +0100\ncommitter Bob <bob@example.org> 1700000060 +0000\n"
+        + header + b"\n" + message
+    )  # fmt: skip
+
+
+def read_back(repository: Repository, content: bytes) -> Revision:
+    sha = repository.commit_object(content)
+    git.fetch("kvd", str(repository.path))
+    [revision] = git.revisions("kvd", [sha])
+    assert revision.sha == sha
+    return revision
+
+
+def test_a_plain_commit_is_read_whole(repository: Repository) -> None:
+    revision = read_back(repository, commit_of(b"Make it fast\n\nA body.\n"))
+    assert revision.subject == "Make it fast"
+    assert (revision.author_name, revision.author_email) == ("Ada", "ada@example.org")
+    assert revision.authored_at == datetime.fromtimestamp(1_700_000_000, UTC)
+    assert revision.committed_at == datetime.fromtimestamp(1_700_000_060, UTC)
+    assert revision.parents == []
+
+
+@pytest.mark.parametrize(
+    ("message", "subject"),
+    [
+        (b"", ""),
+        (b"\n\n", ""),
+        ("🚀 schneller — für alle\n".encode(), "🚀 schneller — für alle"),
+        (b"one\x1ftwo\x1fthree\n", "one\x1ftwo\x1fthree"),
+        (b"a subject\nover two lines\n\nbody", "a subject over two lines"),
+        (b"latin \xe9 one\n", "latin � one"),
+        (b"tab\tand \x1b[31mred\x1b[0m\n", "tab\tand \x1b[31mred\x1b[0m"),
+        (b"x" * 2000, "x" * 500),
+        (b"--output=/tmp/x", "--output=/tmp/x"),
+    ],
+)
+def test_an_odd_subject_is_read(repository: Repository, message: bytes, subject: str) -> None:
+    assert read_back(repository, commit_of(message)).subject == subject
+
+
+@pytest.mark.parametrize(
+    ("author", "name", "email"),
+    [
+        ("Zoë 🐙 <z@example.org>".encode(), "Zoë 🐙", "z@example.org"),
+        (b"J\xf6rg <j@example.org>", "J�rg", "j@example.org"),
+        (b" <nobody@example.org>", "", "nobody@example.org"),
+        (b"No Mail <>", "No Mail", ""),
+        (b"A" * 3000 + b" <a@" + b"b" * 3000 + b">", "A" * 200, "a@" + "b" * 252),
+    ],
+)
+def test_an_odd_author_is_read(repository: Repository, author: bytes, name: str, email: str) -> None:
+    revision = read_back(repository, commit_of(b"subject", author))
+    assert (revision.author_name, revision.author_email) == (name, email)
+
+
+def test_a_subject_in_another_encoding_is_read_as_it_was_meant(repository: Repository) -> None:
+    content = commit_of(b"gr\xfc\xdfe\n", header=b"encoding ISO-8859-1\n")
+    assert read_back(repository, content).subject == "grüße"
+
+
+def test_commits_come_in_the_order_asked_for_even_over_several_blocks(repository: Repository) -> None:
+    repository.fast_import(2100, "long")
+    git.fetch("kvd", str(repository.path))
+    shas = git.first_parents("kvd", git.resolve("kvd", "long"))
+    asked = shas[::-1]
+    found = list(git.revisions("kvd", asked))
+    assert [r.sha for r in found] == asked
+    assert [r.subject for r in found] == [f"Change {i}" for i in reversed(range(2100))]
+
+
+def test_no_commits_asked_for_are_none(repository: Repository) -> None:
+    assert list(git.revisions("kvd", [])) == []
