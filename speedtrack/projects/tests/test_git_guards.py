@@ -134,7 +134,7 @@ def test_a_local_repository_is_not_fetched_once_the_setting_is_gone(
 
 
 def test_a_local_path_that_is_no_directory_is_named(tmp_path: Path) -> None:
-    with pytest.raises(RepositoryError, match="there is no directory .*/nowhere"):
+    with pytest.raises(RepositoryError, match=r"there is no directory .*/nowhere"):
         git.checked_url(str(tmp_path / "nowhere"))
 
 

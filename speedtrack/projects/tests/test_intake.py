@@ -15,8 +15,8 @@ from speedtrack.projects.models import Delivery, Project
 PUSH = json.dumps({"ref": "refs/heads/main", "before": "0" * 40, "after": "1" * 40}).encode()
 
 
-def signature(body: bytes, secret: str = "s3cret") -> str:
-    return "sha256=" + hmac.new(secret.encode(), body, hashlib.sha256).hexdigest()
+def signature(body: bytes, key: str = "s3cret") -> str:
+    return "sha256=" + hmac.new(key.encode(), body, hashlib.sha256).hexdigest()
 
 
 def headers(body: bytes, id: str = "d1", event: str = "push", **changes: str) -> dict[str, str]:

@@ -1,0 +1,132 @@
+"""Every wrong suite gets a line that names the file, the place, the cause and the remedy."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.conf import settings as django_settings
+
+from speedtrack.benchmarks import definitions
+from speedtrack.benchmarks.definitions import DefinitionError
+from speedtrack.tests.builders import SUITE
+
+
+def refusal(old: str, new: str) -> str:
+    """What is said to the builders' suite with ``old`` replaced by ``new``."""
+    assert old in SUITE
+    with pytest.raises(DefinitionError) as caught:
+        definitions.parse(SUITE.replace(old, new), "tiny.toml")
+    return str(caught.value)
+
+
+def test_a_right_suite_is_read() -> None:
+    suite = definitions.parse(SUITE, "tiny.toml")
+    assert [b.name for b in suite.benchmark] == ["get-p1", "set-p1"]
+    assert suite.benchmark[0].workload.clients == 50
+    assert suite.build.timeout_s == 1800
+
+
+@pytest.mark.parametrize("path", sorted(Path(django_settings.SUITES).glob("*.toml")), ids=lambda p: p.name)
+def test_every_suite_that_is_shipped_is_right(path: Path) -> None:
+    suite = definitions.load(path.stem)
+    assert suite.name == path.stem
+    assert suite.benchmark
+
+
+def test_there_are_suites_to_ship() -> None:
+    assert {"redis", "valkey", "sample"} <= {p.stem for p in Path(django_settings.SUITES).glob("*.toml")}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "place", "words"),
+    [
+        ("trials = 5", "trails = 5", "trails", "no such key; allowed here: benchmark, build"),
+        ("trials = 5", "trials = 4", "trials", "greater than or equal to 5 (given: 4)"),
+        ("trials = 5", 'trials = "5"', "trials", "valid integer (given: '5')"),
+        ("trials = 5", "trials = true", "trials", "valid integer"),
+        ('name = "tiny"', "", "name", "this key is missing"),
+        ('name = "tiny"', 'name = "Tiny Suite"', "name", "should match pattern"),
+        ('command = "make"', 'comand = "make"', "build.comand", "no such key; allowed here: artifacts, command"),
+        ('command = "make"', "", "build.command", "this key is missing"),
+        ('command = "make"', 'command = ""', "build.command", "at least 1 character"),
+        ('artifacts = ["kvd"]', "artifacts = []", "build.artifacts", "at least 1 item"),
+        ('artifacts = ["kvd"]', 'artifacts = "kvd"', "build.artifacts", "valid array"),
+        ('artifacts = ["kvd"]', 'artifacts = ["/bin/kvd"]', "build.artifacts", "inside the source tree"),
+        ('artifacts = ["kvd"]', 'artifacts = ["a/../../kvd"]', "build.artifacts", "inside the source tree"),
+        ('protocol = "resp"', 'protocol = "http"', "server.protocol", "'resp' (given: 'http')"),
+        ('protocol = "resp"', "", "server.protocol", "this key is missing"),
+        ('"{artifact:kvd} ', '"kvd ', "suite", "must start an artifact: use {artifact:kvd}"),
+        ("[build]", "[biuld]", "build", "this key is missing"),
+        ("[server]", "[servers]", "servers", "no such key; allowed here"),
+        ('name = "set-p1"', 'name = "get-p1"', "suite", "get-p1 stands twice"),
+        ('why = "the plain read path"', "", "benchmark.0.why", "this key is missing"),
+        ('why = "the plain read path"', 'why = ""', "benchmark.0.why", "at least 1 character"),
+        ('test = "get"', 'test = "hget"', "benchmark.0.workload.test", "'ping', 'set', 'get' or 'incr'"),
+        ("prefill = true", 'duration_s = "5s"', "benchmark.0.workload.duration_s", "valid number (given: '5s')"),
+        ("prefill = true", "duration_ms = 5", "benchmark.0.workload.duration_ms", "duration_s"),
+        ("prefill = true", "duration_s = 0", "benchmark.0.workload.duration_s", "greater than 0"),
+        ("prefill = true", "duration_s = inf", "benchmark.0.workload.duration_s", "3600"),
+        ("prefill = true", "prefill = 1", "benchmark.0.workload.prefill", "valid boolean"),
+        ("clients = 50, pipeline = 1, keyspace = 1000, value_bytes = 32, prefill", "clients = 1.5, prefill",
+         "benchmark.0.workload.clients", "integer"),
+        ("hit_rate = 1.0", "hit_rate = 1.5", "benchmark.0.expect.hit_rate", "less than or equal to 1"),
+        ("hit_rate = 1.0", "hitrate = 1.0", "benchmark.0.expect.hitrate", "allowed here: hit_rate"),
+        ("[metrics.server_cpu_ns_per_request]", "[metrics.cpu]", "suite", "no metric cpu: there are server_cpu_ns"),
+        ("smallest_effect = 0.03", "smallest_effect = 3", "metrics.server_cpu_ns_per_request.smallest_effect",
+         "less than 1"),
+        ("smallest_effect = 0.03", "effect = 0.03", "metrics.server_cpu_ns_per_request.effect",
+         "no such key; allowed here: smallest_effect"),
+    ],
+)  # fmt: skip
+def test_a_mistake_is_named_with_its_place_and_remedy(old: str, new: str, place: str, words: str) -> None:
+    lines = refusal(old, new).splitlines()
+    assert any(line.startswith(f"tiny.toml: {place}: ") and words in line for line in lines), lines
+
+
+@pytest.mark.parametrize("value", ["nan", "+nan", "-nan"])
+@pytest.mark.parametrize("key", ["duration_s", "warmup_s"])
+def test_a_duration_that_is_no_number_is_refused(key: str, value: str) -> None:
+    assert f"benchmark.0.workload.{key}" in refusal("prefill = true", f"{key} = {value}")
+
+
+def test_a_hit_rate_that_is_no_number_is_refused() -> None:
+    assert "benchmark.0.expect.hit_rate" in refusal("hit_rate = 1.0", "hit_rate = nan")
+
+
+def test_every_mistake_has_a_line_of_its_own() -> None:
+    said = refusal('trials = 5\n[build]\ncommand = "make"', "trials = 1\n[build]\ncomand = 7")
+    assert len(said.splitlines()) == 3
+    assert all(line.startswith("tiny.toml: ") for line in said.splitlines())
+
+
+def test_a_suite_without_a_benchmark_is_refused() -> None:
+    with pytest.raises(DefinitionError, match=r"tiny\.toml: benchmark: this key is missing"):
+        definitions.parse(SUITE.partition("[[benchmark]]")[0], "tiny.toml")
+
+
+@pytest.mark.parametrize("text", ["name =", "[build\n", "\x00", "a = 1\na = 2"])
+def test_what_is_not_toml_is_said_with_its_place(text: str) -> None:
+    with pytest.raises(DefinitionError, match=r"tiny\.toml: not TOML: .*(line \d+|end of document)"):
+        definitions.parse(text, "tiny.toml")
+
+
+def test_a_date_in_a_suite_is_refused() -> None:
+    assert refusal("trials = 5", "trials = 2026-01-01").startswith("tiny.toml: ")
+
+
+def test_an_unknown_suite_is_answered_with_those_there_are(tmp_path: Path, settings: Any) -> None:
+    settings.SUITES = tmp_path
+    with pytest.raises(DefinitionError, match="there are none"):
+        definitions.load("redis")
+    (tmp_path / "tiny.toml").write_text(SUITE)
+    with pytest.raises(DefinitionError, match=r"there is no suite 'redis' in .*: there are tiny"):
+        definitions.load("redis")
+
+
+@pytest.mark.parametrize("name", ["../tiny", "/etc/passwd", "tiny.toml", "", "."])
+def test_a_suite_is_named_never_reached_by_a_path(tmp_path: Path, settings: Any, name: str) -> None:
+    (tmp_path / "tiny.toml").write_text(SUITE)
+    settings.SUITES = tmp_path / "suites"
+    settings.SUITES.mkdir()
+    with pytest.raises(DefinitionError, match="there is no suite"):
+        definitions.load(name)
