@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 import tomllib
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -13,6 +14,7 @@ from speedtrack.benchmarks.metrics import METRICS
 from speedtrack.benchmarks.models import Benchmark, Suite
 from speedtrack.projects.models import Project
 
+PLACEHOLDER = re.compile(r"(?<!\$)\{[A-Za-z_]\w*(?::[^{}]*)?\}")  # not ${NAME}: that is the shell's
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,60}$")]
 
 
@@ -100,7 +102,18 @@ class Definition(Strict):
         known = {f"{{artifact:{Path(a).name}}}" for a in self.build.artifacts}
         if not any(word in self.server.command for word in known):
             raise ValueError(f"server.command must start an artifact: use {' or '.join(sorted(known))}")
+        check_placeholders("build.command", self.build.command, {"{cores}"})
+        check_placeholders("server.command", self.server.command, {"{port}", "{socket}", "{data}"} | known)
         return self
+
+
+def check_placeholders(place: str, command: str, known: set[str]) -> None:
+    for word in PLACEHOLDER.findall(command):
+        if word not in known:
+            raise ValueError(
+                f"{place}: {word} is no placeholder; there are {', '.join(sorted(known))}"
+                " (braces for the shell: put spaces inside them)"
+            )
 
 
 def parse(text: str, where: str) -> Definition:

@@ -130,3 +130,25 @@ def test_a_suite_is_named_never_reached_by_a_path(tmp_path: Path, settings: Any,
     settings.SUITES.mkdir()
     with pytest.raises(DefinitionError, match="there is no suite"):
         definitions.load(name)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("--unixsocket {socket}", "--port {prot}", "server.command: {prot} is no placeholder; there are {artifact:kvd},"
+         " {data}, {port}, {socket}"),
+        ("--unixsocket {socket}", "--unixsocket {SOCKET}", "server.command: {SOCKET} is no placeholder"),
+        ("--unixsocket {socket}", "{artifact:kvdd}", "server.command: {artifact:kvdd} is no placeholder"),
+        ("--unixsocket {socket}", "-j{cores}", "server.command: {cores} is no placeholder"),
+        ('command = "make"', 'command = "make -j{core}"', "build.command: {core} is no placeholder; there are {cores}"),
+        ('command = "make"', 'command = "make {port}"', "build.command: {port} is no placeholder"),
+    ],
+)  # fmt: skip
+def test_an_unknown_placeholder_is_named_with_those_there_are(old: str, new: str, words: str) -> None:
+    assert words in refusal(old, new)
+
+
+@pytest.mark.parametrize("command", ["make -j{cores}", "make CC=${CC}", "cp {a,b} .", "awk '{ print }' x", "echo {}"])
+def test_braces_of_the_shell_are_no_placeholders(command: str) -> None:
+    suite = definitions.parse(SUITE.replace('command = "make"', f'command = "{command}"'), "tiny.toml")
+    assert suite.build.command == command
