@@ -63,10 +63,19 @@ exit codes: 0 stopped as asked, 1 the server refuses this machine or cannot be u
 
 
 def parse_arguments(argv: list[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m runners", description=HELP, epilog=ENVIRONMENT,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("command", nargs="?", choices=["run", "plan"], default="run",
-                        help="run (default): work; plan: print the placement with its reasons and exit")
+    parser = argparse.ArgumentParser(
+        prog="python -m runners",
+        description=HELP,
+        epilog=ENVIRONMENT,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "command",
+        nargs="?",
+        choices=["run", "plan"],
+        default="run",
+        help="run (default): work; plan: print the placement with its reasons and exit",
+    )
     parser.add_argument("--poll", action="store_true", help="ask the server for work, without a broker")
     parser.add_argument("--every", type=float, default=5.0, metavar="SECONDS", help="pause of --poll (default 5)")
     parser.add_argument("--once", action="store_true", help="work until there is none, then exit")
@@ -147,9 +156,13 @@ def assemble(settings: Settings, stopping: threading.Event) -> Tools:
     launcher.clean()
     pin_self(plan.housekeeping)
     client = Client(settings.url, settings.token, Spool(settings.home / "spool"), stopping)
-    return Tools(client, Machine(plan, settings.driver, cpus),
-                 HostBuilder(settings.home, processes, Cache(settings.home), cpus), launcher,
-                 Driver(settings.driver, processes, plan.driver))
+    return Tools(
+        client,
+        Machine(plan, settings.driver, cpus),
+        HostBuilder(settings.home, processes, Cache(settings.home), cpus),
+        launcher,
+        Driver(settings.driver, processes, plan.driver),
+    )
 
 
 def show_override(plan: Placement) -> None:
@@ -172,8 +185,10 @@ def locked(home: Path) -> Iterator[None]:
         except BlockingIOError:
             file.seek(0)
             holder = file.read().strip() or "unknown"
-            raise SettingsError(f"another runner (process {holder}) uses {home}: stop it, or set "
-                                "SPEEDTRACK_RUNNER_HOME to another directory") from None
+            raise SettingsError(
+                f"another runner (process {holder}) uses {home}: stop it, or set "
+                "SPEEDTRACK_RUNNER_HOME to another directory"
+            ) from None
         file.truncate(0)
         file.write(str(os.getpid()))
         file.flush()

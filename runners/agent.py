@@ -45,8 +45,14 @@ class Agent:
         except Permanent as error:
             self._refuse(document, error)
             return
-        log.info("run %d: %s, %s of %s, attempt %d", job.run, job.project, job.reason,
-                 " against ".join(side.sha[:12] for side in job.sides), job.attempt)
+        log.info(
+            "run %d: %s, %s of %s, attempt %d",
+            job.run,
+            job.project,
+            job.reason,
+            " against ".join(side.sha[:12] for side in job.sides),
+            job.attempt,
+        )
         self._execute(job, claimed_at)
 
     def _execute(self, job: Job, claimed_at: float) -> None:

@@ -45,15 +45,24 @@ class Client:
     Permanent with the server's message on any other refusal.
     """
 
-    def __init__(self, url: str, token: str, spool: Spool, stopping: threading.Event,
-                 pauses_s: tuple[float, ...] = RETRY_PAUSES_S) -> None:
+    def __init__(
+        self,
+        url: str,
+        token: str,
+        spool: Spool,
+        stopping: threading.Event,
+        pauses_s: tuple[float, ...] = RETRY_PAUSES_S,
+    ) -> None:
         self.url = url.rstrip("/")
         self.spool = spool
         self.stopping = stopping
         self.pauses_s = pauses_s
         self._http = httpx.Client(
-            base_url=f"{self.url}/api/runner/", headers={"Authorization": f"Bearer {token}"},
-            timeout=httpx.Timeout(READ_TIMEOUT_S, connect=CONNECT_TIMEOUT_S), follow_redirects=False)
+            base_url=f"{self.url}/api/runner/",
+            headers={"Authorization": f"Bearer {token}"},
+            timeout=httpx.Timeout(READ_TIMEOUT_S, connect=CONNECT_TIMEOUT_S),
+            follow_redirects=False,
+        )
 
     def close(self) -> None:
         self._http.close()
@@ -64,8 +73,9 @@ class Client:
         try:
             return Hello(str(answer["machine"]), str(answer["queue"]))
         except KeyError as error:
-            raise Permanent(f"{self.url}: hello was answered without {error}: is SPEEDTRACK_URL a SpeedTrack "
-                            "server?") from error
+            raise Permanent(
+                f"{self.url}: hello was answered without {error}: is SPEEDTRACK_URL a SpeedTrack server?"
+            ) from error
 
     def claim(self) -> dict[str, Any] | None:
         """A job, or None: no work."""

@@ -14,8 +14,14 @@ PROTOCOLS = ("resp",)
 TRANSPORTS = ("unix", "tcp")
 EXPECTATIONS = ("hit_rate",)
 
-type_names = {str: "a string", int: "an integer", float: "a number", bool: "true or false", dict: "an object",
-              list: "a list"}
+type_names = {
+    str: "a string",
+    int: "an integer",
+    float: "a number",
+    bool: "true or false",
+    dict: "an object",
+    list: "a list",
+}
 
 
 def canonical(value: Any) -> bytes:
@@ -165,14 +171,23 @@ def parse_job(document: Any) -> Job:
     fields = Fields(document, "job")
     schema = fields.text("schema")
     if schema != JOB_SCHEMA:
-        raise Permanent(f"job: schema is {schema!r}, this runner wants {JOB_SCHEMA!r}: install the runner that "
-                        "belongs to the server")
+        raise Permanent(
+            f"job: schema is {schema!r}, this runner wants {JOB_SCHEMA!r}: install the runner that "
+            "belongs to the server"
+        )
     job = Job(
-        run=fields.integer("run"), token=fields.integer("token"), attempt=fields.integer("attempt"),
-        reason=fields.text("reason"), project=fields.text("project"), seed=fields.integer("seed"),
-        trials=fields.count("trials"), lease_s=fields.number("lease_s"), deadline_s=fields.number("deadline_s"),
+        run=fields.integer("run"),
+        token=fields.integer("token"),
+        attempt=fields.integer("attempt"),
+        reason=fields.text("reason"),
+        project=fields.text("project"),
+        seed=fields.integer("seed"),
+        trials=fields.count("trials"),
+        lease_s=fields.number("lease_s"),
+        deadline_s=fields.number("deadline_s"),
         sides=tuple(_side(side) for side in fields.children("sides")),
-        build=_build(fields.child("build")), server=_server(fields.child("server")),
+        build=_build(fields.child("build")),
+        server=_server(fields.child("server")),
         benchmarks=tuple(_benchmark(one) for one in fields.children("benchmarks")),
     )
     if not job.sides or not job.benchmarks:
@@ -188,13 +203,13 @@ def _side(fields: Fields) -> Side:
 
 
 def _build(fields: Fields) -> BuildRecipe:
-    return BuildRecipe(fields.text("command"), fields.texts("artifacts"), fields.number("timeout_s"),
-                       fields.text_map("environment"))
+    return BuildRecipe(
+        fields.text("command"), fields.texts("artifacts"), fields.number("timeout_s"), fields.text_map("environment")
+    )
 
 
 def _server(fields: Fields) -> ServerRecipe:
-    return ServerRecipe(fields.text("command"), fields.one_of("protocol", PROTOCOLS),
-                        fields.number("ready_timeout_s"))
+    return ServerRecipe(fields.text("command"), fields.one_of("protocol", PROTOCOLS), fields.number("ready_timeout_s"))
 
 
 def _benchmark(fields: Fields) -> Benchmark:
@@ -207,8 +222,13 @@ def _benchmark(fields: Fields) -> Benchmark:
 
 def _workload(fields: Fields) -> Workload:
     return Workload(
-        test=fields.text("test"), clients=fields.count("clients"), pipeline=fields.count("pipeline"),
-        keyspace=fields.count("keyspace"), value_bytes=fields.count("value_bytes"),
-        transport=fields.one_of("transport", TRANSPORTS), prefill=fields.truth("prefill"),
-        warmup_s=fields.number("warmup_s"), duration_s=fields.number("duration_s"),
+        test=fields.text("test"),
+        clients=fields.count("clients"),
+        pipeline=fields.count("pipeline"),
+        keyspace=fields.count("keyspace"),
+        value_bytes=fields.count("value_bytes"),
+        transport=fields.one_of("transport", TRANSPORTS),
+        prefill=fields.truth("prefill"),
+        warmup_s=fields.number("warmup_s"),
+        duration_s=fields.number("duration_s"),
     )

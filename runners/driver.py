@@ -38,8 +38,9 @@ class Driver:
     processes: Processes
     cpus: frozenset[int]
 
-    def run(self, benchmark: Benchmark, address: Address, server_pid: int, seed: int, directory: Path,
-            control: Control) -> Outcome:
+    def run(
+        self, benchmark: Benchmark, address: Address, server_pid: int, seed: int, directory: Path, control: Control
+    ) -> Outcome:
         """Loads the server once.
 
         Raises BenchmarkFailed if the answers are wrong or the driver says why it cannot measure, Transient if it was
@@ -63,13 +64,36 @@ class Driver:
 
 def arguments(workload: Workload, address: Address, server_pid: int, seed: int, cpus: frozenset[int]) -> list[str]:
     """The driver's command line for one workload."""
-    target = ["-s", str(address.socket_path)] if address.transport == "unix" else ["-h", "127.0.0.1", "-p",
-                                                                             str(address.port)]
-    options = ["-t", workload.test, "-c", str(workload.clients), "-P", str(workload.pipeline),
-               "-r", str(workload.keyspace), "-d", str(workload.value_bytes),
-               "--warmup", f"{workload.warmup_s:g}", "--duration", f"{workload.duration_s:g}",
-               "--seed", str(seed), "--cpus", cpu_list(cpus), "--threads", str(len(cpus)),
-               "--server-pid", str(server_pid), "--json"]
+    target = (
+        ["-s", str(address.socket_path)]
+        if address.transport == "unix"
+        else ["-h", "127.0.0.1", "-p", str(address.port)]
+    )
+    options = [
+        "-t",
+        workload.test,
+        "-c",
+        str(workload.clients),
+        "-P",
+        str(workload.pipeline),
+        "-r",
+        str(workload.keyspace),
+        "-d",
+        str(workload.value_bytes),
+        "--warmup",
+        f"{workload.warmup_s:g}",
+        "--duration",
+        f"{workload.duration_s:g}",
+        "--seed",
+        str(seed),
+        "--cpus",
+        cpu_list(cpus),
+        "--threads",
+        str(len(cpus)),
+        "--server-pid",
+        str(server_pid),
+        "--json",
+    ]
     return ["run", *target, *options, *(["--prefill"] if workload.prefill else [])]
 
 
@@ -105,8 +129,9 @@ def check(document: Any, benchmark: Benchmark) -> Outcome:
     fields = Fields(document, DOCUMENT)
     schema = fields.text("schema")
     if schema != SCHEMA:
-        raise Permanent(f"{DOCUMENT}: schema is {schema!r}, this runner wants {SCHEMA!r}: install driver and runner "
-                        "of one version")
+        raise Permanent(
+            f"{DOCUMENT}: schema is {schema!r}, this runner wants {SCHEMA!r}: install driver and runner of one version"
+        )
     tests = list(fields.children("tests"))
     if len(tests) != 1:
         raise Permanent(f"{DOCUMENT}: {len(tests)} tests, one was asked for")
@@ -127,8 +152,9 @@ def _check_answers(document: Fields, test: Fields, benchmark: Benchmark) -> None
         raise BenchmarkFailed("the server answered no request within the window")
     errors = test.child("errors")
     if errors.integer("count"):
-        raise BenchmarkFailed(f"wrong answer: {errors.integer('count')} error replies, the first: "
-                              f"{errors.value.get('first')}")
+        raise BenchmarkFailed(
+            f"wrong answer: {errors.integer('count')} error replies, the first: {errors.value.get('first')}"
+        )
     if benchmark.workload.prefill:
         _check_prefill(document, benchmark.workload.keyspace)
     if "hit_rate" in benchmark.expect:
@@ -160,8 +186,9 @@ def _document(file: Path) -> Mapping[str, Any]:
     try:
         document: Mapping[str, Any] = json.loads(file.read_text(encoding="utf-8"))
     except ValueError as error:
-        raise Permanent(f"{DOCUMENT}: no JSON on the driver's stdout ({error}): is SPEEDTRACK_DRIVER speedbench?"
-                        ) from error
+        raise Permanent(
+            f"{DOCUMENT}: no JSON on the driver's stdout ({error}): is SPEEDTRACK_DRIVER speedbench?"
+        ) from error
     return document
 
 

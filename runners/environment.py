@@ -24,7 +24,7 @@ INDISPENSABLE = {
     "kernel": "the kernel tells no release",
     "compiler": "`cc --version` cannot be run: install a C compiler (gcc or clang)",
     "driver_digest": "the driver cannot be read: build it with `cargo build --release --manifest-path "
-                     "runners/driver/Cargo.toml` or set SPEEDTRACK_DRIVER",
+    "runners/driver/Cargo.toml` or set SPEEDTRACK_DRIVER",
     "driver_version": "the driver does not run (`speedbench --version`): build it on this machine",
 }
 
@@ -62,19 +62,29 @@ class Machine:
         """The facts that start a new series when one of them changes."""
         cpu = self._cpuinfo()
         return {
-            "cpu_model": _cpu_model(cpu), "cpu_family": cpu.get("cpu family", UNKNOWN),
-            "cpu_model_number": cpu.get("model", UNKNOWN), "cpu_stepping": cpu.get("stepping", UNKNOWN),
-            "microcode": cpu.get("microcode", UNKNOWN), "architecture": platform.machine() or UNKNOWN,
-            "cores": len(read_cores(self.sys, self.cpus)), "kernel": platform.release() or UNKNOWN,
+            "cpu_model": _cpu_model(cpu),
+            "cpu_family": cpu.get("cpu family", UNKNOWN),
+            "cpu_model_number": cpu.get("model", UNKNOWN),
+            "cpu_stepping": cpu.get("stepping", UNKNOWN),
+            "microcode": cpu.get("microcode", UNKNOWN),
+            "architecture": platform.machine() or UNKNOWN,
+            "cores": len(read_cores(self.sys, self.cpus)),
+            "kernel": platform.release() or UNKNOWN,
             "clocksource": _read(self.sys / "devices/system/clocksource/clocksource0/current_clocksource"),
             "governor": _read(self.sys / "devices/system/cpu/cpu0/cpufreq/scaling_governor"),
-            "turbo": self._turbo(), "smt": _read(self.sys / "devices/system/cpu/smt/control"),
+            "turbo": self._turbo(),
+            "smt": _read(self.sys / "devices/system/cpu/smt/control"),
             "thp": _chosen(_read(self.sys / "kernel/mm/transparent_hugepage/enabled")),
-            "aslr": _read(self.proc / "sys/kernel/randomize_va_space"), "mitigations": self._mitigations(),
-            "hypervisor": self._hypervisor(cpu), "memory_gib": self._memory_gib(), "libc": libc(),
-            "compiler": compiler(build_environment), "driver_digest": file_digest(self.driver),
+            "aslr": _read(self.proc / "sys/kernel/randomize_va_space"),
+            "mitigations": self._mitigations(),
+            "hypervisor": self._hypervisor(cpu),
+            "memory_gib": self._memory_gib(),
+            "libc": libc(),
+            "compiler": compiler(build_environment),
+            "driver_digest": file_digest(self.driver),
             "driver_version": first_line([str(self.driver), "--version"]),
-            "server_cpus": cpu_list(self.placement.server), "driver_cpus": cpu_list(self.placement.driver),
+            "server_cpus": cpu_list(self.placement.server),
+            "driver_cpus": cpu_list(self.placement.driver),
             "placement_override": self.placement.override or "none",
         }
 
@@ -82,10 +92,14 @@ class Machine:
         """The facts of the moment."""
         return {
             "hostname_digest": "sha256:" + hashlib.sha256(platform.node().encode()).hexdigest(),
-            "boot_id": self.boot_id(), "load_average": _number(_read(self.proc / "loadavg")),
-            "free_memory_bytes": self._memory_bytes("MemAvailable"), "uptime_s": _number(_read(self.proc / "uptime")),
-            "temperature_c": self._temperature_c(), "cpu_quota": _read(self.sys / "fs/cgroup/cpu.max"),
-            "housekeeping_cpus": cpu_list(self.placement.housekeeping), "runner_version": runners.__version__,
+            "boot_id": self.boot_id(),
+            "load_average": _number(_read(self.proc / "loadavg")),
+            "free_memory_bytes": self._memory_bytes("MemAvailable"),
+            "uptime_s": _number(_read(self.proc / "uptime")),
+            "temperature_c": self._temperature_c(),
+            "cpu_quota": _read(self.sys / "fs/cgroup/cpu.max"),
+            "housekeeping_cpus": cpu_list(self.placement.housekeeping),
+            "runner_version": runners.__version__,
         }
 
     def boot_id(self) -> str:
@@ -154,9 +168,15 @@ def first_line(argv: list[str], path: str = BUILD_PATH) -> str:
     if program is None:
         return UNKNOWN
     try:
-        done = subprocess.run([program, *argv[1:]], capture_output=True, text=True, errors="replace",
-                              timeout=COMMAND_TIMEOUT_S, stdin=subprocess.DEVNULL,
-                              env={"PATH": path, "LANG": "C.UTF-8"})
+        done = subprocess.run(
+            [program, *argv[1:]],
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=COMMAND_TIMEOUT_S,
+            stdin=subprocess.DEVNULL,
+            env={"PATH": path, "LANG": "C.UTF-8"},
+        )
     except (OSError, subprocess.SubprocessError):
         return UNKNOWN
     lines = (done.stdout or done.stderr).splitlines()

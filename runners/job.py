@@ -54,8 +54,15 @@ class Trial:
     driver: dict[str, Any]
 
     def document(self) -> dict[str, Any]:
-        return {"trial": self.trial, "order": self.order, "started_at": self.started_at, "seconds": self.seconds,
-                "metrics": self.metrics, "flags": list(self.flags), "driver": self.driver}
+        return {
+            "trial": self.trial,
+            "order": self.order,
+            "started_at": self.started_at,
+            "seconds": self.seconds,
+            "metrics": self.metrics,
+            "flags": list(self.flags),
+            "driver": self.driver,
+        }
 
 
 @dataclass(frozen=True)
@@ -79,8 +86,7 @@ class Course:
     failure: str | None = None
 
 
-def schedule(benchmarks: tuple[Benchmark, ...], trials: int, chance: random.Random
-             ) -> Iterator[tuple[int, Benchmark]]:
+def schedule(benchmarks: tuple[Benchmark, ...], trials: int, chance: random.Random) -> Iterator[tuple[int, Benchmark]]:
     """The rounds: in each, every benchmark once, in an order of its own."""
     for number in range(trials):
         for benchmark in chance.sample(benchmarks, len(benchmarks)):
@@ -120,8 +126,9 @@ class Execution:
         self.show(Progress(0, self._total, f"build {side.sha[:12]}"))
         source = Source(side.sha, lambda file: self._fetch(side, file))
         phase = f"build {side.sha}"
-        build = self.tools.builder.build(side.side, source, self.job.build, lambda text: self.log.write(phase, text),
-                                         self.control)
+        build = self.tools.builder.build(
+            side.side, source, self.job.build, lambda text: self.log.write(phase, text), self.control
+        )
         self.control.check()
         self.tools.client.build(self.job.run, self.job.token, build.document())
         if not build.succeeded:
@@ -133,8 +140,10 @@ class Execution:
         self.tools.client.source(self.job.run, side.sha, self.job.token, file)
 
     def _courses(self) -> dict[str, Course]:
-        return {one.name: Course(one, {side.side: [] for side in self.job.sides}, self.job.trials)
-                for one in self.job.benchmarks}
+        return {
+            one.name: Course(one, {side.side: [] for side in self.job.sides}, self.job.trials)
+            for one in self.job.benchmarks
+        }
 
     @property
     def _total(self) -> int:
@@ -161,8 +170,11 @@ class Execution:
         kept = self._sides(course, number, chance)
         if _flags(kept) - course.settled and course.repeats_left:
             course.repeats_left -= 1
-            self.log.line(MEASURE, f"{course.benchmark.name}, trial {number + 1}: repeated because it was "
-                                   f"{', '.join(sorted(_flags(kept)))}")
+            self.log.line(
+                MEASURE,
+                f"{course.benchmark.name}, trial {number + 1}: repeated because it was "
+                f"{', '.join(sorted(_flags(kept)))}",
+            )
             again = self._sides(course, number, chance)
             course.settled |= _flags(kept) & _flags(again) & STRUCTURAL_FLAGS
             kept = kept if _flags(again) else again
@@ -192,16 +204,29 @@ class Execution:
         with launcher.running(self.job.server, transport, programs, chance, self.control) as server:
             outcome, disturbed = self._loaded(place, server)
             metrics = outcome.metrics | {"peak_rss_bytes": server.peak_rss_bytes()}
-        return Trial(place.number, self.order, _timestamp(started_at), round(time.monotonic() - begin, 3), metrics,
-                     (*outcome.flags, *disturbed), outcome.document)
+        return Trial(
+            place.number,
+            self.order,
+            _timestamp(started_at),
+            round(time.monotonic() - begin, 3),
+            metrics,
+            (*outcome.flags, *disturbed),
+            outcome.document,
+        )
 
     def _loaded(self, place: Place, server: Server) -> tuple[Outcome, list[str]]:
         """What the driver found and what disturbed it; a server that ended meanwhile is the reason of any failure."""
         watched = self.tools.machine.placement.server | self.tools.machine.placement.driver
         before = quiet.read(server.pid, watched)
         try:
-            outcome = self.tools.driver.run(place.benchmark, server.address, server.pid, self.job.seed + place.number,
-                                            server.output.parent, self.control)
+            outcome = self.tools.driver.run(
+                place.benchmark,
+                server.address,
+                server.pid,
+                self.job.seed + place.number,
+                server.output.parent,
+                self.control,
+            )
         except BenchmarkFailed:
             server.check_alive()
             raise
@@ -221,7 +246,10 @@ class Execution:
         current = Environment(environment.series, self.tools.machine.recorded())
         artifacts = self.builds[side.side].artifacts
         return {
-            "schema": RESULT_SCHEMA, "token": self.job.token, "side": side.side, "sha": side.sha,
+            "schema": RESULT_SCHEMA,
+            "token": self.job.token,
+            "side": side.side,
+            "sha": side.sha,
             "benchmark": {"name": course.benchmark.name, "digest": course.benchmark.digest},
             "environment": current.document(),
             "artifacts": {name: one.digest for name, one in artifacts.items()},
@@ -239,6 +267,8 @@ def _timestamp(moment: datetime) -> str:
 
 def _line(name: str, trial: Trial) -> str:
     flags = f" [{', '.join(trial.flags)}]" if trial.flags else ""
-    return (f"{name}, trial {trial.trial + 1}: {trial.metrics['server_cpu_ns_per_request']:.0f} ns of server CPU per "
-            f"request, {trial.metrics['throughput_rps']:.0f} requests/s, p50 {trial.metrics['latency_us_p50']:.0f} us, "
-            f"p99 {trial.metrics['latency_us_p99']:.0f} us, in {trial.seconds:.2f} s{flags}")
+    return (
+        f"{name}, trial {trial.trial + 1}: {trial.metrics['server_cpu_ns_per_request']:.0f} ns of server CPU per "
+        f"request, {trial.metrics['throughput_rps']:.0f} requests/s, p50 {trial.metrics['latency_us_p50']:.0f} us, "
+        f"p99 {trial.metrics['latency_us_p99']:.0f} us, in {trial.seconds:.2f} s{flags}"
+    )

@@ -83,11 +83,12 @@ def _whole(cores: list[Core]) -> Placement:
     if len(choice) < 2:
         choice += [core for core in cores[::-1] if core not in choice]
     count = 2 if len(near) >= TWO_DRIVER_CORES_FROM else 1
-    server, drivers = choice[0], choice[1:1 + count]
+    server, drivers = choice[0], choice[1 : 1 + count]
     rest = [core for core in cores if core is not server and core not in drivers]
     shared = server.cache == drivers[0].cache
     return Placement(
-        server=frozenset(server.cpus[:1]), driver=frozenset(core.cpus[0] for core in drivers),
+        server=frozenset(server.cpus[:1]),
+        driver=frozenset(core.cpus[0] for core in drivers),
         housekeeping=frozenset(cpu for core in rest for cpu in core.cpus),
         override=None if shared else "server and driver have no cache in common",
         reasons=(
@@ -95,25 +96,33 @@ def _whole(cores: list[Core]) -> Placement:
             f"driver on {len(drivers)} core(s) that share "
             + (f"last-level cache {server.cache} with the server" if shared else "no cache with the server"),
             f"housekeeping (runner, kernel work) on the other {len(rest)} core(s)",
-        ))
+        ),
+    )
 
 
 def _two(cores: list[Core]) -> Placement:
     low, high = cores
     override = "housekeeping shares the driver's core"
     return Placement(
-        server=frozenset(high.cpus[:1]), driver=frozenset(low.cpus[:1]), housekeeping=frozenset(low.cpus[:1]),
+        server=frozenset(high.cpus[:1]),
+        driver=frozenset(low.cpus[:1]),
+        housekeeping=frozenset(low.cpus[:1]),
         override=override,
-        reasons=(f"server on CPU {high.cpus[0]}: a physical core of its own" + _idle_siblings(high),
-                 f"driver on CPU {low.cpus[0]}",
-                 f"only two physical cores: {override} (recorded with every result)"))
+        reasons=(
+            f"server on CPU {high.cpus[0]}: a physical core of its own" + _idle_siblings(high),
+            f"driver on CPU {low.cpus[0]}",
+            f"only two physical cores: {override} (recorded with every result)",
+        ),
+    )
 
 
 def _one(cores: list[Core], allow_shared: bool) -> Placement:
     if not allow_shared:
-        raise Permanent("server and driver need a physical core each and this process may use only one: give it a "
-                        f"second core (cpuset, taskset, docker --cpuset-cpus), or set {ALLOW_SHARED}=1 to measure "
-                        "anyway with that recorded")
+        raise Permanent(
+            "server and driver need a physical core each and this process may use only one: give it a "
+            f"second core (cpuset, taskset, docker --cpuset-cpus), or set {ALLOW_SHARED}=1 to measure "
+            "anyway with that recorded"
+        )
     cpus = frozenset(cores[0].cpus)
     override = "server, driver and housekeeping share one core"
     return Placement(cpus, cpus, cpus, override, (f"only one physical core: {override} ({ALLOW_SHARED}=1)",))
@@ -142,8 +151,11 @@ def _node(directory: Path) -> str:
 
 def _last_cache(directory: Path) -> str:
     """Names the last-level cache by the CPUs that share it; without one (some virtual machines) by the package."""
-    levels = {int(_read(index / "level") or 0): _read(index / "shared_cpu_list")
-              for index in directory.glob("cache/index*") if _read(index / "type") != "Instruction"}
+    levels = {
+        int(_read(index / "level") or 0): _read(index / "shared_cpu_list")
+        for index in directory.glob("cache/index*")
+        if _read(index / "type") != "Instruction"
+    }
     if levels and max(levels) >= 3:
         return f"L{max(levels)} of CPUs {levels[max(levels)]}"
     return f"of package {_read(directory / 'topology/physical_package_id') or '0'}"

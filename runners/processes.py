@@ -96,14 +96,28 @@ class Processes:
         self.directory.mkdir(parents=True, exist_ok=True)
         self.mark = _mark(home / "mark")
 
-    def start(self, argv: list[str], environment: dict[str, str], directory: Path, output: IO[bytes] | int,
-              errors: IO[bytes] | int = subprocess.STDOUT, cpus: frozenset[int] | None = None) -> Child:
+    def start(
+        self,
+        argv: list[str],
+        environment: dict[str, str],
+        directory: Path,
+        output: IO[bytes] | int,
+        errors: IO[bytes] | int = subprocess.STDOUT,
+        cpus: frozenset[int] | None = None,
+    ) -> Child:
         """Starts a process in a session of its own on the given CPUs. Raises OSError if it cannot be started."""
         mark = f"{self.mark}.{secrets.token_hex(4)}"
         with affinity(cpus):
             process = subprocess.Popen(
-                argv, cwd=directory, env={**environment, MARK_VARIABLE: mark}, stdin=subprocess.DEVNULL,
-                stdout=output, stderr=errors, start_new_session=True, umask=0o022)
+                argv,
+                cwd=directory,
+                env={**environment, MARK_VARIABLE: mark},
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=errors,
+                start_new_session=True,
+                umask=0o022,
+            )
         record = self.directory / f"{process.pid}.json"
         record.write_text(json.dumps({"pid": process.pid, "start_ticks": start_ticks(process.pid)}))
         return Child(process, record, mark, os.pidfd_open(process.pid))

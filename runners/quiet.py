@@ -49,8 +49,11 @@ def _growth(before: dict[int, float], after: dict[int, float]) -> list[float]:
 def _steal(cpus: frozenset[int], stat: Path) -> dict[int, float]:
     wanted = {f"cpu{cpu}": cpu for cpu in cpus}
     rows = (line.split() for line in stat.read_text().splitlines() if line.startswith("cpu"))
-    return {wanted[row[0]]: int(row[_STEAL_COLUMN]) / _TICKS_PER_S for row in rows
-            if row[0] in wanted and len(row) > _STEAL_COLUMN}
+    return {
+        wanted[row[0]]: int(row[_STEAL_COLUMN]) / _TICKS_PER_S
+        for row in rows
+        if row[0] in wanted and len(row) > _STEAL_COLUMN
+    }
 
 
 def _delays(tasks: Path) -> dict[int, float]:

@@ -59,8 +59,9 @@ class RunLog:
         with self._changed:
             self._changed.wait_for(lambda: self._pending or self._closing)
             deadline = time.monotonic() + SEND_EVERY_S
-            self._changed.wait_for(lambda: self._closing or self._size() >= CHUNK_CHARACTERS,
-                                   max(0.0, deadline - time.monotonic()))
+            self._changed.wait_for(
+                lambda: self._closing or self._size() >= CHUNK_CHARACTERS, max(0.0, deadline - time.monotonic())
+            )
             return self._take() if self._pending else None
 
     def _size(self) -> int:
@@ -70,7 +71,7 @@ class RunLog:
         phase, parts, size = self._pending[0][0], [], 0
         while self._pending and self._pending[0][0] == phase and size < CHUNK_CHARACTERS:
             text = self._pending.pop(0)[1]
-            head, rest = text[:CHUNK_CHARACTERS - size], text[CHUNK_CHARACTERS - size:]
+            head, rest = text[: CHUNK_CHARACTERS - size], text[CHUNK_CHARACTERS - size :]
             parts.append(head)
             size += len(head)
             if rest:

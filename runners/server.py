@@ -95,8 +95,14 @@ class Launcher:
     cpus: frozenset[int]
 
     @contextlib.contextmanager
-    def running(self, recipe: ServerRecipe, transport: str, artifacts: Mapping[str, Path], chance: random.Random,
-                control: Control) -> Iterator[Server]:
+    def running(
+        self,
+        recipe: ServerRecipe,
+        transport: str,
+        artifacts: Mapping[str, Path],
+        chance: random.Random,
+        control: Control,
+    ) -> Iterator[Server]:
         """A fresh server that has answered PING; nothing of it is left afterwards.
 
         Raises BenchmarkFailed, with the last lines of its output, if it ends or does not answer in time;
@@ -112,12 +118,23 @@ class Launcher:
             finally:
                 server.child.end()
 
-    def _started(self, recipe: ServerRecipe, transport: str, artifacts: Mapping[str, Path], chance: random.Random,
-                 control: Control, scratch: Path) -> Server:
+    def _started(
+        self,
+        recipe: ServerRecipe,
+        transport: str,
+        artifacts: Mapping[str, Path],
+        chance: random.Random,
+        control: Control,
+        scratch: Path,
+    ) -> Server:
         address = Address(transport, free_port(), self._socket(scratch))
         argv = command(recipe.command, address, scratch / "data", artifacts)
-        environment = {"PATH": os.defpath, "LANG": "C.UTF-8", "HOME": str(scratch / "data"),
-                       "SPEEDTRACK_PADDING": "x" * chance.randrange(PADDING_LIMIT_BYTES + 1)}
+        environment = {
+            "PATH": os.defpath,
+            "LANG": "C.UTF-8",
+            "HOME": str(scratch / "data"),
+            "SPEEDTRACK_PADDING": "x" * chance.randrange(PADDING_LIMIT_BYTES + 1),
+        }
         output = scratch / "output"
         with output.open("wb") as stream:
             try:
@@ -209,8 +226,10 @@ def await_ready(server: Server, timeout_s: float, control: Control) -> None:
             return
         server.child.wait(control, pause_s)
         pause_s = min(pause_s * 1.5, LONGEST_PAUSE_S)
-    raise BenchmarkFailed(f"the server was not ready after {timeout_s:g} s on {server.address.transport} "
-                          f"(last answer to PING: {answer}){server.last_words()}")
+    raise BenchmarkFailed(
+        f"the server was not ready after {timeout_s:g} s on {server.address.transport} "
+        f"(last answer to PING: {answer}){server.last_words()}"
+    )
 
 
 def ping(address: Address) -> str:

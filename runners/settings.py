@@ -27,16 +27,19 @@ def read_settings(environ: Mapping[str, str], needs_broker: bool) -> Settings:
     """Reads the environment variables. Raises SettingsError."""
     broker_url = environ.get("BROKER_URL", "")
     if needs_broker and not broker_url:
-        raise SettingsError("BROKER_URL is not set: set it to the broker of the server (redis://...), or start with "
-                            "--poll, which needs no broker")
+        raise SettingsError(
+            "BROKER_URL is not set: set it to the broker of the server (redis://...), or start with "
+            "--poll, which needs no broker"
+        )
     return Settings(_url(environ), _token(environ), broker_url, _home(environ), find_driver(environ))
 
 
 def _url(environ: Mapping[str, str]) -> str:
     url = environ.get("SPEEDTRACK_URL", "").strip()
     if not url:
-        raise SettingsError("SPEEDTRACK_URL is not set: set it to the address of the server, for example "
-                            "https://speed.example.org")
+        raise SettingsError(
+            "SPEEDTRACK_URL is not set: set it to the address of the server, for example https://speed.example.org"
+        )
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise SettingsError(f"SPEEDTRACK_URL is {url!r}, which is no http:// or https:// address")
@@ -50,12 +53,15 @@ def _token(environ: Mapping[str, str]) -> str:
         try:
             token = Path(file).read_text()
         except (OSError, UnicodeDecodeError) as error:
-            raise SettingsError(f"SPEEDTRACK_TOKEN_FILE cannot be read ({error}): give it a file this user may read"
-                                ) from error
+            raise SettingsError(
+                f"SPEEDTRACK_TOKEN_FILE cannot be read ({error}): give it a file this user may read"
+            ) from error
     token = token.strip()
     if not token:
-        raise SettingsError("no machine token: set SPEEDTRACK_TOKEN or SPEEDTRACK_TOKEN_FILE to the one that "
-                            "`manage.py machine add NAME` printed on the server")
+        raise SettingsError(
+            "no machine token: set SPEEDTRACK_TOKEN or SPEEDTRACK_TOKEN_FILE to the one that "
+            "`manage.py machine add NAME` printed on the server"
+        )
     if not token.isascii() or not token.isprintable() or " " in token:
         raise SettingsError("the machine token holds characters no token has: copy it again")
     return token
@@ -66,8 +72,9 @@ def _home(environ: Mapping[str, str]) -> Path:
     try:
         home.mkdir(parents=True, exist_ok=True, mode=0o700)
     except OSError as error:
-        raise SettingsError(f"SPEEDTRACK_RUNNER_HOME {home} cannot be made ({error}): set it to a directory this user "
-                            "may write") from error
+        raise SettingsError(
+            f"SPEEDTRACK_RUNNER_HOME {home} cannot be made ({error}): set it to a directory this user may write"
+        ) from error
     if not os.access(home, os.W_OK | os.X_OK):
         raise SettingsError(f"SPEEDTRACK_RUNNER_HOME {home} is not writable: set it to a directory this user may write")
     return home
@@ -81,5 +88,7 @@ def find_driver(environ: Mapping[str, str]) -> Path:
         if candidate and Path(candidate).is_file() and os.access(candidate, os.X_OK):
             return Path(candidate).absolute()
     where = f"SPEEDTRACK_DRIVER is {asked}, which is no program" if asked else "the driver speedbench is not there"
-    raise SettingsError(f"{where}: build it with `cargo build --release --manifest-path runners/driver/Cargo.toml` or "
-                        "set SPEEDTRACK_DRIVER to its path")
+    raise SettingsError(
+        f"{where}: build it with `cargo build --release --manifest-path runners/driver/Cargo.toml` or "
+        "set SPEEDTRACK_DRIVER to its path"
+    )

@@ -19,16 +19,29 @@ def celery_app(broker_url: str, queue: str) -> Celery:
     app = Celery("speedtrack-runner", broker=broker_url, set_as_current=False)
     app.conf.update(
         task_queues={queue: {"exchange": queue, "exchange_type": "direct", "routing_key": queue}},
-        task_default_queue=queue, task_create_missing_queues=False,
-        task_acks_late=False, worker_disable_prefetch=True, worker_prefetch_multiplier=1,
-        task_ignore_result=True, result_backend=None, task_serializer="json", accept_content=["json"],
-        broker_connection_retry_on_startup=True, broker_connection_max_retries=None,
+        task_default_queue=queue,
+        task_create_missing_queues=False,
+        task_acks_late=False,
+        worker_disable_prefetch=True,
+        worker_prefetch_multiplier=1,
+        task_ignore_result=True,
+        result_backend=None,
+        task_serializer="json",
+        accept_content=["json"],
+        broker_connection_retry_on_startup=True,
+        broker_connection_max_retries=None,
         broker_transport_options={
-            "socket_timeout": 5, "socket_connect_timeout": 1, "socket_keepalive": True, "health_check_interval": 10,
+            "socket_timeout": 5,
+            "socket_connect_timeout": 1,
+            "socket_keepalive": True,
+            "health_check_interval": 10,
             "global_keyprefix": "speedtrack:",
         },
-        worker_hijack_root_logger=False, worker_redirect_stdouts=False,
-        worker_pool="solo", worker_concurrency=1, worker_send_task_events=False,
+        worker_hijack_root_logger=False,
+        worker_redirect_stdouts=False,
+        worker_pool="solo",
+        worker_concurrency=1,
+        worker_send_task_events=False,
         worker_enable_remote_control=False,
     )
     return app
@@ -53,14 +66,24 @@ def serve(look: Callable[[], None], broker_url: str, queue: str, machine: str, s
         stopping.set()
 
     app.task(name=TASK, ignore_result=True)(look_for_work)
+
     def stop_if_told_while_starting(**_: Any) -> None:
         if stopping.is_set():
             os.kill(os.getpid(), signal.SIGTERM)
 
     signals.worker_shutting_down.connect(shut_down)
     signals.worker_ready.connect(stop_if_told_while_starting)
-    worker = app.Worker(pool="solo", concurrency=1, queues=[queue], hostname=f"runner@{machine}", loglevel="INFO",
-                        quiet=True, without_gossip=True, without_mingle=True, without_heartbeat=True)
+    worker = app.Worker(
+        pool="solo",
+        concurrency=1,
+        queues=[queue],
+        hostname=f"runner@{machine}",
+        loglevel="INFO",
+        quiet=True,
+        without_gossip=True,
+        without_mingle=True,
+        without_heartbeat=True,
+    )
     worker.start()
     if refused:
         raise refused[0]

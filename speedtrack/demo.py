@@ -122,7 +122,7 @@ def push(console: Console, project: Project, repository: Path, before: Commit) -
         timeout=10,
     )
     answer.raise_for_status()
-    console.print(f"Pushed {before.short}..{after[:10]} and sent the signed webhook: {answer.status_code} {answer.text}")
+    console.print(f"Pushed {before.short}..{after[:10]}; the signed webhook was answered with {answer.status_code}")
 
 
 def watch(console: Console, stack: Stack, project: Project) -> None:

@@ -33,9 +33,14 @@ class Build:
     def document(self) -> dict[str, Any]:
         """The build as docs/result-format.md describes it."""
         return {
-            "side": self.side, "sha": self.sha, "succeeded": self.succeeded, "cached": self.cached,
+            "side": self.side,
+            "sha": self.sha,
+            "succeeded": self.succeeded,
+            "cached": self.cached,
             "seconds": round(self.seconds, 3),
-            "artifacts": {name: {"digest": one.digest, "bytes": one.size_bytes}
-                          for name, one in self.artifacts.items()},
-            "recipe_digest": self.recipe_digest, "error": self.error,
+            "artifacts": {
+                name: {"digest": one.digest, "bytes": one.size_bytes} for name, one in self.artifacts.items()
+            },
+            "recipe_digest": self.recipe_digest,
+            "error": self.error,
         }

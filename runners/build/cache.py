@@ -39,8 +39,11 @@ class Cache:
     def store(self, sha: str, recipe_digest: str, files: dict[str, Path]) -> dict[str, Artifact]:
         """Copies built programs into the store and records them. Raises OSError when the disk is full."""
         stored = {name: self._add(file) for name, file in files.items()}
-        content = {"sha": sha, "recipe_digest": recipe_digest,
-                   "artifacts": {name: one.digest for name, one in stored.items()}}
+        content = {
+            "sha": sha,
+            "recipe_digest": recipe_digest,
+            "artifacts": {name: one.digest for name, one in stored.items()},
+        }
         _write_durably(self._record(sha, recipe_digest), json.dumps(content).encode())
         return stored
 

@@ -118,8 +118,13 @@ class HostBuilder:
         """What the build sees: nothing of the runner's own environment, and the same on every machine."""
         room = tree.parent
         home = empty_directory(room / "home")
-        base = {"PATH": BUILD_PATH, "HOME": str(home), "LANG": "C.UTF-8", "SOURCE_DATE_EPOCH": "0",
-                "GIT_CEILING_DIRECTORIES": str(room)}
+        base = {
+            "PATH": BUILD_PATH,
+            "HOME": str(home),
+            "LANG": "C.UTF-8",
+            "SOURCE_DATE_EPOCH": "0",
+            "GIT_CEILING_DIRECTORIES": str(room),
+        }
         environment = base | recipe.environment
         return environment | self._ccache(tree, environment["PATH"])
 
@@ -138,8 +143,13 @@ class HostBuilder:
         store.mkdir(exist_ok=True)
         # A configuration of its own: the host's could name a remote cache, which somebody else fills.
         (store / "ccache.conf").write_text("max_size = 2G\n")
-        return {"PATH": f"{links}:{path}", "CCACHE_DIR": str(store), "CCACHE_CONFIGPATH": str(store / "ccache.conf"),
-                "CCACHE_BASEDIR": str(tree), "CCACHE_COMPILERCHECK": "content"}
+        return {
+            "PATH": f"{links}:{path}",
+            "CCACHE_DIR": str(store),
+            "CCACHE_CONFIGPATH": str(store / "ccache.conf"),
+            "CCACHE_BASEDIR": str(tree),
+            "CCACHE_COMPILERCHECK": "content",
+        }
 
 
 class Capped:
@@ -152,7 +162,7 @@ class Capped:
     def feed(self, output: bytes) -> None:
         if self._left < 0:
             return
-        self._pass_on(self._decoder.decode(output[:self._left]))
+        self._pass_on(self._decoder.decode(output[: self._left]))
         self._left -= len(output)
         if self._left < 0:
             self._write(f"\n[the log is cut here: the build printed more than {self._limit >> 20} MB]\n")
@@ -229,8 +239,13 @@ def find_artifact(tree: Path, name: str) -> Path:
 def toolchain(build_environment: dict[str, str]) -> dict[str, str]:
     """What, besides the recipe, decides what a build gives."""
     path = build_environment.get("PATH", BUILD_PATH)
-    return {"compiler": compiler(build_environment), "libc": libc(), "make": first_line(["make", "--version"], path),
-            "linker": first_line(["ld", "--version"], path), "architecture": platform.machine()}
+    return {
+        "compiler": compiler(build_environment),
+        "libc": libc(),
+        "make": first_line(["make", "--version"], path),
+        "linker": first_line(["ld", "--version"], path),
+        "architecture": platform.machine(),
+    }
 
 
 def _canonical(recipe: BuildRecipe) -> dict[str, object]:

@@ -34,8 +34,11 @@ COMMAND = "{artifact:tiny} --port {port} --unixsocket {socket} --dir {data}"
 @pytest.fixture(scope="session")
 def speedbench() -> Path:
     """The real driver, built if it is not."""
-    subprocess.run(["cargo", "build", "--release", "--quiet", "--manifest-path", str(DRIVER / "Cargo.toml")],
-                   check=True, timeout=300)
+    subprocess.run(
+        ["cargo", "build", "--release", "--quiet", "--manifest-path", str(DRIVER / "Cargo.toml")],
+        check=True,
+        timeout=300,
+    )
     return DRIVER / "target" / "release" / "speedbench"
 
 
@@ -96,24 +99,53 @@ def assemble(client: Client, home: Path, processes: Processes, driver: Path) -> 
     """The tools of this machine, on the cores it has."""
     cpus = placement.allowed_cpus()
     plan = placement.plan(placement.read_cores(placement.SYSFS, cpus), allow_shared=True)
-    return Tools(client, Machine(plan, driver, cpus), HostBuilder(home, processes, Cache(home), cpus),
-                 Launcher(processes, home, plan.server), Driver(driver, processes, plan.driver))
+    return Tools(
+        client,
+        Machine(plan, driver, cpus),
+        HostBuilder(home, processes, Cache(home), cpus),
+        Launcher(processes, home, plan.server),
+        Driver(driver, processes, plan.driver),
+    )
 
 
 def make_benchmark(name: str = "get-p1", test: str = "get", **workload: Any) -> dict[str, Any]:
-    shape = {"test": test, "clients": 20, "pipeline": 1, "keyspace": 500, "value_bytes": 32, "transport": "unix",
-             "prefill": True, "warmup_s": 0.05, "duration_s": 0.2} | workload
-    return {"name": name, "digest": f"sha256:{name}", "workload": shape,
-            "expect": {"hit_rate": 1.0} if test == "get" else {}}
+    shape = {
+        "test": test,
+        "clients": 20,
+        "pipeline": 1,
+        "keyspace": 500,
+        "value_bytes": 32,
+        "transport": "unix",
+        "prefill": True,
+        "warmup_s": 0.05,
+        "duration_s": 0.2,
+    } | workload
+    return {
+        "name": name,
+        "digest": f"sha256:{name}",
+        "workload": shape,
+        "expect": {"hit_rate": 1.0} if test == "get" else {},
+    }
 
 
 def make_job(**changes: Any) -> dict[str, Any]:
     """A job of one benchmark and two trials of the test server."""
-    job = {"schema": "speedtrack.job/1", "run": 17, "token": 3, "attempt": 1, "reason": "push", "project": "tiny",
-           "seed": 8231, "trials": 2, "lease_s": 60, "deadline_s": 300, "sides": [{"side": "head", "sha": SHA}],
-           "build": {"command": "make -j{cores}", "artifacts": ["tiny"], "timeout_s": 60, "environment": {}},
-           "server": {"command": COMMAND, "protocol": "resp", "ready_timeout_s": 5},
-           "benchmarks": [make_benchmark()]}
+    job = {
+        "schema": "speedtrack.job/1",
+        "run": 17,
+        "token": 3,
+        "attempt": 1,
+        "reason": "push",
+        "project": "tiny",
+        "seed": 8231,
+        "trials": 2,
+        "lease_s": 60,
+        "deadline_s": 300,
+        "sides": [{"side": "head", "sha": SHA}],
+        "build": {"command": "make -j{cores}", "artifacts": ["tiny"], "timeout_s": 60, "environment": {}},
+        "server": {"command": COMMAND, "protocol": "resp", "ready_timeout_s": 5},
+        "benchmarks": [make_benchmark()],
+    }
     return job | changes
 
 

@@ -17,8 +17,10 @@ from runners.processes import Processes
 from runners.tests.api import Api
 from runners.tests.conftest import SHA, TREE, alive, marked
 
-PROGRAM = {"Makefile": "tiny: tiny.c\n\t$(CC) -O2 -o $@ $<\n", "tiny.c": '#include <stdio.h>\nint main(void) '
-           '{ puts(__FILE__ " " __DATE__); return 0; }\n'}
+PROGRAM = {
+    "Makefile": "tiny: tiny.c\n\t$(CC) -O2 -o $@ $<\n",
+    "tiny.c": '#include <stdio.h>\nint main(void) { puts(__FILE__ " " __DATE__); return 0; }\n',
+}
 
 
 @pytest.fixture
@@ -34,8 +36,15 @@ class Room:
         self.control = Control(stopping)
         self.log: list[str] = []
 
-    def build(self, command: str = "make", tree: dict[str, str] = PROGRAM, artifacts: tuple[str, ...] = ("tiny",),
-              timeout_s: float = 60, sha: str = SHA, **environment: str) -> Build:
+    def build(
+        self,
+        command: str = "make",
+        tree: dict[str, str] = PROGRAM,
+        artifacts: tuple[str, ...] = ("tiny",),
+        timeout_s: float = 60,
+        sha: str = SHA,
+        **environment: str,
+    ) -> Build:
         tar = Api(sources={sha: tree}).tar(sha)
         recipe = BuildRecipe(command, artifacts, timeout_s, environment)
         source = Source(sha, lambda file: file.write_bytes(tar) and None)
@@ -89,22 +98,27 @@ def test_a_build_sees_a_fixed_environment_and_all_cores(room: Room, monkeypatch:
 
 
 def test_ccache_serves_a_neighbouring_commit(room: Room) -> None:
-    tree = PROGRAM | {"tiny.c": "int main(void) { return 0; }\n",
-                      "Makefile": "tiny: tiny.o\n\tcc -o $@ $<\ntiny.o: tiny.c\n\tcc -O2 -c $<\n"}
+    tree = PROGRAM | {
+        "tiny.c": "int main(void) { return 0; }\n",
+        "Makefile": "tiny: tiny.o\n\tcc -o $@ $<\ntiny.o: tiny.c\n\tcc -O2 -c $<\n",
+    }
     room.build(sha="a" * 40, tree=tree)
     room.build("make && ccache --print-stats", sha="b" * 40, tree=tree | {"README": "new"})
     assert "direct_cache_hit\t1" in room.text
 
 
-@pytest.mark.parametrize(("command", "error"), [
-    ("exit 3", "ended with exit status 3"),
-    ("true", "left no artifact tiny"),
-    ("touch tiny", "tiny is not executable"),
-    ("mkdir tiny", "tiny is not a regular file"),
-    ("ln -s /bin/sh tiny", "tiny lies outside the source tree"),
-    ("ln -s tiny tiny", "left no artifact tiny"),
-    ("kill -9 $$", "ended with signal 9"),
-])
+@pytest.mark.parametrize(
+    ("command", "error"),
+    [
+        ("exit 3", "ended with exit status 3"),
+        ("true", "left no artifact tiny"),
+        ("touch tiny", "tiny is not executable"),
+        ("mkdir tiny", "tiny is not a regular file"),
+        ("ln -s /bin/sh tiny", "tiny lies outside the source tree"),
+        ("ln -s tiny tiny", "left no artifact tiny"),
+        ("kill -9 $$", "ended with signal 9"),
+    ],
+)
 def test_a_failed_build_says_why(room: Room, command: str, error: str) -> None:
     build = room.build(command)
     assert build.error is not None and error in build.error

@@ -63,10 +63,12 @@ def test_a_shutdown_ends_the_retries(client: Client, api: Api, stopping: threadi
     assert len(api.of("claim")) == 2
 
 
-@pytest.mark.parametrize(("status", "kind"), [(401, Unauthorized), (409, LeaseLost), (404, LeaseLost),
-                                              (422, Permanent), (302, Permanent)])
-def test_refusals_have_their_meaning_and_are_not_repeated(client: Client, api: Api, status: int,
-                                                          kind: type[Exception]) -> None:
+@pytest.mark.parametrize(
+    ("status", "kind"), [(401, Unauthorized), (409, LeaseLost), (404, LeaseLost), (422, Permanent), (302, Permanent)]
+)
+def test_refusals_have_their_meaning_and_are_not_repeated(
+    client: Client, api: Api, status: int, kind: type[Exception]
+) -> None:
     api.rules = [refuse(status)]
     with pytest.raises(kind, match=f"refused with {status}"):
         client.build(17, 3, {})

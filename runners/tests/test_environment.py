@@ -47,8 +47,22 @@ def test_a_missing_compiler_means_no_sample(speedbench: Path) -> None:
 def test_what_cannot_be_read_is_unknown_by_name(speedbench: Path, tmp_path: Path) -> None:
     series = machine(speedbench, proc=tmp_path, sys=tmp_path).series({})
     unknown = {name for name, value in series.items() if value == UNKNOWN}
-    assert unknown == {"cpu_model", "cpu_family", "cpu_model_number", "cpu_stepping", "microcode", "clocksource",
-                       "governor", "turbo", "smt", "thp", "aslr", "mitigations", "hypervisor", "memory_gib"}
+    assert unknown == {
+        "cpu_model",
+        "cpu_family",
+        "cpu_model_number",
+        "cpu_stepping",
+        "microcode",
+        "clocksource",
+        "governor",
+        "turbo",
+        "smt",
+        "thp",
+        "aslr",
+        "mitigations",
+        "hypervisor",
+        "memory_gib",
+    }
     with pytest.raises(Permanent, match="/proc/cpuinfo names no processor"):
         machine(speedbench, proc=tmp_path, sys=tmp_path).environment({})
 
@@ -56,7 +70,8 @@ def test_what_cannot_be_read_is_unknown_by_name(speedbench: Path, tmp_path: Path
 def test_a_recorded_arm_machine(speedbench: Path, tmp_path: Path) -> None:
     proc, sys = tmp_path / "proc", tmp_path / "sys"
     files = {
-        proc / "cpuinfo": ARM, proc / "meminfo": "MemTotal:       32600000 kB\nMemAvailable: 100 kB\n",
+        proc / "cpuinfo": ARM,
+        proc / "meminfo": "MemTotal:       32600000 kB\nMemAvailable: 100 kB\n",
         sys / "devices/system/cpu/cpu0/cpufreq/scaling_governor": "performance\n",
         sys / "devices/system/cpu/cpufreq/boost": "0\n",
         sys / "kernel/mm/transparent_hugepage/enabled": "always [madvise] never\n",
@@ -74,16 +89,19 @@ def test_a_recorded_arm_machine(speedbench: Path, tmp_path: Path) -> None:
 
 def stat(directory: Path, steal: int, delay_ns: dict[int, int]) -> quiet.Reading:
     directory.mkdir(exist_ok=True)
-    (directory / "stat").write_text(f"cpu  1 2 3 4 5 6 7 {steal} 0 0\ncpu0 1 2 3 4 5 6 7 999 0 0\n"
-                                    f"cpu1 1 2 3 4 5 6 7 {steal} 0 0\nintr 5\n")
+    (directory / "stat").write_text(
+        f"cpu  1 2 3 4 5 6 7 {steal} 0 0\ncpu0 1 2 3 4 5 6 7 999 0 0\ncpu1 1 2 3 4 5 6 7 {steal} 0 0\nintr 5\n"
+    )
     for thread, delay in delay_ns.items():
         (directory / f"42/task/{thread}").mkdir(parents=True, exist_ok=True)
         (directory / f"42/task/{thread}/schedstat").write_text(f"1000 {delay} 7\n")
     return quiet.read(42, frozenset([1]), directory)
 
 
-@pytest.mark.parametrize(("steal_ticks", "delay_ms", "flags"), [
-    (0, 0, []), (2, 15, []), (3, 0, ["steal"]), (0, 25, ["delayed"]), (50, 500, ["steal", "delayed"])])
+@pytest.mark.parametrize(
+    ("steal_ticks", "delay_ms", "flags"),
+    [(0, 0, []), (2, 15, []), (3, 0, ["steal"]), (0, 25, ["delayed"]), (50, 500, ["steal", "delayed"])],
+)
 def test_a_disturbed_second_is_flagged(tmp_path: Path, steal_ticks: int, delay_ms: int, flags: list[str]) -> None:
     before = stat(tmp_path, 10, {42: 5_000_000})
     after = stat(tmp_path, 10 + steal_ticks, {42: 5_000_000, 43: delay_ms * 1_000_000})

@@ -21,9 +21,15 @@ class Rehearsal(Execution):
     rule: Rule
 
     def _measured(self, place: Place, chance: random.Random) -> Trial:
-        return Trial(place.number, self.order, "", 0.0, {"server_cpu_ns_per_request": 1.0, "throughput_rps": 1.0,
-                                                   "latency_us_p50": 1.0, "latency_us_p99": 1.0},
-                     self.rule(self.order), {})
+        return Trial(
+            place.number,
+            self.order,
+            "",
+            0.0,
+            {"server_cpu_ns_per_request": 1.0, "throughput_rps": 1.0, "latency_us_p50": 1.0, "latency_us_p99": 1.0},
+            self.rule(self.order),
+            {},
+        )
 
 
 class Lines:
@@ -50,7 +56,10 @@ def test_a_clean_repeat_replaces_a_flagged_trial() -> None:
 def test_a_trial_that_stays_flagged_is_kept_with_its_flags() -> None:
     course = rehearse(lambda order: ("steal",), trials=3)
     assert [(trial.order, trial.flags) for trial in course.trials["head"]] == [
-        (0, ("steal",)), (2, ("steal",)), (4, ("steal",))]
+        (0, ("steal",)),
+        (2, ("steal",)),
+        (4, ("steal",)),
+    ]
     assert course.repeats_left == 0
 
 

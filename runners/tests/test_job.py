@@ -72,14 +72,21 @@ def test_the_golden_job_is_understood_and_its_result_names_its_environment(api: 
 
 def test_the_rounds_interleave_and_a_pair_is_measured_back_to_back(api: Api, agent: Agent) -> None:
     sides = [{"side": "head", "sha": SHA}, {"side": "base", "sha": BASE_SHA}]
-    api.jobs = [make_job(sides=sides, reason="confirm", trials=3,
-                         benchmarks=[make_benchmark(), make_benchmark("set-p1", "set")])]
+    api.jobs = [
+        make_job(
+            sides=sides, reason="confirm", trials=3, benchmarks=[make_benchmark(), make_benchmark("set-p1", "set")]
+        )
+    ]
     agent.work()
     measured = api.bodies("/measurement")
     assert {(body["side"], body["benchmark"]["name"]) for body in measured} == {
-        (side, name) for side in ("head", "base") for name in ("get-p1", "set-p1")}
-    places = sorted((trial["order"], trial["trial"], body["benchmark"]["name"], body["side"])
-                    for body in measured for trial in body["trials"])
+        (side, name) for side in ("head", "base") for name in ("get-p1", "set-p1")
+    }
+    places = sorted(
+        (trial["order"], trial["trial"], body["benchmark"]["name"], body["side"])
+        for body in measured
+        for trial in body["trials"]
+    )
     assert [trial for _, trial, _, _ in places] == [0] * 4 + [1] * 4 + [2] * 4
     for first, second in zip(places[::2], places[1::2], strict=True):
         assert first[1:3] == second[1:3] and first[3] != second[3] and second[0] == first[0] + 1
@@ -101,14 +108,18 @@ def test_measurements_over_tcp(api: Api, agent: Agent) -> None:
     assert driver["target"]["address"].startswith("tcp:127.0.0.1:")
 
 
-@pytest.mark.parametrize(("behaviour", "message"), [
-    ("silent", "was not ready after 1 s"),
-    ("leaves", "ended at once (exit status 3): tiny: no reason to stay"),
-    ("wrong", "wrong answer: hit rate 0 of"),
-    ("crash", "the server ended during the trial (killed by signal 6): tiny: broken on purpose"),
-])
-def test_a_server_that_misbehaves_fails_the_run_with_the_reason(api: Api, agent: Agent, behaviour: str, message: str
-                                                                ) -> None:
+@pytest.mark.parametrize(
+    ("behaviour", "message"),
+    [
+        ("silent", "was not ready after 1 s"),
+        ("leaves", "ended at once (exit status 3): tiny: no reason to stay"),
+        ("wrong", "wrong answer: hit rate 0 of"),
+        ("crash", "the server ended during the trial (killed by signal 6): tiny: broken on purpose"),
+    ],
+)
+def test_a_server_that_misbehaves_fails_the_run_with_the_reason(
+    api: Api, agent: Agent, behaviour: str, message: str
+) -> None:
     server = {"command": f"{COMMAND} --behaviour {behaviour}", "protocol": "resp", "ready_timeout_s": 1}
     api.jobs = [make_job(server=server)]
     agent.work()
@@ -134,7 +145,9 @@ def test_a_wrong_job_is_refused_naming_the_field(api: Api, agent: Agent) -> None
     api.jobs = [job, unknown]
     assert agent.work() == 2
     assert [body["error"].split(":")[1].strip() for body in api.bodies("/fail")] == [
-        "the field trials must be an integer", "schema is 'speedtrack.job/2', this runner wants 'speedtrack.job/1'"]
+        "the field trials must be an integer",
+        "schema is 'speedtrack.job/2', this runner wants 'speedtrack.job/1'",
+    ]
 
 
 def test_a_build_that_fails_ends_the_run(api: Api, agent: Agent) -> None:

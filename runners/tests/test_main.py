@@ -27,11 +27,24 @@ def start(api: Api, home: Path, speedbench: Path) -> Iterator[Start]:
     started: list[subprocess.Popen[str]] = []
 
     def runner(*words: str, **changes: str) -> "subprocess.Popen[str]":
-        settings = {"PATH": os.environ["PATH"], "SPEEDTRACK_URL": api.url, "SPEEDTRACK_TOKEN": TOKEN,
-                    "SPEEDTRACK_RUNNER_HOME": str(home), "SPEEDTRACK_DRIVER": str(speedbench),
-                    "SPEEDTRACK_ALLOW_SHARED_CORES": "1", "PYTHONPATH": str(ROOT)} | changes
-        process = subprocess.Popen([sys.executable, "-m", "runners", *words], env=settings, cwd=home, text=True,
-                                   stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        settings = {
+            "PATH": os.environ["PATH"],
+            "SPEEDTRACK_URL": api.url,
+            "SPEEDTRACK_TOKEN": TOKEN,
+            "SPEEDTRACK_RUNNER_HOME": str(home),
+            "SPEEDTRACK_DRIVER": str(speedbench),
+            "SPEEDTRACK_ALLOW_SHARED_CORES": "1",
+            "PYTHONPATH": str(ROOT),
+        } | changes
+        process = subprocess.Popen(
+            [sys.executable, "-m", "runners", *words],
+            env=settings,
+            cwd=home,
+            text=True,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+        )
         started.append(process)
         return process
 
@@ -51,8 +64,9 @@ def ended(process: "subprocess.Popen[str]") -> tuple[int, str]:
 def during_a_trial(api: Api) -> None:
     """Returns when a trial is being measured."""
     with api.arrived:
-        assert api.arrived.wait_for(lambda: any("trial" in (call.body.get("progress") or {}).get("now", "")
-                                                for call in api.calls), LIMIT_S)
+        assert api.arrived.wait_for(
+            lambda: any("trial" in (call.body.get("progress") or {}).get("now", "") for call in api.calls), LIMIT_S
+        )
 
 
 def long_job() -> dict[str, object]:
@@ -68,16 +82,19 @@ def test_once_works_until_there_is_no_work(start: Start, api: Api) -> None:
     assert api.bodies("hello")[0]["facts"]["series"]["cpu_model"] and "this is machine m1" in output
 
 
-@pytest.mark.parametrize(("changes", "line"), [
-    ({"SPEEDTRACK_URL": ""}, "SPEEDTRACK_URL is not set: set it to the address"),
-    ({"SPEEDTRACK_URL": "speed.example.org"}, "no http:// or https:// address"),
-    ({"SPEEDTRACK_TOKEN": ""}, "no machine token: set SPEEDTRACK_TOKEN"),
-    ({"SPEEDTRACK_TOKEN": "two words"}, "copy it again"),
-    ({"SPEEDTRACK_TOKEN": "", "SPEEDTRACK_TOKEN_FILE": "/nowhere"}, "SPEEDTRACK_TOKEN_FILE cannot be read"),
-    ({"SPEEDTRACK_DRIVER": "/nowhere"}, "SPEEDTRACK_DRIVER is /nowhere, which is no program: build it with `cargo"),
-    ({"SPEEDTRACK_RUNNER_HOME": "/proc/runner"}, "SPEEDTRACK_RUNNER_HOME /proc/runner cannot be made"),
-    ({}, "BROKER_URL is not set: set it to the broker of the server (redis://...), or start with --poll"),
-])
+@pytest.mark.parametrize(
+    ("changes", "line"),
+    [
+        ({"SPEEDTRACK_URL": ""}, "SPEEDTRACK_URL is not set: set it to the address"),
+        ({"SPEEDTRACK_URL": "speed.example.org"}, "no http:// or https:// address"),
+        ({"SPEEDTRACK_TOKEN": ""}, "no machine token: set SPEEDTRACK_TOKEN"),
+        ({"SPEEDTRACK_TOKEN": "two words"}, "copy it again"),
+        ({"SPEEDTRACK_TOKEN": "", "SPEEDTRACK_TOKEN_FILE": "/nowhere"}, "SPEEDTRACK_TOKEN_FILE cannot be read"),
+        ({"SPEEDTRACK_DRIVER": "/nowhere"}, "SPEEDTRACK_DRIVER is /nowhere, which is no program: build it with `cargo"),
+        ({"SPEEDTRACK_RUNNER_HOME": "/proc/runner"}, "SPEEDTRACK_RUNNER_HOME /proc/runner cannot be made"),
+        ({}, "BROKER_URL is not set: set it to the broker of the server (redis://...), or start with --poll"),
+    ],
+)
 def test_a_wrong_setting_is_one_line_with_cause_and_remedy(start: Start, changes: dict[str, str], line: str) -> None:
     code, output = ended(start(*([] if not changes else ["--once"]), **changes))
     assert code == 2 and line in output and output.count("\n") == 1, output
@@ -114,8 +131,9 @@ def test_two_runners_do_not_share_a_home(start: Start, api: Api) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_shutdown_finishes_the_trial_and_hands_the_run_back(start: Start, api: Api, home: Path, number: signal.Signals
-                                                              ) -> None:
+def test_a_shutdown_finishes_the_trial_and_hands_the_run_back(
+    start: Start, api: Api, home: Path, number: signal.Signals
+) -> None:
     api.jobs = [long_job()]
     runner = start("--poll")
     during_a_trial(api)

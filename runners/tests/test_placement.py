@@ -16,8 +16,9 @@ def tree(root: Path, siblings: list[str], caches: list[str], nodes: list[int] | 
         (directory / "topology/thread_siblings_list").write_text(f"{threads}\n")
         (directory / "topology/physical_package_id").write_text("0\n")
         (directory / f"node{nodes[cpu] if nodes else 0}").mkdir()
-        for index, (level, kind, shared) in enumerate([(1, "Data", threads), (1, "Instruction", threads),
-                                                       (2, "Unified", threads), (3, "Unified", cache)]):
+        for index, (level, kind, shared) in enumerate(
+            [(1, "Data", threads), (1, "Instruction", threads), (2, "Unified", threads), (3, "Unified", cache)]
+        ):
             if shared:
                 (directory / f"cache/index{index}").mkdir(parents=True)
                 (directory / f"cache/index{index}/level").write_text(f"{level}\n")
@@ -79,8 +80,10 @@ def test_the_affinity_mask_is_obeyed(tmp_path: Path) -> None:
 
 
 def test_a_machine_without_sysfs_has_cores_of_one_thread(tmp_path: Path) -> None:
-    assert read_cores(tmp_path, frozenset([0, 1])) == [Core((0,), "node0", "of package 0"),
-                                                       Core((1,), "node0", "of package 0")]
+    assert read_cores(tmp_path, frozenset([0, 1])) == [
+        Core((0,), "node0", "of package 0"),
+        Core((1,), "node0", "of package 0"),
+    ]
 
 
 def test_cpu_lists() -> None:

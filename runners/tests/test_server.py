@@ -70,8 +70,10 @@ def test_a_taken_port_is_tried_once_more_and_then_said(launcher: Launcher, tiny:
         holder.bind(("127.0.0.1", 0))
         holder.listen()
         taken = recipe().command.replace("{port}", str(holder.getsockname()[1]))
-        with (pytest.raises(BenchmarkFailed, match=r"ended at once .*: tiny: bind: Address already in use"),
-              launcher.running(ServerRecipe(taken, "resp", 5), "unix", {"tiny": tiny}, random.Random(1), Control())):
+        with (
+            pytest.raises(BenchmarkFailed, match=r"ended at once .*: tiny: bind: Address already in use"),
+            launcher.running(ServerRecipe(taken, "resp", 5), "unix", {"tiny": tiny}, random.Random(1), Control()),
+        ):
             pass
 
 
@@ -79,16 +81,20 @@ def test_a_program_that_cannot_be_started_is_said(launcher: Launcher, tmp_path: 
     text = tmp_path / "text"
     text.write_text("no program")
     text.chmod(0o755)
-    with (pytest.raises(BenchmarkFailed, match="cannot be started"),
-          launcher.running(recipe(), "unix", {"tiny": text}, random.Random(1), Control())):
+    with (
+        pytest.raises(BenchmarkFailed, match="cannot be started"),
+        launcher.running(recipe(), "unix", {"tiny": text}, random.Random(1), Control()),
+    ):
         pass
 
 
 def test_an_abort_ends_the_wait_for_readiness(launcher: Launcher, tiny: Path, home: Path) -> None:
     control = Control()
     threading.Timer(0.3, lambda: control.abort(Cancelled("asked to stop"))).start()
-    with (pytest.raises(Cancelled),
-          launcher.running(recipe("--behaviour silent", 60), "unix", {"tiny": tiny}, random.Random(1), control)):
+    with (
+        pytest.raises(Cancelled),
+        launcher.running(recipe("--behaviour silent", 60), "unix", {"tiny": tiny}, random.Random(1), control),
+    ):
         pass
     assert marked(home) == []
 
@@ -98,11 +104,14 @@ def test_the_command_is_split_before_it_is_filled() -> None:
     assert words == ["/t x", "--save", "", "--dir", "/a b", "-x7000"]
 
 
-@pytest.mark.parametrize(("template", "message"), [
-    ("{artifact:other} --port {port}", "wants {artifact:other}, the build section lists: tiny"),
-    ("{artifact:tiny} 'open", "cannot be split"),
-    ("  ", "is empty"),
-])
+@pytest.mark.parametrize(
+    ("template", "message"),
+    [
+        ("{artifact:other} --port {port}", "wants {artifact:other}, the build section lists: tiny"),
+        ("{artifact:tiny} 'open", "cannot be split"),
+        ("  ", "is empty"),
+    ],
+)
 def test_a_command_that_cannot_be_right_is_permanent(template: str, message: str) -> None:
     with pytest.raises(Permanent, match=message):
         command(template, ADDRESS, Path("/d"), {"tiny": Path("/t")})
