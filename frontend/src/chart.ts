@@ -18,7 +18,7 @@ import { change, tick } from "./units";
 Chart.register(LineController, LineElement, PointElement, LinearScale, Tooltip);
 
 const SHAPES = ["circle", "rect", "rectRot", "star"] as const;
-const MANY = 250; // commits, above which single points are no longer drawn
+const MANY = 250; // commits, above which lines are thinner
 const FEW = 40; // commits, up to which the axis names each by its hash
 
 export interface Options {
@@ -65,16 +65,19 @@ type Dataset = ChartDataset<"line", Point[]>;
 /** Each environment of each machine is a line of its own, never joined; a machine keeps its colour and shape. */
 function lineDatasets(timeline: Timeline, parts: Measured[][][], colour: Colours): Dataset[] {
   const machines = machinesOf(timeline);
-  const dense = timeline.commits.sha.length > MANY;
+  const count = timeline.commits.sha.length;
   return timeline.lines.map((line, i) => {
     const own = colour.series[machines.indexOf(line.machine) % colour.series.length]!;
     return {
       data: withBreaks(parts[i]!),
       borderColor: own,
       backgroundColor: own,
-      borderWidth: dense ? 1.5 : 2,
+      borderWidth: count > MANY ? 1.5 : 2,
       pointStyle: SHAPES[machines.indexOf(line.machine) % SHAPES.length]!,
-      pointRadius: (context) => (dense && !alone(context.dataset.data as Point[], context.dataIndex) ? 0 : dense ? 1.5 : 3),
+      pointRadius: ({ chart, dataset, dataIndex }) => {
+        const room = chart.width / count;
+        return room > 8 ? 3 : room > 4 ? 2 : alone(dataset.data as Point[], dataIndex) ? 1.5 : 0;
+      },
       pointHoverRadius: 5,
     };
   });

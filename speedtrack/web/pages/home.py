@@ -83,7 +83,7 @@ def headline_values(paths: dict[int, list[Commit]]) -> dict[int, Values]:
 
 def fill(card: Card, path: list[Commit], values: Values) -> None:
     """Freshness and line of a card."""
-    card.line = together([[line.get(c.pk) for c in path] for line in values.values()])
+    card.line = together([[line.get(c.pk) for c in path] for line in values.values()]) or [None] * len(path)
     card.benchmarks = len(values)
     for lag, (commit, value) in enumerate(zip(reversed(path), reversed(card.line), strict=True)):
         if value is not None:
@@ -92,7 +92,10 @@ def fill(card: Card, path: list[Commit], values: Values) -> None:
 
 
 def together(lines: list[list[float | None]]) -> list[float | None]:
-    """The geometric mean of several lines, each by its own median first, so that none outweighs the others."""
+    """The geometric mean of several lines, each by its own median first, so that none outweighs the others.
+
+    Empty where no line has a value.
+    """
     scaled = []
     for line in lines:
         known = [v for v in line if v]
@@ -101,7 +104,7 @@ def together(lines: list[list[float | None]]) -> list[float | None]:
             scaled.append([math.log(v / middle) if v else None for v in line])
     columns = [[v for v in column if v is not None] for column in zip(*scaled, strict=True)]
     joined = [math.exp(sum(c) / len(c)) if c else None for c in columns]
-    return joined or [None] * max((len(line) for line in lines), default=0)
+    return joined
 
 
 def latest_changes() -> list[Change]:

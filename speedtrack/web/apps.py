@@ -1,0 +1,10 @@
+"""The app of the pages."""
+
+from django.apps import AppConfig
+
+
+class WebConfig(AppConfig):
+    name = "speedtrack.web"
+
+    def ready(self) -> None:
+        from speedtrack.web import checks  # noqa: F401 (registers the check)

@@ -1,0 +1,25 @@
+"""Says clearly what is missing before somebody looks at a page without style."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from django.apps import AppConfig
+from django.contrib.staticfiles import finders
+from django.core.checks import CheckMessage, Tags, Warning, register
+
+FILES = ("site.css", "timeline.js", "project.js", "live.js")
+
+
+@register(Tags.staticfiles)
+def built(app_configs: Sequence[AppConfig] | None, **options: Any) -> list[CheckMessage]:
+    """The scripts and the style sheet of the pages are built from frontend/."""
+    missing = [name for name in FILES if finders.find(name) is None]
+    if not missing:
+        return []
+    return [
+        Warning(
+            f"frontend/dist lacks {', '.join(missing)}: pages have no style and no charts",
+            hint="Run `npm ci && npm run build` in frontend/, then start the server again.",
+            id="speedtrack.web.W001",
+        )
+    ]

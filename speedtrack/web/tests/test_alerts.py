@@ -1,0 +1,106 @@
+"""Alerts: the list, the evidence, and what people decide."""
+
+import pytest
+from django.contrib.auth.models import User
+from django.test import Client
+
+from speedtrack.alerts import triage
+from speedtrack.alerts.models import Alert, AlertEvent
+from speedtrack.alerts.triage import Decision, Stale
+from speedtrack.web.tests.world import World, queries
+
+Slow = tuple[World, Alert]
+
+
+def test_the_lists(client: Client, slow: Slow) -> None:
+    _, alert = slow
+    for address in ("/alerts/", "/p/kvd/alerts/", "/alerts/?status=confirmed", "/alerts/?status=all"):
+        page = client.get(address).content.decode()
+        assert f'href="/alerts/{alert.pk}/"' in page
+        assert "slower +20.0%" in page
+    assert f'href="/alerts/{alert.pk}/"' not in client.get("/alerts/?status=fixed").content.decode()
+
+
+def test_the_page_shows_the_paired_samples(client: Client, slow: Slow) -> None:
+    made, alert = slow
+    page = client.get(f"/alerts/{alert.pk}/").content.decode()
+    assert "10 pairs on kvd-m1" in page
+    assert page.count('class="before"') >= 10
+    assert made.commit(5).short in page
+    assert "both sides were measured again" in page
+    assert "<script>alert" not in page
+    assert "style=" not in page
+
+
+def test_an_unknown_alert(client: Client, db: None) -> None:
+    assert client.get("/alerts/77/").status_code == 404
+
+
+def test_only_people_who_logged_in_decide(client: Client, slow: Slow) -> None:
+    _, alert = slow
+    assert "<textarea" not in client.get(f"/alerts/{alert.pk}/").content.decode()
+    answer = client.post(f"/alerts/{alert.pk}/", {"seen": "confirmed", "status": "fixed"})
+    assert answer.status_code == 302
+    assert answer["Location"].startswith("/login/")
+    alert.refresh_from_db()
+    assert alert.status == "confirmed"
+
+
+def test_a_decision_is_kept_with_its_event(client: Client, slow: Slow) -> None:
+    _, alert = slow
+    ada = User.objects.create_user("ada")
+    client.force_login(ada)
+    form = {"seen": "confirmed", "status": "expected", "assignee": "ada", "note": "<i>meant</i>"}
+    page = client.post(f"/alerts/{alert.pk}/", form, follow=True).content.decode()
+    assert "Saved." in page
+    assert "&lt;i&gt;meant&lt;/i&gt;" in page
+    alert.refresh_from_db()
+    assert (alert.status, alert.assignee) == ("expected", ada)
+    event = alert.events.latest("pk")
+    assert (event.who, event.before, event.after) == (ada, "confirmed", "expected")
+    assert event.note == "assigned to ada; <i>meant</i>"
+
+
+def test_the_second_of_two_people_is_told(client: Client, slow: Slow) -> None:
+    _, alert = slow
+    client.force_login(User.objects.create_user("ada"))
+    Alert.objects.filter(pk=alert.pk).update(status="invalid")
+    form = {"seen": "confirmed", "status": "fixed"}
+    page = client.post(f"/alerts/{alert.pk}/", form, follow=True).content.decode()
+    assert "Not saved: the alert is invalid meanwhile" in page
+    alert.refresh_from_db()
+    assert alert.status == "invalid"
+
+
+def test_decide_refuses_what_is_not_a_persons_to_say(slow: Slow) -> None:
+    _, alert = slow
+    ada = User.objects.create_user("ada")
+    with pytest.raises(ValueError, match="cannot be made 'suspected'"):
+        triage.decide(alert, Decision("confirmed", "suspected", None), ada)
+    with pytest.raises(Stale):
+        triage.decide(alert, Decision("fixed", "confirmed", None), ada)
+
+
+def test_a_decision_that_changes_nothing_writes_nothing(slow: Slow) -> None:
+    _, alert = slow
+    before = AlertEvent.objects.count()
+    assert triage.decide(alert, Decision("confirmed", "confirmed", None), User.objects.create_user("ada")) is False
+    assert AlertEvent.objects.count() == before
+
+
+def test_a_note_alone_is_an_event(slow: Slow) -> None:
+    _, alert = slow
+    assert triage.decide(alert, Decision("confirmed", "confirmed", None, "looking"), User.objects.create_user("ada"))
+    event = alert.events.latest("pk")
+    assert (event.before, event.after, event.note) == ("", "", "looking")
+
+
+def test_the_number_of_queries_does_not_grow(client: Client, slow: Slow) -> None:
+    made, alert = slow
+    addresses = [f"/alerts/{alert.pk}/", "/alerts/?status=all"]
+    few = [queries(client, address) for address in addresses]
+    for _ in range(3):
+        AlertEvent.objects.create(alert=alert, note="again", who=None)
+    made.push(4)
+    made.measure()
+    assert [queries(client, address) for address in addresses] == few

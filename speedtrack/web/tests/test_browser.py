@@ -1,0 +1,154 @@
+"""One walk through the pages in a real browser: home, project, timeline, commit."""
+
+import os
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from django.db import connection
+from playwright.sync_api import Browser, ConsoleMessage, Page, sync_playwright
+
+from speedtrack.alerts.models import Alert
+from speedtrack.runs import queue
+from speedtrack.runs.documents import Progress, Renewal
+from speedtrack.web.tests.conftest import browser as browser_path
+from speedtrack.web.tests.world import CPU, World, slowed
+
+FLAGS = [
+    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
+    "--disable-component-update", "--disable-sync",
+]  # fmt: skip
+COLOURED = """
+    canvas => {
+        const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+        let count = 0;
+        for (let i = 3; i < data.length; i += 4) count += data[i] > 0;
+        return count;
+    }
+"""
+SESSIONS = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+OVERFLOW = "() => document.documentElement.scrollWidth - document.documentElement.clientWidth"
+
+
+@pytest.fixture
+def chromium(monkeypatch: pytest.MonkeyPatch) -> Iterator[Browser]:
+    # Playwright's own loop runs in this thread, beside Django's database calls.
+    monkeypatch.setitem(os.environ, "DJANGO_ALLOW_ASYNC_UNSAFE", "true")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=browser_path(), args=FLAGS)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def shown(live_server: Any, settings: Any, tmp_path: Any) -> Iterator[tuple[World, Alert, str]]:
+    made, alert = slowed(settings, tmp_path)
+    yield made, alert, live_server.url
+    wait_for_server()
+
+
+def wait_for_server(most_s: float = 10) -> None:
+    """Wait until the server's threads have left the database, so that it can be dropped."""
+    until = time.monotonic() + most_s
+    while time.monotonic() < until:
+        with connection.cursor() as cursor:
+            cursor.execute(SESSIONS)
+            if cursor.fetchone()[0] == 0:
+                return
+        time.sleep(0.1)
+
+
+def watched(chromium: Browser, width: int, complaints: list[str]) -> Page:
+    page = chromium.new_page(viewport={"width": width, "height": 800})
+
+    def heard(message: ConsoleMessage) -> None:
+        if message.type in ("error", "warning"):
+            complaints.append(message.text)
+
+    page.on("console", heard)
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    return page
+
+
+def chart_is_drawn(page: Page) -> None:
+    page.wait_for_function("() => document.querySelector('.chartstate').textContent === ''")
+    assert page.locator("canvas#chart").evaluate(COLOURED) > 1000
+
+
+def test_from_home_to_a_commit(shown: tuple[World, Alert, str], chromium: Browser) -> None:
+    made, _, url = shown
+    complaints: list[str] = []
+    page = watched(chromium, 1280, complaints)
+    page.goto(url)
+    page.get_by_role("link", name="kvd", exact=True).first.click()
+    page.get_by_role("link", name="get-p1", exact=True).first.click()
+    page.wait_for_url(f"**/timeline/get-p1/{CPU}*")
+    chart_is_drawn(page)
+
+    canvas = page.locator("canvas#chart")
+    canvas.focus()
+    for _ in range(3):
+        page.keyboard.press("ArrowLeft")
+    said = page.locator("#said").text_content() or ""
+    assert made.shas[5][:10] in said
+    assert "worse +20.0%" in said
+    page.keyboard.press("Enter")
+    page.wait_for_url(f"**/c/{made.shas[5][:12]}/")
+    assert "<script>alert(1)</script>" in page.locator("h1").inner_text()
+    assert complaints == []
+
+
+def test_dragging_zooms_and_the_address_keeps_it(shown: tuple[World, Alert, str], chromium: Browser) -> None:
+    made, _, url = shown
+    complaints: list[str] = []
+    page = watched(chromium, 1280, complaints)
+    page.goto(f"{url}/p/kvd/timeline/get-p1/{CPU}?zero=1")
+    chart_is_drawn(page)
+    box = page.locator("canvas#chart").bounding_box()
+    assert box
+    middle = box["y"] + box["height"] / 2
+    page.mouse.move(box["x"] + box["width"] * 0.4, middle)
+    page.mouse.down()
+    page.mouse.move(box["x"] + box["width"] * 0.8, middle, steps=4)
+    page.mouse.up()
+    page.wait_for_url("**from=*")
+    assert "zero=1" in page.url
+    chart_is_drawn(page)
+    shas = [made.shas[i][:12] for i in range(8)]
+    begin, end = (page.url.split(f"{key}=")[1].split("&")[0] for key in ("from", "to"))
+    assert 0 < shas.index(begin) < shas.index(end) < 7
+    assert complaints == []
+
+
+def test_no_page_scrolls_sideways(shown: tuple[World, Alert, str], chromium: Browser) -> None:
+    made, alert, url = shown
+    addresses = [
+        "/", "/p/kvd/", f"/p/kvd/timeline/get-p1/{CPU}", f"/p/kvd/c/{made.shas[5]}/", "/alerts/",
+        f"/alerts/{alert.pk}/", "/queue/", "/login/",
+    ]  # fmt: skip
+    for width in (1280, 390):
+        complaints: list[str] = []
+        page = watched(chromium, width, complaints)
+        for address in addresses:
+            page.goto(url + address)
+            assert page.evaluate(OVERFLOW) <= 0, (address, width)
+        assert complaints == []
+        page.close()
+
+
+def test_a_run_page_follows_its_run(shown: tuple[World, Alert, str], chromium: Browser) -> None:
+    made, _, url = shown
+    made.push(1)
+    run = queue.claim(made.machines[0])
+    assert run
+    complaints: list[str] = []
+    page = watched(chromium, 390, complaints)
+    page.goto(f"{url}/runs/{run.pk}/")
+    assert page.evaluate(OVERFLOW) <= 0
+    progress = Progress(done=4, total=10, now="trial 4 of get-p1")
+    queue.renew(run.machine, run.pk, Renewal(token=run.lease_token, progress=progress))
+    page.get_by_text("trial 4 of get-p1").wait_for(timeout=10_000)
+    made.measure()
+    page.locator("[data-going=no]").wait_for(timeout=10_000)
+    assert complaints == []

@@ -1,0 +1,82 @@
+"""Sparklines, plots and the grades behind the grid's colours."""
+
+import math
+
+import pytest
+
+from speedtrack.alerts.series import Drawn
+from speedtrack.benchmarks.metrics import METRICS
+from speedtrack.web.grades import grade, noise_of
+from speedtrack.web.plots import Forest, Pairs
+from speedtrack.web.sparkline import Sparkline, path_through
+
+CPU = METRICS["server_cpu_ns_per_request"]
+
+
+def point(value: float, spread: float = 0.01, flags: tuple[str, ...] = ()) -> Drawn:
+    return Drawn(1, 0, 0, 0, value, value * (1 - spread), value * (1 + spread), 5, list(flags))
+
+
+def test_a_gap_ends_a_line_and_a_lone_point_is_a_dot() -> None:
+    assert path_through([(0, 0), (1, 1), None, (3, 3)]) == "M0.0 0.0L1.0 1.0M3.0 3.0h0.1"
+    assert path_through([]) == ""
+
+
+def test_a_sparkline_escapes_its_label() -> None:
+    assert "&lt;b&gt;" in Sparkline.of([1.0, 2.0]).svg("<b>")
+    assert '<path d=""/>' in Sparkline.of([None]).svg("nothing")
+
+
+def test_a_calm_line_stays_calm() -> None:
+    calm = Sparkline.of([100.0, 100.1])
+    assert calm.end
+    assert abs(calm.end[1] - 14) < 2
+
+
+def test_a_change_within_noise_has_no_colour() -> None:
+    found = grade(point(100), point(101), noise=0.01, metric=CPU, smallest_effect=0.005)
+    assert found
+    assert found.level == 0
+
+
+def test_the_same_percentage_is_strong_where_the_noise_is_small() -> None:
+    found = grade(point(100, 0.001), point(103, 0.001), noise=0.001, metric=CPU, smallest_effect=0.01)
+    assert found
+    assert (found.level, found.worse) == (2, True)
+    better = grade(point(100, 0.001), point(97, 0.001), noise=0.005, metric=CPU, smallest_effect=0.01)
+    assert better
+    assert (better.level, better.worse) == (1, False)
+
+
+def test_a_certain_change_too_small_to_matter_has_no_colour() -> None:
+    found = grade(point(100, 0.0001), point(100.5, 0.0001), noise=0.0001, metric=CPU, smallest_effect=0.01)
+    assert found
+    assert found.level == 0
+
+
+def test_without_a_ratio_or_a_noise_there_is_no_grade() -> None:
+    assert grade(point(0), point(1), 0.01, CPU, 0.01) is None
+    assert grade(point(1, 0), point(2, 0), 0.0, CPU, 0.01) is None
+
+
+def test_noise_is_robust_against_one_step() -> None:
+    values = [100 * math.exp(0.01 * (-1) ** i) * (1.5 if i > 10 else 1) for i in range(20)]
+    assert noise_of([point(v) for v in values]) == pytest.approx(0.02 * 1.4826 / math.sqrt(2), rel=0.01)
+    assert noise_of([point(1)]) == 0
+
+
+def test_a_forest_holds_no_change_and_every_interval() -> None:
+    forest = Forest.of([(1.074, 1.06, 1.09), (0.95, 0.93, 0.97)])
+    assert forest.rows[1].high < forest.one < forest.rows[0].low
+    assert all(0 <= x <= forest.width for row in forest.rows for x in (row.low, row.middle, row.high))
+    assert "0" in [tick.label for tick in forest.ticks]
+    assert 3 <= len(forest.ticks) <= 6
+    assert Forest.of([]).rows == []
+
+
+def test_pairs_keep_their_order() -> None:
+    pairs = Pairs.of([(1000.0, 1100.0), (1010.0, 1090.0)], CPU)
+    assert pairs.shapes[0].x < pairs.shapes[1].x
+    assert pairs.shapes[0].after < pairs.shapes[0].before
+    assert (pairs.top, pairs.bottom) == ("1.10 µs", "1.00 µs")
+    assert Pairs.of([(5.0, 5.0)], CPU).shapes[0].title.startswith("pair 1")

@@ -1,0 +1,40 @@
+"""The mail about an alert: short, complete as text, escaped as HTML."""
+
+from email.message import EmailMessage
+from typing import cast
+
+from speedtrack.alerts import notify
+from speedtrack.alerts.models import Alert, Outbox
+from speedtrack.web.tests.world import World
+
+
+def bodies(alert: Alert) -> tuple[str, str]:
+    row = Outbox.objects.create(recipient="team@example.org", alert=alert, event="shown")
+    message = notify.message(row)
+    html = cast(EmailMessage, message.message()).get_payload()[1].get_payload(decode=True)  # type: ignore[union-attr,index]
+    return str(message.body), cast(bytes, html).decode()
+
+
+def test_the_text_says_the_finding_first(slow: tuple[World, Alert]) -> None:
+    made, alert = slow
+    text, _ = bodies(alert)
+    first = text.splitlines()[0]
+    assert first.startswith("Slower +20.0% (")
+    assert "get-p1" in first or "set-p1" in first
+    assert made.shas[5] in text
+    assert '<script>alert(1)</script> & "quotes"' in text
+    assert f"/alerts/{alert.pk}/" in text
+    assert "/p/kvd/" in text
+    assert "Ada Example" in text
+    assert "10 pairs" in text
+    assert max(len(line) for line in text.splitlines()) < 100
+
+
+def test_the_html_is_escaped_and_says_the_same(slow: tuple[World, Alert]) -> None:
+    _, alert = slow
+    _, html = bodies(alert)
+    assert "Slower +20.0%" in html
+    assert "&lt;script&gt;" in html
+    assert "<script" not in html
+    assert "http" in html
+    assert f"/alerts/{alert.pk}/" in html

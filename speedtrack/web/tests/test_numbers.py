@@ -1,0 +1,73 @@
+"""Numbers as people read them; the golden file is shared with the charts."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.conf import settings
+
+from speedtrack.benchmarks.metrics import METRICS, Direction, Metric
+from speedtrack.web import numbers, words
+from speedtrack.web.text import cell, plain
+
+GOLDEN: dict[str, Any] = json.loads(
+    (Path(settings.BASE_DIR) / "frontend" / "src" / "units.golden.json").read_text(encoding="utf-8")
+)
+
+
+def metric(unit: str) -> Metric:
+    return Metric("m", "M", unit, Direction.LOWER, 0.01, True, frozenset())
+
+
+@pytest.mark.parametrize(("unit", "value", "text"), GOLDEN["quantity"])
+def test_quantity(unit: str, value: float, text: str) -> None:
+    assert numbers.quantity(metric(unit), value) == text
+
+
+@pytest.mark.parametrize(("unit", "low", "high", "text"), GOLDEN["interval"])
+def test_interval(unit: str, low: float, high: float, text: str) -> None:
+    assert numbers.interval(metric(unit), low, high) == text
+
+
+@pytest.mark.parametrize(("ratio", "text"), GOLDEN["change"])
+def test_change(ratio: float, text: str) -> None:
+    assert numbers.change(ratio) == text
+
+
+def test_a_margin_has_a_digit_that_says_something() -> None:
+    assert numbers.margin(metric("ns"), 5123, 5090, 5150) == "±0.03"
+    assert numbers.margin(metric("ns"), 5123, 5121, 5125) == "±0.002"
+    assert numbers.margin(metric("ns"), 5123, 5123, 5123) == "±0.00"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0.25, "250 ms"), (1.5, "1.5 s"), (42, "42 s"), (95, "1 min 35 s"), (1860, "31 min"), (7500, "2 h 5 min"),
+     (100_000, "1 d 3 h")],
+)  # fmt: skip
+def test_duration(seconds: float, text: str) -> None:
+    assert numbers.duration(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(3, "just now"), (61, "1 minute ago"), (7300, "2 hours ago"), (-130, "in 2 minutes"), (400 * 86400, "1 year ago")],
+)
+def test_ago(seconds: float, text: str) -> None:
+    assert numbers.ago(seconds) == text
+
+
+def test_more_memory_is_not_slower() -> None:
+    assert words.effect(METRICS["peak_rss_bytes"], worse=True) == "more memory"
+    assert words.effect(METRICS["throughput_rps"], worse=False) == "faster"
+
+
+def test_logs_lose_what_a_terminal_would_act_on() -> None:
+    assert plain("\x1b[31mred\x1b[0m \x1b]0;title\x07tab\there\r\n\u202eevil\x00") == "red tab\there\nevil"
+
+
+@pytest.mark.parametrize("text", ["=1", "+1", "-1", "@x", "\tx", "\rx"])
+def test_csv_formulas_are_quoted(text: str) -> None:
+    assert cell(text) == f"'{text}"
+    assert cell("plain = text") == "plain = text"

@@ -1,0 +1,71 @@
+"""Queue and machines: what runs, what waits, how the machines are."""
+
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from django.db.models.functions import Now
+from django.test import Client
+
+from speedtrack.runs import queue, tracking
+from speedtrack.runs.models import Machine, Run
+from speedtrack.web.tests.world import World, queries, world
+
+
+def test_without_machines_it_says_how_to_begin(client: Client, db: None) -> None:
+    assert b"manage.py machine add" in client.get("/queue/").content
+
+
+def seen(**ago: float) -> None:
+    Machine.objects.update(last_seen_at=Now() - timedelta(**ago))
+
+
+def test_what_waits_and_until_when(client: Client, kvd: World) -> None:
+    seen(seconds=1)
+    Run.objects.filter(status="succeeded").update(started_at=Now() - timedelta(seconds=90), ended_at=Now())
+    kvd.push(2)
+    page = client.get("/queue/").content.decode()
+    assert "2 runs waiting" in page
+    assert "at the usual 1 min 30 s each" in page
+    assert "in 2 minutes" in page
+    assert ">idle<" in page
+
+
+def test_a_silent_or_paused_machine_promises_nothing(client: Client, kvd: World) -> None:
+    kvd.push(1)
+    seen(hours=2)
+    page = client.get("/queue/").content.decode()
+    assert ">silent<" in page
+    assert "nothing is done until the runner is heard of again" in page
+    tracking.pause("kvd-m1", True)
+    assert "the machine is paused" in client.get("/queue/").content.decode()
+
+
+def test_what_runs(client: Client, kvd: World) -> None:
+    seen(seconds=1)
+    kvd.push(1)
+    run = queue.claim(kvd.machines[0])
+    assert run
+    part = client.get("/queue/?part=live").content.decode()
+    assert "<html" not in part
+    assert f'href="/runs/{run.pk}/"' in part
+    assert ">working<" in part
+    assert "<progress" in part
+
+
+def test_troubles_are_told_with_their_errors(client: Client, kvd: World) -> None:
+    kvd.push(1)
+    kvd.fail("disk <full>")
+    assert "disk &lt;full&gt;" in client.get("/queue/").content.decode()
+
+
+def test_the_environment_is_shown(client: Client, kvd: World) -> None:
+    assert "Test CPU" in client.get("/queue/").content.decode()
+
+
+def test_the_number_of_queries_does_not_grow(client: Client, kvd: World, settings: Any, tmp_path: Path) -> None:
+    few = queries(client, "/queue/")
+    other = world(settings, tmp_path / "other", commits=8, machines=2, name="other")
+    kvd.push(4)
+    other.fail()
+    assert queries(client, "/queue/") == few

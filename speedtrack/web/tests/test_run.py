@@ -1,0 +1,84 @@
+"""The run page: live while it runs, complete afterwards."""
+
+from django.test import Client
+
+from speedtrack.alerts.models import Alert
+from speedtrack.runs import queue
+from speedtrack.runs.documents import LogPiece, Progress, Renewal
+from speedtrack.runs.models import Run
+from speedtrack.web.tests.world import World, queries
+
+
+def test_a_finished_run_shows_its_measurements_and_history(client: Client, kvd: World) -> None:
+    run = Run.objects.order_by("pk").first()
+    assert run
+    page = client.get(f"/runs/{run.pk}/").content.decode()
+    assert "succeeded" in page
+    assert "Server CPU per request" in page
+    assert "claimed by kvd-m1" in page
+    assert "10 trials" in page
+    assert 'data-going="no"' in page
+
+
+def test_a_waiting_run_says_how_many_are_before_it(client: Client, kvd: World) -> None:
+    kvd.push(3)
+    oldest = Run.objects.filter(status="queued").order_by("rank").first()
+    assert oldest
+    assert "2 runs before it" in client.get(f"/runs/{oldest.pk}/").content.decode()
+
+
+def test_a_running_run_is_live(client: Client, kvd: World) -> None:
+    kvd.push(1)
+    run = queue.claim(kvd.machines[0])
+    assert run
+    progress = Progress(done=3, total=10, now="trial 3 of get-p1")
+    queue.renew(run.machine, run.pk, Renewal(token=run.lease_token, progress=progress))
+    text = "\x1b[1mcc\x1b[0m -c <main>.c\n"
+    queue.log(run.machine, run.pk, LogPiece(token=run.lease_token, seq=0, phase="measure", text=text))
+    part = client.get(f"/runs/{run.pk}/?part=live").content.decode()
+    assert "<html" not in part
+    assert 'data-going="yes"' in part
+    assert '<progress value="3" max="10"' in part
+    assert "trial 3 of get-p1" in part
+    assert "cc -c &lt;main&gt;.c" in part
+
+
+def test_the_whole_log_is_plain_text(client: Client, kvd: World) -> None:
+    kvd.push(1)
+    run = queue.claim(kvd.machines[0])
+    assert run
+    for seq, phase in enumerate(("build a", "build a", "measure")):
+        queue.log(run.machine, run.pk, LogPiece(token=run.lease_token, seq=seq, phase=phase, text=f"<{seq}>\n"))
+    answer = client.get(f"/runs/{run.pk}/log")
+    assert answer["Content-Type"] == "text/plain; charset=utf-8"
+    assert answer["X-Content-Type-Options"] == "nosniff"
+    assert b"".join(answer).decode() == ("--- attempt 1, build a ---\n<0>\n<1>\n\n--- attempt 1, measure ---\n<2>\n")
+    only = b"".join(client.get(f"/runs/{run.pk}/log?phase=measure")).decode()
+    assert only == "--- attempt 1, measure ---\n<2>\n"
+
+
+def test_a_failed_run_shows_its_error(client: Client, kvd: World) -> None:
+    kvd.push(1)
+    run = kvd.fail("no such file: <config>")
+    assert "no such file: &lt;config&gt;" in client.get(f"/runs/{run.pk}/").content.decode()
+
+
+def test_a_paired_run_tells_its_sides_apart(client: Client, slow: tuple[World, Alert]) -> None:
+    run = Run.objects.filter(reason="confirm").first()
+    assert run
+    page = client.get(f"/runs/{run.pk}/").content.decode()
+    assert "<td>base</td>" in page
+    assert "<td>head</td>" in page
+
+
+def test_an_unknown_run(client: Client, db: None) -> None:
+    assert client.get("/runs/77/").status_code == 404
+    assert client.get("/runs/77/log").status_code == 404
+
+
+def test_the_number_of_queries_does_not_grow(client: Client, slow: tuple[World, Alert]) -> None:
+    plain = Run.objects.filter(base=None).first()
+    paired = Run.objects.filter(reason="confirm").first()
+    assert plain
+    assert paired
+    assert queries(client, f"/runs/{paired.pk}/") == queries(client, f"/runs/{plain.pk}/")

@@ -1,0 +1,88 @@
+"""What holds for every page: headers, login, errors, the build of the front end."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.conf import settings as live_settings
+from django.contrib.auth.models import User
+from django.contrib.staticfiles import finders
+from django.test import Client
+
+from speedtrack.alerts.models import Alert
+from speedtrack.runs.models import Run
+from speedtrack.web import checks
+from speedtrack.web.tests.world import CPU, World
+
+
+def test_every_page_sends_the_policy_and_has_nothing_inline(client: Client, slow: tuple[World, Alert]) -> None:
+    made, alert = slow
+    run = Run.objects.filter(reason="confirm").first()
+    assert run
+    addresses = [
+        "/", "/p/kvd/", f"/p/kvd/timeline/get-p1/{CPU}", f"/p/kvd/c/{made.shas[5]}/", "/p/kvd/alerts/", "/alerts/",
+        f"/alerts/{alert.pk}/", f"/runs/{run.pk}/", "/queue/", "/login/",
+    ]  # fmt: skip
+    for address in addresses:
+        answer = client.get(address)
+        assert answer.status_code == 200, address
+        policy = answer["Content-Security-Policy"]
+        assert "default-src 'none'" in policy
+        assert "unsafe" not in policy
+        page = answer.content.decode()
+        assert " style=" not in page, address
+        assert "<style" not in page, address
+        assert " onclick=" not in page, address
+        assert page.count("<script") == page.count("<script src="), address
+
+
+def test_health(client: Client) -> None:
+    answer = client.get("/healthz")
+    assert (answer.status_code, answer.content) == (200, b"ok\n")
+
+
+def test_log_in_and_out(client: Client, db: None) -> None:
+    User.objects.create_user("ada", password="secret")
+    assert b"do not match" in client.post("/login/", {"username": "ada", "password": "wrong"}).content
+    form = {"username": "ada", "password": "secret", "next": "/queue/"}
+    assert client.post("/login/", form)["Location"] == "/queue/"
+    assert b"Log out" in client.get("/").content
+    assert client.post("/logout/").status_code == 302
+    assert b"Log in" in client.get("/").content
+
+
+def test_a_login_leads_to_no_other_site(client: Client, db: None) -> None:
+    User.objects.create_user("ada", password="secret")
+    form = {"username": "ada", "password": "secret", "next": "https://evil.example/"}
+    assert client.post("/login/", form)["Location"] == "/"
+
+
+def test_not_found_has_a_page(client: Client, db: None) -> None:
+    answer = client.get("/p/nope/")
+    assert answer.status_code == 404
+    assert b"There is no project" in answer.content
+
+
+def test_pages_take_no_other_method(client: Client, db: None) -> None:
+    assert client.post("/").status_code == 405
+
+
+def test_a_missing_front_end_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(finders, "find", lambda name: None if name == "site.css" else name)
+    (warning,) = checks.built(None)
+    assert "frontend/dist lacks site.css" in warning.msg
+    assert "npm run build" in str(warning.hint)
+    monkeypatch.setattr(finders, "find", lambda name: name)
+    assert checks.built(None) == []
+
+
+def test_templates_mark_nothing_as_safe() -> None:
+    folder = Path(live_settings.BASE_DIR) / "speedtrack"
+    for template in folder.rglob("templates/**/*.html"):
+        text = template.read_text()
+        assert "|safe" not in text, template
+        assert "autoescape off" not in text, template
+
+
+def test_the_debug_page_is_off(settings: Any) -> None:
+    assert settings.DEBUG is False

@@ -1,0 +1,171 @@
+"""The timeline: page, JSON and CSV."""
+
+import csv
+import io
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from speedtrack.alerts import series as lines
+from speedtrack.alerts.models import Alert
+from speedtrack.benchmarks import definitions
+from speedtrack.projects.models import Commit, Tag
+from speedtrack.runs import queue, results, tracking
+from speedtrack.runs.models import Series
+from speedtrack.tests import builders
+from speedtrack.web.tests.world import CPU, HOSTILE, World, counted, queries
+
+LINE = f"/p/kvd/timeline/get-p1/{CPU}"
+
+
+def document(client: Client, query: str = "") -> dict[str, Any]:
+    found: dict[str, Any] = client.get(f"{LINE}.json{query}").json()
+    return found
+
+
+def table(client: Client, query: str = "") -> list[dict[str, str]]:
+    answer = client.get(f"{LINE}.csv{query}")
+    assert answer["Content-Type"] == "text/csv; charset=utf-8"
+    return list(csv.DictReader(io.StringIO(b"".join(answer).decode())))
+
+
+def test_the_page_says_in_words_what_the_chart_shows(client: Client, slow: tuple[World, Alert]) -> None:
+    page = client.get(LINE).content.decode()
+    assert "8 of 8 commits measured" in page
+    assert "slower +20.0%" in page
+    assert f'data-values="{LINE}.json?"' in page
+    assert 'role="img"' in page
+    assert "<details" in page
+    assert "<table" in page
+    assert "<script>alert" not in page
+
+
+def test_the_json_has_columns(client: Client, slow: tuple[World, Alert]) -> None:
+    made, alert = slow
+    found = document(client)
+    assert found["schema"] == "speedtrack.timeline/1"
+    assert found["metric"] == {"name": CPU, "title": "Server CPU per request", "unit": "ns", "better": "lower"}
+    assert found["commits"]["sha"] == [sha[:12] for sha in made.shas]
+    assert found["commits"]["subject"][5] == HOSTILE
+    assert found["authors"] == ["Ada Example"]
+    (line,) = found["lines"]
+    assert line["machine"] == "kvd-m1"
+    assert line["at"] == list(range(8))
+    assert line["n"] == [5] * 8
+    assert all(low <= value <= high for low, value, high in zip(line["low"], line["value"], line["high"], strict=True))
+    (change,) = found["changes"]
+    assert (change["at"], change["status"], change["worse"], change["alert"]) == (5, "confirmed", True, alert.pk)
+    assert change["ratio"] == pytest.approx(1.2, abs=0.01)
+
+
+def test_ranges(client: Client, slow: tuple[World, Alert]) -> None:
+    made, _ = slow
+    assert document(client, "?last=3")["commits"]["sha"] == [sha[:12] for sha in made.shas[-3:]]
+    assert document(client, "?last=all")["first"] == 0
+    assert document(client, "?last=nonsense")["first"] == 0
+    zoomed = document(client, f"?from={made.shas[4][:12]}&to={made.shas[2]}")
+    assert zoomed["commits"]["sha"] == [sha[:12] for sha in made.shas[2:5]]
+    assert zoomed["lines"][0]["at"] == [0, 1, 2]
+    assert len(document(client, f"?around={made.shas[0]}")["commits"]["sha"]) == 8
+    assert client.get(f"{LINE}?from=abc").status_code == 404
+    assert client.get(f"{LINE}?from={'f' * 40}").status_code == 404
+
+
+def test_an_unmeasured_commit_is_a_gap_with_its_reason(client: Client, kvd: World) -> None:
+    kvd.push(3)
+    kvd.fail("build failed: make exited with code 2")
+    found = document(client)
+    assert found["lines"][0]["at"] == [0, 1, 2, 3]
+    assert found["gaps"] == [
+        {"at": 4, "state": "waiting", "reason": "waiting to be measured"},
+        {"at": 5, "state": "waiting", "reason": "waiting to be measured"},
+        {"at": 6, "state": "failed", "reason": "build failed: make exited with code 2"},
+    ]
+    assert "build failed: make exited with code 2" in client.get(LINE).content.decode()
+
+
+def test_a_new_environment_is_a_line_of_its_own(client: Client, kvd: World) -> None:
+    kvd.push(1)
+    run = queue.claim(kvd.machines[0])
+    assert run
+    facts = {**builders.SERIES_FACTS, "kernel": "6.2"}
+    environment = {"digest": definitions.digest_of(facts), "series": facts, "recorded": {}}
+    for name in run.benchmarks:
+        document_sent = builders.result(run, name, run.commit, [5000.0] * 5, environment=environment)
+        results.accept(run.machine, run.pk, document_sent)
+    queue.complete(run.machine, run.pk, run.lease_token)
+    found = document(client)
+    assert [line["at"] for line in found["lines"]] == [[0, 1, 2, 3], [4]]
+    assert len({line["environment"] for line in found["lines"]}) == 2
+    page = client.get(LINE).content.decode()
+    assert "<strong>kernel</strong> 6.1 → 6.2" in page
+
+
+def test_flagged_points_are_told(client: Client, kvd: World) -> None:
+    kvd.push(1)
+    run = queue.claim(kvd.machines[0])
+    assert run
+    for name in run.benchmarks:
+        sent = builders.result(run, name, run.commit, [5000.0] * 5, flags=[["steal"]] * 5)
+        results.accept(run.machine, run.pk, sent)
+    queue.complete(run.machine, run.pk, run.lease_token)
+    assert document(client)["lines"][0]["flags"] == {"4": ["steal"]}
+
+
+def test_tags(client: Client, kvd: World) -> None:
+    Tag.objects.create(project=kvd.project, name="v1.0", sha=kvd.shas[2])
+    assert document(client)["tags"] == [{"at": 2, "name": "v1.0"}]
+    assert document(client, "?last=1")["tags"] == []
+
+
+def test_a_commit_measured_twice_is_one_point_of_all_its_samples(client: Client, kvd: World) -> None:
+    tracking.measure("kvd", kvd.shas[1], [], None)
+    kvd.measure()
+    (line,) = document(client)["lines"]
+    assert line["at"] == [0, 1, 2, 3]
+    assert line["n"] == [5, 10, 5, 5]
+
+
+def test_samples_stay_in_the_database(client: Client, kvd: World) -> None:
+    with counted() as context:
+        document(client)
+    assert not [q for q in context.captured_queries if "runs_sample" in q["sql"]]
+
+
+def test_the_points_come_from_the_index(kvd: World) -> None:
+    branch = kvd.project.branches.get()
+    series = Series.objects.get(benchmark__name="get-p1", metric=CPU)
+    points = lines.drawn([series.pk], branch, 1, 2)
+    assert [(p.position, p.n) for p in points] == [(1, 5), (2, 5)]
+
+
+def test_csv_cells_are_no_formulas(client: Client, kvd: World) -> None:
+    for sign in "=+-@":
+        kvd.push(1, f"{sign}HYPERLINK(1)")
+    Commit.objects.filter(project=kvd.project).update(author_name="@SUM(1+1)")
+    kvd.measure()
+    rows = table(client)
+    assert [row["subject"] for row in rows[-4:]] == [f"'{sign}HYPERLINK(1)" for sign in "=+-@"]
+    assert {row["author"] for row in rows} == {"'@SUM(1+1)"}
+    assert [row["sha"] for row in rows] == kvd.shas
+    assert rows[0]["unit"] == "ns"
+    assert float(rows[0]["low"]) <= float(rows[0]["value"]) <= float(rows[0]["high"])
+
+
+def test_what_does_not_exist(client: Client, kvd: World) -> None:
+    for address in (
+        f"/p/kvd/timeline/nope/{CPU}",
+        "/p/kvd/timeline/get-p1/nope",
+        f"{LINE}.xml",
+        f"{LINE}?machine=nope",
+    ):
+        assert client.get(address).status_code == 404
+
+
+def test_the_number_of_queries_does_not_grow(client: Client, slow: tuple[World, Alert]) -> None:
+    made, _ = slow
+    few = [queries(client, f"{LINE}{end}") for end in ("", ".json", ".csv")]
+    made.push(8)
+    made.measure()
+    assert [queries(client, f"{LINE}{end}") for end in ("", ".json", ".csv")] == few
