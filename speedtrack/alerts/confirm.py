@@ -57,7 +57,7 @@ def step() -> None:
             return
     wanted: Wanted = defaultdict(list)
     for cp in unsettled(Status.SUSPECTED):
-        if is_ripe(cp):
+        if is_ripe(cp) and not measured_already(cp):
             wanted[Pair(cp.before_id, cp.commit_id, cp.series.machine, Reason.CONFIRM)].append(cp)
     for run, waiting in finished_runs().items():
         for cp, pair in judge(run, waiting):
@@ -76,6 +76,25 @@ def is_ripe(cp: ChangePoint) -> bool:
     """Does no commit of the range still wait for its own measurement?"""
     between = commits_between(cp.branch, cp.before_id, cp.commit_id)
     return not Run.objects.unfinished().filter(machine=cp.series.machine, base=None, commit__in=between).exists()
+
+
+def measured_already(cp: ChangePoint) -> bool:
+    """Let paired runs of the same commits speak that another suspicion has caused. False if there are none.
+
+    A run measures every metric of its benchmarks; its pairs are as independent of this suspicion as new ones.
+    """
+    runs = Run.objects.filter(
+        base=cp.before,
+        commit=cp.commit,
+        machine=cp.series.machine,
+        reason=Reason.CONFIRM,
+        benchmarks__contains=[cp.series.benchmark.name],
+    ).exclude(status__in=[RunStatus.FAILED, RunStatus.CANCELLED])
+    if not runs:
+        return False
+    cp.runs.add(*runs)
+    ChangePoint.objects.filter(pk=cp.pk).update(status=Status.SETTLING)
+    return True
 
 
 def commits_between(branch: Branch, before_id: int, commit_id: int) -> QuerySet[Commit]:

@@ -1,8 +1,10 @@
+from django.db.models.functions import Now
+
 from speedtrack.alerts import confirm, detection
 from speedtrack.alerts.models import Alert, ChangePoint, Outbox
 from speedtrack.runs import queue
 from speedtrack.runs.documents import Failure
-from speedtrack.runs.models import Reason, Run
+from speedtrack.runs.models import Reason, Run, Series
 from speedtrack.tests import builders
 
 from .conftest import World
@@ -178,3 +180,20 @@ def test_stepping_again_changes_nothing(world: World) -> None:
         confirm.step()
     assert list(ChangePoint.objects.order_by("id").values()) == before
     assert Outbox.objects.count() == 1
+
+
+def test_a_later_suspicion_of_the_same_commits_is_judged_by_the_pairs_that_are_there(world: World) -> None:
+    world.factors = {world.shas[7]: 1.3}
+    builders.track(world.repository)
+    builders.work(world.machine, world.speed)
+    detection.detect()
+    ChangePoint.objects.filter(series__metric="throughput_rps").delete()
+    confirm.step()
+    builders.work(world.machine, world.speed)
+    Series.objects.update(undetected_since=Now())
+    world.until_quiet()
+    assert len(paired_runs()) == 1
+    assert {cp.series.metric for cp in Alert.objects.get().change_points.all()} == {
+        "server_cpu_ns_per_request",
+        "throughput_rps",
+    }
