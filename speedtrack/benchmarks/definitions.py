@@ -40,6 +40,9 @@ class BuildSection(Strict):
         for path in artifacts:
             if path.startswith("/") or ".." in Path(path).parts:
                 raise ValueError(f"{path!r} must be a path inside the source tree")
+        names = [Path(path).name for path in artifacts]
+        if "" in names or len(set(names)) != len(names):
+            raise ValueError("each artifact needs a file name of its own, for {artifact:NAME}")
         return artifacts
 
 
@@ -156,7 +159,11 @@ def load(name: str) -> Definition:
     names = sorted(p.stem for p in directory.glob("*.toml"))
     if name not in names:
         raise DefinitionError(f"there is no suite {name!r} in {directory}: there are {', '.join(names) or 'none'}")
-    return parse((directory / f"{name}.toml").read_text(), f"{name}.toml")
+    try:
+        text = (directory / f"{name}.toml").read_text("utf-8")
+    except UnicodeDecodeError as e:
+        raise DefinitionError(f"{name}.toml: not UTF-8: {e}: save it as UTF-8") from e
+    return parse(text, f"{name}.toml")
 
 
 def digest_of(value: Any) -> str:
@@ -175,7 +182,7 @@ def meaning(definition: Definition, section: BenchmarkSection) -> dict[str, Any]
         "workload": section.workload.model_dump(),
         "expect": section.expect.model_dump(),
         "server": definition.server.model_dump(exclude={"ready_timeout_s"}),
-        "build": definition.build.model_dump(exclude={"timeout_s"}),
+        "build": definition.build.model_dump(exclude={"timeout_s"}) | {"artifacts": sorted(definition.build.artifacts)},
     }
 
 

@@ -55,6 +55,11 @@ def test_the_order_of_the_benchmarks_and_sections_leaves_the_digests() -> None:
     assert found == {name: digest(benchmark=name) for name in ("get-p1", "set-p1")}
 
 
+def test_the_order_of_the_artifacts_leaves_the_digest() -> None:
+    one, other = ('artifacts = ["kvd", "more"]', 'artifacts = ["more", "kvd"]')
+    assert digest('artifacts = ["kvd"]', one) == digest('artifacts = ["kvd"]', other)
+
+
 def test_benchmarks_that_do_the_same_have_the_same_digest_whatever_their_names() -> None:
     assert digest('name = "get-p1"', 'name = "read"', "read") == digest()
 

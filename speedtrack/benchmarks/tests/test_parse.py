@@ -152,3 +152,15 @@ def test_an_unknown_placeholder_is_named_with_those_there_are(old: str, new: str
 def test_braces_of_the_shell_are_no_placeholders(command: str) -> None:
     suite = definitions.parse(SUITE.replace('command = "make"', f'command = "{command}"'), "tiny.toml")
     assert suite.build.command == command
+
+
+def test_a_suite_file_that_is_not_utf8_is_refused_by_name(tmp_path: Path, settings: Any) -> None:
+    (tmp_path / "tiny.toml").write_bytes(SUITE.replace("plain", "Größe").encode("latin-1"))
+    settings.SUITES = tmp_path
+    with pytest.raises(DefinitionError, match=r"tiny\.toml: not UTF-8: .*save it as UTF-8"):
+        definitions.load("tiny")
+
+
+@pytest.mark.parametrize("artifacts", ['["kvd", ""]', '["kvd", "."]', '["kvd", "src/kvd"]'])
+def test_artifacts_without_a_name_of_their_own_are_refused(artifacts: str) -> None:
+    assert "tiny.toml: build.artifacts: " in refusal('artifacts = ["kvd"]', f"artifacts = {artifacts}")
