@@ -11,7 +11,7 @@ import shutil
 import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -36,7 +36,8 @@ GUARDS = {
     "gc.auto": "0",
     "safe.directory": "*",
 }
-FIELDS = ["%H", "%P", "%an", "%ae", "%aI", "%cI", "%s"]
+FIELDS = ["%H", "%P", "%an", "%ae", "%at", "%ct", "%s"]
+LAST_MOMENT_S = 253402300799  # the end of the year 9999: no later one has a datetime
 
 
 @dataclass(frozen=True)
@@ -192,24 +193,30 @@ def in_range(slug: str, expression: str) -> list[str]:
 def revisions(slug: str, shas: list[str]) -> Iterator[Revision]:
     """The commits of these ids, in their order. Asks git in blocks, so that a long history fits a command line."""
     for at in range(0, len(shas), 1000):
-        text = run_git("log", "--no-walk=unsorted", "-z", f"--format={'%x1f'.join(FIELDS)}", "--end-of-options",
+        text = run_git("log", "--no-walk=unsorted", "-z", f"--format={'%x00'.join(FIELDS)}", "--end-of-options",
                        *shas[at : at + 1000], directory=mirror_of(slug))  # fmt: skip
-        for record in text.split("\0"):
-            if record:
-                yield parsed(record)
+        # NUL is the one character that no field can hold.
+        words = text.split("\0")
+        for first in range(0, len(words) - 1, len(FIELDS)):
+            yield parsed(words[first : first + len(FIELDS)])
 
 
-def parsed(record: str) -> Revision:
-    sha, parents, name, email, authored, committed, subject = record.split("\x1f", 6)
+def parsed(words: list[str]) -> Revision:
+    sha, parents, name, email, authored, committed, subject = words
     return Revision(
         sha=sha,
         parents=parents.split(),
         author_name=name[:200],
         author_email=email[:254],
-        authored_at=datetime.fromisoformat(authored),
-        committed_at=datetime.fromisoformat(committed),
+        authored_at=moment(authored),
+        committed_at=moment(committed),
         subject=subject.strip()[:500],
     )
+
+
+def moment(seconds: str) -> datetime:
+    """The moment of git's seconds since 1970; 1970 where the commit holds none, for git then repeats the question."""
+    return datetime.fromtimestamp(min(int(seconds), LAST_MOMENT_S) if seconds.isdigit() else 0, UTC)
 
 
 def tags(slug: str) -> dict[str, str]:

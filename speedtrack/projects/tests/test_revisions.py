@@ -91,3 +91,29 @@ def test_commits_come_in_the_order_asked_for_even_over_several_blocks(repository
 
 def test_no_commits_asked_for_are_none(repository: Repository) -> None:
     assert list(git.revisions("kvd", [])) == []
+
+
+@pytest.mark.parametrize("name", ["Unit\x1fSeparator", "Record\x1eSeparator", "\x1b[31mRed\x1b[0m"])
+def test_an_author_with_control_characters_is_read(repository: Repository, name: str) -> None:
+    revision = read_back(repository, commit_of(b"subject\n", f"{name} <a@b\x1fc>".encode()))
+    assert (revision.author_name, revision.author_email, revision.subject) == (name, "a@b\x1fc", "subject")
+
+
+@pytest.mark.parametrize(
+    ("when", "year"),
+    [(b"1700000000 +9999", 2023), (b"1700000000 -9959", 2023), (b"1700000000 +051800", 2023), (b"0 +0000", 1970),
+     (b"999999999999 +0000", 9999)],
+)  # fmt: skip
+def test_an_odd_date_is_read_as_its_moment(repository: Repository, when: bytes, year: int) -> None:
+    content = b"tree TREE\nauthor A <a@b> " + when + b"\ncommitter A <a@b> " + when + b"\n\nsubject\n"
+    revision = read_back(repository, content)
+    assert (revision.authored_at.year, revision.committed_at.year) == (year, year)
+    assert revision.subject == "subject"
+
+
+def test_a_date_that_git_itself_cannot_read_becomes_the_first_moment(repository: Repository) -> None:
+    sha = repository.commit_object(b"tree TREE\nauthor A <a@b> long ago\ncommitter A <a@b> 1 +0000\n\nsubject\n")
+    mirror = git.make_mirror("kvd")
+    (mirror / "objects" / "info" / "alternates").write_text(f"{repository.path / '.git' / 'objects'}\n")
+    [revision] = git.revisions("kvd", [sha])
+    assert revision.authored_at == datetime.fromtimestamp(0, UTC)
