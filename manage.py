@@ -35,6 +35,8 @@ def run(command: Callable[[], None]) -> None:
 
     try:
         command()
+    except BrokenPipeError:  # the reader, such as `head`, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except ImproperlyConfigured as e:
         sys.exit(f"error: {e}")
     except OperationalError as e:

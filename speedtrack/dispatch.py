@@ -26,6 +26,7 @@ log = logging.getLogger(__name__)
 
 TICK_S = 0.5
 LEADER_LOCK = 0x5339  # advisory: one dispatcher at a time
+BROKER_ERRORS = (BrokerError, RedisError)
 LOOK_FOR_WORK = "speedtrack.look_for_work"
 
 
@@ -35,7 +36,7 @@ def run(stopping: Callable[[], bool]) -> None:
         try:
             if lead():
                 tick()
-        except (BrokerError, RedisError) as e:
+        except BROKER_ERRORS as e:
             log.warning("the broker does not answer (%s): nudges wait, nothing is lost", e)
         except OperationalError as e:
             log.warning("the database does not answer: %s", str(e).strip())

@@ -1,5 +1,6 @@
 """State for tests, made through the verbs that make it in production."""
 
+import contextlib
 import subprocess
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -89,6 +90,15 @@ class Repository:
         return subprocess.run(
             ["git", "-C", str(self.path), *arguments], input=content, check=True, capture_output=True
         ).stdout
+
+
+def processes_with(word: str) -> list[str]:
+    """The command lines of all running processes that have this word in them."""
+    lines = []
+    for file in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):  # it has just ended
+            lines.append(file.read_bytes().replace(b"\0", b" ").decode(errors="replace"))
+    return [line for line in lines if word in line]
 
 
 def use_suite(settings: Any, directory: Path, text: str = SUITE, name: str = "tiny") -> None:

@@ -1,0 +1,134 @@
+"""The command line as a newcomer meets it: real processes, their words and their exit codes."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from speedtrack.devstack import BASE_DIR
+from speedtrack.tests import builders
+
+
+def manage(home: Path, *arguments: str, **environment: str) -> "subprocess.CompletedProcess[str]":
+    own = {"PATH": os.environ["PATH"], "HOME": str(home), "SPEEDTRACK_HOME": str(home / "state"), **environment}
+    return subprocess.run(
+        [sys.executable, "manage.py", *arguments], cwd=BASE_DIR, env=own, capture_output=True, text=True, timeout=120
+    )
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A home whose embedded database has its tables."""
+    home = tmp_path_factory.mktemp("home")
+    for directory in (home, *home.parents[:2]):
+        directory.chmod(0o755)  # where tests run as root, the embedded PostgreSQL runs as another user
+    done = manage(home, "migrate", "--verbosity", "0")
+    assert done.returncode == 0, done.stderr
+    return home
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> builders.Repository:
+    repository = builders.Repository(tmp_path / "server")
+    repository.commits(2)
+    return repository
+
+
+def fails_with(done: "subprocess.CompletedProcess[str]", *words: str) -> None:
+    assert done.returncode != 0
+    assert "Traceback" not in done.stderr
+    for word in words:
+        assert word in done.stderr
+
+
+def test_tracking_says_what_to_give_the_forge(home: Path, repository: builders.Repository) -> None:
+    assert manage(home, "machine", "add", "m1").stdout.splitlines()[1].startswith("strn_")
+    done = manage(home, "track", str(repository.path), "--suite", "redis", "--last", "1", "--name", "first")
+    assert done.returncode == 0, done.stderr
+    for word in ("2 commits; 1 runs queued", "machines   m1", "webhook    http://", "secret "):
+        assert word in done.stdout
+
+
+def test_unknown_suite(home: Path, repository: builders.Repository) -> None:
+    fails_with(manage(home, "track", str(repository.path), "--suite", "rediss"), "no suite 'rediss'", "redis")
+
+
+def test_repository_that_does_not_exist(home: Path) -> None:
+    fails_with(manage(home, "track", "/nowhere/at/all", "--suite", "redis"), "there is no directory /nowhere/at/all")
+
+
+def test_repository_that_is_empty(home: Path, tmp_path: Path) -> None:
+    empty = builders.Repository(tmp_path / "empty")
+    fails_with(manage(home, "track", str(empty.path), "--suite", "redis"), "is empty", "push a commit")
+
+
+def test_branch_that_does_not_exist(home: Path, repository: builders.Repository) -> None:
+    done = manage(home, "track", str(repository.path), "--suite", "redis", "--branch", "unstabel")
+    fails_with(done, "no branch 'unstabel'", "it has main")
+
+
+def test_local_paths_need_leave_where_the_database_is_not_embedded(home: Path, repository: builders.Repository) -> None:
+    done = manage(home, "track", str(repository.path), "--suite", "redis", ALLOW_LOCAL_REPOSITORIES="false")
+    fails_with(done, "ALLOW_LOCAL_REPOSITORIES=true")
+
+
+def test_measuring_what_is_not_there(home: Path) -> None:
+    fails_with(manage(home, "measure", "nothing", "HEAD"), "no project 'nothing'")
+    fails_with(manage(home, "measure", "first", "v9.9"), "no commit, branch or tag 'v9.9'")
+    fails_with(manage(home, "measure", "first", "main", "--benchmarks", "got-p1"), "no benchmark got-p1", "get-p1")
+
+
+def test_measuring_again_by_hand(home: Path, repository: builders.Repository) -> None:
+    manage(home, "track", str(repository.path), "--suite", "redis", "--last", "0", "--name", "again")
+    done = manage(home, "measure", "again", "main", "--benchmarks", "get-p1")
+    assert done.stdout.strip() == "1 runs queued"
+
+
+def test_machine_registered_twice(home: Path) -> None:
+    manage(home, "machine", "add", "twice")
+    fails_with(manage(home, "machine", "add", "twice"), "machine twice exists", "machine token twice")
+
+
+def test_a_setting_of_the_wrong_kind(home: Path) -> None:
+    fails_with(manage(home, "machine", "list", LEASE_S="a minute"), "LEASE_S='a minute': give a whole number")
+
+
+def test_database_that_is_not_there(home: Path) -> None:
+    fails_with(
+        manage(home, "machine", "list", DATABASE_URL="postgresql://me@127.0.0.1:1/speedtrack"),
+        "the database cannot be used",
+        "Check DATABASE_URL",
+    )
+
+
+def test_database_without_tables(tmp_path: Path) -> None:
+    for directory in (tmp_path, *tmp_path.parents[:2]):
+        directory.chmod(0o755)
+    fails_with(manage(tmp_path, "machine", "list"), "run `manage.py migrate` first")
+
+
+def test_the_doctor_finds_what_is_wrong(home: Path) -> None:
+    done = manage(home, "doctor", BROKER_URL="redis://127.0.0.1:1/0")
+    assert done.returncode == 1
+    assert "BAD   broker" in done.stdout
+    assert "ok    database   PostgreSQL" in done.stdout
+
+
+def test_a_runner_with_a_wrong_token_is_told_what_to_do(live_server, transactional_db, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    done = subprocess.run(
+        [sys.executable, "-m", "runners", "--once"],
+        cwd=BASE_DIR,
+        env={
+            "PATH": os.environ["PATH"],
+            "HOME": str(tmp_path),
+            "SPEEDTRACK_URL": live_server.url,
+            "SPEEDTRACK_TOKEN": "strn_0123456789ab_wrong",
+            "SPEEDTRACK_RUNNER_HOME": str(tmp_path / "runner"),
+        },
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    fails_with(done, "manage.py machine add NAME")
