@@ -131,6 +131,11 @@ def make_mirror(slug: str) -> Path:
         shutil.rmtree(mirror, ignore_errors=True)
         mirror.parent.mkdir(parents=True, exist_ok=True)
         run_git("init", "--bare", "--quiet", "--initial-branch=main", "--", str(mirror))
+    # A build needs the files of the commit, also those that the repository keeps out of its release archives.
+    attributes = mirror / "info" / "attributes"
+    if not attributes.exists():
+        attributes.parent.mkdir(exist_ok=True)
+        attributes.write_text("* -export-ignore -export-subst\n")
     return mirror
 
 
@@ -233,10 +238,16 @@ def tags(slug: str) -> dict[str, str]:
 
 
 def archive(slug: str, sha: str) -> Iterator[bytes]:
-    """The files of a commit as an uncompressed tar, in blocks. Raises RepositoryError before the first block."""
-    if not SHA.match(sha):
+    """The files of a commit as an uncompressed tar, in blocks.
+
+    Raises RepositoryError at once if there is no such commit, and at the end if git broke off.
+    """
+    if not SHA.fullmatch(sha):
         raise RepositoryError(f"{sha!r} is not a commit id")
-    resolve(slug, sha)
+    return archive_blocks(slug, resolve(slug, sha))
+
+
+def archive_blocks(slug: str, sha: str) -> Iterator[bytes]:
     process = subprocess.Popen(
         command(["archive", "--format=tar", sha], mirror_of(slug)), env=environment(), stdout=subprocess.PIPE
     )
@@ -244,6 +255,8 @@ def archive(slug: str, sha: str) -> Iterator[bytes]:
     with process, process.stdout as stream:
         while block := stream.read(1 << 16):
             yield block
+    if process.returncode:
+        raise RepositoryError(f"git archive of {sha} broke off with exit code {process.returncode}")
 
 
 def file_at(slug: str, sha: str, path: str) -> str | None:

@@ -7,6 +7,7 @@ import pytest
 
 from speedtrack.projects import git
 from speedtrack.projects.errors import RepositoryError
+from speedtrack.tests import builders
 from speedtrack.tests.builders import Repository
 
 
@@ -57,3 +58,40 @@ def test_only_the_id_of_a_commit_of_the_mirror_is_archived(repository: Repositor
     git.fetch("kvd", str(repository.path))
     with pytest.raises(RepositoryError):
         list(git.archive("kvd", sha))
+
+
+def test_attributes_of_the_repository_hide_and_change_no_file(repository: Repository) -> None:
+    (repository.path / ".gitattributes").write_text("hidden export-ignore\nversion export-subst\n")
+    (repository.path / "hidden").write_text("needed by the build\n")
+    (repository.path / "version").write_text("$Format:%H$\n")
+    found = archived(repository, repository.commit())
+    assert found["hidden"] == b"needed by the build\n"
+    assert found["version"] == b"$Format:%H$\n"
+
+
+def test_a_commit_that_is_not_in_the_mirror_is_refused_before_the_first_block(repository: Repository) -> None:
+    repository.commit()
+    git.fetch("kvd", str(repository.path))
+    with pytest.raises(RepositoryError):
+        git.archive("kvd", "1" * 40)
+
+
+def test_an_archive_that_breaks_off_is_an_error_never_a_short_file(repository: Repository) -> None:
+    (repository.path / "large").write_bytes(bytes(range(256)) * 4096)
+    sha = repository.commit()
+    objects = repository.path / ".git" / "objects"
+    (git.make_mirror("kvd") / "objects" / "info" / "alternates").write_text(f"{objects}\n")
+    blob = repository.git("rev-parse", f"{sha}:large")
+    (objects / blob[:2] / blob[2:]).unlink()
+    with pytest.raises(RepositoryError, match="git archive"):
+        list(git.archive("kvd", sha))
+
+
+def test_an_archive_that_nobody_reads_to_the_end_leaves_no_process(repository: Repository) -> None:
+    (repository.path / "large").write_bytes(bytes(range(256)) * 40_000)
+    sha = repository.commit()
+    git.fetch("kvd", str(repository.path))
+    blocks = iter(git.archive("kvd", sha))
+    next(blocks)
+    blocks.close()  # type: ignore[attr-defined]
+    assert not builders.processes_with(sha)
