@@ -8,7 +8,9 @@ and the protocol list stops ``ext::`` addresses.
 import os
 import re
 import shutil
+import signal
 import subprocess
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -75,26 +77,36 @@ def command(arguments: list[str], directory: Path | None) -> list[str]:
 
 def run_git(*arguments: str, directory: Path | None = None, timeout_s: float | None = None) -> str:
     """What git prints on its standard output. Raises RepositoryError with git's own words."""
+    if any("\0" in argument for argument in arguments):
+        raise RepositoryError(f"git {arguments[0]}: a name has a zero byte: check the spelling")
     try:
-        done = subprocess.run(
-            command(list(arguments), directory),
-            env=environment(),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=timeout_s or settings.GIT_TIMEOUT_S,
-            check=True,
-        )
+        returncode, out, err = ended(command(list(arguments), directory), timeout_s or settings.GIT_TIMEOUT_S)
     except FileNotFoundError as e:
         raise RepositoryError("git is not installed on this machine: install it and try again") from e
     except subprocess.TimeoutExpired as e:
         raise RepositoryUnreachable(
             f"git {arguments[0]} took longer than {e.timeout:.0f} s: raise GIT_TIMEOUT_S for so large a repository"
         ) from e
-    except subprocess.CalledProcessError as e:
-        said = e.stderr.decode("utf-8", "replace").strip().splitlines()
+    if returncode:
+        said = err.decode("utf-8", "replace").strip().splitlines()
         faults = [line for line in said if line.startswith(("error:", "fatal:"))] or said[-1:]
-        raise RepositoryError(f"git {arguments[0]}: {'; '.join(faults[:3]) or f'exit code {e.returncode}'}") from e
-    return done.stdout.decode("utf-8", "replace")
+        raise RepositoryError(f"git {arguments[0]}: {'; '.join(faults[:3]) or f'exit code {returncode}'}")
+    return out.decode("utf-8", "replace")
+
+
+def ended(words: list[str], timeout_s: float) -> tuple[int, bytes, bytes]:
+    """Exit code, output and errors of a program. Whatever ends the wait ends all its processes."""
+    pipe = subprocess.PIPE
+    with subprocess.Popen(
+        words, env=environment(), stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe, start_new_session=True
+    ) as process:
+        try:
+            out, err = process.communicate(timeout=timeout_s)
+        except BaseException:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.communicate()  # returns when the last of them has closed its end
+            raise
+    return process.returncode, out, err
 
 
 def checked_url(url: str) -> str:
@@ -103,7 +115,10 @@ def checked_url(url: str) -> str:
         raise RepositoryError(f"{url!r} is not a repository address: it has white space or control characters")
     if url.startswith(("/", "./", "../", "~")):
         return local_path(url)
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+    except ValueError as e:
+        raise RepositoryError(f"{url} is not a repository address: {e}") from e
     if parts.scheme != "https" or not parts.hostname:
         raise RepositoryError(f"{url} is not a repository address: give an https URL such as https://host/owner/name")
     if "@" in parts.netloc:
@@ -157,17 +172,25 @@ def remote_default_branch(url: str) -> str | None:
 
 
 def fetch(slug: str, url: str) -> None:
-    """Make the mirror's branches and tags those of the remote."""
+    """Make the mirror's branches and tags those of the remote. One call at a time per project."""
+    break_old_locks(make_mirror(slug))
     try:
         run_git(
             "fetch", "--quiet", "--prune", "--force", "--no-tags", "--no-recurse-submodules", "--no-write-fetch-head",
             "--", url, "+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*",
-            directory=make_mirror(slug),
+            directory=mirror_of(slug),
         )  # fmt: skip
     except RepositoryUnreachable:
         raise
     except RepositoryError as e:
         raise RepositoryUnreachable(f"cannot fetch {url}: {e}. Check the address and the network") from e
+
+
+def break_old_locks(mirror: Path) -> None:
+    """Remove the locks of a git that was killed: none that lives is older than its time limit."""
+    for lock in [*mirror.glob("*.lock"), *(mirror / "refs").rglob("*.lock")]:
+        if lock.stat().st_mtime < time.time() - settings.GIT_TIMEOUT_S:
+            lock.unlink(missing_ok=True)
 
 
 def resolve(slug: str, name: str) -> str:

@@ -1,12 +1,14 @@
 """Attacks on git through what strangers may name, each tried for real."""
 
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from speedtrack.projects import git
-from speedtrack.projects.errors import RepositoryError
+from speedtrack.projects.errors import RepositoryError, RepositoryUnreachable
+from speedtrack.tests import builders
 from speedtrack.tests.builders import Repository
 
 
@@ -168,3 +170,40 @@ def test_git_is_given_no_secret_of_the_server(monkeypatch: pytest.MonkeyPatch) -
 def test_a_name_that_is_no_commit_is_refused_with_a_remedy(mirror: Path, name: str) -> None:
     with pytest.raises(RepositoryError, match="check the spelling"):
         git.resolve("kvd", name)
+
+
+@pytest.mark.parametrize("url", ["https://[bad", "https://[::1/a", "https://h]/a"])
+def test_an_address_that_cannot_be_parsed_is_refused(url: str) -> None:
+    with pytest.raises(RepositoryError, match="not a repository address"):
+        git.checked_url(url)
+
+
+def test_a_name_with_a_zero_byte_is_refused(mirror: Path) -> None:
+    with pytest.raises(RepositoryError):
+        git.resolve("kvd", "main\0x")
+
+
+def test_a_git_that_takes_too_long_is_ended_with_all_it_started(
+    repository: Repository, tmp_path: Path, settings: Any
+) -> None:
+    settings.MIRRORS = tmp_path / "mirrors"
+    settings.GIT_TIMEOUT_S = 1
+    repository.commit()
+    os.mkfifo(repository.path / ".git" / "packed-refs")  # whoever reads it waits for ever
+    with pytest.raises(RepositoryUnreachable, match="took longer than 1 s: raise GIT_TIMEOUT_S"):
+        git.fetch("kvd", str(repository.path))
+    assert builders.processes_with(str(repository.path)) == []
+
+
+def test_a_lock_that_a_killed_git_left_behind_is_broken_when_it_is_old(
+    mirror: Path, repository: Repository, settings: Any
+) -> None:
+    lock = mirror / "refs" / "heads" / "main.lock"
+    lock.parent.mkdir(parents=True, exist_ok=True)
+    lock.touch()
+    sha = repository.commit()
+    with pytest.raises(RepositoryError, match="main.lock"):
+        git.fetch("kvd", str(repository.path))
+    os.utime(lock, (lock.stat().st_mtime - 2 * settings.GIT_TIMEOUT_S,) * 2)
+    git.fetch("kvd", str(repository.path))
+    assert git.resolve("kvd", "main") == sha
