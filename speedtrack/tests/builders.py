@@ -6,6 +6,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from django.db import connection
+
 from speedtrack.benchmarks import definitions
 from speedtrack.projects.models import Commit
 from speedtrack.runs import queue, results, tracking
@@ -171,3 +173,28 @@ def work(machine: Machine, speed: Any, until: int = 1000) -> list[Run]:
         queue.complete(machine, run.pk, run.lease_token)
         done.append(run)
     return done
+
+
+def claim(machine: Machine) -> Run:
+    """The machine's next run; there must be one."""
+    run = queue.claim(machine)
+    assert run is not None
+    return run
+
+
+def measure(run: Run, value: float = 5000.0) -> None:
+    """Send a measurement of every benchmark of both sides, without completing the run."""
+    for commit in [run.base, run.commit] if run.base else [run.commit]:
+        for name in run.benchmarks:
+            results.accept(run.machine, run.pk, result(run, name, commit, [value + i for i in range(run.trials)]))
+
+
+def expire_lease(run: Run) -> None:
+    """Let the run's lease have ended a second ago, by the database's clock."""
+    with connection.cursor() as cursor:
+        cursor.execute("UPDATE runs_run SET lease_until = now() - interval '1 second' WHERE id = %s", [run.pk])
+
+
+def moves(run: Run) -> list[tuple[str, str]]:
+    """The status changes of a run, as its events tell them."""
+    return list(run.events.order_by("id").values_list("before", "after"))

@@ -202,7 +202,7 @@ def test_a_lock_that_a_killed_git_left_behind_is_broken_when_it_is_old(
     lock.parent.mkdir(parents=True, exist_ok=True)
     lock.touch()
     sha = repository.commit()
-    with pytest.raises(RepositoryError, match="main.lock"):
+    with pytest.raises(RepositoryError, match=r"main\.lock"):
         git.fetch("kvd", str(repository.path))
     os.utime(lock, (lock.stat().st_mtime - 2 * settings.GIT_TIMEOUT_S,) * 2)
     git.fetch("kvd", str(repository.path))

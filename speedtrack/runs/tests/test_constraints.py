@@ -1,0 +1,176 @@
+"""Each named constraint is attacked by SQL or the ORM, past all verbs, and holds."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.db import IntegrityError, connection, transaction
+from django.db.models.functions import Now
+
+from speedtrack.projects.models import Branch, Commit, Delivery, Position, Project, Tag
+from speedtrack.runs.models import (
+    MOVES,
+    Attempt,
+    Build,
+    Environment,
+    LogChunk,
+    Machine,
+    Measurement,
+    Run,
+    Sample,
+    Series,
+    Status,
+    Trial,
+)
+from speedtrack.runs.tracking import Tracked
+from speedtrack.tests import builders
+
+
+@pytest.fixture
+def run(tracked: Tracked, machine: Machine) -> Run:
+    """A leased run with all its measurements, a build and a piece of log."""
+    run = builders.claim(machine)
+    builders.send_build(run, run.commit)
+    builders.measure(run)
+    LogChunk.objects.create(attempt=run.attempts.get(), seq=0, phase="measure", text="x")
+    return run
+
+
+def refuses(constraint: str, act: Callable[[], Any]) -> None:
+    with pytest.raises(IntegrityError, match=constraint), transaction.atomic():
+        act()
+
+
+def again(row: Any, **changes: Any) -> Callable[[], Any]:
+    """Insert the row a second time, under another primary key."""
+
+    def insert() -> None:
+        row.pk = None
+        row._state.adding = True
+        for name, value in changes.items():
+            setattr(row, name, value)
+        row.save(force_insert=True)
+
+    return insert
+
+
+def sql(text: str, *values: Any) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(text, values)
+
+
+@pytest.mark.parametrize("status", ["leased", "running"])
+def test_a_machine_never_has_two_active_runs(run: Run, status: str) -> None:
+    refuses(
+        "one_active_run_per_machine",
+        lambda: sql(
+            "UPDATE runs_run SET status = %s, lease_until = now() WHERE machine_id = %s", status, run.machine_id
+        ),
+    )
+
+
+def test_an_active_run_has_a_lease(run: Run) -> None:
+    refuses("an_active_run_has_a_lease", lambda: Run.objects.filter(pk=run.pk).update(lease_until=None))
+    refuses(
+        "an_active_run_has_a_lease", lambda: sql("UPDATE runs_run SET status = 'running' WHERE lease_until IS NULL")
+    )
+
+
+def test_a_run_stands_once_per_commit_machine_benchmarks_reason_and_round(run: Run) -> None:
+    name = "a_run_once_per_commit_machine_benchmarks_reason_round"
+    refuses(name, again(Run.objects.get(pk=run.pk), status="cancelled"))
+    again(Run.objects.get(pk=run.pk), status="queued", round=1)()
+    again(Run.objects.get(pk=run.pk), status="queued", reason="manual")()
+
+
+def test_a_paired_run_stands_once_and_beside_the_plain_one(run: Run) -> None:
+    base = Commit.objects.exclude(pk=run.commit_id)[0]
+    again(Run.objects.get(pk=run.pk), status="queued", base=base)()
+    refuses(
+        "a_run_once_per_commit_machine_benchmarks_reason_round",
+        again(Run.objects.get(pk=run.pk), status="queued", base=base),
+    )
+
+
+def test_an_attempt_stands_once_per_lease(run: Run) -> None:
+    refuses("an_attempt_once_per_lease", again(Attempt.objects.get(), number=9))
+
+
+def test_a_log_chunk_stands_once(run: Run) -> None:
+    refuses("a_log_chunk_once", again(LogChunk.objects.get(), text="other"))
+
+
+def test_a_build_stands_once_per_attempt_and_commit(run: Run) -> None:
+    refuses("a_build_once_per_attempt_and_commit", again(Build.objects.get(), succeeded=False))
+
+
+def test_a_series_stands_once(run: Run) -> None:
+    refuses("a_series_once", again(Series.objects.all()[0]))
+
+
+def test_an_environment_stands_once_per_machine(run: Run) -> None:
+    refuses("an_environment_once_per_machine", again(Environment.objects.get(), facts={}))
+    again(Environment.objects.get(), machine=builders.machine("m2"))()
+
+
+def test_a_measurement_stands_once_per_attempt(run: Run) -> None:
+    refuses("a_measurement_once_per_attempt", again(Measurement.objects.all()[0], value=1.0))
+
+
+def test_a_trial_stands_once_per_attempt(run: Run) -> None:
+    refuses("a_trial_once_per_attempt", again(Trial.objects.all()[0], order=99))
+
+
+def test_a_sample_stands_once_per_measurement_and_trial(run: Run) -> None:
+    sample = Sample.objects.all()[0]
+    refuses(
+        "runs_sample_pkey",
+        lambda: Sample.objects.create(measurement=sample.measurement, trial=sample.trial, value=1.0),
+    )
+
+
+def test_a_commit_a_branch_and_a_tag_stand_once_per_project(run: Run) -> None:
+    refuses("a_commit_once_per_project", again(Commit.objects.all()[0], subject="other"))
+    refuses("a_branch_once_per_project", again(Branch.objects.get()))
+    Tag.objects.create(project=run.project, name="v1", sha="0" * 40)
+    refuses("a_tag_once_per_project", again(Tag.objects.get(), sha="1" * 40))
+
+
+def test_a_position_holds_one_commit_and_a_commit_one_position(run: Run) -> None:
+    refuses("one_commit_per_position", again(Position.objects.get(number=0), commit=run.commit))
+    refuses("one_position_per_commit", again(Position.objects.get(number=0), number=99))
+
+
+def test_a_delivery_stands_once_per_id_and_per_body_and_day(run: Run) -> None:
+    Delivery.objects.create(
+        project=run.project, provider="github", delivery_id="1", event="push", headers={}, body=b"", body_digest="d"
+    )
+    refuses("a_delivery_once_per_id", again(Delivery.objects.get(), body_digest="e"))
+    refuses("a_delivery_once_per_body_and_day", again(Delivery.objects.get(), delivery_id="2"))
+
+
+def test_machine_names_and_token_ids_and_hooks_stand_once(run: Run) -> None:
+    refuses("runs_machine_name", again(Machine.objects.get(), token_id="other"))
+    refuses("runs_machine_token_id", again(Machine.objects.get(), name="other"))
+    refuses("projects_project_hook_id", again(Project.objects.get(), slug="other"))
+
+
+def test_a_run_that_has_moved_is_not_moved_again(run: Run) -> None:
+    stale = Run.objects.get(pk=run.pk)
+    assert run.move(Status.QUEUED, "first", lease_until=None)
+    assert not stale.move(Status.FAILED, "second", lease_until=None)
+    assert builders.moves(run) == [("queued", "leased"), ("leased", "queued")]
+
+
+def test_a_run_that_was_taken_again_is_not_moved_by_the_old_holder(run: Run) -> None:
+    stale = Run.objects.get(pk=run.pk)
+    Run.objects.filter(pk=run.pk).update(lease_token=run.lease_token + 1, lease_until=Now())
+    assert not stale.move(Status.FAILED, "late", lease_until=None)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"), [(a, b) for a in Status for b in Status if b not in MOVES[a]], ids=lambda s: str(s)
+)
+def test_a_move_that_is_not_in_the_table_raises(before: Status, after: Status) -> None:
+    with pytest.raises(ValueError, match=f"cannot move from {before} to {after}"):
+        Run(pk=1, status=before).move(after, "why")
