@@ -23,7 +23,7 @@ from speedtrack.alerts.series import sample_pairs
 from speedtrack.benchmarks.models import Suite
 from speedtrack.projects.models import Branch, Commit
 from speedtrack.runs import queue
-from speedtrack.runs.models import PAIRED, Machine, Measurement, Reason, Run
+from speedtrack.runs.models import PAIRED, Build, Machine, Measurement, Reason, Run
 from speedtrack.runs.models import Status as RunStatus
 from speedtrack.stats.compare import Answer, Comparison, benjamini_hochberg, fewest_pairs, settle
 
@@ -57,7 +57,9 @@ def step() -> None:
             return
     wanted: Wanted = defaultdict(list)
     for cp in unsettled(Status.SUSPECTED):
-        if is_ripe(cp) and not measured_already(cp):
+        if same_binary(cp):
+            end(cp, Status.REFUTED, "both commits build the very same server: this is the machine's own noise")
+        elif is_ripe(cp) and not measured_already(cp):
             wanted[Pair(cp.before_id, cp.commit_id, cp.series.machine, Reason.CONFIRM)].append(cp)
     for run, waiting in finished_runs().items():
         for cp, pair in judge(run, waiting):
@@ -70,6 +72,19 @@ def step() -> None:
 def unsettled(status: Status) -> QuerySet[ChangePoint]:
     related = ("series__benchmark", "series__machine", "series__project", "branch", "before", "commit")
     return ChangePoint.objects.filter(status=status).select_related(*related).order_by("id")
+
+
+def same_binary(cp: ChangePoint) -> bool:
+    """Did the machine build bit-equal artifacts of both commits? Then nothing that was measured can differ."""
+    before, after = (artifacts(cp.series.machine, commit) for commit in (cp.before, cp.commit))
+    return before is not None and before == after
+
+
+def artifacts(machine: Machine, commit: Commit) -> dict[str, str] | None:
+    """Name -> digest of what the machine last built of a commit; None if it built nothing."""
+    builds = Build.objects.filter(attempt__run__machine=machine, commit=commit, succeeded=True)
+    build = builds.order_by("-id").first()
+    return {name: str(artifact["digest"]) for name, artifact in build.artifacts.items()} if build else None
 
 
 def is_ripe(cp: ChangePoint) -> bool:

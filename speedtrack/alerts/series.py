@@ -140,11 +140,10 @@ def drawn(series_ids: Iterable[int], branch: Branch, first: int, last: int) -> l
     with connection.cursor() as cursor:
         cursor.execute(DRAWN, {"branch": branch.pk, "first": first, "last": last, "series": list(series_ids)})
         rows = [Drawn._make(row) for row in cursor]
-    groups = [list(group) for _, group in groupby(rows, key=itemgetter(1, 0))]
-    again = [row for group in groups if len(group) > 1 for row in group]
-    if not again:
+    if len({(row.series_id, row.commit_id) for row in rows}) == len(rows):
         return rows
-    samples = samples_of_attempts(again)
+    groups = [list(group) for _, group in groupby(rows, key=itemgetter(1, 0))]
+    samples = samples_of_attempts(row for group in groups if len(group) > 1 for row in group)
     return [group[0] if len(group) == 1 else together(group, samples) for group in groups]
 
 

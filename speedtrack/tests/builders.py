@@ -1,6 +1,7 @@
 """State for tests, made through the verbs that make it in production."""
 
 import contextlib
+import hashlib
 import subprocess
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -149,10 +150,12 @@ def result(run: Run, benchmark: str, commit: Commit, values: list[float], **chan
     return Result.model_validate(document)
 
 
-def send_build(run: Run, commit: Commit, succeeded: bool = True) -> None:
+def send_build(run: Run, commit: Commit, succeeded: bool = True, binary: str | None = None) -> None:
+    """Report a build whose artifact is made of ``binary`` (default: something of this commit alone)."""
+    digest = f"sha256:{hashlib.sha256((binary or commit.sha).encode()).hexdigest()}"
     document = BuildDocument(
         side="base" if run.base_id == commit.pk else "head", sha=commit.sha, succeeded=succeeded, cached=False,
-        seconds=1.5, artifacts={"kvd": {"digest": DIGEST, "bytes": 1000}} if succeeded else {},
+        seconds=1.5, artifacts={"kvd": {"digest": digest, "bytes": 1000}} if succeeded else {},
         recipe_digest=DIGEST, error=None if succeeded else "make exited with code 2",
     )  # fmt: skip
     queue.report_build(run.machine, run.pk, run.lease_token, document)

@@ -2,7 +2,7 @@ from django.db.models.functions import Now
 
 from speedtrack.alerts import confirm, detection
 from speedtrack.alerts.models import Alert, ChangePoint, Outbox
-from speedtrack.runs import queue
+from speedtrack.runs import queue, results, tracking
 from speedtrack.runs.documents import Failure
 from speedtrack.runs.models import Reason, Run, Series
 from speedtrack.tests import builders
@@ -73,19 +73,13 @@ def test_unmeasured_commits_between_are_bisected_to_the_one(world: World) -> Non
     world.factors = {world.shas[6]: 1.3}
     tracked = builders.track(world.repository, last=0)
     for place in (0, 1, 2, 10, 11):
-        measure(tracked.project.slug, world.shas[place])
+        tracking.measure(tracked.project.slug, world.shas[place], [], None)
     world.until_quiet()
     assert Alert.objects.get().commit.sha == world.shas[6]
     reasons = [reason for reason, _, _ in paired_runs()]
     assert reasons[0] == Reason.CONFIRM
     assert reasons[1:] == [Reason.BISECT] * len(reasons[1:])
     assert 2 <= len(reasons) - 1 <= 4  # seven commits between: at most log2(8) + 1 halvings
-
-
-def measure(slug: str, sha: str) -> None:
-    from speedtrack.runs import tracking
-
-    tracking.measure(slug, sha, [], None)
 
 
 def test_a_commit_that_does_not_build_leaves_the_range_open(world: World) -> None:
@@ -103,10 +97,8 @@ def test_a_commit_that_does_not_build_leaves_the_range_open(world: World) -> Non
     assert (alert.before.sha, alert.commit.sha) == (world.shas[5], world.shas[7])
 
 
-def finish(world: World, run: Run) -> None:
-    from speedtrack.runs import results
-
-    builders.send_build(run, run.commit)
+def finish(world: World, run: Run, binary: str | None = None) -> None:
+    builders.send_build(run, run.commit, binary=binary)
     for name in run.benchmarks:
         values = [world.speed(run.commit.sha, name, trial) for trial in range(run.trials)]
         results.accept(world.machine, run.pk, builders.result(run, name, run.commit, values))
@@ -127,6 +119,17 @@ def test_a_suspicion_waits_until_the_commits_between_are_measured(world: World) 
     detection.detect()
     confirm.step()
     assert ChangePoint.objects.filter(status=Status.SUSPECTED).exists()
+    assert paired_runs() == []
+
+
+def test_two_commits_of_the_same_binary_are_never_suspected_for_long(world: World) -> None:
+    world.factors = {world.shas[7]: 1.3}  # the machine drifted just there
+    builders.track(world.repository, emails=["dev@example.org"])
+    while run := queue.claim(world.machine):
+        finish(world, run, binary="the same server")
+    world.until_quiet()
+    assert {cp.status for cp in ChangePoint.objects.all()} == {Status.REFUTED}
+    assert all("the very same server" in cp.note for cp in ChangePoint.objects.all())
     assert paired_runs() == []
 
 
@@ -156,8 +159,6 @@ def test_pairs_with_a_flagged_side_do_not_count(world: World) -> None:
     run = queue.claim(world.machine)
     assert run is not None
     assert run.base is not None
-    from speedtrack.runs import results
-
     for commit in (run.base, run.commit):
         builders.send_build(run, commit)
         values = [world.speed(commit.sha, "get-p1", trial) for trial in range(run.trials)]
