@@ -17,9 +17,9 @@ function timeline(lines: t.LineColumns[], count: number, more: Partial<t.Timelin
     metric: { name: "server_cpu_ns_per_request", title: "Server CPU per request", unit: "ns", better: "lower" },
     commits: {
       sha: each.map((i) => `${i}`.padStart(12, "0")), subject: each.map((i) => `Change ${i}`),
-      author: each.map(() => 0), time: each.map((i) => 1_700_000_000 + i),
+      author: each.map(() => "Ada"), time: each.map((i) => 1_700_000_000 + i),
     },
-    authors: ["Ada"], lines, gaps: [], changes: [], tags: [], ...more,
+    lines, gaps: [], changes: [], tags: [], ...more,
   };
 }
 

@@ -10,6 +10,7 @@ export interface LineColumns {
   low: number[];
   high: number[];
   n: number[];
+  /** By commit, counted as in `at`; clean points have none. */
   flags: Record<string, string[]>;
 }
 
@@ -34,8 +35,7 @@ export interface Timeline {
   schema: string;
   benchmark: string;
   metric: { name: string; title: string; unit: string; better: string };
-  commits: { sha: string[]; subject: string[]; author: number[]; time: number[] };
-  authors: string[];
+  commits: { sha: string[]; subject: string[]; author: string[]; time: number[] };
   lines: LineColumns[];
   gaps: Gap[];
   changes: Change[];
@@ -63,7 +63,7 @@ export function points(line: LineColumns): Measured[] {
     low: line.low[i]!,
     high: line.high[i]!,
     n: line.n[i]!,
-    flags: line.flags[i] ?? NO_FLAGS,
+    flags: line.flags[x] ?? NO_FLAGS,
   }));
 }
 
@@ -191,7 +191,7 @@ export function nearest(all: number[], x: number): number | null {
 export function title(timeline: Timeline, at: number): string[] {
   const { sha, subject, author, time } = timeline.commits;
   const day = new Date(1000 * time[at]!).toISOString().slice(0, 16).replace("T", " ");
-  return [`${sha[at]!.slice(0, 10)}  ${cut(subject[at]!, 60)}`, `${timeline.authors[author[at]!]}, ${day} UTC`];
+  return [`${sha[at]!.slice(0, 10)}  ${cut(subject[at]!, 60)}`, `${author[at]}, ${day} UTC`];
 }
 
 function cut(text: string, most: number): string {

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.contrib.auth.models import User
-from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase, JsonResponse, StreamingHttpResponse
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase, StreamingHttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_GET, require_http_methods
 
@@ -57,16 +57,17 @@ def project(request: HttpRequest, slug: str) -> HttpResponse:
 @require_GET
 def timeline(request: HttpRequest, slug: str, benchmark: str, metric: str) -> HttpResponse:
     view = timeline_page.view_of(slug, benchmark, metric, request.GET)
-    loaded = timeline_page.load(view)
+    newest = timeline_page.load(view, timeline_page.TABLE_ROWS)
+    extent = timeline_page.extent(view)
     context = {
         "view": view,
         "scope": view.scope,
         "project": view.scope.project,
-        "rows": timeline_page.table(loaded),
+        "rows": timeline_page.table(newest),
         "row_limit": timeline_page.TABLE_ROWS,
-        "summary": timeline_page.summary(loaded),
-        "breaks": timeline_page.breaks(loaded),
-        "change_points": list(reversed(loaded.change_points)),
+        "summary": timeline_page.summary(newest, extent.measured),
+        "breaks": timeline_page.breaks(view, extent.begins),
+        "change_points": list(reversed(newest.change_points)),
         "ranges": timeline_page.RANGES,
         "last": request.GET.get("last", str(timeline_page.DEFAULT_LAST)),
         "zoomed": any(key in request.GET for key in ("from", "to", "around")),
@@ -80,10 +81,11 @@ def timeline_values(request: HttpRequest, slug: str, benchmark: str, metric: str
     """The same timeline as JSON or CSV."""
     if form not in ("json", "csv"):
         raise Http404(f"There is no form {form!r} of a timeline: say json or csv.")
-    loaded = timeline_page.load(timeline_page.view_of(slug, benchmark, metric, request.GET))
+    view = timeline_page.view_of(slug, benchmark, metric, request.GET)
     if form == "json":
-        return JsonResponse(timeline_page.document(loaded), json_dumps_params={"separators": (",", ":")})
-    response = StreamingHttpResponse(csv_lines(timeline_page.csv_rows(loaded)), content_type="text/csv; charset=utf-8")
+        return HttpResponse(timeline_page.document(view), content_type="application/json")
+    rows = timeline_page.csv_rows(timeline_page.load(view))
+    response = StreamingHttpResponse(csv_lines(rows), content_type="text/csv; charset=utf-8")
     response.headers["Content-Disposition"] = f'attachment; filename="{slug}-{benchmark}-{metric}.csv"'
     return response
 

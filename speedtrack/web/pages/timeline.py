@@ -1,19 +1,21 @@
 """One metric of one benchmark over the commits of a branch: as columns for the chart, rows for the table and CSV."""
 
+import json
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from django.db import connection
+from django.db.models import F
 from django.http import Http404, QueryDict
 
 from speedtrack.alerts import series as lines
 from speedtrack.alerts.models import ChangePoint
 from speedtrack.alerts.series import Drawn
 from speedtrack.benchmarks.models import Benchmark
-from speedtrack.projects.models import Branch, Position, Tag
+from speedtrack.projects.models import Branch, Commit, Position
 from speedtrack.runs.models import Run, Series, Status
 from speedtrack.web.gaps import UNMEASURED, Gap, gap_of
 from speedtrack.web.pages import changes
@@ -26,11 +28,56 @@ AROUND = 20  # commits to each side of a commit looked at
 TABLE_ROWS = 200
 SUBJECT = 100  # characters of a subject that the chart gets
 COMMITS = """
-    SELECT p.number, c.id, c.sha, left(c.subject, %(subject)s), c.author_name,
-           extract(epoch FROM c.committed_at)::bigint
+    SELECT p.number, c.id, c.sha, c.subject, c.author_name, extract(epoch FROM c.committed_at)::bigint
       FROM projects_position p JOIN projects_commit c ON c.id = p.commit_id
      WHERE p.branch_id = %(branch)s AND p.number BETWEEN %(first)s AND %(last)s
   ORDER BY p.number
+"""
+# The chart's columns, as PostgreSQL writes them: a row per commit would cost Python more than the whole answer may.
+COMMIT_COLUMNS = """
+    SELECT json_build_object(
+             'sha', coalesce(json_agg(sha), '[]'),
+             'subject', coalesce(json_agg(subject), '[]'),
+             'author', coalesce(json_agg(author_name), '[]'),
+             'time', coalesce(json_agg(time), '[]'))::text
+      FROM (SELECT left(c.sha, 12) AS sha, left(c.subject, %(subject)s) AS subject, c.author_name,
+                   extract(epoch FROM c.committed_at)::bigint AS time
+              FROM projects_position p JOIN projects_commit c ON c.id = p.commit_id
+             WHERE p.branch_id = %(branch)s AND p.number BETWEEN %(first)s AND %(last)s
+          ORDER BY p.number) path
+"""
+LINE_COLUMNS = """
+    SELECT m.series_id,
+           array_agg(p.number - %(first)s ORDER BY p.number),
+           json_agg(m.value::real ORDER BY p.number)::text,
+           json_agg(m.low::real ORDER BY p.number)::text,
+           json_agg(m.high::real ORDER BY p.number)::text,
+           json_agg(m.n ORDER BY p.number)::text,
+           coalesce(json_object_agg(p.number - %(first)s, m.flags) FILTER (WHERE m.flags <> '{}'), '{}')::text
+      FROM projects_position p
+      JOIN runs_measurement m ON m.commit_id = p.commit_id
+     WHERE p.branch_id = %(branch)s AND p.number BETWEEN %(first)s AND %(last)s
+       AND m.series_id = ANY(%(series)s) AND m.accepted AND NOT m.paired
+  GROUP BY m.series_id
+  ORDER BY min(p.number), m.series_id
+"""
+EXTENT = """
+    SELECT m.series_id, min(p.number), count(DISTINCT p.number)
+      FROM projects_position p
+      JOIN runs_measurement m ON m.commit_id = p.commit_id
+     WHERE p.branch_id = %(branch)s AND p.number BETWEEN %(first)s AND %(last)s
+       AND m.series_id = ANY(%(series)s) AND m.accepted AND NOT m.paired
+  GROUP BY GROUPING SETS ((m.series_id), ())
+  ORDER BY 2, 1
+"""
+TAGS = """
+    SELECT p.number, t.name
+      FROM projects_tag t
+      JOIN projects_commit c ON c.project_id = t.project_id AND c.sha = t.sha
+      JOIN projects_position p ON p.commit_id = c.id
+     WHERE t.project_id = %(project)s
+       AND p.branch_id = %(branch)s AND p.number BETWEEN %(first)s AND %(last)s
+  ORDER BY p.number, t.name
 """
 
 
@@ -51,7 +98,7 @@ class Step(NamedTuple):
 
 @dataclass(frozen=True)
 class View:
-    """What a timeline shows. ``first`` and ``last`` are positions; ``others``: further machines to compare with."""
+    """What a timeline shows: these series, from position ``first`` to ``last``. Several machines can be compared."""
 
     scope: Scope
     benchmark: Benchmark
@@ -64,17 +111,41 @@ class View:
     def machine_names(self) -> list[str]:
         return sorted({s.machine.name for s in self.series})
 
+    @property
+    def commits(self) -> int:
+        return self.last - self.first + 1
+
+    def newest(self, count: int) -> "View":
+        """The same, of the newest commits only."""
+        return replace(self, first=max(self.first, self.last - count + 1))
+
+    def ask(self, query: str) -> list[tuple[Any, ...]]:
+        """The rows of one of the queries above."""
+        with connection.cursor() as cursor:
+            cursor.execute(
+                query,
+                {
+                    "project": self.scope.project.pk,
+                    "branch": self.branch.pk,
+                    "series": [s.pk for s in self.series],
+                    "first": self.first,
+                    "last": self.last,
+                    "subject": SUBJECT,
+                },
+            )
+            rows: list[tuple[Any, ...]] = cursor.fetchall()
+            return rows
+
 
 @dataclass(frozen=True)
-class Timeline:
-    """The loaded timeline."""
+class Rows:
+    """A timeline commit by commit."""
 
     view: View
     path: list[Step]
     points: list[Drawn]
     gaps: dict[int, Gap]
     change_points: list[ChangePoint]
-    tags: list[Tag]
 
 
 def view_of(slug: str, benchmark: str, metric: str, query: QueryDict) -> View:
@@ -119,22 +190,15 @@ def position_of(branch: Branch, sha: str) -> int:
     return number
 
 
-def load(view: View) -> Timeline:
-    """All that the page draws, in a number of queries that does not depend on the length of the history."""
-    path = steps(view)
-    points = lines.drawn([s.pk for s in view.series], view.branch, view.first, view.last)
-    return Timeline(view, path, points, gaps(view), change_points_of(view), tags_of(view, path))
-
-
-def steps(view: View) -> list[Step]:
-    wanted = {"branch": view.branch.pk, "first": view.first, "last": view.last, "subject": SUBJECT}
-    with connection.cursor() as cursor:
-        cursor.execute(COMMITS, wanted)
-        return [Step._make(row) for row in cursor]
+def load(view: View, newest: int | None = None) -> Rows:
+    """The commits of a view (or its newest) with their points, in a number of queries that does not depend on both."""
+    shown = view.newest(newest) if newest else view
+    points = lines.drawn([s.pk for s in view.series], view.branch, shown.first, shown.last)
+    return Rows(view, [Step._make(row) for row in shown.ask(COMMITS)], points, gaps(shown), change_points_of(view))
 
 
 def gaps(view: View) -> dict[int, Gap]:
-    """By commit: its newest own run that did not succeed, on the machines shown."""
+    """By position: the newest own run that did not succeed, on the machines shown."""
     runs = Run.objects.filter(
         project=view.scope.project,
         base=None,
@@ -142,109 +206,113 @@ def gaps(view: View) -> dict[int, Gap]:
         commit__positions__branch=view.branch,
         commit__positions__number__range=(view.first, view.last),
     ).exclude(status=Status.SUCCEEDED)
-    return {r.commit_id: gap_of(r) for r in runs.only("commit_id", "status", "error").order_by("id")}
+    rows = runs.order_by("id").values_list("commit__positions__number", "id", "status", "error")
+    return {number: gap_of(run_id, status, error) for number, run_id, status, error in rows}
 
 
 def change_points_of(view: View) -> list[ChangePoint]:
+    """The change points of the view, in commit order."""
     found = changes.change_points().filter(
         series__in=[s.pk for s in view.series],
         branch=view.branch,
         commit__positions__branch=view.branch,
         commit__positions__number__range=(view.first, view.last),
     )
-    return list(found.order_by("commit__positions__number"))
+    return list(found.annotate(place=F("commit__positions__number")).order_by("place", "id"))
 
 
-def tags_of(view: View, path: list[Step]) -> list[Tag]:
-    """The tags of the shown commits."""
-    shown = {step.sha for step in path}
-    tags = Tag.objects.filter(project=view.scope.project)
-    if len(path) <= max(RANGES):
-        tags = tags.filter(sha__in=shown)
-    return [tag for tag in tags.order_by("name") if tag.sha in shown]
-
-
-def document(timeline: Timeline) -> dict[str, Any]:
-    """The chart's data: columns rather than an object per point; ``at`` counts commits from the first one shown."""
-    view, metric = timeline.view, timeline.view.scope.metric
-    authors: dict[str, int] = {}
-    return {
+def document(view: View) -> bytes:
+    """The chart's data as JSON: columns rather than an object per point; ``at`` counts commits from the first shown."""
+    metric = view.scope.metric
+    columns = list(columns_of(view))
+    measured = {at for _, line in columns for at in line.at}
+    content = {
         "schema": "speedtrack.timeline/1",
         "project": view.scope.project.slug,
         "benchmark": view.benchmark.name,
         "branch": view.branch.name,
         "metric": {"name": metric.name, "title": metric.title, "unit": metric.unit, "better": metric.better.value},
         "first": view.first,
-        "commits": {
-            "sha": [s.sha[:12] for s in timeline.path],
-            "subject": [s.subject for s in timeline.path],
-            "author": [authors.setdefault(s.author, len(authors)) for s in timeline.path],
-            "time": [s.at for s in timeline.path],
-        },
-        "authors": list(authors),
-        "lines": [line_document(timeline, s, points) for s, points in by_series(timeline)],
-        "gaps": gap_document(timeline),
-        "changes": [change_document(timeline, cp) for cp in timeline.change_points if cp.status in changes.SHOWN],
-        "tags": [{"at": at, "name": tag.name} for tag in timeline.tags for at in [place(timeline, tag.sha)]],
+        "gaps": gap_documents(view, measured),
+        "changes": [change_document(view, cp) for cp in change_points_of(view) if cp.status in changes.SHOWN],
+        "tags": [{"at": number - view.first, "name": name} for number, name in view.ask(TAGS)],
     }
+    ((commits,),) = view.ask(COMMIT_COLUMNS)
+    drawn_lines = ",".join(line_document(series, line) for series, line in columns)
+    return joined(content, commits=commits, lines=f"[{drawn_lines}]").encode()
 
 
-def by_series(timeline: Timeline) -> Iterator[tuple[Series, list[Drawn]]]:
+class Columns(NamedTuple):
+    """The points of a line: their places, and the rest as JSON."""
+
+    at: list[int]
+    value: str
+    low: str
+    high: str
+    n: str
+    flags: str
+
+
+def columns_of(view: View) -> Iterator[tuple[Series, Columns]]:
     """The series that have points here, in the order in which they begin."""
-    points: dict[int, list[Drawn]] = defaultdict(list)
-    for point in timeline.points:
-        points[point.series_id].append(point)
-    known = {s.pk: s for s in timeline.view.series}
-    for series_id, line in points.items():
-        yield known[series_id], line
+    known = {s.pk: s for s in view.series}
+    for series_id, *columns in view.ask(LINE_COLUMNS):
+        line = Columns(*columns)
+        again = len(set(line.at)) < len(line.at)
+        yield known[series_id], pooled_columns(view, known[series_id]) if again else line
 
 
-def line_document(timeline: Timeline, series: Series, points: list[Drawn]) -> dict[str, Any]:
-    first = timeline.view.first
-    return {
+def pooled_columns(view: View, series: Series) -> Columns:
+    """The columns of a series that measured some commit more than once: with the samples of such a commit pooled."""
+    points = lines.drawn([series.pk], view.branch, view.first, view.last)
+    flags = {p.position - view.first: p.flags for p in points if p.flags}
+    return Columns(
+        at=[p.position - view.first for p in points],
+        value=json.dumps([p.value for p in points]),
+        low=json.dumps([p.low for p in points]),
+        high=json.dumps([p.high for p in points]),
+        n=json.dumps([p.n for p in points]),
+        flags=json.dumps(flags),
+    )
+
+
+def line_document(series: Series, line: Columns) -> str:
+    names = {
         "machine": series.machine.name,
-        "environment": series.environment.digest.removeprefix("sha256:")[:12],
-        "definition": series.benchmark.digest.removeprefix("sha256:")[:12],
-        "at": [p.position - first for p in points],
-        "value": [significant(p.value) for p in points],
-        "low": [significant(p.low) for p in points],
-        "high": [significant(p.high) for p in points],
-        "n": [p.n for p in points],
-        "flags": {str(i): p.flags for i, p in enumerate(points) if p.flags},
+        "environment": short(series.environment.digest),
+        "definition": short(series.benchmark.digest),
+        "at": line.at,
     }
+    return joined(names, value=line.value, low=line.low, high=line.high, n=line.n, flags=line.flags)
 
 
-def significant(value: float) -> float:
-    """Six digits say more than any measurement holds, and keep the document small."""
-    return float(f"{value:.6g}")
+def joined(content: dict[str, Any], **ready: str) -> str:
+    """One JSON object of values, and of values that are JSON already."""
+    more = "".join(f',"{name}":{text}' for name, text in ready.items())
+    return f"{json.dumps(content, separators=(',', ':'))[:-1]}{more}}}"
 
 
-def gap_document(timeline: Timeline) -> list[dict[str, Any]]:
+def short(digest: str) -> str:
+    return digest.removeprefix("sha256:")[:12]
+
+
+def gap_documents(view: View, measured: set[int]) -> list[dict[str, Any]]:
     """The commits without a point that have something to say; all others are plainly not measured."""
-    measured = {p.commit_id for p in timeline.points}
-    first = timeline.view.first
-    return [
-        {"at": s.number - first, "state": gap.state, "reason": gap.reason}
-        for s in timeline.path
-        if s.id not in measured and (gap := timeline.gaps.get(s.id))
-    ]
+    found = sorted((number - view.first, gap) for number, gap in gaps(view).items())
+    return [{"at": at, "state": gap.state, "reason": gap.reason} for at, gap in found if at not in measured]
 
 
-def change_document(timeline: Timeline, cp: ChangePoint) -> dict[str, Any]:
+def change_document(view: View, cp: ChangePoint) -> dict[str, Any]:
     return {
-        "at": place(timeline, cp.commit.sha),
+        "at": getattr(cp, "place") - view.first,  # noqa: B009 (annotated by change_points_of)
         "machine": cp.series.machine.name,
         "status": cp.status,
         "worse": cp.is_slowdown,
-        "ratio": significant(cp.ratio),
-        "low": significant(cp.low),
-        "high": significant(cp.high),
+        "ratio": cp.ratio,
+        "low": cp.low,
+        "high": cp.high,
         "alert": cp.alert_id,
     }
-
-
-def place(timeline: Timeline, sha: str) -> int:
-    return next(i for i, step in enumerate(timeline.path) if step.sha == sha)
 
 
 @dataclass(frozen=True)
@@ -256,18 +324,18 @@ class TableRow:
     change: ChangePoint | None
 
 
-def table(timeline: Timeline, limit: int | None = TABLE_ROWS) -> Iterator[TableRow]:
+def table(timeline: Rows) -> Iterator[TableRow]:
     """The commits, newest first, each with its points, or with why it has none."""
     points: dict[int, list[Drawn]] = defaultdict(list)
     for point in timeline.points:
         points[point.commit_id].append(point)
     marks = {(cp.commit_id, cp.series_id): cp for cp in timeline.change_points}
     series = {s.pk: s for s in timeline.view.series}
-    for step in reversed(timeline.path[-limit:] if limit else timeline.path):
+    for step in reversed(timeline.path):
         for p in points.get(step.id, []):
             yield TableRow(step, p, series[p.series_id], UNMEASURED, marks.get((step.id, p.series_id)))
         if step.id not in points:
-            yield TableRow(step, None, None, timeline.gaps.get(step.id, UNMEASURED), None)
+            yield TableRow(step, None, None, timeline.gaps.get(step.number, UNMEASURED), None)
 
 
 HEADER = [
@@ -276,15 +344,15 @@ HEADER = [
 ]  # fmt: skip
 
 
-def csv_rows(timeline: Timeline) -> Iterator[list[str]]:
+def csv_rows(timeline: Rows) -> Iterator[list[str]]:
     """A header and one row per point or gap, oldest first."""
     yield HEADER
     unit = timeline.view.scope.metric.unit
-    for row in reversed(list(table(timeline, limit=None))):
+    for row in reversed(list(table(timeline))):
         step = row.step
         head = [str(step.number), step.sha, step.time.isoformat(), cell(step.author), cell(step.subject)]
         if row.point and row.series:
-            p, environment = row.point, row.series.environment.digest.removeprefix("sha256:")[:12]
+            p, environment = row.point, short(row.series.environment.digest)
             change = row.change.status if row.change else ""
             yield [*head, row.series.machine.name, environment, *map(repr, (p.value, p.low, p.high)), str(p.n), unit,
                    " ".join(p.flags), "measured", change]  # fmt: skip
@@ -297,22 +365,36 @@ class Break:
     """A new line began because the machine's environment or the benchmark's definition had changed."""
 
     machine: str
-    step: Step
+    commit: Commit
     facts: list[tuple[str, str, str]]
 
 
-def breaks(timeline: Timeline) -> list[Break]:
+@dataclass(frozen=True)
+class Extent:
+    """How many commits of a view are measured, and where each of its series begins, in that order."""
+
+    measured: int
+    begins: list[tuple[Series, int]]
+
+
+def extent(view: View) -> Extent:
+    known = {s.pk: s for s in view.series}
+    rows = view.ask(EXTENT)
+    measured = next(count for series_id, _, count in rows if series_id is None)
+    return Extent(measured, [(known[s], number) for s, number, _ in rows if s is not None])
+
+
+def breaks(view: View, begins: list[tuple[Series, int]]) -> list[Break]:
     """Where a line of a machine ends and another begins, with the facts that differ."""
-    number_to_step = {s.number: s for s in timeline.path}
     before: dict[int, Series] = {}
     found = []
-    for series, points in by_series(timeline):
-        last = before.get(series.machine_id)
-        if last:
-            facts = differing(last, series)
-            found.append(Break(series.machine.name, number_to_step[points[0].position], facts))
+    for series, number in begins:
+        if last := before.get(series.machine_id):
+            found.append((series.machine.name, number, differing(last, series)))
         before[series.machine_id] = series
-    return found
+    positions = view.branch.positions.filter(number__in=[number for _, number, _ in found]).select_related("commit")
+    commits = {p.number: p.commit for p in positions}
+    return [Break(machine, commits[number], facts) for machine, number, facts in found]
 
 
 def differing(old: Series, new: Series) -> list[tuple[str, str, str]]:
@@ -338,15 +420,14 @@ class Summary:
     last_change: ChangePoint | None
 
 
-def summary(timeline: Timeline) -> Summary:
+def summary(timeline: Rows, measured: int) -> Summary:
     clean = [p for p in timeline.points if not p.flags]
     newest = clean[-1] if clean else None
     step = next((s for s in reversed(timeline.path) if newest and s.id == newest.commit_id), None)
     shown = [cp for cp in timeline.change_points if cp.status in changes.SHOWN]
-    measured = len({p.commit_id for p in timeline.points})
     machines = {s.pk: s.machine.name for s in timeline.view.series}
     machine = machines[newest.series_id] if newest else ""
-    return Summary(len(timeline.path), measured, newest, step, machine, shown[-1] if shown else None)
+    return Summary(timeline.view.commits, measured, newest, step, machine, shown[-1] if shown else None)
 
 
 def benchmark_names(scope: Scope) -> list[str]:

@@ -1,12 +1,11 @@
 """One walk through the pages in a real browser: home, project, timeline, commit."""
 
 import os
-import time
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from django.db import connection
+from django.db import connections
 from playwright.sync_api import Browser, ConsoleMessage, Page, sync_playwright
 
 from speedtrack.alerts.models import Alert
@@ -27,7 +26,6 @@ COLOURED = """
         return count;
     }
 """
-SESSIONS = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
 OVERFLOW = "() => document.documentElement.scrollWidth - document.documentElement.clientWidth"
 
 
@@ -39,24 +37,13 @@ def chromium(monkeypatch: pytest.MonkeyPatch) -> Iterator[Browser]:
         browser = playwright.chromium.launch(executable_path=browser_path(), args=FLAGS)
         yield browser
         browser.close()
+        connections.close_all()  # beside a running loop, Django's database connection is another one than without
 
 
 @pytest.fixture
-def shown(live_server: Any, settings: Any, tmp_path: Any) -> Iterator[tuple[World, Alert, str]]:
+def shown(live_server: Any, settings: Any, tmp_path: Any) -> tuple[World, Alert, str]:
     made, alert = slowed(settings, tmp_path)
-    yield made, alert, live_server.url
-    wait_for_server()
-
-
-def wait_for_server(most_s: float = 10) -> None:
-    """Wait until the server's threads have left the database, so that it can be dropped."""
-    until = time.monotonic() + most_s
-    while time.monotonic() < until:
-        with connection.cursor() as cursor:
-            cursor.execute(SESSIONS)
-            if cursor.fetchone()[0] == 0:
-                return
-        time.sleep(0.1)
+    return made, alert, live_server.url
 
 
 def watched(chromium: Browser, width: int, complaints: list[str]) -> Page:
