@@ -13,7 +13,7 @@ def repository(tmp_path: Path) -> Repository:
 
 
 @pytest.fixture
-def project(transactional_or_not: None, repository: Repository, tmp_path: Path, settings: Any) -> Project:
+def project(db: None, repository: Repository, tmp_path: Path, settings: Any) -> Project:
     """A project that tracks ``main`` of the repository, not yet looked at."""
     settings.MIRRORS = tmp_path / "mirrors"
     project = Project.objects.create(
@@ -21,10 +21,3 @@ def project(transactional_or_not: None, repository: Repository, tmp_path: Path, 
     )
     Branch.objects.create(project=project, name="main")
     return project
-
-
-@pytest.fixture
-def transactional_or_not(request: pytest.FixtureRequest) -> None:
-    """The database, with real commits where the test's mark asks for them."""
-    marker = request.node.get_closest_marker("django_db")
-    request.getfixturevalue("transactional_db" if marker and marker.kwargs.get("transaction") else "db")

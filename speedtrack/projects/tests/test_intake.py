@@ -24,7 +24,7 @@ def headers(body: bytes, id: str = "d1", event: str = "push", **changes: str) ->
 
 
 @pytest.fixture
-def project(transactional_or_not: None) -> Project:
+def project(db: None) -> Project:
     return Project.objects.create(
         slug="kvd", name="kvd", url="/kvd", default_branch="main", suite="tiny", hook_secret="s3cret"
     )

@@ -17,15 +17,8 @@ def three_commits(tmp_path_factory: pytest.TempPathFactory) -> builders.Reposito
 
 
 @pytest.fixture
-def machine(database: None) -> Machine:
+def machine(db: None) -> Machine:
     return builders.machine("m1")
-
-
-@pytest.fixture
-def database(request: pytest.FixtureRequest) -> None:
-    """The database, with real commits where the test's mark asks for them."""
-    marker = request.node.get_closest_marker("django_db")
-    request.getfixturevalue("transactional_db" if marker and marker.kwargs.get("transaction") else "db")
 
 
 @pytest.fixture

@@ -1,0 +1,140 @@
+from typing import Any
+
+import pytest
+
+from speedtrack.runs import queue, results
+from speedtrack.runs.documents import BuildDocument, LogPiece
+from speedtrack.runs.models import (
+    Build,
+    Environment,
+    LogChunk,
+    Machine,
+    Measurement,
+    Run,
+    Sample,
+    Series,
+    Trial,
+)
+from speedtrack.runs.tracking import Tracked
+from speedtrack.tests import builders
+
+
+@pytest.fixture
+def run(tracked: Tracked, machine: Machine) -> Run:
+    return builders.claim(machine)
+
+
+def send(run: Run, values: list[float], **changes: Any) -> None:
+    results.accept(run.machine, run.pk, builders.result(run, "get-p1", run.commit, values, **changes))
+
+
+def counts() -> list[int]:
+    return [model.objects.count() for model in (Series, Measurement, Trial, Sample, Environment)]
+
+
+def test_every_sample_is_stored_with_its_summary(run: Run) -> None:
+    send(run, [5.0, 3.0, 4.0, 1.0, 2.0])
+    measurement = Measurement.objects.get(series__metric="server_cpu_ns_per_request")
+    assert (measurement.value, measurement.n, measurement.flags) == (3.0, 5, [])
+    assert measurement.low <= 3.0 <= measurement.high
+    assert list(measurement.samples.order_by("trial").values_list("value", flat=True)) == [5.0, 3.0, 4.0, 1.0, 2.0]
+    assert counts() == [2, 2, 5, 10, 1]
+    assert Trial.objects.get(number=3).driver == {"schema": "speedbench.v1"}
+
+
+def test_the_same_measurement_twice_stores_no_sample_twice(run: Run) -> None:
+    send(run, [1.0] * 5)
+    before = counts()
+    send(run, [1.0] * 5)
+    send(run, [9.0] * 5)
+    assert counts() == before
+    assert set(Measurement.objects.filter(series__metric="server_cpu_ns_per_request").values_list("value")) == {(1.0,)}
+
+
+def test_flagged_trials_are_kept_and_do_not_count(run: Run) -> None:
+    send(run, [1.0, 100.0, 2.0, 100.0, 3.0], flags=[[], ["steal"], [], ["steal", "client_bound"], []])
+    measurement = Measurement.objects.get(series__metric="server_cpu_ns_per_request")
+    assert (measurement.value, measurement.n, measurement.flags) == (2.0, 3, [])
+    assert list(measurement.samples.order_by("trial").values_list("flagged", flat=True)) == [
+        False, True, False, True, False,
+    ]  # fmt: skip
+
+
+def test_a_flag_voids_only_the_metrics_that_it_touches(run: Run) -> None:
+    send(run, [1.0] * 5, flags=[["client_bound"]] * 5)
+    flags = dict(Measurement.objects.values_list("series__metric", "flags"))
+    assert flags == {"server_cpu_ns_per_request": [], "throughput_rps": ["client_bound"]}
+
+
+def test_a_measurement_of_flagged_trials_alone_carries_the_flags(run: Run) -> None:
+    send(run, [1.0, 2.0, 3.0, 4.0, 5.0], flags=[["steal"], ["unsteady"], ["steal"], ["steal"], ["steal"]])
+    measurement = Measurement.objects.get(series__metric="server_cpu_ns_per_request")
+    assert (measurement.value, measurement.flags) == (3.0, ["steal", "unsteady"])
+
+
+def test_another_environment_is_another_series(run: Run) -> None:
+    send(run, [1.0] * 5)
+    facts = {**builders.SERIES_FACTS, "kernel": "6.2"}
+    changed = {"digest": results.definitions.digest_of(facts), "series": facts, "recorded": {}}
+    results.accept(run.machine, run.pk, builders.result(run, "set-p1", run.commit, [1.0] * 5, environment=changed))
+    assert Environment.objects.count() == 2
+    assert Series.objects.values("environment").distinct().count() == 2
+
+
+def test_an_environment_that_does_not_fit_its_digest_is_refused(run: Run) -> None:
+    wrong = {"digest": builders.DIGEST, "series": builders.SERIES_FACTS, "recorded": {}}
+    with pytest.raises(results.ResultError, match=r"environment\.digest is .*, but the facts under series have"):
+        send(run, [1.0] * 5, environment=wrong)
+    assert counts() == [0] * 5
+
+
+def test_a_trial_number_twice_is_refused(run: Run) -> None:
+    trials = builders.trials([{"throughput_rps": 1.0}] * 2)
+    with pytest.raises(results.ResultError, match="a trial number stands twice"):
+        send(run, [], trials=[trials[0], trials[0]])
+
+
+@pytest.mark.parametrize("wrong", [{"name": "get-p2"}, {"digest": builders.DIGEST}])
+def test_a_benchmark_that_the_run_does_not_measure_is_refused(run: Run, wrong: dict[str, str]) -> None:
+    right = builders.result(run, "get-p1", run.commit, [1.0] * 5)
+    document = right.model_copy(update={"benchmark": right.benchmark.model_copy(update=wrong)})
+    with pytest.raises(results.ResultError, match="does not measure"):
+        results.accept(run.machine, run.pk, document)
+    assert counts() == [0] * 5
+
+
+def test_a_commit_that_is_no_side_of_the_run_is_refused(run: Run) -> None:
+    other = Run.objects.get(rank=0).commit
+    for side, commit in (("head", other), ("base", run.commit)):
+        with pytest.raises(queue.LeaseLost, match=f"no side {side}"):
+            results.accept(run.machine, run.pk, builders.result(run, "get-p1", commit, [1.0] * 5, side=side))
+    assert counts() == [0] * 5
+
+
+def test_a_document_of_a_run_planned_with_an_older_suite_still_fits(run: Run, settings: Any) -> None:
+    builders.use_suite(settings, settings.SUITES, builders.SUITE.replace("clients = 50", "clients = 51"))
+    send(run, [1.0] * 5)
+    assert Measurement.objects.exists()
+
+
+def test_a_piece_of_log_is_stored_once_per_number(run: Run) -> None:
+    for text in ("first", "second"):
+        queue.log(run.machine, run.pk, LogPiece(token=run.lease_token, seq=0, phase="measure", text=text))
+    queue.log(run.machine, run.pk, LogPiece(token=run.lease_token, seq=1, phase="measure", text="a\0b 🐙"))
+    assert list(LogChunk.objects.order_by("seq").values_list("text", flat=True)) == ["first", "a�b 🐙"]
+
+
+def test_a_build_is_stored_once_per_side(run: Run) -> None:
+    builders.send_build(run, run.commit)
+    builders.send_build(run, run.commit, succeeded=False)
+    build = Build.objects.get()
+    assert (build.succeeded, build.artifacts["kvd"]["bytes"], build.error) == (True, 1000, "")
+
+
+def test_a_build_of_another_commit_is_refused(run: Run) -> None:
+    document = BuildDocument(
+        side="head", sha="1" * 40, succeeded=True, cached=False, seconds=1.0, artifacts={},
+        recipe_digest=builders.DIGEST,
+    )  # fmt: skip
+    with pytest.raises(queue.LeaseLost, match="no side head"):
+        queue.report_build(run.machine, run.pk, run.lease_token, document)

@@ -1,0 +1,148 @@
+import threading
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+from django.db import connection
+
+from speedtrack.projects.models import Branch, Commit, Project
+from speedtrack.projects.sync import sync
+from speedtrack.runs import pushes, queue
+from speedtrack.runs.models import Machine, Reason, Run, Status
+from speedtrack.runs.queue import PRIORITY
+from speedtrack.runs.tracking import Tracked
+from speedtrack.tests import builders
+from speedtrack.tests.builders import Repository
+
+
+def priorities(**filters: Any) -> Counter[int]:
+    return Counter(Run.objects.filter(**filters).values_list("priority", flat=True))
+
+
+@pytest.fixture
+def pushed(machine: Machine, repository: Repository) -> Project:
+    """A project whose two commits are tracked and measured."""
+    project = builders.track(repository).project
+    builders.work(machine, lambda *_: 5000.0)
+    return project
+
+
+def test_a_push_queues_each_new_commit_on_each_machine(pushed: Project, repository: Repository) -> None:
+    builders.machine("m2")
+    new = repository.commits(2)
+    assert pushes.take(pushed) == 4
+    runs = Run.objects.filter(reason=Reason.PUSH)
+    assert Counter(runs.values_list("commit__sha", flat=True)) == Counter({new[0]: 2, new[1]: 2})
+    assert dict(runs.filter(machine__name="m1").values_list("commit__sha", "priority")) == {
+        new[0]: PRIORITY["rest"], new[1]: PRIORITY["head"],
+    }  # fmt: skip
+
+
+def test_taking_the_same_push_twice_queues_nothing_new(pushed: Project, repository: Repository) -> None:
+    repository.commits(2)
+    assert pushes.take(pushed) == 2
+    assert pushes.take(pushed) == 0
+    assert Run.objects.filter(reason=Reason.PUSH).count() == 2
+
+
+def test_planning_the_same_commits_twice_queues_nothing_new(tracked: Tracked) -> None:
+    commits = Commit.objects.all()
+    assert queue.plan_branch(tracked.branch, commits, Reason.PUSH) == 3
+    assert queue.plan_branch(tracked.branch, commits, Reason.PUSH) == 0
+
+
+def test_a_new_head_sends_the_waiting_old_head_back(pushed: Project, repository: Repository, machine: Machine) -> None:
+    old = repository.commit()
+    pushes.take(pushed)
+    assert Run.objects.get(commit__sha=old).priority == PRIORITY["head"]
+    new = repository.commit()
+    pushes.take(pushed)
+    assert Run.objects.get(commit__sha=old).priority == PRIORITY["rest"]
+    assert builders.claim(machine).commit.sha == new
+
+
+def test_a_forced_push_cancels_what_waits_for_the_commits_that_are_gone(
+    pushed: Project, repository: Repository, machine: Machine
+) -> None:
+    gone = repository.commits(3)
+    pushes.take(pushed)
+    at_work = builders.claim(machine)
+    repository.git("reset", "--quiet", "--hard", gone[0])
+    other = repository.commit("another way")
+    assert pushes.take(pushed) == 1
+    status = dict(Run.objects.filter(reason=Reason.PUSH).values_list("commit__sha", "status"))
+    assert status == {
+        gone[0]: Status.QUEUED, gone[1]: Status.CANCELLED, gone[2]: Status.LEASED, other: Status.QUEUED,
+    }  # fmt: skip
+    assert at_work.commit.sha == gone[2]
+    assert Run.objects.get(commit__sha=gone[1]).events.get().why == "the commit is no longer on main"
+
+
+def test_a_commit_that_is_still_on_another_branch_is_measured_all_the_same(
+    pushed: Project, repository: Repository
+) -> None:
+    kept = repository.commit()
+    Branch.objects.create(project=pushed, name="stable")
+    repository.git("branch", "stable")
+    pushes.take(pushed)
+    repository.git("reset", "--quiet", "--hard", "HEAD~1")
+    pushes.take(pushed)
+    assert Run.objects.get(commit__sha=kept, reason=Reason.PUSH).status == Status.QUEUED
+
+
+def test_a_huge_push_is_thinned_by_priority_and_complete(pushed: Project, repository: Repository) -> None:
+    repository.git("checkout", "--quiet", "-b", "away")
+    repository.git("branch", "-D", "main")
+    repository.fast_import(2048)
+    assert pushes.take(pushed) == 2048
+    runs = Run.objects.filter(reason=Reason.PUSH)
+    assert runs.values("commit").distinct().count() == 2048
+    assert set(runs.values_list("rank", flat=True)) == set(range(2048))
+    found = priorities(reason=Reason.PUSH)
+    assert found[PRIORITY["head"]] == 1
+    assert 150 < found[PRIORITY["rest"]] < queue.BACKLOG_CAP
+    assert found[PRIORITY["later"]] == 2048 - 1 - found[PRIORITY["rest"]]
+    kept = sorted(runs.exclude(priority=PRIORITY["later"]).values_list("rank", flat=True))
+    assert len({b - a for a, b in zip(kept, kept[1:], strict=False)}) == 1
+    assert kept[-1] == 2047
+
+
+def test_reasons_of_their_own_have_priorities_of_their_own() -> None:
+    assert queue.priority_of(Reason.MANUAL, False, False) == 400
+    assert queue.priority_of(Reason.CONFIRM, False, False) == queue.priority_of(Reason.BISECT, True, True) == 300
+    assert queue.priority_of(Reason.PUSH, True, True) == queue.priority_of(Reason.BACKFILL, True, True) == 200
+    assert queue.priority_of(Reason.PUSH, False, True) == 100
+    assert queue.priority_of(Reason.PUSH, False, False) == 50
+
+
+def test_a_pair_is_planned_once(tracked: Tracked, machine: Machine) -> None:
+    first = Run.objects.get(rank=0)
+    plan = queue.Plan(first.project, first.suite, queue.benchmarks_of(first), Reason.CONFIRM, base=first.commit)
+    head = Run.objects.get(rank=1).commit_id
+    assert queue.plan_pair(plan, head, machine) == queue.plan_pair(plan, head, machine)
+    assert queue.plan_pair(plan, head, machine).paired
+
+
+def test_a_run_keeps_the_suite_it_was_planned_with(tracked: Tracked, machine: Machine, settings: Any) -> None:
+    builders.use_suite(settings, settings.SUITES, builders.SUITE.replace("clients = 50", "clients = 99"))
+    workload = queue.job(builders.claim(machine))["benchmarks"][0]["workload"]
+    assert workload["clients"] == 50
+
+
+@pytest.mark.django_db(transaction=True)
+def test_two_looks_at_one_push_at_once_queue_it_once(pushed: Project, repository: Repository) -> None:
+    repository.commits(3)
+    together = threading.Barrier(3)
+
+    def take(_: int) -> None:
+        try:
+            together.wait()
+            pushes.take(Project.objects.get(pk=pushed.pk))
+        finally:
+            connection.close()
+
+    with ThreadPoolExecutor(3) as pool:
+        list(pool.map(take, range(3)))
+    assert Run.objects.filter(reason=Reason.PUSH).count() == 3
+    assert sync(pushed)[0].added == []

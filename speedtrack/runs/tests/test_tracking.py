@@ -1,0 +1,203 @@
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from speedtrack.benchmarks.definitions import DefinitionError
+from speedtrack.projects import git
+from speedtrack.projects.errors import RepositoryError
+from speedtrack.projects.models import Branch, Commit, Project
+from speedtrack.runs import tracking
+from speedtrack.runs.models import Machine, Reason, Run, UnknownToken
+from speedtrack.runs.tracking import NoSuchThing, Tracked, Wish
+from speedtrack.tests import builders
+from speedtrack.tests.builders import Repository
+
+
+def test_tracking_mirrors_the_history_and_queues_the_newest(machine: Machine, repository: Repository) -> None:
+    shas = repository.commits(3)
+    tracked = builders.track(repository, last=2, emails=["ada@example.org"])
+    assert (tracked.commits, tracked.queued) == (5, 2)
+    assert set(Run.objects.values_list("commit__sha", "reason")) == {(s, Reason.BACKFILL) for s in shas[-2:]}
+    assert tracked.project.subscriptions.get().email == "ada@example.org"
+    assert tracked.hook_url.endswith(f"/hooks/{tracked.project.hook_id}")
+
+
+def test_tracking_twice_is_harmless(machine: Machine, repository: Repository) -> None:
+    first = builders.track(repository, emails=["ada@example.org"])
+    second = builders.track(repository, emails=["ada@example.org"])
+    assert first.project == second.project
+    assert (second.queued, second.commits) == (0, 2)
+    assert first.project.hook_secret == second.project.hook_secret
+    assert (Project.objects.count(), Branch.objects.count(), Run.objects.count()) == (1, 1, 2)
+    assert first.project.subscriptions.count() == 1
+
+
+def test_tracking_again_after_a_machine_was_added_queues_for_it(db: None, repository: Repository) -> None:
+    assert builders.track(repository).queued == 0
+    builders.machine("m1")
+    assert builders.track(repository).queued == 2
+
+
+def test_another_branch_of_a_tracked_repository_joins_its_project(machine: Machine, repository: Repository) -> None:
+    builders.track(repository)
+    repository.git("checkout", "--quiet", "-b", "stable")
+    [new] = repository.commits(1)
+    tracked = builders.track(repository, branch="stable")
+    assert (tracked.branch.name, tracked.commits) == ("stable", 3)
+    assert Project.objects.count() == 1
+    assert Run.objects.filter(commit__sha=new).count() == 1
+
+
+def nothing_is_left() -> bool:
+    return not Project.objects.exists() and not Branch.objects.exists() and not Commit.objects.exists()
+
+
+@pytest.mark.parametrize("url", ["http://example.org/a/b", "/nowhere/at/all", "ext::sh -c id", "-x", "https://u:p@h/a"])
+def test_a_wrong_address_leaves_no_project(machine: Machine, suites: Path, url: str) -> None:
+    with pytest.raises(RepositoryError):
+        tracking.track(Wish(url, "tiny"))
+    assert nothing_is_left()
+
+
+def test_a_directory_without_a_repository_leaves_no_project(machine: Machine, suites: Path, tmp_path: Path) -> None:
+    with pytest.raises(RepositoryError, match="Check the address"):
+        tracking.track(Wish(str(tmp_path), "tiny"))
+    assert nothing_is_left()
+
+
+def test_a_wrong_branch_is_answered_with_those_there_are(machine: Machine, repository: Repository) -> None:
+    repository.git("branch", "stable")
+    with pytest.raises(RepositoryError, match="has no branch 'unstable': it has main, stable"):
+        builders.track(repository, branch="unstable")
+    assert nothing_is_left()
+
+
+def test_a_wrong_suite_leaves_no_project(machine: Machine, repository: Repository) -> None:
+    with pytest.raises(DefinitionError, match="there is no suite 'redis'"):
+        tracking.track(Wish(str(repository.path), "redis"))
+    assert nothing_is_left()
+
+
+def test_a_suite_with_a_mistake_leaves_no_project(machine: Machine, repository: Repository, suites: Path) -> None:
+    (suites / "tiny.toml").write_text("name = 1")
+    with pytest.raises(DefinitionError):
+        builders.track(repository)
+    assert nothing_is_left()
+
+
+def test_an_empty_repository_says_what_to_do(machine: Machine, suites: Path, tmp_path: Path) -> None:
+    with pytest.raises(RepositoryError, match="is empty: push a commit"):
+        builders.track(Repository(tmp_path / "empty"))
+    assert nothing_is_left()
+
+
+def test_a_history_that_cannot_be_fetched_leaves_neither_project_nor_mirror(
+    machine: Machine, repository: Repository
+) -> None:
+    """The list of references can be read, the objects cannot."""
+    blob = repository.git("rev-parse", "HEAD:file.txt")
+    (repository.path / ".git" / "objects" / blob[:2] / blob[2:]).unlink()
+    with pytest.raises(RepositoryError, match="cannot fetch"):
+        builders.track(repository)
+    assert nothing_is_left()
+
+
+def test_a_name_that_is_taken_by_another_repository_is_refused(
+    machine: Machine, repository: Repository, three_commits: Repository
+) -> None:
+    builders.track(repository, name="kvd")
+    with pytest.raises(RepositoryError, match=f"project kvd tracks {repository.path}: give this one another --name"):
+        builders.track(three_commits, name="kvd")
+    assert Project.objects.get().url == str(repository.path)
+
+
+@pytest.mark.parametrize(
+    ("name", "slug"), [("My Redis", "my-redis"), ("a/../b", "a-b"), ("Ünïcode", "n-code"), ("x.git", "x-git")]
+)
+def test_a_project_has_a_name_fit_for_addresses(name: str, slug: str) -> None:
+    assert tracking.checked_slug(name) == slug
+
+
+def test_a_name_without_letters_is_refused() -> None:
+    with pytest.raises(RepositoryError, match="give one with --name"):
+        tracking.checked_slug("..")
+
+
+def test_the_branch_is_that_of_the_repository_where_none_is_named(machine: Machine, repository: Repository) -> None:
+    repository.git("branch", "--move", "trunk")
+    assert builders.track(repository).branch.name == "trunk"
+
+
+def test_measuring_by_hand_measures_again_each_time(tracked: Tracked, machine: Machine) -> None:
+    for round in range(3):
+        assert tracking.measure("repository", "main", [], None) == 1
+        assert Run.objects.filter(reason=Reason.MANUAL, round=round).count() == 1
+    assert builders.claim(machine).reason == Reason.MANUAL
+
+
+def test_a_range_by_hand_is_without_its_begin_and_with_its_end(tracked: Tracked, machine: Machine) -> None:
+    assert tracking.measure("repository", "main~2..main", ["set-p1"], "m1") == 2
+    runs = Run.objects.filter(reason=Reason.MANUAL).order_by("rank")
+    assert [r.commit.subject for r in runs] == ["Change number 2", "Change number 3"]
+    assert runs[0].benchmarks == ["set-p1"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("other", "main", [], None), "there is no project 'other': there are repository"),
+        (("repository", "main", ["hget"], None), "has no benchmark hget: it has get-p1, set-p1"),
+        (("repository", "main", [], "m9"), "there is no machine 'm9': there are m1"),
+    ],
+)
+def test_what_does_not_exist_is_answered_with_what_does(tracked: Tracked, arguments: Any, words: str) -> None:
+    with pytest.raises(NoSuchThing, match=words):
+        tracking.measure(*arguments)
+
+
+@pytest.mark.parametrize("expression", ["nonsense", "--output=x", "main..nonsense", "..main", "a..b..c"])
+def test_a_range_that_is_none_queues_nothing(tracked: Tracked, expression: str) -> None:
+    with pytest.raises(RepositoryError):
+        tracking.measure("repository", expression, [], None)
+    assert not Run.objects.filter(reason=Reason.MANUAL).exists()
+
+
+def test_a_machine_is_known_by_its_token_of_which_only_the_digest_is_kept(db: None) -> None:
+    token = tracking.add_machine("m1")
+    machine = Machine.of_token(token)
+    assert machine.name == "m1"
+    secret = token.split("_", 2)[2]
+    assert secret not in str(Machine.objects.values().get())
+
+
+def test_a_new_token_ends_the_old_one(db: None) -> None:
+    old = tracking.add_machine("m1")
+    new = tracking.renew_token("m1")
+    assert Machine.of_token(new).name == "m1"
+    with pytest.raises(UnknownToken, match="machine token NAME"):
+        Machine.of_token(old)
+
+
+def test_a_wrong_token_is_refused(db: None) -> None:
+    token, other = tracking.add_machine("m1"), tracking.add_machine("m2")
+    mixed = "_".join([*token.split("_", 2)[:2], other.split("_", 2)[2]])
+    for wrong in ("", "strn", "strn_", "strn__", token[:-1], token + "x", token.upper(), mixed, "é", "_" * 50):
+        with pytest.raises(UnknownToken):
+            Machine.of_token(wrong)
+
+
+@pytest.mark.parametrize("name", ["", "a b", "a/b", "ä", "m1"])
+def test_a_machine_needs_a_new_name_fit_for_addresses(machine: Machine, name: str) -> None:
+    with pytest.raises(NoSuchThing):
+        tracking.add_machine(name)
+    assert Machine.objects.count() == 1
+
+
+def test_a_new_machine_measures_all_projects(tracked: Tracked) -> None:
+    tracking.add_machine("m2")
+    assert list(tracked.project.machines.order_by("name").values_list("name", flat=True)) == ["m1", "m2"]
+
+
+def test_the_mirror_of_a_tracked_project_is_that_of_its_slug(tracked: Tracked) -> None:
+    assert git.mirror_of(tracked.project.slug).is_dir()
