@@ -93,7 +93,6 @@ def source(request: MachineRequest, run_id: int, sha: str, token: int) -> Stream
 
 ANSWERS: dict[type[Exception], int] = {
     UnknownToken: 401,
-    AuthenticationError: 401,
     queue.LeaseLost: 409,
     queue.Incomplete: 422,
     results.ResultError: 422,
@@ -103,14 +102,18 @@ ANSWERS: dict[type[Exception], int] = {
 
 def answer(status: int) -> Any:
     def handler(request: HttpRequest, error: Exception) -> HttpResponse:
-        message = str(error) or "no machine token: send `Authorization: Bearer <token>`"
-        return JsonResponse({"error": message}, status=status)
+        return JsonResponse({"error": str(error)}, status=status)
 
     return handler
 
 
 for kind, status in ANSWERS.items():
     api.exception_handler(kind)(answer(status))
+
+
+@api.exception_handler(AuthenticationError)
+def no_token(request: HttpRequest, error: AuthenticationError) -> HttpResponse:
+    return JsonResponse({"error": "no machine token: send `Authorization: Bearer <token>`"}, status=401)
 
 
 @api.exception_handler(ValidationError)

@@ -1,6 +1,7 @@
 import threading
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -104,7 +105,7 @@ def test_a_huge_push_is_thinned_by_priority_and_complete(pushed: Project, reposi
     assert 150 < found[PRIORITY["rest"]] < queue.BACKLOG_CAP
     assert found[PRIORITY["later"]] == 2048 - 1 - found[PRIORITY["rest"]]
     kept = sorted(runs.exclude(priority=PRIORITY["later"]).values_list("rank", flat=True))
-    assert len({b - a for a, b in zip(kept, kept[1:], strict=False)}) == 1
+    assert len({b - a for a, b in pairwise(kept)}) == 1
     assert kept[-1] == 2047
 
 

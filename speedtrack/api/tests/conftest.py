@@ -1,0 +1,75 @@
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.http import HttpResponse
+from django.test import Client
+
+from speedtrack.runs import tracking
+from speedtrack.runs.models import Machine, Run
+from speedtrack.runs.tracking import Tracked
+from speedtrack.tests import builders
+
+
+@dataclass
+class Runner:
+    """A machine that speaks HTTP."""
+
+    machine: Machine
+    token: str
+    client: Client
+
+    def post(self, path: str, body: Any = None, token: str | None = None) -> HttpResponse:
+        """A call; ``body`` is JSON, or bytes that are sent as they are."""
+        raw = body if isinstance(body, bytes) else json.dumps({} if body is None else body).encode()
+        return self.client.post(
+            f"/api/runner/{path}", raw, content_type="application/json",
+            headers={"Authorization": f"Bearer {self.token if token is None else token}"},
+        )  # fmt: skip
+
+    def get(self, path: str) -> HttpResponse:
+        return self.client.get(f"/api/runner/{path}", headers={"Authorization": f"Bearer {self.token}"})
+
+    def claim(self) -> dict[str, Any]:
+        answer = self.post("claim")
+        assert answer.status_code == 200
+        job: dict[str, Any] = json.loads(answer.content)
+        return job
+
+
+def error(answer: HttpResponse) -> str:
+    """The message of a refusal, whose only key is ``error``."""
+    document = json.loads(answer.content)
+    assert list(document) == ["error"]
+    return str(document["error"])
+
+
+@pytest.fixture
+def runner(db: None, client: Client) -> Runner:
+    token = tracking.add_machine("m1")
+    return Runner(Machine.objects.get(), token, client)
+
+
+@pytest.fixture
+def tracked(runner: Runner, tmp_path: Path, settings: Any) -> Tracked:
+    """A repository of two commits, tracked and queued."""
+    builders.use_suite(settings, tmp_path / "suites")
+    repository = builders.Repository(tmp_path / "repository")
+    repository.commits(2)
+    return builders.track(repository)
+
+
+@pytest.fixture
+def run(runner: Runner, tracked: Tracked) -> Run:
+    """A run that the runner has claimed."""
+    return Run.objects.get(pk=runner.claim()["run"])
+
+
+@pytest.fixture
+def document(run: Run) -> dict[str, Any]:
+    """A right measurement of that run, to be spoilt."""
+    result = builders.result(run, "get-p1", run.commit, [5.0, 6.0, 7.0, 8.0, 9.0])
+    found: dict[str, Any] = result.model_dump(mode="json", by_alias=True)
+    return found

@@ -1,0 +1,127 @@
+"""Every call of a runner over HTTP: its answer, and how it is refused."""
+
+import json
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from speedtrack.runs import queue, tracking
+from speedtrack.runs.models import Build, LogChunk, Machine, Measurement, Run, Status
+from speedtrack.runs.tracking import Tracked
+from speedtrack.tests import builders
+
+from .conftest import Runner, error
+
+BUILD = {
+    "side": "head", "succeeded": False, "cached": False, "seconds": 2.5, "artifacts": {},
+    "recipe_digest": builders.DIGEST, "error": "make exited with code 2",
+}  # fmt: skip
+
+
+def calls(run: Run, document: dict[str, Any], token: int) -> dict[str, Any]:
+    return {
+        "renew": {"token": token, "progress": None},
+        "log": {"token": token, "seq": 0, "phase": "measure", "text": "x"},
+        "build": {"token": token, "build": {**BUILD, "sha": run.commit.sha}},
+        "measurement": {**document, "token": token},
+        "complete": {"token": token},
+        "fail": {"token": token, "kind": "permanent", "error": "x"},
+    }
+
+
+NAMES = ["renew", "log", "build", "measurement", "complete", "fail"]
+
+
+@pytest.mark.parametrize("path", ["hello", "claim", *(f"runs/1/{name}" for name in NAMES)])
+def test_a_call_without_a_token_is_refused_with_the_remedy(db: None, client: Client, path: str) -> None:
+    answer = client.post(f"/api/runner/{path}", "{}", content_type="application/json")
+    assert answer.status_code == 401
+    assert "send `Authorization: Bearer <token>`" in error(answer)
+
+
+@pytest.mark.parametrize("path", ["hello", "claim", *(f"runs/1/{name}" for name in NAMES)])
+def test_a_call_with_a_wrong_token_is_refused_with_the_remedy(runner: Runner, path: str) -> None:
+    answer = runner.post(path, token=runner.token[:-1])
+    assert answer.status_code == 401
+    assert "manage.py machine add NAME" in error(answer)
+
+
+def test_a_token_that_was_replaced_is_refused(runner: Runner) -> None:
+    tracking.renew_token("m1")
+    assert runner.post("claim").status_code == 401
+
+
+def test_the_source_needs_a_token(db: None, client: Client) -> None:
+    assert client.get(f"/api/runner/runs/1/source/{'0' * 40}?token=1").status_code == 401
+
+
+def test_hello_keeps_what_the_machine_says_of_itself(runner: Runner) -> None:
+    answer = runner.post("hello", {"version": "1.2", "boot_id": "b", "facts": {"cpu": "Ünïcode"}})
+    assert answer.status_code == 200
+    assert json.loads(answer.content) == {"machine": "m1", "queue": "machine.m1"}
+    machine = Machine.objects.get()
+    assert (machine.runner_version, machine.facts) == ("1.2", {"cpu": "Ünïcode"})
+    assert machine.last_seen_at is not None
+
+
+def test_a_claim_without_work_answers_204(runner: Runner) -> None:
+    answer = runner.post("claim")
+    assert (answer.status_code, answer.content) == (204, b"")
+
+
+def test_a_run_goes_its_way_over_http(runner: Runner, tracked: Tracked) -> None:
+    job = runner.claim()
+    run = Run.objects.get(pk=job["run"])
+    token, path = job["token"], f"runs/{run.pk}"
+    answer = runner.post(f"{path}/renew", {"token": token, "progress": {"done": 1, "total": 10, "now": "build"}})
+    assert json.loads(answer.content) == {"lease_s": 60, "cancel": False}
+    for name in ("get-p1", "set-p1"):
+        document = builders.result(run, name, run.commit, [5.0] * 5).model_dump(mode="json", by_alias=True)
+        for _ in range(2):
+            assert runner.post(f"{path}/measurement", document).status_code == 200
+    for name in ("log", "build", "complete"):
+        for _ in range(2):
+            assert runner.post(f"{path}/{name}", calls(run, {}, token)[name]).status_code == 200
+    run.refresh_from_db()
+    assert run.status == Status.SUCCEEDED
+    assert (Measurement.objects.filter(accepted=True).count(), LogChunk.objects.count(), Build.objects.count()) == (
+        4, 1, 1,
+    )  # fmt: skip
+
+
+def test_a_failure_is_told_twice(runner: Runner, run: Run) -> None:
+    for _ in range(2):
+        assert runner.post(f"runs/{run.pk}/fail", calls(run, {}, run.lease_token)["fail"]).status_code == 200
+    run.refresh_from_db()
+    assert (run.status, run.error) == (Status.FAILED, "x")
+
+
+def test_a_renewal_tells_of_the_cancelling(runner: Runner, run: Run) -> None:
+    queue.cancel(run, "not now")
+    answer = runner.post(f"runs/{run.pk}/renew", {"token": run.lease_token})
+    assert json.loads(answer.content)["cancel"] is True
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_old_lease_token_answers_409(runner: Runner, run: Run, document: dict[str, Any], name: str) -> None:
+    answer = runner.post(f"runs/{run.pk}/{name}", calls(run, document, run.lease_token - 1)[name])
+    assert answer.status_code == 409
+    assert "drop the work" in error(answer)
+
+
+def test_a_run_that_misses_measurements_answers_422(runner: Runner, run: Run) -> None:
+    answer = runner.post(f"runs/{run.pk}/complete", {"token": run.lease_token})
+    assert answer.status_code == 422
+    assert "0 of 2 measurements" in error(answer)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_call_without_its_lease_token_names_the_field(
+    runner: Runner, run: Run, document: dict[str, Any], name: str
+) -> None:
+    body = calls(run, document, 1)[name]
+    del body["token"]
+    answer = runner.post(f"runs/{run.pk}/{name}", body)
+    assert answer.status_code == 422
+    assert error(answer) == "token: Field required"

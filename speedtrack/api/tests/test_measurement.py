@@ -1,0 +1,100 @@
+"""A wrong measurement is refused with the field that is wrong, and nothing of it is stored."""
+
+import json
+from typing import Any
+
+import pytest
+
+from speedtrack.runs.models import Measurement, Run, Trial
+
+from .conftest import Runner, error
+
+
+def put(document: dict[str, Any], place: str, value: Any) -> None:
+    """Set (or, with ``...``, remove) the value at a place such as ``trials.0.metrics``."""
+    *way, last = place.split(".")
+    part: Any = document
+    for step in way:
+        part = part[int(step)] if step.isdigit() else part[step]
+    if value is ...:
+        del part[last]
+    else:
+        part[last] = value
+
+
+def refusal(runner: Runner, run: Run, document: dict[str, Any]) -> str:
+    answer = runner.post(f"runs/{run.pk}/measurement", document)
+    assert answer.status_code == 422, answer.content
+    assert not Measurement.objects.exists()
+    assert not Trial.objects.exists()
+    return error(answer)
+
+
+def test_the_right_document_is_stored(runner: Runner, run: Run, document: dict[str, Any]) -> None:
+    assert runner.post(f"runs/{run.pk}/measurement", document).status_code == 200
+    assert Measurement.objects.count() == 2
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "words"),
+    [
+        ("schema", "speedtrack.result/2", "Input should be 'speedtrack.result/1'"),
+        ("schema", ..., "Field required"),
+        ("side", "left", "Input should be 'head' or 'base'"),
+        ("sha", "main", "String should match pattern"),
+        ("benchmark", ..., "Field required"),
+        ("benchmark.digest", ..., "Field required"),
+        ("environment", ..., "Field required"),
+        ("environment.digest", "md5:0", "String should match pattern"),
+        ("trials", [], "at least 1 item"),
+        ("trials.0.metrics", {}, "at least 1 item"),
+        ("trials.0.metrics.throughput_rps", float("nan"), "finite number"),
+        ("trials.0.metrics.throughput_rps", float("inf"), "finite number"),
+        ("trials.0.metrics.throughput_rps", "fast", "valid number"),
+        ("trials.0.seconds", float("nan"), "finite number"),
+        ("trials.0.flags", ["<b>"], "String should match pattern"),
+        ("trials.0.started_at", "yesterday", "valid datetime"),
+        ("trials.0.trial", -1, "greater than or equal to 0"),
+        ("trials.1.order", 1.5, "valid integer"),
+        ("artifacts", {"kvd": "none"}, "String should match pattern"),
+    ],
+)
+def test_the_wrong_field_is_named(
+    runner: Runner, run: Run, document: dict[str, Any], place: str, value: Any, words: str
+) -> None:
+    put(document, place, value)
+    said = refusal(runner, run, document)
+    assert said.startswith(place)
+    assert words in said
+
+
+def test_an_unknown_metric_is_named(runner: Runner, run: Run, document: dict[str, Any]) -> None:
+    document["trials"][0]["metrics"]["speed"] = 1.0
+    assert refusal(runner, run, document).startswith("trials.0.metrics.speed")
+
+
+def test_a_huge_list_of_trials_is_refused(runner: Runner, run: Run, document: dict[str, Any]) -> None:
+    document["trials"] *= 300
+    assert refusal(runner, run, document).startswith("trials: List should have at most 1000 items")
+
+
+def test_a_digest_that_is_not_that_of_the_facts_is_named(runner: Runner, run: Run, document: dict[str, Any]) -> None:
+    document["environment"]["series"]["kernel"] = "6.2"
+    assert refusal(runner, run, document).startswith("environment.digest is sha256:")
+
+
+def test_a_digest_of_another_benchmark_is_named(runner: Runner, run: Run, document: dict[str, Any]) -> None:
+    document["benchmark"]["digest"] = "sha256:" + "0" * 64
+    assert f"run {run.pk} does not measure get-p1 with digest" in refusal(runner, run, document)
+
+
+def test_several_mistakes_are_told_at_once(runner: Runner, run: Run, document: dict[str, Any]) -> None:
+    put(document, "side", "left")
+    put(document, "sha", ...)
+    said = refusal(runner, run, document).split("; ")
+    assert [line.split(":")[0] for line in said] == ["side", "sha"]
+
+
+def test_an_unknown_field_is_ignored(runner: Runner, run: Run, document: dict[str, Any]) -> None:
+    document["future"] = {"a": 1}
+    assert runner.post(f"runs/{run.pk}/measurement", json.dumps(document).encode()).status_code == 200
