@@ -1,0 +1,100 @@
+"""The golden documents, which the runner's tests hold too."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.conf import settings as django_settings
+
+from speedtrack.runs import queue
+from speedtrack.runs.models import Measurement, Run, Sample
+from speedtrack.runs.tracking import Tracked
+from speedtrack.tests import builders
+
+from .conftest import Runner
+
+GOLDEN = Path(django_settings.BASE_DIR) / "runners" / "tests" / "golden"
+
+
+def golden(name: str) -> Any:
+    return json.loads((GOLDEN / f"{name}.v1.json").read_text())
+
+
+def shape(value: Any) -> Any:
+    """Keys and types of a document, through all its depths; a list has the shapes of its items."""
+    if isinstance(value, dict):
+        return {key: shape(part) for key, part in value.items()}
+    if isinstance(value, list):
+        return [shape(part) for part in value]
+    return type(value).__name__
+
+
+#: The golden suite as TOML: what `queue.job` makes of it must be the golden job.
+SUITE = """
+name = "tiny"
+[build]
+command = "make -j{cores}"
+artifacts = ["kvd"]
+timeout_s = 300
+environment = { CFLAGS = "-O2" }
+[server]
+command = "{artifact:kvd} --port {port} --unixsocket {socket} --dir {data}"
+protocol = "resp"
+ready_timeout_s = 20
+[[benchmark]]
+name = "get-p1"
+why = "reads"
+workload = { test = "get", clients = 50, pipeline = 1, keyspace = 20000, value_bytes = 32, transport = "unix", \
+prefill = true, warmup_s = 0.1, duration_s = 0.3 }
+expect = { hit_rate = 1.0 }
+[[benchmark]]
+name = "set-p1"
+why = "writes"
+workload = { test = "set", clients = 50, pipeline = 1, keyspace = 20000, value_bytes = 32, transport = "unix", \
+prefill = true, warmup_s = 0.1, duration_s = 0.3 }
+"""
+
+
+@pytest.fixture
+def job(runner: Runner, tmp_path: Path, settings: Any) -> dict[str, Any]:
+    """The job that the server makes of the golden suite."""
+    builders.use_suite(settings, tmp_path / "suites", SUITE)
+    repository = builders.Repository(tmp_path / "repository")
+    repository.commits(1)
+    builders.track(repository)
+    return runner.claim()
+
+
+def test_a_job_has_the_keys_and_types_of_the_golden_job(job: dict[str, Any]) -> None:
+    assert shape(job) == shape(golden("job"))
+
+
+def test_a_job_says_of_the_suite_what_the_golden_job_says(job: dict[str, Any]) -> None:
+    for part in ("schema", "build", "server"):
+        assert job[part] == golden("job")[part]
+    for made, wanted in zip(job["benchmarks"], golden("job")["benchmarks"], strict=True):
+        assert {**made, "digest": ""} == {**wanted, "digest": ""}
+
+
+def test_a_paired_job_has_the_keys_and_types_of_the_golden_job(tracked: Tracked, runner: Runner) -> None:
+    old, new = Run.objects.order_by("rank")
+    plan = queue.Plan(old.project, old.suite, queue.benchmarks_of(old), queue.Reason.CONFIRM, base=old.commit, trials=9)
+    queue.plan_pair(plan, new.commit_id, runner.machine)
+    job = runner.claim()
+    assert job["sides"] == [{"side": "base", "sha": old.commit.sha}, {"side": "head", "sha": new.commit.sha}]
+    assert (job["reason"], job["trials"]) == ("confirm", 9)
+    assert {key: type(value) for key, value in job.items()} == {k: type(v) for k, v in golden("job").items()}
+
+
+def test_the_golden_result_is_accepted_for_a_run(runner: Runner, job: dict[str, Any]) -> None:
+    result = golden("result")
+    result["token"] = job["token"]
+    result["sha"] = job["sides"][0]["sha"]
+    result["benchmark"] = {key: job["benchmarks"][0][key] for key in ("name", "digest")}
+    answer = runner.post(f"runs/{job['run']}/measurement", result)
+    assert (answer.status_code, answer.content) == (200, b"{}")
+    assert Measurement.objects.count() == 5
+    stored = Sample.objects.filter(measurement__series__metric="throughput_rps").order_by("trial")
+    assert [s.value for s in stored] == [t["metrics"]["throughput_rps"] for t in result["trials"]]
+    assert [s.flagged for s in stored] == [bool(t["flags"]) for t in result["trials"]]
