@@ -5,7 +5,7 @@ from typing import Any
 from django.db.models.functions import Now
 from django.http import HttpRequest, HttpResponse, JsonResponse, StreamingHttpResponse
 from ninja import NinjaAPI
-from ninja.errors import AuthenticationError, ValidationError
+from ninja.errors import AuthenticationError, HttpError, ValidationError
 from ninja.security import HttpBearer
 
 from speedtrack.projects import git
@@ -93,6 +93,7 @@ def source(request: MachineRequest, run_id: int, sha: str, token: int) -> Stream
 
 ANSWERS: dict[type[Exception], int] = {
     UnknownToken: 401,
+    queue.NoSuchRun: 404,
     queue.LeaseLost: 409,
     queue.Incomplete: 422,
     results.ResultError: 422,
@@ -119,5 +120,16 @@ def no_token(request: HttpRequest, error: AuthenticationError) -> HttpResponse:
 @api.exception_handler(ValidationError)
 def wrong_document(request: HttpRequest, error: ValidationError) -> HttpResponse:
     """422 with each wrong place of the document, and what was wanted there."""
-    places = [f"{'.'.join(str(p) for p in e['loc'][2:]) or 'document'}: {e['msg']}" for e in error.errors]
+    places = [f"{place(e['loc'])}: {e['msg']}" for e in error.errors]
     return JsonResponse({"error": "; ".join(places[:10])}, status=422)
+
+
+def place(location: tuple[str | int, ...]) -> str:
+    """A place in the body (whose location begins with the name of the argument), or a part of the address."""
+    where, *parts = location
+    return ".".join(str(part) for part in (parts[1:] if where == "body" else parts)) or "document"
+
+
+@api.exception_handler(HttpError)
+def not_json(request: HttpRequest, error: HttpError) -> HttpResponse:
+    return JsonResponse({"error": f"document: {error}: send JSON in UTF-8"}, status=422)

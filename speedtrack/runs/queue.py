@@ -44,6 +44,10 @@ class LeaseLost(Exception):
     """The run is no longer this runner's: it was taken, cancelled or has ended."""
 
 
+class NoSuchRun(Exception):
+    """The machine has no run of this number."""
+
+
 class Incomplete(Exception):
     """A run cannot be completed while a measurement is missing."""
 
@@ -203,14 +207,16 @@ def benchmarks_of(run: Run) -> list[Benchmark]:
 
 
 def held(machine: Machine, run_id: int, token: int) -> Run:
-    """The machine's active run of this token, locked for the caller's transaction. Raises LeaseLost."""
+    """The machine's active run of this token, locked for the caller's transaction. Raises NoSuchRun, LeaseLost."""
     run = (
         Run.objects.select_for_update(of=("self",))
         .select_related("commit", "base", "project", "suite")
         .filter(pk=run_id, machine=machine)
         .first()
     )
-    if run is None or run.lease_token != token or run.status not in ACTIVE:
+    if run is None:
+        raise NoSuchRun(f"there is no run {run_id} of {machine}: drop the work")
+    if run.lease_token != token or run.status not in ACTIVE:
         raise LeaseLost(f"run {run_id} is no longer held with token {token}: drop the work")
     return run
 

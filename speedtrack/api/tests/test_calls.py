@@ -125,3 +125,48 @@ def test_a_call_without_its_lease_token_names_the_field(
     answer = runner.post(f"runs/{run.pk}/{name}", body)
     assert answer.status_code == 422
     assert error(answer) == "token: Field required"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_unknown_run_answers_404(runner: Runner, run: Run, document: dict[str, Any], name: str) -> None:
+    for run_id in (run.pk + 1000, 10**30):
+        answer = runner.post(f"runs/{run_id}/{name}", calls(run, document, run.lease_token)[name])
+        assert answer.status_code == 404
+        assert f"there is no run {run_id} of m1" in error(answer)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_run_of_another_machine_answers_404(runner: Runner, run: Run, document: dict[str, Any], name: str) -> None:
+    runner.token = tracking.add_machine("m2")
+    answer = runner.post(f"runs/{run.pk}/{name}", calls(run, document, run.lease_token)[name])
+    assert answer.status_code == 404
+
+
+def test_the_source_of_an_unknown_run_answers_404(runner: Runner, run: Run) -> None:
+    answer = runner.get(f"runs/{run.pk + 1}/source/{run.commit.sha}?token={run.lease_token}")
+    assert answer.status_code == 404
+
+
+@pytest.mark.parametrize("body", [b"{", b"\xff", b"[" * 100_000, b'{"token": 1'])
+def test_a_body_that_is_not_json_answers_422_with_an_error(runner: Runner, run: Run, body: bytes) -> None:
+    answer = runner.post(f"runs/{run.pk}/complete", body)
+    assert answer.status_code == 422
+    assert "JSON" in error(answer)
+
+
+@pytest.mark.parametrize("body", [[], 7, "text", None])
+def test_json_of_another_kind_answers_422(runner: Runner, run: Run, body: Any) -> None:
+    answer = runner.post(f"runs/{run.pk}/complete", json.dumps(body).encode())
+    assert answer.status_code == 422
+    assert error(answer)
+
+
+def test_a_source_without_its_lease_token_names_it(runner: Runner, run: Run) -> None:
+    answer = runner.get(f"runs/{run.pk}/source/{run.commit.sha}")
+    assert (answer.status_code, error(answer)) == (422, "token: Field required")
+
+
+def test_a_run_id_that_is_no_number_is_refused_with_an_error(runner: Runner, run: Run) -> None:
+    answer = runner.post("runs/x/complete", {"token": 1})
+    assert answer.status_code == 422
+    assert error(answer).startswith("run_id: ")
