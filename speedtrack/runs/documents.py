@@ -1,12 +1,33 @@
 """The documents that runners send, as checked models. docs/result-format.md describes every field."""
 
+import json
+import re
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
 from speedtrack.benchmarks.metrics import METRICS
 
+UNSTORABLE = re.compile("[\0\ud800-\udfff]")  # PostgreSQL's text holds neither a zero byte nor half a surrogate pair
+ZERO_BYTE = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
+LARGEST_INTEGER = 2**31 - 1
+
+
+def readable(text: Any) -> Any:
+    return UNSTORABLE.sub("\N{REPLACEMENT CHARACTER}", text) if isinstance(text, str) else text
+
+
+def storable(value: dict[str, Any]) -> dict[str, Any]:
+    """The value, if PostgreSQL's JSON can hold it. Raises ValueError."""
+    if ZERO_BYTE.search(json.dumps(value, ensure_ascii=False, allow_nan=False).encode().decode()):
+        raise ValueError("JSON with a zero byte in a text cannot be stored")
+    return value
+
+
+Text = Annotated[str, BeforeValidator(readable)]
+Json = Annotated[dict[str, Any], AfterValidator(storable)]
+ArtifactName = Annotated[str, Field(pattern=r"^[^\x00-\x1f]{1,250}$")]
 Digest = Annotated[str, Field(pattern=r"^sha256:[0-9a-f]{64}$")]
 Sha = Annotated[str, Field(pattern=r"^[0-9a-f]{40}([0-9a-f]{24})?$")]
 Finite = Annotated[float, Field(allow_inf_nan=False)]
@@ -19,15 +40,15 @@ class Document(BaseModel):
 
 
 class Hello(Document):
-    version: str = Field(max_length=40)
-    boot_id: str = Field(max_length=100)
-    facts: dict[str, Any]
+    version: Text = Field(max_length=40)
+    boot_id: Text = Field(max_length=100)
+    facts: Json
 
 
 class Progress(Document):
     done: int = Field(ge=0)
     total: int = Field(ge=0)
-    now: str = Field(max_length=200)
+    now: Text = Field(max_length=200)
 
 
 class Leased(Document):
@@ -41,9 +62,9 @@ class Renewal(Leased):
 
 
 class LogPiece(Leased):
-    seq: int = Field(ge=0)
-    phase: str = Field(max_length=100)
-    text: str = Field(max_length=1_000_000)
+    seq: int = Field(ge=0, le=LARGEST_INTEGER)
+    phase: Text = Field(max_length=100)
+    text: Text = Field(max_length=1_000_000)
 
 
 class Artifact(Document):
@@ -56,10 +77,10 @@ class BuildDocument(Document):
     sha: Sha
     succeeded: bool
     cached: bool
-    seconds: Finite
-    artifacts: dict[str, Artifact]
+    seconds: Finite = Field(ge=0)
+    artifacts: dict[ArtifactName, Artifact]
     recipe_digest: Digest
-    error: str | None = None
+    error: Text | None = None
 
 
 class BuildReport(Leased):
@@ -68,7 +89,7 @@ class BuildReport(Leased):
 
 class Failure(Leased):
     kind: Literal["transient", "permanent"]
-    error: str = Field(min_length=1, max_length=20_000)
+    error: Text = Field(min_length=1, max_length=20_000)
 
 
 class BenchmarkRef(Document):
@@ -78,18 +99,18 @@ class BenchmarkRef(Document):
 
 class EnvironmentDocument(Document):
     digest: Digest
-    series: dict[str, Any]
-    recorded: dict[str, Any]
+    series: Json
+    recorded: Json
 
 
 class TrialDocument(Document):
-    trial: int = Field(ge=0)
-    order: int = Field(ge=0)
+    trial: int = Field(ge=0, le=9999)
+    order: int = Field(ge=0, le=LARGEST_INTEGER)
     started_at: datetime
-    seconds: Finite
+    seconds: Finite = Field(ge=0)
     metrics: dict[MetricName, Finite] = Field(min_length=1)
     flags: list[Flag]
-    driver: dict[str, Any]
+    driver: Json
 
 
 class Result(Leased):

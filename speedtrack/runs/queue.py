@@ -256,9 +256,8 @@ def renew(machine: Machine, run_id: int, renewal: Renewal) -> bool:
 def log(machine: Machine, run_id: int, piece: LogPiece) -> None:
     """Keep a piece of the log; the same piece again changes nothing. Raises LeaseLost."""
     run = held(machine, run_id, piece.token)
-    text = piece.text.replace("\0", "�")
     LogChunk.objects.bulk_create(
-        [LogChunk(attempt=attempt_of(run), seq=piece.seq, phase=piece.phase, text=text)], ignore_conflicts=True
+        [LogChunk(attempt=attempt_of(run), seq=piece.seq, phase=piece.phase, text=piece.text)], ignore_conflicts=True
     )
 
 

@@ -1,6 +1,6 @@
 """Accept a runner's measurement: check it against its run, then store it once."""
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 from django.db import transaction
 
@@ -29,11 +29,11 @@ def accept(machine: Machine, run_id: int, result: Result) -> None:
     benchmark = benchmark_of(run, result)
     environment = store_environment(machine, result.environment)
     attempt = queue.attempt_of(run)
-    check_trials(result.trials)
+    metrics = check_trials(result.trials)
     if Trial.objects.filter(attempt=attempt, benchmark=benchmark, commit=commit).exists():
         return
     store_trials(attempt, benchmark, commit, result.trials)
-    for metric in sorted(set.intersection(*(set(t.metrics) for t in result.trials))):
+    for metric in metrics:
         series, _ = Series.objects.get_or_create(
             project=run.project, benchmark=benchmark, metric=metric, machine=machine, environment=environment
         )
@@ -47,10 +47,15 @@ def benchmark_of(run: Run, result: Result) -> Benchmark:
     raise ResultError(f"run {run.pk} does not measure {result.benchmark.name} with digest {result.benchmark.digest}")
 
 
-def check_trials(trials: Iterable[TrialDocument]) -> None:
+def check_trials(trials: Sequence[TrialDocument]) -> list[str]:
+    """The metrics that all trials have. Raises ResultError."""
     numbers = [t.trial for t in trials]
     if len(set(numbers)) != len(numbers):
         raise ResultError(f"trials: a trial number stands twice in {numbers}")
+    metrics = set.intersection(*(set(t.metrics) for t in trials))
+    if not metrics:
+        raise ResultError("trials: no metric is in all of them")
+    return sorted(metrics)
 
 
 def store_environment(machine: Machine, document: EnvironmentDocument) -> Environment:

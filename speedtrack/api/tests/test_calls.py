@@ -143,7 +143,7 @@ def test_the_run_of_another_machine_answers_404(runner: Runner, run: Run, docume
 
 
 def test_the_source_of_an_unknown_run_answers_404(runner: Runner, run: Run) -> None:
-    answer = runner.get(f"runs/{run.pk + 1}/source/{run.commit.sha}?token={run.lease_token}")
+    answer = runner.get(f"runs/{run.pk + 1000}/source/{run.commit.sha}?token={run.lease_token}")
     assert answer.status_code == 404
 
 
@@ -170,3 +170,48 @@ def test_a_run_id_that_is_no_number_is_refused_with_an_error(runner: Runner, run
     answer = runner.post("runs/x/complete", {"token": 1})
     assert answer.status_code == 422
     assert error(answer).startswith("run_id: ")
+
+
+def test_text_that_the_database_cannot_hold_is_kept_readable(runner: Runner, run: Run) -> None:
+    odd, shown = "a\0b \ud83d c", "a\N{REPLACEMENT CHARACTER}b \N{REPLACEMENT CHARACTER} c"
+    path, token = f"runs/{run.pk}", run.lease_token
+    build = {**BUILD, "sha": run.commit.sha, "error": odd}
+    for name, body in {
+        "renew": {"progress": {"done": 0, "total": 1, "now": odd}},
+        "log": {"seq": 0, "phase": odd, "text": odd},
+        "build": {"build": build},
+        "fail": {"kind": "permanent", "error": odd},
+    }.items():
+        assert runner.post(f"{path}/{name}", {"token": token, **body}).status_code == 200
+    run.refresh_from_db()
+    assert run.error == shown
+    assert LogChunk.objects.values_list("phase", "text").get() == (shown, shown)
+    assert Build.objects.get().error == shown
+    assert runner.post("hello", {"version": odd, "boot_id": odd, "facts": {}}).status_code == 200
+    assert Machine.objects.get().runner_version == shown
+
+
+@pytest.mark.parametrize(
+    ("name", "body", "place"),
+    [
+        ("log", {"seq": 2**31, "phase": "x", "text": "x"}, "seq"),
+        ("log", {"seq": 0, "phase": "x" * 101, "text": "x"}, "phase"),
+        ("log", {"seq": 0, "phase": "x", "text": "x" * 1_000_001}, "text"),
+        ("fail", {"kind": "odd", "error": "x"}, "kind"),
+        ("fail", {"kind": "permanent", "error": ""}, "error"),
+        ("build", {"build": {**BUILD, "sha": "main"}}, "build.sha"),
+        ("build", {"build": {**BUILD, "sha": "0" * 40, "seconds": float("nan")}}, "build.seconds"),
+        ("build", {"build": {**BUILD, "sha": "0" * 40, "artifacts": {"a\0b": {"digest": builders.DIGEST, "bytes": 1}}}},
+         "build.artifacts"),
+        ("renew", {"progress": {"done": -1, "total": 1, "now": ""}}, "progress.done"),
+    ],
+)  # fmt: skip
+def test_a_wrong_field_of_a_call_is_named(runner: Runner, run: Run, name: str, body: Any, place: str) -> None:
+    answer = runner.post(f"runs/{run.pk}/{name}", {"token": run.lease_token, **body})
+    assert answer.status_code == 422
+    assert error(answer).startswith(place)
+
+
+def test_facts_that_the_database_cannot_hold_are_refused(runner: Runner) -> None:
+    answer = runner.post("hello", {"version": "1", "boot_id": "b", "facts": {"load": float("nan")}})
+    assert (answer.status_code, error(answer).split(":")[0]) == (422, "facts")

@@ -98,3 +98,29 @@ def test_several_mistakes_are_told_at_once(runner: Runner, run: Run, document: d
 def test_an_unknown_field_is_ignored(runner: Runner, run: Run, document: dict[str, Any]) -> None:
     document["future"] = {"a": 1}
     assert runner.post(f"runs/{run.pk}/measurement", json.dumps(document).encode()).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("place", "value"),
+    [
+        ("trials.0.driver", {"a": [{"b": float("nan")}]}),
+        ("trials.0.driver", {"text": "zero \0 byte"}),
+        ("trials.0.driver", {"zero \0 byte": 1}),
+        ("trials.0.driver", {"text": "half \ud83d of a pair"}),
+        ("environment.series", {"load": float("inf")}),
+        ("environment.recorded", {"text": "\0"}),
+        ("trials.0.trial", 40_000),
+        ("trials.0.order", 2**31),
+        ("trials.0.seconds", -1.0),
+    ],
+)
+def test_what_the_database_cannot_hold_is_refused_with_its_place(
+    runner: Runner, run: Run, document: dict[str, Any], place: str, value: Any
+) -> None:
+    put(document, place, value)
+    assert refusal(runner, run, document).startswith(place)
+
+
+def test_trials_that_share_no_metric_are_refused(runner: Runner, run: Run, document: dict[str, Any]) -> None:
+    document["trials"][0]["metrics"] = {"latency_us_p99": 1.0}
+    assert refusal(runner, run, document).startswith("trials: no metric is in all of them")
