@@ -99,7 +99,7 @@ test("the nearest stop", () => {
 
 test("a commit in words", () => {
   const one = timeline([line([0, 1], [5000, 5400])], 3, { changes: [mark(1, "confirmed", 1.08)] });
-  assert.deepEqual(t.sentences(one, 1), ["5.40 µs (5.35 to 5.45 µs, n = 5)", "▼ worse +8.0%, confirmed"]);
+  assert.deepEqual(t.sentences(one, 1), ["5.40 µs (5.35 to 5.45 µs, n = 5)", "▼ slower +8.0%, confirmed"]);
   assert.deepEqual(t.sentences(one, 2), ["not measured"]);
   assert.deepEqual(t.title(one, 0), ["0000000000  Change 0", "Ada, 2023-11-14 22:13 UTC"]);
 });

@@ -1,5 +1,5 @@
 // What a timeline's document says, worked out for drawing. Pure: no chart, no page.
-import { change, interval, quantity } from "./units";
+import { change, effect, interval, quantity } from "./units";
 
 export interface LineColumns {
   machine: string;
@@ -207,7 +207,7 @@ export function sentences(timeline: Timeline, at: number): string[] {
     if (i >= 0) said.push(`${several ? `${line.machine}: ` : ""}${pointText(timeline.metric.unit, points(line)[i]!)}`);
   }
   for (const one of timeline.changes.filter((c) => c.at === at)) {
-    said.push(`${one.worse ? "▼ worse" : "▲ better"} ${change(one.ratio)}${several ? ` on ${one.machine}` : ""}, ${one.status}`);
+    said.push(`${one.worse ? "▼" : "▲"} ${effect(timeline.metric.unit, one.worse)} ${change(one.ratio)}${several ? ` on ${one.machine}` : ""}, ${one.status}`);
   }
   for (const tag of timeline.tags.filter((t) => t.at === at)) said.push(`tag ${tag.name}`);
   const gap = timeline.gaps.find((g) => g.at === at);

@@ -51,6 +51,12 @@ export function change(ratio: number): string {
   return `${percent >= 0 ? "+" : ""}${text}%`;
 }
 
+/** What a change of a metric with this unit means to its users. */
+export function effect(unit: string, worse: boolean): string {
+  if (unit === "bytes") return worse ? "more memory" : "less memory";
+  return worse ? "slower" : "faster";
+}
+
 /** The label of an axis tick: the unit fits the axis' end, the decimals its step. */
 export function tick(unit: string, value: number, end: number, step: number): string {
   const shown = scale(unit, end);

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from speedtrack.benchmarks.metrics import Metric
 from speedtrack.web import numbers
 
-FOREST_WIDTH = 240.0
+FOREST_WIDTH = 200.0
 PAIRS_WIDTH, PAIRS_HEIGHT, PAIRS_MARGIN = 640.0, 150.0, 10.0
 STEPS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 

@@ -79,10 +79,14 @@ def test_from_home_to_a_commit(shown: tuple[World, Alert, str], chromium: Browse
         page.keyboard.press("ArrowLeft")
     said = page.locator("#said").text_content() or ""
     assert made.shas[5][:10] in said
-    assert "worse +20.0%" in said
+    assert "slower +20.0%" in said
     page.keyboard.press("Enter")
     page.wait_for_url(f"**/c/{made.shas[5][:12]}/")
     assert "<script>alert(1)</script>" in page.locator("h1").inner_text()
+    page.go_back()
+    chart_is_drawn(page)
+    canvas.click()
+    page.wait_for_url("**/c/*/")
     assert complaints == []
 
 

@@ -24,7 +24,7 @@ def test_a_measured_head_is_fresh_and_new_commits_are_a_lag(client: Client, kvd:
 
 def test_an_unmeasured_project(client: Client, db: None, settings: Any, tmp_path: Path) -> None:
     world(settings, tmp_path)
-    assert b"not measured yet" in client.get("/").content
+    assert b"none of the newest 4 commits is measured" in client.get("/").content
 
 
 def test_it_shows_open_alerts_and_changes(client: Client, slow: tuple[World, Alert]) -> None:
