@@ -154,6 +154,10 @@ def make_mirror(slug: str) -> Path:
     return mirror
 
 
+def remove_mirror(slug: str) -> None:
+    shutil.rmtree(mirror_of(slug), ignore_errors=True)
+
+
 def remote_refs(url: str) -> dict[str, str]:
     """Reference name -> object id at the remote now. Raises RepositoryUnreachable."""
     try:

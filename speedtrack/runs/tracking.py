@@ -17,8 +17,10 @@ from speedtrack.projects import git
 from speedtrack.projects.errors import RepositoryError
 from speedtrack.projects.models import Branch, Commit, Project
 from speedtrack.projects.sync import store_commits, sync
-from speedtrack.runs import queue
+from speedtrack.runs import pushes, queue
 from speedtrack.runs.models import Machine, Reason, Run
+
+LONGEST_SLUG = 50  # as Project.slug
 
 
 class NoSuchThing(Exception):
@@ -67,6 +69,7 @@ def track(wish: Wish) -> Tracked:
     except (RepositoryError, DefinitionError):
         if made:
             project.delete()
+            git.remove_mirror(slug)
         raise
 
 
@@ -83,7 +86,7 @@ def follow(project: Project, branch_name: str, wish: Wish) -> Tracked:
     project.machines.add(*Machine.objects.all())
     for email in wish.emails:
         project.subscriptions.get_or_create(email=email)
-    sync(project)
+    sync(project, then=pushes.follow)
     branch.refresh_from_db()
     positions = branch.positions.order_by("-number")
     newest = Commit.objects.filter(pk__in=positions.values("commit")[: max(wish.last, 0)])
@@ -107,6 +110,8 @@ def checked_slug(name: str) -> str:
     slug = re.sub(r"[^a-z0-9_-]+", "-", name.lower()).strip("-")
     if not slug:
         raise RepositoryError(f"cannot make a project name of {name!r}: give one with --name")
+    if len(slug) > LONGEST_SLUG:
+        raise RepositoryError(f"{slug} has more than {LONGEST_SLUG} characters: give a shorter one with --name")
     return slug
 
 
@@ -123,8 +128,9 @@ def measure(slug: str, expression: str, names: list[str], machine_name: str | No
         raise NoSuchThing(f"suite {suite} has no benchmark {', '.join(sorted(unknown))}: it has {known}")
     chosen = [b for b in benchmarks if not names or b.name in names]
     chosen_machines = [machine_named(machine_name)] if machine_name else project.machines.all()
-    commits = store_commits(project, git.in_range(slug, expression))
-    ranks = {commit.pk: place for place, commit in enumerate(commits.values())}
+    shas = git.in_range(slug, expression)
+    commits = store_commits(project, shas)
+    ranks = {commits[sha].pk: place for place, sha in enumerate(shas)}
     manual = Run.objects.filter(project=project, reason=Reason.MANUAL, commit__in=ranks)
     last = manual.aggregate(last=Max("round"))["last"]
     plan = queue.Plan(project, suite, chosen, Reason.MANUAL, round=0 if last is None else last + 1)

@@ -101,6 +101,7 @@ def test_a_history_that_cannot_be_fetched_leaves_neither_project_nor_mirror(
     with pytest.raises(RepositoryError, match="cannot fetch"):
         builders.track(repository)
     assert nothing_is_left()
+    assert not git.mirror_of("repository").exists()
 
 
 def test_a_name_that_is_taken_by_another_repository_is_refused(
@@ -201,3 +202,23 @@ def test_a_new_machine_measures_all_projects(tracked: Tracked) -> None:
 
 def test_the_mirror_of_a_tracked_project_is_that_of_its_slug(tracked: Tracked) -> None:
     assert git.mirror_of(tracked.project.slug).is_dir()
+
+
+def test_a_range_by_hand_goes_newest_first_whatever_was_stored_first(tracked: Tracked, machine: Machine) -> None:
+    repository = Repository(Path(tracked.project.url).parent / f"side-of-{tracked.project.pk}")
+    shas = repository.commits(4)
+    builders.track(repository, name="side", last=0)
+    repository.git("checkout", "--quiet", "-b", "topic")
+    topic = repository.commits(3)
+    git.fetch("side", str(repository.path))
+    tracking.measure("side", topic[-1], [], None)
+    tracking.measure("side", f"{shas[-1]}..topic", [], None)
+    runs = Run.objects.filter(project__slug="side", round=1).order_by("rank")
+    assert [run.commit.sha for run in runs] == topic
+
+
+def test_a_name_too_long_for_an_address_is_refused(machine: Machine, tmp_path: Path, suites: Path) -> None:
+    repository = Repository(tmp_path / ("r" * 60))
+    repository.commit()
+    with pytest.raises(RepositoryError, match="give a shorter one with --name"):
+        builders.track(repository)
