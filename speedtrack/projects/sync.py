@@ -1,7 +1,7 @@
 """Bring rows in line with the repository: fetch, then first-parent history into positions."""
 
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -18,18 +18,23 @@ SYNC_LOCK = 0x5337  # the class of this advisory lock; the object is the project
 
 @dataclass(frozen=True)
 class Moved:
-    """What one look at a branch changed: ids of new commits on it, oldest first, and of those that left it."""
+    """What one look at a branch changed: ids of new commits on it, oldest first, and of those that left it.
+
+    ``first``: the branch was never seen before, so its whole history is new.
+    """
 
     branch: Branch
     added: list[str]
     removed: list[str]
+    first: bool = False
 
 
-def sync(project: Project) -> list[Moved]:
+def sync(project: Project, then: Callable[[Moved], object] = lambda moved: None) -> list[Moved]:
     """Fetch the repository and update branches, commits, positions and tags.
 
-    Two looks at one project never run side by side: the second waits. Raises RepositoryError, after writing
-    the reason on the project; nothing else is changed then.
+    ``then`` is called for each branch in the same transaction: if it raises, or the process dies, the next look finds
+    the same news again. Two looks at one project never run side by side: the second waits. Raises RepositoryError,
+    after writing the reason on the project; nothing else is changed then.
     """
     try:
         with one_at_a_time(project):
@@ -37,6 +42,8 @@ def sync(project: Project) -> list[Moved]:
             with transaction.atomic():
                 moved = [update_branch(branch) for branch in project.branches.select_related("project", "head")]
                 update_tags(project)
+                for one in moved:
+                    then(one)
         mark_polled(project, synced_at=Now())
     except RepositoryError as e:
         mark_polled(project, error=str(e))
@@ -98,7 +105,7 @@ def update_branch(branch: Branch) -> Moved:
     Branch.objects.filter(pk=branch.pk).update(
         head=Commit.objects.get(project=branch.project, sha=head), deleted_at=None
     )
-    return Moved(branch, added, removed)
+    return Moved(branch, added, removed, first=branch.head is None)
 
 
 def store_commits(project: Project, shas: list[str]) -> dict[str, Commit]:

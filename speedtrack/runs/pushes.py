@@ -13,16 +13,24 @@ def take(project: Project) -> int:
     """Sync the project and plan its new commits. Returns how many runs were queued.
 
     The deliveries that were waiting before the look are processed by it, whatever they said: a payload is a hint.
-    Raises RepositoryError; the deliveries then keep waiting for the next try.
+    Raises RepositoryError; the deliveries then keep waiting for the next try, as they do while the suite has a mistake.
     """
     waiting = Delivery.objects.filter(project=project, status=Delivery.Status.RECEIVED)
     newest = waiting.aggregate(newest=Max("id"))["newest"] or 0
     queued, words = 0, []
-    for moved in sync(project):
+
+    def plan(moved: Moved) -> None:
+        nonlocal queued
         new = follow(moved)
         queued += new
         if moved.added or moved.removed:
             words.append(f"{moved.branch}: {len(moved.added)} new, {len(moved.removed)} gone, {new} runs queued")
+
+    try:
+        sync(project, then=plan)
+    except DefinitionError as e:
+        mark_polled(project, error=str(e))
+        return 0
     waiting.filter(id__lte=newest).update(
         status=Delivery.Status.PROCESSED, outcome="; ".join(words) or "nothing new on the tracked branches"
     )
@@ -30,12 +38,14 @@ def take(project: Project) -> int:
 
 
 def follow(moved: Moved) -> int:
-    """Queue the new commits of a branch and cancel what waits for those that left it."""
+    """Queue the new commits of a branch and cancel what waits for those that left it.
+
+    The history of a branch seen for the first time is no push: whoever tracks it says how much of it to measure.
+    """
     queue.cancel_unreachable(moved.branch, moved.removed)
+    if moved.first:
+        return 0
     moved.branch.refresh_from_db()
     commits = Commit.objects.filter(project=moved.branch.project, sha__in=moved.added)
-    try:
-        return queue.plan_branch(moved.branch, commits, Reason.PUSH)
-    except DefinitionError as e:
-        mark_polled(moved.branch.project, error=str(e))
-        return 0
+    again = queue.requeue_returned(moved.branch, commits)
+    return again + queue.plan_branch(moved.branch, commits, Reason.PUSH)

@@ -37,6 +37,8 @@ from speedtrack.runs.models import (
 PRIORITY = {"manual": 400, "confirm": 300, "bisect": 300, "head": 200, "rest": 100, "later": 50}
 BACKLOG_CAP = 200  # commits of one plan that keep their priority; between them the others are filled in later
 RETRY_PAUSE_S = 15  # before the second attempt after a transient failure; grows with the attempt
+ROUTINE = (Reason.PUSH, Reason.BACKFILL)  # one of them is enough for a commit
+GONE = "the commit is no longer on"
 DEADLINE_S = 4 * 3600  # of one attempt; the runner stops itself
 
 
@@ -74,8 +76,9 @@ def plan_commits(plan: Plan, ranks: dict[int, int], machines: Iterable[Machine],
 
     ``ranks``: commit id -> position on its branch. ``head``: the commit id that goes first.
     """
+    planned = already_planned(plan, ranks)
     newest_first = sorted(ranks, key=lambda commit: ranks[commit], reverse=True)
-    step = len(newest_first) // BACKLOG_CAP + 1
+    step = -(-len(newest_first) // BACKLOG_CAP)
     runs = [
         Run(
             project=plan.project,
@@ -93,11 +96,20 @@ def plan_commits(plan: Plan, ranks: dict[int, int], machines: Iterable[Machine],
         )
         for machine in machines
         for place, commit in enumerate(newest_first)
+        if (commit, machine.pk) not in planned
     ]
     with transaction.atomic():
         before = Run.objects.filter(project=plan.project).count()
         Run.objects.bulk_create(runs, ignore_conflicts=True, batch_size=1000)
         return Run.objects.filter(project=plan.project).count() - before
+
+
+def already_planned(plan: Plan, commits: Iterable[int]) -> set[tuple[int, int]]:
+    """(commit, machine) that a push and a backfill need not queue both."""
+    if plan.reason not in ROUTINE:
+        return set()
+    runs = Run.objects.filter(commit__in=commits, benchmark_set=plan.set_digest, reason__in=ROUTINE, base=None)
+    return set(runs.values_list("commit_id", "machine_id"))
 
 
 def plan_pair(plan: Plan, commit_id: int, machine: Machine) -> Run:
@@ -118,7 +130,7 @@ def priority_of(reason: Reason, is_head: bool, in_step: bool) -> int:
 def plan_branch(branch: Branch, commits: QuerySet[Commit], reason: Reason) -> int:
     """Queue commits of a branch on all machines of its project. Returns how many runs were new.
 
-    An earlier head that still waits steps back: people want the newest first.
+    A waiting run of what is the head of no branch any more steps back: people want the newest first.
     """
     project = branch.project
     suite, benchmarks = definitions.store(project, definitions.load(project.suite))
@@ -127,8 +139,9 @@ def plan_branch(branch: Branch, commits: QuerySet[Commit], reason: Reason) -> in
         return 0
     head = branch.head_id if branch.head_id in ranks else None
     if head:
+        heads = project.branches.filter(deleted_at=None, head__isnull=False).values("head")
         Run.objects.filter(project=project, status=Status.QUEUED, priority=PRIORITY["head"]).exclude(
-            commit=head
+            commit__in=heads
         ).update(priority=PRIORITY["rest"])
     plan = Plan(project, suite, benchmarks, reason)
     return plan_commits(plan, ranks, project.machines.all(), head)
@@ -381,5 +394,14 @@ def cancel_unreachable(branch: Branch, shas: list[str]) -> int:
         project=branch.project, status=Status.QUEUED, commit__sha__in=shas, commit__positions=None
     )
     for run in gone:
-        cancel(run, f"the commit is no longer on {branch}")
+        cancel(run, f"{GONE} {branch}")
     return len(gone)
+
+
+def requeue_returned(branch: Branch, commits: QuerySet[Commit]) -> int:
+    """Queue again what was cancelled when these commits, which are back, left their branch."""
+    cancelled = Run.objects.filter(project=branch.project, status=Status.CANCELLED, commit__in=commits)
+    back = cancelled.filter(events__after=Status.CANCELLED, events__why__startswith=GONE).distinct()
+    for run in back:
+        retry(run, f"the commit is on {branch} again")
+    return len(back)

@@ -49,8 +49,12 @@ def test_taking_the_same_push_twice_queues_nothing_new(pushed: Project, reposito
 
 def test_planning_the_same_commits_twice_queues_nothing_new(tracked: Tracked) -> None:
     commits = Commit.objects.all()
-    assert queue.plan_branch(tracked.branch, commits, Reason.PUSH) == 3
-    assert queue.plan_branch(tracked.branch, commits, Reason.PUSH) == 0
+    assert queue.plan_branch(tracked.branch, commits, Reason.MANUAL) == 3
+    assert queue.plan_branch(tracked.branch, commits, Reason.MANUAL) == 0
+
+
+def test_a_push_of_commits_that_are_queued_already_queues_nothing(tracked: Tracked) -> None:
+    assert queue.plan_branch(tracked.branch, Commit.objects.all(), Reason.PUSH) == 0
 
 
 def test_a_new_head_sends_the_waiting_old_head_back(pushed: Project, repository: Repository, machine: Machine) -> None:
@@ -147,3 +151,80 @@ def test_two_looks_at_one_push_at_once_queue_it_once(pushed: Project, repository
         list(pool.map(take, range(3)))
     assert Run.objects.filter(reason=Reason.PUSH).count() == 3
     assert sync(pushed)[0].added == []
+
+
+def test_a_push_whose_planning_breaks_off_is_planned_by_the_next_look(
+    pushed: Project, repository: Repository, settings: Any
+) -> None:
+    """Rows of the branch and runs are written together or not at all."""
+    new = repository.commit()
+    right = settings.SUITES
+    settings.SUITES = right / "nowhere"
+    assert pushes.take(pushed) == 0
+    pushed.refresh_from_db()
+    assert "there is no suite 'tiny'" in pushed.error
+    settings.SUITES = right
+    assert pushes.take(pushed) == 1
+    pushed.refresh_from_db()
+    assert pushed.error == ""
+    assert Run.objects.get(reason=Reason.PUSH).commit.sha == new
+
+
+def test_a_branch_seen_for_the_first_time_is_no_push_of_all_its_history(
+    pushed: Project, repository: Repository
+) -> None:
+    repository.git("branch", "stable")
+    Branch.objects.create(project=pushed, name="stable")
+    assert pushes.take(pushed) == 0
+    assert Branch.objects.get(name="stable").head is not None
+
+
+def test_tracking_another_branch_plans_what_was_pushed_to_the_first(pushed: Project, repository: Repository) -> None:
+    repository.git("branch", "stable")
+    new = repository.commits(2)
+    builders.track(repository, branch="stable", last=0)
+    assert set(Run.objects.filter(reason=Reason.PUSH).values_list("commit__sha", flat=True)) == set(new)
+
+
+def test_tracking_again_plans_all_that_was_pushed_meanwhile_once(pushed: Project, repository: Repository) -> None:
+    new = repository.commits(3)
+    builders.track(repository, last=1)
+    runs = Run.objects.filter(commit__sha__in=new)
+    assert sorted(runs.values_list("commit__sha", flat=True)) == sorted(new)
+
+
+def test_a_new_head_leaves_the_heads_of_other_branches_in_front(pushed: Project, repository: Repository) -> None:
+    repository.git("checkout", "--quiet", "-b", "stable")
+    builders.track(repository, branch="stable", last=0)
+    stable = repository.commit("on stable")
+    pushes.take(pushed)
+    repository.git("checkout", "--quiet", "main")
+    repository.commit("on main")
+    pushes.take(pushed)
+    assert Run.objects.get(commit__sha=stable).priority == PRIORITY["head"]
+
+
+def test_a_backlog_of_just_the_cap_is_not_thinned(tracked: Tracked) -> None:
+    first = Run.objects.all()[0]
+    plan = queue.Plan(first.project, first.suite, queue.benchmarks_of(first), Reason.PUSH, round=1)
+    template = Commit.objects.get(pk=first.commit_id)
+    rows = []
+    for number in range(queue.BACKLOG_CAP):
+        row = Commit.objects.get(pk=template.pk)
+        row.pk, row.sha = None, f"{number:040x}"
+        rows.append(row)
+    ranks = {row.pk: row_number for row_number, row in enumerate(Commit.objects.bulk_create(rows))}
+    queue.plan_commits(plan, ranks, [first.machine])
+    assert priorities(reason=Reason.PUSH) == {PRIORITY["rest"]: queue.BACKLOG_CAP}
+
+
+def test_a_commit_that_comes_back_to_its_branch_is_queued_again(pushed: Project, repository: Repository) -> None:
+    sha = repository.commit()
+    pushes.take(pushed)
+    repository.git("reset", "--quiet", "--hard", "HEAD~1")
+    pushes.take(pushed)
+    assert Run.objects.get(commit__sha=sha).status == Status.CANCELLED
+    repository.git("reset", "--quiet", "--hard", sha)
+    assert pushes.take(pushed) == 1
+    run = Run.objects.get(commit__sha=sha)
+    assert (run.status, run.cancel_requested_at) == (Status.QUEUED, None)
