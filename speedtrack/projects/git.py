@@ -39,6 +39,7 @@ GUARDS = {
     "safe.directory": "*",
 }
 FIELDS = ["%H", "%P", "%an", "%ae", "%at", "%ct", "%s"]
+LONGEST_TAG = 250  # as Tag.name
 LAST_MOMENT_S = 253402300799  # the end of the year 9999: no later one has a datetime
 
 
@@ -142,7 +143,7 @@ def mirror_of(slug: str) -> Path:
 def make_mirror(slug: str) -> Path:
     """The project's bare mirror, made if it is not there."""
     mirror = mirror_of(slug)
-    if not (mirror / "HEAD").exists():
+    if not has_mirror(slug):
         shutil.rmtree(mirror, ignore_errors=True)
         mirror.parent.mkdir(parents=True, exist_ok=True)
         run_git("init", "--bare", "--quiet", "--initial-branch=main", "--", str(mirror))
@@ -251,15 +252,26 @@ def moment(seconds: str) -> datetime:
     return datetime.fromtimestamp(min(int(seconds), LAST_MOMENT_S) if seconds.isdigit() else 0, UTC)
 
 
+def has_mirror(slug: str) -> bool:
+    return (mirror_of(slug) / "HEAD").exists()
+
+
+def tag_objects(slug: str) -> dict[str, str]:
+    """Reference name of every tag of the mirror -> its object's id, as ``remote_refs`` tells them."""
+    listing = run_git("for-each-ref", "--format=%(refname)%09%(objectname)", "refs/tags", directory=mirror_of(slug))
+    pairs = (line.split("\t") for line in listing.splitlines())
+    return {name: sha for name, sha in pairs}
+
+
 def tags(slug: str) -> dict[str, str]:
-    """Tag name -> id of the commit it points at; tags of other things are left out."""
+    """Tag name -> id of the commit it points at; tags of other things, and names beyond measure, are left out."""
     columns = ("refname:strip=2", "objectname", "*objectname", "objecttype", "*objecttype")
     form = "%09".join(f"%({column})" for column in columns)
     listing = run_git("for-each-ref", f"--format={form}", "refs/tags", directory=mirror_of(slug))
     found = {}
     for line in listing.splitlines():
         name, own, peeled, own_type, peeled_type = line.split("\t")
-        if "commit" in (own_type, peeled_type):
+        if "commit" in (own_type, peeled_type) and len(name) <= LONGEST_TAG:
             found[name] = peeled or own
     return found
 

@@ -71,15 +71,17 @@ def one_at_a_time(project: Project) -> Iterator[None]:
 
 def has_news(project: Project) -> bool:
     """Does the remote's list of references differ from what is stored? Much cheaper than a fetch."""
+    if not git.has_mirror(project.slug):
+        return True
     refs = git.remote_refs(project.url)
     for branch in project.branches.select_related("head"):
         known = branch.head.sha if branch.head and not branch.deleted_at else None
         if refs.get(f"refs/heads/{branch.name}") != known:
             return True
-    remote_tags = {name.removeprefix("refs/tags/") for name in refs if name.startswith("refs/tags/")}
-    return {name for name in remote_tags if not name.endswith("^{}")} != set(
-        project.tags.values_list("name", flat=True)
-    )
+    remote_tags = {n: sha for n, sha in refs.items() if n.startswith("refs/tags/") and not n.endswith("^{}")}
+    if remote_tags != git.tag_objects(project.slug):
+        return True
+    return git.tags(project.slug) != dict(project.tags.values_list("name", "sha"))
 
 
 def update_branch(branch: Branch) -> Moved:

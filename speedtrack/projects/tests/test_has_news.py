@@ -1,5 +1,6 @@
 import pytest
 
+from speedtrack.projects import git
 from speedtrack.projects.errors import RepositoryUnreachable
 from speedtrack.projects.models import Branch, Project
 from speedtrack.projects.sync import has_news, sync
@@ -56,3 +57,25 @@ def test_a_repository_that_is_away_says_so(synced: Project, repository: Reposito
     repository.path.rename(repository.path.with_name("away"))
     with pytest.raises(RepositoryUnreachable, match="Check the address"):
         has_news(synced)
+
+
+def test_a_moved_tag_is_news(synced: Project, repository: Repository) -> None:
+    repository.git("tag", "--force", "-a", "-m", "again", "v1", "HEAD~1")
+    assert has_news(synced)
+    sync(synced)
+    assert not has_news(synced)
+
+
+def test_tags_that_are_no_commits_or_too_long_are_no_news_twice(synced: Project, repository: Repository) -> None:
+    repository.git("tag", "file", "HEAD:file.txt")
+    repository.git("tag", "/".join(["long" * 20] * 4))
+    assert has_news(synced)
+    sync(synced)
+    assert [tag.name for tag in synced.tags.all()] == ["v1"]
+    assert not has_news(synced)
+
+
+def test_a_lost_mirror_is_news(synced: Project) -> None:
+    mirror = git.mirror_of(synced.slug)
+    mirror.rename(mirror.with_name("lost"))
+    assert has_news(synced)
