@@ -318,7 +318,7 @@ def fail(machine: Machine, run_id: int, failure: Failure) -> None:
 
     Transient: the run is queued again, until the attempt cap. Permanent: it ends, with what was measured accepted.
     """
-    if ended_with(machine, run_id, failure.token, Status.FAILED):
+    if ended_with(machine, run_id, failure.token, Status.FAILED) or waits_after(machine, run_id, failure):
         return
     run = held(machine, run_id, failure.token)
     if failure.kind == "permanent":
@@ -333,11 +333,23 @@ def ended_with(machine: Machine, run_id: int, token: int, status: Status) -> boo
     return Run.objects.filter(pk=run_id, machine=machine, lease_token=token, status=status).exists()
 
 
+def waits_after(machine: Machine, run_id: int, failure: Failure) -> bool:
+    """Has this very failure already queued the run again?"""
+    return Run.objects.filter(
+        pk=run_id, machine=machine, lease_token=failure.token, status=Status.QUEUED, error=failure.error
+    ).exists()
+
+
 def accept_measurements(run: Run) -> None:
-    """Show the attempt's measurements to charts and detection."""
+    """Show the attempt's measurements, if it has any, to charts and detection, in the place of an earlier attempt's."""
     measurements = Measurement.objects.filter(attempt=attempt_of(run))
+    if not measurements.exists():
+        return
+    earlier = Measurement.objects.filter(attempt__run=run, accepted=True).exclude(attempt=attempt_of(run))
+    changed = list(earlier.union(measurements).values_list("series", flat=True))
+    earlier.update(accepted=False)
     measurements.update(accepted=True)
-    Series.objects.filter(measurements__in=measurements).update(undetected_since=Now())
+    Series.objects.filter(pk__in=changed).update(undetected_since=Now())
 
 
 def finish(run: Run, to: Status, why: str) -> None:

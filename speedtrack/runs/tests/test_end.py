@@ -218,3 +218,34 @@ def test_a_runner_that_comes_back_within_its_old_lease_may_still_complete(tracke
     queue.complete(machine, run.pk, run.lease_token)
     assert queue.reap() == 0
     assert Run.objects.get(pk=run.pk).status == Status.SUCCEEDED
+
+
+def test_failing_for_now_twice_changes_nothing(tracked: Tracked, machine: Machine) -> None:
+    run = builders.claim(machine)
+    queue.fail(machine, run.pk, transient(run))
+    before = Run.objects.values().get(pk=run.pk)
+    queue.fail(machine, run.pk, transient(run))
+    assert Run.objects.values().get(pk=run.pk) == before
+    assert len(builders.moves(run)) == 2
+
+
+def test_only_one_attempt_of_a_run_is_shown(tracked: Tracked, machine: Machine) -> None:
+    run = builders.claim(machine)
+    results.accept(machine, run.pk, builders.result(run, "get-p1", run.commit, [7.0] * 5))
+    queue.fail(machine, run.pk, permanent(run))
+    Series.objects.update(undetected_since=None)
+    queue.retry(run, "again")
+    again = builders.claim(machine)
+    builders.measure(again)
+    queue.complete(machine, again.pk, again.lease_token)
+    assert shown(tracked) == {run.commit.sha: 5002.0}
+    assert set(Measurement.objects.filter(accepted=True).values_list("attempt__number", "attempt__token")) == {(1, 2)}
+
+
+def test_a_retry_that_measures_nothing_hides_nothing(tracked: Tracked, machine: Machine) -> None:
+    run = builders.claim(machine)
+    results.accept(machine, run.pk, builders.result(run, "get-p1", run.commit, [7.0] * 5))
+    queue.fail(machine, run.pk, permanent(run))
+    queue.retry(run, "again")
+    queue.fail(machine, run.pk, permanent(builders.claim(machine)))
+    assert shown(tracked) == {run.commit.sha: 7.0}
