@@ -258,9 +258,9 @@ def has_mirror(slug: str) -> bool:
 
 def tag_objects(slug: str) -> dict[str, str]:
     """Reference name of every tag of the mirror -> its object's id, as ``remote_refs`` tells them."""
-    listing = run_git("for-each-ref", "--format=%(refname)%09%(objectname)", "refs/tags", directory=mirror_of(slug))
+    listing = run_git("for-each-ref", "--format=%(objectname)%09%(refname)", "refs/tags", directory=mirror_of(slug))
     pairs = (line.split("\t") for line in listing.splitlines())
-    return {name: sha for name, sha in pairs}
+    return {name: sha for sha, name in pairs}
 
 
 def tags(slug: str) -> dict[str, str]:

@@ -52,13 +52,19 @@ def runner(db: None, client: Client) -> Runner:
     return Runner(Machine.objects.get(), token, client)
 
 
-@pytest.fixture
-def tracked(runner: Runner, tmp_path: Path, settings: Any) -> Tracked:
-    """A repository of two commits, tracked and queued."""
-    builders.use_suite(settings, tmp_path / "suites")
-    repository = builders.Repository(tmp_path / "repository")
+@pytest.fixture(scope="session")
+def two_commits(tmp_path_factory: pytest.TempPathFactory) -> builders.Repository:
+    """A repository that no test changes."""
+    repository = builders.Repository(tmp_path_factory.mktemp("shared") / "repository")
     repository.commits(2)
-    return builders.track(repository)
+    return repository
+
+
+@pytest.fixture
+def tracked(runner: Runner, two_commits: builders.Repository, tmp_path: Path, settings: Any) -> Tracked:
+    """Two commits, tracked and queued."""
+    builders.use_suite(settings, tmp_path / "suites")
+    return builders.track(two_commits)
 
 
 @pytest.fixture
