@@ -4,8 +4,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from speedtrack.benchmarks import numbers
 from speedtrack.benchmarks.metrics import Metric
-from speedtrack.web import numbers
 
 FOREST_WIDTH = 200.0
 PAIRS_WIDTH, PAIRS_HEIGHT, PAIRS_MARGIN = 640.0, 150.0, 10.0

@@ -10,9 +10,9 @@ from django.http import Http404
 
 from speedtrack.alerts.models import Alert, AlertEvent, ChangePoint
 from speedtrack.alerts.triage import CHOICES
+from speedtrack.benchmarks import numbers
 from speedtrack.projects.models import Project
 from speedtrack.runs.models import Run, Sample
-from speedtrack.web import numbers, words
 from speedtrack.web.pages import changes
 from speedtrack.web.plots import Forest, Pairs
 
@@ -32,7 +32,7 @@ class Evidence:
     @property
     def summary(self) -> str:
         cp = self.change_point
-        return f"{words.effect(cp.metric, cp.is_slowdown)}: {numbers.change(cp.ratio)}"
+        return f"{numbers.effect(cp.metric, cp.is_slowdown)}: {numbers.change(cp.ratio)}"
 
 
 @dataclass(frozen=True)

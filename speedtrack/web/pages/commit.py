@@ -8,12 +8,12 @@ from django.http import Http404
 
 from speedtrack.alerts.models import ChangePoint
 from speedtrack.alerts.series import Drawn, drawn, samples_of_attempts
+from speedtrack.benchmarks import numbers
 from speedtrack.benchmarks.metrics import METRICS, Metric
 from speedtrack.benchmarks.models import Suite
 from speedtrack.projects.models import Branch, Commit, Position, Project, Tag
 from speedtrack.runs.models import Build, LogChunk, Measurement, Run, Series
 from speedtrack.stats.compare import Comparison, compare
-from speedtrack.web import words
 from speedtrack.web.pages import changes
 from speedtrack.web.scope import chosen, project_named
 from speedtrack.web.text import plain
@@ -57,7 +57,7 @@ class Result:
         if self.comparison is None:
             return "first measurement"
         if self.comparison.answer == "different":
-            return words.effect(self.metric, self.look == "worse")
+            return numbers.effect(self.metric, self.look == "worse")
         return "same" if self.comparison.answer == "same" else "cannot be told"
 
 

@@ -9,10 +9,10 @@ from django.urls import reverse
 from speedtrack.alerts import series as lines
 from speedtrack.alerts.models import Alert, ChangePoint
 from speedtrack.alerts.series import Drawn
+from speedtrack.benchmarks import numbers
 from speedtrack.benchmarks.models import Suite
 from speedtrack.projects.models import Project
 from speedtrack.runs.models import Run, Series
-from speedtrack.web import numbers, words
 from speedtrack.web.gaps import UNMEASURED, Gap, gaps_of
 from speedtrack.web.grades import Grade, grade, noise_of
 from speedtrack.web.pages import changes
@@ -174,7 +174,7 @@ def measured_cell(
         return Cell(look, "", title)
     side = "worse" if mark.is_slowdown else "better"
     look = f"{side}-{2 if mark.status == ChangePoint.Status.CONFIRMED else 1} change-{mark.status}"
-    title += f"; {mark.status}: {words.effect(metric, mark.is_slowdown)} {numbers.change(mark.ratio)}"
+    title += f"; {mark.status}: {numbers.effect(metric, mark.is_slowdown)} {numbers.change(mark.ratio)}"
     return Cell(look, "▼" if mark.is_slowdown else "▲", title)
 
 

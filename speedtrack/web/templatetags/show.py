@@ -1,4 +1,4 @@
-"""How values are shown on pages and in mails."""
+"""How values are shown on pages."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -9,16 +9,14 @@ from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from speedtrack.alerts.models import ChangePoint
+from speedtrack.benchmarks import numbers
 from speedtrack.benchmarks.metrics import Metric
-from speedtrack.web import numbers, words
 from speedtrack.web.sparkline import SMALL, WIDE, Sparkline
 from speedtrack.web.text import plain
 
 register = template.Library()
 
 register.filter("duration", numbers.duration)
-register.filter("change", numbers.change)
 register.filter("plain", plain)
 
 
@@ -35,17 +33,6 @@ def margin(metric: Metric, value: float, low: float, high: float) -> str:
 @register.simple_tag
 def interval(metric: Metric, low: float, high: float) -> str:
     return numbers.interval(metric, low, high)
-
-
-@register.simple_tag
-def change_interval(low: float, high: float) -> str:
-    return numbers.change_interval(low, high)
-
-
-@register.filter
-def effect(change_point: ChangePoint) -> str:
-    """``slower``, ``faster``, ``more memory``, ``less memory``."""
-    return words.effect(change_point.metric, change_point.is_slowdown)
 
 
 @register.simple_tag

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from django.conf import settings
 
+from speedtrack.benchmarks import numbers
 from speedtrack.benchmarks.metrics import METRICS, Direction, Metric
-from speedtrack.web import numbers, words
 from speedtrack.web.text import cell, plain
 
 GOLDEN: dict[str, Any] = json.loads(
@@ -59,8 +59,8 @@ def test_ago(seconds: float, text: str) -> None:
 
 
 def test_more_memory_is_not_slower() -> None:
-    assert words.effect(METRICS["peak_rss_bytes"], worse=True) == "more memory"
-    assert words.effect(METRICS["throughput_rps"], worse=False) == "faster"
+    assert numbers.effect(METRICS["peak_rss_bytes"], worse=True) == "more memory"
+    assert numbers.effect(METRICS["throughput_rps"], worse=False) == "faster"
 
 
 def test_logs_lose_what_a_terminal_would_act_on() -> None:

@@ -100,3 +100,10 @@ def ago(seconds: float) -> str:
     count = int(size // unit)
     words = f"{count} {name}{'' if count == 1 else 's'}"
     return f"{words} ago" if seconds >= 0 else f"in {words}"
+
+
+def effect(metric: Metric, worse: bool) -> str:
+    """What a change of a metric means to its users."""
+    if metric.unit == "bytes":
+        return "more memory" if worse else "less memory"
+    return "slower" if worse else "faster"

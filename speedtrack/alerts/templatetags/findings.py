@@ -1,0 +1,17 @@
+"""How findings are worded, in mails and on pages."""
+
+from django import template
+
+from speedtrack.alerts.models import ChangePoint
+from speedtrack.benchmarks import numbers
+
+register = template.Library()
+
+register.filter("change", numbers.change)
+register.simple_tag(numbers.change_interval)
+
+
+@register.filter
+def effect(change_point: ChangePoint) -> str:
+    """``slower``, ``faster``, ``more memory``, ``less memory``."""
+    return numbers.effect(change_point.metric, change_point.is_slowdown)
