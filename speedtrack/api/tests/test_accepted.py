@@ -1,0 +1,28 @@
+"""What charts and detection load of a run's attempts: the accepted one, and no other."""
+
+from speedtrack.alerts import series
+from speedtrack.runs import queue
+from speedtrack.runs.models import Run, Series
+from speedtrack.runs.tracking import Tracked
+from speedtrack.tests import builders
+
+from .conftest import Runner
+
+
+def shown(tracked: Tracked) -> dict[str, tuple[float, int]]:
+    """The line of get-p1: commit -> value and number of samples."""
+    lines = Series.objects.filter(benchmark__name="get-p1", metric="server_cpu_ns_per_request")
+    return {point.sha: (point.value, point.n) for point in series.load(lines, tracked.branch)}
+
+
+def test_a_lost_attempt_is_invisible_and_the_accepted_one_alone_counts(
+    runner: Runner, tracked: Tracked, run: Run
+) -> None:
+    builders.measure(run, 9000.0)
+    assert shown(tracked) == {}
+    again = Run.objects.get(pk=runner.claim()["run"])
+    assert (again.pk, again.attempt) == (run.pk, 2)
+    builders.measure(again, 5000.0)
+    assert shown(tracked) == {}
+    queue.complete(runner.machine, again.pk, again.lease_token)
+    assert shown(tracked) == {run.commit.sha: (5002.0, 5)}
