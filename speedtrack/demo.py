@@ -4,6 +4,7 @@ import hashlib
 import hmac
 import json
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -67,7 +68,9 @@ def machine_token(file: Path) -> None:
 
 
 def serve(console: Console, work: Callable[[Stack], int | None]) -> int:
-    """Start the whole system, do ``work``, and serve until Ctrl-C unless it returns an exit code."""
+    """Start the whole system, do ``work``, and serve until Ctrl-C or SIGTERM unless it returns an exit code."""
+    for number in (signal.SIGINT, signal.SIGTERM):  # said aloud: a shell starts background jobs with SIGINT ignored
+        signal.signal(number, signal.default_int_handler)
     call_command("migrate", verbosity=0)
     token_file = settings.HOME / "machine-token"
     machine_token(token_file)
