@@ -296,11 +296,3 @@ def archive_blocks(slug: str, sha: str) -> Iterator[bytes]:
             yield block
     if process.returncode:
         raise RepositoryError(f"git archive of {sha} broke off with exit code {process.returncode}")
-
-
-def file_at(slug: str, sha: str, path: str) -> str | None:
-    """The text of a file of a commit, or None if there is none."""
-    try:
-        return run_git("cat-file", "blob", f"{sha}:{path}", directory=mirror_of(slug))
-    except RepositoryError:
-        return None

@@ -194,8 +194,9 @@ class Run(models.Model):
         same = Run.objects.filter(pk=self.pk, status=self.status, lease_token=self.lease_token)
         if same.update(status=to, **changes) != 1:
             return False
-        RunEvent.objects.create(run=self, attempt=self.attempt, before=self.status, after=to, why=why[:2000])
+        before = self.status
         self.refresh_from_db()
+        RunEvent.objects.create(run=self, attempt=self.attempt, before=before, after=to, why=why[:2000])
         return True
 
 

@@ -215,8 +215,10 @@ def expected(benchmark: Benchmark) -> dict[str, Any]:
 def benchmarks_of(run: Run) -> list[Benchmark]:
     """The run's benchmarks as its suite defines them, in the suite's order."""
     definition = definitions.Definition.model_validate(run.suite.definition)
-    sections = [s for s in definition.benchmark if s.name in run.benchmarks]
-    return [definitions.store_benchmark(run.project, definition, s) for s in sections]
+    digests = {s.name: definitions.digest_of(definitions.meaning(definition, s)) for s in definition.benchmark}
+    rows = Benchmark.objects.filter(project=run.project, name__in=run.benchmarks, digest__in=digests.values())
+    known = {(b.name, b.digest): b for b in rows}
+    return [known[name, digest] for name, digest in digests.items() if name in run.benchmarks]
 
 
 def held(machine: Machine, run_id: int, token: int) -> Run:
