@@ -155,7 +155,7 @@ def assemble(settings: Settings, stopping: threading.Event) -> Tools:
     launcher = Launcher(processes, settings.home, plan.server)
     launcher.clean()
     pin_self(plan.housekeeping)
-    client = Client(settings.url, settings.token, Spool(settings.home / "spool"), stopping)
+    client = Client(settings.url, settings.token, Spool(settings.home / "spool"), stopping, instance=processes.mark)
     return Tools(
         client,
         Machine(plan, settings.driver, cpus),

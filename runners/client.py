@@ -52,8 +52,10 @@ class Client:
         spool: Spool,
         stopping: threading.Event,
         pauses_s: tuple[float, ...] = RETRY_PAUSES_S,
+        instance: str = "",
     ) -> None:
         self.url = url.rstrip("/")
+        self.instance = instance  # the same after a restart: the server then knows that the held run is lost
         self.spool = spool
         self.stopping = stopping
         self.pauses_s = pauses_s
@@ -79,7 +81,7 @@ class Client:
 
     def claim(self) -> dict[str, Any] | None:
         """A job, or None: no work."""
-        return self._post("claim", {}) or None
+        return self._post("claim", {"instance": self.instance}) or None
 
     def renew(self, run: int, token: int, progress: dict[str, Any] | None, timeout_s: float) -> Renewal:
         """Renews the lease once, without a retry; takes at most twice `timeout_s`."""

@@ -138,6 +138,11 @@ def check(document: Any, benchmark: Benchmark) -> Outcome:
     test = tests[0]
     _check_answers(fields, test, benchmark)
     latency, server = test.child("latency_us"), test.child("server_cpu")
+    if server.number("ns_per_request") <= 0:
+        raise BenchmarkFailed(
+            "the process that server.command started used no CPU: it must be the server itself, without a wrapper "
+            "(use exec) and not as a daemon"
+        )
     metrics = {
         "server_cpu_ns_per_request": server.number("ns_per_request"),
         "throughput_rps": test.number("throughput_rps"),

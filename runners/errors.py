@@ -11,6 +11,12 @@ class Transient(RunnerError):
     """Another attempt of the same run may succeed."""
 
 
+class Stopped(RunnerError):
+    """The runner was told to stop, and hands the run back unharmed."""
+
+    kind = "stopped"
+
+
 class Permanent(RunnerError):
     """Another attempt would fail in the same way."""
 

@@ -17,7 +17,7 @@ from runners.control import Control
 from runners.documents import RESULT_SCHEMA, Benchmark, Job, Side
 from runners.driver import Driver, Outcome
 from runners.environment import Environment, Machine
-from runners.errors import BenchmarkFailed, Permanent, Transient
+from runners.errors import BenchmarkFailed, Permanent, Stopped
 from runners.lease import Progress
 from runners.runlog import RunLog
 from runners.server import Launcher, Server
@@ -188,7 +188,7 @@ class Execution:
 
     def _trial(self, place: Place, chance: random.Random) -> Trial:
         if self.control.stopping.is_set():
-            raise Transient("runner is shutting down")
+            raise Stopped("runner is shutting down")
         self.control.check()
         name = place.benchmark.name + (f" ({place.side.side})" if len(self.job.sides) > 1 else "")
         self.show(Progress(place.done, self._total, f"{name}, trial {place.number + 1} of {self.job.trials}"))

@@ -17,6 +17,7 @@ import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
+from urllib.parse import urlsplit
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 HOME = Path(os.environ.get("SPEEDTRACK_HOME", BASE_DIR / "var"))
@@ -108,19 +109,28 @@ class Stack:
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
 
     def commands(self) -> dict[str, list[str]]:
-        address = self.environment["SPEEDTRACK_URL"].removeprefix("http://")
         return {
-            "web": ["gunicorn", "speedtrack.wsgi", "--bind", address, "--workers", "1", "--threads", "4",
-                    "--no-control-socket", "--log-level", "warning"],
+            "web": ["gunicorn", "speedtrack.wsgi", "--bind", "{}:{}".format(*self.address), "--workers", "1",
+                    "--threads", "4", "--no-control-socket", "--log-level", "warning"],
             "dispatcher": ["manage.py", "dispatch"],
             "worker": ["celery", "--app", "speedtrack", "worker", "--concurrency", "2", "--loglevel", "warning",
                        "--queues", "sync,poll,detect,notify", "--without-gossip", "--without-mingle"],
             "runner": ["runners"],
         }  # fmt: skip
 
+    @property
+    def address(self) -> tuple[str, int]:
+        parts = urlsplit(self.environment["SPEEDTRACK_URL"])
+        return parts.hostname or "127.0.0.1", parts.port or 80
+
     def start(self) -> None:
         """Start all, and wait until the web server answers. Raises StackError."""
         self.logs.mkdir(parents=True, exist_ok=True)
+        try:
+            socket.create_server(self.address).close()
+        except OSError as e:
+            where = self.environment["SPEEDTRACK_URL"]
+            raise StackError(f"{where} cannot be served here ({e.strerror}): set SPEEDTRACK_URL to a free port") from e
         for name, (program, *arguments) in self.commands().items():
             module = [] if program.endswith(".py") else ["-m"]
             with (self.logs / f"{name}.log").open("ab") as file:
@@ -146,11 +156,10 @@ class Stack:
             os.sched_setaffinity(0, self.cpus)
 
     def wait_for_web(self, timeout_s: float = 60) -> None:
-        host, _, port = self.environment["SPEEDTRACK_URL"].removeprefix("http://").partition(":")
         deadline = time.monotonic() + timeout_s
         while time.monotonic() < deadline:
             self.check()
-            with contextlib.suppress(OSError), socket.create_connection((host, int(port)), 1):
+            with contextlib.suppress(OSError), socket.create_connection(self.address, 1):
                 return
             time.sleep(0.1)
         raise StackError(f"the web server did not answer within {timeout_s:.0f} s: see {self.logs / 'web.log'}")
@@ -164,14 +173,11 @@ class Stack:
                 raise StackError(f"the {name} ended with exit code {process.returncode}: {last[0]}\nIts log: {log}")
 
     def stop(self) -> None:
-        """End what was started, the runner first; what does not end in time is killed."""
+        """End what was started, the runner first: it hands its run back to the web server. The deaf are killed."""
         for process in reversed(self.processes.values()):
-            if process.poll() is None:
-                process.terminate()
-        deadline = time.monotonic() + STOP_S
-        for process in self.processes.values():
+            process.terminate()
             try:
-                process.wait(max(0.1, deadline - time.monotonic()))
+                process.wait(STOP_S)
             except subprocess.TimeoutExpired:
                 os.killpg(process.pid, signal.SIGKILL)
                 process.wait()

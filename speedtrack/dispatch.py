@@ -84,9 +84,9 @@ def detection_wanted() -> bool:
     """Are there new measurements, suspicions to confirm, or paired runs to judge?"""
     if Series.objects.filter(undetected_since__isnull=False).exists():
         return True
-    unsettled = ChangePoint.objects.filter(status__in=[ChangePoint.Status.SUSPECTED, ChangePoint.Status.SETTLING])
-    busy = Run.objects.unfinished().filter(change_points=OuterRef("pk"))
-    return unsettled.exclude(Exists(busy)).exists()
+    under_way = Run.objects.unfinished().filter(change_points=OuterRef("pk"))
+    settling = ChangePoint.objects.filter(status=ChangePoint.Status.SETTLING).exclude(Exists(under_way))
+    return settling.exists() or ChangePoint.objects.ripe().exists()
 
 
 def idle_machines_with_work() -> list[Machine]:

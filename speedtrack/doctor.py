@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from django.conf import settings
-from django.db import connection
+from django.db import ProgrammingError, connection
 from django.db.migrations.executor import MigrationExecutor
 
 from speedtrack import dispatch
@@ -34,7 +34,10 @@ class Finding:
 def examine() -> Iterator[Finding]:
     """All findings, one after another."""
     for name, check in CHECKS.items():
-        state, words = check()
+        try:
+            state, words = check()
+        except ProgrammingError:
+            state, words = "bad", "cannot be read before `manage.py migrate`"
         yield Finding(name, state, words)
 
 

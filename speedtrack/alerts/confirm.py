@@ -56,10 +56,10 @@ def step() -> None:
         if not cursor.fetchone()[0]:
             return
     wanted: Wanted = defaultdict(list)
-    for cp in unsettled(Status.SUSPECTED):
+    for cp in with_all(ChangePoint.objects.ripe()):
         if same_binary(cp):
             end(cp, Status.REFUTED, "both commits build the very same server: this is the machine's own noise")
-        elif is_ripe(cp) and not measured_already(cp):
+        elif not measured_already(cp):
             wanted[Pair(cp.before_id, cp.commit_id, cp.series.machine, Reason.CONFIRM)].append(cp)
     for run, waiting in finished_runs().items():
         for cp, pair in judge(run, waiting):
@@ -69,9 +69,9 @@ def step() -> None:
     raising.raise_alerts()
 
 
-def unsettled(status: Status) -> QuerySet[ChangePoint]:
+def with_all(change_points: QuerySet[ChangePoint]) -> QuerySet[ChangePoint]:
     related = ("series__benchmark", "series__machine", "series__project", "branch", "before", "commit")
-    return ChangePoint.objects.filter(status=status).select_related(*related).order_by("id")
+    return change_points.select_related(*related).order_by("id")
 
 
 def same_binary(cp: ChangePoint) -> bool:
@@ -85,12 +85,6 @@ def artifacts(machine: Machine, commit: Commit) -> dict[str, str] | None:
     builds = Build.objects.filter(attempt__run__machine=machine, commit=commit, succeeded=True)
     build = builds.order_by("-id").first()
     return {name: str(artifact["digest"]) for name, artifact in build.artifacts.items()} if build else None
-
-
-def is_ripe(cp: ChangePoint) -> bool:
-    """Does no commit of the range still wait for its own measurement?"""
-    between = commits_between(cp.branch, cp.before_id, cp.commit_id)
-    return not Run.objects.unfinished().filter(machine=cp.series.machine, base=None, commit__in=between).exists()
 
 
 def measured_already(cp: ChangePoint) -> bool:
@@ -156,7 +150,7 @@ def suite_of(cp: ChangePoint) -> Suite:
 def finished_runs() -> dict[Run, list[ChangePoint]]:
     """Paired runs that have ended, with the change points whose newest run they are."""
     waiting: dict[Run, list[ChangePoint]] = defaultdict(list)
-    for cp in unsettled(Status.SETTLING):
+    for cp in with_all(ChangePoint.objects.filter(status=Status.SETTLING)):
         run = cp.runs.order_by("-id").first()
         if run and run.done:
             waiting[run].append(cp)
@@ -251,7 +245,13 @@ def move_range(cp: ChangePoint, run: Run, verdict: Comparison | None) -> None:
 
 
 def narrow(cp: ChangePoint) -> Pair | None:
-    """The next pair of the bisection; None, and the change point confirmed, when no commit is left to try."""
+    """The next pair of the bisection; None, and the change point confirmed, when no commit is left to try.
+
+    A force push may have taken the commits off the branch meanwhile: then nobody needs to hear of them.
+    """
+    if cp.branch.positions.filter(commit__in=[cp.before_id, cp.commit_id]).count() < 2:
+        end(cp, Status.UNSETTLED, f"its commits are no longer on {cp.branch}")
+        return None
     unfit = Q(builds__succeeded=False) | Q(
         runs__in=Run.objects.filter(reason__in=PAIRED, machine=cp.series.machine, status=RunStatus.FAILED)
     )

@@ -13,6 +13,7 @@ from speedtrack.runs.models import Run, Series
 from speedtrack.stats.changepoint import Point, Shift, suspect
 
 WINDOW = 240  # measured commits looked at: 200 for the yardsticks, and the level before them
+LEARN = 40  # first points of a line that was cut: the level and the noise before them are not known
 NEAR = 2  # measured commits: a shift this near to a known one, in its direction, is the same one
 
 Status = ChangePoint.Status
@@ -35,30 +36,34 @@ def detect_in(series: Series) -> None:
     if not METRICS[series.metric].watched:
         return
     for branch in series.project.branches.all():
-        points = [p for p in lines.load([series], branch) if not p.flags][-WINDOW:]
-        if len(points) > 1:
-            update_suspicions(series, branch, points)
+        line = [p for p in lines.load([series], branch) if not p.flags]
+        shifts = find_shifts(series, line[-WINDOW:])
+        learned = LEARN if len(line) > WINDOW else 0
+        update_suspicions(series, branch, line[-WINDOW:], [shift for shift in shifts if shift.seen >= learned])
 
 
-def update_suspicions(series: Series, branch: Branch, points: list[MeasuredCommit]) -> None:
-    """Write new suspicions; drop those that further points have dissolved before anybody measured them again."""
-    shifts = find_shifts(series, points)
+def update_suspicions(series: Series, branch: Branch, points: list[MeasuredCommit], shifts: list[Shift]) -> None:
+    """Write new suspicions; drop those that further points have dissolved before anybody measured them again.
+
+    A refuted change at a commit that now moves the other way is suspected anew; what else was settled stays.
+    """
     known = list(ChangePoint.objects.filter(series=series, branch=branch))
     index = places(branch, known, points)
     settled = [cp for cp in known if cp.status != Status.SUSPECTED]
+    fixed = {cp.commit_id for cp in settled if cp.status != Status.REFUTED}
     open_ones = {cp.commit_id: cp for cp in known if cp.status == Status.SUSPECTED}
     kept: set[int] = set()
     for shift in shifts:
-        if any(same_change(cp, shift, index) for cp in settled):
-            continue
         commit_id, before_id = points[shift.index].commit_id, points[shift.index - 1].commit_id
+        if commit_id in fixed or any(same_change(cp, shift, index) for cp in settled):
+            continue
         kept.add(commit_id)
         ChangePoint.objects.update_or_create(
             series=series,
             branch=branch,
             commit_id=commit_id,
             defaults={"before_id": before_id, "ratio": shift.ratio, "low": shift.low, "high": shift.high,
-                      "score": shift.score},
+                      "score": shift.score, "status": Status.SUSPECTED, "note": "", "settled_at": None},
         )  # fmt: skip
     dissolved = [cp.pk for commit_id, cp in open_ones.items() if commit_id not in kept and cp.pk in index]
     ChangePoint.objects.filter(pk__in=dissolved, status=Status.SUSPECTED).delete()

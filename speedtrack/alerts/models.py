@@ -4,11 +4,11 @@ from typing import Any, ClassVar
 
 from django.conf import settings
 from django.db import models
-from django.db.models import Q
+from django.db.models import Exists, OuterRef, Q, Subquery
 from django.db.models.functions import Now
 
 from speedtrack.benchmarks.metrics import METRICS, Direction, Metric
-from speedtrack.projects.models import Branch, Commit, Project
+from speedtrack.projects.models import Branch, Commit, Position, Project
 from speedtrack.runs.models import Run, Series
 
 
@@ -63,6 +63,33 @@ class AlertEvent(models.Model):
     note = models.TextField(default="")
 
 
+class ChangePointQuerySet(models.QuerySet["ChangePoint"]):
+    def waiting(self) -> "ChangePointQuerySet":
+        """Suspicions between whose two commits one still waits for its own measurement on that machine."""
+        places = Position.objects.filter(branch=OuterRef("branch"))
+        between = Run.objects.unfinished().filter(
+            base=None,
+            machine=OuterRef("series__machine"),
+            commit__positions__branch=OuterRef("branch"),
+            commit__positions__number__gt=OuterRef("first"),
+            commit__positions__number__lt=OuterRef("last"),
+        )
+        return (
+            self.filter(status=ChangePoint.Status.SUSPECTED)
+            .annotate(
+                first=Subquery(places.filter(commit=OuterRef("before")).values("number")),
+                last=Subquery(places.filter(commit=OuterRef("commit")).values("number")),
+            )
+            .filter(Exists(between))
+        )
+
+    def ripe(self) -> "ChangePointQuerySet":
+        """Suspicions that can be settled now."""
+        return self.filter(status=ChangePoint.Status.SUSPECTED).exclude(
+            pk__in=ChangePoint.objects.waiting().values("pk")
+        )
+
+
 class ChangePoint(models.Model):
     """A fact from the statistics: a series moved between two measured commits of a branch."""
 
@@ -87,6 +114,8 @@ class ChangePoint(models.Model):
     settled_at = models.DateTimeField(null=True)
     runs = models.ManyToManyField(Run, related_name="change_points", help_text="the paired runs that settle it")
     alert = models.ForeignKey(Alert, models.SET_NULL, null=True, related_name="change_points")
+
+    objects: ClassVar = ChangePointQuerySet.as_manager()
 
     class Meta:
         constraints: ClassVar = [

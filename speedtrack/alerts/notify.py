@@ -16,6 +16,7 @@ from speedtrack.alerts.models import Alert, ChangePoint, Outbox
 
 log = logging.getLogger(__name__)
 
+AWAY = (OSError, smtplib.SMTPException)  # the mail server's failures, which time may heal
 MAX_ATTEMPTS = 12  # with doubling pauses from 30 s: about 17 hours
 SUBJECT_LENGTH = 120
 
@@ -43,9 +44,9 @@ def send(row: Outbox) -> bool:
     """Send one mail, and note what became of it. The row is locked by the caller."""
     try:
         message(row).send()
-    except (OSError, smtplib.SMTPException) as e:
-        log.warning("mail %s to %s: %s", row.pk, row.recipient, e)
-        last = row.attempts + 1 >= MAX_ATTEMPTS
+    except Exception as e:  # the loop's top: one mail that cannot be made must not hold back the others
+        log.warning("mail %s to %s: %s", row.pk, row.recipient, e, exc_info=not isinstance(e, AWAY))
+        last = row.attempts + 1 >= MAX_ATTEMPTS or not isinstance(e, AWAY)
         Outbox.objects.filter(pk=row.pk).update(
             attempts=F("attempts") + 1,
             error=str(e)[:2000],
@@ -97,5 +98,5 @@ def subject(alert: Alert) -> str:
         f"[{alert.project.slug}] slower: {worst.series.benchmark.name} {worst.metric.title} "
         f"{100 * (worst.ratio - 1):+.1f}%{more} since {alert.commit.short} {alert.commit.subject}"
     )
-    plain = " ".join(line.encode("ascii", "replace").decode().split())
+    plain = " ".join("".join(c if c.isprintable() else " " for c in line.encode("ascii", "replace").decode()).split())
     return plain if len(plain) <= SUBJECT_LENGTH else plain[: SUBJECT_LENGTH - 3] + "..."

@@ -32,8 +32,8 @@ def raise_alert(cp: ChangePoint) -> bool:
     """
     Branch.objects.select_for_update(no_key=True).get(pk=cp.branch_id)
     cp.refresh_from_db(fields=["alert"])
-    if cp.alert_id:
-        return False
+    if cp.alert_id or -1 in range_of(cp.branch, cp.before_id, cp.commit_id):
+        return False  # another one has raised it, or its commits have left the branch
     known = overlapping(cp)
     alert = known or Alert.objects.create(
         project=cp.branch.project,

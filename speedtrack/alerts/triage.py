@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from django.contrib.auth.models import User
-from django.db import transaction
+from django.db import IntegrityError, transaction
 
 from speedtrack.alerts.models import Alert, AlertEvent
 
@@ -42,7 +42,12 @@ def decide(alert: Alert, decision: Decision, who: User) -> bool:
     if not changed and not note:
         return False
     same = Alert.objects.filter(pk=alert.pk, status=decision.seen)
-    if same.update(status=decision.status, assignee=decision.assignee) != 1:
+    try:
+        with transaction.atomic():
+            written = same.update(status=decision.status, assignee=decision.assignee)
+    except IntegrityError as e:
+        raise Stale("another open alert covers the same commits: look at that one") from e
+    if written != 1:
         raise Stale(f"the alert is {before.status} meanwhile: look at it again")
     AlertEvent.objects.create(
         alert=alert,

@@ -11,7 +11,7 @@ from ninja.security import HttpBearer
 from speedtrack.projects import git
 from speedtrack.projects.errors import RepositoryError
 from speedtrack.runs import queue, results
-from speedtrack.runs.documents import BuildReport, Failure, Hello, Leased, LogPiece, Renewal, Result
+from speedtrack.runs.documents import BuildReport, Claim, Failure, Hello, Leased, LogPiece, Renewal, Result
 from speedtrack.runs.models import Machine, UnknownToken
 
 Answer = dict[str, Any]
@@ -41,8 +41,8 @@ def hello(request: MachineRequest, hello: Hello) -> Answer:
 
 
 @api.post("claim")
-def claim(request: MachineRequest) -> HttpResponse:
-    run = queue.claim(request.auth)
+def claim(request: MachineRequest, claim: Claim) -> HttpResponse:
+    run = queue.claim(request.auth, claim.instance)
     return JsonResponse(queue.job(run)) if run else HttpResponse(status=204)
 
 
@@ -95,6 +95,7 @@ ANSWERS: dict[type[Exception], int] = {
     UnknownToken: 401,
     queue.NoSuchRun: 404,
     queue.LeaseLost: 409,
+    queue.Occupied: 403,
     queue.Incomplete: 422,
     results.ResultError: 422,
     RepositoryError: 422,

@@ -31,6 +31,7 @@ ArtifactName = Annotated[str, Field(pattern=r"^[^\x00-\x1f]{1,250}$")]
 Digest = Annotated[str, Field(pattern=r"^sha256:[0-9a-f]{64}$")]
 Sha = Annotated[str, Field(pattern=r"^[0-9a-f]{40}([0-9a-f]{24})?$")]
 Finite = Annotated[float, Field(allow_inf_nan=False)]
+Positive = Annotated[float, Field(allow_inf_nan=False, gt=0)]
 MetricName = Annotated[str, Field(pattern=f"^({'|'.join(METRICS)})$")]
 Flag = Annotated[str, Field(pattern=r"^[a-z_]{1,40}$")]
 
@@ -43,6 +44,10 @@ class Hello(Document):
     version: Text = Field(max_length=40)
     boot_id: Text = Field(max_length=100)
     facts: Json
+
+
+class Claim(Document):
+    instance: str = Field("", max_length=64)
 
 
 class Progress(Document):
@@ -88,7 +93,7 @@ class BuildReport(Leased):
 
 
 class Failure(Leased):
-    kind: Literal["transient", "permanent"]
+    kind: Literal["transient", "permanent", "stopped"]
     error: Text = Field(min_length=1, max_length=20_000)
 
 
@@ -108,7 +113,7 @@ class TrialDocument(Document):
     order: int = Field(ge=0, le=LARGEST_INTEGER)
     started_at: datetime
     seconds: Finite = Field(ge=0)
-    metrics: dict[MetricName, Finite] = Field(min_length=1)
+    metrics: dict[MetricName, Positive] = Field(min_length=1)
     flags: list[Flag]
     driver: Json
 

@@ -217,6 +217,7 @@ class Attempt(models.Model):
     run = models.ForeignKey(Run, models.CASCADE, related_name="attempts")
     number = models.IntegerField()
     token = models.BigIntegerField()
+    instance = models.CharField(max_length=64, default="", help_text="which runner of the machine claimed it")
     started_at = models.DateTimeField(db_default=Now())
     ended_at = models.DateTimeField(null=True)
     outcome = models.CharField(max_length=20, default="", help_text="the run's status after it; empty while it lasts")

@@ -50,6 +50,10 @@ class NoSuchRun(Exception):
     """The machine has no run of this number."""
 
 
+class Occupied(Exception):
+    """Two runners use one machine's token."""
+
+
 class Incomplete(Exception):
     """A run cannot be completed while a measurement is missing."""
 
@@ -147,14 +151,23 @@ def plan_branch(branch: Branch, commits: QuerySet[Commit], reason: Reason) -> in
     return plan_commits(plan, ranks, project.machines.all(), head)
 
 
-def claim(machine: Machine) -> Run | None:
+def claim(machine: Machine, instance: str = "") -> Run | None:
     """Give the machine its next run: one atomic statement that raises the lease token and the attempt.
 
-    A machine that claims while it still holds a run has lost it (its runner was restarted): that run is first
-    queued again, or failed at the attempt cap. None when there is no work or the machine is paused.
+    A runner that claims while it still holds a run has lost it (it was restarted): that run is first queued again,
+    or failed at the attempt cap. None when there is no work or the machine is paused. Raises Occupied when another
+    runner, of another ``instance``, holds a live lease with the same machine's token.
     """
     with transaction.atomic():
         Machine.objects.select_for_update(no_key=True).get(pk=machine.pk)
+        others = Attempt.objects.filter(
+            run__in=Run.objects.active().filter(machine=machine, lease_until__gt=Now()), token=F("run__lease_token")
+        ).exclude(instance=instance)
+        if others.exists():
+            raise Occupied(
+                f"another runner works with the token of machine {machine}: give each machine a token of its own "
+                "(`manage.py machine add NAME`)"
+            )
         for run in Run.objects.active().filter(machine=machine).select_for_update():
             take_back(run, "the runner was restarted while it held this run")
         picked = (
@@ -176,7 +189,7 @@ def claim(machine: Machine) -> Run | None:
             ended_at=None,
             progress=None,
         )
-        Attempt.objects.create(run=picked, number=picked.attempt, token=picked.lease_token)
+        Attempt.objects.create(run=picked, number=picked.attempt, token=picked.lease_token, instance=instance)
         return picked
 
 
@@ -319,6 +332,7 @@ def fail(machine: Machine, run_id: int, failure: Failure) -> None:
     """End an attempt without all its measurements. The same call again changes nothing. Raises LeaseLost.
 
     Transient: the run is queued again, until the attempt cap. Permanent: it ends, with what was measured accepted.
+    Stopped: the runner was told to stop, and hands the run back; that is no attempt.
     """
     if ended_with(machine, run_id, failure.token, Status.FAILED) or waits_after(machine, run_id, failure):
         return
@@ -326,6 +340,8 @@ def fail(machine: Machine, run_id: int, failure: Failure) -> None:
     if failure.kind == "permanent":
         accept_measurements(run)
         finish(run, Status.FAILED, failure.error)
+    elif failure.kind == "stopped" and not run.cancel_requested_at:
+        hand_back(run, failure.error)
     else:
         take_back(run, failure.error, pause_s=RETRY_PAUSE_S * run.attempt)
 
@@ -371,6 +387,12 @@ def take_back(run: Run, why: str, pause_s: float = 0) -> None:
         Attempt.objects.filter(run=run, token=run.lease_token).update(ended_at=Now(), outcome=Status.QUEUED)
         not_before = Now() + timedelta(seconds=pause_s)
         run.move(Status.QUEUED, why, lease_until=None, not_before=not_before, progress=None, error=why)
+
+
+def hand_back(run: Run, why: str) -> None:
+    """Queue a run again that its runner gave back unharmed: the attempt does not count."""
+    Attempt.objects.filter(run=run, token=run.lease_token).update(ended_at=Now(), outcome=Status.QUEUED)
+    run.move(Status.QUEUED, why, attempt=F("attempt") - 1, lease_until=None, not_before=Now(), progress=None)
 
 
 def reap() -> int:

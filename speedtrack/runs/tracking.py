@@ -6,7 +6,7 @@ from pathlib import PurePosixPath
 
 from django.conf import settings
 from django.core.exceptions import ValidationError
-from django.core.validators import validate_slug
+from django.core.validators import MaxLengthValidator, validate_email, validate_slug
 from django.db import IntegrityError, transaction
 from django.db.models import Max, QuerySet
 from django.urls import reverse
@@ -21,6 +21,7 @@ from speedtrack.runs import pushes, queue
 from speedtrack.runs.models import Machine, Reason, Run
 
 LONGEST_SLUG = 50  # as Project.slug
+LONGEST_BRANCH = 250
 
 
 class NoSuchThing(Exception):
@@ -57,6 +58,7 @@ def track(wish: Wish) -> Tracked:
     Raises RepositoryError or DefinitionError; a project that was not there before is then not there afterwards.
     """
     url = git.checked_url(wish.url)
+    check_emails(wish.emails)
     definitions.load(wish.suite)
     branch_name = checked_branch(url, wish.branch)
     slug = checked_slug(wish.name or PurePosixPath(url.rstrip("/")).name.removesuffix(".git"))
@@ -103,7 +105,17 @@ def checked_branch(url: str, name: str | None) -> str:
     name = name or git.remote_default_branch(url) or branches[0]
     if name not in branches:
         raise RepositoryError(f"{url} has no branch {name!r}: it has {', '.join(branches[:10])}")
+    if len(name) > LONGEST_BRANCH:
+        raise RepositoryError(f"branch {name[:40]}... has more than {LONGEST_BRANCH} characters: it cannot be tracked")
     return name
+
+
+def check_emails(emails: list[str]) -> None:
+    for email in emails:
+        try:
+            validate_email(email)
+        except ValidationError:
+            raise NoSuchThing(f"{email!r} is no mail address") from None
 
 
 def checked_slug(name: str) -> str:
@@ -163,12 +175,15 @@ def add_machine(name: str) -> str:
     """Register a machine for all projects; its token. Raises NoSuchThing if the name is taken or not a name."""
     try:
         validate_slug(name)
+        MaxLengthValidator(LONGEST_SLUG)(name)
         with transaction.atomic():
             machine = Machine(name=name)
             token = machine.new_token()
             machine.save()
     except ValidationError:
-        raise NoSuchThing(f"{name!r} is no name for a machine: use letters, digits, - and _") from None
+        raise NoSuchThing(
+            f"{name!r} is no name for a machine: use up to {LONGEST_SLUG} letters, digits, - and _"
+        ) from None
     except IntegrityError:
         raise NoSuchThing(f"machine {name} exists: `manage.py machine token {name}` gives it a new token") from None
     machine.projects.add(*Project.objects.all())

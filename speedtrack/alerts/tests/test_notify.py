@@ -130,3 +130,17 @@ def test_mail_as_files_is_one_file_per_message(alert: Alert, settings: Any, tmp_
     assert len(files) == 2
     message = email.message_from_bytes(files[0].read_bytes(), policy=email.policy.default)
     assert alert.commit.short in message["Subject"]
+
+
+def test_a_mail_that_cannot_be_made_holds_back_no_other(alert: Alert, mailbox: Mailbox) -> None:
+    Outbox.objects.filter(recipient="dev@example.org").update(recipient="bad\nBcc: x@example.org")
+    assert notify.send_due() == 1
+    assert [m["To"] for m in mailbox.messages] == ["ops@example.org"]
+    bad = Outbox.objects.get(recipient__startswith="bad")
+    assert bad.given_up_at is not None
+    assert "Invalid address" in bad.error
+
+
+def test_control_characters_of_a_commit_stay_out_of_the_subject(alert: Alert) -> None:
+    alert.commit.subject = "a\x1b[31mred\x07\x7f"
+    assert all(character.isprintable() for character in notify.subject(alert))

@@ -27,7 +27,7 @@ class Command(BaseCommand):
                 tracking.Wish(options["url"], options["suite"], options["branch"], options["last"],
                               options["name"], options["mail"])
             )  # fmt: skip
-        except (RepositoryError, DefinitionError) as e:
+        except (RepositoryError, DefinitionError, tracking.NoSuchThing) as e:
             raise CommandError(str(e)) from e
         project = tracked.project
         self.stdout.write(f"{project.slug}: tracking {tracked.branch} of {project.url} with suite {project.suite}")
