@@ -8,8 +8,9 @@ use lexopt::prelude::*;
 
 use crate::digits;
 use crate::failure::Failure;
-use crate::net::{Address, Login, SOCKET_PATH_BYTES, Target};
-use crate::proto::Test;
+use crate::job::Window;
+use crate::net::{self, Address, Target};
+use crate::workload::Workload;
 
 pub const HELP: &str = "\
 Measure a server that speaks RESP (Redis, Valkey).
@@ -26,10 +27,12 @@ Server
 
 Workload
   -t TESTS           of ping,set,get,incr; measured in this order (all)
+                     a mix with weights is a test, too: get:9+set:1
   -c CLIENTS         connections (50)
   -P PIPELINE        requests per batch of a connection (1)
   -r KEYSPACE        keys (1)
   -d VALUE_BYTES     bytes of a value (3)
+  --window KIND      batch: send when all replies are in; rolling: after each (batch)
   --seed N           the same seed sends the same requests (1)
   --prefill          first set every key once, and check that the server has them
 
@@ -72,11 +75,12 @@ pub enum Length {
 #[derive(Debug)]
 pub struct Options {
     pub target: Target,
-    pub tests: Vec<Test>,
+    pub tests: Vec<Workload>,
     pub clients: usize,
     pub length: Length,
     pub warmup: Duration,
     pub pipeline: usize,
+    pub window: Window,
     pub keyspace: u64,
     pub value_bytes: usize,
     pub threads: usize,
@@ -98,9 +102,10 @@ struct Given {
     password: Option<String>,
     user: Option<String>,
     timeout: Option<Duration>,
-    tests: Option<Vec<Test>>,
+    tests: Option<Vec<Workload>>,
     clients: Option<usize>,
     pipeline: Option<usize>,
+    window: Option<Window>,
     keyspace: Option<u64>,
     value_bytes: Option<usize>,
     seed: Option<u64>,
@@ -143,6 +148,7 @@ fn parse_run(parser: &mut lexopt::Parser) -> Result<Command, Failure> {
             Short('t') => given.tests = Some(tests(&value::<String>(parser, "-t")?)?),
             Short('c') => given.clients = Some(value(parser, "-c")?),
             Short('P') => given.pipeline = Some(value(parser, "-P")?),
+            Long("window") => given.window = Some(window(&value::<String>(parser, "--window")?)?),
             Short('r') => given.keyspace = Some(value(parser, "-r")?),
             Short('d') => given.value_bytes = Some(value(parser, "-d")?),
             Long("seed") => given.seed = Some(value(parser, "--seed")?),
@@ -180,15 +186,16 @@ fn seconds(parser: &mut lexopt::Parser, option: &str) -> Result<Duration, Failur
     })
 }
 
-fn tests(list: &str) -> Result<Vec<Test>, Failure> {
-    list.split(',')
-        .map(|name| {
-            Test::named(&name.to_lowercase()).ok_or_else(|| {
-                let known = Test::ALL.map(Test::name).join(", ");
-                Failure::usage(format!("there is no test '{name}'"), format!("-t takes {known}"))
-            })
-        })
-        .collect()
+fn tests(list: &str) -> Result<Vec<Workload>, Failure> {
+    list.split(',').map(|name| Workload::named(&name.to_lowercase())).collect()
+}
+
+fn window(kind: &str) -> Result<Window, Failure> {
+    match kind {
+        "batch" => Ok(Window::Batch),
+        "rolling" => Ok(Window::Rolling),
+        _ => Err(Failure::usage(format!("--window cannot be '{kind}'"), "give batch or rolling")),
+    }
 }
 
 fn cpus(list: &str) -> Result<Vec<usize>, Failure> {
@@ -209,9 +216,10 @@ impl Given {
             length: self.length()?,
             warmup: self.warmup()?,
             target: self.target()?,
-            tests: self.tests.unwrap_or(Test::ALL.to_vec()),
+            tests: self.tests.unwrap_or_else(Workload::all),
             clients: self.clients.unwrap_or(50),
             pipeline: self.pipeline.unwrap_or(1),
+            window: self.window.unwrap_or(Window::Batch),
             keyspace: self.keyspace.unwrap_or(1),
             value_bytes: self.value_bytes.unwrap_or(3),
             threads: self.threads.unwrap_or(1),
@@ -248,30 +256,27 @@ impl Given {
     fn target(&self) -> Result<Target, Failure> {
         let timeout = self.timeout.unwrap_or(Duration::from_secs(10));
         require(!timeout.is_zero(), "--timeout cannot be 0", "give seconds above 0")?;
-        Ok(Target { address: self.address()?, login: self.login()?, timeout })
+        Ok(Target { address: self.address()?, tls: None, greeting: self.greeting()?, timeout })
     }
 
     fn address(&self) -> Result<Address, Failure> {
-        let Some(path) = &self.socket else {
-            let host = self.host.clone().unwrap_or_else(|| "127.0.0.1".to_owned());
-            return Ok(Address::Tcp { host, port: self.port.unwrap_or(6379) });
-        };
-        require(
-            path.len() <= SOCKET_PATH_BYTES,
-            "the path of -s is too long for a socket",
-            "give at most 107 bytes, or a relative path",
-        )?;
-        Ok(Address::Unix { path: path.clone() })
+        match &self.socket {
+            Some(path) => Address::unix(path),
+            None => {
+                let host = self.host.clone().unwrap_or_else(|| "127.0.0.1".to_owned());
+                Ok(Address::Tcp { host, port: self.port.unwrap_or(6379) })
+            }
+        }
     }
 
-    fn login(&self) -> Result<Option<Login>, Failure> {
+    fn greeting(&self) -> Result<Vec<Vec<String>>, Failure> {
         require(
             self.user.is_none() || self.password.is_some(),
             "--user is given without a password",
             "give -a, too",
         )?;
-        let user = self.user.clone();
-        Ok(self.password.clone().map(|password| Login { user, password }))
+        let auth = |password: &String| net::auth(self.user.as_deref(), password);
+        Ok(self.password.iter().map(auth).collect())
     }
 }
 

@@ -1,72 +1,60 @@
 //! The threads of one workload: connect all, then go through the stages together.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
+use std::time::Duration;
 
-use crate::batch::{Batch, Keys, ValuePool};
-use crate::connection::Connection;
 use crate::failure::Failure;
+use crate::job::Job;
 use crate::meter::Record;
-use crate::net::Target;
-use crate::proto::{Proto, Test};
-use crate::rng::Rng;
-use crate::stage::{Span, Stage, share};
+use crate::proto::Proto;
+use crate::stage::{Span, Stage};
 use crate::sys;
 use crate::worker::Worker;
 
-/// In which order the keys are asked for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum KeyOrder {
-    Uniform,
-    EachOnce,
+/// How often the watcher of a run is told how far it is.
+const TOLD_EVERY: Duration = Duration::from_millis(250);
+
+/// How far a run is: replies counted in the window, and the sum of their latencies in ns.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Progress {
+    pub replies: u64,
+    pub latency_ns: u64,
 }
 
-/// One workload against one server.
-pub struct Job {
-    pub target: Target,
-    pub test: Test,
-    pub clients: usize,
-    pub threads: usize,
-    pub pipeline: usize,
-    pub keyspace: u64,
-    pub key_order: KeyOrder,
-    pub value_bytes: usize,
-    pub values: ValuePool,
-    pub seed: u64,
-    /// CPU of each thread; empty when they are not pinned.
-    pub cpus: Vec<usize>,
-    pub server_pid: Option<u32>,
-    pub slice_ns: u64,
-    pub allow_errors: bool,
+/// Is told of the progress now and then while a stage lasts.
+pub type Watcher<'a> = &'a mut dyn FnMut(Progress);
+
+/// The progress of one thread, on a cache line of its own; written a few times per second.
+#[derive(Default)]
+#[repr(align(128))]
+struct Beat {
+    replies: AtomicU64,
+    latency_ns: AtomicU64,
 }
 
-impl Job {
-    pub fn timeout_ns(&self) -> u64 {
-        self.target.timeout.as_nanos() as u64
+/// All that threads tell each other.
+pub struct Shared {
+    /// Another thread gave up.
+    pub failed: AtomicBool,
+    beats: Vec<Beat>,
+}
+
+impl Shared {
+    fn new(threads: usize) -> Shared {
+        Shared { failed: AtomicBool::new(false), beats: (0..threads).map(|_| Beat::default()).collect() }
     }
 
-    /// Open connection number `index`. Its requests depend on the seed and on `index`, not on the thread.
-    pub fn connect<P: Proto>(&self, proto: &P, index: usize) -> Result<Connection<P::Replies>, Failure> {
-        let batch = Batch::new(
-            proto.template(self.test, self.value_bytes),
-            self.pipeline,
-            self.keys(index),
-            self.values.clone(),
-            Rng::stream(self.seed, index as u64),
-        );
-        let replies = proto.replies(self.test, self.value_bytes);
-        Ok(Connection::new(self.target.connect()?, batch, replies))
+    pub fn beat(&self, thread: usize, (replies, latency_ns): (u64, u64)) {
+        self.beats[thread].replies.store(replies, Ordering::Relaxed);
+        self.beats[thread].latency_ns.store(latency_ns, Ordering::Relaxed);
     }
 
-    fn keys(&self, index: usize) -> Keys {
-        match self.key_order {
-            KeyOrder::Uniform => Keys::Uniform { keyspace: self.keyspace },
-            KeyOrder::EachOnce => {
-                let part = share(self.keyspace, index, self.clients);
-                Keys::Each(part.first..part.first + part.count)
-            }
-        }
+    fn progress(&self) -> Progress {
+        let sum =
+            |of: fn(&Beat) -> &AtomicU64| self.beats.iter().map(|b| of(b).load(Ordering::Relaxed)).sum();
+        Progress { replies: sum(|beat| &beat.replies), latency_ns: sum(|beat| &beat.latency_ns) }
     }
 }
 
@@ -80,19 +68,20 @@ pub struct Outcome {
 type Report = Result<Option<Record>, Failure>;
 
 /// Run `stages` one after the other on the same connections.
-pub fn run<P: Proto>(proto: &P, job: &Job, stages: &[Stage]) -> Result<Outcome, Failure> {
-    let failed = AtomicBool::new(false);
+pub fn run<P: Proto>(proto: &P, job: &Job, stages: &[Stage], watcher: Watcher) -> Result<Outcome, Failure> {
+    sys::raise_file_limit();
+    let shared = Shared::new(job.threads);
     thread::scope(|scope| {
         let (report, reports) = channel();
         let mut orders = Vec::new();
         for thread in 0..job.threads {
             let (order, spans) = channel();
             orders.push(order);
-            let (report, failed) = (report.clone(), &failed);
-            scope.spawn(move || work(proto, job, thread, failed, &spans, &report));
+            let (report, shared) = (report.clone(), &shared);
+            scope.spawn(move || work(proto, job, thread, shared, &spans, &report));
         }
-        let outcome = command(&orders, &reports, stages);
-        failed.store(outcome.is_err(), Ordering::Relaxed);
+        let outcome = command(&orders, &reports, stages, &mut || watcher(shared.progress()));
+        shared.failed.store(outcome.is_err(), Ordering::Relaxed);
         outcome
     })
 }
@@ -102,13 +91,13 @@ fn work<P: Proto>(
     proto: &P,
     job: &Job,
     thread: usize,
-    failed: &AtomicBool,
+    shared: &Shared,
     spans: &Receiver<Span>,
     report: &Sender<Report>,
 ) {
     // The crew has gone when a report cannot be sent, and nobody is left to tell.
     let tell = |told: Report| report.send(told).is_ok();
-    let connected = pin(job, thread).and_then(|()| Worker::connect(proto, job, thread, failed));
+    let connected = pin(job, thread).and_then(|()| Worker::connect(proto, job, thread, shared));
     let mut worker = match connected {
         Ok(worker) => worker,
         Err(failure) => {
@@ -145,8 +134,9 @@ fn command(
     orders: &[Sender<Span>],
     reports: &Receiver<Report>,
     stages: &[Stage],
+    tell: &mut dyn FnMut(),
 ) -> Result<Outcome, Failure> {
-    gather(reports, orders.len())?;
+    gather(reports, orders.len(), &mut || ())?;
     let mut outcome = Outcome { span: Stage::WarmUp { ns: 0 }.span(0), records: Vec::new() };
     for stage in stages {
         let span = stage.span(sys::now());
@@ -154,16 +144,29 @@ fn command(
             // A thread that is gone has reported why; gather returns that.
             let _ = order.send(span);
         }
-        outcome = Outcome { span, records: gather(reports, orders.len())? };
+        outcome = Outcome { span, records: gather(reports, orders.len(), tell)? };
     }
     Ok(outcome)
 }
 
-/// One report of each thread, or the first failure.
-fn gather(reports: &Receiver<Report>, threads: usize) -> Result<Vec<Record>, Failure> {
-    let mut records = Vec::new();
-    for report in reports.iter().take(threads) {
-        records.extend(report?);
+/// One report of each thread, or the first failure. Meanwhile `tell` is called now and then.
+fn gather(
+    reports: &Receiver<Report>,
+    threads: usize,
+    tell: &mut dyn FnMut(),
+) -> Result<Vec<Record>, Failure> {
+    let (mut records, mut missing) = (Vec::new(), threads);
+    while missing > 0 {
+        match reports.recv_timeout(TOLD_EVERY) {
+            Ok(report) => {
+                records.extend(report?);
+                missing -= 1;
+            }
+            Err(RecvTimeoutError::Timeout) => tell(),
+            Err(RecvTimeoutError::Disconnected) => {
+                return Err(Failure::run("a thread ended without a word", "report this as a defect"));
+            }
+        }
     }
     Ok(records)
 }

@@ -2,8 +2,9 @@
 
 use serde::Serialize;
 
-use crate::crew::{Job, Outcome};
+use crate::crew::Outcome;
 use crate::histogram::Histogram;
+use crate::job::Job;
 use crate::meter::Record;
 use crate::proto::Tally;
 use crate::steadiness::is_unsteady;
@@ -49,7 +50,7 @@ pub struct Prefill {
 
 #[derive(Debug, Serialize)]
 pub struct Workload {
-    pub test: &'static str,
+    pub test: String,
     pub clients: usize,
     pub pipeline: usize,
     pub keyspace: u64,
@@ -61,7 +62,7 @@ pub struct Workload {
 
 #[derive(Debug, Serialize)]
 pub struct TestResult {
-    pub name: &'static str,
+    pub name: String,
     pub workload: Workload,
     pub mode: &'static str,
     pub window_s: f64,
@@ -135,15 +136,15 @@ impl TestResult {
         let busiest_thread = total.busiest_thread;
         let whole_slices = whole_slices(&total.slices, total.window_ns, job.slice_ns);
         TestResult {
-            name: job.test.name(),
+            name: job.name.clone(),
             workload,
             mode: "closed",
             window_s: round(seconds(total.window_ns), 6),
             requests,
             unfinished: total.unfinished,
             throughput_rps: round(per(requests as f64, seconds(total.window_ns)), 1),
-            hits: if job.test.reads() { requests - total.inside.nulls - total.inside.errors } else { 0 },
-            misses: if job.test.reads() { total.inside.nulls } else { 0 },
+            hits: if job.reads { requests - total.inside.nulls - total.inside.errors } else { 0 },
+            misses: if job.reads { total.inside.nulls } else { 0 },
             latency_us: LatencyUs::of(&total.latency),
             latency_hdr_v2: total.latency.to_hdr_base64(),
             client_cpu: ClientCpu::of(total.usage, requests, busiest_thread),
@@ -167,11 +168,11 @@ fn whole_slices(slices: &[u64], window_ns: u64, slice_ns: u64) -> &[u64] {
 }
 
 /// The records of all threads added up.
-struct Total {
-    window_ns: u64,
-    inside: Tally,
+pub struct Total {
+    pub window_ns: u64,
+    pub inside: Tally,
     unfinished: u64,
-    latency: Histogram,
+    pub latency: Histogram,
     slices: Vec<u64>,
     server_ns: Vec<u64>,
     usage: Usage,
@@ -179,7 +180,7 @@ struct Total {
 }
 
 impl Total {
-    fn of(outcome: &Outcome) -> Total {
+    pub fn of(outcome: &Outcome) -> Total {
         let records = &outcome.records;
         let last = records.iter().max_by_key(|record| record.closed_at);
         let ended_at = last.map_or(0, |record| record.closed_at).min(outcome.span.ends_at);

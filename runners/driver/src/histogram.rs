@@ -82,6 +82,16 @@ impl Histogram {
         self.sum as f64 / self.count.max(1) as f64
     }
 
+    /// Sum of all values in ns, exact.
+    pub fn sum(&self) -> u64 {
+        self.sum
+    }
+
+    /// How many values are at most `ns`; those within 0.4% of it may fall on either side.
+    pub fn count_up_to(&self, ns: u64) -> u64 {
+        self.counts[..=bucket(ns.min(LARGEST))].iter().sum()
+    }
+
     /// The smallest value in ns that at least the fraction `quantile` (0..=1) of the values do not exceed.
     ///
     /// Within 0.2% of the exact one, and never outside [min, max]; 0 when empty.
@@ -97,17 +107,24 @@ impl Histogram {
         0
     }
 
-    /// Base64 of an HdrHistogram V2 with deflate (the `HISTFAAA...` of histogram logs): ns, 3 significant digits.
-    pub fn to_hdr_base64(&self) -> String {
-        let mut export = hdrhistogram::Histogram::<u64>::new_with_bounds(1, LARGEST, 3)
-            .expect("constant bounds are valid");
+    /// The same values as an HdrHistogram of so many significant `digits` (0 to 5), in ns.
+    pub fn to_hdr(&self, digits: u8) -> hdrhistogram::Histogram<u64> {
+        let mut export = hdrhistogram::Histogram::<u64>::new_with_bounds(1, LARGEST, digits)
+            .expect("the bounds are valid for up to five digits");
         for (bucket, &count) in self.counts.iter().enumerate().filter(|(_, count)| **count > 0) {
             export
                 .record_n(middle(bucket).clamp(self.min(), self.max).max(1), count)
                 .expect("clamped to the bounds");
         }
+        export
+    }
+
+    /// Base64 of an HdrHistogram V2 with deflate (the `HISTFAAA...` of histogram logs): ns, 3 significant digits.
+    pub fn to_hdr_base64(&self) -> String {
         let mut bytes = Vec::new();
-        V2DeflateSerializer::new().serialize(&export, &mut bytes).expect("writing to memory does not fail");
+        V2DeflateSerializer::new()
+            .serialize(&self.to_hdr(3), &mut bytes)
+            .expect("writing to memory does not fail");
         STANDARD.encode(bytes)
     }
 }

@@ -3,6 +3,7 @@
 //! A run reads `cli` -> `session` (prefill, then each test) -> `crew` (threads) -> `worker` (the loop) -> `document`.
 
 pub mod batch;
+pub mod channel;
 pub mod cli;
 pub mod connection;
 pub mod crew;
@@ -10,8 +11,11 @@ pub mod digits;
 pub mod document;
 pub mod failure;
 pub mod histogram;
+pub mod job;
+pub mod keys;
 pub mod meter;
 pub mod net;
+pub mod pace;
 pub mod proto;
 pub mod rng;
 pub mod session;
@@ -19,4 +23,7 @@ pub mod stage;
 pub mod steadiness;
 pub mod sys;
 pub mod table;
+pub mod template;
+pub mod tls;
 pub mod worker;
+pub mod workload;

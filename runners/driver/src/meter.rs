@@ -56,6 +56,11 @@ impl Meter {
         }
     }
 
+    /// What was counted so far: replies inside the window, and the sum of the latencies in ns.
+    pub fn so_far(&self) -> (u64, u64) {
+        (self.record.inside.replies, self.record.latency.sum())
+    }
+
     pub fn edge(&self) -> u64 {
         self.edge
     }

@@ -6,18 +6,34 @@ use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
+use crate::channel::{Channel, Tls};
 use crate::failure::Failure;
+use crate::proto::reply::Reply;
 use crate::proto::skipper::Skipper;
 use crate::proto::{Replies, Tally, resp};
 use crate::sys;
+use crate::tls;
 
 /// The longest path that fits a unix socket address.
-pub const SOCKET_PATH_BYTES: usize = 107;
+const SOCKET_PATH_BYTES: usize = 107;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Address {
     Tcp { host: String, port: u16 },
     Unix { path: String },
+}
+
+impl Address {
+    /// The socket at `path`; a usage failure when the path is longer than a socket address holds.
+    pub fn unix(path: &str) -> Result<Address, Failure> {
+        match path.len() <= SOCKET_PATH_BYTES {
+            true => Ok(Address::Unix { path: path.to_owned() }),
+            false => Err(Failure::usage(
+                "the path of -s is too long for a socket",
+                "give at most 107 bytes, or a relative path",
+            )),
+        }
+    }
 }
 
 impl fmt::Display for Address {
@@ -29,28 +45,46 @@ impl fmt::Display for Address {
     }
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Login {
-    pub user: Option<String>,
-    pub password: String,
-}
-
-/// A server and how long it may stay silent.
+/// A server, how a session with it begins, and how long it may stay silent.
 #[derive(Debug, Clone)]
 pub struct Target {
     pub address: Address,
-    pub login: Option<Login>,
+    pub tls: Option<tls::Client>,
+    /// Commands that open a session, each answered before the next is sent: AUTH, SELECT, HELLO ...
+    pub greeting: Vec<Vec<String>>,
     pub timeout: Duration,
 }
 
+/// The command that logs in.
+pub fn auth(user: Option<&str>, password: &str) -> Vec<String> {
+    ["AUTH"].into_iter().chain(user).chain([password]).map(str::to_owned).collect()
+}
+
 impl Target {
-    /// A blocking, authenticated connection.
-    pub fn connect(&self) -> Result<OwnedFd, Failure> {
+    /// A blocking connection on which the greeting was answered.
+    pub fn connect(&self) -> Result<Channel, Failure> {
         let socket = self.open().map_err(|error| self.unreachable(&error))?;
-        if let Some(login) = &self.login {
-            self.authenticate(&socket, login)?;
+        let mut channel = match &self.tls {
+            None => Channel::Plain(socket),
+            Some(tls) => Channel::Tls(Box::new(self.shake_hands(tls, socket)?)),
+        };
+        for words in &self.greeting {
+            self.greet(&mut channel, words)?;
         }
-        Ok(socket)
+        Ok(channel)
+    }
+
+    fn shake_hands(&self, client: &tls::Client, socket: OwnedFd) -> Result<Tls, Failure> {
+        let host = match &self.address {
+            Address::Tcp { host, .. } => host,
+            Address::Unix { .. } => "localhost",
+        };
+        Tls::connect(client.session(host)?, socket).map_err(|error| {
+            Failure::run(
+                format!("the TLS handshake with {} failed ({error})", self.address),
+                "check that the server speaks TLS there, and --cacert, --cert and --key, or trust it with --insecure",
+            )
+        })
     }
 
     fn open(&self) -> io::Result<OwnedFd> {
@@ -91,27 +125,35 @@ impl Target {
     fn unreachable(&self, error: &io::Error) -> Failure {
         let remedy = match error.raw_os_error() {
             Some(libc::EMFILE) => "raise `ulimit -n` above the number of clients",
+            Some(libc::EADDRNOTAVAIL) => "wait for closed connections to be forgotten, or use a unix socket",
             _ => "start the server, or correct -h, -p or -s",
         };
         Failure::run(format!("cannot connect to {} ({error})", self.address), remedy)
     }
 
-    fn authenticate(&self, socket: &OwnedFd, login: &Login) -> Result<(), Failure> {
-        let words: Vec<&str> =
-            ["AUTH"].into_iter().chain(login.user.as_deref()).chain([login.password.as_str()]).collect();
-        let answer = self.ask(socket, &words)?;
-        match answer.starts_with(b"+OK") {
-            true => Ok(()),
-            false => Err(Failure::run(
-                format!("the server refused the login: {}", preview(&answer)),
-                "correct -a and --user",
-            )),
+    fn greet(&self, channel: &mut Channel, words: &[String]) -> Result<(), Failure> {
+        let answer = self.ask(channel, words)?;
+        if !matches!(Reply::parse(&answer), Some(Reply::Error(_)) | None) {
+            return Ok(());
         }
+        let (asked, remedy) = match words[0].as_str() {
+            "AUTH" => ("the login".to_owned(), "correct -a and --user"),
+            _ => (words.join(" "), "leave it out, or log in with -a, or use a server that knows it"),
+        };
+        Err(Failure::run(format!("the server refused {asked}: {}", preview(&answer)), remedy))
+    }
+
+    /// Connect, ask, and hang up: the reply to `words`.
+    pub fn query<W: AsRef<[u8]>>(&self, words: &[W]) -> Result<Reply, Failure> {
+        let answer = self.ask(&mut self.connect()?, words)?;
+        Reply::parse(&answer).ok_or_else(|| {
+            Failure::run(format!("no whole reply: {}", preview(&answer)), "look at the server")
+        })
     }
 
     /// The number of keys that the server holds in database 0.
     pub fn count_keys(&self) -> Result<u64, Failure> {
-        let answer = self.ask(&self.connect()?, &["INFO", "keyspace"])?;
+        let answer = self.ask(&mut self.connect()?, &["INFO", "keyspace"])?;
         match answer.starts_with(b"$") {
             true => Ok(resp::keys_in(&answer)),
             false => Err(Failure::run(
@@ -122,10 +164,11 @@ impl Target {
     }
 
     /// Send one command and wait for its whole reply, as raw bytes.
-    fn ask(&self, socket: &OwnedFd, words: &[&str]) -> Result<Vec<u8>, Failure> {
+    fn ask<W: AsRef<[u8]>>(&self, channel: &mut Channel, words: &[W]) -> Result<Vec<u8>, Failure> {
         let deadline = Instant::now() + self.timeout;
-        let asked = words[0];
-        self.tell(socket, &resp::command(words)).and_then(|()| self.hear(socket, deadline)).map_err(|error| {
+        let answer = tell(channel, &resp::command(words)).and_then(|()| hear(channel, deadline));
+        answer.map_err(|error| {
+            let asked = String::from_utf8_lossy(words[0].as_ref());
             let cause = match error.kind() {
                 io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
                     format!("no answer to {asked} within {:?}", self.timeout)
@@ -135,32 +178,32 @@ impl Target {
             Failure::run(cause, format!("check that {} speaks RESP", self.address))
         })
     }
+}
 
-    fn tell(&self, socket: &OwnedFd, mut bytes: &[u8]) -> io::Result<()> {
-        while !bytes.is_empty() {
-            bytes = &bytes[sys::send(socket.as_fd(), bytes)?..];
-        }
-        Ok(())
+fn tell(channel: &mut Channel, mut bytes: &[u8]) -> io::Result<()> {
+    while !bytes.is_empty() || channel.holds_back() {
+        bytes = &bytes[channel.send(bytes)?..];
     }
+    Ok(())
+}
 
-    fn hear(&self, socket: &OwnedFd, deadline: Instant) -> io::Result<Vec<u8>> {
-        let (mut skipper, mut tally) = (Skipper::any(), Tally::default());
-        let (mut reply, mut chunk) = (Vec::new(), [0; 4096]);
-        while tally.replies == 0 {
-            if Instant::now() >= deadline {
-                return Err(io::ErrorKind::TimedOut.into());
-            }
-            let received = sys::recv(socket.as_fd(), &mut chunk)?;
-            if received == 0 {
-                return Err(io::ErrorKind::UnexpectedEof.into());
-            }
-            reply.extend_from_slice(&chunk[..received]);
-            skipper
-                .skip(&chunk[..received], &mut tally)
-                .map_err(|garbage| io::Error::new(io::ErrorKind::InvalidData, garbage.0))?;
+fn hear(channel: &mut Channel, deadline: Instant) -> io::Result<Vec<u8>> {
+    let (mut skipper, mut tally) = (Skipper::any(), Tally::default());
+    let (mut reply, mut chunk) = (Vec::new(), [0; 4096]);
+    while tally.replies == 0 {
+        if Instant::now() >= deadline {
+            return Err(io::ErrorKind::TimedOut.into());
         }
-        Ok(reply)
+        let received = channel.recv(&mut chunk)?;
+        if received == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        reply.extend_from_slice(&chunk[..received]);
+        skipper
+            .skip(&chunk[..received], &mut tally)
+            .map_err(|garbage| io::Error::new(io::ErrorKind::InvalidData, garbage.0))?;
     }
+    Ok(reply)
 }
 
 /// The first bytes of a reply, for a message.

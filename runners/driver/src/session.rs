@@ -6,14 +6,16 @@ use sha2::{Digest, Sha256};
 
 use crate::batch::ValuePool;
 use crate::cli::{Length, Options};
-use crate::crew::{self, Job, KeyOrder};
-use crate::document::{self, Document, Driver, Prefill, TargetName, TestResult, Workload};
+use crate::crew;
+use crate::document::{self, Document, Driver, Prefill, TargetName, TestResult};
 use crate::failure::Failure;
+use crate::job::{Job, Node, Window};
+use crate::keys::KeyOrder;
 use crate::meter;
-use crate::proto::Test;
 use crate::proto::resp::Resp;
 use crate::stage::Stage;
 use crate::sys;
+use crate::workload::{Test, Workload};
 
 /// A prefill batch is at most this deep ...
 const PREFILL_PIPELINE: usize = 64;
@@ -32,7 +34,7 @@ pub fn run(options: &Options, argv: &[String]) -> Result<Document, Failure> {
     let started_at = rfc3339(SystemTime::now());
     let values = ValuePool::new(options.seed, options.value_bytes);
     let prefill = options.prefill.then(|| prefill(options, &values)).transpose()?;
-    let tests = options.tests.iter().map(|test| measure(options, *test, &values));
+    let tests = options.tests.iter().map(|test| measure(options, test, &values));
     Ok(Document {
         schema: document::SCHEMA,
         tests: tests.collect::<Result<_, _>>()?,
@@ -64,11 +66,12 @@ fn prefill(options: &Options, values: &ValuePool) -> Result<Prefill, Failure> {
         threads: options.threads.min(clients),
         pipeline: (PREFILL_BATCH_BYTES / options.value_bytes.max(1)).clamp(1, PREFILL_PIPELINE),
         key_order: KeyOrder::EachOnce,
+        window: Window::Batch,
         allow_errors: false,
-        ..job(options, Test::Set, values)
+        ..job(options, &Workload::of(Test::Set), values)
     };
     let began = sys::now();
-    crew::run(&Resp, &job, &[Stage::Exactly { requests: keys }])?;
+    crew::run(&Resp, &job, &[Stage::Exactly { requests: keys }], &mut |_| ())?;
     let seconds = document::round(document::seconds(sys::now() - began), 6);
     let keys_in_server = options.target.count_keys()?;
     if keys_in_server != keys {
@@ -80,15 +83,16 @@ fn prefill(options: &Options, values: &ValuePool) -> Result<Prefill, Failure> {
     Ok(Prefill { keys, seconds, keys_in_server })
 }
 
-fn measure(options: &Options, test: Test, values: &ValuePool) -> Result<TestResult, Failure> {
+fn measure(options: &Options, test: &Workload, values: &ValuePool) -> Result<TestResult, Failure> {
     let job = job(options, test, values);
-    let outcome = crew::run(&Resp, &job, &stages(options))?;
+    let outcome = crew::run(&Resp, &job, &stages(options.warmup, options.length), &mut |_| ())?;
     Ok(TestResult::new(&job, workload(options, test), &outcome))
 }
 
-fn stages(options: &Options) -> Vec<Stage> {
-    let warmup_ns = ns(options.warmup);
-    match options.length {
+/// A warm-up of `warmup`, then a window of `length`.
+pub fn stages(warmup: Duration, length: Length) -> Vec<Stage> {
+    let warmup_ns = ns(warmup);
+    match length {
         Length::Lasting(window) => vec![Stage::Timed { warmup_ns, window_ns: ns(window) }],
         Length::Requests(requests) if warmup_ns == 0 => vec![Stage::Exactly { requests }],
         Length::Requests(requests) => {
@@ -97,16 +101,20 @@ fn stages(options: &Options) -> Vec<Stage> {
     }
 }
 
-fn job(options: &Options, test: Test, values: &ValuePool) -> Job {
+fn job(options: &Options, test: &Workload, values: &ValuePool) -> Job {
     Job {
-        target: options.target.clone(),
-        test,
+        name: test.name.clone(),
+        nodes: vec![Node { target: options.target.clone(), tags: [].into() }],
+        script: test.script(options.value_bytes, options.seed).into(),
+        reads: test.reads(),
         clients: options.clients,
         threads: options.threads,
         pipeline: options.pipeline,
+        window: options.window,
+        rate: None,
+        keepalive: true,
         keyspace: options.keyspace,
         key_order: KeyOrder::Uniform,
-        value_bytes: options.value_bytes,
         values: values.clone(),
         seed: options.seed,
         cpus: options.cpus.clone(),
@@ -116,13 +124,13 @@ fn job(options: &Options, test: Test, values: &ValuePool) -> Job {
     }
 }
 
-fn workload(options: &Options, test: Test) -> Workload {
+fn workload(options: &Options, test: &Workload) -> document::Workload {
     let (duration_s, requests) = match options.length {
         Length::Lasting(window) => (Some(window.as_secs_f64()), None),
         Length::Requests(requests) => (None, Some(requests)),
     };
-    Workload {
-        test: test.name(),
+    document::Workload {
+        test: test.name.clone(),
         clients: options.clients,
         pipeline: options.pipeline,
         keyspace: options.keyspace,

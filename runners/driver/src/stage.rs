@@ -37,9 +37,14 @@ impl Stage {
 }
 
 impl Span {
-    /// The requests that connection `index` of `clients` sends in this span.
-    pub fn quota(&self, index: usize, clients: usize) -> u64 {
-        self.requests.map_or(u64::MAX, |all| share(all, index, clients).count)
+    /// The requests that connection `index` of `clients` sends in this span: whole units of `unit` requests.
+    ///
+    /// What remains of an incomplete unit is sent by the last connection, so that the sum is exact.
+    pub fn quota(&self, index: usize, clients: usize, unit: usize) -> u64 {
+        let Some(all) = self.requests else { return u64::MAX };
+        let unit = unit as u64;
+        let rest = if index + 1 == clients { all % unit } else { 0 };
+        share(all / unit, index, clients).count * unit + rest
     }
 
     /// How many requests a connection with `quota` left may send now, at most `pipeline`.
@@ -87,7 +92,8 @@ mod tests {
         assert_eq!(span.allowance(129, u64::MAX, 16), 16);
         assert_eq!(span.allowance(130, u64::MAX, 16), 0);
         let span = Stage::Exactly { requests: 21 }.span(100);
-        assert_eq!((span.quota(0, 2), span.quota(1, 2)), (11, 10));
+        assert_eq!((span.quota(0, 2, 1), span.quota(1, 2, 1)), (11, 10));
+        assert_eq!((span.quota(0, 2, 4), span.quota(1, 2, 4)), (12, 9));
         assert_eq!(span.allowance(u64::MAX - 1, 3, 16), 3);
     }
 }

@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use libc::{c_int, c_void, clockid_t, epoll_event};
 
+pub const NS_PER_MS: u64 = 1_000_000;
+
 fn check(answer: c_int) -> io::Result<c_int> {
     if answer < 0 { Err(io::Error::last_os_error()) } else { Ok(answer) }
 }
@@ -184,6 +186,18 @@ pub fn set_nonblocking(socket: BorrowedFd) -> io::Result<()> {
     Ok(())
 }
 
+/// Let this process open as many files as its hard limit allows.
+pub fn raise_file_limit() {
+    // SAFETY: `limit` outlives both calls. When they fail, a later socket tells so.
+    unsafe {
+        let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+        if libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) == 0 {
+            limit.rlim_cur = limit.rlim_max;
+            libc::setrlimit(libc::RLIMIT_NOFILE, &limit);
+        }
+    }
+}
+
 /// What a thread waits for besides replies, which are always waited for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Interest {
@@ -240,6 +254,34 @@ impl Epoll {
         let answer =
             unsafe { libc::epoll_ctl(self.fd.as_raw_fd(), operation, socket.as_raw_fd(), &mut event) };
         check(answer).map(drop)
+    }
+
+    /// Wait for at most `ns`, to the ns where the kernel can (Linux 5.11); the number of ready sockets as of `wait`.
+    pub fn wait_ns(&mut self, ns: u64) -> io::Result<usize> {
+        let time = libc::timespec {
+            tv_sec: (ns / 1_000_000_000) as libc::time_t,
+            tv_nsec: (ns % 1_000_000_000) as libc::c_long,
+        };
+        // SAFETY: the vector and `time` outlive the call; without a signal mask its size is not looked at.
+        let answer = unsafe {
+            libc::syscall(
+                libc::SYS_epoll_pwait2,
+                self.fd.as_raw_fd(),
+                self.events.as_mut_ptr(),
+                self.events.len(),
+                &raw const time,
+                std::ptr::null::<libc::sigset_t>(),
+                0usize,
+            )
+        };
+        match check(answer as c_int) {
+            Ok(ready) => Ok(ready as usize),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(0),
+            Err(error) if error.raw_os_error() == Some(libc::ENOSYS) => {
+                self.wait(ns.div_ceil(NS_PER_MS) as c_int)
+            }
+            Err(error) => Err(error),
+        }
     }
 
     /// Wait for at most `timeout_ms`; the number of ready sockets, 0 after a timeout or a signal.

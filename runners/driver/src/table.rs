@@ -23,7 +23,7 @@ pub fn render(document: &Document) -> String {
 
 fn cells(test: &TestResult) -> [String; 8] {
     [
-        test.name.to_owned(),
+        test.name.clone(),
         format!("{:.0}", test.throughput_rps),
         format!("{:.1}", test.latency_us.p50),
         format!("{:.1}", test.latency_us.p99),

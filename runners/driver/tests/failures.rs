@@ -30,13 +30,13 @@ fn a_server_that_hangs_up_ends_the_run() {
 fn garbage_ends_the_run() {
     let server = Server::tcp(Manner::Saying(b"HTTP/1.1 400 Bad Request\r\n"));
     let line = server.failure("-t get -n 100");
-    assert_told(&line, "wrong answer to get", "speaks RESP2");
+    assert_told(&line, "wrong answer to get", "speaks RESP");
     let server = Server::tcp(Manner::Saying(b":1\r\n"));
     let line = server.failure("-t ping -n 100");
-    assert_told(&line, "answered ':' where a '+' reply should begin", "speaks RESP2");
+    assert_told(&line, "answered ':' where a '+' reply should begin", "speaks RESP");
     let server = Server::tcp(Manner::Saying(b"+PONG\r\n+PONG\r\n"));
     let line = server.failure("-t ping -n 100");
-    assert_told(&line, "1 replies too many", "speaks RESP2");
+    assert_told(&line, "1 replies too many", "speaks RESP");
 }
 
 #[test]

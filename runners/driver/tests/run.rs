@@ -198,3 +198,31 @@ fn a_person_gets_a_table() {
     assert!(lines[3].starts_with("get ") && lines[4].starts_with("ping "), "{text}");
     assert_eq!(lines.len(), 5);
 }
+
+#[test]
+fn a_rolling_window_counts_exactly_too() {
+    for options in ["-t get -n 1009 -c 10 -P 16 --threads 3", "-t set -n 64 -c 2 -P 8 -d 300000"] {
+        let server = Server::unix(Manner::Honest);
+        let document = server.document(&format!("{options} --window rolling"));
+        let test = &document["tests"][0];
+        let asked = number(&test["workload"]["requests"]);
+        let seen = server.seen();
+        assert_eq!(seen.calls("GET") + seen.calls("SET"), asked);
+        assert_eq!((number(&test["requests"]), exported_count(test)), (asked, asked));
+    }
+}
+
+#[test]
+fn a_mix_is_sent_in_its_proportions() {
+    for window in ["batch", "rolling"] {
+        let server = Server::tcp(Manner::Honest);
+        let options = format!("-t get:9+set:1 -r 1000 -n 5000 -c 5 -P 7 --window {window}");
+        let document = server.document(&options);
+        assert_eq!(document["tests"][0]["name"], "get:9+set:1");
+        let seen = server.seen();
+        let (gets, sets) = (seen.calls("GET"), seen.calls("SET"));
+        assert_eq!(gets + sets, 5000);
+        // The seed is fixed, so this never flickers.
+        assert!((400..600).contains(&sets), "{sets}");
+    }
+}

@@ -1,8 +1,9 @@
 //! The skipper against a plain recursive parser, on replies cut anywhere.
 
 use proptest::prelude::*;
-use speedbench::proto::skipper::{Skipper, Stride};
-use speedbench::proto::{Replies, Tally};
+use speedbench::proto::skipper::Skipper;
+use speedbench::proto::stride::Stride;
+use speedbench::proto::{Expectation, Replies, Tally, resp};
 
 #[derive(Debug, Clone)]
 enum Reply {
@@ -13,6 +14,17 @@ enum Reply {
     Null,
     NullArray,
     Array(Vec<Reply>),
+    /// RESP3: a null, and a line of another type.
+    Underscore,
+    Line(&'static str),
+    Verbatim(Vec<u8>),
+    BulkError(String),
+    Set(Vec<Reply>),
+    Map(Vec<(Reply, Reply)>),
+    /// An attribute with what it describes.
+    Described(Vec<(Reply, Reply)>, Box<Reply>),
+    /// No reply; stands between replies only.
+    Push(Vec<Reply>),
 }
 
 impl Reply {
@@ -21,18 +33,41 @@ impl Reply {
             Reply::Simple(text) => out.extend(format!("+{text}\r\n").bytes()),
             Reply::Error(text) => out.extend(format!("-{text}\r\n").bytes()),
             Reply::Integer(number) => out.extend(format!(":{number}\r\n").bytes()),
-            Reply::Bulk(bytes) => {
-                out.extend(format!("${}\r\n", bytes.len()).bytes());
-                out.extend(bytes);
-                out.extend(b"\r\n");
-            }
+            Reply::Bulk(bytes) => blob('$', bytes, out),
             Reply::Null => out.extend(b"$-1\r\n"),
             Reply::NullArray => out.extend(b"*-1\r\n"),
-            Reply::Array(elements) => {
-                out.extend(format!("*{}\r\n", elements.len()).bytes());
-                elements.iter().for_each(|element| element.render(out));
+            Reply::Array(elements) => aggregate('*', elements, out),
+            Reply::Set(elements) => aggregate('~', elements, out),
+            Reply::Push(elements) => aggregate('>', elements, out),
+            Reply::Underscore => out.extend(b"_\r\n"),
+            Reply::Line(text) => out.extend(format!("{text}\r\n").bytes()),
+            Reply::Verbatim(bytes) => blob('=', &[b"txt:", bytes.as_slice()].concat(), out),
+            Reply::BulkError(text) => blob('!', text.as_bytes(), out),
+            Reply::Map(pairs) => map('%', pairs, out),
+            Reply::Described(pairs, reply) => {
+                map('|', pairs, out);
+                reply.render(out);
             }
         }
+    }
+}
+
+fn blob(kind: char, bytes: &[u8], out: &mut Vec<u8>) {
+    out.extend(format!("{kind}{}\r\n", bytes.len()).bytes());
+    out.extend(bytes);
+    out.extend(b"\r\n");
+}
+
+fn aggregate(kind: char, elements: &[Reply], out: &mut Vec<u8>) {
+    out.extend(format!("{kind}{}\r\n", elements.len()).bytes());
+    elements.iter().for_each(|element| element.render(out));
+}
+
+fn map(kind: char, pairs: &[(Reply, Reply)], out: &mut Vec<u8>) {
+    out.extend(format!("{kind}{}\r\n", pairs.len()).bytes());
+    for (key, value) in pairs {
+        key.render(out);
+        value.render(out);
     }
 }
 
@@ -46,43 +81,88 @@ fn any_reply() -> impl Strategy<Value = Reply> {
         2 => prop::collection::vec(any::<u8>(), 0..200).prop_map(Reply::Bulk),
         1 => Just(Reply::Null),
         1 => Just(Reply::NullArray),
+        1 => Just(Reply::Underscore),
+        2 => prop::sample::select(vec![",1.5", ",-inf", ",nan", "#t", "#f", "(-349287349283479283749"])
+            .prop_map(Reply::Line),
+        1 => prop::collection::vec(any::<u8>(), 0..20).prop_map(Reply::Verbatim),
+        1 => "[A-Z]{3} [ -~]{0,20}".prop_map(Reply::BulkError),
     ];
-    leaf.prop_recursive(3, 24, 5, |element| prop::collection::vec(element, 0..5).prop_map(Reply::Array))
+    leaf.prop_recursive(3, 24, 5, |element| {
+        let elements = prop::collection::vec(element.clone(), 0..5);
+        let pairs = prop::collection::vec((element.clone(), element.clone()), 0..3);
+        prop_oneof![
+            3 => elements.clone().prop_map(Reply::Array),
+            1 => elements.prop_map(Reply::Set),
+            1 => pairs.clone().prop_map(Reply::Map),
+            1 => (pairs, element).prop_map(|(pairs, reply)| Reply::Described(pairs, Box::new(reply))),
+        ]
+    })
 }
 
-/// The reference: a recursive parser. The end of the reply at `at`, and the errors in it; none when it is not whole.
+/// What may stand between two replies, too.
+fn any_item() -> impl Strategy<Value = Reply> {
+    let push = prop::collection::vec(any_reply(), 0..4).prop_map(Reply::Push);
+    prop_oneof![8 => any_reply(), 1 => push]
+}
+
+/// The reference: a recursive parser. The end of the item at `at`, and the errors in it; none when it is not whole.
 fn parse(bytes: &[u8], at: usize) -> Option<(usize, Vec<String>)> {
     let length = bytes.get(at..)?.windows(2).position(|pair| pair == b"\r\n")?;
     let line = std::str::from_utf8(&bytes[at + 1..at + length]).unwrap();
     let next = at + length + 2;
+    let number = || line.parse::<usize>().unwrap();
     match (bytes[at], line) {
-        (b'+' | b':', _) | (b'$' | b'*', "-1") => Some((next, Vec::new())),
+        (b'+' | b':' | b',' | b'#' | b'(' | b'_', _) | (b'$' | b'*', "-1") => Some((next, Vec::new())),
         (b'-', text) => Some((next, vec![text.to_owned()])),
-        (b'$', number) => {
-            let end = next + number.parse::<usize>().unwrap() + 2;
-            (end <= bytes.len()).then_some((end, Vec::new()))
+        (b'$' | b'=' | b'!', _) => {
+            let end = next + number() + 2;
+            let body = bytes.get(next..end)?;
+            let text = String::from_utf8_lossy(&body[..body.len() - 2]).into_owned();
+            Some((end, if bytes[at] == b'!' { vec![text] } else { Vec::new() }))
         }
-        (b'*', number) => {
-            let (mut end, mut errors) = (next, Vec::new());
-            for _ in 0..number.parse::<usize>().unwrap() {
-                let (after, more) = parse(bytes, end)?;
-                end = after;
-                errors.extend(more);
-            }
-            Some((end, errors))
-        }
+        (b'*' | b'~' | b'>', _) => parse_several(bytes, next, number()),
+        (b'%', _) => parse_several(bytes, next, 2 * number()),
+        // An attribute and what it describes.
+        (b'|', _) => parse_several(bytes, next, 2 * number() + 1),
         other => panic!("{other:?}"),
     }
 }
 
+fn parse_several(bytes: &[u8], at: usize, count: usize) -> Option<(usize, Vec<String>)> {
+    let (mut end, mut errors) = (at, Vec::new());
+    for _ in 0..count {
+        let (after, more) = parse(bytes, end)?;
+        end = after;
+        errors.extend(more);
+    }
+    Some((end, errors))
+}
+
+/// Where the reply begins that comes after attributes at `at`; none when they are not whole.
+fn after_attributes(bytes: &[u8], at: usize) -> Option<usize> {
+    if bytes.get(at) != Some(&b'|') {
+        return Some(at);
+    }
+    let length = bytes[at..].windows(2).position(|pair| pair == b"\r\n")?;
+    let pairs: usize = std::str::from_utf8(&bytes[at + 1..at + length]).unwrap().parse().unwrap();
+    let (end, _) = parse_several(bytes, at + length + 2, 2 * pairs)?;
+    after_attributes(bytes, end)
+}
+
 fn reference(bytes: &[u8]) -> Tally {
     let (mut at, mut tally) = (0, Tally::default());
-    while let Some((end, errors)) = parse(bytes, at) {
+    while let Some(begin) = after_attributes(bytes, at)
+        && let Some((end, errors)) = parse(bytes, begin)
+    {
+        at = end;
+        if bytes[begin] == b'>' {
+            continue;
+        }
         tally.replies += 1;
-        tally.nulls += u64::from(bytes[at..].starts_with(b"$-1") || bytes[at..].starts_with(b"*-1"));
+        let nulls = [b"$-1".as_slice(), b"*-1", b"_"];
+        tally.nulls += u64::from(nulls.iter().any(|null| bytes[begin..].starts_with(null)));
         tally.errors += u64::from(!errors.is_empty());
         tally.first_error = tally.first_error.or(errors.into_iter().next());
-        at = end;
     }
     tally
 }
@@ -109,7 +189,7 @@ fn skippers() -> impl Strategy<Value = Option<Stride>> {
 }
 
 fn taking_all(stride: Option<Stride>) -> Skipper {
-    Skipper::new(None, stride)
+    Skipper::new(Expectation { begins_with: None, usual: stride })
 }
 
 proptest! {
@@ -117,7 +197,7 @@ proptest! {
 
     #[test]
     fn counts_what_a_parser_counts(
-        replies in prop::collection::vec(any_reply(), 0..12),
+        replies in prop::collection::vec(any_item(), 0..12),
         stride in skippers(),
         cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..12),
         tail in any::<prop::sample::Index>(),
@@ -125,7 +205,8 @@ proptest! {
         let mut bytes = Vec::new();
         replies.iter().for_each(|reply| reply.render(&mut bytes));
         let whole = taking_all(stride.clone());
-        prop_assert_eq!(skip(whole, &bytes, &[]).replies, replies.len() as u64);
+        let counted = replies.iter().filter(|reply| !matches!(reply, Reply::Push(_))).count();
+        prop_assert_eq!(skip(whole, &bytes, &[]).replies, counted as u64);
         // The last reply may not be whole, and the pieces end anywhere.
         bytes.truncate(tail.index(bytes.len() + 1));
         let mut cuts: Vec<usize> = cuts.iter().map(|cut| cut.index(bytes.len() + 1)).collect();
@@ -139,7 +220,7 @@ proptest! {
     }
 
     #[test]
-    fn never_panics_on_almost_replies(bytes in "[-+:$*0-9\r\n]{0,60}", stride in skippers()) {
+    fn never_panics_on_almost_replies(bytes in "[-+:$*>%|~=!_0-9\r\n]{0,60}", stride in skippers()) {
         let _ = taking_all(stride).skip(bytes.as_bytes(), &mut Tally::default());
     }
 }
@@ -177,12 +258,12 @@ fn garbage_is_refused() {
         "$3\r\nabcd\r\n",
         "+OK\rX",
         ":99999999999999999999\r\n",
-        "%1\r\n",
+        "%x\r\n",
     ] {
         refused(Skipper::any(), bytes.as_bytes());
     }
-    let told = refused(Skipper::new(Some(b'$'), None), b"+OK\r\n");
+    let told = refused(Skipper::new(resp::reply(b'$')), b"+OK\r\n");
     assert_eq!(told, "the server answered '+' where a '$' reply should begin");
-    let told = refused(Skipper::new(Some(b'$'), Stride::new(b"$1\r\n", 3)), b"$1\r\na\r\n+OK\r\n");
+    let told = refused(Skipper::new(resp::bulk(1)), b"$1\r\na\r\n+OK\r\n");
     assert_eq!(told, "the server answered '+' where a '$' reply should begin");
 }

@@ -1,49 +1,13 @@
-//! The seam between the engine and a protocol: commands to render, replies to skip.
+//! The seam between the engine and a protocol: commands come as templates, replies are skipped.
 
+pub mod number;
+pub mod reply;
 pub mod resp;
 pub mod skipper;
+pub mod stride;
 
-use std::ops::Range;
-
-/// What one request of a workload does.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Test {
-    Ping,
-    Set,
-    Get,
-    Incr,
-}
-
-impl Test {
-    pub const ALL: [Test; 4] = [Test::Ping, Test::Set, Test::Get, Test::Incr];
-
-    pub fn name(self) -> &'static str {
-        match self {
-            Test::Ping => "ping",
-            Test::Set => "set",
-            Test::Get => "get",
-            Test::Incr => "incr",
-        }
-    }
-
-    pub fn named(name: &str) -> Option<Test> {
-        Test::ALL.into_iter().find(|test| test.name() == name)
-    }
-
-    /// Whether an empty reply means that the key was not there.
-    pub fn reads(self) -> bool {
-        self == Test::Get
-    }
-}
-
-/// One command as bytes, with the places that differ from request to request.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Template {
-    pub bytes: Vec<u8>,
-    /// Where the twelve digits of the key number stand.
-    pub key_at: Option<usize>,
-    pub value: Option<Range<usize>>,
-}
+use crate::template::Script;
+use stride::Stride;
 
 /// What a run of received bytes completed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -70,13 +34,20 @@ impl Tally {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Garbage(pub String);
 
+/// The reply that a command should get.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Expectation {
+    /// Its first byte, unless it is an error or a null; any, if none.
+    pub begins_with: Option<u8>,
+    /// Its usual bytes, over which runs of replies are jumped.
+    pub usual: Option<Stride>,
+}
+
 pub trait Proto: Sync {
     type Replies: Replies;
 
-    fn template(&self, test: Test, value_bytes: usize) -> Template;
-
-    /// The skipper of the replies to [`Proto::template`] of the same arguments.
-    fn replies(&self, test: Test, value_bytes: usize) -> Self::Replies;
+    /// The skipper of the replies to `script`.
+    fn replies(&self, script: &Script) -> Self::Replies;
 }
 
 pub trait Replies {

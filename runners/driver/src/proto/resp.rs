@@ -1,58 +1,59 @@
-//! RESP2, the protocol of Redis and Valkey: its commands, and the dialogue before and after a load.
+//! RESP, the protocol of Redis and Valkey: how a command is written, and what usually answers it.
 
-use super::skipper::{Skipper, Stride};
-use super::{Proto, Template, Test};
+use super::skipper::Skipper;
+use super::stride::Stride;
+use super::{Expectation, Proto};
+use crate::template::{Command, Part, Placeholders, Script};
 
 pub struct Resp;
 
 impl Proto for Resp {
     type Replies = Skipper;
 
-    fn template(&self, test: Test, value_bytes: usize) -> Template {
-        let key = |prefix: &str| format!("{prefix}:000000000000").into_bytes();
-        match test {
-            Test::Ping => template(&[b"PING"]),
-            Test::Set => template(&[b"SET", &key("key"), &vec![b'x'; value_bytes]]),
-            Test::Get => template(&[b"GET", &key("key")]),
-            Test::Incr => template(&[b"INCR", &key("counter")]),
-        }
-    }
-
-    fn replies(&self, test: Test, value_bytes: usize) -> Skipper {
-        match test {
-            Test::Ping => Skipper::new(Some(b'+'), Stride::new(b"+PONG\r\n", 0)),
-            Test::Set => Skipper::new(Some(b'+'), Stride::new(b"+OK\r\n", 0)),
-            Test::Get => {
-                let header = format!("${value_bytes}\r\n");
-                Skipper::new(Some(b'$'), Stride::new(header.as_bytes(), value_bytes + 2))
-            }
-            Test::Incr => Skipper::new(Some(b':'), None),
+    fn replies(&self, script: &Script) -> Skipper {
+        match script.commands.as_slice() {
+            [command] => Skipper::new(command.reply.clone()),
+            _ => Skipper::any(),
         }
     }
 }
 
-/// The command of `words`: the name, then a key that ends in its digits, then the value.
-fn template(words: &[&[u8]]) -> Template {
-    let mut bytes = format!("*{}\r\n", words.len()).into_bytes();
-    let mut ends = Vec::new();
+/// A reply that begins with `kind` and is usually the bytes `usual`; no more than eight of them are compared.
+pub fn status(usual: &str) -> Expectation {
+    Expectation { begins_with: usual.bytes().next(), usual: Stride::new(usual.as_bytes(), 0) }
+}
+
+/// A bulk, usually one of `bytes` bytes.
+pub fn bulk(bytes: usize) -> Expectation {
+    let header = format!("${bytes}\r\n");
+    Expectation { begins_with: Some(b'$'), usual: Stride::new(header.as_bytes(), bytes + 2) }
+}
+
+/// A reply that begins with `kind`.
+pub fn reply(kind: u8) -> Expectation {
+    Expectation { begins_with: Some(kind), usual: None }
+}
+
+/// The command of `words`, which may hold placeholders.
+pub fn template<W: AsRef<[u8]>>(words: &[W], places: &Placeholders, reply: Expectation) -> Command {
+    let mut parts = vec![Part::Literal(format!("*{}\r\n", words.len()).into_bytes())];
     for word in words {
-        bytes.extend_from_slice(format!("${}\r\n", word.len()).as_bytes());
-        bytes.extend_from_slice(word);
-        ends.push(bytes.len());
-        bytes.extend_from_slice(b"\r\n");
+        let cut = places.cut(word.as_ref());
+        let width: usize = cut.iter().map(Part::width).sum();
+        parts.push(Part::Literal(format!("${width}\r\n").into_bytes()));
+        parts.extend(cut);
+        parts.push(Part::Literal(b"\r\n".to_vec()));
     }
-    Template {
-        bytes,
-        key_at: ends.get(1).map(|end| end - crate::digits::WIDTH),
-        value: ends.get(2).map(|end| end - words[2].len()..*end),
-    }
+    Command::new(&parts, reply)
 }
 
 /// The command of `words` as bytes.
-pub fn command(words: &[&str]) -> Vec<u8> {
+pub fn command<W: AsRef<[u8]>>(words: &[W]) -> Vec<u8> {
     let mut bytes = format!("*{}\r\n", words.len()).into_bytes();
     for word in words {
-        bytes.extend_from_slice(format!("${}\r\n{word}\r\n", word.len()).as_bytes());
+        bytes.extend_from_slice(format!("${}\r\n", word.as_ref().len()).as_bytes());
+        bytes.extend_from_slice(word.as_ref());
+        bytes.extend_from_slice(b"\r\n");
     }
     bytes
 }
@@ -68,18 +69,15 @@ pub fn keys_in(info: &[u8]) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::template::{Step, Value};
 
     #[test]
-    fn renders_the_places_of_key_and_value() {
-        let set = Resp.template(Test::Set, 3);
-        assert_eq!(set.bytes, b"*3\r\n$3\r\nSET\r\n$16\r\nkey:000000000000\r\n$3\r\nxxx\r\n");
-        let key_at = set.key_at.unwrap();
-        assert_eq!(&set.bytes[key_at - 4..key_at + 13], b"key:000000000000\r");
-        assert_eq!(&set.bytes[set.value.unwrap()], b"xxx");
-        let incr = Resp.template(Test::Incr, 3);
-        assert_eq!(incr.bytes, b"*2\r\n$4\r\nINCR\r\n$20\r\ncounter:000000000000\r\n");
-        assert_eq!(incr.value, None);
-        assert_eq!(Resp.template(Test::Ping, 3).key_at, None);
+    fn lengths_are_those_of_what_is_filled_in() {
+        let places = Placeholders { numbers: true, tags: false, value: Value::Drawn(3) };
+        let set = template(&["SET", "key:__rand_int__", "__data__"], &places, status("+OK\r\n"));
+        assert_eq!(set.bytes, b"*3\r\n$3\r\nSET\r\n$16\r\nkey:000000000000\r\n$3\r\n000\r\n");
+        assert_eq!(set.steps, [Step::Number { at: 22 }, Step::Value { at: 40, bytes: 3 }]);
+        assert_eq!(template(&["PING"], &places, status("+PONG\r\n")).bytes, command(&["PING"]));
     }
 
     #[test]

@@ -1,66 +1,29 @@
-//! Finds where RESP2 replies end, without building them: a parser would cost more than the request.
+//! Finds where RESP2 and RESP3 replies end, without building them: a parser would cost more than the request.
 //!
-//! The state is a few numbers, so a reply may be cut at any byte and nothing is carried over. Nested arrays need no
-//! stack: only the number of elements still outstanding matters.
+//! The state is a few numbers, so a reply may be cut at any byte and nothing is carried over. Nested aggregates need no
+//! stack: only the number of elements still outstanding matters. Push frames and attributes are skipped, not counted.
 
-use super::{Garbage, Replies, Tally};
+use super::number::Number;
+use super::{Expectation, Garbage, Replies, Tally};
 
 /// Errors are reported with at most this many bytes of their text.
 const ERROR_TEXT: usize = 200;
-/// Longest length or integer: i64 has 19 digits.
-const NUMBER_DIGITS: u32 = 19;
-
-/// The usual reply as a constant: its first bytes and its whole length. Runs of it are jumped over.
-#[derive(Debug, Clone)]
-pub struct Stride {
-    prefix: u64,
-    mask: u64,
-    length: usize,
-}
-
-impl Stride {
-    /// A reply of `prefix` (at most 8 bytes) and `rest` bytes that end with CR LF; none when the prefix is longer.
-    pub fn new(prefix: &[u8], rest: usize) -> Option<Stride> {
-        if prefix.len() > 8 {
-            return None;
-        }
-        let mut word = [0; 8];
-        let mut mask = [0; 8];
-        word[..prefix.len()].copy_from_slice(prefix);
-        mask[..prefix.len()].fill(0xff);
-        Some(Stride {
-            prefix: u64::from_le_bytes(word),
-            mask: u64::from_le_bytes(mask),
-            length: prefix.len() + rest,
-        })
-    }
-
-    /// How many whole replies of this shape `bytes` begin with. The last may be left for the slow path.
-    #[inline]
-    fn run(&self, bytes: &[u8]) -> usize {
-        let mut count = 0;
-        let mut at = 0;
-        while let Some(head) = bytes.get(at..at + 8) {
-            let head = u64::from_le_bytes(head.try_into().expect("eight bytes"));
-            let end = at + self.length;
-            let same = head & self.mask == self.prefix;
-            if !same || bytes.get(end - 2..end) != Some(b"\r\n".as_slice()) {
-                break;
-            }
-            count += 1;
-            at = end;
-        }
-        count
-    }
-}
-
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
+    /// A line of text: simple string, double, boolean, big number.
     Simple,
     Error,
     Integer,
+    Null,
+    /// Bytes after their length: bulk or verbatim string.
     Bulk,
+    BulkError,
+    /// So many elements: array, set, push.
     Array,
+    /// So many pairs of elements.
+    Map,
+    /// Pairs that tell something about the element after them.
+    Attribute,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -78,45 +41,19 @@ enum State {
     BodyLf,
 }
 
-/// The number in the line of a type, digit by digit.
-#[derive(Debug, Clone, Copy, Default)]
-struct Number {
-    value: i64,
-    digits: u32,
-    negative: bool,
-}
-
-impl Number {
-    /// None when the byte cannot stand at this place of a number.
-    fn push(&mut self, byte: u8) -> Option<()> {
-        match byte {
-            b'-' if self.digits == 0 && !self.negative => self.negative = true,
-            b'0'..=b'9' if self.digits < NUMBER_DIGITS => {
-                self.value = self.value.checked_mul(10)?.checked_add(i64::from(byte - b'0'))?;
-                self.digits += 1;
-            }
-            _ => return None,
-        }
-        Some(())
-    }
-
-    /// None when there was no digit.
-    fn signed(self) -> Option<i64> {
-        let value = if self.negative { -self.value } else { self.value };
-        (self.digits > 0).then_some(value)
-    }
-}
-
 #[derive(Debug, Clone)]
 pub struct Skipper {
-    expected: Option<u8>,
-    stride: Option<Stride>,
+    expected: Expectation,
     state: State,
     /// Elements that must still end before the reply ends; 0 between replies.
     outstanding: u64,
     nested: bool,
     null: bool,
     failed: bool,
+    /// Whether the bulk under way is the text of an error.
+    error_body: bool,
+    /// Whether what is being skipped is no reply: a push frame or an attribute.
+    aside: bool,
     number: Number,
     error: Vec<u8>,
 }
@@ -124,19 +61,20 @@ pub struct Skipper {
 impl Skipper {
     /// Takes replies of every type.
     pub fn any() -> Skipper {
-        Skipper::new(None, None)
+        Skipper::new(Expectation::default())
     }
 
-    /// Takes errors, and replies that begin with the byte `expected` if there is one; `stride` is their usual shape.
-    pub fn new(expected: Option<u8>, stride: Option<Stride>) -> Skipper {
+    /// Takes errors, nulls, and replies as `expected`.
+    pub fn new(expected: Expectation) -> Skipper {
         Skipper {
             expected,
-            stride,
             state: State::Type,
             outstanding: 0,
             nested: false,
             null: false,
             failed: false,
+            error_body: false,
+            aside: false,
             number: Number::default(),
             error: Vec::new(),
         }
@@ -145,7 +83,7 @@ impl Skipper {
     /// Jump over the usual replies at the front of `bytes`; the number of bytes jumped.
     #[inline]
     fn jump(&self, bytes: &[u8], tally: &mut Tally) -> usize {
-        let Some(stride) = &self.stride else { return 0 };
+        let Some(stride) = &self.expected.usual else { return 0 };
         let count = stride.run(bytes);
         tally.replies += count as u64;
         count * stride.length
@@ -154,11 +92,15 @@ impl Skipper {
     /// Take the type byte.
     fn open(&mut self, byte: u8) -> Result<(), Garbage> {
         let kind = match byte {
-            b'+' => Kind::Simple,
+            b'+' | b',' | b'#' | b'(' => Kind::Simple,
             b'-' => Kind::Error,
             b':' => Kind::Integer,
-            b'$' => Kind::Bulk,
-            b'*' => Kind::Array,
+            b'_' => Kind::Null,
+            b'$' | b'=' => Kind::Bulk,
+            b'!' => Kind::BulkError,
+            b'*' | b'~' | b'>' => Kind::Array,
+            b'%' => Kind::Map,
+            b'|' => Kind::Attribute,
             _ => return Err(unexpected("a reply type", byte)),
         };
         if self.outstanding == 0 {
@@ -170,9 +112,10 @@ impl Skipper {
     }
 
     fn begin_reply(&mut self, byte: u8) -> Result<(), Garbage> {
-        if byte != b'-' && self.expected.is_some_and(|expected| expected != byte) {
-            let expected = char::from(self.expected.unwrap_or(byte));
-            return Err(unexpected(&format!("a '{expected}' reply"), byte));
+        self.aside = matches!(byte, b'>' | b'|');
+        let always = self.aside || matches!(byte, b'-' | b'!' | b'_');
+        if let Some(expected) = self.expected.begins_with.filter(|expected| !always && *expected != byte) {
+            return Err(unexpected(&format!("a '{}' reply", char::from(expected)), byte));
         }
         self.outstanding = 1;
         (self.nested, self.null, self.failed) = (false, false, false);
@@ -187,7 +130,9 @@ impl Skipper {
             Kind::Simple => {}
             Kind::Error if self.failed => {}
             Kind::Error => self.keep_error(text),
-            Kind::Integer | Kind::Bulk | Kind::Array => {
+            Kind::Null if text.is_empty() => {}
+            Kind::Null => return Err(unexpected("the end of a null", text[0])),
+            Kind::Integer | Kind::Bulk | Kind::BulkError | Kind::Array | Kind::Map | Kind::Attribute => {
                 for &byte in text {
                     self.number.push(byte).ok_or_else(|| unexpected("a number", byte))?;
                 }
@@ -214,14 +159,22 @@ impl Skipper {
                 self.end_element(tally);
             }
             Kind::Integer => self.length().map(|_| self.end_element(tally))?,
-            Kind::Bulk => match self.length()? {
-                -1 => self.end_null(tally),
-                length => self.state = State::Body(unsigned(length)?),
-            },
-            Kind::Array => match self.length()? {
-                -1 => self.end_null(tally),
-                length => self.end_header(unsigned(length)?, tally)?,
-            },
+            Kind::Null => self.end_null(tally),
+            Kind::Bulk | Kind::Array if self.length()? == -1 => self.end_null(tally),
+            Kind::Bulk => self.state = State::Body(unsigned(self.length()?)?),
+            Kind::BulkError => {
+                self.error_body = !self.failed;
+                self.failed = true;
+                self.state = State::Body(unsigned(self.length()?)?);
+            }
+            Kind::Array => self.end_header(unsigned(self.length()?)?, tally)?,
+            Kind::Map => self.end_header(doubled(self.length()?)?, tally)?,
+            // At the top an attribute is an item of its own; inside it adds elements before the one that it describes.
+            Kind::Attribute if self.nested => {
+                self.announce(doubled(self.length()?)?)?;
+                self.state = State::Type;
+            }
+            Kind::Attribute => self.end_header(doubled(self.length()?)?, tally)?,
         }
         Ok(())
     }
@@ -235,25 +188,33 @@ impl Skipper {
         self.end_element(tally);
     }
 
-    /// The header of an array of `length` elements is one element that is replaced by them.
+    /// The header of an aggregate of `length` elements is one element that is replaced by them.
     fn end_header(&mut self, length: u64, tally: &mut Tally) -> Result<(), Garbage> {
         self.nested = true;
+        self.announce(length)?;
+        self.end_element(tally);
+        Ok(())
+    }
+
+    fn announce(&mut self, elements: u64) -> Result<(), Garbage> {
         self.outstanding = self
             .outstanding
-            .checked_add(length)
-            .ok_or_else(|| Garbage(format!("the server announced an array of {length} elements")))?;
-        self.end_element(tally);
+            .checked_add(elements)
+            .ok_or_else(|| Garbage(format!("the server announced {elements} elements")))?;
         Ok(())
     }
 
     fn end_element(&mut self, tally: &mut Tally) {
         self.state = State::Type;
         self.outstanding -= 1;
-        if self.outstanding == 0 {
+        if self.outstanding > 0 {
+            return;
+        }
+        if !self.aside {
             tally.replies += 1;
             tally.nulls += u64::from(self.null);
         }
-        if self.outstanding == 0 && self.failed {
+        if self.failed {
             self.end_failed(tally);
         }
     }
@@ -261,6 +222,9 @@ impl Skipper {
     #[cold]
     fn end_failed(&mut self, tally: &mut Tally) {
         let text = std::mem::take(&mut self.error);
+        if self.aside {
+            return;
+        }
         tally.errors += 1;
         tally.first_error.get_or_insert_with(|| String::from_utf8_lossy(&text).into_owned());
     }
@@ -276,10 +240,14 @@ impl Skipper {
             }
             State::Body(left) => {
                 let taken = left.min(bytes.len() as u64);
+                if self.error_body {
+                    self.keep_error(&bytes[..taken as usize]);
+                }
                 self.state = if taken == left { State::BodyCr } else { State::Body(left - taken) };
                 Ok(taken as usize)
             }
             State::BodyCr => {
+                self.error_body = false;
                 self.state = State::BodyLf;
                 require(b'\r', bytes[0]).map(|()| 1)
             }
@@ -317,6 +285,11 @@ fn require(wanted: u8, byte: u8) -> Result<(), Garbage> {
 
 fn unsigned(length: i64) -> Result<u64, Garbage> {
     u64::try_from(length).map_err(|_| Garbage(format!("the server announced a length of {length}")))
+}
+
+/// The elements of so many pairs.
+fn doubled(pairs: i64) -> Result<u64, Garbage> {
+    unsigned(pairs).map(|pairs| pairs * 2)
 }
 
 fn unexpected(wanted: &str, byte: u8) -> Garbage {

@@ -1,0 +1,113 @@
+//! One workload against one server or cluster, as a value that all threads read.
+
+use std::sync::Arc;
+
+use crate::batch::{Batch, Feed, Tags, ValuePool};
+use crate::failure::Failure;
+use crate::keys::{KeyOrder, Keys};
+use crate::net::Target;
+use crate::proto::Tally;
+use crate::rng::Rng;
+use crate::template::Script;
+
+/// When a connection sends again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Window {
+    /// When all replies to the batch are in: the whole next batch.
+    Batch,
+    /// After each reply: as many requests as there were replies.
+    Rolling,
+}
+
+/// A server that takes a part of the connections.
+#[derive(Clone)]
+pub struct Node {
+    pub target: Target,
+    /// Hash tags of the slots it serves; empty without a cluster.
+    pub tags: Tags,
+}
+
+pub struct Job {
+    pub name: String,
+    /// At least one; connection `i` goes to node `i` modulo their number.
+    pub nodes: Vec<Node>,
+    pub script: Arc<Script>,
+    /// Whether an empty reply means that the key was not there.
+    pub reads: bool,
+    pub clients: usize,
+    pub threads: usize,
+    /// Units of the script per batch, or in flight.
+    pub pipeline: usize,
+    pub window: Window,
+    /// Requests per second of all connections together.
+    pub rate: Option<f64>,
+    /// Whether a connection is used for more than one batch.
+    pub keepalive: bool,
+    pub keyspace: u64,
+    pub key_order: KeyOrder,
+    pub values: ValuePool,
+    pub seed: u64,
+    /// CPU of each thread; empty when they are not pinned.
+    pub cpus: Vec<usize>,
+    pub server_pid: Option<u32>,
+    pub slice_ns: u64,
+    pub allow_errors: bool,
+}
+
+impl Job {
+    pub fn node(&self, index: usize) -> &Node {
+        &self.nodes[index % self.nodes.len()]
+    }
+
+    pub fn timeout_ns(&self) -> u64 {
+        self.nodes[0].target.timeout.as_nanos() as u64
+    }
+
+    /// Requests that a connection may have in flight.
+    pub fn window_requests(&self) -> usize {
+        self.pipeline * self.script.unit()
+    }
+
+    /// The requests of connection `index`. They depend on the seed and on `index`, not on the thread.
+    pub fn batch(&self, index: usize) -> Batch {
+        let feed = Feed {
+            keys: self.keys(index),
+            values: self.values.clone(),
+            rng: Rng::stream(self.seed, index as u64),
+            tags: self.node(index).tags.clone(),
+            sequence: index as u64,
+            clients: self.clients as u64,
+        };
+        let script = &self.script;
+        let partial = self.window == Window::Rolling && script.commands.len() > 1;
+        Batch::new(script.clone(), self.pipeline, script.shuffled || partial, feed)
+    }
+
+    fn keys(&self, index: usize) -> Keys {
+        Keys::new(self.key_order, self.keyspace, index, self.clients, self.script.numbers_per_unit())
+    }
+
+    /// Refuse error replies, unless they were allowed.
+    #[inline]
+    pub fn accept(&self, tally: &Tally) -> Result<(), Failure> {
+        match &tally.first_error {
+            Some(text) if !self.allow_errors => Err(self.refused(text)),
+            _ => Ok(()),
+        }
+    }
+
+    #[cold]
+    fn refused(&self, text: &str) -> Failure {
+        let clustered = self.nodes[0].tags.len() > 0;
+        let remedy = match text.split(' ').next() {
+            Some("MOVED" | "ASK") if clustered => {
+                "write {tag} into every key, and measure while no slots are being moved"
+            }
+            Some("MOVED" | "ASK" | "CROSSSLOT") => "the server is part of a cluster, give --cluster",
+            Some("CLUSTERDOWN") => "repair the cluster (redis-cli --cluster check)",
+            Some("NOAUTH" | "NOPERM" | "WRONGPASS") => "log in with -a and --user as a user that may do this",
+            _ => "correct the server or the command, or count errors with `run --allow-errors`",
+        };
+        Failure::run(format!("the server answered {} with an error, -{text}", self.name), remedy)
+    }
+}
