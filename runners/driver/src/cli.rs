@@ -16,6 +16,7 @@ pub const HELP: &str = "\
 Measure a server that speaks RESP (Redis, Valkey).
 
 Usage: speedbench run [options]
+       speedbench redis-benchmark ...    as redis-benchmark; see its --help
 
 Server
   -h HOST            host name or address (127.0.0.1)
@@ -180,7 +181,10 @@ fn value<T: FromStr>(parser: &mut lexopt::Parser, option: &str) -> Result<T, Fai
 }
 
 fn seconds(parser: &mut lexopt::Parser, option: &str) -> Result<Duration, Failure> {
-    let seconds: f64 = value(parser, option)?;
+    duration(value(parser, option)?, option)
+}
+
+pub fn duration(seconds: f64, option: &str) -> Result<Duration, Failure> {
     Duration::try_from_secs_f64(seconds).ok().filter(|time| *time <= LONGEST).ok_or_else(|| {
         Failure::usage(format!("{option} cannot be {seconds}"), "give seconds between 0 and 86400")
     })
@@ -206,8 +210,13 @@ fn cpus(list: &str) -> Result<Vec<usize>, Failure> {
 }
 
 /// A usage failure unless `holds`.
-fn require(holds: bool, cause: &str, remedy: &str) -> Result<(), Failure> {
+pub fn require(holds: bool, cause: &str, remedy: &str) -> Result<(), Failure> {
     if holds { Ok(()) } else { Err(Failure::usage(cause, remedy)) }
+}
+
+/// Whether the batches of all connections fit into the memory that is meant for them.
+pub fn fits(batch_bytes: usize, clients: usize) -> bool {
+    batch_bytes.checked_mul(clients).is_some_and(|bytes| bytes <= LARGEST_BUFFERS)
 }
 
 impl Given {
@@ -292,11 +301,9 @@ impl Options {
             "keys have twelve digits",
         )?;
         require(self.value_bytes <= LARGEST_VALUE, "-d is above 512 MiB", "give a smaller value")?;
-        let buffers = (self.value_bytes + 64)
-            .checked_mul(self.pipeline)
-            .and_then(|bytes| bytes.checked_mul(self.clients));
+        let batch_bytes = (self.value_bytes + 64).saturating_mul(self.pipeline);
         require(
-            buffers.is_some_and(|bytes| bytes <= LARGEST_BUFFERS),
+            fits(batch_bytes, self.clients),
             "the requests of -c x -P x -d do not fit into 4 GiB",
             "lower one of them",
         )

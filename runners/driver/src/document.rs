@@ -265,7 +265,7 @@ impl Slices {
 }
 
 /// `amount / count`, and 0 when there is nothing to divide by.
-fn per(amount: f64, count: f64) -> f64 {
+pub fn per(amount: f64, count: f64) -> f64 {
     if count == 0.0 { 0.0 } else { amount / count }
 }
 

@@ -98,7 +98,7 @@ impl Job {
 
     #[cold]
     fn refused(&self, text: &str) -> Failure {
-        let clustered = self.nodes[0].tags.len() > 0;
+        let clustered = !self.nodes[0].tags.is_empty();
         let remedy = match text.split(' ').next() {
             Some("MOVED" | "ASK") if clustered => {
                 "write {tag} into every key, and measure while no slots are being moved"

@@ -5,6 +5,7 @@
 pub mod batch;
 pub mod channel;
 pub mod cli;
+pub mod cluster;
 pub mod connection;
 pub mod crew;
 pub mod digits;
@@ -17,6 +18,7 @@ pub mod meter;
 pub mod net;
 pub mod pace;
 pub mod proto;
+pub mod redis_benchmark;
 pub mod rng;
 pub mod session;
 pub mod stage;

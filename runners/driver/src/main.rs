@@ -1,10 +1,11 @@
 //! `speedbench`: exit code 0 with a result on stdout, or one line on stderr with 1 (run failed) or 2 (usage).
 
+use std::path::Path;
 use std::process::ExitCode;
 
 use speedbench::cli::{self, Command};
 use speedbench::failure::Failure;
-use speedbench::{session, table};
+use speedbench::{redis_benchmark, session, table};
 
 fn main() -> ExitCode {
     match run() {
@@ -17,6 +18,17 @@ fn main() -> ExitCode {
 }
 
 fn run() -> Result<(), Failure> {
+    let words: Vec<_> = std::env::args_os().collect();
+    let called = words.first().and_then(|name| Path::new(name).file_name()).unwrap_or_default();
+    let named = |name: &std::ffi::OsStr| redis_benchmark::NAMES.into_iter().find(|known| name == *known);
+    match (named(called), words.get(1).and_then(|word| named(word))) {
+        (Some(name), _) => redis_benchmark::run(name, words[1..].to_vec()),
+        (None, Some(name)) => redis_benchmark::run(name, words[2..].to_vec()),
+        (None, None) => run_native(),
+    }
+}
+
+fn run_native() -> Result<(), Failure> {
     let argv: Vec<String> = std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
     match cli::parse(std::env::args_os())? {
         Command::Help => print(cli::HELP),

@@ -36,6 +36,16 @@ impl Address {
     }
 }
 
+impl Address {
+    /// `host:port`, or the path of a socket.
+    pub fn host_and_port(&self) -> String {
+        match self {
+            Address::Tcp { host, port } => format!("{host}:{port}"),
+            Address::Unix { path } => path.clone(),
+        }
+    }
+}
+
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

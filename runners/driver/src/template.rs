@@ -230,6 +230,11 @@ impl Script {
         unit.map(|at| self.commands[usize::from(*at)].numbers()).sum()
     }
 
+    /// Bytes of one [`Script::unit`] of a sequence.
+    pub fn unit_bytes(&self) -> usize {
+        self.order.iter().map(|at| self.commands[usize::from(*at)].bytes.len()).sum()
+    }
+
     /// Bytes of the longest batch of `units` units.
     pub fn batch_bytes(&self, units: usize) -> usize {
         let longest = self.commands.iter().map(|command| command.bytes.len()).max().unwrap_or(0);

@@ -169,7 +169,7 @@ fn answer(words: &[Vec<u8>], manner: Manner, seen: &mut Seen) -> Vec<u8> {
 fn honest(name: &str, words: &[Vec<u8>], store: &mut HashMap<Vec<u8>, Vec<u8>>) -> Vec<u8> {
     match name {
         "PING" => b"+PONG\r\n".to_vec(),
-        "SET" => {
+        "SET" | "set" => {
             store.insert(words[0].clone(), words[1].clone());
             b"+OK\r\n".to_vec()
         }

@@ -1,0 +1,113 @@
+//! `speedbench redis-benchmark`: the options, tests and formats of redis-benchmark (and additions of
+//! valkey-benchmark) in front of the one engine.
+
+mod custom;
+mod help;
+mod idle;
+mod options;
+mod plan;
+mod report;
+mod server;
+mod suite;
+mod text;
+mod uri;
+
+use std::ffi::OsString;
+use std::sync::Arc;
+
+use crate::batch::ValuePool;
+use crate::cluster;
+use crate::crew;
+use crate::document::Total;
+use crate::failure::Failure;
+use crate::job::{Job, Node, Window};
+use crate::keys::KeyOrder;
+use crate::proto::resp::Resp;
+use crate::session;
+use options::{Asked, Options};
+use plan::Planned;
+use report::Printer;
+use server::Configured;
+
+/// The names under which the program is this front end.
+pub const NAMES: [&str; 2] = ["redis-benchmark", "valkey-benchmark"];
+
+/// Obey `words`, which follow the program's name; `name` is one of [`NAMES`].
+pub fn run(name: &str, words: Vec<OsString>) -> Result<(), Failure> {
+    let mut options = match options::parse(words)? {
+        Asked::Help => return report::print(&help::HELP.replace("redis-benchmark", name)),
+        Asked::Version => return report::print(&format!("{name} {}\n", env!("CARGO_PKG_VERSION"))),
+        Asked::Run(options) => *options,
+    };
+    options.with_extras = name == "valkey-benchmark";
+    for warning in &options.warnings {
+        eprintln!("WARNING: {warning}");
+    }
+    let tests = plan::tests(&options)?;
+    let target = options.target()?;
+    let nodes = match options.cluster {
+        true => cluster::nodes(&target)?,
+        false => vec![cluster::Master { name: String::new(), node: Node { target, tags: [].into() } }],
+    };
+    if options.cluster {
+        options.threads.get_or_insert(nodes.len());
+        report::print(&text::masters(&nodes))?;
+    }
+    let nodes: Vec<Node> = nodes.into_iter().map(|master| master.node).collect();
+    match options.idle {
+        true => idle::hold(&options, &nodes),
+        false => measure_all(&options, &nodes, &tests),
+    }
+}
+
+fn measure_all(options: &Options, nodes: &[Node], tests: &[Planned]) -> Result<(), Failure> {
+    // Only the full report names settings of the server.
+    let configured = match options.quiet || options.csv {
+        true => Configured::default(),
+        false => server::configuration(nodes)?,
+    };
+    let mut printer = Printer::new(options, configured);
+    loop {
+        for test in tests {
+            measure(options, nodes, test, &mut printer)?;
+        }
+        printer.end_round(options)?;
+        if !options.forever {
+            return Ok(());
+        }
+    }
+}
+
+fn measure(options: &Options, nodes: &[Node], test: &Planned, printer: &mut Printer) -> Result<(), Failure> {
+    if let Some(words) = &test.before {
+        server::prepare(nodes, words)?;
+    }
+    let job = job(options, nodes, test);
+    let stages = session::stages(options.warmup, options.length);
+    let outcome = crew::run(&Resp, &job, &stages, &mut |progress| printer.progress(&test.title, progress))?;
+    printer.result(options, test, &Total::of(&outcome))
+}
+
+fn job(options: &Options, nodes: &[Node], test: &Planned) -> Job {
+    let threads = options.threads.unwrap_or(1).clamp(1, options.clients);
+    Job {
+        name: test.title.clone(),
+        nodes: nodes.to_vec(),
+        script: Arc::new(test.script.clone()),
+        reads: false,
+        clients: options.clients,
+        threads,
+        pipeline: options.pipeline,
+        window: Window::Batch,
+        rate: options.rate,
+        keepalive: options.keepalive,
+        keyspace: options.keyspace.unwrap_or(1).max(1),
+        key_order: if options.sequential { KeyOrder::Sequential } else { KeyOrder::Uniform },
+        values: ValuePool::new(options.seed, 0),
+        seed: options.seed,
+        cpus: Vec::new(),
+        server_pid: None,
+        slice_ns: 1_000_000_000,
+        allow_errors: false,
+    }
+}

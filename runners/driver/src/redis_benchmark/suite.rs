@@ -1,0 +1,80 @@
+//! The default tests: titles, names for -t, and commands, in the order in which they run.
+
+use crate::proto::Expectation;
+use crate::proto::resp::{bulk, reply, status};
+
+pub struct Test {
+    pub title: &'static str,
+    /// The names by which -t selects it.
+    pub names: &'static [&'static str],
+    /// Words separated by spaces. `D` is the value, `T` the hash tag with its colon in a cluster, `S` a score.
+    pub words: &'static str,
+    /// Whether only valkey-benchmark runs it without being asked.
+    pub extra: bool,
+}
+
+const fn test(title: &'static str, names: &'static [&'static str], words: &'static str) -> Test {
+    Test { title, names, words, extra: false }
+}
+
+const LRANGES: &[&str] = &["lrange", "lrange_100", "lrange_300", "lrange_500", "lrange_600"];
+
+pub const TESTS: &[Test] = &[
+    test("PING_INLINE", &["ping_inline", "ping"], ""),
+    test("PING_MBULK", &["ping_mbulk", "ping"], "PING"),
+    test("SET", &["set"], "SET keyT:__rand_int__ D"),
+    test("GET", &["get"], "GET keyT:__rand_int__"),
+    test("INCR", &["incr"], "INCR counterT:__rand_int__"),
+    test("LPUSH", &["lpush"], "LPUSH mylistT D"),
+    test("RPUSH", &["rpush"], "RPUSH mylistT D"),
+    test("LPOP", &["lpop"], "LPOP mylistT"),
+    test("RPOP", &["rpop"], "RPOP mylistT"),
+    test("SADD", &["sadd"], "SADD mysetT element:__rand_int__"),
+    test("HSET", &["hset"], "HSET myhashT element:__rand_int__ D"),
+    test("SPOP", &["spop"], "SPOP mysetT"),
+    test("ZADD", &["zadd"], "ZADD myzsetT S element:__rand_int__"),
+    test("ZPOPMIN", &["zpopmin"], "ZPOPMIN myzsetT"),
+    test("LPUSH (needed to benchmark LRANGE)", LRANGES, "LPUSH mylistT D"),
+    test("LRANGE_100 (first 100 elements)", &["lrange", "lrange_100"], "LRANGE mylistT 0 99"),
+    test("LRANGE_300 (first 300 elements)", &["lrange", "lrange_300"], "LRANGE mylistT 0 299"),
+    test("LRANGE_500 (first 500 elements)", &["lrange", "lrange_500"], "LRANGE mylistT 0 499"),
+    test("LRANGE_600 (first 600 elements)", &["lrange", "lrange_600"], "LRANGE mylistT 0 599"),
+    test("MSET (10 keys)", &["mset"], "MSET keyT:__rand_int__ D*10"),
+    Test { title: "MGET (10 keys)", names: &["mget"], words: "MGET keyT:__rand_int__*10", extra: true },
+    test("XADD", &["xadd"], "XADD mystreamT * myfield D"),
+    Test { title: "FUNCTION LOAD", names: &["function_load"], words: "FUNCTION LOAD REPLACE L", extra: true },
+    Test { title: "FCALL", names: &["fcall"], words: "FCALL foo1 K", extra: true },
+];
+
+/// What usually answers a command, by its name. The value of a bulk is `value_bytes` long.
+pub fn expectation(command: &str, value_bytes: usize) -> Expectation {
+    match command {
+        "PING" => status("+PONG\r\n"),
+        "SET" | "MSET" => status("+OK\r\n"),
+        "GET" | "LPOP" | "RPOP" => bulk(value_bytes),
+        "INCR" | "LPUSH" | "RPUSH" | "HSET" => reply(b':'),
+        "SADD" | "ZADD" => status(":0\r\n"),
+        "LRANGE" | "ZPOPMIN" | "MGET" => reply(b'*'),
+        "SPOP" | "XADD" => reply(b'$'),
+        _ => Expectation::default(),
+    }
+}
+
+/// The value of `bytes` bytes: a linear congruential generator, the same for every run.
+pub fn value(bytes: usize) -> Vec<u8> {
+    let mut state: u32 = 1234;
+    let mut next = || {
+        state = state.wrapping_mul(1_103_515_245).wrapping_add(12_345);
+        b'0' + ((state >> 16) & 63) as u8
+    };
+    (0..bytes).map(|_| next()).collect()
+}
+
+/// A library of so many functions; with `keys` they return their first key.
+pub fn library(functions: usize, keys: bool) -> String {
+    let answer = if keys { "keys[1]" } else { "0" };
+    let function = |number| {
+        format!("redis.register_function('foo{number}', function(keys, args) return {answer} end)\n")
+    };
+    "#!lua name=benchlib\n".to_owned() + &(1..=functions).map(function).collect::<String>()
+}

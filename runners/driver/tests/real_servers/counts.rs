@@ -1,0 +1,99 @@
+//! What a real server counted.
+
+use crate::machine::{Redis, failure, ours};
+
+#[test]
+fn exactly_n_requests_arrive() {
+    let redis = Redis::start(&[]);
+    for (words, command) in [
+        ("-t set -n 1001 -P 16 -c 7", "set"),
+        ("-t get -n 1009 -P 100 -c 50 --threads 3", "get"),
+        ("-t mset -n 1 -c 50", "mset"),
+        ("-t incr -n 333 -k 0 -P 5", "incr"),
+        ("-n 777 -3 -r 10 --rps 20000 hset h __rand_int__ v", "hset"),
+    ] {
+        redis.cli(&["config", "resetstat"]);
+        let words: Vec<&str> = words.split(' ').collect();
+        ours(&[&["-s", &redis.socket, "-q"], words.as_slice()].concat());
+        let asked = words[1 + words.iter().position(|word| *word == "-n").unwrap()];
+        assert_eq!(redis.calls(command).to_string(), asked, "{words:?}");
+    }
+}
+
+#[test]
+fn sequences_transactions_and_placeholders_do_what_they_say() {
+    let redis = Redis::start(&[]);
+    let words = "-q -n 500 -r 100 -P 2 multi ; 3 incr a:__rand_1st__ ; exec";
+    ours(&[&["-p", &redis.port], words.split(' ').collect::<Vec<_>>().as_slice()].concat());
+    assert_eq!((redis.calls("multi"), redis.calls("incr"), redis.calls("exec")), (100, 300, 100));
+    redis.cli(&["flushall"]);
+    // The same number in both words, all keys once, in fresh order.
+    let words = "-q -n 1000 -r 1000 -c 7 --sequential set k:__rand_1st__ __rand_1st__:__data__ -d";
+    let words: Vec<&str> = words.strip_suffix(" -d").unwrap().split(' ').collect();
+    ours(&[&["-p", &redis.port, "-d", "5"], words.as_slice()].concat());
+    assert_eq!(redis.cli(&["dbsize"]).trim(), "1000");
+    assert!(redis.cli(&["get", "k:000000000999"]).starts_with("000000000999:VXK"));
+    redis.cli(&["flushall"]);
+    ours(&["-p", &redis.port, "-q", "-n", "1000", "-c", "7", "sadd", "seen", "__seq__"]);
+    assert_eq!(redis.cli(&["scard", "seen"]).trim(), "1000");
+}
+
+#[test]
+fn quoted_words_are_binary() {
+    let redis = Redis::start(&[]);
+    ours(&["-p", &redis.port, "-q", "-n", "10", "set", "x", r#""a\x00\xff\n""#]);
+    assert_eq!(redis.cli(&["--no-raw", "get", "x"]).trim(), r#""a\x00\xff\n""#);
+}
+
+#[test]
+fn users_databases_and_uris_are_obeyed() {
+    let redis = Redis::start(&["--requirepass", "top", "--user", "joe", "on", ">secret", "~*", "+@all"]);
+    let (uri, port) = (format!("redis://joe:secret@localhost:{}/3", redis.port), redis.port.as_str());
+    ours(&["-u", &uri, "-q", "-n", "50", "-t", "set"]);
+    ours(&["-p", port, "-a", "secret", "--user", "joe", "--dbnum", "4", "-3", "-n", "50", "-t", "set", "-q"]);
+    let keyspace = redis.cli(&["-a", "top", "--no-auth-warning", "info", "keyspace"]);
+    assert!(keyspace.contains("db3:keys=1") && keyspace.contains("db4:keys=1"), "{keyspace}");
+    let told = failure(&["-p", port, "-a", "wrong", "--user", "joe", "-t", "set"], 1);
+    assert!(told.contains("refused the login") && told.contains("-a and --user"), "{told}");
+    let told = failure(&["-p", port, "-t", "set"], 1);
+    assert!(told.contains("NOAUTH") && told.contains("-a"), "{told}");
+    let told = failure(&["-p", port, "-a", "top", "--dbnum", "99", "-t", "set"], 1);
+    assert!(told.contains("refused SELECT 99"), "{told}");
+}
+
+#[test]
+fn push_frames_between_replies_are_not_counted() {
+    let redis = Redis::start(&[]);
+    let words = "-q -n 2000 -c 4 -P 4 -3 --enable-tracking -r 20 get k:__rand_int__ ; set k:__rand_int__ v";
+    ours(&[&["-p", &redis.port], words.split(' ').collect::<Vec<_>>().as_slice()].concat());
+    assert_eq!((redis.calls("get"), redis.calls("set")), (1000, 1000));
+}
+
+#[test]
+fn a_rate_is_kept_and_a_duration_is_whole() {
+    let redis = Redis::start(&[]);
+    let text = ours(&[
+        "-p",
+        &redis.port,
+        "--csv",
+        "--duration",
+        "0.5",
+        "--warmup",
+        "0.1",
+        "--rps",
+        "1000",
+        "-t",
+        "get",
+    ]);
+    assert_eq!(text.lines().count(), 2);
+    // 0.6 s at 1000 per second and nothing beyond, however fast the machine is.
+    assert!((1..=651).contains(&redis.calls("get")), "{}", redis.calls("get"));
+}
+
+#[test]
+fn functions_are_loaded_and_called() {
+    let redis = Redis::start(&[]);
+    let text = ours(&["-p", &redis.port, "-q", "-n", "20", "-t", "function_load,fcall,mget"]);
+    assert_eq!(text.matches("requests per second").count(), 3);
+    assert_eq!((redis.calls("fcall"), redis.calls("mget")), (20, 20));
+}

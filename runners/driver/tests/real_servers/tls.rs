@@ -1,0 +1,125 @@
+//! TLS with an authority that lives as long as the test.
+
+use crate::machine::{Directory, Redis, failure, ours, said};
+
+struct Authority(Directory);
+
+impl Authority {
+    /// `ca.crt`, and `server.*` and `client.*` signed by it; `other.crt` has nothing to do with them.
+    fn new() -> Authority {
+        let authority = Authority(Directory::new());
+        authority.root("ca");
+        authority.root("other");
+        authority.leaf("server");
+        authority.leaf("client");
+        authority
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.0.path(name)
+    }
+
+    fn openssl(&self, words: &str) {
+        let words: Vec<String> = words
+            .split(' ')
+            .map(|word| word.strip_prefix('@').map_or(word.to_owned(), |name| self.path(name)))
+            .collect();
+        said("openssl", &words);
+    }
+
+    fn root(&self, name: &str) {
+        self.openssl(&format!(
+            "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj /CN={name} \
+             -keyout @{name}.key -out @{name}.crt"
+        ));
+    }
+
+    fn leaf(&self, name: &str) {
+        std::fs::write(
+            self.path("leaf.cnf"),
+            "basicConstraints=CA:FALSE\nsubjectAltName=DNS:elsewhere.example\n",
+        )
+        .unwrap();
+        self.openssl(&format!(
+            "req -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj /CN={name} -keyout @{name}.key -out @{name}.csr"
+        ));
+        self.openssl(&format!(
+            "x509 -req -in @{name}.csr -CA @ca.crt -CAkey @ca.key -CAcreateserial -days 2 -extfile @leaf.cnf \
+             -out @{name}.crt"
+        ));
+    }
+
+    fn server(&self, clients: &str) -> Redis {
+        let (cert, key, ca) = (self.path("server.crt"), self.path("server.key"), self.path("ca.crt"));
+        let files = ["--tls-cert-file", &cert, "--tls-key-file", &key, "--tls-ca-cert-file", &ca];
+        Redis::start(&[&["--tls-port", "PORT", "--tls-auth-clients", clients], files.as_slice()].concat())
+    }
+}
+
+#[test]
+fn a_load_over_tls_is_whole() {
+    let authority = Authority::new();
+    let redis = authority.server("no");
+    let ca = authority.path("ca.crt");
+    let tls = ["-p", &redis.port, "--tls", "--cacert", &ca, "-q"];
+    ours(&[tls.as_slice(), &["-t", "set,get", "-n", "1001", "-P", "16", "-c", "7", "-d", "5000"]].concat());
+    assert_eq!((redis.calls("set"), redis.calls("get")), (1001, 1001));
+    ours(
+        &[tls.as_slice(), &["-t", "incr", "-n", "55", "-k", "0", "-c", "3", "--sni", "elsewhere.example"]]
+            .concat(),
+    );
+    assert_eq!(redis.calls("incr"), 55);
+    ours(&[
+        "-u",
+        &format!("rediss://localhost:{}", redis.port),
+        "--insecure",
+        "-q",
+        "-n",
+        "10",
+        "-t",
+        "ping",
+    ]);
+    // More than any buffer between holds.
+    ours(&[tls.as_slice(), &["-t", "set,get", "-n", "20", "-P", "4", "-c", "2", "-d", "1000000"]].concat());
+}
+
+#[test]
+fn ciphers_can_be_chosen() {
+    let authority = Authority::new();
+    let redis = authority.server("no");
+    let tls = ["-p", &redis.port, "--tls", "--insecure", "-q", "-n", "10", "-t", "ping"];
+    for choice in [
+        ["--tls-ciphersuites", "TLS_AES_128_GCM_SHA256"],
+        ["--tls-ciphers", "ECDHE-ECDSA-AES128-GCM-SHA256:ECDHE-RSA-CHACHA20-POLY1305"],
+    ] {
+        ours(&[tls.as_slice(), &choice].concat());
+    }
+    let told = failure(&[tls.as_slice(), &["--tls-ciphers", "RC4-MD5"]].concat(), 2);
+    assert!(told.contains("cannot have 'RC4-MD5'") && told.contains("rustls knows"), "{told}");
+}
+
+#[test]
+fn certificates_of_both_sides_are_checked() {
+    let authority = Authority::new();
+    let redis = authority.server("yes");
+    let file = |name: &str| authority.path(name);
+    let (ca, cert, key) = (file("ca.crt"), file("client.crt"), file("client.key"));
+    let tls = ["-p", &redis.port, "--tls", "-q", "-n", "10", "-t", "ping", "--timeout", "3"];
+    let own = ["--cert", &cert, "--key", &key];
+    ours(&[tls.as_slice(), &["--cacert", &ca], &own].concat());
+    let refused = failure(&[tls.as_slice(), &["--cacert", &ca]].concat(), 1);
+    assert!(refused.starts_with("speedbench: ") && refused.contains("ertificate"), "{refused}");
+    let distrusted = failure(&[tls.as_slice(), &["--cacert", &file("other.crt")], &own].concat(), 1);
+    assert!(distrusted.contains("handshake") && distrusted.contains("--cacert"), "{distrusted}");
+    let half = failure(&[tls.as_slice(), &["--cacert", &ca, "--cert", &cert]].concat(), 2);
+    assert!(half.contains("--cert and --key belong together"), "{half}");
+    let absent = failure(&[tls.as_slice(), &["--cacert", "/nonexistent.pem"]].concat(), 2);
+    assert!(absent.contains("cannot read /nonexistent.pem"), "{absent}");
+}
+
+#[test]
+fn a_server_without_tls_is_told() {
+    let redis = Redis::start(&[]);
+    let told = failure(&["-p", &redis.port, "--tls", "--insecure", "-t", "ping", "--timeout", "2"], 1);
+    assert!(told.contains("TLS handshake") && told.contains("speaks TLS"), "{told}");
+}

@@ -1,0 +1,143 @@
+//! `speedbench redis-benchmark` against a scripted server: what goes wrong, and what the command line allows.
+
+mod support;
+
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+use support::{Manner, Server, failure_line, speedbench};
+
+fn words(server: &Server, options: &str) -> Vec<String> {
+    let options = options.split_whitespace().map(str::to_owned);
+    ["redis-benchmark".to_owned(), "-q".to_owned()]
+        .into_iter()
+        .chain(server.options.clone())
+        .chain(options)
+        .collect()
+}
+
+fn assert_told(line: &str, cause: &str, remedy: &str) {
+    assert!(line.contains(cause) && line.contains(remedy), "{line}");
+}
+
+fn failure(manner: Manner, options: &str) -> String {
+    let server = Server::tcp(manner);
+    failure_line(speedbench(words(&server, options)), 1)
+}
+
+#[test]
+fn a_server_that_misbehaves_ends_the_run() {
+    let refused = failure(Manner::Refusing, "-t set -n 100");
+    assert_told(&refused, "the server answered SET with an error, -ERR no", "correct the server");
+    for said in [b"$3\r\nab".as_slice(), b"$3\r\nabc\r\n", b"$"] {
+        let line = failure(Manner::HangingUp(said), "-t get -n 100 -c 5 --threads 2");
+        assert_told(&line, "the server closed connection", "server's log");
+    }
+    let garbage = failure(Manner::Saying(b"HTTP/1.1 400 Bad Request\r\n"), "-t get -n 100");
+    assert_told(&garbage, "wrong answer to GET", "speaks RESP");
+    let moved = failure(Manner::Saying(b"-MOVED 3999 127.0.0.1:6381\r\n"), "-t get -n 100");
+    assert_told(&moved, "-MOVED 3999", "--cluster");
+    let silent = failure(Manner::Silent, "-t get -n 100 --timeout 0.2");
+    assert_told(&silent, "the server stopped answering GET", "--timeout");
+    let half = failure(Manner::Saying(b"*2\r\n:1\r\n"), "-n 100 -c 1 --timeout 0.2 lrange a 0 1");
+    assert_told(&half, "the server stopped answering lrange a 0 1 on connection 0", "--timeout");
+    let greeted = failure(Manner::Refusing, "-3 -t get");
+    assert_told(&greeted, "the server refused HELLO 3: -ERR no", "leave it out");
+}
+
+#[test]
+fn an_absent_server_is_one_line() {
+    let run = |words: &str| failure_line(speedbench(words.split(' ').map(str::to_owned)), 1);
+    for output in ["-q", "--csv", "-c 3"] {
+        let line = run(&format!("redis-benchmark -p 1 {output}"));
+        assert_told(&line, "cannot connect to tcp:127.0.0.1:1", "start the server");
+    }
+    assert_told(&run("redis-benchmark -p 1 -I"), "cannot connect", "start the server");
+}
+
+#[test]
+fn usage_errors_name_cause_and_remedy() {
+    for (words, cause, remedy) in [
+        ("-p", "Invalid option \"-p\" or option argument missing", "--help"),
+        ("--fast", "Invalid option \"--fast\" or option argument missing", "--help"),
+        ("-p 70000", "-p cannot be '70000'", "--help"),
+        ("-c 0", "-c cannot be 0", "at least 1"),
+        ("-n 0", "there is nothing to measure", "-n"),
+        ("-n 10k", "-n cannot be '10k'", "--help"),
+        ("-n 5 --duration 5", "both given", "one of them"),
+        ("--duration 0", "nothing to measure", "--duration"),
+        ("--rps 0", "--rps is not above 0", "leave it out"),
+        ("--rps nan", "--rps is not above 0", "leave it out"),
+        ("--sequential", "--sequential is given without a keyspace", "-r"),
+        ("--precision 5", "--precision is outside of 1 to 4", "3"),
+        ("-r 2000000000000", "-r is above 10^12", "twelve digits"),
+        ("-d 1000000 -P 1000", "do not fit into 4 GiB", "lower"),
+        ("-t set,fly", "there is no test 'fly'", "ping_inline"),
+        ("--user joe", "--user is given without a password", "-a"),
+        ("--timeout 0", "--timeout cannot be 0", "above 0"),
+        ("-u http://:pw@h", "has a scheme that is not redis", "redis://user:password@host"),
+        ("--tls --cacert /nonexistent", "cannot read /nonexistent", "PEM"),
+        (
+            "--tls --insecure --tls-ciphersuites X",
+            "--tls-ciphersuites cannot have 'X'",
+            "TLS_AES_128_GCM_SHA256",
+        ),
+        ("-x", "-x is given without a command", "first words"),
+        ("; ;", "no or too many commands", "1 to 65535"),
+        ("0 ; ping", "a repeat count repeats nothing", "above 0"),
+        ("set x \"a\"b\"", "Invalid quoted string", "backslash"),
+    ] {
+        let server = Server::tcp(Manner::Honest);
+        let output = speedbench(self::words(&server, words));
+        assert_told(&failure_line(output, 2), cause, remedy);
+    }
+}
+
+#[test]
+fn every_test_is_refused_before_anything_is_sent() {
+    let server = Server::tcp(Manner::Honest);
+    speedbench(words(&server, "-t get,nosuch"));
+    assert_eq!(server.seen().streams.len(), 0);
+}
+
+#[test]
+fn the_name_of_the_program_chooses_its_face() {
+    for name in ["redis-benchmark", "valkey-benchmark"] {
+        let called =
+            Command::new(env!("CARGO_BIN_EXE_speedbench")).arg0(name).arg("--version").output().unwrap();
+        assert_eq!(
+            String::from_utf8(called.stdout).unwrap(),
+            format!("{name} {}\n", env!("CARGO_PKG_VERSION"))
+        );
+        let help = speedbench([name.to_owned(), "--help".to_owned()]);
+        assert!(String::from_utf8(help.stdout).unwrap().starts_with(&format!("Usage: {name} [OPTIONS]")));
+    }
+}
+
+#[test]
+fn the_seed_makes_the_bytes_whatever_the_threads() {
+    let streams = |options: &str| {
+        let server = Server::tcp(Manner::Honest);
+        let load = "-r 100000 -c 6 -P 3 -n 1000 set k:__rand_1st__ __rand_int__:__seq__";
+        let output = speedbench(words(&server, &format!("{options} {load}")));
+        assert!(output.status.success());
+        let mut streams = server.seen().streams.clone();
+        streams.sort();
+        streams
+    };
+    let one = streams("--seed 5");
+    assert_eq!(one, streams("--seed 5 --threads 3"));
+    assert_ne!(one, streams("--seed 6"));
+}
+
+#[test]
+fn warnings_do_not_end_the_run() {
+    let server = Server::tcp(Manner::Honest);
+    let output = speedbench(words(&server, "-e -t get --threads 501 -n 20 PING"));
+    assert!(output.status.success());
+    let told = String::from_utf8(output.stderr).unwrap();
+    for warning in ["-e option has no effect", "Too many threads, limiting threads to 500", "Option -t is ignored"] {
+        assert!(told.contains(&format!("WARNING: {warning}")), "{told}");
+    }
+    assert_eq!(server.seen().calls("PING"), 20);
+}
