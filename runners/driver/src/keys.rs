@@ -37,7 +37,7 @@ impl Keys {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     pub fn next(&mut self, rng: &mut Rng) -> u64 {
         match self {
             Keys::Uniform { keyspace } => rng.below(*keyspace),

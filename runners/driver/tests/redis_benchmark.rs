@@ -136,7 +136,9 @@ fn warnings_do_not_end_the_run() {
     let output = speedbench(words(&server, "-e -t get --threads 501 -n 20 PING"));
     assert!(output.status.success());
     let told = String::from_utf8(output.stderr).unwrap();
-    for warning in ["-e option has no effect", "Too many threads, limiting threads to 500", "Option -t is ignored"] {
+    for warning in
+        ["-e option has no effect", "Too many threads, limiting threads to 500", "Option -t is ignored"]
+    {
         assert!(told.contains(&format!("WARNING: {warning}")), "{told}");
     }
     assert_eq!(server.seen().calls("PING"), 20);

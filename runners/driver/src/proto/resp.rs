@@ -18,7 +18,7 @@ impl Proto for Resp {
     }
 }
 
-/// A reply that begins with `kind` and is usually the bytes `usual`; no more than eight of them are compared.
+/// A line that is usually `usual` (at most eight bytes with CR LF); any of its kind is taken.
 pub fn status(usual: &str) -> Expectation {
     Expectation { begins_with: usual.bytes().next(), usual: Stride::new(usual.as_bytes(), 0) }
 }

@@ -81,7 +81,7 @@ impl Skipper {
     }
 
     /// Jump over the usual replies at the front of `bytes`; the number of bytes jumped.
-    #[inline]
+    #[inline(always)]
     fn jump(&self, bytes: &[u8], tally: &mut Tally) -> usize {
         let Some(stride) = &self.expected.usual else { return 0 };
         let count = stride.run(bytes);
@@ -230,6 +230,7 @@ impl Skipper {
     }
 
     /// Take some of `bytes`, which is not empty; how many.
+    #[inline(never)]
     fn step(&mut self, bytes: &[u8], tally: &mut Tally) -> Result<usize, Garbage> {
         match self.state {
             State::Type => self.open(bytes[0]).map(|()| 1),

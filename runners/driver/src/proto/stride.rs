@@ -26,7 +26,7 @@ impl Stride {
     }
 
     /// How many whole replies of this shape `bytes` begin with. The last may be left for the slow path.
-    #[inline]
+    #[inline(always)]
     pub fn run(&self, bytes: &[u8]) -> usize {
         let mut count = 0;
         let mut at = 0;
