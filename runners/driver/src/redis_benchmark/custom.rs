@@ -9,8 +9,9 @@ use crate::template::{Command, Script};
 
 /// The words of the command line as one test.
 pub fn plan(options: &Options) -> Result<Planned, Failure> {
-    let title: Vec<String> =
-        options.command.iter().map(|word| String::from_utf8_lossy(word).into_owned()).collect();
+    // What came from stdin is not part of the title.
+    let shown = &options.command[..options.command.len() - usize::from(options.stdin)];
+    let title: Vec<String> = shown.iter().map(|word| String::from_utf8_lossy(word).into_owned()).collect();
     let steps: Vec<&[Vec<u8>]> = options.command.split(|word| word == b";").collect();
     let several = steps.len() > 1;
     let steps = steps.into_iter().filter(|words| !words.is_empty());

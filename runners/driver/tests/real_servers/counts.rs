@@ -46,6 +46,15 @@ fn quoted_words_are_binary() {
 }
 
 #[test]
+fn the_word_from_stdin_is_sent_but_not_shown() {
+    let redis = Redis::start(&[]);
+    // Stdin is empty in these tests.
+    let text = ours(&["-p", &redis.port, "--csv", "-n", "10", "-x", "append", "x:__data__"]);
+    assert!(text.contains("\n\"append x:__data__\",\""), "{text}");
+    assert_eq!(redis.cli(&["exists", "x:VXK"]).trim(), "1");
+}
+
+#[test]
 fn users_databases_and_uris_are_obeyed() {
     let redis = Redis::start(&["--requirepass", "top", "--user", "joe", "on", ">secret", "~*", "+@all"]);
     let (uri, port) = (format!("redis://joe:secret@localhost:{}/3", redis.port), redis.port.as_str());
