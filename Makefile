@@ -32,7 +32,7 @@ check: $(VENV)/.development ## style, types and the arrows between the rooms
 	$(VENV)/bin/lint-imports --no-logo
 	$(PY) manage.py makemigrations --check --dry-run
 	cd runners/driver && cargo fmt --check
-	cd runners/driver && cargo clippy --quiet --locked --all-targets -- -D warnings
+	cd runners/driver && cargo clippy --quiet --locked --all-targets --features real-servers -- -D warnings
 
 $(VENV)/.runtime: requirements.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed")'
