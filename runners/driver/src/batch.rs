@@ -102,8 +102,7 @@ impl Batch {
             true => vec![0; script.batch_bytes(units)],
             false => rendered(&script).repeat(units),
         };
-        // Connections enter a shuffled order at places of their own.
-        let next = if script.shuffled { feed.sequence as usize * 7919 % script.order.len() } else { 0 };
+        let next = script.entry(feed.sequence as usize);
         Batch { script, feed, drawn: Drawn::default(), bytes, copied, next }
     }
 

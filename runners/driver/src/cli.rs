@@ -10,24 +10,27 @@ use crate::digits;
 use crate::failure::Failure;
 use crate::job::Window;
 use crate::net::{self, Address, Target};
-use crate::workload::Workload;
+use crate::workload::{Protocol, Workload};
 
 pub const HELP: &str = "\
-Measure a server that speaks RESP (Redis, Valkey).
+Measure a server that speaks RESP (Redis, Valkey) or the protocol of memcached.
 
 Usage: speedbench run [options]
-       speedbench redis-benchmark ...    as redis-benchmark; see its --help
+       speedbench redis-benchmark ...        as redis-benchmark; see its --help
+       speedbench memcached-benchmark ...    the same for memcached
 
 Server
+  --protocol NAME    resp or memcached (resp)
   -h HOST            host name or address (127.0.0.1)
-  -p PORT            port (6379)
+  -p PORT            port (6379; memcached 11211)
   -s SOCKET          path of a unix socket; replaces -h and -p
   -a PASSWORD        password
   --user NAME        user of the password
   --timeout S        give up when the server is silent for S seconds (10)
 
 Workload
-  -t TESTS           of ping,set,get,incr; measured in this order (all)
+  -t TESTS           of ping,set,get,incr; measured in this order (all);
+                     memcached: see memcached-benchmark --help
                      a mix with weights is a test, too: get:9+set:1
   -c CLIENTS         connections (50)
   -P PIPELINE        requests per batch of a connection (1)
@@ -56,6 +59,8 @@ Result
 
 const LONGEST: Duration = Duration::from_secs(24 * 3600);
 const LARGEST_VALUE: usize = 512 * 1024 * 1024;
+/// Requests are kept whole in memory, up to ten values in each.
+const LARGEST_MEMCACHED_VALUE: usize = 16 * 1024 * 1024;
 /// Request buffers of all connections together.
 const LARGEST_BUFFERS: usize = 4 * 1024 * 1024 * 1024;
 
@@ -75,6 +80,7 @@ pub enum Length {
 
 #[derive(Debug)]
 pub struct Options {
+    pub protocol: Protocol,
     pub target: Target,
     pub tests: Vec<Workload>,
     pub clients: usize,
@@ -97,13 +103,14 @@ pub struct Options {
 /// What was given, before defaults and checks.
 #[derive(Default)]
 struct Given {
+    protocol: Protocol,
     host: Option<String>,
     port: Option<u16>,
     socket: Option<String>,
     password: Option<String>,
     user: Option<String>,
     timeout: Option<Duration>,
-    tests: Option<Vec<Workload>>,
+    tests: Option<String>,
     clients: Option<usize>,
     pipeline: Option<usize>,
     window: Option<Window>,
@@ -146,7 +153,8 @@ fn parse_run(parser: &mut lexopt::Parser) -> Result<Command, Failure> {
             Short('a') => given.password = Some(value(parser, "-a")?),
             Long("user") => given.user = Some(value(parser, "--user")?),
             Long("timeout") => given.timeout = Some(seconds(parser, "--timeout")?),
-            Short('t') => given.tests = Some(tests(&value::<String>(parser, "-t")?)?),
+            Short('t') => given.tests = Some(value(parser, "-t")?),
+            Long("protocol") => given.protocol = protocol(&value::<String>(parser, "--protocol")?)?,
             Short('c') => given.clients = Some(value(parser, "-c")?),
             Short('P') => given.pipeline = Some(value(parser, "-P")?),
             Long("window") => given.window = Some(window(&value::<String>(parser, "--window")?)?),
@@ -190,8 +198,11 @@ pub fn duration(seconds: f64, option: &str) -> Result<Duration, Failure> {
     })
 }
 
-fn tests(list: &str) -> Result<Vec<Workload>, Failure> {
-    list.split(',').map(|name| Workload::named(&name.to_lowercase())).collect()
+fn protocol(name: &str) -> Result<Protocol, Failure> {
+    Protocol::ALL
+        .into_iter()
+        .find(|protocol| protocol.name() == name)
+        .ok_or_else(|| Failure::usage(format!("--protocol cannot be '{name}'"), "give resp or memcached"))
 }
 
 fn window(kind: &str) -> Result<Window, Failure> {
@@ -225,7 +236,8 @@ impl Given {
             length: self.length()?,
             warmup: self.warmup()?,
             target: self.target()?,
-            tests: self.tests.unwrap_or_else(Workload::all),
+            tests: self.tests()?,
+            protocol: self.protocol,
             clients: self.clients.unwrap_or(50),
             pipeline: self.pipeline.unwrap_or(1),
             window: self.window.unwrap_or(Window::Batch),
@@ -243,6 +255,14 @@ impl Given {
         options.check_workload()?;
         options.check_machine()?;
         Ok(options)
+    }
+
+    fn tests(&self) -> Result<Vec<Workload>, Failure> {
+        let named = |name: &str| Workload::named(self.protocol, &name.to_lowercase());
+        match &self.tests {
+            Some(list) => list.split(',').map(named).collect(),
+            None => Ok(Workload::all(self.protocol)),
+        }
     }
 
     fn length(&self) -> Result<Length, Failure> {
@@ -273,7 +293,7 @@ impl Given {
             Some(path) => Address::unix(path),
             None => {
                 let host = self.host.clone().unwrap_or_else(|| "127.0.0.1".to_owned());
-                Ok(Address::Tcp { host, port: self.port.unwrap_or(6379) })
+                Ok(Address::Tcp { host, port: self.port.unwrap_or(self.protocol.port()) })
             }
         }
     }
@@ -283,6 +303,11 @@ impl Given {
             self.user.is_none() || self.password.is_some(),
             "--user is given without a password",
             "give -a, too",
+        )?;
+        require(
+            self.password.is_none() || self.protocol == Protocol::Resp,
+            "-a is given for memcached, whose text protocol is used without a login here",
+            "leave it out",
         )?;
         let auth = |password: &String| net::auth(self.user.as_deref(), password);
         Ok(self.password.iter().map(auth).collect())
@@ -301,12 +326,27 @@ impl Options {
             "keys have twelve digits",
         )?;
         require(self.value_bytes <= LARGEST_VALUE, "-d is above 512 MiB", "give a smaller value")?;
-        let batch_bytes = (self.value_bytes + 64).saturating_mul(self.pipeline);
+        let batch_bytes = self.request_bytes()?.saturating_mul(self.pipeline);
         require(
             fits(batch_bytes, self.clients),
             "the requests of -c x -P x -d do not fit into 4 GiB",
             "lower one of them",
         )
+    }
+
+    /// About the bytes of the longest request.
+    fn request_bytes(&self) -> Result<usize, Failure> {
+        let usual = self.value_bytes + 64;
+        if self.protocol == Protocol::Resp {
+            return Ok(usual);
+        }
+        require(
+            self.value_bytes <= LARGEST_MEMCACHED_VALUE,
+            "-d is above 16 MiB",
+            "give memcached a smaller value",
+        )?;
+        let speeches = self.tests.iter().map(|test| test.speech(self.value_bytes, self.seed));
+        Ok(speeches.map(|speech| speech.script().batch_bytes(1)).fold(usual, usize::max))
     }
 
     fn check_machine(&self) -> Result<(), Failure> {

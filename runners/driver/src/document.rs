@@ -143,8 +143,12 @@ impl TestResult {
             requests,
             unfinished: total.unfinished,
             throughput_rps: round(per(requests as f64, seconds(total.window_ns)), 1),
-            hits: if job.reads { requests - total.inside.nulls - total.inside.errors } else { 0 },
-            misses: if job.reads { total.inside.nulls } else { 0 },
+            hits: if job.reads {
+                requests - total.inside.nulls - total.inside.errors
+            } else {
+                total.inside.hits
+            },
+            misses: if job.reads { total.inside.nulls } else { total.inside.misses },
             latency_us: LatencyUs::of(&total.latency),
             latency_hdr_v2: total.latency.to_hdr_base64(),
             client_cpu: ClientCpu::of(total.usage, requests, busiest_thread),

@@ -87,17 +87,17 @@ impl Job {
         Keys::new(self.key_order, self.keyspace, index, self.clients, self.script.numbers_per_unit())
     }
 
-    /// Refuse error replies, unless they were allowed.
+    /// Refuse error replies, unless they were allowed. `error_mark` stands before their text.
     #[inline]
-    pub fn accept(&self, tally: &Tally) -> Result<(), Failure> {
+    pub fn accept(&self, tally: &Tally, error_mark: &str) -> Result<(), Failure> {
         match &tally.first_error {
-            Some(text) if !self.allow_errors => Err(self.refused(text)),
+            Some(text) if !self.allow_errors => Err(self.refused(text, error_mark)),
             _ => Ok(()),
         }
     }
 
     #[cold]
-    fn refused(&self, text: &str) -> Failure {
+    fn refused(&self, text: &str, mark: &str) -> Failure {
         let clustered = !self.nodes[0].tags.is_empty();
         let remedy = match text.split(' ').next() {
             Some("MOVED" | "ASK") if clustered => {
@@ -106,8 +106,10 @@ impl Job {
             Some("MOVED" | "ASK" | "CROSSSLOT") => "the server is part of a cluster, give --cluster",
             Some("CLUSTERDOWN") => "repair the cluster (redis-cli --cluster check)",
             Some("NOAUTH" | "NOPERM" | "WRONGPASS") => "log in with -a and --user as a user that may do this",
+            Some("SERVER_ERROR") => "give the server more memory (-m) or larger items (-I), or lower -d",
+            Some("ERROR") if mark.is_empty() => "leave the test out, or use a server that knows the command",
             _ => "correct the server or the command, or count errors with `run --allow-errors`",
         };
-        Failure::run(format!("the server answered {} with an error, -{text}", self.name), remedy)
+        Failure::run(format!("the server answered {} with an error, {mark}{text}", self.name), remedy)
     }
 }

@@ -14,6 +14,8 @@ pub mod failure;
 pub mod histogram;
 pub mod job;
 pub mod keys;
+pub mod memcached;
+pub mod memcached_benchmark;
 pub mod meter;
 pub mod net;
 pub mod pace;

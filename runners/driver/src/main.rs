@@ -1,11 +1,12 @@
 //! `speedbench`: exit code 0 with a result on stdout, or one line on stderr with 1 (run failed) or 2 (usage).
 
+use std::ffi::{OsStr, OsString};
 use std::path::Path;
 use std::process::ExitCode;
 
 use speedbench::cli::{self, Command};
 use speedbench::failure::Failure;
-use speedbench::{redis_benchmark, session, table};
+use speedbench::{memcached_benchmark, redis_benchmark, session, table};
 
 fn main() -> ExitCode {
     match run() {
@@ -17,13 +18,21 @@ fn main() -> ExitCode {
     }
 }
 
+type FrontEnd = fn(&str, Vec<OsString>) -> Result<(), Failure>;
+
+/// The front end of that name, with the name.
+fn front_end(name: &OsStr) -> Option<(FrontEnd, &'static str)> {
+    let redis = redis_benchmark::NAMES.map(|name| (redis_benchmark::run as FrontEnd, name));
+    let memcached = memcached_benchmark::NAMES.map(|name| (memcached_benchmark::run as FrontEnd, name));
+    redis.into_iter().chain(memcached).find(|(_, known)| name == *known)
+}
+
 fn run() -> Result<(), Failure> {
     let words: Vec<_> = std::env::args_os().collect();
     let called = words.first().and_then(|name| Path::new(name).file_name()).unwrap_or_default();
-    let named = |name: &std::ffi::OsStr| redis_benchmark::NAMES.into_iter().find(|known| name == *known);
-    match (named(called), words.get(1).and_then(|word| named(word))) {
-        (Some(name), _) => redis_benchmark::run(name, words[1..].to_vec()),
-        (None, Some(name)) => redis_benchmark::run(name, words[2..].to_vec()),
+    match (front_end(called), words.get(1).and_then(|word| front_end(word))) {
+        (Some((run, name)), _) => run(name, words[1..].to_vec()),
+        (None, Some((run, name))) => run(name, words[2..].to_vec()),
         (None, None) => run_native(),
     }
 }

@@ -190,7 +190,8 @@ impl Target {
     }
 }
 
-fn tell(channel: &mut Channel, mut bytes: &[u8]) -> io::Result<()> {
+/// Send all of `bytes` over a blocking channel.
+pub fn tell(channel: &mut Channel, mut bytes: &[u8]) -> io::Result<()> {
     while !bytes.is_empty() || channel.holds_back() {
         bytes = &bytes[channel.send(bytes)?..];
     }

@@ -11,11 +11,13 @@ use crate::document::{self, Document, Driver, Prefill, TargetName, TestResult};
 use crate::failure::Failure;
 use crate::job::{Job, Node, Window};
 use crate::keys::KeyOrder;
+use crate::memcached::suite::Needs;
+use crate::memcached::{self, dialogue};
 use crate::meter;
-use crate::proto::resp::Resp;
 use crate::stage::Stage;
 use crate::sys;
-use crate::workload::{Test, Workload};
+use crate::template::Value;
+use crate::workload::{Protocol, Speech, Test, Workload};
 
 /// A prefill batch is at most this deep ...
 const PREFILL_PIPELINE: usize = 64;
@@ -39,7 +41,7 @@ pub fn run(options: &Options, argv: &[String]) -> Result<Document, Failure> {
         schema: document::SCHEMA,
         tests: tests.collect::<Result<_, _>>()?,
         driver: driver(options, argv, digest),
-        target: TargetName { protocol: "resp", address: options.target.address.to_string() },
+        target: TargetName { protocol: options.protocol.name(), address: options.target.address.to_string() },
         started_at,
         prefill,
     })
@@ -60,7 +62,30 @@ fn driver(options: &Options, argv: &[String], digest: String) -> Driver {
 /// Set every key of the keyspace once, then let the server say how many it has.
 fn prefill(options: &Options, values: &ValuePool) -> Result<Prefill, Failure> {
     let keys = options.keyspace;
+    let began = sys::now();
+    match options.protocol {
+        Protocol::Resp => fill(options, values)?,
+        Protocol::Memcached => fill_memcached(options, Needs::Keys, values)?,
+    }
+    let seconds = document::round(document::seconds(sys::now() - began), 6);
+    let (keys_in_server, place, limit) = match options.protocol {
+        Protocol::Resp => (options.target.count_keys()?, " in db0", "maxmemory"),
+        Protocol::Memcached => (dialogue::count_items(&options.target)?, "", "-m"),
+    };
+    if keys_in_server != keys {
+        return Err(Failure::run(
+            format!("the server holds {keys_in_server} keys{place} after a prefill of {keys}"),
+            format!("start with an empty server, and look for eviction ({limit})"),
+        ));
+    }
+    Ok(Prefill { keys, seconds, keys_in_server })
+}
+
+fn fill(options: &Options, values: &ValuePool) -> Result<(), Failure> {
+    let keys = options.keyspace;
     let clients = options.clients.min(usize::try_from(keys).unwrap_or(usize::MAX));
+    let test = Workload::of(Test::Set);
+    let speech = test.speech(options.value_bytes, options.seed);
     let job = Job {
         clients,
         threads: options.threads.min(clients),
@@ -68,24 +93,29 @@ fn prefill(options: &Options, values: &ValuePool) -> Result<Prefill, Failure> {
         key_order: KeyOrder::EachOnce,
         window: Window::Batch,
         allow_errors: false,
-        ..job(options, &Workload::of(Test::Set), values)
+        ..job(options, &test, &speech, values)
     };
-    let began = sys::now();
-    crew::run(&Resp, &job, &[Stage::Exactly { requests: keys }], &mut |_| ())?;
-    let seconds = document::round(document::seconds(sys::now() - began), 6);
-    let keys_in_server = options.target.count_keys()?;
-    if keys_in_server != keys {
-        return Err(Failure::run(
-            format!("the server holds {keys_in_server} keys in db0 after a prefill of {keys}"),
-            "start with an empty server, and look for eviction (maxmemory)",
-        ));
-    }
-    Ok(Prefill { keys, seconds, keys_in_server })
+    speech.run(&job, &[Stage::Exactly { requests: keys }]).map(|_| ())
+}
+
+fn fill_memcached(options: &Options, needs: Needs, values: &ValuePool) -> Result<(), Failure> {
+    let keys = match (needs, options.length) {
+        (Needs::KeyPerRequest, Length::Requests(requests)) => requests,
+        _ => options.keyspace,
+    };
+    let Some(test) = options.tests.first() else { return Ok(()) };
+    let speech = test.speech(options.value_bytes, options.seed);
+    let value = Value::Drawn(options.value_bytes);
+    memcached::fill(job(options, test, &speech, values), needs, keys, &value)
 }
 
 fn measure(options: &Options, test: &Workload, values: &ValuePool) -> Result<TestResult, Failure> {
-    let job = job(options, test, values);
-    let outcome = crew::run(&Resp, &job, &stages(options.warmup, options.length), &mut |_| ())?;
+    for needs in test.needs() {
+        fill_memcached(options, needs, values)?;
+    }
+    let speech = test.speech(options.value_bytes, options.seed);
+    let job = job(options, test, &speech, values);
+    let outcome = speech.run(&job, &stages(options.warmup, options.length))?;
     Ok(TestResult::new(&job, workload(options, test), &outcome))
 }
 
@@ -101,11 +131,11 @@ pub fn stages(warmup: Duration, length: Length) -> Vec<Stage> {
     }
 }
 
-fn job(options: &Options, test: &Workload, values: &ValuePool) -> Job {
+fn job(options: &Options, test: &Workload, speech: &Speech, values: &ValuePool) -> Job {
     Job {
         name: test.name.clone(),
         nodes: vec![Node { target: options.target.clone(), tags: [].into() }],
-        script: test.script(options.value_bytes, options.seed).into(),
+        script: speech.script().clone().into(),
         reads: test.reads(),
         clients: options.clients,
         threads: options.threads,

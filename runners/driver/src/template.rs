@@ -219,6 +219,11 @@ impl Script {
         script
     }
 
+    /// The place in the order at which connection `index` begins: in a shuffled one each has its own.
+    pub fn entry(&self, index: usize) -> usize {
+        if self.shuffled { index * 7919 % self.order.len() } else { 0 }
+    }
+
     /// Commands of a connection that belong together: a sequence is sent whole.
     pub fn unit(&self) -> usize {
         if self.shuffled { 1 } else { self.order.len() }

@@ -53,7 +53,7 @@ impl<'a, P: Proto> Worker<'a, P> {
         };
         for (token, index) in mine.enumerate() {
             let channel = worker.open(token, index)?;
-            let connection = Connection::new(channel, job.batch(index), proto.replies(&job.script));
+            let connection = Connection::new(channel, job.batch(index), proto.replies(&job.script, index));
             worker.connections.push((index, connection));
         }
         Ok(worker)
@@ -135,8 +135,8 @@ impl<'a, P: Proto> Worker<'a, P> {
                 Ok(tally) => tally,
                 Err(broken) => return Err(self.explain(token, broken)),
             };
+            self.job.accept(&tally, P::ERROR_MARK)?;
             if tally.replies > 0 {
-                self.job.accept(&tally)?;
                 count(meter, connection, now, tally)?;
                 self.send_next(token, span, now)?;
             }
@@ -251,7 +251,7 @@ impl<'a, P: Proto> Worker<'a, P> {
             ),
             Broken::Garbage(garbage) => Failure::run(
                 format!("wrong answer to {test} on connection {index}, {}", garbage.0),
-                format!("check that {address} speaks RESP"),
+                format!("check that {address} speaks {}", P::NAME),
             ),
             Broken::Io(error) if error.kind() == io::ErrorKind::InvalidData => Failure::run(
                 format!("TLS broke on connection {index} during {test} ({error})"),

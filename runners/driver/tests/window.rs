@@ -57,12 +57,19 @@ fn a_warm_up_counts_nothing() {
 #[test]
 fn errors_and_nulls_count_only_inside() {
     let mut meter = Meter::new(Stage::Timed { warmup_ns: 10, window_ns: 10 }.span(1000), 5, None);
-    let failed = |text: &str| Tally { replies: 1, nulls: 1, errors: 1, first_error: Some(text.into()) };
+    let failed = |text: &str| Tally {
+        replies: 1,
+        nulls: 1,
+        errors: 1,
+        first_error: Some(text.into()),
+        ..Tally::default()
+    };
     meter.count(1005, 1000, failed("early")).unwrap();
     meter.count(1012, 1006, failed("inside")).unwrap();
     meter.count(1013, 1006, failed("second")).unwrap();
     meter.count(1025, 1013, failed("late")).unwrap();
     let record = meter.finish(1025).unwrap();
-    let inside = Tally { replies: 2, nulls: 2, errors: 2, first_error: Some("inside".into()) };
+    let inside =
+        Tally { replies: 2, nulls: 2, errors: 2, first_error: Some("inside".into()), ..Tally::default() };
     assert_eq!(record.inside, inside);
 }

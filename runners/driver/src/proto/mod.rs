@@ -1,5 +1,6 @@
 //! The seam between the engine and a protocol: commands come as templates, replies are skipped.
 
+pub mod memcached;
 pub mod number;
 pub mod reply;
 pub mod resp;
@@ -19,6 +20,9 @@ pub struct Tally {
     /// Replies that are or contain an error.
     pub errors: u64,
     pub first_error: Option<String>,
+    /// Keys that were there and keys that were not, if the skipper knows what was asked.
+    pub hits: u64,
+    pub misses: u64,
 }
 
 impl Tally {
@@ -26,6 +30,8 @@ impl Tally {
         self.replies += other.replies;
         self.nulls += other.nulls;
         self.errors += other.errors;
+        self.hits += other.hits;
+        self.misses += other.misses;
         self.first_error = self.first_error.take().or(other.first_error);
     }
 }
@@ -45,9 +51,13 @@ pub struct Expectation {
 
 pub trait Proto: Sync {
     type Replies: Replies;
+    /// Its name in messages.
+    const NAME: &'static str;
+    /// What stands before the text of an error.
+    const ERROR_MARK: &'static str;
 
-    /// The skipper of the replies to `script`.
-    fn replies(&self, script: &Script) -> Self::Replies;
+    /// The skipper of the replies to `script` on connection `index`.
+    fn replies(&self, script: &Script, index: usize) -> Self::Replies;
 }
 
 pub trait Replies {

@@ -9,8 +9,10 @@ pub struct Resp;
 
 impl Proto for Resp {
     type Replies = Skipper;
+    const NAME: &'static str = "RESP";
+    const ERROR_MARK: &'static str = "-";
 
-    fn replies(&self, script: &Script) -> Skipper {
+    fn replies(&self, script: &Script, _index: usize) -> Skipper {
         match script.commands.as_slice() {
             [command] => Skipper::new(command.reply.clone()),
             _ => Skipper::any(),

@@ -4,11 +4,11 @@
 mod custom;
 mod help;
 mod idle;
-mod options;
-mod plan;
-mod report;
-mod server;
-mod suite;
+pub mod options;
+pub mod plan;
+pub mod report;
+pub mod server;
+pub mod suite;
 mod text;
 mod uri;
 

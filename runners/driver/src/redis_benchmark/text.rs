@@ -41,7 +41,11 @@ pub fn csv_row(title: &str, total: &Total) -> String {
 
 pub fn one_line(title: &str, total: &Total) -> String {
     let p50 = ms(total.latency.quantile(0.5) as f64);
-    format!("{title}: {:.2} requests per second, p50={p50:.3} msec\n", rate(total))
+    let misses = match total.inside.misses {
+        0 => String::new(),
+        misses => format!(", misses={misses}"),
+    };
+    format!("{title}: {:.2} requests per second, p50={p50:.3} msec{misses}\n", rate(total))
 }
 
 pub fn report(options: &Options, test: &Planned, total: &Total, configured: &Configured) -> String {
@@ -59,6 +63,9 @@ pub fn report(options: &Options, test: &Planned, total: &Total, configured: &Con
         None => "  multi-thread: no\n".to_owned(),
         Some(threads) => format!("  multi-thread: yes\n  threads: {threads}\n"),
     };
+    if total.inside.hits + total.inside.misses > 0 {
+        text += &format!("  hits: {}\n  misses: {}\n", total.inside.hits, total.inside.misses);
+    }
     text += "\nLatency by percentile distribution:\n";
     text += &by_percentile(&total.latency, options.precision);
     text += "\nCumulative distribution of latencies:\n";
