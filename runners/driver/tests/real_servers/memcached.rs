@@ -1,0 +1,320 @@
+//! What Debian's memcached counted, and what is said when it refuses or goes.
+
+use std::collections::HashMap;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::net::UnixStream;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::machine::{Directory, OURS, free_port, output, said};
+
+/// A server that ends with the test.
+struct Memcached {
+    child: Child,
+    /// The options that lead the driver here.
+    place: [String; 2],
+    _directory: Directory,
+}
+
+impl Memcached {
+    fn tcp(words: &[&str]) -> Memcached {
+        let port = free_port().to_string();
+        let place = ["-p".to_owned(), port.clone()];
+        Memcached::start(
+            place,
+            &[&["-l", "127.0.0.1", "-p", &port, "-U", "0"], words].concat(),
+            Directory::new(),
+        )
+    }
+
+    fn unix(words: &[&str]) -> Memcached {
+        let directory = Directory::new();
+        let socket = directory.path("socket");
+        // The server gives its rights away before it makes the socket.
+        let folder = std::path::Path::new(&socket).parent().unwrap();
+        let open = std::os::unix::fs::PermissionsExt::from_mode(0o777);
+        std::fs::set_permissions(folder, open).unwrap();
+        Memcached::start(
+            ["-s".to_owned(), socket.clone()],
+            &[&["-s", &socket, "-a", "0777"], words].concat(),
+            directory,
+        )
+    }
+
+    fn start(place: [String; 2], words: &[&str], directory: Directory) -> Memcached {
+        let child = Command::new("memcached")
+            .args(["-u", "nobody", "-t", "1"])
+            .args(words)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap_or_else(|error| panic!("memcached is missing ({error}): install it for these tests"));
+        let server = Memcached { child, place, _directory: directory };
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while server.ask("version\r\n").is_none() {
+            assert!(Instant::now() < deadline, "memcached does not answer");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        server
+    }
+
+    fn ask(&self, line: &str) -> Option<String> {
+        match self.place[0].as_str() {
+            "-p" => dialogue(TcpStream::connect(("127.0.0.1", self.place[1].parse().unwrap())).ok()?, line),
+            _ => dialogue(UnixStream::connect(&self.place[1]).ok()?, line),
+        }
+    }
+
+    fn stats(&self) -> HashMap<String, u64> {
+        let stats = self.ask("stats\r\n").unwrap();
+        let stat = |line: &str| {
+            let (name, value) = line.strip_prefix("STAT ")?.split_once(' ')?;
+            Some((name.to_owned(), value.trim().parse().ok()?))
+        };
+        stats.lines().filter_map(stat).collect()
+    }
+
+    fn words<'a>(&'a self, first: &'a str, words: &'a str) -> Vec<&'a str> {
+        let place = self.place.iter().map(String::as_str);
+        [first].into_iter().chain(place).chain(words.split_whitespace()).collect()
+    }
+
+    fn ours(&self, words: &str) -> String {
+        said(OURS, &self.words("memcached-benchmark", words))
+    }
+
+    fn document(&self, words: &str) -> serde_json::Value {
+        let words = format!("--protocol memcached --json {words}");
+        serde_json::from_str(&said(OURS, &self.words("run", &words))).unwrap()
+    }
+
+    fn failure(&self, first: &str, words: &str) -> String {
+        failure(&self.words(first, words), 1)
+    }
+}
+
+impl Drop for Memcached {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The one line of a run that must fail without a result.
+fn failure(words: &[&str], code: i32) -> String {
+    let output = output(OURS, words);
+    let told = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(code), "{words:?} {told}");
+    assert!(output.stdout.is_empty() && told.lines().count() == 1, "{words:?} {told}");
+    told
+}
+
+/// All that is said before the server closes the connection.
+fn dialogue(mut stream: impl Read + Write, line: &str) -> Option<String> {
+    stream.write_all(format!("{line}quit\r\n").as_bytes()).ok()?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).ok()?;
+    Some(answer)
+}
+
+const COUNTS: [&str; 13] = [
+    "cmd_get",
+    "cmd_set",
+    "get_hits",
+    "get_misses",
+    "incr_hits",
+    "decr_hits",
+    "touch_hits",
+    "delete_hits",
+    "delete_misses",
+    "cas_badval",
+    "cas_misses",
+    "incr_misses",
+    "touch_misses",
+];
+
+/// What the server counted while `run` ran, without what is 0.
+fn counted(server: &Memcached, run: impl FnOnce()) -> HashMap<&'static str, u64> {
+    let before = server.stats();
+    run();
+    let after = server.stats();
+    let more = COUNTS.into_iter().map(|name| (name, after[name] - before[name]));
+    more.filter(|(_, count)| *count > 0).collect()
+}
+
+/// Each test, with what 1000 requests of it and the storing of its keys (10, or one per request) do to the statistics.
+const EFFECTS: [(&str, &[(&str, u64)]); 18] = [
+    ("mn", &[]),
+    ("version", &[]),
+    ("set", &[("cmd_set", 1000)]),
+    ("get", &[("cmd_set", 10), ("cmd_get", 1000), ("get_hits", 1000)]),
+    ("get_miss", &[("cmd_get", 1000), ("get_misses", 1000)]),
+    ("gets_10", &[("cmd_set", 10), ("cmd_get", 10_000), ("get_hits", 10_000)]),
+    ("get_100", &[("cmd_set", 10), ("cmd_get", 100_000), ("get_hits", 100_000)]),
+    ("add", &[("cmd_set", 1000)]),
+    ("replace", &[("cmd_set", 1010)]),
+    ("append", &[("cmd_set", 1010)]),
+    ("cas", &[("cmd_set", 1010), ("cas_badval", 1000)]),
+    ("incr", &[("cmd_set", 10), ("incr_hits", 1000)]),
+    ("decr", &[("cmd_set", 10), ("decr_hits", 1000)]),
+    ("touch", &[("cmd_set", 10), ("touch_hits", 1000)]),
+    ("delete", &[("cmd_set", 1000), ("delete_hits", 1000)]),
+    ("ms", &[("cmd_set", 1000)]),
+    ("mg", &[("cmd_set", 10), ("cmd_get", 1000), ("get_hits", 1000)]),
+    ("mg_quiet", &[("cmd_set", 10), ("cmd_get", 10_000), ("get_hits", 10_000)]),
+];
+
+#[test]
+fn exactly_what_was_asked_arrives() {
+    for server in [Memcached::tcp(&[]), Memcached::unix(&[])] {
+        for (test, effects) in EFFECTS {
+            for options in ["-c 7 -P 16", "-c 1", "-c 5 --threads 2 -d 100 -k 0 -P 10"] {
+                server.ask("flush_all\r\n");
+                let counts = counted(&server, || {
+                    server.ours(&format!("-q -r 10 -n 1000 -t {test} {options}"));
+                });
+                let wanted: HashMap<&str, u64> = effects.iter().copied().collect();
+                assert_eq!(counts, wanted, "{test} {options}");
+            }
+        }
+    }
+}
+
+#[test]
+fn every_test_is_answered() {
+    let server = Memcached::tcp(&["-m", "256"]);
+    let csv = server.ours("--csv -n 300 -r 20 -P 3 -c 4");
+    assert_eq!(csv.lines().count(), 1 + 20, "{csv}");
+    assert!(csv.lines().nth(1).unwrap().starts_with("\"MN\",\""), "{csv}");
+    let extras = "get_10,gets,prepend,gat_10,gat_100,gats,gats_10,gats_100,ms_base64,ms_quiet,mg_flags,mg_base64,\
+                  mg_touch,md,ma,ma_value";
+    let text = server.ours(&format!("-q -n 300 -r 20 -d 2000 -P 3 -c 4 -t {extras}"));
+    assert_eq!(text.trim().lines().count(), 16, "{text}");
+    assert!(!text.contains("misses="), "{text}");
+    assert!(server.ours("-q -n 300 -t get_miss").contains("misses=300"));
+    let report = server.ours("-n 300 -t get -d 20");
+    assert!(report.contains("====== GET (hit) ======\n  300 requests completed"), "{report}");
+    assert!(report.contains("  hits: 300\n  misses: 0\n"), "{report}");
+}
+
+#[test]
+fn the_document_tells_hits_and_misses_as_the_server_does() {
+    let server = Memcached::unix(&["-m", "256"]);
+    let document =
+        server.document("--prefill -r 1000 -d 32 -t get,get_miss,mg_quiet,get:9+set:1 -n 2000 -P 8");
+    assert_eq!(document["schema"], "speedbench.v1");
+    assert_eq!(document["target"]["protocol"], "memcached");
+    assert_eq!(document["prefill"]["keys_in_server"], 1000);
+    let test = |place: usize, field: &str| document["tests"][place][field].as_u64().unwrap();
+    let rates: Vec<_> = (0..3).map(|place| (test(place, "hits"), test(place, "misses"))).collect();
+    assert_eq!(rates, [(2000, 0), (0, 2000), (20_000, 0)]);
+    assert_eq!(document["tests"][3]["name"], "get:9+set:1");
+    let stats = server.stats();
+    assert_eq!(stats["get_misses"], 2000);
+    assert_eq!(stats["get_hits"], test(0, "hits") + test(2, "hits") + test(3, "hits"));
+    assert_eq!(stats["cmd_set"], 1000 + 2000 - test(3, "hits"));
+    // Half of the keys.
+    let server = Memcached::unix(&[]);
+    server.document("--prefill -r 500 -t version -n 1");
+    let before = server.stats();
+    let half = server.document("-r 1000 -t get_10 -n 500 --window rolling -P 4");
+    let (hits, misses) = (&half["tests"][0]["hits"], &half["tests"][0]["misses"]);
+    let after = server.stats();
+    assert_eq!(hits.as_u64().unwrap(), after["get_hits"] - before["get_hits"]);
+    assert_eq!(misses.as_u64().unwrap(), after["get_misses"] - before["get_misses"]);
+    assert_eq!(hits.as_u64().unwrap() + misses.as_u64().unwrap(), 5000);
+}
+
+#[test]
+fn windows_mixes_and_threads_keep_their_answers_apart() {
+    let server = Memcached::tcp(&["-m", "256"]);
+    let mix =
+        "mn:1+version:1+set:3+get:3+gets_10:1+mg_quiet:1+ms_quiet:1+incr:2+ma_value:1+mg_flags:1+md:1+cas:1";
+    for options in ["-P 16 -c 5", "-P 7 -c 4 --threads 2 --window rolling", "-c 3 -d 5000"] {
+        let words = format!("-t {mix} -r 100 -n 5000 {options}");
+        let document = server.document(&words);
+        assert_eq!(document["tests"][0]["requests"], 5000, "{options}");
+        assert_eq!(document["tests"][0]["errors"]["count"], 0, "{options}");
+    }
+    let timed =
+        Memcached::tcp(&[]).document("-t get,delete -r 100 --prefill --duration 0.2 --warmup 0.1 -P 4");
+    assert!(timed["tests"][0]["requests"].as_u64().unwrap() > 0);
+}
+
+#[test]
+fn refusals_are_told() {
+    let small = Memcached::tcp(&["-m", "256"]);
+    for first in ["memcached-benchmark", "run"] {
+        let protocol = if first == "run" { "--protocol memcached" } else { "" };
+        let told = small.failure(first, &format!("{protocol} -t set -d 1100000 -c 2 -n 20"));
+        assert!(told.contains("with an error, SERVER_ERROR object too large for cache: "), "{told}");
+        assert!(told.contains("larger items (-I)"), "{told}");
+    }
+    let told = small.document("-t set,ms_quiet -d 1100000 -n 10 -c 2 --allow-errors");
+    assert_eq!(
+        (&told["tests"][0]["errors"]["count"], &told["tests"][0]["requests"]),
+        (&10.into(), &10.into())
+    );
+    assert_eq!(told["tests"][1]["errors"]["count"], 10);
+    assert_eq!(told["tests"][0]["errors"]["first"], "SERVER_ERROR object too large for cache");
+    let full = Memcached::tcp(&["-m", "8"]);
+    let told = full.failure("run", "--protocol memcached --prefill -r 20000 -d 2000 -t get");
+    assert!(told.contains("keys after a prefill of 20000") && told.contains("eviction (-m)"), "{told}");
+}
+
+#[test]
+fn a_server_that_goes_or_is_another_is_told() {
+    let absent = failure(&["memcached-benchmark", "-p", "1", "-t", "get"], 1);
+    assert!(absent.contains("cannot connect to tcp:127.0.0.1:1"), "{absent}");
+    for (said, cause, remedy) in [
+        ("VALUE key:000000000000 0 3\r\nab", "the server closed connection", "server's log"),
+        ("-ERR unknown command\r\n", "answered '-ERR unknown command' where VALUE or END", "of memcached"),
+        ("END\r\nEND\r\n", "replies too many", "of memcached"),
+        ("ERROR\r\n", "the server answered", "a server that knows the command"),
+    ] {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port().to_string();
+        std::thread::spawn(move || {
+            // Keys are stored as they should be; then comes what the case is about.
+            for mut stream in listener.incoming().flatten() {
+                std::thread::spawn(move || {
+                    let mut chunk = [0; 4096];
+                    while let Ok(1..) = stream.read(&mut chunk) {
+                        let is_get = chunk.starts_with(b"get");
+                        let _ = stream.write_all(if is_get { said.as_bytes() } else { b"STORED\r\n" });
+                        if is_get {
+                            return;
+                        }
+                    }
+                });
+            }
+        });
+        let told =
+            failure(&["memcached-benchmark", "-p", &port, "-t", "get", "-n", "100", "-c", "1", "-q"], 1);
+        assert!(told.contains(cause) && told.contains(remedy), "{told}");
+    }
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = silent.local_addr().unwrap().port().to_string();
+    let told = failure(&["memcached-benchmark", "-p", &port, "-t", "mn", "--timeout", "0.2"], 1);
+    assert!(told.contains("the server stopped answering MN"), "{told}");
+}
+
+#[test]
+fn wrong_words_are_told() {
+    for (words, cause) in [
+        ("memcached-benchmark -a secret", "Invalid option \"-a\""),
+        ("memcached-benchmark --cluster", "Invalid option \"--cluster\""),
+        ("memcached-benchmark get key", "Invalid option \"get\""),
+        ("memcached-benchmark -t get,lpush", "there is no test 'lpush'"),
+        ("memcached-benchmark -n 0", "there is nothing to measure"),
+        ("memcached-benchmark -d 20000000", "-d is above 16 MiB"),
+        ("run --protocol binary", "--protocol cannot be 'binary'"),
+        ("run --protocol memcached -t lpush", "there is no test 'lpush'"),
+        ("run --protocol memcached -a secret", "-a is given for memcached"),
+        ("run -t gets", "there is no test 'gets'"),
+    ] {
+        let told = failure(&words.split(' ').collect::<Vec<_>>(), 2);
+        assert!(told.contains(cause), "{told}");
+    }
+}
