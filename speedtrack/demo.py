@@ -1,39 +1,32 @@
 """The demonstration: a push to a real repository leads, without a hand on it, to a mail that names the slow commit."""
 
-import contextlib
 import hashlib
 import hmac
 import json
 import re
-import signal
 import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import httpx
-from celery import Celery
 from django.conf import settings
-from django.core.management import call_command
-from django.db import OperationalError, connection
 from django.urls import reverse
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from speedtrack.alerts.models import Alert, ChangePoint, Outbox
-from speedtrack.devstack import BASE_DIR, Stack, StackError, broker
-from speedtrack.dispatch import BROKER_ERRORS, detection_wanted
+from speedtrack.devstack import BASE_DIR, Stack
+from speedtrack.dispatch import detection_wanted
 from speedtrack.projects.models import Commit, Project
 from speedtrack.runs import tracking
-from speedtrack.runs.models import Machine, Run, Series, UnknownToken
+from speedtrack.runs.models import Run, Series
 from speedtrack.runs.tracking import Wish
 
 BEFORE_PUSH = 4  # commits that the repository has when it is tracked; the others arrive by a push
 PROJECT = "sample"
-MACHINE = "this-machine"
 SUBSCRIBER = "performance@example.org"
 POLL_S = 0.5
 
@@ -57,64 +50,6 @@ def write_history(repository: Path, upto: int | None = None) -> list[Planted]:
         sys.exit(f"the sample history could not be written: {done.stderr.strip()}")
     rows = re.findall(r"^ *(\d+) ([0-9a-f]{12}) (\S+) +(.*)$", done.stdout, re.M)
     return [Planted(int(number), short, effect, subject) for number, short, effect, subject in rows]
-
-
-def machine_token(file: Path) -> None:
-    """Register this machine, with its token in a file of its owner, unless that is done."""
-    if file.exists():
-        with contextlib.suppress(UnknownToken):
-            Machine.of_token(file.read_text())
-            return
-    known = Machine.objects.filter(name=MACHINE).exists()
-    token = tracking.renew_token(MACHINE) if known else tracking.add_machine(MACHINE)
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.touch(mode=0o600)
-    file.write_text(token)
-
-
-def serve(console: Console, work: Callable[[Stack], int | None]) -> int:
-    """Start the whole system, do ``work``, and serve until Ctrl-C or SIGTERM unless it returns an exit code."""
-    for number in (signal.SIGINT, signal.SIGTERM):  # said aloud: a shell starts background jobs with SIGINT ignored
-        signal.signal(number, signal.default_int_handler)
-    call_command("migrate", verbosity=0)
-    token_file = settings.HOME / "machine-token"
-    machine_token(token_file)
-    with broker() as broker_url:
-        check_broker(broker_url)
-        stack = Stack(settings.URL, broker_url, token_file)
-        try:
-            stack.start()
-            code = work(stack)
-            if code is None:
-                console.print(f"Serving at [bold]{settings.URL}[/bold]; Ctrl-C ends it.")
-                while True:
-                    stack.check()
-                    check_database()
-                    time.sleep(1)
-            return code
-        except KeyboardInterrupt:
-            console.print("\nEnding all processes ...")
-            return 0
-        finally:
-            stack.stop()
-
-
-def check_database() -> None:
-    """Raise StackError if PostgreSQL has ended; the embedded one is started again with the whole system."""
-    try:
-        with connection.cursor() as cursor:
-            cursor.execute("SELECT 1")
-    except OperationalError as e:
-        raise StackError(f"the database has gone away ({str(e).strip()}): start again, nothing is lost") from e
-
-
-def check_broker(url: str) -> None:
-    """Raise StackError if no broker answers."""
-    try:
-        with Celery(broker=url).connection_for_write() as link:
-            link.ensure_connection(max_retries=1, timeout=3)
-    except BROKER_ERRORS as e:
-        raise StackError(f"the broker of BROKER_URL does not answer ({e}): start it, or leave BROKER_URL unset") from e
 
 
 def demonstrate(console: Console, stack: Stack) -> bool:

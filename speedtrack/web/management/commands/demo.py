@@ -7,7 +7,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 from rich.console import Console
 
-from speedtrack import demo
+from speedtrack import demo, serving
 from speedtrack.devstack import Stack, StackError
 
 
@@ -22,6 +22,6 @@ class Command(BaseCommand):
             return int(not right) if os.environ.get("DEMO_EXIT") == "1" else None
 
         try:
-            sys.exit(demo.serve(console, work))
+            sys.exit(serving.serve(console, work))
         except StackError as e:
             raise CommandError(str(e)) from e

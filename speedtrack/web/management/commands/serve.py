@@ -6,7 +6,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 from rich.console import Console
 
-from speedtrack import demo
+from speedtrack import serving
 from speedtrack.devstack import StackError
 
 
@@ -15,6 +15,6 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         try:
-            sys.exit(demo.serve(Console(soft_wrap=True, highlight=False), lambda stack: None))
+            sys.exit(serving.serve(Console(soft_wrap=True, highlight=False), lambda stack: None))
         except StackError as e:
             raise CommandError(str(e)) from e

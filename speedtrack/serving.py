@@ -1,0 +1,78 @@
+"""The whole system on this machine, with this machine as its runner, until it is told to stop."""
+
+import contextlib
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from celery import Celery
+from django.conf import settings
+from django.core.management import call_command
+from django.db import OperationalError, connection
+from rich.console import Console
+
+from speedtrack.devstack import Stack, StackError, broker
+from speedtrack.dispatch import BROKER_ERRORS
+from speedtrack.runs import tracking
+from speedtrack.runs.models import Machine, UnknownToken
+
+MACHINE = "this-machine"
+
+
+def serve(console: Console, work: Callable[[Stack], int | None]) -> int:
+    """Start the whole system, do ``work``, and serve until Ctrl-C or SIGTERM unless it returns an exit code."""
+    for number in (signal.SIGINT, signal.SIGTERM):  # said aloud: a shell starts background jobs with SIGINT ignored
+        signal.signal(number, signal.default_int_handler)
+    call_command("migrate", verbosity=0)
+    token_file = settings.HOME / "machine-token"
+    machine_token(token_file)
+    with broker() as broker_url:
+        check_broker(broker_url)
+        stack = Stack(settings.URL, broker_url, token_file)
+        try:
+            stack.start()
+            code = work(stack)
+            if code is None:
+                console.print(f"Serving at [bold]{settings.URL}[/bold]; Ctrl-C ends it.")
+                while True:
+                    stack.check()
+                    check_database()
+                    time.sleep(1)
+            return code
+        except KeyboardInterrupt:
+            console.print("\nEnding all processes ...")
+            return 0
+        finally:
+            stack.stop()
+
+
+def machine_token(file: Path) -> None:
+    """Register this machine, with its token in a file of its owner, unless that is done."""
+    if file.exists():
+        with contextlib.suppress(UnknownToken):
+            Machine.of_token(file.read_text())
+            return
+    known = Machine.objects.filter(name=MACHINE).exists()
+    token = tracking.renew_token(MACHINE) if known else tracking.add_machine(MACHINE)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.touch(mode=0o600)
+    file.write_text(token)
+
+
+def check_database() -> None:
+    """Raise StackError if PostgreSQL has ended; the embedded one is started again with the whole system."""
+    try:
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT 1")
+    except OperationalError as e:
+        raise StackError(f"the database has gone away ({str(e).strip()}): start again, nothing is lost") from e
+
+
+def check_broker(url: str) -> None:
+    """Raise StackError if no broker answers."""
+    try:
+        with Celery(broker=url).connection_for_write() as link:
+            link.ensure_connection(max_retries=1, timeout=3)
+    except BROKER_ERRORS as e:
+        raise StackError(f"the broker of BROKER_URL does not answer ({e}): start it, or leave BROKER_URL unset") from e
