@@ -140,7 +140,7 @@ def test_a_shutdown_finishes_the_trial_and_hands_the_run_back(
     runner.send_signal(number)
     code, output = ended(runner)
     assert code == 0, output
-    assert api.bodies("/fail") == [{"token": 3, "kind": "transient", "error": "runner is shutting down"}]
+    assert api.bodies("/fail") == [{"token": 3, "kind": "stopped", "error": "runner is shutting down"}]
     assert "get-p1, trial 1: " in api.text("measure") and marked(home) == []
 
 
@@ -205,7 +205,7 @@ def test_a_shutdown_reaches_a_celery_worker_in_the_middle_of_a_trial(start: Star
         runner.send_signal(signal.SIGTERM)
         code, output = ended(runner)
     assert code == 0, output
-    assert api.bodies("/fail") == [{"token": 3, "kind": "transient", "error": "runner is shutting down"}]
+    assert api.bodies("/fail") == [{"token": 3, "kind": "stopped", "error": "runner is shutting down"}]
     assert marked(home) == []
 
 
