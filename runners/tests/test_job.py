@@ -53,7 +53,10 @@ def test_a_measurement_has_the_shape_of_the_golden_document(api: Api, agent: Age
         environment["series"] = {key: str(value) for key, value in environment["series"].items()}
         environment["recorded"] = sorted(environment["recorded"])  # unknown or a number: the names must agree
         for trial in document["trials"]:
+            # What a busy machine flags, and how many times, is not the document's shape.
             trial["flags"] = []
+            for test in trial["driver"]["tests"]:
+                test["flags"] = []
     assert shape(produced) == shape(wanted)
     assert produced["environment"]["recorded"] == wanted["environment"]["recorded"]
 
