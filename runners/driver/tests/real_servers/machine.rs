@@ -71,13 +71,29 @@ impl Drop for Directory {
     }
 }
 
-/// A port that nobody listens on, and whose cluster bus port is in range.
+/// A port that nobody listens on, and whose cluster bus port is free, too. Both are below those that the kernel deals
+/// out to connections, and each test process begins elsewhere.
 pub fn free_port() -> u16 {
-    loop {
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        if port < 50_000 {
-            return port;
-        }
+    const FIRST: u32 = 10_000;
+    const PORTS: u32 = 12_000;
+    const BUS: u16 = 10_000;
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let is_free = |port: u16| TcpListener::bind(("127.0.0.1", port)).is_ok();
+    let next = |_| {
+        let step = NEXT.fetch_add(1, Ordering::Relaxed);
+        (FIRST + (std::process::id().wrapping_mul(97) + step) % PORTS) as u16
+    };
+    (0..PORTS).map(next).find(|port| is_free(*port) && is_free(port + BUS)).expect("a free port")
+}
+
+/// Wait until `answers`; fails the test when the server ends or is silent for long.
+pub fn await_answer(name: &str, child: &mut Child, mut answers: impl FnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while !answers() {
+        let ended = child.try_wait().unwrap();
+        assert!(ended.is_none(), "{name} ended at its start: {}", ended.unwrap());
+        assert!(Instant::now() < deadline, "{name} does not answer");
+        std::thread::sleep(Duration::from_millis(20));
     }
 }
 
@@ -102,18 +118,13 @@ impl Redis {
             .stdout(Stdio::null())
             .spawn()
             .unwrap_or_else(|error| missing("redis-server", error));
-        let redis = Redis { child, port, socket, _directory: directory };
-        redis.await_answer();
+        let mut redis = Redis { child, port, socket, _directory: directory };
+        let socket = redis.socket.clone();
+        await_answer("redis-server", &mut redis.child, || {
+            let told = output("redis-cli", &["-s", &socket, "ping"]).stdout;
+            ["PONG", "NOAUTH"].iter().any(|answer| String::from_utf8_lossy(&told).contains(answer))
+        });
         redis
-    }
-
-    fn await_answer(&self) {
-        let deadline = Instant::now() + Duration::from_secs(20);
-        let answers = |answer: &str| answer.contains("PONG") || answer.contains("NOAUTH");
-        while !answers(&String::from_utf8_lossy(&output("redis-cli", &["-s", &self.socket, "ping"]).stdout)) {
-            assert!(Instant::now() < deadline, "redis-server does not answer");
-            std::thread::sleep(Duration::from_millis(50));
-        }
     }
 
     pub fn cli(&self, words: &[&str]) -> String {

@@ -5,9 +5,8 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
 
-use crate::machine::{Directory, OURS, free_port, output, said};
+use crate::machine::{Directory, OURS, await_answer, free_port, output, said};
 
 /// A server that ends with the test.
 struct Memcached {
@@ -50,20 +49,14 @@ impl Memcached {
             .stderr(Stdio::null())
             .spawn()
             .unwrap_or_else(|error| panic!("memcached is missing ({error}): install it for these tests"));
-        let server = Memcached { child, place, _directory: directory };
-        let deadline = Instant::now() + Duration::from_secs(20);
-        while server.ask("version\r\n").is_none() {
-            assert!(Instant::now() < deadline, "memcached does not answer");
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        let mut server = Memcached { child, place, _directory: directory };
+        let place = server.place.clone();
+        await_answer("memcached", &mut server.child, || ask(&place, "version\r\n").is_some());
         server
     }
 
     fn ask(&self, line: &str) -> Option<String> {
-        match self.place[0].as_str() {
-            "-p" => dialogue(TcpStream::connect(("127.0.0.1", self.place[1].parse().unwrap())).ok()?, line),
-            _ => dialogue(UnixStream::connect(&self.place[1]).ok()?, line),
-        }
+        ask(&self.place, line)
     }
 
     fn stats(&self) -> HashMap<String, u64> {
@@ -108,6 +101,13 @@ fn failure(words: &[&str], code: i32) -> String {
     assert_eq!(output.status.code(), Some(code), "{words:?} {told}");
     assert!(output.stdout.is_empty() && told.lines().count() == 1, "{words:?} {told}");
     told
+}
+
+fn ask([option, place]: &[String; 2], line: &str) -> Option<String> {
+    match option.as_str() {
+        "-p" => dialogue(TcpStream::connect(("127.0.0.1", place.parse().unwrap())).ok()?, line),
+        _ => dialogue(UnixStream::connect(place).ok()?, line),
+    }
 }
 
 /// All that is said before the server closes the connection.
