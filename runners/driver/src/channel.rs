@@ -43,6 +43,14 @@ impl Channel {
         }
     }
 
+    /// Shake hands, if there is TLS; `WouldBlock` when the socket must be ready first.
+    pub fn shake(&mut self) -> io::Result<()> {
+        match self {
+            Channel::Plain(_) => Ok(()),
+            Channel::Tls(tls) => tls.shake(),
+        }
+    }
+
     /// Send what is taken now; `WouldBlock` when nothing is. With no bytes: send more of what TLS holds back.
     #[inline]
     pub fn send(&mut self, bytes: &[u8]) -> io::Result<usize> {
@@ -72,12 +80,17 @@ impl Channel {
 }
 
 impl Tls {
-    /// Shake hands over a blocking socket.
-    pub fn connect(mut session: rustls::ClientConnection, socket: OwnedFd) -> io::Result<Tls> {
-        while session.is_handshaking() {
-            session.complete_io(&mut Wire(socket.as_fd()))?;
+    /// A session that has not begun, over a socket that never waits.
+    pub fn new(session: rustls::ClientConnection, socket: OwnedFd) -> Tls {
+        Tls { session, socket }
+    }
+
+    /// Shake hands up to the last byte that the server needs; `WouldBlock` when the socket must be ready first.
+    fn shake(&mut self) -> io::Result<()> {
+        while self.session.is_handshaking() {
+            self.session.complete_io(&mut Wire(self.socket.as_fd()))?;
         }
-        Ok(Tls { session, socket })
+        self.push()
     }
 
     fn send(&mut self, bytes: &[u8]) -> io::Result<usize> {

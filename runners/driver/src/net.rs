@@ -2,11 +2,13 @@
 
 use std::fmt;
 use std::io;
-use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
-use std::os::fd::{AsFd, OwnedFd};
+use std::net::ToSocketAddrs;
 use std::time::{Duration, Instant};
 
-use crate::channel::{Channel, Tls};
+use socket2::{SockAddr, SockRef};
+
+use crate::channel::Channel;
+use crate::dial::Dial;
 use crate::failure::Failure;
 use crate::proto::reply::Reply;
 use crate::proto::skipper::Skipper;
@@ -16,6 +18,8 @@ use crate::tls;
 
 /// The longest path that fits a unix socket address.
 const SOCKET_PATH_BYTES: usize = 107;
+/// A full queue of a unix socket is tried again this often.
+const QUEUE_AGAIN: Duration = Duration::from_millis(1);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Address {
@@ -71,86 +75,105 @@ pub fn auth(user: Option<&str>, password: &str) -> Vec<String> {
 }
 
 impl Target {
-    /// A blocking connection on which the greeting was answered.
-    pub fn connect(&self) -> Result<Channel, Failure> {
-        let socket = self.open().map_err(|error| self.unreachable(&error))?;
-        let mut channel = match &self.tls {
-            None => Channel::Plain(socket),
-            Some(tls) => Channel::Tls(Box::new(self.shake_hands(tls, socket)?)),
-        };
-        for words in &self.greeting {
-            self.greet(&mut channel, words)?;
-        }
-        Ok(channel)
-    }
-
-    fn shake_hands(&self, client: &tls::Client, socket: OwnedFd) -> Result<Tls, Failure> {
-        let host = match &self.address {
+    /// The name of the server's machine.
+    pub fn host(&self) -> &str {
+        match &self.address {
             Address::Tcp { host, .. } => host,
             Address::Unix { .. } => "localhost",
-        };
-        Tls::connect(client.session(host)?, socket).map_err(|error| {
-            Failure::run(
-                format!("the TLS handshake with {} failed ({error})", self.address),
-                "check that the server speaks TLS there, and --cacert, --cert and --key, or trust it with --insecure",
-            )
-        })
+        }
     }
 
-    fn open(&self) -> io::Result<OwnedFd> {
-        let socket = match &self.address {
-            Address::Tcp { host, port } => self.open_tcp(host, *port)?,
-            Address::Unix { path } => self.open_unix(path)?,
-        };
-        sys::set_timeouts(socket.as_fd(), self.timeout)?;
-        Ok(socket)
+    /// A blocking connection on which the greeting was answered.
+    pub fn connect(&self) -> Result<Channel, Failure> {
+        self.reach().map(|(channel, _)| channel)
     }
 
-    /// The first address of the host that takes the connection.
-    fn open_tcp(&self, host: &str, port: u16) -> io::Result<OwnedFd> {
-        let mut refused = io::Error::from(io::ErrorKind::AddrNotAvailable);
-        for address in (host, port).to_socket_addrs()? {
-            match self.open_tcp_at(&address) {
-                Ok(stream) => return Ok(stream.into()),
-                Err(error) => refused = error,
+    /// The same, with the address that took it: the first of the host that does.
+    pub fn reach(&self) -> Result<(Channel, SockAddr), Failure> {
+        let mut refused = self.unreachable(&io::ErrorKind::AddrNotAvailable.into());
+        for peer in self.peers().map_err(|error| self.unreachable(&error))? {
+            match self.reach_at(&peer) {
+                Ok(channel) => return Ok((channel, peer)),
+                Err(Missed { taken: true, failure }) => return Err(failure),
+                Err(Missed { failure, .. }) => refused = failure,
             }
         }
         Err(refused)
     }
 
-    fn open_tcp_at(&self, address: &SocketAddr) -> io::Result<TcpStream> {
-        let stream = TcpStream::connect_timeout(address, self.timeout)?;
-        stream.set_nodelay(true)?;
-        Ok(stream)
+    fn peers(&self) -> io::Result<Vec<SockAddr>> {
+        match &self.address {
+            Address::Tcp { host, port } => {
+                Ok((host.as_str(), *port).to_socket_addrs()?.map(SockAddr::from).collect())
+            }
+            Address::Unix { path } => Ok(vec![SockAddr::unix(path)?]),
+        }
     }
 
-    /// The timeout is set first: a server that does not accept lets a connect to a unix socket wait for ever.
-    fn open_unix(&self, path: &str) -> io::Result<OwnedFd> {
-        let socket = sys::unix_socket()?;
-        sys::set_timeouts(socket.as_fd(), self.timeout)?;
-        sys::connect_unix(socket.as_fd(), path.as_bytes())?;
-        Ok(socket)
+    fn reach_at(&self, peer: &SockAddr) -> Result<Channel, Missed> {
+        let mut dial = Dial::begin(self, peer).map_err(|failure| Missed { taken: false, failure })?;
+        self.open(&mut dial).map_err(|failure| Missed { taken: dial.is_connected(), failure })?;
+        let (channel, _) = dial.into_channel();
+        self.let_wait(&channel).map_err(|error| Missed { taken: true, failure: self.unreachable(&error) })?;
+        Ok(channel)
     }
 
-    fn unreachable(&self, error: &io::Error) -> Failure {
+    /// Let the socket of `channel` wait, up to the timeout.
+    fn let_wait(&self, channel: &Channel) -> io::Result<()> {
+        let socket = channel.socket();
+        let socket = SockRef::from(&socket);
+        socket.set_nonblocking(false)?;
+        socket.set_read_timeout(Some(self.timeout))?;
+        socket.set_write_timeout(Some(self.timeout))
+    }
+
+    /// Wait until `dial` is open, as long as the timeout allows.
+    fn open(&self, dial: &mut Dial) -> Result<(), Failure> {
+        let deadline = Instant::now() + self.timeout;
+        while !dial.is_open() {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(dial.too_slow(self));
+            }
+            if dial.is_queueing() {
+                std::thread::sleep(QUEUE_AGAIN.min(left));
+            } else if !sys::await_ready(dial.socket(), dial.interest(), left)
+                .map_err(|error| self.unreachable(&error))?
+            {
+                continue;
+            }
+            dial.go_on(self)?;
+        }
+        Ok(())
+    }
+
+    /// The failure of a connect that ended with `error`.
+    pub fn unreachable(&self, error: &io::Error) -> Failure {
         let remedy = match error.raw_os_error() {
             Some(libc::EMFILE) => "raise `ulimit -n` above the number of clients",
-            Some(libc::EADDRNOTAVAIL) => "wait for closed connections to be forgotten, or use a unix socket",
+            Some(libc::EADDRNOTAVAIL) => {
+                "all local ports are taken: wait for closed connections to be forgotten, or use a unix socket"
+            }
             _ => "start the server, or correct -h, -p or -s",
         };
         Failure::run(format!("cannot connect to {} ({error})", self.address), remedy)
     }
 
-    fn greet(&self, channel: &mut Channel, words: &[String]) -> Result<(), Failure> {
-        let answer = self.ask(channel, words)?;
-        if !matches!(Reply::parse(&answer), Some(Reply::Error(_)) | None) {
-            return Ok(());
-        }
+    /// The failure of a TLS handshake that ended with `error`.
+    pub fn handshake_failed(&self, error: &io::Error) -> Failure {
+        Failure::run(
+            format!("the TLS handshake with {} failed ({error})", self.address),
+            "check that the server speaks TLS there, and --cacert, --cert and --key, or trust it with --insecure",
+        )
+    }
+
+    /// The failure of a greeting's command that was answered with the error `text`.
+    pub fn refused(&self, words: &[String], text: &str) -> Failure {
         let (asked, remedy) = match words[0].as_str() {
             "AUTH" => ("the login".to_owned(), "correct -a and --user"),
             _ => (words.join(" "), "leave it out, or log in with -a, or use a server that knows it"),
         };
-        Err(Failure::run(format!("the server refused {asked}: {}", preview(&answer)), remedy))
+        Failure::run(format!("the server refused {asked}: -{text}"), remedy)
     }
 
     /// Connect, ask, and hang up: the reply to `words`.
@@ -176,18 +199,28 @@ impl Target {
     /// Send one command and wait for its whole reply, as raw bytes.
     fn ask<W: AsRef<[u8]>>(&self, channel: &mut Channel, words: &[W]) -> Result<Vec<u8>, Failure> {
         let deadline = Instant::now() + self.timeout;
-        let answer = tell(channel, &resp::command(words)).and_then(|()| hear(channel, deadline));
-        answer.map_err(|error| {
-            let asked = String::from_utf8_lossy(words[0].as_ref());
-            let cause = match error.kind() {
-                io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
-                    format!("no answer to {asked} within {:?}", self.timeout)
-                }
-                _ => format!("no answer to {asked} ({error})"),
-            };
-            Failure::run(cause, format!("check that {} speaks RESP", self.address))
-        })
+        tell(channel, &resp::command(words))
+            .and_then(|()| hear(channel, deadline))
+            .map_err(|error| self.unanswered(words, &error))
     }
+
+    /// The failure of a command whose answer did not come because of `error`.
+    pub fn unanswered<W: AsRef<[u8]>>(&self, words: &[W], error: &io::Error) -> Failure {
+        let asked = String::from_utf8_lossy(words[0].as_ref());
+        let cause = match error.kind() {
+            io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
+                format!("no answer to {asked} within {:?}", self.timeout)
+            }
+            _ => format!("no answer to {asked} ({error})"),
+        };
+        Failure::run(cause, format!("check that {} speaks RESP", self.address))
+    }
+}
+
+/// Why an address could not be used, and whether it took the connection.
+struct Missed {
+    taken: bool,
+    failure: Failure,
 }
 
 /// Send all of `bytes` over a blocking channel.

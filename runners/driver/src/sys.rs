@@ -126,57 +126,6 @@ pub fn recv(socket: BorrowedFd, bytes: &mut [u8]) -> io::Result<usize> {
     usize::try_from(received).map_err(|_| io::Error::last_os_error())
 }
 
-/// A new stream socket of the unix family.
-pub fn unix_socket() -> io::Result<OwnedFd> {
-    // SAFETY: the descriptor is new and owned by nobody else.
-    unsafe {
-        let fd = check(libc::socket(libc::AF_UNIX, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0))?;
-        Ok(OwnedFd::from_raw_fd(fd))
-    }
-}
-
-/// Let blocking connects, sends and receives give up after `limit`.
-pub fn set_timeouts(socket: BorrowedFd, limit: Duration) -> io::Result<()> {
-    let time = libc::timeval {
-        tv_sec: limit.as_secs() as libc::time_t,
-        tv_usec: libc::suseconds_t::from(limit.subsec_micros().max(1)),
-    };
-    for option in [libc::SO_RCVTIMEO, libc::SO_SNDTIMEO] {
-        // SAFETY: `time` outlives the call and its size is given.
-        check(unsafe {
-            libc::setsockopt(
-                socket.as_raw_fd(),
-                libc::SOL_SOCKET,
-                option,
-                (&raw const time).cast::<c_void>(),
-                size_of::<libc::timeval>() as libc::socklen_t,
-            )
-        })?;
-    }
-    Ok(())
-}
-
-/// Connect a unix socket to `path`, whose bytes must fit `sun_path` with its final zero.
-pub fn connect_unix(socket: BorrowedFd, path: &[u8]) -> io::Result<()> {
-    // SAFETY: an all-zero sockaddr_un is valid; it outlives the call and its size is given.
-    unsafe {
-        let mut address: libc::sockaddr_un = std::mem::zeroed();
-        address.sun_family = libc::AF_UNIX as libc::sa_family_t;
-        if path.len() >= address.sun_path.len() {
-            return Err(io::Error::from_raw_os_error(libc::ENAMETOOLONG));
-        }
-        for (place, byte) in address.sun_path.iter_mut().zip(path) {
-            *place = *byte as libc::c_char;
-        }
-        check(libc::connect(
-            socket.as_raw_fd(),
-            (&raw const address).cast::<libc::sockaddr>(),
-            size_of::<libc::sockaddr_un>() as libc::socklen_t,
-        ))?;
-    }
-    Ok(())
-}
-
 pub fn set_nonblocking(socket: BorrowedFd) -> io::Result<()> {
     // SAFETY: plain calls on an open descriptor.
     unsafe {
@@ -211,6 +160,20 @@ impl Interest {
             Interest::Replies => libc::EPOLLIN as u32,
             Interest::RepliesAndRoom => (libc::EPOLLIN | libc::EPOLLOUT) as u32,
         }
+    }
+}
+
+/// Wait for at most `limit` until a socket is ready; whether it is.
+pub fn await_ready(socket: BorrowedFd, interest: Interest, limit: Duration) -> io::Result<bool> {
+    // The bits of poll and of epoll are the same.
+    let mut waited =
+        libc::pollfd { fd: socket.as_raw_fd(), events: interest.mask() as libc::c_short, revents: 0 };
+    let limit_ms = limit.as_nanos().div_ceil(u128::from(NS_PER_MS)) as c_int;
+    // SAFETY: `waited` outlives the call, and is one.
+    match check(unsafe { libc::poll(&mut waited, 1, limit_ms) }) {
+        Ok(ready) => Ok(ready > 0),
+        Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(false),
+        Err(error) => Err(error),
     }
 }
 

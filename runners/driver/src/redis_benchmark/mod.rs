@@ -10,7 +10,6 @@ pub mod report;
 pub mod server;
 pub mod suite;
 mod text;
-mod uri;
 
 use std::ffi::OsString;
 use std::sync::Arc;
@@ -45,11 +44,11 @@ pub fn run(name: &str, words: Vec<OsString>) -> Result<(), Failure> {
     }
     let tests = plan::tests(&options)?;
     let target = options.target()?;
-    let nodes = match options.cluster {
+    let nodes = match options.endpoint.cluster {
         true => cluster::nodes(&target)?,
         false => vec![cluster::Master { name: String::new(), node: Node { target, tags: [].into() } }],
     };
-    if options.cluster {
+    if options.endpoint.cluster {
         options.threads.get_or_insert(nodes.len());
         report::print(&text::masters(&nodes))?;
     }

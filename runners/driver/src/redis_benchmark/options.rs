@@ -3,17 +3,17 @@
 use std::ffi::OsString;
 use std::io::Read;
 use std::os::unix::ffi::OsStringExt;
-use std::str::FromStr;
 use std::time::Duration;
 
-use super::uri;
 use crate::cli::{self, Length};
 use crate::digits;
+use crate::endpoint::{self, Endpoint, Words as _};
 use crate::failure::Failure;
-use crate::net::{self, Address, Target};
+use crate::net::Target;
 use crate::template::Script;
-use crate::tls;
 
+/// Where the server is unless it is said.
+const PORT: u16 = 6379;
 const SEE_HELP: &str = "see --help";
 const MOST_THREADS: usize = 500;
 const LARGEST_VALUE: i64 = 1 << 30;
@@ -25,18 +25,9 @@ pub enum Asked {
 }
 
 pub struct Options {
-    pub host: String,
-    pub port: u16,
-    pub socket: Option<String>,
-    pub user: Option<String>,
-    pub password: Option<String>,
-    pub database: u32,
+    pub endpoint: Endpoint,
     pub resp3: bool,
     pub tracking: bool,
-    pub cluster: bool,
-    pub tls: bool,
-    pub tls_wanted: tls::Wanted,
-    pub timeout: Duration,
     pub clients: usize,
     pub length: Length,
     pub warmup: Duration,
@@ -71,18 +62,9 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Self {
         Options {
-            host: "127.0.0.1".to_owned(),
-            port: 6379,
-            socket: None,
-            user: None,
-            password: None,
-            database: 0,
+            endpoint: Endpoint::default(),
             resp3: false,
             tracking: false,
-            cluster: false,
-            tls: false,
-            tls_wanted: tls::Wanted::default(),
-            timeout: Duration::from_secs(10),
             clients: 50,
             length: Length::Requests(100_000),
             warmup: Duration::ZERO,
@@ -115,22 +97,17 @@ impl Default for Options {
 /// The words that are left.
 struct Words(std::vec::IntoIter<OsString>);
 
-impl Words {
+impl endpoint::Words for Words {
+    const SEE: &'static str = SEE_HELP;
+
     fn text(&mut self, option: &str) -> Result<String, Failure> {
-        let word = self.0.next().ok_or_else(|| {
-            Failure::usage(format!("Invalid option \"{option}\" or option argument missing"), SEE_HELP)
-        })?;
+        let word = self.0.next().ok_or_else(|| invalid(option))?;
         Ok(word.to_string_lossy().into_owned())
     }
+}
 
-    fn value<T: FromStr>(&mut self, option: &str) -> Result<T, Failure> {
-        let text = self.text(option)?;
-        text.parse().map_err(|_| Failure::usage(format!("{option} cannot be '{text}'"), SEE_HELP))
-    }
-
-    fn seconds(&mut self, option: &str) -> Result<Duration, Failure> {
-        cli::duration(self.value(option)?, option)
-    }
+fn invalid(option: &str) -> Failure {
+    Failure::usage(format!("Invalid option \"{option}\" or option argument missing"), SEE_HELP)
 }
 
 pub fn parse(words: Vec<OsString>) -> Result<Asked, Failure> {
@@ -157,17 +134,8 @@ pub fn parse(words: Vec<OsString>) -> Result<Asked, Failure> {
 impl Options {
     fn take(&mut self, option: &str, words: &mut Words) -> Result<(), Failure> {
         match option {
-            "-h" => self.host = words.text(option)?,
-            "-p" => self.port = words.value(option)?,
-            "-s" => self.socket = Some(words.text(option)?),
-            "-a" => self.password = Some(words.text(option)?),
-            "--user" => self.user = Some(words.text(option)?),
-            "-u" => uri::read(&words.text(option)?, self)?,
-            "--dbnum" => self.database = words.value(option)?,
             "-3" => self.resp3 = true,
             "--enable-tracking" => self.tracking = true,
-            "--cluster" => self.cluster = true,
-            "--timeout" => self.timeout = words.seconds(option)?,
             "-I" => self.idle = true,
             "-e" => self.warn("-e option has no effect. An error reply always ends the run."),
             "-q" => self.quiet = true,
@@ -197,27 +165,8 @@ impl Options {
             "--seed" => self.seed = words.value(option)?,
             "--num-functions" => self.functions = words.value(option)?,
             "--num-keys-in-fcall" => self.keys_in_fcall = words.value(option)?,
-            _ => return self.take_tls(option, words),
-        }
-        Ok(())
-    }
-
-    fn take_tls(&mut self, option: &str, words: &mut Words) -> Result<(), Failure> {
-        let wanted = &mut self.tls_wanted;
-        match option {
-            "--tls" => self.tls = true,
-            "--insecure" => wanted.insecure = true,
-            "--sni" => wanted.sni = Some(words.text(option)?),
-            "--cacert" => wanted.cacert = Some(words.text(option)?),
-            "--cacertdir" => wanted.cacertdir = Some(words.text(option)?),
-            "--cert" => wanted.cert = Some(words.text(option)?),
-            "--key" => wanted.key = Some(words.text(option)?),
-            "--tls-ciphers" => wanted.ciphers = Some(words.text(option)?),
-            "--tls-ciphersuites" => wanted.ciphersuites = Some(words.text(option)?),
-            _ => {
-                let cause = format!("Invalid option \"{option}\" or option argument missing");
-                return Err(Failure::usage(cause, SEE_HELP));
-            }
+            _ if self.endpoint.take(option, words)? => {}
+            _ => return Err(invalid(option)),
         }
         Ok(())
     }
@@ -281,12 +230,7 @@ impl Options {
             "--sequential is given without a keyspace",
             "give -r, too",
         )?;
-        cli::require(!self.timeout.is_zero(), "--timeout cannot be 0", "give seconds above 0")?;
-        cli::require(
-            self.user.is_none() || self.password.is_some(),
-            "--user is given without a password",
-            "give -a, too",
-        )
+        self.endpoint.check()
     }
 
     pub fn check_buffers(&self, script: &Script) -> Result<(), Failure> {
@@ -300,24 +244,12 @@ impl Options {
     /// The server, with the commands that open a session in the order of redis-benchmark.
     pub fn target(&self) -> Result<Target, Failure> {
         let words = |line: &str| line.split(' ').map(str::to_owned).collect::<Vec<_>>();
-        let login = self.password.as_ref().map(|password| net::auth(self.user.as_deref(), password));
-        let database =
-            (self.database != 0 && !self.cluster).then(|| words(&format!("SELECT {}", self.database)));
         let greeting = [
-            login,
+            self.endpoint.login(),
             self.tracking.then(|| words("CLIENT TRACKING on")),
-            database,
+            self.endpoint.select(),
             self.resp3.then(|| words("HELLO 3")),
         ];
-        let address = match &self.socket {
-            Some(path) => Address::unix(path)?,
-            None => Address::Tcp { host: self.host.clone(), port: self.port },
-        };
-        Ok(Target {
-            address,
-            tls: self.tls.then(|| self.tls_wanted.client()).transpose()?,
-            greeting: greeting.into_iter().flatten().collect(),
-            timeout: self.timeout,
-        })
+        self.endpoint.target(PORT, greeting.into_iter().flatten().collect())
     }
 }

@@ -20,7 +20,7 @@ pub struct Planned {
 pub fn placeholders(options: &Options) -> Placeholders {
     Placeholders {
         numbers: options.keyspace.is_some(),
-        tags: options.cluster,
+        tags: options.endpoint.cluster,
         value: Value::Same(suite::value(options.value_bytes)),
     }
 }
@@ -94,7 +94,7 @@ fn command(test: &Test, options: &Options) -> Command {
 
 /// A word of the table with its letters replaced.
 fn expanded(word: &str, options: &Options) -> Vec<String> {
-    let tag = if options.cluster { ":{tag}" } else { "" };
+    let tag = if options.endpoint.cluster { ":{tag}" } else { "" };
     let one = |text: &str| vec![text.to_owned()];
     match word {
         "D" => one("__data__"),

@@ -58,7 +58,7 @@ pub fn report(options: &Options, test: &Planned, total: &Total, configured: &Con
     text += &format!("  {} parallel clients\n", options.clients);
     text += &format!("  {} bytes payload\n", test.payload_bytes);
     text += &format!("  keep alive: {}\n", u8::from(options.keepalive));
-    text += &configured.text(options.cluster);
+    text += &configured.text(options.endpoint.cluster);
     text += &match options.threads {
         None => "  multi-thread: no\n".to_owned(),
         Some(threads) => format!("  multi-thread: yes\n  threads: {threads}\n"),

@@ -1,6 +1,6 @@
 //! `redis://user:password@host:port/db` and its relatives.
 
-use super::options::Options;
+use crate::endpoint::Endpoint;
 use crate::failure::Failure;
 
 fn bad(uri: &str, cause: &str) -> Failure {
@@ -10,10 +10,10 @@ fn bad(uri: &str, cause: &str) -> Failure {
     Failure::usage(format!("the URI of -u ({begin}) {cause}"), "write redis://user:password@host:port/db")
 }
 
-/// Put what `uri` says into `options`; `rediss` and `valkeys` ask for TLS.
-pub fn read(uri: &str, options: &mut Options) -> Result<(), Failure> {
+/// Put what `uri` says into `endpoint`; `rediss` and `valkeys` ask for TLS.
+pub fn read(uri: &str, endpoint: &mut Endpoint) -> Result<(), Failure> {
     let (scheme, rest) = uri.split_once("://").ok_or_else(|| bad(uri, "has no scheme"))?;
-    options.tls |= match scheme.to_lowercase().as_str() {
+    endpoint.tls |= match scheme.to_lowercase().as_str() {
         "redis" | "valkey" => false,
         "rediss" | "valkeys" => true,
         _ => return Err(bad(uri, "has a scheme that is not redis, rediss, valkey or valkeys")),
@@ -23,18 +23,19 @@ pub fn read(uri: &str, options: &mut Options) -> Result<(), Failure> {
     if let Some(login) = login {
         let decode = |text: &str| decoded(text).ok_or_else(|| bad(uri, "has a wrong % code"));
         let (user, password) = login.split_once(':').unwrap_or(("", login));
-        options.user = Some(decode(user)?).filter(|user| !user.is_empty());
-        options.password = Some(decode(password)?);
+        endpoint.user = Some(decode(user)?).filter(|user| !user.is_empty());
+        endpoint.password = Some(decode(password)?);
     }
     let (host, port) = host_and_port(place);
     if !host.is_empty() {
-        options.host = host.to_owned();
+        endpoint.host = host.to_owned();
     }
     if let Some(port) = port {
-        options.port = port.parse().map_err(|_| bad(uri, "has a port that is not a number up to 65535"))?;
+        let port = port.parse().map_err(|_| bad(uri, "has a port that is not a number up to 65535"))?;
+        endpoint.port = Some(port);
     }
     if !database.is_empty() {
-        options.database = database.parse().map_err(|_| bad(uri, "has a database that is not a number"))?;
+        endpoint.database = database.parse().map_err(|_| bad(uri, "has a database that is not a number"))?;
     }
     Ok(())
 }
@@ -68,28 +69,28 @@ fn decoded(text: &str) -> Option<String> {
 mod tests {
     use super::*;
 
-    fn options(uri: &str) -> Result<Options, Failure> {
-        let mut options = Options::default();
-        read(uri, &mut options).map(|()| options)
+    fn endpoint(uri: &str) -> Result<Endpoint, Failure> {
+        let mut endpoint = Endpoint::default();
+        read(uri, &mut endpoint).map(|()| endpoint)
     }
 
     #[test]
     fn every_part_of_a_uri_is_read() {
-        let all = options("rediss://joe:p%40ss@example.org:7000/3").unwrap();
+        let all = endpoint("rediss://joe:p%40ss@example.org:7000/3").unwrap();
         assert!(all.tls);
         assert_eq!((all.user.as_deref(), all.password.as_deref()), (Some("joe"), Some("p@ss")));
-        assert_eq!((all.host.as_str(), all.port, all.database), ("example.org", 7000, 3));
-        let some = options("redis://secret@[::1]:7000").unwrap();
+        assert_eq!((all.host.as_str(), all.port, all.database), ("example.org", Some(7000), 3));
+        let some = endpoint("redis://secret@[::1]:7000").unwrap();
         assert_eq!((some.user, some.password.as_deref()), (None, Some("secret")));
-        assert_eq!((some.host.as_str(), some.port), ("::1", 7000));
-        let none = options("valkey://").unwrap();
-        assert_eq!((none.host.as_str(), none.port), ("127.0.0.1", 6379));
+        assert_eq!((some.host.as_str(), some.port), ("::1", Some(7000)));
+        let none = endpoint("valkey://").unwrap();
+        assert_eq!((none.host.as_str(), none.port), ("127.0.0.1", None));
     }
 
     #[test]
     fn a_wrong_uri_is_told_without_its_password() {
         for uri in ["http://a:pw@b", "redis://a:p%zw@b", "redis://:pw@h:99999", "redis://:pw@h/x", "pw@h"] {
-            let told = options(uri).err().unwrap().to_string();
+            let told = endpoint(uri).err().unwrap().to_string();
             assert!(told.contains("-u") && !told.contains("pw"), "{told}");
         }
     }
