@@ -1,4 +1,4 @@
-//! The command line: words in, one checked [`Options`] out.
+//! The command line of `speedbench run`: words in, one checked [`Plan`] out.
 
 use std::ffi::OsString;
 use std::str::FromStr;
@@ -6,11 +6,14 @@ use std::time::Duration;
 
 use lexopt::prelude::*;
 
-use crate::digits;
 use crate::failure::Failure;
 use crate::job::Window;
+use crate::keys::Distribution;
 use crate::net::{self, Address, Target};
+use crate::plan::{KeySpace, Length, Phase, Plan, Terms};
+use crate::values::Sizes;
 use crate::workload::{Protocol, Workload};
+use crate::workload_file::{self, WorkloadFile};
 
 pub const HELP: &str = "\
 Measure a server that speaks RESP (Redis, Valkey) or the protocol of memcached.
@@ -29,6 +32,8 @@ Server
   --timeout S        give up when the server is silent for S seconds (10)
 
 Workload
+  --workload FILE    phases of load as TOML, or JSON (*.json, or - for stdin); instead
+                     of the other options of this block, but --seed, and of the window
   -t TESTS           of ping,set,get,incr; measured in this order (all);
                      memcached: see memcached-benchmark --help
                      a mix with weights is a test, too: get:9+set:1
@@ -58,58 +63,27 @@ Result
 ";
 
 const LONGEST: Duration = Duration::from_secs(24 * 3600);
-const LARGEST_VALUE: usize = 512 * 1024 * 1024;
-/// Requests are kept whole in memory, up to ten values in each.
-const LARGEST_MEMCACHED_VALUE: usize = 16 * 1024 * 1024;
 /// Request buffers of all connections together.
 const LARGEST_BUFFERS: usize = 4 * 1024 * 1024 * 1024;
 
 #[derive(Debug)]
 pub enum Command {
-    Run(Box<Options>),
+    Run(Box<Plan>),
     Help,
     Version,
-}
-
-/// How long the window is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Length {
-    Lasting(Duration),
-    Requests(u64),
-}
-
-#[derive(Debug)]
-pub struct Options {
-    pub protocol: Protocol,
-    pub target: Target,
-    pub tests: Vec<Workload>,
-    pub clients: usize,
-    pub length: Length,
-    pub warmup: Duration,
-    pub pipeline: usize,
-    pub window: Window,
-    pub keyspace: u64,
-    pub value_bytes: usize,
-    pub threads: usize,
-    pub seed: u64,
-    pub prefill: bool,
-    pub cpus: Vec<usize>,
-    pub server_pid: Option<u32>,
-    pub slice_ms: u64,
-    pub allow_errors: bool,
-    pub json: bool,
 }
 
 /// What was given, before defaults and checks.
 #[derive(Default)]
 struct Given {
-    protocol: Protocol,
+    protocol: Option<Protocol>,
     host: Option<String>,
     port: Option<u16>,
     socket: Option<String>,
     password: Option<String>,
     user: Option<String>,
     timeout: Option<Duration>,
+    workload: Option<String>,
     tests: Option<String>,
     clients: Option<usize>,
     pipeline: Option<usize>,
@@ -153,8 +127,9 @@ fn parse_run(parser: &mut lexopt::Parser) -> Result<Command, Failure> {
             Short('a') => given.password = Some(value(parser, "-a")?),
             Long("user") => given.user = Some(value(parser, "--user")?),
             Long("timeout") => given.timeout = Some(seconds(parser, "--timeout")?),
+            Long("workload") => given.workload = Some(value(parser, "--workload")?),
             Short('t') => given.tests = Some(value(parser, "-t")?),
-            Long("protocol") => given.protocol = protocol(&value::<String>(parser, "--protocol")?)?,
+            Long("protocol") => given.protocol = Some(protocol(&value::<String>(parser, "--protocol")?)?),
             Short('c') => given.clients = Some(value(parser, "-c")?),
             Short('P') => given.pipeline = Some(value(parser, "-P")?),
             Long("window") => given.window = Some(window(&value::<String>(parser, "--window")?)?),
@@ -174,7 +149,7 @@ fn parse_run(parser: &mut lexopt::Parser) -> Result<Command, Failure> {
             other => return Err(bad_words(other.unexpected())),
         }
     }
-    given.check().map(|options| Command::Run(Box::new(options)))
+    given.plan().map(|plan| Command::Run(Box::new(plan)))
 }
 
 fn bad_words(error: lexopt::Error) -> Failure {
@@ -230,143 +205,138 @@ pub fn fits(batch_bytes: usize, clients: usize) -> bool {
     batch_bytes.checked_mul(clients).is_some_and(|bytes| bytes <= LARGEST_BUFFERS)
 }
 
+/// What the settings of a workload are called on the command line.
+const TERMS: Terms = Terms {
+    clients: "-c",
+    threads: "--threads",
+    pipeline: "-P",
+    keys: "-r",
+    bytes: "-d",
+    length: "-n or --duration",
+};
+
 impl Given {
-    fn check(self) -> Result<Options, Failure> {
-        let options = Options {
-            length: self.length()?,
-            warmup: self.warmup()?,
-            target: self.target()?,
-            tests: self.tests()?,
-            protocol: self.protocol,
-            clients: self.clients.unwrap_or(50),
-            pipeline: self.pipeline.unwrap_or(1),
-            window: self.window.unwrap_or(Window::Batch),
-            keyspace: self.keyspace.unwrap_or(1),
-            value_bytes: self.value_bytes.unwrap_or(3),
-            threads: self.threads.unwrap_or(1),
-            seed: self.seed.unwrap_or(1),
-            prefill: self.prefill,
+    fn plan(self) -> Result<Plan, Failure> {
+        let file = self.workload.as_deref().map(|path| self.read(path)).transpose()?;
+        let (protocol, seed, phases) = match file {
+            Some(file) => (file.protocol, self.seed.unwrap_or(file.seed), file.phases),
+            None => (self.protocol.unwrap_or_default(), self.seed.unwrap_or(1), self.phases()?),
+        };
+        let plan = Plan {
+            protocol,
+            target: self.target(protocol)?,
+            seed,
+            phases,
             cpus: self.cpus,
             server_pid: self.server_pid,
             slice_ms: self.slice_ms.unwrap_or(100),
             allow_errors: self.allow_errors,
             json: self.json,
         };
-        options.check_workload()?;
-        options.check_machine()?;
-        Ok(options)
+        plan.check()?;
+        Ok(plan)
     }
 
-    fn tests(&self) -> Result<Vec<Workload>, Failure> {
-        let named = |name: &str| Workload::named(self.protocol, &name.to_lowercase());
-        match &self.tests {
-            Some(list) => list.split(',').map(named).collect(),
-            None => Ok(Workload::all(self.protocol)),
+    /// The workload file, which leaves no room for options that say the same.
+    fn read(&self, path: &str) -> Result<WorkloadFile, Failure> {
+        let given = [
+            ("--protocol", self.protocol.is_some()),
+            ("-t", self.tests.is_some()),
+            ("-c", self.clients.is_some()),
+            ("-P", self.pipeline.is_some()),
+            ("--window", self.window.is_some()),
+            ("-r", self.keyspace.is_some()),
+            ("-d", self.value_bytes.is_some()),
+            ("--prefill", self.prefill),
+            ("--duration", self.duration.is_some()),
+            ("-n", self.requests.is_some()),
+            ("--warmup", self.warmup.is_some()),
+            ("--threads", self.threads.is_some()),
+        ];
+        match given.into_iter().find(|(_, given)| *given) {
+            None => workload_file::read(path),
+            Some((option, _)) => {
+                Err(Failure::usage(format!("{option} is given beside --workload"), "write it into the file"))
+            }
         }
+    }
+
+    /// One phase per test, alike but for the prefill, which is done once.
+    fn phases(&self) -> Result<Vec<Phase>, Failure> {
+        let protocol = self.protocol.unwrap_or_default();
+        let named = |name: &str| Workload::named(protocol, &name.to_lowercase());
+        let workloads = match &self.tests {
+            Some(list) => list.split(',').map(named).collect::<Result<_, _>>()?,
+            None => Workload::all(protocol),
+        };
+        let phase = |(at, workload)| self.phase(workload, self.prefill && at == 0);
+        let phases: Vec<Phase> = workloads.into_iter().enumerate().map(phase).collect::<Result<_, _>>()?;
+        phases.iter().try_for_each(|phase| phase.check(&TERMS, protocol))?;
+        Ok(phases)
+    }
+
+    fn phase(&self, workload: Workload, prefill: bool) -> Result<Phase, Failure> {
+        let length = self.length()?;
+        let usual = Phase::of(workload);
+        Ok(Phase {
+            clients: self.clients.unwrap_or(usual.clients),
+            threads: self.threads.unwrap_or(usual.threads),
+            pipeline: self.pipeline.unwrap_or(usual.pipeline),
+            window: self.window.unwrap_or(usual.window),
+            keys: KeySpace {
+                count: self.keyspace.unwrap_or(usual.keys.count),
+                distribution: Distribution::Uniform,
+            },
+            values: self.value_bytes.map_or(usual.values.clone(), Sizes::Fixed),
+            prefill,
+            warmup: self.warmup.unwrap_or(length.usual_warmup()),
+            length,
+            ..usual
+        })
     }
 
     fn length(&self) -> Result<Length, Failure> {
         match (self.duration, self.requests) {
             (Some(_), Some(_)) => Err(Failure::usage("-n and --duration are both given", "give one of them")),
             (None, Some(requests)) => Ok(Length::Requests(requests)),
-            (duration, None) => Ok(Length::Lasting(duration.unwrap_or(Duration::from_secs(5)))),
+            (Some(duration), None) => Ok(Length::Lasting(duration)),
+            (None, None) => Ok(Length::DEFAULT),
         }
     }
 
-    /// A count is exact: unless it is asked for, the server sees no request beyond it.
-    fn warmup(&self) -> Result<Duration, Failure> {
-        let usual = match self.requests {
-            Some(_) => Duration::ZERO,
-            None => Duration::from_millis(500),
-        };
-        Ok(self.warmup.unwrap_or(usual))
-    }
-
-    fn target(&self) -> Result<Target, Failure> {
+    fn target(&self, protocol: Protocol) -> Result<Target, Failure> {
         let timeout = self.timeout.unwrap_or(Duration::from_secs(10));
         require(!timeout.is_zero(), "--timeout cannot be 0", "give seconds above 0")?;
-        Ok(Target { address: self.address()?, tls: None, greeting: self.greeting()?, timeout })
+        Ok(Target {
+            address: self.address(protocol)?,
+            tls: None,
+            greeting: self.greeting(protocol)?,
+            timeout,
+        })
     }
 
-    fn address(&self) -> Result<Address, Failure> {
+    fn address(&self, protocol: Protocol) -> Result<Address, Failure> {
         match &self.socket {
             Some(path) => Address::unix(path),
             None => {
                 let host = self.host.clone().unwrap_or_else(|| "127.0.0.1".to_owned());
-                Ok(Address::Tcp { host, port: self.port.unwrap_or(self.protocol.port()) })
+                Ok(Address::Tcp { host, port: self.port.unwrap_or(protocol.port()) })
             }
         }
     }
 
-    fn greeting(&self) -> Result<Vec<Vec<String>>, Failure> {
+    fn greeting(&self, protocol: Protocol) -> Result<Vec<Vec<String>>, Failure> {
         require(
             self.user.is_none() || self.password.is_some(),
             "--user is given without a password",
             "give -a, too",
         )?;
         require(
-            self.password.is_none() || self.protocol == Protocol::Resp,
+            self.password.is_none() || protocol == Protocol::Resp,
             "-a is given for memcached, whose text protocol is used without a login here",
             "leave it out",
         )?;
         let auth = |password: &String| net::auth(self.user.as_deref(), password);
         Ok(self.password.iter().map(auth).collect())
-    }
-}
-
-impl Options {
-    fn check_workload(&self) -> Result<(), Failure> {
-        let empty = matches!(self.length, Length::Requests(0) | Length::Lasting(Duration::ZERO));
-        require(!empty, "the window is empty", "give -n or --duration above 0")?;
-        require(self.clients > 0, "-c cannot be 0", "give at least 1 client")?;
-        require(self.pipeline > 0, "-P cannot be 0", "give at least 1 request per batch")?;
-        require(
-            (1..=digits::LIMIT).contains(&self.keyspace),
-            "-r is outside of 1 to 10^12",
-            "keys have twelve digits",
-        )?;
-        require(self.value_bytes <= LARGEST_VALUE, "-d is above 512 MiB", "give a smaller value")?;
-        let batch_bytes = self.request_bytes()?.saturating_mul(self.pipeline);
-        require(
-            fits(batch_bytes, self.clients),
-            "the requests of -c x -P x -d do not fit into 4 GiB",
-            "lower one of them",
-        )
-    }
-
-    /// About the bytes of the longest request.
-    fn request_bytes(&self) -> Result<usize, Failure> {
-        let usual = self.value_bytes + 64;
-        if self.protocol == Protocol::Resp {
-            return Ok(usual);
-        }
-        require(
-            self.value_bytes <= LARGEST_MEMCACHED_VALUE,
-            "-d is above 16 MiB",
-            "give memcached a smaller value",
-        )?;
-        let speeches = self.tests.iter().map(|test| test.speech(self.value_bytes, self.seed));
-        Ok(speeches.map(|speech| speech.script().batch_bytes(1)).fold(usual, usize::max))
-    }
-
-    fn check_machine(&self) -> Result<(), Failure> {
-        require(self.threads > 0, "--threads cannot be 0", "give at least 1 thread")?;
-        require(
-            self.threads <= self.clients,
-            "there are more --threads than clients",
-            "lower --threads or raise -c",
-        )?;
-        require(
-            self.cpus.is_empty() || self.cpus.len() >= self.threads,
-            "--cpus names fewer CPUs than there are threads",
-            "name one CPU per thread",
-        )?;
-        require(
-            (1..=3_600_000).contains(&self.slice_ms),
-            "--slice-ms is outside of 1 to 3600000",
-            "100 is usual",
-        )?;
-        let pid_ok = self.server_pid.is_none_or(|pid| (1..=1 << 22).contains(&pid));
-        require(pid_ok, "--server-pid is not a process id", "give the pid of the server")
     }
 }

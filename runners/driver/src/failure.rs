@@ -19,6 +19,14 @@ impl Failure {
         Failure::Run(one_line(format!("{cause}: {remedy}")))
     }
 
+    /// The same failure, with the place where it is before it.
+    pub fn within(self, place: impl fmt::Display) -> Self {
+        match self {
+            Failure::Usage(line) => Failure::Usage(one_line(format!("{place}: {line}"))),
+            Failure::Run(line) => Failure::Run(one_line(format!("{place}: {line}"))),
+        }
+    }
+
     pub fn exit_code(&self) -> u8 {
         match self {
             Failure::Usage(_) => 2,

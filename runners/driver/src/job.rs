@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use serde::Deserialize;
+
 use crate::batch::{Batch, Feed, Tags, ValuePool};
 use crate::failure::Failure;
 use crate::keys::{KeyOrder, Keys};
@@ -11,7 +13,8 @@ use crate::rng::Rng;
 use crate::template::Script;
 
 /// When a connection sends again.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Window {
     /// When all replies to the batch are in: the whole next batch.
     Batch,

@@ -5,6 +5,23 @@ use std::ops::Range;
 use crate::rng::Rng;
 use crate::stage::share;
 
+/// How often each key is asked for.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Distribution {
+    /// Each equally.
+    Uniform,
+    /// Each once, then again.
+    Sequential,
+    /// The key of rank k in proportion to k to the power of -`exponent`; ranks are scattered over the keys.
+    Zipf { exponent: f64 },
+    /// As a bell over the keys: most often the middle one, with a standard deviation of this share of their count.
+    Gaussian { deviation: f64 },
+    /// The first `hot_keys` of all keys get `hot_requests` of all requests, both as shares.
+    Hotspot { hot_keys: f64, hot_requests: f64 },
+    /// As zipf, but rank 1 is the last key, rank 2 the one before it.
+    Latest { exponent: f64 },
+}
+
 /// The rule of a whole workload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KeyOrder {

@@ -1,6 +1,6 @@
 //! The load driver of SpeedTrack. `README.md` says what is counted, where the clock is read, and what each field means.
 //!
-//! A run reads `cli` -> `session` (prefill, then each test) -> `crew` (threads) -> `worker` (the loop) -> `document`.
+//! A run reads `cli` or `workload_file` -> `plan` -> `session` (each phase: prefill, then load) -> `crew` (threads) -> `worker` (the loop) -> `document`.
 
 pub mod batch;
 pub mod channel;
@@ -21,6 +21,7 @@ pub mod memcached_benchmark;
 pub mod meter;
 pub mod net;
 pub mod pace;
+pub mod plan;
 pub mod proto;
 pub mod redis_benchmark;
 pub mod rng;
@@ -32,5 +33,8 @@ pub mod table;
 pub mod template;
 pub mod tls;
 pub mod uri;
+pub mod values;
+pub mod words;
 pub mod worker;
 pub mod workload;
+pub mod workload_file;

@@ -42,9 +42,9 @@ fn run_native() -> Result<(), Failure> {
     match cli::parse(std::env::args_os())? {
         Command::Help => print(cli::HELP),
         Command::Version => print(&format!("speedbench {}\n", env!("CARGO_PKG_VERSION"))),
-        Command::Run(options) => {
-            let document = session::run(&options, &argv)?;
-            match options.json {
+        Command::Run(plan) => {
+            let document = session::run(&plan, &argv)?;
+            match plan.json {
                 true => print(&(document.to_json() + "\n")),
                 false => print(&table::render(&document)),
             }

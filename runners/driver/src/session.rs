@@ -1,122 +1,202 @@
-//! A run from the first connection to the document: prefill, then each test in order.
+//! A run from the first connection to the document: each phase in order, its prefill first.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use sha2::{Digest, Sha256};
 
 use crate::batch::ValuePool;
-use crate::cli::{Length, Options};
 use crate::crew;
 use crate::document::{self, Document, Driver, Prefill, TargetName, TestResult};
 use crate::failure::Failure;
 use crate::job::{Job, Node, Window};
-use crate::keys::KeyOrder;
+use crate::keys::{Distribution, KeyOrder};
 use crate::memcached::suite::Needs;
 use crate::memcached::{self, dialogue};
 use crate::meter;
+use crate::plan::{Expect, Length, Mode, Phase, Plan};
 use crate::stage::Stage;
 use crate::sys;
 use crate::template::Value;
-use crate::workload::{Protocol, Speech, Test, Workload};
+use crate::values::Sizes;
+use crate::workload::{Protocol, Speech, Workload};
 
 /// A prefill batch is at most this deep ...
 const PREFILL_PIPELINE: usize = 64;
 /// ... and about this long.
 const PREFILL_BATCH_BYTES: usize = 64 * 1024;
 
-/// Do what `options` ask; `argv` is recorded, without the password.
-pub fn run(options: &Options, argv: &[String]) -> Result<Document, Failure> {
-    if !options.cpus.is_empty() {
-        crew::pin_to(&options.cpus)?;
+/// What all phases of a run share.
+pub struct Session<'a> {
+    plan: &'a Plan,
+    values: ValuePool,
+}
+
+/// Puts the load of a phase on the server; its results.
+type Measure = for<'a> fn(&Session<'a>, &Phase) -> Result<Vec<TestResult>, Failure>;
+
+/// The way in which a phase is measured.
+fn measure(phase: &Phase) -> Result<Measure, Failure> {
+    let unavailable = |what: &str| Err(Failure::usage(format!("{what} is not available"), "leave it out"));
+    match phase {
+        Phase { probe: Some(_), .. } => return unavailable("probe"),
+        Phase { resp3: true, .. } => return unavailable("resp3"),
+        Phase { tracking: true, .. } => return unavailable("tracking"),
+        _ => {}
     }
-    if let Some(pid) = options.server_pid {
+    match phase.mode {
+        Mode::Closed => Ok(|session, phase| session.closed(phase)),
+        Mode::Open { .. } | Mode::Search { .. } | Mode::Sweep { .. } => {
+            unavailable(&format!("mode {}", phase.mode.name()))
+        }
+        Mode::Idle | Mode::Churn | Mode::PubSub | Mode::Blocking => {
+            unavailable(&format!("mode {}", phase.mode.name()))
+        }
+    }
+}
+
+/// Do what `plan` asks; `argv` is recorded, without the password.
+pub fn run(plan: &Plan, argv: &[String]) -> Result<Document, Failure> {
+    // Nothing is sent before all phases are known to be possible.
+    let measures: Vec<Measure> = plan.phases.iter().map(measure).collect::<Result<_, _>>()?;
+    if !plan.cpus.is_empty() {
+        crew::pin_to(&plan.cpus)?;
+    }
+    if let Some(pid) = plan.server_pid {
         meter::read_server_clock(pid)?;
     }
     let digest = own_digest()?;
     let started_at = rfc3339(SystemTime::now());
-    let values = ValuePool::new(options.seed, options.value_bytes);
-    let prefill = options.prefill.then(|| prefill(options, &values)).transpose()?;
-    let tests = options.tests.iter().map(|test| measure(options, test, &values));
+    let largest = plan.phases.iter().map(|phase| phase.values.largest()).max().unwrap_or(0);
+    let session = Session { plan, values: ValuePool::new(plan.seed, largest) };
+    let (mut prefill, mut tests) = (None, Vec::new());
+    for (phase, measure) in plan.phases.iter().zip(measures) {
+        if phase.prefill {
+            let filled = session.prefill(phase)?;
+            prefill.get_or_insert(filled);
+        }
+        tests.extend(measure(&session, phase)?);
+    }
     Ok(Document {
         schema: document::SCHEMA,
-        tests: tests.collect::<Result<_, _>>()?,
-        driver: driver(options, argv, digest),
-        target: TargetName { protocol: options.protocol.name(), address: options.target.address.to_string() },
+        driver: driver(plan, argv, digest),
+        target: TargetName { protocol: plan.protocol.name(), address: plan.target.address.to_string() },
         started_at,
         prefill,
+        tests,
     })
 }
 
-fn driver(options: &Options, argv: &[String], digest: String) -> Driver {
+fn driver(plan: &Plan, argv: &[String], digest: String) -> Driver {
     Driver {
         version: env!("CARGO_PKG_VERSION"),
         digest,
         argv: without_password(argv),
-        seed: options.seed,
-        threads: options.threads,
+        seed: plan.seed,
+        threads: plan.most_threads(),
         engine: "epoll",
         clock: "CLOCK_MONOTONIC",
     }
 }
 
-/// Set every key of the keyspace once, then let the server say how many it has.
-fn prefill(options: &Options, values: &ValuePool) -> Result<Prefill, Failure> {
-    let keys = options.keyspace;
-    let began = sys::now();
-    match options.protocol {
-        Protocol::Resp => fill(options, values)?,
-        Protocol::Memcached => fill_memcached(options, Needs::Keys, values)?,
+impl Session<'_> {
+    /// Set every key of the phase once, then let the server say how many it has.
+    fn prefill(&self, phase: &Phase) -> Result<Prefill, Failure> {
+        let keys = phase.keys.count;
+        let began = sys::now();
+        match self.plan.protocol {
+            Protocol::Resp => self.fill(phase)?,
+            Protocol::Memcached => self.fill_memcached(phase, Needs::Keys)?,
+        }
+        let seconds = document::round(document::seconds(sys::now() - began), 6);
+        let (keys_in_server, place, limit) = match self.plan.protocol {
+            Protocol::Resp => (self.plan.target.count_keys()?, " in db0", "maxmemory"),
+            Protocol::Memcached => (dialogue::count_items(&self.plan.target)?, "", "-m"),
+        };
+        if keys_in_server != keys {
+            return Err(Failure::run(
+                format!("the server holds {keys_in_server} keys{place} after a prefill of {keys}"),
+                format!("start with an empty server, and look for eviction ({limit})"),
+            ));
+        }
+        Ok(Prefill { keys, seconds, keys_in_server })
     }
-    let seconds = document::round(document::seconds(sys::now() - began), 6);
-    let (keys_in_server, place, limit) = match options.protocol {
-        Protocol::Resp => (options.target.count_keys()?, " in db0", "maxmemory"),
-        Protocol::Memcached => (dialogue::count_items(&options.target)?, "", "-m"),
-    };
-    if keys_in_server != keys {
-        return Err(Failure::run(
-            format!("the server holds {keys_in_server} keys{place} after a prefill of {keys}"),
-            format!("start with an empty server, and look for eviction ({limit})"),
-        ));
+
+    fn fill(&self, phase: &Phase) -> Result<(), Failure> {
+        let keys = phase.keys.count;
+        let clients = phase.clients.min(usize::try_from(keys).unwrap_or(usize::MAX));
+        let workload = Workload::named(Protocol::Resp, "set")?;
+        let set = Phase { name: workload.text(), workload, ..phase.clone() };
+        let speech = self.speech(&set);
+        let job = Job {
+            clients,
+            threads: phase.threads.min(clients),
+            pipeline: (PREFILL_BATCH_BYTES / phase.values.largest().max(1)).clamp(1, PREFILL_PIPELINE),
+            key_order: KeyOrder::EachOnce,
+            window: Window::Batch,
+            allow_errors: false,
+            ..self.job(&set, &speech)?
+        };
+        speech.run(&job, &[Stage::Exactly { requests: keys }]).map(|_| ())
     }
-    Ok(Prefill { keys, seconds, keys_in_server })
+
+    fn fill_memcached(&self, phase: &Phase, needs: Needs) -> Result<(), Failure> {
+        let keys = match (needs, phase.length) {
+            (Needs::KeyPerRequest, Length::Requests(requests)) => requests,
+            _ => phase.keys.count,
+        };
+        let value = Value::Drawn(phase.values.largest());
+        memcached::fill(self.job(phase, &self.speech(phase))?, needs, keys, &value)
+    }
+
+    /// The closed loop: a connection sends again when it was answered.
+    fn closed(&self, phase: &Phase) -> Result<Vec<TestResult>, Failure> {
+        for needs in phase.workload.needs() {
+            self.fill_memcached(phase, needs)?;
+        }
+        let speech = self.speech(phase);
+        let job = self.job(phase, &speech)?;
+        let outcome = speech.run(&job, &stages(phase.warmup, phase.length))?;
+        Ok(vec![TestResult::new(&job, workload(phase), &outcome)])
+    }
+
+    fn speech(&self, phase: &Phase) -> Speech {
+        phase.workload.speech(&phase.places(), self.plan.seed)
+    }
+
+    fn job(&self, phase: &Phase, speech: &Speech) -> Result<Job, Failure> {
+        Ok(Job {
+            name: phase.name.clone(),
+            nodes: vec![Node { target: self.plan.target.clone(), tags: [].into() }],
+            script: speech.script().clone().into(),
+            reads: phase.workload.reads(),
+            clients: phase.clients,
+            threads: phase.threads,
+            pipeline: phase.pipeline,
+            window: phase.window,
+            rate: None,
+            keepalive: true,
+            keyspace: phase.keys.count,
+            key_order: key_order(phase)?,
+            values: self.values.clone(),
+            seed: self.plan.seed,
+            cpus: self.plan.cpus.clone(),
+            server_pid: self.plan.server_pid,
+            slice_ns: self.plan.slice_ms * 1_000_000,
+            allow_errors: self.plan.allow_errors,
+        })
+    }
 }
 
-fn fill(options: &Options, values: &ValuePool) -> Result<(), Failure> {
-    let keys = options.keyspace;
-    let clients = options.clients.min(usize::try_from(keys).unwrap_or(usize::MAX));
-    let test = Workload::of(Test::Set);
-    let speech = test.speech(options.value_bytes, options.seed);
-    let job = Job {
-        clients,
-        threads: options.threads.min(clients),
-        pipeline: (PREFILL_BATCH_BYTES / options.value_bytes.max(1)).clamp(1, PREFILL_PIPELINE),
-        key_order: KeyOrder::EachOnce,
-        window: Window::Batch,
-        allow_errors: false,
-        ..job(options, &test, &speech, values)
-    };
-    speech.run(&job, &[Stage::Exactly { requests: keys }]).map(|_| ())
-}
-
-fn fill_memcached(options: &Options, needs: Needs, values: &ValuePool) -> Result<(), Failure> {
-    let keys = match (needs, options.length) {
-        (Needs::KeyPerRequest, Length::Requests(requests)) => requests,
-        _ => options.keyspace,
-    };
-    let Some(test) = options.tests.first() else { return Ok(()) };
-    let speech = test.speech(options.value_bytes, options.seed);
-    let value = Value::Drawn(options.value_bytes);
-    memcached::fill(job(options, test, &speech, values), needs, keys, &value)
-}
-
-fn measure(options: &Options, test: &Workload, values: &ValuePool) -> Result<TestResult, Failure> {
-    for needs in test.needs() {
-        fill_memcached(options, needs, values)?;
+fn key_order(phase: &Phase) -> Result<KeyOrder, Failure> {
+    let plain = matches!(phase.values, Sizes::Fixed(_)) && phase.expect == Expect::default();
+    match phase.keys.distribution {
+        Distribution::Uniform if plain && phase.verify == 0.0 => Ok(KeyOrder::Uniform),
+        Distribution::Sequential if plain && phase.verify == 0.0 => Ok(KeyOrder::Sequential),
+        _ => Err(Failure::usage(
+            format!("{} has settings that are not available", phase.name),
+            "leave them out",
+        )),
     }
-    let speech = test.speech(options.value_bytes, options.seed);
-    let job = job(options, test, &speech, values);
-    let outcome = speech.run(&job, &stages(options.warmup, options.length))?;
-    Ok(TestResult::new(&job, workload(options, test), &outcome))
 }
 
 /// A warm-up of `warmup`, then a window of `length`.
@@ -131,41 +211,18 @@ pub fn stages(warmup: Duration, length: Length) -> Vec<Stage> {
     }
 }
 
-fn job(options: &Options, test: &Workload, speech: &Speech, values: &ValuePool) -> Job {
-    Job {
-        name: test.name.clone(),
-        nodes: vec![Node { target: options.target.clone(), tags: [].into() }],
-        script: speech.script().clone().into(),
-        reads: test.reads(),
-        clients: options.clients,
-        threads: options.threads,
-        pipeline: options.pipeline,
-        window: options.window,
-        rate: None,
-        keepalive: true,
-        keyspace: options.keyspace,
-        key_order: KeyOrder::Uniform,
-        values: values.clone(),
-        seed: options.seed,
-        cpus: options.cpus.clone(),
-        server_pid: options.server_pid,
-        slice_ns: options.slice_ms * 1_000_000,
-        allow_errors: options.allow_errors,
-    }
-}
-
-fn workload(options: &Options, test: &Workload) -> document::Workload {
-    let (duration_s, requests) = match options.length {
+fn workload(phase: &Phase) -> document::Workload {
+    let (duration_s, requests) = match phase.length {
         Length::Lasting(window) => (Some(window.as_secs_f64()), None),
         Length::Requests(requests) => (None, Some(requests)),
     };
     document::Workload {
-        test: test.name.clone(),
-        clients: options.clients,
-        pipeline: options.pipeline,
-        keyspace: options.keyspace,
-        value_bytes: options.value_bytes,
-        warmup_s: options.warmup.as_secs_f64(),
+        test: phase.workload.text(),
+        clients: phase.clients,
+        pipeline: phase.pipeline,
+        keyspace: phase.keys.count,
+        value_bytes: phase.values.mean().round() as usize,
+        warmup_s: phase.warmup.as_secs_f64(),
         duration_s,
         requests,
     }

@@ -87,7 +87,21 @@ const NAMED: [(&[u8], Fill); 13] = [
 ];
 const DATA: &[u8] = b"__data__";
 
+impl Value {
+    /// Its bytes, or the most that it may have.
+    pub fn bytes(&self) -> usize {
+        match self {
+            Value::Drawn(bytes) => *bytes,
+            Value::Same(bytes) => bytes.len(),
+        }
+    }
+}
+
 impl Placeholders {
+    pub fn value_bytes(&self) -> usize {
+        self.value.bytes()
+    }
+
     /// Cut one argument into literal parts and places.
     pub fn cut(&self, text: &[u8]) -> Vec<Part> {
         let mut parts = Vec::new();

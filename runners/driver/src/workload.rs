@@ -1,4 +1,6 @@
-//! The tests of `speedbench run`: which commands a name stands for.
+//! What `speedbench run` sends: which commands a test, a mix or a sequence stands for.
+
+use serde::Deserialize;
 
 use crate::crew::{self, Outcome};
 use crate::failure::Failure;
@@ -6,8 +8,9 @@ use crate::job::Job;
 use crate::memcached::Load;
 use crate::memcached::suite::{self, Needs};
 use crate::proto::resp::{self, Resp};
+use crate::redis_benchmark;
 use crate::stage::Stage;
-use crate::template::{Command, Placeholders, Script, Value};
+use crate::template::{Command, Placeholders, Script};
 
 /// What one request does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,20 +37,20 @@ impl Test {
         Test::ALL.into_iter().find(|test| test.name() == name)
     }
 
-    fn command(self, value_bytes: usize) -> Command {
-        let places = Placeholders { numbers: true, tags: false, value: Value::Drawn(value_bytes) };
-        let template = |words: &[&str], reply| resp::template(words, &places, reply);
+    fn command(self, places: &Placeholders) -> Command {
+        let template = |words: &[&str], reply| resp::template(words, places, reply);
         match self {
             Test::Ping => template(&["PING"], resp::status("+PONG\r\n")),
             Test::Set => template(&["SET", "key:__rand_int__", "__data__"], resp::status("+OK\r\n")),
-            Test::Get => template(&["GET", "key:__rand_int__"], resp::bulk(value_bytes)),
+            Test::Get => template(&["GET", "key:__rand_int__"], resp::bulk(places.value_bytes())),
             Test::Incr => template(&["INCR", "counter:__rand_int__"], resp::reply(b':')),
         }
     }
 }
 
 /// The protocol that the server speaks.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Protocol {
     #[default]
     Resp,
@@ -73,17 +76,65 @@ impl Protocol {
     }
 }
 
-/// One test, or several with weights that are mixed.
+/// What is sent: one command, several with weights that are mixed, or a sequence.
 #[derive(Debug, Clone)]
 pub struct Workload {
-    pub name: String,
+    name: Option<String>,
     parts: Parts,
+    order: Order,
 }
 
 #[derive(Debug, Clone)]
 enum Parts {
-    Resp(Vec<(Test, u64)>),
-    Memcached(Vec<(&'static suite::Test, u64)>),
+    Resp(Vec<Item<Source>>),
+    Memcached(Vec<Item<&'static suite::Test>>),
+}
+
+/// What the counts of items mean.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Order {
+    /// Weights of a mix.
+    Mix,
+    /// How often each is repeated before the next one comes.
+    Sequence,
+}
+
+/// One command, and how often it is sent.
+#[derive(Debug, Clone)]
+pub struct Item<S> {
+    pub name: String,
+    pub source: S,
+    pub count: u64,
+}
+
+#[derive(Debug, Clone)]
+pub enum Source {
+    Test(Test),
+    /// Words that may hold placeholders.
+    Request(Vec<Vec<u8>>),
+}
+
+/// Commands whose empty reply means that the key was not there.
+const READING: [&str; 4] = ["GET", "GETEX", "GETDEL", "HGET"];
+
+impl Source {
+    fn command(&self, places: &Placeholders) -> Command {
+        match self {
+            Source::Test(test) => test.command(places),
+            Source::Request(words) => {
+                resp::template(words, places, redis_benchmark::suite::reply_to(words, places.value_bytes()))
+            }
+        }
+    }
+
+    fn reads(&self) -> bool {
+        match self {
+            Source::Test(test) => *test == Test::Get,
+            Source::Request(words) => {
+                READING.iter().any(|name| words[0].eq_ignore_ascii_case(name.as_bytes()))
+            }
+        }
+    }
 }
 
 /// What a workload sends, in the protocol of its server.
@@ -111,40 +162,64 @@ impl Speech {
 impl Workload {
     /// The tests that run when none is named.
     pub fn all(protocol: Protocol) -> Vec<Workload> {
+        let single = |name: &str| Workload::named(protocol, name).expect("the name of a test");
         match protocol {
-            Protocol::Resp => Test::ALL.map(Workload::of).to_vec(),
-            Protocol::Memcached => suite::usual().map(Workload::of_memcached).collect(),
+            Protocol::Resp => Test::ALL.map(|test| single(test.name())).to_vec(),
+            Protocol::Memcached => suite::usual().map(|test| single(test.name)).collect(),
         }
-    }
-
-    pub fn of(test: Test) -> Workload {
-        Workload { name: test.name().to_owned(), parts: Parts::Resp(vec![(test, 1)]) }
-    }
-
-    fn of_memcached(test: &'static suite::Test) -> Workload {
-        Workload { name: test.name.to_owned(), parts: Parts::Memcached(vec![(test, 1)]) }
     }
 
     /// `get`, or a mix such as `get:9+set:1`.
     pub fn named(protocol: Protocol, name: &str) -> Result<Workload, Failure> {
         let parts = match protocol {
-            Protocol::Resp => Parts::Resp(parts(name, resp_test)?),
+            Protocol::Resp => Parts::Resp(parts(name, resp_source)?),
             Protocol::Memcached => Parts::Memcached(parts(name, suite::asked)?),
         };
-        Ok(Workload { name: name.to_owned(), parts })
+        Ok(Workload { name: Some(name.to_owned()), parts, order: Order::Mix })
     }
 
-    pub fn speech(&self, value_bytes: usize, seed: u64) -> Speech {
+    /// Commands of RESP; at least one.
+    pub fn of(items: Vec<Item<Source>>, order: Order) -> Workload {
+        Workload { name: None, parts: Parts::Resp(items), order }
+    }
+
+    /// Tests of memcached; at least one.
+    pub fn of_memcached(items: Vec<Item<&'static suite::Test>>, order: Order) -> Workload {
+        Workload { name: None, parts: Parts::Memcached(items), order }
+    }
+
+    /// The name of its test, if it is one.
+    pub fn name(&self) -> Option<&str> {
+        self.name.as_deref()
+    }
+
+    /// Its name, or its commands with their counts: `get:9+set:1`, `multi;incr:3;exec`.
+    pub fn text(&self) -> String {
+        let join = |texts: Vec<String>| texts.join(if self.order == Order::Mix { "+" } else { ";" });
+        match (&self.name, &self.parts) {
+            (Some(name), _) => name.clone(),
+            (None, Parts::Resp(items)) => join(items.iter().map(Item::text).collect()),
+            (None, Parts::Memcached(items)) => join(items.iter().map(Item::text).collect()),
+        }
+    }
+
+    pub fn speech(&self, places: &Placeholders, seed: u64) -> Speech {
         match &self.parts {
-            Parts::Resp(parts) => Speech::Resp(resp_script(parts, value_bytes, seed)),
-            Parts::Memcached(parts) => Speech::Memcached(Load::new(parts, &Value::Drawn(value_bytes), seed)),
+            Parts::Resp(items) => {
+                let commands = items.iter().map(|item| (item.count, item.source.command(places)));
+                Speech::Resp(self.order.script(commands.collect(), seed))
+            }
+            Parts::Memcached(items) => {
+                let tests: Vec<_> = items.iter().map(|item| (item.source, item.count)).collect();
+                Speech::Memcached(Load::ordered(&tests, self.order, &places.value, seed))
+            }
         }
     }
 
     /// Whether an empty reply means that the key was not there.
     pub fn reads(&self) -> bool {
         match &self.parts {
-            Parts::Resp(parts) => parts.iter().all(|(test, _)| *test == Test::Get),
+            Parts::Resp(items) => items.iter().all(|item| item.source.reads()),
             Parts::Memcached(_) => false,
         }
     }
@@ -153,20 +228,39 @@ impl Workload {
     pub fn needs(&self) -> Vec<Needs> {
         match &self.parts {
             Parts::Resp(_) => Vec::new(),
-            Parts::Memcached(parts) => {
-                let needs = parts.iter().map(|(test, _)| test.needs);
+            Parts::Memcached(items) => {
+                let needs = items.iter().map(|item| item.source.needs);
                 needs.filter(|needs| !matches!(needs, Needs::Nothing | Needs::Keys)).collect()
             }
         }
     }
 }
 
-fn resp_script(parts: &[(Test, u64)], value_bytes: usize, seed: u64) -> Script {
-    let weighted = parts.iter().map(|(test, weight)| (*weight, test.command(value_bytes)));
-    match parts {
-        [(test, _)] => Script::of(test.command(value_bytes)),
-        _ => Script::mix(weighted.collect(), seed),
+impl<S> Item<S> {
+    fn text(&self) -> String {
+        match self.count {
+            1 => self.name.clone(),
+            count => format!("{}:{count}", self.name),
+        }
     }
+}
+
+impl Order {
+    /// The script of commands with their counts.
+    pub fn script(self, counted: Vec<(u64, Command)>, seed: u64) -> Script {
+        match self {
+            Order::Mix if counted.len() > 1 => Script::mix(counted, seed),
+            Order::Mix => Script::sequence(counted.into_iter().map(|(_, command)| (1, command)).collect()),
+            Order::Sequence => Script::sequence(
+                counted.into_iter().map(|(times, command)| (times as usize, command)).collect(),
+            ),
+        }
+    }
+}
+
+/// The test of that name.
+pub fn resp_source(name: &str) -> Result<Source, Failure> {
+    resp_test(name).map(Source::Test)
 }
 
 fn resp_test(name: &str) -> Result<Test, Failure> {
@@ -177,10 +271,10 @@ fn resp_test(name: &str) -> Result<Test, Failure> {
 }
 
 /// Tests, each with its weight, which is 1 unless it is given.
-fn parts<T>(text: &str, test: impl Fn(&str) -> Result<T, Failure>) -> Result<Vec<(T, u64)>, Failure> {
+fn parts<S>(text: &str, source: impl Fn(&str) -> Result<S, Failure>) -> Result<Vec<Item<S>>, Failure> {
     let part = |text: &str| {
         let (name, weight) = text.split_once(':').unwrap_or((text, "1"));
-        Ok((test(name)?, self::weight(name, weight)?))
+        Ok(Item { name: name.to_owned(), source: source(name)?, count: self::weight(name, weight)? })
     };
     text.split('+').map(part).collect()
 }
@@ -197,6 +291,11 @@ fn weight(name: &str, weight: &str) -> Result<u64, Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::template::Value;
+
+    fn places() -> Placeholders {
+        Placeholders { numbers: true, tags: false, value: Value::Drawn(3) }
+    }
 
     #[test]
     fn protocols_have_tests_of_their_own() {
@@ -209,7 +308,7 @@ mod tests {
     #[test]
     fn a_mix_has_the_weights_of_its_name() {
         let mix = Workload::named(Protocol::Resp, "get:3+set").unwrap();
-        let script = mix.speech(3, 1).script().clone();
+        let script = mix.speech(&places(), 1).script().clone();
         let sets = script.order.iter().filter(|at| **at == 1).count();
         assert_eq!(script.order.len(), 4 * sets);
         assert!(!mix.reads() && Workload::named(Protocol::Resp, "get").unwrap().reads());

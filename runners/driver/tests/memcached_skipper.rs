@@ -6,6 +6,7 @@ use speedbench::memcached::suite::{self, TESTS, Test};
 use speedbench::proto::memcached::{Answer, Kind, Skipper};
 use speedbench::proto::{Replies, Tally};
 use speedbench::template::Value;
+use speedbench::workload::Order;
 
 /// A reply as it may come: the lines of a family with what they mean, kept apart from the product's own table.
 #[derive(Debug, Clone)]
@@ -112,7 +113,7 @@ fn conversation() -> impl Strategy<Value = (Vec<&'static Test>, Vec<Reply>)> {
 
 fn load(tests: &[&'static Test]) -> Load {
     let weighted: Vec<_> = tests.iter().map(|test| (*test, 1)).collect();
-    Load::new(&weighted, &Value::Drawn(3), 1)
+    Load::ordered(&weighted, Order::Mix, &Value::Drawn(3), 1)
 }
 
 /// The reference: what was rendered, as far as it is whole within `length` bytes.

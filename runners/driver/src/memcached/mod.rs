@@ -7,9 +7,10 @@ use crate::crew::{self, Outcome, Watcher};
 use crate::failure::Failure;
 use crate::job::{Job, Window};
 use crate::keys::KeyOrder;
-use crate::proto::memcached::{Answer, Memcached};
+use crate::proto::memcached::Memcached;
 use crate::stage::Stage;
-use crate::template::{Command, Script, Value};
+use crate::template::{Script, Value};
+use crate::workload::Order;
 use suite::{Needs, Test};
 
 /// A batch of the filling is at most this deep ...
@@ -24,21 +25,16 @@ pub struct Load {
 }
 
 impl Load {
-    /// One test, or a mix of several with weights.
-    pub fn new(weighted: &[(&Test, u64)], value: &Value, seed: u64) -> Load {
-        let commands = weighted.iter().map(|(test, weight)| (*weight, test.command(value)));
-        let answers = weighted.iter().map(|(test, _)| test.answer(value)).collect();
-        match weighted {
-            [(test, _)] => Load::of(test.command(value), answers),
-            _ => Load::with(Script::mix(commands.collect(), seed), answers),
-        }
+    /// One test.
+    pub fn new(test: &Test, value: &Value, seed: u64) -> Load {
+        Load::ordered(&[(test, 1)], Order::Mix, value, seed)
     }
 
-    fn of(command: Command, answers: Vec<Answer>) -> Load {
-        Load::with(Script::of(command), answers)
-    }
-
-    fn with(script: Script, answers: Vec<Answer>) -> Load {
+    /// Tests with their counts.
+    pub fn ordered(counted: &[(&Test, u64)], order: Order, value: &Value, seed: u64) -> Load {
+        let commands = counted.iter().map(|(test, count)| (*count, test.command(value)));
+        let answers = counted.iter().map(|(test, _)| test.answer(value)).collect();
+        let script = order.script(commands.collect(), seed);
         Load { proto: Memcached::new(answers, &script), script }
     }
 
@@ -50,7 +46,7 @@ impl Load {
 /// Store each of the first `keys` keys that `needs` names once, with the connections and values of `job`.
 pub fn fill(job: Job, needs: Needs, keys: u64, value: &Value) -> Result<(), Failure> {
     let Some(test) = needs.filler() else { return Ok(()) };
-    let load = Load::new(&[(test, 1)], value, job.seed);
+    let load = Load::new(test, value, job.seed);
     let clients = job.clients.min(usize::try_from(keys).unwrap_or(usize::MAX));
     let request_bytes = load.script.batch_bytes(1).max(1);
     let job = Job {

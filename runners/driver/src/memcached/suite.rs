@@ -247,23 +247,16 @@ impl Test {
 
     pub fn answer(&self, value: &Value) -> Answer {
         // Other values of the same length are as usual.
-        let any = Value::Drawn(bytes_of(value));
+        let any = Value::Drawn(value.bytes());
         let usual = self.usual.as_ref().map(|text| Pattern::new(&text.parts(&any)));
         Answer { kind: self.kind, keys: self.keys, usual }
-    }
-}
-
-fn bytes_of(value: &Value) -> usize {
-    match value {
-        Value::Drawn(bytes) => *bytes,
-        Value::Same(bytes) => bytes.len(),
     }
 }
 
 impl Text {
     fn parts(&self, value: &Value) -> Vec<Part> {
         let text = self.head.to_owned() + &self.each.repeat(self.times) + self.tail;
-        let text = text.replace("{d}", &bytes_of(value).to_string());
+        let text = text.replace("{d}", &value.bytes().to_string());
         Placeholders { numbers: true, tags: false, value: value.clone() }.cut(text.as_bytes())
     }
 }

@@ -6,13 +6,13 @@ use std::ffi::OsString;
 use std::sync::Arc;
 
 use crate::batch::ValuePool;
-use crate::cli::Length;
 use crate::document::Total;
 use crate::failure::Failure;
 use crate::job::{Job, Node, Window};
 use crate::keys::KeyOrder;
 use crate::memcached::suite::{self, Needs, Test};
 use crate::memcached::{self, Load};
+use crate::plan::Length;
 use crate::redis_benchmark::options::{self, Asked, Options};
 use crate::redis_benchmark::plan::Planned;
 use crate::redis_benchmark::report::{self, Printer};
@@ -103,7 +103,7 @@ fn same_value(options: &Options) -> Value {
 }
 
 fn prepared(test: &'static Test, options: &Options) -> Prepared {
-    let load = Load::new(&[(test, 1)], &same_value(options), options.seed);
+    let load = Load::new(test, &same_value(options), options.seed);
     let planned = Planned {
         title: test.title.to_owned(),
         script: load.script.clone(),

@@ -6,6 +6,7 @@ use super::suite;
 use crate::failure::Failure;
 use crate::proto::resp;
 use crate::template::{Command, Script};
+use crate::words::escape;
 
 /// The words of the command line as one test.
 pub fn plan(options: &Options) -> Result<Planned, Failure> {
@@ -39,13 +40,7 @@ fn step(words: &[Vec<u8>], several: bool, options: &Options) -> Result<(usize, C
         ));
     }
     let words: Vec<Vec<u8>> = words.iter().map(|word| unquoted(word)).collect::<Result<_, _>>()?;
-    let name = String::from_utf8_lossy(&words[0]).to_uppercase();
-    let expectation = match name.as_str() {
-        "SET" if words.len() > 3 => Default::default(),
-        "LPOP" | "RPOP" | "SPOP" | "ZADD" if words.len() > 2 => Default::default(),
-        "PING" if words.len() > 1 => Default::default(),
-        name => suite::expectation(name, options.value_bytes),
-    };
+    let expectation = suite::reply_to(&words, options.value_bytes);
     Ok((times, resp::template(&words, &placeholders(options), expectation)))
 }
 
@@ -66,22 +61,6 @@ fn unquoted(word: &[u8]) -> Result<Vec<u8>, Failure> {
         rest = left;
     }
     Ok(bytes)
-}
-
-/// The byte that stands behind a backslash, and what follows it.
-fn escape(text: &[u8]) -> Option<(u8, &[u8])> {
-    let (&kind, rest) = text.split_first()?;
-    let hex = rest.get(..2).and_then(|code| std::str::from_utf8(code).ok());
-    let byte = match (kind, hex.and_then(|code| u8::from_str_radix(code, 16).ok())) {
-        (b'x', Some(byte)) => return Some((byte, &rest[2..])),
-        (b'n', _) => b'\n',
-        (b'r', _) => b'\r',
-        (b't', _) => b'\t',
-        (b'a', _) => 7,
-        (b'b', _) => 8,
-        (other, _) => other,
-    };
-    Some((byte, rest))
 }
 
 fn wrong_quotes(word: &[u8]) -> Failure {

@@ -5,11 +5,12 @@ use std::io::Read;
 use std::os::unix::ffi::OsStringExt;
 use std::time::Duration;
 
-use crate::cli::{self, Length};
+use crate::cli;
 use crate::digits;
 use crate::endpoint::{self, Endpoint, Words as _};
 use crate::failure::Failure;
 use crate::net::Target;
+use crate::plan::Length;
 use crate::template::Script;
 
 /// Where the server is unless it is said.

@@ -1,0 +1,287 @@
+//! What is asked of a run, checked: a server, and phases of load on it. Flags and workload files both become this value.
+
+use std::time::Duration;
+
+use serde::Deserialize;
+
+use crate::cli::{fits, require};
+use crate::digits;
+use crate::failure::Failure;
+use crate::job::Window;
+use crate::keys::Distribution;
+use crate::net::Target;
+use crate::template::{Placeholders, Value};
+use crate::values::{Sizes, Ttl};
+use crate::workload::{Protocol, Workload};
+
+const LARGEST_VALUE: usize = 512 * 1024 * 1024;
+/// Requests are kept whole in memory, up to ten values in each.
+const LARGEST_MEMCACHED_VALUE: usize = 16 * 1024 * 1024;
+
+#[derive(Debug)]
+pub struct Plan {
+    pub protocol: Protocol,
+    pub target: Target,
+    pub seed: u64,
+    /// CPU of each thread; empty when they are not pinned.
+    pub cpus: Vec<usize>,
+    pub server_pid: Option<u32>,
+    pub slice_ms: u64,
+    pub allow_errors: bool,
+    pub json: bool,
+    /// Run in this order; at least one.
+    pub phases: Vec<Phase>,
+}
+
+/// One load on the server, with a result of its own.
+#[derive(Debug, Clone)]
+pub struct Phase {
+    pub name: String,
+    pub workload: Workload,
+    pub clients: usize,
+    pub threads: usize,
+    /// Units of the workload per batch, or in flight.
+    pub pipeline: usize,
+    pub window: Window,
+    pub keys: KeySpace,
+    pub values: Sizes,
+    /// What `__ttl__` stands for.
+    pub ttl: Option<Ttl>,
+    /// Whether every key is set once before, and counted.
+    pub prefill: bool,
+    pub expect: Expect,
+    /// The share of the values read that is compared in full.
+    pub verify: f64,
+    pub warmup: Duration,
+    pub length: Length,
+    pub mode: Mode,
+    pub probe: Option<Probe>,
+    pub resp3: bool,
+    pub tracking: bool,
+}
+
+/// How long the window is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Length {
+    Lasting(Duration),
+    Requests(u64),
+}
+
+/// Keys 0 to `count` - 1, and how often each is asked for.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct KeySpace {
+    pub count: u64,
+    pub distribution: Distribution,
+}
+
+/// What should come out; a flag is raised when it does not.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Expect {
+    /// Least and greatest share of the keys looked for that were there.
+    pub hit_rate: Option<[f64; 2]>,
+    /// Keys in the server afterwards.
+    pub keys: Option<u64>,
+}
+
+/// When requests are sent, or what else connections do.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Mode {
+    /// After the replies to those before.
+    Closed,
+    /// On a schedule, `rate` requests per second of all connections together.
+    Open {
+        rate: f64,
+        arrivals: Arrivals,
+    },
+    /// The highest rate whose latencies keep the limit.
+    Search {
+        limit: Limit,
+        arrivals: Arrivals,
+    },
+    /// Each of these rates.
+    Sweep {
+        rates: Vec<f64>,
+        arrivals: Arrivals,
+    },
+    /// Connections that are open, and silent.
+    Idle,
+    /// Connections that are opened and closed.
+    Churn,
+    PubSub,
+    /// Commands that wait in the server.
+    Blocking,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Arrivals {
+    /// At even distances.
+    #[default]
+    Fixed,
+    Poisson,
+}
+
+/// So many percent of the latencies are at most so long.
+#[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Limit {
+    pub percentile: f64,
+    pub us: f64,
+}
+
+/// Connections of a thread of their own that send at a low rate beside the load.
+#[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Probe {
+    #[serde(default = "one")]
+    pub clients: usize,
+    #[serde(default = "hundred")]
+    pub rate: f64,
+}
+
+fn one() -> usize {
+    1
+}
+
+fn hundred() -> f64 {
+    100.0
+}
+
+/// What settings are called where they were given.
+pub struct Terms {
+    pub clients: &'static str,
+    pub threads: &'static str,
+    pub pipeline: &'static str,
+    pub keys: &'static str,
+    pub bytes: &'static str,
+    pub length: &'static str,
+}
+
+impl Mode {
+    pub fn name(&self) -> &'static str {
+        match self {
+            Mode::Closed => "closed",
+            Mode::Open { .. } => "open",
+            Mode::Search { .. } => "search",
+            Mode::Sweep { .. } => "sweep",
+            Mode::Idle => "idle",
+            Mode::Churn => "churn",
+            Mode::PubSub => "pubsub",
+            Mode::Blocking => "blocking",
+        }
+    }
+}
+
+impl Plan {
+    /// Usage failures that no single phase has.
+    pub fn check(&self) -> Result<(), Failure> {
+        let threads = self.most_threads();
+        require(
+            self.cpus.is_empty() || self.cpus.len() >= threads,
+            "--cpus names fewer CPUs than there are threads",
+            "name one CPU per thread",
+        )?;
+        require(
+            (1..=3_600_000).contains(&self.slice_ms),
+            "--slice-ms is outside of 1 to 3600000",
+            "100 is usual",
+        )?;
+        let pid_ok = self.server_pid.is_none_or(|pid| (1..=1 << 22).contains(&pid));
+        require(pid_ok, "--server-pid is not a process id", "give the pid of the server")
+    }
+
+    pub fn most_threads(&self) -> usize {
+        self.phases.iter().map(|phase| phase.threads).max().unwrap_or(1)
+    }
+}
+
+impl Phase {
+    /// A phase of `workload` with the usual settings.
+    pub fn of(workload: Workload) -> Phase {
+        Phase {
+            name: workload.text(),
+            workload,
+            clients: 50,
+            threads: 1,
+            pipeline: 1,
+            window: Window::Batch,
+            keys: KeySpace { count: 1, distribution: Distribution::Uniform },
+            values: Sizes::Fixed(3),
+            ttl: None,
+            prefill: false,
+            expect: Expect::default(),
+            verify: 0.0,
+            warmup: Length::DEFAULT.usual_warmup(),
+            length: Length::DEFAULT,
+            mode: Mode::Closed,
+            probe: None,
+            resp3: false,
+            tracking: false,
+        }
+    }
+
+    /// What the placeholders of its commands stand for.
+    pub fn places(&self) -> Placeholders {
+        let value = Value::Drawn(self.values.largest());
+        Placeholders { numbers: true, tags: false, value }
+    }
+
+    /// Usage failures in the words of `terms`.
+    pub fn check(&self, terms: &Terms, protocol: Protocol) -> Result<(), Failure> {
+        let Terms { clients, threads, pipeline, keys, bytes, length } = terms;
+        let cannot_be_0 = |name: &str, least: &str| {
+            Err(Failure::usage(format!("{name} cannot be 0"), format!("give at least 1 {least}")))
+        };
+        match (self.clients, self.threads, self.pipeline) {
+            (0, ..) => return cannot_be_0(clients, "client"),
+            (_, 0, _) => return cannot_be_0(threads, "thread"),
+            (.., 0) => return cannot_be_0(pipeline, "request per batch"),
+            _ => {}
+        }
+        let empty = matches!(self.length, Length::Requests(0) | Length::Lasting(Duration::ZERO));
+        require(!empty, "the window is empty", &format!("give {length} above 0"))?;
+        require(
+            self.threads <= self.clients,
+            &format!("there are more {threads} than clients"),
+            &format!("lower {threads} or raise {clients}"),
+        )?;
+        require(
+            (1..=digits::LIMIT).contains(&self.keys.count),
+            &format!("{keys} is outside of 1 to 10^12"),
+            "keys have twelve digits",
+        )?;
+        let (largest, limit) = match protocol {
+            Protocol::Resp => (LARGEST_VALUE, "512 MiB"),
+            Protocol::Memcached => (LARGEST_MEMCACHED_VALUE, "16 MiB"),
+        };
+        require(
+            self.values.largest() <= largest,
+            &format!("{bytes} is above {limit}"),
+            "give smaller values",
+        )?;
+        require(
+            fits(self.batch_bytes(), self.clients),
+            &format!("the requests of {clients} x {pipeline} x {bytes} do not fit into 4 GiB"),
+            "lower one of them",
+        )
+    }
+
+    /// About the bytes of the longest batch of a connection.
+    fn batch_bytes(&self) -> usize {
+        // The seed has no part in the length.
+        let script_bytes = self.workload.speech(&self.places(), 0).script().batch_bytes(self.pipeline);
+        script_bytes.max(self.values.largest().saturating_mul(self.pipeline))
+    }
+}
+
+impl Length {
+    pub const DEFAULT: Length = Length::Lasting(Duration::from_secs(5));
+
+    /// A count is exact: unless a warm-up is asked for, the server sees no request beyond it.
+    pub fn usual_warmup(self) -> Duration {
+        match self {
+            Length::Requests(_) => Duration::ZERO,
+            Length::Lasting(_) => Duration::from_millis(500),
+        }
+    }
+}

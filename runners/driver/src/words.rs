@@ -1,0 +1,85 @@
+//! A command as one text, cut into words as redis-cli does it.
+
+/// The words of `text`: blanks separate them; double quotes hold escapes, single quotes only `\'`. None when a quote is
+/// not closed, or not followed by a blank.
+pub fn split(text: &str) -> Option<Vec<Vec<u8>>> {
+    let mut words = Vec::new();
+    let mut rest = text.trim_ascii_start().as_bytes();
+    while !rest.is_empty() {
+        let (word, after) = word(rest)?;
+        words.push(word);
+        rest = after.trim_ascii_start();
+    }
+    Some(words)
+}
+
+/// The word that `text` begins with, and what stands behind it.
+fn word(text: &[u8]) -> Option<(Vec<u8>, &[u8])> {
+    let mut bytes = Vec::new();
+    let mut rest = text;
+    while let Some((&byte, after)) = rest.split_first() {
+        rest = match byte {
+            b'"' => quoted(after, b'"', &mut bytes)?,
+            b'\'' => quoted(after, b'\'', &mut bytes)?,
+            _ if byte.is_ascii_whitespace() => break,
+            _ => {
+                bytes.push(byte);
+                after
+            }
+        };
+    }
+    Some((bytes, rest))
+}
+
+/// Take text up to the closing `quote`; what stands behind it.
+fn quoted<'a>(text: &'a [u8], quote: u8, bytes: &mut Vec<u8>) -> Option<&'a [u8]> {
+    let mut rest = text;
+    loop {
+        let (&byte, after) = rest.split_first()?;
+        let (taken, left) = match byte {
+            b'\\' if quote == b'"' => escape(after)?,
+            b'\\' if after.first() == Some(&b'\'') => (b'\'', &after[1..]),
+            _ if byte == quote => {
+                return after.first().is_none_or(u8::is_ascii_whitespace).then_some(after);
+            }
+            _ => (byte, after),
+        };
+        bytes.push(taken);
+        rest = left;
+    }
+}
+
+/// The byte that stands behind a backslash (`\xHH \n \r \t \a \b`, else the character), and what follows it.
+pub fn escape(text: &[u8]) -> Option<(u8, &[u8])> {
+    let (&kind, rest) = text.split_first()?;
+    let hex = rest.get(..2).and_then(|code| std::str::from_utf8(code).ok());
+    let byte = match (kind, hex.and_then(|code| u8::from_str_radix(code, 16).ok())) {
+        (b'x', Some(byte)) => return Some((byte, &rest[2..])),
+        (b'n', _) => b'\n',
+        (b'r', _) => b'\r',
+        (b't', _) => b'\t',
+        (b'a', _) => 7,
+        (b'b', _) => 8,
+        (other, _) => other,
+    };
+    Some((byte, rest))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_those_of_redis_cli() {
+        let cut = |text: &str| {
+            split(text).map(|words| words.iter().map(|w| w.escape_ascii().to_string()).collect::<Vec<_>>())
+        };
+        let some = |words: &[&str]| Some(words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>());
+        assert_eq!(cut("  SET  key:__key__ __data__ "), some(&["SET", "key:__key__", "__data__"]));
+        assert_eq!(cut(r#"SET "a b\x00\n" 'c\'d\n' """#), some(&["SET", r"a b\x00\n", r"c\'d\\n", ""]));
+        assert_eq!(cut(r#"a"b"c"#), None);
+        assert_eq!(cut(r#"SET "a"#), None);
+        assert_eq!(cut("SET 'a"), None);
+        assert_eq!(cut(""), some(&[]));
+    }
+}

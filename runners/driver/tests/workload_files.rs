@@ -1,0 +1,159 @@
+//! Workload files from end to end, against the counting server.
+
+mod support;
+
+use std::io::Write;
+use std::process::{Command, Stdio};
+
+use support::{Manner, Server, failure_line, speedbench};
+
+/// A file of that name in a directory of the test's own.
+fn written(name: &str, text: &str) -> String {
+    let directory = std::env::temp_dir().join(format!("speedbench-files-{}", std::process::id()));
+    std::fs::create_dir_all(&directory).unwrap();
+    let path = directory.join(name);
+    std::fs::write(&path, text).unwrap();
+    path.to_str().unwrap().to_owned()
+}
+
+const TWO_PHASES: &str = r#"
+seed = 5
+[[phase]]
+name = "fill"
+test = "set"
+clients = 3
+keys = { count = 10 }
+requests = 100
+[[phase]]
+commands = [{ request = "GET key:__key__", weight = 3 }, { test = "set" }]
+clients = 4
+threads = 2
+pipeline = 2
+keys = { count = 10, distribution = "sequential" }
+requests = 400
+"#;
+
+#[test]
+fn phases_run_in_their_order() {
+    let server = Server::tcp(Manner::Honest);
+    let path = written("two.toml", TWO_PHASES);
+    let document = server.document(&format!("--workload {path}"));
+    assert_eq!(document["driver"]["seed"], 5);
+    let tests = document["tests"].as_array().unwrap();
+    assert_eq!((&tests[0]["name"], &tests[0]["requests"]), (&"fill".into(), &100.into()));
+    assert_eq!((&tests[1]["name"], &tests[1]["requests"]), (&"phase-2".into(), &400.into()));
+    assert_eq!(tests[1]["workload"]["test"], "get:3+set");
+    let seen = server.seen();
+    assert_eq!(seen.calls("GET") + seen.calls("SET"), 500);
+    assert!((80..120).contains(&(seen.calls("SET") - 100)), "{}", seen.calls("SET"));
+    assert_eq!(seen.streams.len(), 7);
+}
+
+#[test]
+fn json_comes_over_stdin() {
+    let server = Server::tcp(Manner::Honest);
+    let mut child = Command::new(env!("CARGO_BIN_EXE_speedbench"))
+        .args(["run", "--workload", "-", "--json", "--seed", "9"])
+        .args(&server.options)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let text =
+        br#"{"phase": [{"sequence": [{"request": ["SET", "a b", "x"], "times": 2}, {"request": "GET 'a b'"}],
+        "clients": 1, "requests": 6}]}"#;
+    child.stdin.take().unwrap().write_all(text).unwrap();
+    let output = child.wait_with_output().unwrap();
+    let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(document["driver"]["seed"], 9);
+    let seen = server.seen();
+    assert_eq!((seen.calls("SET"), seen.calls("GET")), (4, 2));
+    assert_eq!(seen.store[b"a b".as_slice()], b"x");
+}
+
+#[test]
+fn bad_files_are_usage_errors_that_name_the_place() {
+    for (text, told) in [
+        ("", "there is no phase: write at least one [[phase]]"),
+        ("phase = []", "there is no phase"),
+        ("phase = 3", "phase: invalid type: integer `3`"),
+        ("[[phase]\n", "line 1: "),
+        ("sede = 3", "sede: unknown field `sede`"),
+        ("protocol = 'http'", "protocol: unknown variant `http`"),
+        ("[[phase]]", "phase 1: there is nothing to send"),
+        ("[[phase]]\ntest='fly'", "phase 1 (fly): test: there is no test 'fly'"),
+        ("[[phase]]\ntest='get:0'", "phase 1 (get:0): test: the weight '0'"),
+        ("[[phase]]\ntest='get'\nsequence=[]", "phase 1 (get): more than one of test, commands and sequence"),
+        ("[[phase]]\ncommands=[]", "phase 1: commands is empty"),
+        ("[[phase]]\ncommands=[{request='GET a', test='get'}]", "commands[0]: a command has either"),
+        ("[[phase]]\ncommands=[{test='get'},{request=''}]", "commands[1]: request: there is no command"),
+        ("[[phase]]\ncommands=[{request=\"SET 'a\"}]", "commands[0]: request: quotes do not match"),
+        ("[[phase]]\ncommands=[{request=3}]", "commands[0].request: expected a command"),
+        ("[[phase]]\ncommands=[{test='get', times=2}]", "commands[0]: weight is for commands"),
+        ("[[phase]]\nsequence=[{test='get', times=0}]", "sequence[0]: times cannot be 0"),
+        ("[[phase]]\nsequence=[{test='get', times=65536}]", "sequence[0]: times cannot be 65536"),
+        ("[[phase]]\ntest='get'\n[[phase]]\ntest='get'", "phase 2 (get): name get is used twice"),
+        ("[[phase]]\nname='a'\ntest='get'\nclients=0", "phase 1 (a): clients cannot be 0"),
+        ("[[phase]]\ntest='get'\nclients=-1", "clients: invalid value: integer `-1`"),
+        ("[[phase]]\ntest='get'\nclients=2\nthreads=3", "there are more threads than clients"),
+        ("[[phase]]\ntest='get'\nwindow='open'", "window: unknown variant `open`"),
+        ("[[phase]]\ntest='get'\nkeys.count=0", "keys.count is outside of 1 to 10^12"),
+        ("[[phase]]\ntest='get'\nkeys.cuont=1", "keys.cuont: unknown field"),
+        ("[[phase]]\ntest='get'\nkeys.exponent=1", "keys.exponent means nothing to this distribution"),
+        ("[[phase]]\ntest='get'\nkeys={distribution='zipf',exponent=0}", "keys.exponent cannot be 0"),
+        ("[[phase]]\ntest='get'\nkeys={distribution='zipf',exponent=nan}", "nan or inf is given"),
+        ("[[phase]]\ntest='get'\nkeys={distribution='gaussian',deviation=-1}", "keys.deviation cannot be -1"),
+        ("[[phase]]\ntest='get'\nkeys={distribution='hotspot',hot_keys=2}", "keys.hot_keys cannot be 2"),
+        (
+            "[[phase]]\ntest='get'\nkeys={distribution='pareto'}",
+            "keys.distribution: unknown variant `pareto`",
+        ),
+        ("[[phase]]\ntest='get'\nvalues={}", "values has not exactly one of bytes, range and weighted"),
+        ("[[phase]]\ntest='get'\nvalues={range=[9,3]}", "values.range ends before it begins"),
+        ("[[phase]]\ntest='get'\nvalues={weighted=[[3,0]]}", "values.weighted is not one"),
+        ("[[phase]]\ntest='get'\nvalues={bytes=600000000}", "values is above 512 MiB"),
+        ("[[phase]]\ntest='get'\nttl_s='a'", "ttl_s: expected a number, or two in a list"),
+        ("[[phase]]\ntest='get'\nttl_s=[5,3]", "ttl_s cannot be 5 to 3"),
+        ("[[phase]]\ntest='get'\nexpect.hit_rate=1.5", "expect.hit_rate is not a share"),
+        ("[[phase]]\ntest='get'\nverify=2", "verify cannot be 2"),
+        ("[[phase]]\ntest='get'\nwarmup_s=-1", "warmup_s cannot be -1"),
+        ("[[phase]]\ntest='get'\nrequests=1\nduration_s=1", "duration_s and requests are both given"),
+        ("[[phase]]\ntest='get'\nrequests=0", "the window is empty"),
+        ("[[phase]]\ntest='get'\nmode='ajar'", "mode: unknown variant `ajar`"),
+        ("[[phase]]\ntest='get'\nmode='open'", "rate is missing"),
+        ("[[phase]]\ntest='get'\nrate=5", "rate means nothing in this mode"),
+        ("[[phase]]\ntest='get'\nmode='sweep'\nrates=[]", "rates is empty"),
+        (
+            "[[phase]]\ntest='get'\nmode='search'\nlimit={percentile=101,us=1}",
+            "limit.percentile cannot be 101",
+        ),
+        ("[[phase]]\ntest='get'\nprobe={clients=0}", "probe.clients cannot be 0"),
+        ("protocol='memcached'\n[[phase]]\ncommands=[{request='get a'}]", "a command of memcached is a test"),
+    ] {
+        let path = written("bad.toml", text);
+        let line = failure_line(speedbench(["run", "--workload", &path].map(str::to_owned)), 2);
+        assert!(line.contains(told) && line.contains("bad.toml: "), "{text:?} is told: {line}");
+    }
+}
+
+#[test]
+fn a_file_that_cannot_be_read_is_a_usage_error() {
+    let line = failure_line(speedbench(["run", "--workload", "/nonexistent.toml"].map(str::to_owned)), 2);
+    assert!(line.contains("cannot read /nonexistent.toml"), "{line}");
+    let path = written("list.json", "[1");
+    let line = failure_line(speedbench(["run", "--workload", &path].map(str::to_owned)), 2);
+    assert!(line.contains("list.json: EOF while parsing"), "{line}");
+}
+
+#[test]
+fn options_of_the_workload_are_refused_beside_a_file() {
+    let path = written("good.toml", TWO_PHASES);
+    for option in
+        ["-t get", "-c 1", "-P 1", "-r 1", "-d 1", "-n 1", "--duration 1", "--prefill", "--threads 1"]
+    {
+        let words = format!("run --workload {path} {option}");
+        let line = failure_line(speedbench(words.split(' ').map(str::to_owned)), 2);
+        let name = option.split(' ').next().unwrap();
+        assert!(line.contains(&format!("{name} is given beside --workload")), "{line}");
+    }
+}
