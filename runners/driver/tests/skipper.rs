@@ -1,6 +1,10 @@
 //! The skipper against a plain recursive parser, on replies cut anywhere.
 
+mod reference;
+
 use proptest::prelude::*;
+use reference::resp::read;
+use reference::{Reading, skipped};
 use speedbench::proto::skipper::Skipper;
 use speedbench::proto::stride::Stride;
 use speedbench::proto::{Expectation, Replies, Tally, resp};
@@ -105,77 +109,11 @@ fn any_item() -> impl Strategy<Value = Reply> {
     prop_oneof![8 => any_reply(), 1 => push]
 }
 
-/// The reference: a recursive parser. The end of the item at `at`, and the errors in it; none when it is not whole.
-fn parse(bytes: &[u8], at: usize) -> Option<(usize, Vec<String>)> {
-    let length = bytes.get(at..)?.windows(2).position(|pair| pair == b"\r\n")?;
-    let line = std::str::from_utf8(&bytes[at + 1..at + length]).unwrap();
-    let next = at + length + 2;
-    let number = || line.parse::<usize>().unwrap();
-    match (bytes[at], line) {
-        (b'+' | b':' | b',' | b'#' | b'(' | b'_', _) | (b'$' | b'*', "-1") => Some((next, Vec::new())),
-        (b'-', text) => Some((next, vec![text.to_owned()])),
-        (b'$' | b'=' | b'!', _) => {
-            let end = next + number() + 2;
-            let body = bytes.get(next..end)?;
-            let text = String::from_utf8_lossy(&body[..body.len() - 2]).into_owned();
-            Some((end, if bytes[at] == b'!' { vec![text] } else { Vec::new() }))
-        }
-        (b'*' | b'~' | b'>', _) => parse_several(bytes, next, number()),
-        (b'%', _) => parse_several(bytes, next, 2 * number()),
-        // An attribute and what it describes.
-        (b'|', _) => parse_several(bytes, next, 2 * number() + 1),
-        other => panic!("{other:?}"),
-    }
-}
-
-fn parse_several(bytes: &[u8], at: usize, count: usize) -> Option<(usize, Vec<String>)> {
-    let (mut end, mut errors) = (at, Vec::new());
-    for _ in 0..count {
-        let (after, more) = parse(bytes, end)?;
-        end = after;
-        errors.extend(more);
-    }
-    Some((end, errors))
-}
-
-/// Where the reply begins that comes after attributes at `at`; none when they are not whole.
-fn after_attributes(bytes: &[u8], at: usize) -> Option<usize> {
-    if bytes.get(at) != Some(&b'|') {
-        return Some(at);
-    }
-    let length = bytes[at..].windows(2).position(|pair| pair == b"\r\n")?;
-    let pairs: usize = std::str::from_utf8(&bytes[at + 1..at + length]).unwrap().parse().unwrap();
-    let (end, _) = parse_several(bytes, at + length + 2, 2 * pairs)?;
-    after_attributes(bytes, end)
-}
-
-fn reference(bytes: &[u8]) -> Tally {
-    let (mut at, mut tally) = (0, Tally::default());
-    while let Some(begin) = after_attributes(bytes, at)
-        && let Some((end, errors)) = parse(bytes, begin)
-    {
-        at = end;
-        if bytes[begin] == b'>' {
-            continue;
-        }
-        tally.replies += 1;
-        let nulls = [b"$-1".as_slice(), b"*-1", b"_"];
-        tally.nulls += u64::from(nulls.iter().any(|null| bytes[begin..].starts_with(null)));
-        tally.errors += u64::from(!errors.is_empty());
-        tally.first_error = tally.first_error.or(errors.into_iter().next());
-    }
-    tally
-}
-
-/// Feed `bytes` in pieces that end at `cuts`.
-fn skip(mut skipper: Skipper, bytes: &[u8], cuts: &[usize]) -> Tally {
-    let mut tally = Tally::default();
-    let mut from = 0;
-    for &cut in cuts.iter().chain([&bytes.len()]) {
-        skipper.skip(&bytes[from..cut], &mut tally).unwrap();
-        from = cut;
-    }
-    tally
+/// Places at which to cut `length` bytes, ascending.
+fn places(cuts: &[prop::sample::Index], length: usize) -> Vec<usize> {
+    let mut places: Vec<usize> = cuts.iter().map(|cut| cut.index(length + 1)).collect();
+    places.sort_unstable();
+    places
 }
 
 /// A skipper of every type, with a fast path that many of the replies take.
@@ -204,34 +142,69 @@ proptest! {
     ) {
         let mut bytes = Vec::new();
         replies.iter().for_each(|reply| reply.render(&mut bytes));
-        let whole = taking_all(stride.clone());
+        let whole = skipped(taking_all(stride.clone()), &bytes, &[]);
         let counted = replies.iter().filter(|reply| !matches!(reply, Reply::Push(_))).count();
-        prop_assert_eq!(skip(whole, &bytes, &[]).replies, counted as u64);
+        prop_assert_eq!((whole.tally.replies, whole.refused), (counted as u64, false));
         // The last reply may not be whole, and the pieces end anywhere.
         bytes.truncate(tail.index(bytes.len() + 1));
-        let mut cuts: Vec<usize> = cuts.iter().map(|cut| cut.index(bytes.len() + 1)).collect();
-        cuts.sort_unstable();
-        prop_assert_eq!(skip(taking_all(stride), &bytes, &cuts), reference(&bytes));
+        let cuts = places(&cuts, bytes.len());
+        prop_assert_eq!(skipped(taking_all(stride), &bytes, &cuts), read(&bytes, None));
     }
 
     #[test]
-    fn never_panics(bytes in prop::collection::vec(any::<u8>(), 0..200), stride in skippers()) {
-        let _ = taking_all(stride).skip(&bytes, &mut Tally::default());
-    }
-
-    #[test]
-    fn never_panics_on_almost_replies(bytes in "[-+:$*>%|~=!_0-9\r\n]{0,60}", stride in skippers()) {
-        let _ = taking_all(stride).skip(bytes.as_bytes(), &mut Tally::default());
+    fn takes_and_refuses_what_a_parser_does(
+        bytes in prop_oneof![
+            prop::collection::vec(any::<u8>(), 0..200),
+            "[-+:$*>%|~=!_0-9\r\n]{0,60}".prop_map(String::into_bytes),
+            prop::collection::vec(prop::sample::select(ALMOST), 0..20)
+                .prop_map(|pieces| pieces.concat().into_bytes()),
+        ],
+        expected in prop::option::of(prop::sample::select(b"+:$*".as_slice())),
+        cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..12),
+    ) {
+        let skipper = Skipper::new(Expectation { begins_with: expected, usual: None });
+        prop_assert_eq!(skipped(skipper, &bytes, &places(&cuts, bytes.len())), read(&bytes, expected));
     }
 }
+
+/// Pieces of replies, whole or not, and what must not stand in them.
+const ALMOST: &[&str] = &[
+    "+OK\r\n",
+    "-ERR a\r\n",
+    ":1\r\n",
+    ":-\r\n",
+    "$3\r\n",
+    "abc\r\n",
+    "$-1\r\n",
+    "$-2\r\n",
+    "*2\r\n",
+    "*-1\r\n",
+    "*0\r\n",
+    "%1\r\n",
+    "|1\r\n",
+    ">1\r\n",
+    "~1\r\n",
+    "!5\r\n",
+    "=7\r\n",
+    "_\r\n",
+    "_x",
+    "\r\n",
+    "\n",
+    "\r",
+    "9223372036854775807",
+    "9223372036854775808",
+    "*9223372036854775807\r\n",
+    "|9223372036854775807\r\n",
+];
 
 #[test]
 fn every_single_byte_is_a_place_to_cut() {
     let bytes = b"*3\r\n$3\r\nabc\r\n*2\r\n:-12\r\n$-1\r\n-ERR x\r\n$-1\r\n+OK\r\n*0\r\n";
     let all: Vec<usize> = (1..bytes.len()).collect();
-    let tally = skip(Skipper::any(), bytes, &all);
+    let Reading { tally, refused } = skipped(Skipper::any(), bytes, &all);
     let first_error = Some("ERR x".to_owned());
     assert_eq!(tally, Tally { replies: 4, nulls: 1, errors: 1, first_error, ..Tally::default() });
+    assert!(!refused);
 }
 
 #[test]
