@@ -9,7 +9,7 @@ DRIVER := runners/driver/target/release/speedbench
 REAL_SERVERS := redis-server redis-benchmark redis-cli memcached openssl
 ABSENT = $(foreach program,$(REAL_SERVERS),$(if $(shell command -v $(program)),,$(program)))
 
-.PHONY: demo serve test check setup lock clean help
+.PHONY: demo serve test check bench setup lock clean help
 
 help:            ## show this list
 	@sed -n 's/^\([a-z]*\): *[^#]*## /\1\t/p' Makefile
@@ -59,6 +59,11 @@ frontend/node_modules/.installed: frontend/package-lock.json
 frontend/dist/.built: frontend/node_modules/.installed frontend/package.json $(shell find frontend/src -type f)
 	npm --prefix frontend run --silent build
 	@touch $@
+
+bench: $(DRIVER) ## the driver's speed beside redis-benchmark and memtier; QUICK=1, WRITE=1 into docs/driver.md, JSON=file, MEMTIER=program
+	cd runners/driver && cargo build --quiet --release --locked --example null-server
+	@$(PYTHON) runners/driver/bench $(if $(QUICK),--quick) $(if $(WRITE),--write docs/driver.md) \
+		$(if $(JSON),--json $(JSON)) $(if $(MEMTIER),--memtier $(MEMTIER))
 
 lock: $(VENV)/.development ## compile the requirement files anew
 	$(VENV)/bin/uv pip compile -q --universal --python-version 3.11 --generate-hashes requirements.in -o requirements.txt

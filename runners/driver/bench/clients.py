@@ -1,0 +1,79 @@
+"""The clients that are compared, as command lines for the same load: GET of three bytes out of 100,000 keys."""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from servers import Address
+
+KEYS = 100_000
+CONNECTIONS = 50
+
+
+@dataclass(frozen=True)
+class Load:
+    """So many GETs over 50 connections that each wait for the answers to `pipeline` of them."""
+
+    address: Address
+    requests: int
+    pipeline: int
+
+
+@dataclass(frozen=True)
+class Client:
+    """`rate` reads requests per second out of the output, for a client whose process outlives its load."""
+
+    argv: Callable[[Load], list[str]]
+    rate: Callable[[str], float] | None = None
+
+
+def like_redis_benchmark(*program: str | Path) -> Client:
+    def argv(load: Load) -> list[str]:
+        words = ["-t", "get", "-r", KEYS, "-c", CONNECTIONS, "-n", load.requests, "-P", load.pipeline]
+        return [str(word) for word in (*program, *_place(load.address), *words)]
+
+    return Client(argv)
+
+
+def memtier(program: str, protocol: str) -> Client:
+    """One thread. The prefix and the range give keys of the same bytes as the others ask for; by default all
+    connections of memtier would ask for the same keys in the same order, which the caches of the server remember.
+    """
+
+    def argv(load: Load) -> list[str]:
+        options = {
+            "threads": 1,
+            "clients": CONNECTIONS,
+            "requests": load.requests // CONNECTIONS,
+            "pipeline": load.pipeline,
+            "protocol": protocol,
+            "ratio": "0:1",
+            "data-size": 3,
+            "key-prefix": "key:0000000",
+            "key-minimum": KEYS // 10,
+            "key-maximum": KEYS - 1,
+        }
+        words = [f"--{key}={value}" for key, value in options.items()]
+        return [
+            program,
+            *_place(load.address, socket="-S", host="-s"),
+            *words,
+            "--distinct-client-seed",
+            "--hide-histogram",
+        ]
+
+    return Client(argv, _memtier_rate)
+
+
+def _memtier_rate(output: str) -> float:
+    found = re.search(r"^Totals\s+([\d.]+)", output, re.MULTILINE)
+    if not found:
+        raise SystemExit("bench: memtier's output has no line of totals: leave it out")
+    return float(found[1])
+
+
+def _place(address: Address, socket: str = "-s", host: str = "-h") -> list[str]:
+    if isinstance(address.place, Path):
+        return [socket, str(address.place)]
+    return [host, "127.0.0.1", "-p", str(address.place)]

@@ -1,0 +1,154 @@
+"""The tables of a benchmark, as markdown."""
+
+import statistics
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from machine import OTHERS_LIMIT, STEAL_LIMIT, Quiet
+from trials import Trial
+
+OURS, AGAIN, NULL = "speedbench", "speedbench again", "null server"
+# At most so much of another client's CPU time per request, by pipeline.
+CPU_TARGETS = {
+    "redis-benchmark": {1: 0.65, 16: 0.60, 100: 0.50},
+    "memtier": {1: 0.65, 16: 0.45, 100: 0.20},
+}
+# At least so many times redis-benchmark's rate, over TCP, and the real server's rate.
+RATE_TARGETS = {("resp", "tcp", 1): 1.15}
+CEILING_TARGET = 2.0
+MEMORY_TARGET_BYTES = 200e6
+
+
+@dataclass(frozen=True)
+class Result:
+    """The trials of one load, by client."""
+
+    protocol: str
+    transport: str
+    pipeline: int
+    trials: Mapping[str, Sequence[Trial]]
+
+    @property
+    def server(self) -> str:
+        return "redis" if self.protocol == "resp" else "memcached"
+
+    @property
+    def load(self) -> str:
+        return f"{self.server}, {self.transport}, P{self.pipeline}"
+
+    def others(self) -> list[str]:
+        return [name for name in self.trials if name not in (OURS, NULL)]
+
+    def middle(self, name: str, of: Callable[[Trial], float]) -> float:
+        return statistics.median(map(of, self.trials[name]))
+
+    def ratios(self, name: str, beside: str, of: Callable[[Trial], float]) -> list[float]:
+        """Of each round."""
+        pairs = zip(self.trials[name], self.trials[beside], strict=True)
+        return sorted(of(one) / of(other) for one, other in pairs)
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Peak resident memory of our client."""
+
+    load: str
+    connections: int
+    peak_bytes: int
+    target_bytes: float | None = None
+
+
+def client_ns(trial: Trial) -> float:
+    return trial.client_ns
+
+
+def rate(trial: Trial) -> float:
+    return trial.rate
+
+
+def render(
+    results: Sequence[Result], memories: Sequence[Memory], facts: Mapping[str, str], method: str, quiet: Quiet
+) -> str:
+    parts = [
+        f"{_machine(facts, quiet)}\n\n{method}",
+        _section("CPU time of the client per request", CPU_HEAD, (row for it in results for row in _cpu_rows(it))),
+        _section("Rate drawn from the same server", RATE_HEAD, (row for it in results for row in _rate_rows(it))),
+        _section("The client's own ceiling", CEILING_HEAD, map(_ceiling_row, results)),
+        _section("Memory of the client", MEMORY_HEAD, map(_memory_row, memories)),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+JUDGED = ("ratio", "of rounds", "target", "")
+CPU_HEAD = ("load", "other", "speedbench, ns", "other, ns", *JUDGED)
+RATE_HEAD = (
+    *("load", "other", "speedbench, req/s", "other, req/s", *JUDGED),
+    *("server ns/req, speedbench", "server ns/req, other"),
+)
+CEILING_HEAD = ("load", "real server, req/s", "null server, req/s", *JUDGED, "real server's CPU time / client's")
+MEMORY_HEAD = ("load", "connections", "peak, MB", "target", "")
+
+
+def _cpu_rows(result: Result) -> Iterable[Sequence[str]]:
+    for other in result.others():
+        ours, theirs = (result.middle(name, client_ns) for name in (OURS, other))
+        target = CPU_TARGETS.get(other, {}).get(result.pipeline)
+        ratios = result.ratios(OURS, other, client_ns)
+        yield result.load, other, f"{ours:.0f}", f"{theirs:.0f}", *_judged(ratios, target, at_most=True)
+
+
+def _rate_rows(result: Result) -> Iterable[Sequence[str]]:
+    for other in result.others():
+        ours, theirs = (result.middle(name, rate) for name in (OURS, other))
+        key = (result.protocol, result.transport, result.pipeline)
+        target = RATE_TARGETS.get(key) if other == "redis-benchmark" else None
+        server = [f"{result.middle(name, lambda trial: trial.server_ns):.0f}" for name in (OURS, other)]
+        judged = _judged(result.ratios(OURS, other, rate), target, at_most=False)
+        yield result.load, other, f"{ours:,.0f}", f"{theirs:,.0f}", *judged, *server
+
+
+def _ceiling_row(result: Result) -> Sequence[str]:
+    real, null = (result.middle(name, rate) for name in (OURS, NULL))
+    judged = _judged(result.ratios(NULL, OURS, rate), CEILING_TARGET, at_most=False)
+    cores = result.middle(OURS, lambda trial: trial.server_ns / trial.client_ns)
+    return result.load, f"{real:,.0f}", f"{null:,.0f}", *judged, f"{cores:.1f}"
+
+
+def _memory_row(memory: Memory) -> Sequence[str]:
+    target = memory.target_bytes
+    judged = ("", "") if target is None else (f"< {target / 1e6:.0f}", _word(memory.peak_bytes < target))
+    return memory.load, f"{memory.connections:,}", f"{memory.peak_bytes / 1e6:.1f}", *judged
+
+
+def _judged(ratios: Sequence[float], target: float | None, at_most: bool) -> tuple[str, str, str, str]:
+    """The median of the rounds' ratios, their range, the target, and whether the median meets it."""
+    middle = statistics.median(ratios)
+    told = (f"**{middle:.2f}**", f"{ratios[0]:.2f} to {ratios[-1]:.2f}")
+    if target is None:
+        return *told, "", ""
+    met = middle <= target if at_most else middle >= target
+    return *told, f"{'≤' if at_most else '≥'} {target:.2f}", _word(met)
+
+
+def _word(met: bool) -> str:
+    return "pass" if met else "MISS"
+
+
+def _section(title: str, head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    rule = "|".join("---" for _ in head)
+    lines = [f"| {' | '.join(cells)} |" for cells in rows]
+    return "\n".join([f"**{title}**", "", f"| {' | '.join(head)} |", f"|{rule}|", *lines])
+
+
+def _machine(facts: Mapping[str, str], quiet: Quiet) -> str:
+    told = "; ".join(f"{name} {value}" for name, value in facts.items())
+    state = (
+        f"Load average {quiet.load_before:.1f} before, {quiet.load_after:.1f} after; other programs had "
+        f"{quiet.others:.1%} of the two cores, the hypervisor {quiet.steal:.1%}."
+    )
+    if not quiet.is_quiet:
+        state += (
+            f" **Not a quiet machine** (limits {OTHERS_LIMIT:.0%} and {STEAL_LIMIT:.0%}): rates and their ratios "
+            "are not to be trusted, those of CPU time by a few percent."
+        )
+    return f"{told}.\n\n{state}"

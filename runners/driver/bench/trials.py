@@ -1,0 +1,115 @@
+"""One run of a client, and rounds of them: side by side, in an order that a seed shuffles."""
+
+import os
+import random
+import subprocess
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from clients import CONNECTIONS, Client, Load
+from servers import Server
+
+RUN_TIMEOUT_S = 60.0
+PILOT_BATCHES = 40
+CALIBRATIONS = 3
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a run took, in seconds: on the clock, of the client's CPU time, and of the server's."""
+
+    wall_s: float
+    client_s: float
+    server_s: float
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A run per request, without the start and the end of the client's process."""
+
+    rate: float
+    client_ns: float
+    server_ns: float
+
+
+# Clients by name, each with the server that it drives.
+Drives = Mapping[str, tuple[Client, Server]]
+
+
+def run(argv: Sequence[str], server: Server) -> tuple[Cost, str]:
+    """Run a client to its end; its cost and its output. Its CPU time is what the kernel charged to the process."""
+    server_s, began = server.cpu_s(), time.monotonic()
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+        watchdog = threading.Timer(RUN_TIMEOUT_S, process.kill)
+        watchdog.start()
+        assert process.stdout is not None
+        output = process.stdout.read()
+        _, status, usage = os.wait4(process.pid, 0)
+        wall_s = time.monotonic() - began
+        watchdog.cancel()
+        process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode != 0:
+        raise SystemExit(f"bench: {' '.join(argv)} ended with {process.returncode}: {output.strip()[-400:]}")
+    return Cost(wall_s, usage.ru_utime + usage.ru_stime, server.cpu_s() - server_s), output
+
+
+def measure(drives: Drives, pipeline: int, rounds: int, seconds: float, dice: random.Random) -> dict[str, list[Trial]]:
+    """The trials of each client, one per round: those of one index ran one after the other."""
+    batch = CONNECTIONS * pipeline
+    starts = {name: _start(*drive, pipeline) for name, drive in drives.items()}
+    requests = _as_many_as_take(seconds, drives, starts, pipeline) // batch * batch
+    trials: dict[str, list[Trial]] = {name: [] for name in drives}
+    for _ in range(rounds):
+        for name in dice.sample(list(drives), len(drives)):
+            client, server = drives[name]
+            cost, output = run(client.argv(Load(server.address, requests, pipeline)), server)
+            trials[name].append(_trial(cost, starts[name], requests - batch, client, output))
+    return trials
+
+
+def _start(client: Client, server: Server, pipeline: int) -> Cost:
+    """What one batch on each connection costs at least: start, connections and report, to be taken off every run."""
+    load = Load(server.address, CONNECTIONS * pipeline, pipeline)
+    costs = [run(client.argv(load), server)[0] for _ in range(CALIBRATIONS)]
+    return Cost(min(it.wall_s for it in costs), min(it.client_s for it in costs), min(it.server_s for it in costs))
+
+
+def _as_many_as_take(seconds: float, drives: Drives, starts: Mapping[str, Cost], pipeline: int) -> int:
+    """Requests for runs of about so many seconds, by a pilot of the first client."""
+    name, (client, server) = next(iter(drives.items()))
+    batch = CONNECTIONS * pipeline
+    pilot = batch * (PILOT_BATCHES + 1)
+    while True:
+        cost, _ = run(client.argv(Load(server.address, pilot, pipeline)), server)
+        took_s = cost.wall_s - starts[name].wall_s
+        if took_s > seconds / 4:
+            return max(int(seconds * (pilot - batch) / took_s), 2 * batch)
+        pilot *= 4
+
+
+def _trial(cost: Cost, start: Cost, requests: int, client: Client, output: str) -> Trial:
+    per_request = 1e9 / requests
+    return Trial(
+        client.rate(output) if client.rate else requests / (cost.wall_s - start.wall_s),
+        (cost.client_s - start.client_s) * per_request,
+        (cost.server_s - start.server_s) * per_request,
+    )
+
+
+def peak_memory(argv: Sequence[str], every_s: float = 0.01) -> int:
+    """The most memory that a client had resident, in bytes. Not by wait4: that counts this process before the exec."""
+    process = subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    status, peak = Path(f"/proc/{process.pid}/status"), 0
+    deadline = time.monotonic() + RUN_TIMEOUT_S
+    while process.poll() is None and time.monotonic() < deadline:
+        lines = status.read_text().splitlines()
+        peak = max([peak, *(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM"))])
+        time.sleep(every_s)
+    process.kill()
+    _, told = process.communicate()
+    if process.returncode != 0:
+        raise SystemExit(f"bench: {' '.join(argv)} ended with {process.returncode}: {told.decode().strip()[-400:]}")
+    return peak
