@@ -10,7 +10,7 @@ use crate::failure::Failure;
 use crate::job::Window;
 use crate::keys::Distribution;
 use crate::net::{self, Address, Target};
-use crate::plan::{KeySpace, Length, Phase, Plan, Terms};
+use crate::plan::{KeySpace, Length, Output, Phase, Plan, Terms};
 use crate::values::Sizes;
 use crate::workload::{Protocol, Workload};
 use crate::workload_file::{self, WorkloadFile};
@@ -58,6 +58,8 @@ Machine
 
 Result
   --json             one document, schema speedbench.v1, instead of a table
+  --csv              one row per test instead of a table
+  --hdr-log FILE     latencies of each second, as a log of HdrHistogram intervals
   --allow-errors     count error replies instead of giving up
   --help, --version
 ";
@@ -101,6 +103,8 @@ struct Given {
     server_pid: Option<u32>,
     allow_errors: bool,
     json: bool,
+    csv: bool,
+    hdr_log: Option<String>,
 }
 
 /// Parse the words of a command line, the program's name first. Errors are [`Failure::Usage`].
@@ -146,6 +150,8 @@ fn parse_run(parser: &mut lexopt::Parser) -> Result<Command, Failure> {
             Long("server-pid") => given.server_pid = Some(value(parser, "--server-pid")?),
             Long("allow-errors") => given.allow_errors = true,
             Long("json") => given.json = true,
+            Long("csv") => given.csv = true,
+            Long("hdr-log") => given.hdr_log = Some(value(parser, "--hdr-log")?),
             other => return Err(bad_words(other.unexpected())),
         }
     }
@@ -222,6 +228,7 @@ impl Given {
             Some(file) => (file.protocol, self.seed.unwrap_or(file.seed), file.phases),
             None => (self.protocol.unwrap_or_default(), self.seed.unwrap_or(1), self.phases()?),
         };
+        let output = self.output()?;
         let plan = Plan {
             protocol,
             target: self.target(protocol)?,
@@ -231,10 +238,20 @@ impl Given {
             server_pid: self.server_pid,
             slice_ms: self.slice_ms.unwrap_or(100),
             allow_errors: self.allow_errors,
-            json: self.json,
+            output,
+            hdr_log: self.hdr_log,
         };
         plan.check()?;
         Ok(plan)
+    }
+
+    fn output(&self) -> Result<Output, Failure> {
+        match (self.json, self.csv) {
+            (true, true) => Err(Failure::usage("--json and --csv are both given", "give one of them")),
+            (true, false) => Ok(Output::Json),
+            (false, true) => Ok(Output::Csv),
+            (false, false) => Ok(Output::Table),
+        }
     }
 
     /// The workload file, which leaves no room for options that say the same.

@@ -3,7 +3,9 @@
 use serde::Serialize;
 
 use crate::crew::Outcome;
-use crate::histogram::Histogram;
+use crate::environment::Environment;
+use crate::hdr_log::Intervals;
+use crate::histogram::{Gain, Histogram};
 use crate::job::Job;
 use crate::meter::Record;
 use crate::proto::Tally;
@@ -20,6 +22,7 @@ pub struct Document {
     pub driver: Driver,
     pub target: TargetName,
     pub started_at: String,
+    pub environment: Environment,
     pub prefill: Option<Prefill>,
     pub tests: Vec<TestResult>,
 }
@@ -78,6 +81,11 @@ pub struct TestResult {
     pub server_cpu: Option<ServerCpu>,
     pub slices: Slices,
     pub flags: Vec<&'static str>,
+    /// What `latency_us` and `latency_hdr_v2` tell of, for the outputs that are no documents.
+    #[serde(skip)]
+    pub latency: Histogram,
+    #[serde(skip)]
+    pub intervals: Intervals,
 }
 
 #[derive(Debug, Serialize)]
@@ -155,7 +163,9 @@ impl TestResult {
             server_cpu: job.server_pid.map(|pid| ServerCpu::of(pid, &total.server_ns, requests)),
             flags: flags(busiest_thread, whole_slices),
             slices: Slices::of(&total, job),
+            intervals: intervals(job, outcome),
             errors: Errors { count: total.inside.errors, first: total.inside.first_error },
+            latency: total.latency,
         }
     }
 }
@@ -163,6 +173,21 @@ impl TestResult {
 fn flags(busiest_thread: f64, whole_slices: &[u64]) -> Vec<&'static str> {
     let raised = [("client_bound", busiest_thread > BOUND_ABOVE), ("unsteady", is_unsteady(whole_slices))];
     raised.into_iter().filter(|(_, raised)| *raised).map(|(flag, _)| flag).collect()
+}
+
+/// The intervals of all threads added up.
+fn intervals(job: &Job, outcome: &Outcome) -> Intervals {
+    let mut gains: Vec<Gain> = Vec::new();
+    for record in &outcome.records {
+        gains.resize(gains.len().max(record.intervals.len()), Gain::default());
+        gains.iter_mut().zip(&record.intervals).for_each(|(sum, gain)| sum.merge(gain));
+    }
+    Intervals {
+        begun_at: outcome.span.counts_from,
+        width_ns: job.slice_ns * job.interval_slices.unwrap_or(0) as u64,
+        ended_at: outcome.records.iter().map(|record| record.ended_at).max().unwrap_or(0),
+        gains,
+    }
 }
 
 /// The slices without a last one that is shorter than the others.

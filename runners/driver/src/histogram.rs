@@ -26,7 +26,17 @@ fn middle(bucket: usize) -> u64 {
     lowest + ((1 << shift) >> 1)
 }
 
-#[derive(Clone)]
+/// Counts by bucket, without those that are 0.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Gain(Vec<(u32, u64)>);
+
+impl Gain {
+    pub fn merge(&mut self, other: &Gain) {
+        self.0.extend_from_slice(&other.0);
+    }
+}
+
+#[derive(Debug, Clone)]
 pub struct Histogram {
     counts: Vec<u64>,
     count: u64,
@@ -61,6 +71,26 @@ impl Histogram {
         self.sum += other.sum;
         self.min = self.min.min(other.min);
         self.max = self.max.max(other.max);
+    }
+
+    /// What came since `earlier` was as this is now; `earlier` becomes this.
+    pub fn gained_since(&self, earlier: &mut Histogram) -> Gain {
+        let pairs = self.counts.iter().zip(&earlier.counts).enumerate();
+        let gained = pairs.filter(|(_, (now, before))| now != before);
+        let gain = Gain(gained.map(|(bucket, (now, before))| (bucket as u32, now - before)).collect());
+        earlier.clone_from(self);
+        gain
+    }
+
+    /// The values of `gain`, which are among these; the mean is that of the buckets.
+    pub fn part(&self, gain: &Gain) -> Histogram {
+        let mut part = Histogram::default();
+        for &(bucket, count) in &gain.0 {
+            part.counts[bucket as usize] += count;
+            part.count += count;
+            part.sum += middle(bucket as usize) * count;
+        }
+        Histogram { min: self.min, max: self.max, ..part }
     }
 
     pub fn count(&self) -> u64 {

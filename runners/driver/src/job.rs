@@ -54,6 +54,8 @@ pub struct Job {
     pub cpus: Vec<usize>,
     pub server_pid: Option<u32>,
     pub slice_ns: u64,
+    /// Slices per interval of the log, if there is one.
+    pub interval_slices: Option<usize>,
     pub allow_errors: bool,
 }
 

@@ -6,7 +6,8 @@ use std::process::ExitCode;
 
 use speedbench::cli::{self, Command};
 use speedbench::failure::Failure;
-use speedbench::{memcached_benchmark, redis_benchmark, session, table};
+use speedbench::plan::Output;
+use speedbench::{csv, memcached_benchmark, redis_benchmark, session, table};
 
 fn main() -> ExitCode {
     match run() {
@@ -44,10 +45,11 @@ fn run_native() -> Result<(), Failure> {
         Command::Version => print(&format!("speedbench {}\n", env!("CARGO_PKG_VERSION"))),
         Command::Run(plan) => {
             let document = session::run(&plan, &argv)?;
-            match plan.json {
-                true => print(&(document.to_json() + "\n")),
-                false => print(&table::render(&document)),
-            }
+            print(&match plan.output {
+                Output::Json => document.to_json() + "\n",
+                Output::Csv => csv::render(&document),
+                Output::Table => table::render(&document),
+            })
         }
     }
 }

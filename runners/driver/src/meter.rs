@@ -1,7 +1,7 @@
 //! What one thread counts in the window, and the clocks it reads at the window's edges.
 
 use crate::failure::Failure;
-use crate::histogram::Histogram;
+use crate::histogram::{Gain, Histogram};
 use crate::proto::Tally;
 use crate::stage::Span;
 use crate::sys::{self, Usage};
@@ -18,11 +18,15 @@ pub struct Record {
     pub slices: Vec<u64>,
     /// CPU clock of the server at the window's begin and at the end of each slice; empty without a server pid.
     pub server_ns: Vec<u64>,
+    /// What `latency` gained in each interval; the last has what came after the window, too. Empty unless asked for.
+    pub intervals: Vec<Gain>,
     /// What the thread used in the window.
     pub usage: Usage,
     /// When the thread saw the window open and close, monotonic ns.
     pub opened_at: u64,
     pub closed_at: u64,
+    /// When nothing was in flight any more.
+    pub ended_at: u64,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -40,7 +44,15 @@ pub struct Meter {
     /// The next moment at which the phase or the slice changes.
     edge: u64,
     opened: Usage,
+    log: Option<Log>,
     record: Record,
+}
+
+/// Latencies are told apart by intervals of so many slices.
+struct Log {
+    slices: usize,
+    /// The latencies at the end of the last interval.
+    before: Histogram,
 }
 
 impl Meter {
@@ -52,8 +64,15 @@ impl Meter {
             phase: Phase::WarmUp,
             edge: span.counts_from.min(span.ends_at),
             opened: Usage::default(),
+            log: None,
             record: Record::default(),
         }
+    }
+
+    /// Tell the latencies apart by intervals of so many slices, too.
+    pub fn with_intervals(mut self, slices: Option<usize>) -> Meter {
+        self.log = slices.map(|slices| Log { slices, before: Histogram::default() });
+        self
     }
 
     /// What was counted so far: replies inside the window, and the sum of the latencies in ns.
@@ -114,6 +133,9 @@ impl Meter {
     }
 
     fn next_slice(&mut self) -> Result<(), Failure> {
+        if self.log.as_ref().is_some_and(|log| self.record.slices.len().is_multiple_of(log.slices)) {
+            self.end_interval();
+        }
         self.record.slices.push(0);
         self.read_server()?;
         self.edge = self.slice_end(self.edge);
@@ -130,6 +152,12 @@ impl Meter {
         self.record.closed_at = now;
         self.drain();
         Ok(())
+    }
+
+    fn end_interval(&mut self) {
+        if let Some(log) = &mut self.log {
+            self.record.intervals.push(self.record.latency.gained_since(&mut log.before));
+        }
     }
 
     fn drain(&mut self) {
@@ -150,6 +178,8 @@ impl Meter {
         if self.phase == Phase::Window {
             self.close(now)?;
         }
+        self.end_interval();
+        self.record.ended_at = now;
         Ok(self.record)
     }
 }

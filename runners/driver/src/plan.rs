@@ -28,9 +28,20 @@ pub struct Plan {
     pub server_pid: Option<u32>,
     pub slice_ms: u64,
     pub allow_errors: bool,
-    pub json: bool,
+    pub output: Output,
+    /// The file that gets the latencies of each second.
+    pub hdr_log: Option<String>,
     /// Run in this order; at least one.
     pub phases: Vec<Phase>,
+}
+
+/// How the result is written to stdout.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Output {
+    #[default]
+    Table,
+    Json,
+    Csv,
 }
 
 /// One load on the server, with a result of its own.
@@ -173,6 +184,11 @@ impl Mode {
 }
 
 impl Plan {
+    /// Slices per line of the log, about a second of them.
+    pub fn interval_slices(&self) -> Option<usize> {
+        self.hdr_log.as_ref().map(|_| (1000 / self.slice_ms).max(1) as usize)
+    }
+
     /// Usage failures that no single phase has.
     pub fn check(&self) -> Result<(), Failure> {
         let threads = self.most_threads();

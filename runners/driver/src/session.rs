@@ -7,13 +7,16 @@ use sha2::{Digest, Sha256};
 use crate::batch::ValuePool;
 use crate::crew;
 use crate::document::{self, Document, Driver, Prefill, TargetName, TestResult};
+use crate::environment::Environment;
 use crate::failure::Failure;
+use crate::hdr_log::HdrLog;
 use crate::job::{Job, Node, Window};
 use crate::keys::{Distribution, KeyOrder};
 use crate::memcached::suite::Needs;
 use crate::memcached::{self, dialogue};
 use crate::meter;
 use crate::plan::{Expect, Length, Mode, Phase, Plan};
+use crate::progress::ProgressLine;
 use crate::stage::Stage;
 use crate::sys;
 use crate::template::Value;
@@ -58,6 +61,7 @@ fn measure(phase: &Phase) -> Result<Measure, Failure> {
 pub fn run(plan: &Plan, argv: &[String]) -> Result<Document, Failure> {
     // Nothing is sent before all phases are known to be possible.
     let measures: Vec<Measure> = plan.phases.iter().map(measure).collect::<Result<_, _>>()?;
+    let environment = Environment::read();
     if !plan.cpus.is_empty() {
         crew::pin_to(&plan.cpus)?;
     }
@@ -68,19 +72,25 @@ pub fn run(plan: &Plan, argv: &[String]) -> Result<Document, Failure> {
     let started_at = rfc3339(SystemTime::now());
     let largest = plan.phases.iter().map(|phase| phase.values.largest()).max().unwrap_or(0);
     let session = Session { plan, values: ValuePool::new(plan.seed, largest) };
+    let mut log = plan.hdr_log.as_deref().map(HdrLog::create).transpose()?;
     let (mut prefill, mut tests) = (None, Vec::new());
     for (phase, measure) in plan.phases.iter().zip(measures) {
         if phase.prefill {
             let filled = session.prefill(phase)?;
             prefill.get_or_insert(filled);
         }
-        tests.extend(measure(&session, phase)?);
+        let results = measure(&session, phase)?;
+        if let Some(log) = &mut log {
+            results.iter().try_for_each(|result| log.append(result))?;
+        }
+        tests.extend(results);
     }
     Ok(Document {
         schema: document::SCHEMA,
         driver: driver(plan, argv, digest),
         target: TargetName { protocol: plan.protocol.name(), address: plan.target.address.to_string() },
         started_at,
+        environment,
         prefill,
         tests,
     })
@@ -136,7 +146,7 @@ impl Session<'_> {
             allow_errors: false,
             ..self.job(&set, &speech)?
         };
-        speech.run(&job, &[Stage::Exactly { requests: keys }]).map(|_| ())
+        speech.run(&job, &[Stage::Exactly { requests: keys }], &mut |_| ()).map(|_| ())
     }
 
     fn fill_memcached(&self, phase: &Phase, needs: Needs) -> Result<(), Failure> {
@@ -155,7 +165,9 @@ impl Session<'_> {
         }
         let speech = self.speech(phase);
         let job = self.job(phase, &speech)?;
-        let outcome = speech.run(&job, &stages(phase.warmup, phase.length))?;
+        let mut line = ProgressLine::new(&phase.name);
+        let stages = stages(phase.warmup, phase.length);
+        let outcome = speech.run(&job, &stages, &mut |progress| line.tell(progress))?;
         Ok(vec![TestResult::new(&job, workload(phase), &outcome)])
     }
 
@@ -182,6 +194,7 @@ impl Session<'_> {
             cpus: self.plan.cpus.clone(),
             server_pid: self.plan.server_pid,
             slice_ns: self.plan.slice_ms * 1_000_000,
+            interval_slices: self.plan.interval_slices(),
             allow_errors: self.plan.allow_errors,
         })
     }

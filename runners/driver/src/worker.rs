@@ -69,7 +69,8 @@ impl<'a, P: Proto> Worker<'a, P> {
 
     /// Drive the connections through `span` until nothing is in flight.
     pub fn run(&mut self, span: &Span) -> Result<Record, Failure> {
-        let mut meter = Meter::new(*span, self.job.slice_ns, self.job.server_pid);
+        let mut meter = Meter::new(*span, self.job.slice_ns, self.job.server_pid)
+            .with_intervals(self.job.interval_slices);
         let mut now = sys::now();
         meter.reach(now)?;
         self.pace = Pace::new(self.job.rate.map(|rate| rate / self.job.threads as f64), now);

@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-use crate::crew::{self, Outcome};
+use crate::crew::{self, Outcome, Watcher};
 use crate::failure::Failure;
 use crate::job::Job;
 use crate::memcached::Load;
@@ -151,10 +151,10 @@ impl Speech {
         }
     }
 
-    pub fn run(&self, job: &Job, stages: &[Stage]) -> Result<Outcome, Failure> {
+    pub fn run(&self, job: &Job, stages: &[Stage], watcher: Watcher) -> Result<Outcome, Failure> {
         match self {
-            Speech::Resp(_) => crew::run(&Resp, job, stages, &mut |_| ()),
-            Speech::Memcached(load) => load.run(job, stages, &mut |_| ()),
+            Speech::Resp(_) => crew::run(&Resp, job, stages, watcher),
+            Speech::Memcached(load) => load.run(job, stages, watcher),
         }
     }
 }

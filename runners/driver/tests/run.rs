@@ -188,18 +188,6 @@ fn allowed_errors_are_counted() {
 }
 
 #[test]
-fn a_person_gets_a_table() {
-    let server = Server::tcp(Manner::Honest);
-    let output = server.drive("--prefill -r 10 -t get,ping -n 50 -c 2");
-    let text = String::from_utf8(output.stdout).unwrap();
-    let lines: Vec<&str> = text.lines().collect();
-    assert!(lines[1].starts_with("prefilled 10 keys in "), "{text}");
-    assert!(lines[2].starts_with("test ") && lines[2].contains("requests/s"), "{text}");
-    assert!(lines[3].starts_with("get ") && lines[4].starts_with("ping "), "{text}");
-    assert_eq!(lines.len(), 5);
-}
-
-#[test]
 fn a_rolling_window_counts_exactly_too() {
     for options in ["-t get -n 1009 -c 10 -P 16 --threads 3", "-t set -n 64 -c 2 -P 8 -d 300000"] {
         let server = Server::unix(Manner::Honest);

@@ -172,6 +172,7 @@ fn job(options: &Options, node: &Node, test: &Prepared) -> Job {
         cpus: Vec::new(),
         server_pid: None,
         slice_ns: 1_000_000_000,
+        interval_slices: None,
         allow_errors: false,
     }
 }

@@ -107,6 +107,7 @@ fn job(options: &Options, nodes: &[Node], test: &Planned) -> Job {
         cpus: Vec::new(),
         server_pid: None,
         slice_ns: 1_000_000_000,
+        interval_slices: None,
         allow_errors: false,
     }
 }
