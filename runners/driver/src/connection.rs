@@ -80,6 +80,11 @@ impl<R: Replies> Connection<R> {
         self.fresh = true;
     }
 
+    /// What another connection can go on with.
+    pub fn into_parts(self) -> (Channel, Batch, R) {
+        (self.channel, self.batch, self.replies)
+    }
+
     pub fn is_fresh(&self) -> bool {
         self.fresh
     }

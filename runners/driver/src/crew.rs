@@ -113,7 +113,8 @@ fn work<P: Proto>(
     }
 }
 
-fn pin(job: &Job, thread: usize) -> Result<(), Failure> {
+/// Pin the calling thread, number `thread` of the job, as the job wants it.
+pub fn pin(job: &Job, thread: usize) -> Result<(), Failure> {
     match job.cpus.get(thread) {
         None => Ok(()),
         Some(&cpu) => pin_to(&[cpu]),

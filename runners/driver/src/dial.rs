@@ -84,7 +84,7 @@ impl Dial {
     pub fn interest(&self) -> Interest {
         let unsent = self.sent < self.request.len() || self.channel.holds_back();
         match self.stage {
-            Stage::Connect => Interest::RepliesAndRoom,
+            Stage::Connect | Stage::Open => Interest::RepliesAndRoom,
             _ if unsent => Interest::RepliesAndRoom,
             _ => Interest::Replies,
         }

@@ -247,7 +247,7 @@ fn add_slices(total: &mut Vec<u64>, slices: &[u64]) {
 }
 
 impl LatencyUs {
-    fn of(latency: &Histogram) -> LatencyUs {
+    pub fn of(latency: &Histogram) -> LatencyUs {
         let us = |ns: f64| round(ns / 1000.0, 3);
         let quantile = |at: f64| us(latency.quantile(at) as f64);
         LatencyUs {

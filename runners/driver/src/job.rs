@@ -1,14 +1,16 @@
 //! One workload against one server or cluster, as a value that all threads read.
 
+use std::io;
 use std::sync::Arc;
 
 use serde::Deserialize;
 
 use crate::batch::{Batch, Feed, Tags, ValuePool};
-use crate::failure::Failure;
+use crate::connection::Broken;
+use crate::failure::{Failure, machine_failure};
 use crate::keys::{KeyOrder, Keys};
 use crate::net::Target;
-use crate::proto::Tally;
+use crate::proto::{Proto, Tally};
 use crate::rng::Rng;
 use crate::template::Script;
 
@@ -99,6 +101,37 @@ impl Job {
             Some(text) if !self.allow_errors => Err(self.refused(text, error_mark)),
             _ => Ok(()),
         }
+    }
+
+    /// The failure of connection `index`, which can no longer be used.
+    #[cold]
+    pub fn broken<P: Proto>(&self, index: usize, broken: Broken) -> Failure {
+        let (test, address) = (&self.name, &self.node(index).target.address);
+        match broken {
+            Broken::Closed => Failure::run(
+                format!("the server closed connection {index} during {test}"),
+                "look at the server's log and its limit of clients",
+            ),
+            Broken::Garbage(garbage) => Failure::run(
+                format!("wrong answer to {test} on connection {index}, {}", garbage.0),
+                format!("check that {address} speaks {}", P::NAME),
+            ),
+            Broken::Io(error) if error.kind() == io::ErrorKind::InvalidData => Failure::run(
+                format!("TLS broke on connection {index} during {test} ({error})"),
+                "look at the server's log and at its TLS settings",
+            ),
+            Broken::Io(error) => machine_failure(error),
+        }
+    }
+
+    /// The failure of connection `index`, whose replies do not come.
+    #[cold]
+    pub fn silent(&self, index: usize) -> Failure {
+        let timeout = self.node(index).target.timeout;
+        Failure::run(
+            format!("the server stopped answering {} on connection {index} for {timeout:?}", self.name),
+            "look at the server's log, or raise --timeout",
+        )
     }
 
     #[cold]

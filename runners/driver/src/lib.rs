@@ -22,6 +22,7 @@ pub mod keys;
 pub mod memcached;
 pub mod memcached_benchmark;
 pub mod meter;
+pub mod modes;
 pub mod net;
 pub mod pace;
 pub mod plan;

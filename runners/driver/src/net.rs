@@ -85,17 +85,26 @@ impl Target {
 
     /// A blocking connection on which the greeting was answered.
     pub fn connect(&self) -> Result<Channel, Failure> {
-        self.reach().map(|(channel, _)| channel)
+        let (channel, _) = self.reach()?.0.into_channel();
+        self.let_wait(&channel).map_err(|error| self.unreachable(&error))?;
+        Ok(channel)
     }
 
-    /// The same, with the address that took it: the first of the host that does.
-    pub fn reach(&self) -> Result<(Channel, SockAddr), Failure> {
+    /// An open connection that never waits, and the address that took it: the first of the host that does.
+    pub fn reach(&self) -> Result<(Dial, SockAddr), Failure> {
         let mut refused = self.unreachable(&io::ErrorKind::AddrNotAvailable.into());
         for peer in self.peers().map_err(|error| self.unreachable(&error))? {
-            match self.reach_at(&peer) {
-                Ok(channel) => return Ok((channel, peer)),
-                Err(Missed { taken: true, failure }) => return Err(failure),
-                Err(Missed { failure, .. }) => refused = failure,
+            let mut dial = match Dial::begin(self, &peer) {
+                Ok(dial) => dial,
+                Err(failure) => {
+                    refused = failure;
+                    continue;
+                }
+            };
+            match self.open(&mut dial) {
+                Ok(()) => return Ok((dial, peer)),
+                Err(failure) if dial.is_connected() => return Err(failure),
+                Err(failure) => refused = failure,
             }
         }
         Err(refused)
@@ -108,14 +117,6 @@ impl Target {
             }
             Address::Unix { path } => Ok(vec![SockAddr::unix(path)?]),
         }
-    }
-
-    fn reach_at(&self, peer: &SockAddr) -> Result<Channel, Missed> {
-        let mut dial = Dial::begin(self, peer).map_err(|failure| Missed { taken: false, failure })?;
-        self.open(&mut dial).map_err(|failure| Missed { taken: dial.is_connected(), failure })?;
-        let (channel, _) = dial.into_channel();
-        self.let_wait(&channel).map_err(|error| Missed { taken: true, failure: self.unreachable(&error) })?;
-        Ok(channel)
     }
 
     /// Let the socket of `channel` wait, up to the timeout.
@@ -149,14 +150,15 @@ impl Target {
 
     /// The failure of a connect that ended with `error`.
     pub fn unreachable(&self, error: &io::Error) -> Failure {
-        let remedy = match error.raw_os_error() {
-            Some(libc::EMFILE) => "raise `ulimit -n` above the number of clients",
-            Some(libc::EADDRNOTAVAIL) => {
-                "all local ports are taken: wait for closed connections to be forgotten, or use a unix socket"
-            }
-            _ => "start the server, or correct -h, -p or -s",
-        };
-        Failure::run(format!("cannot connect to {} ({error})", self.address), remedy)
+        let cause = format!("cannot connect to {} ({error})", self.address);
+        match error.raw_os_error() {
+            Some(libc::EMFILE) => Failure::machine(cause, "raise `ulimit -n` above the number of clients"),
+            Some(libc::EADDRNOTAVAIL) => Failure::machine(
+                cause,
+                "all local ports are taken, so wait for closed connections to be forgotten, or use a unix socket",
+            ),
+            _ => Failure::run(cause, "start the server, or correct -h, -p or -s"),
+        }
     }
 
     /// The failure of a TLS handshake that ended with `error`.
@@ -215,12 +217,6 @@ impl Target {
         };
         Failure::run(cause, format!("check that {} speaks RESP", self.address))
     }
-}
-
-/// Why an address could not be used, and whether it took the connection.
-struct Missed {
-    taken: bool,
-    failure: Failure,
 }
 
 /// Send all of `bytes` over a blocking channel.

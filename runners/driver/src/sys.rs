@@ -33,6 +33,15 @@ pub fn process_cpu_ns(pid: u32) -> io::Result<u64> {
     clock_ns((!(pid as c_int) << 3) | CPUCLOCK_SCHED)
 }
 
+/// Bytes of memory that process `pid` holds (its resident set). Errors when there is no such process.
+pub fn resident_bytes(pid: u32) -> io::Result<u64> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
+    let kibibytes = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmRSS:")?.split_whitespace().next()?.parse::<u64>().ok());
+    kibibytes.map(|number| number * 1024).ok_or_else(|| io::ErrorKind::NotFound.into())
+}
+
 /// What the calling thread has used since it began.
 #[derive(Clone, Copy, Default)]
 pub struct Usage {
@@ -198,7 +207,11 @@ impl Epoll {
     }
 
     pub fn add(&self, socket: BorrowedFd, token: usize) -> io::Result<()> {
-        self.control(libc::EPOLL_CTL_ADD, socket, token, Interest::Replies)
+        self.add_for(socket, token, Interest::Replies)
+    }
+
+    pub fn add_for(&self, socket: BorrowedFd, token: usize, interest: Interest) -> io::Result<()> {
+        self.control(libc::EPOLL_CTL_ADD, socket, token, interest)
     }
 
     pub fn change(&self, socket: BorrowedFd, token: usize, interest: Interest) -> io::Result<()> {

@@ -1,13 +1,12 @@
 //! The loop. Each thread has its own epoll set, connections, streams and counters, and shares nothing that is written.
 
 use std::collections::VecDeque;
-use std::io;
 use std::sync::atomic::Ordering;
 
 use crate::channel::Channel;
 use crate::connection::{Broken, Connection};
 use crate::crew::Shared;
-use crate::failure::Failure;
+use crate::failure::{Failure, machine_failure};
 use crate::job::{Job, Window};
 use crate::meter::{Meter, Record};
 use crate::pace::Pace;
@@ -230,36 +229,13 @@ impl<'a, P: Proto> Worker<'a, P> {
         };
         match self.connections.iter().find(|connection| silent(connection)) {
             None => Ok(()),
-            Some((index, _)) => Err(Failure::run(
-                format!(
-                    "the server stopped answering {} on connection {index} for {:?}",
-                    self.job.name,
-                    self.job.node(*index).target.timeout
-                ),
-                "look at the server's log, or raise --timeout",
-            )),
+            Some((index, _)) => Err(self.job.silent(*index)),
         }
     }
 
     #[cold]
     fn explain(&self, token: usize, broken: Broken) -> Failure {
-        let (index, _) = &self.connections[token];
-        let (test, address) = (&self.job.name, &self.job.node(*index).target.address);
-        match broken {
-            Broken::Closed => Failure::run(
-                format!("the server closed connection {index} during {test}"),
-                "look at the server's log and its limit of clients",
-            ),
-            Broken::Garbage(garbage) => Failure::run(
-                format!("wrong answer to {test} on connection {index}, {}", garbage.0),
-                format!("check that {address} speaks {}", P::NAME),
-            ),
-            Broken::Io(error) if error.kind() == io::ErrorKind::InvalidData => Failure::run(
-                format!("TLS broke on connection {index} during {test} ({error})"),
-                "look at the server's log and at its TLS settings",
-            ),
-            Broken::Io(error) => machine_failure(error),
-        }
+        self.job.broken::<P>(self.connections[token].0, broken)
     }
 }
 
@@ -280,8 +256,4 @@ fn count<R: crate::proto::Replies>(
         left -= landed;
     }
     Ok(())
-}
-
-fn machine_failure(error: io::Error) -> Failure {
-    Failure::run(format!("a system call failed ({error})"), "check limits of files and memory (ulimit -a)")
 }

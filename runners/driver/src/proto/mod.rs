@@ -1,5 +1,6 @@
 //! The seam between the engine and a protocol: commands come as templates, replies are skipped.
 
+pub mod flat;
 pub mod memcached;
 pub mod number;
 pub mod reply;

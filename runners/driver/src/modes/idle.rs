@@ -1,0 +1,203 @@
+//! Connections that are open and silent: what they cost the server, and whether they stay.
+
+use std::io;
+
+use serde::Serialize;
+
+use super::{Connections, Openings};
+use crate::channel::Channel;
+use crate::connection::Connection;
+use crate::crew::Outcome;
+use crate::dial::Moments;
+use crate::document::{per, round};
+use crate::failure::{Failure, machine_failure};
+use crate::job::{Job, Node};
+use crate::meter::{Meter, Record};
+use crate::proto::{Proto, Replies};
+use crate::stage::{Span, Stage};
+use crate::sys::{self, Epoll, NS_PER_MS};
+
+/// What the server holds in memory, by what the kernel says of its process.
+#[derive(Debug, Serialize)]
+pub struct ServerMemory {
+    /// Resident before the first connection, and with all of them.
+    pub before_bytes: u64,
+    pub open_bytes: u64,
+    /// The difference; memory that was free in the process already does not show.
+    pub bytes_per_connection: f64,
+}
+
+/// Connections that somebody looks after.
+pub struct Held {
+    epoll: Epoll,
+    channels: Vec<Option<Channel>>,
+}
+
+impl Held {
+    /// Open `clients` connections, one after the other; `opened` is told how long each took.
+    pub fn open(nodes: &[Node], clients: usize, opened: &mut dyn FnMut(Moments)) -> Result<Held, Failure> {
+        sys::raise_file_limit();
+        let epoll = Epoll::new(64).map_err(machine_failure)?;
+        let mut channels = Vec::with_capacity(clients);
+        for index in 0..clients {
+            let (dial, _) = nodes[index % nodes.len()].target.reach()?;
+            let (channel, moments) = dial.into_channel();
+            epoll.add(channel.socket(), index).map_err(machine_failure)?;
+            channels.push(Some(channel));
+            opened(moments);
+        }
+        Ok(Held { epoll, channels })
+    }
+
+    /// Watch for at most `ns`; `lost` is told why a connection is no longer held.
+    pub fn watch(
+        &mut self,
+        ns: u64,
+        lost: &mut dyn FnMut(Failure) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        for event in 0..self.epoll.wait_ns(ns).map_err(machine_failure)? {
+            let index = self.epoll.ready(event).token;
+            let Some(channel) = &mut self.channels[index] else { continue };
+            if let Err(failure) = check(channel, index) {
+                self.channels[index] = None;
+                lost(failure)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A server may push; what it says is not looked at.
+fn check(channel: &mut Channel, index: usize) -> Result<(), Failure> {
+    let closed =
+        |cause: String| Failure::run(cause, "look at the server's log, its timeout and its limit of clients");
+    match channel.recv(&mut [0; 4096]) {
+        Ok(0) => Err(closed(format!("the server closed idle connection {index}"))),
+        Err(error) if !matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {
+            Err(closed(format!("idle connection {index} broke ({error})")))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Open all connections of `job`, leave them alone for the window of `stage`, and then ask each for one reply.
+///
+/// The latencies are of these replies, which are asked for at once; no request is sent in the window.
+pub fn run<P: Proto>(proto: &P, job: &Job, stage: Stage) -> Result<(Outcome, Connections), Failure> {
+    let mut openings = Openings::default();
+    let before = resident(job)?;
+    let held = Held::open(&job.nodes, job.clients, &mut |moments| openings.opened(moments))?;
+    let open = resident(job)?;
+    let span = stage.span(sys::now());
+    let (held, mut record) = hold(held, job, &span, &mut openings)?;
+    Roll::call(proto, job, held, &mut openings)?;
+    record.latency.merge(&openings.first_reply);
+    let memory = before.zip(open).map(|(before_bytes, open_bytes)| ServerMemory {
+        before_bytes,
+        open_bytes,
+        bytes_per_connection: round(per(open_bytes as f64 - before_bytes as f64, job.clients as f64), 1),
+    });
+    Ok((Outcome { span, records: vec![record] }, openings.report(job, memory)))
+}
+
+/// The resident bytes of the server, if it is known.
+fn resident(job: &Job) -> Result<Option<u64>, Failure> {
+    let read = |pid: u32| {
+        sys::resident_bytes(pid).map_err(|error| {
+            Failure::run(
+                format!("cannot read the memory of process {pid} ({error})"),
+                "give --server-pid the id of the running server, in this pid namespace",
+            )
+        })
+    };
+    job.server_pid.map(read).transpose()
+}
+
+fn hold(mut held: Held, job: &Job, span: &Span, openings: &mut Openings) -> Result<(Held, Record), Failure> {
+    let mut meter = Meter::new(*span, job.slice_ns, job.server_pid);
+    let mut now = sys::now();
+    while now < span.ends_at {
+        meter.reach(now)?;
+        held.watch(meter.edge().saturating_sub(now), &mut |failure| openings.lose(job, failure))?;
+        now = sys::now();
+    }
+    Ok((held, meter.finish(now)?))
+}
+
+/// Every connection that is still held is asked for one reply.
+struct Roll<'a, R> {
+    job: &'a Job,
+    epoll: Epoll,
+    connections: Vec<Option<Connection<R>>>,
+    missing: usize,
+}
+
+impl<R: Replies> Roll<'_, R> {
+    fn call<P: Proto<Replies = R>>(
+        proto: &P,
+        job: &Job,
+        held: Held,
+        openings: &mut Openings,
+    ) -> Result<(), Failure> {
+        let Held { epoll, channels } = held;
+        let connection = |(index, channel): (usize, Option<Channel>)| {
+            channel
+                .map(|channel| Connection::new(channel, job.batch(index), proto.replies(&job.script, index)))
+        };
+        let connections: Vec<_> = channels.into_iter().enumerate().map(connection).collect();
+        let missing = connections.iter().flatten().count();
+        let mut roll = Roll { job, epoll, connections, missing };
+        for index in 0..roll.connections.len() {
+            let sent = roll.connections[index].as_mut().map_or(Ok(()), |it| it.send_batch(1));
+            if let Err(broken) = sent {
+                roll.strike(index, job.broken::<P>(index, broken), openings)?;
+            }
+        }
+        let asked_at = sys::now();
+        while roll.missing > 0 {
+            let left = (asked_at + job.timeout_ns()).saturating_sub(sys::now());
+            if left == 0 {
+                return roll.strike_silent(openings);
+            }
+            let ready = roll.epoll.wait(left.div_ceil(NS_PER_MS) as libc::c_int).map_err(machine_failure)?;
+            for event in 0..ready {
+                let index = roll.epoll.ready(event).token;
+                if let Err(failure) = roll.hear::<P>(index, openings) {
+                    roll.strike(index, failure, openings)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn hear<P: Proto>(&mut self, index: usize, openings: &mut Openings) -> Result<(), Failure> {
+        let Some(connection) = &mut self.connections[index] else { return Ok(()) };
+        let broken = |broken| self.job.broken::<P>(index, broken);
+        let mut buffer = [0; 4096];
+        let Some(received) = connection.receive(&mut buffer).map_err(broken)? else { return Ok(()) };
+        let now = sys::now();
+        let tally = connection.take_replies(now, &buffer[..received]).map_err(broken)?;
+        self.job.accept(&tally, P::ERROR_MARK)?;
+        if tally.replies > 0 {
+            let (_, sent_at) = connection.land(tally.replies);
+            openings.first_reply.record(now - sent_at, 1);
+            self.missing -= 1;
+        }
+        Ok(())
+    }
+
+    fn strike(&mut self, index: usize, failure: Failure, openings: &mut Openings) -> Result<(), Failure> {
+        let was_missing = self.connections[index].take().is_some_and(|connection| !connection.is_idle());
+        self.missing -= usize::from(was_missing);
+        openings.lose(self.job, failure)
+    }
+
+    fn strike_silent(&mut self, openings: &mut Openings) -> Result<(), Failure> {
+        for index in 0..self.connections.len() {
+            if self.connections[index].as_ref().is_some_and(|connection| !connection.is_idle()) {
+                self.strike(index, self.job.silent(index), openings)?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,144 @@
+//! A connection of RESP whose messages are looked into.
+
+use std::io;
+use std::os::fd::BorrowedFd;
+
+use crate::channel::Channel;
+use crate::failure::{Failure, machine_failure};
+use crate::net::Target;
+use crate::proto::Garbage;
+use crate::proto::flat::Flat;
+use crate::sys::{Epoll, Interest};
+
+/// Taken from the socket at once.
+const CHUNK_BYTES: usize = 64 * 1024;
+
+pub struct Line {
+    channel: Channel,
+    /// What it is called in messages: `subscriber 3`.
+    name: String,
+    token: usize,
+    unsent: Vec<u8>,
+    /// Whether room in the socket is awaited.
+    is_full: bool,
+    received: Vec<u8>,
+    read: usize,
+}
+
+impl Line {
+    /// An open line to `target`, which `epoll` knows as `token`.
+    pub fn open(target: &Target, name: String, epoll: &Epoll, token: usize) -> Result<Line, Failure> {
+        let (dial, _) = target.reach()?;
+        let (channel, _) = dial.into_channel();
+        epoll.add(channel.socket(), token).map_err(machine_failure)?;
+        Ok(Line {
+            channel,
+            name,
+            token,
+            unsent: Vec::new(),
+            is_full: false,
+            received: Vec::new(),
+            read: 0,
+        })
+    }
+
+    fn socket(&self) -> BorrowedFd<'_> {
+        self.channel.socket()
+    }
+
+    /// Send `bytes` as soon as the socket takes them.
+    pub fn say(&mut self, bytes: &[u8], epoll: &Epoll) -> Result<(), Failure> {
+        self.unsent.extend_from_slice(bytes);
+        if self.is_full { Ok(()) } else { self.flush(epoll) }
+    }
+
+    /// Send more of what was said.
+    pub fn flush(&mut self, epoll: &Epoll) -> Result<(), Failure> {
+        while !self.unsent.is_empty() || self.channel.holds_back() {
+            match self.channel.send(&self.unsent) {
+                Ok(sent) => drop(self.unsent.drain(..sent)),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(self.broken(&error)),
+            }
+        }
+        let is_full = !self.unsent.is_empty() || self.channel.holds_back();
+        if is_full != self.is_full {
+            let interest = if is_full { Interest::RepliesAndRoom } else { Interest::Replies };
+            epoll.change(self.socket(), self.token, interest).map_err(machine_failure)?;
+            self.is_full = is_full;
+        }
+        Ok(())
+    }
+
+    /// Receive what is there and give `take` each whole message.
+    pub fn hear(&mut self, mut take: impl FnMut(&Flat) -> Result<(), Failure>) -> Result<(), Failure> {
+        loop {
+            let received = self.receive()?;
+            self.read += received;
+            let mut at = 0;
+            while let Some(flat) = Flat::read(&self.received[at..self.read]).map_err(|it| self.garbled(&it))? {
+                at += flat.length;
+                take(&flat)?;
+            }
+            self.received.copy_within(at..self.read, 0);
+            self.read -= at;
+            if received < CHUNK_BYTES {
+                return Ok(());
+            }
+        }
+    }
+
+    /// The number of bytes that are there.
+    fn receive(&mut self) -> Result<usize, Failure> {
+        self.received.resize(self.read + CHUNK_BYTES, 0);
+        match self.channel.recv(&mut self.received[self.read..]) {
+            Ok(0) => Err(self.closed()),
+            Ok(received) => Ok(received),
+            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {
+                Ok(0)
+            }
+            Err(error) => Err(self.broken(&error)),
+        }
+    }
+
+    fn garbled(&self, garbage: &Garbage) -> Failure {
+        Failure::run(
+            format!("wrong answer to {}, {}", self.name, garbage.0),
+            "check that the server speaks RESP",
+        )
+    }
+
+    fn closed(&self) -> Failure {
+        Failure::run(
+            format!("the server closed the connection of {}", self.name),
+            "look at the server's log and its limits (client-output-buffer-limit, timeout, maxclients)",
+        )
+    }
+
+    fn broken(&self, error: &io::Error) -> Failure {
+        match error.kind() {
+            io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => self.closed(),
+            _ => Failure::run(
+                format!("the connection of {} broke ({error})", self.name),
+                "look at the server's log",
+            ),
+        }
+    }
+
+    /// The failure of an answer that is an error with `text`.
+    pub fn refused(&self, text: &[u8]) -> Failure {
+        Failure::run(
+            format!("the server answered {} with an error, -{}", self.name, String::from_utf8_lossy(text)),
+            "correct the server, or log in as a user that may do this",
+        )
+    }
+
+    /// The failure of an answer that does not come.
+    pub fn silent(&self, target: &Target) -> Failure {
+        Failure::run(
+            format!("the server stopped answering {} for {:?}", self.name, target.timeout),
+            "look at the server's log, or raise --timeout",
+        )
+    }
+}
