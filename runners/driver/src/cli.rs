@@ -6,11 +6,12 @@ use std::time::Duration;
 
 use lexopt::prelude::*;
 
+use crate::endpoint::{Endpoint, Words};
 use crate::failure::Failure;
 use crate::job::Window;
 use crate::keys::Distribution;
-use crate::net::{self, Address, Target};
-use crate::plan::{KeySpace, Length, Output, Phase, Plan, Terms};
+use crate::net::Target;
+use crate::plan::{KeySpace, Length, Mode, Output, Phase, Plan, Terms};
 use crate::values::Sizes;
 use crate::workload::{Protocol, Workload};
 use crate::workload_file::{self, WorkloadFile};
@@ -27,11 +28,18 @@ Server
   -h HOST            host name or address (127.0.0.1)
   -p PORT            port (6379; memcached 11211)
   -s SOCKET          path of a unix socket; replaces -h and -p
+  -u URI             redis://user:password@host:port/db; rediss:// for TLS
   -a PASSWORD        password
   --user NAME        user of the password
+  --dbnum DB         database (0)
+  --cluster          spread the load over the masters of a cluster; keys need {tag}
   --timeout S        give up when the server is silent for S seconds (10)
+  --tls              encrypt; with --sni NAME, --cacert FILE, --cacertdir DIR, --insecure,
+                     --cert FILE --key FILE, --tls-ciphers LIST, --tls-ciphersuites LIST
 
 Workload
+  --mode NAME        closed: a loop that sends again when it was answered; idle: connections
+                     that are held and silent; churn: each sends one batch (closed)
   --workload FILE    phases of load as TOML, or JSON (*.json, or - for stdin); instead
                      of the other options of this block, but --seed, and of the window
   -t TESTS           of ping,set,get,incr; measured in this order (all);
@@ -44,6 +52,8 @@ Workload
   --window KIND      batch: send when all replies are in; rolling: after each (batch)
   --seed N           the same seed sends the same requests (1)
   --prefill          first set every key once, and check that the server has them
+  -3                 speak RESP3
+  --tracking         ask for client tracking, with -3: invalidations are counted
 
 Window
   --duration S       seconds (5)
@@ -64,6 +74,7 @@ Result
   --help, --version
 ";
 
+const SEE_HELP: &str = "see `speedbench --help`";
 const LONGEST: Duration = Duration::from_secs(24 * 3600);
 /// Request buffers of all connections together.
 const LARGEST_BUFFERS: usize = 4 * 1024 * 1024 * 1024;
@@ -79,13 +90,9 @@ pub enum Command {
 #[derive(Default)]
 struct Given {
     protocol: Option<Protocol>,
-    host: Option<String>,
-    port: Option<u16>,
-    socket: Option<String>,
-    password: Option<String>,
-    user: Option<String>,
-    timeout: Option<Duration>,
+    endpoint: Endpoint,
     workload: Option<String>,
+    mode: Option<Mode>,
     tests: Option<String>,
     clients: Option<usize>,
     pipeline: Option<usize>,
@@ -94,6 +101,8 @@ struct Given {
     value_bytes: Option<usize>,
     seed: Option<u64>,
     prefill: bool,
+    resp3: bool,
+    tracking: bool,
     duration: Option<Duration>,
     requests: Option<u64>,
     warmup: Option<Duration>,
@@ -122,55 +131,63 @@ pub fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Command, Failu
 fn parse_run(parser: &mut lexopt::Parser) -> Result<Command, Failure> {
     let mut given = Given::default();
     while let Some(word) = parser.next().map_err(bad_words)? {
-        match word {
-            Long("help") => return Ok(Command::Help),
-            Long("version") => return Ok(Command::Version),
-            Short('h') => given.host = Some(value(parser, "-h")?),
-            Short('p') => given.port = Some(value(parser, "-p")?),
-            Short('s') => given.socket = Some(value(parser, "-s")?),
-            Short('a') => given.password = Some(value(parser, "-a")?),
-            Long("user") => given.user = Some(value(parser, "--user")?),
-            Long("timeout") => given.timeout = Some(seconds(parser, "--timeout")?),
-            Long("workload") => given.workload = Some(value(parser, "--workload")?),
-            Short('t') => given.tests = Some(value(parser, "-t")?),
-            Long("protocol") => given.protocol = Some(protocol(&value::<String>(parser, "--protocol")?)?),
-            Short('c') => given.clients = Some(value(parser, "-c")?),
-            Short('P') => given.pipeline = Some(value(parser, "-P")?),
-            Long("window") => given.window = Some(window(&value::<String>(parser, "--window")?)?),
-            Short('r') => given.keyspace = Some(value(parser, "-r")?),
-            Short('d') => given.value_bytes = Some(value(parser, "-d")?),
-            Long("seed") => given.seed = Some(value(parser, "--seed")?),
-            Long("prefill") => given.prefill = true,
-            Long("duration") => given.duration = Some(seconds(parser, "--duration")?),
-            Short('n') => given.requests = Some(value(parser, "-n")?),
-            Long("warmup") => given.warmup = Some(seconds(parser, "--warmup")?),
-            Long("slice-ms") => given.slice_ms = Some(value(parser, "--slice-ms")?),
-            Long("threads") => given.threads = Some(value(parser, "--threads")?),
-            Long("cpus") => given.cpus = cpus(&value::<String>(parser, "--cpus")?)?,
-            Long("server-pid") => given.server_pid = Some(value(parser, "--server-pid")?),
-            Long("allow-errors") => given.allow_errors = true,
-            Long("json") => given.json = true,
-            Long("csv") => given.csv = true,
-            Long("hdr-log") => given.hdr_log = Some(value(parser, "--hdr-log")?),
-            other => return Err(bad_words(other.unexpected())),
+        let option = match word {
+            Short(letter) => format!("-{letter}"),
+            Long(name) => format!("--{name}"),
+            value => return Err(bad_words(value.unexpected())),
+        };
+        match option.as_str() {
+            "--help" => return Ok(Command::Help),
+            "--version" => return Ok(Command::Version),
+            "--workload" => given.workload = Some(value(parser, "--workload")?),
+            "--mode" => given.mode = mode(&value::<String>(parser, "--mode")?)?,
+            "-t" => given.tests = Some(value(parser, "-t")?),
+            "--protocol" => given.protocol = Some(protocol(&value::<String>(parser, "--protocol")?)?),
+            "-c" => given.clients = Some(value(parser, "-c")?),
+            "-P" => given.pipeline = Some(value(parser, "-P")?),
+            "--window" => given.window = Some(window(&value::<String>(parser, "--window")?)?),
+            "-r" => given.keyspace = Some(value(parser, "-r")?),
+            "-d" => given.value_bytes = Some(value(parser, "-d")?),
+            "--seed" => given.seed = Some(value(parser, "--seed")?),
+            "--prefill" => given.prefill = true,
+            "-3" => given.resp3 = true,
+            "--tracking" => given.tracking = true,
+            "--duration" => given.duration = Some(seconds(parser, "--duration")?),
+            "-n" => given.requests = Some(value(parser, "-n")?),
+            "--warmup" => given.warmup = Some(seconds(parser, "--warmup")?),
+            "--slice-ms" => given.slice_ms = Some(value(parser, "--slice-ms")?),
+            "--threads" => given.threads = Some(value(parser, "--threads")?),
+            "--cpus" => given.cpus = cpus(&value::<String>(parser, "--cpus")?)?,
+            "--server-pid" => given.server_pid = Some(value(parser, "--server-pid")?),
+            "--allow-errors" => given.allow_errors = true,
+            "--json" => given.json = true,
+            "--csv" => given.csv = true,
+            "--hdr-log" => given.hdr_log = Some(value(parser, "--hdr-log")?),
+            _ if given.endpoint.take(&option, parser)? => {}
+            _ => return Err(Failure::usage(format!("invalid option '{option}'"), SEE_HELP)),
         }
     }
     given.plan().map(|plan| Command::Run(Box::new(plan)))
 }
 
 fn bad_words(error: lexopt::Error) -> Failure {
-    Failure::usage(error, "see `speedbench --help`")
+    Failure::usage(error, SEE_HELP)
+}
+
+impl Words for lexopt::Parser {
+    const SEE: &'static str = SEE_HELP;
+
+    fn text(&mut self, _option: &str) -> Result<String, Failure> {
+        Ok(self.value().map_err(bad_words)?.to_string_lossy().into_owned())
+    }
 }
 
 fn value<T: FromStr>(parser: &mut lexopt::Parser, option: &str) -> Result<T, Failure> {
-    let word = parser.value().map_err(bad_words)?;
-    let word = word.to_string_lossy();
-    word.parse()
-        .map_err(|_| Failure::usage(format!("{option} cannot be '{word}'"), "see `speedbench --help`"))
+    Words::value(parser, option)
 }
 
 fn seconds(parser: &mut lexopt::Parser, option: &str) -> Result<Duration, Failure> {
-    duration(value(parser, option)?, option)
+    Words::seconds(parser, option)
 }
 
 pub fn duration(seconds: f64, option: &str) -> Result<Duration, Failure> {
@@ -184,6 +201,16 @@ fn protocol(name: &str) -> Result<Protocol, Failure> {
         .into_iter()
         .find(|protocol| protocol.name() == name)
         .ok_or_else(|| Failure::usage(format!("--protocol cannot be '{name}'"), "give resp or memcached"))
+}
+
+/// A mode that has no settings; none for the usual loop.
+fn mode(name: &str) -> Result<Option<Mode>, Failure> {
+    match name {
+        "closed" => Ok(None),
+        "idle" => Ok(Some(Mode::Idle)),
+        "churn" => Ok(Some(Mode::Churn)),
+        _ => Err(Failure::usage(format!("--mode cannot be '{name}'"), "give closed, idle or churn")),
+    }
 }
 
 fn window(kind: &str) -> Result<Window, Failure> {
@@ -219,6 +246,8 @@ const TERMS: Terms = Terms {
     keys: "-r",
     bytes: "-d",
     length: "-n or --duration",
+    resp3: "-3",
+    tracking: "--tracking",
 };
 
 impl Given {
@@ -232,6 +261,8 @@ impl Given {
         let plan = Plan {
             protocol,
             target: self.target(protocol)?,
+            database: self.endpoint.database,
+            cluster: self.endpoint.cluster,
             seed,
             phases,
             cpus: self.cpus,
@@ -258,6 +289,7 @@ impl Given {
     fn read(&self, path: &str) -> Result<WorkloadFile, Failure> {
         let given = [
             ("--protocol", self.protocol.is_some()),
+            ("--mode", self.mode.is_some()),
             ("-t", self.tests.is_some()),
             ("-c", self.clients.is_some()),
             ("-P", self.pipeline.is_some()),
@@ -265,6 +297,8 @@ impl Given {
             ("-r", self.keyspace.is_some()),
             ("-d", self.value_bytes.is_some()),
             ("--prefill", self.prefill),
+            ("-3", self.resp3),
+            ("--tracking", self.tracking),
             ("--duration", self.duration.is_some()),
             ("-n", self.requests.is_some()),
             ("--warmup", self.warmup.is_some()),
@@ -282,7 +316,8 @@ impl Given {
     fn phases(&self) -> Result<Vec<Phase>, Failure> {
         let protocol = self.protocol.unwrap_or_default();
         let named = |name: &str| Workload::named(protocol, &name.to_lowercase());
-        let workloads = match &self.tests {
+        let usual = self.mode.as_ref().and_then(|mode| mode.usual_test(protocol));
+        let workloads = match self.tests.as_deref().or(usual) {
             Some(list) => list.split(',').map(named).collect::<Result<_, _>>()?,
             None => Workload::all(protocol),
         };
@@ -306,6 +341,9 @@ impl Given {
             },
             values: self.value_bytes.map_or(usual.values.clone(), Sizes::Fixed),
             prefill,
+            mode: self.mode.clone().unwrap_or(usual.mode),
+            resp3: self.resp3,
+            tracking: self.tracking,
             warmup: self.warmup.unwrap_or(length.usual_warmup()),
             length,
             ..usual
@@ -322,38 +360,21 @@ impl Given {
     }
 
     fn target(&self, protocol: Protocol) -> Result<Target, Failure> {
-        let timeout = self.timeout.unwrap_or(Duration::from_secs(10));
-        require(!timeout.is_zero(), "--timeout cannot be 0", "give seconds above 0")?;
-        Ok(Target {
-            address: self.address(protocol)?,
-            tls: None,
-            greeting: self.greeting(protocol)?,
-            timeout,
-        })
-    }
-
-    fn address(&self, protocol: Protocol) -> Result<Address, Failure> {
-        match &self.socket {
-            Some(path) => Address::unix(path),
-            None => {
-                let host = self.host.clone().unwrap_or_else(|| "127.0.0.1".to_owned());
-                Ok(Address::Tcp { host, port: self.port.unwrap_or(protocol.port()) })
-            }
+        let endpoint = &self.endpoint;
+        endpoint.check()?;
+        let more = [
+            ("-a", endpoint.password.is_some()),
+            ("--dbnum", endpoint.database != 0),
+            ("--cluster", endpoint.cluster),
+            ("--tls", endpoint.tls),
+        ];
+        if let Some((option, _)) = more.iter().find(|(_, given)| *given && protocol == Protocol::Memcached) {
+            return Err(Failure::usage(
+                format!("{option} is given for memcached, which is spoken without it here"),
+                "leave it out",
+            ));
         }
-    }
-
-    fn greeting(&self, protocol: Protocol) -> Result<Vec<Vec<String>>, Failure> {
-        require(
-            self.user.is_none() || self.password.is_some(),
-            "--user is given without a password",
-            "give -a, too",
-        )?;
-        require(
-            self.password.is_none() || protocol == Protocol::Resp,
-            "-a is given for memcached, whose text protocol is used without a login here",
-            "leave it out",
-        )?;
-        let auth = |password: &String| net::auth(self.user.as_deref(), password);
-        Ok(self.password.iter().map(auth).collect())
+        let greeting = [endpoint.login(), endpoint.select()];
+        endpoint.target(protocol.port(), greeting.into_iter().flatten().collect())
     }
 }

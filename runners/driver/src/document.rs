@@ -8,6 +8,7 @@ use crate::hdr_log::Intervals;
 use crate::histogram::{Gain, Histogram};
 use crate::job::Job;
 use crate::meter::Record;
+use crate::modes::Findings;
 use crate::proto::Tally;
 use crate::steadiness::is_unsteady;
 use crate::sys::Usage;
@@ -74,6 +75,7 @@ pub struct TestResult {
     pub throughput_rps: f64,
     pub hits: u64,
     pub misses: u64,
+    pub pushes: u64,
     pub errors: Errors,
     pub latency_us: LatencyUs,
     pub latency_hdr_v2: String,
@@ -81,6 +83,8 @@ pub struct TestResult {
     pub server_cpu: Option<ServerCpu>,
     pub slices: Slices,
     pub flags: Vec<&'static str>,
+    #[serde(flatten)]
+    pub findings: Findings,
     /// What `latency_us` and `latency_hdr_v2` tell of, for the outputs that are no documents.
     #[serde(skip)]
     pub latency: Histogram,
@@ -157,6 +161,7 @@ impl TestResult {
                 total.inside.hits
             },
             misses: if job.reads { total.inside.nulls } else { total.inside.misses },
+            pushes: total.inside.pushes,
             latency_us: LatencyUs::of(&total.latency),
             latency_hdr_v2: total.latency.to_hdr_base64(),
             client_cpu: ClientCpu::of(total.usage, requests, busiest_thread),
@@ -166,6 +171,7 @@ impl TestResult {
             intervals: intervals(job, outcome),
             errors: Errors { count: total.inside.errors, first: total.inside.first_error },
             latency: total.latency,
+            findings: Findings::default(),
         }
     }
 }

@@ -32,6 +32,15 @@ pub struct Node {
     pub tags: Tags,
 }
 
+impl Node {
+    /// The same node, whose sessions begin with more commands.
+    pub fn greeted(&self, more: &[Vec<String>]) -> Node {
+        let mut node = self.clone();
+        node.target.greeting.extend_from_slice(more);
+        node
+    }
+}
+
 pub struct Job {
     pub name: String,
     /// At least one; connection `i` goes to node `i` modulo their number.

@@ -109,6 +109,16 @@ impl Meter {
         Ok(())
     }
 
+    /// Count push frames that came without a reply at `now`.
+    #[cold]
+    pub fn count_pushes(&mut self, now: u64, pushes: u64) -> Result<(), Failure> {
+        self.reach(now)?;
+        if self.phase == Phase::Window {
+            self.record.inside.pushes += pushes;
+        }
+        Ok(())
+    }
+
     #[cold]
     fn cross(&mut self, now: u64) -> Result<(), Failure> {
         while now >= self.edge {

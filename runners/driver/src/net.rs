@@ -186,14 +186,14 @@ impl Target {
         })
     }
 
-    /// The number of keys that the server holds in database 0.
-    pub fn count_keys(&self) -> Result<u64, Failure> {
+    /// The number of keys that the server holds in `database`.
+    pub fn count_keys(&self, database: u32) -> Result<u64, Failure> {
         let answer = self.ask(&mut self.connect()?, &["INFO", "keyspace"])?;
         match answer.starts_with(b"$") {
-            true => Ok(resp::keys_in(&answer)),
+            true => Ok(resp::keys_in(&answer, database)),
             false => Err(Failure::run(
                 format!("the server answered INFO keyspace with {}", preview(&answer)),
-                "--prefill needs a server that reports db0:keys=N",
+                "--prefill needs a server that reports keys as dbN:keys=M",
             )),
         }
     }

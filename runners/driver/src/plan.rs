@@ -22,6 +22,10 @@ const LARGEST_MEMCACHED_VALUE: usize = 16 * 1024 * 1024;
 pub struct Plan {
     pub protocol: Protocol,
     pub target: Target,
+    /// The database whose keys are counted.
+    pub database: u32,
+    /// Whether the target is one node of a cluster, all of whose masters take a part of the load.
+    pub cluster: bool,
     pub seed: u64,
     /// CPU of each thread; empty when they are not pinned.
     pub cpus: Vec<usize>,
@@ -166,6 +170,8 @@ pub struct Terms {
     pub keys: &'static str,
     pub bytes: &'static str,
     pub length: &'static str,
+    pub resp3: &'static str,
+    pub tracking: &'static str,
 }
 
 impl Mode {
@@ -181,6 +187,15 @@ impl Mode {
             Mode::Blocking => "blocking",
         }
     }
+
+    /// What is sent when nothing is named.
+    pub fn usual_test(&self, protocol: Protocol) -> Option<&'static str> {
+        let ping = match protocol {
+            Protocol::Resp => "ping",
+            Protocol::Memcached => "mn",
+        };
+        matches!(self, Mode::Idle | Mode::Churn).then_some(ping)
+    }
 }
 
 impl Plan {
@@ -192,6 +207,11 @@ impl Plan {
     /// Usage failures that no single phase has.
     pub fn check(&self) -> Result<(), Failure> {
         let threads = self.most_threads();
+        require(
+            !self.cluster || self.phases.iter().all(|phase| !phase.prefill && phase.expect.keys.is_none()),
+            "keys of a cluster can be neither prefilled nor counted",
+            "leave --prefill or --cluster out",
+        )?;
         require(
             self.cpus.is_empty() || self.cpus.len() >= threads,
             "--cpus names fewer CPUs than there are threads",
@@ -236,15 +256,22 @@ impl Phase {
         }
     }
 
-    /// What the placeholders of its commands stand for.
-    pub fn places(&self) -> Placeholders {
+    /// What the placeholders of its commands stand for, with `tags` in a cluster.
+    pub fn places(&self, tags: bool) -> Placeholders {
         let value = Value::Drawn(self.values.largest());
-        Placeholders { numbers: true, tags: false, value }
+        Placeholders { numbers: true, tags, value }
+    }
+
+    /// The commands with which its connections begin, besides a login.
+    pub fn greeting(&self) -> Vec<Vec<String>> {
+        let wanted = [(self.resp3, "HELLO 3"), (self.tracking, "CLIENT TRACKING ON")];
+        let words = |text: &str| text.split(' ').map(str::to_owned).collect();
+        wanted.into_iter().filter(|(wanted, _)| *wanted).map(|(_, text)| words(text)).collect()
     }
 
     /// Usage failures in the words of `terms`.
     pub fn check(&self, terms: &Terms, protocol: Protocol) -> Result<(), Failure> {
-        let Terms { clients, threads, pipeline, keys, bytes, length } = terms;
+        let Terms { clients, threads, pipeline, keys, bytes, length, resp3, tracking } = terms;
         let cannot_be_0 = |name: &str, least: &str| {
             Err(Failure::usage(format!("{name} cannot be 0"), format!("give at least 1 {least}")))
         };
@@ -256,6 +283,22 @@ impl Phase {
         }
         let empty = matches!(self.length, Length::Requests(0) | Length::Lasting(Duration::ZERO));
         require(!empty, "the window is empty", &format!("give {length} above 0"))?;
+        let (alone, timed) = (self.threads == 1, matches!(self.length, Length::Lasting(_)));
+        require(
+            self.mode != Mode::Idle || (alone && timed),
+            &format!("mode idle is given with {threads} or with a number of requests"),
+            "idle connections are held by one thread, for a time",
+        )?;
+        require(
+            !self.tracking || self.resp3,
+            &format!("{tracking} is given without {resp3}, which invalidations need"),
+            "give both",
+        )?;
+        require(
+            protocol == Protocol::Resp || !self.resp3,
+            &format!("{resp3} is given for memcached"),
+            "leave it out",
+        )?;
         require(
             self.threads <= self.clients,
             &format!("there are more {threads} than clients"),
@@ -285,7 +328,7 @@ impl Phase {
     /// About the bytes of the longest batch of a connection.
     fn batch_bytes(&self) -> usize {
         // The seed has no part in the length.
-        let script_bytes = self.workload.speech(&self.places(), 0).script().batch_bytes(self.pipeline);
+        let script_bytes = self.workload.speech(&self.places(true), 0).script().batch_bytes(self.pipeline);
         script_bytes.max(self.values.largest().saturating_mul(self.pipeline))
     }
 }

@@ -5,6 +5,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use sha2::{Digest, Sha256};
 
 use crate::batch::ValuePool;
+use crate::cluster;
 use crate::crew;
 use crate::document::{self, Document, Driver, Prefill, TargetName, TestResult};
 use crate::environment::Environment;
@@ -15,6 +16,7 @@ use crate::keys::{Distribution, KeyOrder};
 use crate::memcached::suite::Needs;
 use crate::memcached::{self, dialogue};
 use crate::meter;
+use crate::modes;
 use crate::plan::{Expect, Length, Mode, Phase, Plan};
 use crate::progress::ProgressLine;
 use crate::stage::Stage;
@@ -31,6 +33,7 @@ const PREFILL_BATCH_BYTES: usize = 64 * 1024;
 /// What all phases of a run share.
 pub struct Session<'a> {
     plan: &'a Plan,
+    nodes: Vec<Node>,
     values: ValuePool,
 }
 
@@ -40,20 +43,16 @@ type Measure = for<'a> fn(&Session<'a>, &Phase) -> Result<Vec<TestResult>, Failu
 /// The way in which a phase is measured.
 fn measure(phase: &Phase) -> Result<Measure, Failure> {
     let unavailable = |what: &str| Err(Failure::usage(format!("{what} is not available"), "leave it out"));
-    match phase {
-        Phase { probe: Some(_), .. } => return unavailable("probe"),
-        Phase { resp3: true, .. } => return unavailable("resp3"),
-        Phase { tracking: true, .. } => return unavailable("tracking"),
-        _ => {}
+    if phase.probe.is_some() {
+        return unavailable("probe");
     }
     match phase.mode {
         Mode::Closed => Ok(|session, phase| session.closed(phase)),
         Mode::Open { .. } | Mode::Search { .. } | Mode::Sweep { .. } => {
             unavailable(&format!("mode {}", phase.mode.name()))
         }
-        Mode::Idle | Mode::Churn | Mode::PubSub | Mode::Blocking => {
-            unavailable(&format!("mode {}", phase.mode.name()))
-        }
+        Mode::PubSub | Mode::Blocking => unavailable(&format!("mode {}", phase.mode.name())),
+        Mode::Idle | Mode::Churn => Ok(|session, phase| session.connected(phase)),
     }
 }
 
@@ -71,7 +70,7 @@ pub fn run(plan: &Plan, argv: &[String]) -> Result<Document, Failure> {
     let digest = own_digest()?;
     let started_at = rfc3339(SystemTime::now());
     let largest = plan.phases.iter().map(|phase| phase.values.largest()).max().unwrap_or(0);
-    let session = Session { plan, values: ValuePool::new(plan.seed, largest) };
+    let session = Session { plan, nodes: nodes(plan)?, values: ValuePool::new(plan.seed, largest) };
     let mut log = plan.hdr_log.as_deref().map(HdrLog::create).transpose()?;
     let (mut prefill, mut tests) = (None, Vec::new());
     for (phase, measure) in plan.phases.iter().zip(measures) {
@@ -94,6 +93,14 @@ pub fn run(plan: &Plan, argv: &[String]) -> Result<Document, Failure> {
         prefill,
         tests,
     })
+}
+
+/// The servers that share the load.
+fn nodes(plan: &Plan) -> Result<Vec<Node>, Failure> {
+    match plan.cluster {
+        true => Ok(cluster::nodes(&plan.target)?.into_iter().map(|master| master.node).collect()),
+        false => Ok(vec![Node { target: plan.target.clone(), tags: [].into() }]),
+    }
 }
 
 fn driver(plan: &Plan, argv: &[String], digest: String) -> Driver {
@@ -119,8 +126,11 @@ impl Session<'_> {
         }
         let seconds = document::round(document::seconds(sys::now() - began), 6);
         let (keys_in_server, place, limit) = match self.plan.protocol {
-            Protocol::Resp => (self.plan.target.count_keys()?, " in db0", "maxmemory"),
-            Protocol::Memcached => (dialogue::count_items(&self.plan.target)?, "", "-m"),
+            Protocol::Resp => {
+                let database = self.plan.database;
+                (self.plan.target.count_keys(database)?, format!(" in db{database}"), "maxmemory")
+            }
+            Protocol::Memcached => (dialogue::count_items(&self.plan.target)?, String::new(), "-m"),
         };
         if keys_in_server != keys {
             return Err(Failure::run(
@@ -171,14 +181,30 @@ impl Session<'_> {
         Ok(vec![TestResult::new(&job, workload(phase), &outcome)])
     }
 
+    /// What connections do besides sending again and again.
+    fn connected(&self, phase: &Phase) -> Result<Vec<TestResult>, Failure> {
+        for needs in phase.workload.needs() {
+            self.fill_memcached(phase, needs)?;
+        }
+        let speech = self.speech(phase);
+        let job = self.job(phase, &speech)?;
+        let mut result = Vec::new();
+        for stage in stages(phase.warmup, phase.length) {
+            let (outcome, findings) = modes::run(&phase.mode, &speech, &job, stage)?;
+            let counted = TestResult::new(&job, workload(phase), &outcome);
+            result = vec![TestResult { mode: phase.mode.name(), findings, ..counted }];
+        }
+        Ok(result)
+    }
+
     fn speech(&self, phase: &Phase) -> Speech {
-        phase.workload.speech(&phase.places(), self.plan.seed)
+        phase.workload.speech(&phase.places(self.plan.cluster), self.plan.seed)
     }
 
     fn job(&self, phase: &Phase, speech: &Speech) -> Result<Job, Failure> {
         Ok(Job {
             name: phase.name.clone(),
-            nodes: vec![Node { target: self.plan.target.clone(), tags: [].into() }],
+            nodes: self.nodes.iter().map(|node| node.greeted(&phase.greeting())).collect(),
             script: speech.script().clone().into(),
             reads: phase.workload.reads(),
             clients: phase.clients,
@@ -245,14 +271,16 @@ fn ns(duration: Duration) -> u64 {
     duration.as_nanos() as u64
 }
 
-/// Results are published; a password (`-a secret`, `-asecret`) must not be.
+/// Results are published; a password (`-a secret`, `-asecret`, the same with `-u URI`) must not be.
 fn without_password(argv: &[String]) -> Vec<String> {
     let before = [""].into_iter().chain(argv.iter().map(String::as_str));
     argv.iter()
         .zip(before)
         .map(|(word, before)| match before {
-            "-a" => "***".to_owned(),
-            _ if word.starts_with("-a") && word.len() > 2 => "-a***".to_owned(),
+            "-a" | "-u" => "***".to_owned(),
+            _ if (word.starts_with("-a") || word.starts_with("-u")) && word.len() > 2 => {
+                format!("{}***", &word[..2])
+            }
             _ => word.clone(),
         })
         .collect()
@@ -293,6 +321,7 @@ mod tests {
             |words: &[&str]| without_password(&words.iter().map(|w| w.to_string()).collect::<Vec<_>>());
         assert_eq!(hidden(&["run", "-c", "1", "-a", "1"]), ["run", "-c", "1", "-a", "***"]);
         assert_eq!(hidden(&["run", "-a1", "-t", "get"]), ["run", "-a***", "-t", "get"]);
+        assert_eq!(hidden(&["-u", "redis://:pw@h", "-uredis://:pw@h"]), ["-u", "***", "-u***"]);
     }
 
     #[test]

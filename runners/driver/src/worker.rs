@@ -139,6 +139,8 @@ impl<'a, P: Proto> Worker<'a, P> {
             if tally.replies > 0 {
                 count(meter, connection, now, tally)?;
                 self.send_next(token, span, now)?;
+            } else if tally.pushes > 0 {
+                meter.count_pushes(now, tally.pushes)?;
             }
             if received < self.buffer.len() {
                 return Ok(());

@@ -39,11 +39,15 @@ impl Test {
 
     fn command(self, places: &Placeholders) -> Command {
         let template = |words: &[&str], reply| resp::template(words, places, reply);
+        let [key, counter] = match places.tags {
+            true => ["key:{tag}:__rand_int__", "counter:{tag}:__rand_int__"],
+            false => ["key:__rand_int__", "counter:__rand_int__"],
+        };
         match self {
             Test::Ping => template(&["PING"], resp::status("+PONG\r\n")),
-            Test::Set => template(&["SET", "key:__rand_int__", "__data__"], resp::status("+OK\r\n")),
-            Test::Get => template(&["GET", "key:__rand_int__"], resp::bulk(places.value_bytes())),
-            Test::Incr => template(&["INCR", "counter:__rand_int__"], resp::reply(b':')),
+            Test::Set => template(&["SET", key, "__data__"], resp::status("+OK\r\n")),
+            Test::Get => template(&["GET", key], resp::bulk(places.value_bytes())),
+            Test::Incr => template(&["INCR", counter], resp::reply(b':')),
         }
     }
 }

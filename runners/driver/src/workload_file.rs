@@ -245,12 +245,15 @@ const TERMS: Terms = Terms {
     keys: "keys.count",
     bytes: "values",
     length: "requests or duration_s",
+    resp3: "resp3",
+    tracking: "tracking",
 };
 
 fn phase(value: Value, at: usize, protocol: Protocol) -> Result<Phase, Failure> {
     let written: Written = read_as(value)?;
     let length = length(&written)?;
-    let usual = Phase::of(workload(&written, protocol)?);
+    let mode = mode(&written)?;
+    let usual = Phase::of(workload(&written, protocol, &mode)?);
     let unnamed = || usual.workload.name().map_or(format!("phase-{}", at + 1), str::to_owned);
     let phase = Phase {
         name: written.name.clone().unwrap_or_else(unnamed),
@@ -269,7 +272,7 @@ fn phase(value: Value, at: usize, protocol: Protocol) -> Result<Phase, Failure> 
             None => length.usual_warmup(),
         },
         length,
-        mode: mode(&written)?,
+        mode,
         probe: written.probe.map(probe).transpose()?,
         resp3: written.resp3,
         tracking: written.tracking,
@@ -290,16 +293,17 @@ fn length(written: &Written) -> Result<Length, Failure> {
     }
 }
 
-fn workload(written: &Written, protocol: Protocol) -> Result<Workload, Failure> {
+fn workload(written: &Written, protocol: Protocol, mode: &Mode) -> Result<Workload, Failure> {
     match (&written.test, &written.commands, &written.sequence) {
         (Some(name), None, None) => {
             Workload::named(protocol, &name.to_lowercase()).map_err(|failure| failure.within("test"))
         }
         (None, Some(entries), None) => composed(entries, Order::Mix, protocol),
         (None, None, Some(entries)) => composed(entries, Order::Sequence, protocol),
-        (None, None, None) => {
-            Err(Failure::usage("there is nothing to send", "give test, commands or sequence"))
-        }
+        (None, None, None) => match mode.usual_test(protocol) {
+            Some(test) => Workload::named(protocol, test),
+            None => Err(Failure::usage("there is nothing to send", "give test, commands or sequence")),
+        },
         _ => Err(Failure::usage(
             "more than one of test, commands and sequence is given",
             "give one, and make further phases of the others",

@@ -14,7 +14,6 @@ use crate::dial::{Dial, Moments};
 use crate::failure::{Failure, machine_failure};
 use crate::job::Job;
 use crate::meter::{Meter, Record};
-use crate::net::Target;
 use crate::proto::Proto;
 use crate::stage::{Span, Stage};
 use crate::sys::{self, Epoll, Interest, NS_PER_MS};
@@ -26,9 +25,10 @@ const BUFFER_BYTES: usize = 64 * 1024;
 pub fn run<P: Proto>(proto: &P, job: &Job, stage: Stage) -> Result<(Outcome, Connections), Failure> {
     sys::raise_file_limit();
     // What is wrong with the server is told by a connection before the load.
-    let (_, peer) = job.nodes[0].target.reach()?;
+    let peers = job.nodes.iter().map(|node| Ok(node.target.reach()?.1)).collect::<Result<Vec<_>, _>>()?;
     let span = stage.span(sys::now());
-    let done = on_threads(job, |thread, failed| Churner::new(proto, job, &peer, &span, thread)?.run(failed))?;
+    let done =
+        on_threads(job, |thread, failed| Churner::new(proto, job, &peers, &span, thread)?.run(failed))?;
     let mut openings = Openings::default();
     let records = done.into_iter().map(|(record, part)| {
         openings.merge(&part);
@@ -66,8 +66,8 @@ enum Life<R> {
 struct Churner<'a, P: Proto> {
     proto: &'a P,
     job: &'a Job,
-    target: &'a Target,
-    peer: &'a SockAddr,
+    /// The address of each node.
+    peers: &'a [SockAddr],
     span: &'a Span,
     epoll: Epoll,
     slots: Vec<Slot<P::Replies>>,
@@ -81,7 +81,7 @@ impl<'a, P: Proto> Churner<'a, P> {
     fn new(
         proto: &'a P,
         job: &'a Job,
-        peer: &'a SockAddr,
+        peers: &'a [SockAddr],
         span: &'a Span,
         thread: usize,
     ) -> Result<Self, Failure> {
@@ -97,8 +97,7 @@ impl<'a, P: Proto> Churner<'a, P> {
         Ok(Churner {
             proto,
             job,
-            target: &job.nodes[0].target,
-            peer,
+            peers,
             span,
             epoll: Epoll::new(slots.len()).map_err(machine_failure)?,
             busy: slots.len(),
@@ -142,7 +141,9 @@ impl<'a, P: Proto> Churner<'a, P> {
             let late = now.saturating_sub(slot.began) > self.job.timeout_ns();
             match &slot.life {
                 Life::Resting => self.begin(at)?,
-                Life::Dialing(dial, _) if late => self.lose(at, dial.too_slow(self.target))?,
+                Life::Dialing(dial, _) if late => {
+                    self.lose(at, dial.too_slow(&self.job.node(slot.index).target))?
+                }
                 Life::Asking(..) if late => self.lose(at, self.job.silent(slot.index))?,
                 _ => {}
             }
@@ -161,7 +162,8 @@ impl<'a, P: Proto> Churner<'a, P> {
             return Ok(());
         }
         slot.quota -= slot.count as u64;
-        match Dial::begin(self.target, self.peer) {
+        let peer = &self.peers[slot.index % self.peers.len()];
+        match Dial::begin(&self.job.node(slot.index).target, peer) {
             Ok(dial) => {
                 let interest = dial.interest();
                 self.epoll.add_for(dial.socket(), at, interest).map_err(machine_failure)?;
@@ -182,8 +184,9 @@ impl<'a, P: Proto> Churner<'a, P> {
     }
 
     fn go_on(&mut self, at: usize) -> Result<(), Failure> {
-        let Life::Dialing(dial, interest) = &mut self.slots[at].life else { return Ok(()) };
-        dial.go_on(self.target)?;
+        let Slot { index, life, .. } = &mut self.slots[at];
+        let Life::Dialing(dial, interest) = life else { return Ok(()) };
+        dial.go_on(&self.job.node(*index).target)?;
         if dial.is_open() {
             return self.ask(at);
         }
@@ -244,7 +247,7 @@ impl<'a, P: Proto> Churner<'a, P> {
         if let Life::Asking(connection, _) = std::mem::replace(&mut self.slots[at].life, Life::Resting) {
             let (channel, batch, replies) = connection.into_parts();
             self.slots[at].stream = Some((batch, replies));
-            forget(channel, self.peer)?;
+            forget(&channel, &self.peers[0])?;
         }
         self.begin(at)
     }
@@ -258,7 +261,7 @@ impl<'a, P: Proto> Churner<'a, P> {
 
 /// Close with a reset: the side that closes first would otherwise keep the port for a minute (TIME_WAIT), and a machine
 /// has fewer than 65536 of them.
-fn forget(channel: Channel, peer: &SockAddr) -> Result<(), Failure> {
+fn forget(channel: &Channel, peer: &SockAddr) -> Result<(), Failure> {
     match peer.domain() {
         Domain::UNIX => Ok(()),
         _ => SockRef::from(&channel.socket()).set_linger(Some(Duration::ZERO)).map_err(machine_failure),

@@ -20,7 +20,7 @@ use crate::sys::{self, Epoll, NS_PER_MS};
 /// What the server holds in memory, by what the kernel says of its process.
 #[derive(Debug, Serialize)]
 pub struct ServerMemory {
-    /// Resident before the first connection, and with all of them.
+    /// Resident before the first connection, and at the end of the window.
     pub before_bytes: u64,
     pub open_bytes: u64,
     /// The difference; memory that was free in the process already does not show.
@@ -87,9 +87,10 @@ pub fn run<P: Proto>(proto: &P, job: &Job, stage: Stage) -> Result<(Outcome, Con
     let mut openings = Openings::default();
     let before = resident(job)?;
     let held = Held::open(&job.nodes, job.clients, &mut |moments| openings.opened(moments))?;
-    let open = resident(job)?;
     let span = stage.span(sys::now());
     let (held, mut record) = hold(held, job, &span, &mut openings)?;
+    // A server may take connections long after the kernel did so for it.
+    let open = resident(job)?;
     Roll::call(proto, job, held, &mut openings)?;
     record.latency.merge(&openings.first_reply);
     let memory = before.zip(open).map(|(before_bytes, open_bytes)| ServerMemory {
@@ -141,14 +142,16 @@ impl<R: Replies> Roll<'_, R> {
     ) -> Result<(), Failure> {
         let Held { epoll, channels } = held;
         let connection = |(index, channel): (usize, Option<Channel>)| {
-            channel
-                .map(|channel| Connection::new(channel, job.batch(index), proto.replies(&job.script, index)))
+            let mut connection =
+                Connection::new(channel?, job.batch(index), proto.replies(&job.script, index));
+            connection.quota = job.script.unit() as u64;
+            Some(connection)
         };
         let connections: Vec<_> = channels.into_iter().enumerate().map(connection).collect();
         let missing = connections.iter().flatten().count();
         let mut roll = Roll { job, epoll, connections, missing };
         for index in 0..roll.connections.len() {
-            let sent = roll.connections[index].as_mut().map_or(Ok(()), |it| it.send_batch(1));
+            let sent = roll.connections[index].as_mut().map_or(Ok(()), |it| it.send_batch(job.script.unit()));
             if let Err(broken) = sent {
                 roll.strike(index, job.broken::<P>(index, broken), openings)?;
             }
@@ -179,9 +182,9 @@ impl<R: Replies> Roll<'_, R> {
         let tally = connection.take_replies(now, &buffer[..received]).map_err(broken)?;
         self.job.accept(&tally, P::ERROR_MARK)?;
         if tally.replies > 0 {
-            let (_, sent_at) = connection.land(tally.replies);
-            openings.first_reply.record(now - sent_at, 1);
-            self.missing -= 1;
+            let (landed, sent_at) = connection.land(tally.replies);
+            openings.first_reply.record(now - sent_at, landed);
+            self.missing -= usize::from(connection.is_idle());
         }
         Ok(())
     }

@@ -9,12 +9,16 @@ use std::thread;
 
 use serde::Serialize;
 
-use crate::crew;
+use crate::crew::{self, Outcome};
 use crate::dial::Moments;
 use crate::document::LatencyUs;
 use crate::failure::Failure;
 use crate::histogram::Histogram;
 use crate::job::Job;
+use crate::plan::Mode;
+use crate::proto::resp::Resp;
+use crate::stage::Stage;
+use crate::workload::Speech;
 
 /// Silent servers and failed neighbours are looked for this often.
 const PATROL_NS: u64 = 10_000_000;
@@ -23,6 +27,17 @@ const PATROL_NS: u64 = 10_000_000;
 #[derive(Debug, Default, Serialize)]
 pub struct Findings {
     pub connections: Option<Connections>,
+}
+
+/// One stage of `job` in a mode in which connections do not just send again and again.
+pub fn run(mode: &Mode, speech: &Speech, job: &Job, stage: Stage) -> Result<(Outcome, Findings), Failure> {
+    let (outcome, connections) = match (mode, speech) {
+        (Mode::Idle, Speech::Resp(_)) => idle::run(&Resp, job, stage),
+        (Mode::Idle, Speech::Memcached(load)) => idle::run(&load.proto, job, stage),
+        (_, Speech::Resp(_)) => churn::run(&Resp, job, stage),
+        (_, Speech::Memcached(load)) => churn::run(&load.proto, job, stage),
+    }?;
+    Ok((outcome, Findings { connections: Some(connections) }))
 }
 
 /// How connections were opened, and what became of them.

@@ -24,6 +24,8 @@ pub struct Tally {
     /// Keys that were there and keys that were not, if the skipper knows what was asked.
     pub hits: u64,
     pub misses: u64,
+    /// Messages that answer nothing: push frames.
+    pub pushes: u64,
 }
 
 impl Tally {
@@ -33,6 +35,7 @@ impl Tally {
         self.errors += other.errors;
         self.hits += other.hits;
         self.misses += other.misses;
+        self.pushes += other.pushes;
         self.first_error = self.first_error.take().or(other.first_error);
     }
 }

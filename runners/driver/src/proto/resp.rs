@@ -60,11 +60,12 @@ pub fn command<W: AsRef<[u8]>>(words: &[W]) -> Vec<u8> {
     bytes
 }
 
-/// The number of keys in database 0, out of the reply to `INFO keyspace`; 0 when the reply does not name it.
-pub fn keys_in(info: &[u8]) -> u64 {
+/// The number of keys in `database`, out of the reply to `INFO keyspace`; 0 when the reply does not name it.
+pub fn keys_in(info: &[u8], database: u32) -> u64 {
+    let begin = format!("db{database}:keys=");
     String::from_utf8_lossy(info)
         .lines()
-        .find_map(|line| line.strip_prefix("db0:keys=")?.split(',').next()?.trim().parse().ok())
+        .find_map(|line| line.strip_prefix(&begin)?.split(',').next()?.trim().parse().ok())
         .unwrap_or(0)
 }
 
@@ -84,7 +85,8 @@ mod tests {
 
     #[test]
     fn reads_the_key_count() {
-        assert_eq!(keys_in(b"$50\r\n# Keyspace\r\ndb0:keys=12,expires=0,avg_ttl=0\r\n\r\n"), 12);
-        assert_eq!(keys_in(b"$14\r\n# Keyspace\r\ndb1:keys=3\r\n"), 0);
+        assert_eq!(keys_in(b"$50\r\n# Keyspace\r\ndb0:keys=12,expires=0,avg_ttl=0\r\n\r\n", 0), 12);
+        let other = b"$14\r\n# Keyspace\r\ndb1:keys=3\r\n";
+        assert_eq!((keys_in(other, 0), keys_in(other, 1)), (0, 3));
     }
 }

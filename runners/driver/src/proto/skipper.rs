@@ -1,7 +1,8 @@
 //! Finds where RESP2 and RESP3 replies end, without building them: a parser would cost more than the request.
 //!
 //! The state is a few numbers, so a reply may be cut at any byte and nothing is carried over. Nested aggregates need no
-//! stack: only the number of elements still outstanding matters. Push frames and attributes are skipped, not counted.
+//! stack: only the number of elements still outstanding matters. Push frames are counted apart,
+//! attributes are skipped.
 
 use super::number::Number;
 use super::{Expectation, Garbage, Replies, Tally};
@@ -54,6 +55,8 @@ pub struct Skipper {
     error_body: bool,
     /// Whether what is being skipped is no reply: a push frame or an attribute.
     aside: bool,
+    /// Whether it is a push frame.
+    push: bool,
     number: Number,
     error: Vec<u8>,
 }
@@ -75,6 +78,7 @@ impl Skipper {
             failed: false,
             error_body: false,
             aside: false,
+            push: false,
             number: Number::default(),
             error: Vec::new(),
         }
@@ -113,6 +117,7 @@ impl Skipper {
 
     fn begin_reply(&mut self, byte: u8) -> Result<(), Garbage> {
         self.aside = matches!(byte, b'>' | b'|');
+        self.push = byte == b'>';
         let always = self.aside || matches!(byte, b'-' | b'!' | b'_');
         if let Some(expected) = self.expected.begins_with.filter(|expected| !always && *expected != byte) {
             return Err(unexpected(&format!("a '{}' reply", char::from(expected)), byte));
@@ -214,6 +219,7 @@ impl Skipper {
             tally.replies += 1;
             tally.nulls += u64::from(self.null);
         }
+        tally.pushes += u64::from(self.push);
         if self.failed {
             self.end_failed(tally);
         }

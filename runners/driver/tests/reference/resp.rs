@@ -14,7 +14,10 @@ pub fn read(bytes: &[u8], expected: Option<u8>) -> Reading {
         }
         reader.announced = 1;
         match reader.element(false) {
-            Ok(_) if aside => reader.errors.clear(),
+            Ok(_) if aside => {
+                reading.tally.pushes += u64::from(kind == b'>');
+                reader.errors.clear();
+            }
             Ok(null) => {
                 reading.tally.replies += 1;
                 reading.tally.nulls += u64::from(null);
