@@ -1,27 +1,13 @@
 //! The requests of one connection, rendered once and filled in place.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use crate::digits;
 use crate::keys::Keys;
 use crate::rng::Rng;
-use crate::template::{SHARED, Script, Step, TAG_WIDTH};
-
-/// Values begin at one of this many places of the pool.
-const VALUE_PLACES: u64 = 1 << 16;
-
-/// Random bytes out of which all values are cut: values differ, and making one costs a copy.
-#[derive(Clone)]
-pub struct ValuePool(Arc<[u8]>);
-
-impl ValuePool {
-    /// The pool of `seed` for values of at most `value_bytes`. Its stream is one that no connection has.
-    pub fn new(seed: u64, value_bytes: usize) -> ValuePool {
-        let mut bytes = vec![0; value_bytes + VALUE_PLACES as usize];
-        Rng::stream(seed, u64::MAX).fill(&mut bytes);
-        ValuePool(bytes.into())
-    }
-}
+use crate::template::{Command, SHARED, Script, Step, TAG_WIDTH, Varying};
+use crate::values::{Cut, ValuePool};
 
 /// The hash tags that lead to one node of a cluster; empty without a cluster.
 pub type Tags = Arc<[[u8; TAG_WIDTH]]>;
@@ -44,9 +30,19 @@ impl Feed {
     #[inline(always)]
     fn fill_number<'a>(&mut self, requests: impl Iterator<Item = &'a mut [u8]>, at: usize) {
         let mut rng = self.rng.clone();
-        for request in requests {
-            number(request, at, self.keys.next(&mut rng));
-            self.sequence += self.clients;
+        match self.keys {
+            Keys::Uniform { keyspace } => {
+                for request in requests {
+                    number(request, at, rng.below(keyspace));
+                    self.sequence += self.clients;
+                }
+            }
+            _ => {
+                for request in requests {
+                    number(request, at, self.keys.next(&mut rng));
+                    self.sequence += self.clients;
+                }
+            }
         }
         self.rng = rng;
     }
@@ -54,20 +50,89 @@ impl Feed {
     #[inline(always)]
     fn fill(&mut self, drawn: &mut Drawn, request: &mut [u8], steps: &[Step]) {
         for step in steps {
-            match *step {
-                Step::Number { at } => number(request, at, self.keys.next(&mut self.rng)),
-                Step::Value { at, bytes } => {
-                    let from = self.rng.below(VALUE_PLACES) as usize;
-                    request[at..at + bytes].copy_from_slice(&self.values.0[from..from + bytes]);
-                }
-                Step::Draw { slot } => drawn.numbers[usize::from(slot)] = self.keys.next(&mut self.rng),
-                Step::Shared { at, slot } => number(request, at, drawn.numbers[usize::from(slot)]),
-                Step::Sequence { at } => number(request, at, self.sequence % digits::LIMIT),
-                Step::DrawTag => drawn.tag = self.rng.below(self.tags.len() as u64) as usize,
-                Step::Tag { at } => request[at..at + TAG_WIDTH].copy_from_slice(&self.tags[drawn.tag]),
-            }
+            self.take(drawn, request, *step);
         }
         self.sequence += self.clients;
+    }
+
+    #[inline(always)]
+    fn take(&mut self, drawn: &mut Drawn, request: &mut [u8], step: Step) {
+        match step {
+            Step::Number { at } => {
+                drawn.last = self.keys.next(&mut self.rng);
+                number(request, at, drawn.last);
+            }
+            Step::Value { at, bytes } => {
+                let from = self.values.place(&mut self.rng, drawn.last);
+                request[at..at + bytes].copy_from_slice(self.values.bytes(Cut { from, bytes }));
+            }
+            Step::Draw { slot } => {
+                drawn.last = self.keys.next(&mut self.rng);
+                drawn.numbers[usize::from(slot)] = drawn.last;
+            }
+            Step::Shared { at, slot } => number(request, at, drawn.numbers[usize::from(slot)]),
+            Step::Sequence { at } => number(request, at, self.sequence % digits::LIMIT),
+            Step::DrawTag => drawn.tag = self.rng.below(self.tags.len() as u64) as usize,
+            Step::Tag { at } => request[at..at + TAG_WIDTH].copy_from_slice(&self.tags[drawn.tag]),
+            Step::DrawVarying(varying) => {
+                let piece = self.draw(varying, drawn.last);
+                drawn.pieces.push_back(piece);
+            }
+            // Assembling does these.
+            Step::PasteLength { .. } | Step::Paste { .. } => {}
+        }
+    }
+
+    #[inline(never)]
+    fn draw(&mut self, varying: Varying, number: u64) -> Piece {
+        match varying {
+            Varying::Value(_) => Piece::Value(self.values.cut(&mut self.rng, number)),
+            Varying::Ttl(ttl) => Piece::Number(ttl.draw(&mut self.rng)),
+        }
+    }
+
+    /// Put `command`, filled and with its varying pieces, behind `bytes`.
+    fn assemble(&mut self, drawn: &mut Drawn, command: &Command, bytes: &mut Vec<u8>) {
+        let mut fixed = std::mem::take(&mut drawn.fixed);
+        fixed.clone_from(&command.bytes);
+        let mut taken = 0;
+        for step in &command.steps {
+            let (Step::PasteLength { at, .. } | Step::Paste { at }) = *step else {
+                self.take(drawn, &mut fixed, *step);
+                continue;
+            };
+            bytes.extend_from_slice(&fixed[taken..at]);
+            taken = at;
+            match *step {
+                Step::PasteLength { plus, .. } => {
+                    let length = plus + drawn.pieces.iter().map(Piece::length).sum::<usize>();
+                    text(bytes, length as u64);
+                }
+                _ => match drawn.pieces.pop_front() {
+                    Some(Piece::Value(cut)) => bytes.extend_from_slice(self.values.bytes(cut)),
+                    Some(Piece::Number(number)) => text(bytes, number),
+                    None => {}
+                },
+            }
+        }
+        bytes.extend_from_slice(&fixed[taken..]);
+        drawn.fixed = fixed;
+        self.sequence += self.clients;
+    }
+}
+
+/// What is pasted into a command.
+enum Piece {
+    Value(Cut),
+    Number(u64),
+}
+
+impl Piece {
+    fn length(&self) -> usize {
+        match self {
+            Piece::Value(cut) => cut.bytes,
+            Piece::Number(number) => number.checked_ilog10().unwrap_or(0) as usize + 1,
+        }
     }
 }
 
@@ -77,11 +142,43 @@ fn number(request: &mut [u8], at: usize, number: u64) {
     digits::write(place, number);
 }
 
+/// Append `number` without leading zeros.
+fn text(bytes: &mut Vec<u8>, number: u64) {
+    let mut digits = [0; 20];
+    let mut at = digits.len();
+    let mut left = number;
+    loop {
+        at -= 1;
+        digits[at] = b'0' + (left % 10) as u8;
+        left /= 10;
+        if left == 0 {
+            return bytes.extend_from_slice(&digits[at..]);
+        }
+    }
+}
+
 /// What the places of one command share.
 #[derive(Default)]
 struct Drawn {
     numbers: [u64; SHARED],
     tag: usize,
+    /// The key number that was drawn last: a value belongs to it.
+    last: u64,
+    /// What is not yet pasted.
+    pieces: VecDeque<Piece>,
+    /// Room for the bytes of a command between which pieces are pasted.
+    fixed: Vec<u8>,
+}
+
+/// How commands come to stand behind each other.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Layout {
+    /// Each has a place where it always stands, and is filled there.
+    Fixed,
+    /// They are copied before they are filled, because others may have stood there before.
+    Copied,
+    /// They are put together of pieces, because their lengths vary.
+    Assembled,
 }
 
 pub struct Batch {
@@ -89,8 +186,9 @@ pub struct Batch {
     feed: Feed,
     drawn: Drawn,
     bytes: Vec<u8>,
-    /// Whether commands are copied before they are filled, because others may have stood there before.
-    copied: bool,
+    layout: Layout,
+    /// Whether each batch begins with a unit.
+    whole: bool,
     /// Place in the script's order of the next command.
     next: usize,
 }
@@ -98,12 +196,18 @@ pub struct Batch {
 impl Batch {
     /// Room for `units` units of the script. Batches that do not begin with a unit must be `copied`.
     pub fn new(script: Arc<Script>, units: usize, copied: bool, feed: Feed) -> Batch {
-        let bytes = match copied {
-            true => vec![0; script.batch_bytes(units)],
-            false => rendered(&script).repeat(units),
+        let layout = match copied {
+            _ if !script.commands.iter().all(Command::is_fixed) => Layout::Assembled,
+            true => Layout::Copied,
+            false => Layout::Fixed,
+        };
+        let bytes = match layout {
+            Layout::Fixed => rendered(&script).repeat(units),
+            Layout::Copied => vec![0; script.batch_bytes(units)],
+            Layout::Assembled => Vec::new(),
         };
         let next = script.entry(feed.sequence as usize);
-        Batch { script, feed, drawn: Drawn::default(), bytes, copied, next }
+        Batch { script, feed, drawn: Drawn::default(), bytes, layout, whole: !copied, next }
     }
 
     /// The bytes of the last prepared requests.
@@ -115,34 +219,61 @@ impl Batch {
     /// Fill the next `count` requests (at most what there is room for); their length in bytes.
     #[inline]
     pub fn prepare(&mut self, count: usize) -> usize {
-        let [command] = self.script.commands.as_slice() else { return self.prepare_several(count) };
-        let length = command.bytes.len();
-        let requests = self.bytes.chunks_exact_mut(length).take(count);
-        match command.steps[..] {
-            [Step::Number { at }] => self.feed.fill_number(requests, at),
-            _ => requests.for_each(|request| self.feed.fill(&mut self.drawn, request, &command.steps)),
+        match (self.layout, self.script.commands.as_slice()) {
+            (Layout::Assembled, _) => self.assemble(count),
+            (_, [command]) => {
+                let length = command.bytes.len();
+                let requests = self.bytes.chunks_exact_mut(length).take(count);
+                match command.steps[..] {
+                    [Step::Number { at }] => self.feed.fill_number(requests, at),
+                    _ => {
+                        requests.for_each(|request| self.feed.fill(&mut self.drawn, request, &command.steps))
+                    }
+                }
+                count * length
+            }
+            _ => self.prepare_several(count),
         }
-        count * length
     }
 
     #[inline(never)]
     fn prepare_several(&mut self, count: usize) -> usize {
         let mut end = 0;
-        if !self.copied {
+        if self.whole {
             self.next = 0;
         }
         for _ in 0..count {
             let command = &self.script.commands[usize::from(self.script.order[self.next])];
             let request = &mut self.bytes[end..end + command.bytes.len()];
-            if self.copied {
+            if self.layout == Layout::Copied {
                 request.copy_from_slice(&command.bytes);
             }
             self.feed.fill(&mut self.drawn, request, &command.steps);
             end += command.bytes.len();
-            self.next = if self.next + 1 == self.script.order.len() { 0 } else { self.next + 1 };
+            self.next = following(&self.script, self.next);
         }
         end
     }
+
+    #[inline(never)]
+    fn assemble(&mut self, count: usize) -> usize {
+        self.bytes.clear();
+        if self.whole {
+            self.next = 0;
+        }
+        for _ in 0..count {
+            let command = &self.script.commands[usize::from(self.script.order[self.next])];
+            self.feed.assemble(&mut self.drawn, command, &mut self.bytes);
+            self.next = following(&self.script, self.next);
+        }
+        self.bytes.len()
+    }
+}
+
+/// The place in the order behind `place`.
+#[inline]
+fn following(script: &Script, place: usize) -> usize {
+    if place + 1 == script.order.len() { 0 } else { place + 1 }
 }
 
 /// One unit of the script.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde::Deserialize;
 
-use crate::batch::{Batch, Feed, Tags, ValuePool};
+use crate::batch::{Batch, Feed, Tags};
 use crate::connection::Broken;
 use crate::failure::{Failure, machine_failure};
 use crate::keys::{KeyOrder, Keys};
@@ -13,6 +13,7 @@ use crate::net::Target;
 use crate::proto::{Proto, Tally};
 use crate::rng::Rng;
 use crate::template::Script;
+use crate::values::ValuePool;
 
 /// When a connection sends again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
@@ -100,7 +101,7 @@ impl Job {
     }
 
     fn keys(&self, index: usize) -> Keys {
-        Keys::new(self.key_order, self.keyspace, index, self.clients, self.script.numbers_per_unit())
+        Keys::new(&self.key_order, self.keyspace, index, self.clients, self.script.numbers_per_unit())
     }
 
     /// Refuse error replies, unless they were allowed. `error_mark` stands before their text.

@@ -31,6 +31,7 @@ pub mod proto;
 pub mod redis_benchmark;
 pub mod rng;
 pub mod session;
+pub mod skew;
 pub mod stage;
 pub mod steadiness;
 pub mod sys;

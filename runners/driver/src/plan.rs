@@ -258,8 +258,11 @@ impl Phase {
 
     /// What the placeholders of its commands stand for, with `tags` in a cluster.
     pub fn places(&self, tags: bool) -> Placeholders {
-        let value = Value::Drawn(self.values.largest());
-        Placeholders { numbers: true, tags, value }
+        let value = match self.values {
+            Sizes::Fixed(bytes) => Value::Drawn(bytes),
+            _ => Value::Varying(self.values.largest()),
+        };
+        Placeholders { numbers: true, tags, value, ttl: self.ttl }
     }
 
     /// The commands with which its connections begin, besides a login.

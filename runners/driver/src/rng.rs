@@ -59,6 +59,12 @@ impl Rng {
         ((u128::from(self.next_u64()) * u128::from(limit)) >> 64) as u64
     }
 
+    /// A number from 0 up to, but without, 1: a multiple of 2^-53.
+    #[inline]
+    pub fn unit(&mut self) -> f64 {
+        (self.next_u64() >> 11) as f64 * (1.0 / (1u64 << 53) as f64)
+    }
+
     pub fn fill(&mut self, bytes: &mut [u8]) {
         for chunk in bytes.chunks_mut(8) {
             chunk.copy_from_slice(&self.next_u64().to_le_bytes()[..chunk.len()]);

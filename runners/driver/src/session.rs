@@ -4,7 +4,6 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use sha2::{Digest, Sha256};
 
-use crate::batch::ValuePool;
 use crate::cluster;
 use crate::crew;
 use crate::document::{self, Document, Driver, Prefill, TargetName, TestResult};
@@ -12,7 +11,7 @@ use crate::environment::Environment;
 use crate::failure::Failure;
 use crate::hdr_log::HdrLog;
 use crate::job::{Job, Node, Window};
-use crate::keys::{Distribution, KeyOrder};
+use crate::keys::KeyOrder;
 use crate::memcached::suite::Needs;
 use crate::memcached::{self, dialogue};
 use crate::meter;
@@ -21,8 +20,7 @@ use crate::plan::{Expect, Length, Mode, Phase, Plan};
 use crate::progress::ProgressLine;
 use crate::stage::Stage;
 use crate::sys;
-use crate::template::Value;
-use crate::values::Sizes;
+use crate::values::ValuePool;
 use crate::workload::{Protocol, Speech, Workload};
 
 /// A prefill batch is at most this deep ...
@@ -151,7 +149,7 @@ impl Session<'_> {
             clients,
             threads: phase.threads.min(clients),
             pipeline: (PREFILL_BATCH_BYTES / phase.values.largest().max(1)).clamp(1, PREFILL_PIPELINE),
-            key_order: KeyOrder::EachOnce,
+            key_order: KeyOrder::Parts,
             window: Window::Batch,
             allow_errors: false,
             ..self.job(&set, &speech)?
@@ -164,8 +162,7 @@ impl Session<'_> {
             (Needs::KeyPerRequest, Length::Requests(requests)) => requests,
             _ => phase.keys.count,
         };
-        let value = Value::Drawn(phase.values.largest());
-        memcached::fill(self.job(phase, &self.speech(phase))?, needs, keys, &value)
+        memcached::fill(self.job(phase, &self.speech(phase))?, needs, keys, &phase.places(false))
     }
 
     /// The closed loop: a connection sends again when it was answered.
@@ -215,7 +212,7 @@ impl Session<'_> {
             keepalive: true,
             keyspace: phase.keys.count,
             key_order: key_order(phase)?,
-            values: self.values.clone(),
+            values: self.values.with(&phase.values, false),
             seed: self.plan.seed,
             cpus: self.plan.cpus.clone(),
             server_pid: self.plan.server_pid,
@@ -227,11 +224,10 @@ impl Session<'_> {
 }
 
 fn key_order(phase: &Phase) -> Result<KeyOrder, Failure> {
-    let plain = matches!(phase.values, Sizes::Fixed(_)) && phase.expect == Expect::default();
-    match phase.keys.distribution {
-        Distribution::Uniform if plain && phase.verify == 0.0 => Ok(KeyOrder::Uniform),
-        Distribution::Sequential if plain && phase.verify == 0.0 => Ok(KeyOrder::Sequential),
-        _ => Err(Failure::usage(
+    let plain = phase.expect == Expect::default();
+    match plain && phase.verify == 0.0 {
+        true => Ok(KeyOrder::of(phase.keys.distribution, phase.keys.count)),
+        false => Err(Failure::usage(
             format!("{} has settings that are not available", phase.name),
             "leave them out",
         )),

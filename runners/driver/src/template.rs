@@ -3,6 +3,7 @@
 use crate::digits;
 use crate::proto::Expectation;
 use crate::rng::Rng;
+use crate::values::Ttl;
 
 /// Shared numbers of one command: number 0 is `__key__`, 1 to 9 are `__rand_1st__` to `__rand_9th__`.
 pub const SHARED: usize = 10;
@@ -24,14 +25,38 @@ pub enum Fill {
     Tag,
     /// So many bytes out of the value pool.
     Value(usize),
+    /// Bytes whose number differs from request to request.
+    Varying(Varying),
+    /// The sum, as text, of `plus` and the lengths of the next so many varying fills.
+    Length { plus: usize, varying: usize },
+}
+
+/// A fill without a fixed width.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Varying {
+    /// A value by the rule of the pool, of at most so many bytes.
+    Value(usize),
+    /// A number of seconds.
+    Ttl(Ttl),
 }
 
 impl Fill {
+    /// Its bytes, if they are always so many; else 0.
     pub fn width(self) -> usize {
         match self {
             Fill::Number | Fill::Shared(_) | Fill::Sequence => digits::WIDTH,
             Fill::Tag => TAG_WIDTH,
             Fill::Value(bytes) => bytes,
+            Fill::Varying(_) | Fill::Length { .. } => 0,
+        }
+    }
+
+    /// The most bytes that it may add to its width.
+    fn room(self) -> usize {
+        match self {
+            Fill::Varying(Varying::Value(largest)) => largest,
+            Fill::Varying(Varying::Ttl(_)) | Fill::Length { .. } => LONGEST_NUMBER,
+            _ => 0,
         }
     }
 }
@@ -49,6 +74,13 @@ impl Part {
             Part::Filled(fill) => fill.width(),
         }
     }
+
+    pub fn varying(&self) -> Option<Varying> {
+        match self {
+            Part::Filled(Fill::Varying(varying)) => Some(*varying),
+            _ => None,
+        }
+    }
 }
 
 /// What `__data__` stands for.
@@ -56,18 +88,28 @@ impl Part {
 pub enum Value {
     /// Other bytes in each request, so many.
     Drawn(usize),
+    /// Other bytes in each request, at most so many.
+    Varying(usize),
     /// These in all requests.
     Same(Vec<u8>),
 }
 
+impl Default for Value {
+    fn default() -> Value {
+        Value::Drawn(0)
+    }
+}
+
 /// Which placeholders a text may hold; the others stand for themselves.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Placeholders {
     /// `__rand_int__`, `__rand_1st__` to `__rand_9th__`.
     pub numbers: bool,
     /// `{tag}`.
     pub tags: bool,
     pub value: Value,
+    /// `__ttl__`.
+    pub ttl: Option<Ttl>,
 }
 
 const NAMED: [(&[u8], Fill); 13] = [
@@ -86,14 +128,49 @@ const NAMED: [(&[u8], Fill); 13] = [
     (b"{tag}", Fill::Tag),
 ];
 const DATA: &[u8] = b"__data__";
+pub const TTL: &[u8] = b"__ttl__";
+/// Digits of the longest length or number of seconds.
+const LONGEST_NUMBER: usize = 20;
 
 impl Value {
     /// Its bytes, or the most that it may have.
     pub fn bytes(&self) -> usize {
         match self {
-            Value::Drawn(bytes) => *bytes,
+            Value::Drawn(bytes) | Value::Varying(bytes) => *bytes,
             Value::Same(bytes) => bytes.len(),
         }
+    }
+
+    /// Any bytes, as many as it has.
+    pub fn any(&self) -> Value {
+        match self {
+            Value::Varying(largest) => Value::Varying(*largest),
+            fixed => Value::Drawn(fixed.bytes()),
+        }
+    }
+
+    /// What stands for it in a command.
+    fn part(&self) -> Part {
+        match self {
+            Value::Drawn(bytes) => Part::Filled(Fill::Value(*bytes)),
+            Value::Varying(largest) => Part::Filled(Fill::Varying(Varying::Value(*largest))),
+            Value::Same(bytes) => Part::Literal(bytes.clone()),
+        }
+    }
+
+    /// Its length as text, before it.
+    pub fn length_part(&self) -> Part {
+        match self {
+            Value::Varying(_) => Part::Filled(Fill::Length { plus: 0, varying: 1 }),
+            fixed => Part::Literal(fixed.bytes().to_string().into_bytes()),
+        }
+    }
+}
+
+fn ttl_part(ttl: Ttl) -> Part {
+    match ttl.0 == ttl.1 {
+        true => Part::Literal(ttl.0.to_string().into_bytes()),
+        false => Part::Filled(Fill::Varying(Varying::Ttl(ttl))),
     }
 }
 
@@ -127,17 +204,16 @@ impl Placeholders {
     /// The placeholder that `text` begins with, and how long its name is.
     fn placeholder(&self, text: &[u8]) -> Option<(usize, Part)> {
         if text.starts_with(DATA) {
-            let part = match &self.value {
-                Value::Drawn(bytes) => Part::Filled(Fill::Value(*bytes)),
-                Value::Same(bytes) => Part::Literal(bytes.clone()),
-            };
-            return Some((DATA.len(), part));
+            return Some((DATA.len(), self.value.part()));
+        }
+        if let (true, Some(ttl)) = (text.starts_with(TTL), self.ttl) {
+            return Some((TTL.len(), ttl_part(ttl)));
         }
         let (name, fill) = NAMED.into_iter().find(|(name, _)| text.starts_with(name))?;
         let known = match fill {
             Fill::Tag => self.tags,
             Fill::Number | Fill::Shared(1..) => self.numbers,
-            Fill::Shared(0) | Fill::Sequence | Fill::Value(_) => true,
+            _ => true,
         };
         known.then_some((name.len(), Part::Filled(fill)))
     }
@@ -146,33 +222,89 @@ impl Placeholders {
 /// One step of filling a command; `at` counts from the command's first byte.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
-    Number { at: usize },
-    Draw { slot: u8 },
-    Shared { at: usize, slot: u8 },
-    Sequence { at: usize },
+    Number {
+        at: usize,
+    },
+    Draw {
+        slot: u8,
+    },
+    Shared {
+        at: usize,
+        slot: u8,
+    },
+    Sequence {
+        at: usize,
+    },
     DrawTag,
-    Tag { at: usize },
-    Value { at: usize, bytes: usize },
+    Tag {
+        at: usize,
+    },
+    Value {
+        at: usize,
+        bytes: usize,
+    },
+    /// Draw what will be pasted.
+    DrawVarying(Varying),
+    /// Paste, before byte `at`, the length of all that is drawn and not yet pasted, and `plus`.
+    PasteLength {
+        at: usize,
+        plus: usize,
+    },
+    /// Paste, before byte `at`, what was drawn first.
+    Paste {
+        at: usize,
+    },
 }
 
 /// One command: its bytes, how to fill them, and the reply it should get.
 #[derive(Debug, Clone)]
 pub struct Command {
+    /// What always stands there, with room for what has a fixed width.
     pub bytes: Vec<u8>,
     pub steps: Vec<Step>,
     pub reply: Expectation,
+    /// The most bytes that it may have.
+    pub longest: usize,
 }
 
 impl Command {
     pub fn new(parts: &[Part], reply: Expectation) -> Command {
-        let mut command = Command { bytes: Vec::new(), steps: Vec::new(), reply };
-        for part in parts {
+        let mut command = Command { bytes: Vec::new(), steps: Vec::new(), reply, longest: 0 };
+        let mut ahead = 0;
+        for (at, part) in parts.iter().enumerate() {
             match part {
                 Part::Literal(bytes) => command.bytes.extend_from_slice(bytes),
+                Part::Filled(Fill::Length { plus, varying }) => {
+                    command.announce(*plus, parts[at..].iter().filter_map(Part::varying).take(*varying));
+                    ahead = *varying;
+                }
+                Part::Filled(Fill::Varying(varying)) => {
+                    command.paste(*varying, ahead == 0);
+                    ahead = usize::saturating_sub(ahead, 1);
+                }
                 Part::Filled(fill) => command.place(*fill),
             }
+            command.longest += match part {
+                Part::Literal(bytes) => bytes.len(),
+                Part::Filled(fill) => fill.width() + fill.room(),
+            };
         }
         command
+    }
+
+    /// Whether all of its bytes stay where they are.
+    pub fn is_fixed(&self) -> bool {
+        !self.steps.iter().any(|step| matches!(step, Step::Paste { .. }))
+    }
+
+    fn announce(&mut self, plus: usize, varying: impl Iterator<Item = Varying>) {
+        self.steps.extend(varying.map(Step::DrawVarying));
+        self.steps.push(Step::PasteLength { at: self.bytes.len(), plus });
+    }
+
+    fn paste(&mut self, varying: Varying, undrawn: bool) {
+        self.steps.extend(undrawn.then_some(Step::DrawVarying(varying)));
+        self.steps.push(Step::Paste { at: self.bytes.len() });
     }
 
     fn place(&mut self, fill: Fill) {
@@ -183,6 +315,7 @@ impl Command {
             Fill::Sequence => (None, Step::Sequence { at }),
             Fill::Tag => (Some(Step::DrawTag), Step::Tag { at }),
             Fill::Value(bytes) => (None, Step::Value { at, bytes }),
+            Fill::Varying(_) | Fill::Length { .. } => return,
         };
         let missing = drawn.filter(|draw| !self.steps.contains(draw));
         self.steps.extend(missing);
@@ -256,7 +389,7 @@ impl Script {
 
     /// Bytes of the longest batch of `units` units.
     pub fn batch_bytes(&self, units: usize) -> usize {
-        let longest = self.commands.iter().map(|command| command.bytes.len()).max().unwrap_or(0);
+        let longest = self.commands.iter().map(|command| command.longest).max().unwrap_or(0);
         longest.saturating_mul(self.unit()).saturating_mul(units)
     }
 }
@@ -266,7 +399,7 @@ mod tests {
     use super::*;
 
     fn places() -> Placeholders {
-        Placeholders { numbers: true, tags: true, value: Value::Drawn(4) }
+        Placeholders { numbers: true, tags: true, value: Value::Drawn(4), ttl: None }
     }
 
     fn command(text: &[u8]) -> Command {
@@ -291,7 +424,8 @@ mod tests {
 
     #[test]
     fn what_is_not_asked_for_stands_for_itself() {
-        let plain = Placeholders { numbers: false, tags: false, value: Value::Same(b"D".to_vec()) };
+        let plain =
+            Placeholders { numbers: false, tags: false, value: Value::Same(b"D".to_vec()), ttl: None };
         let command =
             Command::new(&plain.cut(b"{tag}__rand_int____data____rand_1st__"), Expectation::default());
         assert_eq!(command.bytes, b"{tag}__rand_int__D__rand_1st__");

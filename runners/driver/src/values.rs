@@ -1,4 +1,12 @@
-//! How long values are, and how long they live.
+//! The bytes that are stored: out of one pool, of sizes by a rule, at places by chance or by the key.
+
+use std::sync::Arc;
+
+use crate::rng::{Rng, SplitMix64};
+use crate::skew::Alias;
+
+/// Values begin at one of this many places of the pool.
+const PLACES: u64 = 1 << 16;
 
 /// The bytes of each value.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,3 +43,92 @@ impl Sizes {
 /// Seconds that a key lives: any number from the first to the second.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ttl(pub u64, pub u64);
+
+impl Ttl {
+    pub fn draw(self, rng: &mut Rng) -> u64 {
+        self.0 + rng.below(self.1 - self.0 + 1)
+    }
+}
+
+/// A stretch of the pool.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Cut {
+    pub from: usize,
+    pub bytes: usize,
+}
+
+/// Random bytes out of which all values are cut: values differ, and making one costs a copy.
+#[derive(Clone)]
+pub struct ValuePool {
+    bytes: Arc<[u8]>,
+    rule: Rule,
+    keyed: bool,
+}
+
+/// How long the next value is.
+#[derive(Clone)]
+enum Rule {
+    Fixed(usize),
+    Range { from: usize, sizes: u64 },
+    Weighted { choice: Alias, sizes: Arc<[usize]> },
+}
+
+impl ValuePool {
+    /// The pool of `seed` for values of at most `largest` bytes. Its stream is one that no connection has.
+    pub fn new(seed: u64, largest: usize) -> ValuePool {
+        let mut bytes = vec![0; largest + PLACES as usize];
+        Rng::stream(seed, u64::MAX).fill(&mut bytes);
+        ValuePool { bytes: bytes.into(), rule: Rule::Fixed(largest), keyed: false }
+    }
+
+    /// The same bytes for values of `sizes`, which the pool is large enough for. If `keyed`, the number of the key says
+    /// which value it has, else chance.
+    pub fn with(&self, sizes: &Sizes, keyed: bool) -> ValuePool {
+        let rule = match sizes {
+            Sizes::Fixed(bytes) => Rule::Fixed(*bytes),
+            Sizes::Range(from, to) => Rule::Range { from: *from, sizes: (to - from) as u64 + 1 },
+            Sizes::Weighted(sizes) => {
+                let weights: Vec<f64> = sizes.iter().map(|(_, weight)| *weight as f64).collect();
+                let sizes = sizes.iter().map(|(bytes, _)| *bytes).collect();
+                Rule::Weighted { choice: Alias::new(&weights), sizes }
+            }
+        };
+        ValuePool { bytes: self.bytes.clone(), rule, keyed }
+    }
+
+    /// The place of the next value of key `number`.
+    #[inline]
+    pub fn place(&self, rng: &mut Rng, number: u64) -> usize {
+        match self.keyed {
+            false => rng.below(PLACES) as usize,
+            true => (SplitMix64::new(number).next_u64() % PLACES) as usize,
+        }
+    }
+
+    /// The next value of key `number`.
+    pub fn cut(&self, rng: &mut Rng, number: u64) -> Cut {
+        let bytes = match (&self.rule, self.keyed) {
+            (Rule::Fixed(bytes), _) => *bytes,
+            // Another word of the stream than the place's.
+            (rule, true) => rule.size(SplitMix64::new(!number).next_u64()),
+            (rule, false) => rule.size(rng.next_u64()),
+        };
+        Cut { from: self.place(rng, number), bytes }
+    }
+
+    #[inline]
+    pub fn bytes(&self, cut: Cut) -> &[u8] {
+        &self.bytes[cut.from..cut.from + cut.bytes]
+    }
+}
+
+impl Rule {
+    /// The size for one random word.
+    fn size(&self, word: u64) -> usize {
+        match self {
+            Rule::Fixed(bytes) => *bytes,
+            Rule::Range { from, sizes } => from + ((u128::from(word) * u128::from(*sizes)) >> 64) as usize,
+            Rule::Weighted { choice, sizes } => sizes[choice.pick(word) as usize],
+        }
+    }
+}

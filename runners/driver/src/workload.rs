@@ -215,7 +215,7 @@ impl Workload {
             }
             Parts::Memcached(items) => {
                 let tests: Vec<_> = items.iter().map(|item| (item.source, item.count)).collect();
-                Speech::Memcached(Load::ordered(&tests, self.order, &places.value, seed))
+                Speech::Memcached(Load::ordered(&tests, self.order, places, seed))
             }
         }
     }
@@ -298,7 +298,7 @@ mod tests {
     use crate::template::Value;
 
     fn places() -> Placeholders {
-        Placeholders { numbers: true, tags: false, value: Value::Drawn(3) }
+        Placeholders { numbers: true, tags: false, value: Value::Drawn(3), ttl: None }
     }
 
     #[test]

@@ -416,7 +416,8 @@ fn key_space(keys: &Keys, usual_count: u64) -> Result<KeySpace, Failure> {
         Zipf => keys::Distribution::Zipf { exponent: exponent()? },
         Latest => keys::Distribution::Latest { exponent: exponent()? },
         Gaussian => keys::Distribution::Gaussian {
-            deviation: within(keys.deviation.unwrap_or(0.125), "keys.deviation", 10.0)?,
+            mean: 0.5,
+            deviation: within(keys.deviation.unwrap_or(0.125), "keys.deviation", 1.0)?,
         },
         Hotspot => keys::Distribution::Hotspot {
             hot_keys: share(keys.hot_keys.unwrap_or(0.2), "keys.hot_keys", false)?,

@@ -1,7 +1,7 @@
 //! The commands of the default tests, byte for byte, as the protocol text of memcached writes them.
 
 use speedbench::memcached::suite::{self, TESTS};
-use speedbench::template::Value;
+use speedbench::template::{Placeholders, Value};
 
 /// `TITLE`, then the request with its key numbers as zeros and a value of three bytes.
 const DEFAULTS: [(&str, &str); 20] = [
@@ -55,8 +55,12 @@ fn expanded(text: &str) -> String {
     head.to_owned() + &each.repeat(count.parse().unwrap()) + tail
 }
 
+fn places() -> Placeholders {
+    Placeholders { value: Value::Same(b"VXK".to_vec()), ..Placeholders::default() }
+}
+
 fn sent(test: &suite::Test) -> String {
-    String::from_utf8(test.command(&Value::Same(b"VXK".to_vec())).bytes).unwrap()
+    String::from_utf8(test.command(&places()).bytes).unwrap()
 }
 
 #[test]

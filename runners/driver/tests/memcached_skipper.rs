@@ -8,7 +8,7 @@ use speedbench::memcached::Load;
 use speedbench::memcached::suite::{self, TESTS, Test};
 use speedbench::proto::memcached::{Answer, Kind, Memcached, Skipper};
 use speedbench::proto::{Replies, Tally};
-use speedbench::template::Value;
+use speedbench::template::{Placeholders, Value};
 use speedbench::workload::Order;
 
 /// A reply as it may come: the lines of a family with what they mean, kept apart from the product's own table.
@@ -116,7 +116,12 @@ fn conversation() -> impl Strategy<Value = (Vec<&'static Test>, Vec<Reply>)> {
 
 fn load(tests: &[&'static Test]) -> Load {
     let weighted: Vec<_> = tests.iter().map(|test| (*test, 1)).collect();
-    Load::ordered(&weighted, Order::Mix, &Value::Drawn(3), 1)
+    Load::ordered(
+        &weighted,
+        Order::Mix,
+        &Placeholders { value: Value::Drawn(3), ..Placeholders::default() },
+        1,
+    )
 }
 
 /// The reference: what was rendered, as far as it is whole within `length` bytes.

@@ -5,16 +5,7 @@ mod support;
 use std::io::Write;
 use std::process::{Command, Stdio};
 
-use support::{Manner, Server, failure_line, speedbench};
-
-/// A file of that name in a directory of the test's own.
-fn written(name: &str, text: &str) -> String {
-    let directory = std::env::temp_dir().join(format!("speedbench-files-{}", std::process::id()));
-    std::fs::create_dir_all(&directory).unwrap();
-    let path = directory.join(name);
-    std::fs::write(&path, text).unwrap();
-    path.to_str().unwrap().to_owned()
-}
+use support::{Manner, Server, failure_line, speedbench, written};
 
 const TWO_PHASES: &str = r#"
 seed = 5
@@ -156,4 +147,19 @@ fn options_of_the_workload_are_refused_beside_a_file() {
         let name = option.split(' ').next().unwrap();
         assert!(line.contains(&format!("{name} is given beside --workload")), "{line}");
     }
+}
+
+#[test]
+fn the_examples_are_workload_files() {
+    let directory = concat!(env!("CARGO_MANIFEST_DIR"), "/workloads");
+    let mut names = Vec::new();
+    for entry in std::fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        let file = speedbench::workload_file::read(path.to_str().unwrap()).unwrap();
+        assert!(!file.phases.is_empty());
+        names.push(path.file_stem().unwrap().to_str().unwrap().to_owned());
+    }
+    assert!(names.len() >= 7, "{names:?}");
+    let readme = include_str!("../README.md");
+    assert!(names.iter().all(|name| readme.contains(&format!("`{name}`"))), "README.md names {names:?}");
 }

@@ -9,7 +9,7 @@ use crate::job::{Job, Window};
 use crate::keys::KeyOrder;
 use crate::proto::memcached::Memcached;
 use crate::stage::Stage;
-use crate::template::{Script, Value};
+use crate::template::{Placeholders, Script};
 use crate::workload::Order;
 use suite::{Needs, Test};
 
@@ -26,14 +26,14 @@ pub struct Load {
 
 impl Load {
     /// One test.
-    pub fn new(test: &Test, value: &Value, seed: u64) -> Load {
-        Load::ordered(&[(test, 1)], Order::Mix, value, seed)
+    pub fn new(test: &Test, places: &Placeholders, seed: u64) -> Load {
+        Load::ordered(&[(test, 1)], Order::Mix, places, seed)
     }
 
     /// Tests with their counts.
-    pub fn ordered(counted: &[(&Test, u64)], order: Order, value: &Value, seed: u64) -> Load {
-        let commands = counted.iter().map(|(test, count)| (*count, test.command(value)));
-        let answers = counted.iter().map(|(test, _)| test.answer(value)).collect();
+    pub fn ordered(counted: &[(&Test, u64)], order: Order, places: &Placeholders, seed: u64) -> Load {
+        let commands = counted.iter().map(|(test, count)| (*count, test.command(places)));
+        let answers = counted.iter().map(|(test, _)| test.answer(&places.value)).collect();
         let script = order.script(commands.collect(), seed);
         Load { proto: Memcached::new(answers, &script), script }
     }
@@ -43,10 +43,10 @@ impl Load {
     }
 }
 
-/// Store each of the first `keys` keys that `needs` names once, with the connections and values of `job`.
-pub fn fill(job: Job, needs: Needs, keys: u64, value: &Value) -> Result<(), Failure> {
+/// Store each of the first `keys` keys that `needs` names once, with the connections of `job`.
+pub fn fill(job: Job, needs: Needs, keys: u64, places: &Placeholders) -> Result<(), Failure> {
     let Some(test) = needs.filler() else { return Ok(()) };
-    let load = Load::new(test, value, job.seed);
+    let load = Load::new(test, places, job.seed);
     let clients = job.clients.min(usize::try_from(keys).unwrap_or(usize::MAX));
     let request_bytes = load.script.batch_bytes(1).max(1);
     let job = Job {
@@ -55,7 +55,7 @@ pub fn fill(job: Job, needs: Needs, keys: u64, value: &Value) -> Result<(), Fail
         threads: job.threads.min(clients),
         pipeline: (FILL_BATCH_BYTES / request_bytes).clamp(1, FILL_PIPELINE),
         keyspace: keys,
-        key_order: KeyOrder::EachOnce,
+        key_order: KeyOrder::Parts,
         window: Window::Batch,
         rate: None,
         keepalive: true,

@@ -4,8 +4,10 @@ use crate::failure::Failure;
 use crate::proto::Expectation;
 use crate::proto::memcached::{Answer, Kind, Pattern};
 use crate::template::{Command, Part, Placeholders, Value};
+use crate::values::Ttl;
 
-/// `head`, so many times `each`, `tail`. `{d}` is the number of bytes of a value, the rest as in custom commands.
+/// `head`, so many times `each`, `tail`. `{d}` is the number of bytes of a value, `__ttl__` when it ends, the rest as in
+/// custom commands.
 #[derive(Debug, Clone, Copy)]
 pub struct Text {
     head: &'static str,
@@ -94,7 +96,8 @@ const HD: Text = once("HD\r\n");
 pub static TESTS: &[Test] = &[
     test("MN", "mn", once("mn\r\n"), Kind::NoOp, 0).usually(once("MN\r\n")),
     test("VERSION", "version", once("version\r\n"), Kind::Version, 0),
-    test("SET", "set", once("set key:__rand_int__ 0 0 {d}\r\n__data__\r\n"), Kind::Stored, 0).usually(STORED),
+    test("SET", "set", once("set key:__rand_int__ 0 __ttl__ {d}\r\n__data__\r\n"), Kind::Stored, 0)
+        .usually(STORED),
     test("GET (hit)", "get", each("get", KEY, 1, "\r\n"), Kind::Values, 1)
         .usually(each("", VALUE, 1, END))
         .needing(Needs::Keys),
@@ -241,22 +244,28 @@ pub fn usual() -> impl Iterator<Item = &'static Test> {
 }
 
 impl Test {
-    pub fn command(&self, value: &Value) -> Command {
-        Command::new(&self.request.parts(value), Expectation::default())
+    pub fn command(&self, places: &Placeholders) -> Command {
+        Command::new(&self.request.parts(places), Expectation::default())
     }
 
     pub fn answer(&self, value: &Value) -> Answer {
         // Other values of the same length are as usual.
-        let any = Value::Drawn(value.bytes());
-        let usual = self.usual.as_ref().map(|text| Pattern::new(&text.parts(&any)));
+        let places = Placeholders { value: value.any(), ..Placeholders::default() };
+        let usual = self.usual.as_ref().and_then(|text| Pattern::new(&text.parts(&places)));
         Answer { kind: self.kind, keys: self.keys, usual }
     }
 }
 
 impl Text {
-    fn parts(&self, value: &Value) -> Vec<Part> {
+    /// Keys are stored without an end unless `places` say when it comes.
+    fn parts(&self, places: &Placeholders) -> Vec<Part> {
         let text = self.head.to_owned() + &self.each.repeat(self.times) + self.tail;
-        let text = text.replace("{d}", &value.bytes().to_string());
-        Placeholders { numbers: true, tags: false, value: value.clone() }.cut(text.as_bytes())
+        let places = Placeholders { ttl: places.ttl.or(Some(Ttl(0, 0))), numbers: true, ..places.clone() };
+        let mut parts = Vec::new();
+        for (at, text) in text.split("{d}").enumerate() {
+            parts.extend((at > 0).then(|| places.value.length_part()));
+            parts.extend(places.cut(text.as_bytes()));
+        }
+        parts
     }
 }

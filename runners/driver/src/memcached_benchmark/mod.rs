@@ -5,7 +5,6 @@ mod help;
 use std::ffi::OsString;
 use std::sync::Arc;
 
-use crate::batch::ValuePool;
 use crate::document::Total;
 use crate::failure::Failure;
 use crate::job::{Job, Node, Window};
@@ -19,7 +18,8 @@ use crate::redis_benchmark::report::{self, Printer};
 use crate::redis_benchmark::server::Configured;
 use crate::redis_benchmark::suite::value;
 use crate::session;
-use crate::template::Value;
+use crate::template::{Placeholders, Value};
+use crate::values::ValuePool;
 
 /// The names under which the program is this front end.
 pub const NAMES: [&str; 2] = ["memcached-benchmark", "mc-benchmark"];
@@ -98,12 +98,12 @@ fn tests(options: &Options) -> Result<Vec<Prepared>, Failure> {
     Ok(prepared)
 }
 
-fn same_value(options: &Options) -> Value {
-    Value::Same(value(options.value_bytes))
+fn places(options: &Options) -> Placeholders {
+    Placeholders { value: Value::Same(value(options.value_bytes)), ..Placeholders::default() }
 }
 
 fn prepared(test: &'static Test, options: &Options) -> Prepared {
-    let load = Load::new(test, &same_value(options), options.seed);
+    let load = Load::new(test, &places(options), options.seed);
     let planned = Planned {
         title: test.title.to_owned(),
         script: load.script.clone(),
@@ -146,7 +146,7 @@ fn fill(options: &Options, node: &Node, test: &Prepared, filled: &mut Vec<Needs>
     if needs != Needs::KeyPerRequest {
         filled.push(needs);
     }
-    memcached::fill(job(options, node, test), needs, keys, &same_value(options))
+    memcached::fill(job(options, node, test), needs, keys, &places(options))
 }
 
 fn keyspace(options: &Options) -> u64 {

@@ -101,7 +101,11 @@ pub struct Pattern {
 }
 
 impl Pattern {
-    pub fn new(parts: &[Part]) -> Pattern {
+    /// The reply of these parts; none when its length varies.
+    pub fn new(parts: &[Part]) -> Option<Pattern> {
+        if parts.iter().any(|part| part.varying().is_some()) {
+            return None;
+        }
         let mut pattern = Pattern { length: 0, pieces: Vec::new() };
         for part in parts {
             if let Part::Literal(bytes) = part
@@ -111,7 +115,7 @@ impl Pattern {
             }
             pattern.length += part.width();
         }
-        pattern
+        Some(pattern)
     }
 
     #[inline]

@@ -3,7 +3,7 @@
 use super::skipper::Skipper;
 use super::stride::Stride;
 use super::{Expectation, Proto};
-use crate::template::{Command, Part, Placeholders, Script};
+use crate::template::{Command, Fill, Part, Placeholders, Script};
 
 pub struct Resp;
 
@@ -42,7 +42,13 @@ pub fn template<W: AsRef<[u8]>>(words: &[W], places: &Placeholders, reply: Expec
     for word in words {
         let cut = places.cut(word.as_ref());
         let width: usize = cut.iter().map(Part::width).sum();
-        parts.push(Part::Literal(format!("${width}\r\n").into_bytes()));
+        match cut.iter().filter_map(Part::varying).count() {
+            0 => parts.push(Part::Literal(format!("${width}\r\n").into_bytes())),
+            varying => {
+                let length = Part::Filled(Fill::Length { plus: width, varying });
+                parts.extend([Part::Literal(b"$".to_vec()), length, Part::Literal(b"\r\n".to_vec())]);
+            }
+        }
         parts.extend(cut);
         parts.push(Part::Literal(b"\r\n".to_vec()));
     }
@@ -76,7 +82,7 @@ mod tests {
 
     #[test]
     fn lengths_are_those_of_what_is_filled_in() {
-        let places = Placeholders { numbers: true, tags: false, value: Value::Drawn(3) };
+        let places = Placeholders { numbers: true, tags: false, value: Value::Drawn(3), ttl: None };
         let set = template(&["SET", "key:__rand_int__", "__data__"], &places, status("+OK\r\n"));
         assert_eq!(set.bytes, b"*3\r\n$3\r\nSET\r\n$16\r\nkey:000000000000\r\n$3\r\n000\r\n");
         assert_eq!(set.steps, [Step::Number { at: 22 }, Step::Value { at: 40, bytes: 3 }]);

@@ -14,7 +14,6 @@ mod text;
 use std::ffi::OsString;
 use std::sync::Arc;
 
-use crate::batch::ValuePool;
 use crate::cluster;
 use crate::crew;
 use crate::document::Total;
@@ -23,6 +22,7 @@ use crate::job::{Job, Node, Window};
 use crate::keys::KeyOrder;
 use crate::proto::resp::Resp;
 use crate::session;
+use crate::values::ValuePool;
 use options::{Asked, Options};
 use plan::Planned;
 use report::Printer;

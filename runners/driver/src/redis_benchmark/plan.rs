@@ -22,6 +22,7 @@ pub fn placeholders(options: &Options) -> Placeholders {
         numbers: options.keyspace.is_some(),
         tags: options.endpoint.cluster,
         value: Value::Same(suite::value(options.value_bytes)),
+        ttl: None,
     }
 }
 

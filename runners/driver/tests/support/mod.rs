@@ -116,6 +116,15 @@ pub fn failure_line(output: Output, code: i32) -> String {
     told
 }
 
+/// The path of a file of that name with that text, in a directory of this process.
+pub fn written(name: &str, text: &str) -> String {
+    let directory = std::env::temp_dir().join(format!("speedbench-files-{}", std::process::id()));
+    std::fs::create_dir_all(&directory).unwrap();
+    let path = directory.join(name);
+    std::fs::write(&path, text).unwrap();
+    path.to_str().unwrap().to_owned()
+}
+
 fn serve(stream: impl Stream, manner: Manner, seen: &Arc<Mutex<Seen>>) {
     let seen = seen.clone();
     let index = {
