@@ -15,7 +15,16 @@ from runners.server import Address
 
 SCHEMA = "speedbench.v1"
 DOCUMENT = "driver document"
-FLAGS = ("client_bound", "unsteady")
+FLAGS = (
+    "client_bound",
+    "client_delayed",
+    "slipped",
+    "unsteady",
+    "errors",
+    "hit_rate",
+    "key_count",
+    "clock",
+)
 GRACE_S = 30.0  # connecting, draining and writing the document, on a slow machine
 PREFILL_KEYS_PER_S = 5_000.0  # far below any server worth measuring
 HIT_RATE_TOLERANCE = 1e-3  # an expected rate below 1 is met by chance within this; 1.0 is met exactly

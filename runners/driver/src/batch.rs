@@ -216,6 +216,17 @@ impl Batch {
         &self.bytes
     }
 
+    /// The place in the script's order of the first command that [`Batch::prepare`] will fill.
+    pub fn begins_at(&self) -> usize {
+        if self.whole { 0 } else { self.next }
+    }
+
+    /// The command at `place` of the script's order, and the place after it.
+    #[inline]
+    pub fn command_at(&self, place: usize) -> (usize, usize) {
+        (usize::from(self.script.order[place]), following(&self.script, place))
+    }
+
     /// Fill the next `count` requests (at most what there is room for); their length in bytes.
     #[inline]
     pub fn prepare(&mut self, count: usize) -> usize {

@@ -11,7 +11,8 @@ use crate::failure::Failure;
 use crate::job::Window;
 use crate::keys::Distribution;
 use crate::net::Target;
-use crate::plan::{KeySpace, Length, Mode, Output, Phase, Plan, Terms};
+use crate::plan::{KeySpace, Length, Limit, Mode, Output, Phase, Plan, Probe, Terms, check_rate};
+use crate::schedule::Law;
 use crate::values::Sizes;
 use crate::workload::{Protocol, Workload};
 use crate::workload_file::{self, WorkloadFile};
@@ -54,6 +55,15 @@ Workload
   --prefill          first set every key once, and check that the server has them
   -3                 speak RESP3
   --tracking         ask for client tracking, with -3: invalidations are counted
+
+Schedule
+  --rate R           open loop: R requests per second of all connections, answered or
+                     not; -P is how many each may have in flight
+  --arrivals LAW     fixed, or poisson: gaps of chance (fixed)
+  --sweep LIST       each of these rates, as in 10000,20000
+  --search LIMIT     the highest rate that keeps it, as in p99:1000us; begins at --rate
+  --probe-clients N  connections that ask at a low rate beside the load (1)
+  --probe-rate R     requests per second of all of them (100); either asks for a probe
 
 Window
   --duration S       seconds (5)
@@ -103,6 +113,12 @@ struct Given {
     prefill: bool,
     resp3: bool,
     tracking: bool,
+    rate: Option<f64>,
+    arrivals: Option<Law>,
+    sweep: Option<Vec<f64>>,
+    search: Option<Limit>,
+    probe_clients: Option<usize>,
+    probe_rate: Option<f64>,
     duration: Option<Duration>,
     requests: Option<u64>,
     warmup: Option<Duration>,
@@ -152,6 +168,12 @@ fn parse_run(parser: &mut lexopt::Parser) -> Result<Command, Failure> {
             "--prefill" => given.prefill = true,
             "-3" => given.resp3 = true,
             "--tracking" => given.tracking = true,
+            "--rate" => given.rate = Some(check_rate(value(parser, "--rate")?, "--rate")?),
+            "--arrivals" => given.arrivals = Some(law(&value::<String>(parser, "--arrivals")?)?),
+            "--sweep" => given.sweep = Some(rates(&value::<String>(parser, "--sweep")?)?),
+            "--search" => given.search = Some(limit(&value::<String>(parser, "--search")?)?),
+            "--probe-clients" => given.probe_clients = Some(value(parser, "--probe-clients")?),
+            "--probe-rate" => given.probe_rate = Some(value(parser, "--probe-rate")?),
             "--duration" => given.duration = Some(seconds(parser, "--duration")?),
             "-n" => given.requests = Some(value(parser, "-n")?),
             "--warmup" => given.warmup = Some(seconds(parser, "--warmup")?),
@@ -218,6 +240,36 @@ fn window(kind: &str) -> Result<Window, Failure> {
         "batch" => Ok(Window::Batch),
         "rolling" => Ok(Window::Rolling),
         _ => Err(Failure::usage(format!("--window cannot be '{kind}'"), "give batch or rolling")),
+    }
+}
+
+fn law(name: &str) -> Result<Law, Failure> {
+    Law::ALL
+        .into_iter()
+        .find(|law| law.name() == name)
+        .ok_or_else(|| Failure::usage(format!("--arrivals cannot be '{name}'"), "give fixed or poisson"))
+}
+
+fn rates(list: &str) -> Result<Vec<f64>, Failure> {
+    let rate = |text: &str| {
+        let rate = text.parse().map_err(|_| {
+            Failure::usage(format!("--sweep cannot be '{list}'"), "give rates, as in 10000,20000")
+        })?;
+        check_rate(rate, "--sweep")
+    };
+    list.split(',').map(rate).collect()
+}
+
+/// `p99:1000us`
+fn limit(text: &str) -> Result<Limit, Failure> {
+    let (percentile, us) = text.split_once(':').unwrap_or_default();
+    let number = |text: Option<&str>| text?.parse().ok();
+    match (number(percentile.strip_prefix('p')), number(us.strip_suffix("us"))) {
+        (Some(percentile), Some(us)) => Limit { percentile, us }.check("--search"),
+        _ => Err(Failure::usage(
+            format!("--search cannot be '{text}'"),
+            "give a percentile and a latency, as in p99:1000us",
+        )),
     }
 }
 
@@ -299,6 +351,12 @@ impl Given {
             ("--prefill", self.prefill),
             ("-3", self.resp3),
             ("--tracking", self.tracking),
+            ("--rate", self.rate.is_some()),
+            ("--arrivals", self.arrivals.is_some()),
+            ("--sweep", self.sweep.is_some()),
+            ("--search", self.search.is_some()),
+            ("--probe-clients", self.probe_clients.is_some()),
+            ("--probe-rate", self.probe_rate.is_some()),
             ("--duration", self.duration.is_some()),
             ("-n", self.requests.is_some()),
             ("--warmup", self.warmup.is_some()),
@@ -341,13 +399,47 @@ impl Given {
             },
             values: self.value_bytes.map_or(usual.values.clone(), Sizes::Fixed),
             prefill,
-            mode: self.mode.clone().unwrap_or(usual.mode),
             resp3: self.resp3,
             tracking: self.tracking,
             warmup: self.warmup.unwrap_or(length.usual_warmup()),
             length,
+            mode: self.loop_mode()?,
+            probe: self.probe()?,
             ..usual
         })
+    }
+
+    /// `--mode`, or what the options of a schedule ask for.
+    fn loop_mode(&self) -> Result<Mode, Failure> {
+        let scheduled = self.rate.is_some() || self.search.is_some() || self.sweep.is_some();
+        require(
+            !scheduled || self.mode.is_none(),
+            "--mode is given beside --rate, --search or --sweep",
+            "leave it out",
+        )?;
+        let arrivals = self.arrivals.unwrap_or_default();
+        match (self.rate, &self.search, &self.sweep) {
+            (None, None, None) => {
+                require(self.arrivals.is_none(), "--arrivals is given without a rate", "give --rate")?;
+                Ok(self.mode.clone().unwrap_or(Mode::Closed))
+            }
+            (Some(rate), None, None) => Ok(Mode::Open { rate, arrivals }),
+            (from, Some(limit), None) => Ok(Mode::Search { limit: *limit, arrivals, from }),
+            (None, None, Some(rates)) => Ok(Mode::Sweep { rates: rates.clone(), arrivals }),
+            _ => Err(Failure::usage("--sweep is given beside --rate or --search", "give one of them")),
+        }
+    }
+
+    fn probe(&self) -> Result<Option<Probe>, Failure> {
+        if (self.probe_clients, self.probe_rate) == (None, None) {
+            return Ok(None);
+        }
+        let usual = Probe::default();
+        let probe = Probe {
+            clients: self.probe_clients.unwrap_or(usual.clients),
+            rate: self.probe_rate.unwrap_or(usual.rate),
+        };
+        probe.check("--probe-clients", "--probe-rate").map(Some)
     }
 
     fn length(&self) -> Result<Length, Failure> {

@@ -7,6 +7,7 @@ use std::os::fd::BorrowedFd;
 use crate::batch::Batch;
 use crate::channel::Channel;
 use crate::proto::{Garbage, Replies, Tally};
+use crate::schedule::Schedule;
 use crate::sys;
 
 /// Why a connection can no longer be used.
@@ -26,10 +27,26 @@ impl From<io::Error> for Broken {
     }
 }
 
-/// Requests that were sent together.
+/// When requests began, ns on the monotonic clock.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Begin {
+    /// When they were to be sent. Without a schedule that is when they were.
+    pub due_at: u64,
+    pub sent_at: u64,
+}
+
+impl Begin {
+    /// Of what is sent at once, without a schedule.
+    #[inline]
+    pub fn at(moment: u64) -> Begin {
+        Begin { due_at: moment, sent_at: moment }
+    }
+}
+
+/// Requests that began together.
 #[derive(Clone, Copy, Default)]
 struct Burst {
-    sent_at: u64,
+    begin: Begin,
     unanswered: u64,
 }
 
@@ -39,7 +56,7 @@ pub struct Connection<R> {
     replies: R,
     /// Replies to come.
     awaited: u64,
-    /// The bursts that are in flight. There is more than one only in a rolling window.
+    /// The bursts that are in flight. A batch window has one.
     oldest: Burst,
     younger: VecDeque<Burst>,
     /// Bytes of the last burst: `sent` of `length` are with the kernel.
@@ -49,8 +66,19 @@ pub struct Connection<R> {
     fresh: bool,
     /// Requests that may still be sent in this span.
     pub quota: u64,
-    /// When the connection last sent a burst or completed a reply.
+    /// Since when nothing has come of what is awaited.
     pub moved_at: u64,
+    /// What an open loop sends in this span.
+    pub schedule: Option<Schedule>,
+    /// The place in the script of the command that the next reply answers.
+    answered: usize,
+    /// Whether its turn is in the agenda.
+    pub has_turn: bool,
+    /// The moments that are being sent, kept for their memory.
+    taken: Vec<u64>,
+    /// Whether window or socket took no more when something was last sent, and when that was over.
+    full: bool,
+    room_at: u64,
 }
 
 impl<R: Replies> Connection<R> {
@@ -67,6 +95,12 @@ impl<R: Replies> Connection<R> {
             fresh: true,
             quota: 0,
             moved_at: 0,
+            schedule: None,
+            answered: 0,
+            has_turn: false,
+            taken: Vec::new(),
+            full: false,
+            room_at: 0,
         }
     }
 
@@ -109,18 +143,68 @@ impl<R: Replies> Connection<R> {
     /// Begin the next `count` requests and send what the socket takes. Nothing may be unsent.
     #[inline]
     pub fn send_batch(&mut self, count: usize) -> Result<(), Broken> {
+        let now = self.prepare(count);
+        self.await_burst(Begin::at(now), count as u64);
+        self.flush()
+    }
+
+    /// Begin what is due at `now`, at most `most` moments of the schedule with `unit` requests each, and send what the
+    /// socket takes; `late` is told when each was due and how much later it was sent although there was room.
+    pub fn send_due(
+        &mut self,
+        now: u64,
+        most: usize,
+        unit: usize,
+        mut late: impl FnMut(u64, u64),
+    ) -> Result<(), Broken> {
+        let Some(schedule) = &mut self.schedule else { return Ok(()) };
+        if most > 0 && std::mem::take(&mut self.full) {
+            self.room_at = now;
+        }
+        self.taken.clear();
+        while self.taken.len() < most && schedule.due() <= now {
+            self.taken.push(schedule.take());
+        }
+        if self.taken.is_empty() {
+            return Ok(());
+        }
+        let sent_at = self.prepare(self.taken.len() * unit);
+        for at in 0..self.taken.len() {
+            let due_at = self.taken[at];
+            late(due_at, sent_at.saturating_sub(due_at.max(self.room_at)));
+            self.await_burst(Begin { due_at, sent_at }, unit as u64);
+        }
+        self.flush()?;
+        self.full = self.taken.len() == most || self.has_unsent();
+        Ok(())
+    }
+
+    /// When the next request of the schedule is due; `u64::MAX` when none is left.
+    pub fn next_due(&self) -> u64 {
+        self.schedule.as_ref().map_or(u64::MAX, Schedule::due)
+    }
+
+    /// Render the next `count` requests; the moment from which on they are being sent.
+    #[inline]
+    fn prepare(&mut self, count: usize) -> u64 {
+        if self.awaited == 0 {
+            self.answered = self.batch.begins_at();
+        }
         self.length = self.batch.prepare(count);
         self.sent = 0;
         self.quota -= count as u64;
         self.fresh = false;
-        let burst = Burst { sent_at: sys::now(), unanswered: count as u64 };
+        sys::now()
+    }
+
+    #[inline]
+    fn await_burst(&mut self, begin: Begin, unanswered: u64) {
+        let burst = Burst { begin, unanswered };
         match self.awaited {
-            0 => self.oldest = burst,
+            0 => (self.oldest, self.moved_at) = (burst, begin.sent_at),
             _ => self.younger.push_back(burst),
         }
-        self.awaited += burst.unanswered;
-        self.moved_at = burst.sent_at;
-        self.flush()
+        self.awaited += unanswered;
     }
 
     /// Send more of the burst, as much as the socket takes.
@@ -165,10 +249,18 @@ impl<R: Replies> Connection<R> {
         Ok(tally)
     }
 
-    /// Of `replies` that were taken: how many answer the oldest burst, and when that was sent.
+    /// The number, in the script, of the command that the next reply answers; then comes the one after it.
     #[inline]
-    pub fn land(&mut self, replies: u64) -> (u64, u64) {
-        let Burst { sent_at, unanswered } = self.oldest;
+    pub fn next_answered(&mut self) -> usize {
+        let (command, after) = self.batch.command_at(self.answered);
+        self.answered = after;
+        command
+    }
+
+    /// Of `replies` that were taken: how many answer the oldest burst, and when that began.
+    #[inline]
+    pub fn land(&mut self, replies: u64) -> (u64, Begin) {
+        let Burst { begin, unanswered } = self.oldest;
         let landed = replies.min(unanswered);
         self.oldest.unanswered -= landed;
         if self.oldest.unanswered == 0
@@ -176,6 +268,6 @@ impl<R: Replies> Connection<R> {
         {
             self.oldest = next;
         }
-        (landed, sent_at)
+        (landed, begin)
     }
 }

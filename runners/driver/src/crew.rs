@@ -9,12 +9,16 @@ use crate::failure::Failure;
 use crate::job::Job;
 use crate::meter::Record;
 use crate::proto::Proto;
+use crate::schedule::{Arrivals, Law};
 use crate::stage::{Span, Stage};
 use crate::sys;
 use crate::worker::Worker;
 
 /// How often the watcher of a run is told how far it is.
 const TOLD_EVERY: Duration = Duration::from_millis(250);
+
+/// The series of a probe begin here.
+const PROBE_SERIES: u32 = 1 << 31;
 
 /// How far a run is: replies counted in the window, and the sum of their latencies in ns.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -51,38 +55,55 @@ impl Shared {
         self.beats[thread].latency_ns.store(latency_ns, Ordering::Relaxed);
     }
 
-    fn progress(&self) -> Progress {
-        let sum =
-            |of: fn(&Beat) -> &AtomicU64| self.beats.iter().map(|b| of(b).load(Ordering::Relaxed)).sum();
+    /// Of the first `threads`.
+    fn progress(&self, threads: usize) -> Progress {
+        let beats = &self.beats[..threads];
+        let sum = |of: fn(&Beat) -> &AtomicU64| beats.iter().map(|b| of(b).load(Ordering::Relaxed)).sum();
         Progress { replies: sum(|beat| &beat.replies), latency_ns: sum(|beat| &beat.latency_ns) }
     }
 }
 
-/// The span of the last stage and what each thread counted in it.
+/// The span of a stage and what each thread counted in it.
 pub struct Outcome {
     pub span: Span,
     pub records: Vec<Record>,
+    pub probe: Option<Record>,
 }
 
-/// A thread says that it is connected (no record), or what it counted, or why it gave up.
-type Report = Result<Option<Record>, Failure>;
+/// Names the next stage, told the outcome of the one before; none ends the run.
+pub type Director<'a> = &'a mut dyn FnMut(Option<Outcome>) -> Option<Stage>;
 
-/// Run `stages` one after the other on the same connections.
+/// A thread says that it is connected (no record), or what it counted, or why it gave up.
+type Report = Result<Option<(usize, Record)>, Failure>;
+
+/// Run `stages` one after the other on the same connections; the outcome of the last.
 pub fn run<P: Proto>(proto: &P, job: &Job, stages: &[Stage], watcher: Watcher) -> Result<Outcome, Failure> {
+    let (mut stages, mut last) = (stages.iter().copied(), None);
+    let mut director = |outcome: Option<Outcome>| {
+        last = outcome;
+        stages.next()
+    };
+    direct(proto, job, &mut director, watcher)?;
+    Ok(last.expect("there is a stage"))
+}
+
+/// Run the stages that `director` names on the same connections.
+pub fn direct<P: Proto>(proto: &P, job: &Job, director: Director, watcher: Watcher) -> Result<(), Failure> {
     sys::raise_file_limit();
-    let shared = Shared::new(job.threads);
+    let threads = job.threads + usize::from(job.probe.is_some());
+    let shared = Shared::new(threads);
     thread::scope(|scope| {
         let (report, reports) = channel();
         let mut orders = Vec::new();
-        for thread in 0..job.threads {
+        for thread in 0..threads {
             let (order, spans) = channel();
             orders.push(order);
             let (report, shared) = (report.clone(), &shared);
             scope.spawn(move || work(proto, job, thread, shared, &spans, &report));
         }
-        let outcome = command(&orders, &reports, stages, &mut || watcher(shared.progress()));
-        shared.failed.store(outcome.is_err(), Ordering::Relaxed);
-        outcome
+        let end = command(job, &orders, &reports, director, &mut || watcher(shared.progress(job.threads)));
+        shared.failed.store(end.is_err(), Ordering::Relaxed);
+        end
     })
 }
 
@@ -97,6 +118,7 @@ fn work<P: Proto>(
 ) {
     // The crew has gone when a report cannot be sent, and nobody is left to tell.
     let tell = |told: Report| report.send(told).is_ok();
+    sys::wake_punctually();
     let connected = pin(job, thread).and_then(|()| Worker::connect(proto, job, thread, shared));
     let mut worker = match connected {
         Ok(worker) => worker,
@@ -109,7 +131,7 @@ fn work<P: Proto>(
     while let (true, Ok(span)) = (going, spans.recv()) {
         let record = worker.run(&span);
         let failed = record.is_err();
-        going = tell(record.map(Some)) && !failed;
+        going = tell(record.map(|record| Some((thread, record)))) && !failed;
     }
 }
 
@@ -132,35 +154,55 @@ pub fn pin_to(cpus: &[usize]) -> Result<(), Failure> {
 }
 
 fn command(
+    job: &Job,
     orders: &[Sender<Span>],
     reports: &Receiver<Report>,
-    stages: &[Stage],
+    director: Director,
     tell: &mut dyn FnMut(),
-) -> Result<Outcome, Failure> {
+) -> Result<(), Failure> {
     gather(reports, orders.len(), &mut || ())?;
-    let mut outcome = Outcome { span: Stage::WarmUp { ns: 0 }.span(0), records: Vec::new() };
-    for stage in stages {
+    let mut last = None;
+    while let Some(stage) = director(last) {
         let span = stage.span(sys::now());
-        for order in orders {
-            // A thread that is gone has reported why; gather returns that.
-            let _ = order.send(span);
+        let (load, probe) = orders.split_at(job.threads);
+        for (orders, span) in [(load, span), (probe, probing(job, span))] {
+            for order in orders {
+                // A thread that is gone has reported why; gather returns that.
+                let _ = order.send(span);
+            }
         }
-        outcome = Outcome { span, records: gather(reports, orders.len(), tell)? };
+        let mut records = gather(reports, orders.len(), tell)?;
+        let probe = job.probe.and_then(|_| records.pop());
+        last = Some(Outcome { span, records, probe });
     }
-    Ok(outcome)
+    Ok(())
 }
 
-/// One report of each thread, or the first failure. Meanwhile `tell` is called now and then.
+/// What the probe does in `span`.
+///
+/// Its moments are of chance, so what it meets is what holds on average over time (Wolff 1982: Poisson arrivals see
+/// time averages), whatever the rhythm of the load.
+fn probing(job: &Job, span: Span) -> Span {
+    let series = span.arrivals.map_or(0, |arrivals| arrivals.series);
+    let arrivals = job.probe.map(|probe| Arrivals {
+        rate: probe.rate,
+        law: Law::Poisson,
+        series: series + PROBE_SERIES,
+    });
+    Span { arrivals, ..span }
+}
+
+/// One report of each thread, in their order, or the first failure. Meanwhile `tell` is called now and then.
 fn gather(
     reports: &Receiver<Report>,
     threads: usize,
     tell: &mut dyn FnMut(),
 ) -> Result<Vec<Record>, Failure> {
-    let (mut records, mut missing) = (Vec::new(), threads);
+    let (mut told, mut missing) = (Vec::new(), threads);
     while missing > 0 {
         match reports.recv_timeout(TOLD_EVERY) {
             Ok(report) => {
-                records.extend(report?);
+                told.extend(report?);
                 missing -= 1;
             }
             Err(RecvTimeoutError::Timeout) => tell(),
@@ -169,5 +211,6 @@ fn gather(
             }
         }
     }
-    Ok(records)
+    told.sort_unstable_by_key(|(thread, _)| *thread);
+    Ok(told.into_iter().map(|(_, record)| record).collect())
 }

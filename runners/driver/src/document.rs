@@ -4,18 +4,19 @@ use serde::Serialize;
 
 use crate::crew::Outcome;
 use crate::environment::Environment;
+use crate::flags;
 use crate::hdr_log::Intervals;
 use crate::histogram::{Gain, Histogram};
-use crate::job::Job;
-use crate::meter::Record;
+use crate::job::{Job, Spoken};
+use crate::meter::{CommandRecord, Record};
 use crate::modes::Findings;
+use crate::plan::Probe;
 use crate::proto::Tally;
-use crate::steadiness::is_unsteady;
+use crate::schedule::Arrivals;
+use crate::search::Search;
 use crate::sys::Usage;
 
 pub const SCHEMA: &str = "speedbench.v1";
-/// A driver thread above this share of its core measures itself.
-const BOUND_ABOVE: f64 = 0.85;
 
 #[derive(Debug, Serialize)]
 pub struct Document {
@@ -79,6 +80,12 @@ pub struct TestResult {
     pub errors: Errors,
     pub latency_us: LatencyUs,
     pub latency_hdr_v2: String,
+    pub service_us: Option<LatencyUs>,
+    pub service_hdr_v2: Option<String>,
+    pub open: Option<Open>,
+    pub commands: Vec<CommandResult>,
+    pub probe: Option<ProbeResult>,
+    pub search: Option<Search>,
     pub client_cpu: ClientCpu,
     pub server_cpu: Option<ServerCpu>,
     pub slices: Slices,
@@ -110,12 +117,47 @@ pub struct LatencyUs {
     pub max: f64,
 }
 
+/// What only an open loop has.
+#[derive(Debug, Serialize)]
+pub struct Open {
+    pub asked_rps: f64,
+    pub arrivals: &'static str,
+    pub slip_us: SlipUs,
+    pub unsent: u64,
+    pub spun_ns: u64,
+}
+
+#[derive(Debug, Serialize)]
+pub struct SlipUs {
+    pub p50: f64,
+    pub p99: f64,
+    pub max: f64,
+}
+
+#[derive(Debug, Serialize)]
+pub struct CommandResult {
+    pub name: String,
+    pub requests: u64,
+    pub latency_us: LatencyUs,
+    pub latency_hdr_v2: String,
+}
+
+#[derive(Debug, Serialize)]
+pub struct ProbeResult {
+    pub clients: usize,
+    pub asked_rps: f64,
+    pub requests: u64,
+    pub latency_us: LatencyUs,
+    pub latency_hdr_v2: String,
+}
+
 #[derive(Debug, Serialize)]
 pub struct ClientCpu {
     pub user_ns: u64,
     pub system_ns: u64,
     pub ns_per_request: f64,
     pub busiest_thread: f64,
+    pub run_delay_ns: Option<u64>,
     pub voluntary_switches: u64,
     pub involuntary_switches: u64,
 }
@@ -141,32 +183,34 @@ impl Document {
 }
 
 impl TestResult {
-    /// What the threads of `job` counted, as one result.
-    pub fn new(job: &Job, workload: Workload, outcome: &Outcome) -> TestResult {
+    /// What the threads of `job` counted, as one result of a phase that is measured in `mode`.
+    pub fn new(job: &Job, workload: Workload, mode: &'static str, outcome: &Outcome) -> TestResult {
         let total = Total::of(outcome);
         let requests = total.inside.replies;
-        let busiest_thread = total.busiest_thread;
-        let whole_slices = whole_slices(&total.slices, total.window_ns, job.slice_ns);
+        let arrivals = outcome.span.arrivals;
+        let (hits, misses) = hits_and_misses(job, &total);
         TestResult {
             name: job.name.clone(),
             workload,
-            mode: "closed",
+            mode,
             window_s: round(seconds(total.window_ns), 6),
             requests,
             unfinished: total.unfinished,
             throughput_rps: round(per(requests as f64, seconds(total.window_ns)), 1),
-            hits: if job.reads {
-                requests - total.inside.nulls - total.inside.errors
-            } else {
-                total.inside.hits
-            },
-            misses: if job.reads { total.inside.nulls } else { total.inside.misses },
+            hits,
+            misses,
             pushes: total.inside.pushes,
             latency_us: LatencyUs::of(&total.latency),
             latency_hdr_v2: total.latency.to_hdr_base64(),
-            client_cpu: ClientCpu::of(total.usage, requests, busiest_thread),
+            service_us: arrivals.map(|_| LatencyUs::of(&total.service)),
+            service_hdr_v2: arrivals.map(|_| total.service.to_hdr_base64()),
+            open: arrivals.map(|arrivals| Open::of(&total, arrivals)),
+            commands: job.spoken.iter().zip(&total.commands).map(CommandResult::of).collect(),
+            probe: job.probe.zip(outcome.probe.as_ref()).map(ProbeResult::of),
+            search: None,
+            client_cpu: ClientCpu::of(&total),
             server_cpu: job.server_pid.map(|pid| ServerCpu::of(pid, &total.server_ns, requests)),
-            flags: flags(busiest_thread, whole_slices),
+            flags: flags::of(&total, job, arrivals),
             slices: Slices::of(&total, job),
             intervals: intervals(job, outcome),
             errors: Errors { count: total.inside.errors, first: total.inside.first_error },
@@ -176,9 +220,18 @@ impl TestResult {
     }
 }
 
-fn flags(busiest_thread: f64, whole_slices: &[u64]) -> Vec<&'static str> {
-    let raised = [("client_bound", busiest_thread > BOUND_ABOVE), ("unsteady", is_unsteady(whole_slices))];
-    raised.into_iter().filter(|(_, raised)| *raised).map(|(flag, _)| flag).collect()
+/// Keys that were there and keys that were not, as far as replies tell.
+fn hits_and_misses(job: &Job, total: &Total) -> (u64, u64) {
+    let inside = &total.inside;
+    match job.spoken.as_slice() {
+        [only] if only.reads => (inside.replies - inside.nulls - inside.errors, inside.nulls),
+        several if several.iter().any(|command| command.reads) => {
+            let counted = several.iter().zip(&total.commands).filter(|(command, _)| command.reads);
+            let asked: u64 = counted.map(|(_, record)| record.inside).sum();
+            (asked.saturating_sub(inside.nulls + inside.errors), inside.nulls)
+        }
+        _ => (inside.hits, inside.misses),
+    }
 }
 
 /// The intervals of all threads added up.
@@ -196,22 +249,25 @@ fn intervals(job: &Job, outcome: &Outcome) -> Intervals {
     }
 }
 
-/// The slices without a last one that is shorter than the others.
-fn whole_slices(slices: &[u64], window_ns: u64, slice_ns: u64) -> &[u64] {
-    let whole = (window_ns / slice_ns) as usize;
-    &slices[..slices.len().min(whole)]
-}
-
-/// The records of all threads added up.
+/// The records of all threads of the load added up.
+#[derive(Default)]
 pub struct Total {
     pub window_ns: u64,
     pub inside: Tally,
     unfinished: u64,
+    pub unsent: u64,
     pub latency: Histogram,
-    slices: Vec<u64>,
+    service: Histogram,
+    pub slip: Histogram,
+    commands: Vec<CommandRecord>,
+    pub slices: Vec<u64>,
     server_ns: Vec<u64>,
     usage: Usage,
-    busiest_thread: f64,
+    spun_ns: u64,
+    run_delay_ns: Option<u64>,
+    pub busiest_thread: f64,
+    /// The largest share of the window that a thread, that of the probe too, waited for a CPU.
+    pub most_delayed: f64,
 }
 
 impl Total {
@@ -219,30 +275,49 @@ impl Total {
         let records = &outcome.records;
         let last = records.iter().max_by_key(|record| record.closed_at);
         let ended_at = last.map_or(0, |record| record.closed_at).min(outcome.span.ends_at);
+        let greatest = |share: fn(&Record) -> f64, records: &mut dyn Iterator<Item = &Record>| {
+            records.map(share).fold(0.0, f64::max)
+        };
         let mut total = Total {
             window_ns: ended_at.saturating_sub(outcome.span.counts_from),
-            inside: Tally::default(),
-            unfinished: records.iter().map(|record| record.unfinished).sum(),
-            latency: Histogram::default(),
-            slices: Vec::new(),
             // Each thread reads the same clock; the one that ended last saw the whole window.
             server_ns: last.map_or(Vec::new(), |record| record.server_ns.clone()),
-            usage: Usage::default(),
-            busiest_thread: records.iter().map(busy_share).fold(0.0, f64::max),
+            busiest_thread: greatest(busy_share, &mut records.iter()),
+            most_delayed: greatest(delayed_share, &mut records.iter().chain(&outcome.probe)),
+            run_delay_ns: records.iter().map(|record| record.run_delay_ns).sum(),
+            ..Total::default()
         };
-        for record in records {
-            total.inside.add(record.inside.clone());
-            total.latency.merge(&record.latency);
-            total.usage = total.usage.plus(record.usage);
-            add_slices(&mut total.slices, &record.slices);
-        }
+        records.iter().for_each(|record| total.add(record));
         total
+    }
+
+    fn add(&mut self, record: &Record) {
+        self.inside.add(record.inside.clone());
+        self.unfinished += record.unfinished;
+        self.unsent += record.unsent;
+        self.latency.merge(&record.latency);
+        self.service.merge(&record.service);
+        self.slip.merge(&record.slip);
+        self.usage = self.usage.plus(record.usage);
+        self.spun_ns += record.spun_ns;
+        add_slices(&mut self.slices, &record.slices);
+        self.commands.resize_with(record.commands.len(), CommandRecord::default);
+        for (sum, command) in self.commands.iter_mut().zip(&record.commands) {
+            sum.inside += command.inside;
+            sum.latency.merge(&command.latency);
+        }
     }
 }
 
-/// The share of its core that a thread used in the window, 0 to 1.
+/// The share of its core that a thread used in the window, 0 to 1, without what it spent awake and waiting.
 fn busy_share(record: &Record) -> f64 {
-    per(record.usage.cpu_ns() as f64, (record.closed_at - record.opened_at) as f64)
+    let busy_ns = record.usage.cpu_ns().saturating_sub(record.spun_ns);
+    per(busy_ns as f64, (record.closed_at - record.opened_at) as f64)
+}
+
+/// The share of the window that a thread was ready and had no CPU, 0 to 1.
+fn delayed_share(record: &Record) -> f64 {
+    per(record.run_delay_ns.unwrap_or(0) as f64, (record.closed_at - record.opened_at) as f64)
 }
 
 fn add_slices(total: &mut Vec<u64>, slices: &[u64]) {
@@ -270,14 +345,52 @@ impl LatencyUs {
 }
 
 impl ClientCpu {
-    fn of(usage: Usage, requests: u64, busiest_thread: f64) -> ClientCpu {
+    fn of(total: &Total) -> ClientCpu {
+        let usage = total.usage;
         ClientCpu {
             user_ns: usage.user_ns,
             system_ns: usage.system_ns,
-            ns_per_request: round(per(usage.cpu_ns() as f64, requests as f64), 2),
-            busiest_thread: round(busiest_thread, 4),
+            ns_per_request: round(per(usage.cpu_ns() as f64, total.inside.replies as f64), 2),
+            busiest_thread: round(total.busiest_thread, 4),
+            run_delay_ns: total.run_delay_ns,
             voluntary_switches: usage.voluntary_switches,
             involuntary_switches: usage.involuntary_switches,
+        }
+    }
+}
+
+impl Open {
+    fn of(total: &Total, arrivals: Arrivals) -> Open {
+        let us = |quantile: f64| round(total.slip.quantile(quantile) as f64 / 1000.0, 3);
+        Open {
+            asked_rps: arrivals.rate,
+            arrivals: arrivals.law.name(),
+            slip_us: SlipUs { p50: us(0.5), p99: us(0.99), max: round(total.slip.max() as f64 / 1000.0, 3) },
+            unsent: total.unsent,
+            spun_ns: total.spun_ns,
+        }
+    }
+}
+
+impl CommandResult {
+    fn of((spoken, record): (&Spoken, &CommandRecord)) -> CommandResult {
+        CommandResult {
+            name: spoken.name.clone(),
+            requests: record.inside,
+            latency_us: LatencyUs::of(&record.latency),
+            latency_hdr_v2: record.latency.to_hdr_base64(),
+        }
+    }
+}
+
+impl ProbeResult {
+    fn of((probe, record): (Probe, &Record)) -> ProbeResult {
+        ProbeResult {
+            clients: probe.clients,
+            asked_rps: probe.rate,
+            requests: record.inside.replies,
+            latency_us: LatencyUs::of(&record.latency),
+            latency_hdr_v2: record.latency.to_hdr_base64(),
         }
     }
 }
@@ -311,24 +424,4 @@ pub fn seconds(ns: u64) -> f64 {
 pub fn round(value: f64, digits: i32) -> f64 {
     let scale = 10f64.powi(digits);
     (value * scale).round() / scale
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_flag_is_up_above_its_limit_only() {
-        let falling: Vec<u64> = (0..30).map(|slice| 1000 - 10 * slice).collect();
-        assert_eq!(flags(BOUND_ABOVE, &[1000; 30]), [""; 0]);
-        assert_eq!(flags(0.86, &[1000; 30]), ["client_bound"]);
-        assert_eq!(flags(0.99, &falling), ["client_bound", "unsteady"]);
-    }
-
-    #[test]
-    fn a_short_last_slice_is_not_judged() {
-        assert_eq!(whole_slices(&[10, 10, 4], 240, 100), [10, 10]);
-        assert_eq!(whole_slices(&[10, 10], 200, 100), [10, 10]);
-        assert_eq!(whole_slices(&[3], 30, 100), [0; 0]);
-    }
 }

@@ -10,6 +10,7 @@ use crate::connection::Broken;
 use crate::failure::{Failure, machine_failure};
 use crate::keys::{KeyOrder, Keys};
 use crate::net::Target;
+use crate::plan::Probe;
 use crate::proto::{Proto, Tally};
 use crate::rng::Rng;
 use crate::template::Script;
@@ -23,6 +24,14 @@ pub enum Window {
     Batch,
     /// After each reply: as many requests as there were replies.
     Rolling,
+}
+
+/// A command of the script, as results speak of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Spoken {
+    pub name: String,
+    /// Whether an empty reply means that the key was not there.
+    pub reads: bool,
 }
 
 /// A server that takes a part of the connections.
@@ -47,8 +56,8 @@ pub struct Job {
     /// At least one; connection `i` goes to node `i` modulo their number.
     pub nodes: Vec<Node>,
     pub script: Arc<Script>,
-    /// Whether an empty reply means that the key was not there.
-    pub reads: bool,
+    /// The commands of the script in its order; empty when nobody asks for them.
+    pub spoken: Vec<Spoken>,
     pub clients: usize,
     pub threads: usize,
     /// Units of the script per batch, or in flight.
@@ -62,7 +71,8 @@ pub struct Job {
     pub key_order: KeyOrder,
     pub values: ValuePool,
     pub seed: u64,
-    /// CPU of each thread; empty when they are not pinned.
+    pub probe: Option<Probe>,
+    /// CPU of each thread, that of the probe last; empty when they are not pinned.
     pub cpus: Vec<usize>,
     pub server_pid: Option<u32>,
     pub slice_ns: u64,
@@ -80,6 +90,11 @@ impl Job {
         self.nodes[0].target.timeout.as_nanos() as u64
     }
 
+    /// Those of the load and those of the probe, which have the last numbers.
+    pub fn connections(&self) -> usize {
+        self.clients + self.probe.map_or(0, |probe| probe.clients)
+    }
+
     /// Requests that a connection may have in flight.
     pub fn window_requests(&self) -> usize {
         self.pipeline * self.script.unit()
@@ -93,7 +108,7 @@ impl Job {
             rng: Rng::stream(self.seed, index as u64),
             tags: self.node(index).tags.clone(),
             sequence: index as u64,
-            clients: self.clients as u64,
+            clients: self.connections() as u64,
         };
         let script = &self.script;
         let partial = self.window == Window::Rolling && script.commands.len() > 1;
@@ -101,7 +116,7 @@ impl Job {
     }
 
     fn keys(&self, index: usize) -> Keys {
-        Keys::new(&self.key_order, self.keyspace, index, self.clients, self.script.numbers_per_unit())
+        Keys::new(&self.key_order, self.keyspace, index, self.connections(), self.script.numbers_per_unit())
     }
 
     /// Refuse error replies, unless they were allowed. `error_mark` stands before their text.

@@ -2,6 +2,7 @@
 //!
 //! A run reads `cli` or `workload_file` -> `plan` -> `session` (each phase: prefill, then load) -> `crew` (threads) -> `worker` (the loop) -> `document`.
 
+pub mod agenda;
 pub mod batch;
 pub mod channel;
 pub mod cli;
@@ -15,6 +16,7 @@ pub mod document;
 pub mod endpoint;
 pub mod environment;
 pub mod failure;
+pub mod flags;
 pub mod hdr_log;
 pub mod histogram;
 pub mod job;
@@ -28,8 +30,11 @@ pub mod pace;
 pub mod plan;
 pub mod progress;
 pub mod proto;
+pub mod rates;
 pub mod redis_benchmark;
 pub mod rng;
+pub mod schedule;
+pub mod search;
 pub mod session;
 pub mod skew;
 pub mod stage;

@@ -1,17 +1,35 @@
 //! What one thread counts in the window, and the clocks it reads at the window's edges.
 
+use crate::connection::Begin;
 use crate::failure::Failure;
 use crate::histogram::{Gain, Histogram};
 use crate::proto::Tally;
 use crate::stage::Span;
 use crate::sys::{self, Usage};
 
+/// What one thread counted of one command of several.
+#[derive(Clone, Default)]
+pub struct CommandRecord {
+    /// Replies inside the window.
+    pub inside: u64,
+    pub latency: Histogram,
+}
+
 /// What one thread brings home from a span.
 #[derive(Clone, Default)]
 pub struct Record {
+    /// From the moment at which a request was to be sent.
     pub latency: Histogram,
+    /// From the moment at which it was sent; empty without a schedule, where that is the same.
+    pub service: Histogram,
+    /// How much too late requests that were due in the window were sent although there was room.
+    pub slip: Histogram,
+    /// Requests that were due before the end of the window and were never sent.
+    pub unsent: u64,
     /// Replies inside the window.
     pub inside: Tally,
+    /// Of each command of the script, when it has several.
+    pub commands: Vec<CommandRecord>,
     /// Replies to requests that were in flight when the window closed.
     pub unfinished: u64,
     /// Replies per slice; the last slice may be shorter than the others.
@@ -20,8 +38,12 @@ pub struct Record {
     pub server_ns: Vec<u64>,
     /// What `latency` gained in each interval; the last has what came after the window, too. Empty unless asked for.
     pub intervals: Vec<Gain>,
+    /// Time in the window in which the thread looked for replies, awake, until its next turn.
+    pub spun_ns: u64,
     /// What the thread used in the window.
     pub usage: Usage,
+    /// How long it was ready in the window and waited for a CPU, ns; none when the kernel does not tell.
+    pub run_delay_ns: Option<u64>,
     /// When the thread saw the window open and close, monotonic ns.
     pub opened_at: u64,
     pub closed_at: u64,
@@ -45,6 +67,7 @@ pub struct Meter {
     edge: u64,
     opened: Usage,
     log: Option<Log>,
+    delay_before: Option<u64>,
     record: Record,
 }
 
@@ -65,6 +88,7 @@ impl Meter {
             edge: span.counts_from.min(span.ends_at),
             opened: Usage::default(),
             log: None,
+            delay_before: None,
             record: Record::default(),
         }
     }
@@ -72,6 +96,12 @@ impl Meter {
     /// Tell the latencies apart by intervals of so many slices, too.
     pub fn with_intervals(mut self, slices: Option<usize>) -> Meter {
         self.log = slices.map(|slices| Log { slices, before: Histogram::default() });
+        self
+    }
+
+    /// Tell the `commands` of a script apart, when it has several.
+    pub fn with_commands(mut self, commands: usize) -> Meter {
+        self.record.commands.resize_with(if commands > 1 { commands } else { 0 }, CommandRecord::default);
         self
     }
 
@@ -90,14 +120,24 @@ impl Meter {
         if now < self.edge { Ok(()) } else { self.cross(now) }
     }
 
-    /// Count replies received at `now` to requests sent at `sent_at`.
+    /// Time spent awake without a reply.
+    pub fn spun(&mut self, ns: u64) {
+        if self.phase == Phase::Window {
+            self.record.spun_ns += ns;
+        }
+    }
+
+    /// Count replies received at `now` to requests that began at `begin`.
     #[inline]
-    pub fn count(&mut self, now: u64, sent_at: u64, tally: Tally) -> Result<(), Failure> {
+    pub fn count(&mut self, now: u64, begin: Begin, tally: Tally) -> Result<(), Failure> {
         self.reach(now)?;
         if self.phase == Phase::WarmUp {
             return Ok(());
         }
-        self.record.latency.record(now - sent_at, tally.replies);
+        self.record.latency.record(now - begin.due_at, tally.replies);
+        if self.span.arrivals.is_some() {
+            self.record.service.record(now - begin.sent_at, tally.replies);
+        }
         if self.phase == Phase::Drain {
             self.record.unfinished += tally.replies;
             return Ok(());
@@ -119,6 +159,22 @@ impl Meter {
         Ok(())
     }
 
+    /// Whether each reply is to be told by [`Meter::count_command`], too.
+    #[inline]
+    pub fn tells_commands(&self) -> bool {
+        !self.record.commands.is_empty()
+    }
+
+    /// Count a reply to command number `command`, after [`Meter::count`] has counted it.
+    pub fn count_command(&mut self, now: u64, begin: Begin, command: usize) {
+        if self.phase == Phase::WarmUp {
+            return;
+        }
+        let record = &mut self.record.commands[command];
+        record.latency.record(now - begin.due_at, 1);
+        record.inside += u64::from(self.phase == Phase::Window);
+    }
+
     #[cold]
     fn cross(&mut self, now: u64) -> Result<(), Failure> {
         while now >= self.edge {
@@ -137,6 +193,7 @@ impl Meter {
         self.record.opened_at = now;
         self.record.slices.push(0);
         self.read_server()?;
+        self.delay_before = sys::run_delay_ns();
         self.opened = Usage::of_this_thread();
         self.edge = self.slice_end(self.span.counts_from);
         Ok(())
@@ -158,6 +215,8 @@ impl Meter {
 
     fn close(&mut self, now: u64) -> Result<(), Failure> {
         self.record.usage = Usage::of_this_thread().since(self.opened);
+        let delay_after = sys::run_delay_ns();
+        self.record.run_delay_ns = delay_after.zip(self.delay_before).map(|(after, before)| after - before);
         self.read_server()?;
         self.record.closed_at = now;
         self.drain();

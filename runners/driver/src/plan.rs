@@ -10,6 +10,7 @@ use crate::failure::Failure;
 use crate::job::Window;
 use crate::keys::Distribution;
 use crate::net::Target;
+use crate::schedule::Law;
 use crate::template::{Placeholders, Value};
 use crate::values::{Sizes, Ttl};
 use crate::workload::{Protocol, Workload};
@@ -17,6 +18,10 @@ use crate::workload::{Protocol, Workload};
 const LARGEST_VALUE: usize = 512 * 1024 * 1024;
 /// Requests are kept whole in memory, up to ten values in each.
 const LARGEST_MEMCACHED_VALUE: usize = 16 * 1024 * 1024;
+
+/// No window is longer.
+const LONGEST_S: f64 = 86_400.0;
+const HIGHEST_RATE: f64 = 1e8;
 
 #[derive(Debug)]
 pub struct Plan {
@@ -106,17 +111,19 @@ pub enum Mode {
     /// On a schedule, `rate` requests per second of all connections together.
     Open {
         rate: f64,
-        arrivals: Arrivals,
+        arrivals: Law,
     },
     /// The highest rate whose latencies keep the limit.
     Search {
         limit: Limit,
-        arrivals: Arrivals,
+        arrivals: Law,
+        /// The first rate; a part of what a closed loop draws, if none is given.
+        from: Option<f64>,
     },
     /// Each of these rates.
     Sweep {
         rates: Vec<f64>,
-        arrivals: Arrivals,
+        arrivals: Law,
     },
     /// Connections that are open, and silent.
     Idle,
@@ -125,15 +132,6 @@ pub enum Mode {
     PubSub,
     /// Commands that wait in the server.
     Blocking,
-}
-
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Arrivals {
-    /// At even distances.
-    #[default]
-    Fixed,
-    Poisson,
 }
 
 /// So many percent of the latencies are at most so long.
@@ -160,6 +158,42 @@ fn one() -> usize {
 
 fn hundred() -> f64 {
     100.0
+}
+
+/// A usage failure unless `rate`, called `name`, is one.
+pub fn check_rate(rate: f64, name: &str) -> Result<f64, Failure> {
+    require(
+        rate > 0.0 && rate <= HIGHEST_RATE,
+        &format!("{name} cannot be {rate}"),
+        "give requests per second above 0, at most 10^8",
+    )?;
+    Ok(rate)
+}
+
+impl Limit {
+    pub fn check(self, name: &str) -> Result<Limit, Failure> {
+        require(
+            self.percentile > 0.0 && self.percentile <= 100.0 && self.us > 0.0 && self.us <= 1e9,
+            &format!("{name} cannot be {} us at {}%", self.us, self.percentile),
+            "give a percentile above 0, at most 100, and us above 0, at most 10^9",
+        )?;
+        Ok(self)
+    }
+}
+
+impl Probe {
+    /// In the words of `clients` and `rate`.
+    pub fn check(self, clients: &str, rate: &str) -> Result<Probe, Failure> {
+        require(self.clients > 0, &format!("{clients} cannot be 0"), "give at least 1 client")?;
+        check_rate(self.rate, rate)?;
+        Ok(self)
+    }
+}
+
+impl Default for Probe {
+    fn default() -> Probe {
+        Probe { clients: one(), rate: hundred() }
+    }
 }
 
 /// What settings are called where they were given.
@@ -302,6 +336,7 @@ impl Phase {
             &format!("{resp3} is given for memcached"),
             "leave it out",
         )?;
+        self.check_schedule(length)?;
         require(
             self.threads <= self.clients,
             &format!("there are more {threads} than clients"),
@@ -325,6 +360,26 @@ impl Phase {
             fits(self.batch_bytes(), self.clients),
             &format!("the requests of {clients} x {pipeline} x {bytes} do not fit into 4 GiB"),
             "lower one of them",
+        )
+    }
+
+    fn check_schedule(&self, length: &str) -> Result<(), Failure> {
+        let (law, lowest) = match &self.mode {
+            Mode::Open { rate, arrivals } => (*arrivals, *rate),
+            Mode::Sweep { rates, arrivals } => {
+                (*arrivals, rates.iter().copied().fold(f64::INFINITY, f64::min))
+            }
+            Mode::Search { arrivals, .. } => (*arrivals, 1.0),
+            _ => (Law::Fixed, f64::INFINITY),
+        };
+        let Length::Requests(requests) = self.length else { return Ok(()) };
+        let remedy = format!("give the other of {length}");
+        require(self.probe.is_none(), "a probe has a count of requests to go by", &remedy)?;
+        require(law == Law::Fixed, "Poisson arrivals are no exact count of requests", &remedy)?;
+        require(
+            requests as f64 / lowest <= LONGEST_S,
+            &format!("{requests} requests take more than a day at {lowest} per second"),
+            "lower their number or raise the rate",
         )
     }
 

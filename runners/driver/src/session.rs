@@ -41,13 +41,10 @@ type Measure = for<'a> fn(&Session<'a>, &Phase) -> Result<Vec<TestResult>, Failu
 /// The way in which a phase is measured.
 fn measure(phase: &Phase) -> Result<Measure, Failure> {
     let unavailable = |what: &str| Err(Failure::usage(format!("{what} is not available"), "leave it out"));
-    if phase.probe.is_some() {
-        return unavailable("probe");
-    }
     match phase.mode {
         Mode::Closed => Ok(|session, phase| session.closed(phase)),
         Mode::Open { .. } | Mode::Search { .. } | Mode::Sweep { .. } => {
-            unavailable(&format!("mode {}", phase.mode.name()))
+            Ok(|session, phase| session.scheduled(phase))
         }
         Mode::PubSub | Mode::Blocking => unavailable(&format!("mode {}", phase.mode.name())),
         Mode::Idle | Mode::Churn => Ok(|session, phase| session.connected(phase)),
@@ -150,6 +147,7 @@ impl Session<'_> {
             threads: phase.threads.min(clients),
             pipeline: (PREFILL_BATCH_BYTES / phase.values.largest().max(1)).clamp(1, PREFILL_PIPELINE),
             key_order: KeyOrder::Parts,
+            probe: None,
             window: Window::Batch,
             allow_errors: false,
             ..self.job(&set, &speech)?
@@ -167,29 +165,31 @@ impl Session<'_> {
 
     /// The closed loop: a connection sends again when it was answered.
     fn closed(&self, phase: &Phase) -> Result<Vec<TestResult>, Failure> {
+        let (speech, job) = self.ready(phase)?;
+        let mut line = ProgressLine::new(&phase.name);
+        let stages = stages(phase.warmup, phase.length);
+        let outcome = speech.run(&job, &stages, &mut |progress| line.tell(progress))?;
+        Ok(vec![TestResult::new(&job, workload(phase), phase.mode.name(), &outcome)])
+    }
+
+    /// What `phase` sends, once the server holds the keys that it needs.
+    pub fn ready(&self, phase: &Phase) -> Result<(Speech, Job), Failure> {
         for needs in phase.workload.needs() {
             self.fill_memcached(phase, needs)?;
         }
         let speech = self.speech(phase);
         let job = self.job(phase, &speech)?;
-        let mut line = ProgressLine::new(&phase.name);
-        let stages = stages(phase.warmup, phase.length);
-        let outcome = speech.run(&job, &stages, &mut |progress| line.tell(progress))?;
-        Ok(vec![TestResult::new(&job, workload(phase), &outcome)])
+        Ok((speech, job))
     }
 
     /// What connections do besides sending again and again.
     fn connected(&self, phase: &Phase) -> Result<Vec<TestResult>, Failure> {
-        for needs in phase.workload.needs() {
-            self.fill_memcached(phase, needs)?;
-        }
-        let speech = self.speech(phase);
-        let job = self.job(phase, &speech)?;
+        let (speech, job) = self.ready(phase)?;
         let mut result = Vec::new();
         for stage in stages(phase.warmup, phase.length) {
             let (outcome, findings) = modes::run(&phase.mode, &speech, &job, stage)?;
-            let counted = TestResult::new(&job, workload(phase), &outcome);
-            result = vec![TestResult { mode: phase.mode.name(), findings, ..counted }];
+            let counted = TestResult::new(&job, workload(phase), phase.mode.name(), &outcome);
+            result = vec![TestResult { findings, ..counted }];
         }
         Ok(result)
     }
@@ -203,7 +203,7 @@ impl Session<'_> {
             name: phase.name.clone(),
             nodes: self.nodes.iter().map(|node| node.greeted(&phase.greeting())).collect(),
             script: speech.script().clone().into(),
-            reads: phase.workload.reads(),
+            spoken: phase.workload.spoken(),
             clients: phase.clients,
             threads: phase.threads,
             pipeline: phase.pipeline,
@@ -214,6 +214,7 @@ impl Session<'_> {
             key_order: key_order(phase)?,
             values: self.values.with(&phase.values, false),
             seed: self.plan.seed,
+            probe: phase.probe,
             cpus: self.plan.cpus.clone(),
             server_pid: self.plan.server_pid,
             slice_ns: self.plan.slice_ms * 1_000_000,
@@ -246,7 +247,7 @@ pub fn stages(warmup: Duration, length: Length) -> Vec<Stage> {
     }
 }
 
-fn workload(phase: &Phase) -> document::Workload {
+pub fn workload(phase: &Phase) -> document::Workload {
     let (duration_s, requests) = match phase.length {
         Length::Lasting(window) => (Some(window.as_secs_f64()), None),
         Length::Requests(requests) => (None, Some(requests)),
@@ -263,7 +264,7 @@ fn workload(phase: &Phase) -> document::Workload {
     }
 }
 
-fn ns(duration: Duration) -> u64 {
+pub fn ns(duration: Duration) -> u64 {
     duration.as_nanos() as u64
 }
 

@@ -1,7 +1,12 @@
 //! Pacing as a value: when connections may send, and when replies count. The loop asks; it has no modes of its own.
 
+use crate::schedule::Arrivals;
+
+/// An open loop begins so much later than it is ordered: all threads are awake by then.
+const LEAD_NS: u64 = 1_000_000;
+
 /// One uninterrupted stretch of load.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Stage {
     /// Load that is not counted, brought to an end before the next stage.
     WarmUp { ns: u64 },
@@ -9,28 +14,41 @@ pub enum Stage {
     Timed { warmup_ns: u64, window_ns: u64 },
     /// Exactly so many requests, all counted; the window ends with the last reply.
     Exactly { requests: u64 },
+    /// As [`Stage::Timed`], but requests are due by a schedule, whether or not those before were answered.
+    Open { warmup_ns: u64, window_ns: u64, arrivals: Arrivals },
 }
 
 /// A stage that has begun: moments on the monotonic clock, in ns.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Span {
+    pub begins_at: u64,
     /// Replies count from here ...
     pub counts_from: u64,
-    /// ... to here, where sending ends too.
+    /// ... to here, where sending ends too; in an open loop, where nothing more falls due.
     pub ends_at: u64,
     /// Requests of all connections together.
     pub requests: Option<u64>,
+    /// The schedule of an open loop.
+    pub arrivals: Option<Arrivals>,
 }
 
 impl Stage {
     pub fn span(self, now: u64) -> Span {
+        let timed = |begins_at: u64, warmup_ns: u64, window_ns: u64| Span {
+            begins_at,
+            counts_from: begins_at + warmup_ns,
+            ends_at: begins_at + warmup_ns + window_ns,
+            requests: None,
+            arrivals: None,
+        };
         match self {
-            Stage::WarmUp { ns } => Span { counts_from: u64::MAX, ends_at: now + ns, requests: None },
-            Stage::Timed { warmup_ns, window_ns } => {
-                Span { counts_from: now + warmup_ns, ends_at: now + warmup_ns + window_ns, requests: None }
-            }
+            Stage::WarmUp { ns } => Span { counts_from: u64::MAX, ..timed(now, 0, ns) },
+            Stage::Timed { warmup_ns, window_ns } => timed(now, warmup_ns, window_ns),
             Stage::Exactly { requests } => {
-                Span { counts_from: now, ends_at: u64::MAX, requests: Some(requests) }
+                Span { ends_at: u64::MAX, requests: Some(requests), ..timed(now, 0, 0) }
+            }
+            Stage::Open { warmup_ns, window_ns, arrivals } => {
+                Span { arrivals: Some(arrivals), ..timed(now + LEAD_NS, warmup_ns, window_ns) }
             }
         }
     }

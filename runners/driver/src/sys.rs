@@ -116,6 +116,24 @@ pub fn pin(cpus: &[usize]) -> io::Result<()> {
     }
 }
 
+/// Let timers of the calling thread end to the ns; usually the kernel may be 50 us late to save wake-ups.
+pub fn wake_punctually() {
+    // SAFETY: takes a number only. When it fails, wake-ups are later, which the driver measures.
+    unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1 as libc::c_ulong) };
+}
+
+/// How long the calling thread has been ready and waited for a CPU since it began; none when the kernel does not tell.
+pub fn run_delay_ns() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
+    text.split(' ').nth(1)?.parse().ok()
+}
+
+/// The clock behind CLOCK_MONOTONIC, as the kernel calls it; none when it does not tell.
+pub fn clocksource() -> Option<String> {
+    let file = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
+    std::fs::read_to_string(file).ok().map(|name| name.trim().to_owned())
+}
+
 /// Send what the socket takes now; `WouldBlock` when it takes nothing.
 #[inline]
 pub fn send(socket: BorrowedFd, bytes: &[u8]) -> io::Result<usize> {

@@ -1,16 +1,21 @@
 //! The loop. Each thread has its own epoll set, connections, streams and counters, and shares nothing that is written.
 
 use std::collections::VecDeque;
+use std::io;
+use std::ops::Range;
 use std::sync::atomic::Ordering;
 
+use crate::agenda::Agenda;
 use crate::channel::Channel;
 use crate::connection::{Broken, Connection};
 use crate::crew::Shared;
 use crate::failure::{Failure, machine_failure};
+use crate::histogram::Histogram;
 use crate::job::{Job, Window};
 use crate::meter::{Meter, Record};
 use crate::pace::Pace;
 use crate::proto::{Proto, Tally};
+use crate::schedule::{Schedule, Seat};
 use crate::stage::Span;
 use crate::sys::{self, Epoll, Interest, NS_PER_MS};
 
@@ -18,12 +23,18 @@ use crate::sys::{self, Epoll, Interest, NS_PER_MS};
 const BUFFER_BYTES: usize = 64 * 1024;
 /// Silent servers and failed neighbours are looked for this often.
 const PATROL_NS: u64 = 100_000_000;
+/// What was due in an open loop and had no room is sent after the end for this part of the timeout.
+const DRAIN_PART: u64 = 4;
+/// Turns that are nearer than this are waited for awake: to fall asleep and to wake up takes about as long.
+const SPIN_NS: u64 = 50_000;
 
 pub struct Worker<'a, P: Proto> {
     job: &'a Job,
     shared: &'a Shared,
     thread: usize,
     epoll: Epoll,
+    /// The numbers of the connections among which the load is shared.
+    seats: Range<usize>,
     /// With the number of each among all connections of the job.
     connections: Vec<(usize, Connection<P::Replies>)>,
     buffer: Vec<u8>,
@@ -32,23 +43,37 @@ pub struct Worker<'a, P: Proto> {
     pace: Pace,
     /// Connections that may send as soon as the pace grants it, the first come first.
     queue: VecDeque<usize>,
+    /// Requests that each connection may have in flight.
+    window: usize,
+    /// The turns of connections that have room in an open loop.
+    agenda: Agenda,
+    /// How much too late requests that were due in the window were sent, although there was room.
+    slip: Histogram,
 }
 
 impl<'a, P: Proto> Worker<'a, P> {
-    /// Connect the connections that fall to thread number `thread`.
+    /// Connect the connections that fall to thread number `thread`; the one after the last is that of the probe.
     pub fn connect(proto: &P, job: &'a Job, thread: usize, shared: &'a Shared) -> Result<Self, Failure> {
-        let mine = (thread..job.clients).step_by(job.threads);
+        let (seats, step, window) = match thread < job.threads {
+            true => (0..job.clients, job.threads, job.window_requests()),
+            false => (job.clients..job.connections(), 1, job.script.unit()),
+        };
+        let mine = (seats.start + thread % job.threads..seats.end).step_by(step);
         let epoll = Epoll::new(mine.len()).map_err(machine_failure)?;
         let mut worker = Worker {
             job,
             shared,
             thread,
+            seats,
             epoll,
             connections: Vec::with_capacity(mine.len()),
             buffer: vec![0; BUFFER_BYTES],
             busy: 0,
             pace: Pace::new(None, 0),
             queue: VecDeque::new(),
+            window,
+            agenda: Agenda::default(),
+            slip: Histogram::default(),
         };
         for (token, index) in mine.enumerate() {
             let channel = worker.open(token, index)?;
@@ -68,20 +93,21 @@ impl<'a, P: Proto> Worker<'a, P> {
 
     /// Drive the connections through `span` until nothing is in flight.
     pub fn run(&mut self, span: &Span) -> Result<Record, Failure> {
-        let mut meter = Meter::new(*span, self.job.slice_ns, self.job.server_pid)
-            .with_intervals(self.job.interval_slices);
+        let mut meter = self.meter(span);
         let mut now = sys::now();
         meter.reach(now)?;
         self.pace = Pace::new(self.job.rate.map(|rate| rate / self.job.threads as f64), now);
         self.begin(span, now)?;
         let mut patrol_at = now + PATROL_NS;
         while self.busy > 0 {
-            let ready = self.wait(now, meter.edge().min(patrol_at))?;
+            let ready = self.wait(now, meter.edge().min(patrol_at), &mut meter)?;
             now = sys::now();
             for event in 0..ready {
                 self.serve(event, span, &mut meter)?;
+                self.take_turns(span)?;
             }
             self.dequeue(span, now)?;
+            self.take_turns(span)?;
             meter.reach(now)?;
             if now >= patrol_at {
                 patrol_at = now + PATROL_NS;
@@ -89,26 +115,60 @@ impl<'a, P: Proto> Worker<'a, P> {
                 self.patrol(now)?;
             }
         }
-        meter.finish(sys::now())
+        let record = meter.finish(sys::now())?;
+        Ok(Record { slip: std::mem::take(&mut self.slip), unsent: self.unsent(), ..record })
+    }
+
+    fn meter(&self, span: &Span) -> Meter {
+        Meter::new(*span, self.job.slice_ns, self.job.server_pid)
+            .with_commands(self.job.script.commands.len())
+            .with_intervals(self.job.interval_slices)
     }
 
     fn begin(&mut self, span: &Span, now: u64) -> Result<(), Failure> {
         let unit = self.job.script.unit();
         for token in 0..self.connections.len() {
             let (index, connection) = &mut self.connections[token];
-            connection.quota = span.quota(*index, self.job.clients, unit);
+            connection.quota = span.quota(*index - self.seats.start, self.seats.len(), unit);
+            connection.schedule = span.arrivals.map(|arrivals| {
+                let index = *index - self.seats.start;
+                let seat = Seat { seed: self.job.seed, index, clients: self.seats.len(), unit };
+                Schedule::new(arrivals, seat, span.begins_at, span.ends_at)
+            });
             self.busy += 1;
             self.send_next(token, span, now)?;
         }
         Ok(())
     }
 
-    fn wait(&mut self, now: u64, until: u64) -> Result<usize, Failure> {
-        let ready = match self.queue.is_empty() {
-            true => self.epoll.wait(until.saturating_sub(now).div_ceil(NS_PER_MS) as libc::c_int),
-            false => self.epoll.wait_ns(until.min(self.pace.due()).saturating_sub(now)),
+    /// Requests that fell due in the window and were never sent.
+    fn unsent(&mut self) -> u64 {
+        let schedules = self.connections.iter_mut().filter_map(|(_, connection)| connection.schedule.take());
+        schedules.map(Schedule::count).sum::<u64>() * self.job.script.unit() as u64
+    }
+
+    /// Wait for replies, but not longer than `until` or the next turn.
+    fn wait(&mut self, now: u64, until: u64, meter: &mut Meter) -> Result<usize, Failure> {
+        let ready = match (self.queue.is_empty(), self.agenda.next_at()) {
+            (true, u64::MAX) => self.epoll.wait(until.saturating_sub(now).div_ceil(NS_PER_MS) as libc::c_int),
+            (true, turn) => self.wait_awake(until.min(turn), meter),
+            (false, _) => self.epoll.wait_ns(until.min(self.pace.due()).saturating_sub(now)),
         };
         ready.map_err(machine_failure)
+    }
+
+    /// Sleep until shortly before `until`, then look without sleeping.
+    fn wait_awake(&mut self, until: u64, meter: &mut Meter) -> io::Result<usize> {
+        let now = sys::now();
+        let left = until.saturating_sub(now);
+        if left > SPIN_NS {
+            return self.epoll.wait_ns(left - SPIN_NS);
+        }
+        let ready = self.epoll.wait(0)?;
+        if ready == 0 {
+            meter.spun(sys::now() - now);
+        }
+        Ok(ready)
     }
 
     #[inline]
@@ -151,12 +211,15 @@ impl<'a, P: Proto> Worker<'a, P> {
     /// Send what the window and the span allow; or queue for the pace; or let the connection rest.
     #[inline]
     fn send_next(&mut self, token: usize, span: &Span, now: u64) -> Result<(), Failure> {
+        if span.arrivals.is_some() {
+            return self.send_due(token, span, now);
+        }
         let (_, connection) = &mut self.connections[token];
         let idle = connection.is_idle();
         if !idle && (self.job.window == Window::Batch || connection.has_unsent()) {
             return Ok(());
         }
-        let room = self.job.window_requests() - connection.awaited();
+        let room = self.window - connection.awaited();
         let count = span.allowance(now, connection.quota, room);
         if count == 0 {
             self.busy -= usize::from(idle);
@@ -169,6 +232,49 @@ impl<'a, P: Proto> Worker<'a, P> {
             return Ok(());
         }
         self.send(token, count)
+    }
+
+    /// Send what is due and has room, in an open loop. What has none keeps its place in the schedule.
+    fn send_due(&mut self, token: usize, span: &Span, now: u64) -> Result<(), Failure> {
+        let unit = self.job.script.unit();
+        let (_, connection) = &mut self.connections[token];
+        if connection.has_turn || connection.has_unsent() {
+            return Ok(());
+        }
+        let drained = now >= span.ends_at.saturating_add(self.job.timeout_ns() / DRAIN_PART);
+        let room = if drained { 0 } else { (self.window - connection.awaited()) / unit };
+        let slip = &mut self.slip;
+        let late = |due_at, late_ns| {
+            if due_at >= span.counts_from {
+                slip.record(late_ns, unit as u64);
+            }
+        };
+        if let Err(broken) = connection.send_due(now, room, unit, late) {
+            return Err(self.explain(token, broken));
+        }
+        if connection.has_unsent() {
+            return self.await_room(token, Interest::RepliesAndRoom);
+        }
+        let next = if drained { u64::MAX } else { connection.next_due() };
+        if next == u64::MAX {
+            self.busy -= usize::from(connection.is_idle());
+        } else if self.window - connection.awaited() >= unit {
+            connection.has_turn = true;
+            self.agenda.put(next, token);
+        }
+        Ok(())
+    }
+
+    /// Let all send whose turn has come by now.
+    #[inline]
+    fn take_turns(&mut self, span: &Span) -> Result<(), Failure> {
+        while self.agenda.next_at() < u64::MAX {
+            let now = sys::now();
+            let Some(token) = self.agenda.take(now) else { break };
+            self.connections[token].1.has_turn = false;
+            self.send_due(token, span, now)?;
+        }
+        Ok(())
     }
 
     /// Send for those whose turn has come, and send home those whose time is over.
@@ -210,7 +316,7 @@ impl<'a, P: Proto> Worker<'a, P> {
 
     /// A rolling window may have got room while its last burst was held up.
     fn refill(&mut self, token: usize, span: &Span) -> Result<(), Failure> {
-        match self.connections[token].1.is_idle() {
+        match self.connections[token].1.is_idle() && span.arrivals.is_none() {
             true => Ok(()),
             false => self.send_next(token, span, sys::now()),
         }
@@ -241,7 +347,7 @@ impl<'a, P: Proto> Worker<'a, P> {
     }
 }
 
-/// Count `tally`, received at `now`: each reply with the moment at which its own request was sent.
+/// Count `tally`, received at `now`: each reply with the moment at which its own request began.
 #[inline]
 fn count<R: crate::proto::Replies>(
     meter: &mut Meter,
@@ -252,9 +358,12 @@ fn count<R: crate::proto::Replies>(
     let mut left = tally.replies;
     let mut told = tally;
     while left > 0 {
-        let (landed, sent_at) = connection.land(left);
+        let (landed, begin) = connection.land(left);
         let part = Tally { replies: landed, ..std::mem::take(&mut told) };
-        meter.count(now, sent_at, part)?;
+        meter.count(now, begin, part)?;
+        if meter.tells_commands() {
+            (0..landed).for_each(|_| meter.count_command(now, begin, connection.next_answered()));
+        }
         left -= landed;
     }
     Ok(())

@@ -2,9 +2,9 @@
 
 use serde::Deserialize;
 
-use crate::crew::{self, Outcome, Watcher};
+use crate::crew::{self, Director, Outcome, Watcher};
 use crate::failure::Failure;
-use crate::job::Job;
+use crate::job::{Job, Spoken};
 use crate::memcached::Load;
 use crate::memcached::suite::{self, Needs};
 use crate::proto::resp::{self, Resp};
@@ -155,6 +155,13 @@ impl Speech {
         }
     }
 
+    pub fn direct(&self, job: &Job, director: Director, watcher: Watcher) -> Result<(), Failure> {
+        match self {
+            Speech::Resp(_) => crew::direct(&Resp, job, director, watcher),
+            Speech::Memcached(load) => load.direct(job, director, watcher),
+        }
+    }
+
     pub fn run(&self, job: &Job, stages: &[Stage], watcher: Watcher) -> Result<Outcome, Failure> {
         match self {
             Speech::Resp(_) => crew::run(&Resp, job, stages, watcher),
@@ -220,11 +227,12 @@ impl Workload {
         }
     }
 
-    /// Whether an empty reply means that the key was not there.
-    pub fn reads(&self) -> bool {
+    /// Its commands, in the order in which its script has them. What memcached reads is counted as it is read.
+    pub fn spoken(&self) -> Vec<Spoken> {
+        let spoken = |name: &String, reads| Spoken { name: name.clone(), reads };
         match &self.parts {
-            Parts::Resp(items) => items.iter().all(|item| item.source.reads()),
-            Parts::Memcached(_) => false,
+            Parts::Resp(items) => items.iter().map(|item| spoken(&item.name, item.source.reads())).collect(),
+            Parts::Memcached(items) => items.iter().map(|item| spoken(&item.name, false)).collect(),
         }
     }
 
@@ -315,7 +323,9 @@ mod tests {
         let script = mix.speech(&places(), 1).script().clone();
         let sets = script.order.iter().filter(|at| **at == 1).count();
         assert_eq!(script.order.len(), 4 * sets);
-        assert!(!mix.reads() && Workload::named(Protocol::Resp, "get").unwrap().reads());
+        let spoken = mix.spoken();
+        let told: Vec<_> = spoken.iter().map(|command| (command.name.as_str(), command.reads)).collect();
+        assert_eq!(told, [("get", true), ("set", false)]);
         assert!(Workload::named(Protocol::Resp, "get:0+set").is_err());
     }
 }

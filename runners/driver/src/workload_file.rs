@@ -11,7 +11,8 @@ use crate::failure::Failure;
 use crate::job::Window;
 use crate::keys;
 use crate::memcached::suite;
-use crate::plan::{self, Expect, KeySpace, Length, Mode, Phase, Terms};
+use crate::plan::{self, Expect, KeySpace, Length, Mode, Phase, Terms, check_rate};
+use crate::schedule::Law;
 use crate::values::{Sizes, Ttl};
 use crate::words;
 use crate::workload::{self, Item, Order, Protocol, Workload};
@@ -141,7 +142,7 @@ struct Written {
     #[serde(default)]
     mode: ModeName,
     rate: Option<f64>,
-    arrivals: Option<plan::Arrivals>,
+    arrivals: Option<Law>,
     rates: Option<Vec<f64>>,
     limit: Option<plan::Limit>,
     probe: Option<plan::Probe>,
@@ -273,7 +274,7 @@ fn phase(value: Value, at: usize, protocol: Protocol) -> Result<Phase, Failure> 
         },
         length,
         mode,
-        probe: written.probe.map(probe).transpose()?,
+        probe: written.probe.map(|probe| probe.check("probe.clients", "probe.rate")).transpose()?,
         resp3: written.resp3,
         tracking: written.tracking,
         ..usual
@@ -482,15 +483,11 @@ fn expect(expected: &Expected) -> Result<Expect, Failure> {
     Ok(Expect { hit_rate, keys: expected.keys })
 }
 
-fn rate(rate: f64, name: &str) -> Result<f64, Failure> {
-    within(rate, name, 1e9)
-}
-
 fn mode(written: &Written) -> Result<Mode, Failure> {
     let name = written.mode;
     let scheduled = matches!(name, ModeName::Open | ModeName::Search | ModeName::Sweep);
     let settings = [
-        ("rate", written.rate.is_some(), name == ModeName::Open),
+        ("rate", written.rate.is_some(), matches!(name, ModeName::Open | ModeName::Search)),
         ("rates", written.rates.is_some(), name == ModeName::Sweep),
         ("limit", written.limit.is_some(), name == ModeName::Search),
         ("arrivals", written.arrivals.is_some(), scheduled),
@@ -503,18 +500,18 @@ fn mode(written: &Written) -> Result<Mode, Failure> {
     Ok(match name {
         ModeName::Closed => Mode::Closed,
         ModeName::Open => {
-            Mode::Open { rate: rate(written.rate.ok_or_else(|| missing("rate"))?, "rate")?, arrivals }
+            let rate = written.rate.ok_or_else(|| missing("rate"))?;
+            Mode::Open { rate: check_rate(rate, "rate")?, arrivals }
         }
         ModeName::Search => {
             let limit = written.limit.ok_or_else(|| missing("limit"))?;
-            within(limit.percentile, "limit.percentile", 100.0)?;
-            within(limit.us, "limit.us", 1e9)?;
-            Mode::Search { limit, arrivals }
+            let from = written.rate.map(|rate| check_rate(rate, "rate")).transpose()?;
+            Mode::Search { limit: limit.check("limit")?, arrivals, from }
         }
         ModeName::Sweep => {
             let rates = written.rates.clone().ok_or_else(|| missing("rates"))?;
             require(!rates.is_empty(), "rates is empty", "give at least one")?;
-            rates.iter().try_for_each(|each| rate(*each, "rates").map(|_| ()))?;
+            rates.iter().try_for_each(|each| check_rate(*each, "rates").map(drop))?;
             Mode::Sweep { rates, arrivals }
         }
         ModeName::Idle => Mode::Idle,
@@ -522,12 +519,6 @@ fn mode(written: &Written) -> Result<Mode, Failure> {
         ModeName::PubSub => Mode::PubSub,
         ModeName::Blocking => Mode::Blocking,
     })
-}
-
-fn probe(probe: plan::Probe) -> Result<plan::Probe, Failure> {
-    require(probe.clients > 0, "probe.clients cannot be 0", "give at least 1 client")?;
-    rate(probe.rate, "probe.rate")?;
-    Ok(probe)
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use support::{Manner, Server};
 
 const GOLDEN: &str = include_str!("golden/speedbench.v1.json");
+const WORKLOAD: &str = include_str!("golden/speedbench.v1.toml");
 
 /// Keys and types, recursively. A list is the set of its elements' shapes; which flags are up is not a shape.
 fn shape(value: &Value) -> Value {
@@ -39,9 +40,13 @@ fn golden() -> Value {
 #[test]
 fn the_document_has_the_shape_of_the_golden_file() {
     let server = Server::unix(Manner::Honest);
-    let pid = std::process::id();
-    let options = format!("--prefill -t get,set -r 100 -c 2 --warmup 0.1 --duration 0.2 --server-pid {pid}");
-    assert_eq!(shape(&server.document(&options)), shape(&golden()));
+    let file = std::env::temp_dir().join(format!("golden-{}.toml", std::process::id()));
+    let quick = WORKLOAD.replace("duration_s = 2.0", "duration_s = 0.2\nwarmup_s = 0.1");
+    std::fs::write(&file, quick.replace("100_000", "100")).unwrap();
+    let (path, pid) = (file.to_str().unwrap(), std::process::id());
+    let document = server.document(&format!("--workload {path} --server-pid {pid}"));
+    std::fs::remove_file(&file).unwrap();
+    assert_eq!(shape(&document), shape(&golden()));
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! What counts when: the meter with moments of the test's own making.
 
+use speedbench::connection::Begin;
 use speedbench::meter::{Meter, Record};
 use speedbench::proto::Tally;
 use speedbench::stage::Stage;
@@ -13,7 +14,7 @@ fn record(stage: Stage, slice_ns: u64, moments: &[(u64, u64)]) -> Record {
     let mut meter = Meter::new(stage.span(1000), slice_ns, None);
     meter.reach(1000).unwrap();
     for &(moment, count) in moments {
-        meter.count(moment, moment - 5, replies(count)).unwrap();
+        meter.count(moment, Begin::at(moment - 5), replies(count)).unwrap();
     }
     meter.finish(moments.last().map_or(1000, |last| last.0)).unwrap()
 }
@@ -64,10 +65,10 @@ fn errors_and_nulls_count_only_inside() {
         first_error: Some(text.into()),
         ..Tally::default()
     };
-    meter.count(1005, 1000, failed("early")).unwrap();
-    meter.count(1012, 1006, failed("inside")).unwrap();
-    meter.count(1013, 1006, failed("second")).unwrap();
-    meter.count(1025, 1013, failed("late")).unwrap();
+    meter.count(1005, Begin::at(1000), failed("early")).unwrap();
+    meter.count(1012, Begin::at(1006), failed("inside")).unwrap();
+    meter.count(1013, Begin::at(1006), failed("second")).unwrap();
+    meter.count(1025, Begin::at(1013), failed("late")).unwrap();
     let record = meter.finish(1025).unwrap();
     let inside =
         Tally { replies: 2, nulls: 2, errors: 2, first_error: Some("inside".into()), ..Tally::default() };

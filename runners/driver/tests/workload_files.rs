@@ -114,10 +114,7 @@ fn bad_files_are_usage_errors_that_name_the_place() {
         ("[[phase]]\ntest='get'\nmode='open'", "rate is missing"),
         ("[[phase]]\ntest='get'\nrate=5", "rate means nothing in this mode"),
         ("[[phase]]\ntest='get'\nmode='sweep'\nrates=[]", "rates is empty"),
-        (
-            "[[phase]]\ntest='get'\nmode='search'\nlimit={percentile=101,us=1}",
-            "limit.percentile cannot be 101",
-        ),
+        ("[[phase]]\ntest='get'\nmode='search'\nlimit={percentile=101,us=1}", "limit cannot be 1 us at 101%"),
         ("[[phase]]\ntest='get'\nprobe={clients=0}", "probe.clients cannot be 0"),
         ("protocol='memcached'\n[[phase]]\ncommands=[{request='get a'}]", "a command of memcached is a test"),
     ] {

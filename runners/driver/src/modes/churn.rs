@@ -8,7 +8,7 @@ use socket2::{Domain, SockAddr, SockRef};
 use super::{Connections, Openings, PATROL_NS, on_threads, stopped};
 use crate::batch::Batch;
 use crate::channel::Channel;
-use crate::connection::Connection;
+use crate::connection::{Begin, Connection};
 use crate::crew::Outcome;
 use crate::dial::{Dial, Moments};
 use crate::failure::{Failure, machine_failure};
@@ -34,7 +34,7 @@ pub fn run<P: Proto>(proto: &P, job: &Job, stage: Stage) -> Result<(Outcome, Con
         openings.merge(&part);
         record
     });
-    let outcome = Outcome { span, records: records.collect() };
+    let outcome = Outcome { span, records: records.collect(), probe: None };
     match &openings.first_loss {
         Some(loss) if openings.connect.count() == 0 => Err(Failure::run("no connection was of use", loss)),
         _ => Ok((outcome, openings.report(job, None))),
@@ -233,7 +233,7 @@ impl<'a, P: Proto> Churner<'a, P> {
         let tally = connection.take_replies(now, &self.buffer[..received]).map_err(broken)?;
         self.job.accept(&tally, P::ERROR_MARK)?;
         if tally.replies > 0 {
-            meter.count(now, *began, tally)?;
+            meter.count(now, Begin::at(*began), tally)?;
             if let Some(moments) = opening.take().filter(|_| now >= self.span.counts_from) {
                 self.openings.opened(moments);
                 self.openings.first_reply.record(now - moments.open, 1);

@@ -98,7 +98,7 @@ pub fn run<P: Proto>(proto: &P, job: &Job, stage: Stage) -> Result<(Outcome, Con
         open_bytes,
         bytes_per_connection: round(per(open_bytes as f64 - before_bytes as f64, job.clients as f64), 1),
     });
-    Ok((Outcome { span, records: vec![record] }, openings.report(job, memory)))
+    Ok((Outcome { span, records: vec![record], probe: None }, openings.report(job, memory)))
 }
 
 /// The resident bytes of the server, if it is known.
@@ -182,8 +182,8 @@ impl<R: Replies> Roll<'_, R> {
         let tally = connection.take_replies(now, &buffer[..received]).map_err(broken)?;
         self.job.accept(&tally, P::ERROR_MARK)?;
         if tally.replies > 0 {
-            let (landed, sent_at) = connection.land(tally.replies);
-            openings.first_reply.record(now - sent_at, landed);
+            let (landed, begin) = connection.land(tally.replies);
+            openings.first_reply.record(now - begin.sent_at, landed);
             self.missing -= usize::from(connection.is_idle());
         }
         Ok(())

@@ -1,0 +1,153 @@
+//! Phases on a schedule: one rate, several in shuffled order, or the search for the highest under a limit. All rates
+//! of a phase are measured on the same connections.
+
+use crate::crew::Outcome;
+use crate::document::{TestResult, Total};
+use crate::failure::Failure;
+use crate::job::Job;
+use crate::plan::{Length, Limit, Mode, Phase};
+use crate::progress::ProgressLine;
+use crate::rng::Rng;
+use crate::schedule::{Arrivals, Law};
+use crate::search::{Climb, Step};
+use crate::session::{self, Session};
+use crate::stage::Stage;
+
+/// A search begins at this part of what a closed loop draws from the server ...
+const FIRST_PART: f64 = 0.25;
+/// ... within at most so much time, ns.
+const CLOSED_NS: u64 = 1_000_000_000;
+
+impl Session<'_> {
+    /// A phase in one of the modes that have a schedule.
+    pub fn scheduled(&self, phase: &Phase) -> Result<Vec<TestResult>, Failure> {
+        match &phase.mode {
+            Mode::Open { rate, arrivals } => self.sweep(phase, &[*rate], *arrivals),
+            Mode::Sweep { rates, arrivals } => self.sweep(phase, rates, *arrivals),
+            Mode::Search { limit, arrivals, from } => self.search(phase, *limit, *arrivals, *from),
+            _ => unreachable!("a mode without a schedule"),
+        }
+    }
+
+    /// Each of `rates` once, in an order of chance; the results in the order of the rates.
+    fn sweep(&self, phase: &Phase, rates: &[f64], law: Law) -> Result<Vec<TestResult>, Failure> {
+        let (speech, job) = self.ready(phase)?;
+        let mut line = ProgressLine::new(&phase.name);
+        let mut left: Vec<(u32, f64)> = (0..).zip(shuffled(rates, job.seed)).collect();
+        let mut results = Vec::new();
+        let mut director = |outcome: Option<Outcome>| {
+            results.extend(outcome.map(|outcome| result(&job, phase, &outcome)));
+            let (series, rate) = left.pop()?;
+            Some(stage(phase, Arrivals { rate, law, series }))
+        };
+        speech.direct(&job, &mut director, &mut |progress| line.tell(progress))?;
+        results.sort_by(|a, b| asked(a).total_cmp(&asked(b)));
+        Ok(results)
+    }
+
+    /// One result: the run at the highest rate that held `limit`, or the last one when none did.
+    fn search(
+        &self,
+        phase: &Phase,
+        limit: Limit,
+        law: Law,
+        from: Option<f64>,
+    ) -> Result<Vec<TestResult>, Failure> {
+        let (speech, job) = self.ready(phase)?;
+        let mut line = ProgressLine::new(&phase.name);
+        let mut climb = from.map(Climb::new);
+        let (mut best, mut last): (Option<TestResult>, _) = (None, None);
+        let mut series = 0;
+        let mut director = |outcome: Option<Outcome>| {
+            match (&mut climb, outcome) {
+                (None, None) => return Some(closed(phase)),
+                (None, Some(outcome)) => climb = Some(Climb::new(FIRST_PART * throughput(&outcome))),
+                (Some(_), None) => {}
+                (Some(climb), Some(outcome)) => {
+                    let test = result(&job, phase, &outcome);
+                    let latency = &Total::of(&outcome).latency;
+                    let latency_us = latency.quantile(limit.percentile / 100.0) as f64 / 1000.0;
+                    climb.add(Step::new(&test, latency_us, limit));
+                    match climb.found() {
+                        Some(_) => best = Some(test),
+                        None => last = Some(test),
+                    }
+                }
+            }
+            let rate = climb.as_ref()?.next()?;
+            series += 1;
+            Some(stage(phase, Arrivals { rate, law, series }))
+        };
+        speech.direct(&job, &mut director, &mut |progress| line.tell(progress))?;
+        let search = climb.map(|climb| climb.end(limit));
+        let mut found = best.or(last).expect("at least one rate is tried");
+        for flag in search.iter().flat_map(|search| &search.limited_by) {
+            if !found.flags.contains(flag) {
+                found.flags.push(flag);
+            }
+        }
+        found.search = search;
+        Ok(vec![found])
+    }
+}
+
+fn result(job: &Job, phase: &Phase, outcome: &Outcome) -> TestResult {
+    let result = TestResult::new(job, session::workload(phase), phase.mode.name(), outcome);
+    let name = match phase.mode {
+        Mode::Sweep { .. } => format!("{}@{}", result.name, asked(&result)),
+        _ => result.name,
+    };
+    TestResult { name, ..result }
+}
+
+fn asked(result: &TestResult) -> f64 {
+    result.open.as_ref().map_or(0.0, |open| open.asked_rps)
+}
+
+fn stage(phase: &Phase, arrivals: Arrivals) -> Stage {
+    let window_ns = match phase.length {
+        Length::Lasting(window) => session::ns(window),
+        Length::Requests(requests) => (requests as f64 * 1e9 / arrivals.rate) as u64,
+    };
+    Stage::Open { warmup_ns: session::ns(phase.warmup), window_ns, arrivals }
+}
+
+/// What tells a search where to begin.
+fn closed(phase: &Phase) -> Stage {
+    let window_ns = match phase.length {
+        Length::Lasting(window) => session::ns(window).min(CLOSED_NS),
+        Length::Requests(_) => CLOSED_NS,
+    };
+    Stage::Timed { warmup_ns: session::ns(phase.warmup), window_ns }
+}
+
+/// Replies per second.
+fn throughput(outcome: &Outcome) -> f64 {
+    let total = Total::of(outcome);
+    total.inside.replies as f64 * 1e9 / total.window_ns as f64
+}
+
+/// `rates` in an order that `seed` decides (Fisher and Yates).
+fn shuffled(rates: &[f64], seed: u64) -> Vec<f64> {
+    let (mut rates, mut rng) = (rates.to_vec(), Rng::stream(seed, u64::MAX - 1));
+    for last in (1..rates.len()).rev() {
+        rates.swap(last, rng.below(last as u64 + 1) as usize);
+    }
+    rates
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_order_of_rates_is_the_seeds() {
+        let rates: Vec<f64> = (0..20).map(f64::from).collect();
+        let order = shuffled(&rates, 1);
+        assert_eq!(order, shuffled(&rates, 1));
+        assert!(order != shuffled(&rates, 2) && order != rates);
+        let mut sorted = order;
+        sorted.sort_by(f64::total_cmp);
+        assert_eq!(sorted, rates);
+    }
+}
