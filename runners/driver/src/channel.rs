@@ -14,20 +14,27 @@ pub enum Channel {
 pub struct Tls {
     session: rustls::ClientConnection,
     socket: OwnedFd,
+    /// Whether the last look at the socket took all that was there.
+    drained: bool,
 }
 
 /// The socket as rustls wants it.
-struct Wire<'a>(BorrowedFd<'a>);
+struct Wire<'a> {
+    socket: BorrowedFd<'a>,
+    drained: &'a mut bool,
+}
 
 impl Read for Wire<'_> {
     fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
-        sys::recv(self.0, bytes)
+        let received = sys::recv(self.socket, bytes)?;
+        *self.drained = received < bytes.len();
+        Ok(received)
     }
 }
 
 impl Write for Wire<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        sys::send(self.0, bytes)
+        sys::send(self.socket, bytes)
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -69,6 +76,16 @@ impl Channel {
         }
     }
 
+    /// Whether nothing more was there, after `recv` had room for `room` bytes and gave `received` of them.
+    #[inline]
+    pub fn is_drained(&self, received: usize, room: usize) -> bool {
+        received < room
+            && match self {
+                Channel::Plain(_) => true,
+                Channel::Tls(tls) => tls.drained,
+            }
+    }
+
     /// Whether TLS has taken bytes that the socket has not.
     #[inline]
     pub fn holds_back(&self) -> bool {
@@ -82,13 +99,14 @@ impl Channel {
 impl Tls {
     /// A session that has not begun, over a socket that never waits.
     pub fn new(session: rustls::ClientConnection, socket: OwnedFd) -> Tls {
-        Tls { session, socket }
+        Tls { session, socket, drained: false }
     }
 
     /// Shake hands up to the last byte that the server needs; `WouldBlock` when the socket must be ready first.
     fn shake(&mut self) -> io::Result<()> {
-        while self.session.is_handshaking() {
-            self.session.complete_io(&mut Wire(self.socket.as_fd()))?;
+        let Tls { session, socket, drained } = self;
+        while session.is_handshaking() {
+            session.complete_io(&mut Wire { socket: socket.as_fd(), drained })?;
         }
         self.push()
     }
@@ -103,22 +121,24 @@ impl Tls {
     }
 
     fn push(&mut self) -> io::Result<()> {
-        while self.session.wants_write() {
-            self.session.write_tls(&mut Wire(self.socket.as_fd()))?;
+        let Tls { session, socket, drained } = self;
+        while session.wants_write() {
+            session.write_tls(&mut Wire { socket: socket.as_fd(), drained })?;
         }
         Ok(())
     }
 
     fn recv(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        let Tls { session, socket, drained } = self;
         loop {
-            match self.session.reader().read(bytes) {
+            match session.reader().read(bytes) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 // A peer that closes without saying so closes all the same.
                 Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(0),
                 answer => return answer,
             }
-            self.session.read_tls(&mut Wire(self.socket.as_fd()))?;
-            self.session
+            session.read_tls(&mut Wire { socket: socket.as_fd(), drained })?;
+            session
                 .process_new_packets()
                 .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
         }

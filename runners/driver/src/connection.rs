@@ -224,13 +224,21 @@ impl<R: Replies> Connection<R> {
     /// Receive into `buffer`; the number of bytes, none when nothing is there.
     #[inline]
     pub fn receive(&mut self, buffer: &mut [u8]) -> Result<Option<usize>, Broken> {
-        match self.channel.recv(buffer) {
-            Ok(0) => Err(Broken::Closed),
-            Ok(received) => Ok(Some(received)),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(None),
-            Err(error) => Err(error.into()),
+        loop {
+            return match self.channel.recv(buffer) {
+                Ok(0) => Err(Broken::Closed),
+                Ok(received) => Ok(Some(received)),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => Err(error.into()),
+            };
         }
+    }
+
+    /// Whether nothing more was there, after `receive` had room for `room` bytes and gave `received` of them.
+    #[inline]
+    pub fn is_drained(&self, received: usize, room: usize) -> bool {
+        self.channel.is_drained(received, room)
     }
 
     /// The replies that `bytes`, received at `now`, complete.

@@ -119,6 +119,7 @@ fn work<P: Proto>(
     // The crew has gone when a report cannot be sent, and nobody is left to tell.
     let tell = |told: Report| report.send(told).is_ok();
     sys::wake_punctually();
+    sys::own_descriptors();
     let connected = pin(job, thread).and_then(|()| Worker::connect(proto, job, thread, shared));
     let mut worker = match connected {
         Ok(worker) => worker,

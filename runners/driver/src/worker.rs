@@ -17,7 +17,7 @@ use crate::pace::Pace;
 use crate::proto::{Proto, Tally};
 use crate::schedule::{Schedule, Seat};
 use crate::stage::Span;
-use crate::sys::{self, Epoll, Interest, NS_PER_MS};
+use crate::sys::{self, Epoll, Interest, NS_PER_MS, Ready};
 
 /// Replies are received into this much; what does not fit is received by the next call.
 const BUFFER_BYTES: usize = 64 * 1024;
@@ -59,7 +59,7 @@ impl<'a, P: Proto> Worker<'a, P> {
             false => (job.clients..job.connections(), 1, job.script.unit()),
         };
         let mine = (seats.start + thread % job.threads..seats.end).step_by(step);
-        let epoll = Epoll::new(mine.len()).map_err(machine_failure)?;
+        let epoll = Epoll::edge_triggered(mine.len()).map_err(machine_failure)?;
         let mut worker = Worker {
             job,
             shared,
@@ -177,12 +177,13 @@ impl<'a, P: Proto> Worker<'a, P> {
         if ready.room {
             self.flush(ready.token, span)?;
         }
-        self.receive(ready.token, span, meter)
+        self.receive(ready, span, meter)
     }
 
     /// Take the replies that are there; send what their completion allows.
     #[inline]
-    fn receive(&mut self, token: usize, span: &Span, meter: &mut Meter) -> Result<(), Failure> {
+    fn receive(&mut self, ready: Ready, span: &Span, meter: &mut Meter) -> Result<(), Failure> {
+        let token = ready.token;
         loop {
             let (_, connection) = &mut self.connections[token];
             let received = match connection.receive(&mut self.buffer) {
@@ -202,7 +203,9 @@ impl<'a, P: Proto> Worker<'a, P> {
             } else if tally.pushes > 0 {
                 meter.count_pushes(now, tally.pushes)?;
             }
-            if received < self.buffer.len() {
+            let (_, connection) = &self.connections[token];
+            let is_lost = ready.ended && !connection.is_idle();
+            if connection.is_drained(received, self.buffer.len()) && !is_lost {
                 return Ok(());
             }
         }
