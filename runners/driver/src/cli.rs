@@ -21,6 +21,7 @@ pub const HELP: &str = "\
 Measure a server that speaks RESP (Redis, Valkey) or the protocol of memcached.
 
 Usage: speedbench run [options]
+       speedbench compare ...                results with each other; see its --help
        speedbench redis-benchmark ...        as redis-benchmark; see its --help
        speedbench memcached-benchmark ...    the same for memcached
 

@@ -174,6 +174,7 @@ pub struct Slices {
     pub width_ms: u64,
     pub requests: Vec<u64>,
     pub server_cpu_ns: Vec<u64>,
+    pub client_cpu_ns: Vec<u64>,
 }
 
 impl Document {
@@ -262,6 +263,7 @@ pub struct Total {
     commands: Vec<CommandRecord>,
     pub slices: Vec<u64>,
     server_ns: Vec<u64>,
+    client_ns: Vec<u64>,
     usage: Usage,
     spun_ns: u64,
     run_delay_ns: Option<u64>,
@@ -301,6 +303,7 @@ impl Total {
         self.usage = self.usage.plus(record.usage);
         self.spun_ns += record.spun_ns;
         add_slices(&mut self.slices, &record.slices);
+        add_slices(&mut self.client_ns, &differences(&record.client_ns));
         self.commands.resize_with(record.commands.len(), CommandRecord::default);
         for (sum, command) in self.commands.iter_mut().zip(&record.commands) {
             sum.inside += command.inside;
@@ -318,6 +321,11 @@ fn busy_share(record: &Record) -> f64 {
 /// The share of the window that a thread was ready and had no CPU, 0 to 1.
 fn delayed_share(record: &Record) -> f64 {
     per(record.run_delay_ns.unwrap_or(0) as f64, (record.closed_at - record.opened_at) as f64)
+}
+
+/// What a clock went on between its readings.
+fn differences(readings: &[u64]) -> Vec<u64> {
+    readings.windows(2).map(|pair| pair[1] - pair[0]).collect()
 }
 
 fn add_slices(total: &mut Vec<u64>, slices: &[u64]) {
@@ -407,7 +415,8 @@ impl Slices {
         Slices {
             width_ms: job.slice_ns / 1_000_000,
             requests: total.slices.clone(),
-            server_cpu_ns: total.server_ns.windows(2).map(|pair| pair[1] - pair[0]).collect(),
+            server_cpu_ns: differences(&total.server_ns),
+            client_cpu_ns: total.client_ns.clone(),
         }
     }
 }

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use speedbench::cli::{self, Command};
 use speedbench::failure::Failure;
 use speedbench::plan::Output;
-use speedbench::{csv, memcached_benchmark, redis_benchmark, session, table};
+use speedbench::{compare, csv, memcached_benchmark, redis_benchmark, session, table};
 
 fn main() -> ExitCode {
     match run() {
@@ -34,6 +34,9 @@ fn run() -> Result<(), Failure> {
     match (front_end(called), words.get(1).and_then(|word| front_end(word))) {
         (Some((run, name)), _) => run(name, words[1..].to_vec()),
         (None, Some((run, name))) => run(name, words[2..].to_vec()),
+        (None, None) if words.get(1).is_some_and(|word| word == "compare") => {
+            print(&compare::run(words[2..].to_vec())?)
+        }
         (None, None) => run_native(),
     }
 }

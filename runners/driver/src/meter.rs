@@ -36,6 +36,8 @@ pub struct Record {
     pub slices: Vec<u64>,
     /// CPU clock of the server at the window's begin and at the end of each slice; empty without a server pid.
     pub server_ns: Vec<u64>,
+    /// CPU time that the thread had used at the window's begin and at the end of each slice, ns.
+    pub client_ns: Vec<u64>,
     /// What `latency` gained in each interval; the last has what came after the window, too. Empty unless asked for.
     pub intervals: Vec<Gain>,
     /// Time in the window in which the thread looked for replies, awake, until its next turn.
@@ -192,9 +194,8 @@ impl Meter {
         self.phase = Phase::Window;
         self.record.opened_at = now;
         self.record.slices.push(0);
-        self.read_server()?;
         self.delay_before = sys::run_delay_ns();
-        self.opened = Usage::of_this_thread();
+        self.opened = self.read_clocks()?;
         self.edge = self.slice_end(self.span.counts_from);
         Ok(())
     }
@@ -204,7 +205,7 @@ impl Meter {
             self.end_interval();
         }
         self.record.slices.push(0);
-        self.read_server()?;
+        self.read_clocks()?;
         self.edge = self.slice_end(self.edge);
         Ok(())
     }
@@ -214,10 +215,9 @@ impl Meter {
     }
 
     fn close(&mut self, now: u64) -> Result<(), Failure> {
-        self.record.usage = Usage::of_this_thread().since(self.opened);
+        self.record.usage = self.read_clocks()?.since(self.opened);
         let delay_after = sys::run_delay_ns();
         self.record.run_delay_ns = delay_after.zip(self.delay_before).map(|(after, before)| after - before);
-        self.read_server()?;
         self.record.closed_at = now;
         self.drain();
         Ok(())
@@ -234,11 +234,14 @@ impl Meter {
         self.edge = u64::MAX;
     }
 
-    fn read_server(&mut self) -> Result<(), Failure> {
+    /// Note the CPU time of the server and of this thread; the latter's usage so far.
+    fn read_clocks(&mut self) -> Result<Usage, Failure> {
         if let Some(pid) = self.server_pid {
             self.record.server_ns.push(read_server_clock(pid)?);
         }
-        Ok(())
+        let usage = Usage::of_this_thread();
+        self.record.client_ns.push(usage.cpu_ns());
+        Ok(usage)
     }
 
     /// The record, once nothing is in flight any more. A window without a planned end closes here, at `now`.

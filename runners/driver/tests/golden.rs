@@ -69,6 +69,9 @@ fn the_golden_file_agrees_with_itself() {
             |list: &Value| list.as_array().unwrap().iter().map(|part| part.as_u64().unwrap()).sum::<u64>();
         assert_eq!(sum(&test["slices"]["requests"]), test["requests"].as_u64().unwrap());
         assert_eq!(sum(&test["slices"]["server_cpu_ns"]), test["server_cpu"]["ns"].as_u64().unwrap());
+        let client = &test["client_cpu"];
+        let used = client["user_ns"].as_u64().unwrap() + client["system_ns"].as_u64().unwrap();
+        assert_eq!(sum(&test["slices"]["client_cpu_ns"]), used);
         let latency: Vec<f64> = ["min", "p50", "p90", "p95", "p99", "p99_9", "max"]
             .map(|name| test["latency_us"][name].as_f64().unwrap())
             .to_vec();

@@ -165,7 +165,9 @@ fn the_cpu_time_of_the_server_is_read() {
     let slices = &test["slices"];
     assert_eq!(slices["server_cpu_ns"].as_array().unwrap().len(), 6);
     assert_eq!(sum(&slices["server_cpu_ns"]), number(&test["server_cpu"]["ns"]));
-    assert!(number(&test["client_cpu"]["user_ns"]) + number(&test["client_cpu"]["system_ns"]) > 0);
+    let client = number(&test["client_cpu"]["user_ns"]) + number(&test["client_cpu"]["system_ns"]);
+    assert!(client > 0);
+    assert_eq!(sum(&slices["client_cpu_ns"]), client);
 }
 
 #[test]

@@ -1,0 +1,185 @@
+//! What is compared of a test, and how sure its ratio is.
+
+use hdrhistogram::Histogram;
+use serde::Serialize;
+
+use super::Method;
+use super::result_file::{Test, ranked};
+use super::statistics::{self, Bounded, Estimate, Ratio};
+
+/// The name of a metric in the document and for a person, and the words for less and for more of it.
+#[derive(Debug)]
+struct Metric {
+    name: &'static str,
+    title: &'static str,
+    less: &'static str,
+    more: &'static str,
+    source: Source,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Source {
+    Throughput,
+    ServerCpu,
+    ClientCpu,
+    /// A quantile of the latencies.
+    Latency(f64),
+}
+
+const METRICS: [Metric; 7] = [
+    Metric {
+        name: "throughput_rps",
+        title: "requests/s",
+        less: "slower",
+        more: "faster",
+        source: Source::Throughput,
+    },
+    cpu("server_cpu_ns_per_request", "server ns/req", Source::ServerCpu),
+    cpu("client_cpu_ns_per_request", "client ns/req", Source::ClientCpu),
+    latency("latency_us_p50", "p50 us", 0.5),
+    latency("latency_us_p90", "p90 us", 0.9),
+    latency("latency_us_p99", "p99 us", 0.99),
+    latency("latency_us_p99_9", "p99.9 us", 0.999),
+];
+
+const fn cpu(name: &'static str, title: &'static str, source: Source) -> Metric {
+    Metric { name, title, less: "cheaper", more: "dearer", source }
+}
+
+const fn latency(name: &'static str, title: &'static str, quantile: f64) -> Metric {
+    Metric { name, title, less: "faster", more: "slower", source: Source::Latency(quantile) }
+}
+
+#[derive(Debug, Serialize)]
+pub struct Comparison {
+    pub metric: &'static str,
+    #[serde(skip)]
+    pub title: &'static str,
+    #[serde(skip)]
+    pub is_latency: bool,
+    pub base: f64,
+    pub new: f64,
+    /// `new` over `base`, and its interval.
+    pub ratio: f64,
+    pub low: Option<f64>,
+    pub high: Option<f64>,
+    /// A change by so large a part of 1 would have been seen in four of five repetitions.
+    pub detectable: Option<f64>,
+    pub verdict: &'static str,
+}
+
+/// The driver's histogram has values within this part of 1.
+const RESOLUTION: f64 = 0.002;
+
+pub const NO_DIFFERENCE: &str = "no difference seen";
+pub const UNKNOWN: &str = "unknown";
+
+struct Side<'a> {
+    runs: &'a [Test],
+    /// Those of each run.
+    latencies: Vec<Histogram<u64>>,
+}
+
+impl Side<'_> {
+    fn of(runs: &[Test]) -> Result<Side<'_>, String> {
+        Ok(Side { latencies: runs.iter().map(Test::latencies).collect::<Result<_, _>>()?, runs })
+    }
+}
+
+/// All metrics that both sides have. Errors say what is wrong with the latencies.
+pub fn compare(method: Method, base: &[Test], new: &[Test]) -> Result<Vec<Comparison>, String> {
+    let (base, new) = (Side::of(base)?, Side::of(new)?);
+    Ok(METRICS.iter().filter_map(|metric| metric.compare(method, &base, &new)).collect())
+}
+
+impl Metric {
+    /// None when a side has no such value above 0.
+    fn compare(&self, method: Method, base: &Side, new: &Side) -> Option<Comparison> {
+        let (olds, news) = (self.source.values(base)?, self.source.values(new)?);
+        let (before, after) = (center(&olds), center(&news));
+        let known = match (method, self.source) {
+            (Method::Runs, _) => both(statistics::of_runs(&olds), statistics::of_runs(&news)),
+            (Method::Slices, Source::Latency(quantile)) => Some(statistics::ratio_of_bounded(
+                bounded(&base.latencies[0], quantile),
+                bounded(&new.latencies[0], quantile),
+            )),
+            (Method::Slices, source) => both(source.estimate(&base.runs[0]), source.estimate(&new.runs[0])),
+        };
+        let nothing = Ratio { ratio: after / before, low: None, high: None, detectable: None };
+        let Ratio { low, high, detectable, .. } = known.unwrap_or(nothing);
+        let verdict = match (low, high) {
+            (Some(low), _) if low > 1.0 => self.more,
+            (_, Some(high)) if high < 1.0 => self.less,
+            (Some(_), Some(_)) => NO_DIFFERENCE,
+            _ => UNKNOWN,
+        };
+        Some(Comparison {
+            metric: self.name,
+            title: self.title,
+            is_latency: matches!(self.source, Source::Latency(_)),
+            base: before,
+            new: after,
+            ratio: after / before,
+            low,
+            high,
+            detectable,
+            verdict,
+        })
+    }
+}
+
+fn both(base: Option<Estimate>, new: Option<Estimate>) -> Option<Ratio> {
+    Some(statistics::ratio(base?, new?))
+}
+
+/// The geometric mean.
+fn center(values: &[f64]) -> f64 {
+    match values {
+        [value] => *value,
+        _ => (values.iter().map(|value| value.ln()).sum::<f64>() / values.len() as f64).exp(),
+    }
+}
+
+impl Source {
+    /// The value of each run; none unless all have one above 0.
+    fn values(self, side: &Side) -> Option<Vec<f64>> {
+        let value = |(test, latencies): (&Test, &Histogram<u64>)| match self {
+            Source::Throughput => Some(test.throughput_rps),
+            Source::ServerCpu => test.server_cpu.map(|cpu| cpu.ns_per_request),
+            Source::ClientCpu => Some(test.client_cpu.ns_per_request),
+            Source::Latency(quantile) => Some(bounded(latencies, quantile).value),
+        };
+        let values = side.runs.iter().zip(&side.latencies).map(value);
+        values.map(|value| value.filter(|value| *value > 0.0)).collect()
+    }
+
+    /// From the whole slices of a run; none for percentiles, which slices do not have.
+    fn estimate(self, test: &Test) -> Option<Estimate> {
+        let whole = test.whole_slices();
+        let numbers = |list: &[u64]| -> Option<Vec<f64>> {
+            Some(list.get(..whole)?.iter().map(|number| *number as f64).collect())
+        };
+        let requests = numbers(&test.slices.requests)?;
+        match self {
+            Source::Throughput => {
+                let seconds = test.slices.width_ms as f64 / 1000.0;
+                statistics::of_slices(&requests, &vec![seconds; whole])
+            }
+            Source::ServerCpu => statistics::of_slices(&numbers(&test.slices.server_cpu_ns)?, &requests),
+            Source::ClientCpu => statistics::of_slices(&numbers(&test.slices.client_cpu_ns)?, &requests),
+            Source::Latency(_) => None,
+        }
+    }
+}
+
+/// A quantile of the latencies of one run in us.
+fn bounded(latencies: &Histogram<u64>, quantile: f64) -> Bounded {
+    let us = |rank: u64| ranked(latencies, rank) / 1000.0;
+    let (low, high) = statistics::ranks(latencies.len(), quantile);
+    let rank = (quantile * latencies.len() as f64).ceil().max(1.0) as u64;
+    Bounded {
+        value: us(rank),
+        low: low.map(|rank| us(rank) * (1.0 - RESOLUTION)),
+        high: high.map(|rank| us(rank) * (1.0 + RESOLUTION)),
+    }
+}
