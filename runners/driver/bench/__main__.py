@@ -17,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from clients import CONNECTIONS, KEYS, Client, like_redis_benchmark, memtier
@@ -132,16 +132,17 @@ def _clients(protocol: str, options: argparse.Namespace) -> dict[str, Client]:
 
 
 def _memories(servers: Servers) -> list[Memory]:
-    def of(load: str, connections: int, words: Sequence[str], target: float | None = None) -> Memory:
+    def of(load: str, connections: int, words: str, target: float | None = None) -> Memory:
         at = _native_place(servers["redis", "tcp"].address)
-        argv = [str(DRIVER), "redis-benchmark", *at, "-q", "-c", str(connections), *words]
-        return Memory(load, connections, peak_memory(argv), target)
+        return Memory(
+            load, connections, peak_memory([str(DRIVER), "run", *at, "-c", str(connections), *words.split()]), target
+        )
 
-    get = ["-t", "get", "-r", str(KEYS), "-n", "200000"]
-    large = ["-t", "set", "-r", "1000", "-d", "16384", "-P", "100", "-n", "20000"]
+    get, large = f"-t get -r {KEYS} -n 200000", "-t set -r 1000 -d 16384 -P 100 -n 20000"
     return [
         of("GET, P1", CONNECTIONS, get),
         of("GET, P1", 10_000, get, MEMORY_TARGET_BYTES),
+        of("GET, P1, open loop", 10_000, f"-t get -r {KEYS} --rate 20000 --duration 3", MEMORY_TARGET_BYTES),
         of("SET of 16 KiB, P100", CONNECTIONS, large),
         of("SET of 16 KiB, P100", 200, large),
     ]
