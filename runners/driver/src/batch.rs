@@ -281,6 +281,39 @@ impl Batch {
     }
 }
 
+/// The requests of a connection once more, without their bytes.
+pub struct Replay {
+    script: Arc<Script>,
+    feed: Feed,
+    drawn: Drawn,
+    /// Room for any command of the script.
+    request: Vec<u8>,
+    next: usize,
+}
+
+impl Replay {
+    pub fn new(script: Arc<Script>, feed: Feed) -> Replay {
+        let room = script.commands.iter().map(|command| command.bytes.len()).max().unwrap_or(0);
+        let next = script.entry(feed.sequence as usize);
+        Replay { script, feed, drawn: Drawn::default(), request: vec![0; room], next }
+    }
+
+    /// The next command, by its place among those of the script, and the key number that it drew last.
+    pub fn again(&mut self) -> (usize, u64) {
+        let command = usize::from(self.script.order[self.next]);
+        self.feed.fill(&mut self.drawn, &mut self.request, &self.script.commands[command].steps);
+        self.drawn.pieces.clear();
+        self.next = following(&self.script, self.next);
+        (command, self.drawn.last)
+    }
+
+    /// The value that belongs to key `number`, if values are keyed.
+    pub fn value_of(&mut self, number: u64) -> &[u8] {
+        let cut = self.feed.values.cut(&mut self.feed.rng, number);
+        self.feed.values.bytes(cut)
+    }
+}
+
 /// The place in the order behind `place`.
 #[inline]
 fn following(script: &Script, place: usize) -> usize {

@@ -78,12 +78,19 @@ type Report = Result<Option<(usize, Record)>, Failure>;
 
 /// Run `stages` one after the other on the same connections; the outcome of the last.
 pub fn run<P: Proto>(proto: &P, job: &Job, stages: &[Stage], watcher: Watcher) -> Result<Outcome, Failure> {
+    in_turn(stages, |director| direct(proto, job, director, watcher))
+}
+
+/// Let `direct` run `stages` one after the other; the outcome of the last.
+pub fn in_turn(
+    stages: &[Stage],
+    direct: impl FnOnce(Director) -> Result<(), Failure>,
+) -> Result<Outcome, Failure> {
     let (mut stages, mut last) = (stages.iter().copied(), None);
-    let mut director = |outcome: Option<Outcome>| {
+    direct(&mut |outcome: Option<Outcome>| {
         last = outcome;
         stages.next()
-    };
-    direct(proto, job, &mut director, watcher)?;
+    })?;
     Ok(last.expect("there is a stage"))
 }
 

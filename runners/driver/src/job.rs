@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde::Deserialize;
 
-use crate::batch::{Batch, Feed, Tags};
+use crate::batch::{Batch, Feed, Replay, Tags};
 use crate::connection::Broken;
 use crate::failure::{Failure, machine_failure};
 use crate::keys::{KeyOrder, Keys};
@@ -79,6 +79,16 @@ pub struct Job {
     /// Slices per interval of the log, if there is one.
     pub interval_slices: Option<usize>,
     pub allow_errors: bool,
+    pub verify: Option<Verify>,
+}
+
+/// Which values that are read are compared with those that were stored.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Verify {
+    /// The part of them.
+    pub share: f64,
+    /// For each command of the script, whether it reads one value.
+    pub reading: Vec<bool>,
 }
 
 impl Job {
@@ -102,17 +112,25 @@ impl Job {
 
     /// The requests of connection `index`. They depend on the seed and on `index`, not on the thread.
     pub fn batch(&self, index: usize) -> Batch {
-        let feed = Feed {
+        let script = &self.script;
+        let partial = self.window == Window::Rolling && script.commands.len() > 1;
+        Batch::new(script.clone(), self.pipeline, script.shuffled || partial, self.feed(index))
+    }
+
+    /// What [`Job::batch`] of `index` sends, again.
+    pub fn replay(&self, index: usize) -> Replay {
+        Replay::new(self.script.clone(), self.feed(index))
+    }
+
+    fn feed(&self, index: usize) -> Feed {
+        Feed {
             keys: self.keys(index),
             values: self.values.clone(),
             rng: Rng::stream(self.seed, index as u64),
             tags: self.node(index).tags.clone(),
             sequence: index as u64,
             clients: self.connections() as u64,
-        };
-        let script = &self.script;
-        let partial = self.window == Window::Rolling && script.commands.len() > 1;
-        Batch::new(script.clone(), self.pipeline, script.shuffled || partial, feed)
+        }
     }
 
     fn keys(&self, index: usize) -> Keys {
@@ -139,7 +157,10 @@ impl Job {
             ),
             Broken::Garbage(garbage) => Failure::run(
                 format!("wrong answer to {test} on connection {index}, {}", garbage.0),
-                format!("check that {address} speaks {}", P::NAME),
+                match self.values.is_keyed() {
+                    false => format!("check that {address} speaks {}", P::NAME),
+                    true => format!("check that {address} speaks {}, and who else writes its keys", P::NAME),
+                },
             ),
             Broken::Io(error) if error.kind() == io::ErrorKind::InvalidData => Failure::run(
                 format!("TLS broke on connection {index} during {test} ({error})"),

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use crate::cli::{fits, require};
 use crate::digits;
 use crate::failure::Failure;
-use crate::job::Window;
+use crate::job::{Verify, Window};
 use crate::keys::Distribution;
 use crate::net::Target;
 use crate::schedule::Law;
@@ -209,6 +209,11 @@ pub struct Terms {
 }
 
 impl Mode {
+    /// Whether its connections send requests again and again.
+    fn sends(&self) -> bool {
+        matches!(self, Mode::Closed | Mode::Open { .. } | Mode::Search { .. } | Mode::Sweep { .. })
+    }
+
     pub fn name(&self) -> &'static str {
         match self {
             Mode::Closed => "closed",
@@ -306,6 +311,11 @@ impl Phase {
         wanted.into_iter().filter(|(wanted, _)| *wanted).map(|(_, text)| words(text)).collect()
     }
 
+    pub fn verification(&self) -> Option<Verify> {
+        let verify = || Verify { share: self.verify, reading: self.workload.reading() };
+        (self.verify > 0.0).then(verify)
+    }
+
     /// Usage failures in the words of `terms`.
     pub fn check(&self, terms: &Terms, protocol: Protocol) -> Result<(), Failure> {
         let Terms { clients, threads, pipeline, keys, bytes, length, resp3, tracking } = terms;
@@ -346,6 +356,16 @@ impl Phase {
             (1..=digits::LIMIT).contains(&self.keys.count),
             &format!("{keys} is outside of 1 to 10^12"),
             "keys have twelve digits",
+        )?;
+        require(
+            self.verify == 0.0 || (self.mode.sends() && self.workload.reading().contains(&true)),
+            "verify is given where no values are read",
+            "leave it out, or read values with GET",
+        )?;
+        require(
+            self.expect.hit_rate.is_none() || self.workload.looks_for_keys(),
+            "expect.hit_rate is given where no keys are looked for",
+            "leave it out, or read values with GET",
         )?;
         let (largest, limit) = match protocol {
             Protocol::Resp => (LARGEST_VALUE, "512 MiB"),

@@ -1,5 +1,7 @@
 //! A run from the first connection to the document: each phase in order, its prefill first.
 
+use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use sha2::{Digest, Sha256};
@@ -16,7 +18,7 @@ use crate::memcached::suite::Needs;
 use crate::memcached::{self, dialogue};
 use crate::meter;
 use crate::modes;
-use crate::plan::{Expect, Length, Mode, Phase, Plan};
+use crate::plan::{Length, Mode, Phase, Plan};
 use crate::progress::ProgressLine;
 use crate::stage::Stage;
 use crate::sys;
@@ -33,6 +35,10 @@ pub struct Session<'a> {
     plan: &'a Plan,
     nodes: Vec<Node>,
     values: ValuePool,
+    /// Whether values belong to their keys, as some phase verifies them.
+    keyed: bool,
+    /// For each kind of key, how many were set by prefills.
+    filled: RefCell<BTreeMap<Vec<u8>, u64>>,
 }
 
 /// Puts the load of a phase on the server; its results.
@@ -65,7 +71,13 @@ pub fn run(plan: &Plan, argv: &[String]) -> Result<Document, Failure> {
     let digest = own_digest()?;
     let started_at = rfc3339(SystemTime::now());
     let largest = plan.phases.iter().map(|phase| phase.values.largest()).max().unwrap_or(0);
-    let session = Session { plan, nodes: nodes(plan)?, values: ValuePool::new(plan.seed, largest) };
+    let session = Session {
+        plan,
+        nodes: nodes(plan)?,
+        values: ValuePool::new(plan.seed, largest),
+        keyed: plan.phases.iter().any(|phase| phase.verify > 0.0),
+        filled: RefCell::default(),
+    };
     let mut log = plan.hdr_log.as_deref().map(HdrLog::create).transpose()?;
     let (mut prefill, mut tests) = (None, Vec::new());
     for (phase, measure) in plan.phases.iter().zip(measures) {
@@ -73,7 +85,8 @@ pub fn run(plan: &Plan, argv: &[String]) -> Result<Document, Failure> {
             let filled = session.prefill(phase)?;
             prefill.get_or_insert(filled);
         }
-        let results = measure(&session, phase)?;
+        let mut results = measure(&session, phase)?;
+        session.compare(phase, &mut results)?;
         if let Some(log) = &mut log {
             results.iter().try_for_each(|result| log.append(result))?;
         }
@@ -113,21 +126,21 @@ fn driver(plan: &Plan, argv: &[String], digest: String) -> Driver {
 impl Session<'_> {
     /// Set every key of the phase once, then let the server say how many it has.
     fn prefill(&self, phase: &Phase) -> Result<Prefill, Failure> {
-        let keys = phase.keys.count;
         let began = sys::now();
         match self.plan.protocol {
-            Protocol::Resp => self.fill(phase)?,
+            Protocol::Resp => {
+                phase.workload.string_keys().iter().try_for_each(|key| self.fill(phase, key))?
+            }
             Protocol::Memcached => self.fill_memcached(phase, Needs::Keys)?,
         }
         let seconds = document::round(document::seconds(sys::now() - began), 6);
-        let (keys_in_server, place, limit) = match self.plan.protocol {
-            Protocol::Resp => {
-                let database = self.plan.database;
-                (self.plan.target.count_keys(database)?, format!(" in db{database}"), "maxmemory")
-            }
-            Protocol::Memcached => (dialogue::count_items(&self.plan.target)?, String::new(), "-m"),
-        };
+        let keys = self.note_filled(phase);
+        let keys_in_server = self.count_keys()?;
         if keys_in_server != keys {
+            let (place, limit) = match self.plan.protocol {
+                Protocol::Resp => (format!(" in db{}", self.plan.database), "maxmemory"),
+                Protocol::Memcached => (String::new(), "-m"),
+            };
             return Err(Failure::run(
                 format!("the server holds {keys_in_server} keys{place} after a prefill of {keys}"),
                 format!("start with an empty server, and look for eviction ({limit})"),
@@ -136,10 +149,27 @@ impl Session<'_> {
         Ok(Prefill { keys, seconds, keys_in_server })
     }
 
-    fn fill(&self, phase: &Phase) -> Result<(), Failure> {
+    /// How many keys all prefills so far have set.
+    fn note_filled(&self, phase: &Phase) -> u64 {
+        let mut filled = self.filled.borrow_mut();
+        for key in phase.workload.string_keys() {
+            let count = filled.entry(key).or_default();
+            *count = phase.keys.count.max(*count);
+        }
+        filled.values().sum()
+    }
+
+    fn count_keys(&self) -> Result<u64, Failure> {
+        match self.plan.protocol {
+            Protocol::Resp => self.plan.target.count_keys(self.plan.database),
+            Protocol::Memcached => dialogue::count_items(&self.plan.target),
+        }
+    }
+
+    fn fill(&self, phase: &Phase, key: &[u8]) -> Result<(), Failure> {
         let keys = phase.keys.count;
         let clients = phase.clients.min(usize::try_from(keys).unwrap_or(usize::MAX));
-        let workload = Workload::named(Protocol::Resp, "set")?;
+        let workload = Workload::setting(key, phase.ttl.is_some());
         let set = Phase { name: workload.text(), workload, ..phase.clone() };
         let speech = self.speech(&set);
         let job = Job {
@@ -148,9 +178,10 @@ impl Session<'_> {
             pipeline: (PREFILL_BATCH_BYTES / phase.values.largest().max(1)).clamp(1, PREFILL_PIPELINE),
             key_order: KeyOrder::Parts,
             probe: None,
+            verify: None,
             window: Window::Batch,
             allow_errors: false,
-            ..self.job(&set, &speech)?
+            ..self.job(&set, &speech)
         };
         speech.run(&job, &[Stage::Exactly { requests: keys }], &mut |_| ()).map(|_| ())
     }
@@ -160,7 +191,7 @@ impl Session<'_> {
             (Needs::KeyPerRequest, Length::Requests(requests)) => requests,
             _ => phase.keys.count,
         };
-        memcached::fill(self.job(phase, &self.speech(phase))?, needs, keys, &phase.places(false))
+        memcached::fill(self.job(phase, &self.speech(phase)), needs, keys, &phase.places(false))
     }
 
     /// The closed loop: a connection sends again when it was answered.
@@ -178,7 +209,7 @@ impl Session<'_> {
             self.fill_memcached(phase, needs)?;
         }
         let speech = self.speech(phase);
-        let job = self.job(phase, &speech)?;
+        let job = self.job(phase, &speech);
         Ok((speech, job))
     }
 
@@ -194,12 +225,27 @@ impl Session<'_> {
         Ok(result)
     }
 
+    /// Raise the flags of results that are not as the phase expects.
+    fn compare(&self, phase: &Phase, results: &mut [TestResult]) -> Result<(), Failure> {
+        if let Some([least, most]) = phase.expect.hit_rate {
+            for result in results.iter_mut() {
+                let rate = document::per(result.hits as f64, (result.hits + result.misses) as f64);
+                result.flags.extend((rate < least || rate > most).then_some("hit_rate"));
+            }
+        }
+        if let Some(keys) = phase.expect.keys {
+            let differs = self.count_keys()? != keys;
+            results.iter_mut().for_each(|result| result.flags.extend(differs.then_some("key_count")));
+        }
+        Ok(())
+    }
+
     fn speech(&self, phase: &Phase) -> Speech {
         phase.workload.speech(&phase.places(self.plan.cluster), self.plan.seed)
     }
 
-    fn job(&self, phase: &Phase, speech: &Speech) -> Result<Job, Failure> {
-        Ok(Job {
+    fn job(&self, phase: &Phase, speech: &Speech) -> Job {
+        Job {
             name: phase.name.clone(),
             nodes: self.nodes.iter().map(|node| node.greeted(&phase.greeting())).collect(),
             script: speech.script().clone().into(),
@@ -211,8 +257,8 @@ impl Session<'_> {
             rate: None,
             keepalive: true,
             keyspace: phase.keys.count,
-            key_order: key_order(phase)?,
-            values: self.values.with(&phase.values, false),
+            key_order: KeyOrder::of(phase.keys.distribution, phase.keys.count),
+            values: self.values.with(&phase.values, self.keyed),
             seed: self.plan.seed,
             probe: phase.probe,
             cpus: self.plan.cpus.clone(),
@@ -220,18 +266,8 @@ impl Session<'_> {
             slice_ns: self.plan.slice_ms * 1_000_000,
             interval_slices: self.plan.interval_slices(),
             allow_errors: self.plan.allow_errors,
-        })
-    }
-}
-
-fn key_order(phase: &Phase) -> Result<KeyOrder, Failure> {
-    let plain = phase.expect == Expect::default();
-    match plain && phase.verify == 0.0 {
-        true => Ok(KeyOrder::of(phase.keys.distribution, phase.keys.count)),
-        false => Err(Failure::usage(
-            format!("{} has settings that are not available", phase.name),
-            "leave them out",
-        )),
+            verify: phase.verification(),
+        }
     }
 }
 

@@ -116,6 +116,10 @@ impl ValuePool {
         Cut { from: self.place(rng, number), bytes }
     }
 
+    pub fn is_keyed(&self) -> bool {
+        self.keyed
+    }
+
     #[inline]
     pub fn bytes(&self, cut: Cut) -> &[u8] {
         &self.bytes[cut.from..cut.from + cut.bytes]

@@ -1,5 +1,7 @@
 //! What `speedbench run` sends: which commands a test, a mix or a sequence stands for.
 
+use std::collections::BTreeSet;
+
 use serde::Deserialize;
 
 use crate::crew::{self, Director, Outcome, Watcher};
@@ -8,9 +10,10 @@ use crate::job::{Job, Spoken};
 use crate::memcached::Load;
 use crate::memcached::suite::{self, Needs};
 use crate::proto::resp::{self, Resp};
+use crate::proto::verified::Verified;
 use crate::redis_benchmark;
 use crate::stage::Stage;
-use crate::template::{Command, Placeholders, Script};
+use crate::template::{Command, Fill, Part, Placeholders, Script};
 
 /// What one request does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,20 +40,21 @@ impl Test {
         Test::ALL.into_iter().find(|test| test.name() == name)
     }
 
-    fn command(self, places: &Placeholders) -> Command {
-        let template = |words: &[&str], reply| resp::template(words, places, reply);
-        let [key, counter] = match places.tags {
-            true => ["key:{tag}:__rand_int__", "counter:{tag}:__rand_int__"],
-            false => ["key:__rand_int__", "counter:__rand_int__"],
-        };
-        match self {
-            Test::Ping => template(&["PING"], resp::status("+PONG\r\n")),
-            Test::Set => template(&["SET", key, "__data__"], resp::status("+OK\r\n")),
-            Test::Get => template(&["GET", key], resp::bulk(places.value_bytes())),
-            Test::Incr => template(&["INCR", counter], resp::reply(b':')),
+    /// Its words, which hold `{tag}` in a cluster.
+    fn words(self, tags: bool) -> &'static [&'static str] {
+        match (self, tags) {
+            (Test::Ping, _) => &["PING"],
+            (Test::Set, false) => &["SET", KEY, "__data__"],
+            (Test::Set, true) => &["SET", "key:{tag}:__rand_int__", "__data__"],
+            (Test::Get, false) => &["GET", KEY],
+            (Test::Get, true) => &["GET", "key:{tag}:__rand_int__"],
+            (Test::Incr, false) => &["INCR", "counter:__rand_int__"],
+            (Test::Incr, true) => &["INCR", "counter:{tag}:__rand_int__"],
         }
     }
 }
+
+const KEY: &str = "key:__rand_int__";
 
 /// The protocol that the server speaks.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
@@ -118,26 +122,47 @@ pub enum Source {
     Request(Vec<Vec<u8>>),
 }
 
-/// Commands whose empty reply means that the key was not there.
+/// Commands that read one value: an empty reply means that the key was not there.
 const READING: [&str; 4] = ["GET", "GETEX", "GETDEL", "HGET"];
+/// Commands whose keys hold strings, which a prefill can set.
+const OF_STRINGS: [&str; 10] =
+    ["GET", "SET", "GETEX", "GETDEL", "GETSET", "SETEX", "PSETEX", "SETNX", "STRLEN", "GETRANGE"];
 
 impl Source {
-    fn command(&self, places: &Placeholders) -> Command {
+    fn words(&self, tags: bool) -> Vec<Vec<u8>> {
         match self {
-            Source::Test(test) => test.command(places),
-            Source::Request(words) => {
-                resp::template(words, places, redis_benchmark::suite::reply_to(words, places.value_bytes()))
-            }
+            Source::Test(test) => test.words(tags).iter().map(|word| word.as_bytes().to_vec()).collect(),
+            Source::Request(words) => words.clone(),
         }
     }
 
-    fn reads(&self) -> bool {
-        match self {
-            Source::Test(test) => *test == Test::Get,
-            Source::Request(words) => {
-                READING.iter().any(|name| words[0].eq_ignore_ascii_case(name.as_bytes()))
+    fn command(&self, places: &Placeholders) -> Command {
+        let words = self.words(places.tags);
+        let reply = redis_benchmark::suite::reply_to(&words, places.value_bytes());
+        resp::template(&words, places, reply)
+    }
+
+    fn is_one_of(&self, names: &[&str]) -> bool {
+        names.iter().any(|name| self.words(false)[0].eq_ignore_ascii_case(name.as_bytes()))
+    }
+
+    /// The keys of strings that it names, if nothing but one number makes them differ.
+    fn string_keys(&self) -> Option<Vec<u8>> {
+        let words = self.words(false);
+        let key = words.get(1).filter(|_| self.is_one_of(&OF_STRINGS))?;
+        let places = Placeholders { numbers: true, ..Placeholders::default() };
+        let (mut text, mut numbers) = (Vec::new(), 0);
+        for part in places.cut(key) {
+            match part {
+                Part::Literal(bytes) => text.extend(bytes),
+                Part::Filled(Fill::Number | Fill::Shared(_)) => {
+                    text.extend_from_slice(b"__key__");
+                    numbers += 1;
+                }
+                Part::Filled(_) => return None,
             }
         }
+        (numbers == 1).then_some(text)
     }
 }
 
@@ -156,17 +181,20 @@ impl Speech {
     }
 
     pub fn direct(&self, job: &Job, director: Director, watcher: Watcher) -> Result<(), Failure> {
-        match self {
-            Speech::Resp(_) => crew::direct(&Resp, job, director, watcher),
-            Speech::Memcached(load) => load.direct(job, director, watcher),
+        match (self, &job.verify) {
+            (Speech::Resp(_), None) => crew::direct(&Resp, job, director, watcher),
+            (Speech::Resp(_), Some(verify)) => {
+                crew::direct(&Verified { proto: &Resp, job, verify }, job, director, watcher)
+            }
+            (Speech::Memcached(load), None) => crew::direct(&load.proto, job, director, watcher),
+            (Speech::Memcached(load), Some(verify)) => {
+                crew::direct(&Verified { proto: &load.proto, job, verify }, job, director, watcher)
+            }
         }
     }
 
     pub fn run(&self, job: &Job, stages: &[Stage], watcher: Watcher) -> Result<Outcome, Failure> {
-        match self {
-            Speech::Resp(_) => crew::run(&Resp, job, stages, watcher),
-            Speech::Memcached(load) => load.run(job, stages, watcher),
-        }
+        crew::in_turn(stages, |director| self.direct(job, director, watcher))
     }
 }
 
@@ -231,9 +259,54 @@ impl Workload {
     pub fn spoken(&self) -> Vec<Spoken> {
         let spoken = |name: &String, reads| Spoken { name: name.clone(), reads };
         match &self.parts {
-            Parts::Resp(items) => items.iter().map(|item| spoken(&item.name, item.source.reads())).collect(),
+            Parts::Resp(items) => {
+                items.iter().map(|item| spoken(&item.name, item.source.is_one_of(&READING))).collect()
+            }
             Parts::Memcached(items) => items.iter().map(|item| spoken(&item.name, false)).collect(),
         }
+    }
+
+    /// For each command, whether it reads one value.
+    pub fn reading(&self) -> Vec<bool> {
+        match &self.parts {
+            Parts::Resp(items) => items.iter().map(|item| item.source.is_one_of(&READING)).collect(),
+            Parts::Memcached(items) => items.iter().map(|item| item.source.reads_value()).collect(),
+        }
+    }
+
+    /// The keys that a prefill sets, as texts with a place for their number; those of the tests when it names none.
+    pub fn string_keys(&self) -> BTreeSet<Vec<u8>> {
+        let mut keys = match &self.parts {
+            Parts::Resp(items) => items.iter().filter_map(|item| item.source.string_keys()).collect(),
+            Parts::Memcached(_) => BTreeSet::new(),
+        };
+        if keys.is_empty() {
+            keys.insert(b"key:__key__".to_vec());
+        }
+        keys
+    }
+
+    /// Sets `key` to a value, which ends after `__ttl__` if it shall `end`.
+    pub fn setting(key: &[u8], end: bool) -> Workload {
+        let end = if end { ["EX", "__ttl__"].as_slice() } else { &[] };
+        let words = [b"SET", key, b"__data__"].into_iter().chain(end.iter().map(|word| word.as_bytes()));
+        let source = Source::Request(words.map(<[u8]>::to_vec).collect());
+        Workload::of(vec![Item { name: "set".to_owned(), source, count: 1 }], Order::Mix)
+    }
+
+    /// Whether replies tell of some keys whether they were there.
+    pub fn looks_for_keys(&self) -> bool {
+        match &self.parts {
+            Parts::Resp(_) => self.reading().contains(&true),
+            Parts::Memcached(items) => items.iter().any(|item| item.source.keys > 0),
+        }
+    }
+
+    /// Whether a request holds `text`.
+    pub fn holds(&self, text: &[u8]) -> bool {
+        let Parts::Resp(items) = &self.parts else { return false };
+        let mut words = items.iter().flat_map(|item| item.source.words(false));
+        words.any(|word| memchr::memmem::find(&word, text).is_some())
     }
 
     /// Keys that the tests need and a prefill does not set.

@@ -13,6 +13,7 @@ use crate::keys;
 use crate::memcached::suite;
 use crate::plan::{self, Expect, KeySpace, Length, Mode, Phase, Terms, check_rate};
 use crate::schedule::Law;
+use crate::template::TTL;
 use crate::values::{Sizes, Ttl};
 use crate::words;
 use crate::workload::{self, Item, Order, Protocol, Workload};
@@ -279,6 +280,11 @@ fn phase(value: Value, at: usize, protocol: Protocol) -> Result<Phase, Failure> 
         tracking: written.tracking,
         ..usual
     };
+    require(
+        phase.ttl.is_some() || !phase.workload.holds(TTL),
+        "__ttl__ is sent, but ttl_s is not given",
+        "give seconds",
+    )?;
     phase.check(&TERMS, protocol)?;
     Ok(phase)
 }

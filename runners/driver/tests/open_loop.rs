@@ -54,6 +54,7 @@ fn job(server: &Stalling, threads: usize, pipeline: usize) -> Job {
         slice_ns: 100 * MS,
         interval_slices: None,
         allow_errors: false,
+        verify: None,
     }
 }
 

@@ -116,6 +116,9 @@ fn bad_files_are_usage_errors_that_name_the_place() {
         ("[[phase]]\ntest='get'\nmode='sweep'\nrates=[]", "rates is empty"),
         ("[[phase]]\ntest='get'\nmode='search'\nlimit={percentile=101,us=1}", "limit cannot be 1 us at 101%"),
         ("[[phase]]\ntest='get'\nprobe={clients=0}", "probe.clients cannot be 0"),
+        ("[[phase]]\ntest='set'\nverify=0.5", "verify is given where no values are read"),
+        ("[[phase]]\ntest='set'\nexpect.hit_rate=1", "expect.hit_rate is given where no keys are looked for"),
+        ("[[phase]]\nsequence=[{request='SET a b EX __ttl__'}]", "__ttl__ is sent, but ttl_s is not given"),
         ("protocol='memcached'\n[[phase]]\ncommands=[{request='get a'}]", "a command of memcached is a test"),
     ] {
         let path = written("bad.toml", text);
@@ -159,4 +162,83 @@ fn the_examples_are_workload_files() {
     assert!(names.len() >= 7, "{names:?}");
     let readme = include_str!("../README.md");
     assert!(names.iter().all(|name| readme.contains(&format!("`{name}`"))), "README.md names {names:?}");
+}
+
+/// Reads and writes in a phase that sets all keys before; every value read is compared.
+fn verified(name: &str, rest: &str) -> String {
+    let phase = format!(
+        "[[phase]]\nname = 'v'\nprefill = true\nverify = 1.0\nkeys.count = 100\nrequests = 2000\nclients = 3\n{rest}"
+    );
+    written(name, &phase)
+}
+
+#[test]
+fn values_that_are_read_are_those_that_were_set() {
+    for (at, rest) in [
+        "test = 'get'\nvalues.bytes = 20\npipeline = 16\nthreads = 2",
+        "test = 'get:2+set:1'\nvalues.range = [5, 900]\nwindow = 'rolling'\npipeline = 5",
+        "sequence = [{ request = 'SET key:__key__ __data__' }, { test = 'get', times = 3 }]\nvalues.weighted = [[9, 1], [9000, 1]]",
+        "commands = [{ request = 'GET a:__key__' }, { request = 'GET b:__key__' }]\nkeys.distribution = 'zipf'\nvalues.bytes = 200000",
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let path = verified(&format!("verified-{at}.toml"), rest);
+        let honest = Server::unix(Manner::Honest);
+        let document = honest.document(&format!("--workload {path}"));
+        assert_eq!(document["tests"][0]["requests"], 2000);
+        let key: &[u8] = if at == 3 { b"b:000000000031" } else { b"key:000000000031" };
+        let corrupting = Server::unix(Manner::Corrupting(key));
+        let line = corrupting.failure(&format!("--workload {path}"));
+        assert!(line.contains("key number 31 does not hold its value of "), "{line}");
+        assert!(line.contains("who else writes its keys"), "{line}");
+    }
+}
+
+#[test]
+fn a_sample_is_a_part_of_the_values() {
+    // One wrong value in a hundred, one read in a thousand compared: 200 reads are all but never caught, 2000000 always.
+    let server = Server::unix(Manner::Corrupting(b"key:000000000031"));
+    let path = |requests: u32| {
+        let phase = format!(
+            "[[phase]]\ntest = 'get'\nprefill = true\nverify = 0.001\nkeys.count = 100\npipeline = 100\nrequests = {requests}"
+        );
+        written(&format!("sample-{requests}.toml"), &phase)
+    };
+    server.document(&format!("--workload {}", path(200)));
+    assert!(server.failure(&format!("--workload {}", path(2_000_000))).contains("key number 31"));
+}
+
+#[test]
+fn a_prefill_sets_the_keys_that_the_phase_names() {
+    let server = Server::tcp(Manner::Honest);
+    let path = written(
+        "prefill.toml",
+        "[[phase]]\nname = 'a'\nprefill = true\nkeys.count = 50\nttl_s = 90\nrequests = 10\n\
+         commands = [{ request = 'GET user:__key__:x' }, { request = ['GET', '__rand_int__'] }]\n\
+         expect = { hit_rate = 1.0, keys = 100 }\n\
+         [[phase]]\nname = 'b'\nprefill = true\nkeys.count = 70\nrequests = 10\ntest = 'get'\n\
+         expect = { hit_rate = [0.0, 0.5], keys = 171 }\n\
+         [[phase]]\nname = 'c'\nkeys.count = 100\nrequests = 700\ntest = 'get+incr'\n\
+         expect = { hit_rate = [0.5, 0.9] }",
+    );
+    let document = server.document(&format!("--workload {path}"));
+    assert_eq!(document["prefill"]["keys"], 100);
+    let flags = |test: usize| {
+        let raised = document["tests"][test]["flags"].as_array().unwrap().iter();
+        let mut raised: Vec<&str> = raised.map(|flag| flag.as_str().unwrap()).collect();
+        raised.retain(|flag| ["hit_rate", "key_count"].contains(flag));
+        raised
+    };
+    assert_eq!((flags(0), flags(1)), (vec![], vec!["hit_rate", "key_count"]));
+    // 70 of 100 keys are there.
+    assert_eq!(flags(2), [""; 0]);
+    let mut seen = server.seen();
+    seen.store.retain(|key, _| !key.starts_with(b"counter:"));
+    assert_eq!(seen.store.len(), 170);
+    assert!(seen.store.contains_key(b"user:000000000049:x".as_slice()));
+    assert!(seen.store.contains_key(b"000000000000".as_slice()));
+    let sent = String::from_utf8_lossy(&seen.streams.concat()).into_owned();
+    let ends = sent.matches("EX\r\n$2\r\n90\r\n").count();
+    assert_eq!(ends, 100);
 }

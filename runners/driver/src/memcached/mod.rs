@@ -3,7 +3,7 @@
 pub mod dialogue;
 pub mod suite;
 
-use crate::crew::{self, Director, Outcome, Watcher};
+use crate::crew::{self, Outcome, Watcher};
 use crate::failure::Failure;
 use crate::job::{Job, Window};
 use crate::keys::KeyOrder;
@@ -38,10 +38,6 @@ impl Load {
         Load { proto: Memcached::new(answers, &script), script }
     }
 
-    pub fn direct(&self, job: &Job, director: Director, watcher: Watcher) -> Result<(), Failure> {
-        crew::direct(&self.proto, job, director, watcher)
-    }
-
     pub fn run(&self, job: &Job, stages: &[Stage], watcher: Watcher) -> Result<Outcome, Failure> {
         crew::run(&self.proto, job, stages, watcher)
     }
@@ -63,6 +59,7 @@ pub fn fill(job: Job, needs: Needs, keys: u64, places: &Placeholders) -> Result<
         window: Window::Batch,
         rate: None,
         probe: None,
+        verify: None,
         keepalive: true,
         allow_errors: false,
         script: load.script.clone().into(),

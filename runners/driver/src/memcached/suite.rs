@@ -248,6 +248,12 @@ impl Test {
         Command::new(&self.request.parts(places), Expectation::default())
     }
 
+    /// Whether it reads one value, which a test before it has stored.
+    pub fn reads_value(&self) -> bool {
+        let stored = matches!(self.needs, Needs::Keys | Needs::BinaryKeys);
+        stored && self.keys == 1 && matches!(self.kind, Kind::Values | Kind::Item)
+    }
+
     pub fn answer(&self, value: &Value) -> Answer {
         // Other values of the same length are as usual.
         let places = Placeholders { value: value.any(), ..Placeholders::default() };

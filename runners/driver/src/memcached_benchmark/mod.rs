@@ -175,5 +175,6 @@ fn job(options: &Options, node: &Node, test: &Prepared) -> Job {
         slice_ns: 1_000_000_000,
         interval_slices: None,
         allow_errors: false,
+        verify: None,
     }
 }

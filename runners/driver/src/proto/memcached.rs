@@ -376,4 +376,12 @@ impl Replies for Skipper {
         }
         Ok(())
     }
+
+    fn skip_one(&mut self, bytes: &[u8], tally: &mut Tally) -> Result<(usize, bool), Garbage> {
+        let (mut at, before) = (0, tally.replies);
+        while at < bytes.len() && tally.replies == before {
+            at += self.step(&bytes[at..], tally)?;
+        }
+        Ok((at, tally.replies > before))
+    }
 }

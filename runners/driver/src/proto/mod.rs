@@ -7,6 +7,7 @@ pub mod reply;
 pub mod resp;
 pub mod skipper;
 pub mod stride;
+pub mod verified;
 
 use crate::template::Script;
 use stride::Stride;
@@ -67,4 +68,8 @@ pub trait Proto: Sync {
 pub trait Replies {
     /// Take the next bytes of a connection, cut anywhere; count the replies that they complete into `tally`.
     fn skip(&mut self, bytes: &[u8], tally: &mut Tally) -> Result<(), Garbage>;
+
+    /// Take bytes, of which there is at least one, up to the end of a reply or of what stands between replies; how many,
+    /// and whether that end was among them.
+    fn skip_one(&mut self, bytes: &[u8], tally: &mut Tally) -> Result<(usize, bool), Garbage>;
 }

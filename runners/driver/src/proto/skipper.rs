@@ -281,6 +281,17 @@ impl Replies for Skipper {
         }
         Ok(())
     }
+
+    fn skip_one(&mut self, bytes: &[u8], tally: &mut Tally) -> Result<(usize, bool), Garbage> {
+        let mut at = 0;
+        while at < bytes.len() {
+            at += self.step(&bytes[at..], tally)?;
+            if self.outstanding == 0 {
+                return Ok((at, true));
+            }
+        }
+        Ok((at, false))
+    }
 }
 
 fn require(wanted: u8, byte: u8) -> Result<(), Garbage> {

@@ -110,5 +110,6 @@ fn job(options: &Options, nodes: &[Node], test: &Planned) -> Job {
         slice_ns: 1_000_000_000,
         interval_slices: None,
         allow_errors: false,
+        verify: None,
     }
 }

@@ -318,3 +318,22 @@ fn wrong_words_are_told() {
         assert!(told.contains(cause), "{told}");
     }
 }
+
+#[test]
+fn values_are_verified() {
+    let server = Memcached::tcp(&[]);
+    let directory = Directory::new();
+    let path = directory.path("verify.toml");
+    let file = "protocol = 'memcached'\n[[phase]]\ntest = 'get:5+gat+mg+mg_flags+gets+set+ms'\nprefill = true\nverify = 1.0\n\
+        keys = { count = 500, distribution = 'zipf' }\nvalues.range = [1, 5000]\nttl_s = [1000, 2000]\n\
+        expect = { hit_rate = 1.0, keys = 500 }\npipeline = 4\nrequests = 20000\n";
+    std::fs::write(&path, file).unwrap();
+    let run = |words: &str| output(OURS, &server.words("run", &format!("--workload {path} --json {words}")));
+    let first = run("");
+    let document: serde_json::Value = serde_json::from_slice(&first.stdout).unwrap();
+    assert_eq!(document["tests"][0]["misses"], 0);
+    // Another seed has other values: those of the first run are wrong then.
+    std::fs::write(&path, file.replace("prefill = true", "").replace("+set+ms", "")).unwrap();
+    let second = String::from_utf8(run("--seed 2").stderr).unwrap();
+    assert!(second.contains("does not hold its value"), "{second}");
+}

@@ -22,6 +22,8 @@ pub enum Manner {
     /// These bytes, and then the connection is closed.
     HangingUp(&'static [u8]),
     Silent,
+    /// Honest, but the first byte of the value of this key is another than the one that was set.
+    Corrupting(&'static [u8]),
 }
 
 /// What the server has seen and stored.
@@ -172,6 +174,13 @@ fn answer(words: &[Vec<u8>], manner: Manner, seen: &mut Seen) -> Vec<u8> {
         (_, Manner::Saying(bytes) | Manner::HangingUp(bytes)) => bytes.to_vec(),
         (_, Manner::Silent) => Vec::new(),
         (name, Manner::Honest) => honest(name, &words[1..], &mut seen.store),
+        (name, Manner::Corrupting(key)) => {
+            let told = honest(name, &words[1..], &mut seen.store);
+            if let Some(first) = seen.store.get_mut(key).filter(|_| name == "SET" && words[1] == key) {
+                first[0] ^= 1;
+            }
+            told
+        }
     }
 }
 
