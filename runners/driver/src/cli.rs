@@ -5,11 +5,13 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use lexopt::prelude::*;
+use serde::de::DeserializeOwned;
 
 use crate::endpoint::{Endpoint, Words};
 use crate::failure::Failure;
 use crate::job::Window;
 use crate::keys::Distribution;
+use crate::modes::{blocking, pubsub};
 use crate::net::Target;
 use crate::plan::{KeySpace, Length, Limit, Mode, Output, Phase, Plan, Probe, Terms, check_rate};
 use crate::schedule::Law;
@@ -41,7 +43,10 @@ Server
 
 Workload
   --mode NAME        closed: a loop that sends again when it was answered; idle: connections
-                     that are held and silent; churn: each sends one batch (closed)
+                     that are held and silent; churn: each sends one batch (closed);
+                     pubsub: -c subscribers; blocking: -c clients that wait for values
+  --publishers N, --channels N, --subscribe channels|patterns|shards    of pubsub (1, 1)
+  --pop COMMAND      of blocking: blpop, bzpopmin or xreadgroup (blpop)
   --workload FILE    phases of load as TOML, or JSON (*.json, or - for stdin); instead
                      of the other options of this block, but --seed, and of the window
   -t TESTS           of ping,set,get,incr; measured in this order (all);
@@ -103,7 +108,11 @@ struct Given {
     protocol: Option<Protocol>,
     endpoint: Endpoint,
     workload: Option<String>,
-    mode: Option<Mode>,
+    mode: Option<String>,
+    publishers: Option<usize>,
+    channels: Option<usize>,
+    subscribe: Option<String>,
+    pop: Option<String>,
     tests: Option<String>,
     clients: Option<usize>,
     pipeline: Option<usize>,
@@ -157,7 +166,11 @@ fn parse_run(parser: &mut lexopt::Parser) -> Result<Command, Failure> {
             "--help" => return Ok(Command::Help),
             "--version" => return Ok(Command::Version),
             "--workload" => given.workload = Some(value(parser, "--workload")?),
-            "--mode" => given.mode = mode(&value::<String>(parser, "--mode")?)?,
+            "--mode" => given.mode = Some(value(parser, "--mode")?),
+            "--publishers" => given.publishers = Some(value(parser, "--publishers")?),
+            "--channels" => given.channels = Some(value(parser, "--channels")?),
+            "--subscribe" => given.subscribe = Some(value(parser, "--subscribe")?),
+            "--pop" => given.pop = Some(value(parser, "--pop")?),
             "-t" => given.tests = Some(value(parser, "-t")?),
             "--protocol" => given.protocol = Some(protocol(&value::<String>(parser, "--protocol")?)?),
             "-c" => given.clients = Some(value(parser, "-c")?),
@@ -226,14 +239,10 @@ fn protocol(name: &str) -> Result<Protocol, Failure> {
         .ok_or_else(|| Failure::usage(format!("--protocol cannot be '{name}'"), "give resp or memcached"))
 }
 
-/// A mode that has no settings; none for the usual loop.
-fn mode(name: &str) -> Result<Option<Mode>, Failure> {
-    match name {
-        "closed" => Ok(None),
-        "idle" => Ok(Some(Mode::Idle)),
-        "churn" => Ok(Some(Mode::Churn)),
-        _ => Err(Failure::usage(format!("--mode cannot be '{name}'"), "give closed, idle or churn")),
-    }
+/// What `name` stands for where workload files may say it, too.
+fn known<T: DeserializeOwned>(name: &str, option: &str, names: &str) -> Result<T, Failure> {
+    serde_json::from_value(name.into())
+        .map_err(|_| Failure::usage(format!("{option} cannot be '{name}'"), format!("give {names}")))
 }
 
 fn window(kind: &str) -> Result<Window, Failure> {
@@ -343,6 +352,10 @@ impl Given {
         let given = [
             ("--protocol", self.protocol.is_some()),
             ("--mode", self.mode.is_some()),
+            ("--publishers", self.publishers.is_some()),
+            ("--channels", self.channels.is_some()),
+            ("--subscribe", self.subscribe.is_some()),
+            ("--pop", self.pop.is_some()),
             ("-t", self.tests.is_some()),
             ("-c", self.clients.is_some()),
             ("-P", self.pipeline.is_some()),
@@ -375,12 +388,22 @@ impl Given {
     fn phases(&self) -> Result<Vec<Phase>, Failure> {
         let protocol = self.protocol.unwrap_or_default();
         let named = |name: &str| Workload::named(protocol, &name.to_lowercase());
-        let usual = self.mode.as_ref().and_then(|mode| mode.usual_test(protocol));
-        let workloads = match self.tests.as_deref().or(usual) {
-            Some(list) => list.split(',').map(named).collect::<Result<_, _>>()?,
-            None => Workload::all(protocol),
+        let mode = self.loop_mode()?;
+        let workloads = match (&self.tests, mode.usual_workload(protocol)) {
+            (Some(_), _) if mode.has_own_commands() => {
+                return Err(Failure::usage(
+                    "-t is given for a mode that has its own commands",
+                    "leave it out",
+                ));
+            }
+            (Some(list), _) => list.split(',').map(named).collect::<Result<_, _>>()?,
+            (None, Some(usual)) => vec![usual],
+            (None, None) => Workload::all(protocol),
         };
-        let phase = |(at, workload)| self.phase(workload, self.prefill && at == 0);
+        let phase = |(at, workload)| {
+            let phase = self.phase(workload, self.prefill && at == 0)?;
+            Ok(Phase { mode: mode.clone(), ..phase })
+        };
         let phases: Vec<Phase> = workloads.into_iter().enumerate().map(phase).collect::<Result<_, _>>()?;
         phases.iter().try_for_each(|phase| phase.check(&TERMS, protocol))?;
         Ok(phases)
@@ -404,7 +427,6 @@ impl Given {
             tracking: self.tracking,
             warmup: self.warmup.unwrap_or(length.usual_warmup()),
             length,
-            mode: self.loop_mode()?,
             probe: self.probe()?,
             ..usual
         })
@@ -412,22 +434,51 @@ impl Given {
 
     /// `--mode`, or what the options of a schedule ask for.
     fn loop_mode(&self) -> Result<Mode, Failure> {
-        let scheduled = self.rate.is_some() || self.search.is_some() || self.sweep.is_some();
+        let mode = self.named_mode(self.mode.as_deref().unwrap_or("closed"))?;
+        let scheduled = self.search.is_some() || self.sweep.is_some() || self.arrivals.is_some();
         require(
-            !scheduled || self.mode.is_none(),
-            "--mode is given beside --rate, --search or --sweep",
+            mode == Mode::Closed || !(scheduled || self.rate.is_some() && !mode.has_own_commands()),
+            "--mode is given beside --rate, --arrivals, --search or --sweep",
             "leave it out",
         )?;
         let arrivals = self.arrivals.unwrap_or_default();
         match (self.rate, &self.search, &self.sweep) {
+            (rate, None, None) if mode.has_own_commands() => Ok(mode.at_rate(rate)),
             (None, None, None) => {
                 require(self.arrivals.is_none(), "--arrivals is given without a rate", "give --rate")?;
-                Ok(self.mode.clone().unwrap_or(Mode::Closed))
+                Ok(mode)
             }
             (Some(rate), None, None) => Ok(Mode::Open { rate, arrivals }),
             (from, Some(limit), None) => Ok(Mode::Search { limit: *limit, arrivals, from }),
             (None, None, Some(rates)) => Ok(Mode::Sweep { rates: rates.clone(), arrivals }),
             _ => Err(Failure::usage("--sweep is given beside --rate or --search", "give one of them")),
+        }
+    }
+
+    /// `--mode`, with its settings.
+    fn named_mode(&self, name: &str) -> Result<Mode, Failure> {
+        let settings = [
+            ("--publishers", self.publishers.is_some(), "pubsub"),
+            ("--channels", self.channels.is_some(), "pubsub"),
+            ("--subscribe", self.subscribe.is_some(), "pubsub"),
+            ("--pop", self.pop.is_some(), "blocking"),
+        ];
+        if let Some((option, _, mode)) = settings.iter().find(|(_, given, mode)| *given && *mode != name) {
+            return Err(Failure::usage(
+                format!("{option} is given without its mode"),
+                format!("give --mode {mode}"),
+            ));
+        }
+        match name {
+            "closed" => Ok(Mode::Closed),
+            "idle" => Ok(Mode::Idle),
+            "churn" => Ok(Mode::Churn),
+            "pubsub" => self.pubsub().map(Mode::PubSub),
+            "blocking" => self.blocking().map(Mode::Blocking),
+            _ => Err(Failure::usage(
+                format!("--mode cannot be '{name}'"),
+                "give closed, idle, churn, pubsub or blocking",
+            )),
         }
     }
 
@@ -441,6 +492,23 @@ impl Given {
             rate: self.probe_rate.unwrap_or(usual.rate),
         };
         probe.check("--probe-clients", "--probe-rate").map(Some)
+    }
+
+    fn pubsub(&self) -> Result<pubsub::Setting, Failure> {
+        let usual = pubsub::Setting::default();
+        let subscribe = |name: &String| known(name, "--subscribe", "channels, patterns or shards");
+        Ok(pubsub::Setting {
+            publishers: self.publishers.unwrap_or(usual.publishers),
+            channels: self.channels.unwrap_or(usual.channels),
+            subscribe: self.subscribe.as_ref().map_or(Ok(usual.subscribe), subscribe)?,
+            ..usual
+        })
+    }
+
+    fn blocking(&self) -> Result<blocking::Setting, Failure> {
+        let usual = blocking::Setting::default();
+        let pop = |name: &String| known(name, "--pop", "blpop, bzpopmin or xreadgroup");
+        Ok(blocking::Setting { command: self.pop.as_ref().map_or(Ok(usual.command), pop)?, ..usual })
     }
 
     fn length(&self) -> Result<Length, Failure> {

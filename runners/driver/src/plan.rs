@@ -9,6 +9,7 @@ use crate::digits;
 use crate::failure::Failure;
 use crate::job::{Verify, Window};
 use crate::keys::Distribution;
+use crate::modes::{blocking, pubsub};
 use crate::net::Target;
 use crate::schedule::Law;
 use crate::template::{Placeholders, Value};
@@ -129,9 +130,9 @@ pub enum Mode {
     Idle,
     /// Connections that are opened and closed.
     Churn,
-    PubSub,
-    /// Commands that wait in the server.
-    Blocking,
+    PubSub(pubsub::Setting),
+    /// Clients that wait in the server.
+    Blocking(blocking::Setting),
 }
 
 /// So many percent of the latencies are at most so long.
@@ -222,18 +223,38 @@ impl Mode {
             Mode::Sweep { .. } => "sweep",
             Mode::Idle => "idle",
             Mode::Churn => "churn",
-            Mode::PubSub => "pubsub",
-            Mode::Blocking => "blocking",
+            Mode::PubSub(_) => "pubsub",
+            Mode::Blocking(_) => "blocking",
         }
     }
 
-    /// What is sent when nothing is named.
-    pub fn usual_test(&self, protocol: Protocol) -> Option<&'static str> {
+    /// What is sent when nothing is named, if there is a usual thing.
+    pub fn usual_workload(&self, protocol: Protocol) -> Option<Workload> {
         let ping = match protocol {
             Protocol::Resp => "ping",
             Protocol::Memcached => "mn",
         };
-        matches!(self, Mode::Idle | Mode::Churn).then_some(ping)
+        let usual = Workload::named(protocol, ping).ok()?;
+        match self {
+            Mode::Idle | Mode::Churn => Some(usual),
+            Mode::PubSub(setting) => Some(usual.called(&setting.publish().to_lowercase())),
+            Mode::Blocking(setting) => Some(usual.called(setting.name())),
+            _ => None,
+        }
+    }
+
+    /// The same at `rate` values or messages per second, if it has any.
+    pub fn at_rate(self, rate: Option<f64>) -> Mode {
+        match self {
+            Mode::PubSub(setting) => Mode::PubSub(pubsub::Setting { rate, ..setting }),
+            Mode::Blocking(setting) => Mode::Blocking(blocking::Setting { rate, ..setting }),
+            other => other,
+        }
+    }
+
+    /// Whether it sends commands of its own and no others.
+    pub fn has_own_commands(&self) -> bool {
+        matches!(self, Mode::PubSub(_) | Mode::Blocking(_))
     }
 }
 
@@ -246,6 +267,11 @@ impl Plan {
     /// Usage failures that no single phase has.
     pub fn check(&self) -> Result<(), Failure> {
         let threads = self.most_threads();
+        require(
+            !self.cluster || self.phases.iter().all(|phase| !phase.mode.has_own_commands()),
+            "modes pubsub and blocking are for one server",
+            "leave --cluster out",
+        )?;
         require(
             !self.cluster || self.phases.iter().all(|phase| !phase.prefill && phase.expect.keys.is_none()),
             "keys of a cluster can be neither prefilled nor counted",
@@ -330,12 +356,7 @@ impl Phase {
         }
         let empty = matches!(self.length, Length::Requests(0) | Length::Lasting(Duration::ZERO));
         require(!empty, "the window is empty", &format!("give {length} above 0"))?;
-        let (alone, timed) = (self.threads == 1, matches!(self.length, Length::Lasting(_)));
-        require(
-            self.mode != Mode::Idle || (alone && timed),
-            &format!("mode idle is given with {threads} or with a number of requests"),
-            "idle connections are held by one thread, for a time",
-        )?;
+        self.check_mode(threads, protocol)?;
         require(
             !self.tracking || self.resp3,
             &format!("{tracking} is given without {resp3}, which invalidations need"),
@@ -401,6 +422,28 @@ impl Phase {
             &format!("{requests} requests take more than a day at {lowest} per second"),
             "lower their number or raise the rate",
         )
+    }
+
+    fn check_mode(&self, threads: &str, protocol: Protocol) -> Result<(), Failure> {
+        let (alone, timed) = (self.threads == 1, matches!(self.length, Length::Lasting(_)));
+        require(
+            self.mode != Mode::Idle || (alone && timed),
+            &format!("mode idle is given with {threads} or with a number of requests"),
+            "idle connections are held by one thread, for a time",
+        )?;
+        require(
+            !self.mode.has_own_commands() || protocol == Protocol::Resp,
+            &format!("mode {} is given for memcached", self.mode.name()),
+            "it is for RESP",
+        )?;
+        match &self.mode {
+            Mode::PubSub(setting) => setting.check(self.values.largest()),
+            Mode::Blocking(setting) => {
+                require(alone, &format!("mode blocking is given with {threads}"), "it has one thread")?;
+                setting.check()
+            }
+            _ => Ok(()),
+        }
     }
 
     /// About the bytes of the longest batch of a connection.

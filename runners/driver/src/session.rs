@@ -41,26 +41,8 @@ pub struct Session<'a> {
     filled: RefCell<BTreeMap<Vec<u8>, u64>>,
 }
 
-/// Puts the load of a phase on the server; its results.
-type Measure = for<'a> fn(&Session<'a>, &Phase) -> Result<Vec<TestResult>, Failure>;
-
-/// The way in which a phase is measured.
-fn measure(phase: &Phase) -> Result<Measure, Failure> {
-    let unavailable = |what: &str| Err(Failure::usage(format!("{what} is not available"), "leave it out"));
-    match phase.mode {
-        Mode::Closed => Ok(|session, phase| session.closed(phase)),
-        Mode::Open { .. } | Mode::Search { .. } | Mode::Sweep { .. } => {
-            Ok(|session, phase| session.scheduled(phase))
-        }
-        Mode::PubSub | Mode::Blocking => unavailable(&format!("mode {}", phase.mode.name())),
-        Mode::Idle | Mode::Churn => Ok(|session, phase| session.connected(phase)),
-    }
-}
-
 /// Do what `plan` asks; `argv` is recorded, without the password.
 pub fn run(plan: &Plan, argv: &[String]) -> Result<Document, Failure> {
-    // Nothing is sent before all phases are known to be possible.
-    let measures: Vec<Measure> = plan.phases.iter().map(measure).collect::<Result<_, _>>()?;
     let environment = Environment::read();
     if !plan.cpus.is_empty() {
         crew::pin_to(&plan.cpus)?;
@@ -80,12 +62,12 @@ pub fn run(plan: &Plan, argv: &[String]) -> Result<Document, Failure> {
     };
     let mut log = plan.hdr_log.as_deref().map(HdrLog::create).transpose()?;
     let (mut prefill, mut tests) = (None, Vec::new());
-    for (phase, measure) in plan.phases.iter().zip(measures) {
+    for phase in &plan.phases {
         if phase.prefill {
             let filled = session.prefill(phase)?;
             prefill.get_or_insert(filled);
         }
-        let mut results = measure(&session, phase)?;
+        let mut results = session.measure(phase)?;
         session.compare(phase, &mut results)?;
         if let Some(log) = &mut log {
             results.iter().try_for_each(|result| log.append(result))?;
@@ -124,6 +106,15 @@ fn driver(plan: &Plan, argv: &[String], digest: String) -> Driver {
 }
 
 impl Session<'_> {
+    /// Put the load of a phase on the server.
+    fn measure(&self, phase: &Phase) -> Result<Vec<TestResult>, Failure> {
+        match phase.mode {
+            Mode::Closed => self.closed(phase),
+            Mode::Open { .. } | Mode::Search { .. } | Mode::Sweep { .. } => self.scheduled(phase),
+            Mode::Idle | Mode::Churn | Mode::PubSub(_) | Mode::Blocking(_) => self.connected(phase),
+        }
+    }
+
     /// Set every key of the phase once, then let the server say how many it has.
     fn prefill(&self, phase: &Phase) -> Result<Prefill, Failure> {
         let began = sys::now();
@@ -218,7 +209,7 @@ impl Session<'_> {
         let (speech, job) = self.ready(phase)?;
         let mut result = Vec::new();
         for stage in stages(phase.warmup, phase.length) {
-            let (outcome, findings) = modes::run(&phase.mode, &speech, &job, stage)?;
+            let (outcome, findings) = modes::run(phase, &speech, &job, stage)?;
             let counted = TestResult::new(&job, workload(phase), phase.mode.name(), &outcome);
             result = vec![TestResult { findings, ..counted }];
         }

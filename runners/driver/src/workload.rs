@@ -217,6 +217,11 @@ impl Workload {
         Ok(Workload { name: Some(name.to_owned()), parts, order: Order::Mix })
     }
 
+    /// The same under another name.
+    pub fn called(self, name: &str) -> Workload {
+        Workload { name: Some(name.to_owned()), ..self }
+    }
+
     /// Commands of RESP; at least one.
     pub fn of(items: Vec<Item<Source>>, order: Order) -> Workload {
         Workload { name: None, parts: Parts::Resp(items), order }

@@ -11,6 +11,7 @@ use crate::failure::Failure;
 use crate::job::Window;
 use crate::keys;
 use crate::memcached::suite;
+use crate::modes::{blocking, pubsub};
 use crate::plan::{self, Expect, KeySpace, Length, Mode, Phase, Terms, check_rate};
 use crate::schedule::Law;
 use crate::template::TTL;
@@ -142,6 +143,8 @@ struct Written {
     requests: Option<u64>,
     #[serde(default)]
     mode: ModeName,
+    pubsub: Option<pubsub::Setting>,
+    blocking: Option<blocking::Setting>,
     rate: Option<f64>,
     arrivals: Option<Law>,
     rates: Option<Vec<f64>>,
@@ -307,10 +310,13 @@ fn workload(written: &Written, protocol: Protocol, mode: &Mode) -> Result<Worklo
         }
         (None, Some(entries), None) => composed(entries, Order::Mix, protocol),
         (None, None, Some(entries)) => composed(entries, Order::Sequence, protocol),
-        (None, None, None) => match mode.usual_test(protocol) {
-            Some(test) => Workload::named(protocol, test),
-            None => Err(Failure::usage("there is nothing to send", "give test, commands or sequence")),
-        },
+        (None, None, None) => mode
+            .usual_workload(protocol)
+            .ok_or_else(|| Failure::usage("there is nothing to send", "give test, commands or sequence")),
+        _ if mode.has_own_commands() => Err(Failure::usage(
+            format!("mode {} has its own commands", mode.name()),
+            format!("leave test, commands and sequence out, and see the key {}", mode.name()),
+        )),
         _ => Err(Failure::usage(
             "more than one of test, commands and sequence is given",
             "give one, and make further phases of the others",
@@ -493,9 +499,15 @@ fn mode(written: &Written) -> Result<Mode, Failure> {
     let name = written.mode;
     let scheduled = matches!(name, ModeName::Open | ModeName::Search | ModeName::Sweep);
     let settings = [
-        ("rate", written.rate.is_some(), matches!(name, ModeName::Open | ModeName::Search)),
+        (
+            "rate",
+            written.rate.is_some(),
+            matches!(name, ModeName::Open | ModeName::Search | ModeName::PubSub | ModeName::Blocking),
+        ),
         ("rates", written.rates.is_some(), name == ModeName::Sweep),
         ("limit", written.limit.is_some(), name == ModeName::Search),
+        ("pubsub", written.pubsub.is_some(), name == ModeName::PubSub),
+        ("blocking", written.blocking.is_some(), name == ModeName::Blocking),
         ("arrivals", written.arrivals.is_some(), scheduled),
     ];
     for (setting, given, taken) in settings {
@@ -503,16 +515,13 @@ fn mode(written: &Written) -> Result<Mode, Failure> {
     }
     let missing = |setting: &str| Failure::usage(format!("{setting} is missing"), "this mode needs it");
     let arrivals = written.arrivals.unwrap_or_default();
+    let given_rate = written.rate.map(|rate| check_rate(rate, "rate")).transpose()?;
     Ok(match name {
         ModeName::Closed => Mode::Closed,
-        ModeName::Open => {
-            let rate = written.rate.ok_or_else(|| missing("rate"))?;
-            Mode::Open { rate: check_rate(rate, "rate")?, arrivals }
-        }
+        ModeName::Open => Mode::Open { rate: given_rate.ok_or_else(|| missing("rate"))?, arrivals },
         ModeName::Search => {
             let limit = written.limit.ok_or_else(|| missing("limit"))?;
-            let from = written.rate.map(|rate| check_rate(rate, "rate")).transpose()?;
-            Mode::Search { limit: limit.check("limit")?, arrivals, from }
+            Mode::Search { limit: limit.check("limit")?, arrivals, from: given_rate }
         }
         ModeName::Sweep => {
             let rates = written.rates.clone().ok_or_else(|| missing("rates"))?;
@@ -522,8 +531,8 @@ fn mode(written: &Written) -> Result<Mode, Failure> {
         }
         ModeName::Idle => Mode::Idle,
         ModeName::Churn => Mode::Churn,
-        ModeName::PubSub => Mode::PubSub,
-        ModeName::Blocking => Mode::Blocking,
+        ModeName::PubSub => Mode::PubSub(written.pubsub.unwrap_or_default()).at_rate(given_rate),
+        ModeName::Blocking => Mode::Blocking(written.blocking.unwrap_or_default()).at_rate(given_rate),
     })
 }
 

@@ -27,8 +27,9 @@ pub fn run<P: Proto>(proto: &P, job: &Job, stage: Stage) -> Result<(Outcome, Con
     // What is wrong with the server is told by a connection before the load.
     let peers = job.nodes.iter().map(|node| Ok(node.target.reach()?.1)).collect::<Result<Vec<_>, _>>()?;
     let span = stage.span(sys::now());
-    let done =
-        on_threads(job, |thread, failed| Churner::new(proto, job, &peers, &span, thread)?.run(failed))?;
+    let churners = (0..job.threads).map(|thread| Churner::new(proto, job, &peers, &span, thread));
+    let churners = churners.collect::<Result<_, _>>()?;
+    let done = on_threads(job, churners, |churner: Churner<P>, failed| churner.run(failed))?;
     let mut openings = Openings::default();
     let records = done.into_iter().map(|(record, part)| {
         openings.merge(&part);

@@ -6,17 +6,18 @@ use std::os::fd::BorrowedFd;
 use crate::channel::Channel;
 use crate::failure::{Failure, machine_failure};
 use crate::net::Target;
-use crate::proto::Garbage;
 use crate::proto::flat::Flat;
-use crate::sys::{Epoll, Interest};
+use crate::sys::{self, Epoll, Interest};
 
 /// Taken from the socket at once.
 const CHUNK_BYTES: usize = 64 * 1024;
 
+/// What a line is called in messages: `subscriber 3`.
+pub struct Name(String);
+
 pub struct Line {
     channel: Channel,
-    /// What it is called in messages: `subscriber 3`.
-    name: String,
+    name: Name,
     token: usize,
     unsent: Vec<u8>,
     /// Whether room in the socket is awaited.
@@ -33,7 +34,7 @@ impl Line {
         epoll.add(channel.socket(), token).map_err(machine_failure)?;
         Ok(Line {
             channel,
-            name,
+            name: Name(name),
             token,
             unsent: Vec::new(),
             is_full: false,
@@ -71,15 +72,21 @@ impl Line {
         Ok(())
     }
 
-    /// Receive what is there and give `take` each whole message.
-    pub fn hear(&mut self, mut take: impl FnMut(&Flat) -> Result<(), Failure>) -> Result<(), Failure> {
+    /// Receive what is there and give `take` each whole message, with the moment of its coming.
+    pub fn hear(
+        &mut self,
+        mut take: impl FnMut(&Name, &Flat, u64) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
         loop {
             let received = self.receive()?;
             self.read += received;
+            let now = sys::now();
             let mut at = 0;
-            while let Some(flat) = Flat::read(&self.received[at..self.read]).map_err(|it| self.garbled(&it))? {
+            while let Some(flat) =
+                Flat::read(&self.received[at..self.read]).map_err(|garbage| self.name.garbled(&garbage.0))?
+            {
                 at += flat.length;
-                take(&flat)?;
+                take(&self.name, &flat, now)?;
             }
             self.received.copy_within(at..self.read, 0);
             self.read -= at;
@@ -102,16 +109,9 @@ impl Line {
         }
     }
 
-    fn garbled(&self, garbage: &Garbage) -> Failure {
-        Failure::run(
-            format!("wrong answer to {}, {}", self.name, garbage.0),
-            "check that the server speaks RESP",
-        )
-    }
-
     fn closed(&self) -> Failure {
         Failure::run(
-            format!("the server closed the connection of {}", self.name),
+            format!("the server closed the connection of {}", self.name.0),
             "look at the server's log and its limits (client-output-buffer-limit, timeout, maxclients)",
         )
     }
@@ -120,25 +120,43 @@ impl Line {
         match error.kind() {
             io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => self.closed(),
             _ => Failure::run(
-                format!("the connection of {} broke ({error})", self.name),
+                format!("the connection of {} broke ({error})", self.name.0),
                 "look at the server's log",
             ),
         }
     }
 
-    /// The failure of an answer that is an error with `text`.
-    pub fn refused(&self, text: &[u8]) -> Failure {
-        Failure::run(
-            format!("the server answered {} with an error, -{}", self.name, String::from_utf8_lossy(text)),
-            "correct the server, or log in as a user that may do this",
-        )
-    }
-
     /// The failure of an answer that does not come.
     pub fn silent(&self, target: &Target) -> Failure {
         Failure::run(
-            format!("the server stopped answering {} for {:?}", self.name, target.timeout),
+            format!("the server stopped answering {} for {:?}", self.name.0, target.timeout),
             "look at the server's log, or raise --timeout",
         )
+    }
+}
+
+impl Name {
+    /// The failure of an answer that is an error, or another than can be.
+    pub fn refused(&self, flat: &Flat) -> Failure {
+        let text = String::from_utf8_lossy(flat.word(0));
+        match flat.is_error() {
+            true => Failure::run(
+                format!("the server answered {} with an error, -{text}", self.0),
+                "use a server that knows the command, or log in as a user that may do this",
+            ),
+            false => self.garbled(&format!("the server said '{text}', which was not asked")),
+        }
+    }
+
+    /// The failure of a value that nobody here has sent.
+    pub fn foreign(&self) -> Failure {
+        Failure::run(
+            format!("{} got a value that was not sent to it", self.0),
+            "keep others away from channels and keys that begin with speedbench:",
+        )
+    }
+
+    fn garbled(&self, garbage: &str) -> Failure {
+        Failure::run(format!("wrong answer to {}, {garbage}", self.0), "check that the server speaks RESP")
     }
 }

@@ -1,8 +1,12 @@
 //! What connections do besides sending requests as fast as the server answers: nothing, coming and going, listening,
 //! waiting. Each mode counts with the meter of the load, so a result has the same fields and means the same.
 
+pub mod blocking;
 pub mod churn;
 pub mod idle;
+mod line;
+pub mod pubsub;
+mod stamp;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -15,9 +19,11 @@ use crate::document::LatencyUs;
 use crate::failure::Failure;
 use crate::histogram::Histogram;
 use crate::job::Job;
-use crate::plan::Mode;
+use crate::plan::{Mode, Phase};
 use crate::proto::resp::Resp;
-use crate::stage::Stage;
+use crate::schedule::{Arrivals, Law, Schedule, Seat};
+use crate::stage::{Span, Stage};
+use crate::sys;
 use crate::workload::Speech;
 
 /// Silent servers and failed neighbours are looked for this often.
@@ -27,17 +33,38 @@ const PATROL_NS: u64 = 10_000_000;
 #[derive(Debug, Default, Serialize)]
 pub struct Findings {
     pub connections: Option<Connections>,
+    pub fanout: Option<pubsub::Fanout>,
+    pub wakeup: Option<blocking::Wakeup>,
 }
 
 /// One stage of `job` in a mode in which connections do not just send again and again.
-pub fn run(mode: &Mode, speech: &Speech, job: &Job, stage: Stage) -> Result<(Outcome, Findings), Failure> {
-    let (outcome, connections) = match (mode, speech) {
-        (Mode::Idle, Speech::Resp(_)) => idle::run(&Resp, job, stage),
-        (Mode::Idle, Speech::Memcached(load)) => idle::run(&load.proto, job, stage),
-        (_, Speech::Resp(_)) => churn::run(&Resp, job, stage),
-        (_, Speech::Memcached(load)) => churn::run(&load.proto, job, stage),
-    }?;
-    Ok((outcome, Findings { connections: Some(connections) }))
+pub fn run(phase: &Phase, speech: &Speech, job: &Job, stage: Stage) -> Result<(Outcome, Findings), Failure> {
+    let value_bytes = phase.values.largest();
+    match (&phase.mode, speech) {
+        (Mode::Idle, Speech::Resp(_)) => idle::run(&Resp, job, stage).map(found_connections),
+        (Mode::Idle, Speech::Memcached(load)) => idle::run(&load.proto, job, stage).map(found_connections),
+        (Mode::PubSub(setting), _) => pubsub::run(job, setting, value_bytes, stage)
+            .map(|(outcome, fanout)| (outcome, Findings { fanout: Some(fanout), ..Findings::default() })),
+        (Mode::Blocking(setting), _) => blocking::run(job, setting, value_bytes, stage)
+            .map(|(outcome, wakeup)| (outcome, Findings { wakeup: Some(wakeup), ..Findings::default() })),
+        (_, Speech::Resp(_)) => churn::run(&Resp, job, stage).map(found_connections),
+        (_, Speech::Memcached(load)) => churn::run(&load.proto, job, stage).map(found_connections),
+    }
+}
+
+fn found_connections((outcome, connections): (Outcome, Connections)) -> (Outcome, Findings) {
+    (outcome, Findings { connections: Some(connections), ..Findings::default() })
+}
+
+/// When taker `index` of `takers`, which do something `rate` times per second together in turn, is to do it.
+fn schedule(rate: f64, index: usize, takers: usize, span: &Span) -> Schedule {
+    let arrivals = Arrivals { rate, law: Law::Fixed, series: 0 };
+    Schedule::new(arrivals, Seat { seed: 0, index, clients: takers, unit: 1 }, sys::now(), span.ends_at)
+}
+
+/// The next moment of `schedule` if it is not after `now`.
+fn due(schedule: &mut Schedule, now: u64) -> Option<u64> {
+    (schedule.due() <= now).then(|| schedule.take())
 }
 
 /// How connections were opened, and what became of them.
@@ -107,26 +134,30 @@ impl Openings {
     }
 }
 
-/// Do `work` on each thread of `job`, given its number and whether another has failed: the results in their order.
-fn on_threads<T: Send>(
+/// Do each of `works` on a thread of its own, told whether another has failed: the results in their order.
+fn on_threads<W: Send, T: Send>(
     job: &Job,
-    work: impl Fn(usize, &AtomicBool) -> Result<T, Failure> + Sync,
+    works: Vec<W>,
+    run: impl Fn(W, &AtomicBool) -> Result<T, Failure> + Sync,
 ) -> Result<Vec<T>, Failure> {
     let failed = AtomicBool::new(false);
-    let one = |thread: usize| {
-        let done = crew::pin(job, thread).and_then(|()| work(thread, &failed));
+    let one = |thread: usize, work: W| {
+        let done = crew::pin(job, thread).and_then(|()| run(work, &failed));
         failed.fetch_or(done.is_err(), Ordering::Relaxed);
         done
     };
+    let one = &one;
     let done: Vec<_> = thread::scope(|scope| {
-        let threads: Vec<_> = (0..job.threads).map(|thread| scope.spawn(move || one(thread))).collect();
+        let works = works.into_iter().enumerate();
+        let threads: Vec<_> = works.map(|(thread, work)| scope.spawn(move || one(thread, work))).collect();
         threads.into_iter().map(|thread| thread.join().expect("a thread does not panic")).collect()
     });
     // Whoever gave up because of another says less than the other.
-    let (stopped, told): (Vec<_>, Vec<_>) = done
-        .into_iter()
-        .partition(|done: &Result<T, Failure>| done.as_ref().is_err_and(|it| *it == stopped()));
-    told.into_iter().chain(stopped).collect()
+    let gave_up = |done: &Result<T, Failure>| done.as_ref().is_err_and(|failure| *failure == stopped());
+    match done.iter().position(|done| done.is_err() && !gave_up(done)) {
+        Some(at) => done.into_iter().nth(at).into_iter().collect(),
+        None => done.into_iter().collect(),
+    }
 }
 
 fn stopped() -> Failure {

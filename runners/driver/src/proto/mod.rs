@@ -55,7 +55,7 @@ pub struct Expectation {
 }
 
 pub trait Proto: Sync {
-    type Replies: Replies;
+    type Replies: Replies + Send;
     /// Its name in messages.
     const NAME: &'static str;
     /// What stands before the text of an error.
