@@ -41,6 +41,9 @@ def main() -> None:
     options = _options()
     cpus = options.cpus or two_cores()
     results, memories, quiet, took_s = _bench(options, *cpus)
+    if options.json:
+        document = {"results": results, "memories": memories, "quiet": quiet}
+        options.json.write_text(json.dumps(document, default=dataclasses.asdict, indent=1) + "\n")
     method = (
         f"GET of 3 bytes out of {KEYS:,} keys, {CONNECTIONS} connections, servers on CPU {cpus[0]}, clients with one "
         f"thread on CPU {cpus[1]}; {options.rounds} rounds of about {options.seconds} s each, seed {options.seed}; "
@@ -48,9 +51,6 @@ def main() -> None:
     )
     text = render(results, memories, facts(DRIVER, options.memtier), method, quiet)
     print(text, end="")
-    if options.json:
-        document = {"results": results, "memories": memories, "quiet": quiet}
-        options.json.write_text(json.dumps(document, default=dataclasses.asdict, indent=1) + "\n")
     if options.write:
         _write(options.write, text)
 

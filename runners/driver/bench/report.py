@@ -43,9 +43,9 @@ class Result:
         return statistics.median(map(of, self.trials[name]))
 
     def ratios(self, name: str, beside: str, of: Callable[[Trial], float]) -> list[float]:
-        """Of each round."""
-        pairs = zip(self.trials[name], self.trials[beside], strict=True)
-        return sorted(of(one) / of(other) for one, other in pairs)
+        """Of each round; a run that took no longer than the start of its process says nothing."""
+        pairs = ((of(one), of(other)) for one, other in zip(self.trials[name], self.trials[beside], strict=True))
+        return sorted(one / other for one, other in pairs if one > 0 and other > 0)
 
 
 @dataclass(frozen=True)
@@ -122,6 +122,8 @@ def _memory_row(memory: Memory) -> Sequence[str]:
 
 def _judged(ratios: Sequence[float], target: float | None, at_most: bool) -> tuple[str, str, str, str]:
     """The median of the rounds' ratios, their range, the target, and whether the median meets it."""
+    if not ratios:
+        return "unknown", "", "", ""
     middle = statistics.median(ratios)
     told = (f"**{middle:.2f}**", f"{ratios[0]:.2f} to {ratios[-1]:.2f}")
     if target is None:
