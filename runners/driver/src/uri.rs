@@ -2,6 +2,7 @@
 
 use crate::endpoint::Endpoint;
 use crate::failure::Failure;
+use crate::words::hex_byte;
 
 fn bad(uri: &str, cause: &str) -> Failure {
     // A URI may hold a password: it is not repeated.
@@ -55,8 +56,7 @@ fn decoded(text: &str) -> Option<String> {
     while let Some((&byte, after)) = rest.split_first() {
         rest = after;
         if byte == b'%' {
-            let code = std::str::from_utf8(rest.get(..2)?).ok()?;
-            bytes.push(u8::from_str_radix(code, 16).ok()?);
+            bytes.push(hex_byte(rest)?);
             rest = &rest[2..];
         } else {
             bytes.push(byte);
@@ -89,7 +89,14 @@ mod tests {
 
     #[test]
     fn a_wrong_uri_is_told_without_its_password() {
-        for uri in ["http://a:pw@b", "redis://a:p%zw@b", "redis://:pw@h:99999", "redis://:pw@h/x", "pw@h"] {
+        for uri in [
+            "http://a:pw@b",
+            "redis://a:p%zw@b",
+            "redis://a:pw%+1@b",
+            "redis://:pw@h:99999",
+            "redis://:pw@h/x",
+            "pw@h",
+        ] {
             let told = endpoint(uri).err().unwrap().to_string();
             assert!(told.contains("-u") && !told.contains("pw"), "{told}");
         }

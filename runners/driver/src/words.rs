@@ -52,8 +52,7 @@ fn quoted<'a>(text: &'a [u8], quote: u8, bytes: &mut Vec<u8>) -> Option<&'a [u8]
 /// The byte that stands behind a backslash (`\xHH \n \r \t \a \b`, else the character), and what follows it.
 pub fn escape(text: &[u8]) -> Option<(u8, &[u8])> {
     let (&kind, rest) = text.split_first()?;
-    let hex = rest.get(..2).and_then(|code| std::str::from_utf8(code).ok());
-    let byte = match (kind, hex.and_then(|code| u8::from_str_radix(code, 16).ok())) {
+    let byte = match (kind, hex_byte(rest)) {
         (b'x', Some(byte)) => return Some((byte, &rest[2..])),
         (b'n', _) => b'\n',
         (b'r', _) => b'\r',
@@ -63,6 +62,12 @@ pub fn escape(text: &[u8]) -> Option<(u8, &[u8])> {
         (other, _) => other,
     };
     Some((byte, rest))
+}
+
+/// The byte that two hexadecimal digits at the begin of `text` stand for.
+pub fn hex_byte(text: &[u8]) -> Option<u8> {
+    let digit = |at: usize| char::from(*text.get(at)?).to_digit(16);
+    u8::try_from(digit(0)? * 16 + digit(1)?).ok()
 }
 
 #[cfg(test)]
@@ -77,6 +82,8 @@ mod tests {
         let some = |words: &[&str]| Some(words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>());
         assert_eq!(cut("  SET  key:__key__ __data__ "), some(&["SET", "key:__key__", "__data__"]));
         assert_eq!(cut(r#"SET "a b\x00\n" 'c\'d\n' """#), some(&["SET", r"a b\x00\n", r"c\'d\\n", ""]));
+        // No sign is a digit.
+        assert_eq!(cut(r#""\x+f\xg0""#), some(&["x+fxg0"]));
         assert_eq!(cut(r#"a"b"c"#), None);
         assert_eq!(cut(r#"SET "a"#), None);
         assert_eq!(cut("SET 'a"), None);

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use support::{Manner, Server};
 
 const GOLDEN: &str = include_str!("golden/speedbench.v1.json");
+const README: &str = include_str!("../README.md");
 const WORKLOAD: &str = include_str!("golden/speedbench.v1.toml");
 
 /// Keys and types, recursively. A list is the set of its elements' shapes; which flags are up is not a shape.
@@ -77,4 +78,28 @@ fn the_golden_file_agrees_with_itself() {
             .to_vec();
         assert!(latency.is_sorted(), "{latency:?}");
     }
+}
+
+/// The names of all fields of a document.
+fn names(value: &Value, found: &mut Vec<String>) {
+    match value {
+        Value::Object(fields) => {
+            found.extend(fields.keys().cloned());
+            fields.values().for_each(|value| names(value, found));
+        }
+        Value::Array(elements) => elements.iter().for_each(|value| names(value, found)),
+        _ => {}
+    }
+}
+
+#[test]
+fn every_field_is_in_the_table_of_the_readme() {
+    let begin = README.find("## `speedbench.v1`").unwrap();
+    let chapter = README[begin..].split("\n## ").next().unwrap();
+    let cells: String = chapter.lines().filter_map(|line| line.split('|').nth(1)).collect();
+    let told: Vec<&str> = cells.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_')).collect();
+    let mut fields = Vec::new();
+    names(&golden(), &mut fields);
+    let missing: Vec<&String> = fields.iter().filter(|field| !told.contains(&field.as_str())).collect();
+    assert!(missing.is_empty(), "{missing:?}");
 }

@@ -85,6 +85,7 @@ fn usage_errors_name_cause_and_remedy() {
         ("-x", "-x is given without a command", "first words"),
         ("; ;", "no or too many commands", "1 to 65535"),
         ("0 ; ping", "a repeat count repeats nothing", "above 0"),
+        ("18446744073709551615 ping ; 2 ping", "no or too many commands", "65535"),
         ("set x \"a\"b\"", "Invalid quoted string", "backslash"),
     ] {
         let server = Server::tcp(Manner::Honest);

@@ -18,8 +18,8 @@ pub fn plan(options: &Options) -> Result<Planned, Failure> {
     let steps = steps.into_iter().filter(|words| !words.is_empty());
     let steps: Vec<(usize, Command)> =
         steps.map(|words| step(words, several, options)).collect::<Result<_, _>>()?;
-    let requests: usize = steps.iter().map(|(times, _)| times).sum();
-    if !(1..=usize::from(u16::MAX)).contains(&requests) {
+    let requests = steps.iter().try_fold(0usize, |sum, (times, _)| sum.checked_add(*times));
+    if !requests.is_some_and(|requests| (1..=usize::from(u16::MAX)).contains(&requests)) {
         return Err(Failure::usage("the sequence has no or too many commands", "give 1 to 65535 of them"));
     }
     let script = Script::sequence(steps);
