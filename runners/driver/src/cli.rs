@@ -26,6 +26,7 @@ Usage: speedbench run [options]
        speedbench compare ...                results with each other; see its --help
        speedbench redis-benchmark ...        as redis-benchmark; see its --help
        speedbench memcached-benchmark ...    the same for memcached
+       speedbench memtier-benchmark ...      as memtier_benchmark; see its --help
 
 Server
   --protocol NAME    resp or memcached (resp)

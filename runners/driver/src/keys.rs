@@ -14,6 +14,8 @@ pub enum Distribution {
     Uniform,
     /// Each once, then again.
     Sequential,
+    /// Each once, then again: every connection has a range of its own.
+    Parts,
     /// The key of rank k in proportion to k to the power of -`exponent`; ranks are scattered over the keys.
     Zipf { exponent: f64 },
     /// As a bell over the keys, with this mean and standard deviation, both as shares of their count.
@@ -42,6 +44,7 @@ impl KeyOrder {
         let skew = match distribution {
             Distribution::Uniform => return KeyOrder::Uniform,
             Distribution::Sequential => return KeyOrder::Sequential,
+            Distribution::Parts => return KeyOrder::Parts,
             Distribution::Zipf { exponent } => {
                 Skew::Zipf { ranks: Zipf::new(count, exponent), scatter: Scatter::new(count) }
             }

@@ -24,6 +24,7 @@ pub mod job;
 pub mod keys;
 pub mod memcached;
 pub mod memcached_benchmark;
+pub mod memtier_benchmark;
 pub mod meter;
 pub mod modes;
 pub mod net;

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use speedbench::cli::{self, Command};
 use speedbench::failure::Failure;
 use speedbench::plan::Output;
-use speedbench::{compare, csv, memcached_benchmark, redis_benchmark, session, table};
+use speedbench::{compare, csv, memcached_benchmark, memtier_benchmark, redis_benchmark, session, table};
 
 fn main() -> ExitCode {
     match run() {
@@ -25,7 +25,8 @@ type FrontEnd = fn(&str, Vec<OsString>) -> Result<(), Failure>;
 fn front_end(name: &OsStr) -> Option<(FrontEnd, &'static str)> {
     let redis = redis_benchmark::NAMES.map(|name| (redis_benchmark::run as FrontEnd, name));
     let memcached = memcached_benchmark::NAMES.map(|name| (memcached_benchmark::run as FrontEnd, name));
-    redis.into_iter().chain(memcached).find(|(_, known)| name == *known)
+    let memtier = memtier_benchmark::NAMES.map(|name| (memtier_benchmark::run as FrontEnd, name));
+    redis.into_iter().chain(memcached).chain(memtier).find(|(_, known)| name == *known)
 }
 
 fn run() -> Result<(), Failure> {
