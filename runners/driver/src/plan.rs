@@ -410,12 +410,17 @@ impl Phase {
             Mode::Sweep { rates, arrivals } => {
                 (*arrivals, rates.iter().copied().fold(f64::INFINITY, f64::min))
             }
-            Mode::Search { arrivals, .. } => (*arrivals, 1.0),
-            _ => (Law::Fixed, f64::INFINITY),
+            Mode::Search { arrivals, .. } => (*arrivals, f64::INFINITY),
+            Mode::Closed => (Law::Fixed, f64::INFINITY),
+            _ => {
+                let cause = format!("a probe in mode {}", self.mode.name());
+                return require(self.probe.is_none(), &cause, "leave it out");
+            }
         };
         let Length::Requests(requests) = self.length else { return Ok(()) };
-        let remedy = format!("give the other of {length}");
-        require(self.probe.is_none(), "a probe has a count of requests to go by", &remedy)?;
+        let remedy = format!("of {length}, give the time");
+        require(self.probe.is_none(), "a probe beside a number of requests", &remedy)?;
+        require(!matches!(self.mode, Mode::Search { .. }), "a search by a number of requests", &remedy)?;
         require(law == Law::Fixed, "Poisson arrivals are no exact count of requests", &remedy)?;
         require(
             requests as f64 / lowest <= LONGEST_S,

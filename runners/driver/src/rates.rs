@@ -2,7 +2,7 @@
 //! of a phase are measured on the same connections.
 
 use crate::crew::Outcome;
-use crate::document::{TestResult, Total};
+use crate::document::{TestResult, Total, seconds};
 use crate::failure::Failure;
 use crate::job::Job;
 use crate::plan::{Length, Limit, Mode, Phase};
@@ -55,13 +55,14 @@ impl Session<'_> {
     ) -> Result<Vec<TestResult>, Failure> {
         let (speech, job) = self.ready(phase)?;
         let mut line = ProgressLine::new(&phase.name);
-        let mut climb = from.map(Climb::new);
+        let climb_from = |rate| Climb::new(rate, limit, seconds(window_ns(phase, 1.0)));
+        let mut climb = from.map(climb_from);
         let (mut best, mut last): (Option<TestResult>, _) = (None, None);
         let mut series = 0;
         let mut director = |outcome: Option<Outcome>| {
             match (&mut climb, outcome) {
                 (None, None) => return Some(closed(phase)),
-                (None, Some(outcome)) => climb = Some(Climb::new(FIRST_PART * throughput(&outcome))),
+                (None, Some(outcome)) => climb = Some(climb_from(FIRST_PART * throughput(&outcome))),
                 (Some(_), None) => {}
                 (Some(climb), Some(outcome)) => {
                     let test = result(&job, phase, &outcome);
@@ -105,20 +106,21 @@ fn asked(result: &TestResult) -> f64 {
 }
 
 fn stage(phase: &Phase, arrivals: Arrivals) -> Stage {
-    let window_ns = match phase.length {
-        Length::Lasting(window) => session::ns(window),
-        Length::Requests(requests) => (requests as f64 * 1e9 / arrivals.rate) as u64,
-    };
+    let window_ns = window_ns(phase, arrivals.rate);
     Stage::Open { warmup_ns: session::ns(phase.warmup), window_ns, arrivals }
+}
+
+/// The window of `phase` at `rate`.
+fn window_ns(phase: &Phase, rate: f64) -> u64 {
+    match phase.length {
+        Length::Lasting(window) => session::ns(window),
+        Length::Requests(requests) => (requests as f64 * 1e9 / rate) as u64,
+    }
 }
 
 /// What tells a search where to begin.
 fn closed(phase: &Phase) -> Stage {
-    let window_ns = match phase.length {
-        Length::Lasting(window) => session::ns(window).min(CLOSED_NS),
-        Length::Requests(_) => CLOSED_NS,
-    };
-    Stage::Timed { warmup_ns: session::ns(phase.warmup), window_ns }
+    Stage::Timed { warmup_ns: session::ns(phase.warmup), window_ns: window_ns(phase, 1.0).min(CLOSED_NS) }
 }
 
 /// Replies per second.

@@ -10,8 +10,9 @@ use crate::plan::Limit;
 const RESOLUTION: f64 = 1.02;
 /// A search ends after so many rates.
 const MOST_STEPS: usize = 30;
-/// No rate below this is tried, requests/s.
-const LOWEST: f64 = 1.0;
+/// No rate is tried at which fewer requests are expected in the window, nor one at which none is beyond the percentile.
+const FEWEST: f64 = 10.0;
+const MOST_FEWEST: f64 = 1000.0;
 /// Flags under which a missed limit may be the driver's fault.
 const OF_THE_DRIVER: [&str; 3] = [flags::CLIENT_BOUND, flags::CLIENT_DELAYED, flags::SLIPPED];
 
@@ -64,13 +65,16 @@ impl Step {
 /// Doubles from a first rate until the limit is missed, bisects, and tries the highest rate that held again.
 pub struct Climb {
     first: f64,
+    lowest: f64,
     steps: Vec<Step>,
 }
 
 impl Climb {
-    /// Begins with `first` requests/s.
-    pub fn new(first: f64) -> Climb {
-        Climb { first: first.max(LOWEST), steps: Vec::new() }
+    /// Begins with `first` requests/s in windows of `window_s`.
+    pub fn new(first: f64, limit: Limit, window_s: f64) -> Climb {
+        let fewest = (1.0 / (1.0 - limit.percentile / 100.0)).clamp(FEWEST, MOST_FEWEST);
+        let lowest = fewest / window_s;
+        Climb { first: first.max(lowest), lowest, steps: Vec::new() }
     }
 
     pub fn add(&mut self, step: Step) {
@@ -106,10 +110,10 @@ impl Climb {
             (None, None) => self.first,
             (Some(held), None) => 2.0 * held,
             (None, Some(missed)) => missed / 2.0,
-            (Some(held), Some(missed)) if missed / held > RESOLUTION => (held * missed).sqrt().round(),
+            (Some(held), Some(missed)) if missed / held > RESOLUTION => (held * missed).sqrt(),
             (Some(held), Some(_)) => held,
         };
-        (next >= LOWEST).then_some(next)
+        Some(rounded(next)).filter(|rate| *rate >= self.lowest)
     }
 
     pub fn end(self, limit: Limit) -> Search {
@@ -121,6 +125,12 @@ impl Climb {
             steps: self.steps,
         }
     }
+}
+
+/// Four significant digits, which are more than [`RESOLUTION`] tells apart.
+fn rounded(rate: f64) -> f64 {
+    let unit = 10f64.powf(rate.log10().floor() - 3.0);
+    (rate / unit).round() * unit
 }
 
 #[cfg(test)]
@@ -135,7 +145,7 @@ mod tests {
 
     /// A search from `first` on a server that holds the limit as `holds` says of rate and step.
     fn search(first: f64, holds: impl Fn(f64, usize) -> bool) -> Search {
-        let mut climb = Climb::new(first);
+        let mut climb = Climb::new(first, LIMIT, 10.0);
         while let Some(rate) = climb.next() {
             climb.add(step(rate, holds(rate, climb.steps.len()), &[], 0));
         }
@@ -144,10 +154,10 @@ mod tests {
 
     #[test]
     fn finds_the_edge_within_its_resolution_and_tries_it_twice() {
-        for (first, edge) in [(1000.0, 50_000.0), (1000.0, 1000.0), (80_000.0, 50_000.0), (5e6, 3.0)] {
+        for (first, edge) in [(1000.0, 50_000.0), (1000.0, 1000.0), (80_000.0, 50_000.0), (5e6, 30.0)] {
             let search = search(first, |rate, _| rate <= edge);
             let found = search.highest_rps.unwrap();
-            assert!(found <= edge && found * 1.05 > edge.min(edge.floor()), "{found} of {edge}");
+            assert!(found <= edge && found * RESOLUTION >= edge, "{found} of {edge}");
             let last = search.steps.last().unwrap();
             assert!(last.held && last.asked_rps == found);
             assert!(search.steps.len() < 30);
@@ -164,7 +174,7 @@ mod tests {
     #[test]
     fn finds_nothing_where_nothing_holds_and_ends_where_all_does() {
         let nothing = search(1000.0, |_, _| false);
-        assert_eq!((nothing.highest_rps, nothing.steps.last().unwrap().asked_rps < 2.0), (None, true));
+        assert_eq!((nothing.highest_rps, nothing.steps.last().unwrap().asked_rps < 20.0), (None, true));
         let all = search(1000.0, |_, _| true);
         assert_eq!((all.highest_rps, all.steps.len()), (None, MOST_STEPS));
     }
@@ -172,7 +182,7 @@ mod tests {
     #[test]
     fn says_when_the_driver_may_be_the_limit() {
         let limited = |flags: &[&'static str], unsent| {
-            let mut climb = Climb::new(1.0);
+            let mut climb = Climb::new(1.0, LIMIT, 10.0);
             climb.add(step(1000.0, true, &["client_bound"], 0));
             climb.add(step(2000.0, false, flags, unsent));
             climb.add(step(4000.0, false, &["client_delayed"], 0));
