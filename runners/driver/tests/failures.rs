@@ -2,6 +2,10 @@
 
 mod support;
 
+use std::io::Write;
+use std::net::{TcpListener, TcpStream};
+use std::thread;
+
 use support::{Manner, Server, failure_line, speedbench};
 
 fn assert_told(line: &str, cause: &str, remedy: &str) {
@@ -49,6 +53,77 @@ fn a_silent_server_does_not_hang_the_run() {
     let half = Server::tcp(Manner::Saying(b"$3\r\na"));
     let line = half.failure("-t get -n 10 -c 1 --timeout 0.2");
     assert_told(&line, "the server stopped answering get on connection 0 for 200ms", "--timeout");
+}
+
+/// How each mode is asked for, briefly.
+const MODES: [&str; 4] = [
+    "--mode churn -n 20 -c 4 --threads 2",
+    "--mode idle -c 4 --duration 0.1",
+    "--mode pubsub -n 20 -c 4 --threads 2",
+    "--mode blocking -n 20 -c 4",
+];
+
+#[test]
+fn ill_mannered_servers_end_every_mode() {
+    for (manner, causes) in [
+        (Manner::Refusing, ["with an error, -ERR no"; 2]),
+        (Manner::Saying(b"HTTP/1.1 400 Bad Request\r\n"), ["answered 'H'", "the server said 'H'"]),
+        (Manner::Saying(b"-MOVED 1 127.0.0.1:1\r\n"), ["-MOVED"; 2]),
+        (Manner::HangingUp(b"+PO"), ["the server closed", "unexpected end of file"]),
+        (Manner::Silent, ["the server stopped answering", "within 300ms"]),
+    ] {
+        for mode in MODES {
+            let line = Server::tcp(manner).failure(&format!("{mode} --timeout 0.3 --json"));
+            assert!(causes.iter().any(|cause| line.contains(cause)), "{mode}: {line}");
+        }
+    }
+}
+
+#[test]
+fn a_churn_counts_what_it_lost_if_that_is_allowed() {
+    let server = Server::tcp(Manner::HangingUp(b"+PONG\r\n"));
+    // Each connection is closed after its reply, which is in time.
+    let document = server.document("--mode churn -n 50 -c 5 --allow-errors");
+    assert_eq!(document["tests"][0]["connections"]["opened"], 50);
+    let server = Server::tcp(Manner::HangingUp(b"+P"));
+    let line = server.failure("--mode churn -n 50 -c 5 --allow-errors");
+    assert_told(&line, "no connection was of use", "the server closed connection");
+}
+
+/// A port where each connection is given to `serve`, which may keep or drop it.
+fn listening(serve: impl Fn(TcpStream) -> Option<TcpStream> + Send + 'static) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port().to_string();
+    thread::spawn(move || listener.incoming().map(|stream| serve(stream.unwrap())).collect::<Vec<_>>());
+    port
+}
+
+#[test]
+fn a_session_that_does_not_begin_ends_the_run() {
+    let keeps = listening(Some);
+    let drops = listening(|_| None);
+    let says = listening(|mut stream| stream.write_all(b"-ERR no TLS here\r\n").map(|()| stream).ok());
+    for (port, options, causes) in [
+        (&keeps, "-a secret", ["no answer to AUTH within 300ms"; 2]),
+        (&keeps, "-3", ["no answer to HELLO within 300ms"; 2]),
+        (&keeps, "--tls --insecure", ["TLS handshake"; 2]),
+        (&drops, "--tls --insecure", ["TLS handshake"; 2]),
+        (&drops, "-a secret", ["no answer to AUTH", "the server closed"]),
+        (&says, "--tls --insecure", ["TLS handshake"; 2]),
+        (&says, "-a secret", ["the server refused the login: -ERR no TLS here"; 2]),
+        (&says, "-3 --tracking", ["the server refused HELLO 3"; 2]),
+        (&keeps, "--cluster", ["no answer to CLUSTER within 300ms"; 2]),
+    ] {
+        for mode in MODES.into_iter().chain(["-t get -n 10"]) {
+            let cluster = options == "--cluster" && !(mode.contains("churn") || mode.contains("get"));
+            if cluster {
+                continue;
+            }
+            let words = format!("run -p {port} {options} {mode} --timeout 0.3");
+            let line = failure_line(speedbench(words.split(' ').map(str::to_owned)), 1);
+            assert!(causes.iter().any(|cause| line.contains(cause)), "{words}: {line}");
+        }
+    }
 }
 
 #[test]
@@ -122,6 +197,25 @@ fn usage_errors_name_cause_and_remedy() {
         ("run --cpus a", "--cpus cannot be 'a'", "1,3"),
         ("run --slice-ms 0", "--slice-ms is outside", "100"),
         ("run --server-pid 0", "--server-pid is not a process id", "pid"),
+        ("run --mode fly", "--mode cannot be 'fly'", "churn, pubsub or blocking"),
+        ("run --mode churn --rate 5", "--mode is given beside --rate", "leave it out"),
+        ("run --mode idle -n 5", "mode idle is given with", "for a time"),
+        ("run --mode idle --threads 2", "mode idle is given with --threads", "one thread"),
+        ("run --mode blocking --threads 2", "mode blocking is given with --threads", "one thread"),
+        ("run --mode blocking --pop lpop", "--pop cannot be 'lpop'", "bzpopmin"),
+        ("run --mode pubsub --subscribe all", "--subscribe cannot be 'all'", "patterns"),
+        ("run --mode pubsub --channels 0", "channels are outside", "1 is usual"),
+        ("run --mode pubsub -t get", "-t is given for a mode", "leave it out"),
+        ("run --mode pubsub --cluster", "are for one server", "--cluster"),
+        ("run --publishers 2", "--publishers is given without its mode", "--mode pubsub"),
+        ("run --protocol memcached --mode blocking", "mode blocking is given for memcached", "RESP"),
+        ("run --protocol memcached --tls", "--tls is given for memcached", "leave it out"),
+        ("run --protocol memcached -3", "-3 is given for memcached", "leave it out"),
+        ("run --tracking", "--tracking is given without -3", "both"),
+        ("run --cluster --prefill", "neither prefilled nor counted", "--cluster"),
+        ("run -u http://h", "has a scheme that is not redis", "redis://"),
+        ("run --tls --cert a.pem", "--cert and --key belong together", "both"),
+        ("run --tls --cacert /nonexistent.pem", "cannot read /nonexistent.pem", "PEM"),
         ("run --user joe", "--user is given without a password", "-a"),
         (&long, "too long for a socket", "107"),
     ] {

@@ -1,8 +1,9 @@
 //! A real cluster of three nodes.
 
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::machine::{Redis, failure, ours, said};
+use crate::machine::{OURS, Redis, failure, ours, output, said};
 
 fn cluster() -> Vec<Redis> {
     let nodes: Vec<Redis> = (0..3).map(|_| Redis::start(&["--cluster-enabled", "yes"])).collect();
@@ -71,4 +72,41 @@ fn a_server_without_a_cluster_is_told() {
     let redis = Redis::start(&[]);
     let told = failure(&["-p", &redis.port, "--cluster", "-t", "set"], 1);
     assert!(told.contains("CLUSTER SLOTS") && told.contains("leave --cluster out"), "{told}");
+}
+
+#[test]
+fn run_reaches_every_master() {
+    let nodes = cluster();
+    let port = nodes[2].port.as_str();
+    said(
+        OURS,
+        &["run", "-p", port, "--cluster", "-t", "set", "-r", "1000", "-n", "600", "-c", "6", "-P", "4"],
+    );
+    assert_eq!(nodes.iter().map(|node| node.calls("set")).collect::<Vec<_>>(), [200; 3]);
+    said(OURS, &["run", "-p", port, "--cluster", "--mode", "churn", "-t", "incr", "-n", "90", "-c", "6"]);
+    assert_eq!(nodes.iter().map(|node| node.calls("incr")).collect::<Vec<_>>(), [30; 3]);
+    let told = output(OURS, &["run", "-p", port, "-t", "set", "-r", "1000", "-n", "600"]);
+    let told = String::from_utf8(told.stderr).unwrap();
+    assert!(told.contains("-MOVED") && told.contains("--cluster"), "{told}");
+}
+
+#[test]
+fn slots_that_move_end_the_run() {
+    let nodes = cluster();
+    let other = nodes[1].cli(&["cluster", "myid"]);
+    let words = ["run", "-p", &nodes[0].port, "--cluster", "-t", "get", "-c", "6", "--duration", "20"];
+    let driver =
+        Command::new(OURS).args(words).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let deadline = Instant::now() + Duration::from_secs(15);
+    while nodes[0].calls("get") == 0 {
+        assert!(Instant::now() < deadline, "the driver does not begin");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    for slot in 0..50 {
+        nodes[0].cli(&["cluster", "setslot", &slot.to_string(), "node", other.trim()]);
+    }
+    let output = driver.wait_with_output().unwrap();
+    let told = String::from_utf8(output.stderr).unwrap();
+    assert_eq!((output.status.code(), output.stdout.len()), (Some(1), 0), "{told}");
+    assert!(told.contains("-MOVED") && told.contains("while no slots are being moved"), "{told}");
 }

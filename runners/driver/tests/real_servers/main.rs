@@ -6,6 +6,7 @@ mod cluster;
 mod counts;
 mod machine;
 mod memcached;
+mod modes;
 mod output;
 mod tls;
 mod wire;

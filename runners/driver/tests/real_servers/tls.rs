@@ -1,6 +1,6 @@
 //! TLS with an authority that lives as long as the test.
 
-use crate::machine::{Directory, Redis, failure, ours, said};
+use crate::machine::{Directory, OURS, Redis, failure, ours, said};
 
 struct Authority(Directory);
 
@@ -122,4 +122,46 @@ fn a_server_without_tls_is_told() {
     let redis = Redis::start(&[]);
     let told = failure(&["-p", &redis.port, "--tls", "--insecure", "-t", "ping", "--timeout", "2"], 1);
     assert!(told.contains("TLS handshake") && told.contains("speaks TLS"), "{told}");
+}
+
+#[test]
+fn every_mode_of_run_speaks_tls() {
+    let authority = Authority::new();
+    let redis = authority.server("no");
+    let ca = authority.path("ca.crt");
+    for (mode, requests) in [
+        ("--mode churn -c 3 -n 40", 40),
+        ("--mode pubsub -c 3 -n 40 -d 50000", 120),
+        ("--mode blocking -c 3 -n 40", 40),
+        ("--mode idle -c 3 --duration 0.2", 0),
+        ("-t set -n 40 -c 3", 40),
+    ] {
+        let words = ["run", "-p", &redis.port, "--tls", "--cacert", &ca, "--json"];
+        let words: Vec<&str> = words.into_iter().chain(mode.split(' ')).collect();
+        let document: serde_json::Value = serde_json::from_str(&said(OURS, &words)).unwrap();
+        let test = &document["tests"][0];
+        let counted = test["requests"].as_u64().unwrap() + test["unfinished"].as_u64().unwrap();
+        assert_eq!(counted, requests, "{mode}");
+        let handshakes = &test["connections"]["tls_us"]["min"];
+        assert!(test["connections"].is_null() || handshakes.as_f64() > Some(0.0), "{test}");
+    }
+    let other = authority.path("other.crt");
+    let words = [
+        "run",
+        "-p",
+        &redis.port,
+        "--tls",
+        "--cacert",
+        &other,
+        "--mode",
+        "churn",
+        "-n",
+        "5",
+        "--timeout",
+        "3",
+    ];
+    let output = crate::machine::output(OURS, &words);
+    let told = String::from_utf8(output.stderr).unwrap();
+    assert_eq!((output.status.code(), output.stdout.len(), told.lines().count()), (Some(1), 0, 1), "{told}");
+    assert!(told.contains("TLS handshake") && told.contains("--cacert"), "{told}");
 }
