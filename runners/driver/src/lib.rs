@@ -28,6 +28,7 @@ pub mod memtier_benchmark;
 pub mod meter;
 pub mod modes;
 pub mod net;
+pub mod notes;
 pub mod pace;
 pub mod plan;
 pub mod progress;

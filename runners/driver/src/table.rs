@@ -2,6 +2,7 @@
 
 use crate::document::{Document, TestResult};
 use crate::histogram::Histogram;
+use crate::notes;
 
 const HEAD: [[&str; 7]; 2] = [
     ["", "", "p50", "p99", "max", "client", "server"],
@@ -34,8 +35,10 @@ pub fn render(document: &Document) -> String {
     for test in &document.tests {
         text += &line(&cells(test));
         text += &remarks(test);
+        notes::of(test).iter().for_each(|note| text += &format!("  {note}\n"));
     }
-    document.tests.iter().for_each(|test| text += &curve(&test.name, &test.latency));
+    let curve_of = |test: &TestResult| curve(&test.name, notes::clock(test.mode), &test.latency);
+    document.tests.iter().for_each(|test| text += &curve_of(test));
     text
 }
 
@@ -70,14 +73,14 @@ fn line([name, numbers @ ..]: &[String; 7]) -> String {
 }
 
 /// The value at each step, how many latencies are above it, and a bar on a logarithmic scale from min to max.
-fn curve(name: &str, latency: &Histogram) -> String {
+fn curve(name: &str, clock: &str, latency: &Histogram) -> String {
     let count = latency.count();
     if count == 0 {
         return String::new();
     }
     let (min, max) = (latency.min().max(1) as f64, latency.max().max(1) as f64);
     let mut text = format!(
-        "\n{name}: {count} latencies, mean {:.1} us\n percent          us      slower  log scale, {:.1} to {:.1} us\n",
+        "\n{name}: {count} latencies, mean {:.1} us\n{clock}\n percent          us      slower  log scale, {:.1} to {:.1} us\n",
         latency.mean() / 1e3,
         min / 1e3,
         max / 1e3
@@ -107,9 +110,9 @@ mod tests {
     fn a_curve_has_values_and_counts_within_80_columns() {
         let mut latency = Histogram::default();
         (1..=20_000).for_each(|us| latency.record(us * 1000, 1));
-        let text = curve("get", &latency);
+        let text = curve("get", "closed", &latency);
         let rows: Vec<Vec<&str>> =
-            text.lines().skip(3).map(|line| line.split_whitespace().collect()).collect();
+            text.lines().skip(4).map(|line| line.split_whitespace().collect()).collect();
         let near = |value: &str, wanted: f64| (value.parse::<f64>().unwrap() / wanted - 1.0).abs() < 0.002;
         let wanted = [
             ("50", 10_000.0, "10000"),
@@ -133,7 +136,10 @@ mod tests {
     fn equal_values_have_no_scale() {
         let mut latency = Histogram::default();
         latency.record(1000, 5);
-        assert_eq!(curve("get", &latency).lines().last().unwrap().trim(), "100         1.0           0");
-        assert_eq!(curve("get", &Histogram::default()), "");
+        assert_eq!(
+            curve("get", "closed", &latency).lines().last().unwrap().trim(),
+            "100         1.0           0"
+        );
+        assert_eq!(curve("get", "closed", &Histogram::default()), "");
     }
 }

@@ -33,16 +33,30 @@ fn a_person_gets_a_table_and_curves() {
     let lines: Vec<&str> = text.lines().collect();
     assert!(lines[1].starts_with("prefilled 10 keys in "), "{text}");
     assert!(lines[3].starts_with("test ") && lines[3].contains("requests/s"), "{text}");
-    // Between them may stand flags, as the machine will have it.
-    let tests = lines[4..].iter().filter(|line| !line.starts_with("  ! ")).take(3);
+    // Between them stand notes, and flags as the machine will have it.
+    let tests = lines[4..].iter().filter(|line| !line.starts_with("  ")).take(3);
     let names: Vec<&str> = tests.map(|line| line.split(' ').next().unwrap()).collect();
     assert_eq!(names, ["get", "get:9+set:1", "incr"], "{text}");
     for title in ["get: 50 latencies, mean ", "get:9+set:1: 50 latencies, mean "] {
         let at = lines.iter().position(|line| line.starts_with(title)).unwrap();
-        let last: Vec<&str> = lines[at + 9].split_whitespace().collect();
+        let last: Vec<&str> = lines[at + 10].split_whitespace().collect();
         assert_eq!((last[0], last[2]), ("100", "0"), "{text}");
     }
     assert!(lines.iter().all(|line| line.len() <= 80), "{text}");
+}
+
+#[test]
+fn notes_say_what_a_line_has_no_room_for() {
+    let server = Server::tcp(Manner::Honest);
+    let text = stdout(&server, "-t get:9+set:1 --rate 500 --probe-rate 50 -c 2 --duration 0.4 --warmup 0");
+    for wanted in ["500/s asked, fixed arrivals", "service time", "  get: 1", "  set: ", "  probe at 50/s: "]
+    {
+        assert!(text.contains(wanted), "{wanted}: {text}");
+    }
+    assert!(text.contains("\nopen loop: from the intended start\n"), "{text}");
+    let text = stdout(&server, "-t get -n 50 -c 2");
+    assert!(text.contains("\nclosed loop: from the sending"), "{text}");
+    assert!(text.lines().all(|line| line.len() <= 80), "{text}");
 }
 
 #[test]

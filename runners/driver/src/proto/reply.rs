@@ -13,7 +13,7 @@ pub enum Reply {
 impl Reply {
     /// The first reply in `bytes`, push frames left out; none when it is not whole or not RESP.
     pub fn parse(bytes: &[u8]) -> Option<Reply> {
-        let mut reader = Reader { bytes };
+        let mut reader = Reader { bytes, depth: 0 };
         loop {
             let aside = matches!(reader.bytes.first()?, b'>' | b'|');
             let reply = reader.reply()?;
@@ -42,8 +42,13 @@ impl Reply {
     }
 }
 
+/// Lists within lists beyond this are no answer to anything that is asked, and would eat the stack.
+const DEEPEST: usize = 32;
+
 struct Reader<'a> {
     bytes: &'a [u8],
+    /// Lists around the reply that is read.
+    depth: usize,
 }
 
 impl Reader<'_> {
@@ -79,7 +84,13 @@ impl Reader<'_> {
     }
 
     fn list(&mut self, length: i64) -> Option<Reply> {
-        (0..length).map(|_| self.reply()).collect::<Option<_>>().map(Reply::List)
+        if self.depth == DEEPEST {
+            return None;
+        }
+        self.depth += 1;
+        let list = (0..length).map(|_| self.reply()).collect::<Option<_>>();
+        self.depth -= 1;
+        list.map(Reply::List)
     }
 }
 
@@ -96,5 +107,12 @@ mod tests {
         assert_eq!(list.list()[0].number(), Some(7));
         assert_eq!(Reply::parse(b"*2\r\n:1\r\n"), None);
         assert_eq!(Reply::parse(b"$-1\r\n"), Some(Reply::Null));
+    }
+
+    #[test]
+    fn lists_without_a_bottom_are_no_reply() {
+        let nested = |depth| [b"*1\r\n".repeat(depth), b":1\r\n".to_vec()].concat();
+        assert!(Reply::parse(&nested(DEEPEST)).is_some());
+        assert_eq!(Reply::parse(&nested(1_000_000)), None);
     }
 }
