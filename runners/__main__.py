@@ -22,6 +22,7 @@ from runners.client import Client, Hello, Unreachable
 from runners.driver import Driver
 from runners.environment import Machine
 from runners.errors import Permanent, RunnerError, SettingsError, Unauthorized
+from runners.external import External
 from runners.job import Tools
 from runners.placement import Placement
 from runners.processes import Processes
@@ -49,6 +50,9 @@ environment variables:
   BROKER_URL              broker that says when there is work (redis://...); not needed with --poll or --once
   SPEEDTRACK_RUNNER_HOME  where builds, caches and unsent results live (default ~/.cache/speedtrack-runner)
   SPEEDTRACK_DRIVER       path of speedbench (default: built in runners/driver, else found on PATH)
+  SPEEDTRACK_REDIS_BENCHMARK, SPEEDTRACK_MEMTIER
+                          paths of redis-benchmark (or valkey-benchmark) and memtier_benchmark, for benchmarks of suites
+                          that use them (default: found on PATH)
   SPEEDTRACK_ALLOW_SHARED_CORES=1
                           measure on a machine with a single core; recorded with every result
 
@@ -156,12 +160,14 @@ def assemble(settings: Settings, stopping: threading.Event) -> Tools:
     launcher.clean()
     pin_self(plan.housekeeping)
     client = Client(settings.url, settings.token, Spool(settings.home / "spool"), stopping, instance=processes.mark)
+    driver = Driver(settings.driver, processes, plan.driver)
     return Tools(
         client,
         Machine(plan, settings.driver, cpus),
         HostBuilder(settings.home, processes, Cache(settings.home), cpus),
         launcher,
-        Driver(settings.driver, processes, plan.driver),
+        driver,
+        External(driver, settings.tools),
     )
 
 

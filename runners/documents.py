@@ -8,11 +8,11 @@ from typing import Any
 
 from runners.errors import Permanent
 
-JOB_SCHEMA = "speedtrack.job/1"
+JOB_SCHEMA = "speedtrack.job/2"
 RESULT_SCHEMA = "speedtrack.result/1"
-PROTOCOLS = ("resp",)
+PROTOCOLS = ("resp", "memcached")
 TRANSPORTS = ("unix", "tcp")
-EXPECTATIONS = ("hit_rate",)
+DRIVERS = ("speedbench", "redis-benchmark", "memtier", "command")
 
 type_names = {
     str: "a string",
@@ -99,11 +99,6 @@ class Fields:
         child = self.child(name)
         return {key: child.text(key) for key in child.value}
 
-    def number_map(self, name: str, but_null: bool = False) -> dict[str, float]:
-        """Numbers by name; `but_null` leaves out the names whose value is null."""
-        child = self.child(name)
-        return {key: child.number(key) for key, value in child.value.items() if not (but_null and value is None)}
-
 
 @dataclass(frozen=True)
 class Side:
@@ -122,29 +117,22 @@ class BuildRecipe:
 @dataclass(frozen=True)
 class ServerRecipe:
     command: str
+    listen: Mapping[str, str]
     protocol: str
     ready_timeout_s: float
 
 
 @dataclass(frozen=True)
-class Workload:
-    test: str
-    clients: int
-    pipeline: int
-    keyspace: int
-    value_bytes: int
-    transport: str
-    prefill: bool
-    warmup_s: float
-    duration_s: float
-
-
-@dataclass(frozen=True)
 class Benchmark:
+    """One workload. `workload` is a phase of the driver's documents, as the suite wrote it; empty for a command."""
+
     name: str
     digest: str
-    workload: Workload
-    expect: dict[str, float]
+    driver: str
+    transport: str
+    workload: Mapping[str, Any]
+    command: str
+    timeout_s: float
 
 
 @dataclass(frozen=True)
@@ -209,26 +197,21 @@ def _build(fields: Fields) -> BuildRecipe:
 
 
 def _server(fields: Fields) -> ServerRecipe:
-    return ServerRecipe(fields.text("command"), fields.one_of("protocol", PROTOCOLS), fields.number("ready_timeout_s"))
+    return ServerRecipe(
+        fields.text("command"),
+        fields.text_map("listen"),
+        fields.one_of("protocol", PROTOCOLS),
+        fields.number("ready_timeout_s"),
+    )
 
 
 def _benchmark(fields: Fields) -> Benchmark:
-    expect = fields.number_map("expect", but_null=True)
-    unknown = sorted(set(expect) - set(EXPECTATIONS))
-    if unknown:
-        raise Permanent(f"job: {fields.path}.expect.{unknown[0]} is not an expectation this runner can check")
-    return Benchmark(fields.text("name"), fields.text("digest"), _workload(fields.child("workload")), expect)
-
-
-def _workload(fields: Fields) -> Workload:
-    return Workload(
-        test=fields.text("test"),
-        clients=fields.count("clients"),
-        pipeline=fields.count("pipeline"),
-        keyspace=fields.count("keyspace"),
-        value_bytes=fields.count("value_bytes"),
+    return Benchmark(
+        name=fields.text("name"),
+        digest=fields.text("digest"),
+        driver=fields.one_of("driver", DRIVERS),
         transport=fields.one_of("transport", TRANSPORTS),
-        prefill=fields.truth("prefill"),
-        warmup_s=fields.number("warmup_s"),
-        duration_s=fields.number("duration_s"),
+        workload=fields.child("workload").value,
+        command=fields.text("command"),
+        timeout_s=fields.number("timeout_s"),
     )

@@ -15,9 +15,10 @@ from runners.build.host import HostBuilder, Source
 from runners.client import Client
 from runners.control import Control
 from runners.documents import RESULT_SCHEMA, Benchmark, Job, Side
-from runners.driver import Driver, Outcome
+from runners.driver import Driver, Outcome, Target
 from runners.environment import Environment, Machine
 from runners.errors import BenchmarkFailed, Permanent, Stopped
+from runners.external import External
 from runners.lease import Progress
 from runners.runlog import RunLog
 from runners.server import Launcher, Server
@@ -25,9 +26,9 @@ from runners.server import Launcher, Server
 log = logging.getLogger(__name__)
 
 MEASURE = "measure"
-# A driver at the end of its core is a property of the workload and the machine: once a repeat has said the same,
-# repeating the other trials of that benchmark tells nothing new.
-STRUCTURAL_FLAGS = frozenset({"client_bound"})
+# A driver at the end of its core, or behind its schedule, is a property of the workload and the machine: once a repeat
+# has said the same, repeating the other trials of that benchmark tells nothing new.
+STRUCTURAL_FLAGS = frozenset({"client_bound", "clock", "slipped"})
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,7 @@ class Tools:
     builder: HostBuilder
     launcher: Launcher
     driver: Driver
+    external: External
 
 
 @dataclass(frozen=True)
@@ -199,7 +201,7 @@ class Execution:
 
     def _measured(self, place: Place, chance: random.Random) -> Trial:
         started_at, begin = datetime.now(UTC), time.monotonic()
-        launcher, transport = self.tools.launcher, place.benchmark.workload.transport
+        launcher, transport = self.tools.launcher, place.benchmark.transport
         programs = {name: one.path for name, one in self.builds[place.side.side].artifacts.items()}
         with launcher.running(self.job.server, transport, programs, chance, self.control) as server:
             outcome, disturbed = self._loaded(place, server)
@@ -219,14 +221,9 @@ class Execution:
         watched = self.tools.machine.placement.server | self.tools.machine.placement.driver
         before = quiet.read(server.pid, watched)
         try:
-            outcome = self.tools.driver.run(
-                place.benchmark,
-                server.address,
-                server.pid,
-                self.job.seed + place.number,
-                server.output.parent,
-                self.control,
-            )
+            target = Target(self.job.server.protocol, server.address, server.pid, server.output.parent)
+            driver = self.tools.driver if place.benchmark.driver == "speedbench" else self.tools.external
+            outcome = driver.run(place.benchmark, target, self.job.seed + place.number, self.control)
         except BenchmarkFailed:
             server.check_alive()
             raise
@@ -243,7 +240,8 @@ class Execution:
             self.tools.client.measurement(self.job.run, self._document(course, side, environment))
 
     def _document(self, course: Course, side: Side, environment: Environment) -> dict[str, Any]:
-        current = Environment(environment.series, self.tools.machine.recorded())
+        other = {} if course.benchmark.driver == "speedbench" else self.tools.external.facts(course.benchmark)
+        current = Environment(environment.series | other, self.tools.machine.recorded())
         artifacts = self.builds[side.side].artifacts
         return {
             "schema": RESULT_SCHEMA,
@@ -265,10 +263,15 @@ def _timestamp(moment: datetime) -> str:
     return moment.strftime("%Y-%m-%dT%H:%M:%S.") + f"{moment.microsecond // 1000:03d}Z"
 
 
+_SHOWN = {
+    "server_cpu_ns_per_request": "{:.0f} ns of server CPU per request",
+    "throughput_rps": "{:.0f} requests/s",
+    "latency_us_p50": "p50 {:.0f} us",
+    "latency_us_p99": "p99 {:.0f} us",
+}
+
+
 def _line(name: str, trial: Trial) -> str:
     flags = f" [{', '.join(trial.flags)}]" if trial.flags else ""
-    return (
-        f"{name}, trial {trial.trial + 1}: {trial.metrics['server_cpu_ns_per_request']:.0f} ns of server CPU per "
-        f"request, {trial.metrics['throughput_rps']:.0f} requests/s, p50 {trial.metrics['latency_us_p50']:.0f} us, "
-        f"p99 {trial.metrics['latency_us_p99']:.0f} us, in {trial.seconds:.2f} s{flags}"
-    )
+    shown = [text.format(trial.metrics[metric]) for metric, text in _SHOWN.items() if metric in trial.metrics]
+    return f"{name}, trial {trial.trial + 1}: {', '.join(shown)}, in {trial.seconds:.2f} s{flags}"

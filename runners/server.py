@@ -19,11 +19,12 @@ from runners.processes import Child, Processes
 PADDING_LIMIT_BYTES = 4096  # a fixed environment size would freeze one stack layout: one biased sample
 SOCKET_PATH_LIMIT = 100  # sun_path holds 108 bytes
 OUTPUT_LINES = 10
-PING = b"*1\r\n$4\r\nPING\r\n"
-PONG = b"+PONG\r\n"
+# By protocol: a request that every server answers, and what its answer begins with.
+GREETINGS = {"resp": (b"*1\r\n$4\r\nPING\r\n", b"+PONG\r\n"), "memcached": (b"version\r\n", b"VERSION ")}
+READY = "ready"
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.002, 0.05
-PING_TIMEOUT_S = 1.0
-_PLACEHOLDER = re.compile(r"\{(artifact:[^{}]+|port|socket|data)\}")
+GREETING_TIMEOUT_S = 1.0
+_PLACEHOLDER = re.compile(r"\{(artifact:[^{}]+|listen|port|socket|data)\}")
 _TAKEN = "ddress already in use"
 
 
@@ -42,9 +43,9 @@ class Address:
     def connect(self) -> socket.socket:
         """A connected socket. Raises OSError."""
         if self.transport == "tcp":
-            return socket.create_connection(("127.0.0.1", self.port), timeout=PING_TIMEOUT_S)
+            return socket.create_connection(("127.0.0.1", self.port), timeout=GREETING_TIMEOUT_S)
         connection = socket.socket(socket.AF_UNIX)
-        connection.settimeout(PING_TIMEOUT_S)
+        connection.settimeout(GREETING_TIMEOUT_S)
         try:
             connection.connect(str(self.socket_path))
         except OSError:
@@ -103,7 +104,7 @@ class Launcher:
         chance: random.Random,
         control: Control,
     ) -> Iterator[Server]:
-        """A fresh server that has answered PING; nothing of it is left afterwards.
+        """A fresh server that has answered a request; nothing of it is left afterwards.
 
         Raises BenchmarkFailed, with the last lines of its output, if it ends or does not answer in time;
         Permanent if the command cannot be understood; the error of an abort.
@@ -128,7 +129,7 @@ class Launcher:
         scratch: Path,
     ) -> Server:
         address = Address(transport, free_port(), self._socket(scratch))
-        argv = command(recipe.command, address, scratch / "data", artifacts)
+        argv = command(recipe, address, scratch / "data", artifacts)
         environment = {
             "PATH": os.defpath,
             "LANG": "C.UTF-8",
@@ -143,7 +144,7 @@ class Launcher:
                 raise BenchmarkFailed(f"the server cannot be started: {error}") from error
         server = Server(child, address, output)
         try:
-            await_ready(server, recipe.ready_timeout_s, control)
+            await_ready(server, recipe, control)
         except BaseException:
             child.end()
             raise
@@ -192,8 +193,9 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def command(template: str, address: Address, data: Path, artifacts: Mapping[str, Path]) -> list[str]:
+def command(recipe: ServerRecipe, address: Address, data: Path, artifacts: Mapping[str, Path]) -> list[str]:
     """The argument list of a server command. Raises Permanent for an unknown placeholder or a broken quotation."""
+    template = recipe.command.replace("{listen}", recipe.listen.get(address.transport, "{listen}"))
     values = {"port": str(address.port), "socket": str(address.socket_path), "data": str(data)}
     values |= {f"artifact:{name}": str(path) for name, path in artifacts.items()}
 
@@ -211,36 +213,37 @@ def command(template: str, address: Address, data: Path, artifacts: Mapping[str,
     return [_PLACEHOLDER.sub(fill, word) for word in words]
 
 
-def await_ready(server: Server, timeout_s: float, control: Control) -> None:
-    """Returns when the server answers PING on its transport. Raises BenchmarkFailed with its last words."""
-    deadline = boottime() + timeout_s
+def await_ready(server: Server, recipe: ServerRecipe, control: Control) -> None:
+    """Returns when the server answers a request on its transport. Raises BenchmarkFailed with its last words."""
+    deadline = boottime() + recipe.ready_timeout_s
     pause_s = FIRST_PAUSE_S
     answer = "no connection"
     while boottime() < deadline:
-        answer = ping(server.address)
+        answer = greet(server.address, recipe.protocol)
         status = server.child.exited()
         if status is not None:
             kind = PortTaken if _TAKEN in server.last_words() else BenchmarkFailed
             raise kind(f"the server ended at once ({_how(status)}){server.last_words()}")
-        if answer == "PONG":
+        if answer == READY:
             return
         server.child.wait(control, pause_s)
         pause_s = min(pause_s * 1.5, LONGEST_PAUSE_S)
     raise BenchmarkFailed(
-        f"the server was not ready after {timeout_s:g} s on {server.address.transport} "
-        f"(last answer to PING: {answer}){server.last_words()}"
+        f"the server was not ready after {recipe.ready_timeout_s:g} s on {server.address.transport} "
+        f"(asked in {recipe.protocol}, the last answer: {answer}){server.last_words()}"
     )
 
 
-def ping(address: Address) -> str:
-    """`PONG`, or what came instead."""
+def greet(address: Address, protocol: str) -> str:
+    """`ready`, or what came instead."""
+    request, begins = GREETINGS[protocol]
     try:
         with address.connect() as connection:
-            connection.sendall(PING)
+            connection.sendall(request)
             answer = _line(connection)
     except OSError as error:
         return str(error)
-    return "PONG" if answer == PONG else repr(answer.decode(errors="replace"))
+    return READY if answer.startswith(begins) and answer.endswith(b"\r\n") else repr(answer.decode(errors="replace"))
 
 
 def _line(connection: socket.socket) -> bytes:

@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 from runners.errors import SettingsError
 
+TOOLS = ("SPEEDTRACK_REDIS_BENCHMARK", "SPEEDTRACK_MEMTIER")  # paths of load generators of others
 BUILT_DRIVER = Path(__file__).parent / "driver" / "target" / "release" / "speedbench"
 
 
@@ -21,6 +22,7 @@ class Settings:
     broker_url: str
     home: Path
     driver: Path
+    tools: Mapping[str, str]
 
 
 def read_settings(environ: Mapping[str, str], needs_broker: bool) -> Settings:
@@ -31,7 +33,8 @@ def read_settings(environ: Mapping[str, str], needs_broker: bool) -> Settings:
             "BROKER_URL is not set: set it to the broker of the server (redis://...), or start with "
             "--poll, which needs no broker"
         )
-    return Settings(_url(environ), _token(environ), broker_url, _home(environ), find_driver(environ))
+    tools = {name: environ[name] for name in TOOLS if environ.get(name)}
+    return Settings(_url(environ), _token(environ), broker_url, _home(environ), find_driver(environ), tools)
 
 
 def _url(environ: Mapping[str, str]) -> str:

@@ -17,6 +17,7 @@ from runners.build.host import HostBuilder
 from runners.client import Client
 from runners.driver import Driver
 from runners.environment import Machine
+from runners.external import External
 from runners.job import Tools
 from runners.processes import Processes
 from runners.server import Launcher
@@ -99,39 +100,44 @@ def assemble(client: Client, home: Path, processes: Processes, driver: Path) -> 
     """The tools of this machine, on the cores it has."""
     cpus = placement.allowed_cpus()
     plan = placement.plan(placement.read_cores(placement.SYSFS, cpus), allow_shared=True)
+    native = Driver(driver, processes, plan.driver)
     return Tools(
         client,
         Machine(plan, driver, cpus),
         HostBuilder(home, processes, Cache(home), cpus),
         Launcher(processes, home, plan.server),
-        Driver(driver, processes, plan.driver),
+        native,
+        External(native, {}),
     )
 
 
-def make_benchmark(name: str = "get-p1", test: str = "get", **workload: Any) -> dict[str, Any]:
-    shape = {
+def make_benchmark(name: str = "get-p1", test: str = "get", transport: str = "unix", **workload: Any) -> dict[str, Any]:
+    phase = {
         "test": test,
         "clients": 20,
         "pipeline": 1,
-        "keyspace": 500,
-        "value_bytes": 32,
-        "transport": "unix",
+        "keys": {"count": 500},
+        "values": {"bytes": 32},
         "prefill": True,
+        "expect": {"hit_rate": 1.0} if test == "get" else {},
         "warmup_s": 0.05,
-        "duration_s": 0.2,
+        "duration_s": 0.4,
     } | workload
     return {
         "name": name,
         "digest": f"sha256:{name}",
-        "workload": shape,
-        "expect": {"hit_rate": 1.0} if test == "get" else {},
+        "driver": "speedbench",
+        "transport": transport,
+        "workload": {key: value for key, value in phase.items() if value is not None},
+        "command": "",
+        "timeout_s": 300,
     }
 
 
 def make_job(**changes: Any) -> dict[str, Any]:
     """A job of one benchmark and two trials of the test server."""
     job = {
-        "schema": "speedtrack.job/1",
+        "schema": "speedtrack.job/2",
         "run": 17,
         "token": 3,
         "attempt": 1,
@@ -143,7 +149,7 @@ def make_job(**changes: Any) -> dict[str, Any]:
         "deadline_s": 300,
         "sides": [{"side": "head", "sha": SHA}],
         "build": {"command": "make -j{cores}", "artifacts": ["tiny"], "timeout_s": 60, "environment": {}},
-        "server": {"command": COMMAND, "protocol": "resp", "ready_timeout_s": 5},
+        "server": {"command": COMMAND, "listen": {}, "protocol": "resp", "ready_timeout_s": 5},
         "benchmarks": [make_benchmark()],
     }
     return job | changes

@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import subprocess
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +14,7 @@ import pytest
 from runners import driver as driver_module
 from runners.control import Control
 from runners.documents import Benchmark, parse_job
-from runners.driver import Driver, arguments, check, deadline_s
+from runners.driver import Driver, Target, arguments, check, deadline_s, phases
 from runners.errors import BenchmarkFailed, Permanent, RunnerError, Transient
 from runners.processes import Processes
 from runners.server import Address
@@ -23,12 +24,16 @@ ADDRESS = Address("unix", 7000, Path("/run/s"))
 
 
 def benchmark(**workload: Any) -> Benchmark:
-    return parse_job(make_job(benchmarks=[make_benchmark(**({"keyspace": 20_000} | workload))])).benchmarks[0]
+    return parse_job(make_job(benchmarks=[make_benchmark(**({"keys": {"count": 20_000}} | workload))])).benchmarks[0]
 
 
 def document() -> dict[str, Any]:
     produced: dict[str, Any] = golden("result.v1.json")["trials"][0]["driver"]
     return produced
+
+
+def target(home: Path, address: Address = ADDRESS, pid: int = 0) -> Target:
+    return Target("resp", address, pid or os.getpid(), home)
 
 
 def run(processes: Processes, home: Path, script: str) -> None:
@@ -37,7 +42,7 @@ def run(processes: Processes, home: Path, script: str) -> None:
     program.write_text(f"#!/bin/sh\n{script}\n")
     program.chmod(0o755)
     driver = Driver(program, processes, frozenset(os.sched_getaffinity(0)))
-    driver.run(benchmark(), ADDRESS, os.getpid(), 1, home, Control())
+    driver.run(benchmark(), target(home), 1, Control())
 
 
 @pytest.mark.parametrize(
@@ -48,7 +53,11 @@ def run(processes: Processes, home: Path, script: str) -> None:
             BenchmarkFailed,
             "cannot measure: speedbench: the server",
         ),
-        ("echo speedbench: no option -Q >&2; exit 2", Permanent, "refuses its call: speedbench: no option -Q"),
+        (
+            "echo speedbench: no key x >&2; exit 2",
+            BenchmarkFailed,
+            "refuses its workload: speedbench: no key x: correct",
+        ),
         ("echo thread main panicked >&2; exit 101", Transient, "crashed with exit status 101: thread main panicked"),
         ("kill -9 $$", Transient, "killed by signal 9; it said nothing"),
         ("echo hello", Permanent, "no JSON on the driver's stdout"),
@@ -65,7 +74,7 @@ def test_an_end_without_a_result(
 
 def test_a_hanging_driver_is_ended(processes: Processes, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(driver_module, "GRACE_S", -4.0)
-    with pytest.raises(Transient, match=r"did not end within 0.25 s"):
+    with pytest.raises(Transient, match=r"did not end within 0.45 s"):
         run(processes, home, "trap '' TERM; while :; do sleep 1; done")
     assert marked(home) == []
 
@@ -84,7 +93,7 @@ def test_a_real_driver_that_is_killed_is_transient(
     threading.Timer(1.0, lambda: kill_the_driver(processes, server.pid)).start()
     with pytest.raises(Transient, match="killed by signal 9"):
         Driver(speedbench, processes, frozenset(os.sched_getaffinity(0))).run(
-            benchmark(duration_s=20.0), address, server.pid, 1, home, Control()
+            benchmark(duration_s=20.0), target(home, address, server.pid), 1, Control()
         )
     assert server.exited() is None
     server.end()
@@ -110,8 +119,8 @@ def test_the_metrics_of_the_golden_document() -> None:
 def test_the_golden_document_of_the_driver_is_accepted() -> None:
     whole = json.loads((DRIVER / "tests" / "golden" / "speedbench.v1.json").read_text())
     for test in whole["tests"]:
-        asked = benchmark(test=test["name"], keyspace=test["workload"]["keyspace"])
-        assert check(whole | {"tests": [test]}, asked).metrics["throughput_rps"] == test["throughput_rps"]
+        asked = benchmark(test=test["name"], keys={"count": test["workload"]["keyspace"]})
+        assert check(whole | {"tests": [test]}, asked).metrics["latency_us_p99"] == test["latency_us"]["p99"]
 
 
 def change(*path: str | int, to: Any) -> Callable[[dict[str, Any]], None]:
@@ -131,7 +140,7 @@ def change(*path: str | int, to: Any) -> Callable[[dict[str, Any]], None]:
             Permanent,
             "schema is 'speedbench.v2', this runner wants 'speedbench.v1'",
         ),
-        (change("tests", to=[]), Permanent, "0 tests, one was asked for"),
+        (change("tests", to=[]), Permanent, "0 tests, 1 asked for"),
         (change("tests", 0, "throughput_rps", to="fast"), Permanent, r"tests\[0\].throughput_rps must be a number"),
         (change("tests", 0, "server_cpu", to=None), Permanent, r"tests\[0\].server_cpu must be an object"),
         (change("tests", 0, "latency_us", to={}), Permanent, r"tests\[0\].latency_us.p50 is missing"),
@@ -141,7 +150,11 @@ def change(*path: str | int, to: Any) -> Callable[[dict[str, Any]], None]:
             BenchmarkFailed,
             "2 error replies, the first: -ERR no",
         ),
-        (change("tests", 0, "misses", to=1), BenchmarkFailed, "hit rate 0.99"),
+        (
+            change("tests", 0, "flags", to=["hit_rate"]),
+            BenchmarkFailed,
+            "wrong answer: hit_rate not as expected",
+        ),
         (change("tests", 0, "requests", to=0), BenchmarkFailed, "answered no request"),
         (change("prefill", "keys_in_server", to=19_999), BenchmarkFailed, "19999 keys after the prefill of 20000"),
         (change("prefill", to=None), Permanent, "prefill must be an object"),
@@ -158,12 +171,61 @@ def test_a_document_is_checked(
 
 
 def test_the_command_line() -> None:
-    words = arguments(
-        benchmark(transport="tcp").workload, Address("tcp", 7000, Path("/run/s")), 42, 5, frozenset([2, 3])
+    at = Target("resp", Address("tcp", 7000, Path("/run/s")), 42, Path("/d"))
+    assert " ".join(arguments(at, 5, frozenset([2, 3]))) == (
+        "run --workload workload.json -h 127.0.0.1 -p 7000 --seed 5 --cpus 2,3 --server-pid 42 --json"
     )
-    assert " ".join(words) == (
-        "run -h 127.0.0.1 -p 7000 -t get -c 20 -P 1 -r 20000 -d 32 --warmup 0.05 --duration 0.2 "
-        "--seed 5 --cpus 2,3 --threads 2 --server-pid 42 --json --prefill"
-    )
-    assert arguments(benchmark(prefill=False).workload, ADDRESS, 42, 5, frozenset([2]))[1:3] == ["-s", "/run/s"]
-    assert deadline_s(benchmark().workload) == pytest.approx(30 + 4 + 0.25)
+    assert target(Path("/d")).options == ["-s", "/run/s"]
+
+
+def test_the_phases_of_the_workload_document() -> None:
+    measured = benchmark(prefill=None, setup={"request": "RPUSH l __data__", "times": 9}).workload
+    setup, phase = phases(measured, 2)
+    assert phase == {k: v for k, v in measured.items() if k != "setup"} | {"threads": 2}
+    assert setup == {
+        "name": "setup", "clients": 1, "commands": [{"request": "RPUSH l __data__"}], "requests": 9,
+        "keys": {"count": 20_000}, "values": {"bytes": 32},
+    }  # fmt: skip
+    assert phases(benchmark(clients=1).workload, 2)[0]["threads"] == 1
+    assert phases(benchmark(threads=3).workload, 2)[0]["threads"] == 3
+
+
+@pytest.mark.parametrize(
+    ("workload", "seconds"),
+    [({}, 30 + 4 + 0.45), ({"prefill": False}, 30.45), ({"requests": 5000, "duration_s": None}, 30 + 4 + 0.05 + 5)],
+)
+def test_a_driver_has_the_time_its_workload_takes(workload: dict[str, Any], seconds: float) -> None:
+    assert deadline_s(benchmark(**workload).workload) == pytest.approx(seconds)
+
+
+def test_a_rate_that_was_asked_for_is_no_throughput() -> None:
+    produced = document()
+    produced["tests"][0]["mode"] = "open"
+    assert set(check(produced, benchmark()).metrics) == {
+        "server_cpu_ns_per_request", "latency_us_p50", "latency_us_p99",
+    }  # fmt: skip
+
+
+TABLE = golden("workloads.json")
+
+
+def ask(speedbench: Path, workload: dict[str, Any]) -> subprocess.CompletedProcess[str]:
+    """Shows a workload to the driver; its server is not there, so one that is right ends with exit code 1."""
+    phase = {key: value for key, value in workload.items() if key != "protocol"}
+    document = {"protocol": workload.get("protocol", "resp"), "phase": [phase]}
+    return subprocess.run(
+        [speedbench, "run", "--workload", "-", "-s", "/nonexistent"],
+        input=json.dumps(document), capture_output=True, text=True, timeout=20,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("workload", TABLE["good"], ids=json.dumps)
+def test_the_driver_takes_what_suites_may_ask(speedbench: Path, workload: dict[str, Any]) -> None:
+    done = ask(speedbench, workload)
+    assert (done.returncode, done.stdout) == (1, ""), done.stderr
+
+
+@pytest.mark.parametrize(("place", "workload"), TABLE["bad"], ids=json.dumps)
+def test_the_driver_refuses_what_suites_may_not(speedbench: Path, place: str, workload: dict[str, Any]) -> None:
+    done = ask(speedbench, workload)
+    assert (done.returncode, done.stdout) == (2, "") and place in done.stderr

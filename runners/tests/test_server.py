@@ -12,7 +12,7 @@ from runners.documents import ServerRecipe
 from runners.errors import BenchmarkFailed, Cancelled, Permanent
 from runners.placement import allowed_cpus
 from runners.processes import Processes
-from runners.server import Address, Launcher, command, short_directory
+from runners.server import Address, Launcher, command, greet, short_directory
 from runners.tests.conftest import COMMAND, alive, marked
 
 ADDRESS = Address("unix", 7000, Path("/run/s"))
@@ -25,7 +25,11 @@ def launcher(processes: Processes, home: Path) -> Launcher:
 
 
 def recipe(extra: str = "", ready_timeout_s: float = 5) -> ServerRecipe:
-    return ServerRecipe(f"{COMMAND} {extra}", "resp", ready_timeout_s)
+    return ServerRecipe(f"{COMMAND} {extra}", {}, "resp", ready_timeout_s)
+
+
+def of(template: str, listen: dict[str, str] | None = None) -> ServerRecipe:
+    return ServerRecipe(template, listen or {}, "resp", 5)
 
 
 @pytest.mark.parametrize("transport", ["unix", "tcp"])
@@ -72,7 +76,7 @@ def test_a_taken_port_is_tried_once_more_and_then_said(launcher: Launcher, tiny:
         taken = recipe().command.replace("{port}", str(holder.getsockname()[1]))
         with (
             pytest.raises(BenchmarkFailed, match=r"ended at once .*: tiny: bind: Address already in use"),
-            launcher.running(ServerRecipe(taken, "resp", 5), "unix", {"tiny": tiny}, random.Random(1), Control()),
+            launcher.running(ServerRecipe(taken, {}, "resp", 5), "unix", {"tiny": tiny}, random.Random(1), Control()),
         ):
             pass
 
@@ -100,7 +104,8 @@ def test_an_abort_ends_the_wait_for_readiness(launcher: Launcher, tiny: Path, ho
 
 
 def test_the_command_is_split_before_it_is_filled() -> None:
-    words = command("{artifact:tiny} --save '' --dir {data} -x{port}", ADDRESS, Path("/a b"), {"tiny": Path("/t x")})
+    asked = of("{artifact:tiny} --save '' --dir {data} -x{port}")
+    words = command(asked, ADDRESS, Path("/a b"), {"tiny": Path("/t x")})
     assert words == ["/t x", "--save", "", "--dir", "/a b", "-x7000"]
 
 
@@ -114,4 +119,40 @@ def test_the_command_is_split_before_it_is_filled() -> None:
 )
 def test_a_command_that_cannot_be_right_is_permanent(template: str, message: str) -> None:
     with pytest.raises(Permanent, match=message):
-        command(template, ADDRESS, Path("/d"), {"tiny": Path("/t")})
+        command(of(template), ADDRESS, Path("/d"), {"tiny": Path("/t")})
+
+
+@pytest.mark.parametrize(("transport", "words"), [("unix", ["-s", "/run/s"]), ("tcp", ["-l", "127.0.0.1:7000"])])
+def test_a_server_is_told_where_to_listen(transport: str, words: list[str]) -> None:
+    asked = of("{artifact:tiny} {listen} -t 1", {"unix": "-s {socket}", "tcp": "-l 127.0.0.1:{port}"})
+    address = Address(transport, 7000, Path("/run/s"))
+    assert command(asked, address, Path("/d"), {"tiny": Path("/t")}) == ["/t", *words, "-t", "1"]
+
+
+@pytest.mark.parametrize(
+    ("protocol", "answer", "said"),
+    [
+        ("resp", b"+PONG\r\n", "ready"),
+        ("resp", b"-NOAUTH\r\n", repr("-NOAUTH\r\n")),
+        ("memcached", b"VERSION 1.6.40\r\n", "ready"),
+        ("memcached", b"ERROR\r\n", repr("ERROR\r\n")),
+        ("memcached", b"VERSION 1", repr("VERSION 1")),
+    ],
+)
+def test_a_server_is_greeted_in_its_protocol(tmp_path: Path, protocol: str, answer: bytes, said: str) -> None:
+    asked = []
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(tmp_path / "s"))
+        listener.listen()
+
+        def serve() -> None:
+            connection, _ = listener.accept()
+            with connection:
+                asked.append(connection.recv(100))
+                connection.sendall(answer)
+
+        server = threading.Thread(target=serve)
+        server.start()
+        assert greet(Address("unix", 0, tmp_path / "s"), protocol) == said
+        server.join()
+    assert asked == [{"resp": b"*1\r\n$4\r\nPING\r\n", "memcached": b"version\r\n"}[protocol]]

@@ -3,27 +3,37 @@
 import hashlib
 import json
 import re
+import shlex
 import tomllib
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 from django.conf import settings
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, Field, ValidationError, field_validator, model_validator
 
+from speedtrack.benchmarks import external
 from speedtrack.benchmarks.metrics import METRICS
 from speedtrack.benchmarks.models import Benchmark, Suite
+from speedtrack.benchmarks.workloads import (
+    FORMS,
+    Expectations,
+    Keys,
+    Name,
+    Probe,
+    RateOf,
+    Repeated,
+    Strict,
+    Values,
+    Weighted,
+    Workload,
+)
 from speedtrack.projects.models import Project
 
 PLACEHOLDER = re.compile(r"(?<!\$)\{[A-Za-z_]\w*(?::[^{}]*)?\}")  # not ${NAME}: that is the shell's
-Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,60}$")]
 
 
 class DefinitionError(Exception):
     """The suite is wrong; the message names the file, the place, the cause and the remedy."""
-
-
-class Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
 class BuildSection(Strict):
@@ -32,7 +42,7 @@ class BuildSection(Strict):
     command: str = Field(min_length=1)
     artifacts: list[str] = Field(min_length=1)
     timeout_s: int = Field(1800, ge=1, le=24 * 3600)
-    environment: dict[str, str] = {}
+    environment: dict[str, str] = Field({})
 
     @field_validator("artifacts")
     @classmethod
@@ -47,38 +57,59 @@ class BuildSection(Strict):
 
 
 class ServerSection(Strict):
-    """How the server is started and spoken to."""
+    """How the server is started and spoken to. ``listen``: words for {listen} where it cannot serve both transports."""
 
     command: str = Field(min_length=1)
-    protocol: Literal["resp"]
+    listen: dict[Literal["tcp", "unix"], str] = Field({})
+    protocol: Literal["resp", "memcached"]
     ready_timeout_s: int = Field(20, ge=1, le=600)
 
 
-class Workload(Strict):
-    """What the driver does; the fields are its options (see runners/driver/README.md)."""
-
-    test: Literal["ping", "set", "get", "incr"]
-    clients: int = Field(50, ge=1, le=10_000)
-    pipeline: int = Field(1, ge=1, le=10_000)
-    keyspace: int = Field(1, ge=1, le=1_000_000_000)
-    value_bytes: int = Field(3, ge=1, le=1 << 30)
-    transport: Literal["unix", "tcp"] = "unix"
-    prefill: bool = False
-    warmup_s: float = Field(1.0, ge=0, le=600)
-    duration_s: float = Field(2.0, gt=0, le=3600)
-
-
-class Expectations(Strict):
-    """What must be true of every trial, or it is no measurement."""
-
-    hit_rate: float | None = Field(None, ge=0, le=1)
-
-
 class BenchmarkSection(Strict):
+    """One benchmark. ``extended``: left out unless it is asked for by name or with all the others."""
+
     name: Name
     why: str = Field(min_length=1)
-    workload: Workload
-    expect: Expectations = Expectations()
+    extended: bool = False
+    driver: Literal["speedbench", "redis-benchmark", "memtier", "command"] = "speedbench"
+    workload: Workload | None = None
+    command: str | None = Field(None, min_length=1)
+    timeout_s: int = Field(300, ge=1, le=3600)
+
+    @model_validator(mode="after")
+    def consistent(self) -> "BenchmarkSection":
+        own = self.driver == "command"
+        if own != (self.command is not None) or own == (self.workload is not None):
+            raise ValueError('driver = "command" needs a command and no workload; every other driver the reverse')
+        if self.command:
+            check_placeholders("command", self.command, {"{host}", "{port}", "{socket}", "{output}"})
+            try:
+                shlex.split(self.command)
+            except ValueError as e:
+                raise ValueError(f"command cannot be split: {e}: check its quotes") from e
+            if "{output}" not in self.command or ("{port}" in self.command) == ("{socket}" in self.command):
+                raise ValueError("command needs {output}, and either {host} and {port} or {socket}")
+        elif self.workload and self.driver != "speedbench":
+            external.check(self.driver, self.workload)
+        return self
+
+    @property
+    def transport(self) -> str:
+        if self.workload:
+            return self.workload.transport
+        return "tcp" if self.command and "{port}" in self.command else "unix"
+
+    def work(self) -> dict[str, Any]:
+        """What a job tells the runner of it (docs/result-format.md)."""
+        workload = self.workload.phase() if self.workload else {}
+        return {"driver": self.driver, "transport": self.transport, "workload": workload,
+                "command": self.command or "", "timeout_s": self.timeout_s}  # fmt: skip
+
+    @property
+    def rate_of(self) -> str | None:
+        """The benchmark whose first throughput on a machine sets the rate of this one there."""
+        rate = self.workload.rate if self.workload else None
+        return rate.of if isinstance(rate, RateOf) else None
 
 
 class MetricSection(Strict):
@@ -93,21 +124,54 @@ class Definition(Strict):
     build: BuildSection
     server: ServerSection
     benchmark: list[BenchmarkSection] = Field(min_length=1)
-    metrics: dict[str, MetricSection] = {}
+    metrics: dict[str, MetricSection] = Field({})
 
     @model_validator(mode="after")
     def consistent(self) -> "Definition":
         names = [b.name for b in self.benchmark]
         if twice := {n for n in names if names.count(n) > 1}:
             raise ValueError(f"benchmark names must differ: {', '.join(sorted(twice))} stands twice")
+        if all(b.extended for b in self.benchmark):
+            raise ValueError("every benchmark is extended, so none would be measured: leave that out of some")
         if unknown := self.metrics.keys() - METRICS.keys():
             raise ValueError(f"no metric {', '.join(sorted(unknown))}: there are {', '.join(METRICS)}")
         known = {f"{{artifact:{Path(a).name}}}" for a in self.build.artifacts}
         if not any(word in self.server.command for word in known):
             raise ValueError(f"server.command must start an artifact: use {' or '.join(sorted(known))}")
         check_placeholders("build.command", self.build.command, {"{cores}"})
-        check_placeholders("server.command", self.server.command, {"{port}", "{socket}", "{data}"} | known)
+        places = {"{port}", "{socket}"}
+        listen = {"{listen}"} if self.server.listen else set()
+        check_placeholders("server.command", self.server.command, {"{data}"} | places | known | listen)
+        for transport, words in self.server.listen.items():
+            check_placeholders(f"server.listen.{transport}", words, places)
+        for section in self.benchmark:
+            try:
+                self.check_benchmark(section)
+            except ValueError as e:
+                raise ValueError(f"benchmark {section.name}: {e}") from e
         return self
+
+    def check_benchmark(self, section: BenchmarkSection) -> None:
+        """Raises ValueError for what does not fit the server or the other benchmarks."""
+        if self.server.listen and section.transport not in self.server.listen:
+            raise ValueError(f"server.listen has no words for transport {section.transport!r}: add them")
+        if section.workload and section.driver == "speedbench":
+            section.workload.check_protocol(self.server.protocol)
+        if section.driver == "redis-benchmark" and self.server.protocol != "resp":
+            raise ValueError('driver = "redis-benchmark" speaks resp: use speedbench or memtier')
+        if section.rate_of:
+            self.reference_of(section)
+
+    def reference_of(self, section: BenchmarkSection) -> BenchmarkSection:
+        """The benchmark whose throughput sets this one's rate. Raises ValueError if it cannot."""
+        other = next((one for one in self.benchmark if one.name == section.rate_of), None)
+        if other is None:
+            raise ValueError(f"rate.of: there is no benchmark {section.rate_of!r}: name one of this suite")
+        if other.workload and other.workload.mode == "open":
+            raise ValueError(f"rate.of: {other.name} has a rate itself: name one that finds out what the server can do")
+        if other.extended and not section.extended:
+            raise ValueError(f"rate.of: {other.name} is extended: then this one must be, too")
+        return other
 
 
 def check_placeholders(place: str, command: str, known: set[str]) -> None:
@@ -133,7 +197,7 @@ def parse(text: str, where: str) -> Definition:
 
 def explain(where: str, error: Any) -> str:
     """One mistake as ``file: place: cause and remedy``."""
-    place = ".".join(str(part) for part in error["loc"]) or "suite"
+    place = ".".join(str(part) for part in error["loc"] if part not in FORMS) or "suite"
     if error["type"] == "extra_forbidden":
         return f"{where}: {place}: no such key; allowed here: {', '.join(allowed_keys(error['loc']))}"
     if error["type"] == "missing":
@@ -142,14 +206,17 @@ def explain(where: str, error: Any) -> str:
     return f"{where}: {place}: {error['msg'].removeprefix('Value error, ')}{given}"
 
 
+SECTIONS: dict[str, type[BaseModel]] = {
+    "build": BuildSection, "server": ServerSection, "benchmark": BenchmarkSection, "metrics": MetricSection,
+    "workload": Workload, "commands": Weighted, "sequence": Repeated, "keys": Keys, "values": Values,
+    "expect": Expectations, "rate": RateOf, "probe": Probe,
+}  # fmt: skip
+
+
 def allowed_keys(place: tuple[str | int, ...]) -> list[str]:
-    sections: dict[str, type[BaseModel]] = {
-        "build": BuildSection, "server": ServerSection, "benchmark": BenchmarkSection,
-        "workload": Workload, "expect": Expectations, "metrics": MetricSection,
-    }  # fmt: skip
     model: type[BaseModel] = Definition
     for part in place[:-1]:
-        model = sections.get(str(part), model)
+        model = SECTIONS.get(str(part), model)
     return sorted(model.model_fields)
 
 
@@ -178,12 +245,29 @@ def meaning(definition: Definition, section: BenchmarkSection) -> dict[str, Any]
     The driver's digest belongs to the Environment: a driver built on another machine is another binary, and the
     benchmark would then have another identity on each machine.
     """
-    return {
-        "workload": section.workload.model_dump(),
-        "expect": section.expect.model_dump(),
+    own = section.model_dump(include={"driver", "workload", "command"}, exclude_none=True)
+    if section.rate_of:
+        own["rate_of"] = digest_of(meaning(definition, definition.reference_of(section)))
+    return own | {
         "server": definition.server.model_dump(exclude={"ready_timeout_s"}),
         "build": definition.build.model_dump(exclude={"timeout_s"}) | {"artifacts": sorted(definition.build.artifacts)},
     }
+
+
+def digests(definition: Definition) -> dict[str, str]:
+    """The digest of each benchmark of a suite by its name, in the suite's order."""
+    return {section.name: digest_of(meaning(definition, section)) for section in definition.benchmark}
+
+
+def of_suite(suite: Suite) -> Definition:
+    """A stored suite as the definition it was."""
+    return Definition.model_validate(suite.definition)
+
+
+def usual(definition: Definition, benchmarks: list[Benchmark]) -> list[Benchmark]:
+    """Those of a suite's benchmarks that are measured without being asked for."""
+    extended = {section.name for section in definition.benchmark if section.extended}
+    return [benchmark for benchmark in benchmarks if benchmark.name not in extended]
 
 
 def store(project: Project, definition: Definition) -> tuple[Suite, list[Benchmark]]:

@@ -221,6 +221,7 @@ class Attempt(models.Model):
     started_at = models.DateTimeField(db_default=Now())
     ended_at = models.DateTimeField(null=True)
     outcome = models.CharField(max_length=20, default="", help_text="the run's status after it; empty while it lasts")
+    postponed = models.JSONField(default=dict, help_text="benchmarks of the run that could not be measured yet: why")
 
     class Meta:
         constraints: ClassVar = [
@@ -318,6 +319,25 @@ class Measurement(models.Model):
                 include=["value", "low", "high", "n", "flags", "attempt"],
             ),
             models.Index(fields=["commit"], name="measurements_of_a_commit", condition=Q(accepted=True)),
+        ]
+
+
+class ReferenceRate(models.Model):
+    """What a benchmark reached when it was first measured on a machine, in requests/s.
+
+    Rates of open-loop benchmarks are shares of it, so that they never move with the commit under test.
+    """
+
+    machine = models.ForeignKey(Machine, models.CASCADE, related_name="+")
+    benchmark = models.ForeignKey(Benchmark, models.CASCADE, related_name="reference_rates")
+    rps = models.FloatField()
+    measurement = models.ForeignKey(Measurement, models.RESTRICT, related_name="+", help_text="where it comes from")
+    created = models.DateTimeField(db_default=Now())
+
+    class Meta:
+        constraints: ClassVar = [
+            models.UniqueConstraint(fields=["machine", "benchmark"], name="a_reference_rate_once"),
+            models.CheckConstraint(condition=Q(rps__gt=0), name="a_reference_rate_is_above_zero"),
         ]
 
 

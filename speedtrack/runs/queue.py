@@ -17,8 +17,10 @@ from django.db.models import F, QuerySet
 from django.db.models.functions import Now
 
 from speedtrack.benchmarks import definitions
+from speedtrack.benchmarks.definitions import Definition
 from speedtrack.benchmarks.models import Benchmark, Suite
 from speedtrack.projects.models import Branch, Commit, Project
+from speedtrack.runs import rates
 from speedtrack.runs.documents import BuildDocument, Failure, LogPiece, Renewal
 from speedtrack.runs.models import (
     ACTIVE,
@@ -137,7 +139,8 @@ def plan_branch(branch: Branch, commits: QuerySet[Commit], reason: Reason) -> in
     A waiting run of what is the head of no branch any more steps back: people want the newest first.
     """
     project = branch.project
-    suite, benchmarks = definitions.store(project, definitions.load(project.suite))
+    definition = definitions.load(project.suite)
+    suite, benchmarks = definitions.store(project, definition)
     ranks = dict(branch.positions.filter(commit__in=commits).values_list("commit_id", "number").order_by("number"))
     if not ranks:
         return 0
@@ -147,7 +150,7 @@ def plan_branch(branch: Branch, commits: QuerySet[Commit], reason: Reason) -> in
         Run.objects.filter(project=project, status=Status.QUEUED, priority=PRIORITY["head"]).exclude(
             commit__in=heads
         ).update(priority=PRIORITY["rest"])
-    plan = Plan(project, suite, benchmarks, reason)
+    plan = Plan(project, suite, definitions.usual(definition, benchmarks), reason)
     return plan_commits(plan, ranks, project.machines.all(), head)
 
 
@@ -170,37 +173,52 @@ def claim(machine: Machine, instance: str = "") -> Run | None:
             )
         for run in Run.objects.active().filter(machine=machine).select_for_update():
             take_back(run, "the runner was restarted while it held this run")
-        picked = (
-            Run.objects.claimable()
-            .filter(machine=machine, machine__paused=False)
-            .order_by("-priority", "-rank", "id")
-            .select_for_update(skip_locked=True, of=("self",))
-            .first()
-        )
-        if picked is None:
-            return None
-        picked.move(
-            Status.LEASED,
-            f"claimed by {machine}",
-            lease_token=F("lease_token") + 1,
-            attempt=F("attempt") + 1,
-            lease_until=Now() + timedelta(seconds=settings.LEASE_S),
-            started_at=Now(),
-            ended_at=None,
-            progress=None,
-        )
-        Attempt.objects.create(run=picked, number=picked.attempt, token=picked.lease_token, instance=instance)
-        return picked
+        while picked := next_waiting(machine):
+            if lease(picked, instance):
+                return picked
+        return None
+
+
+def next_waiting(machine: Machine) -> Run | None:
+    """The run that the machine takes next, locked for the caller's transaction."""
+    return (
+        Run.objects.claimable()
+        .filter(machine=machine, machine__paused=False)
+        .order_by("-priority", "-rank", "id")
+        .select_for_update(skip_locked=True, of=("self",))
+        .first()
+    )
+
+
+def lease(run: Run, instance: str) -> bool:
+    """Begin the next attempt of a run. False: it has failed at once, as nothing in it can be measured yet."""
+    postponed = rates.postponed(run)
+    left_out = "".join(f"; {name} is postponed: {why}" for name, why in postponed.items())
+    run.move(
+        Status.LEASED,
+        f"claimed by {run.machine}{left_out}",
+        lease_token=F("lease_token") + 1,
+        attempt=F("attempt") + 1,
+        lease_until=Now() + timedelta(seconds=settings.LEASE_S),
+        started_at=Now(),
+        ended_at=None,
+        progress=None,
+    )
+    Attempt.objects.create(run=run, number=run.attempt, token=run.lease_token, instance=instance, postponed=postponed)
+    if len(postponed) < len(run.benchmarks):
+        return True
+    finish(run, Status.FAILED, "nothing to measure: " + "; ".join(f"{n}: {why}" for n, why in postponed.items()))
+    return False
 
 
 def job(run: Run) -> dict[str, Any]:
-    """The ``speedtrack.job/1`` document of a claimed run (docs/result-format.md)."""
-    definition = run.suite.definition
+    """The ``speedtrack.job/2`` document of a claimed run (docs/result-format.md)."""
+    definition = definitions.of_suite(run.suite)
     sides = [{"side": "head", "sha": run.commit.sha}]
     if run.base:
         sides.insert(0, {"side": "base", "sha": run.base.sha})
     return {
-        "schema": "speedtrack.job/1",
+        "schema": "speedtrack.job/2",
         "run": run.pk,
         "token": run.lease_token,
         "attempt": run.attempt,
@@ -211,24 +229,29 @@ def job(run: Run) -> dict[str, Any]:
         "lease_s": settings.LEASE_S,
         "deadline_s": DEADLINE_S,
         "sides": sides,
-        "build": definition["build"],
-        "server": definition["server"],
-        "benchmarks": [
-            {"name": b.name, "digest": b.digest, "workload": b.definition["workload"], "expect": expected(b)}
-            for b in benchmarks_of(run)
-        ],
+        "build": definition.build.model_dump(),
+        "server": definition.server.model_dump(),
+        "benchmarks": work(run, definition),
     }
 
 
-def expected(benchmark: Benchmark) -> dict[str, Any]:
-    """What must be true of every trial; an expectation that the suite does not set is left out."""
-    return {key: value for key, value in benchmark.definition["expect"].items() if value is not None}
+def work(run: Run, definition: Definition) -> list[dict[str, Any]]:
+    """What the run measures now, in the suite's order: rates in requests/s, without what its attempt postponed."""
+    digests = definitions.digests(definition)
+    left_out = attempt_of(run).postponed
+    found = []
+    for section in definition.benchmark:
+        if section.name in run.benchmarks and section.name not in left_out:
+            told = {"name": section.name, "digest": digests[section.name]} | section.work()
+            if rate := rates.asked(run, section, digests):
+                told["workload"]["rate"] = rate
+            found.append(told)
+    return found
 
 
 def benchmarks_of(run: Run) -> list[Benchmark]:
     """The run's benchmarks as its suite defines them, in the suite's order."""
-    definition = definitions.Definition.model_validate(run.suite.definition)
-    digests = {s.name: definitions.digest_of(definitions.meaning(definition, s)) for s in definition.benchmark}
+    digests = definitions.digests(definitions.of_suite(run.suite))
     rows = Benchmark.objects.filter(project=run.project, name__in=run.benchmarks, digest__in=digests.values())
     known = {(b.name, b.digest): b for b in rows}
     return [known[name, digest] for name, digest in digests.items() if name in run.benchmarks]
@@ -317,12 +340,11 @@ def complete(machine: Machine, run_id: int, token: int) -> None:
     if ended_with(machine, run_id, token, Status.SUCCEEDED):
         return
     run = held(machine, run_id, token)
-    sides = 2 if run.base else 1
-    measured = set(
-        Measurement.objects.filter(attempt=attempt_of(run)).values_list("series__benchmark__name", "commit_id")
-    )
-    if len(measured) < sides * len(run.benchmarks):
-        raise Incomplete(f"run {run.pk} has {len(measured)} of {sides * len(run.benchmarks)} measurements")
+    attempt = attempt_of(run)
+    wanted = (2 if run.base else 1) * (len(run.benchmarks) - len(attempt.postponed))
+    measured = set(Measurement.objects.filter(attempt=attempt).values_list("series__benchmark__name", "commit_id"))
+    if len(measured) < wanted:
+        raise Incomplete(f"run {run.pk} has {len(measured)} of {wanted} measurements")
     accept_measurements(run)
     finish(run, Status.SUCCEEDED, "all measurements are there")
 

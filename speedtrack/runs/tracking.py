@@ -127,18 +127,21 @@ def checked_slug(name: str) -> str:
     return slug
 
 
-def measure(slug: str, expression: str, names: list[str], machine_name: str | None) -> int:
+def measure(slug: str, expression: str, names: list[str], machine_name: str | None, extended: bool = False) -> int:
     """Queue commits by hand, also ones measured before. Returns how many runs were queued.
 
+    ``extended``: with the suite's extended benchmarks, which otherwise are measured when they are named.
     Raises NoSuchThing, RepositoryError or DefinitionError.
     """
     project = project_named(slug)
-    suite, benchmarks = definitions.store(project, definitions.load(project.suite))
+    definition = definitions.load(project.suite)
+    suite, benchmarks = definitions.store(project, definition)
     unknown = set(names) - {b.name for b in benchmarks}
     if unknown:
         known = ", ".join(b.name for b in benchmarks)
         raise NoSuchThing(f"suite {suite} has no benchmark {', '.join(sorted(unknown))}: it has {known}")
-    chosen = [b for b in benchmarks if not names or b.name in names]
+    usual = benchmarks if extended else definitions.usual(definition, benchmarks)
+    chosen = [b for b in benchmarks if b.name in names] or usual
     chosen_machines = [machine_named(machine_name)] if machine_name else project.machines.all()
     shas = git.in_range(slug, expression)
     commits = store_commits(project, shas)

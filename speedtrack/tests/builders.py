@@ -30,12 +30,12 @@ smallest_effect = 0.03
 [[benchmark]]
 name = "get-p1"
 why = "the plain read path"
-workload = { test = "get", clients = 50, pipeline = 1, keyspace = 1000, value_bytes = 32, prefill = true }
-expect = { hit_rate = 1.0 }
+workload = { test = "get", clients = 50, pipeline = 1, keys = { count = 1000 }, values = { bytes = 32 }, \
+prefill = true, expect = { hit_rate = 1.0 } }
 [[benchmark]]
 name = "set-p1"
 why = "the plain write path"
-workload = { test = "set", clients = 50, pipeline = 1, keyspace = 1000, value_bytes = 32 }
+workload = { test = "set", clients = 50, pipeline = 1, keys = { count = 1000 }, values = { bytes = 32 } }
 """
 SERIES_FACTS = {"cpu_model": "Test CPU", "kernel": "6.1", "compiler": "cc 12", "driver_digest": "sha256:" + "d" * 64}
 DIGEST = "sha256:" + "a" * 64

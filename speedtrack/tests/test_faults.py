@@ -44,13 +44,13 @@ protocol = "resp"
 [[benchmark]]
 name = "get-p16"
 why = "short"
-expect = { hit_rate = 1.0 }
 [benchmark.workload]
+expect = { hit_rate = 1.0 }
 test = "get"
 clients = 5
 pipeline = 16
-keyspace = 1000
-value_bytes = 16
+keys = { count = 1000 }
+values = { bytes = 16 }
 prefill = true
 warmup_s = 0.05
 duration_s = 0.3

@@ -18,7 +18,7 @@ GOLDEN = Path(django_settings.BASE_DIR) / "runners" / "tests" / "golden"
 
 
 def golden(name: str) -> Any:
-    return json.loads((GOLDEN / f"{name}.v1.json").read_text())
+    return json.loads((GOLDEN / f"{name}.json").read_text())
 
 
 def shape(value: Any) -> Any:
@@ -45,14 +45,13 @@ ready_timeout_s = 20
 [[benchmark]]
 name = "get-p1"
 why = "reads"
-workload = { test = "get", clients = 50, pipeline = 1, keyspace = 20000, value_bytes = 32, transport = "unix", \
-prefill = true, warmup_s = 0.1, duration_s = 0.3 }
-expect = { hit_rate = 1.0 }
+workload = { test = "get", clients = 50, pipeline = 1, keys = { count = 20000 }, values = { bytes = 32 }, \
+transport = "unix", prefill = true, warmup_s = 0.1, duration_s = 0.3, expect = { hit_rate = 1.0 } }
 [[benchmark]]
 name = "set-p1"
 why = "writes"
-workload = { test = "set", clients = 50, pipeline = 1, keyspace = 20000, value_bytes = 32, transport = "unix", \
-prefill = true, warmup_s = 0.1, duration_s = 0.3 }
+workload = { test = "set", clients = 50, pipeline = 1, keys = { count = 20000 }, values = { bytes = 32 }, \
+transport = "unix", prefill = true, warmup_s = 0.1, duration_s = 0.3 }
 """
 
 
@@ -67,13 +66,13 @@ def job(runner: Runner, tmp_path: Path, settings: Any) -> dict[str, Any]:
 
 
 def test_a_job_has_the_keys_and_types_of_the_golden_job(job: dict[str, Any]) -> None:
-    assert shape(job) == shape(golden("job"))
+    assert shape(job) == shape(golden("job.v2"))
 
 
 def test_a_job_says_of_the_suite_what_the_golden_job_says(job: dict[str, Any]) -> None:
     for part in ("schema", "build", "server"):
-        assert job[part] == golden("job")[part]
-    for made, wanted in zip(job["benchmarks"], golden("job")["benchmarks"], strict=True):
+        assert job[part] == golden("job.v2")[part]
+    for made, wanted in zip(job["benchmarks"], golden("job.v2")["benchmarks"], strict=True):
         assert {**made, "digest": ""} == {**wanted, "digest": ""}
 
 
@@ -84,11 +83,11 @@ def test_a_paired_job_has_the_keys_and_types_of_the_golden_job(tracked: Tracked,
     job = runner.claim()
     assert job["sides"] == [{"side": "base", "sha": old.commit.sha}, {"side": "head", "sha": new.commit.sha}]
     assert (job["reason"], job["trials"]) == ("confirm", 9)
-    assert {key: type(value) for key, value in job.items()} == {k: type(v) for k, v in golden("job").items()}
+    assert {key: type(value) for key, value in job.items()} == {k: type(v) for k, v in golden("job.v2").items()}
 
 
 def test_the_golden_result_is_accepted_for_a_run(runner: Runner, job: dict[str, Any]) -> None:
-    result = golden("result")
+    result = golden("result.v1")
     result["token"] = job["token"]
     result["sha"] = job["sides"][0]["sha"]
     result["benchmark"] = {key: job["benchmarks"][0][key] for key in ("name", "digest")}

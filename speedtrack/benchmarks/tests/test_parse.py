@@ -34,7 +34,7 @@ def test_every_suite_that_is_shipped_is_right(path: Path) -> None:
 
 
 def test_there_are_suites_to_ship() -> None:
-    assert {"redis", "valkey", "sample"} <= {p.stem for p in Path(django_settings.SUITES).glob("*.toml")}
+    assert {"redis", "valkey", "memcached", "sample"} <= {p.stem for p in Path(django_settings.SUITES).glob("*.toml")}
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,7 @@ def test_there_are_suites_to_ship() -> None:
         ('artifacts = ["kvd"]', 'artifacts = "kvd"', "build.artifacts", "valid array"),
         ('artifacts = ["kvd"]', 'artifacts = ["/bin/kvd"]', "build.artifacts", "inside the source tree"),
         ('artifacts = ["kvd"]', 'artifacts = ["a/../../kvd"]', "build.artifacts", "inside the source tree"),
-        ('protocol = "resp"', 'protocol = "http"', "server.protocol", "'resp' (given: 'http')"),
+        ('protocol = "resp"', 'protocol = "http"', "server.protocol", "'memcached' (given: 'http')"),
         ('protocol = "resp"', "", "server.protocol", "this key is missing"),
         ('"{artifact:kvd} ', '"kvd ', "suite", "must start an artifact: use {artifact:kvd}"),
         ("[build]", "[biuld]", "build", "this key is missing"),
@@ -61,16 +61,16 @@ def test_there_are_suites_to_ship() -> None:
         ('name = "set-p1"', 'name = "get-p1"', "suite", "get-p1 stands twice"),
         ('why = "the plain read path"', "", "benchmark.0.why", "this key is missing"),
         ('why = "the plain read path"', 'why = ""', "benchmark.0.why", "at least 1 character"),
-        ('test = "get"', 'test = "hget"', "benchmark.0.workload.test", "'ping', 'set', 'get' or 'incr'"),
+        ('test = "get"', 'test = "hget"', "suite", "benchmark get-p1: resp has no test 'hget': there are ping"),
         ("prefill = true", 'duration_s = "5s"', "benchmark.0.workload.duration_s", "valid number (given: '5s')"),
         ("prefill = true", "duration_ms = 5", "benchmark.0.workload.duration_ms", "duration_s"),
         ("prefill = true", "duration_s = 0", "benchmark.0.workload.duration_s", "greater than 0"),
         ("prefill = true", "duration_s = inf", "benchmark.0.workload.duration_s", "3600"),
         ("prefill = true", "prefill = 1", "benchmark.0.workload.prefill", "valid boolean"),
-        ("clients = 50, pipeline = 1, keyspace = 1000, value_bytes = 32, prefill", "clients = 1.5, prefill",
-         "benchmark.0.workload.clients", "integer"),
-        ("hit_rate = 1.0", "hit_rate = 1.5", "benchmark.0.expect.hit_rate", "less than or equal to 1"),
-        ("hit_rate = 1.0", "hitrate = 1.0", "benchmark.0.expect.hitrate", "allowed here: hit_rate"),
+        ("clients = 50, pipeline = 1, keys = { count = 1000 }, values = { bytes = 32 }, prefill", "clients = 1.5, \
+prefill", "benchmark.0.workload.clients", "integer"),
+        ("hit_rate = 1.0", "hit_rate = 1.5", "benchmark.0.workload.expect.hit_rate", "less than or equal to 1"),
+        ("hit_rate = 1.0", "hitrate = 1.0", "benchmark.0.workload.expect.hitrate", "allowed here: hit_rate, keys"),
         ("[metrics.server_cpu_ns_per_request]", "[metrics.cpu]", "suite", "no metric cpu: there are server_cpu_ns"),
         ("smallest_effect = 0.03", "smallest_effect = 3", "metrics.server_cpu_ns_per_request.smallest_effect",
          "less than 1"),
@@ -90,7 +90,7 @@ def test_a_duration_that_is_no_number_is_refused(key: str, value: str) -> None:
 
 
 def test_a_hit_rate_that_is_no_number_is_refused() -> None:
-    assert "benchmark.0.expect.hit_rate" in refusal("hit_rate = 1.0", "hit_rate = nan")
+    assert "benchmark.0.workload.expect.hit_rate" in refusal("hit_rate = 1.0", "hit_rate = nan")
 
 
 def test_every_mistake_has_a_line_of_its_own() -> None:

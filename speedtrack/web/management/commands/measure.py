@@ -17,11 +17,13 @@ class Command(BaseCommand):
         parser.add_argument("project", help="name of a tracked project")
         parser.add_argument("range", help="a commit id, tag or branch, or A..B (without A, with B)")
         parser.add_argument("--benchmarks", nargs="+", default=[], metavar="NAME", help="only these benchmarks")
+        parser.add_argument("--extended", action="store_true", help="also the extended benchmarks of the suite")
         parser.add_argument("--machine", help="only on this machine")
 
     def handle(self, *args: Any, **options: Any) -> None:
         try:
-            queued = tracking.measure(options["project"], options["range"], options["benchmarks"], options["machine"])
+            asked = [options[name] for name in ("project", "range", "benchmarks", "machine", "extended")]
+            queued = tracking.measure(*asked)
         except (RepositoryError, DefinitionError, tracking.NoSuchThing) as e:
             raise CommandError(str(e)) from e
         self.stdout.write(f"{queued} runs queued")

@@ -1,0 +1,51 @@
+"""What the load generators of others can be told: which keys of a workload have a place on their command lines.
+
+runners/external.py writes those command lines. What a tool cannot do is refused here, not left out in silence.
+"""
+
+from speedtrack.benchmarks.workloads import Workload
+
+COMMON = {"test", "transport", "clients", "threads", "pipeline", "keys", "values", "prefill", "requests"}
+KEYS = {"redis-benchmark": COMMON | {"commands"}, "memtier": COMMON | {"ttl_s"}}
+TESTS = {
+    "redis-benchmark": (
+        "ping_inline", "ping_mbulk", "set", "get", "incr", "lpush", "rpush", "lpop", "rpop", "sadd", "hset", "spop",
+        "zadd", "zpopmin", "mset",
+    ),
+    "memtier": ("get", "set"),
+}  # fmt: skip
+DISTRIBUTIONS = {"redis-benchmark": ("uniform",), "memtier": ("uniform", "sequential", "gaussian", "zipf")}
+
+
+def check(driver: str, workload: Workload) -> None:
+    """Raises ValueError naming what this tool cannot do."""
+    for key, field in Workload.model_fields.items():
+        ignored = key in KEYS[driver] or key in ("warmup_s", "duration_s")
+        if not ignored and getattr(workload, key) != field.default:
+            raise ValueError(f"driver = {driver!r} has nothing for {key}: remove it, or use speedbench")
+    if workload.requests is None or workload.warmup_s:
+        raise ValueError(f"driver = {driver!r} is given a number of requests: use requests, without times")
+    if workload.clients % (workload.threads or 1):
+        raise ValueError(f"driver = {driver!r} needs as many clients on each thread: clients must divide by threads")
+    if workload.keys.distribution not in DISTRIBUTIONS[driver]:
+        known = ", ".join(DISTRIBUTIONS[driver])
+        raise ValueError(f"driver = {driver!r} has no keys.distribution {workload.keys.distribution!r}: it has {known}")
+    if driver == "redis-benchmark":
+        check_redis_benchmark(workload)
+    check_tests(driver, workload)
+
+
+def check_redis_benchmark(workload: Workload) -> None:
+    if workload.values.bytes is None:
+        raise ValueError('driver = "redis-benchmark" has values of one size: use values.bytes')
+    if workload.commands and (len(workload.commands) > 1 or workload.commands[0].request is None):
+        raise ValueError('driver = "redis-benchmark" sends one command: give one request, or a test')
+
+
+def check_tests(driver: str, workload: Workload) -> None:
+    names = [part.partition(":")[0] for part in workload.test.split("+")] if workload.test else []
+    for name in names:
+        if name not in TESTS[driver]:
+            raise ValueError(f"driver = {driver!r} has no test {name!r}: there are {', '.join(TESTS[driver])}")
+    if driver == "redis-benchmark" and workload.test and (len(names) > 1 or ":" in workload.test):
+        raise ValueError('driver = "redis-benchmark" has no mixes: name one test')

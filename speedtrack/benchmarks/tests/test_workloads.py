@@ -1,0 +1,171 @@
+"""Workloads that the driver takes are taken in suites, and those it refuses are refused, by their place."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.conf import settings
+
+from speedtrack.benchmarks import definitions
+from speedtrack.benchmarks.definitions import DefinitionError
+from speedtrack.tests.builders import SUITE
+
+#: The runner's tests show the same table to the driver.
+TABLE: dict[str, Any] = json.loads(
+    (Path(settings.BASE_DIR) / "runners" / "tests" / "golden" / "workloads.json").read_text("utf-8")
+)
+HEAD = SUITE.partition("[[benchmark]]")[0]
+
+
+def toml(value: Any) -> str:
+    """A value of JSON as TOML writes it in one line."""
+    if isinstance(value, dict):
+        return "{ " + ", ".join(f"{key} = {toml(part)}" for key, part in value.items()) + " }"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(toml, value)) + "]"
+    return json.dumps(value)
+
+
+def suite(workload: dict[str, Any], more: str = "") -> str:
+    protocol = workload.get("protocol", "resp")
+    phase = toml({key: value for key, value in workload.items() if key != "protocol"})
+    head = HEAD.replace('protocol = "resp"', f'protocol = "{protocol}"')
+    return f'{head}[[benchmark]]\nname = "one"\nwhy = "to see"\n{more}workload = {phase}\n'
+
+
+def refusal(workload: dict[str, Any], more: str = "") -> str:
+    with pytest.raises(DefinitionError) as caught:
+        definitions.parse(suite(workload, more), "tiny.toml")
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("workload", TABLE["good"], ids=json.dumps)
+def test_what_the_driver_takes_is_taken(workload: dict[str, Any]) -> None:
+    [section] = definitions.parse(suite(workload), "tiny.toml").benchmark
+    phase = section.work()["workload"]
+    assert {key: phase[key] for key in workload.keys() & {"test", "clients", "requests", "rate", "ttl_s"}}.items() <= (
+        workload.items()
+    )
+    assert "transport" not in phase and None not in phase.values()
+
+
+@pytest.mark.parametrize(("place", "workload"), TABLE["bad"], ids=json.dumps)
+def test_what_the_driver_refuses_is_refused_by_its_place(place: str, workload: dict[str, Any]) -> None:
+    said = refusal(workload)
+    assert place in said and "Traceback" not in said
+    assert all(line.startswith("tiny.toml: ") for line in said.splitlines())
+
+
+@pytest.mark.parametrize("workload", TABLE["good"], ids=json.dumps)
+def test_a_stored_workload_is_read_back_as_it_was(workload: dict[str, Any]) -> None:
+    suite_read = definitions.parse(suite(workload), "tiny.toml")
+    stored = json.loads(json.dumps(suite_read.model_dump()))
+    again = definitions.Definition.model_validate(stored)
+    assert definitions.digests(again) == definitions.digests(suite_read)
+
+
+@pytest.mark.parametrize(
+    ("workload", "words"),
+    [
+        ({"test": "get", "mode": "idle"}, "workload.mode: Input should be 'closed' or 'open'"),
+        ({"test": "get", "setup": {"request": "SET a 1"}, "prefill": True}, "prefill wants an empty server"),
+        ({"protocol": "memcached", "test": "get", "setup": {"request": "set a 0 0 1"}}, 'are for protocol = "resp"'),
+        ({"test": "get", "mode": "open", "rate": {"of": "two", "share": 0.5}}, "there is no benchmark 'two'"),
+        ({"test": "get", "mode": "open", "rate": {"of": "one", "share": 0.5}}, "one has a rate itself"),
+        ({"test": "get", "mode": "open", "rate": {"of": "one", "share": 1.5}}, "workload.rate.share: "),
+        ({"test": "get", "mode": "open", "rate": {"of": "one"}}, "workload.rate.share: this key is missing"),
+        ({"test": "get", "mode": "open", "rate": {"off": "one", "share": 0.5}}, "no such key; allowed here: of, share"),
+        ({"test": "get", "mode": "open", "rate": "fast"}, "workload.rate: Input should be a valid number"),
+    ],
+)  # fmt: skip
+def test_what_only_a_suite_can_get_wrong(workload: dict[str, Any], words: str) -> None:
+    assert words in refusal(workload)
+
+
+def test_a_sequence_of_setup_is_told_to_the_runner() -> None:
+    workload = {"commands": [{"request": "LRANGE l 0 9"}], "setup": {"request": "RPUSH l __data__", "times": 10}}
+    [section] = definitions.parse(suite(workload), "tiny.toml").benchmark
+    assert section.work()["workload"]["setup"] == {"request": "RPUSH l __data__", "times": 10}
+
+
+@pytest.mark.parametrize(
+    ("driver", "workload", "words"),
+    [
+        ("redis-benchmark", {"test": "get"}, "use requests, without times"),
+        ("redis-benchmark", {"test": "get", "requests": 100, "mode": "open", "rate": 5.0}, "has nothing for mode"),
+        ("redis-benchmark", {"test": "get", "requests": 100, "ttl_s": 5}, "has nothing for ttl_s"),
+        ("redis-benchmark", {"test": "get", "requests": 100, "values": {"range": [1, 2]}}, "use values.bytes"),
+        ("redis-benchmark", {"test": "get", "requests": 100, "keys": {"distribution": "zipf"}}, "it has uniform"),
+        ("redis-benchmark", {"test": "lrange_100", "requests": 100}, "no test 'lrange_100': there are ping_inline"),
+        ("redis-benchmark", {"test": "get:9+set:1", "requests": 100}, "has no mixes"),
+        ("redis-benchmark", {"commands": [{"test": "get"}], "requests": 100}, "give one request, or a test"),
+        ("redis-benchmark", {"test": "get", "requests": 100, "protocol": "memcached"}, "speaks resp"),
+        ("memtier", {"test": "incr", "requests": 100}, "no test 'incr': there are get, set"),
+        ("memtier", {"commands": [{"request": "GET a"}], "requests": 100}, "has nothing for commands"),
+        ("memtier", {"test": "get", "requests": 100, "clients": 3, "threads": 2}, "clients must divide by threads"),
+        ("memtier", {"test": "get", "requests": 100, "keys": {"distribution": "latest"}}, "it has uniform, sequential"),
+        ("magic", {"test": "get"}, "benchmark.0.driver: Input should be 'speedbench', 'redis-benchmark'"),
+        ("command", {"test": "get"}, "needs a command and no workload"),
+    ],
+)
+def test_what_another_driver_cannot_do_is_refused(driver: str, workload: dict[str, Any], words: str) -> None:
+    assert words in refusal(workload, f'driver = "{driver}"\n')
+
+
+def test_another_driver_is_another_benchmark() -> None:
+    drivers = ("speedbench", "redis-benchmark", "memtier")
+    suites = [definitions.parse(suite({"test": "get", "requests": 9}, f'driver = "{d}"\n'), "") for d in drivers]
+    assert len({definitions.digests(one)["one"] for one in suites}) == 3
+
+
+def test_the_rate_of_an_open_loop_is_part_of_its_meaning() -> None:
+    """Another reference is another rate, so it is another benchmark, too."""
+    text = SUITE + suite({"test": "set", "mode": "open", "rate": {"of": "get-p1", "share": 0.5}})[len(HEAD) :]
+    digests = definitions.digests(definitions.parse(text, "tiny.toml"))
+    other = definitions.digests(definitions.parse(text.replace("count = 1000", "count = 1001", 1), "tiny.toml"))
+    assert digests["get-p1"] != other["get-p1"] and digests["one"] != other["one"]
+
+
+def own(command: str) -> str:
+    return f'{HEAD}[[benchmark]]\nname = "one"\nwhy = "to see"\ndriver = "command"\ncommand = "{command}"\n'
+
+
+@pytest.mark.parametrize(
+    ("command", "transport"), [("load -s {socket} -o {output}", "unix"), ("load {host}:{port} {output}", "tcp")]
+)
+def test_a_command_of_ones_own_says_its_transport(command: str, transport: str) -> None:
+    [section] = definitions.parse(own(command), "tiny.toml").benchmark
+    assert section.work() == {
+        "driver": "command", "transport": transport, "workload": {}, "command": command, "timeout_s": 300,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        ("load {socket}", "command needs {output}"),
+        ("load {output}", "either {host} and {port} or {socket}"),
+        ("load {socket} {port} {output}", "either {host} and {port} or {socket}"),
+        ("load {sock} {output}", "{sock} is no placeholder"),
+        ("load '{socket} {output}", "cannot be split: No closing quotation"),
+    ],
+)
+def test_a_command_that_cannot_work_is_refused(command: str, words: str) -> None:
+    with pytest.raises(DefinitionError) as caught:
+        definitions.parse(own(command), "tiny.toml")
+    assert words in str(caught.value)
+
+
+def test_listen_has_words_for_every_transport_that_is_used() -> None:
+    server = 'command = "{artifact:kvd} {listen}"\nlisten = { tcp = "-p {port}" }'
+    text = suite({"test": "get"}).replace('command = "{artifact:kvd} --unixsocket {socket}"', server)
+    with pytest.raises(DefinitionError, match=r"server\.listen has no words for transport 'unix'"):
+        definitions.parse(text, "tiny.toml")
+    tcp = definitions.parse(text.replace('test = "get"', 'test = "get", transport = "tcp"'), "tiny.toml")
+    assert tcp.server.listen == {"tcp": "-p {port}"}
+
+
+def test_redis_and_valkey_are_measured_alike() -> None:
+    redis, valkey = definitions.load("redis"), definitions.load("valkey")
+    assert redis.benchmark == valkey.benchmark

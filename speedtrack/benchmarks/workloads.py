@@ -1,0 +1,243 @@
+"""What a suite may ask of the load driver: a phase of its workload documents (runners/driver/README.md), checked.
+
+The driver checks again, and its word counts: runners/tests/golden/workloads.json holds both to the same answers. Modes
+that measure something else than one server's speed at one load (search, sweep, idle, churn, ...) are not for suites.
+"""
+
+import re
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field, Tag, model_validator
+
+#: The named tests of each protocol; `get:9+set:1` mixes some of them.
+TESTS = {
+    "resp": ("ping", "set", "get", "incr"),
+    "memcached": (
+        "mn", "ping", "version", "set", "get", "get_miss", "gets_10", "gets_100", "add", "replace", "append", "cas",
+        "incr", "touch", "gat", "delete", "ms", "mg", "mg_quiet", "md", "ma", "get_10", "get_100", "gets", "gat_10",
+        "gat_100", "gats", "gats_10", "gats_100", "prepend", "decr", "ms_base64", "mg_base64", "ms_quiet", "mg_flags",
+        "mg_touch", "ma_value",
+    ),
+}  # fmt: skip
+
+
+#: How the forms of a key that may have several are told apart; these words stand in the places of pydantic's errors.
+FORMS = ("single", "list", "table")
+#: A command line as redis-cli cuts it: quotes may begin anywhere, and end before a space.
+REQUEST = re.compile(r"""\s*(?:(?:[^\s"']|"(?:\\.|[^"\\])*"(?=\s|$)|'(?:\\'|[^'])*'(?=\s|$))+\s*)+""")
+
+
+def form(value: Any) -> str:
+    return "list" if isinstance(value, list) else "table" if isinstance(value, dict | BaseModel) else "single"
+
+
+def quoted(request: str) -> str:
+    if not REQUEST.fullmatch(request):
+        raise ValueError("this is no command: begin it with a name, and close its quotes before a space")
+    return request
+
+
+def named(words: list[str]) -> list[str]:
+    if not words[0]:
+        raise ValueError("the first word is the name of a command: it must not be empty")
+    return words
+
+
+def weighed(pair: list[int]) -> list[int]:
+    if not 1 <= pair[1] <= 1_000_000:
+        raise ValueError("this is [bytes, weight], with a weight of 1 to 1000000")
+    return pair
+
+
+def rising(pair: list[Any]) -> list[Any]:
+    if pair[0] > pair[1]:
+        raise ValueError("the lesser comes first")
+    return pair
+
+
+Single, Listed, Table, BY_FORM = Tag("single"), Tag("list"), Tag("table"), Discriminator(form)
+TWO = Field(min_length=2, max_length=2)
+RISING = AfterValidator(rising)
+Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,60}$")]
+Part = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
+Share = Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)]
+Rate = Annotated[float, Field(gt=0, le=1e9, allow_inf_nan=False)]
+Size = Annotated[int, Field(ge=0, le=512 << 20)]
+Seconds = Annotated[int, Field(ge=1, le=2**32 - 1)]
+HitRate = Annotated[Annotated[Part, Single] | Annotated[list[Part], TWO, RISING, Listed], BY_FORM]
+Lifetime = Annotated[Annotated[Seconds, Single] | Annotated[list[Seconds], TWO, RISING, Listed], BY_FORM]
+#: As one would type it, or its words.
+Request = Annotated[
+    Annotated[str, AfterValidator(quoted), Single]
+    | Annotated[list[str], Field(min_length=1), AfterValidator(named), Listed],
+    BY_FORM,
+]
+
+
+class Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+def one_of(model: BaseModel, *names: str) -> None:
+    """Raises ValueError unless exactly one of these keys is given."""
+    given = [name for name in names if getattr(model, name) is not None]
+    if len(given) != 1:
+        raise ValueError(f"exactly one of {', '.join(names)} is needed ({' and '.join(given) or 'none'} given)")
+
+
+class Keys(Strict):
+    """Which keys requests take, of how many."""
+
+    count: int = Field(1, ge=1, le=10**12)
+    distribution: Literal["uniform", "sequential", "zipf", "gaussian", "hotspot", "latest"] = "uniform"
+    exponent: float | None = Field(None, gt=0, le=10, allow_inf_nan=False)
+    deviation: Share | None = None
+    hot_keys: Share | None = None
+    hot_requests: Part | None = None
+
+    @model_validator(mode="after")
+    def of_the_distribution(self) -> "Keys":
+        owners = {"exponent": ("zipf", "latest"), "deviation": ("gaussian",), "hot_keys": ("hotspot",),
+                  "hot_requests": ("hotspot",)}  # fmt: skip
+        for name, distributions in owners.items():
+            if getattr(self, name) is not None and self.distribution not in distributions:
+                wanted = " or ".join(f'"{one}"' for one in distributions)
+                raise ValueError(f"{name} is for distribution = {wanted}: remove it")
+        return self
+
+
+class Values(Strict):
+    """How large values are, in bytes: always the same, even over a range, or some sizes, each with its weight."""
+
+    bytes: Size | None = None
+    range: Annotated[list[Size], TWO, RISING] | None = None
+    weighted: Annotated[list[Annotated[list[Size], TWO, AfterValidator(weighed)]], Field(min_length=1)] | None = None
+
+    @model_validator(mode="after")
+    def one_form(self) -> "Values":
+        one_of(self, "bytes", "range", "weighted")
+        return self
+
+
+class Item(Strict):
+    """One command: a request, or a named test."""
+
+    request: Request | None = None
+    test: str | None = None
+    name: str | None = Field(None, min_length=1, max_length=60)
+
+    @model_validator(mode="after")
+    def one_form(self) -> "Item":
+        one_of(self, "request", "test")
+        return self
+
+
+class Weighted(Item):
+    weight: int = Field(1, ge=1, le=1000)
+
+
+class Repeated(Item):
+    times: int = Field(1, ge=1, le=65_535)
+
+
+class Setup(Strict):
+    """A request that one connection sends so many times before, uncounted."""
+
+    request: Request
+    times: int = Field(1, ge=1, le=10**9)
+
+
+class Expectations(Strict):
+    """What must be true of every trial, or it is no measurement."""
+
+    hit_rate: HitRate | None = None
+    keys: int | None = Field(None, ge=0)
+
+
+class RateOf(Strict):
+    """A share of what another benchmark reached when it was first measured on the machine."""
+
+    of: Name
+    share: Share
+
+
+class Probe(Strict):
+    """Connections beside the load that see what a rare request waits."""
+
+    clients: int = Field(1, ge=1, le=1000)
+    rate: Rate = 100.0
+
+
+class Workload(Strict):
+    """A phase of the driver's workload documents, and the transport it goes over."""
+
+    test: str | None = None
+    commands: list[Weighted] | None = Field(None, min_length=1)
+    sequence: list[Repeated] | None = Field(None, min_length=1)
+    transport: Literal["unix", "tcp"] = "unix"
+    clients: int = Field(50, ge=1, le=10_000)
+    threads: int | None = Field(None, ge=1, le=64, description="the runner's driver cores unless given")
+    pipeline: int = Field(1, ge=1, le=10_000)
+    window: Literal["batch", "rolling"] = "batch"
+    keys: Keys = Keys()
+    values: Values = Values(bytes=3)
+    ttl_s: Lifetime | None = None
+    prefill: bool = False
+    setup: Setup | None = None
+    expect: Expectations = Expectations()
+    verify: Part = 0.0
+    warmup_s: float = Field(ge=0, le=600)
+    duration_s: float | None = Field(None, gt=0, le=3600)
+    requests: int | None = Field(None, ge=1, le=10**12)
+    mode: Literal["closed", "open"] = "closed"
+    rate: Annotated[Annotated[Rate, Single] | Annotated[RateOf, Table], BY_FORM] | None = None
+    arrivals: Literal["fixed", "poisson"] | None = None
+    probe: Probe | None = None
+    resp3: bool | None = None
+    tracking: bool | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def long_enough(cls, given: Any) -> Any:
+        """The driver's defaults: half a second of warm-up and five of window; none with a number of requests."""
+        if not isinstance(given, dict):
+            return given
+        length = {"warmup_s": 0.0} if given.get("requests") is not None else {"warmup_s": 0.5, "duration_s": 5.0}
+        return length | {key: value for key, value in given.items() if value is not None}
+
+    @model_validator(mode="after")
+    def consistent(self) -> "Workload":
+        one_of(self, "test", "commands", "sequence")
+        one_of(self, "duration_s", "requests")
+        if self.mode == "open" and self.rate is None:
+            raise ValueError('mode = "open" needs a rate: requests/s, or { of = "BENCHMARK", share = 0.5 }')
+        for name in ("rate", "arrivals"):
+            if self.mode != "open" and getattr(self, name) is not None:
+                raise ValueError(f'{name} is for mode = "open": add that, or remove it')
+        if self.threads and self.threads > self.clients:
+            raise ValueError("there are more threads than clients: lower threads or raise clients")
+        if self.setup and self.prefill:
+            raise ValueError("prefill wants an empty server: use it or setup")
+        return self
+
+    def items(self) -> list[Item]:
+        return [*(self.commands or []), *(self.sequence or [])]
+
+    def check_protocol(self, protocol: str) -> None:
+        """Raises ValueError for a request or a test that this protocol does not have."""
+        names = [self.test, *(item.test for item in self.items())]
+        parts = (part.partition(":") for name in names if name for part in name.split("+"))
+        for test, colon, weight in parts:
+            if test not in TESTS[protocol]:
+                raise ValueError(f"{protocol} has no test {test!r}: there are {', '.join(TESTS[protocol])}")
+            if colon and not (weight.isdecimal() and int(weight)):
+                raise ValueError(f"{test}:{weight}: the weight of a test in a mix is a whole number above 0")
+        if protocol != "resp" and (self.setup or any(item.request for item in self.items())):
+            raise ValueError("requests are for protocol = \"resp\": name tests, such as { test = 'get', weight = 9 }")
+        for name in ("resp3", "tracking"):
+            if protocol != "resp" and getattr(self, name):
+                raise ValueError(f'{name} is for protocol = "resp": remove it')
+
+    def phase(self) -> dict[str, Any]:
+        """What the driver is told: every key that is used, but the transport."""
+        return self.model_dump(exclude={"transport"}, exclude_none=True)
