@@ -1,6 +1,6 @@
 //! The open loop against a server that stalls on a schedule. The driver runs in the process of the test, on the same
 //! clock as the server's log, so what each request must have waited is known exactly. Noise only lengthens latencies:
-//! the bounds from below are exact, those from above leave room for a busy machine.
+//! the bounds from below are exact in every attempt, those from above are kept by the best of several.
 
 #[path = "support/stalling.rs"]
 mod stalling;
@@ -21,8 +21,9 @@ use stalling::{Log, Stalling};
 
 const MS: u64 = 1_000_000;
 const CLIENTS: usize = 10;
-/// What a busy machine may add to a latency.
-const NOISE_NS: u64 = 150 * MS;
+/// What a machine with something else to do may add to a latency in the best of several attempts.
+const NOISE_NS: u64 = 20 * MS;
+const ATTEMPTS: usize = 10;
 
 fn job(server: &Stalling, threads: usize, pipeline: usize) -> Job {
     let places = Placeholders { numbers: false, tags: false, value: Value::Drawn(0), ttl: None };
@@ -90,8 +91,28 @@ fn merged(outcome: &Outcome, of: fn(&speedbench::meter::Record) -> &Histogram) -
     })
 }
 
+/// Measure until no excess is above its bound, at most [`ATTEMPTS`] times: the least excesses.
+fn least<const N: usize>(bounds: [u64; N], mut excesses: impl FnMut() -> [u64; N]) -> [u64; N] {
+    let mut least = [u64::MAX; N];
+    for _ in 0..ATTEMPTS {
+        let excesses = excesses();
+        least = std::array::from_fn(|at| least[at].min(excesses[at]));
+        if least.iter().zip(&bounds).all(|(excess, bound)| excess <= bound) {
+            break;
+        }
+    }
+    least
+}
+
 /// The open loop must see what stalls of `stall_ns` each `period_ns` do to `rate` requests per second.
 fn assert_sees_stalls(stall_ns: u64, period_ns: u64, rate: f64, law: Law, pipeline: usize) {
+    let attempt = || excesses(stall_ns, period_ns, rate, law, pipeline);
+    let least = least([NOISE_NS; 3], attempt);
+    assert!(least.iter().all(|excess| *excess <= NOISE_NS), "{least:?} ns too long");
+}
+
+/// By how much p99, p99.9 and max are longer than what requests must have waited.
+fn excesses(stall_ns: u64, period_ns: u64, rate: f64, law: Law, pipeline: usize) -> [u64; 3] {
     let server = Stalling::start(stall_ns, period_ns);
     let arrivals = Arrivals { rate, law, series: 0 };
     let stage = Stage::Open { warmup_ns: 0, window_ns: 1000 * MS, arrivals };
@@ -116,14 +137,14 @@ fn assert_sees_stalls(stall_ns: u64, period_ns: u64, rate: f64, law: Law, pipeli
     let mut waits: Vec<u64> = waits.map(|(due, answered)| answered - due).collect();
     ramps.sort_unstable();
     waits.sort_unstable();
-    for at in [0.99, 0.999, 1.0] {
+    assert!(latency.sum() >= service.sum());
+    [0.99, 0.999, 1.0].map(|at| {
         let (measured, ramp, wait) = (latency.quantile(at), quantile(&ramps, at), quantile(&waits, at));
         assert!(ramp > stall_ns / 2 && wait >= ramp, "{at}: the stalls are too rare for this test");
         let resolution = wait / 500 + 1;
         assert!(measured + resolution >= wait, "{at}: {measured} ns, not {wait}");
-        assert!(measured <= wait + resolution + NOISE_NS, "{at}: {measured} ns, not {wait}");
-    }
-    assert!(latency.sum() >= service.sum());
+        measured.saturating_sub(wait + resolution)
+    })
 }
 
 #[test]
@@ -160,13 +181,18 @@ fn each_connection_keeps_its_schedule_whatever_its_thread() {
 
 #[test]
 fn a_closed_loop_sees_one_request_per_connection_and_stall() {
-    let server = Stalling::start(100 * MS, 300 * MS);
-    let outcome = run(&job(&server, 1, 1), Stage::Timed { warmup_ns: 0, window_ns: 1000 * MS });
-    let log = server.end();
-    let latency = merged(&outcome, |record| &record.latency);
-    let slow = latency.count() - latency.count_up_to(95 * MS);
-    assert!(slow <= (log.stalls.len() * CLIENTS) as u64, "{slow} slow requests, {} stalls", log.stalls.len());
-    assert_eq!(merged(&outcome, |record| &record.service).count(), 0);
+    // A machine that is busy elsewhere may add slow requests of its own.
+    let more_than_stalls = || {
+        let server = Stalling::start(100 * MS, 300 * MS);
+        let outcome = run(&job(&server, 1, 1), Stage::Timed { warmup_ns: 0, window_ns: 1000 * MS });
+        let log = server.end();
+        let latency = merged(&outcome, |record| &record.latency);
+        let slow = latency.count() - latency.count_up_to(95 * MS);
+        assert!(slow > 0 && log.stalls.len() > 2);
+        assert_eq!(merged(&outcome, |record| &record.service).count(), 0);
+        [slow.saturating_sub((log.stalls.len() * CLIENTS) as u64)]
+    };
+    assert_eq!(least([0], more_than_stalls), [0]);
 }
 
 #[test]

@@ -1,8 +1,10 @@
 //! What counts when: the meter with moments of the test's own making.
 
 use speedbench::connection::Begin;
+use speedbench::histogram::Histogram;
 use speedbench::meter::{Meter, Record};
 use speedbench::proto::Tally;
+use speedbench::schedule::{Arrivals, Law};
 use speedbench::stage::Stage;
 
 fn replies(count: u64) -> Tally {
@@ -73,4 +75,22 @@ fn errors_and_nulls_count_only_inside() {
     let inside =
         Tally { replies: 2, nulls: 2, errors: 2, first_error: Some("inside".into()), ..Tally::default() };
     assert_eq!(record.inside, inside);
+}
+
+#[test]
+fn an_open_loop_counts_from_the_intended_start_and_from_the_sending() {
+    let arrivals = Arrivals { rate: 1e6, law: Law::Fixed, series: 0 };
+    let stage = Stage::Open { warmup_ns: 0, window_ns: 1000, arrivals };
+    let span = stage.span(0);
+    let mut meter = Meter::new(span, 100, None);
+    let at = |ns| span.begins_at + ns;
+    for (due, sent, answered) in [(0, 0, 100), (10, 100, 210), (20, 210, 500)] {
+        let begin = Begin { due_at: at(due), sent_at: at(sent) };
+        meter.count(at(answered), begin, replies(1)).unwrap();
+    }
+    let record = meter.finish(at(1000)).unwrap();
+    // All are below 512 ns, where the histogram is exact.
+    let spread = |of: &Histogram| (of.min(), of.quantile(0.5), of.max(), of.sum());
+    assert_eq!(spread(&record.latency), (100, 200, 480, 780));
+    assert_eq!(spread(&record.service), (100, 110, 290, 500));
 }
