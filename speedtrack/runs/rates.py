@@ -41,8 +41,11 @@ def postponed(run: Run) -> dict[str, str]:
     """Benchmarks of the run whose rate is not known yet, each with the reason."""
     definition = definitions.of_suite(run.suite)
     digests = definitions.digests(definition)
-    return {
-        section.name: f"no result of {section.rate_of} on {run.machine} yet: it sets the rate, from the next run on"
+    waiting = [
+        section
         for section in definition.benchmark
         if section.name in run.benchmarks and section.rate_of and asked(run, section, digests) is None
+    ]
+    return {
+        one.name: f"no undisturbed result of {one.rate_of} on {run.machine} yet, which sets its rate" for one in waiting
     }

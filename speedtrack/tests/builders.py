@@ -161,6 +161,11 @@ def send_build(run: Run, commit: Commit, succeeded: bool = True, binary: str | N
     queue.report_build(run.machine, run.pk, run.lease_token, document)
 
 
+def measured(run: Run) -> list[str]:
+    """The benchmarks that a claimed run's job asks for."""
+    return [benchmark["name"] for benchmark in queue.job(run)["benchmarks"]]
+
+
 def work(machine: Machine, speed: Any, until: int = 1000) -> list[Run]:
     """Play the runner: claim, build, send each measurement and complete, until there is no work.
 
@@ -170,7 +175,7 @@ def work(machine: Machine, speed: Any, until: int = 1000) -> list[Run]:
     while len(done) < until and (run := queue.claim(machine)):
         for commit in [run.base, run.commit] if run.base else [run.commit]:
             send_build(run, commit)
-            for name in run.benchmarks:
+            for name in measured(run):
                 values = [speed(commit.sha, name, trial) for trial in range(run.trials)]
                 results.accept(machine, run.pk, result(run, name, commit, values))
         queue.complete(machine, run.pk, run.lease_token)
@@ -188,7 +193,7 @@ def claim(machine: Machine) -> Run:
 def measure(run: Run, value: float = 5000.0) -> None:
     """Send a measurement of every benchmark of both sides, without completing the run."""
     for commit in [run.base, run.commit] if run.base else [run.commit]:
-        for name in run.benchmarks:
+        for name in measured(run):
             results.accept(run.machine, run.pk, result(run, name, commit, [value + i for i in range(run.trials)]))
 
 
