@@ -66,6 +66,15 @@ pub struct Comparison {
     /// A change by so large a part of 1 would have been seen in four of five repetitions.
     pub detectable: Option<f64>,
     pub verdict: &'static str,
+    /// Why the interval, or an end of it, is not known.
+    pub reason: Option<&'static str>,
+}
+
+/// What can be said of each metric: a comparison, or why there is none.
+#[derive(Debug, Default)]
+pub struct Compared {
+    pub metrics: Vec<Comparison>,
+    pub left_out: Vec<String>,
 }
 
 /// The driver's histogram has values within this part of 1.
@@ -73,6 +82,8 @@ const RESOLUTION: f64 = 0.002;
 
 pub const NO_DIFFERENCE: &str = "no difference seen";
 pub const UNKNOWN: &str = "unknown";
+const FEW_SLICES: &str = "the slices of a run are fewer than 10, or nothing is in them";
+const FEW_LATENCIES: &str = "a run has too few latencies for so high a percentile";
 
 struct Side<'a> {
     runs: &'a [Test],
@@ -84,12 +95,24 @@ impl Side<'_> {
     fn of(runs: &[Test]) -> Result<Side<'_>, String> {
         Ok(Side { latencies: runs.iter().map(Test::latencies).collect::<Result<_, _>>()?, runs })
     }
+
+    fn of_runs(&self, source: Source) -> impl Iterator<Item = Option<f64>> {
+        self.runs.iter().zip(&self.latencies).map(move |(test, latencies)| source.value(test, latencies))
+    }
 }
 
-/// All metrics that both sides have. Errors say what is wrong with the latencies.
-pub fn compare(method: Method, base: &[Test], new: &[Test]) -> Result<Vec<Comparison>, String> {
+/// All metrics that somebody measured. Errors say what is wrong with the latencies.
+pub fn compare(method: Method, base: &[Test], new: &[Test]) -> Result<Compared, String> {
     let (base, new) = (Side::of(base)?, Side::of(new)?);
-    Ok(METRICS.iter().filter_map(|metric| metric.compare(method, &base, &new)).collect())
+    let mut compared = Compared::default();
+    for metric in METRICS.iter().filter(|metric| metric.source.is_told(&base) || metric.source.is_told(&new))
+    {
+        match metric.compare(method, &base, &new) {
+            Some(comparison) => compared.metrics.push(comparison),
+            None => compared.left_out.push(format!("{} is not above 0 in all files", metric.name)),
+        }
+    }
+    Ok(compared)
 }
 
 impl Metric {
@@ -103,10 +126,17 @@ impl Metric {
                 bounded(&base.latencies[0], quantile),
                 bounded(&new.latencies[0], quantile),
             )),
-            (Method::Slices, source) => both(source.estimate(&base.runs[0]), source.estimate(&new.runs[0])),
+            (Method::Slices, source) => {
+                both(source.estimate(&base.runs[0], before), source.estimate(&new.runs[0], after))
+            }
         };
         let nothing = Ratio { ratio: after / before, low: None, high: None, detectable: None };
         let Ratio { low, high, detectable, .. } = known.unwrap_or(nothing);
+        let reason = match (low.and(high), method, self.source) {
+            (None, Method::Slices, Source::Latency(_)) => Some(FEW_LATENCIES),
+            (None, ..) => Some(FEW_SLICES),
+            (Some(_), ..) => None,
+        };
         let verdict = match (low, high) {
             (Some(low), _) if low > 1.0 => self.more,
             (_, Some(high)) if high < 1.0 => self.less,
@@ -124,6 +154,7 @@ impl Metric {
             high,
             detectable,
             verdict,
+            reason,
         })
     }
 }
@@ -141,20 +172,32 @@ fn center(values: &[f64]) -> f64 {
 }
 
 impl Source {
-    /// The value of each run; none unless all have one above 0.
-    fn values(self, side: &Side) -> Option<Vec<f64>> {
-        let value = |(test, latencies): (&Test, &Histogram<u64>)| match self {
+    /// The value in one run; none if nobody measured it.
+    fn value(self, test: &Test, latencies: &Histogram<u64>) -> Option<f64> {
+        match self {
             Source::Throughput => Some(test.throughput_rps),
             Source::ServerCpu => test.server_cpu.map(|cpu| cpu.ns_per_request),
             Source::ClientCpu => Some(test.client_cpu.ns_per_request),
             Source::Latency(quantile) => Some(bounded(latencies, quantile).value),
-        };
-        let values = side.runs.iter().zip(&side.latencies).map(value);
-        values.map(|value| value.filter(|value| *value > 0.0)).collect()
+        }
     }
 
-    /// From the whole slices of a run; none for percentiles, which slices do not have.
-    fn estimate(self, test: &Test) -> Option<Estimate> {
+    fn is_told(self, side: &Side) -> bool {
+        side.of_runs(self).any(|value| value.is_some())
+    }
+
+    /// The value of each run; none unless all have one above 0.
+    fn values(self, side: &Side) -> Option<Vec<f64>> {
+        side.of_runs(self).map(|value| value.filter(|value| *value > 0.0)).collect()
+    }
+
+    /// `value`, which is that of the whole window, with the error that the whole slices of the run tell; none for
+    /// percentiles, which slices do not have.
+    fn estimate(self, test: &Test, value: f64) -> Option<Estimate> {
+        Some(Estimate { log: value.ln(), ..self.of_slices(test)? })
+    }
+
+    fn of_slices(self, test: &Test) -> Option<Estimate> {
         let whole = test.whole_slices();
         let numbers = |list: &[u64]| -> Option<Vec<f64>> {
             Some(list.get(..whole)?.iter().map(|number| *number as f64).collect())

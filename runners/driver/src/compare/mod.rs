@@ -156,13 +156,14 @@ fn compare(base: &[ResultFile], new: &[ResultFile], any_driver: bool) -> Result<
         }
         same_load(&all, &name)?;
         flags(&all, &name, &mut warnings);
-        let metrics = metric::compare(method, &old, &young).map_err(|why| {
+        let compared = metric::compare(method, &old, &young).map_err(|why| {
             Failure::run(
                 format!("the latencies of {name} cannot be read ({why})"),
                 "write the file again with `run --json`",
             )
         })?;
-        tests.push(TestPair { name, metrics });
+        warnings.extend(compared.left_out.iter().map(|why| format!("{name}: {why} and is left out")));
+        tests.push(TestPair { name, metrics: compared.metrics });
     }
     if tests.is_empty() {
         return Err(Failure::run("the files have no test in common", "run the same tests for both"));
