@@ -13,7 +13,7 @@ from django.views.decorators.http import require_GET, require_http_methods
 from speedtrack.alerts import triage
 from speedtrack.alerts.models import Alert
 from speedtrack.alerts.triage import Decision, Stale
-from speedtrack.web import scope
+from speedtrack.web import scope, workload
 from speedtrack.web.pages import alert as alert_page
 from speedtrack.web.pages import commit as commit_page
 from speedtrack.web.pages import home as home_page
@@ -72,6 +72,9 @@ def timeline(request: HttpRequest, slug: str, benchmark: str, metric: str) -> Ht
         "last": request.GET.get("last", str(timeline_page.DEFAULT_LAST)),
         "zoomed": any(key in request.GET for key in ("from", "to", "around")),
         "benchmarks": timeline_page.benchmark_names(view.scope),
+        "metrics": timeline_page.metrics_of(view),
+        "workload": workload.described(view.benchmark),
+        "references": workload.reference_of(view.benchmark, view.machine_names),
     }
     return render(request, "web/timeline.html", context)
 

@@ -14,6 +14,7 @@ from django.http import Http404, QueryDict
 from speedtrack.alerts import series as lines
 from speedtrack.alerts.models import ChangePoint
 from speedtrack.alerts.series import Drawn
+from speedtrack.benchmarks.metrics import Metric
 from speedtrack.benchmarks.models import Benchmark
 from speedtrack.projects.models import Branch, Commit, Position
 from speedtrack.runs.models import Run, Series, Status
@@ -433,3 +434,10 @@ def summary(timeline: Rows, measured: int) -> Summary:
 def benchmark_names(scope: Scope) -> list[str]:
     names: Iterable[str] = Benchmark.objects.filter(project=scope.project).values_list("name", flat=True)
     return sorted(set(names))
+
+
+def metrics_of(view: View) -> list[Metric]:
+    """The metrics that this benchmark has, in their usual order, and the one that is shown."""
+    found = Series.objects.filter(project=view.scope.project, benchmark__name=view.benchmark.name)
+    names = {view.scope.metric.name, *found.values_list("metric", flat=True).distinct()}
+    return [metric for metric in view.scope.metrics if metric.name in names]

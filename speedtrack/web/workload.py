@@ -1,0 +1,87 @@
+"""A benchmark's workload in a line of words: what is sent, by whom, at what pace."""
+
+from typing import Any
+
+from speedtrack.benchmarks.models import Benchmark
+from speedtrack.benchmarks.numbers import scale
+from speedtrack.runs.models import ReferenceRate
+
+
+def described(benchmark: Benchmark) -> str:
+    """As ``GET, 50 connections, pipeline 16, unix socket, 100 000 keys (zipf), values of 32 B``."""
+    definition = benchmark.definition
+    driver = definition.get("driver", "speedbench")
+    by = f"by {driver}" if driver != "speedbench" else ""
+    if "command" in definition:
+        return f"{definition['command']}, {by}"
+    workload = definition["workload"]
+    return ", ".join(part for part in (sent(workload), *shape(workload), pace(workload), by) if part)
+
+
+def sent(workload: dict[str, Any]) -> str:
+    """The names of the requests: of a mix with their weights, of a sequence in order."""
+    if test := workload.get("test"):
+        return str(test).upper().replace("+", " + ").replace(":", " × ")
+    if sequence := workload.get("sequence"):
+        return " then ".join(counted(item, item.get("times", 1)) for item in sequence)
+    commands = workload.get("commands", [])
+    several = len(commands) > 1
+    return " + ".join(counted(item, item.get("weight", 1) if several else 1) for item in commands)
+
+
+def counted(item: dict[str, Any], count: int) -> str:
+    request = item.get("request") or item.get("test") or ""
+    words = request.split() if isinstance(request, str) else request
+    name = item.get("name") or " ".join(words[:1])
+    return f"{name} × {count}" if count > 1 else str(name)
+
+
+def shape(workload: dict[str, Any]) -> list[str]:
+    """Connections, pipeline, transport, keys and values; what is usual is left out."""
+    clients, pipeline, keys = workload["clients"], workload["pipeline"], workload.get("keys", {})
+    distribution = keys.get("distribution", "uniform")
+    count = keys.get("count", 1)
+    return [
+        f"{clients} connection{'s' if clients > 1 else ''}",
+        f"pipeline {pipeline}" if pipeline > 1 else "",
+        "unix socket" if workload.get("transport", "unix") == "unix" else "TCP",
+        f"{count:,} keys".replace(",", "\N{NO-BREAK SPACE}")
+        + (f" ({distribution})" if distribution != "uniform" else "")
+        if count > 1
+        else "",
+        sizes(workload.get("values", {})),
+    ]
+
+
+def sizes(values: dict[str, Any]) -> str:
+    if "bytes" in values:
+        return f"values of {values['bytes']} B"
+    if "range" in values:
+        low, high = values["range"]
+        return f"values of {low} to {high} B"
+    return "values of several sizes" if values else ""
+
+
+def pace(workload: dict[str, Any]) -> str:
+    """Nothing of a closed loop; the rate of an open one, and how requests arrive."""
+    if workload.get("mode", "closed") == "closed":
+        return ""
+    rate = workload["rate"]
+    of = f"{100 * rate['share']:g}% of {rate['of']}" if isinstance(rate, dict) else scale("requests/s", rate).text(rate)
+    return f"open loop at {of}" + (", Poisson arrivals" if workload.get("arrivals") == "poisson" else "")
+
+
+def reference_of(benchmark: Benchmark, machines: list[str]) -> list[tuple[str, str, ReferenceRate]]:
+    """(machine, rate, reference) of an open loop whose rate is a share; nothing of another benchmark."""
+    rate = benchmark.definition.get("workload", {}).get("rate")
+    if not isinstance(rate, dict):
+        return []
+    rows = ReferenceRate.objects.filter(
+        machine__name__in=machines, benchmark__project=benchmark.project_id, benchmark__name=rate["of"],
+        benchmark__digest=benchmark.definition["rate_of"],
+    ).select_related("machine", "measurement__attempt", "measurement__commit")  # fmt: skip
+    return [(row.machine.name, rate_text(row.rps * rate["share"]), row) for row in rows.order_by("machine__name")]
+
+
+def rate_text(rps: float) -> str:
+    return scale("requests/s", rps).text(rps)
