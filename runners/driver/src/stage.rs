@@ -65,6 +65,12 @@ impl Span {
         share(all / unit, index, clients).count * unit + rest
     }
 
+    /// The moment before which the span is not over, even if nothing is in flight: a schedule has gaps.
+    #[inline]
+    pub fn lasts_until(&self) -> u64 {
+        if self.arrivals.is_some() { self.ends_at } else { 0 }
+    }
+
     /// How many requests a connection with `quota` left may send now, at most `pipeline`.
     #[inline]
     pub fn allowance(&self, now: u64, quota: u64, pipeline: usize) -> usize {

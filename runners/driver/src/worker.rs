@@ -91,7 +91,7 @@ impl<'a, P: Proto> Worker<'a, P> {
         Ok(channel)
     }
 
-    /// Drive the connections through `span` until nothing is in flight.
+    /// Drive the connections through `span` until nothing is in flight and its time is over.
     pub fn run(&mut self, span: &Span) -> Result<Record, Failure> {
         let mut meter = self.meter(span);
         let mut now = sys::now();
@@ -99,7 +99,7 @@ impl<'a, P: Proto> Worker<'a, P> {
         self.pace = Pace::new(self.job.rate.map(|rate| rate / self.job.threads as f64), now);
         self.begin(span, now)?;
         let mut patrol_at = now + PATROL_NS;
-        while self.busy > 0 {
+        while self.busy > 0 || now < span.lasts_until() {
             let ready = self.wait(now, meter.edge().min(patrol_at), &mut meter)?;
             now = sys::now();
             for event in 0..ready {

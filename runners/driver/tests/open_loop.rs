@@ -209,3 +209,13 @@ fn what_cannot_be_sent_in_time_is_told() {
     assert_eq!(answered as u64 + unsent, 200);
     assert_eq!(merged(&outcome, |record| &record.latency).count(), answered as u64);
 }
+
+#[test]
+fn the_window_lasts_as_long_as_asked_after_the_last_reply() {
+    // Due at 0, 100 and 200 ms: the last reply comes long before the end.
+    let server = Stalling::start(0, 1000 * MS);
+    let arrivals = Arrivals { rate: 10.0, law: Law::Fixed, series: 0 };
+    let outcome = run(&job(&server, 1, 1), Stage::Open { warmup_ns: 0, window_ns: 300 * MS, arrivals });
+    assert_eq!(server.end().answered.concat().len(), 3);
+    assert!(outcome.records.iter().all(|record| record.closed_at >= outcome.span.ends_at));
+}
