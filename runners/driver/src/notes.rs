@@ -44,11 +44,11 @@ fn schedule(open: &Open, service: &LatencyUs) -> [String; 2] {
 }
 
 fn command(command: &CommandResult) -> String {
-    format!("{}: {} replies; {}", command.name, command.requests, spread(&command.latency_us))
+    told(&command.name, command.requests, &command.latency_us)
 }
 
 fn probe(probe: &ProbeResult) -> String {
-    format!("probe at {:.0}/s: {} replies; {}", probe.asked_rps, probe.requests, spread(&probe.latency_us))
+    told(&format!("probe at {:.0}/s", probe.asked_rps), probe.requests, &probe.latency_us)
 }
 
 fn search(search: &Search) -> Vec<String> {
@@ -58,11 +58,11 @@ fn search(search: &Search) -> Vec<String> {
         None => format!("no rate was found that holds {limit} twice"),
     };
     let doubt = match search.limited_by.as_slice() {
-        [] => String::new(),
-        flags => format!("; perhaps the driver's limit ({})", flags.join(", ")),
+        [] => None,
+        flags => Some(format!("perhaps the driver's limit: {}", flags.join(", "))),
     };
     let steps = search.steps.iter().map(|step| step_note(step, search.percentile));
-    steps.chain([found + &doubt]).collect()
+    steps.chain([found]).chain(doubt).collect()
 }
 
 fn step_note(step: &Step, percentile: f64) -> String {
@@ -100,6 +100,41 @@ fn wakeup(found: &Wakeup) -> String {
     format!("{} pushed for {}, {} waits timed out", found.pushed, found.command, found.timeouts)
 }
 
+/// Replies of which there were none have no percentiles.
+fn told(name: &str, replies: u64, latency: &LatencyUs) -> String {
+    match replies {
+        0 => format!("{name}: 0 replies"),
+        _ => format!("{name}: {replies} replies; {}", spread(latency)),
+    }
+}
+
 fn spread(latency: &LatencyUs) -> String {
     format!("p50 {:.1}, p99 {:.1}, max {:.1} us", latency.p50, latency.p99, latency.max)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_notes_of_a_search_fit_their_columns() {
+        let found = Search {
+            percentile: 99.9,
+            limit_us: 1000.0,
+            highest_rps: None,
+            limited_by: vec!["client_bound", "client_delayed", "slipped"],
+            steps: Vec::new(),
+        };
+        let notes = search(&found);
+        assert_eq!(
+            notes.last().unwrap(),
+            "perhaps the driver's limit: client_bound, client_delayed, slipped"
+        );
+        assert!(notes.iter().all(|note| note.len() <= 78), "{notes:?}");
+    }
+
+    #[test]
+    fn a_command_without_replies_has_no_percentiles() {
+        assert_eq!(told("set", 0, &LatencyUs::of(&crate::histogram::Histogram::default())), "set: 0 replies");
+    }
 }
