@@ -1,6 +1,7 @@
 //! `speedbench`: exit code 0 with a result on stdout, or one line on stderr with 1 (run failed) or 2 (usage).
 
 use std::ffi::{OsStr, OsString};
+use std::io::{self, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -13,7 +14,8 @@ fn main() -> ExitCode {
     match run() {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            eprintln!("speedbench: {failure}");
+            // There is nobody left to tell when this fails; the exit code remains.
+            let _ = writeln!(io::stderr(), "speedbench: {failure}");
             ExitCode::from(failure.exit_code())
         }
     }
@@ -59,8 +61,7 @@ fn run_native() -> Result<(), Failure> {
 }
 
 fn print(text: &str) -> Result<(), Failure> {
-    use std::io::Write;
-    std::io::stdout().write_all(text.as_bytes()).map_err(|error| {
+    io::stdout().write_all(text.as_bytes()).map_err(|error| {
         Failure::run(format!("cannot write the result to stdout ({error})"), "give it a reader")
     })
 }
