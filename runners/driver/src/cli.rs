@@ -15,6 +15,7 @@ use crate::modes::{blocking, pubsub};
 use crate::net::Target;
 use crate::plan::{KeySpace, Length, Limit, Mode, Output, Phase, Plan, Probe, Terms, check_rate};
 use crate::schedule::Law;
+use crate::tls;
 use crate::values::Sizes;
 use crate::workload::{Protocol, Workload};
 use crate::workload_file::{self, WorkloadFile};
@@ -524,6 +525,11 @@ impl Given {
     fn target(&self, protocol: Protocol) -> Result<Target, Failure> {
         let endpoint = &self.endpoint;
         endpoint.check()?;
+        require(
+            endpoint.tls || endpoint.tls_wanted == tls::Wanted::default(),
+            "options of TLS are given without it",
+            "give --tls or a rediss:// URI, too",
+        )?;
         let more = [
             ("-a", endpoint.password.is_some()),
             ("--dbnum", endpoint.database != 0),

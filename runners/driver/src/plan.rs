@@ -23,6 +23,8 @@ const LARGEST_MEMCACHED_VALUE: usize = 16 * 1024 * 1024;
 /// No window is longer.
 const LONGEST_S: f64 = 86_400.0;
 const HIGHEST_RATE: f64 = 1e8;
+/// As redis-benchmark has it: their stacks alone can exhaust a process.
+pub const MOST_THREADS: usize = 500;
 
 #[derive(Debug)]
 pub struct Plan {
@@ -368,6 +370,11 @@ impl Phase {
             "leave it out",
         )?;
         self.check_schedule(length)?;
+        require(
+            self.threads <= MOST_THREADS,
+            &format!("{threads} is above {MOST_THREADS}"),
+            "give no more than there are CPUs",
+        )?;
         require(
             self.threads <= self.clients,
             &format!("there are more {threads} than clients"),

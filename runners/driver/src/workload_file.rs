@@ -261,7 +261,7 @@ fn phase(value: Value, at: usize, protocol: Protocol) -> Result<Phase, Failure> 
     let usual = Phase::of(workload(&written, protocol, &mode)?);
     let unnamed = || usual.workload.name().map_or(format!("phase-{}", at + 1), str::to_owned);
     let phase = Phase {
-        name: written.name.clone().unwrap_or_else(unnamed),
+        name: written.name.clone().map_or_else(|| Ok(unnamed()), |name| label(&name))?,
         clients: written.clients.unwrap_or(usual.clients),
         threads: written.threads.unwrap_or(usual.threads),
         pipeline: written.pipeline.unwrap_or(usual.pipeline),
@@ -303,9 +303,16 @@ fn length(written: &Written) -> Result<Length, Failure> {
     }
 }
 
+/// A name that tables and logs can show: a line of its own would break them.
+fn label(name: &str) -> Result<String, Failure> {
+    let shown = !name.trim().is_empty() && !name.chars().any(char::is_control);
+    require(shown, "name is empty or has control characters", "give one line of text")?;
+    Ok(name.to_owned())
+}
+
 fn workload(written: &Written, protocol: Protocol, mode: &Mode) -> Result<Workload, Failure> {
     match (&written.test, &written.commands, &written.sequence) {
-        (Some(name), None, None) => {
+        (Some(name), None, None) if !mode.has_own_commands() => {
             Workload::named(protocol, &name.to_lowercase()).map_err(|failure| failure.within("test"))
         }
         (None, Some(entries), None) => composed(entries, Order::Mix, protocol),
@@ -367,7 +374,12 @@ fn items<S>(
 ) -> Result<Vec<Item<S>>, Failure> {
     let item = |&(at, entry, count): &(usize, &Entry, u64)| {
         let (name, source) = source(entry).map_err(|failure| failure.within(format!("{key}[{at}]")))?;
-        Ok(Item { name: entry.name.clone().unwrap_or(name), source, count })
+        let name = entry
+            .name
+            .as_deref()
+            .map_or(Ok(name), label)
+            .map_err(|failure| failure.within(format!("{key}[{at}]")))?;
+        Ok(Item { name, source, count })
     };
     counted.iter().map(item).collect()
 }

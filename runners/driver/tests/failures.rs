@@ -4,6 +4,7 @@ mod support;
 
 use std::io::Write;
 use std::net::{TcpListener, TcpStream};
+use std::process::Command;
 use std::thread;
 
 use support::{Manner, Server, failure_line, speedbench};
@@ -192,6 +193,8 @@ fn usage_errors_name_cause_and_remedy() {
         ("run -d 1000000 -P 1000", "do not fit into 4 GiB", "lower"),
         ("run -t set,fly", "no test 'fly'", "ping, set, get, incr"),
         ("run --threads 0", "--threads cannot be 0", "at least 1"),
+        ("run --threads 4000 -c 4000", "--threads is above", "CPUs"),
+        ("run --insecure", "options of TLS are given without it", "--tls"),
         ("run --threads 9 -c 8", "more --threads than clients", "raise -c"),
         ("run --threads 2 --cpus 1", "fewer CPUs than", "one CPU per thread"),
         ("run --cpus a", "--cpus cannot be 'a'", "1,3"),
@@ -233,4 +236,11 @@ fn help_and_version_are_not_errors() {
         assert!(output.status.success());
         assert!(String::from_utf8(output.stdout).unwrap().contains(expected));
     }
+}
+
+#[test]
+fn the_exit_code_remains_when_stderr_takes_nothing() {
+    let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+    let status = Command::new(env!("CARGO_BIN_EXE_speedbench")).arg("walk").stderr(full).status().unwrap();
+    assert_eq!(status.code(), Some(2));
 }

@@ -10,13 +10,12 @@ use crate::digits;
 use crate::endpoint::{self, Endpoint, Words as _};
 use crate::failure::Failure;
 use crate::net::Target;
-use crate::plan::Length;
+use crate::plan::{Length, MOST_THREADS};
 use crate::template::Script;
 
 /// Where the server is unless it is said.
 const PORT: u16 = 6379;
 const SEE_HELP: &str = "see --help";
-const MOST_THREADS: usize = 500;
 const LARGEST_VALUE: i64 = 1 << 30;
 
 pub enum Asked {
