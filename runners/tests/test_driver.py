@@ -119,7 +119,7 @@ def test_the_metrics_of_the_golden_document() -> None:
 def test_the_golden_document_of_the_driver_is_accepted() -> None:
     whole = json.loads((DRIVER / "tests" / "golden" / "speedbench.v1.json").read_text())
     for test in whole["tests"]:
-        asked = benchmark(test=test["name"], keys={"count": test["workload"]["keyspace"]})
+        asked = benchmark(test=test["name"], keys=test["workload"]["keys"])
         assert check(whole | {"tests": [test]}, asked).metrics["latency_us_p99"] == test["latency_us"]["p99"]
 
 

@@ -8,8 +8,8 @@ type Column = (&'static str, fn(&TestResult) -> String);
 const COLUMNS: [Column; 23] = [
     ("test", |test| test.name.clone()),
     ("mode", |test| test.mode.to_owned()),
-    ("clients", |test| test.workload.clients.to_string()),
-    ("pipeline", |test| test.workload.pipeline.to_string()),
+    ("clients", |test| test.workload["clients"].to_string()),
+    ("pipeline", |test| test.workload["pipeline"].to_string()),
     ("window_s", |test| test.window_s.to_string()),
     ("requests", |test| test.requests.to_string()),
     ("unfinished", |test| test.unfinished.to_string()),

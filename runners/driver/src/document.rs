@@ -1,6 +1,7 @@
 //! The result as a document, schema `speedbench.v1`. `README.md` describes each field.
 
 use serde::Serialize;
+use serde_json::Value;
 
 use crate::crew::Outcome;
 use crate::environment::Environment;
@@ -25,6 +26,7 @@ pub struct Document {
     pub target: TargetName,
     pub started_at: String,
     pub environment: Environment,
+    /// The first one.
     pub prefill: Option<Prefill>,
     pub tests: Vec<TestResult>,
 }
@@ -33,6 +35,8 @@ pub struct Document {
 pub struct Driver {
     pub version: &'static str,
     pub digest: String,
+    /// Of the phases and the protocol: what is compared has the same.
+    pub workload_digest: String,
     pub argv: Vec<String>,
     pub seed: u64,
     pub threads: usize,
@@ -46,7 +50,7 @@ pub struct TargetName {
     pub address: String,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Clone, Serialize)]
 pub struct Prefill {
     pub keys: u64,
     pub seconds: f64,
@@ -54,21 +58,12 @@ pub struct Prefill {
 }
 
 #[derive(Debug, Serialize)]
-pub struct Workload {
-    pub test: String,
-    pub clients: usize,
-    pub pipeline: usize,
-    pub keyspace: u64,
-    pub value_bytes: usize,
-    pub warmup_s: f64,
-    pub duration_s: Option<f64>,
-    pub requests: Option<u64>,
-}
-
-#[derive(Debug, Serialize)]
 pub struct TestResult {
     pub name: String,
-    pub workload: Workload,
+    /// The phase as a workload file would say it.
+    pub workload: Value,
+    /// That of the phase.
+    pub prefill: Option<Prefill>,
     pub mode: &'static str,
     pub window_s: f64,
     pub requests: u64,
@@ -185,7 +180,7 @@ impl Document {
 
 impl TestResult {
     /// What the threads of `job` counted, as one result of a phase that is measured in `mode`.
-    pub fn new(job: &Job, workload: Workload, mode: &'static str, outcome: &Outcome) -> TestResult {
+    pub fn new(job: &Job, workload: Value, mode: &'static str, outcome: &Outcome) -> TestResult {
         let total = Total::of(outcome);
         let requests = total.inside.replies;
         let arrivals = outcome.span.arrivals;
@@ -193,6 +188,7 @@ impl TestResult {
         TestResult {
             name: job.name.clone(),
             workload,
+            prefill: None,
             mode,
             window_s: round(seconds(total.window_ns), 6),
             requests,

@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::Arc;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use crate::batch::{Batch, Feed, Replay, Tags};
 use crate::connection::Broken;
@@ -17,7 +17,7 @@ use crate::template::Script;
 use crate::values::ValuePool;
 
 /// When a connection sends again.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Window {
     /// When all replies to the batch are in: the whole next batch.

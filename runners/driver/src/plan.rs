@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use crate::cli::{fits, require};
 use crate::digits;
@@ -138,7 +138,7 @@ pub enum Mode {
 }
 
 /// So many percent of the latencies are at most so long.
-#[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Limit {
     pub percentile: f64,
@@ -146,7 +146,7 @@ pub struct Limit {
 }
 
 /// Connections of a thread of their own that send at a low rate beside the load.
-#[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Probe {
     #[serde(default = "one")]

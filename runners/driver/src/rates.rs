@@ -12,6 +12,7 @@ use crate::schedule::{Arrivals, Law};
 use crate::search::{Climb, Step};
 use crate::session::{self, Session};
 use crate::stage::Stage;
+use crate::workload_file;
 
 /// A search begins at this part of what a closed loop draws from the server ...
 const FIRST_PART: f64 = 0.25;
@@ -93,7 +94,7 @@ impl Session<'_> {
 }
 
 fn result(job: &Job, phase: &Phase, outcome: &Outcome) -> TestResult {
-    let result = TestResult::new(job, session::workload(phase), phase.mode.name(), outcome);
+    let result = TestResult::new(job, workload_file::written(phase), phase.mode.name(), outcome);
     let name = match phase.mode {
         Mode::Sweep { .. } => format!("{}@{}", result.name, asked(&result)),
         _ => result.name,

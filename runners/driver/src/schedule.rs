@@ -1,13 +1,13 @@
 //! When requests are due in an open loop: a schedule for each connection, made from seed and number alone.
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use crate::rng::Rng;
 
 const NS_PER_S: f64 = 1e9;
 
 /// How the gaps between requests are distributed.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Law {
     /// All the same; the connections take turns.

@@ -24,6 +24,7 @@ use crate::stage::Stage;
 use crate::sys;
 use crate::values::ValuePool;
 use crate::workload::{Protocol, Speech, Workload};
+use crate::workload_file;
 
 /// A prefill batch is at most this deep ...
 const PREFILL_PIPELINE: usize = 64;
@@ -63,11 +64,10 @@ pub fn run(plan: &Plan, argv: &[String]) -> Result<Document, Failure> {
     let mut log = plan.hdr_log.as_deref().map(HdrLog::create).transpose()?;
     let (mut prefill, mut tests) = (None, Vec::new());
     for phase in &plan.phases {
-        if phase.prefill {
-            let filled = session.prefill(phase)?;
-            prefill.get_or_insert(filled);
-        }
+        let filled = phase.prefill.then(|| session.prefill(phase)).transpose()?;
         let mut results = session.measure(phase)?;
+        results.iter_mut().for_each(|result| result.prefill = filled.clone());
+        prefill = prefill.or(filled);
         session.compare(phase, &mut results)?;
         if let Some(log) = &mut log {
             results.iter().try_for_each(|result| log.append(result))?;
@@ -97,6 +97,7 @@ fn driver(plan: &Plan, argv: &[String], digest: String) -> Driver {
     Driver {
         version: env!("CARGO_PKG_VERSION"),
         digest,
+        workload_digest: sha256(workload_file::document(plan.protocol, &plan.phases).to_string().as_bytes()),
         argv: without_password(argv),
         seed: plan.seed,
         threads: plan.most_threads(),
@@ -191,7 +192,7 @@ impl Session<'_> {
         let mut line = ProgressLine::new(&phase.name);
         let stages = stages(phase.warmup, phase.length);
         let outcome = speech.run(&job, &stages, &mut |progress| line.tell(progress))?;
-        Ok(vec![TestResult::new(&job, workload(phase), phase.mode.name(), &outcome)])
+        Ok(vec![TestResult::new(&job, workload_file::written(phase), phase.mode.name(), &outcome)])
     }
 
     /// What `phase` sends, once the server holds the keys that it needs.
@@ -210,7 +211,7 @@ impl Session<'_> {
         let mut result = Vec::new();
         for stage in stages(phase.warmup, phase.length) {
             let (outcome, findings) = modes::run(phase, &speech, &job, stage)?;
-            let counted = TestResult::new(&job, workload(phase), phase.mode.name(), &outcome);
+            let counted = TestResult::new(&job, workload_file::written(phase), phase.mode.name(), &outcome);
             result = vec![TestResult { findings, ..counted }];
         }
         Ok(result)
@@ -274,23 +275,6 @@ pub fn stages(warmup: Duration, length: Length) -> Vec<Stage> {
     }
 }
 
-pub fn workload(phase: &Phase) -> document::Workload {
-    let (duration_s, requests) = match phase.length {
-        Length::Lasting(window) => (Some(window.as_secs_f64()), None),
-        Length::Requests(requests) => (None, Some(requests)),
-    };
-    document::Workload {
-        test: phase.workload.text(),
-        clients: phase.clients,
-        pipeline: phase.pipeline,
-        keyspace: phase.keys.count,
-        value_bytes: phase.values.mean().round() as usize,
-        warmup_s: phase.warmup.as_secs_f64(),
-        duration_s,
-        requests,
-    }
-}
-
 pub fn ns(duration: Duration) -> u64 {
     duration.as_nanos() as u64
 }
@@ -314,8 +298,12 @@ fn without_password(argv: &[String]) -> Vec<String> {
 fn own_digest() -> Result<String, Failure> {
     let binary = std::fs::read("/proc/self/exe")
         .map_err(|error| Failure::run(format!("cannot read the own binary ({error})"), "mount /proc"))?;
-    let hex: String = Sha256::digest(&binary).iter().map(|byte| format!("{byte:02x}")).collect();
-    Ok(format!("sha256:{hex}"))
+    Ok(sha256(&binary))
+}
+
+fn sha256(bytes: &[u8]) -> String {
+    let hex: String = Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("sha256:{hex}")
 }
 
 /// UTC with milliseconds: `2026-11-20T18:31:00.123Z`. The calendar is Howard Hinnant's `civil_from_days`.

@@ -13,6 +13,25 @@ pub fn split(text: &str) -> Option<Vec<Vec<u8>>> {
     Some(words)
 }
 
+/// The text of which [`split`] makes `words`.
+pub fn join(words: &[Vec<u8>]) -> String {
+    words.iter().map(|word| written(word)).collect::<Vec<_>>().join(" ")
+}
+
+/// A word as it is, or in quotes if it needs them.
+fn written(word: &[u8]) -> String {
+    let plain = |byte: &u8| byte.is_ascii_graphic() && !b"\"'".contains(byte);
+    if !word.is_empty() && word.iter().all(plain) {
+        return String::from_utf8_lossy(word).into_owned();
+    }
+    let character = |byte: &u8| match byte {
+        b'"' | b'\\' => format!("\\{}", char::from(*byte)),
+        b' '..=b'~' => char::from(*byte).to_string(),
+        _ => format!("\\x{byte:02x}"),
+    };
+    format!("\"{}\"", word.iter().map(character).collect::<String>())
+}
+
 /// The word that `text` begins with, and what stands behind it.
 fn word(text: &[u8]) -> Option<(Vec<u8>, &[u8])> {
     let mut bytes = Vec::new();
@@ -88,5 +107,14 @@ mod tests {
         assert_eq!(cut(r#"SET "a"#), None);
         assert_eq!(cut("SET 'a"), None);
         assert_eq!(cut(""), some(&[]));
+    }
+
+    #[test]
+    fn words_that_were_joined_are_cut_again() {
+        let every_byte: Vec<u8> = (0..=255).collect();
+        let words = [b"SET".as_slice(), b"a:__key__", b"", b"a b\\", b"'\"", b"\\x", &every_byte];
+        let words: Vec<Vec<u8>> = words.into_iter().map(<[u8]>::to_vec).collect();
+        assert_eq!(split(&join(&words)), Some(words.clone()));
+        assert_eq!(join(&words[..4]), r#"SET a:__key__ "" "a b\\""#);
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use crate::crew::{self, Director, Outcome, Watcher};
 use crate::failure::Failure;
@@ -57,7 +57,7 @@ impl Test {
 const KEY: &str = "key:__rand_int__";
 
 /// The protocol that the server speaks.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Protocol {
     #[default]
@@ -122,6 +122,13 @@ pub enum Source {
     Request(Vec<Vec<u8>>),
 }
 
+/// What a command was given as.
+pub enum Origin<'a> {
+    /// The name of a test.
+    Test(&'static str),
+    Request(&'a [Vec<u8>]),
+}
+
 /// Commands that read one value: an empty reply means that the key was not there.
 const READING: [&str; 4] = ["GET", "GETEX", "GETDEL", "HGET"];
 /// Commands whose keys hold strings, which a prefill can set.
@@ -129,6 +136,13 @@ const OF_STRINGS: [&str; 10] =
     ["GET", "SET", "GETEX", "GETDEL", "GETSET", "SETEX", "PSETEX", "SETNX", "STRLEN", "GETRANGE"];
 
 impl Source {
+    fn origin(&self) -> Origin<'_> {
+        match self {
+            Source::Test(test) => Origin::Test(test.name()),
+            Source::Request(words) => Origin::Request(words),
+        }
+    }
+
     fn words(&self, tags: bool) -> Vec<Vec<u8>> {
         match self {
             Source::Test(test) => test.words(tags).iter().map(|word| word.as_bytes().to_vec()).collect(),
@@ -237,6 +251,21 @@ impl Workload {
         self.name.as_deref()
     }
 
+    /// What its counts mean.
+    pub fn order(&self) -> Order {
+        self.order
+    }
+
+    /// Its commands, as they were given.
+    pub fn items(&self) -> Vec<Item<Origin<'_>>> {
+        match &self.parts {
+            Parts::Resp(items) => items.iter().map(|item| item.with(item.source.origin())).collect(),
+            Parts::Memcached(items) => {
+                items.iter().map(|item| item.with(Origin::Test(item.source.name))).collect()
+            }
+        }
+    }
+
     /// Its name, or its commands with their counts: `get:9+set:1`, `multi;incr:3;exec`.
     pub fn text(&self) -> String {
         let join = |texts: Vec<String>| texts.join(if self.order == Order::Mix { "+" } else { ";" });
@@ -327,6 +356,10 @@ impl Workload {
 }
 
 impl<S> Item<S> {
+    fn with<T>(&self, source: T) -> Item<T> {
+        Item { name: self.name.clone(), source, count: self.count }
+    }
+
     fn text(&self) -> String {
         match self.count {
             1 => self.name.clone(),

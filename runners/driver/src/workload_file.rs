@@ -1,10 +1,10 @@
-//! Workload files: TOML or JSON in, checked phases out. Errors name the key and its place.
+//! Workload files: TOML or JSON in, checked phases out, and phases as a file has them. Errors name the key and its place.
 
 use std::io::Read;
 
-use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use serde_json::Value;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 
 use crate::cli::{self, require};
 use crate::failure::Failure;
@@ -17,11 +17,11 @@ use crate::schedule::Law;
 use crate::template::TTL;
 use crate::values::{Sizes, Ttl};
 use crate::words;
-use crate::workload::{self, Item, Order, Protocol, Workload};
+use crate::workload::{self, Item, Order, Origin, Protocol, Workload};
 
 const SEE_README: &str = "see the table of keys in README.md";
-const MOST_REPEATS: u64 = 65_535;
-const MOST_WEIGHT: u64 = 1000;
+/// The counts of a list of commands add up to no more.
+const MOST_COMMANDS: u64 = 65_535;
 
 /// What a file says.
 #[derive(Debug)]
@@ -82,6 +82,28 @@ fn not_toml(text: &str, error: &toml::de::Error) -> Failure {
     Failure::usage(format!("line {line}: {}", error.message()), "write TOML, or JSON in a file named *.json")
 }
 
+/// `phases` as a file would say them, every setting in words, but for the seed.
+pub fn document(protocol: Protocol, phases: &[Phase]) -> Value {
+    json!({ "protocol": protocol, "phase": phases.iter().map(written).collect::<Vec<_>>() })
+}
+
+/// `phase` as a file would say it, every setting in words.
+pub fn written(phase: &Phase) -> Value {
+    let value = serde_json::to_value(Written::from(phase)).expect("the keys are strings");
+    without_nulls(value)
+}
+
+fn without_nulls(value: Value) -> Value {
+    match value {
+        Value::Object(fields) => {
+            let told = fields.into_iter().filter(|(_, value)| !value.is_null());
+            told.map(|(key, value)| (key, without_nulls(value))).collect()
+        }
+        Value::Array(values) => values.into_iter().map(without_nulls).collect(),
+        other => other,
+    }
+}
+
 /// `phase 2 (mixed)`
 fn place(at: usize, phase: &Value) -> String {
     match phase.get("name").or(phase.get("test")).and_then(Value::as_str) {
@@ -117,7 +139,7 @@ fn one() -> u64 {
 }
 
 /// A phase as it is written.
-#[derive(Deserialize)]
+#[derive(Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Written {
     name: Option<String>,
@@ -157,7 +179,7 @@ struct Written {
 }
 
 /// A command of a mix or a sequence.
-#[derive(Deserialize)]
+#[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Entry {
     request: Option<Request>,
@@ -167,21 +189,25 @@ struct Entry {
     times: Option<u64>,
 }
 
-#[derive(Deserialize)]
+#[derive(Serialize, Deserialize)]
 #[serde(untagged, expecting = "expected a command as a string or as a list of words")]
 enum Request {
     Text(String),
     Words(Vec<String>),
 }
 
-#[derive(Clone, Copy, Deserialize)]
+#[derive(Clone, Copy, Serialize, Deserialize)]
 #[serde(untagged, expecting = "expected a number, or two in a list")]
 enum OneOrTwo<T> {
     One(T),
     Two([T; 2]),
 }
 
-impl<T: Copy> OneOrTwo<T> {
+impl<T: Copy + PartialEq> OneOrTwo<T> {
+    fn of(both: [T; 2]) -> OneOrTwo<T> {
+        if both[0] == both[1] { OneOrTwo::One(both[0]) } else { OneOrTwo::Two(both) }
+    }
+
     fn both(self) -> [T; 2] {
         match self {
             OneOrTwo::One(only) => [only, only],
@@ -190,31 +216,33 @@ impl<T: Copy> OneOrTwo<T> {
     }
 }
 
-#[derive(Default, Deserialize)]
+#[derive(Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Keys {
     count: Option<u64>,
     #[serde(default)]
     distribution: DistributionName,
     exponent: Option<f64>,
+    mean: Option<f64>,
     deviation: Option<f64>,
     hot_keys: Option<f64>,
     hot_requests: Option<f64>,
 }
 
-#[derive(Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum DistributionName {
     #[default]
     Uniform,
     Sequential,
+    Parts,
     Zipf,
     Gaussian,
     Hotspot,
     Latest,
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Values {
     bytes: Option<usize>,
@@ -222,14 +250,14 @@ struct Values {
     weighted: Option<Vec<(usize, u64)>>,
 }
 
-#[derive(Default, Deserialize)]
+#[derive(Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Expected {
     hit_rate: Option<OneOrTwo<f64>>,
     keys: Option<u64>,
 }
 
-#[derive(Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum ModeName {
     #[default]
@@ -241,6 +269,121 @@ enum ModeName {
     Churn,
     PubSub,
     Blocking,
+}
+
+impl From<&Phase> for Written {
+    fn from(phase: &Phase) -> Written {
+        let workload = &phase.workload;
+        let named = workload.name().filter(|_| !phase.mode.has_own_commands()).map(str::to_owned);
+        let entries = |order| {
+            let wanted = workload.name().is_none() && workload.order() == order;
+            wanted.then(|| workload.items().iter().map(|item| Entry::of(item, order)).collect())
+        };
+        let (duration_s, requests) = match phase.length {
+            Length::Lasting(window) => (Some(window.as_secs_f64()), None),
+            Length::Requests(requests) => (None, Some(requests)),
+        };
+        let written = Written {
+            name: Some(phase.name.clone()),
+            test: named,
+            commands: entries(Order::Mix),
+            sequence: entries(Order::Sequence),
+            clients: Some(phase.clients),
+            threads: Some(phase.threads),
+            pipeline: Some(phase.pipeline),
+            window: Some(phase.window),
+            keys: Keys::from(&phase.keys),
+            values: Some(Values::from(&phase.values)),
+            ttl_s: phase.ttl.map(|Ttl(least, most)| OneOrTwo::of([least, most])),
+            prefill: phase.prefill,
+            expect: Expected { hit_rate: phase.expect.hit_rate.map(OneOrTwo::of), keys: phase.expect.keys },
+            verify: phase.verify,
+            warmup_s: Some(phase.warmup.as_secs_f64()),
+            duration_s,
+            requests,
+            probe: phase.probe,
+            resp3: phase.resp3,
+            tracking: phase.tracking,
+            ..Written::default()
+        };
+        written.with_mode(&phase.mode)
+    }
+}
+
+impl Written {
+    fn with_mode(self, mode: &Mode) -> Written {
+        match mode {
+            Mode::Closed => self,
+            Mode::Idle => Written { mode: ModeName::Idle, ..self },
+            Mode::Churn => Written { mode: ModeName::Churn, ..self },
+            Mode::Open { rate, arrivals } => {
+                Written { mode: ModeName::Open, rate: Some(*rate), arrivals: Some(*arrivals), ..self }
+            }
+            Mode::Search { limit, arrivals, from } => Written {
+                mode: ModeName::Search,
+                limit: Some(*limit),
+                arrivals: Some(*arrivals),
+                rate: *from,
+                ..self
+            },
+            Mode::Sweep { rates, arrivals } => Written {
+                mode: ModeName::Sweep,
+                rates: Some(rates.clone()),
+                arrivals: Some(*arrivals),
+                ..self
+            },
+            Mode::PubSub(setting) => {
+                Written { mode: ModeName::PubSub, rate: setting.rate, pubsub: Some(*setting), ..self }
+            }
+            Mode::Blocking(setting) => {
+                Written { mode: ModeName::Blocking, rate: setting.rate, blocking: Some(*setting), ..self }
+            }
+        }
+    }
+}
+
+impl Entry {
+    fn of(item: &Item<Origin>, order: Order) -> Entry {
+        let (test, request) = match item.source {
+            Origin::Test(name) => (Some(name.to_owned()), None),
+            Origin::Request(words) => (None, Some(Request::Text(words::join(words)))),
+        };
+        let count = |wanted: Order| (order == wanted).then_some(item.count);
+        let (weight, times) = (count(Order::Mix), count(Order::Sequence));
+        Entry { request, test, name: Some(item.name.clone()), weight, times }
+    }
+}
+
+impl From<&KeySpace> for Keys {
+    fn from(keys: &KeySpace) -> Keys {
+        use keys::Distribution as D;
+        let of = |distribution| Keys { count: Some(keys.count), distribution, ..Keys::default() };
+        match keys.distribution {
+            D::Uniform => of(DistributionName::Uniform),
+            D::Sequential => of(DistributionName::Sequential),
+            D::Parts => of(DistributionName::Parts),
+            D::Zipf { exponent } => Keys { exponent: Some(exponent), ..of(DistributionName::Zipf) },
+            D::Latest { exponent } => Keys { exponent: Some(exponent), ..of(DistributionName::Latest) },
+            D::Gaussian { mean, deviation } => {
+                Keys { mean: Some(mean), deviation: Some(deviation), ..of(DistributionName::Gaussian) }
+            }
+            D::Hotspot { hot_keys, hot_requests } => Keys {
+                hot_keys: Some(hot_keys),
+                hot_requests: Some(hot_requests),
+                ..of(DistributionName::Hotspot)
+            },
+        }
+    }
+}
+
+impl From<&Sizes> for Values {
+    fn from(sizes: &Sizes) -> Values {
+        match sizes {
+            Sizes::Fixed(bytes) => Values { bytes: Some(*bytes), ..Values::default() },
+            Sizes::Range(least, most) => Values { range: Some([*least, *most]), ..Values::default() },
+            Sizes::Weighted(sizes) => Values { weighted: Some(sizes.clone()), ..Values::default() },
+        }
+    }
 }
 
 const TERMS: Terms = Terms {
@@ -312,11 +455,6 @@ fn label(name: &str) -> Result<String, Failure> {
 
 fn workload(written: &Written, protocol: Protocol, mode: &Mode) -> Result<Workload, Failure> {
     match (&written.test, &written.commands, &written.sequence) {
-        (Some(name), None, None) if !mode.has_own_commands() => {
-            Workload::named(protocol, &name.to_lowercase()).map_err(|failure| failure.within("test"))
-        }
-        (None, Some(entries), None) => composed(entries, Order::Mix, protocol),
-        (None, None, Some(entries)) => composed(entries, Order::Sequence, protocol),
         (None, None, None) => mode
             .usual_workload(protocol)
             .ok_or_else(|| Failure::usage("there is nothing to send", "give test, commands or sequence")),
@@ -324,6 +462,11 @@ fn workload(written: &Written, protocol: Protocol, mode: &Mode) -> Result<Worklo
             format!("mode {} has its own commands", mode.name()),
             format!("leave test, commands and sequence out, and see the key {}", mode.name()),
         )),
+        (Some(name), None, None) => {
+            Workload::named(protocol, &name.to_lowercase()).map_err(|failure| failure.within("test"))
+        }
+        (None, Some(entries), None) => composed(entries, Order::Mix, protocol),
+        (None, None, Some(entries)) => composed(entries, Order::Sequence, protocol),
         _ => Err(Failure::usage(
             "more than one of test, commands and sequence is given",
             "give one, and make further phases of the others",
@@ -344,9 +487,9 @@ fn composed(entries: &[Entry], order: Order, protocol: Protocol) -> Result<Workl
     let counted: Vec<(usize, &Entry, u64)> = counts.collect::<Result<_, Failure>>()?;
     let commands: u64 = counted.iter().map(|(.., count)| count).sum();
     require(
-        order == Order::Mix || commands <= MOST_REPEATS,
-        &format!("{key} has more than {MOST_REPEATS} commands"),
-        "lower times",
+        commands <= MOST_COMMANDS,
+        &format!("{key} adds up to more than {MOST_COMMANDS} commands"),
+        "lower weight or times",
     )?;
     match protocol {
         Protocol::Resp => Ok(Workload::of(items(&counted, key, resp_source)?, order)),
@@ -356,14 +499,14 @@ fn composed(entries: &[Entry], order: Order, protocol: Protocol) -> Result<Workl
 
 /// How often a command is sent: its weight in a mix, its repeats in a sequence.
 fn count(entry: &Entry, order: Order) -> Result<u64, Failure> {
-    let (count, other, name, most) = match order {
-        Order::Mix => (entry.weight, entry.times, "weight", MOST_WEIGHT),
-        Order::Sequence => (entry.times, entry.weight, "times", MOST_REPEATS),
+    let (count, other, name) = match order {
+        Order::Mix => (entry.weight, entry.times, "weight"),
+        Order::Sequence => (entry.times, entry.weight, "times"),
     };
     require(other.is_none(), "weight is for commands, times is for sequence", &format!("give {name}"))?;
     let count = count.unwrap_or(1);
-    let fits = (1..=most).contains(&count);
-    require(fits, &format!("{name} cannot be {count}"), &format!("give 1 to {most}"))?;
+    let fits = (1..=MOST_COMMANDS).contains(&count);
+    require(fits, &format!("{name} cannot be {count}"), &format!("give 1 to {MOST_COMMANDS}"))?;
     Ok(count)
 }
 
@@ -374,10 +517,7 @@ fn items<S>(
 ) -> Result<Vec<Item<S>>, Failure> {
     let item = |&(at, entry, count): &(usize, &Entry, u64)| {
         let (name, source) = source(entry).map_err(|failure| failure.within(format!("{key}[{at}]")))?;
-        let name = entry
-            .name
-            .as_deref()
-            .map_or(Ok(name), label)
+        let name = label(entry.name.as_deref().unwrap_or(&name))
             .map_err(|failure| failure.within(format!("{key}[{at}]")))?;
         Ok(Item { name, source, count })
     };
@@ -419,10 +559,11 @@ fn memcached_test(entry: &Entry) -> Result<(String, &'static suite::Test), Failu
 }
 
 fn key_space(keys: &Keys, usual_count: u64) -> Result<KeySpace, Failure> {
-    use DistributionName::{Gaussian, Hotspot, Latest, Sequential, Uniform, Zipf};
+    use DistributionName::{Gaussian, Hotspot, Latest, Parts, Sequential, Uniform, Zipf};
     let name = keys.distribution;
     let parameters = [
         ("exponent", keys.exponent.is_some(), matches!(name, Zipf | Latest)),
+        ("mean", keys.mean.is_some(), name == Gaussian),
         ("deviation", keys.deviation.is_some(), name == Gaussian),
         ("hot_keys", keys.hot_keys.is_some(), name == Hotspot),
         ("hot_requests", keys.hot_requests.is_some(), name == Hotspot),
@@ -438,10 +579,11 @@ fn key_space(keys: &Keys, usual_count: u64) -> Result<KeySpace, Failure> {
     let distribution = match name {
         Uniform => keys::Distribution::Uniform,
         Sequential => keys::Distribution::Sequential,
+        Parts => keys::Distribution::Parts,
         Zipf => keys::Distribution::Zipf { exponent: exponent()? },
         Latest => keys::Distribution::Latest { exponent: exponent()? },
         Gaussian => keys::Distribution::Gaussian {
-            mean: 0.5,
+            mean: share(keys.mean.unwrap_or(0.5), "keys.mean", true)?,
             deviation: within(keys.deviation.unwrap_or(0.125), "keys.deviation", 1.0)?,
         },
         Hotspot => keys::Distribution::Hotspot {
@@ -550,6 +692,7 @@ fn mode(written: &Written) -> Result<Mode, Failure> {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
     use std::time::Duration;
 
     use super::*;
@@ -573,5 +716,37 @@ mod tests {
         assert!(line.starts_with("phase 2 (mixed): keys.count: invalid type: string"), "{line}");
         assert!(told("[[phase]]\ntest='get'\nclient=3").starts_with("phase 1 (get): client: unknown field"));
         assert!(told("seed=1\nphase=1]").starts_with("line 2: "));
+    }
+
+    #[test]
+    fn what_is_written_is_read_again() {
+        let modes = r#"
+            [[phase]]
+            mode = "pubsub"
+            pubsub = { publishers = 2, channels = 8, channels_each = 3, subscribe = "shards" }
+            rate = 50.5
+            [[phase]]
+            mode = "blocking"
+            blocking = { command = "xreadgroup", block_s = 0.0 }
+            [[phase]]
+            mode = "search"
+            test = "get:2+set"
+            limit = { percentile = 99.9, us = 500 }
+            [[phase]]
+            mode = "sweep"
+            rates = [1, 2.5]
+            arrivals = "poisson"
+            sequence = [{ test = "set", times = 2, name = "store" }, { request = "PING 'a b'" }]
+        "#;
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("workloads");
+        let files = std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().path());
+        let texts = files.map(|path| std::fs::read_to_string(path).unwrap());
+        for text in texts.chain([modes.to_owned()]) {
+            let file = parse(&text, false).unwrap();
+            let written = document(file.protocol, &file.phases);
+            let again = parse(&written.to_string(), true).unwrap();
+            assert_eq!(format!("{:?}", again.phases), format!("{:?}", file.phases));
+            assert_eq!(document(again.protocol, &again.phases), written);
+        }
     }
 }

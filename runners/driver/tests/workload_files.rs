@@ -5,6 +5,7 @@ mod support;
 use std::io::Write;
 use std::process::{Command, Stdio};
 
+use serde_json::{Value, json};
 use support::{Manner, Server, failure_line, speedbench, written};
 
 const TWO_PHASES: &str = r#"
@@ -33,29 +34,128 @@ fn phases_run_in_their_order() {
     let tests = document["tests"].as_array().unwrap();
     assert_eq!((&tests[0]["name"], &tests[0]["requests"]), (&"fill".into(), &100.into()));
     assert_eq!((&tests[1]["name"], &tests[1]["requests"]), (&"phase-2".into(), &400.into()));
-    assert_eq!(tests[1]["workload"]["test"], "get:3+set");
+    assert_eq!(tests[1]["workload"]["commands"][0]["request"], "GET key:__key__");
     let seen = server.seen();
     assert_eq!(seen.calls("GET") + seen.calls("SET"), 500);
     assert!((80..120).contains(&(seen.calls("SET") - 100)), "{}", seen.calls("SET"));
     assert_eq!(seen.streams.len(), 7);
 }
 
-#[test]
-fn json_comes_over_stdin() {
-    let server = Server::tcp(Manner::Honest);
+/// The result of the workload that is given on stdin.
+fn measured(server: &Server, text: &str, seed: u64) -> Value {
     let mut child = Command::new(env!("CARGO_BIN_EXE_speedbench"))
-        .args(["run", "--workload", "-", "--json", "--seed", "9"])
+        .args(["run", "--workload", "-", "--json", "--seed", &seed.to_string()])
         .args(&server.options)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
-    let text =
-        br#"{"phase": [{"sequence": [{"request": ["SET", "a b", "x"], "times": 2}, {"request": "GET 'a b'"}],
-        "clients": 1, "requests": 6}]}"#;
-    child.stdin.take().unwrap().write_all(text).unwrap();
+    child.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
     let output = child.wait_with_output().unwrap();
-    let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert!(output.status.success());
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+/// What each connection sent, in an order that does not depend on who came first.
+fn streams(server: &Server) -> Vec<Vec<u8>> {
+    let mut streams = server.seen().streams.clone();
+    streams.sort_unstable();
+    streams
+}
+
+/// Measure once as `options` say and once as the result says that it was; both must send the same.
+fn assert_repeats(options: &str) {
+    let (first, again) = (Server::tcp(Manner::Honest), Server::tcp(Manner::Honest));
+    let document = first.document(options);
+    let phases: Vec<&Value> =
+        document["tests"].as_array().unwrap().iter().map(|test| &test["workload"]).collect();
+    let text = json!({ "phase": phases }).to_string();
+    let repeated = measured(&again, &text, document["driver"]["seed"].as_u64().unwrap());
+    assert_eq!(repeated["driver"]["workload_digest"], document["driver"]["workload_digest"], "{options}");
+    assert_eq!(repeated["tests"][0]["workload"], document["tests"][0]["workload"], "{options}");
+    assert!(streams(&first) == streams(&again) && !streams(&first).is_empty(), "{options}");
+}
+
+#[test]
+fn what_a_result_says_of_its_workload_can_be_measured_again() {
+    assert_repeats("-t get:9+set:1,incr -c 3 -P 4 -r 1000 -d 20 -n 600 --prefill --seed 5 --threads 2");
+    assert_repeats("-t set -c 2 -r 50 -n 100 --window rolling -P 3");
+    assert_repeats("-t get -c 2 -n 40 --rate 4000");
+    for (at, phase) in [
+        r#"commands = [
+            { request = "SET a:__key__ \"x y\\x00\\xff\" EX __ttl__", weight = 1500, name = "odd" },
+            { request = ["SET", "b ü:__rand_1st__", "__data__"] },
+            { test = "get" },
+        ]
+        keys = { count = 1000, distribution = "zipf", exponent = 1.2 }
+        values = { weighted = [[3, 1], [30, 9]] }
+        ttl_s = [60, 3600]"#,
+        r#"sequence = [{ request = "SET k:__key__ __data__", times = 3 }, { request = "GET k:__key__" }]
+        keys = { count = 100, distribution = "gaussian", mean = 0.25, deviation = 0.1 }
+        values = { range = [1, 99] }
+        prefill = true
+        verify = 1.0
+        pipeline = 2
+        window = "rolling""#,
+        r#"test = "set"
+        keys = { count = 100, distribution = "parts" }"#,
+        r#"test = "set"
+        keys = { count = 100, distribution = "hotspot", hot_keys = 0.1 }
+        expect = { keys = 3 }"#,
+        r#"test = "get"
+        keys = { count = 100, distribution = "latest" }
+        prefill = true
+        expect = { hit_rate = [0.9, 1] }"#,
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let text = format!("[[phase]]\nclients = 3\nrequests = 240\n{phase}");
+        assert_repeats(&format!("--seed 7 --workload {}", written(&format!("again{at}.toml"), &text)));
+    }
+}
+
+#[test]
+fn modes_are_told_as_they_were_asked_for() {
+    let server = Server::tcp(Manner::Honest);
+    for phase in [
+        "test = 'get'\nmode = 'sweep'\nrates = [500.0, 1000.0]\narrivals = 'poisson'",
+        "test = 'get'\nmode = 'search'\nrate = 100.0\nlimit = { percentile = 50.0, us = 0.001 }",
+        "test = 'get'\nprobe = { clients = 2, rate = 50.0 }",
+        "mode = 'idle'",
+        "mode = 'churn'",
+    ] {
+        let text = format!("[[phase]]\nclients = 3\nduration_s = 0.1\nwarmup_s = 0.0\n{phase}");
+        let document = server.document(&format!("--workload {}", written("modes.toml", &text)));
+        let told = &document["tests"][0]["workload"];
+        let asked: Value = toml::from_str(&text).unwrap();
+        for (key, value) in asked["phase"][0].as_object().unwrap() {
+            assert_eq!(&told[key], value, "{key} of {phase}");
+        }
+        let again = measured(&server, &json!({ "phase": [told] }).to_string(), 1);
+        assert_eq!(&again["tests"][0]["workload"], told);
+    }
+}
+
+#[test]
+fn each_prefill_is_in_the_result() {
+    let server = Server::tcp(Manner::Honest);
+    let phase = |name, keys| json!({ "name": name, "test": "get", "keys": {"count": keys}, "prefill": true, "requests": 10, "clients": 1 });
+    let plain = json!({ "test": "get", "requests": 10, "clients": 1 });
+    let document =
+        measured(&server, &json!({ "phase": [phase("few", 5), plain, phase("many", 9)] }).to_string(), 1);
+    let keys: Vec<&Value> =
+        document["tests"].as_array().unwrap().iter().map(|test| &test["prefill"]["keys"]).collect();
+    assert_eq!(keys, [&json!(5), &Value::Null, &json!(9)]);
+    assert_eq!(document["prefill"], document["tests"][0]["prefill"]);
+}
+
+#[test]
+fn json_comes_over_stdin() {
+    let server = Server::tcp(Manner::Honest);
+    let text = r#"{"phase": [{"sequence": [{"request": ["SET", "a b", "x"], "times": 2}, {"request": "GET 'a b'"}],
+        "clients": 1, "requests": 6}]}"#;
+    let document = measured(&server, text, 9);
     assert_eq!(document["driver"]["seed"], 9);
     let seen = server.seen();
     assert_eq!((seen.calls("SET"), seen.calls("GET")), (4, 2));
@@ -86,7 +186,6 @@ fn bad_files_are_usage_errors_that_name_the_place() {
         ("[[phase]]\ntest='get'\n[[phase]]\ntest='get'", "phase 2 (get): name get is used twice"),
         ("[[phase]]\ntest='get'\nname=\"a\\nb\"", "name is empty or has control characters"),
         ("[[phase]]\ntest='get'\nname=''", "name is empty or has control characters"),
-        ("[[phase]]\ntest='get'\nmode='pubsub'", "mode pubsub has its own commands"),
         ("[[phase]]\nname='a'\ntest='get'\nclients=0", "phase 1 (a): clients cannot be 0"),
         ("[[phase]]\ntest='get'\nclients=-1", "clients: invalid value: integer `-1`"),
         ("[[phase]]\ntest='get'\nclients=2\nthreads=3", "there are more threads than clients"),
@@ -114,6 +213,7 @@ fn bad_files_are_usage_errors_that_name_the_place() {
         ("[[phase]]\ntest='get'\nrequests=1\nduration_s=1", "duration_s and requests are both given"),
         ("[[phase]]\ntest='get'\nrequests=0", "the window is empty"),
         ("[[phase]]\ntest='get'\nmode='ajar'", "mode: unknown variant `ajar`"),
+        ("[[phase]]\ntest='get'\nmode='pubsub'", "mode pubsub has its own commands"),
         ("[[phase]]\ntest='get'\nmode='open'", "rate is missing"),
         ("[[phase]]\ntest='get'\nrate=5", "rate means nothing in this mode"),
         ("[[phase]]\ntest='get'\nmode='sweep'\nrates=[]", "rates is empty"),

@@ -144,19 +144,19 @@ fn compare(base: &[ResultFile], new: &[ResultFile], any_driver: bool) -> Result<
     one_driver(&all, any_driver, &mut warnings)?;
     other_environments(&all, &mut warnings);
     let method = if base.len() > 1 { Method::Runs } else { Method::Slices };
+    let names = common_names(&all);
+    if names.is_empty() {
+        return Err(Failure::run("the files have no test in common", "run the same tests for both"));
+    }
+    names.iter().try_for_each(|name| same_load(&all, name))?;
+    same_workload(&all)?;
     let mut tests = Vec::new();
-    for name in names(&all) {
+    for name in names {
         let of = |side: &[ResultFile]| -> Vec<Test> {
             side.iter().filter_map(|file| file.test(&name).cloned()).collect()
         };
-        let (old, young) = (of(base), of(new));
-        if (old.len(), young.len()) != (base.len(), new.len()) {
-            warnings.push(format!("{name} is not in all files and is left out"));
-            continue;
-        }
-        same_load(&all, &name)?;
         flags(&all, &name, &mut warnings);
-        let compared = metric::compare(method, &old, &young).map_err(|why| {
+        let compared = metric::compare(method, &of(base), &of(new)).map_err(|why| {
             Failure::run(
                 format!("the latencies of {name} cannot be read ({why})"),
                 "write the file again with `run --json`",
@@ -165,22 +165,14 @@ fn compare(base: &[ResultFile], new: &[ResultFile], any_driver: bool) -> Result<
         warnings.extend(compared.left_out.iter().map(|why| format!("{name}: {why} and is left out")));
         tests.push(TestPair { name, metrics: compared.metrics });
     }
-    if tests.is_empty() {
-        return Err(Failure::run("the files have no test in common", "run the same tests for both"));
-    }
     let paths = |side: &[ResultFile]| side.iter().map(|file| file.path.clone()).collect();
     Ok(Pair { base: paths(base), new: paths(new), method, warnings, tests })
 }
 
-/// The tests of all files, in the order in which they were run.
-fn names(files: &[&ResultFile]) -> Vec<String> {
-    let mut names: Vec<String> = Vec::new();
-    for test in files.iter().flat_map(|file| &file.tests) {
-        if !names.contains(&test.name) {
-            names.push(test.name.clone());
-        }
-    }
-    names
+/// The tests that all files have, in the order in which they were run.
+fn common_names(files: &[&ResultFile]) -> Vec<String> {
+    let names = files[0].tests.iter().map(|test| test.name.clone());
+    names.filter(|name| files.iter().all(|file| file.test(name).is_some())).collect()
 }
 
 fn one_driver(files: &[&ResultFile], any: bool, warnings: &mut Vec<String>) -> Result<(), Failure> {
@@ -218,13 +210,9 @@ fn same_load(files: &[&ResultFile], name: &str) -> Result<(), Failure> {
     let asked = |file: &ResultFile| {
         let test = file.test(name).expect("the test is in all files");
         let mut asked = test.workload.clone();
-        asked.insert("mode".into(), test.mode.clone().into());
         asked.insert("protocol".into(), file.target.protocol.clone().into());
-        asked.insert("threads".into(), file.driver.threads.into());
-        for key in ["asked_rps", "arrivals"] {
-            let value = test.open.as_ref().and_then(|open| open.get(key)).cloned();
-            asked.insert(key.into(), value.unwrap_or_default());
-        }
+        let rate = test.open.as_ref().and_then(|open| open.get("asked_rps")).cloned();
+        asked.insert("asked_rps".into(), rate.unwrap_or_default());
         asked
     };
     let first = asked(files[0]);
@@ -248,6 +236,18 @@ fn same_load(files: &[&ResultFile], name: &str) -> Result<(), Failure> {
         }
     }
     Ok(())
+}
+
+/// Refuse tests that had others before them, which leave other keys in the server.
+fn same_workload(files: &[&ResultFile]) -> Result<(), Failure> {
+    let first = files[0];
+    match files.iter().find(|file| file.driver.workload_digest != first.driver.workload_digest) {
+        None => Ok(()),
+        Some(file) => Err(Failure::run(
+            format!("{} has other phases than {} beside those in common", file.path, first.path),
+            "compare results of one workload",
+        )),
+    }
 }
 
 fn flags(files: &[&ResultFile], name: &str, warnings: &mut Vec<String>) {

@@ -26,7 +26,7 @@ pub struct ResultFile {
 #[derive(Debug, Clone, Deserialize)]
 pub struct Driver {
     pub digest: String,
-    pub threads: u64,
+    pub workload_digest: String,
 }
 
 #[derive(Debug, Clone, Deserialize)]
@@ -37,7 +37,6 @@ pub struct Target {
 #[derive(Debug, Clone, Deserialize)]
 pub struct Test {
     pub name: String,
-    pub mode: String,
     pub workload: Map<String, Value>,
     /// The rate of an open loop, and what came of it.
     #[serde(default)]

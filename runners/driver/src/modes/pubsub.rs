@@ -26,7 +26,7 @@ use crate::sys::{self, Epoll, NS_PER_MS};
 /// Channels are called so, and by their number.
 const CHANNEL: &str = "speedbench:";
 
-#[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Setting {
     pub publishers: usize,
