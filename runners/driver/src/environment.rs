@@ -8,6 +8,7 @@ use serde::Serialize;
 
 const UNKNOWN: &str = "unknown";
 const CPUS: &str = "sys/devices/system/cpu";
+const CLOCKSOURCE: &str = "sys/devices/system/clocksource/clocksource0/current_clocksource";
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Environment {
@@ -25,6 +26,11 @@ pub struct Environment {
     pub hypervisor: String,
     /// Transparent huge pages: `always`, `madvise` or `never`.
     pub huge_pages: String,
+}
+
+/// The clock behind CLOCK_MONOTONIC, as the kernel calls it; none when it does not tell.
+pub fn clocksource() -> Option<String> {
+    line(&Path::new("/").join(CLOCKSOURCE))
 }
 
 impl Environment {
@@ -47,7 +53,7 @@ impl Environment {
             kernel: known(line("proc/sys/kernel/osrelease")),
             cpu_model: known(entry(&root.join("proc/cpuinfo"), "model name")),
             cpus_allowed: known(entry(&root.join("proc/self/status"), "Cpus_allowed_list")),
-            clocksource: known(line("sys/devices/system/clocksource/clocksource0/current_clocksource")),
+            clocksource: known(line(CLOCKSOURCE)),
             governor: known(governors(&root.join(CPUS))),
             turbo: known(turbo),
             smt: known(switch(format!("{CPUS}/smt/active"), "1")),
@@ -125,7 +131,7 @@ mod tests {
                 "processor\t: 0\nmodel name\t: EPYC 9\nflags\t\t: fpu hypervisor lm\nprocessor\t: 1\n",
             ),
             ("proc/self/status", "Name:\tx\nCpus_allowed:\t3\nCpus_allowed_list:\t0-1\n"),
-            ("sys/devices/system/clocksource/clocksource0/current_clocksource", "kvm-clock\n"),
+            (CLOCKSOURCE, "kvm-clock\n"),
             ("sys/devices/system/cpu/cpu0/cpufreq/scaling_governor", "performance\n"),
             ("sys/devices/system/cpu/cpu1/cpufreq/scaling_governor", "powersave\n"),
             ("sys/devices/system/cpu/intel_pstate/no_turbo", "0\n"),

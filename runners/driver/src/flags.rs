@@ -1,11 +1,11 @@
 //! Reasons not to trust a result, or a part of it. A flag marks; it never changes a number.
 
 use crate::document::Total;
+use crate::environment;
 use crate::histogram::Histogram;
 use crate::job::Job;
 use crate::schedule::Arrivals;
 use crate::steadiness::is_unsteady;
-use crate::sys;
 
 /// A driver thread above this share of its core measures itself.
 const BOUND_ABOVE: f64 = 0.85;
@@ -30,7 +30,7 @@ pub fn of(total: &Total, job: &Job, arrivals: Option<Arrivals>) -> Vec<&'static 
         (SLIPPED, arrivals.is_some_and(|arrivals| has_slipped(&total.slip, total.unsent, arrivals.rate))),
         ("unsteady", is_unsteady(whole_slices(&total.slices, total.window_ns, job.slice_ns))),
         ("errors", total.inside.errors > 0),
-        ("clock", sys::clocksource().is_some_and(|clock| !INVARIANT.contains(&clock.as_str()))),
+        ("clock", environment::clocksource().is_some_and(|clock| !INVARIANT.contains(&clock.as_str()))),
     ];
     raised.into_iter().filter(|(_, raised)| *raised).map(|(flag, _)| flag).collect()
 }

@@ -128,12 +128,6 @@ pub fn run_delay_ns() -> Option<u64> {
     text.split(' ').nth(1)?.parse().ok()
 }
 
-/// The clock behind CLOCK_MONOTONIC, as the kernel calls it; none when it does not tell.
-pub fn clocksource() -> Option<String> {
-    let file = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
-    std::fs::read_to_string(file).ok().map(|name| name.trim().to_owned())
-}
-
 /// Send what the socket takes now; `WouldBlock` when it takes nothing.
 #[inline]
 pub fn send(socket: BorrowedFd, bytes: &[u8]) -> io::Result<usize> {
