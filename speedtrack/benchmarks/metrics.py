@@ -14,8 +14,7 @@ class Metric:
     """``smallest_effect`` is a ratio (0.01 = 1%); a suite may set its own. ``watched``: a change may raise an alert.
 
     ``voided_by`` names the trial flags under which this metric says nothing: a driver at its limit hides the server's
-    throughput, yet the server's CPU time per request stays what it was. One that is late for its schedule loads the
-    server in bursts, which are cheaper to serve.
+    throughput, yet the server's CPU time per request stays what it was.
     """
 
     name: str
