@@ -47,7 +47,7 @@ class Target:
 
     @property
     def options(self) -> list[str]:
-        """As redis-benchmark, memtier and speedbench take an address."""
+        """As redis-benchmark and speedbench take an address."""
         if self.address.transport == "unix":
             return ["-s", str(self.address.socket_path)]
         return ["-h", "127.0.0.1", "-p", str(self.address.port)]

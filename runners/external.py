@@ -217,7 +217,7 @@ MEMTIER_PATTERNS = {"uniform": "R", "sequential": "S", "gaussian": "G", "zipf": 
 def memtier_arguments(workload: Workload, target: Target) -> list[str]:
     threads = workload.get("threads", 1)
     connections = workload["clients"] // threads
-    keys, pattern = workload["keys"], MEMTIER_PATTERNS[workload["keys"]["distribution"]]
+    keys, pattern = workload["keys"], MEMTIER_PATTERNS[workload["keys"].get("distribution", "uniform")]
     shape = {
         "threads": threads,
         "clients": connections,
@@ -231,7 +231,13 @@ def memtier_arguments(workload: Workload, target: Target) -> list[str]:
         shape["key-zipf-exp"] = keys["exponent"]
     if "deviation" in keys:
         shape["key-stddev"] = keys["deviation"] * keys["count"]
-    return [*_memtier_target(target), "--distinct-client-seed", *_long(shape), *_memtier_items(workload)]
+    return [
+        *_memtier_target(target),
+        "--hide-histogram",
+        "--distinct-client-seed",
+        *_long(shape),
+        *_memtier_items(workload),
+    ]
 
 
 def memtier_fill(workload: Workload, target: Target) -> list[str]:
@@ -240,12 +246,10 @@ def memtier_fill(workload: Workload, target: Target) -> list[str]:
 
 
 def _memtier_target(target: Target) -> list[str]:
-    return [
-        *target.options,
-        "--hide-histogram",
-        "--protocol",
-        "redis" if target.protocol == "resp" else "memcache_text",
-    ]
+    address = target.address
+    unix = address.transport == "unix"
+    where = {"unix-socket": address.socket_path} if unix else {"server": "127.0.0.1", "port": address.port}
+    return _long(where | {"protocol": {"resp": "redis", "memcached": "memcache_text"}[target.protocol]})
 
 
 def _memtier_items(workload: Workload) -> list[str]:

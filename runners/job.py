@@ -26,9 +26,10 @@ from runners.server import Launcher, Server
 log = logging.getLogger(__name__)
 
 MEASURE = "measure"
-# A driver at the end of its core, or behind its schedule, is a property of the workload and the machine: once a repeat
-# has said the same, repeating the other trials of that benchmark tells nothing new.
-STRUCTURAL_FLAGS = frozenset({"client_bound", "clock", "slipped"})
+# A driver at the end of its core, waiting for it (housekeeping shares it on two cores), or behind its schedule, is a
+# property of the workload and the machine: once a repeat has said the same, repeating the other trials of that
+# benchmark tells nothing new.
+STRUCTURAL_FLAGS = frozenset({"client_bound", "client_delayed", "clock", "slipped"})
 
 
 @dataclass(frozen=True)

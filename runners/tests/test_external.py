@@ -109,13 +109,14 @@ def test_the_command_line_of_redis_benchmark() -> None:
 def test_the_command_line_of_memtier() -> None:
     asked = workload(test="get:9+set:1", threads=2, keys={"count": 500, "distribution": "zipf", "exponent": 0.9})
     assert " ".join(memtier_arguments(asked, UNIX)) == (
-        "-s /run/s --hide-histogram --protocol redis --distinct-client-seed --threads=2 --clients=10 --requests=1000"
-        " --pipeline=1 --ratio=1:9 --key-pattern=Z:Z --json-out-file=memtier.json --key-zipf-exp=0.9 --key-minimum=1"
+        "--unix-socket=/run/s --protocol=redis --hide-histogram --distinct-client-seed --threads=2"
+        " --clients=10 --requests=1000 --pipeline=1 --ratio=1:9 --key-pattern=Z:Z --json-out-file=memtier.json"
+        " --key-zipf-exp=0.9 --key-minimum=1"
         " --key-maximum=500 --data-size=32"
     )
     sized = workload(values={"weighted": [[32, 9], [1024, 1]]}, ttl_s=60)
     assert " ".join(memtier_fill(sized, TCP)) == (
-        "-h 127.0.0.1 -p 7000 --hide-histogram --protocol memcache_text --threads=1 --clients=1 --requests=allkeys"
+        "--server=127.0.0.1 --port=7000 --protocol=memcache_text --threads=1 --clients=1 --requests=allkeys"
         " --pipeline=16 --ratio=1:0 --key-pattern=P:P --key-minimum=1 --key-maximum=500"
         " --data-size-list=32:9,1024:1 --expiry-range=60-60"
     )
