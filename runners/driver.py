@@ -1,6 +1,7 @@
 """The native driver `speedbench`: call it, check its one JSON document, read the metrics off it."""
 
 import json
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -25,6 +26,7 @@ NO_CPU = (
     "the process that server.command started used no CPU: it must be the server itself, without a wrapper (use exec) "
     "and not as a daemon"
 )
+STARVED = "%s in the window: the machine is too busy to measure on, or the window is too short"
 
 
 @dataclass(frozen=True)
@@ -65,14 +67,17 @@ class Driver:
         """Loads the server once.
 
         Raises BenchmarkFailed if the answers are wrong, or the driver refuses its workload or cannot measure,
-        Transient if it was killed, crashed or hung, Permanent if its document does not fit this runner.
+        Transient if it was killed, crashed or hung or the server had no turn in the window, Permanent if its document
+        does not fit this runner.
         """
         asked = {"protocol": target.protocol, "phase": phases(benchmark.workload, len(self.cpus))}
         (target.directory / WORKLOAD).write_text(json.dumps(asked))
         argv = [str(self.binary), *arguments(target, seed, self.cpus)]
-        output = target.directory / "driver.json"
+        output, server_before = target.directory / "driver.json", cpu_ns(target.pid)
         with output.open("wb") as stdout:
             self._finish(argv, target.directory, stdout, deadline_s(benchmark.workload), control)
+        if cpu_ns(target.pid) == server_before:
+            raise BenchmarkFailed(NO_CPU)
         return check(_document(output), benchmark)
 
     def prefill(self, benchmark: Benchmark, target: Target, seed: int, control: Control) -> None:
@@ -93,6 +98,14 @@ class Driver:
         finally:
             child.end()
         check_status(status, timeout_s, last_line(errors))
+
+
+def cpu_ns(pid: int) -> int:
+    """CPU time of a process so far, all threads. Raises BenchmarkFailed if it is gone."""
+    try:
+        return time.clock_gettime_ns((~pid << 3) | 2)  # the kernel's name of its CPUCLOCK_SCHED
+    except OSError as error:
+        raise BenchmarkFailed("the server ended during the trial") from error
 
 
 def phases(workload: Mapping[str, Any], cpus: int) -> list[dict[str, Any]]:
@@ -142,7 +155,8 @@ def check_status(status: int | None, timeout_s: float, line: str) -> None:
 def check(document: Any, benchmark: Benchmark) -> Outcome:
     """The metrics of a driver document whose answers are right.
 
-    Raises Permanent naming a field that is missing or of the wrong type, BenchmarkFailed for wrong answers.
+    Raises Permanent naming a field that is missing or of the wrong type, BenchmarkFailed for wrong answers, Transient
+    if the server had no turn in the window.
     """
     fields = Fields(document, DOCUMENT)
     schema = fields.text("schema")
@@ -158,7 +172,7 @@ def check(document: Any, benchmark: Benchmark) -> Outcome:
     _check_answers(fields, test, benchmark)
     latency, server = test.child("latency_us"), test.child("server_cpu")
     if server.number("ns_per_request") <= 0:
-        raise BenchmarkFailed(NO_CPU)
+        raise Transient(STARVED % "the server was given no CPU")
     metrics = {
         "server_cpu_ns_per_request": server.number("ns_per_request"),
         "latency_us_p50": latency.number("p50"),
@@ -172,7 +186,7 @@ def check(document: Any, benchmark: Benchmark) -> Outcome:
 
 def _check_answers(document: Fields, test: Fields, benchmark: Benchmark) -> None:
     if test.integer("requests") < 1:
-        raise BenchmarkFailed("the server answered no request within the window")
+        raise Transient(STARVED % "the server answered no request")
     errors = test.child("errors")
     if errors.integer("count"):
         raise BenchmarkFailed(

@@ -19,7 +19,7 @@ from typing import Any
 
 from runners.control import Control
 from runners.documents import Benchmark, Fields
-from runners.driver import NO_CPU, SLOWEST_REQUESTS_PER_S, Driver, Outcome, Target, last_line
+from runners.driver import NO_CPU, SLOWEST_REQUESTS_PER_S, Driver, Outcome, Target, cpu_ns, last_line
 from runners.environment import UNKNOWN, file_digest, first_line
 from runners.errors import BenchmarkFailed, Permanent, Transient
 
@@ -153,14 +153,6 @@ class External:
             raise Transient(f"{name} was killed by signal {-status}: {said}")
         if status > 0:
             raise BenchmarkFailed(f"{name} ended with exit status {status}: {said}")
-
-
-def cpu_ns(pid: int) -> int:
-    """CPU time of a process so far, all threads. Raises BenchmarkFailed if it is gone."""
-    try:
-        return time.clock_gettime_ns((~pid << 3) | 2)  # the kernel's name of its CPUCLOCK_SCHED
-    except OSError as error:
-        raise BenchmarkFailed("the server ended during the trial") from error
 
 
 def children_s() -> float:

@@ -36,13 +36,13 @@ def target(home: Path, address: Address = ADDRESS, pid: int = 0) -> Target:
     return Target("resp", address, pid or os.getpid(), home)
 
 
-def run(processes: Processes, home: Path, script: str) -> None:
-    """Runs a shell script in the place of the driver."""
+def run(processes: Processes, home: Path, script: str, pid: int = 0) -> None:
+    """Runs a shell script in the place of the driver, beside a server with this pid."""
     program = home / "speedbench"
     program.write_text(f"#!/bin/sh\n{script}\n")
     program.chmod(0o755)
     driver = Driver(program, processes, frozenset(os.sched_getaffinity(0)))
-    driver.run(benchmark(), target(home), 1, Control())
+    driver.run(benchmark(), target(home, pid=pid), 1, Control())
 
 
 @pytest.mark.parametrize(
@@ -70,6 +70,25 @@ def test_an_end_without_a_result(
     with pytest.raises(RunnerError, match=message) as raised:
         run(processes, home, script)
     assert type(raised.value) is kind and marked(home) == []
+
+
+def test_a_server_that_used_no_cpu_is_a_wrapper_and_one_that_got_none_in_the_window_was_unlucky(
+    processes: Processes, home: Path
+) -> None:
+    starved = document()
+    change("tests", 0, "server_cpu", "ns_per_request", to=0.0)(starved)
+    (home / "starved.json").write_text(json.dumps(starved))
+    script = f"cat {home}/starved.json"
+    with pytest.raises(Transient, match="no CPU in the window"):
+        run(processes, home, script)  # this very process, which works meanwhile
+    with subprocess.Popen(["sleep", "60"]) as wrapper:
+        try:
+            wrapper.send_signal(signal.SIGSTOP)  # it waits, as wrappers do, but surely
+            os.waitpid(wrapper.pid, os.WUNTRACED)
+            with pytest.raises(BenchmarkFailed, match="must be the server itself"):
+                run(processes, home, script, wrapper.pid)
+        finally:
+            wrapper.kill()
 
 
 def test_a_hanging_driver_is_ended(processes: Processes, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -155,7 +174,7 @@ def change(*path: str | int, to: Any) -> Callable[[dict[str, Any]], None]:
             BenchmarkFailed,
             "wrong answer: hit_rate not as expected",
         ),
-        (change("tests", 0, "requests", to=0), BenchmarkFailed, "answered no request"),
+        (change("tests", 0, "requests", to=0), Transient, "answered no request"),
         (change("prefill", "keys_in_server", to=19_999), BenchmarkFailed, "19999 keys after the prefill of 20000"),
         (change("prefill", to=None), Permanent, "prefill must be an object"),
     ],
