@@ -269,6 +269,14 @@ impl Plan {
     /// Usage failures that no single phase has.
     pub fn check(&self) -> Result<(), Failure> {
         let threads = self.most_threads();
+        let names = || self.phases.iter().map(|phase| &phase.name);
+        let twice = names().enumerate().find(|(at, name)| names().take(*at).any(|other| other == *name));
+        if let Some((_, name)) = twice {
+            return Err(Failure::usage(
+                format!("two tests or phases are called {name}"),
+                "leave one out, or give it a name of its own in a workload file",
+            ));
+        }
         require(
             !self.cluster || self.phases.iter().all(|phase| !phase.mode.has_own_commands()),
             "modes pubsub and blocking are for one server",
@@ -415,6 +423,13 @@ impl Phase {
         let (law, lowest) = match &self.mode {
             Mode::Open { rate, arrivals } => (*arrivals, *rate),
             Mode::Sweep { rates, arrivals } => {
+                let twice = rates.iter().enumerate().find(|(at, rate)| rates[..*at].contains(rate));
+                if let Some((_, rate)) = twice {
+                    return Err(Failure::usage(
+                        format!("{rate} is a rate of the sweep twice"),
+                        "give it once",
+                    ));
+                }
                 (*arrivals, rates.iter().copied().fold(f64::INFINITY, f64::min))
             }
             Mode::Search { arrivals, .. } => (*arrivals, f64::INFINITY),

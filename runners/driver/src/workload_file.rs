@@ -1,5 +1,6 @@
 //! Workload files: TOML or JSON in, checked phases out, and phases as a file has them. Errors name the key and its place.
 
+use std::fs::File;
 use std::io::Read;
 
 use serde::de::DeserializeOwned;
@@ -31,14 +32,20 @@ pub struct WorkloadFile {
     pub phases: Vec<Phase>,
 }
 
+/// No workload is longer, in bytes.
+const LONGEST: u64 = 16 << 20;
+
 /// The file at `path`: JSON when its name ends so, or when it is `-`, which is stdin.
 pub fn read(path: &str) -> Result<WorkloadFile, Failure> {
     let mut text = String::new();
+    let mut up_to_limit = |source: &mut dyn Read| source.take(LONGEST + 1).read_to_string(&mut text);
     let read = match path {
-        "-" => std::io::stdin().read_to_string(&mut text).map(|_| ()),
-        _ => std::fs::read_to_string(path).map(|read| text = read),
+        "-" => up_to_limit(&mut std::io::stdin()),
+        _ => File::open(path).and_then(|mut file| up_to_limit(&mut file)),
     };
-    read.map_err(|error| Failure::usage(format!("cannot read {path} ({error})"), "give --workload FILE"))?;
+    let length = read
+        .map_err(|error| Failure::usage(format!("cannot read {path} ({error})"), "give --workload FILE"))?;
+    require(length as u64 <= LONGEST, &format!("{path} is longer than 16 MiB"), "give --workload FILE")?;
     let json = path == "-" || path.ends_with(".json");
     parse(&text, json).map_err(|failure| failure.within(if path == "-" { "stdin" } else { path }))
 }
@@ -56,13 +63,7 @@ pub fn parse(text: &str, json: bool) -> Result<WorkloadFile, Failure> {
     let mut phases: Vec<Phase> = Vec::new();
     for (at, value) in document.phase.into_iter().enumerate() {
         let place = place(at, &value);
-        let phase = phase(value, at, document.protocol).map_err(|failure| failure.within(&place))?;
-        require(
-            phases.iter().all(|other| other.name != phase.name),
-            &format!("{place}: name {} is used twice", phase.name),
-            "give each phase a name of its own",
-        )?;
-        phases.push(phase);
+        phases.push(phase(value, at, document.protocol).map_err(|failure| failure.within(&place))?);
     }
     Ok(WorkloadFile { protocol: document.protocol, seed: document.seed, phases })
 }

@@ -192,6 +192,7 @@ fn usage_errors_name_cause_and_remedy() {
         ("run -d 600000000", "-d is above 512 MiB", "smaller"),
         ("run -d 1000000 -P 1000", "do not fit into 4 GiB", "lower"),
         ("run -t set,fly", "no test 'fly'", "ping, set, get, incr"),
+        ("run -t get,set,get", "two tests or phases are called get", "leave one out"),
         ("run --threads 0", "--threads cannot be 0", "at least 1"),
         ("run --threads 4000 -c 4000", "--threads is above", "CPUs"),
         ("run --insecure", "options of TLS are given without it", "--tls"),

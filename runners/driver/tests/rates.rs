@@ -201,6 +201,7 @@ fn wrong_schedules_are_usage_errors() {
         ("--arrivals weekly", "--arrivals cannot be 'weekly'", "poisson"),
         ("--arrivals poisson", "--arrivals is given without a rate", "--rate"),
         ("--sweep 10,x", "--sweep cannot be '10,x'", "10000,20000"),
+        ("--sweep 10,10", "10 is a rate of the sweep twice", "once"),
         ("--sweep 10,0", "--sweep cannot be 0", "above 0"),
         ("--sweep 10 --rate 5", "--sweep is given beside", "one of them"),
         ("--search p99", "--search cannot be 'p99'", "p99:1000us"),
