@@ -13,7 +13,7 @@ use crate::job::Window;
 use crate::keys::Distribution;
 use crate::modes::{blocking, pubsub};
 use crate::net::Target;
-use crate::plan::{KeySpace, Length, Limit, Mode, Output, Phase, Plan, Probe, Terms, check_rate};
+use crate::plan::{self, KeySpace, Length, Limit, Mode, Output, Phase, Plan, Probe, Terms, check_rate};
 use crate::schedule::Law;
 use crate::tls;
 use crate::values::Sizes;
@@ -408,6 +408,7 @@ impl Given {
         };
         let phases: Vec<Phase> = workloads.into_iter().enumerate().map(phase).collect::<Result<_, _>>()?;
         phases.iter().try_for_each(|phase| phase.check(&TERMS, protocol))?;
+        plan::check_names(&phases)?;
         Ok(phases)
     }
 

@@ -269,14 +269,6 @@ impl Plan {
     /// Usage failures that no single phase has.
     pub fn check(&self) -> Result<(), Failure> {
         let threads = self.most_threads();
-        let names = || self.phases.iter().map(|phase| &phase.name);
-        let twice = names().enumerate().find(|(at, name)| names().take(*at).any(|other| other == *name));
-        if let Some((_, name)) = twice {
-            return Err(Failure::usage(
-                format!("two tests or phases are called {name}"),
-                "leave one out, or give it a name of its own in a workload file",
-            ));
-        }
         require(
             !self.cluster || self.phases.iter().all(|phase| !phase.mode.has_own_commands()),
             "modes pubsub and blocking are for one server",
@@ -303,6 +295,18 @@ impl Plan {
 
     pub fn most_threads(&self) -> usize {
         self.phases.iter().map(|phase| phase.threads).max().unwrap_or(1)
+    }
+}
+
+/// A usage failure when two phases have one name: results are known by it.
+pub fn check_names(phases: &[Phase]) -> Result<(), Failure> {
+    let twice = |(at, phase): &(usize, &Phase)| phases[..*at].iter().any(|other| other.name == phase.name);
+    match phases.iter().enumerate().find(twice) {
+        None => Ok(()),
+        Some((_, phase)) => Err(Failure::usage(
+            format!("two tests or phases are called {}", phase.name),
+            "leave one out, or give it a name of its own in a workload file",
+        )),
     }
 }
 

@@ -65,6 +65,7 @@ pub fn parse(text: &str, json: bool) -> Result<WorkloadFile, Failure> {
         let place = place(at, &value);
         phases.push(phase(value, at, document.protocol).map_err(|failure| failure.within(&place))?);
     }
+    plan::check_names(&phases)?;
     Ok(WorkloadFile { protocol: document.protocol, seed: document.seed, phases })
 }
 
