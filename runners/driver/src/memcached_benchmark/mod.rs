@@ -3,15 +3,14 @@
 mod help;
 
 use std::ffi::OsString;
-use std::sync::Arc;
 
 use crate::document::Total;
 use crate::failure::Failure;
-use crate::job::{Job, Node, Window};
-use crate::keys::KeyOrder;
+use crate::job::{Job, Node};
 use crate::memcached::suite::{self, Needs, Test};
 use crate::memcached::{self, Load};
 use crate::plan::Length;
+use crate::redis_benchmark;
 use crate::redis_benchmark::options::{self, Asked, Options};
 use crate::redis_benchmark::plan::Planned;
 use crate::redis_benchmark::report::{self, Printer};
@@ -19,7 +18,6 @@ use crate::redis_benchmark::server::Configured;
 use crate::redis_benchmark::suite::value;
 use crate::session;
 use crate::template::{Placeholders, Value};
-use crate::values::ValuePool;
 
 /// The names under which the program is this front end.
 pub const NAMES: [&str; 2] = ["memcached-benchmark", "mc-benchmark"];
@@ -154,27 +152,5 @@ fn keyspace(options: &Options) -> u64 {
 }
 
 fn job(options: &Options, node: &Node, test: &Prepared) -> Job {
-    Job {
-        name: test.test.title.to_owned(),
-        nodes: vec![node.clone()],
-        script: Arc::new(test.load.script.clone()),
-        spoken: Vec::new(),
-        clients: options.clients,
-        threads: options.threads.unwrap_or(1).clamp(1, options.clients),
-        pipeline: options.pipeline,
-        window: Window::Batch,
-        rate: None,
-        keepalive: options.keepalive,
-        keyspace: keyspace(options),
-        key_order: KeyOrder::Uniform,
-        values: ValuePool::new(options.seed, 0),
-        seed: options.seed,
-        probe: None,
-        cpus: Vec::new(),
-        server_pid: None,
-        slice_ns: 1_000_000_000,
-        interval_slices: None,
-        allow_errors: false,
-        verify: None,
-    }
+    redis_benchmark::job(options, test.test.title, std::slice::from_ref(node), &test.load.script)
 }

@@ -22,6 +22,7 @@ use crate::job::{Job, Node, Window};
 use crate::keys::KeyOrder;
 use crate::proto::resp::Resp;
 use crate::session;
+use crate::template::Script;
 use crate::values::ValuePool;
 use options::{Asked, Options};
 use plan::Planned;
@@ -81,21 +82,21 @@ fn measure(options: &Options, nodes: &[Node], test: &Planned, printer: &mut Prin
     if let Some(words) = &test.before {
         server::prepare(nodes, words)?;
     }
-    let job = job(options, nodes, test);
+    let job = job(options, &test.title, nodes, &test.script);
     let stages = session::stages(options.warmup, options.length);
     let outcome = crew::run(&Resp, &job, &stages, &mut |progress| printer.progress(&test.title, progress))?;
     printer.result(options, test, &Total::of(&outcome))
 }
 
-fn job(options: &Options, nodes: &[Node], test: &Planned) -> Job {
-    let threads = options.threads.unwrap_or(1).clamp(1, options.clients);
+/// The load of `script`, called `name`, on `nodes`, as `options` ask for it.
+pub fn job(options: &Options, name: &str, nodes: &[Node], script: &Script) -> Job {
     Job {
-        name: test.title.clone(),
+        name: name.to_owned(),
         nodes: nodes.to_vec(),
-        script: Arc::new(test.script.clone()),
+        script: Arc::new(script.clone()),
         spoken: Vec::new(),
         clients: options.clients,
-        threads,
+        threads: options.threads.unwrap_or(1).clamp(1, options.clients),
         pipeline: options.pipeline,
         window: Window::Batch,
         rate: options.rate,
