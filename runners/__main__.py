@@ -1,40 +1,49 @@
 """`python -m runners`: the runner of this machine."""
 
 import argparse
-import fcntl
+import json
 import logging
 import os
 import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
+from dataclasses import asdict, replace
 from typing import Any
 
 import runners
-from runners import placement
+from runners import placement, topology, tune
 from runners.agent import Agent
 from runners.build.cache import Cache
+from runners.build.docker import DockerBuilder
 from runners.build.host import HostBuilder
+from runners.build.workshop import Workshop
 from runners.client import Client, Hello, Unreachable
 from runners.driver import Driver
 from runners.environment import Machine
 from runners.errors import Permanent, RunnerError, SettingsError, Unauthorized
 from runners.external import External
-from runners.job import Tools
-from runners.placement import Placement
+from runners.locks import held
+from runners.perf import Profiler
+from runners.placement import Placement, Planner
 from runners.processes import Processes
+from runners.quiet import Gate
 from runners.server import Launcher
 from runners.settings import Settings, read_settings
 from runners.spool import Spool
+from runners.tools import Tools
+from runners.topology import ROOT
 
 log = logging.getLogger("runners")
 
 EXIT_FAILED, EXIT_USAGE = 1, 2
 RETRY_EVERY_S = 5.0
 SAY_AGAIN_AFTER_S = 60.0
+IN_USE = (
+    "another runner (process %s) uses this SPEEDTRACK_RUNNER_HOME: stop it, or set SPEEDTRACK_RUNNER_HOME to another "
+    "directory"
+)
+ROLES = ("server", "driver", "housekeeping")
 
 HELP = """\
 The runner of this machine: it asks the SpeedTrack server for work, builds the commit, measures it, and reports.
@@ -49,18 +58,24 @@ environment variables:
   SPEEDTRACK_TOKEN_FILE   a file that holds the token, instead of SPEEDTRACK_TOKEN
   BROKER_URL              broker that says when there is work (redis://...); not needed with --poll or --once
   SPEEDTRACK_RUNNER_HOME  where builds, caches and unsent results live (default ~/.cache/speedtrack-runner)
+  SPEEDTRACK_CACHE_MB, SPEEDTRACK_CACHE_DAYS
+                          what the store of built programs may keep (default 4096 MB, 90 days since the last use)
+  DOCKER_HOST             the daemon of suites with `build.kind = "docker"` (default: its usual socket)
   SPEEDTRACK_DRIVER       path of speedbench (default: built in runners/driver, else found on PATH)
   SPEEDTRACK_REDIS_BENCHMARK, SPEEDTRACK_MEMTIER
                           paths of redis-benchmark (or valkey-benchmark) and memtier_benchmark, for benchmarks of suites
                           that use them (default: found on PATH)
+  SPEEDTRACK_PATIENCE_S   how many seconds a trial is held back at most while the measured cores are busy (default 10)
   SPEEDTRACK_ALLOW_SHARED_CORES=1
-                          measure on a machine with a single core; recorded with every result
+                          measure on a machine with too few cores; recorded with every result
+  SPEEDTRACK_TUNE=1       set the kernel's settings as `tune` wants them during each run, and put them back after it
 
 examples:
   python -m runners                  wait for messages of the broker, work, until SIGTERM
   python -m runners --poll           the same without a broker: ask every 5 seconds
   python -m runners --once           work until there is none, then exit
   python -m runners plan             show which cores would be used, and why
+  python -m runners tune             show the kernel's settings, those wanted, and why; change nothing
 
 exit codes: 0 stopped as asked, 1 the server refuses this machine or cannot be used, 2 a setting is missing or wrong
 """
@@ -76,17 +91,26 @@ def parse_arguments(argv: list[str]) -> argparse.Namespace:
     parser.add_argument(
         "command",
         nargs="?",
-        choices=["run", "plan"],
+        choices=["run", "plan", "tune"],
         default="run",
-        help="run (default): work; plan: print the placement with its reasons and exit",
+        help="run (default): work; plan: print the placement with its reasons; tune: show the kernel's settings",
     )
     parser.add_argument("--poll", action="store_true", help="ask the server for work, without a broker")
     parser.add_argument("--every", type=float, default=5.0, metavar="SECONDS", help="pause of --poll (default 5)")
     parser.add_argument("--once", action="store_true", help="work until there is none, then exit")
+    parser.add_argument("--cores", type=int, default=1, metavar="N", help="plan, tune: cores of the server (default 1)")
+    parser.add_argument("--json", action="store_true", help="plan, tune: print a JSON document")
+    hand = parser.add_mutually_exclusive_group()
+    hand.add_argument("--apply", action="store_true", help="tune: set what is wanted, until --restore")
+    hand.add_argument(
+        "--restore", action="store_true", help="tune: put back what was set, by a runner that crashed too"
+    )
     parser.add_argument("--version", action="version", version=f"speedtrack-runner {runners.__version__}")
     arguments = parser.parse_args(argv)
     if not 0 < arguments.every <= 3600:
         parser.error("--every must be above 0 and at most 3600 seconds")
+    if arguments.cores < 1:
+        parser.error("--cores must be at least 1")
     return arguments
 
 
@@ -96,11 +120,15 @@ def main(argv: list[str] | None = None) -> int:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", datefmt="%H:%M:%S", stream=sys.stderr)
     logging.getLogger("httpx").setLevel(logging.WARNING)
     try:
+        if arguments.command != "run":
+            signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # a reader that has seen enough, as in `plan | head`
         if arguments.command == "plan":
-            return show_plan(placement.place())
+            return show_plan(placement.place(arguments.cores), arguments.json)
+        if arguments.command == "tune":
+            return tune_by_hand(arguments)
         settings = read_settings(os.environ, needs_broker=not (arguments.poll or arguments.once))
-        with locked(settings.home):
-            return run(settings, arguments)
+        with held(settings.home / "lock", IN_USE), tune.tuned_runs(settings.tune) as tuning:
+            return run(settings, arguments, tuning)
     except SettingsError as error:
         print(f"runner: {error}", file=sys.stderr)
         return EXIT_USAGE
@@ -118,21 +146,57 @@ def remedy(error: RunnerError) -> str:
     return ": check SPEEDTRACK_URL and that the server runs"
 
 
-def show_plan(plan: Placement) -> int:
-    """Prints the placement for people."""
-    for name, cpus in (("server", plan.server), ("driver", plan.driver), ("housekeeping", plan.housekeeping)):
-        print(f"{name:<13} CPU {placement.cpu_list(cpus)}")
-    for reason in plan.reasons:
-        print(f"- {reason}")
+def show_plan(plan: Placement, as_json: bool) -> int:
+    """Prints the placement: a table for people, a document for programs."""
+    if as_json:
+        print(json.dumps(plan.document()))
+        return 0
+    cpus = plan.document()
+    print(f"{'role':<13} {'CPUs':<12} why")
+    for role, reason in plan.reasons:
+        print(f"{role:<13} {cpus.get(role, '') if role in ROLES else '':<12} {reason}")
     return 0
 
 
-def run(settings: Settings, arguments: argparse.Namespace) -> int:
+def tune_by_hand(arguments: argparse.Namespace) -> int:
+    """Shows the kernel's settings; before that sets them, or puts them back, if asked."""
+    plan = Planner(topology.read(), allow_shared=True).plan(arguments.cores)
+    refused: dict[str, str] = {}
+    was: dict[str, str] = {}
+    if arguments.apply or arguments.restore:
+        with tune.host() as directory:
+            journals = [tune.Journal(ROOT, directory, owner) for owner in (tune.RUN, tune.HAND)]
+            for journal in journals:
+                was |= {change.file: change.wanted for change in journal.read()}
+                refused |= journal.undo()
+            if arguments.apply:
+                wanted = tune.changes(ROOT, plan)
+                was = {change.file: change.before for change in wanted}
+                refused |= journals[-1].apply(wanted)
+    return show_tuning(list(tune.rows(ROOT, plan, refused, was)), arguments.json)
+
+
+def show_tuning(rows: list[tune.Row], as_json: bool) -> int:
+    if as_json:
+        print(json.dumps([asdict(row) for row in rows]))
+        return 0
+    print(f"{'setting':<18} {'before':<16} {'now':<16} {'wanted':<16} remedy")
+    for row in rows:
+        print(
+            f"{row.knob:<18} {row.before or '-':<16} {row.now or '-':<16} {row.wanted or '-':<16} {row.note}".rstrip()
+        )
+    print("\nwhy")
+    for row in rows:
+        print(f"{row.knob:<18} {row.why}")
+    return 0
+
+
+def run(settings: Settings, arguments: argparse.Namespace, tuning: tune.Tuning) -> int:
     """Starts up, then works in the way that was asked for until told to stop."""
     stopping = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopping.set())
-    tools = assemble(settings, stopping)
+    tools = replace(assemble(settings, stopping), tuning=tuning)
     facts = tools.machine.environment({}).document()
     hello = say_hello(tools.client, tools.machine.boot_id(), facts, stopping)
     if hello is None:
@@ -148,57 +212,32 @@ def run(settings: Settings, arguments: argparse.Namespace) -> int:
 
 
 def assemble(settings: Settings, stopping: threading.Event) -> Tools:
-    """The tools of this machine; ends strays of an earlier runner and moves this process off the measured cores."""
-    cpus = placement.allowed_cpus()
-    plan = placement.place(allowed=cpus)
-    show_override(plan)
-    processes = Processes(settings.home)
-    strays = processes.end_strays()
+    """The tools of this machine; ends strays of an earlier runner."""
+    planner = placement.planner()
+    plan = planner.plan()
+    for role, reason in plan.reasons:
+        log.info("placement: %s: %s", role, reason)
+    processes, cpus = Processes(settings.home), planner.machine.cpus
+    docker = DockerBuilder(settings.home, processes, cpus)
+    strays = processes.end_strays() + docker.end_strays()
     if strays:
-        log.warning("ended %d processes that an earlier runner left behind", strays)
-    launcher = Launcher(processes, settings.home, plan.server)
+        log.warning("ended %d processes and containers that an earlier runner left behind", strays)
+    launcher = Launcher(processes, settings.home, plan.server, plan.nodes)
     launcher.clean()
-    pin_self(plan.housekeeping)
     client = Client(settings.url, settings.token, Spool(settings.home / "spool"), stopping, instance=processes.mark)
-    driver = Driver(settings.driver, processes, plan.driver)
+    driver = Driver(settings.driver, processes, plan.driver, plan.nodes)
+    host = HostBuilder(settings.home, processes, cpus)
+    workshop = Workshop(Cache(settings.home, settings.cache), {"host": host, "docker": docker})
     return Tools(
         client,
-        Machine(plan, settings.driver, cpus),
-        HostBuilder(settings.home, processes, Cache(settings.home), cpus),
+        Machine(planner, plan, settings.driver),
+        workshop,
         launcher,
         driver,
         External(driver, settings.tools),
+        Gate(plan, patience_s=settings.patience_s),
+        Profiler(processes, plan.housekeeping),
     )
-
-
-def show_override(plan: Placement) -> None:
-    for reason in plan.reasons:
-        log.info("placement: %s", reason)
-
-
-def pin_self(cpus: frozenset[int]) -> None:
-    """Moves every thread of this process to the housekeeping cores; later ones inherit that."""
-    for task in Path("/proc/self/task").iterdir():
-        os.sched_setaffinity(int(task.name), cpus)
-
-
-@contextmanager
-def locked(home: Path) -> Iterator[None]:
-    """Holds the lock of a runner home. Raises SettingsError while another runner holds it."""
-    with (home / "lock").open("a+") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            file.seek(0)
-            holder = file.read().strip() or "unknown"
-            raise SettingsError(
-                f"another runner (process {holder}) uses {home}: stop it, or set "
-                "SPEEDTRACK_RUNNER_HOME to another directory"
-            ) from None
-        file.truncate(0)
-        file.write(str(os.getpid()))
-        file.flush()
-        yield
 
 
 def say_hello(client: Client, boot_id: str, facts: dict[str, Any], stopping: threading.Event) -> Hello | None:

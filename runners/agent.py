@@ -9,9 +9,10 @@ from runners.client import Client
 from runners.control import Control, boottime
 from runners.documents import Fields, Job, parse_job
 from runners.errors import Cancelled, LeaseLost, Permanent, RunnerError, Unauthorized
-from runners.job import Execution, Tools
+from runners.job import Execution
 from runners.lease import Lease
 from runners.runlog import RunLog
+from runners.tools import Tools
 
 log = logging.getLogger(__name__)
 

@@ -91,12 +91,18 @@ class Client:
     def log(self, run: int, token: int, seq: int, phase: str, text: str) -> None:
         self._post(f"runs/{run}/log", {"token": token, "seq": seq, "phase": phase, "text": text})
 
-    def build(self, run: int, token: int, build: dict[str, Any]) -> None:
-        self._post(f"runs/{run}/build", {"token": token, "build": build})
+    def build(self, run: int, token: int, build: dict[str, Any], environment: dict[str, Any]) -> str | None:
+        """Reports a build. Returns the commit whose run measured the same program, where that is enough."""
+        answer = self._post(f"runs/{run}/build", {"token": token, "build": build, "environment": environment})
+        return str(answer["linked"]["sha"]) if answer.get("linked") else None
 
     def measurement(self, run: int, document: dict[str, Any]) -> None:
         """Stores a measurement on disk and sends what waits there; an unreachable server is not an error."""
         self._deliver(f"runs/{run}/measurement", document)
+
+    def profile(self, run: int, document: dict[str, Any]) -> None:
+        """Stores a profile on disk and sends what waits there; see `measurement` for errors."""
+        self._deliver(f"runs/{run}/profile", document)
 
     def complete(self, run: int, token: int) -> None:
         """Ends the run well, after everything spooled before has arrived; see `measurement` for errors."""

@@ -2,17 +2,21 @@
 
 import hashlib
 import json
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from runners.errors import Permanent
 
-JOB_SCHEMA = "speedtrack.job/2"
+JOB_SCHEMA = "speedtrack.job/3"
 RESULT_SCHEMA = "speedtrack.result/1"
 PROTOCOLS = ("resp", "memcached")
 TRANSPORTS = ("unix", "tcp")
+BUILDS = ("host", "docker")
+INSTRUCTIONS = ("", "callgrind")
 DRIVERS = ("speedbench", "redis-benchmark", "memtier", "command")
+SLUG = re.compile(r"[A-Za-z0-9_-]{1,100}")
 
 type_names = {
     str: "a string",
@@ -73,6 +77,12 @@ class Fields:
     def number(self, name: str) -> float:
         return float(self._get(name, int, float))
 
+    def positive(self, name: str) -> float:
+        number = self.number(name)
+        if not number > 0:
+            raise Permanent(f"{self.document}: the field {self._name(name)} must be above 0")
+        return number
+
     def truth(self, name: str) -> bool:
         return bool(self._get(name, bool))
 
@@ -82,8 +92,18 @@ class Fields:
             raise Permanent(f"{self.document}: {self._name(name)} is {word!r}, this runner knows {', '.join(allowed)}")
         return word
 
+    def slug(self, name: str) -> str:
+        """A word that may stand in a path."""
+        word = self.text(name)
+        if not SLUG.fullmatch(word):
+            raise Permanent(f"{self.document}: {self._name(name)} must be letters, digits, - and _ only")
+        return word
+
     def child(self, name: str) -> "Fields":
         return Fields(self._get(name, dict), self.document, self._name(name))
+
+    def child_or_none(self, name: str) -> "Fields | None":
+        return None if name in self.value and self.value[name] is None else self.child(name)
 
     def children(self, name: str) -> Iterator["Fields"]:
         for index, item in enumerate(self._get(name, list)):
@@ -108,10 +128,17 @@ class Side:
 
 @dataclass(frozen=True)
 class BuildRecipe:
+    """How to build. A Docker build names an image, or the text of a Dockerfile; `trust`: the store of its ccache."""
+
     command: str
     artifacts: tuple[str, ...]
     timeout_s: float
     environment: dict[str, str]
+    kind: str = "host"
+    image: str = ""
+    dockerfile: str = ""
+    dockerfile_network: bool = False
+    trust: str = "default"
 
 
 @dataclass(frozen=True)
@@ -120,6 +147,7 @@ class ServerRecipe:
     listen: Mapping[str, str]
     protocol: str
     ready_timeout_s: float
+    cores: int
 
 
 @dataclass(frozen=True)
@@ -133,11 +161,23 @@ class Benchmark:
     workload: Mapping[str, Any]
     command: str
     timeout_s: float
+    instructions: str
+    target: float
+
+
+@dataclass(frozen=True)
+class ProfileWish:
+    """Sample the server instead of measuring it."""
+
+    frequency_hz: int
 
 
 @dataclass(frozen=True)
 class Job:
-    """One claimed run: what to build, how to start it, what to measure, and the lease it is done under."""
+    """One claimed run: what to build, how to start it, what to measure, and the lease it is done under.
+
+    `frozen`: artifact name -> digest: exactly these are measured, and nothing else.
+    """
 
     run: int
     token: int
@@ -146,12 +186,15 @@ class Job:
     project: str
     seed: int
     trials: int
+    most_trials: int
     lease_s: float
     deadline_s: float
     sides: tuple[Side, ...]
+    frozen: Mapping[str, str] | None
     build: BuildRecipe
     server: ServerRecipe
     benchmarks: tuple[Benchmark, ...]
+    profile: ProfileWish | None
 
 
 def parse_job(document: Any) -> Job:
@@ -171,15 +214,20 @@ def parse_job(document: Any) -> Job:
         project=fields.text("project"),
         seed=fields.integer("seed"),
         trials=fields.count("trials"),
+        most_trials=fields.count("most_trials"),
         lease_s=fields.number("lease_s"),
         deadline_s=fields.number("deadline_s"),
         sides=tuple(_side(side) for side in fields.children("sides")),
+        frozen=fields.text_map("frozen") if fields.value.get("frozen") is not None else None,
         build=_build(fields.child("build")),
         server=_server(fields.child("server")),
         benchmarks=tuple(_benchmark(one) for one in fields.children("benchmarks")),
+        profile=_profile(fields.child_or_none("profile")),
     )
     if not job.sides or not job.benchmarks:
         raise Permanent("job: sides and benchmarks must not be empty")
+    if job.most_trials < job.trials:
+        raise Permanent(f"job: most_trials is {job.most_trials}, below trials, which is {job.trials}")
     return job
 
 
@@ -192,8 +240,20 @@ def _side(fields: Fields) -> Side:
 
 def _build(fields: Fields) -> BuildRecipe:
     return BuildRecipe(
-        fields.text("command"), fields.texts("artifacts"), fields.number("timeout_s"), fields.text_map("environment")
+        command=fields.text("command"),
+        artifacts=fields.texts("artifacts"),
+        timeout_s=fields.number("timeout_s"),
+        environment=fields.text_map("environment"),
+        kind=fields.one_of("kind", BUILDS),
+        image=fields.text("image"),
+        dockerfile=fields.text("dockerfile"),
+        dockerfile_network=fields.truth("dockerfile_network"),
+        trust=fields.slug("trust"),
     )
+
+
+def _profile(fields: Fields | None) -> ProfileWish | None:
+    return None if fields is None else ProfileWish(fields.count("frequency_hz"))
 
 
 def _server(fields: Fields) -> ServerRecipe:
@@ -202,6 +262,7 @@ def _server(fields: Fields) -> ServerRecipe:
         fields.text_map("listen"),
         fields.one_of("protocol", PROTOCOLS),
         fields.number("ready_timeout_s"),
+        fields.count("cores"),
     )
 
 
@@ -214,4 +275,6 @@ def _benchmark(fields: Fields) -> Benchmark:
         workload=fields.child("workload").value,
         command=fields.text("command"),
         timeout_s=fields.number("timeout_s"),
+        instructions=fields.one_of("instructions", INSTRUCTIONS),
+        target=fields.positive("target"),
     )

@@ -7,17 +7,18 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Any
 
+from runners import counters
 from runners.control import Control
 from runners.documents import Benchmark, Fields
 from runners.errors import BenchmarkFailed, Permanent, Transient
-from runners.placement import cpu_list
 from runners.processes import Processes
 from runners.server import Address
+from runners.topology import cpu_list
 
 SCHEMA = "speedbench.v1"
 WORKLOAD = "workload.json"
 DOCUMENT = "driver document"
-FLAGS = ("client_bound", "client_delayed", "slipped", "unsteady", "clock")
+FLAGS = ("client_bound", "client_delayed", "slipped", "unsteady", "no_steady_state", "clock")
 WRONG_ANSWERS = ("hit_rate", "key_count")  # flags that say: this is no measurement
 GRACE_S = 30.0  # connecting, draining and writing the document, on a slow machine
 PREFILL_KEYS_PER_S = 5_000.0  # far below any server worth measuring
@@ -31,11 +32,15 @@ STARVED = "%s in the window: the machine is too busy to measure on, or the windo
 
 @dataclass(frozen=True)
 class Outcome:
-    """One accepted driver run: metrics by name (units in docs/result-format.md), flags, the whole document."""
+    """One accepted driver run: metrics by name (units in docs/result-format.md), flags, the whole document, the window.
+
+    The window is in seconds of the monotonic clock; where a tool does not tell, it is all the time there is.
+    """
 
     metrics: dict[str, float]
     flags: list[str]
     document: dict[str, Any]
+    window: tuple[float, float] = (float("-inf"), float("inf"))
 
 
 @dataclass(frozen=True)
@@ -62,6 +67,7 @@ class Driver:
     binary: Path
     processes: Processes
     cpus: frozenset[int]
+    nodes: frozenset[int] = frozenset()
 
     def run(self, benchmark: Benchmark, target: Target, seed: int, control: Control) -> Outcome:
         """Loads the server once.
@@ -70,8 +76,7 @@ class Driver:
         Transient if it was killed, crashed or hung or the server had no turn in the window, Permanent if its document
         does not fit this runner.
         """
-        asked = {"protocol": target.protocol, "phase": phases(benchmark.workload, len(self.cpus))}
-        (target.directory / WORKLOAD).write_text(json.dumps(asked))
+        (target.directory / WORKLOAD).write_text(json.dumps(document(benchmark, target, self.cpus)))
         argv = [str(self.binary), *arguments(target, seed, self.cpus)]
         output, server_before = target.directory / "driver.json", cpu_ns(target.pid)
         with output.open("wb") as stdout:
@@ -82,15 +87,15 @@ class Driver:
 
     def prefill(self, benchmark: Benchmark, target: Target, seed: int, control: Control) -> None:
         """Sets every key of a workload once, and no more than that. Raises as `run`."""
-        kept = {key: benchmark.workload[key] for key in ("keys", "values")}
-        workload = {"test": "get", "prefill": True, "clients": 1, "requests": 1, "warmup_s": 0.0} | kept
-        self.run(replace(benchmark, workload=workload), target, seed, control)
+        self.run(only_prefill(benchmark), target, seed, control)
 
     def _finish(self, argv: list[str], directory: Path, output: IO[bytes], timeout_s: float, control: Control) -> None:
         errors = directory / "driver.err"
         with errors.open("wb") as stderr:
             try:
-                child = self.processes.start(argv, {"LANG": "C.UTF-8"}, directory, output, stderr, self.cpus)
+                child = self.processes.start(
+                    argv, {"LANG": "C.UTF-8"}, directory, output, stderr, self.cpus, self.nodes
+                )
             except OSError as error:
                 raise Permanent(f"the driver cannot be started: {error}: build it or set SPEEDTRACK_DRIVER") from error
         try:
@@ -100,12 +105,24 @@ class Driver:
         check_status(status, timeout_s, last_line(errors))
 
 
+def only_prefill(benchmark: Benchmark) -> Benchmark:
+    """The benchmark that sets every key of another one's workload once."""
+    kept = {key: benchmark.workload[key] for key in ("keys", "values")}
+    workload = {"test": "get", "prefill": True, "clients": 1, "requests": 1, "warmup_s": 0.0} | kept
+    return replace(benchmark, workload=workload)
+
+
 def cpu_ns(pid: int) -> int:
     """CPU time of a process so far, all threads. Raises BenchmarkFailed if it is gone."""
     try:
         return time.clock_gettime_ns((~pid << 3) | 2)  # the kernel's name of its CPUCLOCK_SCHED
     except OSError as error:
         raise BenchmarkFailed("the server ended during the trial") from error
+
+
+def document(benchmark: Benchmark, target: Target, cpus: frozenset[int]) -> dict[str, Any]:
+    """The workload document of a benchmark."""
+    return {"protocol": target.protocol, "phase": phases(benchmark.workload, len(cpus))}
 
 
 def phases(workload: Mapping[str, Any], cpus: int) -> list[dict[str, Any]]:
@@ -123,7 +140,8 @@ def phases(workload: Mapping[str, Any], cpus: int) -> list[dict[str, Any]]:
 
 def arguments(target: Target, seed: int, cpus: frozenset[int]) -> list[str]:
     """The driver's command line; the workload itself is in a file beside it."""
-    options = ["--seed", str(seed), "--cpus", cpu_list(cpus), "--server-pid", str(target.pid), "--json"]
+    server = ["--server-pid", str(target.pid), "--server-events", ",".join(counters.EVENTS)]
+    options = ["--seed", str(seed), "--cpus", cpu_list(cpus), *server, "--json"]
     return ["run", "--workload", WORKLOAD, *target.options, *options]
 
 
@@ -131,7 +149,8 @@ def deadline_s(workload: Mapping[str, Any]) -> float:
     """When a driver that has not ended is hung, in seconds after its start."""
     prefill_s = workload["keys"]["count"] / PREFILL_KEYS_PER_S if workload.get("prefill") else 0.0
     counted_s = workload.get("requests", 0) / SLOWEST_REQUESTS_PER_S
-    return float(GRACE_S + prefill_s + workload["warmup_s"] + workload.get("duration_s", 0.0) + counted_s)
+    warmup_s = workload.get("warmup_most_s", workload["warmup_s"])
+    return float(GRACE_S + prefill_s + warmup_s + workload.get("duration_s", 0.0) + counted_s)
 
 
 def check_status(status: int | None, timeout_s: float, line: str) -> None:
@@ -178,10 +197,12 @@ def check(document: Any, benchmark: Benchmark) -> Outcome:
         "latency_us_p50": latency.number("p50"),
         "latency_us_p99": latency.number("p99"),
     }
+    metrics |= counters.metrics(fields.value)
     # At a rate that was asked for the throughput is that rate: it says nothing about the server.
     if test.text("mode") == "closed":
         metrics["throughput_rps"] = test.number("throughput_rps")
-    return Outcome(metrics, _flags(test), dict(fields.value))
+    begin_s = test.number("window_began_ns") / 1e9
+    return Outcome(metrics, _flags(test), dict(fields.value), (begin_s, begin_s + test.number("window_s")))
 
 
 def _check_answers(document: Fields, test: Fields, benchmark: Benchmark) -> None:

@@ -19,9 +19,10 @@ from typing import Any
 
 from runners.control import Control
 from runners.documents import Benchmark, Fields
-from runners.driver import NO_CPU, SLOWEST_REQUESTS_PER_S, Driver, Outcome, Target, cpu_ns, last_line
-from runners.environment import UNKNOWN, file_digest, first_line
+from runners.driver import NO_CPU, SLOWEST_REQUESTS_PER_S, Driver, Outcome, Target, cpu_ns, last_line, only_prefill
+from runners.environment import file_digest, first_line
 from runners.errors import BenchmarkFailed, Permanent, Transient
+from runners.facts import UNKNOWN
 
 SCHEMA = "speedtrack.external/1"
 OWN_METRICS = ("throughput_rps", "latency_us_p50", "latency_us_p99")  # that a command may report
@@ -77,6 +78,17 @@ class External:
         argv = [program, *tool.arguments(benchmark.workload, target)]
         report = target.directory / tool.report
         return self._measured(argv, benchmark, target, control, lambda: tool.read(_text(report), benchmark.workload))
+
+    def loads(self, benchmark: Benchmark, target: Target) -> list[list[str] | Benchmark]:
+        """What `run` does in turn, for people: command lines by the programs' names; a Benchmark is the driver's."""
+        name = Path(self.program(benchmark)).name
+        tool = TOOLS.get(benchmark.driver)
+        if tool is None:
+            return [command_line(benchmark.command, Path(name), target)]
+        fill: list[list[str] | Benchmark] = []
+        if benchmark.workload["prefill"]:
+            fill = [[name, *tool.fill(benchmark.workload, target)] if tool.fill else only_prefill(benchmark)]
+        return [*fill, [name, *tool.arguments(benchmark.workload, target)]]
 
     def program(self, benchmark: Benchmark) -> Path:
         """The path of the program. Raises BenchmarkFailed with the remedy where there is none."""
@@ -138,7 +150,7 @@ class External:
         with output.open("wb") as stdout, errors.open("wb") as stderr:
             try:
                 child = self.driver.processes.start(
-                    argv, environment, target.directory, stdout, stderr, self.driver.cpus
+                    argv, environment, target.directory, stdout, stderr, self.driver.cpus, self.driver.nodes
                 )
             except OSError as error:
                 raise BenchmarkFailed(f"{argv[0]} cannot be started: {error}") from error

@@ -1,81 +1,27 @@
 """One claimed run: build each side, interleave the trials, send each measurement as soon as it exists."""
 
 import logging
-import random
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
+from random import Random
 from typing import Any
 
-from runners import quiet
-from runners.build import Build
-from runners.build.host import HostBuilder, Source
-from runners.client import Client
+from runners import callgrind, pairs, profiles, stopping
+from runners.build import Build, Source
+from runners.build.frozen import frozen
 from runners.control import Control
 from runners.documents import RESULT_SCHEMA, Benchmark, Job, Side
-from runners.driver import Driver, Outcome, Target
-from runners.environment import Environment, Machine
-from runners.errors import BenchmarkFailed, Permanent, Stopped
-from runners.external import External
+from runners.environment import Environment
+from runners.errors import BenchmarkFailed, Permanent
 from runners.lease import Progress
+from runners.processes import aside
 from runners.runlog import RunLog
-from runners.server import Launcher, Server
+from runners.stopping import Decision
+from runners.tools import Tools
+from runners.trials import MEASURE, STRUCTURAL_FLAGS, Rig, Trial
 
 log = logging.getLogger(__name__)
-
-MEASURE = "measure"
-# A driver at the end of its core, waiting for it (housekeeping shares it on two cores), or behind its schedule, is a
-# property of the workload and the machine: once a repeat has said the same, repeating the other trials of that
-# benchmark tells nothing new.
-STRUCTURAL_FLAGS = frozenset({"client_bound", "client_delayed", "clock", "slipped"})
-
-
-@dataclass(frozen=True)
-class Tools:
-    """What a runner measures with."""
-
-    client: Client
-    machine: Machine
-    builder: HostBuilder
-    launcher: Launcher
-    driver: Driver
-    external: External
-
-
-@dataclass(frozen=True)
-class Trial:
-    """One fresh server, measured once. `order` is its place in the whole attempt, dropped trials included."""
-
-    trial: int
-    order: int
-    started_at: str
-    seconds: float
-    metrics: dict[str, float]
-    flags: tuple[str, ...]
-    driver: dict[str, Any]
-
-    def document(self) -> dict[str, Any]:
-        return {
-            "trial": self.trial,
-            "order": self.order,
-            "started_at": self.started_at,
-            "seconds": self.seconds,
-            "metrics": self.metrics,
-            "flags": list(self.flags),
-            "driver": self.driver,
-        }
-
-
-@dataclass(frozen=True)
-class Place:
-    """Where a trial stands in the plan: `number` within its benchmark, `done` places of the plan lie before it."""
-
-    benchmark: Benchmark
-    side: Side
-    number: int
-    done: int
 
 
 @dataclass
@@ -85,15 +31,19 @@ class Course:
     benchmark: Benchmark
     trials: dict[str, list[Trial]]
     repeats_left: int
+    thrown_out: int = 0
     settled: frozenset[str] = frozenset()
     failure: str | None = None
+    stopped: str | None = None
 
+    @property
+    def rounds(self) -> int:
+        """Trials of each side so far."""
+        return min(len(trials) for trials in self.trials.values())
 
-def schedule(benchmarks: tuple[Benchmark, ...], trials: int, chance: random.Random) -> Iterator[tuple[int, Benchmark]]:
-    """The rounds: in each, every benchmark once, in an order of its own."""
-    for number in range(trials):
-        for benchmark in chance.sample(benchmarks, len(benchmarks)):
-            yield number, benchmark
+    @property
+    def ended(self) -> bool:
+        return self.stopped is not None or self.failure is not None
 
 
 @dataclass
@@ -105,145 +55,144 @@ class Execution:
     control: Control
     log: RunLog
     show: Callable[[Progress], None]
-    builds: dict[str, Build] = field(default_factory=dict)
-    order: int = 0
-    done: int = 0
+    rig: Rig = field(init=False)
+    courses: list[Course] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.rig = Rig(self.job, self.tools, self.control, self.log, Random(self.job.seed))
+        sides = [side.side for side in self.job.sides]
+        self.courses = [Course(one, {side: [] for side in sides}, self.job.trials) for one in self.job.benchmarks]
 
     def run(self) -> None:
         """Builds and measures; everything good has been handed to the client when this returns or raises.
 
-        Raises Permanent if the commit does not build or a benchmark failed, Transient if another attempt may
-        succeed, and the error of an abort.
+        Raises Permanent if the commit does not build, a benchmark failed or the machine has too few cores for the
+        server, Transient if another attempt may succeed, and the error of an abort.
         """
-        environment = self.tools.machine.environment(self.job.build.environment)
-        for side in self.job.sides:
-            self.builds[side.side] = self._build(side)
-        courses = self._courses()
-        self._measure(courses, environment)
-        self.show(Progress(self._total, self._total, "done"))
-        failures = [f"{name}: {course.failure}" for name, course in courses.items() if course.failure]
-        if failures:
-            raise Permanent(f"{len(failures)} of {len(courses)} benchmarks failed: " + "; ".join(failures))
+        self.tools = self.rig.tools = self.tools.placed(self.job.server.cores)
+        plan = self.tools.machine.placement
+        with aside(plan.housekeeping), self.tools.tuning(plan):
+            self._work()
 
-    def _build(self, side: Side) -> Build:
-        self.show(Progress(0, self._total, f"build {side.sha[:12]}"))
-        source = Source(side.sha, lambda file: self._fetch(side, file))
-        phase = f"build {side.sha}"
-        build = self.tools.builder.build(
-            side.side, source, self.job.build, lambda text: self.log.write(phase, text), self.control
-        )
+    def _work(self) -> None:
+        environment = self._environment()
+        linked = [self._build(side, environment) for side in self.job.sides]
+        if linked[-1]:
+            self.log.line(MEASURE, f"{linked[-1][:12]} is the same program, bit by bit: not measured again")
+            return
+        if self.job.profile:
+            profiles.sample(self.rig, self.job.profile, self.show)
+            return
+        self._measure(environment)
+        self._show("done")
+        failures = [f"{one.benchmark.name}: {one.failure}" for one in self.courses if one.failure]
+        if failures:
+            raise Permanent(f"{len(failures)} of {len(self.courses)} benchmarks failed: " + "; ".join(failures))
+
+    def _environment(self) -> Environment:
+        """The facts of this machine and of what it builds with."""
+        phase = f"build {self.job.sides[-1].sha}"
+        toolchain = self.tools.builder.toolchain(self.job.build, lambda text: self.log.write(phase, text), self.control)
+        return self.tools.machine.environment(toolchain.series)
+
+    def _build(self, side: Side, environment: Environment) -> str | None:
+        """Builds a side and reports it. Returns the commit whose measurements stand for this run's, if any do."""
+        self._show(f"build {side.sha[:12]}")
+        build = self._built(side)
         self.control.check()
-        self.tools.client.build(self.job.run, self.job.token, build.document())
+        linked = self.tools.client.build(self.job.run, self.job.token, build.document(), environment.document())
         if not build.succeeded:
             which = f"{side.side} {side.sha[:12]}: " if len(self.job.sides) > 1 else ""
             raise Permanent(f"build failed: {which}{build.error}")
-        return build
+        self.rig.builds[side.side] = build
+        return linked
+
+    def _built(self, side: Side) -> Build:
+        def build() -> Build:
+            source = Source(side.sha, lambda file: self._fetch(side, file), f"{self.job.run}/{self.job.token}")
+            phase = f"build {side.sha}"
+            return self.tools.builder.build(
+                side.side, source, self.job.build, lambda text: self.log.write(phase, text), self.control
+            )
+
+        is_canary = self.job.reason == "canary"
+        return frozen(self.tools.builder.cache, side, self.job.frozen, build) if is_canary else build()
 
     def _fetch(self, side: Side, file: Path) -> None:
         self.tools.client.source(self.job.run, side.sha, self.job.token, file)
 
-    def _courses(self) -> dict[str, Course]:
-        return {
-            one.name: Course(one, {side.side: [] for side in self.job.sides}, self.job.trials)
-            for one in self.job.benchmarks
-        }
+    def _show(self, now: str) -> None:
+        """Tells how many trials are done, and how many it will be: a guess as long as benchmarks are going on."""
+        sides = len(self.job.sides)
+        done = sum(one.rounds for one in self.courses)
+        total = sum(one.rounds if one.ended else self._expected(one) for one in self.courses)
+        self.show(Progress(done * sides, total * sides, now))
 
-    @property
-    def _total(self) -> int:
-        return self.job.trials * len(self.job.benchmarks) * len(self.job.sides)
+    def _expected(self, course: Course) -> int:
+        return max(stopping.expected(self.job, course.benchmark, trials) for trials in course.trials.values())
 
-    def _measure(self, courses: dict[str, Course], environment: Environment) -> None:
-        chance = random.Random(self.job.seed)
-        for place, (number, benchmark) in enumerate(schedule(self.job.benchmarks, self.job.trials, chance)):
-            course = courses[benchmark.name]
-            self.done = place * len(self.job.sides)
-            if course.failure is not None:
-                continue
-            try:
-                self._round(course, number, chance)
-            except BenchmarkFailed as error:
-                course.failure = str(error)
-                self.log.line(MEASURE, f"{benchmark.name} failed: {error}")
-                continue
-            if number == self.job.trials - 1:
-                self._send(course, environment)
+    def _measure(self, environment: Environment) -> None:
+        """Rounds: in each, every benchmark that is not at its end once, in an order of its own."""
+        while going_on := [one for one in self.courses if not one.ended]:
+            for course in self.rig.chance.sample(going_on, len(going_on)):
+                self._round(course, environment)
 
-    def _round(self, course: Course, number: int, chance: random.Random) -> None:
-        """One trial of every side, back to back; once more if a flag says that something disturbed them."""
-        kept = self._sides(course, number, chance)
-        if _flags(kept) - course.settled and course.repeats_left:
+    def _round(self, course: Course, environment: Environment) -> None:
+        """The next trial of every side, and what follows from it."""
+        try:
+            self._trials(course)
+        except BenchmarkFailed as error:
+            course.failure = str(error)
+            self.log.line(MEASURE, f"{course.benchmark.name} failed: {error}")
+            return
+        reasons = [stopping.reason_to_stop(self.job, course.benchmark, one) for one in course.trials.values()]
+        if all(reasons):
+            course.stopped = reasons[0]
+            self._send(course, environment)
+
+    def _trials(self, course: Course) -> None:
+        """One trial of every side; once more if a flag says that something disturbed them. Slices see to that alone."""
+        number = course.rounds
+        self._show(f"{course.benchmark.name}, trial {number + 1}")
+        kept = self._measured(course.benchmark, number)
+        sliced = all(trial.sliced for trial in kept.values())
+        if _flags(kept) - course.settled and course.repeats_left and not sliced:
             course.repeats_left -= 1
+            course.thrown_out += 1
             self.log.line(
                 MEASURE,
                 f"{course.benchmark.name}, trial {number + 1}: repeated because it was "
                 f"{', '.join(sorted(_flags(kept)))}",
             )
-            again = self._sides(course, number, chance)
+            again = self._measured(course.benchmark, number)
             course.settled |= _flags(kept) & _flags(again) & STRUCTURAL_FLAGS
             kept = kept if _flags(again) else again
         for side, trial in kept.items():
             course.trials[side].append(trial)
 
-    def _sides(self, course: Course, number: int, chance: random.Random) -> dict[str, Trial]:
-        sides = chance.sample(self.job.sides, len(self.job.sides))
-        places = [Place(course.benchmark, side, number, self.done + place) for place, side in enumerate(sides)]
-        return {place.side.side: self._trial(place, chance) for place in places}
-
-    def _trial(self, place: Place, chance: random.Random) -> Trial:
-        if self.control.stopping.is_set():
-            raise Stopped("runner is shutting down")
-        self.control.check()
-        name = place.benchmark.name + (f" ({place.side.side})" if len(self.job.sides) > 1 else "")
-        self.show(Progress(place.done, self._total, f"{name}, trial {place.number + 1} of {self.job.trials}"))
-        trial = self._measured(place, chance)
-        self.order += 1
-        self.log.line(MEASURE, _line(name, trial))
-        return trial
-
-    def _measured(self, place: Place, chance: random.Random) -> Trial:
-        started_at, begin = datetime.now(UTC), time.monotonic()
-        launcher, transport = self.tools.launcher, place.benchmark.transport
-        programs = {name: one.path for name, one in self.builds[place.side.side].artifacts.items()}
-        with launcher.running(self.job.server, transport, programs, chance, self.control) as server:
-            outcome, disturbed = self._loaded(place, server)
-            metrics = outcome.metrics | {"peak_rss_bytes": server.peak_rss_bytes()}
-        return Trial(
-            place.number,
-            self.order,
-            _timestamp(started_at),
-            round(time.monotonic() - begin, 3),
-            metrics,
-            (*outcome.flags, *disturbed),
-            outcome.document,
-        )
-
-    def _loaded(self, place: Place, server: Server) -> tuple[Outcome, list[str]]:
-        """What the driver found and what disturbed it; a server that ended meanwhile is the reason of any failure."""
-        watched = self.tools.machine.placement.server | self.tools.machine.placement.driver
-        before = quiet.read(server.pid, watched)
-        try:
-            target = Target(self.job.server.protocol, server.address, server.pid, server.output.parent)
-            driver = self.tools.driver if place.benchmark.driver == "speedbench" else self.tools.external
-            outcome = driver.run(place.benchmark, target, self.job.seed + place.number, self.control)
-        except BenchmarkFailed:
-            server.check_alive()
-            raise
-        disturbed = quiet.disturbances(before, quiet.read(server.pid, watched))
-        for flag, share in disturbed.items():
-            self.log.line(MEASURE, f"{place.benchmark.name}, trial {place.number + 1}: {flag} for {share:.1%} of it")
-        server.check_alive()
-        return outcome, list(disturbed)
+    def _measured(self, benchmark: Benchmark, number: int) -> dict[str, Trial]:
+        return pairs.measure(self.rig, benchmark, number)
 
     def _send(self, course: Course, environment: Environment) -> None:
         """Sends the measurement of every side: its last trial exists."""
         for side in self.job.sides:
             self.control.check()
             self.tools.client.measurement(self.job.run, self._document(course, side, environment))
+            self.log.line(MEASURE, f"{self.rig.name(course.benchmark, side.side)}: {self._decision(course, side)}")
+
+    def _decision(self, course: Course, side: Side) -> Decision:
+        assert course.stopped is not None
+        return stopping.decide(course.stopped, course.benchmark, course.trials[side.side], course.thrown_out)
+
+    def _once(self, benchmark: Benchmark, side: Side) -> dict[str, float]:
+        """Metrics that are too slow to be measured more than once. Not of pairs: they are settled by the others."""
+        wanted = benchmark.instructions == "callgrind" and len(self.job.sides) == 1
+        return callgrind.count(self.rig, benchmark, side.side) if wanted else {}
 
     def _document(self, course: Course, side: Side, environment: Environment) -> dict[str, Any]:
         other = {} if course.benchmark.driver == "speedbench" else self.tools.external.facts(course.benchmark)
         current = Environment(environment.series | other, self.tools.machine.recorded())
-        artifacts = self.builds[side.side].artifacts
+        artifacts = self.rig.builds[side.side].artifacts
         return {
             "schema": RESULT_SCHEMA,
             "token": self.job.token,
@@ -252,27 +201,11 @@ class Execution:
             "benchmark": {"name": course.benchmark.name, "digest": course.benchmark.digest},
             "environment": current.document(),
             "artifacts": {name: one.digest for name, one in artifacts.items()},
+            "stopping": self._decision(course, side).document(),
             "trials": [trial.document() for trial in course.trials[side.side]],
+            "once": self._once(course.benchmark, side),
         }
 
 
 def _flags(trials: dict[str, Trial]) -> frozenset[str]:
     return frozenset(flag for trial in trials.values() for flag in trial.flags)
-
-
-def _timestamp(moment: datetime) -> str:
-    return moment.strftime("%Y-%m-%dT%H:%M:%S.") + f"{moment.microsecond // 1000:03d}Z"
-
-
-_SHOWN = {
-    "server_cpu_ns_per_request": "{:.0f} ns of server CPU per request",
-    "throughput_rps": "{:.0f} requests/s",
-    "latency_us_p50": "p50 {:.0f} us",
-    "latency_us_p99": "p99 {:.0f} us",
-}
-
-
-def _line(name: str, trial: Trial) -> str:
-    flags = f" [{', '.join(trial.flags)}]" if trial.flags else ""
-    shown = [text.format(trial.metrics[metric]) for metric, text in _SHOWN.items() if metric in trial.metrics]
-    return f"{name}, trial {trial.trial + 1}: {', '.join(shown)}, in {trial.seconds:.2f} s{flags}"

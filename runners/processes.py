@@ -14,11 +14,12 @@ import select
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
+from runners import memory
 from runners.control import Control, boottime
 
 log = logging.getLogger(__name__)
@@ -50,6 +51,36 @@ def affinity(cpus: frozenset[int] | None) -> Iterator[None]:
         yield
     finally:
         os.sched_setaffinity(0, before)
+
+
+@contextlib.contextmanager
+def aside(cpus: frozenset[int]) -> Iterator[None]:
+    """Every thread of this process runs on these CPUs inside, and where it ran before afterwards."""
+    before: dict[int, Set[int]] = {}
+    try:
+        # Look again for threads that one not yet moved has started meanwhile.
+        while found := {thread: mask for thread, mask in _masks().items() if mask != cpus and thread not in before}:
+            before |= found
+            for thread in found:
+                _move(thread, cpus)
+        yield
+    finally:
+        for thread, mask in before.items():
+            _move(thread, mask)
+
+
+def _masks() -> dict[int, Set[int]]:
+    """The affinity of each thread of this process."""
+    masks: dict[int, Set[int]] = {}
+    for task in Path("/proc/self/task").iterdir():
+        with contextlib.suppress(ProcessLookupError):
+            masks[int(task.name)] = os.sched_getaffinity(int(task.name))
+    return masks
+
+
+def _move(thread: int, cpus: Set[int]) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.sched_setaffinity(thread, cpus)
 
 
 @dataclass
@@ -95,6 +126,7 @@ class Processes:
         self.directory = home / "processes"
         self.directory.mkdir(parents=True, exist_ok=True)
         self.mark = _mark(home / "mark")
+        self.latest: int | None = None  # the process that was started last
 
     def start(
         self,
@@ -104,10 +136,14 @@ class Processes:
         output: IO[bytes] | int,
         errors: IO[bytes] | int = subprocess.STDOUT,
         cpus: frozenset[int] | None = None,
+        nodes: frozenset[int] = frozenset(),
     ) -> Child:
-        """Starts a process in a session of its own on the given CPUs. Raises OSError if it cannot be started."""
+        """Starts a process in a session of its own on the given CPUs, with memory of the given nodes (none: of any).
+
+        Raises OSError if it cannot be started.
+        """
         mark = f"{self.mark}.{secrets.token_hex(4)}"
-        with affinity(cpus):
+        with affinity(cpus), memory.bound(nodes):
             process = subprocess.Popen(
                 argv,
                 cwd=directory,
@@ -118,6 +154,7 @@ class Processes:
                 start_new_session=True,
                 umask=0o022,
             )
+        self.latest = process.pid
         record = self.directory / f"{process.pid}.json"
         record.write_text(json.dumps({"pid": process.pid, "start_ticks": start_ticks(process.pid)}))
         return Child(process, record, mark, os.pidfd_open(process.pid))

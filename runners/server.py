@@ -22,6 +22,7 @@ OUTPUT_LINES = 10
 # By protocol: a request that every server answers, and what its answer begins with.
 GREETINGS = {"resp": (b"*1\r\n$4\r\nPING\r\n", b"+PONG\r\n"), "memcached": (b"version\r\n", b"VERSION ")}
 READY = "ready"
+SLOTS = 2  # servers that may be up at once: the two sides of a block
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.002, 0.05
 GREETING_TIMEOUT_S = 1.0
 _PLACEHOLDER = re.compile(r"\{(artifact:[^{}]+|listen|port|socket|data)\}")
@@ -61,6 +62,7 @@ class Server:
     child: Child
     address: Address
     output: Path
+    padding_bytes: int = 0  # of its environment
 
     @property
     def pid(self) -> int:
@@ -89,11 +91,12 @@ class Server:
 
 @dataclass(frozen=True)
 class Launcher:
-    """Starts servers of one runner home, one at a time."""
+    """Starts servers of one runner home, one in each slot: a directory and a socket of its own."""
 
     processes: Processes
     home: Path
     cpus: frozenset[int]
+    nodes: frozenset[int] = frozenset()
 
     @contextlib.contextmanager
     def running(
@@ -103,13 +106,14 @@ class Launcher:
         artifacts: Mapping[str, Path],
         chance: random.Random,
         control: Control,
+        slot: int = 0,
     ) -> Iterator[Server]:
         """A fresh server that has answered a request; nothing of it is left afterwards.
 
         Raises BenchmarkFailed, with the last lines of its output, if it ends or does not answer in time;
         Permanent if the command cannot be understood; the error of an abort.
         """
-        with self._scratch() as scratch:
+        with self._scratch(slot) as scratch:
             try:
                 server = self._started(recipe, transport, artifacts, chance, control, scratch)
             except PortTaken:
@@ -130,19 +134,22 @@ class Launcher:
     ) -> Server:
         address = Address(transport, free_port(), self._socket(scratch))
         argv = command(recipe, address, scratch / "data", artifacts)
+        padding_bytes = chance.randrange(PADDING_LIMIT_BYTES + 1)
         environment = {
             "PATH": os.defpath,
             "LANG": "C.UTF-8",
             "HOME": str(scratch / "data"),
-            "SPEEDTRACK_PADDING": "x" * chance.randrange(PADDING_LIMIT_BYTES + 1),
+            "SPEEDTRACK_PADDING": "x" * padding_bytes,
         }
         output = scratch / "output"
         with output.open("wb") as stream:
             try:
-                child = self.processes.start(argv, environment, scratch / "data", stream, cpus=self.cpus)
+                child = self.processes.start(
+                    argv, environment, scratch / "data", stream, cpus=self.cpus, nodes=self.nodes
+                )
             except OSError as error:
                 raise BenchmarkFailed(f"the server cannot be started: {error}") from error
-        server = Server(child, address, output)
+        server = Server(child, address, output, padding_bytes)
         try:
             await_ready(server, recipe, control)
         except BaseException:
@@ -151,25 +158,32 @@ class Launcher:
         return server
 
     @contextlib.contextmanager
-    def _scratch(self) -> Iterator[Path]:
-        scratch = self.home / "trial"
-        self.clean()
+    def _scratch(self, slot: int) -> Iterator[Path]:
+        scratch = self._directory(slot)
+        self._clean(slot)
         (scratch / "data").mkdir(parents=True)
         try:
             yield scratch
         finally:
-            self.clean()
+            self._clean(slot)
 
     def clean(self) -> None:
-        """Removes what a trial, or a crashed one before it, left on disk."""
-        shutil.rmtree(self.home / "trial", ignore_errors=True)
-        self._short_directory_path().joinpath("s").unlink(missing_ok=True)
+        """Removes what trials of a crashed runner left on disk."""
+        for slot in range(SLOTS):
+            self._clean(slot)
+
+    def _clean(self, slot: int) -> None:
+        shutil.rmtree(self._directory(slot), ignore_errors=True)
+        self._short_directory_path().joinpath(self._directory(slot).name).unlink(missing_ok=True)
+
+    def _directory(self, slot: int) -> Path:
+        return self.home / f"trial-{slot}"
 
     def _socket(self, scratch: Path) -> Path:
         path = scratch / "s"
         if len(str(path)) < SOCKET_PATH_LIMIT:
             return path
-        return short_directory(self._short_directory_path()) / "s"
+        return short_directory(self._short_directory_path()) / scratch.name
 
     def _short_directory_path(self) -> Path:
         # Not the TMPDIR, which may be long; whoever sits on the name is found out by short_directory.

@@ -3,13 +3,15 @@
 import os
 import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from runners.build.cache import DAY_S, Limits
 from runners.errors import SettingsError
 
 TOOLS = ("SPEEDTRACK_REDIS_BENCHMARK", "SPEEDTRACK_MEMTIER")  # paths of load generators of others
+PATIENCE_S = 10  # that the quiet gate waits before a trial
 BUILT_DRIVER = Path(__file__).parent / "driver" / "target" / "release" / "speedbench"
 
 
@@ -23,6 +25,9 @@ class Settings:
     home: Path
     driver: Path
     tools: Mapping[str, str]
+    cache: Limits = field(default_factory=Limits)
+    tune: bool = False
+    patience_s: int = PATIENCE_S
 
 
 def read_settings(environ: Mapping[str, str], needs_broker: bool) -> Settings:
@@ -34,7 +39,34 @@ def read_settings(environ: Mapping[str, str], needs_broker: bool) -> Settings:
             "--poll, which needs no broker"
         )
     tools = {name: environ[name] for name in TOOLS if environ.get(name)}
-    return Settings(_url(environ), _token(environ), broker_url, _home(environ), find_driver(environ), tools)
+    driver = find_driver(environ)
+    tune = environ.get("SPEEDTRACK_TUNE") == "1"
+    return Settings(
+        _url(environ),
+        _token(environ),
+        broker_url,
+        _home(environ),
+        driver,
+        tools,
+        _cache(environ),
+        tune,
+        _number(environ, "SPEEDTRACK_PATIENCE_S", PATIENCE_S),
+    )
+
+
+def _cache(environ: Mapping[str, str]) -> Limits:
+    usual = Limits()
+    return Limits(
+        _number(environ, "SPEEDTRACK_CACHE_MB", usual.size_bytes >> 20) << 20,
+        _number(environ, "SPEEDTRACK_CACHE_DAYS", round(usual.age_s / DAY_S)) * DAY_S,
+    )
+
+
+def _number(environ: Mapping[str, str], name: str, usual: int) -> int:
+    word = environ.get(name) or str(usual)
+    if not word.isdecimal() or int(word) < 1:
+        raise SettingsError(f"{name} is {word!r}: set it to a whole number of at least 1")
+    return int(word)
 
 
 def _url(environ: Mapping[str, str]) -> str:

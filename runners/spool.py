@@ -31,17 +31,13 @@ class Spool:
         self._lock = threading.Lock()
         self._last = 0
         directory.mkdir(parents=True, exist_ok=True)
+        for torn in directory.glob("*.tmp"):  # its runner was killed while it wrote, so nobody counts on it
+            torn.unlink()
 
     def put(self, path: str, body: dict[str, Any]) -> Entry:
         """Stores a call durably (write, fsync, rename) and returns it. Raises OSError when the disk is full."""
         file = self.directory / f"{self._number():020d}.json"
-        temporary = file.with_suffix(".tmp")
-        with temporary.open("w", encoding="utf-8") as stream:
-            json.dump({"path": path, "body": body}, stream)
-            stream.flush()
-            os.fsync(stream.fileno())
-        temporary.rename(file)
-        sync_directory(self.directory)
+        write_durably(file, {"path": path, "body": body})
         return Entry(file, path, body)
 
     def waiting(self) -> list[Entry]:
@@ -72,6 +68,17 @@ class Spool:
         with self._lock:
             self._last = max(self._last + 1, time.time_ns())
             return self._last
+
+
+def write_durably(file: Path, content: Any) -> None:
+    """A JSON document that is there whole, or as it was before, whenever the power is cut. Raises OSError."""
+    temporary = file.with_suffix(".tmp")
+    with temporary.open("w", encoding="utf-8") as stream:
+        json.dump(content, stream)
+        stream.flush()
+        os.fsync(stream.fileno())
+    temporary.rename(file)
+    sync_directory(file.parent)
 
 
 def sync_directory(directory: Path) -> None:

@@ -106,7 +106,7 @@ def watch(console: Console, stack: Stack, project: Project) -> None:
 
 
 def busy(project: Project) -> bool:
-    runs = Run.objects.unfinished().filter(project=project)
+    runs = Run.objects.unfinished().filter(project=project, canary=None)
     waiting = Project.objects.filter(pk=project.pk, deliveries__status="received")
     return runs.exists() or waiting.exists() or detection_wanted() or Outbox.objects.due().exists()
 

@@ -7,6 +7,7 @@ the last process to end stops it.
 
 import contextlib
 import ctypes
+import json
 import os
 import signal
 import socket
@@ -24,6 +25,13 @@ HOME = Path(os.environ.get("SPEEDTRACK_HOME", BASE_DIR / "var"))
 PR_SET_PDEATHSIG = 1
 FIRST_PORT = 8000
 STOP_S = 20  # a runner finishes its trial when told to stop
+# The server's processes: what to tell this Python interpreter, in BASE_DIR.
+PROCESSES = {
+    "web": ["-m", "gunicorn", "speedtrack.wsgi", "--threads", "4", "--no-control-socket", "--log-level", "warning"],
+    "dispatcher": ["manage.py", "dispatch"],
+    "worker": ["-m", "celery", "--app", "speedtrack", "worker", "--concurrency", "2", "--loglevel", "warning",
+               "--queues", "sync,poll,detect,notify", "--without-gossip", "--without-mingle"],
+}  # fmt: skip
 
 
 class StackError(Exception):
@@ -83,11 +91,10 @@ def broker() -> Iterator[str]:
 
 def keep_off_measured_cores() -> None:
     """Run this process and its children, but for the runner, on the cores that the runner leaves for such work."""
-    plan = subprocess.run([sys.executable, "-m", "runners", "plan"], cwd=BASE_DIR, capture_output=True, text=True)
-    for line in plan.stdout.splitlines():
-        name, _, cpus = line.partition("CPU")
-        if name.strip() == "housekeeping":
-            os.sched_setaffinity(0, {int(cpu) for cpu in cpus.split(",")})
+    argv = [sys.executable, "-m", "runners", "plan", "--json"]
+    done = subprocess.run(argv, cwd=BASE_DIR, capture_output=True, text=True)
+    if done.returncode == 0:  # else the runner says what is missing when it starts
+        os.sched_setaffinity(0, {int(cpu) for cpu in json.loads(done.stdout)["housekeeping"].split(",")})
 
 
 class Stack:
@@ -97,6 +104,8 @@ class Stack:
         self.logs = HOME / "log"
         self.cpus = range(os.cpu_count() or 1)
         self.environment = {
+            # Web server, database and runner share this machine: it would be waited for again and again.
+            "SPEEDTRACK_PATIENCE_S": "1",
             **os.environ,
             "SPEEDTRACK_HOME": str(HOME),
             "BROKER_URL": broker_url,
@@ -109,14 +118,8 @@ class Stack:
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
 
     def commands(self) -> dict[str, list[str]]:
-        return {
-            "web": ["gunicorn", "speedtrack.wsgi", "--bind", "{}:{}".format(*self.address), "--workers", "1",
-                    "--threads", "4", "--no-control-socket", "--log-level", "warning"],
-            "dispatcher": ["manage.py", "dispatch"],
-            "worker": ["celery", "--app", "speedtrack", "worker", "--concurrency", "2", "--loglevel", "warning",
-                       "--queues", "sync,poll,detect,notify", "--without-gossip", "--without-mingle"],
-            "runner": ["runners"],
-        }  # fmt: skip
+        web = [*PROCESSES["web"], "--bind", "{}:{}".format(*self.address)]
+        return PROCESSES | {"web": web, "runner": ["-m", "runners"]}
 
     @property
     def address(self) -> tuple[str, int]:
@@ -131,10 +134,9 @@ class Stack:
         except OSError as e:
             where = self.environment["SPEEDTRACK_URL"]
             raise StackError(f"{where} cannot be served here ({e.strerror}): set SPEEDTRACK_URL to a free port") from e
-        for name, (program, *arguments) in self.commands().items():
-            module = [] if program.endswith(".py") else ["-m"]
+        for name, arguments in self.commands().items():
             with (self.logs / f"{name}.log").open("ab") as file:
-                self.processes[name] = self.spawn([sys.executable, *module, program, *arguments], file)
+                self.processes[name] = self.spawn([sys.executable, *arguments], file)
         self.wait_for_web()
 
     def spawn(self, command: list[str], output: IO[bytes]) -> "subprocess.Popen[bytes]":

@@ -7,20 +7,22 @@ a message lost with the broker is sent again at the next tick. One dispatcher wo
 import logging
 import time
 from collections.abc import Callable, Iterator
+from typing import Any
 
 from celery import Celery
 from django.conf import settings
 from django.db import OperationalError, connection
-from django.db.models import Exists, OuterRef
+from django.db.models import Exists, OuterRef, QuerySet
 from kombu import Queue
 from kombu.exceptions import OperationalError as BrokerError
 from redis.exceptions import RedisError
 
+from speedtrack.alerts import floors
 from speedtrack.alerts.models import ChangePoint, Outbox
 from speedtrack.celery import app
 from speedtrack.projects.models import Project
-from speedtrack.runs import queue
-from speedtrack.runs.models import Machine, Run, Series, Status
+from speedtrack.runs import canary, queue
+from speedtrack.runs.models import Machine, MachineEvent, Run, Series, Status
 
 log = logging.getLogger(__name__)
 
@@ -56,8 +58,9 @@ def lead() -> bool:
 
 
 def tick(celery: Celery = app) -> None:
-    """Reap expired leases, then nudge everybody who has work and has not been told."""
+    """Reap expired leases, attend to canaries, then nudge everybody who has work and has not been told."""
     queue.reap()
+    canary.attend_all()
     with celery.connection_for_write() as broker, broker.channel() as channel:
         for name, task in wanted():
             if channel.queue_declare(name).message_count == 0:
@@ -66,16 +69,18 @@ def tick(celery: Celery = app) -> None:
 
 def wanted() -> Iterator[tuple[str, str]]:
     """(queue, task) of every duty and machine that has work."""
-    duties = {
-        "sync": Project.objects.told(),
-        "poll": Project.objects.due(settings.POLL_EVERY_S),
-        "notify": Outbox.objects.due(),
+    duties: dict[str, tuple[QuerySet[Any], ...]] = {
+        "sync": (Project.objects.told(),),
+        "poll": (Project.objects.due(settings.POLL_EVERY_S),),
+        "notify": (Outbox.objects.due(), MachineEvent.objects.filter(untold=True)),
     }
-    for duty, rows in duties.items():
-        if rows.exists():
+    for duty, work in duties.items():
+        if any(rows.exists() for rows in work):
             yield duty, f"speedtrack.tasks.{duty}"
     if detection_wanted():
         yield "detect", "speedtrack.tasks.detect"
+    elif floors.unasked_machines().exists():
+        yield "detect", "speedtrack.tasks.calibrate"
     for machine in idle_machines_with_work():
         yield machine.queue, LOOK_FOR_WORK
 
@@ -85,8 +90,8 @@ def detection_wanted() -> bool:
     if Series.objects.filter(undetected_since__isnull=False).exists():
         return True
     under_way = Run.objects.unfinished().filter(change_points=OuterRef("pk"))
-    settling = ChangePoint.objects.filter(status=ChangePoint.Status.SETTLING).exclude(Exists(under_way))
-    return settling.exists() or ChangePoint.objects.ripe().exists()
+    settling = ChangePoint.objects.settling().exclude(Exists(under_way))
+    return settling.exists() or ChangePoint.objects.ripe().exists() or floors.due().exists()
 
 
 def idle_machines_with_work() -> list[Machine]:

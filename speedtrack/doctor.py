@@ -1,13 +1,16 @@
 """Is this installation fit? Each check says what it found, and what to do if that is not right."""
 
+import json
 import os
+import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import docker
 from django.conf import settings
 from django.db import ProgrammingError, connection
 from django.db.migrations.executor import MigrationExecutor
@@ -20,6 +23,8 @@ from speedtrack.runs.models import Machine
 
 DRIVER = BASE_DIR / "runners" / "driver" / "target" / "release" / "speedbench"
 OLDEST_GIT = (2, 38)
+# Older ones let a container out onto its host (CVE-2025-31133, -52565, -52881).
+OLDEST_RUNC = ((1, 2, 8), (1, 3, 3))
 
 
 @dataclass(frozen=True)
@@ -31,11 +36,11 @@ class Finding:
     words: str
 
 
-def examine() -> Iterator[Finding]:
-    """All findings, one after another."""
-    for name, check in CHECKS.items():
+def examine(names: Iterable[str]) -> Iterator[Finding]:
+    """The findings of these checks, one after another."""
+    for name in names:
         try:
-            state, words = check()
+            state, words = CHECKS[name]()
         except ProgrammingError:
             state, words = "bad", "cannot be read before `manage.py migrate`"
         yield Finding(name, state, words)
@@ -86,22 +91,57 @@ def compiler() -> tuple[str, str]:
     return "good", output("cc", "--version").splitlines()[0]
 
 
+def containers() -> tuple[str, str]:
+    """Asks as a runner on this machine would; no suite needs it but those that build in containers."""
+    try:
+        version = docker.from_env(timeout=5).version()
+    except docker.errors.DockerException:
+        return "note", 'no daemon answers: suites with build.kind = "docker" cannot be built on this machine'
+    server = version["Version"]
+    runc = next((one["Version"] for one in version["Components"] if one["Name"] == "runc"), "")
+    if not safe_runc(runc):
+        oldest = " or ".join(".".join(map(str, one)) for one in OLDEST_RUNC)
+        return (
+            "note",
+            f"Docker {server} with runc {runc or 'of unknown version'}: builds may escape before {oldest}; update it",
+        )
+    return "good", f"Docker {server}, runc {runc}"
+
+
+def safe_runc(version: str) -> bool:
+    """Does this release have the fixes? Those of a distribution that carries them under an old number are not seen."""
+    numbers = tuple(int(part) for part in re.findall(r"\d+", version)[:3])
+    return any(numbers[:2] == oldest[:2] and numbers >= oldest for oldest in OLDEST_RUNC) or numbers[:2] > (1, 3)
+
+
 def placement() -> tuple[str, str]:
-    plan = subprocess.run([sys.executable, "-m", "runners", "plan"], cwd=BASE_DIR, capture_output=True, text=True)
-    lines = [" ".join(line.split()) for line in plan.stdout.splitlines() if not line.startswith("-")]
-    if plan.returncode:
-        return "bad", plan.stderr.strip()
-    shared = "shares" in plan.stdout
-    return ("note" if shared else "good"), ", ".join(lines) + (" (cores are shared)" if shared else "")
+    done = runner("plan")
+    if done.returncode:
+        return "bad", done.stderr.strip()
+    plan = json.loads(done.stdout)
+    words = ", ".join(f"{role} CPU {plan[role]}" for role in ("server", "driver", "housekeeping"))
+    return ("note", f"{words} ({plan['override']})") if plan["override"] else ("good", words)
+
+
+def runner(command: str) -> subprocess.CompletedProcess[str]:
+    """What the runner says for programs."""
+    return subprocess.run(
+        [sys.executable, "-m", "runners", command, "--json"], cwd=BASE_DIR, capture_output=True, text=True
+    )
 
 
 def kernel() -> tuple[str, str]:
-    governor = text("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
-    if governor not in ("performance", ""):
-        return "note", f"the CPU governor is {governor}: measure with `performance`"
-    if "[always]" in text("/sys/kernel/mm/transparent_hugepage/enabled"):
-        return "note", "transparent huge pages are always on: measure with `madvise`"
-    return "good", f"governor {governor or 'not offered by this machine'}, huge pages on request"
+    done = runner("tune")
+    if done.returncode:
+        return "bad", done.stderr.strip()
+    # A wish for short sleeps lasts only as long as the process that has it.
+    rows = [row for row in json.loads(done.stdout) if row["knob"] != "sleep_states"]
+    wrong = [
+        f"{row['knob']} {row['now']} (wanted {row['wanted']})" for row in rows if row["now"] not in ("", row["wanted"])
+    ]
+    if wrong:
+        return "note", f"{', '.join(wrong)}: `python -m runners tune` says why, SPEEDTRACK_TUNE=1 lets a runner set it"
+    return "good", "set as wanted for measuring"
 
 
 def suites() -> tuple[str, str]:
@@ -116,20 +156,18 @@ def suites() -> tuple[str, str]:
 
 
 def machines() -> tuple[str, str]:
-    known = [f"{m.name}{' (paused)' if m.paused else ''}" for m in Machine.objects.order_by("name")]
-    return ("good", ", ".join(known)) if known else ("note", "none: add one with `manage.py machine add NAME`")
+    known = list(Machine.objects.order_by("name"))
+    if moved := [f"{m.name}: {m.quarantined_why}" for m in known if m.quarantined_at]:
+        return "bad", f"in quarantine: {'; '.join(moved)}. Look at its page, or `manage.py machine lift NAME`"
+    if known and not settings.OPERATORS:
+        return "note", "OPERATORS names nobody: no mail tells of a machine whose canary moved"
+    names = [f"{m.name}{' (paused)' if m.paused else ''}" for m in known]
+    return ("good", ", ".join(names)) if known else ("note", "none: add one with `manage.py machine add NAME`")
 
 
 def output(*command: str) -> str:
     try:
         return subprocess.run(command, capture_output=True, text=True, timeout=10).stdout.strip()
-    except OSError:
-        return ""
-
-
-def text(path: str) -> str:
-    try:
-        return Path(path).read_text().strip()
     except OSError:
         return ""
 
@@ -140,6 +178,7 @@ CHECKS: dict[str, Callable[[], tuple[str, str]]] = {
     "git": git,
     "driver": driver,
     "compiler": compiler,
+    "docker": containers,
     "placement": placement,
     "kernel": kernel,
     "suites": suites,

@@ -134,7 +134,7 @@ TIME_ZONE = "UTC"
 LANGUAGE_CODE = "en-gb"
 
 STATIC_URL = "/static/"
-STATIC_ROOT = HOME / "static"
+STATIC_ROOT = Path(os.environ.get("STATIC_ROOT", HOME / "static"))
 STATIC_ROOT.mkdir(parents=True, exist_ok=True)
 STATICFILES_DIRS = [d for d in [BASE_DIR / "frontend" / "dist"] if d.exists()]
 STORAGES = {
@@ -168,10 +168,20 @@ MIRRORS = HOME / "mirrors"
 GIT_TIMEOUT_S = env_int("GIT_TIMEOUT_S", 900)
 SUITES = Path(os.environ.get("SUITES", BASE_DIR / "runners" / "suites"))
 POLL_EVERY_S = env_int("POLL_EVERY_S", 300)
+# How often a machine measures a commit against itself, when it has nothing else to do; 0: never by itself.
+AA_EVERY_DAYS = env_int("AA_EVERY_DAYS", 7)
 
 # A run whose runner is silent for this long is taken from it; after this many attempts it fails.
 LEASE_S = env_int("LEASE_S", 60)
 MAX_ATTEMPTS = env_int("MAX_ATTEMPTS", 3)
+
+# The canary of a machine (docs/methodology.md): measured this often while there is work; whether the first head that a
+# machine measures becomes its canary by itself; and who is told of a machine whose canary moved.
+CANARY_EVERY_S = env_int("CANARY_EVERY_S", 2 * 3600)
+if CANARY_EVERY_S < 60:
+    raise ImproperlyConfigured(f"CANARY_EVERY_S={CANARY_EVERY_S}: give 60 seconds or more")
+CANARY_AUTO = env_bool("CANARY_AUTO", True)
+OPERATORS = [address.strip() for address in os.environ.get("OPERATORS", "").split(",") if address.strip()]
 
 LOGGING = {
     "version": 1,

@@ -5,8 +5,8 @@ import logging
 from celery import shared_task
 from django.conf import settings
 
-from speedtrack.alerts import confirm, detection
-from speedtrack.alerts.notify import send_due
+from speedtrack.alerts import confirm, detection, floors, profiling
+from speedtrack.alerts.notify import send_due, tell_operators
 from speedtrack.projects.errors import RepositoryError
 from speedtrack.projects.models import Project
 from speedtrack.projects.sync import has_news, mark_polled
@@ -41,12 +41,24 @@ def poll() -> None:
 
 @shared_task
 def detect() -> None:
-    """Find suspected changes in what was newly measured, and settle those that were measured again."""
+    """Find suspected changes in what was newly measured, settle those measured again, profile the confirmed.
+
+    And what A/A runs showed of the machines.
+    """
     detection.detect()
     confirm.step()
+    floors.store_due()
+    profiling.plan_missing()
+
+
+@shared_task
+def calibrate() -> None:
+    """Let machines that have nothing else to do measure a commit against itself."""
+    floors.plan_due()
 
 
 @shared_task
 def notify() -> None:
-    """Send what waits in the outbox."""
+    """Send what waits in the outbox, of what operators have to hear too."""
+    tell_operators()
     send_due()

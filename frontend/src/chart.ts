@@ -12,12 +12,13 @@ import {
   Tooltip,
 } from "chart.js";
 import * as draw from "./draw";
-import { bounds, breaks, type Change, gaps, marks, type Measured, nearest, type Point, points, rulings, sentences, stops, stretches, type Timeline, title, withBreaks } from "./timeline";
+import { type Break, bounds, breakText, type Change, gaps, marks, type Measured, nearest, type Point, points, rulings, sentences, stops, stretches, type Timeline, title, withBreaks } from "./timeline";
 import { change, tick } from "./units";
 
 Chart.register(LineController, LineElement, PointElement, LinearScale, Tooltip);
 
 const SHAPES = ["circle", "rect", "rectRot", "star"] as const;
+const CHARACTER = 6; // pixels that one takes at 11 px
 const MANY = 250; // commits, above which lines are thinner
 const FEW = 40; // commits, up to which the axis names each by its hash
 
@@ -102,15 +103,16 @@ function flaggedDataset(all: Measured[], colour: Colours): Dataset {
 function gapDataset(timeline: Timeline, colour: Colours): Dataset {
   const found = gaps(timeline);
   const failed = found.map((gap) => gap.state === "failed");
+  const linked = found.map((gap) => gap.state === "linked");
   return {
     data: found.map((gap) => ({ x: gap.at, y: 0.02 })),
     yAxisID: "gaps",
     showLine: false,
-    pointStyle: failed.map((f) => (f ? "crossRot" : "circle")),
-    pointRadius: failed.map((f) => (f ? 4.5 : 1.5)),
+    pointStyle: failed.map((f, i) => (f ? "crossRot" : linked[i] ? "rectRot" : "circle")),
+    pointRadius: failed.map((f, i) => (f ? 4.5 : linked[i] ? 4 : 1.5)),
     pointBorderWidth: failed.map((f) => (f ? 2 : 1)),
     borderColor: failed.map((f) => (f ? colour.worse : colour.soft)),
-    backgroundColor: colour.soft,
+    backgroundColor: linked.map((one) => (one ? colour.surface : colour.soft)),
   };
 }
 
@@ -141,7 +143,6 @@ function bandPlugin(timeline: Timeline, parts: Measured[][][], colour: Colours):
 /** Change points with shape and colour, release tags, and the beginnings of new environments. */
 function markPlugin(timeline: Timeline, colour: Colours): Plugin<"line"> {
   const found = marks(timeline.changes);
-  const news = breaks(timeline.lines);
   return {
     id: "marks",
     beforeDatasetsDraw({ ctx, scales, chartArea }) {
@@ -149,19 +150,11 @@ function markPlugin(timeline: Timeline, colour: Colours): Plugin<"line"> {
       ctx.save();
       ctx.font = `11px ${colour.font}`;
       ctx.strokeStyle = ctx.fillStyle = colour.soft;
-      for (const one of news) {
+      timeline.breaks.forEach((one, i) => {
         const at = x.getPixelForValue(one.at - 0.5);
         draw.line(ctx, at, chartArea.top, at, chartArea.bottom, [2, 3]);
-        const fits = at < chartArea.right - 90;
-        ctx.textAlign = fits ? "left" : "right";
-        ctx.save();
-        ctx.strokeStyle = colour.surface;
-        ctx.lineWidth = 4;
-        ctx.setLineDash([]);
-        ctx.strokeText("new environment", at + (fits ? 5 : -5), chartArea.bottom - 16);
-        ctx.restore();
-        ctx.fillText("new environment", at + (fits ? 5 : -5), chartArea.bottom - 16);
-      }
+        label(ctx, timeline, one, { x: at, y: chartArea.bottom - 16 - 15 * (i % 3), before: at - chartArea.left, after: chartArea.right - at }, colour);
+      });
       tags(ctx, timeline, x, chartArea.top);
       ctx.restore();
     },
@@ -178,6 +171,30 @@ function markPlugin(timeline: Timeline, colour: Colours): Plugin<"line"> {
       ctx.restore();
     },
   };
+}
+
+/** What a break says, on the side of it that has more room, readable over whatever lies behind. */
+function label(ctx: draw.Canvas, timeline: Timeline, one: Break, place: LabelPlace, colour: Colours): void {
+  const right = place.after >= place.before;
+  const most = Math.floor((right ? place.after : place.before) / CHARACTER);
+  const text = breakText(timeline, one, Math.max(12, Math.min(most, 60)));
+  const x = place.x + (right ? 5 : -5);
+  ctx.save();
+  ctx.textAlign = right ? "left" : "right";
+  ctx.strokeStyle = colour.surface;
+  ctx.lineWidth = 4;
+  ctx.setLineDash([]);
+  ctx.strokeText(text, x, place.y);
+  ctx.fillText(text, x, place.y);
+  ctx.restore();
+}
+
+interface LabelPlace {
+  x: number;
+  y: number;
+  /** Pixels to the left and to the right of it. */
+  before: number;
+  after: number;
 }
 
 function tags(ctx: draw.Canvas, timeline: Timeline, x: Scale, top: number): void {

@@ -19,7 +19,7 @@ function timeline(lines: t.LineColumns[], count: number, more: Partial<t.Timelin
       sha: each.map((i) => `${i}`.padStart(12, "0")), subject: each.map((i) => `Change ${i}`),
       author: each.map(() => "Ada"), time: each.map((i) => 1_700_000_000 + i),
     },
-    lines, gaps: [], changes: [], tags: [], ...more,
+    lines, gaps: [], changes: [], breaks: [], tags: [], ...more,
   };
 }
 
@@ -74,9 +74,15 @@ test("one mark per commit and direction, the surest first", () => {
   assert.deepEqual(found.map((c) => [c.ratio, c.worse]), [[1.1, true], [0.9, false]]);
 });
 
-test("a new environment begins where the machine's next line begins", () => {
-  const lines = [line([0, 1], [1, 1]), line([2, 3], [1, 1]), line([0], [1], { machine: "m2" })];
-  assert.deepEqual(t.breaks(lines), [{ at: 2, machine: "m1" }]);
+test("a break says what changed, and on which machine where there are several", () => {
+  const one = { at: 1, machine: "m1", what: "kernel 6.1 → 6.2" };
+  const alone = timeline([line([0, 1], [1, 1])], 2, { breaks: [one] });
+  assert.equal(t.breakText(alone, one, 60), "kernel 6.1 → 6.2");
+  assert.equal(t.breakText(alone, one, 10), "kernel 6.…");
+  assert.ok(t.sentences(alone, 1).includes("new environment: kernel 6.1 → 6.2"));
+  assert.ok(!t.sentences(alone, 0).join().includes("environment"));
+  const two = timeline([line([0, 1], [1, 1]), line([0], [1], { machine: "m2" })], 2, { breaks: [one] });
+  assert.equal(t.breakText(two, one, 60), "m1: kernel 6.1 → 6.2");
 });
 
 test("the keyboard steps over what there is", () => {

@@ -31,6 +31,12 @@ export interface Change {
   alert: number | null;
 }
 
+export interface Break {
+  at: number;
+  machine: string;
+  what: string;
+}
+
 export interface Timeline {
   schema: string;
   benchmark: string;
@@ -39,6 +45,8 @@ export interface Timeline {
   lines: LineColumns[];
   gaps: Gap[];
   changes: Change[];
+  /** Where a machine's points go over from one environment or definition to another. */
+  breaks: Break[];
   tags: { at: number; name: string }[];
 }
 
@@ -147,15 +155,14 @@ function weight(one: Change): number {
   return (WEIGHT[one.status] ?? 0) * 1000 + Math.min(999, Math.abs(Math.log(one.ratio)) * 100);
 }
 
-/** Where a machine's line ends and its next one begins. */
-export function breaks(lines: LineColumns[]): { at: number; machine: string }[] {
-  const seen = new Set<string>();
-  const found: { at: number; machine: string }[] = [];
-  for (const line of lines) {
-    if (seen.has(line.machine) && line.at.length > 0) found.push({ at: line.at[0]!, machine: line.machine });
-    seen.add(line.machine);
-  }
-  return found;
+/** What a break says, in so many characters. */
+export function breakText(timeline: Timeline, one: Break, most: number): string {
+  const who = machineCount(timeline) > 1 ? `${one.machine}: ` : "";
+  return cut(`${who}${one.what}`, most);
+}
+
+function machineCount(timeline: Timeline): number {
+  return new Set(timeline.lines.map((line) => line.machine)).size;
 }
 
 /** The commits that the keyboard stops at, in order. */
@@ -200,7 +207,7 @@ function cut(text: string, most: number): string {
 
 /** What is known of a commit: a sentence per line, mark and gap. */
 export function sentences(timeline: Timeline, at: number): string[] {
-  const several = new Set(timeline.lines.map((line) => line.machine)).size > 1;
+  const several = machineCount(timeline) > 1;
   const said: string[] = [];
   for (const line of timeline.lines) {
     const i = line.at.indexOf(at);
@@ -209,6 +216,7 @@ export function sentences(timeline: Timeline, at: number): string[] {
   for (const one of timeline.changes.filter((c) => c.at === at)) {
     said.push(`${one.worse ? "▼" : "▲"} ${effect(timeline.metric.unit, one.worse)} ${change(one.ratio)}${several ? ` on ${one.machine}` : ""}, ${one.status}`);
   }
+  for (const one of timeline.breaks.filter((b) => b.at === at)) said.push(`new environment: ${breakText(timeline, one, 200)}`);
   for (const tag of timeline.tags.filter((t) => t.at === at)) said.push(`tag ${tag.name}`);
   const gap = timeline.gaps.find((g) => g.at === at);
   if (said.length === 0 || gap) said.push(gap?.reason ?? "not measured");

@@ -1,17 +1,50 @@
 """From a commit to the digest of its server program."""
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+Write = Callable[[str], None]
+
+
+class BuildFailed(Exception):
+    """The commit does not build; one line that says why."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """How to get the files of a commit: writes its tar to the path it is given. `attempt`: for whom, as `run/token`."""
+
+    sha: str
+    fetch: Callable[[Path], None]
+    attempt: str = "0/0"
 
 
 @dataclass(frozen=True)
 class Artifact:
-    """One built program in the artifact store."""
+    """One built program in the artifact store. `loaded_bytes`: its code and data without debug information."""
 
     digest: str
     size_bytes: int
+    loaded_bytes: int
     path: Path
+
+
+@dataclass(frozen=True)
+class CompilerCache:
+    """What ccache knew of a build: compilations it answered, and those it did not."""
+
+    hits: int
+    misses: int
+
+
+@dataclass(frozen=True)
+class Made:
+    """The programs that a build left, by file name; `ccache` is None where there was none."""
+
+    programs: dict[str, Path]
+    ccache: CompilerCache | None
 
 
 @dataclass(frozen=True)
@@ -22,8 +55,9 @@ class Build:
     sha: str
     cached: bool
     seconds: float
-    artifacts: dict[str, Artifact]
     recipe_digest: str
+    artifacts: dict[str, Artifact] = field(default_factory=dict)
+    ccache: CompilerCache | None = None
     error: str | None = None
 
     @property
@@ -39,8 +73,10 @@ class Build:
             "cached": self.cached,
             "seconds": round(self.seconds, 3),
             "artifacts": {
-                name: {"digest": one.digest, "bytes": one.size_bytes} for name, one in self.artifacts.items()
+                name: {"digest": one.digest, "bytes": one.size_bytes, "loaded_bytes": one.loaded_bytes}
+                for name, one in self.artifacts.items()
             },
+            "ccache": vars(self.ccache) if self.ccache else None,
             "recipe_digest": self.recipe_digest,
             "error": self.error,
         }

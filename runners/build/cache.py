@@ -5,24 +5,37 @@ import json
 import logging
 import os
 import shutil
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 
 from runners.build import Artifact
+from runners.build.elf import loaded_bytes
 from runners.environment import file_digest
 from runners.spool import sync_directory
 
 log = logging.getLogger(__name__)
 
-LIMIT_BYTES = 4 * 2**30
+DAY_S = 86400
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What the store may keep: bytes of artifacts, and seconds since a build was last used."""
+
+    size_bytes: int = 4 * 2**30
+    age_s: float = 90 * DAY_S
 
 
 class Cache:
-    """Artifacts under `artifacts/sha256/aa/bb...`, build records under `builds/`."""
+    """Artifacts under `artifacts/sha256/aa/bb...`, build records under `builds/`, what is never dropped in `pins`."""
 
-    def __init__(self, home: Path, limit_bytes: int = LIMIT_BYTES) -> None:
+    def __init__(self, home: Path, limits: Limits = Limits()) -> None:
         self.artifacts = home / "artifacts" / "sha256"
         self.records = home / "builds"
-        self.limit_bytes = limit_bytes
+        self.pins = home / "pins"
+        self.limits = limits
         self.artifacts.mkdir(parents=True, exist_ok=True)
         self.records.mkdir(parents=True, exist_ok=True)
 
@@ -30,7 +43,7 @@ class Cache:
         """The artifacts of an earlier build, each checked against its digest; None: build it."""
         try:
             content = json.loads(self._record(sha, recipe_digest).read_text())
-            found = {name: self._artifact(str(digest)) for name, digest in content["artifacts"].items()}
+            found = {name: self.artifact(str(digest)) for name, digest in content["artifacts"].items()}
         except (OSError, ValueError, KeyError, AttributeError):
             return None
         os.utime(self._record(sha, recipe_digest))
@@ -47,12 +60,35 @@ class Cache:
         _write_durably(self._record(sha, recipe_digest), json.dumps(content).encode())
         return stored
 
+    def artifact(self, digest: str) -> Artifact | None:
+        """The artifact of this digest, checked against it; None: there is none, or it was damaged."""
+        path = self._path(digest)
+        if file_digest(path) != digest:
+            log.warning("artifact %s is missing or damaged and is built again", digest)
+            path.unlink(missing_ok=True)
+            return None
+        return described(digest, path)
+
+    def pin(self, digests: Iterable[str]) -> None:
+        """Keeps these artifacts until they are unpinned, whatever their size and age."""
+        self._write_pins(self.pinned() | set(digests))
+
+    def unpin(self, digests: Iterable[str]) -> None:
+        self._write_pins(self.pinned() - set(digests))
+
+    def pinned(self) -> set[str]:
+        return set(self.pins.read_text().split()) if self.pins.exists() else set()
+
     def prune(self) -> None:
-        """Drops the builds used longest ago until the store fits its limit."""
+        """Drops the builds that were not used for too long, then those used longest ago until the store fits."""
         records = sorted(self.records.glob("*.json"), key=lambda file: file.stat().st_mtime)
-        while records and self._size_bytes() > self.limit_bytes:
+        oldest = time.time() - self.limits.age_s
+        while records and (records[0].stat().st_mtime < oldest or self._size_bytes() > self.limits.size_bytes):
             records.pop(0).unlink(missing_ok=True)
             self._drop_unreferenced(records)
+
+    def _write_pins(self, digests: set[str]) -> None:
+        _write_durably(self.pins, "\n".join(sorted(digests)).encode())
 
     def _record(self, sha: str, recipe_digest: str) -> Path:
         return self.records / (hashlib.sha256(f"{sha} {recipe_digest}".encode()).hexdigest() + ".json")
@@ -61,30 +97,26 @@ class Cache:
         hexadecimal = digest.removeprefix("sha256:")
         return self.artifacts / hexadecimal[:2] / hexadecimal[2:]
 
-    def _artifact(self, digest: str) -> Artifact | None:
-        path = self._path(digest)
-        if file_digest(path) != digest:
-            log.warning("artifact %s is missing or damaged and is built again", digest)
-            path.unlink(missing_ok=True)
-            return None
-        return Artifact(digest, path.stat().st_size, path)
-
     def _add(self, file: Path) -> Artifact:
         digest = file_digest(file)
         path = self._path(digest)
         if file_digest(path) != digest:
             _write_durably(path, file.read_bytes(), mode=0o555)
-        return Artifact(digest, path.stat().st_size, path)
+        return described(digest, path)
 
     def _size_bytes(self) -> int:
         return sum(file.stat().st_size for file in self.artifacts.glob("*/*"))
 
     def _drop_unreferenced(self, records: list[Path]) -> None:
         used = {digest for record in records for digest in json.loads(record.read_text())["artifacts"].values()}
-        kept = {self._path(digest) for digest in used}
+        kept = {self._path(digest) for digest in used | self.pinned()}
         for file in self.artifacts.glob("*/*"):
             if file not in kept:
                 file.unlink(missing_ok=True)
+
+
+def described(digest: str, path: Path) -> Artifact:
+    return Artifact(digest, path.stat().st_size, loaded_bytes(path), path)
 
 
 def empty_directory(path: Path) -> Path:

@@ -10,19 +10,24 @@ from typing import Any
 
 import pytest
 
-from runners import placement
+from runners import topology
 from runners.agent import Agent
 from runners.build.cache import Cache
+from runners.build.docker import DockerBuilder
 from runners.build.host import HostBuilder
+from runners.build.workshop import Workshop
 from runners.client import Client
 from runners.driver import Driver
 from runners.environment import Machine
 from runners.external import External
-from runners.job import Tools
+from runners.perf import Profiler
+from runners.placement import Planner
 from runners.processes import Processes
+from runners.quiet import Gate
 from runners.server import Launcher
 from runners.spool import Spool
 from runners.tests.api import TOKEN, Api, serve
+from runners.tools import Tools
 
 HERE = Path(__file__).parent
 DRIVER = HERE.parent / "driver"
@@ -98,17 +103,25 @@ def agent(tools: Tools, stopping: threading.Event) -> Agent:
 
 def assemble(client: Client, home: Path, processes: Processes, driver: Path) -> Tools:
     """The tools of this machine, on the cores it has."""
-    cpus = placement.allowed_cpus()
-    plan = placement.plan(placement.read_cores(placement.SYSFS, cpus), allow_shared=True)
+    planner = Planner(topology.read(), allow_shared=True)
+    plan = planner.plan()
     native = Driver(driver, processes, plan.driver)
     return Tools(
         client,
-        Machine(plan, driver, cpus),
-        HostBuilder(home, processes, Cache(home), cpus),
+        Machine(planner, plan, driver),
+        make_workshop(home, processes),
         Launcher(processes, home, plan.server),
         native,
         External(native, {}),
+        Gate(plan, patience_s=0.0),  # a machine that runs tests is never quiet
+        Profiler(processes, plan.housekeeping),
     )
+
+
+def make_workshop(home: Path, processes: Processes) -> Workshop:
+    cpus = topology.allowed_cpus()
+    host, docker = HostBuilder(home, processes, cpus), DockerBuilder(home, processes, cpus)
+    return Workshop(Cache(home), {"host": host, "docker": docker})
 
 
 def make_benchmark(name: str = "get-p1", test: str = "get", transport: str = "unix", **workload: Any) -> dict[str, Any]:
@@ -131,13 +144,20 @@ def make_benchmark(name: str = "get-p1", test: str = "get", transport: str = "un
         "workload": {key: value for key, value in phase.items() if value is not None},
         "command": "",
         "timeout_s": 300,
+        "instructions": "",
+        "target": 0.01,
     }
+
+
+def make_build(**changes: Any) -> dict[str, Any]:
+    build = {"command": "make -j{cores}", "artifacts": ["tiny"], "timeout_s": 60, "environment": {}}
+    return build | {"kind": "host", "image": "", "dockerfile": "", "dockerfile_network": False, "trust": "t"} | changes
 
 
 def make_job(**changes: Any) -> dict[str, Any]:
     """A job of one benchmark and two trials of the test server."""
     job = {
-        "schema": "speedtrack.job/2",
+        "schema": "speedtrack.job/3",
         "run": 17,
         "token": 3,
         "attempt": 1,
@@ -145,12 +165,14 @@ def make_job(**changes: Any) -> dict[str, Any]:
         "project": "tiny",
         "seed": 8231,
         "trials": 2,
+        "most_trials": changes.get("trials", 2),
         "lease_s": 60,
         "deadline_s": 300,
         "sides": [{"side": "head", "sha": SHA}],
-        "build": {"command": "make -j{cores}", "artifacts": ["tiny"], "timeout_s": 60, "environment": {}},
-        "server": {"command": COMMAND, "listen": {}, "protocol": "resp", "ready_timeout_s": 5},
+        "build": make_build(),
+        "server": {"command": COMMAND, "listen": {}, "protocol": "resp", "ready_timeout_s": 5, "cores": 1},
         "benchmarks": [make_benchmark()],
+        "profile": None,
     }
     return job | changes
 

@@ -1,21 +1,23 @@
 """Real builds by a real compiler: equal programs, the cache, and every way in which a build goes wrong."""
 
+import os
 import threading
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from runners.build import Build
-from runners.build.cache import Cache
-from runners.build.host import LOG_LIMIT_BYTES, HostBuilder, Source
+from runners.build import Build, Source
+from runners.build.cache import Cache, Limits
+from runners.build.output import LOG_LIMIT_BYTES
+from runners.build.workshop import Workshop
 from runners.control import Control
 from runners.documents import BuildRecipe
 from runners.errors import Cancelled, Permanent, Transient
-from runners.placement import allowed_cpus
 from runners.processes import Processes
 from runners.tests.api import Api
-from runners.tests.conftest import SHA, TREE, alive, marked
+from runners.tests.conftest import SHA, TREE, alive, make_workshop, marked
+from runners.topology import allowed_cpus
 
 PROGRAM = {
     "Makefile": "tiny: tiny.c\n\t$(CC) -O2 -o $@ $<\n",
@@ -24,14 +26,14 @@ PROGRAM = {
 
 
 @pytest.fixture
-def builder(home: Path, processes: Processes) -> HostBuilder:
-    return HostBuilder(home, processes, Cache(home), allowed_cpus())
+def builder(home: Path, processes: Processes) -> Workshop:
+    return make_workshop(home, processes)
 
 
 class Room:
     """Builds trees of files with one builder and keeps the log."""
 
-    def __init__(self, builder: HostBuilder, stopping: threading.Event) -> None:
+    def __init__(self, builder: Workshop, stopping: threading.Event) -> None:
         self.builder = builder
         self.control = Control(stopping)
         self.log: list[str] = []
@@ -43,10 +45,11 @@ class Room:
         artifacts: tuple[str, ...] = ("tiny",),
         timeout_s: float = 60,
         sha: str = SHA,
+        trust: str = "default",
         **environment: str,
     ) -> Build:
         tar = Api(sources={sha: tree}).tar(sha)
-        recipe = BuildRecipe(command, artifacts, timeout_s, environment)
+        recipe = BuildRecipe(command, artifacts, timeout_s, environment, trust=trust)
         source = Source(sha, lambda file: file.write_bytes(tar) and None)
         return self.builder.build("head", source, recipe, self.log.append, self.control)
 
@@ -56,7 +59,7 @@ class Room:
 
 
 @pytest.fixture
-def room(builder: HostBuilder, stopping: threading.Event) -> Room:
+def room(builder: Workshop, stopping: threading.Event) -> Room:
     return Room(builder, stopping)
 
 
@@ -85,9 +88,43 @@ def test_the_cache_drops_what_was_used_longest_ago(room: Room, home: Path) -> No
     old = room.build(sha="a" * 40).artifacts["tiny"]
     tree = PROGRAM | {"tiny.c": "int main(void) { return 7; }\n"}
     new = room.build(sha="b" * 40, tree=tree).artifacts["tiny"]
-    Cache(home, limit_bytes=old.size_bytes + new.size_bytes - 1).prune()
+    Cache(home, Limits(size_bytes=old.size_bytes + new.size_bytes - 1)).prune()
     assert not old.path.exists() and new.path.exists()
     assert room.build(sha="b" * 40, tree=tree).cached and not room.build(sha="a" * 40).cached
+
+
+def test_the_cache_drops_what_was_not_used_for_long_and_keeps_what_is_pinned(room: Room, home: Path) -> None:
+    old = room.build(sha="a" * 40).artifacts["tiny"]
+    kept = room.build(sha="b" * 40, tree=PROGRAM | {"tiny.c": "int main(void) { return 7; }\n"}).artifacts["tiny"]
+    cache = Cache(home, Limits(age_s=3600))
+    cache.pin([kept.digest])
+    cache.prune()
+    assert old.path.exists()
+    for record in cache.records.glob("*.json"):
+        os.utime(record, (1, 1))
+    cache.prune()
+    assert not old.path.exists() and cache.artifact(kept.digest) == kept
+    cache.unpin([kept.digest])
+    room.build(sha="a" * 40)
+    Cache(home, Limits(size_bytes=1)).prune()
+    assert cache.artifact(kept.digest) is None
+
+
+def test_debug_information_does_not_make_a_program_larger(room: Room) -> None:
+    plain, debug = (room.build("make && strip tiny"), room.build(CC="cc -g3"))
+    (one,), (other,) = plain.artifacts.values(), debug.artifacts.values()
+    assert one.size_bytes < other.size_bytes and 0 < one.loaded_bytes == other.loaded_bytes
+
+
+def test_each_trust_level_has_a_compiler_cache_of_its_own(room: Room) -> None:
+    tree = PROGRAM | {"Makefile": "tiny: tiny.o\n\tcc -o $@ $<\ntiny.o: tiny.c\n\tcc -O2 -c $<\n"}
+    builds = [room.build(sha=sha * 40, tree=tree, trust=trust) for sha, trust in (("a", "t"), ("b", "u"), ("c", "t"))]
+    assert [build.ccache and build.ccache.hits for build in builds] == [0, 0, 1]
+
+
+def test_a_build_writes_no_core_dump_and_no_file_without_end(room: Room) -> None:
+    room.build("ulimit -c; ulimit -f; make")
+    assert f"0\n{16 * 2**30 // 512}\n" in room.text
 
 
 def test_a_build_sees_a_fixed_environment_and_all_cores(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -170,7 +207,7 @@ def test_a_list_of_artifacts_that_cannot_be_right_is_permanent(room: Room) -> No
         room.build("true", artifacts=())
 
 
-def test_a_broken_tar_is_transient(builder: HostBuilder) -> None:
+def test_a_broken_tar_is_transient(builder: Workshop) -> None:
     source = Source(SHA, lambda file: file.write_bytes(b"no tar") and None)
     with pytest.raises(Transient, match="cannot be unpacked"):
         builder.build("head", source, BuildRecipe("make", ("tiny",), 60, {}), str, Control())

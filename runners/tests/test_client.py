@@ -71,7 +71,7 @@ def test_refusals_have_their_meaning_and_are_not_repeated(
 ) -> None:
     api.rules = [refuse(status)]
     with pytest.raises(kind, match=f"refused with {status}"):
-        client.build(17, 3, {})
+        client.build(17, 3, {}, {})
     assert len(api.calls) == 1
 
 
@@ -113,6 +113,13 @@ def test_a_wrong_result_is_set_aside_and_blocks_nothing(client: Client, api: Api
     client.complete(18, 1)
     assert [file.suffix for file in (home / "spool").iterdir()] == [".rejected"]
     assert api.of("runs/18/complete")
+
+
+def test_what_was_torn_by_a_kill_is_removed_at_the_next_start(home: Path) -> None:
+    (home / "spool").mkdir()
+    (home / "spool" / "00000000000000000001.tmp").write_text('{"path": "runs/1/com')
+    Spool(home / "spool")
+    assert list((home / "spool").iterdir()) == []
 
 
 def test_a_torn_file_in_the_spool_is_set_aside(client: Client, api: Api, home: Path) -> None:

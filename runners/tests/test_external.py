@@ -163,6 +163,12 @@ def with_redis_benchmark(agent: Agent, speedbench: Path, tmp_path: Path) -> Agen
     return agent
 
 
+# At the ends of the window, which only our own driver knows.
+READ_BY_OUR_DRIVER = {
+    "bytes_per_key", "context_switches_per_request", "server_system_ns_per_request", "server_user_ns_per_request"
+}  # fmt: skip
+
+
 def test_redis_benchmark_measures_beside_the_native_driver(api: Api, with_redis_benchmark: Agent) -> None:
     api.jobs = [make_job(benchmarks=[make_benchmark("native"), of("redis-benchmark", "theirs", pipeline=4)])]
     with_redis_benchmark.work()
@@ -172,7 +178,7 @@ def test_redis_benchmark_measures_beside_the_native_driver(api: Api, with_redis_
     assert theirs["driver"] == "redis-benchmark" and "driver" not in native
     assert theirs["driver_version"].startswith("redis-benchmark ")
     for trial in found["theirs"]["trials"]:
-        assert set(trial["metrics"]) == set(found["native"]["trials"][0]["metrics"])
+        assert set(trial["metrics"]) == set(found["native"]["trials"][0]["metrics"]) - READ_BY_OUR_DRIVER
         document = trial["driver"]
         assert document["schema"] == "speedtrack.external/1" and document["requests"] == 20_000
         per_request = trial["metrics"]["server_cpu_ns_per_request"]

@@ -1,17 +1,19 @@
 """Which flagged trials are repeated, and what is kept: a real run whose trials are flagged by a rule."""
 
-import random
+from collections import defaultdict
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from runners import job as job_module
 from runners.control import Control
-from runners.documents import parse_job
-from runners.job import Execution, Place, Trial
+from runners.documents import Benchmark, parse_job
+from runners.environment import Environment
+from runners.job import Course, Execution
 from runners.tests.conftest import make_benchmark, make_job
+from runners.trials import Trial
 
+HEADLINE = "server_cpu_ns_per_request"
 Rule = Callable[[int], tuple[str, ...]]
 
 
@@ -19,17 +21,26 @@ class Rehearsal(Execution):
     """An execution whose trials are not measured: the n-th one has the flags the rule gives it."""
 
     rule: Rule
+    noise: dict[str, float]
 
-    def _measured(self, place: Place, chance: random.Random) -> Trial:
+    def _measured(self, benchmark: Benchmark, number: int) -> dict[str, Trial]:
+        sides = self.rig.chance.sample(self.job.sides, len(self.job.sides))
+        return {side.side: self.one(benchmark, number) for side in sides}
+
+    def one(self, benchmark: Benchmark, number: int) -> Trial:
+        order = self.rig.next_order()
         return Trial(
-            place.number,
-            self.order,
+            number,
+            order,
             "",
             0.0,
-            {"server_cpu_ns_per_request": 1.0, "throughput_rps": 1.0, "latency_us_p50": 1.0, "latency_us_p99": 1.0},
-            self.rule(self.order),
-            {},
+            {HEADLINE: self.rig.chance.gauss(100, self.noise[benchmark.name])},
+            self.rule(order),
+            {"benchmark": benchmark.name},
         )
+
+    def _send(self, course: Course, environment: Environment) -> None:
+        return
 
 
 class Lines:
@@ -37,24 +48,20 @@ class Lines:
         return
 
 
-def rehearse(rule: Rule, **changes: Any) -> job_module.Course:
-    job = parse_job(make_job(**changes))
-    execution = Rehearsal(job, None, Control(), Lines(), lambda progress: None)  # type: ignore[arg-type]
-    execution.rule = rule
-    courses = execution._courses()
-    course = courses["get-p1"]
-    for number in range(job.trials):
-        execution._round(course, number, random.Random(1))
-    return course
+def rehearse(rule: Rule, noise: dict[str, float] | None = None, **changes: Any) -> list[Course]:
+    execution = Rehearsal(parse_job(make_job(**changes)), None, Control(), Lines(), lambda progress: None)  # type: ignore[arg-type]
+    execution.rule, execution.noise = rule, defaultdict(float, noise or {})
+    execution._measure(None)  # type: ignore[arg-type]
+    return execution.courses
 
 
 def test_a_clean_repeat_replaces_a_flagged_trial() -> None:
-    course = rehearse(lambda order: ("steal",) if order == 0 else (), trials=2)
+    [course] = rehearse(lambda order: ("steal",) if order == 0 else (), trials=2)
     assert [(trial.order, trial.flags) for trial in course.trials["head"]] == [(1, ()), (2, ())]
 
 
 def test_a_trial_that_stays_flagged_is_kept_with_its_flags() -> None:
-    course = rehearse(lambda order: ("steal",), trials=3)
+    [course] = rehearse(lambda order: ("steal",), trials=3)
     assert [(trial.order, trial.flags) for trial in course.trials["head"]] == [
         (0, ("steal",)),
         (2, ("steal",)),
@@ -64,25 +71,27 @@ def test_a_trial_that_stays_flagged_is_kept_with_its_flags() -> None:
 
 
 def test_a_driver_at_its_limit_is_believed_after_one_repeat() -> None:
-    course = rehearse(lambda order: ("client_bound",), trials=5)
+    [course] = rehearse(lambda order: ("client_bound",), trials=5)
     assert len(course.trials["head"]) == 5 and course.repeats_left == 4
 
 
 def test_a_flag_on_one_side_repeats_the_pair() -> None:
     sides = [{"side": "head", "sha": "a" * 40}, {"side": "base", "sha": "b" * 40}]
-    course = rehearse(lambda order: ("delayed",) if order == 1 else (), trials=1, sides=sides)
+    [course] = rehearse(lambda order: ("delayed",) if order == 1 else (), trials=1, sides=sides)
     assert sorted(trials[0].order for trials in course.trials.values()) == [2, 3]
 
 
 def test_the_order_is_seeded_and_every_round_has_every_benchmark_once() -> None:
-    benchmarks = parse_job(make_job(benchmarks=[make_benchmark(f"b{n}") for n in range(4)])).benchmarks
+    benchmarks = [make_benchmark(f"b{n}") for n in range(4)]
 
-    def order(seed: int) -> list[tuple[int, str]]:
-        return [(number, one.name) for number, one in job_module.schedule(benchmarks, 5, random.Random(seed))]
+    def order(seed: int) -> list[str]:
+        courses = rehearse(lambda order: (), trials=5, benchmarks=benchmarks, seed=seed)
+        trials = [(trial.order, trial.driver["benchmark"]) for course in courses for trial in course.trials["head"]]
+        return [name for _, name in sorted(trials)]
 
     assert order(1) == order(1) and order(1) != order(2)
-    for number in range(5):
-        assert sorted(name for place, name in order(1) if place == number) == ["b0", "b1", "b2", "b3"]
+    for place in range(0, 20, 4):
+        assert sorted(order(1)[place : place + 4]) == ["b0", "b1", "b2", "b3"]
 
 
 @pytest.mark.parametrize("trials", [1, 7])
@@ -90,3 +99,10 @@ def test_repeats_are_bounded_by_the_number_of_trials(trials: int) -> None:
     asked: list[int] = []
     rehearse(lambda order: asked.append(order) or ("unsteady",), trials=trials)  # type: ignore[func-returns-value]
     assert len(asked) == 2 * trials
+
+
+def test_a_benchmark_that_is_steady_leaves_the_rounds_and_the_others_go_on() -> None:
+    benchmarks = [make_benchmark("steady"), make_benchmark("wild")]
+    steady, wild = rehearse(lambda order: (), {"wild": 20.0}, trials=5, most_trials=8, benchmarks=benchmarks)
+    assert (steady.stopped, steady.rounds) == ("target", 5) and (wild.stopped, wild.rounds) == ("cap", 8)
+    assert [trial.order for trial in wild.trials["head"][5:]] == [10, 11, 12]

@@ -1,5 +1,6 @@
 """The program itself, as a process: settings, lock, shutdown, a crash and what the next start makes of it."""
 
+import json
 import os
 import signal
 import subprocess
@@ -34,6 +35,7 @@ def start(api: Api, home: Path, speedbench: Path) -> Iterator[Start]:
             "SPEEDTRACK_RUNNER_HOME": str(home),
             "SPEEDTRACK_DRIVER": str(speedbench),
             "SPEEDTRACK_ALLOW_SHARED_CORES": "1",
+            "SPEEDTRACK_PATIENCE_S": "1",
             "PYTHONPATH": str(ROOT),
         } | changes
         process = subprocess.Popen(
@@ -148,14 +150,14 @@ def test_a_killed_runner_leaves_strays_that_the_next_one_ends(start: Start, api:
     api.jobs = [long_job()]
     runner = start("--once")
     during_a_trial(api)
-    while not (home / "trial" / "s").exists():
+    while not (home / "trial-0" / "s").exists():
         time.sleep(0.01)
     runner.kill()
     runner.wait()
     assert marked(home), "the server outlives its runner"
     code, output = ended(start("--once"))
     assert code == 0 and "that an earlier runner left behind" in output
-    assert marked(home) == [] and not (home / "trial").exists()
+    assert marked(home) == [] and not (home / "trial-0").exists()
 
 
 def test_results_of_a_killed_runner_are_sent_by_the_next(start: Start, api: Api, home: Path) -> None:
@@ -177,8 +179,18 @@ def test_results_of_a_killed_runner_are_sent_by_the_next(start: Start, api: Api,
 
 def test_the_plan_is_printed_with_its_reasons(start: Start) -> None:
     code, output = ended(start("plan"))
-    assert code == 0 and output.startswith("server        CPU ")
-    assert "- server on CPU" in output or "share one core" in output
+    assert code == 0
+    lines = {line.split()[0]: line for line in output.splitlines()}
+    assert "core" in lines["server"] and "memory node" in lines["memory"]
+    code, output = ended(start("plan", "--json"))
+    plan = json.loads(output)
+    assert code == 0 and lines["server"].split()[1] == plan["server"]
+
+
+def test_a_plan_for_more_cores_than_there_are_is_refused_in_one_line(start: Start) -> None:
+    code, output = ended(start("plan", "--cores", "9999", SPEEDTRACK_ALLOW_SHARED_CORES="0"))
+    assert code == 2 and output.startswith("runner: a server of 9999 cores and the driver need 10000 physical cores")
+    assert output.count("\n") == 1
 
 
 def test_the_broker_only_says_that_there_is_work(start: Start, api: Api) -> None:

@@ -3,6 +3,7 @@
 import json
 import os
 import subprocess
+import threading
 import time
 from pathlib import Path
 
@@ -10,9 +11,9 @@ import pytest
 
 from runners.control import Control
 from runners.errors import Cancelled
-from runners.placement import allowed_cpus
-from runners.processes import Child, Processes, start_ticks
+from runners.processes import Child, Processes, aside, start_ticks
 from runners.tests.conftest import alive, marked
+from runners.topology import allowed_cpus
 
 ENVIRONMENT = {"PATH": os.defpath}
 
@@ -39,6 +40,28 @@ def test_a_child_runs_on_its_cpus_and_the_parent_keeps_its_own(processes: Proces
     child.end()
     assert said(home, "list").split() == ["Cpus_allowed_list:", str(max(before))]
     assert allowed_cpus() == before
+
+
+def test_all_threads_step_aside_and_come_back_while_others_start_and_end() -> None:
+    before, cpus = allowed_cpus(), frozenset([min(allowed_cpus())])
+    over, seen = threading.Event(), []
+
+    def bustle() -> None:
+        while not over.is_set():
+            short = threading.Thread(target=lambda: None)
+            short.start()
+            short.join()
+
+    worker = threading.Thread(target=bustle)
+    worker.start()
+    try:
+        for _ in range(50):
+            with aside(cpus):
+                seen.append((allowed_cpus(), frozenset(os.sched_getaffinity(worker.native_id or 0))))
+    finally:
+        over.set()
+        worker.join()
+    assert set(seen) == {(cpus, cpus)} and allowed_cpus() == before
 
 
 def test_the_end_of_a_child_is_the_end_of_its_group(processes: Processes, home: Path) -> None:

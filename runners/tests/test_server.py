@@ -1,19 +1,22 @@
 """Starting and stopping a real server: ready, not ready, and nothing left behind."""
 
+import contextlib
 import random
 import socket
+import subprocess
 import threading
 from pathlib import Path
 
 import pytest
 
+from runners import memory
 from runners.control import Control
 from runners.documents import ServerRecipe
 from runners.errors import BenchmarkFailed, Cancelled, Permanent
-from runners.placement import allowed_cpus
 from runners.processes import Processes
 from runners.server import Address, Launcher, command, greet, short_directory
 from runners.tests.conftest import COMMAND, alive, marked
+from runners.topology import allowed_cpus, parse_cpu_list
 
 ADDRESS = Address("unix", 7000, Path("/run/s"))
 CPUS = frozenset([max(allowed_cpus())])
@@ -25,11 +28,11 @@ def launcher(processes: Processes, home: Path) -> Launcher:
 
 
 def recipe(extra: str = "", ready_timeout_s: float = 5) -> ServerRecipe:
-    return ServerRecipe(f"{COMMAND} {extra}", {}, "resp", ready_timeout_s)
+    return ServerRecipe(f"{COMMAND} {extra}", {}, "resp", ready_timeout_s, 1)
 
 
 def of(template: str, listen: dict[str, str] | None = None) -> ServerRecipe:
-    return ServerRecipe(template, listen or {}, "resp", 5)
+    return ServerRecipe(template, listen or {}, "resp", 5, 1)
 
 
 @pytest.mark.parametrize("transport", ["unix", "tcp"])
@@ -38,7 +41,27 @@ def test_a_server_runs_pinned_and_leaves_nothing(launcher: Launcher, tiny: Path,
         status = Path(f"/proc/{server.pid}/status").read_text()
         assert f"Cpus_allowed_list:\t{max(CPUS)}\n" in status
         assert server.peak_rss_bytes() > 100_000
-    assert not alive(server.pid) and marked(home) == [] and not (home / "trial").exists()
+    assert not alive(server.pid) and marked(home) == [] and not (home / "trial-0").exists()
+
+
+def test_a_server_has_the_cores_and_the_memory_it_was_given(processes: Processes, home: Path, tiny: Path) -> None:
+    cpus, nodes = allowed_cpus(), frozenset([0])
+    launcher = Launcher(processes, home, cpus, nodes)
+    refused = memory.refusal(nodes)
+    with contextlib.ExitStack() as stack:
+        if refused:
+            stack.enter_context(pytest.raises(BenchmarkFailed, match=refused))
+        server = stack.enter_context(launcher.running(recipe(), "unix", {"tiny": tiny}, random.Random(1), Control()))
+        status = dict(line.split(":\t") for line in Path(f"/proc/{server.pid}/status").read_text().splitlines())
+        assert parse_cpu_list(status["Cpus_allowed_list"]) == cpus
+        assert 0 in parse_cpu_list(status["Mems_allowed_list"])
+        assert " bind:0 " in Path(f"/proc/{server.pid}/numa_maps").read_text()
+    assert "bind" not in subprocess.run(["cat", "/proc/self/numa_maps"], capture_output=True, text=True).stdout
+
+
+def test_a_node_that_is_not_there_is_refused_in_words() -> None:
+    refused = memory.refusal(frozenset([memory.NODES - 1]))
+    assert refused in ("Invalid argument", "Operation not permitted", "Function not implemented")
 
 
 def test_the_environment_has_another_size_each_time(launcher: Launcher, tiny: Path) -> None:
@@ -76,7 +99,9 @@ def test_a_taken_port_is_tried_once_more_and_then_said(launcher: Launcher, tiny:
         taken = recipe().command.replace("{port}", str(holder.getsockname()[1]))
         with (
             pytest.raises(BenchmarkFailed, match=r"ended at once .*: tiny: bind: Address already in use"),
-            launcher.running(ServerRecipe(taken, {}, "resp", 5), "unix", {"tiny": tiny}, random.Random(1), Control()),
+            launcher.running(
+                ServerRecipe(taken, {}, "resp", 5, 1), "unix", {"tiny": tiny}, random.Random(1), Control()
+            ),
         ):
             pass
 

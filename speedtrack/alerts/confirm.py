@@ -150,7 +150,7 @@ def suite_of(cp: ChangePoint) -> Suite:
 def finished_runs() -> dict[Run, list[ChangePoint]]:
     """Paired runs that have ended, with the change points whose newest run they are."""
     waiting: dict[Run, list[ChangePoint]] = defaultdict(list)
-    for cp in with_all(ChangePoint.objects.filter(status=Status.SETTLING)):
+    for cp in with_all(ChangePoint.objects.settling()):
         run = cp.runs.order_by("-id").first()
         if run and run.done:
             waiting[run].append(cp)
@@ -252,10 +252,15 @@ def narrow(cp: ChangePoint) -> Pair | None:
     if cp.branch.positions.filter(commit__in=[cp.before_id, cp.commit_id]).count() < 2:
         end(cp, Status.UNSETTLED, f"its commits are no longer on {cp.branch}")
         return None
-    unfit = Q(builds__succeeded=False) | Q(
-        runs__in=Run.objects.filter(reason__in=PAIRED, machine=cp.series.machine, status=RunStatus.FAILED)
-    )
-    fit = list(commits_between(cp.branch, cp.before_id, cp.commit_id).exclude(unfit))
+    unmeasurable = Q(reason__in=PAIRED, status=RunStatus.FAILED)
+    runs = Run.objects.filter(machine=cp.series.machine)
+    same_as_parent = Q(runs__in=runs.exclude(linked=None))  # the change cannot be there
+    unfit = Q(builds__succeeded=False) | Q(runs__in=runs.filter(unmeasurable)) | same_as_parent
+    between = commits_between(cp.branch, cp.before_id, cp.commit_id)
+    fit = list(between.exclude(unfit))
+    if not between.exclude(same_as_parent).exists() and (last := between.last()):
+        cp.before = last
+        cp.save(update_fields=["before"])
     if not fit:
         end(cp, Status.CONFIRMED, cp.note)
         return None

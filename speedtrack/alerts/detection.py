@@ -39,7 +39,16 @@ def detect_in(series: Series) -> None:
         line = [p for p in lines.load([series], branch) if not p.flags]
         shifts = find_shifts(series, line[-WINDOW:])
         learned = LEARN if len(line) > WINDOW else 0
+        withdraw_unfounded(series, branch, line)
         update_suspicions(series, branch, line[-WINDOW:], [shift for shift in shifts if shift.seen >= learned])
+
+
+def withdraw_unfounded(series: Series, branch: Branch, line: list[MeasuredCommit]) -> None:
+    """Drop the suspicions one of whose two commits is no point any more: what was measured of it is now flagged."""
+    points = {p.commit_id for p in line}
+    open_ones = ChangePoint.objects.filter(series=series, branch=branch, status=Status.SUSPECTED)
+    unfounded = [cp.pk for cp in open_ones if not {cp.before_id, cp.commit_id} <= points]
+    ChangePoint.objects.filter(pk__in=unfounded, status=Status.SUSPECTED).delete()
 
 
 def update_suspicions(series: Series, branch: Branch, points: list[MeasuredCommit], shifts: list[Shift]) -> None:
@@ -72,7 +81,7 @@ def update_suspicions(series: Series, branch: Branch, points: list[MeasuredCommi
 def find_shifts(series: Series, points: list[MeasuredCommit]) -> list[Shift]:
     """The suspected shifts, by the practical threshold of the project's newest suite for this metric."""
     metric = METRICS[series.metric]
-    run = Run.objects.filter(project=series.project).order_by("-id").select_related("suite").first()
+    run = Run.objects.own().filter(project=series.project).order_by("-id").select_related("suite").first()
     smallest = run.suite.smallest_effect(metric.name, metric.smallest_effect) if run else metric.smallest_effect
     samples = lines.samples_of(id for p in points for id in p.measurement_ids)
     trials = [Point(tuple(v for id in p.measurement_ids for v in samples[id])) for p in points]

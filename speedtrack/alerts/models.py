@@ -9,7 +9,7 @@ from django.db.models.functions import Now
 
 from speedtrack.benchmarks.metrics import METRICS, Direction, Metric
 from speedtrack.projects.models import Branch, Commit, Position, Project
-from speedtrack.runs.models import Run, Series
+from speedtrack.runs.models import MachineEvent, Run, Series
 
 
 class Alert(models.Model):
@@ -64,15 +64,22 @@ class AlertEvent(models.Model):
 
 
 class ChangePointQuerySet(models.QuerySet["ChangePoint"]):
+    def settling(self) -> "ChangePointQuerySet":
+        """Those being measured again, on machines that are to be believed: in quarantine nothing is decided."""
+        return self.filter(status=ChangePoint.Status.SETTLING, series__machine__quarantined_at=None)
+
     def waiting(self) -> "ChangePointQuerySet":
         """Suspicions between whose two commits one still waits for its own measurement on that machine."""
         places = Position.objects.filter(branch=OuterRef("branch"))
-        between = Run.objects.unfinished().filter(
-            base=None,
-            machine=OuterRef("series__machine"),
-            commit__positions__branch=OuterRef("branch"),
-            commit__positions__number__gt=OuterRef("first"),
-            commit__positions__number__lt=OuterRef("last"),
+        between = (
+            Run.objects.own()
+            .unfinished()
+            .filter(
+                machine=OuterRef("series__machine"),
+                commit__positions__branch=OuterRef("branch"),
+                commit__positions__number__gt=OuterRef("first"),
+                commit__positions__number__lt=OuterRef("last"),
+            )
         )
         return (
             self.filter(status=ChangePoint.Status.SUSPECTED)
@@ -137,6 +144,29 @@ class ChangePoint(models.Model):
         return (self.ratio > 1) == (self.metric.better == Direction.LOWER)
 
 
+class NoiseFloor(models.Model):
+    """What pairs of identical builds showed of a series: the machine's own noise. The newest of a series holds.
+
+    ``deviation`` is the standard deviation of a pair's log ratio, ``ratio`` that of the sides, which is 1 but for
+    chance; ``smallest`` is the relative change that a round of pairs shows (stats/floor.py). Null: too few clean pairs.
+    """
+
+    series = models.ForeignKey(Series, models.CASCADE, related_name="floors")
+    run = models.ForeignKey(Run, models.CASCADE, related_name="floors")
+    pairs = models.IntegerField()
+    deviation = models.FloatField(null=True)
+    ratio = models.FloatField(null=True)
+    low = models.FloatField(null=True, help_text="lower end of the ratio's 95% interval")
+    high = models.FloatField(null=True)
+    smallest = models.FloatField(null=True)
+    created = models.DateTimeField(db_default=Now())
+
+    class Meta:
+        constraints: ClassVar = [
+            models.UniqueConstraint(fields=["run", "series"], name="a_noise_floor_once_per_run_and_series"),
+        ]
+
+
 class Subscription(models.Model):
     """Who wants a mail when a project got slower."""
 
@@ -155,10 +185,11 @@ class OutboxQuerySet(models.QuerySet["Outbox"]):
 
 
 class Outbox(models.Model):
-    """A mail to be sent, once per recipient, alert and event."""
+    """A mail to be sent, once per recipient, alert and event; or of a machine, once per recipient and event."""
 
     recipient = models.EmailField()
-    alert = models.ForeignKey(Alert, models.CASCADE, related_name="outbox")
+    alert = models.ForeignKey(Alert, models.CASCADE, null=True, related_name="outbox")
+    machine_event = models.ForeignKey(MachineEvent, models.CASCADE, null=True, related_name="outbox")
     event = models.CharField(max_length=40)
     created = models.DateTimeField(db_default=Now())
     not_before = models.DateTimeField(db_default=Now())
@@ -174,6 +205,13 @@ class Outbox(models.Model):
             models.UniqueConstraint(
                 fields=["recipient", "alert", "event"], name="a_mail_once_per_recipient_alert_event"
             ),
+            models.UniqueConstraint(
+                fields=["recipient", "machine_event"], name="a_mail_once_per_recipient_machine_event"
+            ),
+            models.CheckConstraint(
+                condition=Q(alert__isnull=False, machine_event=None) | Q(alert=None, machine_event__isnull=False),
+                name="a_mail_tells_of_an_alert_or_a_machine",
+            ),
         ]
         indexes: ClassVar = [
             models.Index(fields=["not_before"], name="outbox_waiting", condition=Q(sent_at=None, given_up_at=None)),
@@ -181,5 +219,5 @@ class Outbox(models.Model):
 
     def message_id(self) -> str:
         """Always the same for one row, so that a mail sent twice by a crash is shown once."""
-        data: Any = (self.alert_id, self.event, self.pk)
+        data: Any = (self.alert_id or f"machine{self.machine_event_id}", self.event, self.pk)
         return "<speedtrack.{}.{}.{}@{}>".format(*data, settings.DEFAULT_FROM_EMAIL.rpartition("@")[2].rstrip(">"))

@@ -13,12 +13,18 @@ from django.template.loader import render_to_string
 from django.urls import reverse
 
 from speedtrack.alerts.models import Alert, ChangePoint, Outbox
+from speedtrack.runs.models import MachineEvent
 
 log = logging.getLogger(__name__)
 
 AWAY = (OSError, smtplib.SMTPException)  # the mail server's failures, which time may heal
 MAX_ATTEMPTS = 12  # with doubling pauses from 30 s: about 17 hours
 SUBJECT_LENGTH = 120
+MACHINE_SUBJECTS: dict[str, str] = {
+    MachineEvent.Kind.QUARANTINED: "in quarantine: its canary moved",
+    MachineEvent.Kind.LIFTED: "at work again",
+    MachineEvent.Kind.BLIND: "its canary cannot be measured",
+}
 
 
 def announce(alert: Alert, event: str) -> None:
@@ -27,6 +33,20 @@ def announce(alert: Alert, event: str) -> None:
     Outbox.objects.bulk_create(
         [Outbox(recipient=email, alert=alert, event=event) for email in emails], ignore_conflicts=True
     )
+
+
+@transaction.atomic
+def tell_operators() -> None:
+    """Put one mail per operator into the outbox for each event of a machine that they have not been told of."""
+    events = MachineEvent.objects.filter(untold=True).select_for_update(skip_locked=True).order_by("id")
+    for event in events:
+        Outbox.objects.bulk_create(
+            [Outbox(recipient=email, machine_event=event, event=event.kind) for email in settings.OPERATORS],
+            ignore_conflicts=True,
+        )
+        if not settings.OPERATORS:
+            log.warning("machine %s: %s (no mail: OPERATORS names nobody)", event.machine, event.why)
+    MachineEvent.objects.filter(pk__in=[event.pk for event in events]).update(untold=False)
 
 
 def send_due() -> int:
@@ -43,7 +63,8 @@ def send_due() -> int:
 def send(row: Outbox) -> bool:
     """Send one mail, and note what became of it. The row is locked by the caller."""
     try:
-        message(row).send()
+        make = message if row.alert_id else machine_message
+        make(row).send()
     except Exception as e:  # the loop's top: one mail that cannot be made must not hold back the others
         log.warning("mail %s to %s: %s", row.pk, row.recipient, e, exc_info=not isinstance(e, AWAY))
         last = row.attempts + 1 >= MAX_ATTEMPTS or not isinstance(e, AWAY)
@@ -59,8 +80,9 @@ def send(row: Outbox) -> bool:
 
 
 def message(row: Outbox) -> EmailMultiAlternatives:
-    """The mail of an outbox row: text complete by itself, and the same as HTML."""
+    """The mail of an alert: text complete by itself, and the same as HTML."""
     alert = row.alert
+    assert alert is not None
     context = {
         "alert": alert,
         "changes": changes(alert),
@@ -81,6 +103,21 @@ def message(row: Outbox) -> EmailMultiAlternatives:
     )
     mail.attach_alternative(render_to_string("alerts/mail.html", context), "text/html")
     return mail
+
+
+def machine_message(row: Outbox) -> EmailMultiAlternatives:
+    """The mail of what happened to a machine, as text."""
+    event = row.machine_event
+    assert event is not None
+    return EmailMultiAlternatives(
+        subject=f"[{event.machine}] {MACHINE_SUBJECTS[event.kind]}",
+        body=render_to_string(
+            "alerts/machine.txt",
+            {"event": event, "url": settings.URL + reverse("machine", args=[event.machine.name])},
+        ),
+        to=[row.recipient],
+        headers={"Message-ID": row.message_id(), "Auto-Submitted": "auto-generated"},
+    )
 
 
 def changes(alert: Alert) -> list[ChangePoint]:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from django.db import connection
 
 from speedtrack.projects.models import Branch
-from speedtrack.runs.models import Measurement, Run, Sample, Series
+from speedtrack.runs.models import Measurement, Run, Sample, Series, Side
 from speedtrack.stats.summary import summarize
 
 QUERY = """
@@ -100,10 +100,10 @@ def sample_pairs(runs: Iterable[Run], series: Series) -> list[tuple[float, float
             measurement__series__benchmark=series.benchmark,
             measurement__series__metric=series.metric,
         )
-        sides: dict[int, dict[int, float]] = {}
-        for commit_id, trial, value in samples.values_list("measurement__commit_id", "trial", "value"):
-            sides.setdefault(commit_id, {})[trial] = value
-        base, head = sides.get(run.base_id or 0, {}), sides.get(run.commit_id, {})
+        sides: dict[str, dict[int, float]] = {Side.BASE: {}, Side.HEAD: {}}
+        for side, trial, value in samples.values_list("measurement__side", "trial", "value"):
+            sides[side][trial] = value
+        base, head = sides[Side.BASE], sides[Side.HEAD]
         pairs += [(base[trial], head[trial]) for trial in sorted(base.keys() & head.keys())]
     return pairs
 

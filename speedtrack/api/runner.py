@@ -10,8 +10,18 @@ from ninja.security import HttpBearer
 
 from speedtrack.projects import git
 from speedtrack.projects.errors import RepositoryError
-from speedtrack.runs import queue, results
-from speedtrack.runs.documents import BuildReport, Claim, Failure, Hello, Leased, LogPiece, Renewal, Result
+from speedtrack.runs import builds, profiles, queue, results
+from speedtrack.runs.documents import (
+    BuildReport,
+    Claim,
+    Failure,
+    Hello,
+    Leased,
+    LogPiece,
+    ProfileDocument,
+    Renewal,
+    Result,
+)
 from speedtrack.runs.models import Machine, UnknownToken
 
 Answer = dict[str, Any]
@@ -60,13 +70,19 @@ def log(request: MachineRequest, run_id: int, piece: LogPiece) -> Answer:
 
 @api.post("runs/{run_id}/build")
 def build(request: MachineRequest, run_id: int, report: BuildReport) -> Answer:
-    queue.report_build(request.auth, run_id, report.token, report.build)
-    return {}
+    linked = builds.report(request.auth, run_id, report)
+    return {"linked": {"run": linked.pk, "sha": linked.commit.sha} if linked else None}
 
 
 @api.post("runs/{run_id}/measurement")
 def measurement(request: MachineRequest, run_id: int, result: Result) -> Answer:
     results.accept(request.auth, run_id, result)
+    return {}
+
+
+@api.post("runs/{run_id}/profile")
+def profile(request: MachineRequest, run_id: int, profile: ProfileDocument) -> Answer:
+    profiles.accept(request.auth, run_id, profile)
     return {}
 
 

@@ -5,6 +5,7 @@ import json
 import re
 import shlex
 import tomllib
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Literal
 
@@ -29,6 +30,8 @@ from speedtrack.benchmarks.workloads import (
 )
 from speedtrack.projects.models import Project
 
+USUAL_CAP = 15  # trials; the interval of five is halved by about as many
+BUILD = "build"  # the benchmark that stands for building the server
 PLACEHOLDER = re.compile(r"(?<!\$)\{[A-Za-z_]\w*(?::[^{}]*)?\}")  # not ${NAME}: that is the shell's
 
 
@@ -37,12 +40,36 @@ class DefinitionError(Exception):
 
 
 class BuildSection(Strict):
-    """How the server is built: a shell command run in the fresh source tree, and the files it must leave."""
+    """How the server is built: a shell command run in the fresh source tree, and the files it must leave.
+
+    ``kind`` = "docker": in a container of ``image``, or of an image made from ``dockerfile`` (its text; no files go in,
+    and its steps have no network without ``dockerfile_network``). ``trust``: who shares a compiler cache; empty: the
+    runs of the project.
+    """
 
     command: str = Field(min_length=1)
     artifacts: list[str] = Field(min_length=1)
     timeout_s: int = Field(1800, ge=1, le=24 * 3600)
     environment: dict[str, str] = Field({})
+    kind: Literal["host", "docker"] = "host"
+    image: str = Field("", pattern=r"^[^\s-]?\S*$")
+    dockerfile: str = ""
+    dockerfile_network: bool = False
+    trust: str = Field("", pattern=r"^[A-Za-z0-9_-]{0,100}$")
+
+    @model_validator(mode="after")
+    def one_image(self) -> "BuildSection":
+        given = bool(self.image) + bool(self.dockerfile)
+        if given != (self.kind == "docker"):
+            raise ValueError('kind = "docker" needs either image or dockerfile; kind = "host" takes neither')
+        if self.dockerfile_network and not self.dockerfile:
+            raise ValueError("dockerfile_network speaks of the steps of a dockerfile, and there is none")
+        return self
+
+    def meaning(self) -> dict[str, Any]:
+        """What of it changes what is measured."""
+        told = self.model_dump(exclude={"timeout_s", "trust"}, exclude_defaults=True)
+        return told | {"environment": self.environment, "artifacts": sorted(self.artifacts)}
 
     @field_validator("artifacts")
     @classmethod
@@ -57,16 +84,23 @@ class BuildSection(Strict):
 
 
 class ServerSection(Strict):
-    """How the server is started and spoken to. ``listen``: words for {listen} where it cannot serve both transports."""
+    """How the server is started and spoken to. ``listen``: words for {listen} where it cannot serve both transports.
+
+    ``cores``: physical cores it is given, for servers of several threads.
+    """
 
     command: str = Field(min_length=1)
     listen: dict[Literal["tcp", "unix"], str] = Field({})
     protocol: Literal["resp", "memcached"]
     ready_timeout_s: int = Field(20, ge=1, le=600)
+    cores: int = Field(1, ge=1, le=256)
 
 
 class BenchmarkSection(Strict):
-    """One benchmark. ``extended``: left out unless it is asked for by name or with all the others."""
+    """One benchmark. ``extended``: left out unless it is asked for by name or with all the others.
+
+    ``target``: half the width of the median's 95% interval, as a share of it, at which no more trials are needed.
+    """
 
     name: Name
     why: str = Field(min_length=1)
@@ -75,6 +109,8 @@ class BenchmarkSection(Strict):
     workload: Workload | None = None
     command: str | None = Field(None, min_length=1)
     timeout_s: int = Field(300, ge=1, le=3600)
+    instructions: Literal["callgrind"] | None = None
+    target: float = Field(0.01, gt=0, le=1, allow_inf_nan=False)
 
     @model_validator(mode="after")
     def consistent(self) -> "BenchmarkSection":
@@ -89,7 +125,9 @@ class BenchmarkSection(Strict):
                 raise ValueError(f"command cannot be split: {e}: check its quotes") from e
             if "{output}" not in self.command or ("{port}" in self.command) == ("{socket}" in self.command):
                 raise ValueError("command needs {output}, and either {host} and {port} or {socket}")
-        elif self.workload and self.driver != "speedbench":
+        if self.instructions and self.driver != "speedbench":
+            raise ValueError('instructions = "callgrind" needs the native driver: it sends a number of requests')
+        if self.workload and self.driver != "speedbench":
             external.check(self.driver, self.workload)
         return self
 
@@ -103,7 +141,8 @@ class BenchmarkSection(Strict):
         """What a job tells the runner of it (docs/result-format.md)."""
         workload = self.workload.phase() if self.workload else {}
         return {"driver": self.driver, "transport": self.transport, "workload": workload,
-                "command": self.command or "", "timeout_s": self.timeout_s}  # fmt: skip
+                "command": self.command or "", "timeout_s": self.timeout_s,
+                "instructions": self.instructions or "", "target": self.target}  # fmt: skip
 
     @property
     def rate_of(self) -> str | None:
@@ -121,6 +160,7 @@ class Definition(Strict):
 
     name: Name
     trials: int = Field(5, ge=5, le=1000)
+    most_trials: int | None = Field(None, ge=5, le=1000)
     build: BuildSection
     server: ServerSection
     benchmark: list[BenchmarkSection] = Field(min_length=1)
@@ -128,9 +168,13 @@ class Definition(Strict):
 
     @model_validator(mode="after")
     def consistent(self) -> "Definition":
+        if self.most_trials and self.most_trials < self.trials:
+            raise ValueError(f"most_trials is below trials, which is {self.trials}: raise it")
         names = [b.name for b in self.benchmark]
         if twice := {n for n in names if names.count(n) > 1}:
             raise ValueError(f"benchmark names must differ: {', '.join(sorted(twice))} stands twice")
+        if BUILD in names:
+            raise ValueError(f"a benchmark cannot be named {BUILD}: that is the name of the build's own series")
         if all(b.extended for b in self.benchmark):
             raise ValueError("every benchmark is extended, so none would be measured: leave that out of some")
         if unknown := self.metrics.keys() - METRICS.keys():
@@ -150,6 +194,11 @@ class Definition(Strict):
             except ValueError as e:
                 raise ValueError(f"benchmark {section.name}: {e}") from e
         return self
+
+    @property
+    def cap(self) -> int:
+        """Trials of a benchmark at most, however far its interval is from the target."""
+        return self.most_trials or max(self.trials, USUAL_CAP)
 
     def check_benchmark(self, section: BenchmarkSection) -> None:
         """Raises ValueError for what does not fit the server or the other benchmarks."""
@@ -239,6 +288,11 @@ def digest_of(value: Any) -> str:
     return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
 
 
+def set_digest(benchmarks: Iterable[Benchmark]) -> str:
+    """One digest over a set of benchmarks, whatever their order."""
+    return digest_of(sorted(b.digest + b.name for b in benchmarks))
+
+
 def meaning(definition: Definition, section: BenchmarkSection) -> dict[str, Any]:
     """All that changes what a benchmark's number means, and nothing else: not its ``why``, not its name.
 
@@ -248,9 +302,12 @@ def meaning(definition: Definition, section: BenchmarkSection) -> dict[str, Any]
     own = section.model_dump(include={"driver", "workload", "command"}, exclude_none=True)
     if section.rate_of:
         own["rate_of"] = digest_of(meaning(definition, definition.reference_of(section)))
+    server = definition.server.model_dump(exclude={"ready_timeout_s"})
+    if server["cores"] == 1:
+        del server["cores"]  # lines begun before a server could have several cores go on
     return own | {
-        "server": definition.server.model_dump(exclude={"ready_timeout_s"}),
-        "build": definition.build.model_dump(exclude={"timeout_s"}) | {"artifacts": sorted(definition.build.artifacts)},
+        "server": server,
+        "build": definition.build.meaning(),
     }
 
 

@@ -104,6 +104,8 @@ def ago(seconds: float) -> str:
 
 def effect(metric: Metric, worse: bool) -> str:
     """What a change of a metric means to its users."""
+    if metric.exact:
+        return "larger" if worse else "smaller"
     if metric.unit == "bytes":
         return "more memory" if worse else "less memory"
     return "slower" if worse else "faster"

@@ -55,6 +55,8 @@ def rising(pair: list[Any]) -> list[Any]:
     return pair
 
 
+#: The driver looks at ten slices of 0.1 s, and lets the load run for one more before the window.
+LEAST_JUDGED_S = 1.1
 Single, Listed, Table, BY_FORM = Tag("single"), Tag("list"), Tag("table"), Discriminator(form)
 TWO = Field(min_length=2, max_length=2)
 RISING = AfterValidator(rising)
@@ -187,6 +189,7 @@ class Workload(Strict):
     expect: Expectations = Expectations()
     verify: Part = 0.0
     warmup_s: float = Field(ge=0, le=600)
+    warmup_most_s: float | None = Field(None, ge=LEAST_JUDGED_S, le=600)
     duration_s: float | None = Field(None, gt=0, le=3600)
     requests: int | None = Field(None, ge=1, le=10**12)
     mode: Literal["closed", "open"] = "closed"
@@ -209,6 +212,8 @@ class Workload(Strict):
     def consistent(self) -> "Workload":
         one_of(self, "test", "commands", "sequence")
         one_of(self, "duration_s", "requests")
+        if self.warmup_most_s is not None and self.warmup_most_s < self.warmup_s:
+            raise ValueError("this warm-up can end before warmup_s: raise warmup_most_s, or lower that")
         if self.mode == "open" and self.rate is None:
             raise ValueError('mode = "open" needs a rate: requests/s, or { of = "BENCHMARK", share = 0.5 }')
         for name in ("rate", "arrivals"):

@@ -33,6 +33,7 @@ Sha = Annotated[str, Field(pattern=r"^[0-9a-f]{40}([0-9a-f]{24})?$")]
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 Positive = Annotated[float, Field(allow_inf_nan=False, gt=0)]
 MetricName = Annotated[str, Field(pattern=f"^({'|'.join(METRICS)})$")]
+CpuList = Annotated[str, Field(pattern=r"^[0-9,-]{0,4000}$")]
 Flag = Annotated[str, Field(pattern=r"^[a-z_]{1,40}$")]
 
 
@@ -75,6 +76,17 @@ class LogPiece(Leased):
 class Artifact(Document):
     digest: Digest
     bytes: int = Field(ge=0)
+    loaded_bytes: int | None = Field(None, ge=0)
+
+    @property
+    def size(self) -> int:
+        """Code and data where that is known, else the file."""
+        return self.bytes if self.loaded_bytes is None else self.loaded_bytes
+
+
+class CompilerCache(Document):
+    hits: int = Field(ge=0)
+    misses: int = Field(ge=0)
 
 
 class BuildDocument(Document):
@@ -84,12 +96,20 @@ class BuildDocument(Document):
     cached: bool
     seconds: Finite = Field(ge=0)
     artifacts: dict[ArtifactName, Artifact]
+    ccache: CompilerCache | None = None
     recipe_digest: Digest
     error: Text | None = None
 
 
+class EnvironmentDocument(Document):
+    digest: Digest
+    series: Json
+    recorded: Json
+
+
 class BuildReport(Leased):
     build: BuildDocument
+    environment: EnvironmentDocument | None = None
 
 
 class Failure(Leased):
@@ -102,10 +122,20 @@ class BenchmarkRef(Document):
     digest: Digest
 
 
-class EnvironmentDocument(Document):
-    digest: Digest
-    series: Json
-    recorded: Json
+class LoadRecipe(Document):
+    argv: list[Text] = Field(min_length=1, max_length=200)
+    workload: Json | None
+
+
+class Recipe(Document):
+    """How a trial is repeated by hand; places stand in braces."""
+
+    server: list[Text] = Field(min_length=1, max_length=1000)
+    loads: list[LoadRecipe] = Field(min_length=1, max_length=100)
+    padding_bytes: int = Field(ge=0, le=1_000_000)
+    server_cpus: CpuList
+    driver_cpus: CpuList
+    memory_nodes: CpuList
 
 
 class TrialDocument(Document):
@@ -115,7 +145,35 @@ class TrialDocument(Document):
     seconds: Finite = Field(ge=0)
     metrics: dict[MetricName, Positive] = Field(min_length=1)
     flags: list[Flag]
+    pairing: Json | None = None
+    quiet: Json = Field(default_factory=dict)
+    server: Json = Field(default_factory=dict)
+    reproduce: Recipe | None = None
     driver: Json
+
+
+class Stopping(Document):
+    """Why a side's trials ended: the widths are shares of the median of the headline metric."""
+
+    reason: Literal["target", "cap", "fixed"]
+    half_width: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None
+    target: Positive
+    trials: int = Field(ge=1)
+    thrown_out: int = Field(ge=0)
+
+
+class ProfileDocument(Leased):
+    """Where the server of one side spent its time under one benchmark."""
+
+    side: Literal["head", "base"]
+    sha: Sha
+    benchmark: BenchmarkRef
+    event: Text = Field(max_length=40)
+    frequency_hz: int = Field(ge=1, le=100_000)
+    samples: int = Field(ge=0, le=LARGEST_INTEGER)
+    folded: Text = Field(max_length=8_000_000)
+    cpu_ns_per_request: Positive | None
+    unavailable: Text = Field(max_length=2_000)
 
 
 class Result(Leased):
@@ -127,4 +185,6 @@ class Result(Leased):
     benchmark: BenchmarkRef
     environment: EnvironmentDocument
     artifacts: dict[str, Digest]
+    stopping: Stopping | None = None
     trials: list[TrialDocument] = Field(min_length=1, max_length=1000)
+    once: dict[MetricName, Positive] = Field(default_factory=dict)

@@ -5,6 +5,7 @@ import hmac
 import secrets
 from typing import Any, ClassVar
 
+from django.conf import settings
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
 from django.db.models import Q
@@ -30,6 +31,18 @@ class Machine(models.Model):
     last_seen_at = models.DateTimeField(null=True)
     runner_version = models.CharField(max_length=40, default="", blank=True)
     facts = models.JSONField(default=dict)
+    aa_looked_at = models.DateTimeField(null=True, help_text="when it was last asked whether an A/A run is due")
+    quarantined_at = models.DateTimeField(null=True, help_text="its canary moved: it gets canary runs only")
+    quarantined_why = models.TextField(default="", blank=True)
+
+    class Meta:
+        constraints: ClassVar = [
+            models.CheckConstraint(
+                condition=Q(quarantined_at=None, quarantined_why="")
+                | (Q(quarantined_at__isnull=False) & ~Q(quarantined_why="")),
+                name="a_quarantine_has_a_reason",
+            ),
+        ]
 
     def __str__(self) -> str:
         return self.name
@@ -56,6 +69,33 @@ class Machine(models.Model):
                 "unknown machine token: `manage.py machine add NAME` (or `machine token NAME`) makes one"
             )
         return machine
+
+
+class MachineEvent(models.Model):
+    """What happened to a machine, written in the same transaction; ``who`` is empty for what happened by itself.
+
+    ``untold`` until the mails to the operators are in the outbox.
+    """
+
+    class Kind(models.TextChoices):
+        CANARY = "canary"  #: it got a canary, or another one, or the same with a new level
+        QUARANTINED = "quarantined"  #: its canary moved
+        LIFTED = "lifted"  #: its canary is steady again, or a person said that all is well
+        BLIND = "blind"  #: its canary cannot be measured, so nobody watches over it
+
+    TOLD = (Kind.QUARANTINED, Kind.LIFTED, Kind.BLIND)  #: those of which operators are told
+
+    machine = models.ForeignKey(Machine, models.CASCADE, related_name="events")
+    at = models.DateTimeField(db_default=Now())
+    kind = models.CharField(max_length=20, choices=Kind)
+    why = models.TextField()
+    who = models.ForeignKey(settings.AUTH_USER_MODEL, models.SET_NULL, null=True, related_name="+")
+    untold = models.BooleanField(default=False)
+
+    class Meta:
+        indexes: ClassVar = [
+            models.Index(fields=["id"], name="machine_events_untold", condition=Q(untold=True)),
+        ]
 
 
 class Environment(models.Model):
@@ -99,12 +139,53 @@ class Reason(models.TextChoices):
     BISECT = "bisect"
     MANUAL = "manual"
     CANARY = "canary"
+    AA = "aa", "A/A"
+    PROFILE = "profile"  #: both sides of a change are sampled; nothing is measured
+
+
+class Side(models.TextChoices):
+    HEAD = "head"
+    BASE = "base"
 
 
 PAIRED = (Reason.CONFIRM, Reason.BISECT)
 
 
+class Canary(models.Model):
+    """A frozen server and a frozen workload: what a machine measures of them speaks of the machine alone.
+
+    ``artifacts`` (name -> digest) are those of its first successful build; nothing else is ever measured under its
+    name. Its history begins ``since``: values before, and those of another environment, say nothing about a level.
+    """
+
+    machine = models.ForeignKey(Machine, models.CASCADE, related_name="canaries")
+    project = models.ForeignKey(Project, models.CASCADE, related_name="+")
+    commit = models.ForeignKey(Commit, models.PROTECT, related_name="+")
+    suite = models.ForeignKey(Suite, models.PROTECT, related_name="+")
+    benchmarks = ArrayField(models.CharField(max_length=100))
+    benchmark_set = models.CharField(max_length=80, help_text="as that of its runs")
+    artifacts = models.JSONField(null=True)
+    created = models.DateTimeField(db_default=Now())
+    since = models.DateTimeField(db_default=Now())
+    retired_at = models.DateTimeField(null=True)
+
+    class Meta:
+        verbose_name_plural = "canaries"
+        constraints: ClassVar = [
+            models.UniqueConstraint(
+                fields=["machine"], condition=Q(retired_at=None), name="one_canary_in_use_per_machine"
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"canary of {self.machine}: {', '.join(self.benchmarks)} of {self.project} at {self.commit.short}"
+
+
 class RunQuerySet(models.QuerySet["Run"]):
+    def own(self) -> "RunQuerySet":
+        """Runs that measure a commit for its line: neither one side of a pair nor the machine's canary."""
+        return self.filter(base=None, canary=None)
+
     def active(self) -> "RunQuerySet":
         return self.filter(status__in=ACTIVE)
 
@@ -112,7 +193,10 @@ class RunQuerySet(models.QuerySet["Run"]):
         return self.filter(status__in=(Status.QUEUED, *ACTIVE))
 
     def claimable(self) -> "RunQuerySet":
-        return self.filter(status=Status.QUEUED, not_before__lte=Now())
+        """Waiting runs whose time has come; of a quarantined machine, those of its canary."""
+        return self.filter(Q(machine__quarantined_at=None) | Q(reason=Reason.CANARY)).filter(
+            status=Status.QUEUED, not_before__lte=Now()
+        )
 
     def lost(self) -> "RunQuerySet":
         return self.active().filter(lease_until__lt=Now())
@@ -127,6 +211,7 @@ class Run(models.Model):
         Commit, models.PROTECT, null=True, related_name="+", help_text="the other side of a paired run"
     )
     machine = models.ForeignKey(Machine, models.PROTECT, related_name="runs")
+    canary = models.ForeignKey(Canary, models.RESTRICT, null=True, related_name="runs")
     suite = models.ForeignKey(Suite, models.PROTECT, related_name="+")
     benchmarks = ArrayField(models.CharField(max_length=100), help_text="names, as the suite defines them")
     benchmark_set = models.CharField(max_length=80, help_text="digest over the benchmarks")
@@ -134,6 +219,9 @@ class Run(models.Model):
     round = models.IntegerField(default=0)
     trials = models.IntegerField(help_text="trials per benchmark, or pairs of a paired run")
     status = models.CharField(max_length=20, choices=Status, default=Status.QUEUED)
+    linked = models.ForeignKey(
+        "self", models.SET_NULL, null=True, related_name="+", help_text="the run of the same program that stands for it"
+    )
     priority = models.IntegerField(default=0)
     rank = models.IntegerField(default=0, help_text="position on the branch: of equal priority, newest first")
     attempt = models.IntegerField(default=0)
@@ -164,6 +252,15 @@ class Run(models.Model):
                 | ~Q(status__in=["leased", "running"]),
                 name="an_active_run_has_a_lease",
             ),
+            models.CheckConstraint(
+                condition=Q(reason="canary", canary__isnull=False, base=None) | (~Q(reason="canary") & Q(canary=None)),
+                name="a_canary_run_has_a_canary_and_one_side",
+            ),
+            models.UniqueConstraint(
+                fields=["machine"],
+                condition=Q(reason="canary", status__in=["queued", "leased", "running"]),
+                name="one_unfinished_canary_run_per_machine",
+            ),
         ]
         indexes: ClassVar = [
             models.Index(
@@ -171,6 +268,7 @@ class Run(models.Model):
             ),
             models.Index(fields=["lease_until"], name="runs_leased", condition=Q(status__in=["leased", "running"])),
             models.Index(fields=["project", "-id"], name="runs_of_project"),
+            models.Index(fields=["machine"], name="canary_runs", condition=Q(reason="canary")),
         ]
 
     def __str__(self) -> str:
@@ -198,6 +296,39 @@ class Run(models.Model):
         self.refresh_from_db()
         RunEvent.objects.create(run=self, attempt=self.attempt, before=before, after=to, why=why[:2000])
         return True
+
+
+class CanaryCheck(models.Model):
+    """What one run of a canary said of its machine. ``answer`` is that of the series that moved most."""
+
+    class Answer(models.TextChoices):
+        LEARNING = "learning"  #: too little history in this environment to tell
+        STEADY = "steady"
+        OFF = "off"  #: beyond its own history
+        UNKNOWN = "unknown"  #: not measured, or only with flags that void it
+
+    GOOD = (Answer.LEARNING, Answer.STEADY)
+
+    run = models.OneToOneField(Run, models.CASCADE, related_name="canary_check")
+    canary = models.ForeignKey(Canary, models.CASCADE, related_name="checks")
+    at = models.DateTimeField(help_text="when the run ended")
+    answer = models.CharField(max_length=20, choices=Answer)
+    series = models.ForeignKey("Series", models.SET_NULL, null=True, related_name="+")
+    ratio = models.FloatField(null=True, help_text="value / usual level")
+    limit = models.FloatField(null=True, help_text="how far from 1 the ratio may be; null while learning")
+
+    class Meta:
+        constraints: ClassVar = [
+            models.CheckConstraint(
+                condition=Q(answer="unknown", ratio=None) | (~Q(answer="unknown") & Q(ratio__isnull=False)),
+                name="a_check_that_says_something_has_a_ratio",
+            ),
+        ]
+        indexes: ClassVar = [models.Index(fields=["canary", "-id"], name="checks_newest_first")]
+
+    @property
+    def good(self) -> bool:
+        return self.answer in self.GOOD
 
 
 class RunEvent(models.Model):
@@ -246,17 +377,19 @@ class Build(models.Model):
 
     attempt = models.ForeignKey(Attempt, models.CASCADE, related_name="builds")
     commit = models.ForeignKey(Commit, models.CASCADE, related_name="builds")
+    side = models.CharField(max_length=4, choices=Side, default=Side.HEAD)
     recipe_digest = models.CharField(max_length=80)
     succeeded = models.BooleanField()
     cached = models.BooleanField(help_text="the artifacts of an earlier build of this commit were used")
     seconds = models.FloatField()
     artifacts = models.JSONField(help_text="name -> digest and bytes")
+    ccache = models.JSONField(null=True, help_text="hits and misses of the compiler cache; null without one")
     error = models.TextField(default="")
     created = models.DateTimeField(db_default=Now())
 
     class Meta:
         constraints: ClassVar = [
-            models.UniqueConstraint(fields=["attempt", "commit"], name="a_build_once_per_attempt_and_commit"),
+            models.UniqueConstraint(fields=["attempt", "side"], name="a_build_once_per_attempt_and_side"),
         ]
 
     @property
@@ -292,24 +425,27 @@ class Series(models.Model):
 class Measurement(models.Model):
     """A run's samples of one series for one commit, with their summary. A re-run adds one, never overwrites.
 
-    ``accepted`` follows the attempt: what a lost attempt sent stays here, unseen by charts and detection.
+    ``accepted`` follows the attempt: what a lost attempt sent stays here, unseen by charts and detection. So does all
+    that a canary run sent: it speaks of the machine, never of its commit.
     """
 
     attempt = models.ForeignKey(Attempt, models.CASCADE, related_name="measurements")
     series = models.ForeignKey(Series, models.CASCADE, related_name="measurements")
     commit = models.ForeignKey(Commit, models.CASCADE, related_name="measurements")
+    side = models.CharField(max_length=4, choices=Side, default=Side.HEAD)
     value = models.FloatField(help_text="median of the samples, in the metric's unit")
     low = models.FloatField(help_text="lower end of the median's 95% interval")
     high = models.FloatField()
     n = models.IntegerField()
     flags = ArrayField(models.CharField(max_length=40), default=list, help_text="why the value is not to be trusted")
     paired = models.BooleanField(help_text="from a paired run: evidence of a change, not a point of the line")
+    stopping = models.JSONField(null=True, help_text="why its trials ended: docs/result-format.md")
     accepted = models.BooleanField(default=False)
     created = models.DateTimeField(db_default=Now())
 
     class Meta:
         constraints: ClassVar = [
-            models.UniqueConstraint(fields=["attempt", "series", "commit"], name="a_measurement_once_per_attempt"),
+            models.UniqueConstraint(fields=["attempt", "series", "side"], name="a_measurement_once_per_attempt"),
         ]
         indexes: ClassVar = [
             models.Index(
@@ -347,18 +483,41 @@ class Trial(models.Model):
     attempt = models.ForeignKey(Attempt, models.CASCADE, related_name="trials")
     benchmark = models.ForeignKey(Benchmark, models.CASCADE, related_name="+")
     commit = models.ForeignKey(Commit, models.CASCADE, related_name="+")
+    side = models.CharField(max_length=4, choices=Side, default=Side.HEAD)
     number = models.IntegerField()
     order = models.IntegerField(help_text="place in the attempt; trials are interleaved in seeded random order")
     started_at = models.DateTimeField()
     seconds = models.FloatField()
     flags = ArrayField(models.CharField(max_length=40), default=list)
+    pairing = models.JSONField(null=True, help_text="its block, slot and slices, where both sides were up at once")
+    quiet = models.JSONField(default=dict, help_text="what the quiet gate read while it was measured")
+    server = models.JSONField(default=dict, help_text="what the server did, and the growth of its own counters")
+    reproduce = models.JSONField(null=True, help_text="how to repeat it by hand; null: from before that was kept")
     driver = models.JSONField()
 
     class Meta:
         constraints: ClassVar = [
-            models.UniqueConstraint(
-                fields=["attempt", "benchmark", "commit", "number"], name="a_trial_once_per_attempt"
-            ),
+            models.UniqueConstraint(fields=["attempt", "benchmark", "side", "number"], name="a_trial_once_per_attempt"),
+        ]
+
+
+class Profile(models.Model):
+    """Where one side's server spent its CPU time under a benchmark, sampled; or why that cannot be known there."""
+
+    attempt = models.ForeignKey(Attempt, models.CASCADE, related_name="profiles")
+    benchmark = models.ForeignKey(Benchmark, models.CASCADE, related_name="+")
+    side = models.CharField(max_length=4, choices=Side)
+    event = models.CharField(max_length=40)
+    frequency_hz = models.IntegerField()
+    samples = models.IntegerField()
+    folded = models.BinaryField(help_text="folded stacks, one per line, compressed by zlib")
+    cpu_ns_per_request = models.FloatField(null=True, help_text="of the server, while it was sampled")
+    unavailable = models.TextField(default="", help_text="empty, or the cause and what to do")
+    created = models.DateTimeField(db_default=Now())
+
+    class Meta:
+        constraints: ClassVar = [
+            models.UniqueConstraint(fields=["attempt", "benchmark", "side"], name="a_profile_once_per_attempt"),
         ]
 
 

@@ -20,12 +20,11 @@ from speedtrack.benchmarks import definitions
 from speedtrack.benchmarks.definitions import Definition
 from speedtrack.benchmarks.models import Benchmark, Suite
 from speedtrack.projects.models import Branch, Commit, Project
-from speedtrack.runs import rates
-from speedtrack.runs.documents import BuildDocument, Failure, LogPiece, Renewal
+from speedtrack.runs import canary, rates
+from speedtrack.runs.documents import Failure, LogPiece, Renewal
 from speedtrack.runs.models import (
     ACTIVE,
     Attempt,
-    Build,
     LogChunk,
     Machine,
     Measurement,
@@ -35,12 +34,22 @@ from speedtrack.runs.models import (
     Status,
 )
 
-#: manual > confirm and bisect > head of a branch > the rest > what a long backlog leaves for later
-PRIORITY = {"manual": 400, "confirm": 300, "bisect": 300, "head": 200, "rest": 100, "later": 50}
+#: manual > confirm and bisect > head of a branch > the rest > profiles > a backlog's end > A/A; canaries before all
+PRIORITY = {
+    "manual": 400,
+    "confirm": 300,
+    "bisect": 300,
+    "head": 200,
+    "rest": 100,
+    "later": 50,
+    "profile": 60,
+    "aa": 10,
+}
 BACKLOG_CAP = 200  # commits of one plan that keep their priority; between them the others are filled in later
 RETRY_PAUSE_S = 15  # before the second attempt after a transient failure; grows with the attempt
 ROUTINE = (Reason.PUSH, Reason.BACKFILL)  # one of them is enough for a commit
 GONE = "the commit is no longer on"
+PROFILE_HZ = 997  # a prime: in step with nothing that happens every so many milliseconds
 DEADLINE_S = 4 * 3600  # of one attempt; the runner stops itself
 
 
@@ -71,10 +80,11 @@ class Plan:
     base: Commit | None = None
     round: int = 0
     trials: int | None = None
+    priority: int | None = None
 
     @property
     def set_digest(self) -> str:
-        return definitions.digest_of(sorted(b.digest + b.name for b in self.benchmarks))
+        return definitions.set_digest(self.benchmarks)
 
 
 def plan_commits(plan: Plan, ranks: dict[int, int], machines: Iterable[Machine], head: int | None = None) -> int:
@@ -97,7 +107,7 @@ def plan_commits(plan: Plan, ranks: dict[int, int], machines: Iterable[Machine],
             reason=plan.reason,
             round=plan.round,
             trials=plan.trials or plan.suite.definition["trials"],
-            priority=priority_of(plan.reason, commit == head, place % step == 0),
+            priority=plan.priority or priority_of(plan.reason, commit == head, place % step == 0),
             rank=ranks[commit],
         )
         for machine in machines
@@ -157,12 +167,13 @@ def plan_branch(branch: Branch, commits: QuerySet[Commit], reason: Reason) -> in
 def claim(machine: Machine, instance: str = "") -> Run | None:
     """Give the machine its next run: one atomic statement that raises the lease token and the attempt.
 
+    Before, the machine's canary is attended to: it may have to be measured first, or keep the machine from all else.
     A runner that claims while it still holds a run has lost it (it was restarted): that run is first queued again,
     or failed at the attempt cap. None when there is no work or the machine is paused. Raises Occupied when another
     runner, of another ``instance``, holds a live lease with the same machine's token.
     """
     with transaction.atomic():
-        Machine.objects.select_for_update(no_key=True).get(pk=machine.pk)
+        machine = Machine.objects.select_for_update(no_key=True).get(pk=machine.pk)
         others = Attempt.objects.filter(
             run__in=Run.objects.active().filter(machine=machine, lease_until__gt=Now()), token=F("run__lease_token")
         ).exclude(instance=instance)
@@ -173,6 +184,7 @@ def claim(machine: Machine, instance: str = "") -> Run | None:
             )
         for run in Run.objects.active().filter(machine=machine).select_for_update():
             take_back(run, "the runner was restarted while it held this run")
+        canary.attend(machine)
         while picked := next_waiting(machine):
             if lease(picked, instance):
                 return picked
@@ -203,6 +215,7 @@ def lease(run: Run, instance: str) -> bool:
         started_at=Now(),
         ended_at=None,
         progress=None,
+        linked=None,
     )
     Attempt.objects.create(run=run, number=run.attempt, token=run.lease_token, instance=instance, postponed=postponed)
     if len(postponed) < len(run.benchmarks):
@@ -212,13 +225,13 @@ def lease(run: Run, instance: str) -> bool:
 
 
 def job(run: Run) -> dict[str, Any]:
-    """The ``speedtrack.job/2`` document of a claimed run (docs/result-format.md)."""
+    """The ``speedtrack.job/3`` document of a claimed run (docs/result-format.md)."""
     definition = definitions.of_suite(run.suite)
     sides = [{"side": "head", "sha": run.commit.sha}]
     if run.base:
         sides.insert(0, {"side": "base", "sha": run.base.sha})
     return {
-        "schema": "speedtrack.job/2",
+        "schema": "speedtrack.job/3",
         "run": run.pk,
         "token": run.lease_token,
         "attempt": run.attempt,
@@ -226,12 +239,15 @@ def job(run: Run) -> dict[str, Any]:
         "project": run.project.slug,
         "seed": zlib.crc32(f"{run.pk}/{run.attempt}".encode()),
         "trials": run.trials,
+        "most_trials": run.trials if run.paired else max(run.trials, definition.cap),
         "lease_s": settings.LEASE_S,
         "deadline_s": DEADLINE_S,
         "sides": sides,
-        "build": definition.build.model_dump(),
+        "frozen": run.canary.artifacts if run.canary else None,
+        "build": definition.build.model_dump() | {"trust": definition.build.trust or run.project.slug},
         "server": definition.server.model_dump(),
         "benchmarks": work(run, definition),
+        "profile": {"frequency_hz": PROFILE_HZ} if run.reason == Reason.PROFILE else None,
     }
 
 
@@ -312,17 +328,6 @@ def log(machine: Machine, run_id: int, piece: LogPiece) -> None:
     )
 
 
-@transaction.atomic
-def report_build(machine: Machine, run_id: int, token: int, build: BuildDocument) -> None:
-    """Keep what became of one side's build; the same report again changes nothing. Raises LeaseLost."""
-    run = held(machine, run_id, token)
-    commit = side_of(run, build.side, build.sha)
-    content = build.model_dump(exclude={"side", "sha", "error"})
-    Build.objects.bulk_create(
-        [Build(attempt=attempt_of(run), commit=commit, error=build.error or "", **content)], ignore_conflicts=True
-    )
-
-
 def side_of(run: Run, side: str, sha: str) -> Commit:
     """The commit of a side of a run. Raises LeaseLost if the document speaks of another one."""
     commit = run.base if side == "base" else run.commit
@@ -341,12 +346,26 @@ def complete(machine: Machine, run_id: int, token: int) -> None:
         return
     run = held(machine, run_id, token)
     attempt = attempt_of(run)
+    if run.linked:
+        accept_measurements(run)
+        finish(run, Status.SUCCEEDED, f"{run.linked.commit.short} is the same program: not measured again")
+        return
     wanted = (2 if run.base else 1) * (len(run.benchmarks) - len(attempt.postponed))
-    measured = set(Measurement.objects.filter(attempt=attempt).values_list("series__benchmark__name", "commit_id"))
-    if len(measured) < wanted:
-        raise Incomplete(f"run {run.pk} has {len(measured)} of {wanted} measurements")
+    what = "profiles" if run.reason == Reason.PROFILE else "measurements"
+    found = len(brought(attempt, what))
+    if found < wanted:
+        raise Incomplete(f"run {run.pk} has {found} of {wanted} {what}")
     accept_measurements(run)
-    finish(run, Status.SUCCEEDED, "all measurements are there")
+    finish(run, Status.SUCCEEDED, f"all {what} are there")
+    canary.adopt(run)
+
+
+def brought(attempt: Attempt, what: str) -> set[tuple[str, str]]:
+    """(benchmark, side) of the profiles or of the measurements that an attempt has sent."""
+    if what == "profiles":
+        return set(attempt.profiles.values_list("benchmark__name", "side"))
+    measured = attempt.measurements.exclude(series__benchmark__name=definitions.BUILD)
+    return set(measured.values_list("series__benchmark__name", "side"))
 
 
 @transaction.atomic
@@ -381,7 +400,12 @@ def waits_after(machine: Machine, run_id: int, failure: Failure) -> bool:
 
 
 def accept_measurements(run: Run) -> None:
-    """Show the attempt's measurements, if it has any, to charts and detection, in the place of an earlier attempt's."""
+    """Show the attempt's measurements, if it has any, to charts and detection, in the place of an earlier attempt's.
+
+    Not those of a canary: they speak of the machine.
+    """
+    if run.canary_id:
+        return
     measurements = Measurement.objects.filter(attempt=attempt_of(run))
     if not measurements.exists():
         return
@@ -449,7 +473,7 @@ def retry(run: Run, why: str) -> None:
 def cancel_unreachable(branch: Branch, shas: list[str]) -> int:
     """Cancel waiting runs of commits that left a branch by a force push and are on no other branch."""
     gone = Run.objects.filter(
-        project=branch.project, status=Status.QUEUED, commit__sha__in=shas, commit__positions=None
+        project=branch.project, status=Status.QUEUED, commit__sha__in=shas, commit__positions=None, canary=None
     )
     for run in gone:
         cancel(run, f"{GONE} {branch}")

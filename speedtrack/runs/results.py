@@ -1,6 +1,7 @@
 """Accept a runner's measurement: check it against its run, then store it once."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from django.db import transaction
 
@@ -9,13 +10,22 @@ from speedtrack.benchmarks.metrics import METRICS
 from speedtrack.benchmarks.models import Benchmark
 from speedtrack.projects.models import Commit
 from speedtrack.runs import queue
-from speedtrack.runs.documents import EnvironmentDocument, Result, TrialDocument
+from speedtrack.runs.documents import EnvironmentDocument, ProfileDocument, Result, TrialDocument
 from speedtrack.runs.models import Attempt, Environment, Machine, Measurement, Run, Sample, Series, Trial
 from speedtrack.stats.summary import summarize
 
 
 class ResultError(Exception):
     """The document does not fit its run; the message says where."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """Whose trials these are."""
+
+    attempt: Attempt
+    commit: Commit
+    result: Result
 
 
 @transaction.atomic
@@ -26,21 +36,32 @@ def accept(machine: Machine, run_id: int, result: Result) -> None:
     """
     run = queue.held(machine, run_id, result.token)
     commit = queue.side_of(run, result.side, result.sha)
+    check_frozen(run, result)
     benchmark = benchmark_of(run, result)
     environment = store_environment(machine, result.environment)
     attempt = queue.attempt_of(run)
     metrics = check_trials(result.trials)
-    if Trial.objects.filter(attempt=attempt, benchmark=benchmark, commit=commit).exists():
+    if Trial.objects.filter(attempt=attempt, benchmark=benchmark, side=result.side).exists():
         return
-    store_trials(attempt, benchmark, commit, result.trials)
-    for metric in metrics:
+    source = Source(attempt, commit, result)
+    store_trials(source, benchmark)
+    samples = {metric: [(t.trial, t.metrics[metric], t.flags) for t in result.trials] for metric in metrics}
+    samples |= {metric: [(0, value, [])] for metric, value in result.once.items()}
+    for metric, found in samples.items():
         series, _ = Series.objects.get_or_create(
             project=run.project, benchmark=benchmark, metric=metric, machine=machine, environment=environment
         )
-        store_measurement(attempt, series, commit, result.trials)
+        store_measurement(source, series, found)
 
 
-def benchmark_of(run: Run, result: Result) -> Benchmark:
+def check_frozen(run: Run, result: Result) -> None:
+    """Raises ResultError if a canary's run measured anything but what was frozen."""
+    if run.canary and run.canary.artifacts != result.artifacts:
+        raise ResultError(f"artifacts: run {run.pk} is of a canary, frozen as {run.canary.artifacts}: drop the work")
+
+
+def benchmark_of(run: Run, result: Result | ProfileDocument) -> Benchmark:
+    """The benchmark that a document speaks of. Raises ResultError if its run has no such one."""
     for benchmark in queue.benchmarks_of(run):
         if (benchmark.name, benchmark.digest) == (result.benchmark.name, result.benchmark.digest):
             return benchmark
@@ -69,46 +90,49 @@ def store_environment(machine: Machine, document: EnvironmentDocument) -> Enviro
     return environment
 
 
-def store_trials(attempt: Attempt, benchmark: Benchmark, commit: Commit, trials: list[TrialDocument]) -> None:
+def store_trials(source: Source, benchmark: Benchmark) -> None:
     Trial.objects.bulk_create(
         Trial(
-            attempt=attempt,
+            attempt=source.attempt,
             benchmark=benchmark,
-            commit=commit,
+            commit=source.commit,
+            side=source.result.side,
             number=t.trial,
             order=t.order,
             started_at=t.started_at,
             seconds=t.seconds,
             flags=t.flags,
+            pairing=t.pairing,
+            quiet=t.quiet,
+            server=t.server,
+            reproduce=t.reproduce and t.reproduce.model_dump(),
             driver=t.driver,
         )
-        for t in trials
+        for t in source.result.trials
     )
 
 
-def store_measurement(attempt: Attempt, series: Series, commit: Commit, trials: list[TrialDocument]) -> None:
-    """One metric's samples and their summary. Clean trials alone make the summary, if there are any."""
+def store_measurement(source: Source, series: Series, samples: list[tuple[int, float, list[str]]]) -> None:
+    """One metric's samples (trial, value, flags) and their summary. Clean ones alone make it, if there are any."""
+    stopping = source.result.stopping
     voids = METRICS[series.metric].voided_by
-    clean = [t for t in trials if not voids.intersection(t.flags)]
-    flags = sorted({f for t in trials for f in t.flags if f in voids}) if not clean else []
-    estimate = summarize([t.metrics[series.metric] for t in clean or trials])
+    clean = [value for _, value, flags in samples if not voids.intersection(flags)]
+    flagged = sorted({flag for _, _, flags in samples for flag in flags if flag in voids}) if not clean else []
+    estimate = summarize(clean or [value for _, value, _ in samples])
     measurement = Measurement.objects.create(
-        attempt=attempt,
+        attempt=source.attempt,
         series=series,
-        commit=commit,
+        commit=source.commit,
+        side=source.result.side,
         value=estimate.value,
         low=estimate.low,
         high=estimate.high,
         n=estimate.n,
-        flags=flags,
-        paired=attempt.run.paired,
+        flags=flagged,
+        paired=source.attempt.run.paired,
+        stopping=stopping.model_dump() if stopping else None,
     )
     Sample.objects.bulk_create(
-        Sample(
-            measurement=measurement,
-            trial=t.trial,
-            value=t.metrics[series.metric],
-            flagged=bool(voids.intersection(t.flags)),
-        )
-        for t in trials
+        Sample(measurement=measurement, trial=trial, value=value, flagged=bool(voids.intersection(flags)))
+        for trial, value, flags in samples
     )

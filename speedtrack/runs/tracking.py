@@ -13,12 +13,14 @@ from django.urls import reverse
 
 from speedtrack.benchmarks import definitions
 from speedtrack.benchmarks.definitions import DefinitionError
+from speedtrack.benchmarks.models import Benchmark, Suite
 from speedtrack.projects import git
 from speedtrack.projects.errors import RepositoryError
 from speedtrack.projects.models import Branch, Commit, Project
 from speedtrack.projects.sync import store_commits, sync
-from speedtrack.runs import pushes, queue
-from speedtrack.runs.models import Machine, Reason, Run
+from speedtrack.runs import canary, pushes, quarantine, queue
+from speedtrack.runs.canary import Frozen
+from speedtrack.runs.models import Canary, Machine, Reason, Run
 
 LONGEST_SLUG = 50  # as Project.slug
 LONGEST_BRANCH = 250
@@ -127,29 +129,50 @@ def checked_slug(name: str) -> str:
     return slug
 
 
-def measure(slug: str, expression: str, names: list[str], machine_name: str | None, extended: bool = False) -> int:
-    """Queue commits by hand, also ones measured before. Returns how many runs were queued.
+@dataclass(frozen=True)
+class Choice:
+    """What an operator named: benchmarks of a project's suite, machines, and commits with their ranks."""
 
-    ``extended``: with the suite's extended benchmarks, which otherwise are measured when they are named.
+    project: Project
+    suite: Suite
+    benchmarks: list[Benchmark]
+    machines: list[Machine]
+    ranks: dict[int, int]
+
+
+def choose(slug: str, expression: str, names: list[str], machine_name: str | None, extended: bool = False) -> Choice:
+    """What these words name. ``extended``: with the suite's extended benchmarks, otherwise measured when named.
+
     Raises NoSuchThing, RepositoryError or DefinitionError.
     """
     project = project_named(slug)
     definition = definitions.load(project.suite)
     suite, benchmarks = definitions.store(project, definition)
+    check_known(suite, benchmarks, names)
+    usual = benchmarks if extended else definitions.usual(definition, benchmarks)
+    chosen = [b for b in benchmarks if b.name in names] or usual
+    machines = [machine_named(machine_name)] if machine_name else list(project.machines.all())
+    shas = git.in_range(slug, expression)
+    commits = store_commits(project, shas)
+    return Choice(project, suite, chosen, machines, {commits[sha].pk: place for place, sha in enumerate(shas)})
+
+
+def measure(slug: str, expression: str, names: list[str], machine_name: str | None, extended: bool = False) -> int:
+    """Queue commits by hand, also ones measured before. Returns how many runs were queued. Raises as ``choose``."""
+    choice = choose(slug, expression, names, machine_name, extended)
+    manual = Run.objects.filter(project=choice.project, reason=Reason.MANUAL, commit__in=choice.ranks)
+    last = manual.aggregate(last=Max("round"))["last"]
+    round = 0 if last is None else last + 1
+    plan = queue.Plan(choice.project, choice.suite, choice.benchmarks, Reason.MANUAL, round=round)
+    return queue.plan_commits(plan, choice.ranks, choice.machines)
+
+
+def check_known(suite: Suite, benchmarks: list[Benchmark], names: list[str]) -> None:
+    """Raises NoSuchThing naming the benchmarks there are."""
     unknown = set(names) - {b.name for b in benchmarks}
     if unknown:
         known = ", ".join(b.name for b in benchmarks)
         raise NoSuchThing(f"suite {suite} has no benchmark {', '.join(sorted(unknown))}: it has {known}")
-    usual = benchmarks if extended else definitions.usual(definition, benchmarks)
-    chosen = [b for b in benchmarks if b.name in names] or usual
-    chosen_machines = [machine_named(machine_name)] if machine_name else project.machines.all()
-    shas = git.in_range(slug, expression)
-    commits = store_commits(project, shas)
-    ranks = {commits[sha].pk: place for place, sha in enumerate(shas)}
-    manual = Run.objects.filter(project=project, reason=Reason.MANUAL, commit__in=ranks)
-    last = manual.aggregate(last=Max("round"))["last"]
-    plan = queue.Plan(project, suite, chosen, Reason.MANUAL, round=0 if last is None else last + 1)
-    return queue.plan_commits(plan, ranks, chosen_machines)
 
 
 def project_named(slug: str) -> Project:
@@ -199,6 +222,31 @@ def renew_token(name: str) -> str:
     token = machine.new_token()
     machine.save(update_fields=["token_id", "token_digest"])
     return token
+
+
+def set_canary(name: str, slug: str, revision: str | None, names: list[str]) -> Canary:
+    """Freeze a commit (default: the head) and some benchmarks (default: one) of a project as a machine's canary.
+
+    Raises NoSuchThing, RepositoryError or DefinitionError.
+    """
+    machine, project = machine_named(name), project_named(slug)
+    definition = definitions.load(project.suite)
+    suite, benchmarks = definitions.store(project, definition)
+    check_known(suite, benchmarks, names)
+    suited = canary.suited(suite, [b.name for b in benchmarks], project)
+    chosen = [b for b in benchmarks if b.name in names] or [b for b in [suited] if b]
+    if not chosen:
+        raise NoSuchThing(f"suite {suite} has no benchmark without a rate: name one with --benchmark")
+    sha = git.resolve(slug, revision or project.default_branch)
+    return canary.put(machine, Frozen(project, store_commits(project, [sha])[sha], suite, chosen))
+
+
+def lift(name: str, accept_level: bool) -> None:
+    """End a machine's quarantine by hand. Raises NoSuchThing."""
+    try:
+        quarantine.lift(machine_named(name), accept_level=accept_level)
+    except quarantine.NotQuarantined as e:
+        raise NoSuchThing(str(e)) from e
 
 
 def pause(name: str, paused: bool) -> None:

@@ -70,6 +70,21 @@ def compare(
     return _judge(shift, scale, (smallest_effect, level), (len(old), len(new)))
 
 
+def compare_exact(before: float, after: float, *, smallest_effect: float) -> Comparison:
+    """Compare two values without noise, above zero: different if their ratio is at least ``smallest_effect`` from 1."""
+    ratio = after / before
+    different = abs(ratio - 1) >= smallest_effect
+    return Comparison(
+        Answer.DIFFERENT if different else Answer.SAME,
+        ratio,
+        ratio,
+        ratio,
+        p=float(not different),
+        level=LEVEL,
+        n=(1, 1),
+    )
+
+
 def settle(
     pairs: Sequence[tuple[float, float]], *, smallest_effect: float, level: float, looks: int, look: int, seed: int
 ) -> Comparison:

@@ -52,6 +52,21 @@ def signed_rank_p(differences: Sequence[float]) -> float:
     return _two_sided(_any_subset_sums(ranks), total, mean)
 
 
+def signed_rank_limit(n: int, level: float) -> float:
+    """How far from its mean the rank sum of n untied differences must be for p <= level; infinite if it never is."""
+    chance = _any_subset_sums(np.arange(1.0, n + 1))
+    distance = np.abs(np.arange(len(chance)) / 2 - n * (n + 1) / 4)
+    reached = [float(d) for d in np.unique(distance) if chance[distance >= d - 1e-9].sum() <= level]
+    return min(reached, default=math.inf)
+
+
+def signed_ranks(rows: Array) -> Array:
+    """The rank sum of the positive differences of each row, none of them tied."""
+    ranks = np.abs(rows).argsort(axis=1).argsort(axis=1) + 1
+    sums: Array = np.where(rows > 0, ranks, 0).sum(axis=1)
+    return sums
+
+
 def _subset_sums(ranks: Array, size: int) -> Array:
     """Probability of each doubled rank sum of a random subset of the given size."""
     doubled = np.rint(2 * ranks).astype(int)

@@ -11,9 +11,9 @@ from django.db import connection
 
 from speedtrack.benchmarks import definitions
 from speedtrack.projects.models import Commit
-from speedtrack.runs import queue, results, tracking
-from speedtrack.runs.documents import BuildDocument, Result
-from speedtrack.runs.models import Machine, Run
+from speedtrack.runs import builds, profiles, queue, results, tracking
+from speedtrack.runs.documents import BuildReport, ProfileDocument, Result
+from speedtrack.runs.models import Machine, Reason, Run
 from speedtrack.runs.tracking import Tracked, Wish
 
 SUITE = """
@@ -132,6 +132,19 @@ def trials(metrics: list[dict[str, float]], flags: list[list[str]] | None = None
     ]  # fmt: skip
 
 
+def side_of(run: Run, commit: Commit) -> str:
+    """The side that a commit of a run is on; of an A/A run, whose sides are one commit, the base."""
+    return "base" if run.base_id == commit.pk else "head"
+
+
+def sides_of(run: Run) -> list[tuple[str, Commit]]:
+    return [*([("base", run.base)] if run.base else []), ("head", run.commit)]
+
+
+def environment() -> dict[str, Any]:
+    return {"digest": definitions.digest_of(SERIES_FACTS), "series": SERIES_FACTS, "recorded": {}}
+
+
 def result(run: Run, benchmark: str, commit: Commit, values: list[float], **changes: Any) -> Result:
     """A result document of one side, with ``values`` as server CPU in ns per request."""
     found = next(b for b in queue.benchmarks_of(run) if b.name == benchmark)
@@ -139,26 +152,54 @@ def result(run: Run, benchmark: str, commit: Commit, values: list[float], **chan
     document: dict[str, Any] = {
         "schema": "speedtrack.result/1",
         "token": run.lease_token,
-        "side": "base" if run.base_id == commit.pk else "head",
+        "side": side_of(run, commit),
         "sha": commit.sha,
         "benchmark": {"name": found.name, "digest": found.digest},
-        "environment": {"digest": definitions.digest_of(SERIES_FACTS), "series": SERIES_FACTS, "recorded": {}},
-        "artifacts": {"kvd": DIGEST},
+        "environment": environment(),
+        "artifacts": {"kvd": digest_of_binary(commit.sha)},
         "trials": trials(metrics, changes.pop("flags", None)),
         **changes,
     }
     return Result.model_validate(document)
 
 
-def send_build(run: Run, commit: Commit, succeeded: bool = True, binary: str | None = None) -> None:
+def digest_of_binary(content: str) -> str:
+    return f"sha256:{hashlib.sha256(content.encode()).hexdigest()}"
+
+
+def send_build(
+    run: Run, commit: Commit, succeeded: bool = True, binary: str | None = None,
+    side: str | None = None, environment: dict[str, Any] | None = None, **changes: Any,
+) -> Run | None:  # fmt: skip
     """Report a build whose artifact is made of ``binary`` (default: something of this commit alone)."""
-    digest = f"sha256:{hashlib.sha256((binary or commit.sha).encode()).hexdigest()}"
-    document = BuildDocument(
-        side="base" if run.base_id == commit.pk else "head", sha=commit.sha, succeeded=succeeded, cached=False,
-        seconds=1.5, artifacts={"kvd": {"digest": digest, "bytes": 1000}} if succeeded else {},
-        recipe_digest=DIGEST, error=None if succeeded else "make exited with code 2",
-    )  # fmt: skip
-    queue.report_build(run.machine, run.pk, run.lease_token, document)
+    digest = digest_of_binary(binary or commit.sha)
+    token = changes.pop("token", run.lease_token)
+    build = {
+        "side": side or side_of(run, commit), "sha": commit.sha, "succeeded": succeeded,
+        "cached": False, "seconds": 1.5, "artifacts": {"kvd": {"digest": digest, "bytes": 1000}} if succeeded else {},
+        "recipe_digest": DIGEST, "error": None if succeeded else "make exited with code 2", **changes,
+    }  # fmt: skip
+    document = {"token": token, "build": build, "environment": environment}
+    return builds.report(run.machine, run.pk, BuildReport.model_validate(document))
+
+
+FOLDED = {
+    "base": "kvd;main;serve;read_[k] 600\nkvd;main;serve;get 400\n",
+    "head": "kvd;main;serve;read_[k] 600\nkvd;main;serve;get 400\nkvd;main;serve;get;count_keys 200\n",
+}
+
+
+def send_profile(run: Run, benchmark: str, commit: Commit, **changes: Any) -> None:
+    """Send a profile of one side: the head has a function that the base has not."""
+    found = next(b for b in queue.benchmarks_of(run) if b.name == benchmark)
+    side = side_of(run, commit)
+    document = {
+        "token": run.lease_token, "side": side, "sha": commit.sha,
+        "benchmark": {"name": found.name, "digest": found.digest}, "event": "cpu-clock", "frequency_hz": 997,
+        "samples": {"base": 1000, "head": 1200}[side], "folded": FOLDED[side],
+        "cpu_ns_per_request": {"base": 5000.0, "head": 6000.0}[side], "unavailable": "", **changes,
+    }  # fmt: skip
+    profiles.accept(run.machine, run.pk, ProfileDocument.model_validate(document))
 
 
 def measured(run: Run) -> list[str]:
@@ -173,11 +214,14 @@ def work(machine: Machine, speed: Any, until: int = 1000) -> list[Run]:
     """
     done = []
     while len(done) < until and (run := queue.claim(machine)):
-        for commit in [run.base, run.commit] if run.base else [run.commit]:
-            send_build(run, commit)
+        for side, commit in sides_of(run):
+            send_build(run, commit, side=side)
             for name in measured(run):
+                if run.reason == Reason.PROFILE:
+                    send_profile(run, name, commit)
+                    continue
                 values = [speed(commit.sha, name, trial) for trial in range(run.trials)]
-                results.accept(machine, run.pk, result(run, name, commit, values))
+                results.accept(machine, run.pk, result(run, name, commit, values, side=side))
         queue.complete(machine, run.pk, run.lease_token)
         done.append(run)
     return done
@@ -192,9 +236,10 @@ def claim(machine: Machine) -> Run:
 
 def measure(run: Run, value: float = 5000.0) -> None:
     """Send a measurement of every benchmark of both sides, without completing the run."""
-    for commit in [run.base, run.commit] if run.base else [run.commit]:
+    for side, commit in sides_of(run):
         for name in measured(run):
-            results.accept(run.machine, run.pk, result(run, name, commit, [value + i for i in range(run.trials)]))
+            values = [value + i for i in range(run.trials)]
+            results.accept(run.machine, run.pk, result(run, name, commit, values, side=side))
 
 
 def expire_lease(run: Run) -> None:

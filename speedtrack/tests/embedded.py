@@ -16,3 +16,4 @@ if "SPEEDTRACK_HOME" not in os.environ:
     if "DATABASE_URL" not in os.environ:
         os.environ["DATABASE_URL"] = devstack.postgresql(home / "postgresql")
 os.environ["ALLOW_LOCAL_REPOSITORIES"] = "true"
+os.environ["CANARY_AUTO"] = "false"  # a test says itself when it wants a canary among its runs

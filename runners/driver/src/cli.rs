@@ -7,6 +7,7 @@ use std::time::Duration;
 use lexopt::prelude::*;
 use serde::de::DeserializeOwned;
 
+use crate::counters;
 use crate::endpoint::{Endpoint, Words};
 use crate::failure::Failure;
 use crate::job::Window;
@@ -77,12 +78,14 @@ Window
   --duration S       seconds (5)
   -n REQUESTS        exactly so many requests instead
   --warmup S         seconds of the same load before it (0.5; with -n 0)
+  --warmup-most S    go on with it until the load is steady, but no longer than this
   --slice-ms MS      width of the slices (100)
 
 Machine
   --threads N        driver threads (1)
   --cpus LIST        pin thread i to CPU i of the list, as in 1,3
   --server-pid PID   read the CPU time of this process, too
+  --server-events L  let the kernel count instructions,cycles of it (task-clock, page-faults, context-switches)
 
 Result
   --json             one document, schema speedbench.v1, instead of a table
@@ -134,10 +137,12 @@ struct Given {
     duration: Option<Duration>,
     requests: Option<u64>,
     warmup: Option<Duration>,
+    warmup_most: Option<Duration>,
     slice_ms: Option<u64>,
     threads: Option<usize>,
     cpus: Vec<usize>,
     server_pid: Option<u32>,
+    server_events: Vec<&'static str>,
     allow_errors: bool,
     json: bool,
     csv: bool,
@@ -193,10 +198,12 @@ fn parse_run(parser: &mut lexopt::Parser) -> Result<Command, Failure> {
             "--duration" => given.duration = Some(seconds(parser, "--duration")?),
             "-n" => given.requests = Some(value(parser, "-n")?),
             "--warmup" => given.warmup = Some(seconds(parser, "--warmup")?),
+            "--warmup-most" => given.warmup_most = Some(seconds(parser, "--warmup-most")?),
             "--slice-ms" => given.slice_ms = Some(value(parser, "--slice-ms")?),
             "--threads" => given.threads = Some(value(parser, "--threads")?),
             "--cpus" => given.cpus = cpus(&value::<String>(parser, "--cpus")?)?,
             "--server-pid" => given.server_pid = Some(value(parser, "--server-pid")?),
+            "--server-events" => given.server_events = events(&value::<String>(parser, "--server-events")?)?,
             "--allow-errors" => given.allow_errors = true,
             "--json" => given.json = true,
             "--csv" => given.csv = true,
@@ -206,6 +213,15 @@ fn parse_run(parser: &mut lexopt::Parser) -> Result<Command, Failure> {
         }
     }
     given.plan().map(|plan| Command::Run(Box::new(plan)))
+}
+
+fn events(list: &str) -> Result<Vec<&'static str>, Failure> {
+    counters::named(list).ok_or_else(|| {
+        Failure::usage(
+            format!("invalid --server-events '{list}'"),
+            format!("there are {}", counters::names()),
+        )
+    })
 }
 
 fn bad_words(error: lexopt::Error) -> Failure {
@@ -331,6 +347,7 @@ impl Given {
             phases,
             cpus: self.cpus,
             server_pid: self.server_pid,
+            server_events: self.server_events,
             slice_ms: self.slice_ms.unwrap_or(100),
             allow_errors: self.allow_errors,
             output,
@@ -376,6 +393,7 @@ impl Given {
             ("--duration", self.duration.is_some()),
             ("-n", self.requests.is_some()),
             ("--warmup", self.warmup.is_some()),
+            ("--warmup-most", self.warmup_most.is_some()),
             ("--threads", self.threads.is_some()),
         ];
         match given.into_iter().find(|(_, given)| *given) {
@@ -429,6 +447,7 @@ impl Given {
             resp3: self.resp3,
             tracking: self.tracking,
             warmup: self.warmup.unwrap_or(length.usual_warmup()),
+            warmup_most: self.warmup_most,
             length,
             probe: self.probe()?,
             ..usual

@@ -1,8 +1,12 @@
 //! The result as a document, schema `speedbench.v1`. `README.md` describes each field.
 
+use std::collections::BTreeMap;
+use std::time::Duration;
+
 use serde::Serialize;
 use serde_json::Value;
 
+use crate::counters::{Counted, Counters};
 use crate::crew::Outcome;
 use crate::environment::Environment;
 use crate::flags;
@@ -15,7 +19,8 @@ use crate::plan::Probe;
 use crate::proto::Tally;
 use crate::schedule::Arrivals;
 use crate::search::Search;
-use crate::sys::Usage;
+use crate::sys::{ProcessUsage, Usage};
+use crate::warmup::{NO_STEADY_STATE, WarmUp};
 
 pub const SCHEMA: &str = "speedbench.v1";
 
@@ -55,6 +60,15 @@ pub struct Prefill {
     pub keys: u64,
     pub seconds: f64,
     pub keys_in_server: u64,
+    pub server_memory: Option<Growth>,
+}
+
+/// The bytes that the server held before and afterwards, and what that is per key.
+#[derive(Debug, Clone, Serialize)]
+pub struct Growth {
+    pub before_bytes: u64,
+    pub after_bytes: u64,
+    pub bytes_per_key: f64,
 }
 
 #[derive(Debug, Serialize)]
@@ -65,6 +79,8 @@ pub struct TestResult {
     /// That of the phase.
     pub prefill: Option<Prefill>,
     pub mode: &'static str,
+    pub warmup: WarmUp,
+    pub window_began_ns: u64,
     pub window_s: f64,
     pub requests: u64,
     pub unfinished: u64,
@@ -83,6 +99,10 @@ pub struct TestResult {
     pub search: Option<Search>,
     pub client_cpu: ClientCpu,
     pub server_cpu: Option<ServerCpu>,
+    pub server: Option<ServerUsage>,
+    /// Left out unless asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub server_events: Option<ServerEvents>,
     pub slices: Slices,
     pub flags: Vec<&'static str>,
     #[serde(flatten)]
@@ -164,6 +184,25 @@ pub struct ServerCpu {
     pub ns_per_request: f64,
 }
 
+/// What the server did in the window. The split of its CPU time is that of the clock ticks; null when none met it.
+#[derive(Debug, Serialize)]
+pub struct ServerUsage {
+    pub user_ns: Option<u64>,
+    pub system_ns: Option<u64>,
+    pub voluntary_switches: u64,
+    pub involuntary_switches: u64,
+    pub minor_faults: u64,
+    pub major_faults: u64,
+}
+
+/// What the kernel counted of the server in the window, or why it did not.
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+pub enum ServerEvents {
+    Counted { scope: &'static str, counts: BTreeMap<&'static str, u64> },
+    Unavailable { unavailable: String },
+}
+
 #[derive(Debug, Serialize)]
 pub struct Slices {
     pub width_ms: u64,
@@ -190,6 +229,8 @@ impl TestResult {
             workload,
             prefill: None,
             mode,
+            warmup: WarmUp::fixed(Duration::ZERO),
+            window_began_ns: outcome.span.counts_from,
             window_s: round(seconds(total.window_ns), 6),
             requests,
             unfinished: total.unfinished,
@@ -207,6 +248,8 @@ impl TestResult {
             search: None,
             client_cpu: ClientCpu::of(&total),
             server_cpu: job.server_pid.map(|pid| ServerCpu::of(pid, &total.server_ns, requests)),
+            server: total.server_usage.map(|usage| ServerUsage::of(usage, grown(&total.server_ns))),
+            server_events: job.counters.as_deref().map(|counters| ServerEvents::of(counters, &total.counted)),
             flags: flags::of(&total, job, arrivals),
             slices: Slices::of(&total, job),
             intervals: intervals(job, outcome),
@@ -214,6 +257,12 @@ impl TestResult {
             latency: total.latency,
             findings: Findings::default(),
         }
+    }
+
+    /// The same after `warmup`.
+    pub fn after(mut self, warmup: WarmUp) -> TestResult {
+        self.flags.extend((warmup.steady == Some(false)).then_some(NO_STEADY_STATE));
+        TestResult { warmup, ..self }
     }
 }
 
@@ -259,6 +308,8 @@ pub struct Total {
     commands: Vec<CommandRecord>,
     pub slices: Vec<u64>,
     server_ns: Vec<u64>,
+    server_usage: Option<ProcessUsage>,
+    counted: Option<Vec<Counted>>,
     client_ns: Vec<u64>,
     usage: Usage,
     spun_ns: u64,
@@ -280,6 +331,8 @@ impl Total {
             window_ns: ended_at.saturating_sub(outcome.span.counts_from),
             // Each thread reads the same clock; the one that ended last saw the whole window.
             server_ns: last.map_or(Vec::new(), |record| record.server_ns.clone()),
+            server_usage: last.and_then(|record| record.server_usage),
+            counted: last.and_then(|record| record.counted.clone()),
             busiest_thread: greatest(busy_share, &mut records.iter()),
             most_delayed: greatest(delayed_share, &mut records.iter().chain(&outcome.probe)),
             run_delay_ns: records.iter().map(|record| record.run_delay_ns).sum(),
@@ -287,6 +340,11 @@ impl Total {
         };
         records.iter().for_each(|record| total.add(record));
         total
+    }
+
+    /// CPU time of the server in each slice; empty without a server pid.
+    pub fn server_ns_per_slice(&self) -> Vec<u64> {
+        differences(&self.server_ns)
     }
 
     fn add(&mut self, record: &Record) {
@@ -324,6 +382,11 @@ fn differences(readings: &[u64]) -> Vec<u64> {
     readings.windows(2).map(|pair| pair[1] - pair[0]).collect()
 }
 
+/// What a clock went on from its first reading to its last.
+fn grown(readings: &[u64]) -> u64 {
+    readings.last().unwrap_or(&0) - readings.first().unwrap_or(&0)
+}
+
 fn add_slices(total: &mut Vec<u64>, slices: &[u64]) {
     total.resize(total.len().max(slices.len()), 0);
     for (sum, slice) in total.iter_mut().zip(slices) {
@@ -345,6 +408,13 @@ impl LatencyUs {
             p99_9: quantile(0.999),
             max: us(latency.max() as f64),
         }
+    }
+}
+
+impl Growth {
+    pub fn of(before_bytes: u64, after_bytes: u64, keys: u64) -> Growth {
+        let bytes_per_key = round(per(after_bytes as f64 - before_bytes as f64, keys as f64), 2);
+        Growth { before_bytes, after_bytes, bytes_per_key }
     }
 }
 
@@ -401,8 +471,40 @@ impl ProbeResult {
 
 impl ServerCpu {
     fn of(pid: u32, readings: &[u64], requests: u64) -> ServerCpu {
-        let ns = readings.last().unwrap_or(&0) - readings.first().unwrap_or(&0);
+        let ns = grown(readings);
         ServerCpu { pid, ns, ns_per_request: round(per(ns as f64, requests as f64), 2) }
+    }
+}
+
+impl ServerUsage {
+    /// `cpu_ns` is what the CPU clock of the server counted in the same window.
+    fn of(usage: ProcessUsage, cpu_ns: u64) -> ServerUsage {
+        let user_share = usage.sampled_user_ns as f64 / usage.sampled_ns as f64;
+        let user_ns = user_share.is_finite().then_some((cpu_ns as f64 * user_share).round() as u64);
+        ServerUsage {
+            user_ns,
+            system_ns: user_ns.map(|user_ns| cpu_ns - user_ns),
+            voluntary_switches: usage.voluntary_switches,
+            involuntary_switches: usage.involuntary_switches,
+            minor_faults: usage.minor_faults,
+            major_faults: usage.major_faults,
+        }
+    }
+}
+
+impl ServerEvents {
+    fn of(counters: &Result<Counters, String>, counted: &Option<Vec<Counted>>) -> ServerEvents {
+        match (counters, counted) {
+            (Ok(counters), Some(counted)) => ServerEvents::Counted {
+                scope: counters.scope,
+                counts: counted.iter().map(|one| (one.name, one.count)).collect(),
+            },
+            (Ok(_), None) => ServerEvents::Unavailable {
+                unavailable: "not available here: others used the counters for a part of the window"
+                    .to_owned(),
+            },
+            (Err(cause), _) => ServerEvents::Unavailable { unavailable: cause.clone() },
+        }
     }
 }
 
@@ -411,7 +513,7 @@ impl Slices {
         Slices {
             width_ms: job.slice_ns / 1_000_000,
             requests: total.slices.clone(),
-            server_cpu_ns: differences(&total.server_ns),
+            server_cpu_ns: total.server_ns_per_slice(),
             client_cpu_ns: total.client_ns.clone(),
         }
     }

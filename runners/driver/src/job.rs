@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::batch::{Batch, Feed, Replay, Tags};
 use crate::connection::Broken;
+use crate::counters::Counters;
 use crate::failure::{Failure, machine_failure};
 use crate::keys::{KeyOrder, Keys};
 use crate::net::Target;
@@ -75,6 +76,8 @@ pub struct Job {
     /// CPU of each thread, that of the probe last; empty when they are not pinned.
     pub cpus: Vec<usize>,
     pub server_pid: Option<u32>,
+    /// What the kernel counts of the server, or why it does not.
+    pub counters: Option<Arc<Result<Counters, String>>>,
     pub slice_ns: u64,
     /// Slices per interval of the log, if there is one.
     pub interval_slices: Option<usize>,

@@ -8,7 +8,9 @@ use std::process::ExitCode;
 use speedbench::cli::{self, Command};
 use speedbench::failure::Failure;
 use speedbench::plan::Output;
-use speedbench::{compare, csv, memcached_benchmark, memtier_benchmark, redis_benchmark, session, table};
+use speedbench::{
+    compare, counters, csv, memcached_benchmark, memtier_benchmark, redis_benchmark, session, table,
+};
 
 fn main() -> ExitCode {
     match run() {
@@ -39,6 +41,9 @@ fn run() -> Result<(), Failure> {
         (None, Some((run, name))) => run(name, words[2..].to_vec()),
         (None, None) if words.get(1).is_some_and(|word| word == "compare") => {
             print(&compare::run(words[2..].to_vec())?)
+        }
+        (None, None) if words.get(1).is_some_and(|word| word == "counters") => {
+            print(&format!("{}\n", counters::offered()))
         }
         (None, None) => run_native(),
     }

@@ -1,11 +1,15 @@
 //! What one thread counts in the window, and the clocks it reads at the window's edges.
 
+use std::io;
+use std::sync::Arc;
+
 use crate::connection::Begin;
+use crate::counters::{Counted, Counters};
 use crate::failure::Failure;
 use crate::histogram::{Gain, Histogram};
 use crate::proto::Tally;
 use crate::stage::Span;
-use crate::sys::{self, Usage};
+use crate::sys::{self, PerfReading, ProcessUsage, Usage};
 
 /// What one thread counted of one command of several.
 #[derive(Clone, Default)]
@@ -36,12 +40,16 @@ pub struct Record {
     pub slices: Vec<u64>,
     /// CPU clock of the server at the window's begin and at the end of each slice; empty without a server pid.
     pub server_ns: Vec<u64>,
+    /// What the server did in the window besides; none without a server pid.
+    pub server_usage: Option<ProcessUsage>,
     /// CPU time that the thread had used at the window's begin and at the end of each slice, ns.
     pub client_ns: Vec<u64>,
     /// What `latency` gained in each interval; the last has what came after the window, too. Empty unless asked for.
     pub intervals: Vec<Gain>,
     /// Time in the window in which the thread looked for replies, awake, until its next turn.
     pub spun_ns: u64,
+    /// What the kernel counted of the server in the window; none where that was not asked for, or was no full count.
+    pub counted: Option<Vec<Counted>>,
     /// What the thread used in the window.
     pub usage: Usage,
     /// How long it was ready in the window and waited for a CPU, ns; none when the kernel does not tell.
@@ -68,6 +76,9 @@ pub struct Meter {
     /// The next moment at which the phase or the slice changes.
     edge: u64,
     opened: Usage,
+    server_opened: Option<ProcessUsage>,
+    counters: Option<Arc<Result<Counters, String>>>,
+    counted_before: Vec<PerfReading>,
     log: Option<Log>,
     delay_before: Option<u64>,
     record: Record,
@@ -89,6 +100,9 @@ impl Meter {
             phase: Phase::WarmUp,
             edge: span.counts_from.min(span.ends_at),
             opened: Usage::default(),
+            server_opened: None,
+            counters: None,
+            counted_before: Vec::new(),
             log: None,
             delay_before: None,
             record: Record::default(),
@@ -98,6 +112,12 @@ impl Meter {
     /// Tell the latencies apart by intervals of so many slices, too.
     pub fn with_intervals(mut self, slices: Option<usize>) -> Meter {
         self.log = slices.map(|slices| Log { slices, before: Histogram::default() });
+        self
+    }
+
+    /// Read what the kernel counts of the server, too.
+    pub fn with_counters(mut self, counters: Option<Arc<Result<Counters, String>>>) -> Meter {
+        self.counters = counters;
         self
     }
 
@@ -194,7 +214,11 @@ impl Meter {
         self.phase = Phase::Window;
         self.record.opened_at = now;
         self.record.slices.push(0);
+        self.server_opened = self.server_pid.map(read_server_usage).transpose()?;
         self.delay_before = sys::run_delay_ns();
+        if let Some(counters) = self.counters() {
+            self.counted_before = counters.read().map_err(counter_lost)?;
+        }
         self.opened = self.read_clocks()?;
         self.edge = self.slice_end(self.span.counts_from);
         Ok(())
@@ -216,11 +240,22 @@ impl Meter {
 
     fn close(&mut self, now: u64) -> Result<(), Failure> {
         self.record.usage = self.read_clocks()?.since(self.opened);
+        let server_closed = self.server_pid.map(read_server_usage).transpose()?;
+        self.record.server_usage =
+            server_closed.zip(self.server_opened).map(|(closed, opened)| closed.since(opened));
+        if let Some(counters) = self.counters() {
+            let closed = counters.read().map_err(counter_lost)?;
+            self.record.counted = counters.between(&self.counted_before, &closed);
+        }
         let delay_after = sys::run_delay_ns();
         self.record.run_delay_ns = delay_after.zip(self.delay_before).map(|(after, before)| after - before);
         self.record.closed_at = now;
         self.drain();
         Ok(())
+    }
+
+    fn counters(&self) -> Option<&Counters> {
+        self.counters.as_deref()?.as_ref().ok()
     }
 
     fn end_interval(&mut self) {
@@ -256,12 +291,27 @@ impl Meter {
     }
 }
 
+fn counter_lost(error: io::Error) -> Failure {
+    Failure::run(format!("cannot read the counters of the server ({error})"), "leave out --server-events")
+}
+
 /// The CPU time of the server process in ns.
 pub fn read_server_clock(pid: u32) -> Result<u64, Failure> {
-    sys::process_cpu_ns(pid).map_err(|error| {
-        Failure::run(
-            format!("cannot read the CPU clock of process {pid} ({error})"),
-            "give --server-pid the id of the running server, in this pid namespace",
-        )
-    })
+    sys::process_cpu_ns(pid).map_err(|error| unreadable(pid, "CPU clock", &error))
+}
+
+fn read_server_usage(pid: u32) -> Result<ProcessUsage, Failure> {
+    ProcessUsage::of(pid).map_err(|error| unreadable(pid, "counters", &error))
+}
+
+/// The bytes of memory that the server process holds.
+pub fn read_server_memory(pid: u32) -> Result<u64, Failure> {
+    sys::resident_bytes(pid).map_err(|error| unreadable(pid, "memory", &error))
+}
+
+fn unreadable(pid: u32, what: &str, error: &io::Error) -> Failure {
+    Failure::run(
+        format!("cannot read the {what} of process {pid} ({error})"),
+        "give --server-pid the id of the running server, in this pid namespace",
+    )
 }

@@ -14,6 +14,7 @@ use crate::net::Target;
 use crate::schedule::Law;
 use crate::template::{Placeholders, Value};
 use crate::values::{Sizes, Ttl};
+use crate::warmup::FEWEST_SLICES;
 use crate::workload::{Protocol, Workload};
 
 const LARGEST_VALUE: usize = 512 * 1024 * 1024;
@@ -38,6 +39,8 @@ pub struct Plan {
     /// CPU of each thread; empty when they are not pinned.
     pub cpus: Vec<usize>,
     pub server_pid: Option<u32>,
+    /// What the kernel is to count of the server.
+    pub server_events: Vec<&'static str>,
     pub slice_ms: u64,
     pub allow_errors: bool,
     pub output: Output,
@@ -75,7 +78,10 @@ pub struct Phase {
     pub expect: Expect,
     /// The share of the values read that is compared in full.
     pub verify: f64,
+    /// Fixed, or the least time when there is a most.
     pub warmup: Duration,
+    /// The warm-up ends before this when the load is steady.
+    pub warmup_most: Option<Duration>,
     pub length: Length,
     pub mode: Mode,
     pub probe: Option<Probe>,
@@ -289,7 +295,18 @@ impl Plan {
             "--slice-ms is outside of 1 to 3600000",
             "100 is usual",
         )?;
+        let looked_at = Duration::from_millis(FEWEST_SLICES * self.slice_ms);
+        require(
+            self.phases.iter().all(|phase| phase.warmup_most.is_none_or(|most| most >= looked_at)),
+            &format!("a warm-up until the load is steady cannot end within {looked_at:?}"),
+            "allow more time, or narrower slices",
+        )?;
         let pid_ok = self.server_pid.is_none_or(|pid| (1..=1 << 22).contains(&pid));
+        require(
+            self.server_events.is_empty() || self.server_pid.is_some(),
+            "--server-events needs the process",
+            "give its id with --server-pid",
+        )?;
         require(pid_ok, "--server-pid is not a process id", "give the pid of the server")
     }
 
@@ -327,6 +344,7 @@ impl Phase {
             expect: Expect::default(),
             verify: 0.0,
             warmup: Length::DEFAULT.usual_warmup(),
+            warmup_most: None,
             length: Length::DEFAULT,
             mode: Mode::Closed,
             probe: None,
@@ -371,6 +389,7 @@ impl Phase {
         let empty = matches!(self.length, Length::Requests(0) | Length::Lasting(Duration::ZERO));
         require(!empty, "the window is empty", &format!("give {length} above 0"))?;
         self.check_mode(threads, protocol)?;
+        self.check_warmup()?;
         require(
             !self.tracking || self.resp3,
             &format!("{tracking} is given without {resp3}, which invalidations need"),
@@ -420,6 +439,20 @@ impl Phase {
             fits(self.batch_bytes(), self.clients),
             &format!("the requests of {clients} x {pipeline} x {bytes} do not fit into 4 GiB"),
             "lower one of them",
+        )
+    }
+
+    fn check_warmup(&self) -> Result<(), Failure> {
+        let Some(most) = self.warmup_most else { return Ok(()) };
+        require(
+            matches!(self.mode, Mode::Closed | Mode::Open { .. }),
+            &format!("a warm-up until the load is steady is asked for in mode {}", self.mode.name()),
+            "give it a fixed time: a closed loop, or an open one at one rate, can be waited for",
+        )?;
+        require(
+            most >= self.warmup,
+            &format!("a warm-up of at least {:?} cannot end within {most:?}", self.warmup),
+            "raise the most or lower the least",
         )
     }
 

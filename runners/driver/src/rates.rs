@@ -12,6 +12,7 @@ use crate::schedule::{Arrivals, Law};
 use crate::search::{Climb, Step};
 use crate::session::{self, Session};
 use crate::stage::Stage;
+use crate::warmup::{self, WarmUp};
 use crate::workload_file;
 
 /// A search begins at this part of what a closed loop draws from the server ...
@@ -23,11 +24,29 @@ impl Session<'_> {
     /// A phase in one of the modes that have a schedule.
     pub fn scheduled(&self, phase: &Phase) -> Result<Vec<TestResult>, Failure> {
         match &phase.mode {
-            Mode::Open { rate, arrivals } => self.sweep(phase, &[*rate], *arrivals),
+            Mode::Open { rate, arrivals } => self.open(phase, *rate, *arrivals),
             Mode::Sweep { rates, arrivals } => self.sweep(phase, rates, *arrivals),
             Mode::Search { limit, arrivals, from } => self.search(phase, *limit, *arrivals, *from),
             _ => unreachable!("a mode without a schedule"),
         }
+    }
+
+    /// One rate.
+    fn open(&self, phase: &Phase, rate: f64, law: Law) -> Result<Vec<TestResult>, Failure> {
+        let (speech, job) = self.ready(phase)?;
+        let mut line = ProgressLine::new(&phase.name);
+        let arrivals = |series| Arrivals { rate, law, series };
+        let (outcome, warmup) = warmup::run(
+            phase,
+            (&speech, &job),
+            |window_ns, series| Stage::Open { warmup_ns: 0, window_ns, arrivals: arrivals(series) },
+            |warmup| {
+                let (warmup_ns, window_ns) = (session::ns(warmup), window_ns(phase, rate));
+                vec![Stage::Open { warmup_ns, window_ns, arrivals: arrivals(0) }]
+            },
+            &mut |progress| line.tell(progress),
+        )?;
+        Ok(vec![result(&job, phase, &outcome).after(warmup)])
     }
 
     /// Each of `rates` once, in an order of chance; the results in the order of the rates.
@@ -94,7 +113,8 @@ impl Session<'_> {
 }
 
 fn result(job: &Job, phase: &Phase, outcome: &Outcome) -> TestResult {
-    let result = TestResult::new(job, workload_file::written(phase), phase.mode.name(), outcome);
+    let result = TestResult::new(job, workload_file::written(phase), phase.mode.name(), outcome)
+        .after(WarmUp::fixed(phase.warmup));
     let name = match phase.mode {
         Mode::Sweep { .. } => format!("{}@{}", result.name, asked(&result)),
         _ => result.name,

@@ -2,13 +2,15 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use sha2::{Digest, Sha256};
 
 use crate::cluster;
+use crate::counters::Counters;
 use crate::crew;
-use crate::document::{self, Document, Driver, Prefill, TargetName, TestResult};
+use crate::document::{self, Document, Driver, Growth, Prefill, TargetName, TestResult};
 use crate::environment::Environment;
 use crate::failure::Failure;
 use crate::hdr_log::HdrLog;
@@ -16,13 +18,14 @@ use crate::job::{Job, Node, Window};
 use crate::keys::KeyOrder;
 use crate::memcached::suite::Needs;
 use crate::memcached::{self, dialogue};
-use crate::meter;
+use crate::meter::{self, read_server_memory};
 use crate::modes;
 use crate::plan::{Length, Mode, Phase, Plan};
 use crate::progress::ProgressLine;
 use crate::stage::Stage;
 use crate::sys;
 use crate::values::ValuePool;
+use crate::warmup::{self, WarmUp};
 use crate::workload::{Protocol, Speech, Workload};
 use crate::workload_file;
 
@@ -38,6 +41,7 @@ pub struct Session<'a> {
     values: ValuePool,
     /// Whether values belong to their keys, as some phase verifies them.
     keyed: bool,
+    counters: Option<Arc<Result<Counters, String>>>,
     /// For each kind of key, how many were set by prefills.
     filled: RefCell<BTreeMap<Vec<u8>, u64>>,
 }
@@ -59,6 +63,10 @@ pub fn run(plan: &Plan, argv: &[String]) -> Result<Document, Failure> {
         nodes: nodes(plan)?,
         values: ValuePool::new(plan.seed, largest),
         keyed: plan.phases.iter().any(|phase| phase.verify > 0.0),
+        counters: plan
+            .server_pid
+            .filter(|_| !plan.server_events.is_empty())
+            .map(|pid| Arc::new(Counters::of(pid, &plan.server_events))),
         filled: RefCell::default(),
     };
     let mut log = plan.hdr_log.as_deref().map(HdrLog::create).transpose()?;
@@ -118,6 +126,7 @@ impl Session<'_> {
 
     /// Set every key of the phase once, then let the server say how many it has.
     fn prefill(&self, phase: &Phase) -> Result<Prefill, Failure> {
+        let before_bytes = self.server_memory()?;
         let began = sys::now();
         match self.plan.protocol {
             Protocol::Resp => {
@@ -138,7 +147,13 @@ impl Session<'_> {
                 format!("start with an empty server, and look for eviction ({limit})"),
             ));
         }
-        Ok(Prefill { keys, seconds, keys_in_server })
+        let memory = before_bytes.zip(self.server_memory()?);
+        let server_memory = memory.map(|(before, after)| Growth::of(before, after, keys_in_server));
+        Ok(Prefill { keys, seconds, keys_in_server, server_memory })
+    }
+
+    fn server_memory(&self) -> Result<Option<u64>, Failure> {
+        self.plan.server_pid.map(read_server_memory).transpose()
     }
 
     /// How many keys all prefills so far have set.
@@ -190,9 +205,15 @@ impl Session<'_> {
     fn closed(&self, phase: &Phase) -> Result<Vec<TestResult>, Failure> {
         let (speech, job) = self.ready(phase)?;
         let mut line = ProgressLine::new(&phase.name);
-        let stages = stages(phase.warmup, phase.length);
-        let outcome = speech.run(&job, &stages, &mut |progress| line.tell(progress))?;
-        Ok(vec![TestResult::new(&job, workload_file::written(phase), phase.mode.name(), &outcome)])
+        let (outcome, warmup) = warmup::run(
+            phase,
+            (&speech, &job),
+            |window_ns, _| Stage::Timed { warmup_ns: 0, window_ns },
+            |settling| stages(settling, phase.length),
+            &mut |progress| line.tell(progress),
+        )?;
+        let result = TestResult::new(&job, workload_file::written(phase), phase.mode.name(), &outcome);
+        Ok(vec![result.after(warmup)])
     }
 
     /// What `phase` sends, once the server holds the keys that it needs.
@@ -212,7 +233,7 @@ impl Session<'_> {
         for stage in stages(phase.warmup, phase.length) {
             let (outcome, findings) = modes::run(phase, &speech, &job, stage)?;
             let counted = TestResult::new(&job, workload_file::written(phase), phase.mode.name(), &outcome);
-            result = vec![TestResult { findings, ..counted }];
+            result = vec![TestResult { findings, ..counted.after(WarmUp::fixed(phase.warmup)) }];
         }
         Ok(result)
     }
@@ -255,6 +276,7 @@ impl Session<'_> {
             probe: phase.probe,
             cpus: self.plan.cpus.clone(),
             server_pid: self.plan.server_pid,
+            counters: self.counters.clone(),
             slice_ns: self.plan.slice_ms * 1_000_000,
             interval_slices: self.plan.interval_slices(),
             allow_errors: self.plan.allow_errors,

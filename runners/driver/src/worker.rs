@@ -123,6 +123,7 @@ impl<'a, P: Proto> Worker<'a, P> {
         Meter::new(*span, self.job.slice_ns, self.job.server_pid)
             .with_commands(self.job.script.commands.len())
             .with_intervals(self.job.interval_slices)
+            .with_counters(self.job.counters.clone())
     }
 
     fn begin(&mut self, span: &Span, now: u64) -> Result<(), Failure> {

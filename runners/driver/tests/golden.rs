@@ -42,7 +42,8 @@ fn golden() -> Value {
 fn the_document_has_the_shape_of_the_golden_file() {
     let server = Server::unix(Manner::Honest);
     let file = std::env::temp_dir().join(format!("golden-{}.toml", std::process::id()));
-    let quick = WORKLOAD.replace("duration_s = 2.0", "duration_s = 0.2\nwarmup_s = 0.1");
+    // Long enough for clock ticks to meet the server in every phase: without one its user time is null.
+    let quick = WORKLOAD.replace("duration_s = 2.0", "duration_s = 0.4\nwarmup_s = 0.1");
     std::fs::write(&file, quick.replace("100_000", "100")).unwrap();
     let (path, pid) = (file.to_str().unwrap(), std::process::id());
     let document = server.document(&format!("--workload {path} --server-pid {pid}"));
@@ -70,6 +71,9 @@ fn the_golden_file_agrees_with_itself() {
             |list: &Value| list.as_array().unwrap().iter().map(|part| part.as_u64().unwrap()).sum::<u64>();
         assert_eq!(sum(&test["slices"]["requests"]), test["requests"].as_u64().unwrap());
         assert_eq!(sum(&test["slices"]["server_cpu_ns"]), test["server_cpu"]["ns"].as_u64().unwrap());
+        let server = &test["server"];
+        let parts = server["user_ns"].as_u64().unwrap() + server["system_ns"].as_u64().unwrap();
+        assert_eq!(parts, test["server_cpu"]["ns"].as_u64().unwrap());
         let client = &test["client_cpu"];
         let used = client["user_ns"].as_u64().unwrap() + client["system_ns"].as_u64().unwrap();
         assert_eq!(sum(&test["slices"]["client_cpu_ns"]), used);

@@ -52,6 +52,7 @@ fn job(server: &Stalling, threads: usize, pipeline: usize) -> Job {
         probe: None,
         cpus: Vec::new(),
         server_pid: None,
+        counters: None,
         slice_ns: 100 * MS,
         interval_slices: None,
         allow_errors: false,

@@ -1,7 +1,8 @@
 /* A key-value server of one file for the tests: RESP over TCP and a unix socket, enough commands for the driver.
  *
  * usage: tiny --port N --unixsocket PATH --dir PATH [--behaviour WORD]
- * behaviours: silent (listens, never answers), leaves (ends at once), wrong (finds no key), crash (dies at a GET) */
+ * behaviours: silent (listens, never answers), leaves (ends at once), wrong (finds no key), crash (dies at a GET),
+ * tired (dies at GET number TIRED_AFTER) */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/tcp.h>
@@ -18,12 +19,13 @@
 #define CONNECTIONS 256
 #define SLOTS (1 << 17)
 #define INPUT (1 << 16)
+#define TIRED_AFTER 20000
 
 struct connection { int fd; size_t used; char input[INPUT]; };
 static struct connection connections[CONNECTIONS];
 static int open_connections;
 static struct { char *key, *value; } table[SLOTS];
-static long keys;
+static long keys, gets;
 static const char *behaviour = "";
 
 static char **slot(const char *key, int create) {
@@ -56,6 +58,7 @@ static int answer(char *out, int argc, char **argv) {
     }
     if (!strcasecmp(argv[0], "GET") && argc > 1) {
         char **value = slot(argv[1], 0);
+        if (!strcmp(behaviour, "tired") && ++gets == TIRED_AFTER) { fprintf(stderr, "tiny: so tired\n"); abort(); }
         if (!strcmp(behaviour, "crash")) { fprintf(stderr, "tiny: broken on purpose\n"); abort(); }
         if (!value || !strcmp(behaviour, "wrong")) return sprintf(out, "$-1\r\n");
         return sprintf(out, "$%zu\r\n%s\r\n", strlen(*value), *value);

@@ -1,3 +1,5 @@
+from typing import Any
+
 from django.db.models.functions import Now
 
 from speedtrack.alerts import confirm, detection
@@ -97,9 +99,24 @@ def test_a_commit_that_does_not_build_leaves_the_range_open(world: World) -> Non
     assert (alert.before.sha, alert.commit.sha) == (world.shas[5], world.shas[7])
 
 
-def finish(world: World, run: Run, binary: str | None = None) -> None:
-    builders.send_build(run, run.commit, binary=binary)
-    for name in run.benchmarks:
+def test_a_commit_that_is_the_same_program_is_neither_suspected_nor_measured(world: World) -> None:
+    world.factors = {world.shas[7]: 1.3}
+    builders.track(world.repository)
+    for number, run in enumerate(Run.objects.order_by("rank")):  # the oldest first, so that parents are measured
+        Run.objects.filter(pk=run.pk).update(priority=100, rank=-number)
+    while run := queue.claim(world.machine):
+        same = run.commit.sha in world.shas[5:7]
+        finish(world, run, binary=world.shas[5] if same else None, environment=builders.environment())
+    assert Run.objects.get(linked__isnull=False).commit.sha == world.shas[6]
+    world.until_quiet()
+    alert = Alert.objects.get()
+    assert (alert.before.sha, alert.commit.sha) == (world.shas[6], world.shas[7])
+    assert [reason for reason, _, _ in paired_runs()] == [Reason.CONFIRM]
+
+
+def finish(world: World, run: Run, binary: str | None = None, **changes: Any) -> None:
+    linked = builders.send_build(run, run.commit, binary=binary, **changes)
+    for name in [] if linked else run.benchmarks:
         values = [world.speed(run.commit.sha, name, trial) for trial in range(run.trials)]
         results.accept(world.machine, run.pk, builders.result(run, name, run.commit, values))
     queue.complete(world.machine, run.pk, run.lease_token)

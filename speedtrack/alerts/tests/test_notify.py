@@ -8,10 +8,12 @@ from typing import Any
 import pytest
 from aiosmtpd.controller import Controller
 from aiosmtpd.smtp import SMTP, Envelope, Session
-from django.db import connection
+from django.db import IntegrityError, connection, transaction
 
+from speedtrack import tasks
 from speedtrack.alerts import notify
 from speedtrack.alerts.models import Alert, Outbox
+from speedtrack.runs.models import MachineEvent
 from speedtrack.tests import builders
 
 from .conftest import World
@@ -144,3 +146,35 @@ def test_a_mail_that_cannot_be_made_holds_back_no_other(alert: Alert, mailbox: M
 def test_control_characters_of_a_commit_stay_out_of_the_subject(alert: Alert) -> None:
     alert.commit.subject = "a\x1b[31mred\x07\x7f"
     assert all(character.isprintable() for character in notify.subject(alert))
+
+
+@pytest.mark.parametrize("kind", ["quarantined", "lifted", "blind"])
+def test_operators_are_told_of_a_machine_once(db: None, mailbox: Mailbox, settings: Any, kind: str) -> None:
+    settings.OPERATORS = ["ops@example.org", "night@example.org"]
+    machine = builders.machine("m1")
+    MachineEvent.objects.create(machine=machine, kind=kind, why="its canary moved", untold=True)
+    MachineEvent.objects.create(machine=machine, kind="canary", why="kvd from now on")
+    for _ in range(2):
+        tasks.notify()
+    assert sorted(message["To"] for message in mailbox.messages) == ["night@example.org", "ops@example.org"]
+    first = mailbox.messages[0]
+    assert "m1" in first["Subject"] and first["Message-ID"]
+    text = first.get_content()
+    assert "its canary moved" in text and f"{settings.URL}/machines/m1" in text
+
+
+def test_without_operators_the_log_tells(db: None, settings: Any, caplog: pytest.LogCaptureFixture) -> None:
+    settings.OPERATORS = []
+    MachineEvent.objects.create(machine=builders.machine("m1"), kind="blind", why="no such file", untold=True)
+    tasks.notify()
+    assert "no such file (no mail: OPERATORS names nobody)" in caplog.text
+    assert not Outbox.objects.exists() and not MachineEvent.objects.filter(untold=True).exists()
+
+
+def test_a_mail_tells_of_an_alert_or_of_a_machine(db: None) -> None:
+    with pytest.raises(IntegrityError, match="a_mail_tells_of_an_alert_or_a_machine"), transaction.atomic():
+        Outbox.objects.create(recipient="ops@example.org", event="blind")
+    event = MachineEvent.objects.create(machine=builders.machine("m1"), kind="blind", why="no such file")
+    Outbox.objects.create(recipient="ops@example.org", event="blind", machine_event=event)
+    with pytest.raises(IntegrityError, match="a_mail_once_per_recipient_machine_event"), transaction.atomic():
+        Outbox.objects.create(recipient="ops@example.org", event="again", machine_event=event)

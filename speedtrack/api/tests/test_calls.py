@@ -17,6 +17,10 @@ BUILD = {
     "side": "head", "succeeded": False, "cached": False, "seconds": 2.5, "artifacts": {},
     "recipe_digest": builders.DIGEST, "error": "make exited with code 2",
 }  # fmt: skip
+PROFILE = {
+    "side": "head", "event": "cycles", "frequency_hz": 997, "samples": 3, "folded": "kvd;main 3\n",
+    "cpu_ns_per_request": None, "unavailable": "",
+}  # fmt: skip
 
 
 def calls(run: Run, document: dict[str, Any], token: int) -> dict[str, Any]:
@@ -25,12 +29,13 @@ def calls(run: Run, document: dict[str, Any], token: int) -> dict[str, Any]:
         "log": {"token": token, "seq": 0, "phase": "measure", "text": "x"},
         "build": {"token": token, "build": {**BUILD, "sha": run.commit.sha}},
         "measurement": {**document, "token": token},
+        "profile": {**PROFILE, "token": token, "sha": run.commit.sha, "benchmark": document.get("benchmark")},
         "complete": {"token": token},
         "fail": {"token": token, "kind": "permanent", "error": "x"},
     }
 
 
-NAMES = ["renew", "log", "build", "measurement", "complete", "fail"]
+NAMES = ["renew", "log", "build", "measurement", "profile", "complete", "fail"]
 
 
 @pytest.mark.parametrize("path", ["hello", "claim", *(f"runs/1/{name}" for name in NAMES)])

@@ -24,7 +24,7 @@ def digest(old: str = "", new: str = "", benchmark: str = "get-p1") -> str:
         ("prefill = true", "prefill = true, warmup_s = 1.5"), ("prefill = true", "prefill = true, duration_s = 2.5"),
         ("hit_rate = 1.0", "hit_rate = 0.9"), (", expect = { hit_rate = 1.0 }", ""),
         ("--unixsocket {socket}", "--unixsocket {socket} --fast"), ('command = "make"', 'command = "make -O3"'),
-        ('artifacts = ["kvd"]', 'artifacts = ["kvd", "more"]'),
+        ('artifacts = ["kvd"]', 'artifacts = ["kvd", "more"]'), ('protocol = "resp"', 'protocol = "resp"\ncores = 2'),
         ("[server]", 'environment = { CFLAGS = "-O3" }\n[server]'),
     ],
 )  # fmt: skip
@@ -37,7 +37,7 @@ def test_what_changes_the_meaning_changes_the_digest(old: str, new: str) -> None
     [
         ("the plain read path", "another word about it"), ('name = "tiny"', 'name = "small"'),
         ("trials = 5", "trials = 50"), ("[server]", "timeout_s = 5\n[server]"),
-        ('protocol = "resp"', 'protocol = "resp"\nready_timeout_s = 3'), ("smallest_effect = 0.03",
+        ('protocol = "resp"', 'protocol = "resp"\nready_timeout_s = 3\ncores = 1'), ("smallest_effect = 0.03",
         "smallest_effect = 0.3"), ("hit_rate = 1.0", "hit_rate = 1"),
         ("clients = 50, pipeline = 1", "pipeline = 1, clients = 50"), ("count = 1000", "count = 1_000"),
         ("prefill = true", 'prefill = true, transport = "unix"'),

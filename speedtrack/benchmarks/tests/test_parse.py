@@ -164,3 +164,10 @@ def test_a_suite_file_that_is_not_utf8_is_refused_by_name(tmp_path: Path, settin
 @pytest.mark.parametrize("artifacts", ['["kvd", ""]', '["kvd", "."]', '["kvd", "src/kvd"]'])
 def test_artifacts_without_a_name_of_their_own_are_refused(artifacts: str) -> None:
     assert "tiny.toml: build.artifacts: " in refusal('artifacts = ["kvd"]', f"artifacts = {artifacts}")
+
+
+def test_the_cap_of_trials_is_at_least_their_number() -> None:
+    with pytest.raises(DefinitionError, match=r"most_trials is below trials, which is 9"):
+        definitions.parse(SUITE.replace("trials = 5", "trials = 9\nmost_trials = 8"), "tiny.toml")
+    assert definitions.parse(SUITE, "tiny.toml").cap == 15
+    assert definitions.parse(SUITE.replace("trials = 5", "trials = 20"), "tiny.toml").cap == 20

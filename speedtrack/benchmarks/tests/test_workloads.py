@@ -138,6 +138,7 @@ def test_a_command_of_ones_own_says_its_transport(command: str, transport: str) 
     [section] = definitions.parse(own(command), "tiny.toml").benchmark
     assert section.work() == {
         "driver": "command", "transport": transport, "workload": {}, "command": command, "timeout_s": 300,
+        "instructions": "", "target": 0.01,
     }  # fmt: skip
 
 

@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 
 from speedtrack.runs import queue, results
-from speedtrack.runs.documents import BuildDocument, LogPiece
+from speedtrack.runs.documents import LogPiece
 from speedtrack.runs.models import (
     Build,
     Environment,
@@ -132,9 +132,5 @@ def test_a_build_is_stored_once_per_side(run: Run) -> None:
 
 
 def test_a_build_of_another_commit_is_refused(run: Run) -> None:
-    document = BuildDocument(
-        side="head", sha="1" * 40, succeeded=True, cached=False, seconds=1.0, artifacts={},
-        recipe_digest=builders.DIGEST,
-    )  # fmt: skip
     with pytest.raises(queue.LeaseLost, match="no side head"):
-        queue.report_build(run.machine, run.pk, run.lease_token, document)
+        builders.send_build(run, run.commit, sha="1" * 40)

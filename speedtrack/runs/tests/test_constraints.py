@@ -100,8 +100,8 @@ def test_a_log_chunk_stands_once(run: Run) -> None:
     refuses("a_log_chunk_once", again(LogChunk.objects.get(), text="other"))
 
 
-def test_a_build_stands_once_per_attempt_and_commit(run: Run) -> None:
-    refuses("a_build_once_per_attempt_and_commit", again(Build.objects.get(), succeeded=False))
+def test_a_build_stands_once_per_attempt_and_side(run: Run) -> None:
+    refuses("a_build_once_per_attempt_and_side", again(Build.objects.get(), succeeded=False))
 
 
 def test_a_series_stands_once(run: Run) -> None:

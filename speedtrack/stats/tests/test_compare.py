@@ -15,6 +15,7 @@ from speedtrack.stats.compare import (
     _student,
     benjamini_hochberg,
     compare,
+    compare_exact,
     fewest_pairs,
     settle,
 )
@@ -244,3 +245,11 @@ def test_student_quantile_is_that_of_scipy(freedom: int) -> None:
 def test_hodges_lehmann_of_rows() -> None:
     rows = np.array([[1.0, 2.0, 9.0], [0.0, 0.0, 0.0]])
     assert _hodges_lehmann(rows).tolist() == [3.5, 0.0]
+
+
+@pytest.mark.parametrize(
+    ("after", "answer"), [(100, Answer.SAME), (100.5, Answer.SAME), (101, Answer.DIFFERENT), (98, Answer.DIFFERENT)]
+)
+def test_values_without_noise_need_no_second_sample(after: float, answer: Answer) -> None:
+    found = compare_exact(100, after, smallest_effect=0.01)
+    assert (found.answer, found.ratio, found.low, found.high) == (answer, after / 100, after / 100, after / 100)

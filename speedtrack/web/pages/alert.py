@@ -8,11 +8,12 @@ from django.contrib.auth.models import User
 from django.db.models import Count, QuerySet
 from django.http import Http404
 
-from speedtrack.alerts.models import Alert, AlertEvent, ChangePoint
+from speedtrack.alerts import floors
+from speedtrack.alerts.models import Alert, AlertEvent, ChangePoint, NoiseFloor
 from speedtrack.alerts.triage import CHOICES
 from speedtrack.benchmarks import numbers
 from speedtrack.projects.models import Project
-from speedtrack.runs.models import Run, Sample
+from speedtrack.runs.models import Run, Sample, Side
 from speedtrack.web.pages import changes
 from speedtrack.web.plots import Forest, Pairs
 
@@ -28,6 +29,7 @@ class Evidence:
     pairs: list[Pair]
     runs: list[Run]
     plot: Pairs | None
+    floor: NoiseFloor | None
 
     @property
     def summary(self) -> str:
@@ -79,18 +81,19 @@ def evidence_of(points: list[ChangePoint]) -> list[Evidence]:
     """The paired samples of all change points, in one query."""
     runs = {run.pk: run for cp in points for run in cp.runs.all()}
     sides = samples_by_side(runs)
+    known = floors.newest(cp.series_id for cp in points)
     found = []
     for cp in points:
         mine = sorted((r for r in cp.runs.all() if (r.base_id, r.commit_id) == (cp.before_id, cp.commit_id)),
                       key=lambda r: r.pk)  # fmt: skip
         pairs = [pair for run in mine for pair in pairs_of(run, cp, sides)]
         plot = Pairs.of(pairs, cp.metric) if pairs else None
-        found.append(Evidence(cp, pairs, sorted(cp.runs.all(), key=lambda r: r.pk), plot))
+        found.append(Evidence(cp, pairs, sorted(cp.runs.all(), key=lambda r: r.pk), plot, known.get(cp.series_id)))
     return found
 
 
-#: (run, benchmark, metric, commit) -> trial -> value
-Sides = dict[tuple[int, int, str, int], dict[int, float]]
+#: (run, benchmark, metric, side) -> trial -> value
+Sides = dict[tuple[int, int, str, str], dict[int, float]]
 
 
 def samples_by_side(runs: Iterable[int]) -> Sides:
@@ -99,17 +102,17 @@ def samples_by_side(runs: Iterable[int]) -> Sides:
         flagged=False, measurement__accepted=True, measurement__attempt__run__in=list(runs)
     ).values_list(
         "measurement__attempt__run_id", "measurement__series__benchmark_id", "measurement__series__metric",
-        "measurement__commit_id", "trial", "value",
+        "measurement__side", "trial", "value",
     )  # fmt: skip
-    for run_id, benchmark_id, metric, commit_id, trial, value in samples:
-        sides[run_id, benchmark_id, metric, commit_id][trial] = value
+    for run_id, benchmark_id, metric, side, trial, value in samples:
+        sides[run_id, benchmark_id, metric, side][trial] = value
     return sides
 
 
 def pairs_of(run: Run, cp: ChangePoint, sides: Sides) -> list[Pair]:
     series = cp.series
-    base = sides.get((run.pk, series.benchmark_id, series.metric, run.base_id or 0), {})
-    head = sides.get((run.pk, series.benchmark_id, series.metric, run.commit_id), {})
+    base = sides.get((run.pk, series.benchmark_id, series.metric, Side.BASE), {})
+    head = sides.get((run.pk, series.benchmark_id, series.metric, Side.HEAD), {})
     return [(base[trial], head[trial]) for trial in sorted(base.keys() & head.keys())]
 
 

@@ -9,11 +9,12 @@ from django.http import Http404
 from speedtrack.alerts.models import ChangePoint
 from speedtrack.alerts.series import Drawn, drawn, samples_of_attempts
 from speedtrack.benchmarks import numbers
+from speedtrack.benchmarks.definitions import BUILD
 from speedtrack.benchmarks.metrics import METRICS, Metric
 from speedtrack.benchmarks.models import Suite
 from speedtrack.projects.models import Branch, Commit, Position, Project, Tag
 from speedtrack.runs.models import Build, LogChunk, Measurement, Run, Series
-from speedtrack.stats.compare import Comparison, compare
+from speedtrack.stats.compare import Comparison, compare, compare_exact
 from speedtrack.web.pages import changes
 from speedtrack.web.scope import chosen, project_named
 from speedtrack.web.text import plain
@@ -75,10 +76,11 @@ class Group:
 
 @dataclass(frozen=True)
 class Post:
-    """All results of one machine: by metric, and as rows of benchmarks by metrics."""
+    """All results of one machine: by metric, and as rows of benchmarks by metrics, without those of the build."""
 
     machine: str
     groups: list[Group]
+    columns: list[Group]
     rows: list[tuple[str, list[Result | None]]]
 
 
@@ -118,7 +120,8 @@ def load(slug: str, sha: str, branch_name: str | None) -> CommitPage:
     project, commit = commit_named(slug, sha)
     places = {p.branch: p.number for p in commit.positions.select_related("branch").order_by("branch__name")}
     branch = chosen("branch", branch_name, places, project.default_branch)
-    runs = list(project.runs.filter(commit=commit).select_related("machine", "suite", "base").order_by("-id")[:50])
+    related = ("machine", "suite", "base", "linked__commit")
+    runs = list(project.runs.filter(commit=commit).select_related(*related).order_by("-id")[:50])
     points = list(change_points_of(branch, commit))
     earlier, later = neighbours(branch, places[branch]) if branch else (None, None)
     posts = posts_of(commit, branch, places[branch], runs, points) if branch else []
@@ -170,7 +173,9 @@ def post_of(machine: str, results: list[Result]) -> Post:
     shown = [group for group in groups if group.results]
     newest = {(r.series.benchmark.name, r.series.metric): r for r in results}
     names = dict.fromkeys(r.series.benchmark.name for r in results)
-    return Post(machine, shown, [(name, [newest.get((name, g.metric.name)) for g in shown]) for name in names])
+    table = [g for g in shown if any(r.series.benchmark.name != BUILD for r in g.results)]
+    rows = [(name, [newest.get((name, g.metric.name)) for g in table]) for name in names if name != BUILD]
+    return Post(machine, shown, table, rows)
 
 
 def measured_before(series: list[Series], branch: Branch, number: int) -> dict[int, tuple[Commit, Drawn]]:
@@ -207,6 +212,9 @@ def result_of(
         return Result(series, metric, point, None, None, None, change)
     commit, old = before
     smallest = suite.smallest_effect(metric.name, metric.smallest_effect) if suite else metric.smallest_effect
+    if metric.exact:
+        exact = compare_exact(old.value, point.value, smallest_effect=smallest)
+        return Result(series, metric, point, commit, old, exact, change)
     comparison = compare(
         samples[series.pk, commit.pk], samples[series.pk, point.commit_id], smallest_effect=smallest, seed=series.pk
     )

@@ -11,7 +11,7 @@ from django.db.models import Count, F, Q
 from speedtrack.alerts.models import Alert
 from speedtrack.benchmarks.metrics import HEADLINE, METRICS, Metric
 from speedtrack.projects.models import Branch, Commit, Position, Project
-from speedtrack.runs.models import Measurement, Run, Series
+from speedtrack.runs.models import Machine, Measurement, Run, Series
 from speedtrack.web.pages import changes
 from speedtrack.web.pages.changes import Change
 
@@ -110,3 +110,8 @@ def together(lines: list[list[float | None]]) -> list[float | None]:
 def latest_changes() -> list[Change]:
     """What changed lately, over all projects: on their default branches."""
     return changes.newest(changes.change_points().filter(branch__name=F("branch__project__default_branch")), 10)
+
+
+def quarantined() -> list[Machine]:
+    """The machines whose canary has moved."""
+    return list(Machine.objects.filter(quarantined_at__isnull=False).order_by("name"))

@@ -99,7 +99,7 @@ def grid(scope: Scope) -> Grid:
 def suite_of(scope: Scope) -> tuple[float, list[str]]:
     """The smallest effect that matters for the metric, and the order of the benchmarks, by the newest run's suite."""
     suite = Suite.objects.filter(
-        pk__in=Run.objects.filter(project=scope.project).order_by("-id").values("suite")[:1]
+        pk__in=Run.objects.own().filter(project=scope.project).order_by("-id").values("suite")[:1]
     ).first()
     if suite is None:
         return scope.metric.smallest_effect, []
@@ -179,7 +179,7 @@ def measured_cell(
 
 
 def gap_cell(placed: PlacedCommit, gap: Gap) -> Cell:
-    mark = {"failed": "×", "waiting": "·", "running": "…", "cancelled": "–"}.get(gap.state, "")
+    mark = {"failed": "×", "waiting": "·", "running": "…", "cancelled": "–", "linked": "="}.get(gap.state, "")
     return Cell(gap.state, mark, f"{placed.commit.short}: {gap.reason}")
 
 

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from statistics import median
 from typing import Any
 
-from django.db.models import Count, F, Max, Q, Window
+from django.db.models import Count, F, Max, Q, QuerySet, Window
 from django.db.models.functions import RowNumber
 from django.utils import timezone
 
@@ -41,6 +41,8 @@ class Post:
 
     @property
     def health(self) -> str:
+        if self.machine.quarantined_at:
+            return "quarantine"
         if self.machine.paused:
             return "paused"
         if self.machine.last_seen_at is None:
@@ -49,8 +51,8 @@ class Post:
         return "silent" if silent else "working" if self.now else "idle"
 
 
-def posts() -> list[Post]:
-    """Every machine, in a number of queries that does not depend on how many there are."""
+def posts(machines: QuerySet[Machine] | None = None) -> list[Post]:
+    """These machines (all), in a number of queries that does not depend on how many there are."""
     newest = Environment.objects.values("machine").annotate(newest=Max("pk")).values("newest")
     environments = {e.machine_id: e for e in Environment.objects.filter(pk__in=newest)}
     active = {r.machine_id: r for r in Run.objects.active().select_related(*RELATED)}
@@ -58,7 +60,7 @@ def posts() -> list[Post]:
     queued = dict(Run.objects.filter(status=Status.QUEUED).values_list("machine").annotate(count=Count("pk")))
     waiting = waiting_runs()
     made = []
-    for machine in Machine.objects.order_by("name"):
+    for machine in (Machine.objects.all() if machines is None else machines).order_by("name"):
         post = Post(machine, environments.get(machine.pk), active.get(machine.pk))
         post.progress = progress_of(post.now) if post.now else None
         post.queued, post.usual_s = queued.get(machine.pk, 0), usual.get(machine.pk)
@@ -94,7 +96,7 @@ def usual_seconds() -> dict[int, float]:
 
 def estimate(post: Post, runs: list[Run]) -> None:
     """When each waiting run will be done, as far as the machine's usual time tells."""
-    if post.usual_s is None or post.health in ("paused", "silent", "never seen"):
+    if post.usual_s is None or post.health in ("quarantine", "paused", "silent", "never seen"):
         post.waiting = [(run, None) for run in runs]
         return
     at = timezone.now()

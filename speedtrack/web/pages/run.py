@@ -2,10 +2,12 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from django.http import Http404
 
 from speedtrack.benchmarks.metrics import METRICS, Metric
+from speedtrack.runs import reproduce
 from speedtrack.runs.models import (
     ACTIVE,
     Attempt,
@@ -56,7 +58,18 @@ class RunPage:
     builds: list[Build]
     events: list[RunEvent]
     measured: list[Measured]
+    stops: list[str]
     trials: list[Trial]
+    recipes: list["Recipe"]
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How one measurement is repeated by hand."""
+
+    benchmark: str
+    side: str
+    script: str
 
 
 def run_named(pk: int) -> Run:
@@ -71,6 +84,7 @@ def load(pk: int) -> RunPage:
     attempts = list(run.attempts.order_by("pk"))
     attempt = attempts[-1] if attempts else None
     log, cut = log_tail(attempt)
+    measured = measured_by(run, attempt)
     return RunPage(
         run=run,
         live=not run.done,
@@ -81,8 +95,10 @@ def load(pk: int) -> RunPage:
         log_cut=cut,
         builds=list(Build.objects.filter(attempt=attempt).select_related("commit").order_by("pk")),
         events=list(run.events.order_by("pk")),
-        measured=measured_by(run, attempt),
+        measured=measured,
+        stops=stops_of(measured, run.paired),
         trials=list(trials_of(attempt)),
+        recipes=recipes_of(run, attempt),
     )
 
 
@@ -127,12 +143,43 @@ def measured_by(run: Run, attempt: Attempt | None) -> list[Measured]:
     """The attempt's measurements: by benchmark, then metric, then side."""
     order = list(METRICS)
     found = Measurement.objects.filter(attempt=attempt).select_related("series__benchmark")
-    rows = [
-        Measured(m, m.series, METRICS[m.series.metric], "base" if m.commit_id == run.base_id else "head") for m in found
-    ]
+    rows = [Measured(m, m.series, METRICS[m.series.metric], m.side) for m in found]
     return sorted(rows, key=lambda r: (r.series.benchmark.name, order.index(r.metric.name), r.side))
 
 
+STOPPED = {"target": "close enough", "cap": "no more are allowed", "fixed": "as many as were asked for"}
+
+
+def stops_of(measured: list[Measured], paired: bool) -> list[str]:
+    """Why the trials of each benchmark ended, one sentence each (of each side of a paired run)."""
+    found = {(m.series.benchmark.name, m.side): m.measurement.stopping for m in measured if m.measurement.stopping}
+    return [f"{name}{f' ({side})' if paired else ''}: {stopped(how)}" for (name, side), how in found.items()]
+
+
+def stopped(how: dict[str, Any]) -> str:
+    """A runner's ``stopping`` as a sentence."""
+    width = "unknown" if how["half_width"] is None else f"±{how['half_width']:.2%}"
+    dropped = f", {how['thrown_out']} thrown out and repeated" if how["thrown_out"] else ""
+    return f"{how['trials']} trials{dropped}; median {width}, wanted ±{how['target']:.2%}: {STOPPED[how['reason']]}"
+
+
 def trials_of(attempt: Attempt | None) -> Iterator[Trial]:
-    found = Trial.objects.filter(attempt=attempt).defer("driver").select_related("benchmark", "commit")
+    found = Trial.objects.filter(attempt=attempt).defer("driver", "reproduce").select_related("benchmark")
     yield from found.order_by("order", "pk")[:TRIALS]
+
+
+def recipes_of(run: Run, attempt: Attempt | None) -> list[Recipe]:
+    """The scripts of the first trials, by benchmark and side."""
+    found = Trial.objects.filter(attempt=attempt, number=0, reproduce__isnull=False).defer("driver")
+    trials = found.select_related("benchmark", "commit", "attempt__run__project", "attempt__run__suite",
+                                  "attempt__run__machine").order_by("benchmark__name", "side")  # fmt: skip
+    return [Recipe(trial.benchmark.name, trial.side, reproduce.script(trial)) for trial in trials]
+
+
+def script(pk: int, benchmark: str | None, side: str | None) -> str:
+    """One script as text: of the benchmark and side named, else the first. Raises Http404."""
+    run = run_named(pk)
+    for recipe in recipes_of(run, run.attempts.order_by("pk").last()):
+        if benchmark in (None, recipe.benchmark) and side in (None, recipe.side):
+            return recipe.script
+    raise Http404(f"Run {pk} has no such measurement, or one from before it was kept how to repeat it.")

@@ -2,7 +2,7 @@
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
@@ -11,14 +11,17 @@ from django.db import connection
 from django.db.models import F
 from django.http import Http404, QueryDict
 
+from speedtrack.alerts import floors
 from speedtrack.alerts import series as lines
-from speedtrack.alerts.models import ChangePoint
+from speedtrack.alerts.models import ChangePoint, NoiseFloor
 from speedtrack.alerts.series import Drawn
 from speedtrack.benchmarks.metrics import Metric
 from speedtrack.benchmarks.models import Benchmark
 from speedtrack.projects.models import Branch, Commit, Position
-from speedtrack.runs.models import Run, Series, Status
-from speedtrack.web.gaps import UNMEASURED, Gap, gap_of
+from speedtrack.runs import environments
+from speedtrack.runs.environments import Changed
+from speedtrack.runs.models import Run, Series
+from speedtrack.web.gaps import LEFT_OUT, TOLD, UNMEASURED, Gap, gap_of
 from speedtrack.web.pages import changes
 from speedtrack.web.scope import Scope, chosen, scope_of
 from speedtrack.web.text import cell
@@ -62,14 +65,13 @@ LINE_COLUMNS = """
   GROUP BY m.series_id
   ORDER BY min(p.number), m.series_id
 """
-EXTENT = """
-    SELECT m.series_id, min(p.number), count(DISTINCT p.number)
+PLACES = """
+    SELECT m.series_id, array_agg(DISTINCT p.number ORDER BY p.number)
       FROM projects_position p
       JOIN runs_measurement m ON m.commit_id = p.commit_id
      WHERE p.branch_id = %(branch)s AND p.number BETWEEN %(first)s AND %(last)s
        AND m.series_id = ANY(%(series)s) AND m.accepted AND NOT m.paired
-  GROUP BY GROUPING SETS ((m.series_id), ())
-  ORDER BY 2, 1
+  GROUP BY m.series_id
 """
 TAGS = """
     SELECT p.number, t.name
@@ -95,6 +97,18 @@ class Step(NamedTuple):
     @property
     def time(self) -> datetime:
         return datetime.fromtimestamp(self.at, UTC)
+
+
+class Break(NamedTuple):
+    """From this position on, a machine's numbers are of another environment or definition than before."""
+
+    machine: str
+    position: int
+    changed: list[Changed]
+
+    @property
+    def what(self) -> str:
+        return environments.words(self.changed)
 
 
 @dataclass(frozen=True)
@@ -199,16 +213,19 @@ def load(view: View, newest: int | None = None) -> Rows:
 
 
 def gaps(view: View) -> dict[int, Gap]:
-    """By position: the newest own run that did not succeed, on the machines shown."""
-    runs = Run.objects.filter(
-        project=view.scope.project,
-        base=None,
-        machine__in={s.machine_id for s in view.series},
-        commit__positions__branch=view.branch,
-        commit__positions__number__range=(view.first, view.last),
-    ).exclude(status=Status.SUCCEEDED)
-    rows = runs.order_by("id").values_list("commit__positions__number", "id", "status", "error")
-    return {number: gap_of(run_id, status, error) for number, run_id, status, error in rows}
+    """By position: the newest own run that left its commit without a point, on the machines shown."""
+    runs = (
+        Run.objects.own()
+        .filter(
+            project=view.scope.project,
+            machine__in={s.machine_id for s in view.series},
+            commit__positions__branch=view.branch,
+            commit__positions__number__range=(view.first, view.last),
+        )
+        .filter(LEFT_OUT)
+    )
+    rows = runs.order_by("id").values_list("commit__positions__number", *TOLD)
+    return {number: gap_of(*told) for number, *told in rows}
 
 
 def change_points_of(view: View) -> list[ChangePoint]:
@@ -236,11 +253,24 @@ def document(view: View) -> bytes:
         "first": view.first,
         "gaps": gap_documents(view, measured),
         "changes": [change_document(view, cp) for cp in change_points_of(view) if cp.status in changes.SHOWN],
+        "breaks": [break_document(view, one) for one in breaks_among(view, columns)],
         "tags": [{"at": number - view.first, "name": name} for number, name in view.ask(TAGS)],
     }
     ((commits,),) = view.ask(COMMIT_COLUMNS)
     drawn_lines = ",".join(line_document(series, line) for series, line in columns)
     return joined(content, commits=commits, lines=f"[{drawn_lines}]").encode()
+
+
+def breaks_among(view: View, columns: list[tuple[Series, "Columns"]]) -> list[Break]:
+    """The breaks of the lines drawn; none where each machine has one."""
+    if len({series.machine_id for series, _ in columns}) == len(columns):
+        return []
+    return breaks((series, [view.first + at for at in line.at]) for series, line in columns)
+
+
+def break_document(view: View, one: Break) -> dict[str, Any]:
+    facts = [changed._asdict() for changed in one.changed]
+    return {"at": one.position - view.first, "machine": one.machine, "what": one.what, "facts": facts}
 
 
 class Columns(NamedTuple):
@@ -261,6 +291,12 @@ def columns_of(view: View) -> Iterator[tuple[Series, Columns]]:
         line = Columns(*columns)
         again = len(set(line.at)) < len(line.at)
         yield known[series_id], pooled_columns(view, known[series_id]) if again else line
+
+
+def floors_of(view: View) -> list[NoiseFloor]:
+    """What each machine of the view sees at least, by the newest A/A run of this benchmark and metric on it."""
+    found = sorted(floors.newest(s.pk for s in view.series).values(), key=lambda floor: floor.pk)
+    return list({floor.series.machine_id: floor for floor in found}.values())
 
 
 def pooled_columns(view: View, series: Series) -> Columns:
@@ -317,16 +353,26 @@ def change_document(view: View, cp: ChangePoint) -> dict[str, Any]:
 
 
 @dataclass(frozen=True)
+class NamedBreak:
+    """A break with its commit."""
+
+    at: Break
+    commit: Commit
+
+
+@dataclass(frozen=True)
 class TableRow:
     step: Step
     point: Drawn | None
     series: Series | None
     gap: Gap
     change: ChangePoint | None
+    begins: str = ""  #: what changed on the machine just before this commit
 
 
-def table(timeline: Rows) -> Iterator[TableRow]:
+def table(timeline: Rows, breaks: Sequence[NamedBreak] = ()) -> Iterator[TableRow]:
     """The commits, newest first, each with its points, or with why it has none."""
+    begins = {(b.at.position, b.at.machine): b.at.what for b in breaks}
     points: dict[int, list[Drawn]] = defaultdict(list)
     for point in timeline.points:
         points[point.commit_id].append(point)
@@ -334,7 +380,9 @@ def table(timeline: Rows) -> Iterator[TableRow]:
     series = {s.pk: s for s in timeline.view.series}
     for step in reversed(timeline.path):
         for p in points.get(step.id, []):
-            yield TableRow(step, p, series[p.series_id], UNMEASURED, marks.get((step.id, p.series_id)))
+            one = series[p.series_id]
+            what = begins.get((step.number, one.machine.name), "")
+            yield TableRow(step, p, one, UNMEASURED, marks.get((step.id, p.series_id)), what)
         if step.id not in points:
             yield TableRow(step, None, None, timeline.gaps.get(step.number, UNMEASURED), None)
 
@@ -362,50 +410,54 @@ def csv_rows(timeline: Rows) -> Iterator[list[str]]:
 
 
 @dataclass(frozen=True)
-class Break:
-    """A new line began because the machine's environment or the benchmark's definition had changed."""
-
-    machine: str
-    commit: Commit
-    facts: list[tuple[str, str, str]]
-
-
-@dataclass(frozen=True)
 class Extent:
-    """How many commits of a view are measured, and where each of its series begins, in that order."""
+    """How many commits of a view are measured, and which series has points where."""
 
     measured: int
-    begins: list[tuple[Series, int]]
+    places: list[tuple[Series, list[int]]]
 
 
 def extent(view: View) -> Extent:
     known = {s.pk: s for s in view.series}
-    rows = view.ask(EXTENT)
-    measured = next(count for series_id, _, count in rows if series_id is None)
-    return Extent(measured, [(known[s], number) for s, number, _ in rows if s is not None])
+    places = [(known[series_id], numbers) for series_id, numbers in view.ask(PLACES)]
+    return Extent(len({number for _, numbers in places for number in numbers}), places)
 
 
-def breaks(view: View, begins: list[tuple[Series, int]]) -> list[Break]:
-    """Where a line of a machine ends and another begins, with the facts that differ."""
-    before: dict[int, Series] = {}
-    found = []
-    for series, number in begins:
-        if last := before.get(series.machine_id):
-            found.append((series.machine.name, number, differing(last, series)))
-        before[series.machine_id] = series
-    positions = view.branch.positions.filter(number__in=[number for _, number, _ in found]).select_related("commit")
+def breaks(places: Iterable[tuple[Series, Iterable[int]]]) -> list[Break]:
+    """Where, read along the commits, a machine's points go over from one series to another, in commit order.
+
+    A commit that both have measured belongs to the one that was drawn before it.
+    """
+    by_machine: dict[str, dict[int, list[Series]]] = defaultdict(lambda: defaultdict(list))
+    for series, numbers in places:
+        for number in numbers:
+            by_machine[series.machine.name][number].append(series)
+    found = [b for machine, points in by_machine.items() for b in breaks_of(machine, points)]
+    return sorted(found, key=lambda b: (b.position, b.machine))
+
+
+def breaks_of(machine: str, points: dict[int, list[Series]]) -> Iterator[Break]:
+    before: Series | None = None
+    for number in sorted(points):
+        here = points[number]
+        if before is not None and before not in here:
+            yield Break(machine, number, differing(before, here[-1]))
+        before = before if before in here else here[-1]
+
+
+def named(view: View, found: list[Break]) -> list[NamedBreak]:
+    """The breaks with their commits, newest first."""
+    positions = view.branch.positions.filter(number__in=[b.position for b in found]).select_related("commit")
     commits = {p.number: p.commit for p in positions}
-    return [Break(machine, commits[number], facts) for machine, number, facts in found]
+    return [NamedBreak(b, commits[b.position]) for b in reversed(found)]
 
 
-def differing(old: Series, new: Series) -> list[tuple[str, str, str]]:
-    """(fact, before, after) of what differs between two series of one machine."""
-    a, b = old.environment.facts.get("series", {}), new.environment.facts.get("series", {})
-    facts = [
-        (k, str(a.get(k, "none")), str(b.get(k, "none"))) for k in sorted(a.keys() | b.keys()) if a.get(k) != b.get(k)
-    ]
+def differing(old: Series, new: Series) -> list[Changed]:
+    """What differs between two series of one machine."""
+    facts = environments.difference(old.environment, new.environment)
     if old.benchmark_id != new.benchmark_id:
-        facts.insert(0, ("definition", old.benchmark.digest[7:19], new.benchmark.digest[7:19]))
+        digests = (environments.shown(series.benchmark.digest) for series in (old, new))
+        facts.insert(0, Changed("definition", *digests))
     return facts
 
 

@@ -25,6 +25,23 @@ def quantity(value: float, metric: Metric) -> str:
     return numbers.quantity(metric, value)
 
 
+@register.filter
+def moved(ratio: float) -> str:
+    """A ratio as the change that it is, with its sign."""
+    return f"{ratio - 1:+.2%}".replace("-", numbers.MINUS)
+
+
+@register.filter
+def percent(share: float) -> str:
+    return f"{share:.1%}"
+
+
+@register.filter
+def change_seen(smallest: float) -> str:
+    """The smallest change that is seen, in two digits; less than a thousandth is of no use to anybody."""
+    return f"{max(0.1, 100 * smallest):.2g}%" if smallest < 1 else f"{100 * smallest:.0f}%"
+
+
 @register.simple_tag
 def margin(metric: Metric, value: float, low: float, high: float) -> str:
     return numbers.margin(metric, value, low, high)

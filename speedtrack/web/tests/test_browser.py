@@ -14,6 +14,8 @@ from speedtrack.runs.documents import Progress, Renewal
 from speedtrack.web.tests.conftest import browser as browser_path
 from speedtrack.web.tests.world import CPU, World, slowed
 
+pytestmark = pytest.mark.browser
+
 FLAGS = [
     "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
     "--disable-component-update", "--disable-sync",
@@ -116,7 +118,7 @@ def test_no_page_scrolls_sideways(shown: tuple[World, Alert, str], chromium: Bro
     made, alert, url = shown
     addresses = [
         "/", "/p/kvd/", f"/p/kvd/timeline/get-p1/{CPU}", f"/p/kvd/c/{made.shas[5]}/", "/alerts/",
-        f"/alerts/{alert.pk}/", "/queue/", "/login/",
+        f"/alerts/{alert.pk}/", "/queue/", "/machines/kvd-m1", "/login/",
     ]  # fmt: skip
     for width in (1280, 390):
         complaints: list[str] = []

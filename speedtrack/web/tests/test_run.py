@@ -3,9 +3,10 @@
 from django.test import Client
 
 from speedtrack.alerts.models import Alert
-from speedtrack.runs import queue
+from speedtrack.runs import queue, results
 from speedtrack.runs.documents import LogPiece, Progress, Renewal
 from speedtrack.runs.models import Run
+from speedtrack.tests import builders
 from speedtrack.web.tests.world import World, queries
 
 
@@ -82,3 +83,13 @@ def test_the_number_of_queries_does_not_grow(client: Client, slow: tuple[World, 
     assert plain
     assert paired
     assert queries(client, f"/runs/{paired.pk}/") == queries(client, f"/runs/{plain.pk}/")
+
+
+def test_a_measurement_says_why_its_trials_ended(client: Client, kvd: World) -> None:
+    kvd.push(1)
+    run = builders.claim(kvd.machines[0])
+    how = {"reason": "cap", "half_width": 0.0123, "target": 0.01, "trials": 5, "thrown_out": 1}
+    document = builders.result(run, "get-p1", run.commit, [5000.0 + i for i in range(5)], stopping=how)
+    results.accept(run.machine, run.pk, document)
+    page = client.get(f"/runs/{run.pk}/").content.decode()
+    assert "get-p1: 5 trials, 1 thrown out and repeated; median ±1.23%, wanted ±1.00%: no more are allowed" in page

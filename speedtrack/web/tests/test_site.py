@@ -63,6 +63,11 @@ def test_not_found_has_a_page(client: Client, db: None) -> None:
     assert b"There is no project" in answer.content
 
 
+def test_an_address_that_leads_nowhere_is_named_without_words_of_the_framework(client: Client, db: None) -> None:
+    page = client.get("/nowhere/").content.decode()
+    assert "/nowhere/" in page and "Resolver404" not in page
+
+
 def test_pages_take_no_other_method(client: Client, db: None) -> None:
     assert client.post("/").status_code == 405
 

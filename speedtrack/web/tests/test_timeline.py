@@ -85,21 +85,40 @@ def test_an_unmeasured_commit_is_a_gap_with_its_reason(client: Client, kvd: Worl
     assert "build failed: make exited with code 2" in client.get(LINE).content.decode()
 
 
-def test_a_new_environment_is_a_line_of_its_own(client: Client, kvd: World) -> None:
+def measure_under(kvd: World, kernel: str) -> None:
+    """Push a commit and measure it under a kernel."""
     kvd.push(1)
     run = queue.claim(kvd.machines[0])
     assert run
-    facts = {**builders.SERIES_FACTS, "kernel": "6.2"}
+    facts = {**builders.SERIES_FACTS, "kernel": kernel}
     environment = {"digest": definitions.digest_of(facts), "series": facts, "recorded": {}}
     for name in run.benchmarks:
         document_sent = builders.result(run, name, run.commit, [5000.0] * 5, environment=environment)
         results.accept(run.machine, run.pk, document_sent)
     queue.complete(run.machine, run.pk, run.lease_token)
+
+
+def test_a_new_environment_is_a_line_of_its_own(client: Client, kvd: World) -> None:
+    measure_under(kvd, "6.2")
     found = document(client)
     assert [line["at"] for line in found["lines"]] == [[0, 1, 2, 3], [4]]
     assert len({line["environment"] for line in found["lines"]}) == 2
+    facts = [{"fact": "kernel", "before": "6.1", "after": "6.2"}]
+    assert found["breaks"] == [{"at": 4, "machine": "kvd-m1", "what": "kernel 6.1 → 6.2", "facts": facts}]
     page = client.get(LINE).content.decode()
     assert "<strong>kernel</strong> 6.1 → 6.2" in page
+    assert 'title="kernel 6.1 → 6.2">new environment' in page
+
+
+def test_a_machine_that_returns_to_an_environment_breaks_twice(client: Client, kvd: World) -> None:
+    measure_under(kvd, "6.2")
+    measure_under(kvd, "6.1")
+    found = document(client)
+    assert [line["at"] for line in found["lines"]] == [[0, 1, 2, 3, 5], [4]]
+    assert [(one["at"], one["what"]) for one in found["breaks"]] == [(4, "kernel 6.1 → 6.2"), (5, "kernel 6.2 → 6.1")]
+    tracking.measure("kvd", kvd.shas[4], [], None)
+    kvd.measure()  # now under both: nothing begins or ends there any more
+    assert document(client)["breaks"] == []
 
 
 def test_flagged_points_are_told(client: Client, kvd: World) -> None:

@@ -263,6 +263,7 @@ impl Options {
             seed: 1,
             cpus: Vec::new(),
             server_pid: None,
+            server_events: Vec::new(),
             slice_ms: 100,
             allow_errors: false,
             output: Output::Table,

@@ -12,7 +12,7 @@ use crate::dial::Moments;
 use crate::document::{per, round};
 use crate::failure::{Failure, machine_failure};
 use crate::job::{Job, Node};
-use crate::meter::{Meter, Record};
+use crate::meter::{Meter, Record, read_server_memory};
 use crate::proto::{Proto, Replies};
 use crate::stage::{Span, Stage};
 use crate::sys::{self, Epoll, NS_PER_MS};
@@ -103,15 +103,7 @@ pub fn run<P: Proto>(proto: &P, job: &Job, stage: Stage) -> Result<(Outcome, Con
 
 /// The resident bytes of the server, if it is known.
 fn resident(job: &Job) -> Result<Option<u64>, Failure> {
-    let read = |pid: u32| {
-        sys::resident_bytes(pid).map_err(|error| {
-            Failure::run(
-                format!("cannot read the memory of process {pid} ({error})"),
-                "give --server-pid the id of the running server, in this pid namespace",
-            )
-        })
-    };
-    job.server_pid.map(read).transpose()
+    job.server_pid.map(read_server_memory).transpose()
 }
 
 fn hold(mut held: Held, job: &Job, span: &Span, openings: &mut Openings) -> Result<(Held, Record), Failure> {

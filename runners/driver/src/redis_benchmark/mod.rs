@@ -108,6 +108,7 @@ pub fn job(options: &Options, name: &str, nodes: &[Node], script: &Script) -> Jo
         probe: None,
         cpus: Vec::new(),
         server_pid: None,
+        counters: None,
         slice_ns: 1_000_000_000,
         interval_slices: None,
         allow_errors: false,

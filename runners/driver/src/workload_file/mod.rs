@@ -144,6 +144,7 @@ struct Written {
     #[serde(default)]
     verify: f64,
     warmup_s: Option<f64>,
+    warmup_most_s: Option<f64>,
     duration_s: Option<f64>,
     requests: Option<u64>,
     #[serde(default)]
@@ -287,6 +288,7 @@ fn phase(value: Value, at: usize, protocol: Protocol) -> Result<Phase, Failure> 
             Some(seconds) => cli::duration(seconds, "warmup_s")?,
             None => length.usual_warmup(),
         },
+        warmup_most: written.warmup_most_s.map(|most| cli::duration(most, "warmup_most_s")).transpose()?,
         length,
         mode,
         probe: written.probe.map(|probe| probe.check("probe.clients", "probe.rate")).transpose()?,

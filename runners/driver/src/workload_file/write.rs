@@ -59,6 +59,7 @@ impl From<&Phase> for Written {
             expect: Expected { hit_rate: phase.expect.hit_rate.map(OneOrTwo::of), keys: phase.expect.keys },
             verify: phase.verify,
             warmup_s: Some(phase.warmup.as_secs_f64()),
+            warmup_most_s: phase.warmup_most.map(|most| most.as_secs_f64()),
             duration_s,
             requests,
             probe: phase.probe,

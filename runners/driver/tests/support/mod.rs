@@ -10,6 +10,7 @@ use std::process::{Command, Output};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread;
+use std::time::{Duration, Instant};
 
 /// How the server answers commands other than AUTH and INFO.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -22,6 +23,8 @@ pub enum Manner {
     /// These bytes, and then the connection is closed.
     HangingUp(&'static [u8]),
     Silent,
+    /// Honest, and slow at first: an answer takes 8 ms, and half of that after each 60 ms, for half a second.
+    Warming,
     /// Honest, but the first byte of the value of this key is another than the one that was set.
     Corrupting(&'static [u8]),
 }
@@ -34,6 +37,8 @@ pub struct Seen {
     pub store: HashMap<Vec<u8>, Vec<u8>>,
     /// All bytes that a connection has sent, in the order in which connections were accepted.
     pub streams: Vec<Vec<u8>>,
+    /// When the first command came.
+    pub began: Option<Instant>,
 }
 
 impl Seen {
@@ -144,6 +149,9 @@ fn converse(mut stream: impl Stream, manner: Manner, index: usize, seen: &Mutex<
         pending.extend_from_slice(&chunk[..received]);
         let mut answers = Vec::new();
         let mut end = 0;
+        if manner == Manner::Warming {
+            warm_up(*seen.lock().unwrap().began.get_or_insert_with(Instant::now));
+        }
         {
             let mut seen = seen.lock().unwrap();
             seen.streams[index].extend_from_slice(&chunk[..received]);
@@ -160,6 +168,14 @@ fn converse(mut stream: impl Stream, manner: Manner, index: usize, seen: &Mutex<
     }
 }
 
+/// As long as [`Manner::Warming`] says.
+fn warm_up(began: Instant) {
+    let passed = began.elapsed();
+    if passed < Duration::from_millis(500) {
+        thread::sleep(Duration::from_millis(8).div_f64((passed.as_secs_f64() / 0.06).exp2()));
+    }
+}
+
 fn answer(words: &[Vec<u8>], manner: Manner, seen: &mut Seen) -> Vec<u8> {
     let name = String::from_utf8(words[0].clone()).unwrap();
     *seen.calls.entry(name.clone()).or_default() += 1;
@@ -173,7 +189,7 @@ fn answer(words: &[Vec<u8>], manner: Manner, seen: &mut Seen) -> Vec<u8> {
         (_, Manner::Refusing) => b"-ERR no\r\n".to_vec(),
         (_, Manner::Saying(bytes) | Manner::HangingUp(bytes)) => bytes.to_vec(),
         (_, Manner::Silent) => Vec::new(),
-        (name, Manner::Honest) => honest(name, &words[1..], &mut seen.store),
+        (name, Manner::Honest | Manner::Warming) => honest(name, &words[1..], &mut seen.store),
         (name, Manner::Corrupting(key)) => {
             let told = honest(name, &words[1..], &mut seen.store);
             if let Some(first) = seen.store.get_mut(key).filter(|_| name == "SET" && words[1] == key) {

@@ -1,6 +1,7 @@
 """``manage.py doctor``: is this installation fit?"""
 
 import sys
+from argparse import ArgumentParser
 from typing import Any
 
 from django.core.management.base import BaseCommand
@@ -13,9 +14,13 @@ MARKS = {"good": "ok  ", "note": "note", "bad": "BAD "}
 class Command(BaseCommand):
     help = "Check database, broker, git, driver, compiler, cores and kernel settings, and say what to do."
 
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        checks = list(doctor.CHECKS)
+        parser.add_argument("--only", nargs="+", choices=checks, default=checks, help="only these checks")
+
     def handle(self, *args: Any, **options: Any) -> None:
         bad = 0
-        for finding in doctor.examine():
+        for finding in doctor.examine(options["only"]):
             self.stdout.write(f"{MARKS[finding.state]}  {finding.name:10} {finding.words}")
             bad += finding.state == "bad"
         sys.exit(bool(bad))

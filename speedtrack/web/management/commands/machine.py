@@ -1,35 +1,81 @@
 """``manage.py machine add NAME``: register a machine, and what else an operator does with one."""
 
 from argparse import ArgumentParser
+from collections.abc import Callable
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
+from speedtrack.benchmarks.definitions import DefinitionError
+from speedtrack.projects.errors import RepositoryError
 from speedtrack.runs import tracking
+from speedtrack.runs.models import Machine
+
+Options = dict[str, Any]
+SHOWN_ONCE = "machine {name}; its token, shown this once:\n"
+
+
+def put_canary(name: str, options: Options) -> str:
+    if not options["project"]:
+        raise CommandError(f"say of which project: manage.py machine canary {name} --project NAME")
+    canary = tracking.set_canary(name, options["project"], options["commit"], options["benchmark"])
+    return f"{canary}; its first run is queued"
+
+
+def lift(name: str, options: Options) -> str:
+    tracking.lift(name, options["accept_level"])
+    return f"machine {name} is at work again"
+
+
+def pause(name: str, options: Options) -> str:
+    tracking.pause(name, True)
+    return f"machine {name} paused"
+
+
+def resume(name: str, options: Options) -> str:
+    tracking.pause(name, False)
+    return f"machine {name} resumed"
+
+
+ACTIONS: dict[str, Callable[[str, Options], str]] = {
+    "add": lambda name, _: SHOWN_ONCE.format(name=name) + tracking.add_machine(name),
+    "token": lambda name, _: SHOWN_ONCE.format(name=name) + tracking.renew_token(name),
+    "pause": pause,
+    "resume": resume,
+    "canary": put_canary,
+    "lift": lift,
+}
 
 
 class Command(BaseCommand):
-    help = "Register a machine (its token is shown once), give it a new token, pause or resume it, or list all."
+    help = (
+        "Register a machine (its token is shown once), give it a new token, pause or resume it, give it a canary, "
+        "lift its quarantine, or list all."
+    )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("action", choices=["add", "token", "pause", "resume", "list"])
+        parser.add_argument("action", choices=[*ACTIONS, "list"])
         parser.add_argument("name", nargs="?", help="name of the machine: letters, digits, - and _")
+        parser.add_argument("--project", help="canary: whose server is frozen")
+        parser.add_argument("--commit", help="canary: which one (default: the head of the default branch)")
+        parser.add_argument("--benchmark", action="append", default=[], help="canary: the workload (default: the first"
+                            " of the suite without a rate); may be given more than once")  # fmt: skip
+        parser.add_argument("--accept-level", action="store_true", help="lift: what the canary shows now is right; its"
+                            " history starts anew")  # fmt: skip
 
     def handle(self, *args: Any, **options: Any) -> None:
         action, name = options["action"], options["name"]
         if action == "list":
             for machine in tracking.machines():
-                self.stdout.write(f"{machine.name:20} {'paused' if machine.paused else 'active':8} "
-                                  f"last seen {machine.last_seen_at or 'never'}")  # fmt: skip
+                self.stdout.write(f"{machine.name:20} {state(machine):10} last seen {machine.last_seen_at or 'never'}")
             return
         if not name:
             raise CommandError(f"say which machine: manage.py machine {action} NAME")
         try:
-            if action in ("add", "token"):
-                token = tracking.add_machine(name) if action == "add" else tracking.renew_token(name)
-                self.stdout.write(f"machine {name}; its token, shown this once:\n{token}")
-            else:
-                tracking.pause(name, action == "pause")
-                self.stdout.write(f"machine {name} {action}d")
-        except tracking.NoSuchThing as e:
+            self.stdout.write(ACTIONS[action](name, options))
+        except (tracking.NoSuchThing, RepositoryError, DefinitionError) as e:
             raise CommandError(str(e)) from e
+
+
+def state(machine: Machine) -> str:
+    return "quarantine" if machine.quarantined_at else "paused" if machine.paused else "active"

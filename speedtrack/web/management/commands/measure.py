@@ -5,6 +5,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
+from speedtrack.alerts import floors
 from speedtrack.benchmarks.definitions import DefinitionError
 from speedtrack.projects.errors import RepositoryError
 from speedtrack.runs import tracking
@@ -19,11 +20,12 @@ class Command(BaseCommand):
         parser.add_argument("--benchmarks", nargs="+", default=[], metavar="NAME", help="only these benchmarks")
         parser.add_argument("--extended", action="store_true", help="also the extended benchmarks of the suite")
         parser.add_argument("--machine", help="only on this machine")
+        parser.add_argument("--aa", action="store_true", help="each commit against itself: the machine's noise floor")
 
     def handle(self, *args: Any, **options: Any) -> None:
         try:
             asked = [options[name] for name in ("project", "range", "benchmarks", "machine", "extended")]
-            queued = tracking.measure(*asked)
+            queued = floors.measure(tracking.choose(*asked)) if options["aa"] else tracking.measure(*asked)
         except (RepositoryError, DefinitionError, tracking.NoSuchThing) as e:
             raise CommandError(str(e)) from e
         self.stdout.write(f"{queued} runs queued")

@@ -1,0 +1,84 @@
+"""Tests with needs beyond this checkout: each need is a marker, detected once; a test whose need is absent is left out.
+
+What was left out, and for lack of what, is said at the end. `TESTS_MUST_HAVE="docker ..."` makes an absence an error.
+"""
+
+import os
+import shutil
+import subprocess
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import docker
+import pytest
+from docker.errors import DockerException, ImageNotFound
+
+pytest_plugins = ["pytester"]
+
+BUILD_IMAGE = "speedtrack-test:bookworm"
+
+
+def lacks_docker() -> str:
+    try:
+        docker.from_env(timeout=5).images.get(BUILD_IMAGE)
+    except ImageNotFound:
+        return f"the Docker daemon has no image {BUILD_IMAGE}"
+    except DockerException:
+        return f"no Docker daemon answers at {os.environ.get('DOCKER_HOST') or 'the usual socket'}"
+    return ""
+
+
+def lacks_program(name: str) -> Callable[[], str]:
+    return lambda: "" if shutil.which(name) else f"{name} is not on PATH"
+
+
+def lacks_browser() -> str:
+    from speedtrack.web.tests.conftest import browser  # models: only once Django is set up
+
+    built = Path(__file__).parent / "frontend" / "dist" / "timeline.js"
+    if browser() is None:
+        return "no chromium on PATH"
+    return "" if built.exists() else "frontend/dist is not built (npm ci && npm run build)"
+
+
+def lacks_perf() -> str:
+    if lack := lacks_program("perf")():
+        return lack
+    tried = subprocess.run(
+        ["perf", "record", "--quiet", "-e", "cpu-clock", "-o", "/dev/null", "true"], stderr=subprocess.PIPE
+    )
+    return f"perf may not sample here ({tried.stderr.decode().strip()[:200]})" if tried.returncode else ""
+
+
+# Marker: says what is missing ("" for nothing). The text after it is shown by `pytest --markers`.
+NEEDS: dict[str, tuple[Callable[[], str], str]] = {
+    "browser": (lacks_browser, "needs Chromium, and the pages' scripts built"),
+    "docker": (lacks_docker, f"needs a Docker daemon with the image {BUILD_IMAGE} (`.ci/docker up` makes both)"),
+    "compose": (lacks_program("docker-compose"), "needs docker-compose (1.29 or 2)"),
+    "perf": (lacks_perf, "needs perf (linux-perf), allowed to sample"),
+    "memcached": (lacks_program("memcached"), "needs memcached"),
+    "valgrind": (lacks_program("valgrind"), "needs valgrind"),
+}
+left_out: Counter[str] = Counter()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    for name, (_, meaning) in NEEDS.items():
+        config.addinivalue_line("markers", f"{name}: {meaning}")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    needs = [{name for name in NEEDS if item.get_closest_marker(name)} for item in items]
+    lacks = {name: NEEDS[name][0]() for name in sorted(set().union(*needs))}
+    absent = {name for name, lack in lacks.items() if lack}
+    if demanded := absent.intersection(os.environ.get("TESTS_MUST_HAVE", "").split()):
+        raise pytest.UsageError("; ".join(lacks[name] for name in sorted(demanded)))
+    left_out.update(f"tests that need {name}: {lacks[name]}" for need in needs for name in need & absent)
+    config.hook.pytest_deselected(items=[item for item, need in zip(items, needs, strict=True) if need & absent])
+    items[:] = [item for item, need in zip(items, needs, strict=True) if not need & absent]
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    for what, count in left_out.items():
+        terminalreporter.write_line(f"left out: {count} {what}")

@@ -1,0 +1,291 @@
+"""How well does this machine measure? Spread, false alarms on identical builds, and injected slowdowns that are found.
+
+python research/noise.py SERVER PROGRAM spread [--runs 5] [--trials 10]
+python research/noise.py SERVER PROGRAM aa     [--comparisons 200]
+python research/noise.py SERVER PROGRAM inject [--comparisons 20] [--effects 0.01,0.02,0.05] [--variable SPIN]
+
+SERVER: kvd, redis or memcached; PROGRAM: its binary. `inject` wants a program that runs as many empty loops per request
+as the environment variable says; what a loop costs is measured first. Everything goes through the runner's own trials,
+blocks and quiet gate, and through the comparison that settles suspicions.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import math
+import os
+import stat
+import statistics
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from random import Random
+from types import SimpleNamespace
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from runners import pairs, trials
+from runners.__main__ import assemble
+from runners.build import Artifact, Build
+from runners.control import Control
+from runners.documents import Benchmark, Job, parse_job
+from runners.errors import Permanent, Transient
+from runners.settings import read_settings
+from runners.trials import Rig, Trial
+from speedtrack.stats.compare import Answer, Comparison, fewest_pairs, settle
+
+COMMANDS = {
+    "kvd": ("resp", "{artifact:server} --bind 127.0.0.1 --port {port} --unixsocket {socket}"),
+    "redis": ("resp", "{artifact:server} --port {port} --unixsocket {socket} --save '' --appendonly no --dir {data}"),
+    "memcached": ("memcached", "{artifact:server} -u nobody -t 1 -m 1024 -s {socket} -a 0777"),
+}
+CPU, RATE = "server_cpu_ns_per_request", "throughput_rps"
+METRICS = {CPU: "CPU/request", RATE: "requests/s", "latency_us_p50": "p50", "latency_us_p99": "p99"}
+LEVEL, LOOKS = 0.01, 3  # as speedtrack.alerts.confirm settles suspicions
+PAIRS = fewest_pairs(LEVEL, LOOKS)
+CALIBRATION = 2000  # loops
+
+
+def benchmark(name: str, test: str, pipeline: int, seconds: float) -> dict[str, Any]:
+    workload = {
+        "test": test, "clients": 50, "pipeline": pipeline, "keys": {"count": 20_000}, "values": {"bytes": 32},
+        "prefill": True, "warmup_s": 0.1, "duration_s": seconds, "mode": "closed",
+    }  # fmt: skip
+    return {
+        "name": name, "digest": "sha256:0", "driver": "speedbench", "transport": "unix", "workload": workload,
+        "command": "", "timeout_s": 60, "target": 0.01, "instructions": "",
+    }  # fmt: skip
+
+
+def job(server: str, sides: tuple[str, ...], benchmarks: list[dict[str, Any]]) -> Job:
+    protocol, command = COMMANDS[server]
+    return parse_job({
+        "schema": "speedtrack.job/3", "run": 1, "token": 1, "attempt": 1, "reason": "confirm", "project": server,
+        "seed": 1, "trials": 5, "most_trials": 5, "lease_s": 60, "deadline_s": 86_400, "profile": None,
+        "sides": [{"side": side, "sha": "0" * 40} for side in sides],
+        "build": {"command": "true", "artifacts": ["server"], "timeout_s": 1, "environment": {}, "kind": "host",
+                  "image": "", "dockerfile": "", "dockerfile_network": False, "trust": "none"},
+        "server": {"command": command, "listen": {}, "protocol": protocol, "ready_timeout_s": 20, "cores": 1},
+        "benchmarks": benchmarks,
+    })  # fmt: skip
+
+
+class Bench:
+    """A runner without a server to report to: programs by side, measured by the runner's own code."""
+
+    def __init__(self, home: Path, program: Path, variable: str) -> None:
+        self.home, self.program, self.variable = home, program, variable
+        environ = dict(os.environ) | {"SPEEDTRACK_URL": "http://127.0.0.1:9", "SPEEDTRACK_TOKEN": "none"}
+        settings = read_settings(environ | {"SPEEDTRACK_RUNNER_HOME": str(home)}, needs_broker=False)
+        self.tools = assemble(settings, threading.Event())
+        os.sched_setaffinity(0, self.tools.machine.placement.housekeeping)
+
+    def rig(self, job: Job, loops: dict[str, int], seed: int) -> Rig:
+        silent: Any = SimpleNamespace(line=lambda *_: None, write=lambda *_: None)
+        rig = Rig(job, self.tools, Control(), silent, Random(seed))
+        for side, count in loops.items():
+            rig.builds[side] = Build(side, "0" * 40, True, 0.0, "", {"server": self.artifact(count)})
+        return rig
+
+    def artifact(self, loops: int) -> Artifact:
+        """The program, made to run that many empty loops per request."""
+        script = self.home / f"server-{loops}"
+        script.write_text(f'#!/bin/sh\nexec env {self.variable}={loops} {self.program} "$@"\n')
+        script.chmod(script.stat().st_mode | stat.S_IXUSR)
+        return Artifact(f"sha256:{loops}", 0, 0, script)
+
+
+def clean(one: Trial) -> bool:
+    return not set(one.flags) - {"client_bound", "client_delayed"}
+
+
+def pair(rig: Rig, one: Benchmark, number: int) -> tuple[float, float] | None:
+    """CPU per request of base and head in one block; None if it was disturbed, and once more did not help."""
+    for _ in range(2):
+        try:
+            found = pairs.measure(rig, one, number)
+        except Transient:  # the machine was too busy for the server to have a turn
+            continue
+        if all(clean(trial) for trial in found.values()):
+            return found["base"].metrics[CPU], found["head"].metrics[CPU]
+    return None
+
+
+def compare(rig: Rig, one: Benchmark, effect: float, seed: int) -> tuple[Comparison, int]:
+    """Settle whether the sides differ as a suspicion is settled: rounds of pairs until there is an answer."""
+    found: list[tuple[float, float]] = []
+    for look in range(1, LOOKS + 1):
+        blocks = (pair(rig, one, len(found) + place) for place in range(PAIRS))
+        found += [block for block in blocks if block]
+        if not found:
+            raise SystemExit("no block was undisturbed: is the machine quiet?")
+        verdict = settle(found, smallest_effect=effect, level=LEVEL, looks=LOOKS, look=look, seed=seed)
+        if verdict.answer is not Answer.UNKNOWN:
+            break
+    return verdict, len(found)
+
+
+def series(bench: Bench, options: argparse.Namespace, loops: dict[str, int], effect: float) -> Iterator[Any]:
+    """Comparisons one after the other: verdict, pairs, seconds."""
+    one = benchmark("get-p16", "get", 16, options.seconds)
+    asked = job(options.server, ("base", "head"), [one])
+    for seed in range(options.comparisons):
+        begin = time.monotonic()
+        verdict, count = compare(bench.rig(asked, loops, seed), asked.benchmarks[0], effect, seed)
+        yield verdict, count, time.monotonic() - begin
+
+
+def summary(title: str, found: list[Any]) -> str:
+    count = {answer: sum(verdict.answer is answer for verdict, _, _ in found) for answer in Answer}
+    slower = sum(verdict.answer is Answer.DIFFERENT and verdict.ratio > 1 for verdict, _, _ in found)
+    return (
+        f"{title:>18} {len(found):>5} {count[Answer.DIFFERENT]:>10} {slower:>7} {count[Answer.SAME]:>5} "
+        f"{count[Answer.UNKNOWN]:>8} {statistics.median(pairs for _, pairs, _ in found):>6.0f} "
+        f"{statistics.median(seconds for _, _, seconds in found):>7.1f} "
+        f"{statistics.median(verdict.ratio for verdict, _, _ in found) - 1:>+8.2%} "
+        f"{statistics.median(verdict.high - verdict.low for verdict, _, _ in found) / 2:>9.2%}"
+    )
+
+
+HEADING = (
+    f"{'':>18} {'n':>5} {'different':>10} {'slower':>7} {'same':>5} {'unknown':>8} "
+    f"{'pairs':>6} {'seconds':>7} {'ratio':>8} {'interval':>9}"
+)
+
+
+def aa(bench: Bench, options: argparse.Namespace) -> None:
+    print(HEADING)
+    print(summary("A/A", list(series(bench, options, {"base": 0, "head": 0}, 0.01))), flush=True)
+
+
+def inject(bench: Bench, options: argparse.Namespace) -> None:
+    per_loop = calibrate(bench, options)
+    print(f"one loop adds {per_loop:.4%} of the server's CPU per request\n{HEADING}")
+    for effect in map(float, options.effects.split(",")):
+        loops = round(effect / per_loop)
+        found = list(series(bench, options, {"base": 0, "head": loops}, min(0.01, effect / 2)))
+        print(summary(f"+{effect:.0%}", found), flush=True)
+
+
+def calibrate(bench: Bench, options: argparse.Namespace) -> float:
+    """What one loop per request adds, as a share of the CPU per request without it."""
+    asked = job(options.server, ("base", "head"), [benchmark("get-p16", "get", 16, options.seconds)])
+    rig = bench.rig(asked, {"base": 0, "head": CALIBRATION}, 0)
+    found = [block for number in range(PAIRS) if (block := pair(rig, asked.benchmarks[0], number))]
+    return (statistics.median(head / base for base, head in found) - 1) / CALIBRATION
+
+
+Order = Callable[[list[Benchmark], int, Random], list[tuple[Benchmark, int]]]
+
+
+def interleaved(benchmarks: list[Benchmark], count: int, chance: Random) -> list[tuple[Benchmark, int]]:
+    return [(one, n) for n in range(count) for one in chance.sample(benchmarks, len(benchmarks))]
+
+
+def in_blocks(benchmarks: list[Benchmark], count: int, chance: Random) -> list[tuple[Benchmark, int]]:
+    return list(itertools.product(benchmarks, range(count)))
+
+
+def spread(bench: Bench, options: argparse.Namespace) -> None:
+    """Trial to trial and run to run, with and without each precaution."""
+    wanted = [benchmark("get-p1", "get", 1, options.seconds), benchmark("get-p16", "get", 16, options.seconds),
+              benchmark("set-p1", "set", 1, options.seconds)]  # fmt: skip
+    asked = job(options.server, ("head",), wanted)
+    ways: dict[str, Callable[[int], dict[str, list[Trial]]]] = {
+        "as measured": lambda seed: run(bench, asked, interleaved, options.trials, seed),
+        "in blocks": lambda seed: run(bench, asked, in_blocks, options.trials, seed),
+        "one process": lambda seed: one_process(bench, asked, options.trials, seed),
+    }
+    print(f"{'':>14} {'benchmark':>9} {'metric':>12}  trial CV  range  run CV   flagged")
+    for way, measure in ways.items():
+        runs = [measure(seed) for seed in range(options.runs)]
+        show(way, runs, lambda _: True)
+        if way == "as measured":
+            show("clean only", runs, clean)
+    paired(bench, options, wanted)
+
+
+def run(bench: Bench, asked: Job, order: Order, count: int, seed: int) -> dict[str, list[Trial]]:
+    rig = bench.rig(asked, {"head": 0}, seed)
+    found: dict[str, list[Trial]] = {one.name: [] for one in asked.benchmarks}
+    for one, number in order(list(asked.benchmarks), count, rig.chance):
+        found[one.name].append(trials.measure(rig, one, "head", number))
+    return found
+
+
+def one_process(bench: Bench, asked: Job, count: int, seed: int) -> dict[str, list[Trial]]:
+    """Each run one server process, loaded again and again: what most load tools do."""
+    rig = bench.rig(asked, {"head": 0}, seed)
+    found: dict[str, list[Trial]] = {}
+    for one in asked.benchmarks:
+        with rig.fresh_server(one, "head") as server:
+            loads = [rig.load(one, server, seed + number, one.name) for number in range(count)]
+        found[one.name] = [SimpleNamespace(metrics=load.metrics, flags=load.flags) for load in loads]  # type: ignore[misc]
+    return found
+
+
+def show(way: str, runs: list[dict[str, list[Trial]]], keep: Callable[[Trial], bool]) -> None:
+    for name in runs[0]:
+        for metric, title in METRICS.items():
+            kept = [[t.metrics[metric] for t in one[name] if keep(t)] for one in runs]
+            kept = [values for values in kept if len(values) > 1]
+            if not kept:
+                continue
+            within = statistics.median(variation(values) for values in kept)
+            widest = statistics.median(max(values) / min(values) - 1 for values in kept)
+            between = variation([statistics.median(values) for values in kept]) if len(kept) > 1 else math.nan
+            all_trials = [t for one in runs for t in one[name]]
+            flagged = sum(not clean(t) for t in all_trials) / len(all_trials)
+            print(f"{way:>14} {name:>9} {title:>12}  {within:>8.2%} {widest:>6.1%} {between:>7.2%} {flagged:>9.0%}")
+    sys.stdout.flush()
+
+
+def paired(bench: Bench, options: argparse.Namespace, wanted: list[dict[str, Any]]) -> None:
+    """How much one block's ratio scatters, divided by the square root of two: to be held against a trial's CV."""
+    for content in wanted:
+        asked = job(options.server, ("base", "head"), [content])
+        rig = bench.rig(asked, {"base": 0, "head": 0}, 1)
+        found = [pairs.measure(rig, asked.benchmarks[0], number) for number in range(options.trials * 2)]
+        for metric, title in METRICS.items():
+            steps = [math.log(one["head"].metrics[metric] / one["base"].metrics[metric]) for one in found]
+            cv = statistics.stdev(steps) / math.sqrt(2)
+            print(f"{'paired':>14} {content['name']:>9} {title:>12}  {cv:>8.2%}", flush=True)
+
+
+def variation(values: list[float]) -> float:
+    """Coefficient of variation."""
+    return statistics.stdev(values) / statistics.fmean(values)
+
+
+EXPERIMENTS = {"spread": spread, "aa": aa, "inject": inject}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("server", choices=COMMANDS)
+    parser.add_argument("program", type=Path)
+    parser.add_argument("experiment", choices=EXPERIMENTS)
+    parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--trials", type=int, default=10)
+    parser.add_argument("--comparisons", type=int, default=20)
+    parser.add_argument("--effects", default="0.01,0.02,0.05")
+    parser.add_argument("--seconds", type=float, default=0.3, help="measured window")
+    parser.add_argument("--slices", type=int, default=pairs.SLICES, help="of each side in a block")
+    parser.add_argument("--variable", default="SPIN")
+    options = parser.parse_args()
+    pairs.SLICES = options.slices
+    options.program = options.program.resolve(strict=True)
+    with tempfile.TemporaryDirectory(prefix="speedtrack-noise-") as home:
+        try:
+            EXPERIMENTS[options.experiment](Bench(Path(home), options.program, options.variable), options)
+        except Permanent as error:
+            raise SystemExit(str(error)) from None
+
+
+if __name__ == "__main__":
+    main()

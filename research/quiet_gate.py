@@ -1,0 +1,194 @@
+"""Does the quiet gate catch what disturbs a trial, and how often does it throw out a good one?
+
+python research/quiet_gate.py [--trials 12] [--seconds 1.0] [--seed 1]
+
+Trials of the sample server, measured as a run measures them, without a neighbour and with one: a process on the core of
+the server or of the driver that uses a share of it, a bit in each 20 ms. The kinds take turns in random order. Printed
+are, for each kind: how many trials were flagged by the gate and how many by the driver, by which flags; the server's
+CPU per request and the throughput against those without a neighbour; median and maximum of each judged measure.
+Without a neighbour every flag is a false catch: so run it on a machine that does nothing else. About three minutes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import random
+import subprocess
+import sys
+import tempfile
+import tomllib
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from runners import placement
+from runners.control import Control
+from runners.documents import Benchmark, ServerRecipe
+from runners.driver import Driver, Outcome, Target
+from runners.environment import UNKNOWN
+from runners.placement import Placement
+from runners.processes import Processes, affinity
+from runners.quiet import MEASURES, Findings, Gate
+from runners.server import Launcher
+from runners.settings import find_driver
+
+ROOT = Path(__file__).resolve().parent.parent
+SUITE = tomllib.loads((ROOT / "runners/suites/sample.toml").read_text())
+BURNER = """
+import sys, time
+share, period = float(sys.argv[1]), 0.02
+while True:
+    begin, used = time.monotonic(), time.process_time()
+    while time.process_time() - used < share * period: pass
+    time.sleep(max(0.0, period - (time.monotonic() - begin)) if share < 1 else 0)
+"""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What a trial has beside it: a process that uses this share of the core of the server or the driver."""
+
+    core: str = ""
+    share: float = 0.0
+
+    def __str__(self) -> str:
+        return f"{self.share:.0%} of the {self.core}'s core" if self.core else "no neighbour"
+
+
+KINDS = (
+    Kind(),
+    Kind("server", 0.05),
+    Kind("server", 0.2),
+    Kind("server", 1.0),
+    Kind("driver", 0.2),
+    Kind("driver", 1.0),
+)
+
+
+@dataclass(frozen=True)
+class Seen:
+    outcome: Outcome
+    findings: Findings
+
+
+@contextlib.contextmanager
+def neighbour(kind: Kind, plan: Placement) -> Iterator[None]:
+    if not kind.core:
+        yield
+        return
+    with affinity(plan.server if kind.core == "server" else plan.driver):
+        process = subprocess.Popen([sys.executable, "-c", BURNER, str(kind.share)])
+    try:
+        yield
+    finally:
+        process.kill()
+        process.wait()
+
+
+def build(directory: Path) -> Path:
+    """The newest commit of the sample server, built."""
+    repository = directory / "sample"
+    for command in (
+        [sys.executable, "-m", "runners.sample", str(repository)],
+        ["git", "clone", "-q", str(repository), str(directory / "tree")],
+        ["make", "-s", "-C", str(directory / "tree")],
+    ):
+        subprocess.run(command, check=True, cwd=ROOT, stdout=subprocess.DEVNULL)
+    return directory / "tree" / SUITE["build"]["artifacts"][0]
+
+
+class Bench:
+    """The runner's own parts, put together as a run does it."""
+
+    def __init__(self, directory: Path, options: argparse.Namespace) -> None:
+        self.plan = placement.place()
+        self.program = build(directory)
+        self.processes = Processes(directory)
+        self.launcher = Launcher(self.processes, directory, self.plan.server)
+        self.driver = Driver(find_driver(os.environ), self.processes, self.plan.driver)
+        self.gate, self.control, self.chance = Gate(self.plan), Control(), random.Random(options.seed)
+        server = SUITE["server"]
+        self.recipe = ServerRecipe(server["command"], {}, server["protocol"], server["ready_timeout_s"], 1)
+        workload = {k: v for k, v in SUITE["benchmark"][0]["workload"].items() if k != "transport"}
+        workload |= {"warmup_s": 0.2, "duration_s": options.seconds}
+        self.benchmark = Benchmark(
+            name="get-p1",
+            digest="",
+            driver="speedbench",
+            transport="unix",
+            workload=workload,
+            command="",
+            timeout_s=60.0,
+            target=0.01,
+        )
+        self.gave_up = 0
+
+    def trial(self, kind: Kind, number: int) -> Seen:
+        self.gave_up += self.gate.await_quiet(self.control).gave_up
+        artifacts = {self.program.name: self.program}
+        with self.launcher.running(self.recipe, "unix", artifacts, self.chance, self.control) as server:
+            target = Target(self.recipe.protocol, server.address, server.pid, server.output.parent)
+
+            def driver() -> int | None:
+                return None if self.processes.latest == server.pid else self.processes.latest
+
+            with neighbour(kind, self.plan), self.gate.watch(server.pid, driver) as watch:
+                outcome = self.driver.run(self.benchmark, target, number, self.control)
+            watch.window = outcome.window
+            return Seen(outcome, watch.findings)
+
+
+def report(seen: dict[Kind, list[Seen]]) -> None:
+    print(f"{'':24} {'gate':>6} {'driver':>6}  {'CPU/req':>8} {'req/s':>8}  flags (trials)")
+    base = seen[KINDS[0]]
+    for kind, trials in seen.items():
+        flags = Counter(flag for one in trials for flag in (*one.findings.flags, *one.outcome.flags))
+        gate = sum(bool(one.findings.flags) for one in trials) / len(trials)
+        driver = sum(bool(one.outcome.flags) for one in trials) / len(trials)
+        ratios = [ratio(trials, base, name) for name in ("server_cpu_ns_per_request", "throughput_rps")]
+        told = ", ".join(f"{flag} {count}" for flag, count in flags.most_common())
+        print(f"{kind!s:24} {gate:6.0%} {driver:6.0%}  {ratios[0]:+8.1%} {ratios[1]:+8.1%}  {told}")
+    judged = [measure for measure in MEASURES.values() if measure.flag]
+    print(f"\n{'median / greatest':24} " + " ".join(f"{one.name:>17}" for one in judged))
+    print(f"{'limit':24} " + " ".join(f"{one.limit:17g}" for one in judged))
+    for kind, trials in seen.items():
+        print(f"{kind!s:24} " + " ".join(f"{spread(trials, one.name):>17}" for one in judged))
+
+
+def ratio(trials: list[Seen], base: list[Seen], metric: str) -> float:
+    def middle(several: list[Seen]) -> float:
+        return median(one.outcome.metrics[metric] for one in several)
+
+    return middle(trials) / middle(base) - 1
+
+
+def spread(trials: list[Seen], measure: str) -> str:
+    values = [float(v) for one in trials if (v := one.findings.measures[measure]) != UNKNOWN]
+    return f"{median(values):.4g} / {max(values):.4g}" if values else UNKNOWN
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--trials", type=int, default=12, help="of each kind")
+    parser.add_argument("--seconds", type=float, default=1.0, help="the measured window of a trial")
+    parser.add_argument("--seed", type=int, default=1)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as directory:
+        bench = Bench(Path(directory), options)
+        os.sched_setaffinity(0, bench.plan.housekeeping)
+        seen: dict[Kind, list[Seen]] = {kind: [] for kind in KINDS}
+        for number in range(options.trials):
+            for kind in bench.chance.sample(KINDS, len(KINDS)):
+                seen[kind].append(bench.trial(kind, number))
+        report(seen)
+        print(f"\nbefore {bench.gave_up} of {options.trials * len(KINDS)} trials the machine did not become quiet")
+
+
+if __name__ == "__main__":
+    main()

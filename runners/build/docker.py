@@ -1,0 +1,436 @@
+"""Builds a commit in a container of its own: no network, no rights, everything bounded, nothing mounted from the host.
+
+The source goes in as a tar on the container's standard input, the artifacts come out as a tar on its standard output,
+and what the build prints goes to its standard error. So this works wherever the daemon is, no program with rights
+unpacks what a build made, and the tree lies in a tmpfs that ends with the container. A container is known by a label of
+the runner's home and by a name chosen before it is made: what a lost answer or a killed runner left is found again.
+"""
+
+import io
+import logging
+import os
+import socket
+import struct
+import subprocess
+import sys
+import tarfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any
+
+import docker
+import requests
+from docker.errors import DockerException, ImageNotFound, NotFound
+from docker.types import LogConfig, Ulimit
+
+import runners
+from runners.build import BuildFailed, Made, Source, Write
+from runners.build.cache import empty_directory
+from runners.build.output import (
+    COMPILERS,
+    READ_BYTES,
+    STOP_LOOK_S,
+    Capped,
+    Patience,
+    compiler_cache,
+    drain,
+    find_artifacts,
+    follow,
+    how,
+)
+from runners.build.workshop import Toolchain
+from runners.control import Control
+from runners.documents import BuildRecipe, digest_of
+from runners.environment import BUILD_PATH
+from runners.errors import Permanent, Transient
+from runners.processes import Processes
+
+log = logging.getLogger(__name__)
+
+CALL_TIMEOUT_S = 30.0  # of one call to the daemon; what takes longer is waited for by looking again
+PROBE_TIMEOUT_S = 60.0
+LOOK_S = 0.1
+USER = "65532:65532"
+ARTIFACTS_LIMIT_BYTES = 2**30
+PIDS = 4096
+FILES = 4096
+OWNER, ATTEMPT = "speedtrack.runner", "speedtrack.attempt"
+STATISTICS = "ccache.statistics"
+FRAME = struct.Struct(">BxxxL")  # of an attached stream: which one, how many bytes follow
+OUTPUT, ERRORS = 1, 2
+CONNECTION = ("DOCKER_HOST", "DOCKER_TLS_VERIFY", "DOCKER_CERT_PATH")
+
+# $0: the build's command, $@: the artifacts. Only what is a file inside the tree is packed.
+INSIDE = f"""
+mkdir /build/source /build/home /build/compilers && cd /build/source && tar -xf - || exit 125
+: > /build/{STATISTICS}
+if ccache=$(command -v ccache); then
+    for name in {" ".join(COMPILERS)}; do
+        if command -v "$name" >/dev/null; then ln -s "$ccache" "/build/compilers/$name"; fi
+    done
+    PATH=/build/compilers:$PATH
+fi
+/bin/sh -c "$0" </dev/null >&2 || exit
+for name; do
+    shift
+    case $(readlink -f -- "$name") in
+        /build/source/*) if [ -f "$name" ]; then set -- "$@" "source/$name"; fi ;;
+    esac
+done
+exec tar -chf - -C /build {STATISTICS} "$@"
+"""
+PROBE = """
+set -- $CC
+if [ "$1" = ccache ]; then shift; fi
+first() { said=$("$@" 2>/dev/null) && printf '%s\\n' "$said" | head -n 1 || echo none; }
+first "${@:-cc}" --version
+first getconf GNU_LIBC_VERSION
+uname -m
+"""
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """What one build may take. The tree and /tmp lie in memory, and count as such."""
+
+    memory_bytes: int
+    disk_bytes: int
+
+    @classmethod
+    def of_this_machine(cls) -> "Bounds":
+        half = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
+        return cls(half, half // 2)
+
+
+@dataclass(frozen=True)
+class Order:
+    """One container: what it runs, on what input, for whom."""
+
+    image: str
+    argv: list[str]
+    environment: dict[str, str]
+    attempt: str
+    source: Path | None = None
+    ccache: str | None = None
+
+
+@dataclass(frozen=True)
+class DockerBuilder:
+    """Builds through the Docker daemon that DOCKER_HOST names."""
+
+    home: Path
+    processes: Processes
+    cpus: frozenset[int]
+    bounds: Bounds = field(default_factory=Bounds.of_this_machine)
+    known: dict[str, Toolchain] = field(default_factory=dict)
+
+    def toolchain(self, recipe: BuildRecipe, write: Write, control: Control) -> Toolchain:
+        with daemon() as api:
+            image = self._image(api, recipe, write, control)
+            variables = {name: value for name, value in recipe.environment.items() if name in ("CC", "PATH")}
+            key = digest_of([image, variables])
+            if key not in self.known:
+                self.known[key] = self._probed(api, image, variables, control)
+            return self.known[key]
+
+    def make(self, source: Source, recipe: BuildRecipe, toolchain: Toolchain, write: Write, control: Control) -> Made:
+        room = empty_directory(self.home / "build")
+        tar, packed = room / "source.tar", room / "artifacts.tar"
+        source.fetch(tar)
+        command = recipe.command.replace("{cores}", str(len(self.cpus)))
+        with daemon() as api:
+            image = toolchain.image
+            write(f"$ {command}    (in {recipe.image or 'the image of the Dockerfile'}, {image[:19]})\n")
+            argv = ["/bin/sh", "-c", INSIDE, command, *recipe.artifacts]
+            order = Order(image, argv, environment(recipe), source.attempt, tar, self._ccache(recipe.trust))
+            with packed.open("wb") as out:
+                status = self._run(api, order, out, write, Patience(recipe.timeout_s, control))
+        if status != 0:
+            raise BuildFailed(f"`{command}` ended with {how(status)}: the log says why")
+        tree = unpacked(packed, room / "made")
+        found = find_artifacts(tree / "source", recipe.artifacts)
+        for name, file in found.items():
+            check_runs_here(name, file)
+        return Made(found, compiler_cache(tree / STATISTICS))
+
+    def end_strays(self) -> int:
+        """Removes the containers that a killed runner of this home left; returns how many. No daemon: none."""
+        try:
+            with daemon() as api:
+                strays = api.containers(all=True, quiet=True, filters={"label": f"{OWNER}={self.processes.mark}"})
+                for stray in strays:
+                    remove(api, stray["Id"])
+        except Transient:
+            return 0
+        return len(strays)
+
+    def _ccache(self, trust: str) -> str:
+        return f"speedtrack-ccache-{self.processes.mark[:12]}-{trust}"
+
+    def _image(self, api: docker.APIClient, recipe: BuildRecipe, write: Write, control: Control) -> str:
+        """The id of the image to build in: `sha256:` and the digest of all that is in it."""
+        if not recipe.dockerfile:
+            return image_id(api, recipe.image, f"`docker pull {recipe.image}` there, or mend build.image")
+        digest = digest_of(recipe.dockerfile).removeprefix("sha256:")
+        name = f"speedtrack-build:{digest[:24]}"
+        with suppress(Permanent):
+            return image_id(api, name, "")
+        self._build_image(name, recipe, write, control)
+        return image_id(api, name, "it was removed while it was used: try again")
+
+    def _build_image(self, name: str, recipe: BuildRecipe, write: Write, control: Control) -> None:
+        """Builds the Dockerfile in a process of its own: killing it cuts its connection, and the daemon stops."""
+        file = empty_directory(self.home / "image") / "Dockerfile"
+        file.write_text(recipe.dockerfile)
+        argv = [sys.executable, "-m", "runners.build.image", name, "network" if recipe.dockerfile_network else "none"]
+        variables = {name: os.environ[name] for name in CONNECTION if name in os.environ}
+        code = {"PATH": BUILD_PATH, "PYTHONPATH": str(Path(runners.__file__).parents[1])}
+        output = Capped(write)
+        reading, writing = os.pipe()
+        os.set_blocking(reading, False)
+        try:
+            with os.fdopen(writing, "wb") as out:
+                child = self.processes.start(argv, code | variables, file.parent, out)
+            try:
+                status = follow(child, reading, Patience(recipe.timeout_s, control), output)
+            finally:
+                child.end()
+                drain(reading, output)
+                output.close()
+        finally:
+            os.close(reading)
+        if status != 0:
+            raise Permanent("the image of build.dockerfile cannot be built: the log of the build says why")
+
+    def _probed(self, api: docker.APIClient, image: str, variables: dict[str, str], control: Control) -> Toolchain:
+        order = Order(image, ["/bin/sh", "-c", PROBE], variables, "0/0")
+        out, said = io.BytesIO(), list[str]()
+        status = self._run(api, order, out, said.append, Patience(PROBE_TIMEOUT_S, control))
+        lines = out.getvalue().decode(errors="replace").splitlines()
+        if status != 0 or len(lines) != 3:
+            raise Permanent(f"nothing can be built in image {image[:19]}: it needs sh, tar, head and readlink: {said}")
+        compiler, libc, architecture = lines
+        return Toolchain(compiler, libc, architecture, image)
+
+    def _run(self, api: docker.APIClient, order: Order, out: IO[bytes], write: Write, patience: Patience) -> int:
+        """Runs a container to its end and removes it; its exit status. Whatever is raised, nothing of it goes on."""
+        name = f"speedtrack-{self.processes.mark[:12]}-{order.attempt.replace('/', '-')}"
+        output = Capped(write)
+        try:
+            remove(api, name)  # of an earlier try whose removal failed
+            container = self._created(api, name, order)
+            with attached(api, container) as connection:
+                api.start(container)
+                feed(connection, order.source, patience)
+                receive(connection, out, output, patience)
+            return self._ended(api, container, patience)
+        finally:
+            output.close()
+            remove(api, name)
+
+    def _created(self, api: docker.APIClient, name: str, order: Order) -> str:
+        binds = {order.ccache: {"bind": "/ccache", "mode": "rw"}} if order.ccache else {}
+        if order.ccache:
+            api.create_volume(order.ccache, labels={OWNER: self.processes.mark})
+        made = api.create_container(
+            order.image,
+            entrypoint=order.argv,
+            command=[],
+            name=name,
+            user=USER,
+            stdin_open=True,
+            working_dir="/build",
+            environment=order.environment,
+            labels={OWNER: self.processes.mark, ATTEMPT: order.attempt},
+            host_config=api.create_host_config(binds=binds, **self._confinement()),
+        )
+        container = str(made["Id"])
+        if order.ccache:
+            api.put_archive(container, "/ccache", room_of_the_user("store"))
+        return container
+
+    def _confinement(self) -> dict[str, Any]:
+        """Docker's default seccomp profile holds besides. The cpuset is the limit of CPU: cores, no share of more."""
+        memory, disk = self.bounds.memory_bytes, self.bounds.disk_bytes
+        tmpfs = f"rw,exec,nosuid,nodev,mode=0700,uid=65532,gid=65532,size={disk}"
+        return {
+            "network_mode": "none",
+            "read_only": True,
+            "cap_drop": ["ALL"],
+            "security_opt": ["no-new-privileges:true"],
+            "ipc_mode": "private",
+            "init": True,
+            "pids_limit": PIDS,
+            "mem_limit": memory,
+            "memswap_limit": memory,
+            "cpuset_cpus": ",".join(map(str, sorted(self.cpus))),
+            "ulimits": [
+                Ulimit(name="nofile", soft=FILES, hard=FILES),
+                Ulimit(name="core", soft=0, hard=0),
+                Ulimit(name="fsize", soft=disk, hard=disk),
+            ],
+            "tmpfs": {"/build": tmpfs, "/tmp": tmpfs},  # noqa: S108 (the container's own)
+            "log_config": LogConfig(type="none"),
+        }
+
+    def _ended(self, api: docker.APIClient, container: str, patience: Patience) -> int:
+        while (state := api.inspect_container(container)["State"])["Running"]:
+            patience.wait([], LOOK_S)
+        if state["OOMKilled"] and state["ExitCode"]:
+            raise BuildFailed(f"the build needed more than its limit of {self.bounds.memory_bytes >> 20} MB of memory")
+        return int(state["ExitCode"])
+
+
+@contextmanager
+def daemon() -> Iterator[docker.APIClient]:
+    """A connection to the daemon. Whatever fails of it inside is Transient: daemons are started again."""
+    try:
+        api = docker.APIClient(timeout=CALL_TIMEOUT_S, **docker.utils.kwargs_from_env())
+        try:
+            yield api
+        finally:
+            api.close()
+    except (DockerException, requests.RequestException, ConnectionError) as error:
+        where = os.environ.get("DOCKER_HOST") or "its usual socket"
+        raise Transient(
+            f"the Docker daemon at {where} fails ({one_line(error)}): start it, or set DOCKER_HOST for the runner, "
+            'or build on the host (build.kind = "host")'
+        ) from error
+
+
+def one_line(error: Exception) -> str:
+    return " ".join(str(error).split())[-600:]
+
+
+def image_id(api: docker.APIClient, name: str, remedy: str) -> str:
+    try:
+        return str(api.inspect_image(name)["Id"])
+    except ImageNotFound as error:
+        raise Permanent(f"the Docker daemon of this machine has no image {name}: {remedy}") from error
+
+
+def remove(api: docker.APIClient, container: str) -> None:
+    """Kills and removes a container, if there is one; what a failing daemon keeps is removed when the runner starts."""
+    try:
+        api.remove_container(container, force=True, v=True)
+    except NotFound:
+        pass
+    except (DockerException, requests.RequestException) as error:
+        log.warning("container %s could not be removed: %s", container, error)
+
+
+def room_of_the_user(name: str) -> bytes:
+    """A tar of one directory that the build's user may write: the root of a new volume is the superuser's."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as tar:
+        member = tarfile.TarInfo(name)
+        member.type, member.mode = tarfile.DIRTYPE, 0o700
+        member.uid, member.gid = map(int, USER.split(":"))
+        tar.addfile(member)
+    return buffer.getvalue()
+
+
+def environment(recipe: BuildRecipe) -> dict[str, str]:
+    """What the build sees besides the image's own variables."""
+    return {
+        "HOME": "/build/home",
+        "LANG": "C.UTF-8",
+        "SOURCE_DATE_EPOCH": "0",
+        "CCACHE_DIR": "/ccache/store",
+        "CCACHE_MAXSIZE": "2G",
+        "CCACHE_BASEDIR": "/build/source",
+        "CCACHE_COMPILERCHECK": "content",
+        "CCACHE_STATSLOG": f"/build/{STATISTICS}",
+    } | recipe.environment
+
+
+@contextmanager
+def attached(api: docker.APIClient, container: str) -> Iterator[socket.socket]:
+    """The streams of a container that has not started, so that nothing of them can be missed."""
+    wanted = {"stdin": 1, "stdout": 1, "stderr": 1, "stream": 1}
+    wrapped = api.attach_socket(container, wanted)
+    connection: socket.socket = getattr(wrapped, "_sock", wrapped)  # the reader around it cannot half-close
+    connection.settimeout(STOP_LOOK_S)
+    try:
+        yield connection
+    finally:
+        connection.close()
+
+
+def feed(connection: socket.socket, source: Path | None, patience: Patience) -> None:
+    """Sends the file and its end. A container that reads no more says why on its other streams."""
+    with suppress(BrokenPipeError, ConnectionResetError):
+        if source:
+            with source.open("rb") as stream:
+                while piece := stream.read(READ_BYTES):
+                    send(connection, piece, patience)
+        connection.shutdown(socket.SHUT_WR)
+
+
+def send(connection: socket.socket, piece: bytes, patience: Patience) -> None:
+    left = memoryview(piece)
+    while left:
+        patience.check()
+        with suppress(TimeoutError):
+            left = left[connection.send(left) :]
+
+
+def receive(connection: socket.socket, out: IO[bytes], output: Capped, patience: Patience) -> None:
+    """Takes the streams apart until they end: the artifacts to `out`, what the build prints to its log."""
+    room = ARTIFACTS_LIMIT_BYTES
+    for stream, piece in frames(connection, patience):
+        if stream == ERRORS:
+            output.feed(piece)
+            continue
+        room -= len(piece)
+        if room < 0:
+            raise BuildFailed(f"the artifacts are larger than {ARTIFACTS_LIMIT_BYTES >> 20} MB")
+        out.write(piece)
+
+
+def frames(connection: socket.socket, patience: Patience) -> Iterator[tuple[int, bytes]]:
+    """The pieces of the streams, each with the number of its stream, as they come; a frame may come in several."""
+    held, stream, left = b"", 0, 0
+    while received := received_by(connection, patience):
+        held += received
+        while held and (left or len(held) >= FRAME.size):
+            if not left:
+                stream, left = FRAME.unpack_from(held)
+                held = held[FRAME.size :]
+            piece, held = held[:left], held[left:]
+            left -= len(piece)
+            if piece:
+                yield stream, piece
+
+
+def received_by(connection: socket.socket, patience: Patience) -> bytes:
+    while not patience.wait([connection.fileno()]):
+        pass
+    return connection.recv(READ_BYTES)
+
+
+def unpacked(packed: Path, tree: Path) -> Path:
+    """The files of a tar from a build, and nothing else that it may hold: no link, no device, no path outside."""
+    empty_directory(tree)
+    try:
+        with tarfile.open(packed) as tar:
+            for member in tar:
+                if member.isfile():
+                    tar.extract(member, tree, filter="data")
+    except (tarfile.TarError, OSError) as error:
+        raise BuildFailed(f"the artifacts of the build cannot be read: {error}") from error
+    return tree
+
+
+def check_runs_here(name: str, program: Path) -> None:
+    """Raises BuildFailed if this host lacks what the program was linked with in its image (`man 1 ldd`)."""
+    argv, variables = ["ldd", str(program)], {"PATH": BUILD_PATH, "LANG": "C.UTF-8"}
+    done = subprocess.run(argv, capture_output=True, text=True, errors="replace", timeout=CALL_TIMEOUT_S, env=variables)
+    missing = [line.strip() for line in (done.stdout + done.stderr).splitlines() if "not found" in line]
+    if missing:
+        raise BuildFailed(
+            f"{name} does not run on this host ({missing[0].removeprefix(str(program) + ': ')}): build it in an image "
+            "of the same or an older system, or link it statically"
+        )

@@ -1,0 +1,43 @@
+"""What a runner measures with."""
+
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+
+from runners.build.workshop import Workshop
+from runners.client import Client
+from runners.driver import Driver
+from runners.environment import Machine
+from runners.external import External
+from runners.perf import Profiler
+from runners.quiet import Gate
+from runners.server import Launcher
+from runners.tune import Tuning
+
+
+@dataclass(frozen=True)
+class Tools:
+    """Of one machine, for all its runs."""
+
+    client: Client
+    machine: Machine
+    builder: Workshop
+    launcher: Launcher
+    driver: Driver
+    external: External
+    gate: Gate
+    profiler: Profiler
+    tuning: Tuning = lambda plan: nullcontext()
+
+    def placed(self, servers: int) -> "Tools":
+        """These tools on the cores for a server of so many. Raises Permanent if the machine has too few."""
+        plan = self.machine.planner.plan(servers)
+        driver = replace(self.driver, cpus=plan.driver, nodes=plan.nodes)
+        return replace(
+            self,
+            machine=replace(self.machine, placement=plan),
+            launcher=replace(self.launcher, cpus=plan.server, nodes=plan.nodes),
+            driver=driver,
+            external=replace(self.external, driver=driver),
+            gate=replace(self.gate, placement=plan),
+            profiler=replace(self.profiler, cpus=plan.housekeeping),
+        )

@@ -1,0 +1,203 @@
+"""What this process may use of the machine: cores, caches, memory nodes, and the limits of its control groups.
+
+Everything is read below a root directory, so that trees recorded on other machines can be read too.
+"""
+
+import os
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path("/")
+CPUS = "sys/devices/system/cpu"
+
+
+@dataclass(frozen=True)
+class Core:
+    """One physical core: its usable hardware threads, those that others use, its node and last shared cache."""
+
+    cpus: tuple[int, ...]
+    node: int = 0
+    cache: str = "package 0"
+    isolated: bool = False
+    tickless: bool = False
+    foreign: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What the control groups of this process allow; None: no limit. `quota_cpus`: CPU time, in CPUs."""
+
+    cpus: frozenset[int] | None = None
+    quota_cpus: float | None = None
+    memory_bytes: int | None = None
+
+
+@dataclass(frozen=True)
+class Topology:
+    """The machine as this process may use it. `known`: sysfs tells which hardware threads share a core."""
+
+    cores: tuple[Core, ...]
+    nodes: frozenset[int]
+    packages: int
+    isolated: frozenset[int]
+    nohz_full: frozenset[int]
+    offline: frozenset[int]
+    limits: Limits
+    known: bool
+
+    @property
+    def cpus(self) -> frozenset[int]:
+        """The hardware threads this process may use."""
+        return frozenset(cpu for core in self.cores for cpu in core.cpus)
+
+
+def cpu_list(cpus: Iterable[int]) -> str:
+    """`0,2,3`: the notation of taskset and of the driver's --cpus."""
+    return ",".join(str(cpu) for cpu in sorted(cpus))
+
+
+def parse_cpu_list(text: str) -> frozenset[int]:
+    """The CPUs of the kernel's list notation, `0-3,8`; the placeholder `(null)` of an empty list has none."""
+    cpus: set[int] = set()
+    for part in re.findall(r"[\d-]+", text):
+        first, _, last = part.partition("-")
+        cpus.update(range(int(first), int(last or first) + 1))
+    return frozenset(cpus)
+
+
+def allowed_cpus() -> frozenset[int]:
+    """The affinity mask of the calling thread."""
+    return frozenset(os.sched_getaffinity(0))
+
+
+def read(root: Path = ROOT, affinity: frozenset[int] | None = None) -> Topology:
+    """The topology below `root` for a process with this affinity mask (default: its own)."""
+    limits = read_limits(root)
+    listed = {name: parse_cpu_list(text(root / CPUS / name)) for name in ("online", "offline", "isolated", "nohz_full")}
+    usable = _usable(listed["online"], listed["isolated"], limits.cpus, affinity or allowed_cpus())
+    topologies = [root / CPUS / f"cpu{cpu}" / "topology" for cpu in usable]
+    return Topology(
+        cores=tuple(_cores(root, usable, listed["isolated"], listed["nohz_full"])),
+        nodes=parse_cpu_list(text(root / "sys/devices/system/node/has_memory")) or frozenset([0]),
+        packages=len({text(directory / "physical_package_id") for directory in topologies}),
+        isolated=listed["isolated"] & usable,
+        nohz_full=listed["nohz_full"] & usable,
+        offline=listed["offline"],
+        limits=limits,
+        known=all((directory / "thread_siblings_list").exists() for directory in topologies),
+    )
+
+
+def _usable(
+    online: frozenset[int], isolated: frozenset[int], allowed: frozenset[int] | None, affinity: frozenset[int]
+) -> frozenset[int]:
+    """The kernel leaves isolated CPUs out of every mask that nobody has set: such a mask may be widened by them."""
+    permitted = (online or affinity) if allowed is None else allowed & (online or allowed)
+    untouched = affinity == permitted - isolated
+    return permitted if untouched else (affinity & permitted or affinity)
+
+
+def _cores(root: Path, usable: frozenset[int], isolated: frozenset[int], tickless: frozenset[int]) -> Iterator[Core]:
+    """The physical cores that have a usable hardware thread, lowest CPU first."""
+    seen: set[int] = set()
+    for cpu in sorted(usable):
+        if cpu in seen:
+            continue
+        directory = root / CPUS / f"cpu{cpu}"
+        siblings = parse_cpu_list(text(directory / "topology/thread_siblings_list")) | {cpu}
+        seen |= siblings
+        own = siblings & usable
+        yield Core(
+            tuple(sorted(own)),
+            _node(directory),
+            _shared_cache(directory, siblings),
+            own <= isolated,
+            own <= tickless,
+            tuple(sorted(siblings - usable)),
+        )
+
+
+def _node(directory: Path) -> int:
+    return min((int(entry.name[4:]) for entry in directory.glob("node[0-9]*")), default=0)
+
+
+def _shared_cache(directory: Path, siblings: frozenset[int]) -> str:
+    """Names the last-level cache by the CPUs that share it; without one (some virtual machines) the package."""
+    levels = {
+        int(text(index / "level") or 0): text(index / "shared_cpu_list")
+        for index in directory.glob("cache/index*")
+        if text(index / "type") != "Instruction"
+    }
+    last = max(levels, default=0)
+    if last >= 3 or (last and parse_cpu_list(levels[last]) - siblings):
+        return f"L{last} of CPUs {levels[last]}"
+    return f"package {text(directory / 'topology/physical_package_id') or '0'}"
+
+
+def read_limits(root: Path) -> Limits:
+    """The narrowest limits of all groups that this process is in, of both versions."""
+    groups = list(_groups(root))
+    cpus = [_cpuset(directory) for directory in groups]
+    known = [found for found in cpus if found]
+    return Limits(
+        frozenset.intersection(*known) if known else None,
+        min((quota for group in groups if (quota := _quota_cpus(group)) is not None), default=None),
+        min((limit for group in groups if (limit := _memory_bytes(group)) is not None), default=None),
+    )
+
+
+def _groups(root: Path) -> Iterator[Path]:
+    """The directories of this process's groups and of the groups around them, as far as they are mounted."""
+    paths = {
+        frozenset(controllers.split(",")): path
+        for _, controllers, path in (line.split(":", 2) for line in text(root / "proc/self/cgroup").splitlines())
+    }
+    for line in text(root / "proc/self/mountinfo").splitlines():
+        fields, _, kind = line.partition(" - ")
+        inner, point = fields.split()[3:5]
+        file_system, options = kind.split()[0], kind.split()[-1].split(",")
+        for controllers, path in paths.items():
+            unified = file_system == "cgroup2" and controllers == {""}
+            if unified or (file_system == "cgroup" and controllers <= set(options)):
+                yield from _upwards(root / point.lstrip("/"), _inside(path, inner))
+
+
+def _inside(path: str, mounted: str) -> str:
+    """A group's path below the mount point; in a container the mounted part may begin below the root."""
+    return "/" if "/.." in path else "/" + path.removeprefix(mounted).lstrip("/")
+
+
+def _upwards(mount: Path, path: str) -> Iterator[Path]:
+    directory = mount / path.strip("/")
+    while directory != mount:
+        yield directory
+        directory = directory.parent
+    yield mount
+
+
+def _cpuset(group: Path) -> frozenset[int]:
+    names = ("cpuset.cpus.effective", "cpuset.effective_cpus", "cpuset.cpus")
+    return next((cpus for name in names if (cpus := parse_cpu_list(text(group / name)))), frozenset())
+
+
+def _quota_cpus(group: Path) -> float | None:
+    quota, _, period = text(group / "cpu.max").partition(" ")
+    if not quota:
+        quota, period = text(group / "cpu.cfs_quota_us"), text(group / "cpu.cfs_period_us")
+    return int(quota) / int(period) if quota.isdigit() and period.isdigit() else None
+
+
+def _memory_bytes(group: Path) -> int | None:
+    """Version 1 writes "no limit" as the largest multiple of a page."""
+    limit = text(group / "memory.max") or text(group / "memory.limit_in_bytes")
+    return int(limit) if limit.isdigit() and int(limit) < 2**62 else None
+
+
+def text(file: Path) -> str:
+    """The content without white space around it, or nothing if it cannot be read."""
+    try:
+        return file.read_text(errors="replace").strip()
+    except OSError:
+        return ""

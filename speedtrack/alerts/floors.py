@@ -1,0 +1,130 @@
+"""A/A runs: a commit against itself. They show what a machine's noise is, and how small a change it can see.
+
+Planned for every machine and project every AA_EVERY_DAYS, and when the machine or the suite's benchmarks have changed,
+but only once the machine has had nothing to do for a while. What a paired run of two commits showed counts as well
+when both were the very same program.
+"""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from datetime import timedelta
+
+from django.conf import settings
+from django.db import transaction
+from django.db.models import Exists, F, OuterRef, Q, QuerySet
+from django.db.models.functions import Now
+
+from speedtrack.alerts.confirm import LEVEL, LOOKS, PAIRS
+from speedtrack.alerts.models import NoiseFloor
+from speedtrack.alerts.series import sample_pairs
+from speedtrack.benchmarks import definitions
+from speedtrack.benchmarks.definitions import DefinitionError
+from speedtrack.projects.models import Commit, Project
+from speedtrack.runs import queue
+from speedtrack.runs.models import PAIRED, Build, Machine, Measurement, Reason, Run, RunQuerySet, Series, Side, Status
+from speedtrack.runs.queue import Plan
+from speedtrack.runs.tracking import Choice
+from speedtrack.stats.floor import noise_floor
+
+IDLE = timedelta(minutes=10)  # without work before an A/A run: pushes come in groups, and wait for none
+
+
+def plan_due() -> int:
+    """Queue an A/A run on every machine that is idle and due for one; how many. Safe to run any number of times."""
+    planned = 0
+    for machine in unasked_machines():
+        Machine.objects.filter(pk=machine.pk).update(aa_looked_at=Now())
+        planned += plan_one(machine)
+    return planned
+
+
+def unasked_machines() -> QuerySet[Machine]:
+    """Machines without work that nobody has asked for a while whether an A/A run is due."""
+    if not settings.AA_EVERY_DAYS:
+        return Machine.objects.none()
+    runs = Run.objects.filter(machine=OuterRef("pk"))
+    busy = Exists(runs.filter(pk__in=Run.objects.unfinished())) | Exists(runs.filter(ended_at__gt=Now() - IDLE))
+    long_ago = Q(aa_looked_at=None) | Q(aa_looked_at__lt=Now() - IDLE)
+    return Machine.objects.filter(long_ago, Exists(runs), paused=False, quarantined_at=None).exclude(busy)
+
+
+def plan_one(machine: Machine) -> bool:
+    """Queue the A/A run of one project that is due on this machine. One at a time: a push must not wait for many."""
+    for project in machine.projects.all():
+        measured = Measurement.objects.filter(
+            series__machine=machine, series__project=project, accepted=True, paired=False
+        ).select_related("commit", "series")
+        newest = measured.order_by("-id").first()
+        try:
+            if newest and (plan := plan_if_due(machine, project, newest)):
+                head = measured.order_by("-attempt__run__rank", "-id")[0].commit
+                queue.plan_pair(against_itself(plan, head), head.pk, machine)
+                return True
+        except DefinitionError:
+            continue  # its suite is wrong meanwhile: whoever tracks or pushes is told
+    return False
+
+
+def plan_if_due(machine: Machine, project: Project, newest: Measurement) -> Plan | None:
+    """What the project's next A/A run measures; None: the last one still speaks."""
+    definition = definitions.load(project.suite)
+    suite, benchmarks = definitions.store(project, definition)
+    plan = Plan(project, suite, definitions.usual(definition, benchmarks), Reason.AA, trials=PAIRS)
+    runs = Run.objects.filter(project=project, machine=machine, reason=Reason.AA, benchmark_set=plan.set_digest)
+    last = runs.filter(created__gt=Now() - timedelta(settings.AA_EVERY_DAYS)).order_by("-id").first()
+    return plan if last is None or environment_changed(last, newest) else None
+
+
+def environment_changed(run: Run, newest: Measurement) -> bool:
+    """Was the machine another one when it last measured than in this A/A run?"""
+    shown = Measurement.objects.filter(attempt__run=run, accepted=True, series__benchmark=newest.series.benchmark_id)
+    known = set(shown.values_list("series__environment", flat=True))
+    return bool(known) and newest.created > run.created and newest.series.environment_id not in known
+
+
+def against_itself(plan: Plan, commit: Commit) -> Plan:
+    rounds = Run.objects.filter(commit=commit, base=commit, reason=Reason.AA)
+    return replace(plan, base=commit, round=rounds.count())
+
+
+def measure(choice: Choice) -> int:
+    """Queue A/A runs by hand, before all that waits. Returns how many."""
+    plan = Plan(
+        choice.project, choice.suite, choice.benchmarks, Reason.AA, trials=PAIRS, priority=queue.PRIORITY["manual"]
+    )
+    commits = choice.project.commits.in_bulk(choice.ranks)
+    for commit in commits.values():
+        for machine in choice.machines:
+            queue.plan_pair(against_itself(plan, commit), commit.pk, machine)
+    return len(commits) * len(choice.machines)
+
+
+def due() -> RunQuerySet:
+    """Runs of identical builds whose floors are not stored yet."""
+    head = Build.objects.filter(attempt=OuterRef("attempt"), side=Side.HEAD, artifacts=OuterRef("artifacts"))
+    base = Build.objects.filter(attempt__run=OuterRef("pk"), attempt__token=OuterRef("lease_token"), side=Side.BASE)
+    twins = base.filter(Exists(head), succeeded=True)
+    runs = Run.objects.filter(status=Status.SUCCEEDED, floors=None)
+    return runs.filter(Q(reason=Reason.AA) | (Q(reason__in=PAIRED) & Exists(twins)))
+
+
+@transaction.atomic
+def store_due() -> int:
+    """Store the noise floor of every series of every run of identical builds that has none yet; how many runs."""
+    runs = list(due().select_for_update(skip_locked=True, of=("self",)))
+    for run in runs:
+        series = Series.objects.filter(measurements__attempt__run=run, measurements__accepted=True).distinct()
+        NoiseFloor.objects.bulk_create([floor_of(run, one) for one in series])
+    return len(runs)
+
+
+def floor_of(run: Run, series: Series) -> NoiseFloor:
+    floor = noise_floor(sample_pairs([run], series), level=LEVEL / LOOKS, planned=PAIRS, seed=series.pk)
+    return NoiseFloor(series=series, run=run, **vars(floor))
+
+
+def newest(series: Iterable[int]) -> dict[int, NoiseFloor]:
+    """The floor that holds for each of these series, by id; none where no A/A run had enough clean pairs."""
+    found = NoiseFloor.objects.filter(series__in=list(series), smallest__isnull=False)
+    rows = found.select_related("run", "series__machine").order_by("series", F("id").desc()).distinct("series")
+    return {floor.series_id: floor for floor in rows}

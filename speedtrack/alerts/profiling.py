@@ -1,0 +1,30 @@
+"""Which profiles an alert wants: its two commits, under the benchmarks that got slower, on the machine that saw it."""
+
+from django.db.models import Exists, OuterRef
+
+from speedtrack.alerts.confirm import suite_of
+from speedtrack.alerts.models import Alert, ChangePoint
+from speedtrack.runs import profiles
+from speedtrack.runs.models import Reason, Run
+
+MOST_BENCHMARKS = 3  # of one alert, those that moved most: each takes some seconds of machine time
+
+
+def plan_missing() -> int:
+    """Queue a profile run for every confirmed alert that never had one; how many."""
+    has_one = Run.objects.filter(reason=Reason.PROFILE, base=OuterRef("before"), commit=OuterRef("commit"))
+    alerts = Alert.objects.filter(~Exists(has_one), status=Alert.Status.CONFIRMED)
+    return sum(plan(alert) is not None for alert in alerts.select_related("project", "before", "commit"))
+
+
+def plan(alert: Alert, by_hand: bool = False) -> Run | None:
+    """Queue the profile run of an alert. None if it has no change point any more."""
+    found = ChangePoint.objects.filter(alert=alert).select_related("series__benchmark", "series__machine")
+    worst_first = sorted(found, key=lambda cp: (not cp.is_slowdown, -abs(cp.ratio - 1)))
+    if not worst_first:
+        return None
+    machine = worst_first[0].series.machine
+    names = {cp.series.benchmark.name: cp.series.benchmark for cp in worst_first if cp.series.machine == machine}
+    benchmarks = list(names.values())[:MOST_BENCHMARKS]
+    change = profiles.Change(alert.project, alert.before, alert.commit, machine, suite_of(worst_first[0]), benchmarks)
+    return profiles.plan(change, by_hand)

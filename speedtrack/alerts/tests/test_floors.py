@@ -1,0 +1,166 @@
+"""A/A runs: planned when a machine is idle and due for one, and what they say of every series."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.core.management import call_command
+from django.db.models import F
+from django.db.models.functions import Now
+
+from speedtrack import dispatch
+from speedtrack.alerts import floors
+from speedtrack.alerts.confirm import LEVEL, LOOKS, PAIRS
+from speedtrack.alerts.models import NoiseFloor
+from speedtrack.runs import queue, results
+from speedtrack.runs.models import Machine, Measurement, Reason, Run, Trial
+from speedtrack.stats.floor import standard_shift
+from speedtrack.tests import builders
+
+from .conftest import World
+
+CPU = "server_cpu_ns_per_request"
+
+
+@pytest.fixture
+def measured(world: World) -> World:
+    """A history that was measured some time ago; nothing waits."""
+    builders.track(world.repository, last=3)
+    world.until_quiet()
+    let_time_pass(hours=1)
+    return world
+
+
+def let_time_pass(**length: float) -> None:
+    """Everything that has happened, happened so much earlier."""
+    ago = timedelta(**length)
+    Run.objects.update(created=F("created") - ago, ended_at=F("ended_at") - ago)
+    Machine.objects.update(aa_looked_at=F("aa_looked_at") - ago)
+    Measurement.objects.update(created=F("created") - ago)
+
+
+def aa_runs() -> list[Run]:
+    return list(Run.objects.filter(reason=Reason.AA).order_by("id"))
+
+
+def test_an_idle_machine_measures_its_newest_commit_against_itself(measured: World) -> None:
+    assert ("detect", "speedtrack.tasks.calibrate") in set(dispatch.wanted())
+    assert floors.plan_due() == 1
+    [run] = aa_runs()
+    assert run.commit == run.base
+    assert (run.commit.sha, run.trials, run.machine) == (measured.shas[-1], PAIRS, measured.machine)
+    assert run.priority < min(queue.PRIORITY[word] for word in ("manual", "head", "rest", "later"))
+    assert not {task for _, task in dispatch.wanted() if "calibrate" in task}
+    builders.work(measured.machine, measured.speed)
+    run.refresh_from_db()
+    assert run.status == "succeeded"
+    assert Trial.objects.filter(attempt__run=run).values("side").distinct().count() == 2
+    sides = Measurement.objects.filter(attempt__run=run, series__metric=CPU, series__benchmark__name="get-p1")
+    assert sorted(sides.values_list("side", "n")) == [("base", PAIRS), ("head", PAIRS)]
+
+
+def test_a_machine_that_has_just_worked_or_has_work_is_left_alone(measured: World) -> None:
+    Run.objects.update(ended_at=Now() - timedelta(minutes=5))
+    assert floors.plan_due() == 0
+    let_time_pass(hours=1)
+    builders.track(measured.repository, last=5)
+    assert Run.objects.unfinished().exists()
+    assert floors.plan_due() == 0
+
+
+def test_a_paused_machine_and_a_setting_of_zero_have_none(measured: World, settings: Any) -> None:
+    Machine.objects.update(paused=True)
+    assert floors.plan_due() == 0
+    Machine.objects.update(paused=False)
+    settings.AA_EVERY_DAYS = 0
+    assert floors.plan_due() == 0
+
+
+def test_the_next_one_is_due_after_a_week_or_when_the_machine_changed(measured: World) -> None:
+    def planned_after(**length: float) -> int:
+        let_time_pass(**length)
+        planned = floors.plan_due()
+        builders.work(measured.machine, measured.speed)
+        return planned
+
+    assert planned_after(hours=1) == 1
+    assert planned_after(days=6) == 0
+    assert planned_after(days=2) == 1
+    assert planned_after(hours=1) == 0
+    change_environment(measured)
+    assert planned_after(hours=1) == 1
+
+
+def change_environment(world: World) -> None:
+    """A push is measured on a machine with a new kernel."""
+    world.shas += world.repository.commits(1)
+    builders.track(world.repository, last=1)
+    run = builders.claim(world.machine)
+    facts = builders.SERIES_FACTS | {"kernel": "6.2"}
+    environment = {"digest": builders.definitions.digest_of(facts), "series": facts, "recorded": {}}
+    for name in builders.measured(run):
+        document = builders.result(run, name, run.commit, [5000.0] * 5, environment=environment)
+        results.accept(world.machine, run.pk, document)
+    queue.complete(world.machine, run.pk, run.lease_token)
+
+
+def test_a_finished_aa_run_gives_every_series_a_floor(measured: World) -> None:
+    measured.noise = 0.004
+    floors.plan_due()
+    builders.work(measured.machine, measured.speed)
+    assert dispatch.detection_wanted()
+    assert floors.store_due() == 1
+    assert floors.store_due() == 0 and not floors.due().exists()
+    assert NoiseFloor.objects.count() == 2 * 2  # benchmarks, metrics
+    floor = NoiseFloor.objects.get(series__benchmark__name="get-p1", series__metric=CPU)
+    assert floor.pairs == PAIRS
+    assert 0.002 < floor.deviation < 0.012  # sqrt(2) times 0.4%, from ten pairs
+    assert floor.low < floor.ratio < floor.high
+    assert floor.smallest == pytest.approx(floor.deviation * standard_shift(PAIRS, LEVEL / LOOKS), rel=0.05)
+    assert floors.newest([floor.series_id]) == {floor.series_id: floor}
+
+
+def test_the_newest_floor_holds_and_the_old_ones_stay(measured: World) -> None:
+    for _ in range(2):
+        let_time_pass(days=8)
+        floors.plan_due()
+        builders.work(measured.machine, measured.speed)
+        floors.store_due()
+    old, new = NoiseFloor.objects.filter(series__benchmark__name="get-p1", series__metric=CPU).order_by("id")
+    assert floors.newest([old.series_id])[old.series_id] == new
+
+
+def test_pairs_that_are_not_clean_say_nothing(measured: World) -> None:
+    floors.plan_due()
+    run = builders.claim(measured.machine)
+    for side, commit in builders.sides_of(run):
+        for name in builders.measured(run):
+            document = builders.result(run, name, commit, [5000.0] * 10, side=side, flags=[["steal"]] * 10)
+            results.accept(run.machine, run.pk, document)
+    queue.complete(run.machine, run.pk, run.lease_token)
+    assert floors.store_due() == 1
+    assert set(NoiseFloor.objects.values_list("pairs", "smallest")) == {(0, None)}
+    assert floors.newest(NoiseFloor.objects.values_list("series", flat=True)) == {}
+
+
+def test_two_commits_of_one_program_are_an_aa_run_for_nothing(world: World) -> None:
+    world.factors = {world.shas[7]: 1.3}
+    builders.track(world.repository)
+    world.until_quiet()
+    assert not floors.due().exists(), "different programs"
+    run = Run.objects.filter(reason=Reason.CONFIRM).first()
+    assert run
+    builds = run.attempts.get().builds
+    builds.filter(side="head").update(artifacts=builds.get(side="base").artifacts)
+    assert list(floors.due()) == [run]
+    floors.store_due()
+    assert set(NoiseFloor.objects.values_list("run", flat=True)) == {run.pk}
+
+
+def test_aa_runs_by_hand_go_first_and_may_be_repeated(measured: World) -> None:
+    for _ in range(2):
+        call_command("measure", measured.repository.path.name, "main", "--aa", "--benchmarks", "get-p1")
+    first, second = aa_runs()
+    assert (first.round, second.round) == (0, 1)
+    assert first.priority == queue.PRIORITY["manual"]
+    assert first.benchmarks == ["get-p1"]

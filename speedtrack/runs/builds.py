@@ -1,0 +1,119 @@
+"""What became of a build: its row, its own series (time and size), and whether its program was measured already."""
+
+from django.db import transaction
+
+from speedtrack.benchmarks import definitions
+from speedtrack.benchmarks.metrics import METRICS
+from speedtrack.benchmarks.models import Benchmark
+from speedtrack.projects.models import Commit
+from speedtrack.runs import canary, quarantine, queue, results
+from speedtrack.runs.documents import BuildDocument, BuildReport
+from speedtrack.runs.models import (
+    Attempt,
+    Build,
+    Environment,
+    Machine,
+    Measurement,
+    Reason,
+    Run,
+    Sample,
+    Series,
+    Status,
+)
+
+POINTS = (*queue.ROUTINE, Reason.MANUAL)  # runs whose builds are points of a line
+LOOK_BACK = 5  # runs of the parent that are looked at
+
+
+@transaction.atomic
+def report(machine: Machine, run_id: int, report: BuildReport) -> Run | None:
+    """Keep what became of one side's build; the same report again changes nothing. Raises queue.LeaseLost.
+
+    Returns the run that measured the very same program for the commit's parent, where that is enough for this run: it
+    then ends without measurements.
+    """
+    run = queue.held(machine, run_id, report.token)
+    build = report.build
+    commit = queue.side_of(run, build.side, build.sha)
+    attempt = queue.attempt_of(run)
+    content = build.model_dump(exclude={"sha", "error"})
+    Build.objects.bulk_create(
+        [Build(attempt=attempt, commit=commit, error=build.error or "", **content)], ignore_conflicts=True
+    )
+    if run.canary_id and build.succeeded:
+        canary.freeze(run, {name: artifact.digest for name, artifact in build.artifacts.items()})
+    if not build.succeeded or report.environment is None:
+        return None
+    environment = results.store_environment(machine, report.environment)
+    if run.reason in POINTS and not run.paired:
+        store_series(attempt, commit, build, environment)
+    if run.reason not in queue.ROUTINE or run.paired:
+        return None
+    linked = measured_parent(attempt, commit, build, environment)
+    Run.objects.filter(pk=run.pk).update(linked=linked)
+    return linked
+
+
+def store_series(attempt: Attempt, commit: Commit, build: BuildDocument, environment: Environment) -> None:
+    """A point of each series of the build. The time is one only if the build was made, not taken from a store."""
+    values = {"binary_bytes": float(sum(one.size for one in build.artifacts.values()))}
+    if not build.cached:
+        values["build_seconds"] = build.seconds
+    flags = ["ccache"] if build.ccache and build.ccache.hits else []
+    benchmark = benchmark_of(attempt.run)
+    for metric, value in values.items():
+        series, _ = Series.objects.get_or_create(
+            project=attempt.run.project, benchmark=benchmark, metric=metric, machine=environment.machine,
+            environment=environment,
+        )  # fmt: skip
+        void = sorted(METRICS[metric].voided_by.intersection(flags))
+        measurement, new = Measurement.objects.get_or_create(
+            attempt=attempt, series=series, side=build.side,
+            defaults={"commit": commit, "value": value, "low": value, "high": value, "n": 1, "flags": void,
+                      "paired": False},
+        )  # fmt: skip
+        if new:
+            Sample.objects.create(measurement=measurement, trial=0, value=value, flagged=bool(void))
+
+
+def benchmark_of(run: Run) -> Benchmark:
+    """The benchmark that stands for building: its identity is the build section."""
+    meaning = {"build": definitions.of_suite(run.suite).build.meaning()}
+    benchmark, _ = Benchmark.objects.get_or_create(
+        project=run.project,
+        name=definitions.BUILD,
+        digest=definitions.digest_of(meaning),
+        defaults={"definition": meaning, "why": "what building the server takes, and how large it is"},
+    )
+    return benchmark
+
+
+def measured_parent(attempt: Attempt, commit: Commit, build: BuildDocument, environment: Environment) -> Run | None:
+    """The run that measured the same artifacts for the first parent: same benchmarks, machine and environment."""
+    run = attempt.run
+    parents = Commit.objects.filter(project=run.project, sha__in=commit.parents[:1], positions__isnull=False)
+    runs = (
+        Run.objects.own()
+        .filter(commit__in=parents, machine=run.machine, benchmark_set=run.benchmark_set, status=Status.SUCCEEDED)
+        .select_related("linked__commit", "commit")
+    )
+    wanted = set(run.benchmarks) - attempt.postponed.keys()
+    digests = {name: one.digest for name, one in build.artifacts.items()}
+    for candidate in runs.order_by("-id").distinct()[:LOOK_BACK]:
+        origin = candidate.linked or candidate
+        if artifacts_of(origin) == digests and wanted <= measured_by(origin, environment):
+            return origin
+    return None
+
+
+def artifacts_of(run: Run) -> dict[str, str] | None:
+    """Name -> digest of what a run's last attempt built of its commit."""
+    build = Build.objects.filter(attempt__run=run, attempt__token=run.lease_token, commit_id=run.commit_id).first()
+    return {name: str(one["digest"]) for name, one in build.artifacts.items()} if build else None
+
+
+def measured_by(run: Run, environment: Environment) -> set[str]:
+    """The benchmarks of which a run has an accepted measurement in this environment, on a machine that was right."""
+    measured = Measurement.objects.filter(attempt__run=run, accepted=True, series__environment=environment)
+    measured = measured.exclude(flags__contains=[quarantine.FLAG])
+    return set(measured.values_list("series__benchmark__name", flat=True))

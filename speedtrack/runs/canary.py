@@ -1,0 +1,286 @@
+"""The canary of a machine: a frozen server and workload, measured around the work, that tells drift from change.
+
+``attend`` looks at what is there and does what is next. It holds the machine's row, as every claim does:
+
+1. An ended canary run that nobody has judged is held against the canary's history in its environment.
+2. Some of them off in a row: the machine is quarantined (quarantine.py). Some good ones in a row end that.
+3. The next canary run is queued when it is due, one at a time: often while the level is being learned, at once when
+   the last one was off, with a growing pause while the machine is quarantined.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from itertools import takewhile
+
+from django.conf import settings
+from django.contrib.auth.models import User
+from django.db import transaction
+from django.db.models import Exists, Max, OuterRef, Q, QuerySet
+from django.db.models.functions import Now
+
+from speedtrack.benchmarks import definitions
+from speedtrack.benchmarks.definitions import BenchmarkSection
+from speedtrack.benchmarks.metrics import METRICS
+from speedtrack.benchmarks.models import Benchmark, Suite
+from speedtrack.projects.models import Branch, Commit, Project
+from speedtrack.runs import quarantine
+from speedtrack.runs.models import (
+    Canary,
+    CanaryCheck,
+    Machine,
+    MachineEvent,
+    Measurement,
+    Reason,
+    Run,
+    Status,
+)
+from speedtrack.stats import canary as stats
+
+PRIORITY = 500  # above all of queue.PRIORITY
+JUDGED = ("server_cpu_ns_per_request", "throughput_rps")
+SMALLEST_EFFECT = 0.02  # a machine that moves by less is left alone; a metric whose own is larger keeps that
+CALM = 2  # good ones in a row that lift a quarantine
+BLIND_AFTER = 3  # in a row that could not be measured: operators are told
+HISTORY = (Reason.PUSH, Reason.BACKFILL, Reason.MANUAL)  # reasons to measure a commit for its line
+RECENT = 32  # checks looked back at
+# Pauses before the next one, in parts of CANARY_EVERY_S.
+LEARNING_PART = 1 / 8  # while too little is known of the level, and at the end of the work
+AGAIN_PART = 1 / 24  # after one that could not be measured; in quarantine the first pause, which doubles
+
+Answer = CanaryCheck.Answer
+Kind = MachineEvent.Kind
+
+
+@dataclass(frozen=True)
+class Frozen:
+    """What a canary is made of."""
+
+    project: Project
+    commit: Commit
+    suite: Suite
+    benchmarks: Sequence[Benchmark]
+
+
+@transaction.atomic
+def put(machine: Machine, frozen: Frozen, who: User | None = None) -> Canary:
+    """Give a machine this canary, in the place of the one it has, and queue its first run."""
+    Machine.objects.select_for_update(no_key=True).get(pk=machine.pk)
+    machine.canaries.filter(retired_at=None).update(retired_at=Now())
+    for run in Run.objects.filter(machine=machine, reason=Reason.CANARY, status=Status.QUEUED).select_for_update():
+        run.move(Status.CANCELLED, "the machine has another canary now", ended_at=Now(), cancel_requested_at=Now())
+    canary = kept(machine, frozen, who)
+    plan_due(machine, canary)
+    return canary
+
+
+def kept(machine: Machine, frozen: Frozen, who: User | None = None) -> Canary:
+    """The machine's canary: this one, unless it has one in use."""
+    canary, made = Canary.objects.get_or_create(
+        machine=machine,
+        retired_at=None,
+        defaults={
+            "project": frozen.project,
+            "commit": frozen.commit,
+            "suite": frozen.suite,
+            "benchmarks": [benchmark.name for benchmark in frozen.benchmarks],
+            "benchmark_set": definitions.set_digest(frozen.benchmarks),
+        },
+    )
+    if made:
+        MachineEvent.objects.create(machine=machine, kind=Kind.CANARY, why=f"{canary} from now on", who=who)
+    return canary
+
+
+def adopt(run: Run) -> None:
+    """Let the first head that a machine has measured be its canary, unless it has or had one, or that is turned off."""
+    if not settings.CANARY_AUTO or run.reason not in HISTORY or Canary.objects.filter(machine=run.machine_id).exists():
+        return
+    benchmark = suited(run.suite, run.benchmarks, run.project)
+    if benchmark and Branch.objects.filter(head=run.commit_id, deleted_at=None).exists():
+        kept(run.machine, Frozen(run.project, run.commit, run.suite, [benchmark]))
+
+
+def suited(suite: Suite, among: Sequence[str], project: Project) -> Benchmark | None:
+    """The first of these benchmarks of a suite that loads a server as fast as it goes: that says most in least time."""
+    definition = definitions.of_suite(suite)
+    fit = [section for section in definition.benchmark if section.name in among and is_fit(section)]
+    digests = definitions.digests(definition)
+    return Benchmark.objects.get(project=project, name=fit[0].name, digest=digests[fit[0].name]) if fit else None
+
+
+def is_fit(section: BenchmarkSection) -> bool:
+    return section.workload is not None and section.workload.rate is None
+
+
+def freeze(run: Run, artifacts: dict[str, str]) -> None:
+    """Keep what the first successful build of a canary gave: nothing else is measured under its name from now on."""
+    Canary.objects.filter(runs=run, artifacts__isnull=True).update(artifacts=artifacts)
+
+
+def attend(machine: Machine) -> None:
+    """Judge what was measured and queue what is due. In the caller's transaction, which holds the machine's row."""
+    canary = machine.canaries.filter(retired_at=None).first()
+    if canary is None:
+        return
+    for run in unjudged().filter(machine=machine).select_related("canary").order_by("id"):
+        check = judge(run)
+        if check.canary_id == canary.pk:
+            follow(machine, canary, check)
+    plan_due(machine, canary)
+
+
+def attend_all() -> None:
+    """Attend to machines that no claim may come from: whose runner has died, or gets no work in quarantine."""
+    canary_runs = Run.objects.unfinished().filter(machine=OuterRef("pk"), reason=Reason.CANARY)
+    unattended = Q(Exists(unjudged().filter(machine=OuterRef("pk"))))
+    unwatched = Q(quarantined_at__isnull=False, paused=False) & ~Q(Exists(canary_runs))
+    wanting = Machine.objects.filter(unattended | unwatched, canaries__in=Canary.objects.filter(retired_at=None))
+    for machine_id in wanting.values_list("pk", flat=True):
+        with transaction.atomic():
+            machine = Machine.objects.select_for_update(no_key=True, skip_locked=True).filter(pk=machine_id).first()
+            if machine:
+                attend(machine)
+
+
+def unjudged() -> QuerySet[Run]:
+    """Ended runs of canaries that have no check yet. A cancelled one says nothing."""
+    ended = (Status.SUCCEEDED, Status.FAILED)
+    return Run.objects.filter(reason=Reason.CANARY, status__in=ended, canary_check=None)
+
+
+def judge(run: Run) -> CanaryCheck:
+    """Hold what a canary run measured against the canary's history, and write down what it says."""
+    assert run.canary is not None
+    about = {"run": run, "canary": run.canary, "at": run.ended_at}
+    verdicts = [
+        (measurement.series, stats.judge(history(run.canary, measurement), measurement.value, smallest(measurement)))
+        for measurement in measured(run)
+    ]
+    if not verdicts:
+        return CanaryCheck.objects.create(**about, answer=Answer.UNKNOWN)
+    series, worst = max(verdicts, key=lambda pair: severity(pair[1]))
+    return CanaryCheck.objects.create(**about, answer=worst.answer, series=series, ratio=worst.ratio, limit=worst.limit)
+
+
+def measured(run: Run) -> QuerySet[Measurement]:
+    """What a run of a canary measured that can be judged."""
+    whole = Measurement.objects.filter(attempt__run=run, attempt__outcome=Status.SUCCEEDED)
+    return whole.filter(series__metric__in=JUDGED, flags=[]).select_related("series__benchmark").order_by("id")
+
+
+def history(canary: Canary, measurement: Measurement) -> list[float]:
+    """The values of the same series that this canary has shown while it was found good, oldest first."""
+    good = canary.checks.filter(answer__in=CanaryCheck.GOOD, at__gt=canary.since)
+    values = Measurement.objects.filter(
+        series=measurement.series, attempt__run__in=good.values("run"), attempt__outcome=Status.SUCCEEDED, flags=[]
+    )
+    return list(values.order_by("id").values_list("value", flat=True))
+
+
+def smallest(measurement: Measurement) -> float:
+    """The smallest effect that matters, as a share."""
+    return max(SMALLEST_EFFECT, METRICS[measurement.series.metric].smallest_effect)
+
+
+def severity(verdict: stats.Verdict) -> tuple[int, float]:
+    """What is off before what is steady before what is not known; then by how much of the limit is used up."""
+    order = (stats.Answer.LEARNING, stats.Answer.STEADY, stats.Answer.OFF)
+    return order.index(verdict.answer), abs(math.log(verdict.ratio)) / (verdict.limit or 1)
+
+
+def follow(machine: Machine, canary: Canary, check: CanaryCheck) -> None:
+    """What the newest check means for its machine."""
+    recent = checks(machine, canary)
+    if in_a_row(recent, Answer.UNKNOWN) == BLIND_AFTER:
+        why = f"its canary could not be measured {BLIND_AFTER} times in a row: {cause(check.run)}"
+        quarantine.tell(machine, Kind.BLIND, why)
+    if machine.quarantined_at is None:
+        if in_a_row(recent, Answer.OFF) >= stats.IN_A_ROW:
+            quarantine.begin(machine, check)
+    elif in_a_row(recent, *CanaryCheck.GOOD) >= CALM:
+        learning = ", in an environment that has no history yet" if check.answer == Answer.LEARNING else ""
+        quarantine.end(machine, f"{CALM} canaries in a row showed nothing unusual{learning}")
+
+
+def checks(machine: Machine, canary: Canary) -> list[CanaryCheck]:
+    """The canary's checks since the machine was last quarantined or let out, newest first."""
+    turns = machine.events.filter(kind__in=(Kind.QUARANTINED, Kind.LIFTED))
+    since = turns.aggregate(at=Max("at"))["at"] or canary.created
+    return list(canary.checks.filter(at__gt=since).select_related("run").order_by("-pk")[:RECENT])
+
+
+def in_a_row(recent: Iterable[CanaryCheck], *answers: str) -> int:
+    """How many of the newest checks have one of these answers."""
+    return len(list(takewhile(lambda check: check.answer in answers, recent)))
+
+
+def cause(run: Run) -> str:
+    return run.error.strip().partition("\n")[0] or "every trial was flagged, the machine was too unsteady"
+
+
+def plan_due(machine: Machine, canary: Canary) -> None:
+    """Queue the canary's next run if it is due and none is unfinished; in quarantine also ahead of its time."""
+    if machine.paused or Run.objects.unfinished().filter(machine=machine, reason=Reason.CANARY).exists():
+        return
+    recent = checks(machine, canary)
+    now = Machine.objects.annotate(now=Now()).values_list("now", flat=True).get(pk=machine.pk)
+    last = recent[0].at if recent else last_check_at(canary)
+    if last is None:
+        plan(canary, now)
+    elif machine.quarantined_at or in_a_row(recent, Answer.OFF):
+        plan(canary, last + pause(machine, recent))
+    elif wanted(machine, last, now, pause(machine, recent)):
+        plan(canary, now)
+
+
+def last_check_at(canary: Canary) -> datetime | None:
+    at: datetime | None = canary.checks.aggregate(at=Max("at"))["at"]
+    return at
+
+
+def wanted(machine: Machine, last: datetime, now: datetime, after: timedelta) -> bool:
+    """Is there work to do that the last check is too old for, or was there work that none has followed?"""
+    if Run.objects.claimable().filter(machine=machine).exists():
+        return last + after <= now
+    worked = Run.objects.filter(machine=machine, ended_at__gt=last).exclude(reason=Reason.CANARY)
+    return last + part(LEARNING_PART) <= now and worked.exists()
+
+
+def pause(machine: Machine, recent: list[CanaryCheck]) -> timedelta:
+    """How long after the last check the next canary is due."""
+    off, unknown = in_a_row(recent, Answer.OFF), in_a_row(recent, Answer.UNKNOWN)
+    if machine.quarantined_at:
+        return min(part(AGAIN_PART * 2 ** (off + unknown)), part(1))
+    if off:
+        return timedelta()
+    if unknown:
+        return part(AGAIN_PART if unknown < BLIND_AFTER else 1)
+    return part(LEARNING_PART if recent and recent[0].answer == Answer.LEARNING else 1)
+
+
+def part(share: float) -> timedelta:
+    return timedelta(seconds=share * settings.CANARY_EVERY_S)
+
+
+def plan(canary: Canary, at: datetime) -> None:
+    """Queue one run of the canary, not before a time."""
+    same = Run.objects.filter(
+        commit=canary.commit_id, machine=canary.machine_id, benchmark_set=canary.benchmark_set, reason=Reason.CANARY
+    )
+    last = same.aggregate(round=Max("round"))["round"]
+    Run.objects.create(
+        project_id=canary.project_id,
+        commit_id=canary.commit_id,
+        machine_id=canary.machine_id,
+        canary=canary,
+        suite=canary.suite,
+        benchmarks=canary.benchmarks,
+        benchmark_set=canary.benchmark_set,
+        reason=Reason.CANARY,
+        round=0 if last is None else last + 1,
+        trials=canary.suite.definition["trials"],
+        priority=PRIORITY,
+        not_before=at,
+    )

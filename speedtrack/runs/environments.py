@@ -1,0 +1,52 @@
+"""What changed on a machine, in plain words."""
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from speedtrack.runs.models import Environment
+
+LONGEST = 48  # characters of a value
+DIGEST = 12  # digits of a digest that are enough to tell two apart
+
+
+class Changed(NamedTuple):
+    """One fact, before and after, as people read them."""
+
+    fact: str
+    before: str
+    after: str
+
+    def __str__(self) -> str:
+        return f"{self.fact} {self.before} → {self.after}"
+
+
+def difference(before: Environment, after: Environment) -> list[Changed]:
+    """The facts that differ, of those that tell series apart."""
+    old, new = (dict(flat(one.facts.get("series", {}))) for one in (before, after))
+    names = [*old, *(name for name in new if name not in old)]
+    return [
+        Changed(name, shown(old.get(name, "none")), shown(new.get(name, "none")))
+        for name in names
+        if old.get(name) != new.get(name)
+    ]
+
+
+def flat(facts: dict[str, Any], path: str = "") -> Iterator[tuple[str, Any]]:
+    """(name, value) of each fact; a fact inside another one by both names."""
+    for name, value in facts.items():
+        if isinstance(value, dict):
+            yield from flat(value, f"{path}{name} ")
+        else:
+            yield f"{path}{name}".replace("_", " "), value
+
+
+def shown(value: Any) -> str:
+    text = str(value)
+    if text.startswith("sha256:"):
+        return text.removeprefix("sha256:")[:DIGEST]
+    return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
+
+
+def words(changed: list[Changed]) -> str:
+    """All of it on one line."""
+    return ", ".join(map(str, changed)) or "nothing that is known"

@@ -1,0 +1,93 @@
+"""Profiles: both sides of a change are sampled once, so that people see which functions take more time.
+
+A profile run is a paired run whose reason says so. It brings profiles, no measurements: being sampled costs the server
+time, so its numbers belong to no line and to no pair.
+"""
+
+import zlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from django.db import transaction
+
+from speedtrack.benchmarks.models import Benchmark, Suite
+from speedtrack.projects.models import Commit, Project
+from speedtrack.runs import queue, results
+from speedtrack.runs.documents import ProfileDocument
+from speedtrack.runs.models import Machine, Profile, Reason, Run, Status
+
+
+class NoBase(Exception):
+    """A run cannot be profiled against the commit before it; the message says why."""
+
+
+@dataclass(frozen=True)
+class Change:
+    """Two commits whose servers are to be held against each other, and where."""
+
+    project: Project
+    base: Commit
+    commit: Commit
+    machine: Machine
+    suite: Suite
+    benchmarks: Sequence[Benchmark]
+
+
+def change_of(run: Run) -> Change:
+    """What a run is profiled against: its base, or the first parent of its commit. Raises NoBase."""
+    known = Commit.objects.filter(project=run.project, sha__in=run.commit.parents[:1])
+    base = run.base or known.first()
+    if base is None:
+        raise NoBase(f"the commit before {run.commit.short} is not tracked: profile a run of a later commit")
+    return Change(run.project, base, run.commit, run.machine, run.suite, queue.benchmarks_of(run))
+
+
+@transaction.atomic
+def accept(machine: Machine, run_id: int, document: ProfileDocument) -> None:
+    """Keep one side's profile under one benchmark; the same again changes nothing. Raises LeaseLost, ResultError."""
+    run = queue.held(machine, run_id, document.token)
+    queue.side_of(run, document.side, document.sha)
+    profile = Profile(
+        attempt=queue.attempt_of(run),
+        benchmark=results.benchmark_of(run, document),
+        folded=zlib.compress(document.folded.encode()),
+        **document.model_dump(
+            include={"side", "event", "frequency_hz", "samples", "cpu_ns_per_request", "unavailable"}
+        ),
+    )
+    Profile.objects.bulk_create([profile], ignore_conflicts=True)
+
+
+def folded(profile: Profile) -> str:
+    """The folded stacks, one per line."""
+    return zlib.decompress(profile.folded).decode()
+
+
+def plan(change: Change, by_hand: bool = False) -> Run:
+    """Queue a profile run, unless one of this change waits already. By hand: before all others, and again if asked."""
+    runs = Run.objects.filter(
+        base=change.base, commit=change.commit, machine=change.machine, reason=Reason.PROFILE
+    ).order_by("id")
+    known = runs.unfinished().last() if by_hand else runs.last()
+    run = known or queue.plan_pair(
+        queue.Plan(
+            project=change.project,
+            suite=change.suite,
+            benchmarks=change.benchmarks,
+            reason=Reason.PROFILE,
+            base=change.base,
+            round=runs.count(),
+            trials=1,
+        ),
+        change.commit.pk,
+        change.machine,
+    )
+    if by_hand:
+        Run.objects.filter(pk=run.pk, status=Status.QUEUED).update(priority=queue.PRIORITY["manual"])
+    return run
+
+
+def of_runs(runs: Iterable[Run]) -> list[Profile]:
+    """What the newest finished attempt of each of these profile runs brought."""
+    found = Profile.objects.filter(attempt__run__in=list(runs), attempt__outcome=Status.SUCCEEDED)
+    return list(found.select_related("benchmark", "attempt__run__machine").order_by("attempt_id", "id"))

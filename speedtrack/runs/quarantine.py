@@ -1,0 +1,105 @@
+"""Take a machine that has moved out of the work, take back what it measured, and let it in again."""
+
+from django.contrib.auth.models import User
+from django.db import transaction
+from django.db.models import CharField, Exists, F, Func, Max, OuterRef, QuerySet, Value
+from django.db.models.functions import Now
+from django.utils import timezone
+
+from speedtrack.benchmarks import definitions
+from speedtrack.benchmarks.metrics import METRICS
+from speedtrack.runs.models import (
+    CanaryCheck,
+    Machine,
+    MachineEvent,
+    Measurement,
+    Reason,
+    Run,
+    RunEvent,
+    Series,
+    Status,
+)
+from speedtrack.stats.canary import IN_A_ROW
+
+FLAG = "machine_drift"
+SAME_RUN = (
+    "project_id", "commit_id", "machine_id", "suite_id", "benchmarks", "benchmark_set", "reason", "trials", "priority",
+    "rank",
+)  # fmt: skip
+
+Kind = MachineEvent.Kind
+
+
+class NotQuarantined(Exception):
+    """The machine is at work: there is nothing to lift."""
+
+
+def begin(machine: Machine, check: CanaryCheck) -> None:
+    """Give the machine canary runs only, flag what it measured since the last good one, and queue that again."""
+    assert check.series is not None and check.ratio is not None and check.limit is not None
+    why = (
+        f"its canary moved: {check.series.benchmark.name}, {METRICS[check.series.metric].title} is "
+        f"{check.ratio - 1:+.1%} against its own history, {IN_A_ROW} times in a row (usual: up to {check.limit:.1%})"
+    )
+    machine.quarantined_at, machine.quarantined_why = timezone.now(), why
+    Machine.objects.filter(pk=machine.pk).update(quarantined_at=Now(), quarantined_why=why)
+    again = [void(run) for run in affected(machine, check)]
+    measured_again = "1 run is" if len(again) == 1 else f"{len(again)} runs are"
+    tell(machine, Kind.QUARANTINED, f"{why}; {measured_again} to be measured again")
+
+
+def affected(machine: Machine, check: CanaryCheck) -> list[Run]:
+    """Runs with points that ended since the last good canary. No pairs: whatever happened, it met both sides alike."""
+    good = check.canary.checks.filter(answer__in=CanaryCheck.GOOD)
+    since = good.aggregate(ended_at=Max("run__ended_at"))["ended_at"] or check.canary.created
+    has_points = Exists(points().filter(attempt__run=OuterRef("pk")))
+    return list(Run.objects.own().filter(has_points, machine=machine, ended_at__gt=since).order_by("id"))
+
+
+def points() -> QuerySet[Measurement]:
+    """What servers showed under load. What their builds took and gave stays as it is: nothing is built again."""
+    return Measurement.objects.filter(accepted=True).exclude(series__benchmark__name=definitions.BUILD)
+
+
+def void(run: Run) -> Run:
+    """Flag what a run measured, and queue it again as a new round; nothing is overwritten. Returns the new run."""
+    shown = points().filter(attempt__run=run)
+    Series.objects.filter(measurements__in=shown).update(undetected_since=Now())
+    flagged = Func(F("flags"), Value(FLAG, CharField()), function="array_append")
+    shown.exclude(flags__contains=[FLAG]).update(flags=flagged)
+    same = Run.objects.own().filter(
+        commit=run.commit_id, machine=run.machine_id, benchmark_set=run.benchmark_set, reason=run.reason
+    )
+    last: int = same.aggregate(last=Max("round"))["last"]
+    again = Run.objects.create(**{name: getattr(run, name) for name in SAME_RUN}, round=last + 1)
+    why = f"its machine had moved, as its canary says: measured again by run {again.pk}"
+    RunEvent.objects.create(run=run, attempt=run.attempt, before=run.status, after=run.status, why=why)
+    return again
+
+
+def end(machine: Machine, why: str, who: User | None = None) -> None:
+    """Let the machine work again. In the caller's transaction, which holds the machine's row."""
+    machine.quarantined_at, machine.quarantined_why = None, ""
+    Machine.objects.filter(pk=machine.pk).update(quarantined_at=None, quarantined_why="")
+    waiting = Run.objects.filter(machine=machine, reason=Reason.CANARY, status=Status.QUEUED)
+    waiting.update(not_before=Now())
+    tell(machine, Kind.LIFTED, why, who)
+
+
+@transaction.atomic
+def lift(machine: Machine, who: User | None = None, accept_level: bool = False) -> None:
+    """End a quarantine by hand. Raises NotQuarantined.
+
+    ``accept_level``: what the canary shows now is right from now on; its history starts anew.
+    """
+    machine = Machine.objects.select_for_update(no_key=True).get(pk=machine.pk)
+    if machine.quarantined_at is None:
+        raise NotQuarantined(f"machine {machine} is not in quarantine")
+    if accept_level:
+        machine.canaries.filter(retired_at=None).update(since=Now())
+    end(machine, "by hand" + (": the canary's new level is accepted" if accept_level else ""), who)
+
+
+def tell(machine: Machine, kind: MachineEvent.Kind, why: str, who: User | None = None) -> None:
+    """Write what happened to a machine; the operators' mails follow from it."""
+    MachineEvent.objects.create(machine=machine, kind=kind, why=why, who=who, untold=kind in MachineEvent.TOLD)

@@ -1,0 +1,122 @@
+"""A shell script that repeats a trial by hand: check out, build, start the server, load it."""
+
+import json
+import re
+import shlex
+from pathlib import PurePosixPath
+
+from speedtrack.benchmarks import definitions
+from speedtrack.benchmarks.definitions import BuildSection
+from speedtrack.runs.models import Trial
+
+# What a place in a command line is in the script.
+PLACES = {
+    "{port}": "$port", "{socket}": "$socket", "{data}": "$room/data", "{pid}": "$server", "{room}": "$room",
+    "{speedbench}": "$speedbench", "{driver_cpus}": "$driver_cpus", "{cores}": "$(nproc)",
+}  # fmt: skip
+PLACE = re.compile(r"\{(?:[a-z_]+|artifact:[^{}]+)\}")
+
+SCRIPT = """\
+#!/usr/bin/env bash
+# {title}
+# Prints what the load generator prints. What may differ on another machine stands in the variables.
+set -euo pipefail
+repository=${{REPOSITORY:-{repository}}}
+speedbench=${{SPEEDBENCH:-speedbench}}   # the load driver: runners/driver of SpeedTrack, built with cargo
+server_cpus=${{SERVER_CPUS:-{server_cpus}}} driver_cpus=${{DRIVER_CPUS:-{driver_cpus}}}
+memory_nodes=${{MEMORY_NODES-{memory_nodes}}}   # empty: memory of any node
+on() {{ exec ${{memory_nodes:+numactl --membind="$memory_nodes"}} taskset --cpu-list "$@"; }}
+port=${{PORT:-7379}}
+room=$(mktemp -d)
+socket=$room/s
+mkdir "$room/data" "$room/home"
+
+# The source
+git clone --quiet --no-checkout "$repository" "$room/source" >&2
+git -C "$room/source" checkout --quiet {sha} >&2
+
+# The build
+cd "$room/source"
+{build}
+
+# The server; the size of its environment moves its stack
+cd "$room/data"
+on "$server_cpus" env -i PATH=/bin:/usr/bin LANG=C.UTF-8 HOME="$room/data" \\
+    SPEEDTRACK_PADDING="$(head -c {padding_bytes} /dev/zero | tr '\\0' x)" \\
+    {server} >"$room/server.log" 2>&1 &
+server=$!
+trap 'kill "$server" 2>/dev/null; rm -rf "$room"' EXIT
+until {ready}; do
+    kill -0 "$server" || {{ cat "$room/server.log" >&2; exit 1; }}
+    sleep 0.1
+done
+
+# The load
+cd "$room"
+{loads}
+"""
+HOST = """\
+env -i PATH="${{BUILD_PATH:-/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin}}" HOME="$room/home" \\
+    LANG=C.UTF-8 SOURCE_DATE_EPOCH=0 {environment}sh -c {command} >&2"""
+CONTAINER = """\
+{image}docker run --rm --network none --user "$(id -u):$(id -g)" --volume "$room:/build" --workdir /build/source \\
+    --env HOME=/build/home --env LANG=C.UTF-8 --env SOURCE_DATE_EPOCH=0 {environment}"$image" sh -c {command} >&2"""
+READY = {"unix": '[ -S "$socket" ]', "tcp": '(exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null'}
+
+
+def script(trial: Trial) -> str:
+    """The script of a trial that kept its recipe."""
+    run, recipe = trial.attempt.run, trial.reproduce
+    assert recipe is not None
+    definition = definitions.of_suite(run.suite)
+    section = next(one for one in definition.benchmark if one.name == trial.benchmark.name)
+    built = {PurePosixPath(path).name: f"$room/source/{path}" for path in definition.build.artifacts}
+    places = PLACES | {f"{{artifact:{name}}}": path for name, path in built.items()}
+    title = f"{trial.benchmark.name} of {run.project.slug} at {trial.commit.short}: trial {trial.number + 1} of {run}"
+    return SCRIPT.format(
+        title=title,
+        repository=shlex.quote(run.project.url),
+        sha=trial.commit.sha,
+        server_cpus=recipe["server_cpus"],
+        driver_cpus=recipe["driver_cpus"],
+        build=build(definition.build),
+        memory_nodes=recipe["memory_nodes"],
+        padding_bytes=recipe["padding_bytes"],
+        server=words(recipe["server"], places),
+        ready=READY[section.transport],
+        loads="\n".join(load(one, places, last=one is recipe["loads"][-1]) for one in recipe["loads"]),
+    )
+
+
+def build(section: BuildSection) -> str:
+    command = word(section.command, PLACES)
+    if section.kind == "host":
+        pairs = "".join(f"{shlex.quote(f'{name}={value}')} " for name, value in section.environment.items())
+        return HOST.format(environment=pairs, command=command)
+    pairs = "".join(f"--env {shlex.quote(f'{name}={value}')} " for name, value in section.environment.items())
+    image = f"image={shlex.quote(section.image)}\n"
+    if section.dockerfile:
+        image = f"image=$(docker build --quiet - <<'END_OF_DOCKERFILE'\n{section.dockerfile}\nEND_OF_DOCKERFILE\n)\n"
+    return CONTAINER.format(image=image, environment=pairs, command=command)
+
+
+def load(one: dict[str, object], places: dict[str, str], last: bool) -> str:
+    """One load; what only prepares the server prints nothing."""
+    argv, workload = one["argv"], one["workload"]
+    assert isinstance(argv, list)
+    line = words(argv, places) + ("" if last else " >/dev/null")
+    line = f'(on "$driver_cpus" {line})'
+    if workload is None:
+        return line
+    return f"cat >workload.json <<'END'\n{json.dumps(workload, ensure_ascii=False)}\nEND\n{line}"
+
+
+def words(argv: list[str], places: dict[str, str]) -> str:
+    return " ".join(word(one, places) for one in argv)
+
+
+def word(text: str, places: dict[str, str]) -> str:
+    """A word of a command line, quoted; places become the script's variables."""
+    quoted = shlex.quote(text)
+    filled = PLACE.sub(lambda match: f"'\"{places[match[0]]}\"'" if match[0] in places else match[0], quoted)
+    return filled if filled == quoted else filled.replace("''", "")

@@ -1,0 +1,109 @@
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from speedtrack.stats.compare import Answer, fewest_pairs, settle
+from speedtrack.stats.floor import noise_floor, standard_shift
+from speedtrack.stats.ranks import signed_rank_limit, signed_ranks
+
+LEVEL, LOOKS = 0.01, 3
+PLANNED = fewest_pairs(LEVEL, LOOKS)
+Pairs = list[tuple[float, float]]
+
+
+def pairs_of(rng: np.random.Generator, n: int, deviation: float, shift: float = 0.0) -> Pairs:
+    """Normal log ratios, around sides that are anywhere."""
+    sides = 5000 * np.exp(rng.normal(0, 0.3, n))
+    return [(float(base), float(base * math.exp(step))) for base, step in
+            zip(sides, rng.normal(shift, deviation, n), strict=True)]  # fmt: skip
+
+
+def different(pairs: Pairs, seed: int) -> bool:
+    found = settle(pairs, smallest_effect=1e-6, level=LEVEL / LOOKS, looks=1, look=1, seed=seed)
+    return found.answer is Answer.DIFFERENT
+
+
+@pytest.mark.parametrize("n", [PLANNED, 20])
+def test_settle_sees_the_smallest_change_as_often_as_it_says(n: int) -> None:
+    rng, deviation, rounds = np.random.default_rng(n), 0.004, 400
+    shift = deviation * standard_shift(n, LEVEL / LOOKS)
+    seen = sum(different(pairs_of(rng, n, deviation, shift), seed) for seed in range(rounds))
+    assert seen / rounds == pytest.approx(0.8, abs=0.07)  # 3.5 standard errors of 400 rounds
+    less = sum(different(pairs_of(rng, n, deviation, shift / 2), seed) for seed in range(rounds))
+    assert less / rounds < 0.35
+
+
+def test_ten_pairs_need_ten_equal_signs() -> None:
+    exact = stats.norm.ppf(0.8 ** (1 / 10))
+    assert standard_shift(10, LEVEL / LOOKS) == pytest.approx(exact, abs=0.06)
+
+
+def test_a_level_that_is_never_reached_has_no_smallest_change() -> None:
+    assert standard_shift(PLANNED - 1, LEVEL / LOOKS) == math.inf
+
+
+def test_the_floor_of_known_noise() -> None:
+    rng = np.random.default_rng(8)
+    found = noise_floor(pairs_of(rng, 150, 0.005), level=LEVEL / LOOKS, planned=PLANNED, seed=1)
+    assert found.deviation == pytest.approx(0.005, rel=0.2)
+    assert found.smallest == pytest.approx(math.expm1(0.005 * standard_shift(PLANNED, LEVEL / LOOKS)), rel=0.2)
+    assert found.low < found.ratio < found.high
+    assert found.ratio == pytest.approx(1, abs=0.002)
+
+
+def test_a_bias_is_told_from_chance() -> None:
+    found = noise_floor(pairs_of(np.random.default_rng(2), 10, 0.003, 0.02), level=LEVEL, planned=10, seed=1)
+    assert 1 < found.low < found.high
+
+
+def test_few_pairs_say_nothing_and_equal_ones_have_no_noise() -> None:
+    assert noise_floor([(5.0, 5.0)] * 4, level=LEVEL, planned=10, seed=1).smallest is None
+    found = noise_floor([(5.0, 5.0)] * 5, level=LEVEL, planned=10, seed=1)
+    assert (found.deviation, found.ratio, found.smallest) == (0, 1, 0)
+
+
+@pytest.mark.parametrize(("n", "level"), [(5, 0.1), (8, 0.05), (12, 0.01), (20, 0.0033)])
+def test_the_limit_is_where_scipys_p_value_passes_the_level(n: int, level: float) -> None:
+    limit = signed_rank_limit(n, level)
+    ranks = np.arange(1.0, n + 1)
+    for negatives in range(n + 1):  # the smallest ranks are the negative ones
+        steps = np.where(ranks <= negatives, -ranks, ranks)
+        reached = abs(float(signed_ranks(steps[None, :])[0]) - n * (n + 1) / 4) >= limit
+        assert reached == (stats.wilcoxon(steps, method="exact").pvalue <= level)
+
+
+def blocks(rng: np.random.Generator, n: int) -> Pairs:
+    """Blocks of one build against itself: a slot effect and a drift that dwarf the noise, and heavy tails.
+
+    As runners/pairs.py draws them: the slots anew for each block, and the order of the two in each of four turns.
+    """
+    pairs, minute = [], 0.0
+    for _ in range(n):
+        slots = rng.permutation(2)
+        sides = [0.03 * slots[side] + 0.004 * rng.standard_t(3) for side in range(2)]
+        slices: list[list[float]] = [[], []]
+        for _ in range(4):
+            for side in rng.permutation(2):
+                slices[side].append(sides[side] + 0.02 * math.sin(minute) + 0.01 * minute)
+                minute += 0.05
+        pairs.append((math.exp(float(np.mean(slices[0]))), math.exp(float(np.mean(slices[1])))))
+    return pairs
+
+
+def confirmed(pairs: Pairs, seed: int) -> bool:
+    """All rounds of a confirmation, as alerts/confirm.py asks them."""
+    for look in range(1, LOOKS + 1):
+        found = settle(pairs[: look * PLANNED], smallest_effect=0.001, level=LEVEL, looks=LOOKS, look=look, seed=seed)
+        if found.answer is not Answer.UNKNOWN:
+            return found.answer is Answer.DIFFERENT
+    return False
+
+
+def test_slots_and_drift_raise_no_false_alarms() -> None:
+    rng, rounds = np.random.default_rng(6), 400
+    alarms = sum(confirmed(blocks(rng, LOOKS * PLANNED), seed) for seed in range(rounds))
+    assert alarms <= stats.binom.ppf(0.999, rounds, LEVEL)

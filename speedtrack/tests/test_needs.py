@@ -1,0 +1,39 @@
+"""Tests whose need is absent are left out aloud, or are an error where the need was demanded."""
+
+from pathlib import Path
+
+import pytest
+
+CONFTEST = Path(__file__).parents[2] / "conftest.py"
+TESTS = """
+import pytest
+
+@pytest.mark.docker
+def test_in_a_container(): ...
+
+def test_here(): ...
+"""
+
+
+@pytest.fixture
+def project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
+    monkeypatch.setenv("DOCKER_HOST", "unix:///nowhere/docker.sock")
+    monkeypatch.delenv("TESTS_MUST_HAVE", raising=False)
+    pytester.makeconftest(CONFTEST.read_text())
+    pytester.makepyfile(TESTS)
+    return pytester
+
+
+def test_what_is_left_out_is_said_with_its_reason(project: pytest.Pytester) -> None:
+    done = project.runpytest_subprocess("-p", "no:django", "--strict-markers")
+    done.assert_outcomes(passed=1, deselected=1)
+    done.stdout.fnmatch_lines(
+        ["left out: 1 tests that need docker: no Docker daemon answers at unix:///nowhere/docker.sock"]
+    )
+
+
+def test_a_need_that_was_demanded_is_an_error(project: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TESTS_MUST_HAVE", "docker")
+    done = project.runpytest_subprocess("-p", "no:django")
+    assert done.ret == pytest.ExitCode.USAGE_ERROR
+    done.stderr.fnmatch_lines(["*no Docker daemon answers*"])

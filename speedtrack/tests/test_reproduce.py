@@ -1,0 +1,86 @@
+"""The script on a run's page repeats what was measured: by a real runner, then by hand in a fresh place."""
+
+import html
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from speedtrack.benchmarks.definitions import BuildSection
+from speedtrack.devstack import BASE_DIR
+from speedtrack.runs import reproduce, tracking
+from speedtrack.runs.models import Run, Status, Trial
+
+DRIVER = BASE_DIR / "runners" / "driver" / "target" / "release" / "speedbench"
+
+
+def program(home: Path, *argv: str, **environment: str) -> "subprocess.CompletedProcess[str]":
+    own = {"PATH": os.environ["PATH"], "HOME": str(home), **environment}
+    return subprocess.run(argv, cwd=home, env=own, capture_output=True, text=True, timeout=240)
+
+
+def test_the_script_of_a_measurement_builds_starts_and_loads_the_same(
+    live_server: Any, client: Client, tmp_path: Path, settings: Any
+) -> None:
+    settings.MIRRORS = tmp_path / "mirrors"
+    repository = tmp_path / "kvd"
+    written = program(tmp_path, sys.executable, "-m", "runners.sample", str(repository), "--upto", "2",
+                      PYTHONPATH=str(BASE_DIR))  # fmt: skip
+    assert written.returncode == 0, written.stderr
+    token = tracking.add_machine("m1")
+    tracking.track(tracking.Wish(str(repository), "sample", last=0))
+    tracking.measure("kvd", "HEAD", ["get-p16"], None)
+    ran = program(tmp_path, sys.executable, "-m", "runners", "--once", PYTHONPATH=str(BASE_DIR),
+                  SPEEDTRACK_URL=live_server.url, SPEEDTRACK_TOKEN=token, SPEEDTRACK_DRIVER=str(DRIVER),
+                  SPEEDTRACK_RUNNER_HOME=str(tmp_path / "runner"), SPEEDTRACK_ALLOW_SHARED_CORES="1")  # fmt: skip
+    run = Run.objects.get()
+    assert run.status == Status.SUCCEEDED, ran.stderr
+
+    page = client.get(f"/runs/{run.pk}/").content.decode()
+    shown = re.search(r'<pre class="log" tabindex="0">(#!.*?)</pre>', page, re.S)
+    assert shown
+    script = html.unescape(shown[1])
+    text = client.get(f"/runs/{run.pk}/reproduce.sh?benchmark=get-p16&side=head")
+    assert text.content.decode() == script and text["Content-Type"].startswith("text/plain")
+    assert client.get(f"/runs/{run.pk}/reproduce.sh?benchmark=set-p1").status_code == 404
+    assert str(tmp_path / "runner") not in script
+
+    place = tmp_path / "by hand"
+    place.mkdir()
+    (place / "reproduce.sh").write_text(script)
+    done = program(place, "bash", "reproduce.sh", SPEEDBENCH=str(DRIVER), TMPDIR=str(place))
+    assert done.returncode == 0, done.stderr
+    document, trial = json.loads(done.stdout), Trial.objects.get(number=0)
+    for what in ("workload_digest", "seed", "digest"):
+        assert document["driver"][what] == trial.driver["driver"][what]
+    assert document["tests"][-1]["requests"] > 0 and document["tests"][-1]["server_cpu"]["ns"] > 0
+    assert [file.name for file in place.iterdir()] == ["reproduce.sh"], "nothing is left behind"
+
+
+@pytest.mark.parametrize(
+    ("text", "shell"),
+    [
+        ("{port}", '"$port"'),
+        ("--port={port}", "'--port='\"$port\""),
+        ("make -j{cores} CFLAGS='-O2 -g'", "'make -j'\"$(nproc)\"' CFLAGS='\"'\"'-O2 -g'\"'\"''"),
+        ("{data}/x y", "\"$room/data\"'/x y'"),
+        ("${HOME}{unknown}", "'${HOME}{unknown}'"),
+    ],
+)
+def test_words_are_quoted_and_places_become_variables(text: str, shell: str) -> None:
+    made = reproduce.word(text, reproduce.PLACES)
+    said = program(Path("/"), "bash", "-c", f"port=1 room=/r; printf %s {made}; printf '|%s' {shell}")
+    assert len(set(said.stdout.split("|"))) == 1, made
+
+
+def test_a_build_in_a_container_is_a_container_by_hand() -> None:
+    by_image = BuildSection(command="make", artifacts=["kvd"], kind="docker", image="debian@sha256:0")
+    assert "image=debian@sha256:0\ndocker run --rm --network none" in reproduce.build(by_image)
+    by_text = BuildSection(command="make", artifacts=["kvd"], kind="docker", dockerfile="FROM debian\n")
+    assert "docker build --quiet - <<'END_OF_DOCKERFILE'\nFROM debian\n" in reproduce.build(by_text)

@@ -1,0 +1,44 @@
+"""``manage.py profile --alert N`` or ``--run N``: sample both sides of a change."""
+
+from argparse import ArgumentParser
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError
+
+from speedtrack.alerts import profiling
+from speedtrack.alerts.models import Alert
+from speedtrack.runs import profiles
+from speedtrack.runs.models import Run
+
+
+class Command(BaseCommand):
+    help = "Queue profiles of both sides of an alert, or of a run against the commit before its own."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        what = parser.add_mutually_exclusive_group(required=True)
+        what.add_argument("--alert", type=int, metavar="NUMBER")
+        what.add_argument("--run", type=int, metavar="NUMBER")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        run = of_alert(options["alert"]) if options["alert"] is not None else of_run(options["run"])
+        self.stdout.write(f"run {run.pk} is queued on {run.machine}: its page will show the profiles")
+
+
+def of_alert(number: int) -> Run:
+    alert = Alert.objects.select_related("project", "before", "commit").filter(pk=number).first()
+    if alert is None:
+        raise CommandError(f"there is no alert {number}: its number is at the end of its page's address")
+    run = profiling.plan(alert, by_hand=True)
+    if run is None:
+        raise CommandError(f"alert {number} has no change point any more: use --run with one of its runs")
+    return run
+
+
+def of_run(number: int) -> Run:
+    run = Run.objects.select_related("project", "base", "commit", "machine", "suite").filter(pk=number).first()
+    if run is None:
+        raise CommandError(f"there is no run {number}: its number is at the end of its page's address")
+    try:
+        return profiles.plan(profiles.change_of(run), by_hand=True)
+    except profiles.NoBase as e:
+        raise CommandError(str(e)) from e

@@ -1,0 +1,143 @@
+"""A machine's page: how it is, what its canary says, what changed on it; and its quarantine wherever it is shown."""
+
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.test import Client
+
+from speedtrack.benchmarks import definitions
+from speedtrack.runs import canary, queue, results, tracking
+from speedtrack.runs.models import CanaryCheck, Machine, MachineEvent, Run
+from speedtrack.stats.canary import FEWEST, IN_A_ROW
+from speedtrack.tests import builders
+from speedtrack.web.plots import CanaryDot, CanaryPlot
+from speedtrack.web.tests.world import World, queries
+
+PAGE = "/machines/kvd-m1"
+
+
+def fly(machine: Machine, value: float, **facts: str) -> None:
+    """The canary is measured once, at once."""
+    inuse = machine.canaries.get(retired_at=None)
+    if not Run.objects.unfinished().filter(canary=inuse).exists():
+        canary.plan(inuse, inuse.created)
+    run = builders.claim(machine)
+    builders.send_build(run, run.commit)
+    series = builders.SERIES_FACTS | facts
+    environment = {"digest": definitions.digest_of(series), "series": series, "recorded": {"governor": "performance"}}
+    results.accept(machine, run.pk, builders.result(run, "get-p1", run.commit, [value] * 5, environment=environment))
+    queue.complete(machine, run.pk, run.lease_token)
+    queue.claim(machine)
+
+
+@pytest.fixture
+def watched(kvd: World) -> Machine:
+    tracking.set_canary("kvd-m1", "kvd", None, [])
+    machine = kvd.machines[0]
+    for _ in range(FEWEST):
+        fly(machine, 5000.0)
+    return machine
+
+
+@pytest.fixture
+def quarantined(watched: Machine) -> Machine:
+    for _ in range(IN_A_ROW):
+        fly(watched, 5400.0)
+    watched.refresh_from_db()
+    assert watched.quarantined_at
+    return watched
+
+
+def test_a_machine_shows_its_canary_its_work_and_its_environment(client: Client, watched: Machine) -> None:
+    fly(watched, 5010.0, kernel="6.2", compiler="sha256:" + "e" * 64)
+    page = client.get(PAGE).content.decode()
+    assert page.count('<g class="learning">') == FEWEST + 1
+    assert "<strong>kernel</strong> 6.1 → 6.2" in page
+    assert "<strong>compiler</strong> cc 12 → eeeeeeeeeeee" in page
+    assert "governor" in page and "Test CPU" in page
+    assert "get-p1 of kvd at" in page
+    found = client.get(f"{PAGE}.json").json()
+    assert found["environments"][0]["changed"][0] == {"fact": "kernel", "before": "6.1", "after": "6.2"}
+    assert len(found["checks"]) == FEWEST + 1 and found["canary"]["benchmarks"] == ["get-p1"]
+    assert found["state"] != "quarantine"
+
+
+def test_a_machine_without_canary_says_how_to_give_it_one(client: Client, kvd: World) -> None:
+    assert "manage.py machine canary kvd-m1" in client.get(PAGE).content.decode()
+    assert client.get("/machines/none").status_code == 404
+
+
+def test_a_quarantine_is_seen_wherever_the_machine_is(client: Client, quarantined: Machine) -> None:
+    for address in ("/", "/queue/", PAGE):
+        page = client.get(address).content.decode()
+        assert "quarantine" in page and "+8.0%" in page, address
+    assert "<button" not in client.get(PAGE).content.decode().split("quarantine")[-1].split("</section>")[0]
+    assert client.get(f"{PAGE}.json").json()["state"] == "quarantine"
+
+
+@pytest.mark.parametrize(("level", "anew"), [("old", False), ("new", True)])
+def test_a_person_lifts_it(client: Client, quarantined: Machine, level: str, anew: bool) -> None:
+    assert "/login/" in client.post(PAGE, {"level": level}).headers["Location"]
+    since = quarantined.canaries.get().since
+    client.force_login(User.objects.create_user("ada"))
+    assert "at work again" in client.post(PAGE, {"level": level}, follow=True).content.decode()
+    quarantined.refresh_from_db()
+    assert quarantined.quarantined_at is None
+    assert (quarantined.canaries.get().since > since) == anew
+    assert MachineEvent.objects.get(kind="lifted").who == User.objects.get()
+    assert "Nothing to lift" in client.post(PAGE, {"level": level}, follow=True).content.decode()
+
+
+def test_run_and_queue_pages_lead_to_the_machine(client: Client, kvd: World) -> None:
+    run = Run.objects.latest("pk")
+    for address in (f"/runs/{run.pk}/", "/queue/"):
+        assert f'href="{PAGE}"' in client.get(address).content.decode()
+
+
+def test_the_number_of_queries_does_not_grow(client: Client, watched: Machine) -> None:
+    before = queries(client, PAGE)
+    for _ in range(5):
+        fly(watched, 5000.0)
+    assert queries(client, PAGE) == before
+    assert CanaryCheck.objects.count() == FEWEST + 5
+
+
+def test_a_plot_of_canaries() -> None:
+    def dot(ratio: float | None, answer: str, begins: str = "") -> CanaryDot:
+        return CanaryDot(ratio, 0.02 if answer != "unknown" else None, answer, "", begins)
+
+    plot = CanaryPlot.of([dot(1.0, "steady"), dot(1.05, "off"), dot(None, "unknown"), dot(0.99, "steady", "kernel")])
+    middle, high, bottom, low = (one.y for one in plot.dots)
+    assert high < middle < low < bottom
+    assert [one.begins for one in plot.breaks] == ["kernel"]
+    assert plot.breaks[0].x < plot.dots[3].x
+    assert plot.band and plot.band[0] < middle < plot.band[0] + plot.band[1]
+    assert CanaryPlot.of([dot(1.0, "steady")]).dots[0].y == plot.dots[0].y
+
+
+def test_an_operator_works_at_the_shell(kvd: World, quarantined: Machine) -> None:
+    from io import StringIO
+
+    from django.core.management import CommandError, call_command
+
+    def told(*words: Any) -> str:
+        out = StringIO()
+        call_command("machine", *words, stdout=out)
+        return out.getvalue()
+
+    assert "quarantine" in told("list")
+    assert "at work again" in told("lift", "kvd-m1")
+    with pytest.raises(CommandError, match="not in quarantine"):
+        told("lift", "kvd-m1")
+    assert "set-p1 of kvd at" in told("canary", "kvd-m1", "--project", "kvd", "--benchmark", "set-p1",
+                                      "--commit", kvd.shas[0])  # fmt: skip
+    for words, why in [
+        (("canary", "kvd-m1"), "say of which project"),
+        (("canary", "kvd-m1", "--project", "nobody"), "there is no project"),
+        (("canary", "kvd-m1", "--project", "kvd", "--commit", "nowhere"), "check the spelling"),
+        (("canary", "kvd-m1", "--project", "kvd", "--benchmark", "none"), "no benchmark none"),
+        (("lift", "none"), "there is no machine"),
+    ]:
+        with pytest.raises(CommandError, match=why):
+            told(*words)
