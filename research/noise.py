@@ -21,7 +21,8 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 from types import SimpleNamespace
@@ -42,19 +43,20 @@ from speedtrack.stats.compare import Answer, Comparison, fewest_pairs, settle
 COMMANDS = {
     "kvd": ("resp", "{artifact:server} --bind 127.0.0.1 --port {port} --unixsocket {socket}"),
     "redis": ("resp", "{artifact:server} --port {port} --unixsocket {socket} --save '' --appendonly no --dir {data}"),
-    "memcached": ("memcached", "{artifact:server} -u nobody -t 1 -m 1024 -s {socket} -a 0777"),
+    "memcached": ("memcached", "{artifact:server} -u root -t 1 -m 1024 -s {socket} -a 0777"),
 }
 CPU, RATE = "server_cpu_ns_per_request", "throughput_rps"
 METRICS = {CPU: "CPU/request", RATE: "requests/s", "latency_us_p50": "p50", "latency_us_p99": "p99"}
 LEVEL, LOOKS = 0.01, 3  # as speedtrack.alerts.confirm settles suspicions
+SMALLEST = 0.01  # effect that matters, of CPU per request
 PAIRS = fewest_pairs(LEVEL, LOOKS)
 CALIBRATION = 2000  # loops
 
 
-def benchmark(name: str, test: str, pipeline: int, seconds: float) -> dict[str, Any]:
+def benchmark(name: str, test: str, pipeline: int, options: argparse.Namespace) -> dict[str, Any]:
     workload = {
-        "test": test, "clients": 50, "pipeline": pipeline, "keys": {"count": 20_000}, "values": {"bytes": 32},
-        "prefill": True, "warmup_s": 0.1, "duration_s": seconds, "mode": "closed",
+        "test": test, "clients": 50, "pipeline": pipeline, "keys": {"count": options.keys}, "values": {"bytes": 32},
+        "prefill": True, "warmup_s": options.warmup, "duration_s": options.seconds, "mode": "closed",
     }  # fmt: skip
     return {
         "name": name, "digest": "sha256:0", "driver": "speedbench", "transport": "unix", "workload": workload,
@@ -104,51 +106,65 @@ def clean(one: Trial) -> bool:
     return not set(one.flags) - {"client_bound", "client_delayed"}
 
 
-def pair(rig: Rig, one: Benchmark, number: int) -> tuple[float, float] | None:
-    """CPU per request of base and head in one block; None if it was disturbed, and once more did not help."""
+def pair(rig: Rig, one: Benchmark, number: int) -> dict[str, tuple[float, float]] | None:
+    """Base and head of one block, by metric; None if it was disturbed, and once more did not help."""
     for _ in range(2):
         try:
             found = pairs.measure(rig, one, number)
         except Transient:  # the machine was too busy for the server to have a turn
             continue
         if all(clean(trial) for trial in found.values()):
-            return found["base"].metrics[CPU], found["head"].metrics[CPU]
+            base, head = found["base"].metrics, found["head"].metrics
+            return {metric: (base[metric], head[metric]) for metric in METRICS}
     return None
 
 
-def compare(rig: Rig, one: Benchmark, effect: float, seed: int) -> tuple[Comparison, int]:
-    """Settle whether the sides differ as a suspicion is settled: rounds of pairs until there is an answer."""
-    found: list[tuple[float, float]] = []
+@dataclass(frozen=True)
+class Settled:
+    verdict: Comparison
+    pairs: int
+    seconds: float
+
+
+def compare(rig: Rig, one: Benchmark, effects: Mapping[str, float], seed: int) -> dict[str, Settled]:
+    """Settle whether the sides differ as suspicions are settled: rounds of pairs until every metric has an answer."""
+    begin, found, settled = time.monotonic(), [], dict[str, Settled]()
     for look in range(1, LOOKS + 1):
-        blocks = (pair(rig, one, len(found) + place) for place in range(PAIRS))
-        found += [block for block in blocks if block]
+        found += [block for place in range(PAIRS) if (block := pair(rig, one, len(found) + place))]
         if not found:
             raise SystemExit("no block was undisturbed: is the machine quiet?")
-        verdict = settle(found, smallest_effect=effect, level=LEVEL, looks=LOOKS, look=look, seed=seed)
-        if verdict.answer is not Answer.UNKNOWN:
+        for metric, effect in effects.items():
+            if metric not in settled or settled[metric].verdict.answer is Answer.UNKNOWN:
+                values = [block[metric] for block in found]
+                verdict = settle(values, smallest_effect=effect, level=LEVEL, looks=LOOKS, look=look, seed=seed)
+                settled[metric] = Settled(verdict, len(found), time.monotonic() - begin)
+        if all(one.verdict.answer is not Answer.UNKNOWN for one in settled.values()):
             break
-    return verdict, len(found)
+    return settled
 
 
-def series(bench: Bench, options: argparse.Namespace, loops: dict[str, int], effect: float) -> Iterator[Any]:
-    """Comparisons one after the other: verdict, pairs, seconds."""
-    one = benchmark("get-p16", "get", 16, options.seconds)
-    asked = job(options.server, ("base", "head"), [one])
+def series(
+    bench: Bench, options: argparse.Namespace, loops: dict[str, int], effects: Mapping[str, float]
+) -> dict[str, list[Settled]]:
+    """Comparisons one after the other, by metric."""
+    asked = job(options.server, ("base", "head"), [benchmark("get-p16", "get", 16, options)])
+    found: dict[str, list[Settled]] = {metric: [] for metric in effects}
     for seed in range(options.comparisons):
-        begin = time.monotonic()
-        verdict, count = compare(bench.rig(asked, loops, seed), asked.benchmarks[0], effect, seed)
-        yield verdict, count, time.monotonic() - begin
+        for metric, settled in compare(bench.rig(asked, loops, seed), asked.benchmarks[0], effects, seed).items():
+            found[metric].append(settled)
+    return found
 
 
-def summary(title: str, found: list[Any]) -> str:
-    count = {answer: sum(verdict.answer is answer for verdict, _, _ in found) for answer in Answer}
-    slower = sum(verdict.answer is Answer.DIFFERENT and verdict.ratio > 1 for verdict, _, _ in found)
+def summary(title: str, found: list[Settled]) -> str:
+    verdicts = [one.verdict for one in found]
+    count = {answer: sum(verdict.answer is answer for verdict in verdicts) for answer in Answer}
+    slower = sum(verdict.answer is Answer.DIFFERENT and verdict.ratio > 1 for verdict in verdicts)
     return (
         f"{title:>18} {len(found):>5} {count[Answer.DIFFERENT]:>10} {slower:>7} {count[Answer.SAME]:>5} "
-        f"{count[Answer.UNKNOWN]:>8} {statistics.median(pairs for _, pairs, _ in found):>6.0f} "
-        f"{statistics.median(seconds for _, _, seconds in found):>7.1f} "
-        f"{statistics.median(verdict.ratio for verdict, _, _ in found) - 1:>+8.2%} "
-        f"{statistics.median(verdict.high - verdict.low for verdict, _, _ in found) / 2:>9.2%}"
+        f"{count[Answer.UNKNOWN]:>8} {statistics.median(one.pairs for one in found):>6.0f} "
+        f"{statistics.median(one.seconds for one in found):>7.1f} "
+        f"{statistics.median(verdict.ratio for verdict in verdicts) - 1:>+8.2%} "
+        f"{statistics.median(verdict.high - verdict.low for verdict in verdicts) / 2:>9.2%}"
     )
 
 
@@ -159,24 +175,26 @@ HEADING = (
 
 
 def aa(bench: Bench, options: argparse.Namespace) -> None:
+    found = series(bench, options, {"base": 0, "head": 0}, dict.fromkeys(METRICS, SMALLEST))
     print(HEADING)
-    print(summary("A/A", list(series(bench, options, {"base": 0, "head": 0}, 0.01))), flush=True)
+    for metric, settled in found.items():
+        print(summary(METRICS[metric], settled), flush=True)
 
 
 def inject(bench: Bench, options: argparse.Namespace) -> None:
     per_loop = calibrate(bench, options)
-    print(f"one loop adds {per_loop:.4%} of the server's CPU per request\n{HEADING}")
+    print(f"one loop adds {per_loop:.4%} of the server's CPU per request\n{HEADING}", flush=True)
     for effect in map(float, options.effects.split(",")):
-        loops = round(effect / per_loop)
-        found = list(series(bench, options, {"base": 0, "head": loops}, min(0.01, effect / 2)))
-        print(summary(f"+{effect:.0%}", found), flush=True)
+        loops = {"base": 0, "head": round(effect / per_loop)}
+        found = series(bench, options, loops, {CPU: min(SMALLEST, effect / 2)})
+        print(summary(f"+{effect:.0%}", found[CPU]), flush=True)
 
 
 def calibrate(bench: Bench, options: argparse.Namespace) -> float:
     """What one loop per request adds, as a share of the CPU per request without it."""
-    asked = job(options.server, ("base", "head"), [benchmark("get-p16", "get", 16, options.seconds)])
+    asked = job(options.server, ("base", "head"), [benchmark("get-p16", "get", 16, options)])
     rig = bench.rig(asked, {"base": 0, "head": CALIBRATION}, 0)
-    found = [block for number in range(PAIRS) if (block := pair(rig, asked.benchmarks[0], number))]
+    found = [block[CPU] for number in range(PAIRS) if (block := pair(rig, asked.benchmarks[0], number))]
     return (statistics.median(head / base for base, head in found) - 1) / CALIBRATION
 
 
@@ -193,8 +211,7 @@ def in_blocks(benchmarks: list[Benchmark], count: int, chance: Random) -> list[t
 
 def spread(bench: Bench, options: argparse.Namespace) -> None:
     """Trial to trial and run to run, with and without each precaution."""
-    wanted = [benchmark("get-p1", "get", 1, options.seconds), benchmark("get-p16", "get", 16, options.seconds),
-              benchmark("set-p1", "set", 1, options.seconds)]  # fmt: skip
+    wanted = [benchmark("get-p16", "get", 16, options), benchmark("set-p1", "set", 1, options)]
     asked = job(options.server, ("head",), wanted)
     ways: dict[str, Callable[[int], dict[str, list[Trial]]]] = {
         "as measured": lambda seed: run(bench, asked, interleaved, options.trials, seed),
@@ -250,11 +267,13 @@ def paired(bench: Bench, options: argparse.Namespace, wanted: list[dict[str, Any
     for content in wanted:
         asked = job(options.server, ("base", "head"), [content])
         rig = bench.rig(asked, {"base": 0, "head": 0}, 1)
-        found = [pairs.measure(rig, asked.benchmarks[0], number) for number in range(options.trials * 2)]
-        for metric, title in METRICS.items():
-            steps = [math.log(one["head"].metrics[metric] / one["base"].metrics[metric]) for one in found]
-            cv = statistics.stdev(steps) / math.sqrt(2)
-            print(f"{'paired':>14} {content['name']:>9} {title:>12}  {cv:>8.2%}", flush=True)
+        found = [pairs.measure(rig, asked.benchmarks[0], number) for number in range(options.trials * 4)]
+        quiet = [block for block in found if all(clean(trial) for trial in block.values())]
+        for way, blocks in (("paired", found), ("paired, clean", quiet)):
+            for metric, title in METRICS.items():
+                steps = [math.log(one["head"].metrics[metric] / one["base"].metrics[metric]) for one in blocks]
+                cv = statistics.stdev(steps) / math.sqrt(2)
+                print(f"{way:>14} {content['name']:>9} {title:>12}  {cv:>8.2%} {len(blocks)} blocks", flush=True)
 
 
 def variation(values: list[float]) -> float:
@@ -275,6 +294,8 @@ def main() -> None:
     parser.add_argument("--comparisons", type=int, default=20)
     parser.add_argument("--effects", default="0.01,0.02,0.05")
     parser.add_argument("--seconds", type=float, default=0.3, help="measured window")
+    parser.add_argument("--warmup", type=float, default=0.1)
+    parser.add_argument("--keys", type=int, default=20_000)
     parser.add_argument("--slices", type=int, default=pairs.SLICES, help="of each side in a block")
     parser.add_argument("--variable", default="SPIN")
     options = parser.parse_args()

@@ -126,6 +126,7 @@ class Bench:
             command="",
             timeout_s=60.0,
             target=0.01,
+            instructions="",
         )
         self.gave_up = 0
 
