@@ -23,7 +23,7 @@ urlpatterns = [
     path("runs/<int:pk>/reproduce.sh", views.run_script, name="run-script"),
     path("profiles/<int:pk>.folded", views.profile_folded, name="profile-folded"),
     path("queue/", views.queue, name="queue"),
-    path("machines/<slug:name>", views.machine, name="machine"),
+    path("machines/<slug:name>/", views.machine, name="machine"),
     path("machines/<slug:name>.json", views.machine_values, name="machine-values"),
     path("login/", LoginView.as_view(template_name="web/login.html", redirect_authenticated_user=True), name="login"),
     path("logout/", LogoutView.as_view(), name="logout"),

@@ -25,6 +25,16 @@ from speedtrack.web.plots import CanaryDot, CanaryPlot
 CHECKS = 60  # drawn and listed
 EVENTS = 30
 LAST = 12  # finished runs listed
+UNKNOWN = "unknown"  # what a runner says of a fact that the machine does not tell
+#: Facts by what they are about, each named by how it begins; what begins otherwise is the kernel's.
+ABOUT = {
+    "Processor": """system architecture cpu_ microcode hypervisor smt turbo governor frequency energy sleep cpuidle
+        cores threads sockets l1 l2 l3 hardware_counters clocksource temperature""",
+    "Memory": "memory_ thp hugepages swappiness overcommit numa free_ swap_",
+    "Placement": "server_cpus driver_cpus placement isolated nohz housekeeping offline irqbalance interrupts",
+    "Software": "os libc compiler build_ driver_ runner_",
+    "Kernel": "",
+}
 
 
 @dataclass(frozen=True)
@@ -53,6 +63,26 @@ class Era:
 
 
 @dataclass(frozen=True)
+class Facts:
+    """Facts in groups, and the names of those that the machine does not tell."""
+
+    groups: dict[str, dict[str, Any]]
+    unknown: list[str]
+
+    @classmethod
+    def of(cls, facts: dict[str, Any]) -> "Facts":
+        known = sorted(name for name, value in facts.items() if value != UNKNOWN)
+        groups = {topic: {name: facts[name] for name in known if topic_of(name) == topic} for topic in ABOUT}
+        return cls({topic: group for topic, group in groups.items() if group}, sorted(facts.keys() - set(known)))
+
+
+def topic_of(fact: str) -> str:
+    """What a fact is about: the topic with the longest beginning of its name, else the kernel."""
+    words = {word: topic for topic, words in ABOUT.items() for word in words.split() if fact.startswith(word)}
+    return words[max(words, key=len)] if words else "Kernel"
+
+
+@dataclass(frozen=True)
 class MachinePage:
     machine: Machine
     post: Post
@@ -64,6 +94,14 @@ class MachinePage:
     events: list[MachineEvent]
     last: list[Run]
     again: int
+
+    @property
+    def facts(self) -> Facts:
+        return Facts.of(self.post.facts)
+
+    @property
+    def moment(self) -> Facts:
+        return Facts.of(self.recorded)
 
 
 def machine_named(name: str) -> Machine:

@@ -118,7 +118,7 @@ def test_no_page_scrolls_sideways(shown: tuple[World, Alert, str], chromium: Bro
     made, alert, url = shown
     addresses = [
         "/", "/p/kvd/", f"/p/kvd/timeline/get-p1/{CPU}", f"/p/kvd/c/{made.shas[5]}/", "/alerts/",
-        f"/alerts/{alert.pk}/", "/queue/", "/machines/kvd-m1", "/login/",
+        f"/alerts/{alert.pk}/", "/queue/", "/machines/kvd-m1/", "/login/",
     ]  # fmt: skip
     for width in (1280, 390):
         complaints: list[str] = []

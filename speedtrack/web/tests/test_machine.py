@@ -14,7 +14,7 @@ from speedtrack.tests import builders
 from speedtrack.web.plots import CanaryDot, CanaryPlot
 from speedtrack.web.tests.world import World, queries
 
-PAGE = "/machines/kvd-m1"
+PAGE = "/machines/kvd-m1/"
 
 
 def fly(machine: Machine, value: float, **facts: str) -> None:
@@ -57,7 +57,7 @@ def test_a_machine_shows_its_canary_its_work_and_its_environment(client: Client,
     assert "<strong>compiler</strong> cc 12 → eeeeeeeeeeee" in page
     assert "governor" in page and "Test CPU" in page
     assert "get-p1 of kvd at" in page
-    found = client.get(f"{PAGE}.json").json()
+    found = client.get(f"{PAGE[:-1]}.json").json()
     assert found["environments"][0]["changed"][0] == {"fact": "kernel", "before": "6.1", "after": "6.2"}
     assert len(found["checks"]) == FEWEST + 1 and found["canary"]["benchmarks"] == ["get-p1"]
     assert found["state"] != "quarantine"
@@ -65,7 +65,7 @@ def test_a_machine_shows_its_canary_its_work_and_its_environment(client: Client,
 
 def test_a_machine_without_canary_says_how_to_give_it_one(client: Client, kvd: World) -> None:
     assert "manage.py machine canary kvd-m1" in client.get(PAGE).content.decode()
-    assert client.get("/machines/none").status_code == 404
+    assert client.get("/machines/none/").status_code == 404
 
 
 def test_a_quarantine_is_seen_wherever_the_machine_is(client: Client, quarantined: Machine) -> None:
@@ -73,7 +73,7 @@ def test_a_quarantine_is_seen_wherever_the_machine_is(client: Client, quarantine
         page = client.get(address).content.decode()
         assert "quarantine" in page and "+8.0%" in page, address
     assert "<button" not in client.get(PAGE).content.decode().split("quarantine")[-1].split("</section>")[0]
-    assert client.get(f"{PAGE}.json").json()["state"] == "quarantine"
+    assert client.get(f"{PAGE[:-1]}.json").json()["state"] == "quarantine"
 
 
 @pytest.mark.parametrize(("level", "anew"), [("old", False), ("new", True)])
