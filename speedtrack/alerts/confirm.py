@@ -22,7 +22,7 @@ from speedtrack.alerts.models import ChangePoint
 from speedtrack.alerts.series import sample_pairs
 from speedtrack.benchmarks.models import Suite
 from speedtrack.projects.models import Branch, Commit
-from speedtrack.runs import queue
+from speedtrack.runs import planning
 from speedtrack.runs.models import PAIRED, Build, Machine, Measurement, Reason, Run
 from speedtrack.runs.models import Status as RunStatus
 from speedtrack.stats.compare import Answer, Comparison, benjamini_hochberg, fewest_pairs, settle
@@ -123,8 +123,8 @@ def plan(pair: Pair, group: list[ChangePoint]) -> None:
     rounds = Run.objects.filter(
         commit_id=pair.commit_id, base_id=pair.base_id, machine=pair.machine, reason=pair.reason
     )
-    run = queue.plan_pair(
-        queue.Plan(
+    run = planning.plan_pair(
+        planning.Plan(
             project=project,
             suite=suite_of(group[0]),
             benchmarks=sorted(benchmarks.values(), key=lambda b: b.pk),

@@ -20,9 +20,8 @@ from speedtrack.alerts.series import sample_pairs
 from speedtrack.benchmarks import definitions
 from speedtrack.benchmarks.definitions import DefinitionError
 from speedtrack.projects.models import Commit, Project
-from speedtrack.runs import queue
+from speedtrack.runs import planning
 from speedtrack.runs.models import PAIRED, Build, Machine, Measurement, Reason, Run, RunQuerySet, Series, Side, Status
-from speedtrack.runs.queue import Plan
 from speedtrack.runs.tracking import Choice
 from speedtrack.stats.floor import noise_floor
 
@@ -58,18 +57,18 @@ def plan_one(machine: Machine) -> bool:
         try:
             if newest and (plan := plan_if_due(machine, project, newest)):
                 head = measured.order_by("-attempt__run__rank", "-id")[0].commit
-                queue.plan_pair(against_itself(plan, head), head.pk, machine)
+                planning.plan_pair(against_itself(plan, head), head.pk, machine)
                 return True
         except DefinitionError:
             continue  # its suite is wrong meanwhile: whoever tracks or pushes is told
     return False
 
 
-def plan_if_due(machine: Machine, project: Project, newest: Measurement) -> Plan | None:
+def plan_if_due(machine: Machine, project: Project, newest: Measurement) -> planning.Plan | None:
     """What the project's next A/A run measures; None: the last one still speaks."""
     definition = definitions.load(project.suite)
     suite, benchmarks = definitions.store(project, definition)
-    plan = Plan(project, suite, definitions.usual(definition, benchmarks), Reason.AA, trials=PAIRS)
+    plan = planning.Plan(project, suite, definitions.usual(definition, benchmarks), Reason.AA, trials=PAIRS)
     runs = Run.objects.filter(project=project, machine=machine, reason=Reason.AA, benchmark_set=plan.set_digest)
     last = runs.filter(created__gt=Now() - timedelta(settings.AA_EVERY_DAYS)).order_by("-id").first()
     return plan if last is None or environment_changed(last, newest) else None
@@ -82,20 +81,20 @@ def environment_changed(run: Run, newest: Measurement) -> bool:
     return bool(known) and newest.created > run.created and newest.series.environment_id not in known
 
 
-def against_itself(plan: Plan, commit: Commit) -> Plan:
+def against_itself(plan: planning.Plan, commit: Commit) -> planning.Plan:
     rounds = Run.objects.filter(commit=commit, base=commit, reason=Reason.AA)
     return replace(plan, base=commit, round=rounds.count())
 
 
 def measure(choice: Choice) -> int:
     """Queue A/A runs by hand, before all that waits. Returns how many."""
-    plan = Plan(
-        choice.project, choice.suite, choice.benchmarks, Reason.AA, trials=PAIRS, priority=queue.PRIORITY["manual"]
+    plan = planning.Plan(
+        choice.project, choice.suite, choice.benchmarks, Reason.AA, trials=PAIRS, priority=planning.PRIORITY["manual"]
     )
     commits = choice.project.commits.in_bulk(choice.ranks)
     for commit in commits.values():
         for machine in choice.machines:
-            queue.plan_pair(against_itself(plan, commit), commit.pk, machine)
+            planning.plan_pair(against_itself(plan, commit), commit.pk, machine)
     return len(commits) * len(choice.machines)
 
 

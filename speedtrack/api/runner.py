@@ -10,7 +10,7 @@ from ninja.security import HttpBearer
 
 from speedtrack.projects import git
 from speedtrack.projects.errors import RepositoryError
-from speedtrack.runs import builds, profiles, queue, results
+from speedtrack.runs import builds, jobs, profiles, queue, results
 from speedtrack.runs.documents import (
     BuildReport,
     Claim,
@@ -53,7 +53,7 @@ def hello(request: MachineRequest, hello: Hello) -> Answer:
 @api.post("claim")
 def claim(request: MachineRequest, claim: Claim) -> HttpResponse:
     run = queue.claim(request.auth, claim.instance)
-    return JsonResponse(queue.job(run)) if run else HttpResponse(status=204)
+    return JsonResponse(jobs.document(run)) if run else HttpResponse(status=204)
 
 
 @api.post("runs/{run_id}/renew")

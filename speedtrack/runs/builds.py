@@ -6,7 +6,7 @@ from speedtrack.benchmarks import definitions
 from speedtrack.benchmarks.metrics import METRICS
 from speedtrack.benchmarks.models import Benchmark
 from speedtrack.projects.models import Commit
-from speedtrack.runs import canary, quarantine, queue, results
+from speedtrack.runs import canary, planning, quarantine, queue, results
 from speedtrack.runs.documents import BuildDocument, BuildReport
 from speedtrack.runs.models import (
     Attempt,
@@ -21,7 +21,7 @@ from speedtrack.runs.models import (
     Status,
 )
 
-POINTS = (*queue.ROUTINE, Reason.MANUAL)  # runs whose builds are points of a line
+POINTS = (*planning.ROUTINE, Reason.MANUAL)  # runs whose builds are points of a line
 LOOK_BACK = 5  # runs of the parent that are looked at
 
 
@@ -47,7 +47,7 @@ def report(machine: Machine, run_id: int, report: BuildReport) -> Run | None:
     environment = results.store_environment(machine, report.environment)
     if run.reason in POINTS and not run.paired:
         store_series(attempt, commit, build, environment)
-    if run.reason not in queue.ROUTINE or run.paired:
+    if run.reason not in planning.ROUTINE or run.paired:
         return None
     linked = measured_parent(attempt, commit, build, environment)
     Run.objects.filter(pk=run.pk).update(linked=linked)

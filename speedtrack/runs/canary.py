@@ -38,7 +38,7 @@ from speedtrack.runs.models import (
 )
 from speedtrack.stats import canary as stats
 
-PRIORITY = 500  # above all of queue.PRIORITY
+PRIORITY = 500  # above all of planning.PRIORITY
 JUDGED = ("server_cpu_ns_per_request", "throughput_rps")
 SMALLEST_EFFECT = 0.02  # a machine that moves by less is left alone; a metric whose own is larger keeps that
 CALM = 2  # good ones in a row that lift a quarantine

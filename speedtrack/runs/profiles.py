@@ -12,7 +12,7 @@ from django.db import transaction
 
 from speedtrack.benchmarks.models import Benchmark, Suite
 from speedtrack.projects.models import Commit, Project
-from speedtrack.runs import queue, results
+from speedtrack.runs import jobs, planning, queue, results
 from speedtrack.runs.documents import ProfileDocument
 from speedtrack.runs.models import Machine, Profile, Reason, Run, Status
 
@@ -39,7 +39,7 @@ def change_of(run: Run) -> Change:
     base = run.base or known.first()
     if base is None:
         raise NoBase(f"the commit before {run.commit.short} is not tracked: profile a run of a later commit")
-    return Change(run.project, base, run.commit, run.machine, run.suite, queue.benchmarks_of(run))
+    return Change(run.project, base, run.commit, run.machine, run.suite, jobs.benchmarks_of(run))
 
 
 @transaction.atomic
@@ -69,8 +69,8 @@ def plan(change: Change, by_hand: bool = False) -> Run:
         base=change.base, commit=change.commit, machine=change.machine, reason=Reason.PROFILE
     ).order_by("id")
     known = runs.unfinished().last() if by_hand else runs.last()
-    run = known or queue.plan_pair(
-        queue.Plan(
+    run = known or planning.plan_pair(
+        planning.Plan(
             project=change.project,
             suite=change.suite,
             benchmarks=change.benchmarks,
@@ -83,7 +83,7 @@ def plan(change: Change, by_hand: bool = False) -> Run:
         change.machine,
     )
     if by_hand:
-        Run.objects.filter(pk=run.pk, status=Status.QUEUED).update(priority=queue.PRIORITY["manual"])
+        Run.objects.filter(pk=run.pk, status=Status.QUEUED).update(priority=planning.PRIORITY["manual"])
     return run
 
 

@@ -5,7 +5,7 @@ from django.db.models import Max
 from speedtrack.benchmarks.definitions import DefinitionError
 from speedtrack.projects.models import Commit, Delivery, Project
 from speedtrack.projects.sync import Moved, mark_polled, sync
-from speedtrack.runs import queue
+from speedtrack.runs import planning
 from speedtrack.runs.models import Reason
 
 
@@ -42,10 +42,10 @@ def follow(moved: Moved) -> int:
 
     The history of a branch seen for the first time is no push: whoever tracks it says how much of it to measure.
     """
-    queue.cancel_unreachable(moved.branch, moved.removed)
+    planning.cancel_unreachable(moved.branch, moved.removed)
     if moved.first:
         return 0
     moved.branch.refresh_from_db()
     commits = Commit.objects.filter(project=moved.branch.project, sha__in=moved.added)
-    again = queue.requeue_returned(moved.branch, commits)
-    return again + queue.plan_branch(moved.branch, commits, Reason.PUSH)
+    again = planning.requeue_returned(moved.branch, commits)
+    return again + planning.plan_branch(moved.branch, commits, Reason.PUSH)

@@ -1,25 +1,19 @@
-"""The life of a run: plan, claim, renew, log, complete, fail, cancel, reap.
+"""The life of a queued run: claim, renew, log, complete, fail, cancel, reap. What is queued: `planning`.
 
 PostgreSQL rows are the truth, and its ``now()`` is the only clock. The lease token is the fence: every call of a
 runner carries it, and a call with an old one changes nothing (LeaseLost). A message lost or doubled costs nothing,
 because ``claim`` alone decides who does what.
 """
 
-import zlib
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
 
 from django.conf import settings
 from django.db import transaction
-from django.db.models import F, QuerySet
+from django.db.models import F
 from django.db.models.functions import Now
 
 from speedtrack.benchmarks import definitions
-from speedtrack.benchmarks.definitions import Definition
-from speedtrack.benchmarks.models import Benchmark, Suite
-from speedtrack.projects.models import Branch, Commit, Project
+from speedtrack.projects.models import Commit
 from speedtrack.runs import canary, rates
 from speedtrack.runs.documents import Failure, LogPiece, Renewal
 from speedtrack.runs.models import (
@@ -34,23 +28,7 @@ from speedtrack.runs.models import (
     Status,
 )
 
-#: manual > confirm and bisect > head of a branch > the rest > profiles > a backlog's end > A/A; canaries before all
-PRIORITY = {
-    "manual": 400,
-    "confirm": 300,
-    "bisect": 300,
-    "head": 200,
-    "rest": 100,
-    "later": 50,
-    "profile": 60,
-    "aa": 10,
-}
-BACKLOG_CAP = 200  # commits of one plan that keep their priority; between them the others are filled in later
 RETRY_PAUSE_S = 15  # before the second attempt after a transient failure; grows with the attempt
-ROUTINE = (Reason.PUSH, Reason.BACKFILL)  # one of them is enough for a commit
-GONE = "the commit is no longer on"
-PROFILE_HZ = 997  # a prime: in step with nothing that happens every so many milliseconds
-DEADLINE_S = 4 * 3600  # of one attempt; the runner stops itself
 
 
 class LeaseLost(Exception):
@@ -67,101 +45,6 @@ class Occupied(Exception):
 
 class Incomplete(Exception):
     """A run cannot be completed while a measurement is missing."""
-
-
-@dataclass(frozen=True)
-class Plan:
-    """What to queue: commits in any order, why, on which machines, with which benchmarks of the suite (None: all)."""
-
-    project: Project
-    suite: Suite
-    benchmarks: Sequence[Benchmark]
-    reason: Reason
-    base: Commit | None = None
-    round: int = 0
-    trials: int | None = None
-    priority: int | None = None
-
-    @property
-    def set_digest(self) -> str:
-        return definitions.set_digest(self.benchmarks)
-
-
-def plan_commits(plan: Plan, ranks: dict[int, int], machines: Iterable[Machine], head: int | None = None) -> int:
-    """Queue one run per commit and machine, unless it exists. Returns how many were new.
-
-    ``ranks``: commit id -> position on its branch. ``head``: the commit id that goes first.
-    """
-    planned = already_planned(plan, ranks)
-    newest_first = sorted(ranks, key=lambda commit: ranks[commit], reverse=True)
-    step = -(-len(newest_first) // BACKLOG_CAP)
-    runs = [
-        Run(
-            project=plan.project,
-            commit_id=commit,
-            base=plan.base,
-            machine=machine,
-            suite=plan.suite,
-            benchmarks=[b.name for b in plan.benchmarks],
-            benchmark_set=plan.set_digest,
-            reason=plan.reason,
-            round=plan.round,
-            trials=plan.trials or plan.suite.definition["trials"],
-            priority=plan.priority or priority_of(plan.reason, commit == head, place % step == 0),
-            rank=ranks[commit],
-        )
-        for machine in machines
-        for place, commit in enumerate(newest_first)
-        if (commit, machine.pk) not in planned
-    ]
-    with transaction.atomic():
-        before = Run.objects.filter(project=plan.project).count()
-        Run.objects.bulk_create(runs, ignore_conflicts=True, batch_size=1000)
-        return Run.objects.filter(project=plan.project).count() - before
-
-
-def already_planned(plan: Plan, commits: Iterable[int]) -> set[tuple[int, int]]:
-    """(commit, machine) that a push and a backfill need not queue both."""
-    if plan.reason not in ROUTINE:
-        return set()
-    runs = Run.objects.filter(commit__in=commits, benchmark_set=plan.set_digest, reason__in=ROUTINE, base=None)
-    return set(runs.values_list("commit_id", "machine_id"))
-
-
-def plan_pair(plan: Plan, commit_id: int, machine: Machine) -> Run:
-    """Queue the paired run of a plan (whose base is set) against one commit, unless it exists; return it."""
-    plan_commits(plan, {commit_id: 0}, [machine])
-    return Run.objects.get(
-        commit_id=commit_id, base=plan.base, machine=machine, benchmark_set=plan.set_digest, reason=plan.reason,
-        round=plan.round,
-    )  # fmt: skip
-
-
-def priority_of(reason: Reason, is_head: bool, in_step: bool) -> int:
-    if reason.value in PRIORITY:
-        return PRIORITY[reason.value]
-    return PRIORITY["head" if is_head else "rest" if in_step else "later"]
-
-
-def plan_branch(branch: Branch, commits: QuerySet[Commit], reason: Reason) -> int:
-    """Queue commits of a branch on all machines of its project. Returns how many runs were new.
-
-    A waiting run of what is the head of no branch any more steps back: people want the newest first.
-    """
-    project = branch.project
-    definition = definitions.load(project.suite)
-    suite, benchmarks = definitions.store(project, definition)
-    ranks = dict(branch.positions.filter(commit__in=commits).values_list("commit_id", "number").order_by("number"))
-    if not ranks:
-        return 0
-    head = branch.head_id if branch.head_id in ranks else None
-    if head:
-        heads = project.branches.filter(deleted_at=None, head__isnull=False).values("head")
-        Run.objects.filter(project=project, status=Status.QUEUED, priority=PRIORITY["head"]).exclude(
-            commit__in=heads
-        ).update(priority=PRIORITY["rest"])
-    plan = Plan(project, suite, definitions.usual(definition, benchmarks), reason)
-    return plan_commits(plan, ranks, project.machines.all(), head)
 
 
 def claim(machine: Machine, instance: str = "") -> Run | None:
@@ -222,55 +105,6 @@ def lease(run: Run, instance: str) -> bool:
         return True
     finish(run, Status.FAILED, "nothing to measure: " + "; ".join(f"{n}: {why}" for n, why in postponed.items()))
     return False
-
-
-def job(run: Run) -> dict[str, Any]:
-    """The ``speedtrack.job/3`` document of a claimed run (docs/result-format.md)."""
-    definition = definitions.of_suite(run.suite)
-    sides = [{"side": "head", "sha": run.commit.sha}]
-    if run.base:
-        sides.insert(0, {"side": "base", "sha": run.base.sha})
-    return {
-        "schema": "speedtrack.job/3",
-        "run": run.pk,
-        "token": run.lease_token,
-        "attempt": run.attempt,
-        "reason": run.reason,
-        "project": run.project.slug,
-        "seed": zlib.crc32(f"{run.pk}/{run.attempt}".encode()),
-        "trials": run.trials,
-        "most_trials": run.trials if run.paired else max(run.trials, definition.cap),
-        "lease_s": settings.LEASE_S,
-        "deadline_s": DEADLINE_S,
-        "sides": sides,
-        "frozen": run.canary.artifacts if run.canary else None,
-        "build": definition.build.model_dump() | {"trust": definition.build.trust or run.project.slug},
-        "server": definition.server.model_dump(),
-        "benchmarks": work(run, definition),
-        "profile": {"frequency_hz": PROFILE_HZ} if run.reason == Reason.PROFILE else None,
-    }
-
-
-def work(run: Run, definition: Definition) -> list[dict[str, Any]]:
-    """What the run measures now, in the suite's order: rates in requests/s, without what its attempt postponed."""
-    digests = definitions.digests(definition)
-    left_out = attempt_of(run).postponed
-    found = []
-    for section in definition.benchmark:
-        if section.name in run.benchmarks and section.name not in left_out:
-            told = {"name": section.name, "digest": digests[section.name]} | section.work()
-            if rate := rates.asked(run, section, digests):
-                told["workload"]["rate"] = rate
-            found.append(told)
-    return found
-
-
-def benchmarks_of(run: Run) -> list[Benchmark]:
-    """The run's benchmarks as its suite defines them, in the suite's order."""
-    digests = definitions.digests(definitions.of_suite(run.suite))
-    rows = Benchmark.objects.filter(project=run.project, name__in=run.benchmarks, digest__in=digests.values())
-    known = {(b.name, b.digest): b for b in rows}
-    return [known[name, digest] for name, digest in digests.items() if name in run.benchmarks]
 
 
 def held(machine: Machine, run_id: int, token: int) -> Run:
@@ -468,22 +302,3 @@ def retry(run: Run, why: str) -> None:
     """Queue a failed or cancelled run again, with a fresh count of attempts. Raises ValueError for another one."""
     run = Run.objects.select_for_update(of=("self",)).get(pk=run.pk)
     run.move(Status.QUEUED, why, attempt=0, error="", cancel_requested_at=None, ended_at=None, not_before=Now())
-
-
-def cancel_unreachable(branch: Branch, shas: list[str]) -> int:
-    """Cancel waiting runs of commits that left a branch by a force push and are on no other branch."""
-    gone = Run.objects.filter(
-        project=branch.project, status=Status.QUEUED, commit__sha__in=shas, commit__positions=None, canary=None
-    )
-    for run in gone:
-        cancel(run, f"{GONE} {branch}")
-    return len(gone)
-
-
-def requeue_returned(branch: Branch, commits: QuerySet[Commit]) -> int:
-    """Queue again what was cancelled when these commits, which are back, left their branch."""
-    cancelled = Run.objects.filter(project=branch.project, status=Status.CANCELLED, commit__in=commits)
-    back = cancelled.filter(events__after=Status.CANCELLED, events__why__startswith=GONE).distinct()
-    for run in back:
-        retry(run, f"the commit is on {branch} again")
-    return len(back)

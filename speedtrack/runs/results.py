@@ -9,7 +9,7 @@ from speedtrack.benchmarks import definitions
 from speedtrack.benchmarks.metrics import METRICS
 from speedtrack.benchmarks.models import Benchmark
 from speedtrack.projects.models import Commit
-from speedtrack.runs import queue
+from speedtrack.runs import jobs, queue
 from speedtrack.runs.documents import EnvironmentDocument, ProfileDocument, Result, TrialDocument
 from speedtrack.runs.models import Attempt, Environment, Machine, Measurement, Run, Sample, Series, Trial
 from speedtrack.stats.summary import summarize
@@ -62,7 +62,7 @@ def check_frozen(run: Run, result: Result) -> None:
 
 def benchmark_of(run: Run, result: Result | ProfileDocument) -> Benchmark:
     """The benchmark that a document speaks of. Raises ResultError if its run has no such one."""
-    for benchmark in queue.benchmarks_of(run):
+    for benchmark in jobs.benchmarks_of(run):
         if (benchmark.name, benchmark.digest) == (result.benchmark.name, result.benchmark.digest):
             return benchmark
     raise ResultError(f"run {run.pk} does not measure {result.benchmark.name} with digest {result.benchmark.digest}")

@@ -18,7 +18,7 @@ from speedtrack.projects import git
 from speedtrack.projects.errors import RepositoryError
 from speedtrack.projects.models import Branch, Commit, Project
 from speedtrack.projects.sync import store_commits, sync
-from speedtrack.runs import canary, pushes, quarantine, queue
+from speedtrack.runs import canary, planning, pushes, quarantine
 from speedtrack.runs.canary import Frozen
 from speedtrack.runs.models import Canary, Machine, Reason, Run
 
@@ -94,7 +94,7 @@ def follow(project: Project, branch_name: str, wish: Wish) -> Tracked:
     branch.refresh_from_db()
     positions = branch.positions.order_by("-number")
     newest = Commit.objects.filter(pk__in=positions.values("commit")[: max(wish.last, 0)])
-    queued = queue.plan_branch(branch, newest, Reason.BACKFILL)
+    queued = planning.plan_branch(branch, newest, Reason.BACKFILL)
     return Tracked(project, branch, positions.count(), queued)
 
 
@@ -163,8 +163,8 @@ def measure(slug: str, expression: str, names: list[str], machine_name: str | No
     manual = Run.objects.filter(project=choice.project, reason=Reason.MANUAL, commit__in=choice.ranks)
     last = manual.aggregate(last=Max("round"))["last"]
     round = 0 if last is None else last + 1
-    plan = queue.Plan(choice.project, choice.suite, choice.benchmarks, Reason.MANUAL, round=round)
-    return queue.plan_commits(plan, choice.ranks, choice.machines)
+    plan = planning.Plan(choice.project, choice.suite, choice.benchmarks, Reason.MANUAL, round=round)
+    return planning.plan_commits(plan, choice.ranks, choice.machines)
 
 
 def check_known(suite: Suite, benchmarks: list[Benchmark], names: list[str]) -> None:

@@ -11,7 +11,7 @@ from django.db import connection
 
 from speedtrack.benchmarks import definitions
 from speedtrack.projects.models import Commit
-from speedtrack.runs import builds, profiles, queue, results, tracking
+from speedtrack.runs import builds, jobs, profiles, queue, results, tracking
 from speedtrack.runs.documents import BuildReport, ProfileDocument, Result
 from speedtrack.runs.models import Machine, Reason, Run
 from speedtrack.runs.tracking import Tracked, Wish
@@ -147,7 +147,7 @@ def environment() -> dict[str, Any]:
 
 def result(run: Run, benchmark: str, commit: Commit, values: list[float], **changes: Any) -> Result:
     """A result document of one side, with ``values`` as server CPU in ns per request."""
-    found = next(b for b in queue.benchmarks_of(run) if b.name == benchmark)
+    found = next(b for b in jobs.benchmarks_of(run) if b.name == benchmark)
     metrics = [{"server_cpu_ns_per_request": v, "throughput_rps": 1e9 / v} for v in values]
     document: dict[str, Any] = {
         "schema": "speedtrack.result/1",
@@ -191,7 +191,7 @@ FOLDED = {
 
 def send_profile(run: Run, benchmark: str, commit: Commit, **changes: Any) -> None:
     """Send a profile of one side: the head has a function that the base has not."""
-    found = next(b for b in queue.benchmarks_of(run) if b.name == benchmark)
+    found = next(b for b in jobs.benchmarks_of(run) if b.name == benchmark)
     side = side_of(run, commit)
     document = {
         "token": run.lease_token, "side": side, "sha": commit.sha,
@@ -204,7 +204,7 @@ def send_profile(run: Run, benchmark: str, commit: Commit, **changes: Any) -> No
 
 def measured(run: Run) -> list[str]:
     """The benchmarks that a claimed run's job asks for."""
-    return [benchmark["name"] for benchmark in queue.job(run)["benchmarks"]]
+    return [benchmark["name"] for benchmark in jobs.document(run)["benchmarks"]]
 
 
 def work(machine: Machine, speed: Any, until: int = 1000) -> list[Run]:

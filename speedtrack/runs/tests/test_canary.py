@@ -15,7 +15,7 @@ from speedtrack.alerts import series as lines
 from speedtrack.alerts.models import ChangePoint
 from speedtrack.dispatch import idle_machines_with_work
 from speedtrack.projects.models import Commit
-from speedtrack.runs import canary, quarantine, queue, results, tracking
+from speedtrack.runs import canary, jobs, quarantine, queue, results, tracking
 from speedtrack.runs.canary import Frozen
 from speedtrack.runs.documents import Failure
 from speedtrack.runs.models import (
@@ -105,12 +105,12 @@ def test_the_first_head_that_is_measured_becomes_the_canary_and_its_build_is_fro
     made = Canary.objects.get()
     assert (made.commit, made.benchmarks, made.artifacts) == (head.commit, ["get-p1"], None)
     run = builders.claim(machine)
-    assert (run.reason, run.canary, queue.job(run)["frozen"]) == (Reason.CANARY, made, None)
+    assert (run.reason, run.canary, jobs.document(run)["frozen"]) == (Reason.CANARY, made, None)
     builders.send_build(run, run.commit)
     made.refresh_from_db()
     assert made.artifacts == {"kvd": builders.digest_of_binary(head.commit.sha)}
     again = builders.claim(machine)
-    assert again.pk == run.pk and queue.job(again)["frozen"] == made.artifacts
+    assert again.pk == run.pk and jobs.document(again)["frozen"] == made.artifacts
 
 
 def test_no_canary_by_itself_where_that_is_turned_off(tracked: Tracked, machine: Machine, settings: Any) -> None:

@@ -8,7 +8,7 @@ from django.db import connection
 from django.db.models import F
 from django.db.models.functions import Now
 
-from speedtrack.runs import queue, tracking
+from speedtrack.runs import planning, queue, tracking
 from speedtrack.runs.models import Attempt, Machine, Run, Status
 from speedtrack.runs.tracking import Tracked
 from speedtrack.tests import builders
@@ -37,7 +37,7 @@ def test_the_newest_commit_of_a_priority_goes_first(tracked: Tracked, machine: M
 
 
 def test_priority_goes_before_age(tracked: Tracked, machine: Machine) -> None:
-    Run.objects.filter(rank=0).update(priority=queue.PRIORITY["manual"])
+    Run.objects.filter(rank=0).update(priority=planning.PRIORITY["manual"])
     assert builders.claim(machine).rank == 0
 
 

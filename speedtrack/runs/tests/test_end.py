@@ -6,9 +6,9 @@ import pytest
 from django.db import connection
 from django.db.models.functions import Now
 
-from speedtrack.runs import queue, results
+from speedtrack.runs import jobs, planning, queue, results
 from speedtrack.runs.documents import Failure, Renewal
-from speedtrack.runs.models import Machine, Measurement, Run, Sample, Series, Status
+from speedtrack.runs.models import Machine, Measurement, Reason, Run, Sample, Series, Status
 from speedtrack.runs.tracking import Tracked
 from speedtrack.tests import builders
 
@@ -69,9 +69,9 @@ def test_a_run_without_all_its_measurements_is_not_complete(tracked: Tracked, ma
 def test_a_paired_run_needs_both_sides(tracked: Tracked, machine: Machine) -> None:
     first = Run.objects.get(rank=0)
     head = Run.objects.get(rank=2).commit
-    benchmarks = queue.benchmarks_of(first)
-    plan = queue.Plan(first.project, first.suite, benchmarks, queue.Reason.CONFIRM, base=first.commit)
-    paired = queue.plan_pair(plan, head.pk, machine)
+    benchmarks = jobs.benchmarks_of(first)
+    plan = planning.Plan(first.project, first.suite, benchmarks, Reason.CONFIRM, base=first.commit)
+    paired = planning.plan_pair(plan, head.pk, machine)
     run = builders.claim(machine)
     assert run == paired
     for name in run.benchmarks:

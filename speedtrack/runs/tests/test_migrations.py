@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from django.db import connection
 
-from speedtrack.runs import queue
+from speedtrack.runs import jobs, planning
 from speedtrack.runs.models import Build, Measurement, Reason, Run, Trial
 from speedtrack.tests import builders
 
@@ -20,8 +20,8 @@ def test_a_side_is_known_by_its_commit_where_nobody_said_it(tmp_path: Path, sett
     machine = builders.machine()
     builders.track(repository)
     old, new = Run.objects.order_by("rank")
-    plan = queue.Plan(old.project, old.suite, queue.benchmarks_of(old), Reason.CONFIRM, base=old.commit, trials=5)
-    queue.plan_pair(plan, new.commit_id, machine)
+    plan = planning.Plan(old.project, old.suite, jobs.benchmarks_of(old), Reason.CONFIRM, base=old.commit, trials=5)
+    planning.plan_pair(plan, new.commit_id, machine)
     builders.work(machine, lambda sha, benchmark, trial: 5000.0 + trial)
     for model in (Build, Trial, Measurement):
         before = dict(model.objects.values_list("pk", "side"))

@@ -9,9 +9,9 @@ from django.db import connection
 
 from speedtrack.projects.models import Branch, Commit, Project
 from speedtrack.projects.sync import sync
-from speedtrack.runs import pushes, queue
+from speedtrack.runs import jobs, planning, pushes
 from speedtrack.runs.models import Machine, Reason, Run, Status
-from speedtrack.runs.queue import PRIORITY
+from speedtrack.runs.planning import PRIORITY
 from speedtrack.runs.tracking import Tracked
 from speedtrack.tests import builders
 from speedtrack.tests.builders import Repository
@@ -49,12 +49,12 @@ def test_taking_the_same_push_twice_queues_nothing_new(pushed: Project, reposito
 
 def test_planning_the_same_commits_twice_queues_nothing_new(tracked: Tracked) -> None:
     commits = Commit.objects.all()
-    assert queue.plan_branch(tracked.branch, commits, Reason.MANUAL) == 3
-    assert queue.plan_branch(tracked.branch, commits, Reason.MANUAL) == 0
+    assert planning.plan_branch(tracked.branch, commits, Reason.MANUAL) == 3
+    assert planning.plan_branch(tracked.branch, commits, Reason.MANUAL) == 0
 
 
 def test_a_push_of_commits_that_are_queued_already_queues_nothing(tracked: Tracked) -> None:
-    assert queue.plan_branch(tracked.branch, Commit.objects.all(), Reason.PUSH) == 0
+    assert planning.plan_branch(tracked.branch, Commit.objects.all(), Reason.PUSH) == 0
 
 
 def test_a_new_head_sends_the_waiting_old_head_back(pushed: Project, repository: Repository, machine: Machine) -> None:
@@ -106,7 +106,7 @@ def test_a_huge_push_is_thinned_by_priority_and_complete(pushed: Project, reposi
     assert set(runs.values_list("rank", flat=True)) == set(range(2048))
     found = priorities(reason=Reason.PUSH)
     assert found[PRIORITY["head"]] == 1
-    assert 150 < found[PRIORITY["rest"]] < queue.BACKLOG_CAP
+    assert 150 < found[PRIORITY["rest"]] < planning.BACKLOG_CAP
     assert found[PRIORITY["later"]] == 2048 - 1 - found[PRIORITY["rest"]]
     kept = sorted(runs.exclude(priority=PRIORITY["later"]).values_list("rank", flat=True))
     assert len({b - a for a, b in pairwise(kept)}) == 1
@@ -114,24 +114,24 @@ def test_a_huge_push_is_thinned_by_priority_and_complete(pushed: Project, reposi
 
 
 def test_reasons_of_their_own_have_priorities_of_their_own() -> None:
-    assert queue.priority_of(Reason.MANUAL, False, False) == 400
-    assert queue.priority_of(Reason.CONFIRM, False, False) == queue.priority_of(Reason.BISECT, True, True) == 300
-    assert queue.priority_of(Reason.PUSH, True, True) == queue.priority_of(Reason.BACKFILL, True, True) == 200
-    assert queue.priority_of(Reason.PUSH, False, True) == 100
-    assert queue.priority_of(Reason.PUSH, False, False) == 50
+    assert planning.priority_of(Reason.MANUAL, False, False) == 400
+    assert planning.priority_of(Reason.CONFIRM, False, False) == planning.priority_of(Reason.BISECT, True, True) == 300
+    assert planning.priority_of(Reason.PUSH, True, True) == planning.priority_of(Reason.BACKFILL, True, True) == 200
+    assert planning.priority_of(Reason.PUSH, False, True) == 100
+    assert planning.priority_of(Reason.PUSH, False, False) == 50
 
 
 def test_a_pair_is_planned_once(tracked: Tracked, machine: Machine) -> None:
     first = Run.objects.get(rank=0)
-    plan = queue.Plan(first.project, first.suite, queue.benchmarks_of(first), Reason.CONFIRM, base=first.commit)
+    plan = planning.Plan(first.project, first.suite, jobs.benchmarks_of(first), Reason.CONFIRM, base=first.commit)
     head = Run.objects.get(rank=1).commit_id
-    assert queue.plan_pair(plan, head, machine) == queue.plan_pair(plan, head, machine)
-    assert queue.plan_pair(plan, head, machine).paired
+    assert planning.plan_pair(plan, head, machine) == planning.plan_pair(plan, head, machine)
+    assert planning.plan_pair(plan, head, machine).paired
 
 
 def test_a_run_keeps_the_suite_it_was_planned_with(tracked: Tracked, machine: Machine, settings: Any) -> None:
     builders.use_suite(settings, settings.SUITES, builders.SUITE.replace("clients = 50", "clients = 99"))
-    workload = queue.job(builders.claim(machine))["benchmarks"][0]["workload"]
+    workload = jobs.document(builders.claim(machine))["benchmarks"][0]["workload"]
     assert workload["clients"] == 50
 
 
@@ -206,16 +206,16 @@ def test_a_new_head_leaves_the_heads_of_other_branches_in_front(pushed: Project,
 
 def test_a_backlog_of_just_the_cap_is_not_thinned(tracked: Tracked) -> None:
     first = Run.objects.all()[0]
-    plan = queue.Plan(first.project, first.suite, queue.benchmarks_of(first), Reason.PUSH, round=1)
+    plan = planning.Plan(first.project, first.suite, jobs.benchmarks_of(first), Reason.PUSH, round=1)
     template = Commit.objects.get(pk=first.commit_id)
     rows = []
-    for number in range(queue.BACKLOG_CAP):
+    for number in range(planning.BACKLOG_CAP):
         row = Commit.objects.get(pk=template.pk)
         row.pk, row.sha = None, f"{number:040x}"
         rows.append(row)
     ranks = {row.pk: row_number for row_number, row in enumerate(Commit.objects.bulk_create(rows))}
-    queue.plan_commits(plan, ranks, [first.machine])
-    assert priorities(reason=Reason.PUSH) == {PRIORITY["rest"]: queue.BACKLOG_CAP}
+    planning.plan_commits(plan, ranks, [first.machine])
+    assert priorities(reason=Reason.PUSH) == {PRIORITY["rest"]: planning.BACKLOG_CAP}
 
 
 def test_a_commit_that_comes_back_to_its_branch_is_queued_again(pushed: Project, repository: Repository) -> None:

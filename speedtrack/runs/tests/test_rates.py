@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from speedtrack.benchmarks import definitions
-from speedtrack.runs import queue, results, tracking
+from speedtrack.runs import jobs, queue, results, tracking
 from speedtrack.runs.models import Machine, Measurement, ReferenceRate, Run, RunEvent, Status
 from speedtrack.tests import builders
 
@@ -25,7 +25,7 @@ def suites(tmp_path: Path, settings: Any) -> Path:
 
 def rates(run: Run) -> list[Any]:
     """What the job of a claimed run says of the open loop's rate; empty when it is not in the job."""
-    return [b["workload"]["rate"] for b in queue.job(run)["benchmarks"] if b["name"] == "half"]
+    return [b["workload"]["rate"] for b in jobs.document(run)["benchmarks"] if b["name"] == "half"]
 
 
 def measure(run: Run, value: float, **changes: Any) -> None:

@@ -1,0 +1,64 @@
+"""What a claimed run asks of its runner: the ``speedtrack.job/3`` document (docs/result-format.md)."""
+
+import zlib
+from typing import Any
+
+from django.conf import settings
+
+from speedtrack.benchmarks import definitions
+from speedtrack.benchmarks.definitions import Definition
+from speedtrack.benchmarks.models import Benchmark
+from speedtrack.runs import queue, rates
+from speedtrack.runs.models import Reason, Run
+
+PROFILE_HZ = 997  # a prime: in step with nothing that happens every so many milliseconds
+DEADLINE_S = 4 * 3600  # of one attempt; the runner stops itself
+
+
+def document(run: Run) -> dict[str, Any]:
+    """The ``speedtrack.job/3`` document of a claimed run (docs/result-format.md)."""
+    definition = definitions.of_suite(run.suite)
+    sides = [{"side": "head", "sha": run.commit.sha}]
+    if run.base:
+        sides.insert(0, {"side": "base", "sha": run.base.sha})
+    return {
+        "schema": "speedtrack.job/3",
+        "run": run.pk,
+        "token": run.lease_token,
+        "attempt": run.attempt,
+        "reason": run.reason,
+        "project": run.project.slug,
+        "seed": zlib.crc32(f"{run.pk}/{run.attempt}".encode()),
+        "trials": run.trials,
+        "most_trials": run.trials if run.paired else max(run.trials, definition.cap),
+        "lease_s": settings.LEASE_S,
+        "deadline_s": DEADLINE_S,
+        "sides": sides,
+        "frozen": run.canary.artifacts if run.canary else None,
+        "build": definition.build.model_dump() | {"trust": definition.build.trust or run.project.slug},
+        "server": definition.server.model_dump(),
+        "benchmarks": _work(run, definition),
+        "profile": {"frequency_hz": PROFILE_HZ} if run.reason == Reason.PROFILE else None,
+    }
+
+
+def _work(run: Run, definition: Definition) -> list[dict[str, Any]]:
+    """What the run measures now, in the suite's order: rates in requests/s, without what its attempt postponed."""
+    digests = definitions.digests(definition)
+    left_out = queue.attempt_of(run).postponed
+    found = []
+    for section in definition.benchmark:
+        if section.name in run.benchmarks and section.name not in left_out:
+            told = {"name": section.name, "digest": digests[section.name]} | section.work()
+            if rate := rates.asked(run, section, digests):
+                told["workload"]["rate"] = rate
+            found.append(told)
+    return found
+
+
+def benchmarks_of(run: Run) -> list[Benchmark]:
+    """The run's benchmarks as its suite defines them, in the suite's order."""
+    digests = definitions.digests(definitions.of_suite(run.suite))
+    rows = Benchmark.objects.filter(project=run.project, name__in=run.benchmarks, digest__in=digests.values())
+    known = {(b.name, b.digest): b for b in rows}
+    return [known[name, digest] for name, digest in digests.items() if name in run.benchmarks]

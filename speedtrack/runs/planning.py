@@ -1,0 +1,142 @@
+"""What is queued, and how soon: one run per commit and machine, pairs of commits, and what a force push takes away."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from django.db import transaction
+from django.db.models import QuerySet
+
+from speedtrack.benchmarks import definitions
+from speedtrack.benchmarks.models import Benchmark, Suite
+from speedtrack.projects.models import Branch, Commit, Project
+from speedtrack.runs import queue
+from speedtrack.runs.models import Machine, Reason, Run, Status
+
+#: manual > confirm and bisect > head of a branch > the rest > profiles > a backlog's end > A/A; canaries before all
+PRIORITY = {
+    "manual": 400,
+    "confirm": 300,
+    "bisect": 300,
+    "head": 200,
+    "rest": 100,
+    "later": 50,
+    "profile": 60,
+    "aa": 10,
+}
+BACKLOG_CAP = 200  # commits of one plan that keep their priority; between them the others are filled in later
+ROUTINE = (Reason.PUSH, Reason.BACKFILL)  # one of them is enough for a commit
+GONE = "the commit is no longer on"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What to queue: commits in any order, why, on which machines, with which benchmarks of the suite (None: all)."""
+
+    project: Project
+    suite: Suite
+    benchmarks: Sequence[Benchmark]
+    reason: Reason
+    base: Commit | None = None
+    round: int = 0
+    trials: int | None = None
+    priority: int | None = None
+
+    @property
+    def set_digest(self) -> str:
+        return definitions.set_digest(self.benchmarks)
+
+
+def plan_commits(plan: Plan, ranks: dict[int, int], machines: Iterable[Machine], head: int | None = None) -> int:
+    """Queue one run per commit and machine, unless it exists. Returns how many were new.
+
+    ``ranks``: commit id -> position on its branch. ``head``: the commit id that goes first.
+    """
+    planned = already_planned(plan, ranks)
+    newest_first = sorted(ranks, key=lambda commit: ranks[commit], reverse=True)
+    step = -(-len(newest_first) // BACKLOG_CAP)
+    runs = [
+        Run(
+            project=plan.project,
+            commit_id=commit,
+            base=plan.base,
+            machine=machine,
+            suite=plan.suite,
+            benchmarks=[b.name for b in plan.benchmarks],
+            benchmark_set=plan.set_digest,
+            reason=plan.reason,
+            round=plan.round,
+            trials=plan.trials or plan.suite.definition["trials"],
+            priority=plan.priority or priority_of(plan.reason, commit == head, place % step == 0),
+            rank=ranks[commit],
+        )
+        for machine in machines
+        for place, commit in enumerate(newest_first)
+        if (commit, machine.pk) not in planned
+    ]
+    with transaction.atomic():
+        before = Run.objects.filter(project=plan.project).count()
+        Run.objects.bulk_create(runs, ignore_conflicts=True, batch_size=1000)
+        return Run.objects.filter(project=plan.project).count() - before
+
+
+def already_planned(plan: Plan, commits: Iterable[int]) -> set[tuple[int, int]]:
+    """(commit, machine) that a push and a backfill need not queue both."""
+    if plan.reason not in ROUTINE:
+        return set()
+    runs = Run.objects.filter(commit__in=commits, benchmark_set=plan.set_digest, reason__in=ROUTINE, base=None)
+    return set(runs.values_list("commit_id", "machine_id"))
+
+
+def plan_pair(plan: Plan, commit_id: int, machine: Machine) -> Run:
+    """Queue the paired run of a plan (whose base is set) against one commit, unless it exists; return it."""
+    plan_commits(plan, {commit_id: 0}, [machine])
+    return Run.objects.get(
+        commit_id=commit_id, base=plan.base, machine=machine, benchmark_set=plan.set_digest, reason=plan.reason,
+        round=plan.round,
+    )  # fmt: skip
+
+
+def priority_of(reason: Reason, is_head: bool, in_step: bool) -> int:
+    if reason.value in PRIORITY:
+        return PRIORITY[reason.value]
+    return PRIORITY["head" if is_head else "rest" if in_step else "later"]
+
+
+def plan_branch(branch: Branch, commits: QuerySet[Commit], reason: Reason) -> int:
+    """Queue commits of a branch on all machines of its project. Returns how many runs were new.
+
+    A waiting run of what is the head of no branch any more steps back: people want the newest first.
+    """
+    project = branch.project
+    definition = definitions.load(project.suite)
+    suite, benchmarks = definitions.store(project, definition)
+    ranks = dict(branch.positions.filter(commit__in=commits).values_list("commit_id", "number").order_by("number"))
+    if not ranks:
+        return 0
+    head = branch.head_id if branch.head_id in ranks else None
+    if head:
+        heads = project.branches.filter(deleted_at=None, head__isnull=False).values("head")
+        Run.objects.filter(project=project, status=Status.QUEUED, priority=PRIORITY["head"]).exclude(
+            commit__in=heads
+        ).update(priority=PRIORITY["rest"])
+    plan = Plan(project, suite, definitions.usual(definition, benchmarks), reason)
+    return plan_commits(plan, ranks, project.machines.all(), head)
+
+
+def cancel_unreachable(branch: Branch, shas: list[str]) -> int:
+    """Cancel waiting runs of commits that left a branch by a force push and are on no other branch."""
+    gone = Run.objects.filter(
+        project=branch.project, status=Status.QUEUED, commit__sha__in=shas, commit__positions=None, canary=None
+    )
+    for run in gone:
+        queue.cancel(run, f"{GONE} {branch}")
+    return len(gone)
+
+
+def requeue_returned(branch: Branch, commits: QuerySet[Commit]) -> int:
+    """Queue again what was cancelled when these commits, which are back, left their branch."""
+    cancelled = Run.objects.filter(project=branch.project, status=Status.CANCELLED, commit__in=commits)
+    back = cancelled.filter(events__after=Status.CANCELLED, events__why__startswith=GONE).distinct()
+    for run in back:
+        queue.retry(run, f"the commit is on {branch} again")
+    return len(back)
