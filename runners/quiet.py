@@ -58,9 +58,9 @@ MEASURES = {
                 "cools caches and fills the gaps of an open loop, where nobody waits for it"),
         Measure("foreign_driver", SHARE, "the same on the driver's cores; judged where housekeeping is elsewhere",
                 "foreign", 0.05, "the driver has slack and tells its own waiting (client_delayed)"),
-        Measure("slowness", "share", "fastest of 20 spins of hashing on the server's core, before or after, against "
-                "the median of the latest 64 trials (CPU time)", "frequency", 0.1,
-                "a lower clock or a busy hardware sibling; smaller moves come and go with load and heat"),
+        Measure("slowness", "share", "fastest of 20 spins of hashing on the server's core, before and after, of which "
+                "the lesser counts, against the median of the latest 64 trials (CPU time)", "frequency", 0.1,
+                "a lower clock or a busy hardware sibling all along; a burst at one end tells little of the load"),
         Measure("throttled", "events", "thermal_throttle/core_throttle_count", "frequency", 0,
                 "the processor was slowed down by heat in the middle of it"),
         Measure("frequency_mhz", "MHz", "scaling_cur_freq, the mean over the load"),
@@ -181,7 +181,8 @@ class Gate:
             ended.set()
             watcher.join()
             watch.readings.append(read())
-            watch.slowness = self._slowness(max(before_ns, self._spin_ns()))
+            # Bursts of a neighbour are shorter than a load: one that meets a spin says nothing of what lies between.
+            watch.slowness = self._slowness(min(before_ns, self._spin_ns()))
 
     @property
     def _reader(self) -> Reader:
@@ -205,8 +206,8 @@ class Gate:
         """CPU time of a fixed piece of work on the slowest of the server's cores."""
         return max(spin_ns(cpu) for cpu in self.placement.server)
 
-    def _slowness(self, slower_ns: int) -> float | str:
-        self.memory.spins_ns.append(slower_ns)
+    def _slowness(self, faster_ns: int) -> float | str:
+        self.memory.spins_ns.append(faster_ns)
         return slowness(self.memory.spins_ns)
 
 

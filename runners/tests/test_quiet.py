@@ -1,6 +1,7 @@
 """The quiet gate on this machine: real burners on the measured cores, and readings whose meaning is known exactly."""
 
 import contextlib
+import os
 import subprocess
 import sys
 import time
@@ -157,6 +158,19 @@ def test_a_core_is_slow_against_what_is_usual_and_not_against_its_best_moment() 
     assert quiet.slowness(rested_once) == 0
     assert quiet.slowness([*rested_once, 125]) == 0.25
     assert quiet.slowness([100] * 7) == quiet.UNKNOWN
+
+
+@pytest.mark.parametrize(("before", "after", "slow"), [(125, 100, False), (100, 125, False), (125, 130, True)])
+def test_a_core_is_slow_if_it_is_so_before_and_after(
+    before: int, after: int, slow: bool, plan: Placement, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ends = iter([100, 100] * 10 + [before, after])
+    monkeypatch.setattr(quiet, "spin_ns", lambda cpu: next(ends))
+    gate = quiet.Gate(replace(plan, server=frozenset({min(plan.server)})))
+    for _ in range(11):
+        with gate.watch(os.getpid()) as watch:
+            pass
+    assert (watch.slowness == 0.25) == slow
 
 
 def test_a_slower_clock_than_the_machines_best_is_a_flag() -> None:
