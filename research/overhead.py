@@ -1,0 +1,76 @@
+"""Where does the time of a run go? What neither built nor measured is the runner's own.
+
+python research/overhead.py [PROJECT]
+
+Reads the finished runs of the database (DATABASE_URL, else the embedded one) and prints, by reason, the medians over
+runs of: all of it, from claim to end; the build (none where it came from the store); the measured windows; warm-up and
+prefill; and the rest: starting and stopping servers and driver, looking whether the machine is quiet, trials that were
+disturbed and repeated, sending. A paired run tells its windows only; its warm-ups are part of the rest.
+"""
+
+import os
+import sys
+from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "speedtrack.settings")
+
+import django
+
+from speedtrack import devstack
+
+if TYPE_CHECKING:
+    from speedtrack.runs.models import Run
+
+PARTS = ("build", "windows", "warm-up", "prefill")
+
+
+def main() -> None:
+    devstack.use_embedded_database()
+    django.setup()
+    from speedtrack.runs.models import Run
+
+    runs = Run.objects.filter(status="succeeded", linked=None, started_at__isnull=False).order_by("pk")
+    if len(sys.argv) > 1:
+        runs = runs.filter(project__slug=sys.argv[1])
+    by_reason: dict[str, list[dict[str, float]]] = {}
+    for run in runs:
+        by_reason.setdefault(run.reason, []).append(parts_of(run))
+    if not by_reason:
+        sys.exit("no run has succeeded in this database: let `make demo` finish first")
+    heading = f"{'medians':>10} {'runs':>5} {'trials':>7} {'repeated':>8}"
+    print(heading, *(f"{part:>9}" for part in ("all", *PARTS, "rest")))
+    for reason, found in sorted(by_reason.items()):
+        middle = {name: median(one[name] for one in found) for name in found[0]}
+        cells = (f"{middle[part]:>8.1f}s" for part in ("all", *PARTS, "rest"))
+        print(f"{reason:>10} {len(found):>5} {middle['trials']:>7.0f} {middle['repeated']:>8.0f}", *cells)
+
+
+def parts_of(run: "Run") -> dict[str, float]:
+    """Seconds by part, and how many trials were kept and repeated."""
+    attempt = run.attempts.get(token=run.lease_token)
+    assert attempt.ended_at is not None
+    trials = list(attempt.trials.all())
+    tests = [trial.driver["tests"][-1] for trial in trials if not trial.pairing]
+    slices = [cut for trial in trials if trial.pairing for cut in trial.pairing.get("slices", [])]
+    begun = 1 + max((trial.order for trial in trials), default=-1)
+    spent = {
+        "all": (attempt.ended_at - attempt.started_at).total_seconds(),
+        "build": sum(build.seconds for build in attempt.builds.filter(cached=False)),
+        "windows": sum(one["window_s"] for one in [*tests, *slices]),
+        "warm-up": sum(one["warmup"]["seconds"] for one in tests),
+        "prefill": sum(seconds_of_prefill(trial.driver) for trial in trials if not trial.pairing),
+    }
+    rest = spent["all"] - sum(spent[part] for part in PARTS)
+    return spent | {"rest": rest, "trials": len(trials), "repeated": begun - len(trials)}
+
+
+def seconds_of_prefill(document: dict[str, Any]) -> float:
+    told = [document.get("prefill"), *(test.get("prefill") for test in document["tests"])]
+    return sum(float(one["seconds"]) for one in told if one)
+
+
+if __name__ == "__main__":
+    main()
