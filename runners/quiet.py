@@ -51,7 +51,8 @@ MEASURES = {
     for measure in (
         Measure("steal", WINDOW, "/proc/stat, the worst of the measured cores, less one clock tick", "steal", 0.02,
                 "moves throughput by as much, which is more than a steady series scatters by"),
-        Measure("delay", SHARE, "/proc/PID/task/*/schedstat of the server: ready without running", "delayed", 0.02,
+        Measure("delay", SHARE, "/proc/PID/task/*/schedstat of the server: ready without running; no more than others "
+                "ran there (foreign_server), where that is known: its threads may wait for each other", "delayed", 0.02,
                 "as for steal: the server wanted to run and another did"),
         Measure("foreign_server", SHARE, "what ran on the server's cores (/proc/schedstat, else cpuacct, else "
                 "/proc/stat less one clock tick) less the server's CPU clock", "foreign", 0.02,
@@ -275,11 +276,11 @@ def measured(readings: list[Reading], placement: Placement) -> Measured:
     """What happened between the first and the last reading, as far as it is known. Without the spins."""
     first, last = readings[0], readings[-1]
     window_s = max(last.at_s - first.at_s, 1e-9)
-    delays_s = _growth(first.delay_s, last.delay_s)
+    foreign_s = _foreign_s(first, last, placement, placement.server)
     spent_s = {
         "steal": max((one - TICK_S for one in _growth(first.steal_s, last.steal_s).values()), default=None),
-        "delay": sum(delays_s.values()) if delays_s else None,
-        "foreign_server": _foreign_s(first, last, placement, placement.server),
+        "delay": _delay_s(first, last, foreign_s),
+        "foreign_server": foreign_s,
         "foreign_driver": _foreign_s(first, last, placement, placement.driver),
         **_growth(first.pressure_s, last.pressure_s),
     }
@@ -295,6 +296,14 @@ def measured(readings: list[Reading], placement: Placement) -> Measured:
     }
     values = {name: value for name, value in (shares | counts).items() if name in MEASURES}
     return {name: UNKNOWN if value is None else value for name, value in values.items()}
+
+
+def _delay_s(first: Reading, last: Reading, foreign_s: float | None) -> float | None:
+    """How long the server's threads waited for others than each other; None where it cannot be told."""
+    delays_s = _growth(first.delay_s, last.delay_s)
+    if not delays_s:
+        return None
+    return min(sum(delays_s.values()), float("inf") if foreign_s is None else foreign_s)
 
 
 def _foreign_s(first: Reading, last: Reading, placement: Placement, cpus: frozenset[int]) -> float | None:

@@ -85,6 +85,27 @@ def test_a_server_that_waits_for_a_burner_is_delayed(plan: Placement) -> None:
     assert watch.findings.flags["delayed"] > 0.1
 
 
+def test_threads_of_a_server_that_wait_for_each_other_are_no_disturbance(plan: Placement) -> None:
+    hashing = "import hashlib; hashlib.pbkdf2_hmac('sha256', b'', b'', 10**8)"  # without the interpreter's lock
+    both = f"import threading; threading.Thread(target=lambda: exec({hashing!r})).start(); {hashing}"
+    with affinity(frozenset({min(plan.server)})):
+        server = subprocess.Popen([sys.executable, "-c", both])
+    try:
+        reader, raised = Reader(plan.server, plan.server, Roots(Path("/proc"), Path("/sys"))), list[dict[str, float]]()
+        time.sleep(0.2)
+        for _ in range(5):  # whatever else this machine does may meet one of them
+            before = reader.read(server.pid)
+            with quiet.Gate(plan).watch(server.pid) as watch:
+                time.sleep(0.5)
+            waited_s = sum(reader.read(server.pid).delay_s.values()) - sum(before.delay_s.values())
+            raised.append(watch.findings.flags)
+            assert waited_s > 0.2
+    finally:
+        server.kill()
+        server.wait()
+    assert any("delayed" not in flags for flags in raised)
+
+
 def test_a_trial_waits_while_the_core_is_busy_and_patience_shrinks(plan: Placement) -> None:
     gate = quiet.Gate(plan, patience_s=0.5)
     with burner(plan.server):
@@ -116,7 +137,6 @@ def test_what_nobody_disturbed_has_no_flag() -> None:
     ("flag", "value", "changes"),
     [
         ("steal", 0.12, {"steal_s": {0: 1.0, 1: 1.04, 2: 1.0}}),  # less one tick of 10 ms
-        ("delayed", 0.04, {"delay_s": {7: 0.505, 8: 0.005}}),  # thread 8 was born meanwhile
         ("foreign", 0.2, {"busy_s": {0: 50.0, 1: 50.25, 2: 50.0}, "server_s": 5.2}),
         ("foreign", 0.4, {"busy_s": {0: 50.0, 1: 50.0, 2: 50.2}, "driver_s": 2.1}),
         ("paging", 20, {"major_faults": 23}),
@@ -128,6 +148,24 @@ def test_what_nobody_disturbed_has_no_flag() -> None:
 )
 def test_what_is_over_its_limit_raises_its_flag(flag: str, value: float, changes: dict[str, object]) -> None:
     assert flags(STILL, replace(LATER, **changes)) == {flag: pytest.approx(value)}  # type: ignore[arg-type]
+
+
+WAITED = {7: 0.505, 8: 0.005}  # thread 8 was born meanwhile
+
+
+@pytest.mark.parametrize(
+    ("others", "raised"),
+    [
+        ({0: 50.0, 1: 50.0, 2: 50.0}, {}),
+        ({0: 50.0, 1: 50.0075, 2: 50.0}, {"delayed": 0.03, "foreign": 0.03}),
+        ({0: 50.0, 1: 50.05, 2: 50.0}, {"delayed": 0.04, "foreign": 0.2}),
+        ({}, {"delayed": 0.04}),
+    ],
+)
+def test_a_server_is_delayed_for_as_long_as_others_ran(others: dict[int, float], raised: dict[str, float]) -> None:
+    before, after = (STILL, LATER) if others else (replace(STILL, busy_s={}), replace(LATER, busy_s={}))
+    found = flags(before, replace(after, delay_s=WAITED, busy_s=others))
+    assert found == {flag: pytest.approx(value) for flag, value in raised.items()}
 
 
 def test_a_hole_in_the_ticks_is_a_machine_that_stood_still() -> None:

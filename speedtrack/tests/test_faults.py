@@ -3,6 +3,7 @@
 Each fault ends with the same truth: every run has ended once, and no sample is lost or doubled.
 """
 
+import contextlib
 import hashlib
 import hmac
 import os
@@ -114,13 +115,30 @@ class System:
     def runner_home(self) -> Path:
         return self.home / "runner"
 
-    def catch(self, stage: Callable[["System"], bool]) -> None:
-        """Kill the runner as soon as its work is at this stage, without a chance to tidy up; start another one."""
+    def at(self, stage: Callable[["System"], bool]) -> None:
+        """Return as soon as the runner's work is at this stage."""
         self.until(lambda: Run.objects.active().exists())
         deadline = time.monotonic() + PATIENCE_S
         while not stage(self):
             assert time.monotonic() < deadline, (self.home / "runner.log").read_text()[-3000:]
             time.sleep(0.002)
+
+    @contextlib.contextmanager
+    def asleep(self) -> Iterator[None]:
+        """The runner and all that it has started stand still inside, as on a machine that is suspended."""
+        assert self.runner is not None
+        processes = [psutil.Process(self.runner.pid), *marked(self.home)]
+        for process in processes:
+            process.suspend()
+        try:
+            yield
+        finally:
+            for process in processes:
+                process.resume()
+
+    def catch(self, stage: Callable[["System"], bool]) -> None:
+        """Kill the runner as soon as its work is at this stage, without a chance to tidy up; start another one."""
+        self.at(stage)
         self.kill_runner()
         self.start_runner()
 
@@ -172,15 +190,19 @@ def system(live_server: Any, tmp_path: Path, settings: Any) -> Iterator[System]:
     assert strays(tmp_path) == []
 
 
-def strays(home: Path) -> list[str]:
+def marked(home: Path) -> list[psutil.Process]:
     """Processes that the runner of this home has started and that still live, by its mark in their environment."""
     mark = (home / "runner" / "mark").read_text().strip()
-    found = []
-    for process in psutil.process_iter(["environ", "cmdline", "status"]):
-        started = (process.info["environ"] or {}).get("SPEEDTRACK_MARK", "").startswith(mark)
-        if started and process.info["status"] != psutil.STATUS_ZOMBIE:
-            found.append(" ".join(process.info["cmdline"] or []))
-    return found
+    return [
+        process
+        for process in psutil.process_iter(["environ", "cmdline", "status"])
+        if (process.info["environ"] or {}).get("SPEEDTRACK_MARK", "").startswith(mark)
+        and process.info["status"] != psutil.STATUS_ZOMBIE
+    ]
+
+
+def strays(home: Path) -> list[str]:
+    return [" ".join(process.info["cmdline"] or []) for process in marked(home)]
 
 
 def left_over(home: Path) -> list[str]:
@@ -333,6 +355,30 @@ def test_a_runner_killed_while_it_sends_doubles_nothing(system: System) -> None:
     for attempt in Attempt.objects.all():
         numbers = list(Trial.objects.filter(attempt=attempt).values_list("number", flat=True))
         assert len(numbers) == len(set(numbers))
+
+
+def test_a_trial_in_which_the_machine_slept_is_measured_again(system: System) -> None:
+    system.push(2)
+    system.at(loading)
+    with system.asleep():
+        time.sleep(3)
+    system.until(all_done)
+    check_truth()
+    (stopping,) = Measurement.objects.exclude(stopping=None).values_list("stopping", flat=True).distinct()
+    assert stopping["thrown_out"] >= 1
+    assert not Trial.objects.filter(flags__contains=["suspended"]).exists()
+
+
+def test_a_machine_that_sleeps_beyond_its_lease_does_the_run_again(system: System, settings: Any) -> None:
+    settings.LEASE_S = 4
+    system.push(2)
+    system.at(loading)
+    with system.asleep():
+        system.until(lambda: Run.objects.get().status == "queued")
+    system.until(all_done)
+    check_done_after_the_kill(Run.objects.get())
+    check_truth()
+    system.until(lambda: not left_over(system.home))
 
 
 def test_a_broker_flushed_and_restarted_loses_nothing(system: System) -> None:
