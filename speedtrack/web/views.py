@@ -15,6 +15,7 @@ from speedtrack.alerts.models import Alert
 from speedtrack.alerts.triage import Decision, Stale
 from speedtrack.runs import quarantine
 from speedtrack.web import scope, workload
+from speedtrack.web.breaks import find_breaks
 from speedtrack.web.pages import alert as alert_page
 from speedtrack.web.pages import commit as commit_page
 from speedtrack.web.pages import home as home_page
@@ -66,7 +67,7 @@ def timeline(request: HttpRequest, slug: str, benchmark: str, metric: str) -> Ht
     view = timeline_page.view_of(slug, benchmark, metric, request.GET)
     newest = timeline_page.load(view, timeline_page.TABLE_ROWS)
     extent = timeline_page.extent(view)
-    breaks = timeline_page.named(view, timeline_page.breaks(extent.places))
+    breaks = timeline_page.named(view, find_breaks(extent.places))
     context = {
         "view": view,
         "scope": view.scope,

@@ -18,9 +18,8 @@ from speedtrack.alerts.series import Drawn
 from speedtrack.benchmarks.metrics import Metric
 from speedtrack.benchmarks.models import Benchmark
 from speedtrack.projects.models import Branch, Commit, Position
-from speedtrack.runs import environments
-from speedtrack.runs.environments import Changed
 from speedtrack.runs.models import Run, Series
+from speedtrack.web.breaks import Break, find_breaks
 from speedtrack.web.gaps import LEFT_OUT, TOLD, UNMEASURED, Gap, gap_of
 from speedtrack.web.pages import changes
 from speedtrack.web.scope import Scope, chosen, scope_of
@@ -97,18 +96,6 @@ class Step(NamedTuple):
     @property
     def time(self) -> datetime:
         return datetime.fromtimestamp(self.at, UTC)
-
-
-class Break(NamedTuple):
-    """From this position on, a machine's numbers are of another environment or definition than before."""
-
-    machine: str
-    position: int
-    changed: list[Changed]
-
-    @property
-    def what(self) -> str:
-        return environments.words(self.changed)
 
 
 @dataclass(frozen=True)
@@ -265,7 +252,7 @@ def breaks_among(view: View, columns: list[tuple[Series, "Columns"]]) -> list[Br
     """The breaks of the lines drawn; none where each machine has one."""
     if len({series.machine_id for series, _ in columns}) == len(columns):
         return []
-    return breaks((series, [view.first + at for at in line.at]) for series, line in columns)
+    return find_breaks((series, [view.first + at for at in line.at]) for series, line in columns)
 
 
 def break_document(view: View, one: Break) -> dict[str, Any]:
@@ -423,42 +410,11 @@ def extent(view: View) -> Extent:
     return Extent(len({number for _, numbers in places for number in numbers}), places)
 
 
-def breaks(places: Iterable[tuple[Series, Iterable[int]]]) -> list[Break]:
-    """Where, read along the commits, a machine's points go over from one series to another, in commit order.
-
-    A commit that both have measured belongs to the one that was drawn before it.
-    """
-    by_machine: dict[str, dict[int, list[Series]]] = defaultdict(lambda: defaultdict(list))
-    for series, numbers in places:
-        for number in numbers:
-            by_machine[series.machine.name][number].append(series)
-    found = [b for machine, points in by_machine.items() for b in breaks_of(machine, points)]
-    return sorted(found, key=lambda b: (b.position, b.machine))
-
-
-def breaks_of(machine: str, points: dict[int, list[Series]]) -> Iterator[Break]:
-    before: Series | None = None
-    for number in sorted(points):
-        here = points[number]
-        if before is not None and before not in here:
-            yield Break(machine, number, differing(before, here[-1]))
-        before = before if before in here else here[-1]
-
-
 def named(view: View, found: list[Break]) -> list[NamedBreak]:
     """The breaks with their commits, newest first."""
     positions = view.branch.positions.filter(number__in=[b.position for b in found]).select_related("commit")
     commits = {p.number: p.commit for p in positions}
     return [NamedBreak(b, commits[b.position]) for b in reversed(found)]
-
-
-def differing(old: Series, new: Series) -> list[Changed]:
-    """What differs between two series of one machine."""
-    facts = environments.difference(old.environment, new.environment)
-    if old.benchmark_id != new.benchmark_id:
-        digests = (environments.shown(series.benchmark.digest) for series in (old, new))
-        facts.insert(0, Changed("definition", *digests))
-    return facts
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,52 @@
+"""Where a machine's line goes over into another: a new environment, or a benchmark defined anew."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from speedtrack.runs import environments
+from speedtrack.runs.environments import Changed
+from speedtrack.runs.models import Series
+
+
+class Break(NamedTuple):
+    """From this position on, a machine's numbers are of another environment or definition than before."""
+
+    machine: str
+    position: int
+    changed: list[Changed]
+
+    @property
+    def what(self) -> str:
+        return environments.words(self.changed)
+
+
+def find_breaks(places: Iterable[tuple[Series, Iterable[int]]]) -> list[Break]:
+    """Where, read along the commits, a machine's points go over from one series to another, in commit order.
+
+    A commit that both have measured belongs to the one that was drawn before it.
+    """
+    by_machine: dict[str, dict[int, list[Series]]] = defaultdict(lambda: defaultdict(list))
+    for series, numbers in places:
+        for number in numbers:
+            by_machine[series.machine.name][number].append(series)
+    found = [b for machine, points in by_machine.items() for b in _breaks_of(machine, points)]
+    return sorted(found, key=lambda b: (b.position, b.machine))
+
+
+def _breaks_of(machine: str, points: dict[int, list[Series]]) -> Iterator[Break]:
+    before: Series | None = None
+    for number in sorted(points):
+        here = points[number]
+        if before is not None and before not in here:
+            yield Break(machine, number, _differing(before, here[-1]))
+        before = before if before in here else here[-1]
+
+
+def _differing(old: Series, new: Series) -> list[Changed]:
+    """What differs between two series of one machine."""
+    facts = environments.difference(old.environment, new.environment)
+    if old.benchmark_id != new.benchmark_id:
+        digests = (environments.shown(series.benchmark.digest) for series in (old, new))
+        facts.insert(0, Changed("definition", *digests))
+    return facts
