@@ -149,7 +149,7 @@ def series(
     """Comparisons one after the other, by metric."""
     asked = job(options.server, ("base", "head"), [benchmark("get-p16", "get", 16, options)])
     found: dict[str, list[Settled]] = {metric: [] for metric in effects}
-    for seed in range(options.comparisons):
+    for seed in range(options.seed, options.seed + options.comparisons):
         for metric, settled in compare(bench.rig(asked, loops, seed), asked.benchmarks[0], effects, seed).items():
             found[metric].append(settled)
     return found
@@ -292,6 +292,7 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--trials", type=int, default=10)
     parser.add_argument("--comparisons", type=int, default=20)
+    parser.add_argument("--seed", type=int, default=0, help="of the first comparison; each has the next one")
     parser.add_argument("--effects", default="0.01,0.02,0.05")
     parser.add_argument("--seconds", type=float, default=0.3, help="measured window")
     parser.add_argument("--warmup", type=float, default=0.1)
