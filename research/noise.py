@@ -4,8 +4,9 @@ python research/noise.py SERVER PROGRAM spread [--runs 5] [--trials 10]
 python research/noise.py SERVER PROGRAM aa     [--comparisons 200]
 python research/noise.py SERVER PROGRAM inject [--comparisons 20] [--effects 0.01,0.02,0.05] [--variable SPIN]
 
-SERVER: kvd, redis or memcached; PROGRAM: its binary. `inject` wants a program that runs as many empty loops per request
-as the environment variable says; what a loop costs is measured first. Everything goes through the runner's own trials,
+SERVER: kvd, redis or memcached; PROGRAM: its binary. `inject` wants a program that runs a loop of a microsecond or less
+at every so many requests, as the environment variable says; what it costs is measured first. So the cost is linear: a
+short loop at each request would hide in what the processor waits for. Everything goes through the runner's own trials,
 blocks and quiet gate, and through the comparison that settles suspicions.
 """
 
@@ -50,7 +51,7 @@ METRICS = {CPU: "CPU/request", RATE: "requests/s", "latency_us_p50": "p50", "lat
 LEVEL, LOOKS = 0.01, 3  # as speedtrack.alerts.confirm settles suspicions
 SMALLEST = 0.01  # effect that matters, of CPU per request
 PAIRS = fewest_pairs(LEVEL, LOOKS)
-CALIBRATION = 2000  # loops
+NEVER = 10**9  # requests: each side runs the same code
 
 
 def benchmark(name: str, test: str, pipeline: int, options: argparse.Namespace) -> dict[str, Any]:
@@ -87,19 +88,19 @@ class Bench:
         self.tools = assemble(settings, threading.Event())
         os.sched_setaffinity(0, self.tools.machine.placement.housekeeping)
 
-    def rig(self, job: Job, loops: dict[str, int], seed: int) -> Rig:
+    def rig(self, job: Job, every: dict[str, int], seed: int) -> Rig:
         silent: Any = SimpleNamespace(line=lambda *_: None, write=lambda *_: None)
         rig = Rig(job, self.tools, Control(), silent, Random(seed))
-        for side, count in loops.items():
+        for side, count in every.items():
             rig.builds[side] = Build(side, "0" * 40, True, 0.0, "", {"server": self.artifact(count)})
         return rig
 
-    def artifact(self, loops: int) -> Artifact:
-        """The program, made to run that many empty loops per request."""
-        script = self.home / f"server-{loops}"
-        script.write_text(f'#!/bin/sh\nexec env {self.variable}={loops} {self.program} "$@"\n')
+    def artifact(self, every: int) -> Artifact:
+        """The program, made to spin at every so many requests."""
+        script = self.home / f"server-{every}"
+        script.write_text(f'#!/bin/sh\nexec env {self.variable}={every} {self.program} "$@"\n')
         script.chmod(script.stat().st_mode | stat.S_IXUSR)
-        return Artifact(f"sha256:{loops}", 0, 0, script)
+        return Artifact(f"sha256:{every}", 0, 0, script)
 
 
 def clean(one: Trial) -> bool:
@@ -128,7 +129,8 @@ class Settled:
 
 def compare(rig: Rig, one: Benchmark, effects: Mapping[str, float], seed: int) -> dict[str, Settled]:
     """Settle whether the sides differ as suspicions are settled: rounds of pairs until every metric has an answer."""
-    begin, found, settled = time.monotonic(), [], dict[str, Settled]()
+    begin, settled = time.monotonic(), dict[str, Settled]()
+    found: list[dict[str, tuple[float, float]]] = []
     for look in range(1, LOOKS + 1):
         found += [block for place in range(PAIRS) if (block := pair(rig, one, len(found) + place))]
         if not found:
@@ -144,13 +146,13 @@ def compare(rig: Rig, one: Benchmark, effects: Mapping[str, float], seed: int) -
 
 
 def series(
-    bench: Bench, options: argparse.Namespace, loops: dict[str, int], effects: Mapping[str, float]
+    bench: Bench, options: argparse.Namespace, every: dict[str, int], effects: Mapping[str, float]
 ) -> dict[str, list[Settled]]:
     """Comparisons one after the other, by metric."""
     asked = job(options.server, ("base", "head"), [benchmark("get-p16", "get", 16, options)])
     found: dict[str, list[Settled]] = {metric: [] for metric in effects}
     for seed in range(options.seed, options.seed + options.comparisons):
-        for metric, settled in compare(bench.rig(asked, loops, seed), asked.benchmarks[0], effects, seed).items():
+        for metric, settled in compare(bench.rig(asked, every, seed), asked.benchmarks[0], effects, seed).items():
             found[metric].append(settled)
     return found
 
@@ -175,27 +177,27 @@ HEADING = (
 
 
 def aa(bench: Bench, options: argparse.Namespace) -> None:
-    found = series(bench, options, {"base": 0, "head": 0}, dict.fromkeys(METRICS, SMALLEST))
+    found = series(bench, options, {"base": NEVER, "head": NEVER}, dict.fromkeys(METRICS, SMALLEST))
     print(HEADING)
     for metric, settled in found.items():
         print(summary(METRICS[metric], settled), flush=True)
 
 
 def inject(bench: Bench, options: argparse.Namespace) -> None:
-    per_loop = calibrate(bench, options)
-    print(f"one loop adds {per_loop:.4%} of the server's CPU per request\n{HEADING}", flush=True)
+    spin = calibrate(bench, options)
+    print(f"a spin at each request adds {spin:.1%} of the server's CPU per request\n{HEADING}", flush=True)
     for effect in map(float, options.effects.split(",")):
-        loops = {"base": 0, "head": round(effect / per_loop)}
-        found = series(bench, options, loops, {CPU: min(SMALLEST, effect / 2)})
+        every = {"base": NEVER, "head": round(spin / effect)}
+        found = series(bench, options, every, {CPU: min(SMALLEST, effect / 2)})
         print(summary(f"+{effect:.0%}", found[CPU]), flush=True)
 
 
 def calibrate(bench: Bench, options: argparse.Namespace) -> float:
-    """What one loop per request adds, as a share of the CPU per request without it."""
+    """What one spin per request adds, as a share of the CPU per request without it."""
     asked = job(options.server, ("base", "head"), [benchmark("get-p16", "get", 16, options)])
-    rig = bench.rig(asked, {"base": 0, "head": CALIBRATION}, 0)
+    rig = bench.rig(asked, {"base": NEVER, "head": 1}, 0)
     found = [block[CPU] for number in range(PAIRS) if (block := pair(rig, asked.benchmarks[0], number))]
-    return (statistics.median(head / base for base, head in found) - 1) / CALIBRATION
+    return statistics.median(head / base for base, head in found) - 1
 
 
 Order = Callable[[list[Benchmark], int, Random], list[tuple[Benchmark, int]]]
@@ -228,7 +230,7 @@ def spread(bench: Bench, options: argparse.Namespace) -> None:
 
 
 def run(bench: Bench, asked: Job, order: Order, count: int, seed: int) -> dict[str, list[Trial]]:
-    rig = bench.rig(asked, {"head": 0}, seed)
+    rig = bench.rig(asked, {"head": NEVER}, seed)
     found: dict[str, list[Trial]] = {one.name: [] for one in asked.benchmarks}
     for one, number in order(list(asked.benchmarks), count, rig.chance):
         found[one.name].append(trials.measure(rig, one, "head", number))
@@ -237,7 +239,7 @@ def run(bench: Bench, asked: Job, order: Order, count: int, seed: int) -> dict[s
 
 def one_process(bench: Bench, asked: Job, count: int, seed: int) -> dict[str, list[Trial]]:
     """Each run one server process, loaded again and again: what most load tools do."""
-    rig = bench.rig(asked, {"head": 0}, seed)
+    rig = bench.rig(asked, {"head": NEVER}, seed)
     found: dict[str, list[Trial]] = {}
     for one in asked.benchmarks:
         with rig.fresh_server(one, "head") as server:
@@ -266,7 +268,7 @@ def paired(bench: Bench, options: argparse.Namespace, wanted: list[dict[str, Any
     """How much one block's ratio scatters, divided by the square root of two: to be held against a trial's CV."""
     for content in wanted:
         asked = job(options.server, ("base", "head"), [content])
-        rig = bench.rig(asked, {"base": 0, "head": 0}, 1)
+        rig = bench.rig(asked, {"base": NEVER, "head": NEVER}, 1)
         found = [pairs.measure(rig, asked.benchmarks[0], number) for number in range(options.trials * 4)]
         quiet = [block for block in found if all(clean(trial) for trial in block.values())]
         for way, blocks in (("paired", found), ("paired, clean", quiet)):
