@@ -31,7 +31,7 @@ from runners import placement
 from runners.control import Control
 from runners.documents import Benchmark, ServerRecipe
 from runners.driver import Driver, Outcome, Target
-from runners.environment import UNKNOWN
+from runners.facts import UNKNOWN
 from runners.placement import Placement
 from runners.processes import Processes, affinity
 from runners.quiet import MEASURES, Findings, Gate
@@ -100,7 +100,7 @@ def build(directory: Path) -> Path:
         ["make", "-s", "-C", str(directory / "tree")],
     ):
         subprocess.run(command, check=True, cwd=ROOT, stdout=subprocess.DEVNULL)
-    return directory / "tree" / SUITE["build"]["artifacts"][0]
+    return directory / "tree" / str(SUITE["build"]["artifacts"][0])
 
 
 class Bench:
