@@ -52,6 +52,7 @@ LEVEL, LOOKS = 0.01, 3  # as speedtrack.alerts.confirm settles suspicions
 SMALLEST = 0.01  # effect that matters, of CPU per request
 PAIRS = fewest_pairs(LEVEL, LOOKS)
 NEVER = 10**9  # requests: each side runs the same code
+SELDOM = 20  # requests, about as with the effects: a spin that follows a spin is cheaper
 
 
 def benchmark(name: str, test: str, pipeline: int, options: argparse.Namespace) -> dict[str, Any]:
@@ -185,7 +186,7 @@ def aa(bench: Bench, options: argparse.Namespace) -> None:
 
 def inject(bench: Bench, options: argparse.Namespace) -> None:
     spin = calibrate(bench, options)
-    print(f"a spin at each request adds {spin:.1%} of the server's CPU per request\n{HEADING}", flush=True)
+    print(f"a spin costs {spin:.2f} times the server's CPU per request\n{HEADING}", flush=True)
     for effect in map(float, options.effects.split(",")):
         every = {"base": NEVER, "head": round(spin / effect)}
         found = series(bench, options, every, {CPU: min(SMALLEST, effect / 2)})
@@ -193,11 +194,11 @@ def inject(bench: Bench, options: argparse.Namespace) -> None:
 
 
 def calibrate(bench: Bench, options: argparse.Namespace) -> float:
-    """What one spin per request adds, as a share of the CPU per request without it."""
+    """What a spin costs, as a share of the CPU per request without it."""
     asked = job(options.server, ("base", "head"), [benchmark("get-p16", "get", 16, options)])
-    rig = bench.rig(asked, {"base": NEVER, "head": 1}, 0)
-    found = [block[CPU] for number in range(PAIRS) if (block := pair(rig, asked.benchmarks[0], number))]
-    return statistics.median(head / base for base, head in found) - 1
+    rig = bench.rig(asked, {"base": NEVER, "head": SELDOM}, 0)
+    found = [block[CPU] for number in range(2 * PAIRS) if (block := pair(rig, asked.benchmarks[0], number))]
+    return SELDOM * (statistics.median(head / base for base, head in found) - 1)
 
 
 Order = Callable[[list[Benchmark], int, Random], list[tuple[Benchmark, int]]]
