@@ -59,8 +59,9 @@ def test_troubles_are_told_with_their_errors(client: Client, kvd: World) -> None
     assert "disk &lt;full&gt;" in client.get("/queue/").content.decode()
 
 
-def test_the_environment_is_shown(client: Client, kvd: World) -> None:
-    assert "Test CPU" in client.get("/queue/").content.decode()
+def test_the_environment_is_a_click_away(client: Client, kvd: World) -> None:
+    assert '<a href="/machines/kvd-m1/">Environment</a> since' in client.get("/queue/").content.decode()
+    assert "Test CPU" in client.get("/machines/kvd-m1/").content.decode()
 
 
 def test_the_number_of_queries_does_not_grow(client: Client, kvd: World, settings: Any, tmp_path: Path) -> None:
