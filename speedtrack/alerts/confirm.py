@@ -10,7 +10,7 @@
 3. Confirmed slowdowns of one range become one alert.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import dataclass
 
 from django.db import connection, transaction
@@ -23,7 +23,7 @@ from speedtrack.alerts.series import sample_pairs
 from speedtrack.benchmarks.models import Suite
 from speedtrack.projects.models import Branch, Commit
 from speedtrack.runs import planning
-from speedtrack.runs.models import PAIRED, Build, Machine, Measurement, Reason, Run
+from speedtrack.runs.models import PAIRED, Build, Machine, Measurement, Reason, Run, Trial
 from speedtrack.runs.models import Status as RunStatus
 from speedtrack.stats.compare import Answer, Comparison, benjamini_hochberg, fewest_pairs, settle
 
@@ -204,11 +204,19 @@ def compare_pairs(run: Run, cp: ChangePoint) -> Comparison | None:
     return settle(pairs, smallest_effect=effect, level=LEVEL, looks=LOOKS, look=look, seed=cp.pk)
 
 
+def flags_of(run: Run, cp: ChangePoint) -> str:
+    """Which flags void the change point's metric in a run's trials, the most frequent first."""
+    trials = Trial.objects.filter(attempt__run=run, attempt__token=run.lease_token, benchmark=cp.series.benchmark)
+    count = Counter(flag for flags in trials.values_list("flags", flat=True) for flag in flags)
+    found = [f"{flag} in {number} of them" for flag, number in count.most_common() if flag in cp.metric.voided_by]
+    return ", ".join(found) or "their samples are not stored any more"
+
+
 def conclude(cp: ChangePoint, run: Run, verdict: Comparison | None) -> Pair | None:
     """Write what the verdict means for the change point. Returns the pair to measure next, if any."""
     if verdict is None and run.reason == Reason.CONFIRM:
         # Each flagged trial was repeated already: more rounds on a machine like this would only keep it busy.
-        end(cp, Status.UNSETTLED, "no clean pair of trials: the machine was too unsteady")
+        end(cp, Status.UNSETTLED, f"no pair of trials is clean: {flags_of(run, cp)}")
         return None
     answer = verdict.answer if verdict else Answer.UNKNOWN
     if verdict and answer == Answer.UNKNOWN and len(rounds_of(run, cp)) < LOOKS:

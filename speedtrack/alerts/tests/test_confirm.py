@@ -185,7 +185,8 @@ def test_pairs_with_a_flagged_side_do_not_count(world: World) -> None:
     confirm.step()
     assert not Alert.objects.exists()
     assert {cp.status for cp in ChangePoint.objects.all()} == {Status.UNSETTLED}
-    assert all("unsteady" in cp.note for cp in ChangePoint.objects.all())
+    told = f"no pair of trials is clean: steal in {2 * run.trials} of them"
+    assert {cp.note for cp in ChangePoint.objects.all()} == {told}
 
 
 def test_stepping_again_changes_nothing(world: World) -> None:
