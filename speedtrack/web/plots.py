@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from speedtrack.benchmarks import numbers
 from speedtrack.benchmarks.metrics import Metric
 
+LABEL_WIDTH = 38  # of "+100%", with room
 FOREST_WIDTH = 200.0
 PAIRS_WIDTH, PAIRS_HEIGHT, PAIRS_MARGIN = 640.0, 150.0, 10.0
 STEPS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
@@ -50,7 +51,16 @@ class Forest:
         step = next((s for s in STEPS if (math.exp(high) - math.exp(low)) / s <= 4.5), 10.0)
         first, last = math.ceil((math.exp(low) - 1) / step), math.floor((math.exp(high) - 1) / step)
         ticks = [Tick(x(1 + i * step), tick_label(i * step)) for i in range(first, last + 1)]
-        return cls(ticks, x(1), [Whisker(x(lo), x(mid), x(hi)) for mid, lo, hi in ratios])
+        return cls(readable(ticks, x(1)), x(1), [Whisker(x(lo), x(mid), x(hi)) for mid, lo, hi in ratios])
+
+
+def readable(ticks: Sequence[Tick], one: float) -> list[Tick]:
+    """The ticks whose labels do not touch, that of "no change" before all: a logarithmic axis crowds its upper end."""
+    kept: list[Tick] = []
+    for tick in sorted(ticks, key=lambda tick: abs(tick.x - one)):
+        if all(abs(tick.x - other.x) >= LABEL_WIDTH for other in kept):
+            kept.append(tick)
+    return sorted(kept, key=lambda tick: tick.x)
 
 
 def tick_label(change: float) -> str:

@@ -1,6 +1,7 @@
 """Sparklines, plots and the grades behind the grid's colours."""
 
 import math
+from itertools import pairwise
 
 import pytest
 
@@ -63,6 +64,12 @@ def test_noise_is_robust_against_one_step() -> None:
     values = [100 * math.exp(0.01 * (-1) ** i) * (1.5 if i > 10 else 1) for i in range(20)]
     assert noise_of([point(v) for v in values]) == pytest.approx(0.02 * 1.4826 / math.sqrt(2), rel=0.01)
     assert noise_of([point(1)]) == 0
+
+
+def test_labels_of_a_forest_do_not_touch_and_no_change_has_one() -> None:
+    ticks = Forest.of([(2.2, 2.1, 2.3), (0.73, 0.7, 0.76)]).ticks
+    assert "0" in [tick.label for tick in ticks] and len(ticks) > 2
+    assert all(after.x - before.x >= 38 for before, after in pairwise(ticks))
 
 
 def test_a_forest_holds_no_change_and_every_interval() -> None:
