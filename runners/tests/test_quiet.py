@@ -39,16 +39,27 @@ STILL = Reading(
 LATER = replace(STILL, at_s=100.25)
 
 
+SPINNING = "while True: pass"
+# Two threads that hold no interpreter's lock.
+HASHING = "import hashlib; hashlib.pbkdf2_hmac('sha256', b'', b'', 10**8)"
+TWO_HASHING = f"import threading; threading.Thread(target=lambda: exec({HASHING!r})).start(); {HASHING}"
+
+
 @contextlib.contextmanager
-def burner(cpus: frozenset[int]) -> Iterator[None]:
-    """A process that never rests, on these CPUs."""
+def running(code: str, cpus: frozenset[int]) -> Iterator[int]:
+    """A Python process with this code on these CPUs; its pid."""
     with affinity(cpus):
-        process = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+        process = subprocess.Popen([sys.executable, "-c", code])
     try:
-        yield
+        yield process.pid
     finally:
         process.kill()
         process.wait()
+
+
+def burner(cpus: frozenset[int]) -> contextlib.AbstractContextManager[int]:
+    """A process that never rests, on these CPUs."""
+    return running(SPINNING, cpus)
 
 
 @pytest.fixture
@@ -61,48 +72,29 @@ def flags(*readings: Reading, where: Placement = APART) -> dict[str, float]:
 
 
 def test_a_burner_on_the_servers_core_is_caught_while_a_trial_is_watched(plan: Placement) -> None:
-    with burner(plan.server), affinity(plan.server):
-        idle = subprocess.Popen(["sleep", "60"])
-        try:
-            with quiet.Gate(plan).watch(idle.pid) as watch:
-                time.sleep(0.5)
-        finally:
-            idle.kill()
-            idle.wait()
+    idle = running("import time; time.sleep(60)", plan.server)
+    with burner(plan.server), idle as pid, quiet.Gate(plan).watch(pid) as watch:
+        time.sleep(0.5)
     # Whatever else this machine does only adds to what is not the server's own.
     assert watch.findings.flags["foreign"] > 0.5
 
 
 def test_a_server_that_waits_for_a_burner_is_delayed(plan: Placement) -> None:
-    with burner(plan.server), affinity(plan.server):
-        server = subprocess.Popen([sys.executable, "-c", "while True: pass"])
-        try:
-            with quiet.Gate(plan).watch(server.pid) as watch:
-                time.sleep(0.5)
-        finally:
-            server.kill()
-            server.wait()
+    with burner(plan.server), running(SPINNING, plan.server) as pid, quiet.Gate(plan).watch(pid) as watch:
+        time.sleep(0.5)
     assert watch.findings.flags["delayed"] > 0.1
 
 
 def test_threads_of_a_server_that_wait_for_each_other_are_no_disturbance(plan: Placement) -> None:
-    hashing = "import hashlib; hashlib.pbkdf2_hmac('sha256', b'', b'', 10**8)"  # without the interpreter's lock
-    both = f"import threading; threading.Thread(target=lambda: exec({hashing!r})).start(); {hashing}"
-    with affinity(frozenset({min(plan.server)})):
-        server = subprocess.Popen([sys.executable, "-c", both])
-    try:
-        reader, raised = Reader(plan.server, plan.server, Roots(Path("/proc"), Path("/sys"))), list[dict[str, float]]()
+    reader, raised = Reader(plan.server, plan.server, Roots(Path("/proc"), Path("/sys"))), list[dict[str, float]]()
+    with running(TWO_HASHING, frozenset({min(plan.server)})) as pid:
         time.sleep(0.2)
         for _ in range(5):  # whatever else this machine does may meet one of them
-            before = reader.read(server.pid)
-            with quiet.Gate(plan).watch(server.pid) as watch:
+            before_s = sum(reader.read(pid).delay_s.values())
+            with quiet.Gate(plan).watch(pid) as watch:
                 time.sleep(0.5)
-            waited_s = sum(reader.read(server.pid).delay_s.values()) - sum(before.delay_s.values())
+            assert sum(reader.read(pid).delay_s.values()) - before_s > 0.2
             raised.append(watch.findings.flags)
-            assert waited_s > 0.2
-    finally:
-        server.kill()
-        server.wait()
     assert any("delayed" not in flags for flags in raised)
 
 
