@@ -304,7 +304,9 @@ def main() -> None:
     parser.add_argument("--variable", default="SPIN")
     options = parser.parse_args()
     pairs.SLICES = options.slices
-    options.program = options.program.resolve(strict=True)
+    options.program = options.program.resolve()
+    if not os.access(options.program, os.X_OK):
+        parser.error(f"{options.program} is no program: build the server first")
     with tempfile.TemporaryDirectory(prefix="speedtrack-noise-") as home:
         try:
             EXPERIMENTS[options.experiment](Bench(Path(home), options.program, options.variable), options)
