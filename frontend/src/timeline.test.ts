@@ -24,7 +24,7 @@ function timeline(lines: t.LineColumns[], count: number, more: Partial<t.Timelin
 }
 
 function mark(at: number, status: string, ratio: number, worse = true): t.Change {
-  return { at, machine: "m1", status, worse, ratio, low: ratio, high: ratio, alert: null };
+  return { at, machine: "m1", status, width: 1, worse, ratio, low: ratio, high: ratio, alert: null };
 }
 
 test("an unmeasured commit breaks the line", () => {

@@ -2,50 +2,37 @@
 
 ``step`` looks at what is there and does what is next; it may run at any time, any number of times:
 
-1. A ripe suspicion (nothing between its two commits still waits to be measured) gets a ``confirm`` run of both.
-   Suspicions of the same two commits on the same machine share it.
-2. A finished paired run is judged over all pairs of its two commits so far. Unknown: another round, up to LOOKS.
-   Not different: refuted. Different: as long as commits lie between that can be built, a ``bisect`` run of the middle
-   one against the last of the old level halves the range; then the change point is confirmed.
-3. Confirmed slowdowns of one range become one alert.
+1. A ripe suspicion (nothing between its two commits still waits to be measured) gets a ``confirm`` run of the two ends
+   of its bracket. Suspicions of one place on one machine share it.
+2. A finished confirming run is judged over all pairs of its two commits so far. Different: the change is confirmed to
+   lie in the bracket. Same: refuted. Unknown: another round, up to LOOKS; then it stays unsettled.
+3. As long as commits lie in the range that can be built, a ``bisect`` run of the middle one against the last of the old
+   level asks on which side of half of the change it runs. Change points of one range narrow together.
+4. Confirmed slowdowns of one range become one alert.
 """
 
-from collections import Counter, defaultdict
-from dataclasses import dataclass
+from collections import defaultdict
 
 from django.db import connection, transaction
 from django.db.models import Q, QuerySet
 from django.db.models.functions import Now
 
-from speedtrack.alerts import raising
-from speedtrack.alerts.models import ChangePoint
-from speedtrack.alerts.series import sample_pairs
-from speedtrack.benchmarks.models import Suite
-from speedtrack.projects.models import Branch, Commit
-from speedtrack.runs import planning
-from speedtrack.runs.models import PAIRED, Build, Machine, Measurement, Reason, Run, Trial
+from speedtrack.alerts import brackets, raising, verdicts
+from speedtrack.alerts.brackets import Bracket
+from speedtrack.alerts.models import ChangePoint, Verdict
+from speedtrack.alerts.pairing import Pair, plan
+from speedtrack.alerts.trouble import isolated
+from speedtrack.alerts.verdicts import LEVEL, LOOKS, PAIRS, ROUNDS
+from speedtrack.projects.models import Commit
+from speedtrack.runs.models import PAIRED, Build, Machine, Reason, Run
 from speedtrack.runs.models import Status as RunStatus
-from speedtrack.stats.compare import Answer, Comparison, benjamini_hochberg, fewest_pairs, settle
+from speedtrack.stats.compare import fewest_pairs
+from speedtrack.stats.narrow import MOST
 
-LEVEL = 0.01  # probability that a suspicion without a change is confirmed, over all its rounds
-LOOKS = 3  # rounds of pairs at most
-PAIRS = fewest_pairs(LEVEL, LOOKS)  # per round
 STEP_LOCK = 0x5338  # advisory: one step at a time
 
+Answer = Verdict.Answer
 Status = ChangePoint.Status
-
-
-@dataclass(frozen=True)
-class Pair:
-    """Two commits to be measured against each other on a machine, and why."""
-
-    base_id: int
-    commit_id: int
-    machine: Machine
-    reason: Reason
-
-
-Wanted = dict[Pair, list[ChangePoint]]
 
 
 @transaction.atomic
@@ -55,23 +42,53 @@ def step() -> None:
         cursor.execute("SELECT pg_try_advisory_xact_lock(%s, 0)", [STEP_LOCK])
         if not cursor.fetchone()[0]:
             return
-    wanted: Wanted = defaultdict(list)
-    for cp in with_all(ChangePoint.objects.ripe()):
-        if same_binary(cp):
-            end(cp, Status.REFUTED, "both commits build the very same server: this is the machine's own noise")
-        elif not measured_already(cp):
-            wanted[Pair(cp.before_id, cp.commit_id, cp.series.machine, Reason.CONFIRM)].append(cp)
-    for run, waiting in finished_runs().items():
-        for cp, pair in judge(run, waiting):
-            wanted[pair].append(cp)
-    for pair, group in wanted.items():
-        plan(pair, group)
+    drop_returns()
+    open_brackets()
+    judge_finished()
+    narrow_confirmed()
     raising.raise_alerts()
 
 
-def with_all(change_points: QuerySet[ChangePoint]) -> QuerySet[ChangePoint]:
+def drop_returns() -> None:
+    """Drop suspicions of a return from a change that was not there: the spike was the machine's."""
+    vain = (Status.REFUTED, Status.UNSETTLED)
+    ChangePoint.objects.filter(status=Status.SUSPECTED, returns_from__status__in=vain).delete()
+
+
+def open_brackets() -> None:
+    """Let every ripe suspicion be measured again, with those of the same place."""
+    waiting: list[tuple[ChangePoint, Bracket]] = []
+    for cp in with_all(ChangePoint.objects.ripe()):
+        with isolated(cp.series):
+            if not brackets.on_a_branch(cp):
+                end(cp, Status.UNSETTLED, f"its commits are no longer on {cp.branch}")
+            elif same_binary(cp):
+                end(cp, Status.REFUTED, "both commits build the very same server: this is the machine's own noise")
+            elif runs := list(brackets.paired_runs_around(cp)):
+                settle_by(cp, runs)
+            else:
+                waiting.append((cp, brackets.around(cp)))
+    for bracket, group in brackets.together(waiting):
+        with isolated(*[cp.series for cp in group]):
+            pair = Pair(bracket.base_id, bracket.commit_id, group[0].series.machine, Reason.CONFIRM)
+            trials = max(PAIRS, fewest_pairs(LEVEL / len(group), LOOKS))
+            run = plan(pair, group, trials)
+            for cp in group:
+                settle_by(cp, [run])
+
+
+def with_all(change_points: QuerySet[ChangePoint]) -> list[ChangePoint]:
     related = ("series__benchmark", "series__machine", "series__project", "branch", "before", "commit")
-    return change_points.select_related(*related).order_by("id")
+    return list(change_points.select_related(*related).order_by("id"))
+
+
+def settle_by(cp: ChangePoint, runs: list[Run]) -> None:
+    """Let these paired runs of two commits settle the change point: their range is now its own."""
+    cp.runs.add(*runs)
+    cp.before_id, cp.commit_id = runs[0].base_id or cp.before_id, runs[0].commit_id
+    ChangePoint.objects.filter(pk=cp.pk).update(
+        status=Status.SETTLING, before=cp.before_id, commit=cp.commit_id, note=""
+    )
 
 
 def same_binary(cp: ChangePoint) -> bool:
@@ -87,192 +104,157 @@ def artifacts(machine: Machine, commit: Commit) -> dict[str, str] | None:
     return {name: str(artifact["digest"]) for name, artifact in build.artifacts.items()} if build else None
 
 
-def measured_already(cp: ChangePoint) -> bool:
-    """Let paired runs of the same commits speak that another suspicion has caused. False if there are none.
-
-    A run measures every metric of its benchmarks; its pairs are as independent of this suspicion as new ones.
-    """
-    runs = Run.objects.filter(
-        base=cp.before,
-        commit=cp.commit,
-        machine=cp.series.machine,
-        reason=Reason.CONFIRM,
-        benchmarks__contains=[cp.series.benchmark.name],
-    ).exclude(status__in=[RunStatus.FAILED, RunStatus.CANCELLED])
-    if not runs:
-        return False
-    cp.runs.add(*runs)
-    ChangePoint.objects.filter(pk=cp.pk).update(status=Status.SETTLING)
-    return True
-
-
-def commits_between(branch: Branch, before_id: int, commit_id: int) -> QuerySet[Commit]:
-    """The commits of the branch strictly between two of its commits, oldest first."""
-    numbers = dict(branch.positions.filter(commit__in=[before_id, commit_id]).values_list("commit_id", "number"))
-    return Commit.objects.filter(
-        positions__branch=branch,
-        positions__number__gt=numbers.get(before_id, 0),
-        positions__number__lt=numbers.get(commit_id, 0),
-    ).order_by("positions__number")
-
-
-def plan(pair: Pair, group: list[ChangePoint]) -> None:
-    """Queue a paired run of all benchmarks of these change points, and note it on them."""
-    project = group[0].series.project
-    benchmarks = {cp.series.benchmark_id: cp.series.benchmark for cp in group}
-    rounds = Run.objects.filter(
-        commit_id=pair.commit_id, base_id=pair.base_id, machine=pair.machine, reason=pair.reason
-    )
-    run = planning.plan_pair(
-        planning.Plan(
-            project=project,
-            suite=suite_of(group[0]),
-            benchmarks=sorted(benchmarks.values(), key=lambda b: b.pk),
-            reason=pair.reason,
-            base=Commit.objects.get(pk=pair.base_id),
-            round=rounds.count(),
-            trials=PAIRS,
-        ),
-        pair.commit_id,
-        pair.machine,
-    )
-    for cp in group:
-        cp.runs.add(run)
-        ChangePoint.objects.filter(pk=cp.pk).update(status=Status.SETTLING)
-
-
-def suite_of(cp: ChangePoint) -> Suite:
-    """A suite with which the series was measured, so that the pairs measure the same thing."""
-    measurements = Measurement.objects.filter(series=cp.series, accepted=True)
-    return measurements.select_related("attempt__run__suite").latest("id").attempt.run.suite
-
-
-def finished_runs() -> dict[Run, list[ChangePoint]]:
-    """Paired runs that have ended, with the change points whose newest run they are."""
-    waiting: dict[Run, list[ChangePoint]] = defaultdict(list)
+def judge_finished() -> None:
+    """Judge the paired runs that have ended by the change points whose newest run they are."""
+    finished: dict[Run, list[ChangePoint]] = defaultdict(list)
     for cp in with_all(ChangePoint.objects.settling()):
         run = cp.runs.order_by("-id").first()
         if run and run.done:
-            waiting[run].append(cp)
-    return waiting
+            finished[run].append(cp)
+    for run, waiting in finished.items():
+        if run.reason == Reason.CONFIRM:
+            judge_confirmation(run, [cp for cp in waiting if not is_narrowing(cp)])
 
 
-def judge(run: Run, waiting: list[ChangePoint]) -> list[tuple[ChangePoint, Pair]]:
-    """Decide what a finished paired run says of each change point. Returns the pairs still to be measured."""
+def is_narrowing(cp: ChangePoint) -> bool:
+    """Is it confirmed that the change lies in the range, which is now narrowed?"""
+    return cp.verdicts.filter(answer=Answer.DIFFERENT).exists()
+
+
+def judge_confirmation(run: Run, waiting: list[ChangePoint]) -> None:
+    """Decide what the ends of the bracket said of each suspicion, and plan another round where they said too little."""
+    again: list[ChangePoint] = []
     if run.status != RunStatus.SUCCEEDED:
-        return [(cp, pair) for cp in waiting if (pair := without(run, cp))]
-    verdicts = compare_all(run, waiting)
-    return [(cp, pair) for cp, verdict in zip(waiting, verdicts, strict=True) if (pair := conclude(cp, run, verdict))]
+        cause = run.error.splitlines()[0] if run.error else run.status
+        for cp in waiting:
+            end(cp, Status.UNSETTLED, f"could not be measured again: {cause}")
+        return
+    for cp, found in verdicts.confirmations(run, waiting):
+        with isolated(cp.series):
+            if found is None:
+                # Each flagged trial was repeated already: more rounds on such a machine would only keep it busy.
+                end(cp, Status.UNSETTLED, f"no pair of trials is clean: {verdicts.flags_of(run, cp)}")
+            elif conclude(cp, found):
+                again.append(cp)
+    if again:
+        with isolated(*[cp.series for cp in again]):
+            looks = min(len(verdicts.rounds_of(run, cp)) for cp in again)
+            assert run.base_id is not None
+            pair = Pair(run.base_id, run.commit_id, run.machine, Reason.CONFIRM)
+            more = plan(pair, again, ROUNDS[min(looks, LOOKS - 1)])
+            for cp in again:
+                cp.runs.add(more)
 
 
-def without(run: Run, cp: ChangePoint) -> Pair | None:
-    """A paired run that could not be measured: a bisection tries another commit, a confirmation is given up."""
-    if run.reason == Reason.BISECT:
-        return narrow(cp)
-    cause = run.error.splitlines()[0] if run.error else run.status
-    end(cp, Status.UNSETTLED, f"could not be measured again: {cause}")
-    return None
-
-
-def compare_all(run: Run, waiting: list[ChangePoint]) -> list[Comparison | None]:
-    """Base against head for each change point, over all rounds so far.
-
-    The level holds over all of them together (Benjamini-Hochberg); what it takes back is unknown, not same.
-    """
-    found = [compare_pairs(run, cp) for cp in waiting]
-    kept = iter(benjamini_hochberg([v.p for v in found if v], LEVEL / LOOKS))
-    return [v and (v if next(kept) or v.answer != Answer.DIFFERENT else unsure(v)) for v in found]
-
-
-def unsure(verdict: Comparison) -> Comparison:
-    return Comparison(**{**vars(verdict), "answer": Answer.UNKNOWN})
-
-
-def rounds_of(run: Run, cp: ChangePoint) -> list[Run]:
-    """The change point's measured runs of the same two commits, oldest first."""
-    return list(cp.runs.filter(base=run.base, commit=run.commit, status=RunStatus.SUCCEEDED).order_by("id"))
-
-
-def compare_pairs(run: Run, cp: ChangePoint) -> Comparison | None:
-    """Base against head over all clean pairs; None when there is none."""
-    rounds = rounds_of(run, cp)
-    pairs = sample_pairs(rounds, cp.series)
-    if not pairs:
-        return None
-    effect = suite_of(cp).smallest_effect(cp.metric.name, cp.metric.smallest_effect)
-    look = min(len(rounds), LOOKS)
-    return settle(pairs, smallest_effect=effect, level=LEVEL, looks=LOOKS, look=look, seed=cp.pk)
-
-
-def flags_of(run: Run, cp: ChangePoint) -> str:
-    """Which flags void the change point's metric in a run's trials, the most frequent first."""
-    trials = Trial.objects.filter(attempt__run=run, attempt__token=run.lease_token, benchmark=cp.series.benchmark)
-    count = Counter(flag for flags in trials.values_list("flags", flat=True) for flag in flags)
-    found = [f"{flag} in {number} of them" for flag, number in count.most_common() if flag in cp.metric.voided_by]
-    return ", ".join(found) or "their samples are not stored any more"
-
-
-def conclude(cp: ChangePoint, run: Run, verdict: Comparison | None) -> Pair | None:
-    """Write what the verdict means for the change point. Returns the pair to measure next, if any."""
-    if verdict is None and run.reason == Reason.CONFIRM:
-        # Each flagged trial was repeated already: more rounds on a machine like this would only keep it busy.
-        end(cp, Status.UNSETTLED, f"no pair of trials is clean: {flags_of(run, cp)}")
-        return None
-    answer = verdict.answer if verdict else Answer.UNKNOWN
-    if verdict and answer == Answer.UNKNOWN and len(rounds_of(run, cp)) < LOOKS:
-        assert run.base_id is not None
-        return Pair(run.base_id, run.commit_id, run.machine, Reason(run.reason))
-    present = verdict is not None and answer == Answer.DIFFERENT and (verdict.ratio > 1) == (cp.ratio > 1)
-    if verdict and run.reason == Reason.CONFIRM and not present:
-        refute(cp, verdict)
-        return None
-    if answer == Answer.UNKNOWN:
-        end(cp, Status.CONFIRMED, f"not narrowed further: {run.commit.short} could not be told from either side")
-        return None
-    move_range(cp, run, verdict if present else None)
-    return narrow(cp)
-
-
-def refute(cp: ChangePoint, verdict: Comparison) -> None:
-    """The paired measurement did not show the change. What it showed is kept beside what the history had shown."""
-    change = f"{verdict.ratio - 1:+.1%} [{verdict.low - 1:+.1%}, {verdict.high - 1:+.1%}]"
-    end(cp, Status.REFUTED, f"measured again over {verdict.n[0]} pairs: {change}, p = {verdict.p:.2g}")
-
-
-def move_range(cp: ChangePoint, run: Run, verdict: Comparison | None) -> None:
-    """Halve the range by what a paired run showed: the change lies before its commit (with a verdict), or after."""
-    if verdict is None:
-        cp.before = run.commit
+def conclude(cp: ChangePoint, found: Verdict) -> bool:
+    """Write what the pairs of the bracket mean for a suspicion. True if another round is wanted."""
+    change = f"{found.ratio - 1:+.1%} [{found.low - 1:+.1%}, {found.high - 1:+.1%}]"
+    words = f"measured again over {found.pairs} pairs: {change}, p = {found.p:.2g}"
+    if found.answer == Answer.UNKNOWN:
+        if cp.runs.filter(reason=Reason.CONFIRM, status=RunStatus.SUCCEEDED).count() < LOOKS:
+            return True
+        end(cp, Status.UNSETTLED, f"not known: {words}")
+    elif found.answer == Answer.DIFFERENT and (found.ratio > 1) == (cp.ratio > 1):
+        cp.ratio, cp.low, cp.high, cp.note = found.ratio, found.low, found.high, words
+        cp.save(update_fields=["ratio", "low", "high", "note"])
     else:
-        cp.commit = run.commit
-        cp.ratio, cp.low, cp.high = verdict.ratio, verdict.low, verdict.high
-        cp.note = f"measured again over {verdict.n[0]} pairs, p = {verdict.p:.2g}"
-    # Another change point that was refuted or seen at this very commit gives way to the one that was measured.
-    ChangePoint.objects.filter(series=cp.series, branch=cp.branch, commit=cp.commit).exclude(pk=cp.pk).delete()
-    cp.save(update_fields=["before", "commit", "ratio", "low", "high", "note"])
+        end(cp, Status.REFUTED, words)
+    return False
 
 
-def narrow(cp: ChangePoint) -> Pair | None:
-    """The next pair of the bisection; None, and the change point confirmed, when no commit is left to try.
+def narrow_confirmed() -> None:
+    """Bring every confirmed change nearer to its commit: by what was measured, then by the next commit to measure.
+
+    Of change points whose ranges overlap on one machine the clearest leads: it says which commit is measured next, and
+    those of the same range read off the same pairs.
+    """
+    narrowing: list[ChangePoint] = []
+    needed: dict[int, int] = {}
+    for cp in with_all(ChangePoint.objects.settling()):
+        with isolated(cp.series):
+            if is_narrowing(cp) and not under_way(cp):
+                read_sides(cp)
+                needed[cp.pk] = verdicts.pairs_to_place(cp)
+                narrowing.append(cp)
+    led: set[int] = set()
+    for leader in sorted(narrowing, key=lambda cp: (needed[cp.pk], cp.pk)):
+        if leader.pk not in led and leader.status == Status.SETTLING:
+            followers = [cp for cp in narrowing if cp.pk not in led and cp != leader and follows(cp, leader)]
+            led.update(cp.pk for cp in (leader, *followers))
+            with isolated(*[cp.series for cp in (leader, *followers)]):
+                narrow(leader, followers)
+
+
+def under_way(cp: ChangePoint) -> bool:
+    return Run.objects.unfinished().filter(change_points=cp).exists()
+
+
+def follows(cp: ChangePoint, leader: ChangePoint) -> bool:
+    """May both be one cause? Then they were measured on the same machine, moved the same way, and overlap."""
+    if cp.status != Status.SETTLING or cp.series.machine_id != leader.series.machine_id:
+        return False
+    one_way = cp.is_slowdown == leader.is_slowdown
+    return one_way and ChangePoint.objects.filter(pk=cp.pk).overlapping(leader).exists()
+
+
+def read_sides(cp: ChangePoint) -> None:
+    """Move the ends of the range to the commits whose side the pairs tell."""
+    while found := verdicts.read_side(cp):
+        if found.answer == Answer.NEW:
+            cp.commit = found.commit
+        else:
+            cp.before = found.commit
+        cp.save(update_fields=["before", "commit"])
+
+
+def narrow(leader: ChangePoint, followers: list[ChangePoint]) -> None:
+    """Measure the next commit of the leader's range for all of them; or confirm it, where none is left to try.
 
     A force push may have taken the commits off the branch meanwhile: then nobody needs to hear of them.
     """
-    if cp.branch.positions.filter(commit__in=[cp.before_id, cp.commit_id]).count() < 2:
-        end(cp, Status.UNSETTLED, f"its commits are no longer on {cp.branch}")
-        return None
-    unmeasurable = Q(reason__in=PAIRED, status=RunStatus.FAILED)
+    if not brackets.on_a_branch(leader):
+        end(leader, Status.UNSETTLED, f"its commits are no longer on {leader.branch}")
+        return
+    middle = next_commit(leader)
+    if middle is None:
+        end(leader, Status.CONFIRMED, leader.note)
+        for cp in followers:
+            if cp.series.benchmark_id == leader.series.benchmark_id:
+                adopt_range(cp, leader)
+        return
+    pair = Pair(leader.before_id, middle.pk, leader.series.machine, Reason.BISECT)
+    group = [leader, *followers]
+    trials = max(verdicts.pairs_to_place(leader), verdicts.trials_spent(leader, middle))
+    run = plan(pair, group, trials)
+    for cp in group:
+        cp.runs.add(run)
+
+
+def next_commit(cp: ChangePoint) -> Commit | None:
+    """The middle one of the commits in the range that can be told from its ends; None if none is left.
+
+    Commits whose build is that of their parent cannot hold the change: the range shrinks over them.
+    """
     runs = Run.objects.filter(machine=cp.series.machine)
-    same_as_parent = Q(runs__in=runs.exclude(linked=None))  # the change cannot be there
-    unfit = Q(builds__succeeded=False) | Q(runs__in=runs.filter(unmeasurable)) | same_as_parent
-    between = commits_between(cp.branch, cp.before_id, cp.commit_id)
-    fit = list(between.exclude(unfit))
+    same_as_parent = Q(runs__in=runs.exclude(linked=None))
+    unfit = Q(builds__succeeded=False) | Q(runs__in=runs.filter(reason__in=PAIRED, status=RunStatus.FAILED))
+    between = brackets.commits_between(cp.branch, cp.before_id, cp.commit_id)
+    fit = list(between.exclude(unfit | same_as_parent))
     if not between.exclude(same_as_parent).exists() and (last := between.last()):
         cp.before = last
         cp.save(update_fields=["before"])
-    if not fit:
-        end(cp, Status.CONFIRMED, cp.note)
+    middle = fit[len(fit) // 2] if fit else None
+    if middle and verdicts.trials_spent(cp, middle) >= MOST:
+        cp.note += f"; not narrowed further: {middle.short} could not be told from either side"
         return None
-    return Pair(cp.before_id, fit[len(fit) // 2].pk, cp.series.machine, Reason.BISECT)
+    return middle
+
+
+def adopt_range(cp: ChangePoint, leader: ChangePoint) -> None:
+    """Confirm a change point where the clearest one of its benchmark and machine was found: they are one cause."""
+    cp.before, cp.commit = leader.before, leader.commit
+    cp.save(update_fields=["before", "commit"])
+    end(cp, Status.CONFIRMED, f"{cp.note}; placed with {leader.metric.title}, which shows it more clearly")
 
 
 def end(cp: ChangePoint, status: Status, note: str) -> None:

@@ -14,9 +14,10 @@ from django.db import transaction
 from django.db.models import Exists, F, OuterRef, Q, QuerySet
 from django.db.models.functions import Now
 
-from speedtrack.alerts.confirm import LEVEL, LOOKS, PAIRS
 from speedtrack.alerts.models import NoiseFloor
 from speedtrack.alerts.series import sample_pairs
+from speedtrack.alerts.trouble import isolated
+from speedtrack.alerts.verdicts import LEVEL, LOOKS, PAIRS
 from speedtrack.benchmarks import definitions
 from speedtrack.benchmarks.definitions import DefinitionError
 from speedtrack.projects.models import Commit, Project
@@ -113,13 +114,16 @@ def store_due() -> int:
     runs = list(due().select_for_update(skip_locked=True, of=("self",)))
     for run in runs:
         series = Series.objects.filter(measurements__attempt__run=run, measurements__accepted=True).distinct()
-        NoiseFloor.objects.bulk_create([floor_of(run, one) for one in series])
+        for one in series:
+            NoiseFloor.objects.create(series=one, run=run, pairs=0)  # stays where its pairs cannot be evaluated
+            with isolated(one):
+                store_floor(run, one)
     return len(runs)
 
 
-def floor_of(run: Run, series: Series) -> NoiseFloor:
+def store_floor(run: Run, series: Series) -> None:
     floor = noise_floor(sample_pairs([run], series), level=LEVEL / LOOKS, planned=PAIRS, seed=series.pk)
-    return NoiseFloor(series=series, run=run, **vars(floor))
+    NoiseFloor.objects.filter(series=series, run=run).update(**vars(floor))
 
 
 def newest(series: Iterable[int]) -> dict[int, NoiseFloor]:

@@ -4,8 +4,9 @@ from typing import Any, ClassVar
 
 from django.conf import settings
 from django.db import models
-from django.db.models import Exists, OuterRef, Q, Subquery
+from django.db.models import Exists, F, OuterRef, Q, Subquery
 from django.db.models.functions import Now
+from django.utils.functional import cached_property
 
 from speedtrack.benchmarks.metrics import METRICS, Direction, Metric
 from speedtrack.projects.models import Branch, Commit, Position, Project
@@ -13,9 +14,11 @@ from speedtrack.runs.models import MachineEvent, Run, Series
 
 
 class Alert(models.Model):
-    """Work for a person: the change points that one range of commits caused.
+    """Work for a person: the change points that one range of commits caused, on however many branches.
 
-    The range is (``before``, ``commit``]: the last commit of the old level, and the first of the new one.
+    The range is (``before``, ``commit``]: the last commit known to run on the old level, and the first known to run on
+    the new one. Where commits lie between, any of those after ``before`` may be the cause. ``branch`` is the one on
+    which it was found; the range is a path along it.
     """
 
     class Status(models.TextChoices):
@@ -38,18 +41,33 @@ class Alert(models.Model):
     class Meta:
         constraints: ClassVar = [
             models.UniqueConstraint(
-                fields=["branch", "before", "commit"],
+                fields=["project", "before", "commit"],
                 condition=Q(status__in=["suspected", "confirmed"]),
-                name="one_open_alert_per_branch_and_range",
+                name="one_open_alert_per_project_and_range",
             ),
         ]
 
     def __str__(self) -> str:
-        return f"alert {self.pk}: {self.commit.short} on {self.branch}"
+        return f"alert {self.pk}: {self.commit.short} of {self.project}"
 
-    @property
-    def is_open(self) -> bool:
-        return self.status in self.OPEN
+    def candidates(self) -> models.QuerySet[Commit]:
+        """The commits that may be the cause, oldest first: one, where it is known. None once they left the branch."""
+        places = Position.objects.filter(branch=self.branch_id)
+        return Commit.objects.filter(
+            positions__branch=self.branch_id,
+            positions__number__gt=Subquery(places.filter(commit=self.before_id).values("number")),
+            positions__number__lte=Subquery(places.filter(commit=self.commit_id).values("number")),
+        ).order_by("positions__number")
+
+    @cached_property
+    def width(self) -> int:
+        """How many commits may be the cause; 1 once they left the branch."""
+        return self.candidates().count() or 1
+
+    def branch_names(self) -> list[str]:
+        """The tracked branches that have the newest commit of the range, the one on which it was found first."""
+        names = Branch.objects.filter(positions__commit=self.commit_id, deleted_at=None).order_by("name")
+        return list(dict.fromkeys([self.branch.name, *names.values_list("name", flat=True)]))
 
 
 class AlertEvent(models.Model):
@@ -64,9 +82,14 @@ class AlertEvent(models.Model):
 
 
 class ChangePointQuerySet(models.QuerySet["ChangePoint"]):
+    def decidable(self) -> "ChangePointQuerySet":
+        """Those of trusted machines (in quarantine nothing is decided) and of series that did not just fail."""
+        rested = Q(series__retry_at=None) | Q(series__retry_at__lte=Now())
+        return self.filter(rested, series__machine__quarantined_at=None)
+
     def settling(self) -> "ChangePointQuerySet":
-        """Those being measured again, on machines that are to be believed: in quarantine nothing is decided."""
-        return self.filter(status=ChangePoint.Status.SETTLING, series__machine__quarantined_at=None)
+        """Those being measured again."""
+        return self.decidable().filter(status=ChangePoint.Status.SETTLING)
 
     def waiting(self) -> "ChangePointQuerySet":
         """Suspicions between whose two commits one still waits for its own measurement on that machine."""
@@ -92,20 +115,47 @@ class ChangePointQuerySet(models.QuerySet["ChangePoint"]):
 
     def ripe(self) -> "ChangePointQuerySet":
         """Suspicions that can be settled now."""
-        return self.filter(status=ChangePoint.Status.SUSPECTED).exclude(
-            pk__in=ChangePoint.objects.waiting().values("pk")
+        return (
+            self.decidable()
+            .filter(status=ChangePoint.Status.SUSPECTED)
+            .exclude(returns_from__status__in=(ChangePoint.Status.SUSPECTED, ChangePoint.Status.SETTLING))
+            .exclude(pk__in=ChangePoint.objects.waiting().values("pk"))
         )
+
+    def overlapping(self, change_point: "ChangePoint") -> "ChangePointQuerySet":
+        """Those whose range shares a commit with that of this one, on a branch on which all four ends lie."""
+        return self.exclude(pk=change_point.pk).filter(shares_commit(change_point))
+
+
+def shares_commit(change_point: "ChangePoint") -> Q:
+    """Of anything with a range (``before``, ``commit``]: does it share a commit with that of the change point?
+
+    Ranges are compared on the branches that hold both ends of both.
+    """
+    shared = Position.objects.filter(branch=OuterRef("branch"))
+    begin = shared.filter(commit=change_point.before_id).values("number")
+    end = shared.filter(commit=change_point.commit_id).values("number")
+    first = shared.filter(commit=OuterRef(OuterRef("before"))).values("number")
+    last = shared.filter(commit=OuterRef(OuterRef("commit"))).values("number")
+    branches = Position.objects.filter(commit=change_point.commit_id).annotate(
+        begin=Subquery(begin), end=Subquery(end), first=Subquery(first), last=Subquery(last)
+    )
+    return Q(Exists(branches.filter(begin__lt=F("last"), first__lt=F("end"))))
 
 
 class ChangePoint(models.Model):
-    """A fact from the statistics: a series moved between two measured commits of a branch."""
+    """A fact from the statistics: a series moved within a range of commits, (``before``, ``commit``].
+
+    The range is that of the suspicion (two neighbouring points of the line), then the bracket around it that is
+    measured again, then what the narrowing leaves of it. ``branch`` is the one on which it was found.
+    """
 
     class Status(models.TextChoices):
         SUSPECTED = "suspected"  #: seen in the history; may be recomputed until it is measured again
         SETTLING = "settling"  #: both sides are being measured again, or the range is being narrowed
         CONFIRMED = "confirmed"  #: measured again, and true; stays for good
         REFUTED = "refuted"  #: measured again, and not there; kept as noise
-        UNSETTLED = "unsettled"  #: could not be measured again; ``note`` says why
+        UNSETTLED = "unsettled"  #: measured again in vain, or not measurable; ``note`` says why
 
     series = models.ForeignKey(Series, models.CASCADE, related_name="change_points")
     branch = models.ForeignKey(Branch, models.CASCADE, related_name="change_points")
@@ -121,12 +171,19 @@ class ChangePoint(models.Model):
     settled_at = models.DateTimeField(null=True)
     runs = models.ManyToManyField(Run, related_name="change_points", help_text="the paired runs that settle it")
     alert = models.ForeignKey(Alert, models.SET_NULL, null=True, related_name="change_points")
+    returns_from = models.ForeignKey(
+        "self", models.CASCADE, null=True, related_name="returns", help_text="the change that this one takes back"
+    )
 
     objects: ClassVar = ChangePointQuerySet.as_manager()
 
     class Meta:
         constraints: ClassVar = [
-            models.UniqueConstraint(fields=["series", "branch", "commit"], name="a_change_point_once"),
+            models.UniqueConstraint(
+                fields=["series", "before", "commit"],
+                condition=Q(status="suspected"),
+                name="one_suspicion_per_series_and_range",
+            ),
         ]
         indexes: ClassVar = [
             models.Index(
@@ -142,6 +199,35 @@ class ChangePoint(models.Model):
     def is_slowdown(self) -> bool:
         """Did the metric get worse?"""
         return (self.ratio > 1) == (self.metric.better == Direction.LOWER)
+
+
+class Verdict(models.Model):
+    """What all pairs of two commits so far said about a change point: one step on the way to its commit."""
+
+    class Answer(models.TextChoices):
+        DIFFERENT = "different"  #: the change is there
+        SAME = "same"  #: it is not
+        OLD = "old"  #: the commit runs on the level before the change
+        NEW = "new"  #: the commit runs on the level after it
+        UNKNOWN = "unknown"  #: the pairs do not tell
+
+    change_point = models.ForeignKey(ChangePoint, models.CASCADE, related_name="verdicts")
+    base = models.ForeignKey(Commit, models.PROTECT, related_name="+")
+    commit = models.ForeignKey(Commit, models.PROTECT, related_name="+")
+    answer = models.CharField(max_length=20, choices=Answer)
+    ratio = models.FloatField(help_text="commit / base")
+    low = models.FloatField(help_text="lower end of the ratio's 95% interval")
+    high = models.FloatField()
+    p = models.FloatField(null=True, help_text="of no difference; null where a side was asked for")
+    pairs = models.IntegerField()
+    created = models.DateTimeField(db_default=Now())
+
+    class Meta:
+        constraints: ClassVar = [
+            models.UniqueConstraint(
+                fields=["change_point", "base", "commit", "pairs"], name="a_verdict_once_per_number_of_pairs"
+            ),
+        ]
 
 
 class NoiseFloor(models.Model):

@@ -20,6 +20,7 @@ log = logging.getLogger(__name__)
 AWAY = (OSError, smtplib.SMTPException)  # the mail server's failures, which time may heal
 MAX_ATTEMPTS = 12  # with doubling pauses from 30 s: about 17 hours
 SUBJECT_LENGTH = 120
+MOST_CANDIDATES = 10  # commits of a range that a mail lists
 MACHINE_SUBJECTS: dict[str, str] = {
     MachineEvent.Kind.QUARANTINED: "in quarantine: its canary moved",
     MachineEvent.Kind.LIFTED: "at work again",
@@ -86,6 +87,8 @@ def message(row: Outbox) -> EmailMultiAlternatives:
     context = {
         "alert": alert,
         "changes": changes(alert),
+        "candidates": list(alert.candidates().reverse()[:MOST_CANDIDATES]) or [alert.commit],
+        "branches": alert.branch_names(),
         "url": settings.URL + reverse("alert", args=[alert.pk]),
         "project_url": settings.URL + reverse("project", args=[alert.project.slug]),
     }
@@ -131,9 +134,12 @@ def subject(alert: Alert) -> str:
     found = changes(alert)
     worst = found[0]
     more = f" and {len(found) - 1} more" if len(found) > 1 else ""
+    since = f"since {alert.commit.short} {alert.commit.subject}"
+    if alert.width > 1:
+        since = f"by one of {alert.width} commits, {alert.before.short}..{alert.commit.short}"
     line = (
         f"[{alert.project.slug}] slower: {worst.series.benchmark.name} {worst.metric.title} "
-        f"{100 * (worst.ratio - 1):+.1f}%{more} since {alert.commit.short} {alert.commit.subject}"
+        f"{100 * (worst.ratio - 1):+.1f}%{more} {since}"
     )
     plain = " ".join("".join(c if c.isprintable() else " " for c in line.encode("ascii", "replace").decode()).split())
     return plain if len(plain) <= SUBJECT_LENGTH else plain[: SUBJECT_LENGTH - 3] + "..."

@@ -2,10 +2,11 @@
 
 from django.db.models import Exists, OuterRef
 
-from speedtrack.alerts.confirm import suite_of
 from speedtrack.alerts.models import Alert, ChangePoint
+from speedtrack.alerts.pairing import suite_of
+from speedtrack.alerts.trouble import isolated
 from speedtrack.runs import profiles
-from speedtrack.runs.models import Reason, Run
+from speedtrack.runs.models import Reason, Run, Series
 
 MOST_BENCHMARKS = 3  # of one alert, those that moved most: each takes some seconds of machine time
 
@@ -14,7 +15,11 @@ def plan_missing() -> int:
     """Queue a profile run for every confirmed alert that never had one; how many."""
     has_one = Run.objects.filter(reason=Reason.PROFILE, base=OuterRef("before"), commit=OuterRef("commit"))
     alerts = Alert.objects.filter(~Exists(has_one), status=Alert.Status.CONFIRMED)
-    return sum(plan(alert) is not None for alert in alerts.select_related("project", "before", "commit"))
+    planned = 0
+    for alert in alerts.select_related("project", "before", "commit"):
+        with isolated(*Series.objects.filter(change_points__alert=alert).distinct()):
+            planned += plan(alert) is not None
+    return planned
 
 
 def plan(alert: Alert, by_hand: bool = False) -> Run | None:

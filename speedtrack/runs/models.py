@@ -397,16 +397,31 @@ class Build(models.Model):
         return f"build {self.commit.sha}"
 
 
+class SeriesQuerySet(models.QuerySet["Series"]):
+    def undetected(self) -> "SeriesQuerySet":
+        """Those with new measurements; after a failure, not before a pause."""
+        return self.filter(Q(retry_at=None) | Q(retry_at__lte=Now()), undetected_since__isnull=False)
+
+
 class Series(models.Model):
-    """One line on a chart. Not the branch: a branch is a path through the commits of a series."""
+    """One line on a chart. Not the branch: a branch is a path through the commits of a series.
+
+    ``error``, ``failures`` and ``retry_at``: why the last look for changes failed, how often in a row, and when the
+    next one is made.
+    """
 
     project = models.ForeignKey(Project, models.CASCADE, related_name="series")
     benchmark = models.ForeignKey(Benchmark, models.CASCADE, related_name="series")
     metric = models.CharField(max_length=60)
     machine = models.ForeignKey(Machine, models.PROTECT, related_name="series")
     environment = models.ForeignKey(Environment, models.PROTECT, related_name="series")
-    # Set when a measurement is accepted; detection clears it with compare-and-swap.
+    # When the oldest measurement was accepted that detection has not seen; cleared with compare-and-swap.
     undetected_since = models.DateTimeField(null=True)
+    error = models.TextField(default="")
+    failures = models.IntegerField(default=0)
+    retry_at = models.DateTimeField(null=True)
+
+    objects: ClassVar = SeriesQuerySet.as_manager()
 
     class Meta:
         verbose_name_plural = "series"

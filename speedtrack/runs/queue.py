@@ -10,7 +10,7 @@ from datetime import timedelta
 from django.conf import settings
 from django.db import transaction
 from django.db.models import F
-from django.db.models.functions import Now
+from django.db.models.functions import Least, Now
 
 from speedtrack.benchmarks import definitions
 from speedtrack.projects.models import Commit
@@ -247,7 +247,7 @@ def accept_measurements(run: Run) -> None:
     changed = list(earlier.union(measurements).values_list("series", flat=True))
     earlier.update(accepted=False)
     measurements.update(accepted=True)
-    Series.objects.filter(pk__in=changed).update(undetected_since=Now())
+    Series.objects.filter(pk__in=changed).update(undetected_since=Least(F("undetected_since"), Now()))
 
 
 def finish(run: Run, to: Status, why: str) -> None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from statistics import NormalDist
+from typing import NamedTuple
 
 import numpy as np
 
@@ -67,7 +68,7 @@ def compare(
     boot = np.median(_resample(rng, new), axis=1) - np.median(_resample(rng, old), axis=1)
     low, high = _interval(boot, min(len(old), len(new)))
     shift = _Shift(float(np.median(new) - np.median(old)), low, high, rank_sum_p(before, after))
-    return _judge(shift, scale, (smallest_effect, level), (len(old), len(new)))
+    return _judge(shift, scale, _Limits(smallest_effect, smallest_effect, level), (len(old), len(new)))
 
 
 def compare_exact(before: float, after: float, *, smallest_effect: float) -> Comparison:
@@ -86,15 +87,26 @@ def compare_exact(before: float, after: float, *, smallest_effect: float) -> Com
 
 
 def settle(
-    pairs: Sequence[tuple[float, float]], *, smallest_effect: float, level: float, looks: int, look: int, seed: int
+    pairs: Sequence[tuple[float, float]],
+    *,
+    smallest_effect: float,
+    level: float,
+    looks: int,
+    look: int,
+    seed: int,
+    suspected: float = 1.0,
 ) -> Comparison:
     """Settle a suspicion from interleaved (base, head) pairs, in block order, at look number ``look`` of ``looks``.
+
+    different: p <= level / looks, the interval excludes 1 and the estimate is at least half of the smallest effect
+    away from it: an estimate must not be held against the effect itself, which half of all estimates of just that
+    effect miss. same: the interval lies within the smallest effect, or excludes half of the ``suspected`` ratio where
+    that is more (a suspicion of +10% is answered by an interval of -2% to +3%). unknown: take more pairs.
 
     Estimate: Hodges-Lehmann (1963) of the per-pair log ratios. p-value: Wilcoxon's signed ranks, exact over all sign
     flips. Interval: bootstrap of whole pairs. The level is split evenly over the looks (Bonferroni): stopping at the
     first answer confirms a change that is not there with at most ``level``, whatever the noise, as long as the order
-    within each pair was drawn at random. With n pairs the smallest p-value is 2^(1-n), so plan at least
-    `fewest_pairs`. Answers as in `compare`; unknown means: take more pairs.
+    within each pair was drawn at random. With n pairs the smallest p-value is 2^(1-n), so plan at least `fewest_pairs`.
     """
     if not 1 <= look <= looks:
         raise ValueError(f"look {look} of {looks} does not exist")
@@ -106,7 +118,14 @@ def settle(
     low, high = _interval(boot, len(steps))
     delta = float(_hodges_lehmann(steps[None, :])[0])
     shift = _Shift(delta, low, high, signed_rank_p(steps.tolist()))
-    return _judge(shift, scale, (smallest_effect, level / looks), (len(steps), len(steps)))
+    sign = -1.0 if suspected < 1 else 1.0
+    half = scale.effect(abs(suspected - 1) if scale.unit else suspected**sign - 1) / 2
+    bound = max(scale.effect(smallest_effect), half)
+    excluded = shift.high < bound if sign > 0 else shift.low > -bound
+    comparison = _judge(shift, scale, _Limits(smallest_effect / 2, smallest_effect, level / looks), (len(steps),) * 2)
+    if comparison.answer == Answer.UNKNOWN and half and excluded and len(steps) >= MIN_SAMPLES:
+        return replace(comparison, answer=Answer.SAME)
+    return comparison
 
 
 def fewest_pairs(level: float, looks: int) -> int:
@@ -121,16 +140,24 @@ def benjamini_hochberg(p_values: Sequence[float], level: float) -> list[bool]:
     return [bool(passing) and p <= passing[-1] for p in p_values]
 
 
-def _judge(shift: _Shift, scale: Scale, limits: tuple[float, float], n: tuple[int, int]) -> Comparison:
-    smallest_effect, level = limits
-    effect, answer = scale.effect(smallest_effect), Answer.UNKNOWN
+class _Limits(NamedTuple):
+    """Relative effects, such as 0.01 for 1%: how large a difference must be, and how large it may be for the same."""
+
+    different: float
+    same: float
+    level: float
+
+
+def _judge(shift: _Shift, scale: Scale, limits: _Limits, n: tuple[int, int]) -> Comparison:
+    least, most = scale.effect(limits.different), scale.effect(limits.same)
+    answer = Answer.UNKNOWN
     if min(n) >= MIN_SAMPLES:
-        if shift.p <= level and abs(shift.delta) >= effect and not shift.low <= 0 <= shift.high:
+        if shift.p <= limits.level and abs(shift.delta) >= least and not shift.low <= 0 <= shift.high:
             answer = Answer.DIFFERENT
-        elif -effect <= shift.low and shift.high <= effect:
+        elif -most <= shift.low and shift.high <= most:
             answer = Answer.SAME
     low, ratio, high = (scale.ratio(delta) for delta in (shift.low, shift.delta, shift.high))
-    return Comparison(answer, ratio, low, high, shift.p, level, n)
+    return Comparison(answer, ratio, low, high, shift.p, limits.level, n)
 
 
 def _resample(rng: np.random.Generator, values: Array) -> Array:

@@ -10,8 +10,8 @@ from django.db.models.functions import Now
 
 from speedtrack import dispatch
 from speedtrack.alerts import floors
-from speedtrack.alerts.confirm import LEVEL, LOOKS, PAIRS
 from speedtrack.alerts.models import NoiseFloor
+from speedtrack.alerts.verdicts import LEVEL, LOOKS, PAIRS
 from speedtrack.runs import planning, queue, results
 from speedtrack.runs.models import Machine, Measurement, Reason, Run, Trial
 from speedtrack.stats.floor import standard_shift

@@ -9,23 +9,30 @@ from django.db.models import Count, QuerySet
 from django.http import Http404
 
 from speedtrack.alerts import floors
-from speedtrack.alerts.models import Alert, AlertEvent, ChangePoint, NoiseFloor
+from speedtrack.alerts.models import Alert, AlertEvent, ChangePoint, NoiseFloor, Verdict
 from speedtrack.alerts.triage import CHOICES
 from speedtrack.benchmarks import numbers
-from speedtrack.projects.models import Project
+from speedtrack.projects.models import Commit, Project
 from speedtrack.runs.models import Run, Sample, Side
 from speedtrack.web.pages import changes
 from speedtrack.web.plots import Forest, Pairs
 
 Pair = tuple[float, float]
 PAGE = 100
+MOST_CANDIDATES = 20
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """One change point with its paired samples: (before, after), in the order in which they were measured."""
+    """One change point with the pairs that showed it, (before, after), in the order in which they were measured.
+
+    ``ends``: the verdict on the two commits that were measured, between which the change lies. ``steps``: all verdicts
+    on the way to its commit.
+    """
 
     change_point: ChangePoint
+    ends: Verdict | None
+    steps: list[Verdict]
     pairs: list[Pair]
     runs: list[Run]
     plot: Pairs | None
@@ -39,13 +46,21 @@ class Evidence:
 
 @dataclass(frozen=True)
 class AlertPage:
+    """``candidates``: the commits that may be the cause, newest first, at most MOST_CANDIDATES."""
+
     alert: Alert
+    candidates: list[Commit]
+    branches: list[str]
     evidence: list[Evidence]
     forest: Forest
     others: list[ChangePoint]
     events: list[AlertEvent]
     people: list[User]
     choices: list[str]
+
+    @property
+    def candidates_left_out(self) -> int:
+        return self.alert.width - len(self.candidates)
 
     @property
     def worst(self) -> Evidence | None:
@@ -65,9 +80,11 @@ def load(pk: int) -> AlertPage:
     found = changes.change_points().filter(alert=alert).prefetch_related("runs__commit", "runs__base", "runs__machine")
     points = sorted(found, key=lambda cp: (not cp.is_slowdown, -abs(cp.ratio - 1)))
     evidence = evidence_of(points)
-    others = changes.change_points().filter(branch=alert.branch, commit=alert.commit).exclude(alert=alert)
+    others = changes.change_points().filter(commit=alert.commit).exclude(alert=alert)
     return AlertPage(
         alert=alert,
+        candidates=list(alert.candidates().reverse()[:MOST_CANDIDATES]) or [alert.commit],
+        branches=alert.branch_names(),
         evidence=evidence,
         forest=Forest.of([(cp.ratio, cp.low, cp.high) for cp in points]),
         others=list(others.order_by("id")),
@@ -80,15 +97,20 @@ def load(pk: int) -> AlertPage:
 def evidence_of(points: list[ChangePoint]) -> list[Evidence]:
     """The paired samples of all change points, in one query."""
     runs = {run.pk: run for cp in points for run in cp.runs.all()}
+    verdicts: dict[int, list[Verdict]] = defaultdict(list)
+    for verdict in Verdict.objects.filter(change_point__in=points).select_related("base", "commit").order_by("id"):
+        verdicts[verdict.change_point_id].append(verdict)
     sides = samples_by_side(runs)
     known = floors.newest(cp.series_id for cp in points)
     found = []
     for cp in points:
-        mine = sorted((r for r in cp.runs.all() if (r.base_id, r.commit_id) == (cp.before_id, cp.commit_id)),
-                      key=lambda r: r.pk)  # fmt: skip
-        pairs = [pair for run in mine for pair in pairs_of(run, cp, sides)]
+        steps = verdicts[cp.pk]
+        ends = next((step for step in steps if step.answer == Verdict.Answer.DIFFERENT), None)
+        measured = sorted(cp.runs.all(), key=lambda r: r.pk)
+        showing = [r for r in measured if ends and (r.base_id, r.commit_id) == (ends.base_id, ends.commit_id)]
+        pairs = [pair for run in showing for pair in pairs_of(run, cp, sides)]
         plot = Pairs.of(pairs, cp.metric) if pairs else None
-        found.append(Evidence(cp, pairs, sorted(cp.runs.all(), key=lambda r: r.pk), plot, known.get(cp.series_id)))
+        found.append(Evidence(cp, ends, steps, pairs, measured, plot, known.get(cp.series_id)))
     return found
 
 

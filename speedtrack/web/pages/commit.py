@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from django.db import connection
+from django.db.models import Exists, OuterRef
 from django.http import Http404
 
 from speedtrack.alerts.models import ChangePoint
@@ -122,7 +123,7 @@ def load(slug: str, sha: str, branch_name: str | None) -> CommitPage:
     branch = chosen("branch", branch_name, places, project.default_branch)
     related = ("machine", "suite", "base", "linked__commit")
     runs = list(project.runs.filter(commit=commit).select_related(*related).order_by("-id")[:50])
-    points = list(change_points_of(branch, commit))
+    points = list(change_points_of(branch, places[branch])) if branch else []
     earlier, later = neighbours(branch, places[branch]) if branch else (None, None)
     posts = posts_of(commit, branch, places[branch], runs, points) if branch else []
     return CommitPage(
@@ -144,8 +145,10 @@ def neighbours(branch: Branch, number: int) -> tuple[Commit | None, Commit | Non
     return found.get(number - 1), found.get(number + 1)
 
 
-def change_points_of(branch: Branch | None, commit: Commit) -> Iterable[ChangePoint]:
-    return changes.change_points().filter(branch=branch, commit=commit).order_by("id")
+def change_points_of(branch: Branch, number: int) -> Iterable[ChangePoint]:
+    """Those whose range holds the commit at this position: it is their cause, or one of those that may be."""
+    starts_before = Position.objects.filter(branch=branch, commit=OuterRef("before"), number__lt=number)
+    return changes.on(branch, first=number).filter(Exists(starts_before)).order_by("id")
 
 
 def posts_of(commit: Commit, branch: Branch, number: int, runs: list[Run], points: list[ChangePoint]) -> list[Post]:
@@ -158,7 +161,7 @@ def posts_of(commit: Commit, branch: Branch, number: int, runs: list[Run], point
     before = measured_before(series, branch, number)
     samples = samples_of_points([*here.values(), *(p for _, p in before.values())])
     suite = runs[0].suite if runs else None
-    marks = {cp.series_id: cp for cp in points}
+    marks = {cp.series_id: cp for cp in points if cp.commit_id == commit.pk}
     results = [
         result_of(s, here[s.pk], before.get(s.pk), samples, suite, marks.get(s.pk)) for s in series if s.pk in here
     ]

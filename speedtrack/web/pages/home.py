@@ -109,7 +109,8 @@ def together(lines: list[list[float | None]]) -> list[float | None]:
 
 def latest_changes() -> list[Change]:
     """What changed lately, over all projects: on their default branches."""
-    return changes.newest(changes.change_points().filter(branch__name=F("branch__project__default_branch")), 10)
+    default = F("branch__project__default_branch")
+    return changes.newest(changes.change_points().filter(commit__positions__branch__name=default), 10)
 
 
 def quarantined() -> list[Machine]:

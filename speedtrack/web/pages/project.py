@@ -109,15 +109,14 @@ def suite_of(scope: Scope) -> tuple[float, list[str]]:
 
 def marks_of(scope: Scope, path: list[PlacedCommit]) -> dict[str, dict[int, ChangePoint]]:
     """The change points of these commits: benchmark -> commit -> change point."""
-    found = ChangePoint.objects.filter(
-        branch=scope.branch,
+    found = changes.change_points().filter(
         commit__in=[p.commit.pk for p in path[-COLUMNS:]],
         series__machine=scope.machine,
         series__metric=scope.metric.name,
         status__in=changes.SHOWN,
     )
     marks: dict[str, dict[int, ChangePoint]] = defaultdict(dict)
-    for cp in found.select_related("series__benchmark"):
+    for cp in found:
         marks[cp.series.benchmark.name][cp.commit_id] = cp
     return marks
 
@@ -175,6 +174,8 @@ def measured_cell(
     side = "worse" if mark.is_slowdown else "better"
     look = f"{side}-{2 if mark.status == ChangePoint.Status.CONFIRMED else 1} change-{mark.status}"
     title += f"; {mark.status}: {numbers.effect(metric, mark.is_slowdown)} {numbers.change(mark.ratio)}"
+    if (width := changes.width_of(mark)) > 1:
+        title += f", by one of {width} commits up to this one"
     return Cell(look, "▼" if mark.is_slowdown else "▲", title)
 
 
@@ -199,7 +200,7 @@ def commit_list(shown: Grid, found: list[Change]) -> list[Listed]:
 
 
 def project_changes(scope: Scope) -> list[Change]:
-    return changes.newest(changes.change_points().filter(branch=scope.branch), 12)
+    return changes.newest(changes.on(scope.branch), 12)
 
 
 def open_alerts(scope: Scope) -> list[Alert]:

@@ -8,7 +8,6 @@ from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from django.db import connection
-from django.db.models import F
 from django.http import Http404, QueryDict
 
 from speedtrack.alerts import floors
@@ -217,13 +216,8 @@ def gaps(view: View) -> dict[int, Gap]:
 
 def change_points_of(view: View) -> list[ChangePoint]:
     """The change points of the view, in commit order."""
-    found = changes.change_points().filter(
-        series__in=[s.pk for s in view.series],
-        branch=view.branch,
-        commit__positions__branch=view.branch,
-        commit__positions__number__range=(view.first, view.last),
-    )
-    return list(found.annotate(place=F("commit__positions__number")).order_by("place", "id"))
+    found = changes.on(view.branch, view.first, view.last).filter(series__in=[s.pk for s in view.series])
+    return sorted(found, key=lambda cp: (getattr(cp, "place"), cp.pk))  # noqa: B009 (an annotation)
 
 
 def document(view: View) -> bytes:
@@ -331,6 +325,7 @@ def change_document(view: View, cp: ChangePoint) -> dict[str, Any]:
         "at": getattr(cp, "place") - view.first,  # noqa: B009 (annotated by change_points_of)
         "machine": cp.series.machine.name,
         "status": cp.status,
+        "width": changes.width_of(cp),
         "worse": cp.is_slowdown,
         "ratio": cp.ratio,
         "low": cp.low,

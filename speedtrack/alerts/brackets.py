@@ -1,0 +1,148 @@
+"""The bracket of a suspicion: the two commits, some measured ones beside its place, that are measured again.
+
+A shift is often placed a commit or more beside the true one, by a lucky run: had only its own two commits been
+measured again, the change would be refuted. The bracket holds it, and the narrowing then finds its commit.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from django.db.models import QuerySet
+
+from speedtrack.alerts.models import ChangePoint
+from speedtrack.projects.models import Branch, Commit, Position
+from speedtrack.runs.models import Measurement, Reason, Run
+from speedtrack.runs.models import Status as RunStatus
+
+REACH = 3  # measured commits to each side of the place
+
+Status = ChangePoint.Status
+
+
+@dataclass(frozen=True)
+class Bracket:
+    """Two commits of a branch and their positions. The change lies after ``first``, and up to ``last``.
+
+    It may be widened as far as ``lowest`` and ``highest``, where other changes of the series lie.
+    """
+
+    base_id: int
+    commit_id: int
+    first: int
+    last: int
+    lowest: int
+    highest: int
+
+    def joined(self, other: "Bracket") -> "Bracket | None":
+        """The bracket of both; None where it would hold a change that one of them must not."""
+        begin, end = min(self, other, key=lambda one: one.first), max(self, other, key=lambda one: one.last)
+        lowest, highest = max(self.lowest, other.lowest), min(self.highest, other.highest)
+        if begin.first < lowest or end.last > highest:
+            return None
+        return Bracket(begin.base_id, end.commit_id, begin.first, end.last, lowest, highest)
+
+
+def numbers_of(branch: Branch, commits: Iterable[int]) -> dict[int, int]:
+    """Commit id -> position, for those on the branch."""
+    return dict(Position.objects.filter(branch=branch, commit__in=list(commits)).values_list("commit_id", "number"))
+
+
+def on_a_branch(cp: ChangePoint) -> bool:
+    """Do both ends of the range lie on the change point's branch, or on another one, which is then its branch?"""
+    if len(numbers_of(cp.branch, [cp.before_id, cp.commit_id])) == 2:
+        return True
+    holding = Branch.objects.filter(positions__commit=cp.before_id).filter(positions__commit=cp.commit_id)
+    other = holding.order_by("deleted_at", "pk").first()
+    if other is None:
+        return False
+    cp.branch = other
+    ChangePoint.objects.filter(pk=cp.pk).update(branch=other)
+    return True
+
+
+def around(cp: ChangePoint) -> Bracket:
+    """The bracket of a suspicion whose commits are on its branch: it stops where another change of its series lies."""
+    numbers = numbers_of(cp.branch, [cp.before_id, cp.commit_id])
+    first, last = numbers[cp.before_id], numbers[cp.commit_id]
+    lowest, highest = limits(cp, first, last)
+    points = (
+        Measurement.objects.filter(series=cp.series, accepted=True, paired=False, flags=[])
+        .filter(commit__positions__branch=cp.branch)
+        .values_list("commit_id", "commit__positions__number")
+    )
+    older = points.filter(commit__positions__number__range=(lowest, first)).order_by("-commit__positions__number")
+    newer = points.filter(commit__positions__number__range=(last, highest)).order_by("commit__positions__number")
+    begin = [*older.distinct()[: REACH + 1]] or [(cp.before_id, first)]
+    end = [*newer.distinct()[: REACH + 1]] or [(cp.commit_id, last)]
+    return Bracket(begin[-1][0], end[-1][0], begin[-1][1], end[-1][1], lowest, highest)
+
+
+def limits(cp: ChangePoint, first: int, last: int) -> tuple[int, int]:
+    """The positions between which the series has no other change than this one, whose place is given."""
+    others = ChangePoint.objects.filter(series=cp.series).exclude(pk=cp.pk).exclude(status=Status.REFUTED)
+    rows = list(others.values_list("before_id", "commit_id"))
+    numbers = numbers_of(cp.branch, {commit for row in rows for commit in row})
+    known = [(numbers[b], numbers[c]) for b, c in rows if b in numbers and c in numbers]
+    lowest = max((end for _, end in known if end <= first), default=0)
+    highest = min((begin for begin, _ in known if begin >= last), default=2**31 - 1)
+    return lowest, highest
+
+
+def paired_runs_around(cp: ChangePoint) -> QuerySet[Run]:
+    """The confirming runs of one pair of commits around the place of a suspicion that measured its benchmark.
+
+    They were caused by another suspicion, whose bracket they measured; their pairs are as independent of this one as
+    new ones. The narrowest pair within the limits is taken; none: an empty set.
+    """
+    runs = Run.objects.filter(
+        project=cp.series.project_id,
+        machine=cp.series.machine_id,
+        reason=Reason.CONFIRM,
+        benchmarks__contains=[cp.series.benchmark.name],
+    ).exclude(status__in=[RunStatus.FAILED, RunStatus.CANCELLED])
+    pairs = set(runs.order_by().values_list("base_id", "commit_id").distinct())
+    numbers = numbers_of(cp.branch, {cp.before_id, cp.commit_id, *(commit for pair in pairs for commit in pair)})
+    first, last = numbers[cp.before_id], numbers[cp.commit_id]
+    lowest, highest = limits(cp, first, last)
+    fit = [
+        (numbers[head] - numbers[base], base, head)
+        for base, head in pairs
+        if base in numbers and head in numbers and lowest <= numbers[base] <= first and last <= numbers[head] <= highest
+    ]
+    if not fit:
+        return runs.none()
+    _, base, head = min(fit)
+    return runs.filter(base=base, commit=head)
+
+
+def together(suspicions: Iterable[tuple[ChangePoint, Bracket]]) -> list[tuple[Bracket, list[ChangePoint]]]:
+    """Suspicions of one machine and branch that one pair of commits can settle: those placed in each other's bracket.
+
+    Their common bracket reaches from the first to the last commit of theirs. Two of one series never share one.
+    """
+    groups: list[tuple[Bracket, list[ChangePoint]]] = []
+    for cp, bracket in sorted(suspicions, key=lambda one: (one[1].first, one[1].last, one[0].pk)):
+        for i, (common, members) in enumerate(groups):
+            joined = common.joined(bracket)
+            if joined and may_share(cp, members) and bracket.first < (common.first + common.last) / 2:
+                groups[i] = (joined, [*members, cp])
+                break
+        else:
+            groups.append((bracket, [cp]))
+    return groups
+
+
+def may_share(cp: ChangePoint, members: list[ChangePoint]) -> bool:
+    first = members[0]
+    same_place = first.series.machine_id == cp.series.machine_id and first.branch_id == cp.branch_id
+    return same_place and all(one.series_id != cp.series_id for one in members)
+
+
+def commits_between(branch: Branch, before_id: int, commit_id: int) -> QuerySet[Commit]:
+    """The commits of the branch strictly between two of its commits, oldest first."""
+    numbers = numbers_of(branch, [before_id, commit_id])
+    return Commit.objects.filter(
+        positions__branch=branch,
+        positions__number__gt=numbers.get(before_id, 0),
+        positions__number__lt=numbers.get(commit_id, 0),
+    ).order_by("positions__number")

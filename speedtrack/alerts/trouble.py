@@ -1,0 +1,47 @@
+"""One series that fails holds up no other: its failure is logged, written on it, and tried again with growing gaps."""
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+
+from django.db import InterfaceError, OperationalError, transaction
+from django.db.models.functions import Now
+
+from speedtrack.runs.models import Series
+
+log = logging.getLogger(__name__)
+
+FIRST_PAUSE_S = 60  # doubled by each failure in a row
+LONGEST_PAUSE_S = 6 * 3600
+DATABASE_AWAY = (OperationalError, InterfaceError)  # the fault of no series
+
+
+@contextmanager
+def isolated(*series: Series) -> Iterator[None]:
+    """Run the block in a savepoint. If it raises, nothing of it stays but a note on these series.
+
+    A database that is away is raised further: whoever called waits for it.
+    """
+    try:
+        with transaction.atomic():
+            yield
+    except DATABASE_AWAY:
+        raise
+    except Exception as e:  # the top of the loop over all series
+        log.exception("series %s: no changes can be looked for", ", ".join(str(one.pk) for one in series))
+        for one in series:
+            note(one, e)
+    else:
+        Series.objects.filter(pk__in=[one.pk for one in series], failures__gt=0).update(
+            error="", failures=0, retry_at=None
+        )
+
+
+def note(series: Series, e: Exception) -> None:
+    """Write a failure on a series, with the time of the next look."""
+    failures = Series.objects.values_list("failures", flat=True).get(pk=series.pk)
+    pause = timedelta(seconds=min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2 ** min(failures, 20)))
+    Series.objects.filter(pk=series.pk).update(
+        error=f"{type(e).__name__}: {e}"[:2000], failures=failures + 1, retry_at=Now() + pause
+    )

@@ -1,0 +1,126 @@
+"""What paired runs say of a change point: is the change there, and on which side of it does a commit lie?"""
+
+import math
+from collections import Counter
+
+from django.db.models import Sum
+
+from speedtrack.alerts import brackets
+from speedtrack.alerts.models import ChangePoint, Verdict
+from speedtrack.alerts.pairing import suite_of
+from speedtrack.alerts.series import sample_pairs
+from speedtrack.alerts.trouble import isolated
+from speedtrack.projects.models import Commit
+from speedtrack.runs.models import Reason, Run, Trial
+from speedtrack.runs.models import Status as RunStatus
+from speedtrack.stats import compare, narrow
+from speedtrack.stats.compare import Comparison, benjamini_hochberg, fewest_pairs
+
+LEVEL = 0.01  # probability that a suspicion without a change is confirmed, over all its rounds
+LOOKS = 4  # rounds of pairs at most
+PAIRS = fewest_pairs(LEVEL, LOOKS)  # in the first round
+ROUNDS = (PAIRS, PAIRS, 2 * PAIRS, 4 * PAIRS)  # so the n-th look has 1, 2, 4 and 8 times as many
+WRONG_COMMIT = 0.005  # probability that the narrowing ends at another commit, over all its steps
+
+Answer = Verdict.Answer
+
+
+def confirmations(run: Run, waiting: list[ChangePoint]) -> list[tuple[ChangePoint, Verdict | None]]:
+    """Is each change there, by all pairs of the ends of its bracket so far? None where no pair is clean.
+
+    The level holds over all change points of the run together (Benjamini-Hochberg); what it takes back is unknown.
+    """
+    found: list[tuple[ChangePoint, Comparison | None]] = []
+    for cp in waiting:
+        with isolated(cp.series):
+            found.append((cp, compare_ends(run, cp)))
+    kept = iter(benjamini_hochberg([c.p for _, c in found if c], LEVEL / LOOKS))
+    return [(cp, write(cp, run, answer_of(c, next(kept)), c) if c else None) for cp, c in found]
+
+
+def answer_of(comparison: Comparison, significant: bool) -> Answer:
+    taken_back = comparison.answer == compare.Answer.DIFFERENT and not significant
+    return Answer.UNKNOWN if taken_back else Answer(comparison.answer)
+
+
+def rounds_of(run: Run, cp: ChangePoint) -> list[Run]:
+    """The change point's measured runs of the same two commits, oldest first."""
+    return list(cp.runs.filter(base=run.base, commit=run.commit, status=RunStatus.SUCCEEDED).order_by("id"))
+
+
+def compare_ends(run: Run, cp: ChangePoint) -> Comparison | None:
+    """Base against head over all clean pairs; None when there is none."""
+    rounds = rounds_of(run, cp)
+    pairs = sample_pairs(rounds, cp.series)
+    if not pairs:
+        return None
+    effect = suite_of(cp).smallest_effect(cp.metric.name, cp.metric.smallest_effect)
+    look = min(len(rounds), LOOKS)
+    return compare.settle(
+        pairs, smallest_effect=effect, level=LEVEL, looks=LOOKS, look=look, seed=cp.pk, suspected=cp.ratio
+    )
+
+
+def write(cp: ChangePoint, run: Run, answer: Answer, found: Comparison) -> Verdict:
+    verdict, _ = Verdict.objects.update_or_create(
+        change_point=cp,
+        base=run.base,
+        commit=run.commit,
+        pairs=found.n[0],
+        defaults={"answer": answer, "ratio": found.ratio, "low": found.low, "high": found.high, "p": found.p},
+    )
+    return verdict
+
+
+def flags_of(run: Run, cp: ChangePoint) -> str:
+    """Which flags void the change point's metric in a run's trials, the most frequent first."""
+    trials = Trial.objects.filter(attempt__run=run, attempt__token=run.lease_token, benchmark=cp.series.benchmark)
+    count = Counter(flag for flags in trials.values_list("flags", flat=True) for flag in flags)
+    found = [f"{flag} in {number} of them" for flag, number in count.most_common() if flag in cp.metric.voided_by]
+    return ", ".join(found) or "their samples are not stored any more"
+
+
+def read_side(cp: ChangePoint) -> Verdict | None:
+    """The side of a commit that was measured against the last of the old level and lies in the range; None if unknown.
+
+    The verdict is written, also where it is unknown.
+    """
+    between = brackets.commits_between(cp.branch, cp.before_id, cp.commit_id)
+    runs = cp.runs.filter(base=cp.before_id, commit__in=between, reason=Reason.BISECT, status=RunStatus.SUCCEEDED)
+    for commit_id in set(runs.values_list("commit", flat=True)):
+        mine = list(runs.filter(commit=commit_id).select_related("base", "commit").order_by("id"))
+        pairs = sample_pairs(mine, cp.series)
+        if not pairs:
+            continue
+        found = narrow.place(pairs, ratio=cp.ratio, error=error_per_step(cp))
+        verdict, _ = Verdict.objects.update_or_create(
+            change_point=cp,
+            base=mine[0].base,
+            commit=mine[0].commit,
+            pairs=found.n,
+            defaults={"answer": Answer(found.side), "ratio": found.ratio, "low": found.low, "high": found.high},
+        )
+        if verdict.answer != Answer.UNKNOWN:
+            return verdict
+    return None
+
+
+def error_per_step(cp: ChangePoint) -> float:
+    """The probability of a wrong side that one step may have: as many steps as the bracket can need share the whole."""
+    bracket = cp.verdicts.filter(answer=Answer.DIFFERENT).latest("id")
+    inside = brackets.commits_between(cp.branch, bracket.base_id, bracket.commit_id).count()
+    return WRONG_COMMIT / max(1, math.ceil(math.log2(inside + 1)))
+
+
+def pairs_to_place(cp: ChangePoint) -> int:
+    """How many pairs will usually tell the side of a commit, by the noise of those that confirmed the change."""
+    bracket = cp.verdicts.filter(answer=Answer.DIFFERENT).latest("id")
+    runs = cp.runs.filter(base=bracket.base_id, commit=bracket.commit_id, status=RunStatus.SUCCEEDED)
+    pairs = sample_pairs(runs, cp.series)
+    return narrow.pairs_needed(pairs, ratio=cp.ratio, error=error_per_step(cp)) if pairs else narrow.MOST
+
+
+def trials_spent(cp: ChangePoint, commit: Commit) -> int:
+    """How many pairs of a commit against the last of the old level were measured for the change point, clean or not."""
+    runs = cp.runs.filter(base=cp.before_id, commit=commit, reason=Reason.BISECT, status=RunStatus.SUCCEEDED)
+    return runs.aggregate(spent=Sum("trials"))["spent"] or 0

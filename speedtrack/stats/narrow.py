@@ -1,0 +1,92 @@
+"""On which side of a confirmed change does a commit lie? A sequential test of pairs against half of the effect."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+
+from speedtrack.stats.scale import Array, Scale
+from speedtrack.stats.summary import MAD_TO_SIGMA
+
+FEWEST = 5  # pairs: fewer say too little about their own noise
+MOST = 160  # pairs of one commit; what they cannot tell stays a range
+ROOM = 1.3  # how many more pairs are planned than the expected number, so that one round usually decides
+CLIP = 2.5  # standard deviations: a wild pair counts as one of these
+
+
+class Side(StrEnum):
+    """The level on which a commit runs."""
+
+    OLD = "old"
+    NEW = "new"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True)
+class Placement:
+    """``side`` of a commit; ``ratio`` is commit / base over ``n`` pairs, [low, high] roughly its 95% interval."""
+
+    side: Side
+    ratio: float
+    low: float
+    high: float
+    n: int
+
+
+def place(pairs: Sequence[tuple[float, float]], *, ratio: float, error: float) -> Placement:
+    """Does a commit, measured in (base, commit) pairs, run on the level of its base or on that of the change?
+
+    ``ratio`` is the confirmed change, new level / old level; ``error`` the probability of the wrong side that is
+    accepted. Wald's sequential probability ratio test (1945) of a mean shift of 0 against the whole change, for
+    normal noise whose size is taken from the pairs themselves; a pair counts as at most CLIP standard deviations
+    from half of the change, and the noise is taken larger while the pairs are few. So it may be asked after any
+    number of pairs. Unknown below FEWEST pairs, and where the pairs lie about half of the change.
+    """
+    if ratio <= 0 or ratio == 1:
+        raise ValueError(f"a change to {ratio} times the old level has no halves")
+    if not pairs:
+        raise ValueError("nothing to place: no pairs")
+    scale = Scale.of(value for pair in pairs for value in pair)
+    steps = scale.place(head for _, head in pairs) - scale.place(base for base, _ in pairs)
+    change = math.log(ratio) if scale.unit is None else ratio - 1
+    sigma = noise_of(steps)
+    centre = float(np.mean(np.clip(steps - np.median(steps), -CLIP * sigma, CLIP * sigma)) + np.median(steps))
+    reach = 1.96 * sigma / math.sqrt(len(steps))
+    low, middle, high = (scale.ratio(centre + sign * reach) for sign in (-1, 0, 1))
+    return Placement(_side(steps, change, sigma, error), middle, low, high, len(steps))
+
+
+def _side(steps: Array, change: float, sigma: float, error: float) -> Side:
+    if len(steps) < FEWEST:
+        return Side.UNKNOWN
+    beyond_half = np.clip((steps - change / 2) / sigma, -CLIP, CLIP)
+    evidence = float(beyond_half.sum()) * change / sigma  # log likelihood ratio of the new level against the old
+    limit = math.log((1 - error) / error)
+    return Side.NEW if evidence >= limit else Side.OLD if evidence <= -limit else Side.UNKNOWN
+
+
+def noise_of(steps: Array) -> float:
+    """Standard deviation of a pair's step, with steps beyond CLIP robust deviations moved there; more for few pairs.
+
+    The factor is the square root of (n + 1) / (n - 2), with which a predicted step has the variance of Student's t.
+    """
+    n = len(steps)
+    if n < 3:
+        return max(float(np.ptp(steps)), 1e-9)
+    middle = float(np.median(steps))
+    reach = CLIP * MAD_TO_SIGMA * float(np.median(np.abs(steps - middle)))
+    usual = float(np.clip(steps, middle - reach, middle + reach).std(ddof=1)) if reach else float(steps.std(ddof=1))
+    return max(usual, 1e-9) * math.sqrt((n + 1) / (n - 2))
+
+
+def pairs_needed(pairs: Sequence[tuple[float, float]], *, ratio: float, error: float) -> int:
+    """How many pairs will usually place a commit, by the noise of pairs that were measured already."""
+    scale = Scale.of(value for pair in pairs for value in pair)
+    steps = scale.place(head for _, head in pairs) - scale.place(base for base, _ in pairs)
+    change = math.log(ratio) if scale.unit is None else ratio - 1
+    expected = 2 * math.log((1 - error) / error) * (noise_of(steps) / change) ** 2
+    return max(FEWEST, min(MOST // 3, math.ceil(ROOM * expected)))
