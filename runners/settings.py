@@ -124,6 +124,6 @@ def find_driver(environ: Mapping[str, str]) -> Path:
             return Path(candidate).absolute()
     where = f"SPEEDTRACK_DRIVER is {asked}, which is no program" if asked else "the driver speedbench is not there"
     raise SettingsError(
-        f"{where}: build it with `cargo build --release --manifest-path runners/driver/Cargo.toml` or "
-        "set SPEEDTRACK_DRIVER to its path"
+        f"{where}: build it with `cargo build --release --manifest-path runners/driver/Cargo.toml` in a "
+        "checkout, and put it on PATH or set SPEEDTRACK_DRIVER to its path"
     )
