@@ -22,7 +22,7 @@ from speedtrack.alerts.models import ChangePoint
 from speedtrack.alerts.series import sample_pairs
 from speedtrack.benchmarks.models import Suite
 from speedtrack.projects.models import Branch, Commit
-from speedtrack.runs import planning
+from speedtrack.runs import jobs, planning
 from speedtrack.runs.models import PAIRED, Build, Machine, Measurement, Reason, Run, Trial
 from speedtrack.runs.models import Status as RunStatus
 from speedtrack.stats.compare import Answer, Comparison, benjamini_hochberg, fewest_pairs, settle
@@ -90,15 +90,17 @@ def artifacts(machine: Machine, commit: Commit) -> dict[str, str] | None:
 def measured_already(cp: ChangePoint) -> bool:
     """Let paired runs of the same commits speak that another suspicion has caused. False if there are none.
 
-    A run measures every metric of its benchmarks; its pairs are as independent of this suspicion as new ones.
+    A run measures every metric of its benchmarks; its pairs are as independent of this suspicion as new ones. But where
+    a flag that voids this metric was no reason to repeat a trial, there may be no clean pair of it.
     """
-    runs = Run.objects.filter(
+    same = Run.objects.filter(
         base=cp.before,
         commit=cp.commit,
         machine=cp.series.machine,
         reason=Reason.CONFIRM,
         benchmarks__contains=[cp.series.benchmark.name],
     ).exclude(status__in=[RunStatus.FAILED, RunStatus.CANCELLED])
+    runs = [run for run in same if cp.metric.voided_by.issubset(jobs.repeat_for(run)) or sample_pairs([run], cp.series)]
     if not runs:
         return False
     cp.runs.add(*runs)
@@ -132,6 +134,7 @@ def plan(pair: Pair, group: list[ChangePoint]) -> None:
             base=Commit.objects.get(pk=pair.base_id),
             round=rounds.count(),
             trials=PAIRS,
+            metrics=sorted({cp.series.metric for cp in group}),
         ),
         pair.commit_id,
         pair.machine,
