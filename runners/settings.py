@@ -28,6 +28,7 @@ class Settings:
     cache: Limits = field(default_factory=Limits)
     tune: bool = False
     patience_s: int = PATIENCE_S
+    locks: Path | None = None
 
 
 def read_settings(environ: Mapping[str, str], needs_broker: bool) -> Settings:
@@ -51,6 +52,7 @@ def read_settings(environ: Mapping[str, str], needs_broker: bool) -> Settings:
         _cache(environ),
         tune,
         _number(environ, "SPEEDTRACK_PATIENCE_S", PATIENCE_S),
+        locks(environ),
     )
 
 
@@ -100,6 +102,11 @@ def _token(environ: Mapping[str, str]) -> str:
     if not token.isascii() or not token.isprintable() or " " in token:
         raise SettingsError("the machine token holds characters no token has: copy it again")
     return token
+
+
+def locks(environ: Mapping[str, str]) -> Path | None:
+    """The directory that SPEEDTRACK_LOCK_DIR names."""
+    return Path(environ["SPEEDTRACK_LOCK_DIR"]) if environ.get("SPEEDTRACK_LOCK_DIR") else None
 
 
 def _home(environ: Mapping[str, str]) -> Path:

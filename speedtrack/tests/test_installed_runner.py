@@ -70,7 +70,8 @@ def python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def environment(home: Path, **more: str) -> dict[str, str]:
     """Nothing of this process but its PATH, so that no setting leads back to the checkout."""
-    return {"PATH": os.environ["PATH"], "HOME": str(home), "SPEEDTRACK_ALLOW_SHARED_CORES": "1", **more}
+    own = {"PATH": os.environ["PATH"], "HOME": str(home), "SPEEDTRACK_LOCK_DIR": str(home)}
+    return {**own, "SPEEDTRACK_ALLOW_SHARED_CORES": "1", **more}
 
 
 def test_the_wheel_holds_every_module_of_the_runner_once_and_nothing_else(wheel: Path) -> None:
