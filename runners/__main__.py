@@ -4,6 +4,7 @@ import argparse
 import json
 import logging
 import os
+import platform
 import signal
 import sys
 import threading
@@ -19,6 +20,7 @@ from runners.build.docker import DockerBuilder
 from runners.build.host import HostBuilder
 from runners.build.workshop import Workshop
 from runners.client import Client, Hello, Unreachable
+from runners.cores import NOT_COVERED, Cores, Holder, lock_directory, physical_cores
 from runners.driver import Driver
 from runners.environment import Machine
 from runners.errors import Permanent, RunnerError, SettingsError, Unauthorized
@@ -29,7 +31,7 @@ from runners.placement import Placement, Planner
 from runners.processes import Processes
 from runners.quiet import Gate
 from runners.server import Launcher
-from runners.settings import Settings, read_settings
+from runners.settings import Settings, locks, read_settings
 from runners.spool import Spool
 from runners.tools import Tools
 from runners.topology import ROOT
@@ -48,7 +50,8 @@ ROLES = ("server", "driver", "housekeeping")
 HELP = """\
 The runner of this machine: it asks the SpeedTrack server for work, builds the commit, measures it, and reports.
 
-One runner per machine. It needs a C compiler, make and tar, and the native driver speedbench.
+It needs a C compiler, make and tar, and the native driver speedbench. Runners of one host that may use the same cores
+work in turn.
 """
 
 ENVIRONMENT = """\
@@ -66,6 +69,9 @@ environment variables:
                           paths of redis-benchmark (or valkey-benchmark) and memtier_benchmark, for benchmarks of suites
                           that use them (default: found on PATH)
   SPEEDTRACK_PATIENCE_S   how many seconds a trial is held back at most while the measured cores are busy (default 10)
+  SPEEDTRACK_LOCK_DIR     directory of the locks that let one runner of this host at a time use a core (default: the
+                          first of /run/lock, /var/lock, /tmp that everybody may write to); runners in containers
+                          exclude each other, and those of their host, only if they are given the same directory
   SPEEDTRACK_ALLOW_SHARED_CORES=1
                           measure on a machine with too few cores; recorded with every result
   SPEEDTRACK_TUNE=1       set the kernel's settings as `tune` wants them during each run, and put them back after it
@@ -148,13 +154,15 @@ def remedy(error: RunnerError) -> str:
 
 def show_plan(plan: Placement, as_json: bool) -> int:
     """Prints the placement: a table for people, a document for programs."""
+    directory = str(lock_directory(locks(os.environ)))
     if as_json:
-        print(json.dumps(plan.document()))
+        print(json.dumps(plan.document() | {"locks": directory}))
         return 0
     cpus = plan.document()
     print(f"{'role':<13} {'CPUs':<12} why")
     for role, reason in plan.reasons:
         print(f"{role:<13} {cpus.get(role, '') if role in ROLES else '':<12} {reason}")
+    print(f"{'locks':<13} {'':<12} in {directory}: one runner at a time uses a core; {NOT_COVERED}")
     return 0
 
 
@@ -197,12 +205,16 @@ def run(settings: Settings, arguments: argparse.Namespace, tuning: tune.Tuning) 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopping.set())
     tools = replace(assemble(settings, stopping), tuning=tuning)
+    directory = lock_directory(settings.locks)
     facts = tools.machine.environment({}).document()
     hello = say_hello(tools.client, tools.machine.boot_id(), facts, stopping)
     if hello is None:
         return 0
     log.info("this is machine %s of %s", hello.machine, settings.url)
-    agent = Agent(tools, stopping, after_run=tools.builder.cache.prune)
+    us = Holder(os.getpid(), str(settings.home), tools.client.instance, hello.machine, platform.node())
+    cores = Cores(directory, physical_cores(tools.machine.planner.machine), us)
+    cores.check()
+    agent = Agent(replace(tools, hold=cores.held), stopping, after_run=tools.builder.cache.prune)
     if arguments.once:
         agent.work()
         return 0

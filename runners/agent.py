@@ -3,6 +3,7 @@
 import logging
 import threading
 from collections.abc import Callable
+from contextlib import ExitStack
 from typing import Any
 
 from runners.client import Client
@@ -31,14 +32,26 @@ class Agent:
         done = 0
         while not self.stopping.is_set():
             self.client.flush()
+            with ExitStack() as cores:
+                claimed = self.client.retried(lambda: self._claim(cores))
+                if claimed is None:
+                    return done
+                self._take(*claimed)
+                self.after_run()
+            done += 1
+        return done
+
+    def _claim(self, cores: ExitStack) -> tuple[dict[str, Any], float] | None:
+        """A job and when it was asked for, with the cores held for as long as the stack lasts; None: no work."""
+        with ExitStack() as held:
+            if not held.enter_context(self.tools.hold(self.stopping)):
+                return None
             claimed_at = boottime()
             document = self.client.claim()
             if document is None:
-                return done
-            self._take(document, claimed_at)
-            self.after_run()
-            done += 1
-        return done
+                return None
+            cores.enter_context(held.pop_all())
+            return document, claimed_at
 
     def _take(self, document: dict[str, Any], claimed_at: float) -> None:
         try:

@@ -2,9 +2,10 @@
 
 import logging
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import httpx
 
@@ -12,6 +13,8 @@ from runners.errors import LeaseLost, Permanent, RunnerError, Transient, Unautho
 from runners.spool import Entry, Spool
 
 log = logging.getLogger(__name__)
+
+Answer = TypeVar("Answer")
 
 RETRY_PAUSES_S = (0.2, 0.5, 1.0, 2.0, 4.0, 8.0)
 CONNECT_TIMEOUT_S = 5.0
@@ -80,8 +83,8 @@ class Client:
             ) from error
 
     def claim(self) -> dict[str, Any] | None:
-        """A job, or None: no work."""
-        return self._post("claim", {"instance": self.instance}) or None
+        """A job, or None: no work. Without a retry: what is held for the claim is let go of between two tries."""
+        return self._once("claim", {"instance": self.instance}, READ_TIMEOUT_S) or None
 
     def renew(self, run: int, token: int, progress: dict[str, Any] | None, timeout_s: float) -> Renewal:
         """Renews the lease once, without a retry; takes at most twice `timeout_s`."""
@@ -113,7 +116,7 @@ class Client:
 
     def source(self, run: int, sha: str, token: int, file: Path) -> None:
         """Downloads the commit's files as a tar to `file`."""
-        self._retried(lambda: self._download(f"runs/{run}/source/{sha}", {"token": token}, file))
+        self.retried(lambda: self._download(f"runs/{run}/source/{sha}", {"token": token}, file))
 
     def flush(self) -> None:
         """Sends all that waits in the spool, oldest first. Raises Unreachable or Unauthorized."""
@@ -155,10 +158,10 @@ class Client:
         self.spool.delivered(entry)
 
     def _post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
-        answer: dict[str, Any] = self._retried(lambda: self._once(path, body, READ_TIMEOUT_S))
-        return answer
+        return self.retried(lambda: self._once(path, body, READ_TIMEOUT_S))
 
-    def _retried(self, call: Any) -> Any:
+    def retried(self, call: Callable[[], Answer]) -> Answer:
+        """The answer of a call that is made again, after growing pauses, while the server cannot be reached."""
         for pause_s in self.pauses_s:
             try:
                 return call()

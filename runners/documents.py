@@ -3,7 +3,7 @@
 import hashlib
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -177,6 +177,7 @@ class Job:
     """One claimed run: what to build, how to start it, what to measure, and the lease it is done under.
 
     `frozen`: artifact name -> digest: exactly these are measured, and nothing else.
+    `repeat_for`: the flags that void what the run is to tell; None: a server that does not say it, so all do.
     """
 
     run: int
@@ -195,6 +196,11 @@ class Job:
     server: ServerRecipe
     benchmarks: tuple[Benchmark, ...]
     profile: ProfileWish | None
+    repeat_for: frozenset[str] | None
+
+    def voiding(self, flags: Iterable[str]) -> frozenset[str]:
+        """Those of these flags for which a trial, or a slice of one, is measured again."""
+        return frozenset(flags) if self.repeat_for is None else self.repeat_for.intersection(flags)
 
 
 def parse_job(document: Any) -> Job:
@@ -223,6 +229,7 @@ def parse_job(document: Any) -> Job:
         server=_server(fields.child("server")),
         benchmarks=tuple(_benchmark(one) for one in fields.children("benchmarks")),
         profile=_profile(fields.child_or_none("profile")),
+        repeat_for=frozenset(fields.texts("repeat_for")) if "repeat_for" in fields.value else None,
     )
     if not job.sides or not job.benchmarks:
         raise Permanent("job: sides and benchmarks must not be empty")

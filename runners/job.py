@@ -19,7 +19,7 @@ from runners.processes import aside
 from runners.runlog import RunLog
 from runners.stopping import Decision
 from runners.tools import Tools
-from runners.trials import MEASURE, STRUCTURAL_FLAGS, Rig, Trial
+from runners.trials import MEASURE, Rig, Trial
 
 log = logging.getLogger(__name__)
 
@@ -32,7 +32,6 @@ class Course:
     trials: dict[str, list[Trial]]
     repeats_left: int
     thrown_out: int = 0
-    settled: frozenset[str] = frozenset()
     failure: str | None = None
     stopped: str | None = None
 
@@ -151,24 +150,28 @@ class Execution:
             self._send(course, environment)
 
     def _trials(self, course: Course) -> None:
-        """One trial of every side; once more if a flag says that something disturbed them. Slices see to that alone."""
+        """One trial of every side; once more if a flag voids what the run is to tell. Slices see to that alone."""
         number = course.rounds
         self._show(f"{course.benchmark.name}, trial {number + 1}")
         kept = self._measured(course.benchmark, number)
         sliced = all(trial.sliced for trial in kept.values())
-        if _flags(kept) - course.settled and course.repeats_left and not sliced:
+        voiding = self._voiding(kept)
+        if voiding - self.rig.believed[course.benchmark.name] and course.repeats_left and not sliced:
             course.repeats_left -= 1
             course.thrown_out += 1
             self.log.line(
                 MEASURE,
-                f"{course.benchmark.name}, trial {number + 1}: repeated because it was "
-                f"{', '.join(sorted(_flags(kept)))}",
+                f"{course.benchmark.name}, trial {number + 1}: repeated because it was {', '.join(sorted(voiding))}",
             )
             again = self._measured(course.benchmark, number)
-            course.settled |= _flags(kept) & _flags(again) & STRUCTURAL_FLAGS
-            kept = kept if _flags(again) else again
+            still = self._voiding(again)
+            self.rig.believe(course.benchmark, voiding & still)
+            kept = kept if still else again
         for side, trial in kept.items():
             course.trials[side].append(trial)
+
+    def _voiding(self, trials: dict[str, Trial]) -> frozenset[str]:
+        return self.job.voiding(flag for trial in trials.values() for flag in trial.flags)
 
     def _measured(self, benchmark: Benchmark, number: int) -> dict[str, Trial]:
         return pairs.measure(self.rig, benchmark, number)
@@ -205,7 +208,3 @@ class Execution:
             "trials": [trial.document() for trial in course.trials[side.side]],
             "once": self._once(course.benchmark, side),
         }
-
-
-def _flags(trials: dict[str, Trial]) -> frozenset[str]:
-    return frozenset(flag for trial in trials.values() for flag in trial.flags)

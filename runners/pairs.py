@@ -19,7 +19,7 @@ from runners.documents import Benchmark
 from runners.errors import BenchmarkFailed, Transient
 from runners.quiet import worst
 from runners.server import Server
-from runners.trials import MEASURE, STRUCTURAL_FLAGS, Begin, Load, Rig, Trial
+from runners.trials import MEASURE, Begin, Load, Rig, Trial
 
 TRIES = 3  # of a slice that was disturbed
 SLICES = 4  # of each side: together as long as the window of a trial
@@ -121,8 +121,9 @@ class Block:
         return Slot(side, number, self.rig.next_order(), server)
 
     def _slice(self, slot: Slot, turn: int, begin: Begin) -> None:
-        """The next slice of a side; again, up to TRIES, if something disturbed it or the server had no turn in it."""
+        """The next slice of a side; again, up to TRIES, if a flag voids it or the server had no turn in it."""
         name = f"{self._name(slot.side)}, slice {turn + 1}"
+        before: frozenset[str] = frozenset()
         for left in reversed(range(TRIES)):
             at_s = begin.seconds
             try:
@@ -132,8 +133,11 @@ class Block:
                     raise
                 self.rig.log.line(MEASURE, f"{name}: {error}")
             else:
-                if not left or not set(load.flags) - STRUCTURAL_FLAGS:
+                voiding = self.rig.job.voiding(load.flags)
+                self.rig.believe(self.benchmark, before & voiding)
+                if not left or not voiding - self.rig.believed[self.benchmark.name]:
                     break
+                before = voiding
             slot.repeated += 1
         slot.loads.append(load)
         slot.slices.append({"at_s": at_s, "metrics": load.metrics, "flags": list(load.flags), **extent(load)})

@@ -1,7 +1,7 @@
 """Child processes in groups of their own: started pinned, always ended, found again after a crash.
 
-Every process started here carries `SPEEDTRACK_MARK` (random, one prefix per runner home, one end per start) in its
-environment, and is written to a state file with its start time. So a runner that was killed can
+Every process started here carries `SPEEDTRACK_MARK` in its environment (one prefix per runner, see identity.py, and one
+random end per start), and is written to a state file with its start time. So a runner that was killed can
 end what it left behind, whatever those processes did to hide (new session, new parent), and never a foreign one.
 """
 
@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from runners import memory
+from runners import identity, memory
 from runners.control import Control, boottime
 
 log = logging.getLogger(__name__)
@@ -125,7 +125,10 @@ class Processes:
     def __init__(self, home: Path) -> None:
         self.directory = home / "processes"
         self.directory.mkdir(parents=True, exist_ok=True)
-        self.mark = _mark(home / "mark")
+        self.mark, made_now = identity.mark(home)
+        if made_now:  # of a copied home: these are processes of the other runner
+            for record in self.directory.glob("*.json"):
+                record.unlink(missing_ok=True)
         self.latest: int | None = None  # the process that was started last
 
     def start(
@@ -163,12 +166,6 @@ class Processes:
         """Ends what a killed runner of this home left behind; returns how many processes that were."""
         ended = sum(_end_recorded(record) for record in self.directory.glob("*.json"))
         return ended + end_marked(self.mark)
-
-
-def _mark(file: Path) -> str:
-    if not file.exists():
-        file.write_text(secrets.token_hex(16))
-    return file.read_text().strip()
 
 
 def _signal_group(group: int, number: signal.Signals) -> None:

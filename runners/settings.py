@@ -28,6 +28,7 @@ class Settings:
     cache: Limits = field(default_factory=Limits)
     tune: bool = False
     patience_s: int = PATIENCE_S
+    locks: Path | None = None
 
 
 def read_settings(environ: Mapping[str, str], needs_broker: bool) -> Settings:
@@ -51,6 +52,7 @@ def read_settings(environ: Mapping[str, str], needs_broker: bool) -> Settings:
         _cache(environ),
         tune,
         _number(environ, "SPEEDTRACK_PATIENCE_S", PATIENCE_S),
+        locks(environ),
     )
 
 
@@ -102,6 +104,11 @@ def _token(environ: Mapping[str, str]) -> str:
     return token
 
 
+def locks(environ: Mapping[str, str]) -> Path | None:
+    """The directory that SPEEDTRACK_LOCK_DIR names."""
+    return Path(environ["SPEEDTRACK_LOCK_DIR"]) if environ.get("SPEEDTRACK_LOCK_DIR") else None
+
+
 def _home(environ: Mapping[str, str]) -> Path:
     home = Path(environ.get("SPEEDTRACK_RUNNER_HOME") or "~/.cache/speedtrack-runner").expanduser().absolute()
     try:
@@ -124,6 +131,6 @@ def find_driver(environ: Mapping[str, str]) -> Path:
             return Path(candidate).absolute()
     where = f"SPEEDTRACK_DRIVER is {asked}, which is no program" if asked else "the driver speedbench is not there"
     raise SettingsError(
-        f"{where}: build it with `cargo build --release --manifest-path runners/driver/Cargo.toml` or "
-        "set SPEEDTRACK_DRIVER to its path"
+        f"{where}: build it with `cargo build --release --manifest-path runners/driver/Cargo.toml` in a "
+        "checkout, and put it on PATH or set SPEEDTRACK_DRIVER to its path"
     )

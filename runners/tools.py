@@ -1,6 +1,8 @@
 """What a runner measures with."""
 
-from contextlib import nullcontext
+import threading
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 
 from runners.build.workshop import Workshop
@@ -27,6 +29,8 @@ class Tools:
     gate: Gate
     profiler: Profiler
     tuning: Tuning = lambda plan: nullcontext()
+    #: Entered from before each claim to the end of its run; False: told to stop before the cores were free.
+    hold: Callable[[threading.Event], AbstractContextManager[bool]] = lambda stopping: nullcontext(True)
 
     def placed(self, servers: int) -> "Tools":
         """These tools on the cores for a server of so many. Raises Permanent if the machine has too few."""

@@ -1,6 +1,7 @@
 """One trial: a fresh server, loaded once while the machine is watched."""
 
 import time
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -107,6 +108,8 @@ class Rig:
     order: int = 0
     #: By benchmark: why its sides cannot be up at once.
     apart: dict[str, str] = field(default_factory=dict)
+    #: By benchmark: structural flags that a repeat has shown again.
+    believed: defaultdict[str, frozenset[str]] = field(default_factory=lambda: defaultdict(frozenset))
 
     def check(self) -> None:
         """Raises the error of an abort, or Stopped when the runner is to end: the place between two trials."""
@@ -123,6 +126,10 @@ class Rig:
         waited = self.tools.gate.await_quiet(self.control)
         if waited.reason:
             self.log.line(MEASURE, f"{name}: {waited}")
+
+    def believe(self, benchmark: Benchmark, repeated: frozenset[str]) -> None:
+        """Of flags that a measurement and its repeat both had, the structural ones cause no more repeats."""
+        self.believed[benchmark.name] |= repeated & STRUCTURAL_FLAGS
 
     def next_order(self) -> int:
         self.order += 1

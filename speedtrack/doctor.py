@@ -120,6 +120,7 @@ def placement() -> tuple[str, str]:
         return "bad", done.stderr.strip()
     plan = json.loads(done.stdout)
     words = ", ".join(f"{role} CPU {plan[role]}" for role in ("server", "driver", "housekeeping"))
+    words += f", locks in {plan['locks']} (runners in containers without it are not seen)"
     return ("note", f"{words} ({plan['override']})") if plan["override"] else ("good", words)
 
 

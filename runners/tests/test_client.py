@@ -38,28 +38,35 @@ def test_hello_tells_the_machine_and_its_queue(client: Client, api: Api) -> None
 
 def test_a_server_that_stumbles_is_asked_again(client: Client, api: Api) -> None:
     api.rules = [refuse(503, times=2)]
-    assert client.claim() is None
+    assert client.retried(client.claim) is None
     assert len(api.of("claim")) == 3
+
+
+def test_a_claim_is_one_try_so_that_nobody_waits_for_a_runner_without_a_server(client: Client, api: Api) -> None:
+    api.rules = [refuse(503)]
+    with pytest.raises(Unreachable):
+        client.claim()
+    assert len(api.of("claim")) == 1
 
 
 def test_retries_are_bounded(client: Client, api: Api) -> None:
     api.rules = [refuse(500)]
     with pytest.raises(Unreachable, match="answers 500 \\(refused with 500\\)"):
-        client.claim()
+        client.retried(client.claim)
     assert len(api.of("claim")) == 3
 
 
 def test_nobody_there_is_said_with_the_address(home: Path) -> None:
     client = Client("http://127.0.0.1:1", TOKEN, Spool(home / "spool"), threading.Event(), pauses_s=())
     with pytest.raises(Unreachable, match=r"http://127.0.0.1:1 cannot be reached"):
-        client.claim()
+        client.retried(client.claim)
 
 
 def test_a_shutdown_ends_the_retries(client: Client, api: Api, stopping: threading.Event) -> None:
     api.rules = [refuse(503)]
     stopping.set()
     with pytest.raises(Unreachable):
-        client.claim()
+        client.retried(client.claim)
     assert len(api.of("claim")) == 2
 
 

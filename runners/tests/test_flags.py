@@ -44,12 +44,18 @@ class Rehearsal(Execution):
 
 
 class Lines:
+    def __init__(self) -> None:
+        self.said: list[str] = []
+
     def line(self, phase: str, text: str) -> None:
-        return
+        self.said.append(text)
 
 
-def rehearse(rule: Rule, noise: dict[str, float] | None = None, **changes: Any) -> list[Course]:
-    execution = Rehearsal(parse_job(make_job(**changes)), None, Control(), Lines(), lambda progress: None)  # type: ignore[arg-type]
+def rehearse(
+    rule: Rule, noise: dict[str, float] | None = None, lines: Lines | None = None, **changes: Any
+) -> list[Course]:
+    job, told = parse_job(make_job(**changes)), lines or Lines()
+    execution = Rehearsal(job, None, Control(), told, lambda progress: None)  # type: ignore[arg-type]
     execution.rule, execution.noise = rule, defaultdict(float, noise or {})
     execution._measure(None)  # type: ignore[arg-type]
     return execution.courses
@@ -73,6 +79,27 @@ def test_a_trial_that_stays_flagged_is_kept_with_its_flags() -> None:
 def test_a_driver_at_its_limit_is_believed_after_one_repeat() -> None:
     [course] = rehearse(lambda order: ("client_bound",), trials=5)
     assert len(course.trials["head"]) == 5 and course.repeats_left == 4
+
+
+def test_a_flag_that_voids_nothing_of_what_is_asked_repeats_nothing_and_stays() -> None:
+    [course] = rehearse(lambda order: ("client_delayed",), trials=5, repeat_for=["steal"])
+    assert [(trial.order, trial.flags) for trial in course.trials["head"]] == [
+        (n, ("client_delayed",)) for n in range(5)
+    ]
+    assert (course.repeats_left, course.thrown_out) == (5, 0)
+
+
+def test_a_repeat_counts_as_clean_if_what_is_left_voids_nothing_that_is_asked() -> None:
+    [course] = rehearse(
+        lambda order: ("client_delayed", "steal") if order == 0 else ("client_delayed",), trials=1, repeat_for=["steal"]
+    )
+    assert [(trial.order, trial.flags) for trial in course.trials["head"]] == [(1, ("client_delayed",))]
+
+
+def test_only_what_is_asked_for_is_told_as_the_reason_of_a_repeat() -> None:
+    lines = Lines()
+    rehearse(lambda order: ("client_delayed", "steal"), trials=1, repeat_for=["steal"], lines=lines)
+    assert [text for text in lines.said if "repeated" in text] == ["get-p1, trial 1: repeated because it was steal"]
 
 
 def test_a_flag_on_one_side_repeats_the_pair() -> None:

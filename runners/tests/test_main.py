@@ -36,6 +36,7 @@ def start(api: Api, home: Path, speedbench: Path) -> Iterator[Start]:
             "SPEEDTRACK_DRIVER": str(speedbench),
             "SPEEDTRACK_ALLOW_SHARED_CORES": "1",
             "SPEEDTRACK_PATIENCE_S": "1",
+            "SPEEDTRACK_LOCK_DIR": str(home),
             "PYTHONPATH": str(ROOT),
         } | changes
         process = subprocess.Popen(
@@ -248,3 +249,36 @@ def test_a_worker_without_its_broker_waits_for_it(start: Start, api: Api) -> Non
     assert waiting.wait(LIMIT_S), output
     runner.send_signal(signal.SIGTERM)
     assert runner.wait(LIMIT_S) == 0, output
+
+
+def test_a_second_runner_of_the_host_waits_before_its_claim_and_says_for_whom(
+    start: Start, api: Api, home: Path, tmp_path: Path
+) -> None:
+    api.jobs = [long_job(), make_job(run=18, trials=1)]
+    first = start("--poll")
+    during_a_trial(api)
+    (tmp_path / "second").mkdir()
+    second = start("--once", SPEEDTRACK_RUNNER_HOME=str(tmp_path / "second"))
+    assert second.stdout is not None
+    told = next(line for line in second.stdout if "waiting for core" in line)
+    mark = (home / "mark").read_text()
+    for word in ("machine m1", f"process {first.pid} on", f"home {home}", f"instance {mark[:12]}", "since 20"):
+        assert word in told
+    assert {body["instance"] for body in api.bodies("claim")} == {mark}, "nothing is leased while it waits"
+    first.kill()
+    first.wait()
+    code, output = ended(second)
+    assert code == 0 and "is free after" in output, output
+    assert [call.path for call in api.of("/complete")] == ["runs/18/complete"]
+
+
+def test_a_runner_that_waits_for_cores_stops_when_told(start: Start, api: Api, tmp_path: Path) -> None:
+    api.jobs = [long_job()]
+    start("--poll")
+    during_a_trial(api)
+    (tmp_path / "second").mkdir()
+    second = start("--poll", SPEEDTRACK_RUNNER_HOME=str(tmp_path / "second"))
+    assert second.stdout is not None
+    assert any("waiting for core" in line for line in second.stdout)
+    second.terminate()
+    assert ended(second)[0] == 0 and len(api.of("claim")) == 1

@@ -1,18 +1,21 @@
 """Blocks of two real servers: both up at once, loaded in turn, combined as one trial each."""
 
 from collections import Counter
+from collections.abc import Callable
 from itertools import pairwise
+from random import Random
 from typing import Any
 
 import pytest
 
 from runners import pairs
 from runners.agent import Agent
+from runners.control import Control
 from runners.documents import Benchmark, parse_job
-from runners.pairs import SLICES, NoRoom, check_room, combined, cut, settling, uncut
+from runners.pairs import SLICES, Block, NoRoom, Slot, check_room, combined, cut, settling, uncut
 from runners.tests.api import Api
 from runners.tests.conftest import BASE_SHA, COMMAND, SHA, TREE, make_benchmark, make_job, marked
-from runners.trials import Load
+from runners.trials import Begin, Load, Rig
 
 SIDES = [{"side": "base", "sha": BASE_SHA}, {"side": "head", "sha": SHA}]
 
@@ -73,6 +76,44 @@ def test_a_trial_is_the_sum_of_its_slices(api: Api, agent: Agent) -> None:
     assert trial["metrics"]["throughput_rps"] == pytest.approx(requests / sum(one["window_s"] for one in slices))
     assert trial["driver"]["prefill"] is None, "a slice does not fill a server that is full"
     assert set(trial["flags"]) == {flag for one in slices for flag in one["flags"]}
+
+
+class Rehearsal(Rig):
+    """A rig whose loads are not measured: the n-th one has the flags the rule gives it."""
+
+    def follow(self, rule: Callable[[int], tuple[str, ...]]) -> None:
+        self.rule, self.loads = rule, 0
+
+    def load(self, benchmark: Benchmark, server: Any, seed: int, name: str) -> Load:
+        self.loads += 1
+        return load(1000, 10, 1.0, 5.0, 7.0, self.rule(self.loads - 1))
+
+
+def loads_of_slices(rule: Callable[[int], tuple[str, ...]], slices: int, repeat_for: list[str]) -> tuple[int, int]:
+    """How often a slot was loaded for so many slices, and how many of these loads were dropped."""
+    job = parse_job(paired(repeat_for=repeat_for))
+    rig = Rehearsal(job, None, Control(), RunLogOfNobody(), Random(1))  # type: ignore[arg-type]
+    rig.follow(rule)
+    slot = Slot("head", 0, 0, None)  # type: ignore[arg-type]
+    for turn in range(slices):
+        Block(rig, job.benchmarks[0], 0)._slice(slot, turn, Begin())
+    return rig.loads, slot.repeated
+
+
+class RunLogOfNobody:
+    def line(self, phase: str, text: str) -> None:
+        return
+
+
+def test_a_slice_is_repeated_for_what_voids_the_metrics_that_are_asked_for_and_for_nothing_else() -> None:
+    assert loads_of_slices(lambda n: ("delayed",), 4, ["steal", "unsteady"]) == (4, 0)
+    assert loads_of_slices(lambda n: ("delayed",) if n == 1 else (), 4, ["delayed"]) == (5, 1)
+    assert loads_of_slices(lambda n: ("delayed",), 2, ["delayed"]) == (6, 4)
+
+
+def test_a_suspicion_of_a_latency_repeats_a_slice_whose_driver_was_delayed_until_that_is_how_it_always_is() -> None:
+    assert loads_of_slices(lambda n: ("client_delayed",) if n == 1 else (), 4, ["client_delayed"]) == (5, 1)
+    assert loads_of_slices(lambda n: ("client_delayed",), 4, ["client_delayed"]) == (5, 1)
 
 
 def test_sums_weigh_by_what_a_metric_is_per() -> None:

@@ -64,7 +64,7 @@ def open_brackets() -> None:
                 end(cp, Status.UNSETTLED, f"its commits are no longer on {cp.branch}")
             elif same_binary(cp):
                 end(cp, Status.REFUTED, "both commits build the very same server: this is the machine's own noise")
-            elif runs := list(brackets.paired_runs_around(cp)):
+            elif runs := [run for run in brackets.paired_runs_around(cp) if verdicts.may_tell(run, cp)]:
                 settle_by(cp, runs)
             else:
                 waiting.append((cp, brackets.around(cp)))

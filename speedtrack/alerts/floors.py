@@ -20,6 +20,7 @@ from speedtrack.alerts.trouble import isolated
 from speedtrack.alerts.verdicts import LEVEL, LOOKS, PAIRS
 from speedtrack.benchmarks import definitions
 from speedtrack.benchmarks.definitions import DefinitionError
+from speedtrack.benchmarks.metrics import WATCHED
 from speedtrack.projects.models import Commit, Project
 from speedtrack.runs import planning
 from speedtrack.runs.models import PAIRED, Build, Machine, Measurement, Reason, Run, RunQuerySet, Series, Side, Status
@@ -69,7 +70,9 @@ def plan_if_due(machine: Machine, project: Project, newest: Measurement) -> plan
     """What the project's next A/A run measures; None: the last one still speaks."""
     definition = definitions.load(project.suite)
     suite, benchmarks = definitions.store(project, definition)
-    plan = planning.Plan(project, suite, definitions.usual(definition, benchmarks), Reason.AA, trials=PAIRS)
+    plan = planning.Plan(
+        project, suite, definitions.usual(definition, benchmarks), Reason.AA, trials=PAIRS, metrics=WATCHED
+    )
     runs = Run.objects.filter(project=project, machine=machine, reason=Reason.AA, benchmark_set=plan.set_digest)
     last = runs.filter(created__gt=Now() - timedelta(settings.AA_EVERY_DAYS)).order_by("-id").first()
     return plan if last is None or environment_changed(last, newest) else None
@@ -90,8 +93,9 @@ def against_itself(plan: planning.Plan, commit: Commit) -> planning.Plan:
 def measure(choice: Choice) -> int:
     """Queue A/A runs by hand, before all that waits. Returns how many."""
     plan = planning.Plan(
-        choice.project, choice.suite, choice.benchmarks, Reason.AA, trials=PAIRS, priority=planning.PRIORITY["manual"]
-    )
+        choice.project, choice.suite, choice.benchmarks, Reason.AA, trials=PAIRS, metrics=WATCHED,
+        priority=planning.PRIORITY["manual"],
+    )  # fmt: skip
     commits = choice.project.commits.in_bulk(choice.ranks)
     for commit in commits.values():
         for machine in choice.machines:

@@ -36,6 +36,7 @@ def plan(pair: Pair, change_points: Iterable[ChangePoint], trials: int) -> Run:
             base=Commit.objects.get(pk=pair.base_id),
             round=earlier.count(),
             trials=trials,
+            metrics=sorted({cp.series.metric for cp in group}),
         ),
         pair.commit_id,
         pair.machine,

@@ -11,6 +11,7 @@ from speedtrack.alerts.pairing import suite_of
 from speedtrack.alerts.series import sample_pairs
 from speedtrack.alerts.trouble import isolated
 from speedtrack.projects.models import Commit
+from speedtrack.runs import jobs
 from speedtrack.runs.models import Reason, Run, Trial
 from speedtrack.runs.models import Status as RunStatus
 from speedtrack.stats import compare, narrow
@@ -41,6 +42,14 @@ def confirmations(run: Run, waiting: list[ChangePoint]) -> list[tuple[ChangePoin
 def answer_of(comparison: Comparison, significant: bool) -> Answer:
     taken_back = comparison.answer == compare.Answer.DIFFERENT and not significant
     return Answer.UNKNOWN if taken_back else Answer(comparison.answer)
+
+
+def may_tell(run: Run, cp: ChangePoint) -> bool:
+    """Will the pairs of a run that another suspicion caused tell of this one, or do they already?
+
+    A run measures every metric of its benchmarks, but repeats a trial only for flags that void those it is to tell.
+    """
+    return cp.metric.voided_by.issubset(jobs.repeat_for(run)) or bool(sample_pairs([run], cp.series))
 
 
 def rounds_of(run: Run, cp: ChangePoint) -> list[Run]:

@@ -1,5 +1,6 @@
 """The metrics: what is read off a benchmark, which way is better, and how small a change still matters."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -60,3 +61,9 @@ METRICS = {
 }  # fmt: skip
 
 HEADLINE = "server_cpu_ns_per_request"
+WATCHED = [metric.name for metric in METRICS.values() if metric.watched]
+
+
+def voiding(metrics: Iterable[str]) -> list[str]:
+    """The flags under which any of these metrics says nothing."""
+    return sorted(frozenset[str]().union(*(METRICS[name].voided_by for name in metrics)))

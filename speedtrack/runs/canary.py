@@ -281,6 +281,7 @@ def plan(canary: Canary, at: datetime) -> None:
         reason=Reason.CANARY,
         round=0 if last is None else last + 1,
         trials=canary.suite.definition["trials"],
+        metrics=list(JUDGED),
         priority=PRIORITY,
         not_before=at,
     )

@@ -5,7 +5,7 @@ from typing import Any
 
 from django.conf import settings
 
-from speedtrack.benchmarks import definitions
+from speedtrack.benchmarks import definitions, metrics
 from speedtrack.benchmarks.definitions import Definition
 from speedtrack.benchmarks.models import Benchmark
 from speedtrack.runs import queue, rates
@@ -39,7 +39,13 @@ def document(run: Run) -> dict[str, Any]:
         "server": definition.server.model_dump(),
         "benchmarks": _work(run, definition),
         "profile": {"frequency_hz": PROFILE_HZ} if run.reason == Reason.PROFILE else None,
+        "repeat_for": repeat_for(run),
     }
+
+
+def repeat_for(run: Run) -> list[str]:
+    """The flags for which a trial of this run is measured again: those that void what it is to tell."""
+    return metrics.voiding(run.metrics or [metrics.HEADLINE])
 
 
 def _work(run: Run, definition: Definition) -> list[dict[str, Any]]:

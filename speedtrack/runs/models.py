@@ -218,6 +218,9 @@ class Run(models.Model):
     reason = models.CharField(max_length=20, choices=Reason)
     round = models.IntegerField(default=0)
     trials = models.IntegerField(help_text="trials per benchmark, or pairs of a paired run")
+    metrics = ArrayField(
+        models.CharField(max_length=100), default=list, help_text="what it is to tell; none: each benchmark's headline"
+    )
     status = models.CharField(max_length=20, choices=Status, default=Status.QUEUED)
     linked = models.ForeignKey(
         "self", models.SET_NULL, null=True, related_name="+", help_text="the run of the same program that stands for it"

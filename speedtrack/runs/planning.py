@@ -30,7 +30,10 @@ GONE = "the commit is no longer on"
 
 @dataclass(frozen=True)
 class Plan:
-    """What to queue: commits in any order, why, on which machines, with which benchmarks of the suite (None: all)."""
+    """What to queue: commits in any order, why, on which machines, with which benchmarks of the suite (None: all).
+
+    ``metrics`` are what the runs are to tell (none: the headline): what a flag voids of them is measured again.
+    """
 
     project: Project
     suite: Suite
@@ -40,6 +43,7 @@ class Plan:
     round: int = 0
     trials: int | None = None
     priority: int | None = None
+    metrics: Sequence[str] = ()
 
     @property
     def set_digest(self) -> str:
@@ -66,6 +70,7 @@ def plan_commits(plan: Plan, ranks: dict[int, int], machines: Iterable[Machine],
             reason=plan.reason,
             round=plan.round,
             trials=plan.trials or plan.suite.definition["trials"],
+            metrics=list(plan.metrics),
             priority=plan.priority or priority_of(plan.reason, commit == head, place % step == 0),
             rank=ranks[commit],
         )

@@ -12,6 +12,7 @@ if "SPEEDTRACK_HOME" not in os.environ:
     home = Path(tempfile.mkdtemp(prefix="speedtrack-test-"))
     home.chmod(0o755)
     os.environ["SPEEDTRACK_HOME"] = str(home)
+    os.environ["SPEEDTRACK_LOCK_DIR"] = str(home)  # runners of these tests wait for no others of this host
     atexit.register(shutil.rmtree, home, ignore_errors=True)
     if "DATABASE_URL" not in os.environ:
         os.environ["DATABASE_URL"] = devstack.postgresql(home / "postgresql")

@@ -11,7 +11,7 @@ class Migration(migrations.Migration):
     dependencies = [
         ('alerts', '0003_noise_floors'),
         ('projects', '0001_initial'),
-        ('runs', '0011_series_failures'),
+        ('runs', '0012_series_failures'),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
 

@@ -5,7 +5,8 @@ from django.core.mail import EmailMessage
 
 from speedtrack.alerts import confirm, detection, notify
 from speedtrack.alerts.models import Alert, ChangePoint, Outbox
-from speedtrack.runs import queue, results, tracking
+from speedtrack.benchmarks.metrics import HEADLINE, METRICS
+from speedtrack.runs import jobs, queue, results, tracking
 from speedtrack.runs.documents import Failure
 from speedtrack.runs.models import Reason, Run, Sample, Series
 from speedtrack.tests import builders
@@ -200,6 +201,47 @@ def test_stepping_again_changes_nothing(world: World) -> None:
         confirm.step()
     assert list(ChangePoint.objects.order_by("id").values()) == before
     assert Outbox.objects.count() == 1
+
+
+def test_a_pair_is_repeated_for_the_flags_that_void_what_is_suspected(world: World) -> None:
+    world.factors = {world.shas[7]: 1.3}
+    builders.track(world.repository)
+    own = Run.objects.order_by("id").first()
+    assert own is not None
+    builders.work(world.machine, world.speed)
+    detection.detect()
+    ChangePoint.objects.exclude(series__metric="throughput_rps").delete()
+    confirm.step()
+    paired = builders.claim(world.machine)
+    assert set(jobs.repeat_for(paired)) == METRICS["throughput_rps"].voided_by
+    assert set(jobs.repeat_for(own)) == METRICS[HEADLINE].voided_by
+    for metric in METRICS.values():
+        paired.metrics = [metric.name]
+        assert set(jobs.repeat_for(paired)) == metric.voided_by
+
+
+def test_pairs_that_are_void_for_another_metric_are_measured_again_for_it(world: World) -> None:
+    """A run for a suspicion of the CPU time is not repeated for flags that void the throughput alone."""
+    world.factors = {world.shas[7]: 1.3}
+    builders.track(world.repository)
+    builders.work(world.machine, world.speed)
+    detection.detect()
+    ChangePoint.objects.filter(series__metric="throughput_rps").delete()
+    confirm.step()
+    run = builders.claim(world.machine)
+    for side, commit in builders.sides_of(run):
+        builders.send_build(run, commit, side=side)
+        values = [world.speed(commit.sha, "get-p1", trial) for trial in range(run.trials)]
+        flags = [["delayed"]] * run.trials
+        results.accept(world.machine, run.pk, builders.result(run, "get-p1", commit, values, flags=flags))
+    queue.complete(world.machine, run.pk, run.lease_token)
+    confirm.step()
+    Series.objects.update(undetected_since="2026-01-01T00:00Z")
+    world.until_quiet()
+    confirming = Run.objects.filter(reason=Reason.CONFIRM).order_by("id")
+    assert [run.metrics for run in confirming] == [[HEADLINE], ["throughput_rps"]]
+    found = {cp.series.metric: cp.status for cp in ChangePoint.objects.all()}
+    assert found == {HEADLINE: Status.CONFIRMED, "throughput_rps": Status.CONFIRMED}
 
 
 def test_a_later_suspicion_of_the_same_commits_is_judged_by_the_pairs_that_are_there(world: World) -> None:

@@ -71,7 +71,7 @@ def test_a_job_has_the_keys_and_types_of_the_golden_job(job: dict[str, Any]) -> 
 
 
 def test_a_job_says_of_the_suite_what_the_golden_job_says(job: dict[str, Any]) -> None:
-    for part in ("schema", "build", "server"):
+    for part in ("schema", "build", "server", "repeat_for"):
         assert job[part] == golden("job.v3")[part]
     for made, wanted in zip(job["benchmarks"], golden("job.v3")["benchmarks"], strict=True):
         assert {**made, "digest": ""} == {**wanted, "digest": ""}

@@ -6,7 +6,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('runs', '0010_reproduce'),
+        ("runs", "0011_metrics_a_run_is_to_tell"),
     ]
 
     operations = [

@@ -1,0 +1,139 @@
+"""The runner as a machine of its own has it: the wheel alone in an empty environment, far from the checkout."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import threading
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from speedtrack import devstack
+from speedtrack.runs import tracking
+from speedtrack.runs.models import Measurement, Run
+from speedtrack.runs.tracking import Wish
+from speedtrack.tests import builders
+
+PACKAGE = devstack.BASE_DIR / "runners"
+DRIVER = PACKAGE / "driver" / "target" / "release" / "speedbench"
+PIP = ["-m", "pip", "--quiet", "--disable-pip-version-check"]
+INSTALL_S, WORK_S = 180, 60
+SUITE = """
+name = "tiny"
+trials = 5
+most_trials = 5
+[build]
+command = "make -j{cores}"
+artifacts = ["kvd"]
+[server]
+command = "{artifact:kvd} --bind 127.0.0.1 --port {port} --unixsocket {socket}"
+protocol = "resp"
+[[benchmark]]
+name = "get-p16"
+why = "short"
+workload = { test = "get", clients = 5, pipeline = 16, keys = { count = 1000 }, values = { bytes = 16 }, \
+prefill = true, warmup_s = 0.05, duration_s = 0.2 }
+"""
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    room = tmp_path_factory.mktemp("wheel")
+    done = subprocess.run(
+        [sys.executable, *PIP, "wheel", "--no-deps", "--wheel-dir", str(room), str(PACKAGE)],
+        capture_output=True, text=True, timeout=INSTALL_S,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    [found] = room.glob("*.whl")
+    return found
+
+
+@pytest.fixture(scope="module")
+def python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The interpreter of an environment with the wheel and what it declares, in the locked versions."""
+    room = tmp_path_factory.mktemp("installed")
+    lock = (devstack.BASE_DIR / "requirements.txt").read_text()
+    (room / "locked.txt").write_text("\n".join(re.findall(r"^[a-z].*(?= \\$)", lock, re.MULTILINE)))  # no hashes
+    subprocess.run([sys.executable, "-m", "venv", str(room / "venv")], check=True, timeout=INSTALL_S)
+    python = room / "venv" / "bin" / "python"
+    done = subprocess.run(
+        [str(python), *PIP, "install", "--constraint", str(room / "locked.txt"), str(wheel)],
+        capture_output=True, text=True, timeout=INSTALL_S,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return python
+
+
+def environment(home: Path, **more: str) -> dict[str, str]:
+    """Nothing of this process but its PATH, so that no setting leads back to the checkout."""
+    own = {"PATH": os.environ["PATH"], "HOME": str(home), "SPEEDTRACK_LOCK_DIR": str(home)}
+    return {**own, "SPEEDTRACK_ALLOW_SHARED_CORES": "1", **more}
+
+
+def test_the_wheel_holds_every_module_of_the_runner_once_and_nothing_else(wheel: Path) -> None:
+    names = [name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name]
+    wanted = [*PACKAGE.glob("*.py"), *(PACKAGE / "build").glob("*.py")]
+    assert sorted(names) == sorted(f"runners/{file.relative_to(PACKAGE)}" for file in wanted)
+
+
+def test_every_module_can_be_imported_and_comes_from_the_installation(python: Path, tmp_path: Path) -> None:
+    look = (
+        "import importlib, pkgutil, runners\n"
+        "for one in pkgutil.walk_packages(runners.__path__, 'runners.'):\n"
+        "    one.name.endswith('__main__') or importlib.import_module(one.name)\n"
+        "print(runners.__file__)"
+    )
+    done = subprocess.run([str(python), "-c", look], cwd=tmp_path, env=environment(tmp_path),
+                          capture_output=True, text=True, timeout=WORK_S)  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert Path(done.stdout.strip()).is_relative_to(python.parents[1])
+
+
+@pytest.mark.parametrize("words", [["python", "-m", "runners"], ["speedtrack-runner"]], ids=["module", "script"])
+def test_the_installed_runner_shows_its_plan(python: Path, tmp_path: Path, words: list[str]) -> None:
+    program = str(python.parent / words[0])
+    done = subprocess.run([program, *words[1:], "plan", "--json"], cwd=tmp_path, env=environment(tmp_path),
+                          capture_output=True, text=True, timeout=WORK_S)  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["server"]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_the_installed_runner_measures_a_queued_run(
+    python: Path, live_server: Any, tmp_path: Path, settings: Any
+) -> None:
+    builders.use_suite(settings, tmp_path / "suites", SUITE)
+    subprocess.run([sys.executable, "-m", "runners.sample", str(tmp_path / "kvd"), "--upto", "1"],
+                   cwd=devstack.BASE_DIR, check=True, capture_output=True)  # fmt: skip
+    token = tracking.add_machine("m1")
+    tracking.track(Wish(str(tmp_path / "kvd"), "tiny", last=1))
+    (tmp_path / "elsewhere").mkdir()
+    settings_of_runner = environment(
+        tmp_path, SPEEDTRACK_URL=live_server.url, SPEEDTRACK_TOKEN=token, SPEEDTRACK_DRIVER=str(DRIVER),
+        SPEEDTRACK_PATIENCE_S="1",
+    )  # fmt: skip
+    runner = subprocess.Popen(
+        [str(python), "-m", "runners", "--poll", "--every", "0.2"], cwd=tmp_path / "elsewhere", env=settings_of_runner,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+    )  # fmt: skip
+    assert runner.stdout is not None
+    output: list[str] = []
+    limit = threading.Timer(WORK_S, runner.kill)
+    limit.start()
+    try:
+        for line in runner.stdout:
+            output.append(line)
+            if ": complete" in line or ": failed" in line:
+                break
+        runner.terminate()
+        assert runner.wait() == 0, "".join(output)
+    finally:
+        limit.cancel()
+        runner.kill()
+        runner.wait()
+    assert Run.objects.get().status == "succeeded", "".join(output)
+    assert Measurement.objects.filter(accepted=True, series__metric="server_cpu_ns_per_request").count() == 1
