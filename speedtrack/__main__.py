@@ -1,4 +1,4 @@
-"""``python -m speedtrack web|dispatcher|worker [OPTION ...]``: become one process of the server.
+"""``python -m speedtrack web|dispatcher|worker|git [OPTION ...]``: become one process of the server.
 
 For containers and service units. Options go to gunicorn (web) or celery (worker).
 """

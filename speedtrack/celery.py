@@ -6,10 +6,14 @@ ARCHITECTURE.md).
 """
 
 import os
+from typing import Any
 
 from celery import Celery
+from celery.signals import worker_shutting_down
 from django.conf import settings
 from kombu import Queue
+
+from speedtrack.projects import git
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "speedtrack.settings")
 
@@ -21,7 +25,7 @@ BROKER_TRANSPORT = {
     "global_keyprefix": "speedtrack:",
 }
 
-#: one queue per duty of the server; a machine has one of its own
+#: one queue per duty of the server; a machine has one of its own. The first two wait for git, in a process of their own
 DUTIES = ("sync", "poll", "detect", "notify")
 
 app = Celery("speedtrack")
@@ -47,3 +51,9 @@ app.conf.update(
     worker_hijack_root_logger=False,
 )
 app.autodiscover_tasks(["speedtrack"])
+
+
+@worker_shutting_down.connect  # type: ignore[untyped-decorator]
+def end_git(**event: Any) -> None:
+    """A worker that is told to stop waits for its tasks, and those may wait for git for a quarter of an hour."""
+    git.end_all()

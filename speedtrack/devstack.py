@@ -25,12 +25,15 @@ HOME = Path(os.environ.get("SPEEDTRACK_HOME", BASE_DIR / "var"))
 PR_SET_PDEATHSIG = 1
 FIRST_PORT = 8000
 STOP_S = 20  # a runner finishes its trial when told to stop
+WORKER = ["-m", "celery", "--app", "speedtrack", "worker", "--loglevel", "warning", "--without-gossip",
+          "--without-mingle", "--without-heartbeat"]  # fmt: skip
 # The server's processes: what to tell this Python interpreter, in BASE_DIR.
 PROCESSES = {
     "web": ["-m", "gunicorn", "speedtrack.wsgi", "--threads", "4", "--no-control-socket", "--log-level", "warning"],
     "dispatcher": ["manage.py", "dispatch"],
-    "worker": ["-m", "celery", "--app", "speedtrack", "worker", "--concurrency", "2", "--loglevel", "warning",
-               "--queues", "sync,poll,detect,notify", "--without-gossip", "--without-mingle"],
+    "worker": [*WORKER, "--hostname", "worker@%h", "--queues", "detect,notify", "--concurrency", "2"],
+    # Threads, for all they do is wait for git. As many remotes may hang before others wait.
+    "git": [*WORKER, "--hostname", "git@%h", "--queues", "sync,poll", "--concurrency", "4", "--pool", "threads"],
 }  # fmt: skip
 
 
@@ -98,7 +101,7 @@ def keep_off_measured_cores() -> None:
 
 
 class Stack:
-    """Web server, dispatcher, worker and runner as child processes with a log file each."""
+    """Web server, dispatcher, workers and runner as child processes with a log file each."""
 
     def __init__(self, url: str, broker_url: str, token_file: Path) -> None:
         self.logs = HOME / "log"

@@ -70,8 +70,8 @@ def tick(celery: Celery = app) -> None:
 def wanted() -> Iterator[tuple[str, str]]:
     """(queue, task) of every duty and machine that has work."""
     duties: dict[str, tuple[QuerySet[Any], ...]] = {
-        "sync": (Project.objects.told(),),
-        "poll": (Project.objects.due(settings.POLL_EVERY_S),),
+        "sync": (Project.objects.told().at_rest(),),
+        "poll": (Project.objects.due(settings.POLL_EVERY_S).at_rest(),),
         "notify": (Outbox.objects.due(), MachineEvent.objects.filter(untold=True)),
     }
     for duty, work in duties.items():

@@ -1,42 +1,26 @@
 """Every task: the list of what happens by itself. Each finds its own work, and may run twice at once."""
 
-import logging
+from functools import partial
 
 from celery import shared_task
 from django.conf import settings
 
 from speedtrack.alerts import confirm, detection, floors, profiling
 from speedtrack.alerts.notify import send_due, tell_operators
-from speedtrack.projects.errors import RepositoryError
 from speedtrack.projects.models import Project
-from speedtrack.projects.sync import has_news, mark_polled
 from speedtrack.runs import pushes
-
-log = logging.getLogger(__name__)
 
 
 @shared_task
 def sync() -> None:
     """Look at every repository that a webhook has told of, and queue its new commits."""
-    for project in Project.objects.told():
-        try:
-            pushes.take(project)
-        except RepositoryError as e:
-            log.warning("%s: %s", project, e)
+    pushes.look_at_each(Project.objects.told, pushes.take)
 
 
 @shared_task
 def poll() -> None:
     """Look at every repository that nobody has told of for a while."""
-    for project in Project.objects.due(settings.POLL_EVERY_S):
-        try:
-            if has_news(project):
-                pushes.take(project)
-            else:
-                mark_polled(project)
-        except RepositoryError as e:
-            mark_polled(project, error=str(e))
-            log.warning("%s: %s", project, e)
+    pushes.look_at_each(partial(Project.objects.due, settings.POLL_EVERY_S), pushes.poll)
 
 
 @shared_task

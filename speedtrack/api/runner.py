@@ -9,7 +9,7 @@ from ninja.errors import AuthenticationError, HttpError, ValidationError
 from ninja.security import HttpBearer
 
 from speedtrack.projects import git
-from speedtrack.projects.errors import RepositoryError
+from speedtrack.projects.errors import GitFailed, RepositoryError, RepositoryUnreachable
 from speedtrack.runs import builds, jobs, profiles, queue, results
 from speedtrack.runs.documents import (
     BuildReport,
@@ -115,6 +115,8 @@ ANSWERS: dict[type[Exception], int] = {
     queue.Incomplete: 422,
     results.ResultError: 422,
     RepositoryError: 422,
+    RepositoryUnreachable: 503,  # git took too long or failed, which says nothing of the commit: the runner asks again
+    GitFailed: 503,
 }
 
 

@@ -1,4 +1,4 @@
-"""Two kinds of failure of a repository: what time may heal, and what a person must mend."""
+"""Kinds of failure of a repository: what time may heal, what a person must mend, and what is simply not there."""
 
 
 class RepositoryError(Exception):
@@ -7,3 +7,20 @@ class RepositoryError(Exception):
 
 class RepositoryUnreachable(RepositoryError):
     """The repository did not answer; the next look may succeed."""
+
+
+class NoSuchCommit(RepositoryError):
+    """The repository was asked and has no such commit."""
+
+
+class GitFailed(RepositoryError):
+    """git ended with this exit code (negative: a signal) and said this on its standard error."""
+
+    def __init__(self, message: str, returncode: int, said: str) -> None:
+        super().__init__(message)
+        self.returncode = returncode
+        self.said = said
+
+
+class Interrupted(Exception):
+    """git was ended because this process ends: no failure of the repository, which the next process looks at."""

@@ -5,21 +5,23 @@ that begins with a dash from writing files, an empty environment and no hooks st
 and the protocol list stops ``ext::`` addresses.
 """
 
+import contextlib
 import os
 import re
 import shutil
 import signal
 import subprocess
-import time
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from django.conf import settings
 
-from speedtrack.projects.errors import RepositoryError, RepositoryUnreachable
+from speedtrack.projects.errors import GitFailed, Interrupted, NoSuchCommit, RepositoryError, RepositoryUnreachable
 
 SHA = re.compile(r"^[0-9a-f]{40}([0-9a-f]{24})?$")
 GUARDS = {
@@ -41,6 +43,13 @@ GUARDS = {
 FIELDS = ["%H", "%P", "%an", "%ae", "%at", "%ct", "%s"]
 LONGEST_TAG = 250  # as Tag.name
 LAST_MOMENT_S = 253402300799  # the end of the year 9999: no later one has a datetime
+NOT_UTF8 = "\ufffd"  # what stands for bytes that could not be decoded
+LIST_TIMEOUT_S = 60
+NOT_FOUND = 1  # what a quiet `rev-parse --verify` ends with; other failures of git end with 128 or a signal
+COMPLAINTS = ("error:", "fatal:", "remote: error:", "remote: fatal:")
+
+ending = threading.Event()  # set when this process is about to end
+running: set[int] = set()  # the process groups of those that ``ended`` waits for
 
 
 @dataclass(frozen=True)
@@ -76,38 +85,58 @@ def command(arguments: list[str], directory: Path | None) -> list[str]:
     return ["git", *place, *guards, *arguments]
 
 
-def run_git(*arguments: str, directory: Path | None = None, timeout_s: float | None = None) -> str:
-    """What git prints on its standard output. Raises RepositoryError with git's own words."""
+def run_git(*arguments: str, directory: Path | None = None, timeout_s: float | None = None, given: str = "") -> str:
+    """What git prints on its standard output when it is given this text. Raises RepositoryError with git's own words.
+
+    The answer is split at "\\n" or NUL only: names and subjects may hold what Unicode calls a line break.
+    """
     if any("\0" in argument for argument in arguments):
-        raise RepositoryError(f"git {arguments[0]}: a name has a zero byte: check the spelling")
+        raise NoSuchCommit(f"git {arguments[0]}: a name has a zero byte: check the spelling")
+    words = command(list(arguments), directory)
     try:
-        returncode, out, err = ended(command(list(arguments), directory), timeout_s or settings.GIT_TIMEOUT_S)
+        returncode, out, err = ended(words, timeout_s or settings.GIT_TIMEOUT_S, given.encode())
     except FileNotFoundError as e:
         raise RepositoryError("git is not installed on this machine: install it and try again") from e
     except subprocess.TimeoutExpired as e:
-        raise RepositoryUnreachable(
-            f"git {arguments[0]} took longer than {e.timeout:.0f} s: raise GIT_TIMEOUT_S for so large a repository"
-        ) from e
+        remedy = ": raise GIT_TIMEOUT_S for so large a repository" if timeout_s is None else ""
+        raise RepositoryUnreachable(f"git {arguments[0]} took longer than {e.timeout:.0f} s{remedy}") from e
     if returncode:
-        said = err.decode("utf-8", "replace").strip().splitlines()
-        faults = [line for line in said if line.startswith(("error:", "fatal:"))] or said[-1:]
-        raise RepositoryError(f"git {arguments[0]}: {'; '.join(faults[:3]) or f'exit code {returncode}'}")
+        said = err.decode("utf-8", "replace").strip()
+        lines = [line.strip() for line in said.split("\n")]
+        faults = [line for line in lines if line.startswith(COMPLAINTS)] or lines[-1:]
+        words_of_git = "; ".join(filter(None, faults[:3])) or f"exit code {returncode}"
+        raise GitFailed(f"git {arguments[0]}: {words_of_git}", returncode, said)
     return out.decode("utf-8", "replace")
 
 
-def ended(words: list[str], timeout_s: float) -> tuple[int, bytes, bytes]:
+def ended(words: list[str], timeout_s: float, given: bytes = b"") -> tuple[int, bytes, bytes]:
     """Exit code, output and errors of a program. Whatever ends the wait ends all its processes."""
+    if ending.is_set():
+        raise Interrupted("this process ends")
     pipe = subprocess.PIPE
     with subprocess.Popen(
-        words, env=environment(), stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe, start_new_session=True
+        words, env=environment(), stdin=pipe, stdout=pipe, stderr=pipe, start_new_session=True
     ) as process:
+        running.add(process.pid)
         try:
-            out, err = process.communicate(timeout=timeout_s)
+            out, err = process.communicate(given, timeout=timeout_s)
         except BaseException:
             os.killpg(process.pid, signal.SIGKILL)
             process.communicate()  # returns when the last of them has closed its end
             raise
+        finally:
+            running.discard(process.pid)
+    if ending.is_set() and process.returncode < 0:
+        raise Interrupted("this process ends")
     return process.returncode, out, err
+
+
+def end_all() -> None:
+    """End every git that this process waits for, and start none any more: it is about to end itself."""
+    ending.set()
+    for group in list(running):
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(group, signal.SIGKILL)
 
 
 def checked_url(url: str) -> str:
@@ -162,49 +191,45 @@ def remove_mirror(slug: str) -> None:
 def remote_refs(url: str) -> dict[str, str]:
     """Reference name -> object id at the remote now. Raises RepositoryUnreachable."""
     try:
-        listing = run_git("ls-remote", "--heads", "--tags", "--", url, timeout_s=60)
+        listing = run_git("ls-remote", "--heads", "--tags", "--", url, timeout_s=list_timeout_s())
     except RepositoryError as e:
         raise RepositoryUnreachable(f"cannot read {url}: {e}. Check the address and the network") from e
-    pairs = (line.split("\t") for line in listing.splitlines())
+    return ids_by_name(listing)
+
+
+def list_timeout_s() -> float:
+    """A list of references is short, however large the repository is."""
+    return min(LIST_TIMEOUT_S, settings.GIT_TIMEOUT_S)
+
+
+def ids_by_name(listing: str) -> dict[str, str]:
+    """Lines of an object id, a tab and a reference name, by name. Names that are not UTF-8 are left out."""
+    pairs = (line.split("\t") for line in listing.split("\n") if line and NOT_UTF8 not in line)
     return {name: sha for sha, name in pairs}
 
 
 def remote_default_branch(url: str) -> str | None:
     """The branch the remote's HEAD names, if it says so."""
-    listing = run_git("ls-remote", "--symref", "--", url, "HEAD", timeout_s=60)
-    match = re.search(r"^ref: refs/heads/(\S+)\tHEAD", listing, re.M)
+    listing = run_git("ls-remote", "--symref", "--", url, "HEAD", timeout_s=list_timeout_s())
+    match = re.search(r"^ref: refs/heads/([^\t\n]+)\tHEAD", listing, re.M)
     return match[1] if match else None
 
 
-def fetch(slug: str, url: str) -> None:
-    """Make the mirror's branches and tags those of the remote. One call at a time per project."""
-    break_old_locks(make_mirror(slug))
-    try:
-        run_git(
-            "fetch", "--quiet", "--prune", "--force", "--no-tags", "--no-recurse-submodules", "--no-write-fetch-head",
-            "--", url, "+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*",
-            directory=mirror_of(slug),
-        )  # fmt: skip
-    except RepositoryUnreachable:
-        raise
-    except RepositoryError as e:
-        raise RepositoryUnreachable(f"cannot fetch {url}: {e}. Check the address and the network") from e
-
-
-def break_old_locks(mirror: Path) -> None:
-    """Remove the locks of a git that was killed: none that lives is older than its time limit."""
-    for lock in [*mirror.glob("*.lock"), *(mirror / "refs").rglob("*.lock")]:
-        if lock.stat().st_mtime < time.time() - settings.GIT_TIMEOUT_S:
-            lock.unlink(missing_ok=True)
-
-
 def resolve(slug: str, name: str) -> str:
-    """The commit id a name stands for. Raises RepositoryError if there is none."""
+    """The commit id a name stands for. Raises NoSuchCommit; another RepositoryError if git could not find out."""
+    none = NoSuchCommit(
+        f"{slug} has no commit, branch or tag {name!r}: check the spelling, and give the full id of a commit that is "
+        "on no tracked branch"
+    )
     try:
         found = run_git("rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}",
                         directory=mirror_of(slug)).strip()  # fmt: skip
-    except RepositoryError as e:
-        raise RepositoryError(f"{slug} has no commit, branch or tag {name!r}: check the spelling") from e
+    except GitFailed as e:
+        if e.returncode == NOT_FOUND and not e.said:
+            raise none from e
+        raise
+    if not SHA.fullmatch(found):  # "^main" is no commit but an order to leave some out
+        raise none
     return found
 
 
@@ -214,13 +239,17 @@ def first_parents(slug: str, head: str) -> list[str]:
                    directory=mirror_of(slug)).split()  # fmt: skip
 
 
-def in_range(slug: str, expression: str) -> list[str]:
-    """First-parent commits of ``A..B``, or the one commit a name stands for, oldest first."""
+def in_range(slug: str, expression: str, find: Callable[[str], str] | None = None) -> list[str]:
+    """First-parent commits of ``A..B``, or the one commit a name stands for, oldest first.
+
+    ``find`` tells the commit id of a name (default: ``resolve`` in the mirror).
+    """
+    find = find or partial(resolve, slug)
     if ".." not in expression:
-        return [resolve(slug, expression)]
+        return [find(expression)]
     begin, _, end = expression.partition("..")
-    return run_git("rev-list", "--first-parent", "--reverse", "--end-of-options", resolve(slug, end.lstrip(".")),
-                   f"^{resolve(slug, begin)}", directory=mirror_of(slug)).split()  # fmt: skip
+    return run_git("rev-list", "--first-parent", "--reverse", "--end-of-options", find(end.lstrip(".")),
+                   f"^{find(begin)}", directory=mirror_of(slug)).split()  # fmt: skip
 
 
 def revisions(slug: str, shas: list[str]) -> Iterator[Revision]:
@@ -256,11 +285,25 @@ def has_mirror(slug: str) -> bool:
     return (mirror_of(slug) / "HEAD").exists()
 
 
-def tag_objects(slug: str) -> dict[str, str]:
-    """Reference name of every tag of the mirror -> its object's id, as ``remote_refs`` tells them."""
-    listing = run_git("for-each-ref", "--format=%(objectname)%09%(refname)", "refs/tags", directory=mirror_of(slug))
-    pairs = (line.split("\t") for line in listing.splitlines())
-    return {name: sha for sha, name in pairs}
+def local_refs(slug: str) -> dict[str, str]:
+    """Reference name -> object id of the mirror's branches and tags, as ``remote_refs`` tells them."""
+    form = "--format=%(objectname)%09%(refname)"
+    return ids_by_name(run_git("for-each-ref", form, "refs/heads", "refs/tags", directory=mirror_of(slug)))
+
+
+def delete_refs(slug: str, names: Iterable[str]) -> None:
+    """Take these references out of the mirror; their objects stay."""
+    orders = "".join(f"delete {name}\0\0" for name in names)
+    if orders:
+        run_git("update-ref", "--no-deref", "-z", "--stdin", directory=mirror_of(slug), given=orders)
+
+
+def commits_among(slug: str, shas: Iterable[str]) -> set[str]:
+    """Those of these ids that are commits in the mirror."""
+    asked = sorted(set(shas))
+    lines = "".join(f"{sha}\n" for sha in asked)
+    kinds = run_git("cat-file", "--batch-check=%(objecttype)", directory=mirror_of(slug), given=lines).split("\n")
+    return {sha for sha, kind in zip(asked, kinds, strict=False) if kind == "commit"}
 
 
 def tags(slug: str) -> dict[str, str]:
@@ -269,9 +312,9 @@ def tags(slug: str) -> dict[str, str]:
     form = "%09".join(f"%({column})" for column in columns)
     listing = run_git("for-each-ref", f"--format={form}", "refs/tags", directory=mirror_of(slug))
     found = {}
-    for line in listing.splitlines():
+    for line in filter(None, listing.split("\n")):
         name, own, peeled, own_type, peeled_type = line.split("\t")
-        if "commit" in (own_type, peeled_type) and len(name) <= LONGEST_TAG:
+        if "commit" in (own_type, peeled_type) and len(name) <= LONGEST_TAG and NOT_UTF8 not in name:
             found[name] = peeled or own
     return found
 

@@ -6,8 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from django.db import IntegrityError, transaction
+from django.db.models import Q
+from django.db.models.functions import Now
 
 from speedtrack.projects.models import Delivery, Project
+
+CONTENTS = ("provider", "event", "headers", "body", "body_digest", "status", "outcome")
 
 
 class BadSignature(Exception):
@@ -39,14 +43,55 @@ PROVIDERS = [
 
 
 def receive(project: Project, headers: Mapping[str, str], body: bytes) -> Delivery | None:
-    """Store one call. None if the same call is already stored. Raises BadSignature; nothing is stored then.
+    """Store one call. None if an equal one still waits. Raises BadSignature; nothing is stored then.
 
-    The id header is not signed, so the body's digest is a second key: a replayed body under a new id is one delivery.
+    The id header is not signed, so the body's digest is a second key, but only while an equal body waits: the look to
+    come covers both. A call that comes again later under its old id (a redelivery by hand) causes another look.
     """
+    delivery = parsed(project, headers, body)
+    for is_last in (False, False, True):
+        try:
+            with transaction.atomic():
+                delivery.save(force_insert=True)
+            return delivery
+        except IntegrityError:
+            if is_last:
+                raise
+        if is_repeated(delivery):
+            return None
+        if again := awakened(delivery):
+            return again
+        # What stood in the way has gone in between.
+    raise AssertionError("the last try returns or raises")
+
+
+def is_repeated(delivery: Delivery) -> bool:
+    """Is the call covered by one that waits? That one is then as new as this: a look under way covers neither."""
+    known = Delivery.objects.filter(project=delivery.project)
+    if delivery.status == Delivery.Status.IGNORED:
+        return known.filter(delivery_id=delivery.delivery_id).exists()
+    equal = Q(delivery_id=delivery.delivery_id) | Q(body_digest=delivery.body_digest)
+    return known.filter(equal, status=Delivery.Status.RECEIVED).update(received_at=Now()) > 0
+
+
+def awakened(delivery: Delivery) -> Delivery | None:
+    """The call that came under this id before and no longer waits, as it comes now: it waits again."""
+    same = Delivery.objects.filter(project=delivery.project, delivery_id=delivery.delivery_id)
+    contents = {name: getattr(delivery, name) for name in CONTENTS}
+    try:
+        with transaction.atomic():
+            woken = same.exclude(status=Delivery.Status.RECEIVED).update(received_at=Now(), **contents)
+    except IntegrityError:  # an equal body has come under another id just now
+        return None
+    return same.first() if woken else None
+
+
+def parsed(project: Project, headers: Mapping[str, str], body: bytes) -> Delivery:
+    """The row of a call. Raises BadSignature."""
     provider = signed_by(project, headers, body)
     event = headers.get(provider.event_header, "")[:50]
     digest = hashlib.sha256(body).hexdigest()
-    delivery = Delivery(
+    return Delivery(
         project=project,
         provider=provider.name,
         delivery_id=headers.get(provider.delivery_header, "")[:100] or digest,
@@ -57,12 +102,6 @@ def receive(project: Project, headers: Mapping[str, str], body: bytes) -> Delive
         status=Delivery.Status.RECEIVED if event in provider.interesting else Delivery.Status.IGNORED,
         outcome="" if event in provider.interesting else f"event {event!r} is of no interest",
     )
-    try:
-        with transaction.atomic():
-            delivery.save(force_insert=True)
-    except IntegrityError:
-        return None
-    return delivery
 
 
 def signed_by(project: Project, headers: Mapping[str, str], body: bytes) -> Provider:

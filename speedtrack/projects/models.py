@@ -7,9 +7,16 @@ from typing import ClassVar
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
 from django.db.models import Exists, F, OuterRef, Q, Value
-from django.db.models.functions import Now
+from django.db.models.expressions import RawSQL
+from django.db.models.functions import Least, Now, Power
 
-RETRY_PAUSE_S = 30  # after a look at a repository that failed
+SYNC_LOCK = 0x5337  # the class of the advisory lock of who looks at a repository; the object is the project
+# After a look at a repository that failed; the pause doubles with every further failure.
+FIRST_PAUSE = timedelta(seconds=30)
+LONGEST_PAUSE = timedelta(hours=1)
+DOUBLINGS = 7  # more do not fit into the longest pause
+LOOKED_AT_NOW = """SELECT objid::bigint FROM pg_locks WHERE locktype = 'advisory' AND granted AND classid = %s
+    AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"""
 
 
 def hook_id() -> str:
@@ -20,17 +27,30 @@ def hook_secret() -> str:
     return secrets.token_urlsafe(32)
 
 
+def has_rested() -> Q:
+    """True but for projects whose last looks failed, while their pause lasts."""
+    doublings = Least(F("failures") - 1, Value(DOUBLINGS), output_field=models.FloatField())
+    pause = Least(
+        Value(FIRST_PAUSE) * Power(Value(2.0), doublings), Value(LONGEST_PAUSE), output_field=models.DurationField()
+    )
+    return Q(failures=0) | Q(polled_at=None) | Q(polled_at__lt=Now() - pause)
+
+
 class ProjectQuerySet(models.QuerySet["Project"]):
     def due(self, every_s: int) -> "ProjectQuerySet":
         """Projects not looked at for their polling interval, which a jitter spreads by up to a quarter."""
-        return self.filter(
-            Q(polled_at=None) | Q(polled_at__lt=Now() - (1 + F("poll_jitter")) * Value(timedelta(seconds=every_s)))
-        )
+        interval = (1 + F("poll_jitter")) * Value(timedelta(seconds=every_s))
+        return self.filter(has_rested(), Q(polled_at=None) | Q(polled_at__lt=Now() - interval))
 
     def told(self) -> "ProjectQuerySet":
-        """Projects with a delivery to be looked into; after a failed look, not before a pause."""
-        rested = Q(error="") | Q(polled_at__lt=Now() - timedelta(seconds=RETRY_PAUSE_S))
-        return self.filter(rested, Exists(Delivery.objects.filter(project=OuterRef("pk"), status="received")))
+        """Projects with a delivery to be looked into; one that came after a failure waits the first pause only."""
+        waiting = Delivery.objects.filter(project=OuterRef("pk"), status="received")
+        fresh = Exists(waiting.filter(received_at__gt=OuterRef("polled_at")))
+        return self.filter(has_rested() | Q(fresh, polled_at__lt=Now() - Value(FIRST_PAUSE)), Exists(waiting))
+
+    def at_rest(self) -> "ProjectQuerySet":
+        """Not those that somebody looks at just now."""
+        return self.exclude(pk__in=RawSQL(LOOKED_AT_NOW, [SYNC_LOCK]))  # noqa: S611 - constants
 
 
 class Project(models.Model):
@@ -48,6 +68,10 @@ class Project(models.Model):
     poll_jitter = models.FloatField(default=0)
     synced_at = models.DateTimeField(null=True)
     error = models.TextField(default="", blank=True, help_text="why the last look at the repository failed")
+    failures = models.PositiveIntegerField(default=0, help_text="looks that failed since the last one that did not")
+    left_out = models.JSONField(
+        default=dict, help_text="branches and tags that could not be fetched: reference name -> {sha, why}"
+    )
 
     objects: ClassVar = ProjectQuerySet.as_manager()
 
@@ -140,9 +164,7 @@ class Delivery(models.Model):
     headers = models.JSONField()
     body = models.BinaryField()
     body_digest = models.CharField(max_length=64)
-    received_at = models.DateTimeField(db_default=Now())
-    # Two equal bodies are one delivery only within a day; midnight may let one through twice, which costs one fetch.
-    received_on = models.DateField(db_default=Now())
+    received_at = models.DateTimeField(db_default=Now(), help_text="when it, or an equal one, last came")
     status = models.CharField(max_length=20, choices=Status, default=Status.RECEIVED)
     outcome = models.TextField(default="")
 
@@ -150,9 +172,8 @@ class Delivery(models.Model):
         constraints: ClassVar = [
             models.UniqueConstraint(fields=["project", "delivery_id"], name="a_delivery_once_per_id"),
             models.UniqueConstraint(
-                fields=["project", "body_digest", "received_on"], name="a_delivery_once_per_body_and_day"
+                fields=["project", "body_digest"],
+                condition=Q(status="received"),
+                name="one_waiting_delivery_per_body",
             ),
-        ]
-        indexes: ClassVar = [
-            models.Index(fields=["id"], name="deliveries_waiting", condition=Q(status="received")),
         ]

@@ -4,16 +4,18 @@ import random
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
 from django.db import connection, transaction
+from django.db.models import F
 from django.db.models.functions import Now
 
-from speedtrack.projects import git
-from speedtrack.projects.errors import RepositoryError
-from speedtrack.projects.models import Branch, Commit, Position, Project, Tag
+from speedtrack.projects import fetching, git
+from speedtrack.projects.fetching import Fetched, head_ref
+from speedtrack.projects.models import SYNC_LOCK, Branch, Commit, Position, Project, Tag
 
-SYNC_LOCK = 0x5337  # the class of this advisory lock; the object is the project
+LEFT_OUT_AGAIN = timedelta(days=1)  # what could not be fetched is tried again then, even without news
 
 
 @dataclass(frozen=True)
@@ -29,33 +31,17 @@ class Moved:
     first: bool = False
 
 
-def sync(project: Project, then: Callable[[Moved], object] = lambda moved: None) -> list[Moved]:
-    """Fetch the repository and update branches, commits, positions and tags.
-
-    ``then`` is called for each branch in the same transaction: if it raises, or the process dies, the next look finds
-    the same news again. Two looks at one project never run side by side: the second waits. Raises RepositoryError,
-    after writing the reason on the project; nothing else is changed then.
-    """
-    try:
-        with one_at_a_time(project):
-            git.fetch(project.slug, project.url)
-            with transaction.atomic():
-                moved = [update_branch(branch) for branch in project.branches.select_related("project", "head")]
-                update_tags(project)
-                for one in moved:
-                    then(one)
-        mark_polled(project, synced_at=Now())
-    except RepositoryError as e:
-        mark_polled(project, error=str(e))
-        raise
-    return moved
-
-
-def mark_polled(project: Project, error: str = "", **changes: Any) -> None:
-    """Note that the remote was looked at just now, and why that failed if it did."""
-    Project.objects.filter(pk=project.pk).update(
-        polled_at=Now(), poll_jitter=random.uniform(0, 0.25), error=error, **changes
-    )
+@contextmanager
+def alone(project: Project) -> Iterator[bool]:
+    """Hold the project's lock of the database session, unless another session holds it: then False."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_try_advisory_lock(%s, %s)", [SYNC_LOCK, project.pk])
+        (is_mine,) = cursor.fetchone()
+        try:
+            yield is_mine
+        finally:
+            if is_mine:
+                cursor.execute("SELECT pg_advisory_unlock(%s, %s)", [SYNC_LOCK, project.pk])
 
 
 @contextmanager
@@ -69,29 +55,73 @@ def one_at_a_time(project: Project) -> Iterator[None]:
             cursor.execute("SELECT pg_advisory_unlock(%s, %s)", [SYNC_LOCK, project.pk])
 
 
+def sync(project: Project, then: Callable[[Moved], object] = lambda moved: None) -> list[Moved]:
+    """Fetch the repository and update branches, commits, positions and tags.
+
+    ``then`` is called for each branch in the same transaction: if it raises, or the process dies, the next look finds
+    the same news again. Two looks at one project never run side by side: the second waits. A branch or tag that cannot
+    be fetched stays as it was, and ``project.left_out`` says why. Raises RepositoryError; nothing is changed then.
+    """
+    with one_at_a_time(project):
+        branches = list(project.branches.select_related("project", "head"))
+        fetched = fetching.fetch(project.slug, project.url, [branch.name for branch in branches])
+        with transaction.atomic():
+            moved = [update_branch(branch, fetched) for branch in branches]
+            update_tags(project)
+            for one in moved:
+                then(one)
+        left_out = {ref: {"sha": fetched.remote[ref], "why": why} for ref, why in fetched.faults.items()}
+        note_success(project, synced_at=Now(), left_out=left_out)
+    project.left_out = left_out
+    return moved
+
+
+def note_success(project: Project, **changes: Any) -> None:
+    """Note that the remote was looked at just now."""
+    note(project, error="", failures=0, **changes)
+
+
+def note_failure(project: Project, why: str) -> None:
+    """Note why the remote could not be looked at; the next try waits, the longer the more often it failed."""
+    note(project, error=why.replace("\0", ""), failures=F("failures") + 1)
+
+
+def note(project: Project, **changes: Any) -> None:
+    Project.objects.filter(pk=project.pk).update(polled_at=Now(), poll_jitter=random.uniform(0, 0.25), **changes)
+
+
 def has_news(project: Project) -> bool:
-    """Does the remote's list of references differ from what is stored? Much cheaper than a fetch."""
-    if not git.has_mirror(project.slug):
+    """Does the remote's list of references differ from what is stored? Much cheaper than a fetch.
+
+    What is left out is no news while it stays the same at the remote, but once a day.
+    """
+    if not git.has_mirror(project.slug) or left_out_for_long(project):
         return True
-    refs = git.remote_refs(project.url)
-    for branch in project.branches.select_related("head"):
-        known = branch.head.sha if branch.head and not branch.deleted_at else None
-        if refs.get(f"refs/heads/{branch.name}") != known:
-            return True
-    remote_tags = {n: sha for n, sha in refs.items() if n.startswith("refs/tags/") and not n.endswith("^{}")}
-    if remote_tags != git.tag_objects(project.slug):
-        return True
-    return git.tags(project.slug) != dict(project.tags.values_list("name", "sha"))
+    remote = git.remote_refs(project.url)
+    branches = {head_ref(branch.name): branch for branch in project.branches.select_related("head")}
+    known = {ref: branch.head.sha for ref, branch in branches.items() if branch.head and not branch.deleted_at}
+    known |= {ref: sha for ref, sha in git.local_refs(project.slug).items() if ref.startswith("refs/tags/")}
+    known |= {ref: fault["sha"] for ref, fault in project.left_out.items()}
+    now = {ref: remote[ref] for ref in branches if ref in remote} | fetching.wanted_tags(project.slug, remote)
+    return now != known or git.tags(project.slug) != dict(project.tags.values_list("name", "sha"))
 
 
-def update_branch(branch: Branch) -> Moved:
-    """Make the branch's positions those of the mirror. A deleted branch keeps its history and is marked."""
-    slug = branch.project.slug
-    try:
-        head = git.resolve(slug, f"refs/heads/{branch.name}")
-    except RepositoryError:
+def left_out_for_long(project: Project) -> bool:
+    long_ago = Project.objects.filter(pk=project.pk, synced_at__lt=Now() - LEFT_OUT_AGAIN)
+    return bool(project.left_out) and long_ago.exists()
+
+
+def update_branch(branch: Branch, fetched: Fetched) -> Moved:
+    """Make the branch's positions those of the mirror. A deleted branch keeps its history and is marked.
+
+    Deleted is what the remote does not list; any other failure is none of the branch.
+    """
+    slug, ref = branch.project.slug, head_ref(branch.name)
+    if ref not in fetched.remote:
         Branch.objects.filter(pk=branch.pk, deleted_at=None).update(deleted_at=Now())
+    if ref not in fetched.remote or ref in fetched.faults:
         return Moved(branch, [], [])
+    head = git.resolve(slug, ref)
     if branch.head and branch.head.sha == head and not branch.deleted_at:
         return Moved(branch, [], [])
     path = git.first_parents(slug, head)

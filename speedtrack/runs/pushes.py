@@ -1,22 +1,65 @@
 """From a webhook or a poll to queued runs: look at the repository, queue what is new, cancel what is gone."""
 
-from django.db.models import Max
+import logging
+from collections.abc import Callable
+
+from django.db.models import F
+from django.db.models.functions import Now
 
 from speedtrack.benchmarks.definitions import DefinitionError
-from speedtrack.projects.models import Commit, Delivery, Project
-from speedtrack.projects.sync import Moved, mark_polled, sync
+from speedtrack.projects.errors import Interrupted, RepositoryError
+from speedtrack.projects.models import Commit, Delivery, Project, ProjectQuerySet
+from speedtrack.projects.sync import Moved, alone, has_news, note_failure, note_success, sync
 from speedtrack.runs import planning
 from speedtrack.runs.models import Reason
+
+log = logging.getLogger(__name__)
+
+
+def look_at_each(asked_for: Callable[[], ProjectQuerySet], look: Callable[[Project], object]) -> None:
+    """Look at each project asked for, the one longest not looked at first; leave alone what others look at.
+
+    Any failure of one is written on it and logged, and the next one has its turn.
+    """
+    done: list[int] = []
+    oldest = F("polled_at").asc(nulls_first=True)
+    while project := asked_for().at_rest().exclude(pk__in=done).order_by(oldest, "pk").first():
+        done.append(project.pk)
+        with alone(project) as is_mine:
+            # Another process may have done it before the lock was taken.
+            if is_mine and asked_for().filter(pk=project.pk).exists():
+                guarded(project, look)
+
+
+def guarded(project: Project, look: Callable[[Project], object]) -> None:
+    """Look at a project; whatever goes wrong is written on it, where its page shows it."""
+    try:
+        look(project)
+    except Interrupted:
+        log.info("%s: the look at its repository was interrupted", project)
+    except (RepositoryError, DefinitionError) as e:
+        log.warning("%s: %s", project, e)
+        note_failure(project, str(e))
+    except Exception as e:  # the top of a loop over projects: a defect met in one must not stop the others
+        log.exception("%s: the look at its repository failed", project)
+        note_failure(project, f"{type(e).__name__}: {e} (a defect of SpeedTrack: its log says where)")
+
+
+def poll(project: Project) -> None:
+    """Take what is new, if anything is. Raises RepositoryError or DefinitionError."""
+    if has_news(project):
+        take(project)
+    else:
+        note_success(project)
 
 
 def take(project: Project) -> int:
     """Sync the project and plan its new commits. Returns how many runs were queued.
 
-    The deliveries that were waiting before the look are processed by it, whatever they said: a payload is a hint.
-    Raises RepositoryError; the deliveries then keep waiting for the next try, as they do while the suite has a mistake.
+    The deliveries that came before the look are processed by it, whatever they said: a payload is a hint. Raises
+    RepositoryError, or DefinitionError while the suite has a mistake; the deliveries then wait for the next try.
     """
-    waiting = Delivery.objects.filter(project=project, status=Delivery.Status.RECEIVED)
-    newest = waiting.aggregate(newest=Max("id"))["newest"] or 0
+    begun = Project.objects.annotate(now=Now()).values_list("now", flat=True).get(pk=project.pk)
     queued, words = 0, []
 
     def plan(moved: Moved) -> None:
@@ -26,12 +69,9 @@ def take(project: Project) -> int:
         if moved.added or moved.removed:
             words.append(f"{moved.branch}: {len(moved.added)} new, {len(moved.removed)} gone, {new} runs queued")
 
-    try:
-        sync(project, then=plan)
-    except DefinitionError as e:
-        mark_polled(project, error=str(e))
-        return 0
-    waiting.filter(id__lte=newest).update(
+    sync(project, then=plan)
+    words += [f"{ref} was left out: {fault['why']}" for ref, fault in project.left_out.items()]
+    Delivery.objects.filter(project=project, status=Delivery.Status.RECEIVED, received_at__lte=begun).update(
         status=Delivery.Status.PROCESSED, outcome="; ".join(words) or "nothing new on the tracked branches"
     )
     return queued

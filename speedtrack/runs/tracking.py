@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import PurePosixPath
 
 from django.conf import settings
@@ -14,8 +15,9 @@ from django.urls import reverse
 from speedtrack.benchmarks import definitions
 from speedtrack.benchmarks.definitions import DefinitionError
 from speedtrack.benchmarks.models import Benchmark, Suite
-from speedtrack.projects import git
+from speedtrack.projects import fetching, git
 from speedtrack.projects.errors import RepositoryError
+from speedtrack.projects.fetching import head_ref
 from speedtrack.projects.models import Branch, Commit, Project
 from speedtrack.projects.sync import store_commits, sync
 from speedtrack.runs import canary, planning, pushes, quarantine
@@ -86,16 +88,26 @@ def follow(project: Project, branch_name: str, wish: Wish) -> Tracked:
     """Bring the branch's history into rows and queue its newest commits on all machines."""
     Project.objects.filter(pk=project.pk).update(suite=wish.suite)
     project.refresh_from_db()
-    branch, _ = Branch.objects.get_or_create(project=project, name=branch_name)
+    branch, made = Branch.objects.get_or_create(project=project, name=branch_name)
     project.machines.add(*Machine.objects.all())
     for email in wish.emails:
         project.subscriptions.get_or_create(email=email)
     sync(project, then=pushes.follow)
+    if made:
+        check_fetched(project, branch)
     branch.refresh_from_db()
     positions = branch.positions.order_by("-number")
-    newest = Commit.objects.filter(pk__in=positions.values("commit")[: max(wish.last, 0)])
+    commits = positions.count()
+    newest = Commit.objects.filter(pk__in=positions.values("commit")[: min(max(wish.last, 0), commits)])
     queued = planning.plan_branch(branch, newest, Reason.BACKFILL)
-    return Tracked(project, branch, positions.count(), queued)
+    return Tracked(project, branch, commits, queued)
+
+
+def check_fetched(project: Project, branch: Branch) -> None:
+    """A branch that could not be fetched when it was first asked for is not tracked. Raises RepositoryError."""
+    if fault := project.left_out.get(head_ref(branch.name)):
+        branch.delete()
+        raise RepositoryError(f"cannot fetch branch {branch} of {project.url}: {fault['why']}")
 
 
 def checked_branch(url: str, name: str | None) -> str:
@@ -152,7 +164,7 @@ def choose(slug: str, expression: str, names: list[str], machine_name: str | Non
     usual = benchmarks if extended else definitions.usual(definition, benchmarks)
     chosen = [b for b in benchmarks if b.name in names] or usual
     machines = [machine_named(machine_name)] if machine_name else list(project.machines.all())
-    shas = git.in_range(slug, expression)
+    shas = git.in_range(slug, expression, partial(fetching.find, slug, project.url))
     commits = store_commits(project, shas)
     return Choice(project, suite, chosen, machines, {commits[sha].pk: place for place, sha in enumerate(shas)})
 
@@ -237,7 +249,7 @@ def set_canary(name: str, slug: str, revision: str | None, names: list[str]) -> 
     chosen = [b for b in benchmarks if b.name in names] or [b for b in [suited] if b]
     if not chosen:
         raise NoSuchThing(f"suite {suite} has no benchmark without a rate: name one with --benchmark")
-    sha = git.resolve(slug, revision or project.default_branch)
+    sha = fetching.find(slug, project.url, revision or project.default_branch)
     return canary.put(machine, Frozen(project, store_commits(project, [sha])[sha], suite, chosen))
 
 

@@ -3,6 +3,8 @@ import tarfile
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from speedtrack.projects import git
 from speedtrack.runs import tracking
 from speedtrack.runs.models import Run
@@ -44,6 +46,19 @@ def test_a_commit_that_is_no_side_of_the_run_is_refused(runner: Runner, run: Run
         answer = runner.get(f"runs/{run.pk}/source/{sha}?token={run.lease_token}")
         assert answer.status_code == 422
         assert f"run {run.pk} does not build {sha}" in error(answer)
+
+
+@pytest.mark.parametrize("ending", ["sleep 60", "exit 128", "kill -9 $$"])
+def test_a_git_that_does_not_answer_is_asked_again(
+    runner: Runner, run: Run, tmp_path: Path, monkeypatch: Any, settings: Any, ending: str
+) -> None:
+    settings.GIT_TIMEOUT_S = 1
+    (tmp_path / "git").write_text(f"#!/bin/sh\n{ending}\n")
+    (tmp_path / "git").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    answer = runner.get(f"runs/{run.pk}/source/{run.commit.sha}?token={run.lease_token}")
+    assert answer.status_code == 503
+    assert "git rev-parse" in error(answer)
 
 
 def test_an_old_lease_gets_no_source(runner: Runner, run: Run) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from speedtrack.projects import git
+from speedtrack.projects import fetching, git
 from speedtrack.projects.errors import RepositoryError, RepositoryUnreachable
 from speedtrack.tests import builders
 from speedtrack.tests.builders import Repository
@@ -17,7 +17,7 @@ def mirror(repository: Repository, tmp_path: Path, settings: Any) -> Path:
     """The mirror of a repository of two commits, as project ``kvd``."""
     settings.MIRRORS = tmp_path / "mirrors"
     repository.commits(2)
-    git.fetch("kvd", str(repository.path))
+    fetching.fetch("kvd", str(repository.path), ["main"])
     return git.mirror_of("kvd")
 
 
@@ -57,7 +57,7 @@ def test_an_address_that_is_an_option_or_a_helper_runs_nothing(
     settings.MIRRORS = tmp_path / "mirrors"
     settings.ALLOW_LOCAL_REPOSITORIES = False
     hostile = url.format(tmp_path / "pwned")
-    for ask in (lambda: git.fetch("kvd", hostile), lambda: git.remote_refs(hostile)):
+    for ask in (lambda: fetching.fetch("kvd", hostile, ["main"]), lambda: git.remote_refs(hostile)):
         with pytest.raises(RepositoryError):
             ask()
     with pytest.raises(RepositoryError):
@@ -68,7 +68,7 @@ def test_an_address_that_is_an_option_or_a_helper_runs_nothing(
 def test_an_external_helper_is_refused_even_where_local_paths_are_allowed(tmp_path: Path, settings: Any) -> None:
     settings.MIRRORS = tmp_path / "mirrors"
     with pytest.raises(RepositoryError, match=r"'ext' not allowed"):
-        git.fetch("kvd", f"ext::sh -c touch% {tmp_path / 'pwned'}")
+        fetching.fetch("kvd", f"ext::sh -c touch% {tmp_path / 'pwned'}", ["main"])
     assert not (tmp_path / "pwned").exists()
 
 
@@ -81,7 +81,7 @@ def test_a_branch_whose_name_begins_with_a_dash_is_a_branch_like_others(
     repository.git("update-ref", f"refs/heads/{name}", sha)
     repository.git("update-ref", "refs/heads/-x", sha)
     repository.git("update-ref", "refs/tags/-x", sha)
-    git.fetch("kvd", str(repository.path))
+    fetching.fetch("kvd", str(repository.path), ["-x", name])
     assert git.resolve("kvd", f"refs/heads/{name}") == sha
     assert git.first_parents("kvd", git.resolve("kvd", "refs/heads/-x")) == [sha]
     assert git.tags("kvd") == {"-x": sha}
@@ -131,7 +131,7 @@ def test_a_local_repository_is_not_fetched_once_the_setting_is_gone(
 ) -> None:
     settings.ALLOW_LOCAL_REPOSITORIES = False
     with pytest.raises(RepositoryError, match="not allowed"):
-        git.fetch("kvd", str(repository.path))
+        fetching.fetch("kvd", str(repository.path), ["main"])
 
 
 def test_a_local_path_that_is_no_directory_is_named(tmp_path: Path) -> None:
@@ -155,7 +155,7 @@ def test_hooks_and_configuration_of_the_mirror_and_of_the_user_run_nothing(
     monkeypatch.setenv("GIT_EXTERNAL_DIFF", f"touch {pwned}")
     monkeypatch.setenv("GIT_DIR", str(repository.path / ".git"))
     repository.commit_object(b"tree TREE\nauthor A <a@b> 1 +0000\ncommitter A <a@b> 1 +0000\n\nmore\n")
-    git.fetch("kvd", str(repository.path))
+    fetching.fetch("kvd", str(repository.path), ["main"])
     assert next(git.revisions("kvd", [git.resolve("kvd", "main")])).subject == "more"
     assert not pwned.exists()
 
@@ -188,9 +188,24 @@ def test_a_git_that_takes_too_long_is_ended_with_all_it_started(
     settings.MIRRORS = tmp_path / "mirrors"
     settings.GIT_TIMEOUT_S = 1
     repository.commit()
-    os.mkfifo(repository.path / ".git" / "packed-refs")  # whoever reads it waits for ever
-    with pytest.raises(RepositoryUnreachable, match="took longer than 1 s: raise GIT_TIMEOUT_S"):
-        git.fetch("kvd", str(repository.path))
+    tree = repository.git("rev-parse", "HEAD^{tree}")
+    file = repository.path / ".git" / "objects" / tree[:2] / tree[2:]
+    file.unlink()
+    os.mkfifo(file)  # whoever reads it waits for ever
+    with pytest.raises(RepositoryUnreachable, match="fetch took longer than 1 s: raise GIT_TIMEOUT_S"):
+        fetching.fetch("kvd", str(repository.path), ["main"])
+    assert builders.processes_with(str(repository.path)) == []
+
+
+def test_a_remote_that_does_not_list_its_references_is_away(
+    repository: Repository, tmp_path: Path, settings: Any
+) -> None:
+    settings.MIRRORS = tmp_path / "mirrors"
+    settings.GIT_TIMEOUT_S = 1
+    repository.commit()
+    os.mkfifo(repository.path / ".git" / "packed-refs")
+    with pytest.raises(RepositoryUnreachable, match=r"ls-remote took longer than 1 s\. Check the address"):
+        fetching.fetch("kvd", str(repository.path), ["main"])
     assert builders.processes_with(str(repository.path)) == []
 
 
@@ -202,7 +217,7 @@ def test_a_lock_that_a_killed_git_left_behind_is_broken_when_it_is_old(
     lock.touch()
     sha = repository.commit()
     with pytest.raises(RepositoryError, match=r"main\.lock"):
-        git.fetch("kvd", str(repository.path))
+        fetching.fetch("kvd", str(repository.path), ["main"])
     os.utime(lock, (lock.stat().st_mtime - 2 * settings.GIT_TIMEOUT_S,) * 2)
-    git.fetch("kvd", str(repository.path))
+    fetching.fetch("kvd", str(repository.path), ["main"])
     assert git.resolve("kvd", "main") == sha

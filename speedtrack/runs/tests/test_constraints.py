@@ -141,12 +141,12 @@ def test_a_position_holds_one_commit_and_a_commit_one_position(run: Run) -> None
     refuses("one_position_per_commit", again(Position.objects.get(number=0), number=99))
 
 
-def test_a_delivery_stands_once_per_id_and_per_body_and_day(run: Run) -> None:
+def test_a_delivery_stands_once_per_id_and_waits_once_per_body(run: Run) -> None:
     Delivery.objects.create(
         project=run.project, provider="github", delivery_id="1", event="push", headers={}, body=b"", body_digest="d"
     )
     refuses("a_delivery_once_per_id", again(Delivery.objects.get(), body_digest="e"))
-    refuses("a_delivery_once_per_body_and_day", again(Delivery.objects.get(), delivery_id="2"))
+    refuses("one_waiting_delivery_per_body", again(Delivery.objects.get(), delivery_id="2"))
 
 
 def test_machine_names_and_token_ids_and_hooks_stand_once(run: Run) -> None:

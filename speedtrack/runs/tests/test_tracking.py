@@ -157,11 +157,76 @@ def test_what_does_not_exist_is_answered_with_what_does(tracked: Tracked, argume
         tracking.measure(*arguments)
 
 
-@pytest.mark.parametrize("expression", ["nonsense", "--output=x", "main..nonsense", "..main", "a..b..c"])
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "nonsense",
+        "--output=x",
+        "main..nonsense",
+        "..main",
+        "a..b..c",
+        "^main",
+        "^main..main",
+        "main..^main",
+        "main^@",
+        "main^!",
+        "--all",
+        "@{-1}",
+        ":file.txt",
+        "main:file.txt",
+        "refs/heads/*",
+        "",
+        "a\0b",
+        "0" * 40,
+        "^" + "0" * 40,
+    ],
+)
 def test_a_range_that_is_none_queues_nothing(tracked: Tracked, expression: str) -> None:
     with pytest.raises(RepositoryError):
         tracking.measure("repository", expression, [], None)
     assert not Run.objects.filter(reason=Reason.MANUAL).exists()
+
+
+@pytest.mark.parametrize("count", [10**20, 2**63, 2**31])
+def test_more_commits_than_there_are_is_all_of_them(machine: Machine, repository: Repository, count: int) -> None:
+    assert builders.track(repository, last=count).queued == 2
+
+
+def test_a_count_below_nothing_is_nothing(machine: Machine, repository: Repository) -> None:
+    assert builders.track(repository, last=-(10**20)).queued == 0
+
+
+def test_what_no_tracked_branch_has_can_be_measured_by_name(machine: Machine, repository: Repository) -> None:
+    repository.git("checkout", "--quiet", "-b", "release")
+    shas = repository.commits(3)
+    repository.git("tag", "-a", "-m", "release", "v1.2", shas[0])
+    builders.track(repository, branch="main", last=0)
+    manual = Run.objects.filter(reason=Reason.MANUAL)
+    for expression, sha in [("v1.2", shas[0]), ("release~1", shas[1]), (shas[2], shas[2]), ("refs/tags/v1.2", shas[0])]:
+        assert tracking.measure("repository", expression, [], None) == 1
+        assert manual.order_by("pk").last().commit.sha == sha
+    assert tracking.measure("repository", "v1.2..release", [], None) == 2
+    new = repository.commit()
+    tracking.measure("repository", "release", [], None)
+    assert manual.order_by("pk").last().commit.sha == new
+    assert list(git.local_refs("repository")) == ["refs/heads/main"]
+
+
+def test_a_branch_tracked_later_is_fetched_then(machine: Machine, repository: Repository) -> None:
+    repository.git("branch", "stable")
+    builders.track(repository)
+    assert list(git.local_refs("repository")) == ["refs/heads/main"]
+    builders.track(repository, branch="stable")
+    assert list(git.local_refs("repository")) == ["refs/heads/main", "refs/heads/stable"]
+
+
+def test_a_second_branch_that_cannot_be_fetched_is_not_tracked(machine: Machine, repository: Repository) -> None:
+    builders.track(repository)
+    repository.git("checkout", "--quiet", "-b", "odd")
+    repository.commit_object(b"tree TREE\nauthor A 1 +0000\ncommitter A <a@b> 1 +0000\n\nodd\n")
+    with pytest.raises(RepositoryError, match=r"cannot fetch branch odd of .*: object .* is malformed .*missingEmail"):
+        builders.track(repository, branch="odd")
+    assert [branch.name for branch in Branch.objects.all()] == ["main"]
 
 
 def test_a_machine_is_known_by_its_token_of_which_only_the_digest_is_kept(db: None) -> None:
@@ -210,7 +275,6 @@ def test_a_range_by_hand_goes_newest_first_whatever_was_stored_first(tracked: Tr
     builders.track(repository, name="side", last=0)
     repository.git("checkout", "--quiet", "-b", "topic")
     topic = repository.commits(3)
-    git.fetch("side", str(repository.path))
     tracking.measure("side", topic[-1], [], None)
     tracking.measure("side", f"{shas[-1]}..topic", [], None)
     runs = Run.objects.filter(project__slug="side", round=1).order_by("rank")

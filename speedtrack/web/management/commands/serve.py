@@ -11,7 +11,7 @@ from speedtrack.devstack import StackError
 
 
 class Command(BaseCommand):
-    help = "Start web server, dispatcher, worker and runner on this machine, until Ctrl-C."
+    help = "Start web server, dispatcher, workers and runner on this machine, until Ctrl-C."
 
     def handle(self, *args: Any, **options: Any) -> None:
         try:

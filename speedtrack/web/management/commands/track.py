@@ -17,7 +17,9 @@ class Command(BaseCommand):
         parser.add_argument("url", help="https URL, or a local path where ALLOW_LOCAL_REPOSITORIES=true")
         parser.add_argument("--suite", required=True, help="name of a suite in runners/suites, such as redis")
         parser.add_argument("--branch", help="branch to track (default: the repository's own)")
-        parser.add_argument("--last", type=int, default=10, help="how many of its newest commits to measure now")
+        parser.add_argument(
+            "--last", type=int, default=10, metavar="COUNT", help="how many of its newest commits to measure now"
+        )
         parser.add_argument("--name", help="name of the project (default: the last part of the URL)")
         parser.add_argument("--mail", action="append", default=[], metavar="ADDRESS", help="who is told of slowdowns")
 
@@ -38,3 +40,5 @@ class Command(BaseCommand):
         )
         self.stdout.write(f"  webhook    {tracked.hook_url}")
         self.stdout.write(f"  secret     {project.hook_secret}")
+        for ref, fault in project.left_out.items():
+            self.stdout.write(f"  left out   {ref}: {fault['why']}")

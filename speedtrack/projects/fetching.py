@@ -1,0 +1,148 @@
+"""Bring the mirror in line with the remote: the tracked branches, and the tags that point into what is mirrored.
+
+An object that git refuses costs the references that need it and no others: a fetch that fails because of one is tried
+again in halves. Branches that nobody tracks are not asked for.
+"""
+
+import re
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from django.conf import settings
+
+from speedtrack.projects import git
+from speedtrack.projects.errors import GitFailed, NoSuchCommit, RepositoryError, RepositoryUnreachable
+
+FETCH = ("fetch", "--quiet", "--force", "--no-tags", "--no-recurse-submodules", "--no-write-fetch-head")
+MALFORMED = re.compile(r"^error: object ([0-9a-f]{40,64}): (.+)$", re.M)
+LACKING = re.compile(r"corruption on the remote side|did not send all necessary objects")
+OBJECT_ID = re.compile(r"\b[0-9a-f]{40}(?:[0-9a-f]{24})?\b")
+NO_COMMIT = "non-commit object"
+GONE = "couldn't find remote ref"
+# What git says of other failures, and what helps; the first that fits.
+REMEDIES = (
+    (r"No space left on device|Disk quota exceeded", "Make room on this machine"),
+    (r"Permission denied", "Let the server write to {mirror}"),
+    (r"\.lock'?:", "Another git is at work there, or was killed: its lock is removed {timeout} s after it was made"),
+    (r"unable to access|Could not (?:resolve|read from)|not appear to be|early EOF|hung up|RPC failed|not allowed"
+     r"|bad pack header|[Cc]onnection", "Check the address and the network"),
+    ("", "If it stays so, remove {mirror}: it is then cloned anew"),
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Fetched:
+    """The remote's references (name -> object id), and why some of those wanted could not be fetched."""
+
+    remote: dict[str, str]
+    faults: dict[str, str]
+
+
+def head_ref(branch: str) -> str:
+    return f"refs/heads/{branch}"
+
+
+def fetch(slug: str, url: str, branches: Iterable[str]) -> Fetched:
+    """Make the mirror's branches these, as the remote has them, and its tags those that point into it.
+
+    One call at a time per project. Raises RepositoryError where nothing can be fetched at all.
+    """
+    break_old_locks(git.make_mirror(slug))
+    remote = git.remote_refs(url)
+    local = git.local_refs(slug)
+    heads = [ref for ref in map(head_ref, branches) if ref in remote]
+    # What is gone goes first: a name may give way to a folder of names.
+    git.delete_refs(slug, [ref for ref in local if ref.startswith("refs/heads/") and ref not in heads])
+    faults = fetch_refs(slug, url, heads)
+    tags = wanted_tags(slug, remote)
+    git.delete_refs(slug, [ref for ref in local if ref.startswith("refs/tags/") and ref not in tags])
+    faults |= fetch_refs(slug, url, [ref for ref, sha in tags.items() if local.get(ref) != sha])
+    return Fetched(remote, faults)
+
+
+def wanted_tags(slug: str, remote: dict[str, str]) -> dict[str, str]:
+    """The remote's tags, by reference name, of commits that the mirror has; names beyond measure are left out."""
+    longest = len("refs/tags/") + git.LONGEST_TAG
+    tags = [ref for ref in remote if ref.startswith("refs/tags/") and not ref.endswith("^{}") and len(ref) <= longest]
+    commit_of = {ref: remote.get(f"{ref}^{{}}", remote[ref]) for ref in tags}
+    present = git.commits_among(slug, commit_of.values())
+    return {ref: remote[ref] for ref in tags if commit_of[ref] in present}
+
+
+def fetch_refs(slug: str, url: str, refs: Sequence[str]) -> dict[str, str]:
+    """Fetch these references under their own names. Returns why some of them cannot be, as the remote has them.
+
+    Raises RepositoryError for every other failure.
+    """
+    if not refs:
+        return {}
+    try:
+        run_fetch(slug, url, [f"+{ref}:{ref}" for ref in refs])
+    except GitFailed as e:
+        why = fault_of(e.said)
+        if not why:
+            raise failure(slug, url, e) from e
+        if len(refs) == 1:
+            return {refs[0]: why}
+        middle = len(refs) // 2
+        return fetch_refs(slug, url, refs[:middle]) | fetch_refs(slug, url, refs[middle:])
+    return {}
+
+
+def run_fetch(slug: str, url: str, refspecs: list[str]) -> None:
+    """By standard input: thousands of tags fit no command line."""
+    git.run_git(*FETCH, "--stdin", "--", url, directory=git.mirror_of(slug), given="".join(f"{r}\n" for r in refspecs))
+
+
+def fault_of(said: str) -> str:
+    """What is wrong with the reference at the remote, and who can mend it, from git's words; empty if nothing is."""
+    if malformed := MALFORMED.search(said):
+        return f"object {malformed[1]} is malformed ({malformed[2]}): write that history anew in the repository"
+    if LACKING.search(said):
+        named = OBJECT_ID.search(said)
+        which = f"object {named[0]}" if named else "an object"
+        return f"{which} is missing or damaged at the remote: find it with `git fsck` there and push it again"
+    if NO_COMMIT in said:
+        return "it names no commit: point it at one in the repository"
+    if GONE in said:
+        return "it is gone at the remote, or has a name that git refuses"
+    return ""
+
+
+def failure(slug: str, url: str, error: GitFailed) -> RepositoryError:
+    """A failure that is no reference's fault, with what helps."""
+    remedy = next(remedy for pattern, remedy in REMEDIES if re.search(pattern, error.said))
+    remedy = remedy.format(mirror=git.mirror_of(slug), timeout=settings.GIT_TIMEOUT_S)
+    return RepositoryUnreachable(f"cannot fetch {url}: {error}. {remedy}")
+
+
+def break_old_locks(mirror: Path) -> None:
+    """Remove the locks of a git that was killed: none that lives is older than its time limit."""
+    for lock in [*mirror.glob("*.lock"), *(mirror / "refs").rglob("*.lock")]:
+        if lock.stat().st_mtime < time.time() - settings.GIT_TIMEOUT_S:
+            lock.unlink(missing_ok=True)
+
+
+def find(slug: str, url: str, name: str) -> str:
+    """The commit id a name stands for, fetched if it is none of the tracked branches' names. Raises RepositoryError.
+
+    So tags and branches that are not tracked, and full commit ids, can be named too.
+    """
+    try:
+        return git.resolve(slug, name)
+    except NoSuchCommit:
+        base = re.split(r"[~^@:]", name, maxsplit=1)[0]
+        remote = git.remote_refs(url)
+        ref = next((r for r in (f"refs/tags/{base}", head_ref(base), base) if r in remote), None)
+        wanted = ref or (base if git.SHA.fullmatch(base) else None)
+        if not wanted:
+            raise
+    sha = remote.get(wanted, wanted)
+    try:
+        run_fetch(slug, url, [f"+{wanted}:refs/asked/{sha}"])
+    except GitFailed as e:
+        why = fault_of(e.said)
+        raise (RepositoryError(f"cannot fetch {wanted}: {why}") if why else failure(slug, url, e)) from e
+    return git.resolve(slug, sha + name[len(base) :])
