@@ -85,15 +85,19 @@ INSTALLED_APPS = [
     "speedtrack.web",
 ]
 MIDDLEWARE = [
+    # Headers first: they are on every answer, also on files of /static and on what a middleware below refuses.
     "django.middleware.security.SecurityMiddleware",
-    "whitenoise.middleware.WhiteNoiseMiddleware",
     "speedtrack.web.middleware.content_security_policy",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",
+    "speedtrack.web.middleware.refusals_in_json",
+    "whitenoise.middleware.WhiteNoiseMiddleware",
+    "speedtrack.web.middleware.bounded_bodies",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
-    "django.middleware.clickjacking.XFrameOptionsMiddleware",
+    "speedtrack.web.middleware.DatabaseAway",
 ]
 # The names of Django 6, so that its own middleware can take over.
 SECURE_CSP = {
@@ -108,6 +112,7 @@ SECURE_CSP = {
     "base-uri": "'none'",
 }
 X_FRAME_OPTIONS = "DENY"
+CSRF_FAILURE_VIEW = "speedtrack.web.errors.forbidden"
 ROOT_URLCONF = "speedtrack.urls"
 WSGI_APPLICATION = "speedtrack.wsgi.application"
 TEMPLATES = [

@@ -9,6 +9,10 @@ from speedtrack.web import views
 
 LINE = "p/<slug:slug>/timeline/<str:benchmark>/<slug:metric>"
 
+handler400 = "speedtrack.web.errors.bad_request"
+handler403 = "speedtrack.web.errors.forbidden"
+handler500 = "speedtrack.web.errors.failed"
+
 urlpatterns = [
     path("", views.home, name="home"),
     path("p/<slug:slug>/", views.project, name="project"),
