@@ -14,7 +14,7 @@ def directory(path: Path) -> Path:
 
 
 def keep(file: Path, content: str) -> str:
-    """Make a file with this content, unless there is one. What the file holds: of several writers the first one wins."""
+    """Make a file with this content, unless there is one. Of several writers the first one wins, for all."""
     if not file.exists():
         with written(file.parent, content.encode()) as complete, contextlib.suppress(FileExistsError):
             os.link(complete, file)
