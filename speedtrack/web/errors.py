@@ -37,10 +37,13 @@ def is_program(request: HttpRequest) -> bool:
 def answer(request: HttpRequest, status: int, **values: object) -> HttpResponse:
     """The answer with this status; ``values`` fill the placeholders of its sentence."""
     title, sentence = WORDS[status]
-    sentence = sentence.format(**values)
+    return told(request, status, Words(title, sentence.format(**values)))
+
+
+def told(request: HttpRequest, status: int, words: Words) -> HttpResponse:
     if is_program(request):
-        return JsonResponse({"error": sentence}, status=status)
-    return HttpResponse(render_to_string("web/error.html", {"title": title, "sentence": sentence}), status=status)
+        return JsonResponse({"error": words.sentence}, status=status)
+    return HttpResponse(render_to_string("web/error.html", words._asdict()), status=status)
 
 
 def database_away(request: HttpRequest) -> HttpResponse:
