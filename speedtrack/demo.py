@@ -18,6 +18,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from speedtrack.alerts.models import Alert, ChangePoint, Outbox
+from speedtrack.benchmarks import numbers
 from speedtrack.devstack import BASE_DIR, Stack
 from speedtrack.dispatch import detection_wanted
 from speedtrack.projects.models import Commit, Project
@@ -150,9 +151,8 @@ def confirmed(project: Project) -> list[ChangePoint]:
 
 
 def describe(cp: ChangePoint) -> str:
-    word = "slower" if cp.is_slowdown else "faster"
     return (
-        f"{word} {cp.commit.short} {cp.series.benchmark.name} {cp.metric.title} "
+        f"{numbers.effect(cp.metric, cp.is_slowdown)} {cp.commit.short} {cp.series.benchmark.name} {cp.metric.title} "
         f"{cp.ratio - 1:+.1%} (95% interval {cp.low - 1:+.1%} to {cp.high - 1:+.1%})"
     )
 

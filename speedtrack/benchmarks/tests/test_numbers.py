@@ -58,9 +58,15 @@ def test_ago(seconds: float, text: str) -> None:
     assert numbers.ago(seconds) == text
 
 
-def test_more_memory_is_not_slower() -> None:
-    assert numbers.effect(METRICS["peak_rss_bytes"], worse=True) == "more memory"
-    assert numbers.effect(METRICS["throughput_rps"], worse=False) == "faster"
+@pytest.mark.parametrize(("name", "worse", "better"), GOLDEN["effect"])
+def test_effect(name: str, worse: str, better: str) -> None:
+    assert numbers.effect(METRICS[name], worse=True) == worse
+    assert numbers.effect(METRICS[name], worse=False) == better
+
+
+def test_every_metric_has_its_words_in_the_golden_file() -> None:
+    assert [name for name, *_ in GOLDEN["effect"]] == list(METRICS)
+    assert set(numbers.EFFECTS) <= set(METRICS)
 
 
 def test_logs_lose_what_a_terminal_would_act_on() -> None:
