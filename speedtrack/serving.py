@@ -12,6 +12,7 @@ from django.core.management import call_command
 from django.db import OperationalError, connection
 from rich.console import Console
 
+from speedtrack import privatefiles
 from speedtrack.devstack import Stack, StackError, broker
 from speedtrack.dispatch import BROKER_ERRORS
 from speedtrack.runs import tracking
@@ -55,9 +56,7 @@ def machine_token(file: Path) -> None:
             return
     known = Machine.objects.filter(name=MACHINE).exists()
     token = tracking.renew_token(MACHINE) if known else tracking.add_machine(MACHINE)
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.touch(mode=0o600)
-    file.write_text(token)
+    privatefiles.replace(file, token.encode())
 
 
 def check_database() -> None:

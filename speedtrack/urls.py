@@ -6,8 +6,16 @@ from django.urls import path
 from speedtrack.api import webhooks
 from speedtrack.api.runner import api as runner_api
 from speedtrack.web import views
+from speedtrack.web.login import LoginForm
 
 LINE = "p/<slug:slug>/timeline/<str:benchmark>/<slug:metric>"
+
+LOGIN = LoginView.as_view(
+    template_name="web/login.html", authentication_form=LoginForm, redirect_authenticated_user=True
+)
+handler400 = "speedtrack.web.errors.bad_request"
+handler403 = "speedtrack.web.errors.forbidden"
+handler500 = "speedtrack.web.errors.failed"
 
 urlpatterns = [
     path("", views.home, name="home"),
@@ -25,7 +33,7 @@ urlpatterns = [
     path("queue/", views.queue, name="queue"),
     path("machines/<slug:name>/", views.machine, name="machine"),
     path("machines/<slug:name>.json", views.machine_values, name="machine-values"),
-    path("login/", LoginView.as_view(template_name="web/login.html", redirect_authenticated_user=True), name="login"),
+    path("login/", LOGIN, name="login"),
     path("logout/", LogoutView.as_view(), name="logout"),
     path("healthz", views.healthz, name="healthz"),
     path("hooks/<str:hook_id>", webhooks.hook, name="hook"),

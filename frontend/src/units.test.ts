@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import golden from "./units.golden.json";
-import { change, interval, quantity, tick } from "./units";
+import { change, effect, interval, quantity, tick } from "./units";
 
 test("quantities read as on the server", () => {
   for (const [unit, value, text] of golden.quantity) assert.equal(quantity(unit as string, value as number), text);
@@ -15,6 +15,13 @@ test("intervals read as on the server", () => {
 
 test("changes read as on the server", () => {
   for (const [ratio, text] of golden.change) assert.equal(change(ratio as number), text);
+});
+
+test("effects are named as on the server", () => {
+  for (const [metric, worse, better] of golden.effect) {
+    assert.equal(effect(metric!, true), worse);
+    assert.equal(effect(metric!, false), better);
+  }
 });
 
 test("ticks share one unit and show no more decimals than their step needs", () => {

@@ -1,4 +1,4 @@
-// Numbers as people read them. speedtrack/web/numbers.py says the same on the server; units.golden.json holds both to it.
+// Numbers as people read them. speedtrack/benchmarks/numbers.py says the same on the server; units.golden.json holds both to it.
 
 const MINUS = "−";
 const SCALES: Record<string, [number, string][]> = {
@@ -51,10 +51,21 @@ export function change(ratio: number): string {
   return `${percent >= 0 ? "+" : ""}${text}%`;
 }
 
-/** What a change of a metric with this unit means to its users. */
-export function effect(unit: string, worse: boolean): string {
-  if (unit === "bytes") return worse ? "more memory" : "less memory";
-  return worse ? "slower" : "faster";
+/** What a worse and a better value of a metric is called, where it is not slower and faster. */
+const EFFECTS: Record<string, [string, string]> = {
+  instructions_per_request: ["more instructions", "fewer instructions"],
+  callgrind_instructions_per_request: ["more instructions", "fewer instructions"],
+  cycles_per_request: ["more cycles", "fewer cycles"],
+  context_switches_per_request: ["more context switches", "fewer context switches"],
+  bytes_per_key: ["more memory", "less memory"],
+  peak_rss_bytes: ["more memory", "less memory"],
+  build_seconds: ["slower build", "faster build"],
+  binary_bytes: ["larger binary", "smaller binary"],
+};
+
+/** What a change of a metric means to its users. */
+export function effect(metric: string, worse: boolean): string {
+  return (EFFECTS[metric] ?? ["slower", "faster"])[worse ? 0 : 1]!;
 }
 
 /** The label of an axis tick: the unit fits the axis' end, the decimals its step. */

@@ -7,15 +7,16 @@ from django.conf import settings
 from django.core.mail import EmailMessage
 from django.core.mail.backends.base import BaseEmailBackend
 
+from speedtrack import privatefiles
+
 
 class EmailBackend(BaseEmailBackend):
     """Writes each message to EMAIL_FILES/<Message-ID>.eml; the same message again replaces its file."""
 
     def send_messages(self, email_messages: Sequence[EmailMessage]) -> int:
         directory = Path(settings.EMAIL_FILE_PATH)
-        directory.mkdir(parents=True, exist_ok=True)
         for message in email_messages:
             content = message.message()
             name = str(content["Message-ID"]).strip("<>").replace("/", "_")
-            (directory / f"{name}.eml").write_bytes(content.as_bytes())
+            privatefiles.replace(directory / f"{name}.eml", content.as_bytes())
         return len(email_messages)

@@ -13,6 +13,7 @@ from django.template.loader import render_to_string
 from django.urls import reverse
 
 from speedtrack.alerts.models import Alert, ChangePoint, Outbox
+from speedtrack.benchmarks import numbers
 from speedtrack.runs.models import MachineEvent
 
 log = logging.getLogger(__name__)
@@ -134,11 +135,12 @@ def subject(alert: Alert) -> str:
     found = changes(alert)
     worst = found[0]
     more = f" and {len(found) - 1} more" if len(found) > 1 else ""
+    effect = numbers.effect(worst.metric, worst.is_slowdown)
     since = f"since {alert.commit.short} {alert.commit.subject}"
     if alert.width > 1:
         since = f"by one of {alert.width} commits, {alert.before.short}..{alert.commit.short}"
     line = (
-        f"[{alert.project.slug}] slower: {worst.series.benchmark.name} {worst.metric.title} "
+        f"[{alert.project.slug}] {effect}: {worst.series.benchmark.name} {worst.metric.title} "
         f"{100 * (worst.ratio - 1):+.1f}%{more} {since}"
     )
     plain = " ".join("".join(c if c.isprintable() else " " for c in line.encode("ascii", "replace").decode()).split())

@@ -12,6 +12,17 @@ SCALES: dict[str, tuple[tuple[float, str], ...]] = {
     "requests/s": ((1, "/s"), (1e3, "k/s"), (1e6, "M/s"), (1e9, "G/s")),
     "bytes": ((1, "B"), (1e3, "kB"), (1e6, "MB"), (1e9, "GB")),
 }
+# What a worse and a better value of a metric is called, where it is not slower and faster.
+EFFECTS: dict[str, tuple[str, str]] = {
+    "instructions_per_request": ("more instructions", "fewer instructions"),
+    "callgrind_instructions_per_request": ("more instructions", "fewer instructions"),
+    "cycles_per_request": ("more cycles", "fewer cycles"),
+    "context_switches_per_request": ("more context switches", "fewer context switches"),
+    "bytes_per_key": ("more memory", "less memory"),
+    "peak_rss_bytes": ("more memory", "less memory"),
+    "build_seconds": ("slower build", "faster build"),
+    "binary_bytes": ("larger binary", "smaller binary"),
+}
 DAY = 86400
 SPANS = ((365 * DAY, "year"), (30 * DAY, "month"), (DAY, "day"), (3600, "hour"), (60, "minute"), (1, "second"))
 
@@ -104,8 +115,4 @@ def ago(seconds: float) -> str:
 
 def effect(metric: Metric, worse: bool) -> str:
     """What a change of a metric means to its users."""
-    if metric.exact:
-        return "larger" if worse else "smaller"
-    if metric.unit == "bytes":
-        return "more memory" if worse else "less memory"
-    return "slower" if worse else "faster"
+    return EFFECTS.get(metric.name, ("slower", "faster"))[0 if worse else 1]

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import redis
 from django.db import connection
 
 from speedtrack.benchmarks import definitions
@@ -93,6 +94,11 @@ class Repository:
         return subprocess.run(
             ["git", "-C", str(self.path), *arguments], input=content, check=True, capture_output=True
         ).stdout
+
+
+def redis_client(broker_url: str) -> redis.Redis:
+    """A client of an embedded broker, whose address is one for Celery."""
+    return redis.Redis.from_url(broker_url.replace("redis+socket:", "unix:"))
 
 
 def processes_with(word: str) -> list[str]:

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import redis
 from celery import Celery
 from django.db import connection
 
@@ -49,7 +48,7 @@ def machine(tmp_path: Path, settings: Any) -> Machine:
 
 
 def messages(broker_url: str, name: str) -> int:
-    return int(redis.Redis.from_url(broker_url).llen(f"speedtrack:{name}"))
+    return int(builders.redis_client(broker_url).llen(f"speedtrack:{name}"))
 
 
 def test_an_idle_machine_with_work_is_nudged_once(celery: Celery, broker_url: str, machine: Machine) -> None:
@@ -72,7 +71,7 @@ def test_a_paused_machine_is_left_alone(celery: Celery, broker_url: str, machine
 
 def test_a_flushed_broker_is_told_again(celery: Celery, broker_url: str, machine: Machine) -> None:
     dispatch.tick(celery)
-    redis.Redis.from_url(broker_url).flushall()
+    builders.redis_client(broker_url).flushall()
     dispatch.tick(celery)
     assert messages(broker_url, machine.queue) == 1
 

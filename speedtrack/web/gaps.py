@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from django.db.models import Q
 
 from speedtrack.runs.models import ACTIVE, Machine, Run, Status
-from speedtrack.web.text import plain
+from speedtrack.text import plain
 
 
 @dataclass(frozen=True)

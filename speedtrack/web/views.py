@@ -8,12 +8,13 @@ from django.contrib.auth.decorators import login_required
 from django.contrib.auth.models import User
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase, JsonResponse, StreamingHttpResponse
 from django.shortcuts import redirect, render
-from django.views.decorators.http import require_GET, require_http_methods
+from django.views.decorators.http import require_http_methods, require_safe
 
 from speedtrack.alerts import triage
 from speedtrack.alerts.models import Alert
 from speedtrack.alerts.triage import Decision, Stale
 from speedtrack.runs import quarantine
+from speedtrack.text import plain, plain_values
 from speedtrack.web import scope, workload
 from speedtrack.web.breaks import find_breaks
 from speedtrack.web.pages import alert as alert_page
@@ -29,13 +30,13 @@ from speedtrack.web.pages import timeline as timeline_page
 NOTE_LENGTH = 4000
 
 
-@require_GET
+@require_safe
 def healthz(request: HttpRequest) -> HttpResponse:
     """Is the process alive?"""
     return HttpResponse("ok\n", content_type="text/plain")
 
 
-@require_GET
+@require_safe
 def home(request: HttpRequest) -> HttpResponse:
     context = {
         "cards": home_page.cards(),
@@ -45,7 +46,7 @@ def home(request: HttpRequest) -> HttpResponse:
     return render(request, "web/home.html", context)
 
 
-@require_GET
+@require_safe
 def project(request: HttpRequest, slug: str) -> HttpResponse:
     chosen = scope.scope_of(slug, request.GET)
     shown = project_page.grid(chosen)
@@ -62,7 +63,7 @@ def project(request: HttpRequest, slug: str) -> HttpResponse:
     return render(request, "web/project.html", context)
 
 
-@require_GET
+@require_safe
 def timeline(request: HttpRequest, slug: str, benchmark: str, metric: str) -> HttpResponse:
     view = timeline_page.view_of(slug, benchmark, metric, request.GET)
     newest = timeline_page.load(view, timeline_page.TABLE_ROWS)
@@ -89,7 +90,7 @@ def timeline(request: HttpRequest, slug: str, benchmark: str, metric: str) -> Ht
     return render(request, "web/timeline.html", context)
 
 
-@require_GET
+@require_safe
 def timeline_values(request: HttpRequest, slug: str, benchmark: str, metric: str, form: str) -> HttpResponseBase:
     """The same timeline as JSON or CSV."""
     if form not in ("json", "csv"):
@@ -115,13 +116,13 @@ def csv_lines(rows: Iterator[list[str]]) -> Iterator[str]:
     return (writer.writerow(row) for row in rows)
 
 
-@require_GET
+@require_safe
 def commit(request: HttpRequest, slug: str, sha: str) -> HttpResponse:
     page = commit_page.load(slug, sha, request.GET.get("branch"))
     return render(request, "web/commit.html", {"page": page, "project": page.project, "commit": page.commit})
 
 
-@require_GET
+@require_safe
 def alerts(request: HttpRequest, slug: str | None = None) -> HttpResponse:
     """The alerts of a project, or of all."""
     project = scope.project_named(slug) if slug else None
@@ -137,7 +138,7 @@ def alerts(request: HttpRequest, slug: str | None = None) -> HttpResponse:
     return render(request, "web/alerts.html", context)
 
 
-@require_http_methods(["GET", "POST"])
+@require_http_methods(["GET", "HEAD", "POST"])
 def alert(request: HttpRequest, pk: int) -> HttpResponse:
     if request.method == "POST":
         return decide(request, pk)
@@ -163,7 +164,7 @@ def decide(request: HttpRequest, pk: int) -> HttpResponse:
     return redirect("alert", pk=pk)
 
 
-@require_GET
+@require_safe
 def run(request: HttpRequest, pk: int) -> HttpResponse:
     page = run_page.load(pk)
     template = "web/run_live.html" if request.GET.get("part") == "live" else "web/run.html"
@@ -171,34 +172,34 @@ def run(request: HttpRequest, pk: int) -> HttpResponse:
     return render(request, template, {"page": page, "run": page.run, "project": page.run.project, "section": section})
 
 
-@require_GET
+@require_safe
 def run_log(request: HttpRequest, pk: int) -> HttpResponseBase:
     """The whole log as plain text."""
     pieces = run_page.whole_log(run_page.run_named(pk), request.GET.get("phase"))
     return StreamingHttpResponse(pieces, content_type="text/plain; charset=utf-8")
 
 
-@require_GET
+@require_safe
 def run_script(request: HttpRequest, pk: int) -> HttpResponse:
     """The script that repeats a measurement by hand; ``benchmark`` and ``side`` say which."""
     text = run_page.script(pk, request.GET.get("benchmark"), request.GET.get("side"))
     return HttpResponse(text, content_type="text/plain; charset=utf-8")
 
 
-@require_GET
+@require_safe
 def profile_folded(request: HttpRequest, pk: int) -> HttpResponse:
     """A profile's stacks as text, for other tools that draw or compare them."""
-    return HttpResponse(profiles_page.folded(pk), content_type="text/plain; charset=utf-8")
+    return HttpResponse(plain(profiles_page.folded(pk)), content_type="text/plain; charset=utf-8")
 
 
-@require_GET
+@require_safe
 def queue(request: HttpRequest) -> HttpResponse:
     context = {"posts": queue_page.posts(), "troubles": queue_page.troubles()}
     template = "web/queue_live.html" if request.GET.get("part") == "live" else "web/queue.html"
     return render(request, template, context)
 
 
-@require_http_methods(["GET", "POST"])
+@require_http_methods(["GET", "HEAD", "POST"])
 def machine(request: HttpRequest, name: str) -> HttpResponse:
     if request.method == "POST":
         return lift(request, name)
@@ -206,9 +207,9 @@ def machine(request: HttpRequest, name: str) -> HttpResponse:
     return render(request, "web/machine.html", {"page": page, "machine": page.machine})
 
 
-@require_GET
+@require_safe
 def machine_values(request: HttpRequest, name: str) -> HttpResponse:
-    return JsonResponse(machine_page.document(machine_page.load(name)))
+    return JsonResponse(plain_values(machine_page.document(machine_page.load(name))))
 
 
 @login_required

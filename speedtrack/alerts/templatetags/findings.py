@@ -13,5 +13,5 @@ register.simple_tag(numbers.change_interval)
 
 @register.filter
 def effect(change_point: ChangePoint) -> str:
-    """``slower``, ``faster``, ``more memory``, ``less memory``."""
+    """``slower``, ``faster``, ``more memory``, ``smaller binary``: the table is in ``numbers``."""
     return numbers.effect(change_point.metric, change_point.is_slowdown)

@@ -74,7 +74,7 @@ def test_a_body_that_is_not_utf8_is_stored(project: Project, client: Client) -> 
 
 
 def test_a_body_beyond_the_limit_is_refused(project: Project, client: Client) -> None:
-    assert call(project, client, b"x" * (26 * 1024 * 1024 + 1)).status_code == 400
+    assert call(project, client, b"x" * (26 * 1024 * 1024 + 1)).status_code == 413
     assert not Delivery.objects.exists()
 
 

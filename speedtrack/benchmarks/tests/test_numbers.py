@@ -9,7 +9,7 @@ from django.conf import settings
 
 from speedtrack.benchmarks import numbers
 from speedtrack.benchmarks.metrics import METRICS, Direction, Metric
-from speedtrack.web.text import cell, plain
+from speedtrack.text import cell, plain
 
 GOLDEN: dict[str, Any] = json.loads(
     (Path(settings.BASE_DIR) / "frontend" / "src" / "units.golden.json").read_text(encoding="utf-8")
@@ -58,16 +58,25 @@ def test_ago(seconds: float, text: str) -> None:
     assert numbers.ago(seconds) == text
 
 
-def test_more_memory_is_not_slower() -> None:
-    assert numbers.effect(METRICS["peak_rss_bytes"], worse=True) == "more memory"
-    assert numbers.effect(METRICS["throughput_rps"], worse=False) == "faster"
+@pytest.mark.parametrize(("name", "worse", "better"), GOLDEN["effect"])
+def test_effect(name: str, worse: str, better: str) -> None:
+    assert numbers.effect(METRICS[name], worse=True) == worse
+    assert numbers.effect(METRICS[name], worse=False) == better
+
+
+def test_every_metric_has_its_words_in_the_golden_file() -> None:
+    assert [name for name, *_ in GOLDEN["effect"]] == list(METRICS)
+    assert set(numbers.EFFECTS) <= set(METRICS)
 
 
 def test_logs_lose_what_a_terminal_would_act_on() -> None:
+    assert plain("\x1b]0;a title without end\nthe next line") == "\nthe next line"
+    assert plain("\x9b31mred\x9b0m \x9d0;title\x9c\x85") == "red "
     assert plain("\x1b[31mred\x1b[0m \x1b]0;title\x07tab\there\r\n\u202eevil\x00") == "red tab\there\nevil"
 
 
-@pytest.mark.parametrize("text", ["=1", "+1", "-1", "@x", "\tx", "\rx"])
+@pytest.mark.parametrize("text", ["=1", "+1", "-1", "@x", "\tx"])
 def test_csv_formulas_are_quoted(text: str) -> None:
     assert cell(text) == f"'{text}"
     assert cell("plain = text") == "plain = text"
+    assert cell(f"\u202e\r\x1b[1m{text}") == f"'{text}"

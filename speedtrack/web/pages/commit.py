@@ -16,9 +16,9 @@ from speedtrack.benchmarks.models import Suite
 from speedtrack.projects.models import Branch, Commit, Position, Project, Tag
 from speedtrack.runs.models import Build, LogChunk, Measurement, Run, Series
 from speedtrack.stats.compare import Comparison, compare, compare_exact
+from speedtrack.text import plain
 from speedtrack.web.pages import changes
 from speedtrack.web.scope import chosen, project_named
-from speedtrack.web.text import plain
 
 REACH = 500  # commits of the branch among which the measured one before is looked for
 TAIL = 12_000  # characters of the build log that the page shows

@@ -20,7 +20,7 @@ from speedtrack.runs.models import (
     Status,
     Trial,
 )
-from speedtrack.web.text import plain
+from speedtrack.text import plain
 
 TAIL = 16_000  # characters of the log that the page shows
 TAIL_CHUNKS = 12

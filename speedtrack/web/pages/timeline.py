@@ -18,11 +18,11 @@ from speedtrack.benchmarks.metrics import Metric
 from speedtrack.benchmarks.models import Benchmark
 from speedtrack.projects.models import Branch, Commit, Position
 from speedtrack.runs.models import Run, Series
+from speedtrack.text import cell, plain_json, plain_values
 from speedtrack.web.breaks import Break, find_breaks
 from speedtrack.web.gaps import LEFT_OUT, TOLD, UNMEASURED, Gap, gap_of
 from speedtrack.web.pages import changes
 from speedtrack.web.scope import Scope, chosen, scope_of
-from speedtrack.web.text import cell
 
 RANGES = (50, 200, 1000)
 DEFAULT_LAST = 200
@@ -239,7 +239,7 @@ def document(view: View) -> bytes:
     }
     ((commits,),) = view.ask(COMMIT_COLUMNS)
     drawn_lines = ",".join(line_document(series, line) for series, line in columns)
-    return joined(content, commits=commits, lines=f"[{drawn_lines}]").encode()
+    return joined(plain_values(content), commits=plain_json(commits), lines=f"[{drawn_lines}]").encode()
 
 
 def breaks_among(view: View, columns: list[tuple[Series, "Columns"]]) -> list[Break]:

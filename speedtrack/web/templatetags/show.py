@@ -11,8 +11,8 @@ from django.utils.safestring import SafeString
 
 from speedtrack.benchmarks import numbers
 from speedtrack.benchmarks.metrics import Metric
+from speedtrack.text import plain
 from speedtrack.web.sparkline import SMALL, WIDE, Sparkline
-from speedtrack.web.text import plain
 
 register = template.Library()
 

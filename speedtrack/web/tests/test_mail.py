@@ -6,6 +6,7 @@ from typing import cast
 
 from speedtrack.alerts import notify
 from speedtrack.alerts.models import Alert, Outbox
+from speedtrack.runs.models import Series
 from speedtrack.web.tests.world import World
 
 
@@ -39,3 +40,11 @@ def test_the_html_is_escaped_and_says_the_same(slow: tuple[World, Alert]) -> Non
     assert "<script" not in html
     assert "http" in html
     assert f"/alerts/{alert.pk}/" in html
+
+
+def test_the_subject_says_what_the_change_is(slow: tuple[World, Alert]) -> None:
+    _, alert = slow
+    assert notify.subject(alert).startswith("[kvd] slower: ")
+    Series.objects.filter(pk=notify.changes(alert)[0].series_id).update(metric="peak_rss_bytes")
+    assert notify.subject(alert).startswith("[kvd] more memory: ")
+    assert "<title>kvd: more memory</title>" in bodies(alert)[1]

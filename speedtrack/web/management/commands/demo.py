@@ -4,14 +4,15 @@ import os
 import sys
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 from rich.console import Console
 
 from speedtrack import demo, serving
 from speedtrack.devstack import Stack, StackError
+from speedtrack.web.management.plaincommand import PlainCommand
 
 
-class Command(BaseCommand):
+class Command(PlainCommand):
     help = "Track the sample server, push its history, measure every commit, and show the alert; then go on serving."
 
     def handle(self, *args: Any, **options: Any) -> None:

@@ -3,12 +3,11 @@
 import signal
 from typing import Any
 
-from django.core.management.base import BaseCommand
-
 from speedtrack import dispatch
+from speedtrack.web.management.plaincommand import PlainCommand
 
 
-class Command(BaseCommand):
+class Command(PlainCommand):
     help = "Nudge workers and runners as long as there is work for them. Stop it with SIGTERM or Ctrl-C."
 
     def handle(self, *args: Any, **options: Any) -> None:

@@ -4,14 +4,13 @@ import sys
 from argparse import ArgumentParser
 from typing import Any
 
-from django.core.management.base import BaseCommand
-
 from speedtrack import doctor
+from speedtrack.web.management.plaincommand import PlainCommand
 
 MARKS = {"good": "ok  ", "note": "note", "bad": "BAD "}
 
 
-class Command(BaseCommand):
+class Command(PlainCommand):
     help = "Check database, broker, git, driver, compiler, cores and kernel settings, and say what to do."
 
     def add_arguments(self, parser: ArgumentParser) -> None:

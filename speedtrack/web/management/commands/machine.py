@@ -4,12 +4,13 @@ from argparse import ArgumentParser
 from collections.abc import Callable
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 
 from speedtrack.benchmarks.definitions import DefinitionError
 from speedtrack.projects.errors import RepositoryError
 from speedtrack.runs import tracking
 from speedtrack.runs.models import Machine
+from speedtrack.web.management.plaincommand import PlainCommand
 
 Options = dict[str, Any]
 SHOWN_ONCE = "machine {name}; its token, shown this once:\n"
@@ -47,7 +48,7 @@ ACTIONS: dict[str, Callable[[str, Options], str]] = {
 }
 
 
-class Command(BaseCommand):
+class Command(PlainCommand):
     help = (
         "Register a machine (its token is shown once), give it a new token, pause or resume it, give it a canary, "
         "lift its quarantine, or list all."

@@ -3,15 +3,16 @@
 from argparse import ArgumentParser
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 
 from speedtrack.alerts import floors
 from speedtrack.benchmarks.definitions import DefinitionError
 from speedtrack.projects.errors import RepositoryError
 from speedtrack.runs import tracking
+from speedtrack.web.management.plaincommand import PlainCommand
 
 
-class Command(BaseCommand):
+class Command(PlainCommand):
     help = "Queue a commit, a tag, a branch's head or a range A..B of a project, whether measured before or not."
 
     def add_arguments(self, parser: ArgumentParser) -> None:

@@ -3,15 +3,16 @@
 from argparse import ArgumentParser
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 
 from speedtrack.alerts import profiling
 from speedtrack.alerts.models import Alert
 from speedtrack.runs import profiles
 from speedtrack.runs.models import Run
+from speedtrack.web.management.plaincommand import PlainCommand
 
 
-class Command(BaseCommand):
+class Command(PlainCommand):
     help = "Queue profiles of both sides of an alert, or of a run against the commit before its own."
 
     def add_arguments(self, parser: ArgumentParser) -> None:

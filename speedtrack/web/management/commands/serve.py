@@ -3,14 +3,15 @@
 import sys
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 from rich.console import Console
 
 from speedtrack import serving
 from speedtrack.devstack import StackError
+from speedtrack.web.management.plaincommand import PlainCommand
 
 
-class Command(BaseCommand):
+class Command(PlainCommand):
     help = "Start web server, dispatcher, workers and runner on this machine, until Ctrl-C."
 
     def handle(self, *args: Any, **options: Any) -> None:

@@ -1,0 +1,57 @@
+"""Text from builds, servers and commits, made fit to be shown: it may hold anything."""
+
+import json
+import logging
+import re
+from typing import Any
+
+# What a terminal acts on: control sequences, and titles and links, which end with their line at the latest.
+ESCAPES = re.compile(
+    r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]"
+    r"|(?:\x1b\]|\x9d)[^\x07\x1b\x9c\n]*(?:\x07|\x9c|\x1b\\)?"
+    r"|\x1b[@-Z\\-_]"
+)
+# The control characters C0 and C1, but for tab and line feed, and the marks that turn the direction of text.
+UNSEEN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+UNSEEN_IN_JSON = re.compile(rf"{UNSEEN.pattern}|\\(?:u00|[bfr])")  # raw, or as an escape
+
+
+def visible(text: str) -> str:
+    """Text without the characters that nobody sees but that change what is seen."""
+    return UNSEEN.sub("", text)
+
+
+def plain(log: str) -> str:
+    """A log as ``visible`` text, without terminal escapes."""
+    return visible(ESCAPES.sub("", log.replace("\r\n", "\n")))
+
+
+def plain_values(document: Any) -> Any:
+    """A JSON document with all its texts plain."""
+    if isinstance(document, str):
+        return plain(document)
+    if isinstance(document, dict):
+        return {plain_values(key): plain_values(value) for key, value in document.items()}
+    if isinstance(document, list | tuple):
+        return [plain_values(value) for value in document]
+    return document
+
+
+def plain_json(document: str) -> str:
+    """The same for a document as PostgreSQL wrote it. Most hold nothing to be removed, and are only searched."""
+    if not UNSEEN_IN_JSON.search(document):
+        return document
+    return json.dumps(plain_values(json.loads(document)), separators=(",", ":"))
+
+
+def cell(value: str) -> str:
+    """A value for a CSV file, which no spreadsheet takes for a formula."""
+    shown = plain(value)
+    return f"'{shown}" if shown.startswith(("=", "+", "-", "@", "\t")) else shown
+
+
+class PlainFormatter(logging.Formatter):
+    """Lines of the log that a terminal may show."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return plain(super().format(record))
