@@ -24,6 +24,7 @@ from runners.perf import Profiler
 from runners.placement import Planner
 from runners.processes import Processes
 from runners.quiet import Gate
+from runners.sandbox.policy import of_machine
 from runners.server import Launcher
 from runners.spool import Spool
 from runners.tests.api import TOKEN, Api, serve
@@ -79,7 +80,7 @@ def stopping() -> threading.Event:
 
 @pytest.fixture
 def processes(home: Path) -> Iterator[Processes]:
-    started = Processes(home)
+    started = Processes(home, of_machine(os.environ, home))
     yield started
     started.end_strays()
 
