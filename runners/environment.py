@@ -50,7 +50,7 @@ class Machine:
     placement: Placement
     driver: Path
     root: Path = ROOT
-    sandbox: str = "none: not asked for"
+    sandbox: str = UNKNOWN
 
     def environment(self, build: Mapping[str, str]) -> Environment:
         """All facts, with those of the build. Raises Permanent, with the remedy, if an indispensable one is unknown."""

@@ -18,13 +18,13 @@ import time
 from collections.abc import Iterator, Set
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from runners import memory
 from runners.control import Control, boottime
 from runners.sandbox import inside
-from runners.sandbox.inside import Inside
-from runners.sandbox.policy import Sandbox, View
+from runners.sandbox.inside import Inside, Program
+from runners.sandbox.policy import NONE, Sandbox, View
 
 log = logging.getLogger(__name__)
 
@@ -137,7 +137,7 @@ class Child:
 class Processes:
     """Starts the processes of one runner home and knows how to find them again."""
 
-    def __init__(self, home: Path, sandbox: Sandbox = Sandbox()) -> None:
+    def __init__(self, home: Path, sandbox: Sandbox = NONE) -> None:
         self.sandbox = sandbox
         self.directory = home / "processes"
         self.directory.mkdir(parents=True, exist_ok=True)
@@ -162,51 +162,28 @@ class Processes:
         one's sandbox. Raises OSError if it cannot be started.
         """
         mark = f"{self.mark}.{secrets.token_hex(4)}"
+        marked = {MARK_VARIABLE: mark}
+        everything = {**environment, **marked}
+        options: dict[str, Any] = {
+            "stdin": subprocess.DEVNULL,
+            "stdout": output,
+            "stderr": errors,
+            "start_new_session": True,
+            "umask": 0o022,
+        }
+        within = None
         with affinity(cpus), memory.bound(nodes):
             if view and self.sandbox.works:
-                process, within = self._sandboxed(argv, environment, directory, view, output, errors, mark)
+                view.tmp.mkdir(exist_ok=True)
+                program = Program(argv, everything, directory, self.sandbox.mounts(view))
+                process, within = inside.start(program, env=marked, **options)
             else:
-                process, within = self._plain(argv, environment, directory, output, errors, mark, network), None
+                entered = network.enter if network else None
+                process = subprocess.Popen(argv, cwd=directory, env=everything, preexec_fn=entered, **options)
         child = Child(process, self.directory / f"{process.pid}.json", mark, _pidfd(process, within), within)
         self.latest = child.pid
         child.record.write_text(json.dumps({"pid": process.pid, "start_ticks": start_ticks(process.pid)}))
         return child
-
-    def _plain(
-        self,
-        argv: list[str],
-        environment: dict[str, str],
-        directory: Path,
-        output: IO[bytes] | int,
-        errors: IO[bytes] | int,
-        mark: str,
-        network: Inside | None,
-    ) -> subprocess.Popen[bytes]:
-        return subprocess.Popen(
-            argv,
-            cwd=directory,
-            env={**environment, MARK_VARIABLE: mark},
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=errors,
-            start_new_session=True,
-            umask=0o022,
-            preexec_fn=network.enter if network else None,
-        )
-
-    def _sandboxed(
-        self,
-        argv: list[str],
-        environment: dict[str, str],
-        directory: Path,
-        view: View,
-        output: IO[bytes] | int,
-        errors: IO[bytes] | int,
-        mark: str,
-    ) -> tuple[subprocess.Popen[bytes], Inside]:
-        view.tmp.mkdir(exist_ok=True)
-        mounts = self.sandbox.mounts(view)
-        return inside.start(argv, environment, directory, mounts, output, errors, {MARK_VARIABLE: mark})
 
     def end_strays(self) -> int:
         """Ends what a killed runner of this home left behind; returns how many processes that were."""

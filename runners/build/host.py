@@ -127,8 +127,8 @@ class HostBuilder:
                 (links / name).symlink_to(ccache)
         store = self.home / CACHE / trust
         store.mkdir(parents=True, exist_ok=True)
-        # A configuration of its own: the host's could name a remote cache, which somebody else fills. It does not lie in
-        # the store, where a build could put a link in its place.
+        # A configuration of its own: the host's could name a remote cache, which somebody else fills. Not in the store:
+        # there a build could put a link in its place.
         settings = self.home / CACHE_SETTINGS
         settings.write_text("max_size = 2G\n")
         return {

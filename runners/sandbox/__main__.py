@@ -1,4 +1,4 @@
-"""`python -m runners.sandbox` says whether builds and servers run in a sandbox on this machine; exit status 1: they do not."""
+"""`python -m runners.sandbox` says whether builds and servers run in a sandbox on this machine; exit status 1: no."""
 
 import os
 import sys

@@ -11,12 +11,12 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import Any
 
 LAUNCH = Path(__file__).with_name("launch.py")
 ASK_SOCKET = b"socket"  # as launch.py understands it
 CREDENTIALS = struct.Struct("3i")  # pid, uid, gid
-ANSWER_S = 5.0
+ANSWER_S, START_S = 5.0, 30.0
 CLONE_NEWUSER, CLONE_NEWNET = 0x10000000, 0x40000000
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -36,11 +36,8 @@ class Inside:
 
     def socket(self) -> socket.socket:
         """A TCP socket in the network of the sandbox. Raises OSError if that has ended."""
-        try:
-            self.control.send(ASK_SOCKET)
-            _, descriptors, _, _ = socket.recv_fds(self.control, 1, 1)
-        except TimeoutError as error:
-            raise OSError("the sandbox does not answer") from error
+        self.control.send(ASK_SOCKET)
+        _, descriptors, _, _ = socket.recv_fds(self.control, 1, 1)
         if not descriptors:
             raise ConnectionResetError("the sandbox has ended")
         return socket.socket(fileno=descriptors[0])
@@ -60,39 +57,35 @@ class Inside:
         self.control.close()
 
 
-def start(
-    argv: list[str],
-    environment: Mapping[str, str],
-    directory: Path,
-    mounts: list[tuple[str, str, str]],
-    output: IO[bytes] | int,
-    errors: IO[bytes] | int,
-    mark: Mapping[str, str],
-) -> tuple["subprocess.Popen[bytes]", Inside]:
-    """Starts a program in a sandbox of its own; `mark` stands in the environment of the keeper, too.
+@dataclass(frozen=True)
+class Program:
+    """What is started, and what it sees: the mounts of launch.py in their order (kind, source, target)."""
+
+    argv: list[str]
+    environment: Mapping[str, str]
+    directory: Path
+    mounts: list[tuple[str, str, str]]
+
+    def document(self) -> bytes:
+        return json.dumps(vars(self) | {"directory": str(self.directory)}).encode()
+
+
+def start(program: Program, **options: Any) -> tuple["subprocess.Popen[bytes]", Inside]:
+    """Starts a program in a sandbox of its own; the options of Popen are for its keeper, too.
 
     Raises NoSandbox, or the OSError of an exec that failed.
     """
-    spec = {"argv": argv, "environment": {**environment, **mark}, "directory": str(directory), "mounts": mounts}
     control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     control.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
     control.settimeout(ANSWER_S)
     reading, report = os.pipe()
-    document = os.memfd_create("sandbox")
-    os.write(document, json.dumps(spec).encode())
+    document = os.memfd_create("program")
+    os.write(document, program.document())
     os.lseek(document, 0, os.SEEK_SET)
     given = (theirs.fileno(), report, document)
     try:
-        process = subprocess.Popen(
-            [sys.executable, "-I", "-S", str(LAUNCH), *map(str, given)],
-            env=dict(mark),
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=errors,
-            start_new_session=True,
-            umask=0o022,
-            pass_fds=given,
-        )
+        argv = [sys.executable, "-I", "-S", str(LAUNCH), *map(str, given)]
+        process = subprocess.Popen(argv, pass_fds=given, **options)
     except BaseException:
         os.close(reading)
         control.close()
@@ -105,6 +98,7 @@ def start(
         pid = _started(control, reading)
     except BaseException:
         control.close()
+        process.kill()
         process.wait()
         raise
     return process, Inside(process.pid, pid, control)
@@ -113,6 +107,8 @@ def start(
 def _started(control: socket.socket, reading: int) -> int:
     """The process id of a program whose exec succeeded. Raises NoSandbox, or the OSError of the exec."""
     with os.fdopen(reading, "rb") as stream:
+        if not select.select([stream], [], [], START_S)[0]:
+            raise NoSandbox(0, f"the sandbox was not ready after {START_S:g} s")
         complaint = stream.read()
     if complaint:
         told = json.loads(complaint)
@@ -121,6 +117,7 @@ def _started(control: socket.socket, reading: int) -> int:
     if not select.select([control], [], [], 0)[0]:
         raise NoSandbox(0, "the launcher of the sandbox ended without a word")
     _, ancillary, _, _ = control.recvmsg(16, socket.CMSG_SPACE(CREDENTIALS.size))
+    control.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 0)  # what follows carries descriptors
     for level, kind_of_message, data in ancillary:
         if (level, kind_of_message) == (socket.SOL_SOCKET, socket.SCM_CREDENTIALS):
             return int(CREDENTIALS.unpack(data[: CREDENTIALS.size])[0])

@@ -2,9 +2,9 @@
 
     launch.py CONTROL REPORT SPEC      three inherited descriptors
 
-Three processes. The *keeper* stays in the host's process namespace, outside of whatever the program can reach: it ends
-the sandbox when the runner closes CONTROL or dies. The *init* is process 1 of the sandbox: with it the kernel ends every
-process in it. The *program* is its child, in a session of its own, and has no capabilities.
+Three processes. The *keeper* stays in the host's process namespace, where the program cannot reach it: it ends the
+sandbox when the runner closes CONTROL or dies. The *init* is process 1 of the sandbox: with it the kernel ends every
+other one. The *program* is its child, in a session of its own, and has no capabilities.
 
 CONTROL carries one message of the program, by whose credentials the runner learns its process id, and later answers of
 the keeper. REPORT is closed by a successful exec, or holds what went wrong. SPEC is a file with a JSON document.
@@ -78,7 +78,7 @@ def restrict(target: str, flags: int, recursive: bool = True) -> None:
         ctypes.c_long(SYS_MOUNT_SETATTR), ctypes.c_int(-100), target.encode(),
         ctypes.c_uint(AT_RECURSIVE if recursive else 0), attributes, ctypes.c_size_t(len(attributes)),
     )  # fmt: skip
-    call("mount_setattr (Linux 5.12)", result)
+    call(f"mount_setattr (Linux 5.12) of {target}", result)
 
 
 def pivot_root(new: str, old: str) -> None:
@@ -124,8 +124,9 @@ def separate() -> None:
     unshare(CLONE_NEWUSER, "user namespace")
     unshare(CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWPID, "network, IPC and process namespaces")
     try:
-        for name, text in (("setgroups", "deny"), ("uid_map", f"{INNER_ID} {uid} 1"), ("gid_map", f"{INNER_ID} {gid} 1")):
-            Path("/proc/self", name).write_text(text)
+        Path("/proc/self/setgroups").write_text("deny")
+        Path("/proc/self/uid_map").write_text(f"{INNER_ID} {uid} 1")
+        Path("/proc/self/gid_map").write_text(f"{INNER_ID} {gid} 1")
     except OSError as error:
         raise SetupError(error.errno, f"map of users: {error.strerror}") from error
     raise_loopback()
@@ -194,14 +195,15 @@ def execute(spec: dict[str, Any], control: socket.socket) -> None:
     for capability in range(LAST_CAPABILITY + 1):
         prctl(PR_CAPBSET_DROP, capability)  # exec drops the others: the user is not 0
     call("no_new_privs", prctl(PR_SET_NO_NEW_PRIVS, 1))
-    os.execvpe(spec["argv"][0], spec["argv"], spec["environment"])
+    os.execvpe(spec["argv"][0], spec["argv"], spec["environment"])  # noqa: S606
 
 
 def keep(control: socket.socket, init: int, status: int) -> int:
     """Waits for the end of the sandbox, or of the runner; ends as the program did."""
     pidfd = os.pidfd_open(init)
-    while pidfd not in (ready := select.select([control, pidfd], [], [])[0]):
-        if control in ready and not answer(control):
+    watched = [control.fileno(), pidfd]
+    while pidfd not in select.select(watched, [], [])[0]:
+        if not answer(control):
             os.kill(init, signal.SIGKILL)
             break
     os.waitpid(init, 0)  # returns when no process of the sandbox is left
@@ -250,7 +252,7 @@ def make_root(mounts: list[list[str]]) -> None:
     # Read-only, as files of root without capabilities could be written else: /proc/sys, /proc/sysrq-trigger.
     mount("proc", "/new/proc", "proc", MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC)
     for kind, _, target in mounts:
-        if kind == "hide" and os.path.isdir("/new" + target):
+        if kind == "hide" and os.path.ismount("/new" + target) and os.path.isdir("/new" + target):
             restrict("/new" + target, MS_RDONLY, recursive=False)
     restrict("/new", MS_RDONLY, recursive=False)
     os.chdir("/new")

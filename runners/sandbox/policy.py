@@ -8,11 +8,12 @@ import os
 import subprocess
 import tempfile
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from runners.errors import SettingsError
 from runners.sandbox import inside
+from runners.sandbox.inside import Program
 
 SETTING, READABLE_SETTING = "SPEEDTRACK_SANDBOX", "SPEEDTRACK_SANDBOX_READABLE"
 CHOICES = ("auto", "off", "required")
@@ -21,19 +22,20 @@ SYSTEM = (
     "/sys/devices/system", "/sys/fs/cgroup", "/sys/kernel/mm",
 )  # fmt: skip
 # Of /etc what compilers, linkers and C libraries read; the rest may hold passwords and keys.
-ETC = """
-    alternatives ca-certificates* debian_version gai.conf host.conf hosts java-* ld.so.cache ld.so.conf ld.so.conf.d
-    locale.alias locale.conf localtime lsb-release magic mime.types nsswitch.conf os-release perl pki/tls/certs profile
-    protocols python3* redhat-release services ssl/certs ssl/openssl.cnf terminfo timezone
-""".split()
+ETC = (
+    "alternatives", "ca-certificates*", "debian_version", "gai.conf", "host.conf", "hosts", "java-*", "ld.so.cache",
+    "ld.so.conf", "ld.so.conf.d", "locale.alias", "locale.conf", "localtime", "lsb-release", "magic", "mime.types",
+    "nsswitch.conf", "os-release", "perl", "pki/tls/certs", "profile", "protocols", "python3*", "redhat-release",
+    "services", "ssl/certs", "ssl/openssl.cnf", "terminfo", "timezone",
+)  # fmt: skip
 TOOLCHAINS = (".cargo/bin", ".rustup", ".pyenv", ".nvm", ".local/share/mise")  # of the runner's user
 CHECKOUT = Path(__file__).resolve().parents[2]
 Mount = tuple[str, str, str]  # kind (see launch.py), source, target
 
 WORKS = "builds and servers run in a sandbox: no network, no file of this user, nothing outlives them"
 WITHOUT = (
-    "NO SANDBOX ({reason}): host builds and measured servers run with all rights of this user: they can read its files, "
-    "the machine's token among them, and reach every service of this host. Track only repositories you trust"
+    "NO SANDBOX ({reason}): host builds and measured servers run with all rights of this user: they can read its "
+    "files, the machine's token among them, and reach every service of this host. Track only repositories you trust"
 )
 
 
@@ -52,7 +54,7 @@ class Sandbox:
 
     refusal: str = "not asked for"
     readable: tuple[Path, ...] = ()
-    hidden: tuple[Path, ...] = field(default=())
+    hidden: tuple[Path, ...] = ()
 
     @property
     def works(self) -> bool:
@@ -74,6 +76,9 @@ class Sandbox:
         ordered = {target: (kind, source, target) for kind, source, target in [*shown, *hidden, *own]}
         ordered["/tmp"] = ("write", str(view.tmp.resolve()), "/tmp")  # noqa: S108
         return sorted(ordered.values(), key=lambda one: one[2].count("/"))
+
+
+NONE = Sandbox()
 
 
 def system_mounts() -> list[Mount]:
@@ -107,7 +112,7 @@ def of_machine(environ: Mapping[str, str], home: Path | None = None) -> Sandbox:
         raise SettingsError(f"{READABLE_SETTING} names {wrong[0]}, which is no path that exists: correct it")
     if choice == "off":
         return Sandbox(f"{SETTING}=off")
-    toolchains = [Path.home() / name for name in TOOLCHAINS]
+    toolchains = [user_home() / name for name in TOOLCHAINS]
     sandbox = Sandbox("", (*toolchains, *named), secrets(environ, home))
     refusal = tried(sandbox)
     if refusal and choice == "required":
@@ -118,23 +123,28 @@ def of_machine(environ: Mapping[str, str], home: Path | None = None) -> Sandbox:
 def secrets(environ: Mapping[str, str], home: Path | None) -> tuple[Path, ...]:
     """What stays unseen even below a path that is shown: under /opt, for example."""
     of_stack = (environ.get(name) for name in ("SPEEDTRACK_HOME", "SPEEDTRACK_TOKEN_FILE", "SPEEDTRACK_RUNNER_HOME"))
-    paths = [Path.home(), *(Path(one) for one in of_stack if one), *([home] if home else [])]
+    paths = [user_home(), *(Path(one) for one in of_stack if one), *([home] if home else [])]
     if (CHECKOUT / "manage.py").exists():
         paths.append(CHECKOUT)
     spellings = {spelling for path in paths for spelling in (path.absolute(), path.resolve())}
     return tuple(sorted(path for path in spellings if path != Path("/") and str(path) not in SYSTEM))
 
 
+def user_home() -> Path:
+    """Of the runner's user; a path that does not exist if he has none."""
+    return Path(os.path.expanduser("~"))
+
+
 def tried(sandbox: Sandbox) -> str:
     """Makes one sandbox; why that cannot be done, or nothing."""
+    quiet = subprocess.DEVNULL
     with tempfile.TemporaryDirectory(prefix="speedtrack-") as name:
         view = View(Path(name))
         try:
-            process, program = inside.start(
-                ["/bin/true"], {}, Path("/"), sandbox.mounts(view), subprocess.DEVNULL, subprocess.DEVNULL, {}
-            )
+            program = Program(["/bin/true"], {}, Path("/"), sandbox.mounts(view))
+            process, within = inside.start(program, env={}, stdin=quiet, stdout=quiet, stderr=quiet)
         except OSError as error:
             return error.strerror or str(error)
         status = process.wait()
-        program.end()
+        within.end()
         return "" if status == 0 else f"a trial of it ended with status {status}"

@@ -1,5 +1,6 @@
 """A real server program, the real driver, a real HTTP server, a runner home of its own for each test."""
 
+import contextlib
 import json
 import os
 import subprocess
@@ -202,5 +203,15 @@ def marked(home: Path) -> list[int]:
             except OSError:
                 continue
             if needle in environ:
+                found.append(int(entry.name))
+    return found
+
+
+def running(word: str) -> list[int]:
+    """The processes that have this word among their arguments."""
+    found = []
+    for entry in os.scandir("/proc"):
+        with contextlib.suppress(OSError):
+            if entry.name.isdigit() and word.encode() in Path(entry.path, "cmdline").read_bytes().split(b"\0"):
                 found.append(int(entry.name))
     return found
