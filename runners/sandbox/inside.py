@@ -28,7 +28,7 @@ class NoSandbox(OSError):
 
 @dataclass(frozen=True)
 class Inside:
-    """A running sandbox. `keeper`: the process that ends it; `pid`: its program, as the host numbers it."""
+    """A running sandbox; it ends when this is dropped. `keeper`: the process that ends it; `pid`: its program's here."""
 
     keeper: int
     pid: int
