@@ -28,7 +28,7 @@ class NoSandbox(OSError):
 
 @dataclass(frozen=True)
 class Inside:
-    """A running sandbox; it ends when this is dropped. `keeper`: the process that ends it; `pid`: its program's here."""
+    """A running sandbox; it ends when this is dropped. `keeper`: the process that ends it; `pid`: its program."""
 
     keeper: int
     pid: int
