@@ -6,6 +6,7 @@ What was left out, and for lack of what, is said at the end. `TESTS_MUST_HAVE="d
 import os
 import shutil
 import subprocess
+import sys
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -51,6 +52,19 @@ def lacks_perf() -> str:
     return f"perf may not sample here ({tried.stderr.decode().strip()[:200]})" if tried.returncode else ""
 
 
+def lacks_sandbox() -> str:
+    tried = subprocess.run([sys.executable, "-m", "runners.sandbox"], capture_output=True, text=True)
+    return tried.stdout.strip() if tried.returncode else ""
+
+
+def lacks_ordinary_user() -> str:
+    recent = "import sys; sys.exit(sys.version_info < (3, 11))"
+    if os.geteuid() or not shutil.which("setpriv"):
+        return "only root with setpriv can run a test as another user"
+    old = subprocess.run(["/usr/bin/env", "-i", "python3", "-c", recent], capture_output=True).returncode
+    return "there is no Python 3.11 or newer for all users" if old else ""
+
+
 # Marker: says what is missing ("" for nothing). The text after it is shown by `pytest --markers`.
 NEEDS: dict[str, tuple[Callable[[], str], str]] = {
     "browser": (lacks_browser, "needs Chromium, and the pages' scripts built"),
@@ -58,6 +72,8 @@ NEEDS: dict[str, tuple[Callable[[], str], str]] = {
     "compose": (lacks_program("docker-compose"), "needs docker-compose (1.29 or 2)"),
     "perf": (lacks_perf, "needs perf (linux-perf), allowed to sample"),
     "memcached": (lacks_program("memcached"), "needs memcached"),
+    "sandbox": (lacks_sandbox, "needs a kernel that allows user namespaces"),
+    "ordinary_user": (lacks_ordinary_user, "needs root, setpriv and a Python that other users can run"),
     "valgrind": (lacks_program("valgrind"), "needs valgrind"),
 }
 left_out: Counter[str] = Counter()

@@ -30,6 +30,7 @@ from runners.perf import Profiler
 from runners.placement import Placement, Planner
 from runners.processes import Processes
 from runners.quiet import Gate
+from runners.sandbox import policy
 from runners.server import Launcher
 from runners.settings import Settings, locks, read_settings
 from runners.spool import Spool
@@ -74,6 +75,10 @@ environment variables:
                           exclude each other, and those of their host, only if they are given the same directory
   SPEEDTRACK_ALLOW_SHARED_CORES=1
                           measure on a machine with too few cores; recorded with every result
+  SPEEDTRACK_SANDBOX      auto (default): builds and servers run in a sandbox where the kernel allows it, and the first
+                          line of the log says if not; required: do not start without; off: run them without
+  SPEEDTRACK_SANDBOX_READABLE
+                          more paths that they may read, separated by colons: a compiler in an unusual place
   SPEEDTRACK_TUNE=1       set the kernel's settings as `tune` wants them during each run, and put them back after it
 
 examples:
@@ -225,11 +230,13 @@ def run(settings: Settings, arguments: argparse.Namespace, tuning: tune.Tuning) 
 
 def assemble(settings: Settings, stopping: threading.Event) -> Tools:
     """The tools of this machine; ends strays of an earlier runner."""
+    sandbox = policy.of_machine(os.environ, settings.home)
+    log.log(logging.INFO if sandbox.works else logging.WARNING, "%s", sandbox)
     planner = placement.planner()
     plan = planner.plan()
     for role, reason in plan.reasons:
         log.info("placement: %s: %s", role, reason)
-    processes, cpus = Processes(settings.home), planner.machine.cpus
+    processes, cpus = Processes(settings.home, sandbox), planner.machine.cpus
     docker = DockerBuilder(settings.home, processes, cpus)
     strays = processes.end_strays() + docker.end_strays()
     if strays:
@@ -242,7 +249,7 @@ def assemble(settings: Settings, stopping: threading.Event) -> Tools:
     workshop = Workshop(Cache(settings.home, settings.cache), {"host": host, "docker": docker})
     return Tools(
         client,
-        Machine(planner, plan, settings.driver),
+        Machine(planner, plan, settings.driver, sandbox=sandbox.fact),
         workshop,
         launcher,
         driver,

@@ -53,7 +53,7 @@ def executed(rig: Rig, benchmark: Benchmark, side: str, requests: int) -> int:
         target = Target(recipe.protocol, server.address, server.pid, server.output.parent)
         tools.driver.run(counted(benchmark, requests), target, SEED, rig.control)
         server.check_alive()
-        server.child.process.terminate()
+        server.child.terminate()
         if server.child.wait(rig.control, END_TIMEOUT_S) is None:
             raise BenchmarkFailed("the server did not end in valgrind when it was told to")
         return total(target.directory / "data" / REPORT)

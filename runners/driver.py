@@ -80,7 +80,7 @@ class Driver:
         argv = [str(self.binary), *arguments(target, seed, self.cpus)]
         output, server_before = target.directory / "driver.json", cpu_ns(target.pid)
         with output.open("wb") as stdout:
-            self._finish(argv, target.directory, stdout, deadline_s(benchmark.workload), control)
+            self._finish(argv, target, stdout, deadline_s(benchmark.workload), control)
         if cpu_ns(target.pid) == server_before:
             raise BenchmarkFailed(NO_CPU)
         return check(_document(output), benchmark)
@@ -89,12 +89,13 @@ class Driver:
         """Sets every key of a workload once, and no more than that. Raises as `run`."""
         self.run(only_prefill(benchmark), target, seed, control)
 
-    def _finish(self, argv: list[str], directory: Path, output: IO[bytes], timeout_s: float, control: Control) -> None:
+    def _finish(self, argv: list[str], target: Target, output: IO[bytes], timeout_s: float, control: Control) -> None:
+        directory, network = target.directory, target.address.network
         errors = directory / "driver.err"
         with errors.open("wb") as stderr:
             try:
                 child = self.processes.start(
-                    argv, {"LANG": "C.UTF-8"}, directory, output, stderr, self.cpus, self.nodes
+                    argv, {"LANG": "C.UTF-8"}, directory, output, stderr, self.cpus, self.nodes, network=network
                 )
             except OSError as error:
                 raise Permanent(f"the driver cannot be started: {error}: build it or set SPEEDTRACK_DRIVER") from error

@@ -50,6 +50,7 @@ class Machine:
     placement: Placement
     driver: Path
     root: Path = ROOT
+    sandbox: str = UNKNOWN
 
     def environment(self, build: Mapping[str, str]) -> Environment:
         """All facts, with those of the build. Raises Permanent, with the remedy, if an indispensable one is unknown."""
@@ -97,6 +98,7 @@ class Machine:
             "housekeeping_cpus": cpu_list(self.placement.housekeeping),
             "offline_cpus": cpu_list(self.planner.machine.offline) or "none",
             "runner_version": runners.__version__,
+            "sandbox": self.sandbox,
         }
 
     def boot_id(self) -> str:

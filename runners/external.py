@@ -150,7 +150,14 @@ class External:
         with output.open("wb") as stdout, errors.open("wb") as stderr:
             try:
                 child = self.driver.processes.start(
-                    argv, environment, target.directory, stdout, stderr, self.driver.cpus, self.driver.nodes
+                    argv,
+                    environment,
+                    target.directory,
+                    stdout,
+                    stderr,
+                    self.driver.cpus,
+                    self.driver.nodes,
+                    network=target.address.network,
                 )
             except OSError as error:
                 raise BenchmarkFailed(f"{argv[0]} cannot be started: {error}") from error

@@ -3,6 +3,7 @@
 Every process started here carries `SPEEDTRACK_MARK` in its environment (one prefix per runner, see identity.py, and one
 random end per start), and is written to a state file with its start time. So a runner that was killed can
 end what it left behind, whatever those processes did to hide (new session, new parent), and never a foreign one.
+In a sandbox nothing can hide: the kernel ends all its processes when the runner ends, or dies.
 """
 
 import contextlib
@@ -17,10 +18,13 @@ import time
 from collections.abc import Iterator, Set
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from runners import identity, memory
 from runners.control import Control, boottime
+from runners.sandbox import inside
+from runners.sandbox.inside import Inside, Program
+from runners.sandbox.policy import NONE, Sandbox, View
 
 log = logging.getLogger(__name__)
 
@@ -85,20 +89,29 @@ def _move(thread: int, cpus: Set[int]) -> None:
 
 @dataclass
 class Child:
-    """A started process that leads its own session and group."""
+    """A started process that leads its own session and group. `process`: itself, or the keeper of its sandbox."""
 
     process: subprocess.Popen[bytes]
     record: Path
     mark: str
     pidfd: int
+    inside: Inside | None = None
 
     @property
     def pid(self) -> int:
-        return self.process.pid
+        return self.inside.pid if self.inside else self.process.pid
 
     def exited(self) -> int | None:
         """The exit status (negative: the signal), or None while it runs."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            if select.select([self.pidfd], [], [], 0)[0]:
+                return self.process.wait(KILL_GRACE_S)  # of a sandbox: all that was started in it has ended, too
         return self.process.poll()
+
+    def terminate(self) -> None:
+        """SIGTERM to the process and its group."""
+        if self.exited() is None:
+            _signal_group(self.pid, signal.SIGTERM)
 
     def wait(self, control: Control, timeout_s: float) -> int | None:
         """The exit status, or None after `timeout_s`. Raises the error of an abort."""
@@ -109,10 +122,12 @@ class Child:
 
     def end(self, grace_s: float = TERM_GRACE_S) -> None:
         """SIGTERM to the group, SIGKILL after `grace_s`, and to all that is left of it afterwards."""
-        if self.exited() is None:
-            _signal_group(self.pid, signal.SIGTERM)
-            select.select([self.pidfd], [], [], grace_s)
-        _signal_group(self.pid, signal.SIGKILL)
+        self.terminate()
+        select.select([self.pidfd], [], [], grace_s)
+        if self.inside:
+            self.inside.end()
+        else:
+            _signal_group(self.pid, signal.SIGKILL)
         self.process.wait(KILL_GRACE_S)
         end_marked(self.mark)
         os.close(self.pidfd)
@@ -122,7 +137,8 @@ class Child:
 class Processes:
     """Starts the processes of one runner home and knows how to find them again."""
 
-    def __init__(self, home: Path) -> None:
+    def __init__(self, home: Path, sandbox: Sandbox = NONE) -> None:
+        self.sandbox = sandbox
         self.directory = home / "processes"
         self.directory.mkdir(parents=True, exist_ok=True)
         self.mark, made_now = identity.mark(home)
@@ -140,32 +156,50 @@ class Processes:
         errors: IO[bytes] | int = subprocess.STDOUT,
         cpus: frozenset[int] | None = None,
         nodes: frozenset[int] = frozenset(),
+        view: View | None = None,
+        network: Inside | None = None,
     ) -> Child:
         """Starts a process in a session of its own on the given CPUs, with memory of the given nodes (none: of any).
 
-        Raises OSError if it cannot be started.
+        With a view it runs in a sandbox of its own, where this machine can make one; with a network in that of another
+        one's sandbox. Raises OSError if it cannot be started.
         """
         mark = f"{self.mark}.{secrets.token_hex(4)}"
+        marked = {MARK_VARIABLE: mark}
+        everything = {**environment, **marked}
+        options: dict[str, Any] = {
+            "stdin": subprocess.DEVNULL,
+            "stdout": output,
+            "stderr": errors,
+            "start_new_session": True,
+            "umask": 0o022,
+        }
+        within = None
         with affinity(cpus), memory.bound(nodes):
-            process = subprocess.Popen(
-                argv,
-                cwd=directory,
-                env={**environment, MARK_VARIABLE: mark},
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=errors,
-                start_new_session=True,
-                umask=0o022,
-            )
-        self.latest = process.pid
-        record = self.directory / f"{process.pid}.json"
-        record.write_text(json.dumps({"pid": process.pid, "start_ticks": start_ticks(process.pid)}))
-        return Child(process, record, mark, os.pidfd_open(process.pid))
+            if view and self.sandbox.works:
+                view.tmp.mkdir(exist_ok=True)
+                program = Program(argv, everything, directory, self.sandbox.mounts(view))
+                process, within = inside.start(program, env=marked, **options)
+            else:
+                entered = network.enter if network else None
+                process = subprocess.Popen(argv, cwd=directory, env=everything, preexec_fn=entered, **options)
+        child = Child(process, self.directory / f"{process.pid}.json", mark, _pidfd(process, within), within)
+        self.latest = child.pid
+        child.record.write_text(json.dumps({"pid": process.pid, "start_ticks": start_ticks(process.pid)}))
+        return child
 
     def end_strays(self) -> int:
         """Ends what a killed runner of this home left behind; returns how many processes that were."""
         ended = sum(_end_recorded(record) for record in self.directory.glob("*.json"))
         return ended + end_marked(self.mark)
+
+
+def _pidfd(process: subprocess.Popen[bytes], within: Inside | None) -> int:
+    """Becomes readable when the process ends; in a sandbox it may be gone already: then its keeper ends soon."""
+    try:
+        return os.pidfd_open(within.pid if within else process.pid)
+    except ProcessLookupError:
+        return os.pidfd_open(process.pid)
 
 
 def _signal_group(group: int, number: signal.Signals) -> None:

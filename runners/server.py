@@ -8,13 +8,15 @@ import shlex
 import shutil
 import socket
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from runners.control import Control, boottime
 from runners.documents import ServerRecipe
 from runners.errors import BenchmarkFailed, Permanent
 from runners.processes import Child, Processes
+from runners.sandbox.inside import Inside
+from runners.sandbox.policy import View
 
 PADDING_LIMIT_BYTES = 4096  # a fixed environment size would freeze one stack layout: one biased sample
 SOCKET_PATH_LIMIT = 100  # sun_path holds 108 bytes
@@ -35,20 +37,26 @@ class PortTaken(BenchmarkFailed):
 
 @dataclass(frozen=True)
 class Address:
-    """Where the server listens; the transport says which of the two is used."""
+    """Where the server listens; the transport says which of the two is used. `network`: where the port is, if not here.
+
+    A unix socket needs none: it is reached through the file system.
+    """
 
     transport: str
     port: int
     socket_path: Path
+    network: Inside | None = None
 
     def connect(self) -> socket.socket:
         """A connected socket. Raises OSError."""
+        place: tuple[str, int] | str = str(self.socket_path)
         if self.transport == "tcp":
-            return socket.create_connection(("127.0.0.1", self.port), timeout=GREETING_TIMEOUT_S)
-        connection = socket.socket(socket.AF_UNIX)
+            connection, place = self.network.socket() if self.network else socket.socket(), ("127.0.0.1", self.port)
+        else:
+            connection = socket.socket(socket.AF_UNIX)
         connection.settimeout(GREETING_TIMEOUT_S)
         try:
-            connection.connect(str(self.socket_path))
+            connection.connect(place)
         except OSError:
             connection.close()
             raise
@@ -142,14 +150,16 @@ class Launcher:
             "SPEEDTRACK_PADDING": "x" * padding_bytes,
         }
         output = scratch / "output"
+        view = View(scratch / "tmp", (scratch / "data", address.socket_path.parent), tuple(artifacts.values()))
         with output.open("wb") as stream:
             try:
                 child = self.processes.start(
-                    argv, environment, scratch / "data", stream, cpus=self.cpus, nodes=self.nodes
+                    argv, environment, scratch / "data", stream, cpus=self.cpus, nodes=self.nodes, view=view
                 )
             except OSError as error:
                 raise BenchmarkFailed(f"the server cannot be started: {error}") from error
-        server = Server(child, address, output, padding_bytes)
+        network = child.inside if transport == "tcp" else None
+        server = Server(child, replace(address, network=network), output, padding_bytes)
         try:
             await_ready(server, recipe, control)
         except BaseException:
@@ -174,16 +184,18 @@ class Launcher:
 
     def _clean(self, slot: int) -> None:
         shutil.rmtree(self._directory(slot), ignore_errors=True)
-        self._short_directory_path().joinpath(self._directory(slot).name).unlink(missing_ok=True)
+        shutil.rmtree(self._short_directory_path() / self._directory(slot).name, ignore_errors=True)
 
     def _directory(self, slot: int) -> Path:
         return self.home / f"trial-{slot}"
 
     def _socket(self, scratch: Path) -> Path:
-        path = scratch / "s"
-        if len(str(path)) < SOCKET_PATH_LIMIT:
-            return path
-        return short_directory(self._short_directory_path()) / scratch.name
+        """In a directory of its own: the server may write there, and not where the driver's document lies."""
+        path = scratch / "socket" / "s"
+        if len(str(path)) >= SOCKET_PATH_LIMIT:
+            path = short_directory(self._short_directory_path()) / scratch.name / "s"
+        path.parent.mkdir(exist_ok=True)
+        return path
 
     def _short_directory_path(self) -> Path:
         # Not the TMPDIR, which may be long; whoever sits on the name is found out by short_directory.

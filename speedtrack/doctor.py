@@ -131,6 +131,12 @@ def runner(command: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+def sandbox() -> tuple[str, str]:
+    """Asks as a runner on this machine would."""
+    done = subprocess.run([sys.executable, "-m", "runners.sandbox"], cwd=BASE_DIR, capture_output=True, text=True)
+    return ("note" if done.returncode else "good"), (done.stdout or done.stderr).strip()
+
+
 def kernel() -> tuple[str, str]:
     done = runner("tune")
     if done.returncode:
@@ -181,6 +187,7 @@ CHECKS: dict[str, Callable[[], tuple[str, str]]] = {
     "compiler": compiler,
     "docker": containers,
     "placement": placement,
+    "sandbox": sandbox,
     "kernel": kernel,
     "suites": suites,
     "machines": machines,

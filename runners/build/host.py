@@ -15,12 +15,14 @@ from runners.documents import BuildRecipe
 from runners.environment import BUILD_PATH, compiler, first_line, libc
 from runners.errors import Transient
 from runners.processes import Processes
+from runners.sandbox.policy import View
 
 TAR_TIMEOUT_S = 300.0
 FILE_LIMIT_BYTES = 16 * 2**30
 # $0: the build's command, $1: blocks of 512 bytes. No core dump, no file without end. Memory, processes and the disk
 # as a whole are bounded in containers only.
 BOUNDED = 'ulimit -c 0; ulimit -f "$1"; exec /bin/sh -c "$0"'
+CACHE, CACHE_SETTINGS, COMPILER_LINKS = "ccache", "ccache.conf", "compilers"  # in the runner's home
 STATISTICS = "ccache.statistics"
 
 
@@ -76,7 +78,9 @@ class HostBuilder:
         try:
             with os.fdopen(writing, "wb") as output:
                 argv = ["/bin/sh", "-c", BOUNDED, command, str(FILE_LIMIT_BYTES // 512)]
-                child = self.processes.start(argv, environment, tree, output, cpus=self.cpus)
+                child = self.processes.start(
+                    argv, environment, tree, output, cpus=self.cpus, view=self.view(tree, recipe)
+                )
             try:
                 status = follow(child, reading, Patience(recipe.timeout_s, control), log)
             finally:
@@ -87,6 +91,11 @@ class HostBuilder:
             os.close(reading)
         if status != 0:
             raise BuildFailed(f"`{command}` ended with {how(status)}: the log says why")
+
+    def view(self, tree: Path, recipe: BuildRecipe) -> View:
+        """What a build in a sandbox may use: it writes its own directory and the store of its trust level."""
+        store, rest = self.home / CACHE / recipe.trust, (self.home / COMPILER_LINKS, self.home / CACHE_SETTINGS)
+        return View(tree.parent / "tmp", (tree.parent, *([store] if store.exists() else [])), rest)
 
     def environment(self, tree: Path, recipe: BuildRecipe) -> dict[str, str]:
         """What the build sees: nothing of the runner's own environment, and the same on every machine."""
@@ -108,7 +117,7 @@ class HostBuilder:
         Who can write a store decides what its next readers build: each trust level has one of its own.
         """
         ccache = shutil.which("ccache", path=path)
-        links = self.home / "compilers"
+        links = self.home / COMPILER_LINKS
         shutil.rmtree(links, ignore_errors=True)
         if ccache is None:
             return {}
@@ -116,14 +125,16 @@ class HostBuilder:
         for name in COMPILERS:
             if shutil.which(name, path=path):
                 (links / name).symlink_to(ccache)
-        store = self.home / "ccache" / trust
+        store = self.home / CACHE / trust
         store.mkdir(parents=True, exist_ok=True)
-        # A configuration of its own: the host's could name a remote cache, which somebody else fills.
-        (store / "ccache.conf").write_text("max_size = 2G\n")
+        # A configuration of its own: the host's could name a remote cache, which somebody else fills. Not in the store:
+        # there a build could put a link in its place.
+        settings = self.home / CACHE_SETTINGS
+        settings.write_text("max_size = 2G\n")
         return {
             "PATH": f"{links}:{path}",
             "CCACHE_DIR": str(store),
-            "CCACHE_CONFIGPATH": str(store / "ccache.conf"),
+            "CCACHE_CONFIGPATH": str(settings),
             "CCACHE_BASEDIR": str(tree),
             "CCACHE_COMPILERCHECK": "content",
             "CCACHE_STATSLOG": str(tree.parent / STATISTICS),

@@ -1,5 +1,6 @@
 """A real server program, the real driver, a real HTTP server, a runner home of its own for each test."""
 
+import contextlib
 import json
 import os
 import subprocess
@@ -24,6 +25,7 @@ from runners.perf import Profiler
 from runners.placement import Planner
 from runners.processes import Processes
 from runners.quiet import Gate
+from runners.sandbox.policy import of_machine
 from runners.server import Launcher
 from runners.spool import Spool
 from runners.tests.api import TOKEN, Api, serve
@@ -79,7 +81,7 @@ def stopping() -> threading.Event:
 
 @pytest.fixture
 def processes(home: Path) -> Iterator[Processes]:
-    started = Processes(home)
+    started = Processes(home, of_machine(os.environ, home))
     yield started
     started.end_strays()
 
@@ -201,5 +203,15 @@ def marked(home: Path) -> list[int]:
             except OSError:
                 continue
             if needle in environ:
+                found.append(int(entry.name))
+    return found
+
+
+def running(word: str) -> list[int]:
+    """The processes that have this word among their arguments."""
+    found = []
+    for entry in os.scandir("/proc"):
+        with contextlib.suppress(OSError):
+            if entry.name.isdigit() and word.encode() in Path(entry.path, "cmdline").read_bytes().split(b"\0"):
                 found.append(int(entry.name))
     return found

@@ -16,7 +16,7 @@ from runners.documents import BuildRecipe
 from runners.errors import Cancelled, Permanent, Transient
 from runners.processes import Processes
 from runners.tests.api import Api
-from runners.tests.conftest import SHA, TREE, alive, make_workshop, marked
+from runners.tests.conftest import SHA, TREE, make_workshop, marked, running
 from runners.topology import allowed_cpus
 
 PROGRAM = {
@@ -169,10 +169,9 @@ def test_a_hanging_build_is_ended_with_everything_it_started(room: Room, home: P
 
 
 def test_what_a_build_leaves_running_is_ended(room: Room, home: Path) -> None:
-    build = room.build("make; (setsid nohup sh -c 'echo pid $$; sleep 300' &) ; sleep 0.2")
-    assert build.succeeded
-    pid = int(room.text.split("\npid ")[1].split()[0])
-    assert not alive(pid) and marked(home) == []
+    build = room.build("make; (setsid nohup sh -c 'echo up; sleep 300.25' &) ; sleep 0.2")
+    assert build.succeeded and "\nup\n" in room.text
+    assert running("300.25") == [] and marked(home) == []
 
 
 def test_invalid_utf8_and_nul_are_replaced(room: Room) -> None:

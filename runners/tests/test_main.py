@@ -148,10 +148,11 @@ def test_a_shutdown_finishes_the_trial_and_hands_the_run_back(
 
 
 def test_a_killed_runner_leaves_strays_that_the_next_one_ends(start: Start, api: Api, home: Path) -> None:
+    """Where there is no sandbox: nothing outlives one (test_sandbox.py)."""
     api.jobs = [long_job()]
-    runner = start("--once")
+    runner = start("--once", SPEEDTRACK_SANDBOX="off")
     during_a_trial(api)
-    while not (home / "trial-0" / "s").exists():
+    while not (home / "trial-0" / "socket" / "s").exists():
         time.sleep(0.01)
     runner.kill()
     runner.wait()
@@ -159,6 +160,21 @@ def test_a_killed_runner_leaves_strays_that_the_next_one_ends(start: Start, api:
     code, output = ended(start("--once"))
     assert code == 0 and "that an earlier runner left behind" in output
     assert marked(home) == [] and not (home / "trial-0").exists()
+
+
+@pytest.mark.parametrize(
+    ("choice", "line"),
+    [
+        (
+            "off",
+            "NO SANDBOX (SPEEDTRACK_SANDBOX=off): host builds and measured servers run with all rights of this user",
+        ),
+        pytest.param("required", "builds and servers run in a sandbox: no network", marks=pytest.mark.sandbox),
+    ],
+)
+def test_the_first_line_of_the_log_tells_of_the_sandbox(start: Start, choice: str, line: str) -> None:
+    _, output = ended(start("--once", SPEEDTRACK_SANDBOX=choice))
+    assert line in output.splitlines()[0]
 
 
 def test_results_of_a_killed_runner_are_sent_by_the_next(start: Start, api: Api, home: Path) -> None:

@@ -285,15 +285,15 @@ def building(system: System) -> bool:
 
 
 def prefilling(system: System) -> bool:
-    return 0 < keys_in(system.runner_home / "trial-0" / "s") < MANY_KEYS
+    return 0 < keys_in(system.runner_home / "trial-0" / "socket" / "s") < MANY_KEYS
 
 
 def loading(system: System) -> bool:
-    return keys_in(system.runner_home / "trial-0" / "s") == KEYS and driving(system)
+    return keys_in(system.runner_home / "trial-0" / "socket" / "s") == KEYS and driving(system)
 
 
 def in_a_block(system: System) -> bool:
-    sockets = [system.runner_home / f"trial-{slot}" / "s" for slot in (0, 1)]
+    sockets = [system.runner_home / f"trial-{slot}" / "socket" / "s" for slot in (0, 1)]
     return all(keys_in(path) == KEYS for path in sockets) and driving(system)
 
 

@@ -1,0 +1,1 @@
+"""What keeps builds and measured servers from the rest of their machine: namespaces, made without any other program."""

@@ -1,0 +1,124 @@
+"""A program inside a sandbox as the runner holds it: started, its network entered, ended with everything it started."""
+
+import ctypes
+import json
+import os
+import select
+import socket
+import struct
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+LAUNCH = Path(__file__).with_name("launch.py")
+ASK_SOCKET = b"socket"  # as launch.py understands it
+CREDENTIALS = struct.Struct("3i")  # pid, uid, gid
+ANSWER_S, START_S = 5.0, 30.0
+CLONE_NEWUSER, CLONE_NEWNET = 0x10000000, 0x40000000
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+class NoSandbox(OSError):
+    """The kernel does not let this process make a sandbox; the text names the step that failed."""
+
+
+@dataclass(frozen=True)
+class Inside:
+    """A running sandbox; it ends when this is dropped. `keeper`: the process that ends it; `pid`: its program."""
+
+    keeper: int
+    pid: int
+    control: socket.socket
+
+    def socket(self) -> socket.socket:
+        """A TCP socket in the network of the sandbox. Raises OSError if that has ended."""
+        self.control.send(ASK_SOCKET)
+        _, descriptors, _, _ = socket.recv_fds(self.control, 1, 1)
+        if not descriptors:
+            raise ConnectionResetError("the sandbox has ended")
+        return socket.socket(fileno=descriptors[0])
+
+    def enter(self) -> None:
+        """Puts the calling process, which has one thread, into the network of the sandbox. Raises OSError."""
+        # A network of another user namespace may be entered by root, or from within that namespace.
+        kinds = {"net": CLONE_NEWNET} if os.geteuid() == 0 else {"user": CLONE_NEWUSER, "net": CLONE_NEWNET}
+        opened = [(os.open(f"/proc/{self.keeper}/ns/{kind}", os.O_RDONLY), flag) for kind, flag in kinds.items()]
+        for descriptor, flag in opened:
+            if _libc.setns(ctypes.c_int(descriptor), ctypes.c_int(flag)):
+                raise OSError(ctypes.get_errno(), "setns: the network of the sandbox cannot be entered")
+            os.close(descriptor)
+
+    def end(self) -> None:
+        """The keeper ends all processes of the sandbox, and then itself."""
+        self.control.close()
+
+
+@dataclass(frozen=True)
+class Program:
+    """What is started, and what it sees: the mounts of launch.py in their order (kind, source, target)."""
+
+    argv: list[str]
+    environment: Mapping[str, str]
+    directory: Path
+    mounts: list[tuple[str, str, str]]
+
+    def document(self) -> bytes:
+        return json.dumps(vars(self) | {"directory": str(self.directory)}).encode()
+
+
+def start(program: Program, **options: Any) -> tuple["subprocess.Popen[bytes]", Inside]:
+    """Starts a program in a sandbox of its own; the options of Popen are for its keeper, too.
+
+    Raises NoSandbox, or the OSError of an exec that failed.
+    """
+    control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    control.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
+    control.settimeout(ANSWER_S)
+    reading, report = os.pipe()
+    document = os.memfd_create("program")
+    os.write(document, program.document())
+    os.lseek(document, 0, os.SEEK_SET)
+    given = (theirs.fileno(), report, document)
+    try:
+        argv = [sys.executable, "-I", "-S", str(LAUNCH), *map(str, given)]
+        process = subprocess.Popen(argv, pass_fds=given, **options)
+    except BaseException:
+        os.close(reading)
+        control.close()
+        raise
+    finally:
+        theirs.close()
+        os.close(report)
+        os.close(document)
+    try:
+        pid = _started(control, reading)
+    except BaseException:
+        control.close()
+        process.kill()
+        process.wait()
+        raise
+    return process, Inside(process.pid, pid, control)
+
+
+def _started(control: socket.socket, reading: int) -> int:
+    """The process id of a program whose exec succeeded. Raises NoSandbox, or the OSError of the exec."""
+    with os.fdopen(reading, "rb") as stream:
+        if not select.select([stream], [], [], START_S)[0]:
+            raise NoSandbox(0, f"the sandbox was not ready after {START_S:g} s")
+        complaint = stream.read()
+    if complaint:
+        told = json.loads(complaint)
+        kind = NoSandbox if told["setup"] else OSError
+        raise kind(told["errno"], told["error"])
+    if not select.select([control], [], [], 0)[0]:
+        raise NoSandbox(0, "the launcher of the sandbox ended without a word")
+    _, ancillary, _, _ = control.recvmsg(16, socket.CMSG_SPACE(CREDENTIALS.size))
+    control.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 0)  # what follows carries descriptors
+    for level, kind_of_message, data in ancillary:
+        if (level, kind_of_message) == (socket.SOL_SOCKET, socket.SCM_CREDENTIALS):
+            return int(CREDENTIALS.unpack(data[: CREDENTIALS.size])[0])
+    raise NoSandbox(0, "the launcher of the sandbox ended without a word")

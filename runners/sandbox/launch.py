@@ -1,0 +1,309 @@
+"""The program that starts another one inside a sandbox. It runs alone (`python -I -S`): the standard library only.
+
+    launch.py CONTROL REPORT SPEC      three inherited descriptors
+
+Three processes. The *keeper* stays in the host's process namespace, where the program cannot reach it: it ends the
+sandbox when the runner closes CONTROL or dies. The *init* is process 1 of the sandbox: with it the kernel ends every
+other one. The *program* is its child, in a session of its own, and has no capabilities.
+
+CONTROL carries one message of the program, by whose credentials the runner learns its process id, and later answers of
+the keeper. REPORT is closed by a successful exec, or holds what went wrong. SPEC is a file with a JSON document.
+"""
+
+import contextlib
+import ctypes
+import fcntl
+import json
+import os
+import resource
+import select
+import signal
+import socket
+import stat
+import struct
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+ASK_SOCKET = b"socket"
+INNER_ID = 1000  # user and group inside, on every machine: a build as root behaves differently (tar, memcached)
+PASSWD = f"root:x:0:0::/:/bin/sh\nspeedtrack:x:{INNER_ID}:{INNER_ID}::/tmp:/bin/sh\n"
+GROUP = f"root:x:0:\nspeedtrack:x:{INNER_ID}:\n"
+DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
+# What a new network namespace does not take over from the host, and a server or the loopback may depend on.
+SYSCTLS = ("net/core/somaxconn", "net/ipv4/ip_local_port_range", "net/ipv4/tcp_*")
+
+CLONE_NEWNS, CLONE_NEWIPC, CLONE_NEWUSER, CLONE_NEWPID, CLONE_NEWNET = (
+    0x00020000, 0x08000000, 0x10000000, 0x20000000, 0x40000000,
+)  # fmt: skip
+MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_BIND, MS_REC, MS_PRIVATE = 1, 2, 4, 8, 4096, 16384, 1 << 18
+MNT_DETACH = 2
+AT_RECURSIVE = 0x8000
+SYS_MOUNT_SETATTR = 442  # the same on every architecture, as all calls since Linux 5.1
+SYS_PIVOT_ROOT = {"x86_64": 155, "aarch64": 41, "riscv64": 41, "ppc64le": 203, "s390x": 217}
+PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS = 1, 4, 24, 38
+LAST_CAPABILITY = 63
+SIOCGIFFLAGS, SIOCSIFFLAGS, IFF_UP = 0x8913, 0x8914, 1
+IFREQ = struct.Struct("16sh22x")
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+class SetupError(OSError):
+    """A step of the setup that this kernel refuses; the text names it."""
+
+
+def call(what: str, result: int) -> None:
+    """Raises SetupError if a function of the C library failed."""
+    if result < 0:
+        number = ctypes.get_errno()
+        raise SetupError(number, f"{what}: {os.strerror(number)}")
+
+
+def unshare(flags: int, what: str) -> None:
+    call(what, _libc.unshare(ctypes.c_int(flags)))
+
+
+def mount(source: str, target: str, kind: str | None, flags: int, options: str | None = None) -> None:
+    words = [None if word is None else word.encode() for word in (source, target, kind)]
+    data = None if options is None else options.encode()
+    call(f"mount of {target}", _libc.mount(*words, ctypes.c_ulong(flags), data))
+
+
+def restrict(target: str, flags: int, recursive: bool = True) -> None:
+    """Adds MS_RDONLY, MS_NOSUID, MS_NODEV to a mount and those below it (mount_setattr has the same bits)."""
+    attributes = struct.pack("QQQQ", flags, 0, 0, 0)
+    result = _libc.syscall(
+        ctypes.c_long(SYS_MOUNT_SETATTR), ctypes.c_int(-100), target.encode(),
+        ctypes.c_uint(AT_RECURSIVE if recursive else 0), attributes, ctypes.c_size_t(len(attributes)),
+    )  # fmt: skip
+    call(f"mount_setattr (Linux 5.12) of {target}", result)
+
+
+def pivot_root(new: str, old: str) -> None:
+    number = SYS_PIVOT_ROOT.get(os.uname().machine)
+    if number is None:
+        raise SetupError(0, f"pivot_root: its number on {os.uname().machine} is not known here")
+    call("pivot_root", _libc.syscall(ctypes.c_long(number), new.encode(), old.encode()))
+
+
+def prctl(option: int, argument: int) -> int:
+    zeros = [ctypes.c_ulong(0)] * 3
+    return int(_libc.prctl(ctypes.c_int(option), ctypes.c_ulong(argument), *zeros))
+
+
+def main(argv: Sequence[str]) -> int:
+    control_fd, report, spec_fd = map(int, argv)
+    control = socket.socket(fileno=control_fd)
+    for number in (control_fd, report, spec_fd):
+        os.set_inheritable(number, False)
+    for name in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(name, signal.SIG_IGN)  # told to the group, they are for the program
+    try:
+        with os.fdopen(spec_fd) as file:
+            spec = json.load(file)
+        separate()
+        init, status = start_init(spec, control, report)
+    except OSError as error:
+        complain(report, error)
+        return 1
+    os.close(report)
+    return keep(control, init, status)
+
+
+def complain(report: int, error: OSError) -> None:
+    message = {"errno": error.errno, "error": error.strerror or str(error), "setup": isinstance(error, SetupError)}
+    os.write(report, json.dumps(message).encode())
+
+
+def separate() -> None:
+    """New namespaces for this process (users, network, IPC) and for its children (processes)."""
+    uid, gid = os.geteuid(), os.getegid()
+    wanted = sysctls()
+    unshare(CLONE_NEWUSER, "user namespace")
+    unshare(CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWPID, "network, IPC and process namespaces")
+    try:
+        Path("/proc/self/setgroups").write_text("deny")
+        Path("/proc/self/uid_map").write_text(f"{INNER_ID} {uid} 1")
+        Path("/proc/self/gid_map").write_text(f"{INNER_ID} {gid} 1")
+    except OSError as error:
+        raise SetupError(error.errno, f"map of users: {error.strerror}") from error
+    raise_loopback()
+    for file, value in sysctls().items():
+        with contextlib.suppress(OSError):
+            if wanted.get(file, value) != value:
+                file.write_text(wanted[file])
+
+
+def sysctls() -> dict[Path, str]:
+    """The network's settings of the namespace this process is in."""
+    found = {}
+    for file in (file for pattern in SYSCTLS for file in Path("/proc/sys").glob(pattern)):
+        with contextlib.suppress(OSError):
+            found[file] = file.read_text()
+    return found
+
+
+def raise_loopback() -> None:
+    with socket.socket() as any_socket:
+        try:
+            answer = fcntl.ioctl(any_socket, SIOCGIFFLAGS, IFREQ.pack(b"lo", 0))
+            fcntl.ioctl(any_socket, SIOCSIFFLAGS, IFREQ.pack(b"lo", IFREQ.unpack(answer)[1] | IFF_UP))
+        except OSError as error:
+            raise SetupError(error.errno, f"loopback: {error.strerror}") from error
+
+
+def start_init(spec: dict[str, Any], control: socket.socket, report: int) -> tuple[int, int]:
+    """Process id of the init, and the end of a pipe on which it tells how the program ended."""
+    reading, writing = os.pipe()
+    keeper = os.pidfd_open(os.getpid())
+    init = os.fork()
+    if init:
+        os.close(writing)
+        os.close(keeper)
+        return init, reading
+    try:
+        call("prctl", prctl(PR_SET_PDEATHSIG, signal.SIGKILL))
+        if select.select([keeper], [], [], 0)[0]:
+            os._exit(1)
+        os.close(keeper)
+        os.close(reading)
+        make_root(spec["mounts"])
+        program = os.fork()
+        if not program:
+            execute(spec, control)
+    except OSError as error:
+        complain(report, error)
+        os._exit(1)
+    control.close()
+    os.close(report)
+    prctl(PR_SET_DUMPABLE, 0)  # the program must not trace it
+    while (ended := os.wait())[0] != program:
+        pass
+    os.write(writing, str(ended[1]).encode())
+    os._exit(0)
+
+
+def execute(spec: dict[str, Any], control: socket.socket) -> None:
+    """Becomes the program. Raises OSError if it cannot be started."""
+    os.setsid()
+    control.send(b"up")
+    os.chdir(spec["directory"])
+    for number in set(signal.Signals) - {signal.SIGKILL, signal.SIGSTOP}:
+        signal.signal(number, signal.SIG_DFL)
+    for capability in range(LAST_CAPABILITY + 1):
+        prctl(PR_CAPBSET_DROP, capability)  # exec drops the others: the user is not 0
+    call("no_new_privs", prctl(PR_SET_NO_NEW_PRIVS, 1))
+    os.execvpe(spec["argv"][0], spec["argv"], spec["environment"])  # noqa: S606
+
+
+def keep(control: socket.socket, init: int, status: int) -> int:
+    """Waits for the end of the sandbox, or of the runner; ends as the program did."""
+    pidfd = os.pidfd_open(init)
+    watched = [control.fileno(), pidfd]
+    while pidfd not in select.select(watched, [], [])[0]:
+        if not answer(control):
+            os.kill(init, signal.SIGKILL)
+            break
+    os.waitpid(init, 0)  # returns when no process of the sandbox is left
+    told = os.read(status, 20)
+    if not told:
+        return 1
+    code = os.waitstatus_to_exitcode(int(told))
+    if code < 0:
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        if -code not in (signal.SIGKILL, signal.SIGSTOP):
+            signal.signal(-code, signal.SIG_DFL)
+        os.kill(os.getpid(), -code)
+    return code
+
+
+def answer(control: socket.socket) -> bool:
+    """Gives the runner a socket of this network. False: the runner is gone, or wants the sandbox to end."""
+    try:
+        if control.recv(len(ASK_SOCKET)) != ASK_SOCKET:
+            return False
+        with socket.socket() as one:
+            socket.send_fds(control, [b"1"], [one.fileno()])
+    except OSError:
+        return False
+    return True
+
+
+def make_root(mounts: list[list[str]]) -> None:
+    """A root file system of its own: an empty one, read-only, in which the listed paths are mounted in turn."""
+    unshare(CLONE_NEWNS, "mount namespace")
+    mount("none", "/", None, MS_REC | MS_PRIVATE)
+    mount("tmpfs", "/tmp", "tmpfs", MS_NOSUID | MS_NODEV)  # noqa: S108
+    os.mkdir("/tmp/old")  # noqa: S108
+    os.mkdir("/tmp/new")  # noqa: S108
+    pivot_root("/tmp", "/tmp/old")  # noqa: S108
+    os.chdir("/")
+    mount("tmpfs", "/new", "tmpfs", MS_NOSUID | MS_NODEV, "mode=755")
+    for directory in ("dev", "etc", "proc", "root", "run", "tmp", "var"):
+        os.mkdir(f"/new/{directory}")
+    os.symlink("/tmp", "/new/var/tmp")  # noqa: S108
+    Path("/new/etc/passwd").write_text(PASSWD)
+    Path("/new/etc/group").write_text(GROUP)
+    make_devices()
+    for kind, source, target in mounts:
+        MOUNTS[kind](source, target)
+    # Read-only, as files of root without capabilities could be written else: /proc/sys, /proc/sysrq-trigger.
+    mount("proc", "/new/proc", "proc", MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC)
+    for kind, _, target in mounts:
+        if kind == "hide" and os.path.ismount("/new" + target) and os.path.isdir("/new" + target):
+            restrict("/new" + target, MS_RDONLY, recursive=False)
+    restrict("/new", MS_RDONLY, recursive=False)
+    os.chdir("/new")
+    pivot_root(".", ".")
+    call("umount", _libc.umount2(b".", MNT_DETACH))
+    os.chdir("/")
+
+
+def make_devices() -> None:
+    for name in DEVICES:
+        if os.path.exists(f"/old/dev/{name}"):
+            Path(f"/new/dev/{name}").touch()
+            mount(f"/old/dev/{name}", f"/new/dev/{name}", None, MS_BIND)
+    for name, target in (("fd", ""), ("stdin", "/0"), ("stdout", "/1"), ("stderr", "/2")):
+        os.symlink(f"/proc/self/fd{target}", f"/new/dev/{name}")
+    os.mkdir("/new/dev/shm")
+    mount("tmpfs", "/new/dev/shm", "tmpfs", MS_NOSUID | MS_NODEV, "mode=1777")
+
+
+def bind(source: str, target: str, flags: int) -> None:
+    place = "/new" + target
+    if stat.S_ISDIR(os.stat("/old" + source).st_mode):
+        os.makedirs(place, exist_ok=True)
+    else:
+        os.makedirs(os.path.dirname(place), exist_ok=True)
+        if not os.path.exists(place):
+            Path(place).touch()
+    mount("/old" + source, place, None, MS_BIND | MS_REC)
+    restrict(place, flags)
+
+
+def link(source: str, target: str) -> None:
+    os.makedirs(os.path.dirname("/new" + target), exist_ok=True)
+    os.symlink(source, "/new" + target)
+
+
+def hide(source: str, target: str) -> None:
+    """Covers a path, if an earlier mount shows it."""
+    place = "/new" + target
+    if os.path.isdir(place):
+        mount("tmpfs", place, "tmpfs", MS_NOSUID | MS_NODEV, "mode=755")
+    elif os.path.exists(place):
+        mount("/old/dev/null", place, None, MS_BIND)
+
+
+MOUNTS = {
+    "read": lambda source, target: bind(source, target, MS_RDONLY | MS_NOSUID | MS_NODEV),
+    "write": lambda source, target: bind(source, target, MS_NOSUID | MS_NODEV),
+    "hide": hide,
+    "link": link,
+}
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
