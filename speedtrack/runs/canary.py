@@ -106,7 +106,7 @@ def suited(suite: Suite, among: Sequence[str], project: Project) -> Benchmark | 
     """The first of these benchmarks of a suite that loads a server as fast as it goes: that says most in least time."""
     definition = definitions.of_suite(suite)
     fit = [section for section in definition.benchmark if section.name in among and is_fit(section)]
-    digests = definitions.digests(definition)
+    digests = definitions.digests(suite.definition)
     return Benchmark.objects.get(project=project, name=fit[0].name, digest=digests[fit[0].name]) if fit else None
 
 

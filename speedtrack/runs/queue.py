@@ -13,6 +13,7 @@ from django.db.models import F
 from django.db.models.functions import Now
 
 from speedtrack.benchmarks import definitions
+from speedtrack.benchmarks.definitions import DefinitionError
 from speedtrack.projects.models import Commit
 from speedtrack.runs import canary, rates
 from speedtrack.runs.documents import Failure, LogPiece, Renewal
@@ -86,8 +87,8 @@ def next_waiting(machine: Machine) -> Run | None:
 
 
 def lease(run: Run, instance: str) -> bool:
-    """Begin the next attempt of a run. False: it has failed at once, as nothing in it can be measured yet."""
-    postponed = rates.postponed(run)
+    """Begin the next attempt of a run. False: it has failed at once, as nothing in it can be measured."""
+    postponed, fault = unmeasurable(run)
     left_out = "".join(f"; {name} is postponed: {why}" for name, why in postponed.items())
     run.move(
         Status.LEASED,
@@ -101,10 +102,20 @@ def lease(run: Run, instance: str) -> bool:
         linked=None,
     )
     Attempt.objects.create(run=run, number=run.attempt, token=run.lease_token, instance=instance, postponed=postponed)
+    if fault:
+        finish(run, Status.FAILED, fault)
+    return not fault
+
+
+def unmeasurable(run: Run) -> tuple[dict[str, str], str]:
+    """Benchmarks that the run postpones, each with the reason; and why nothing of it can be measured, or nothing."""
+    try:
+        postponed = rates.postponed(run)
+    except DefinitionError as e:
+        return {}, str(e)
     if len(postponed) < len(run.benchmarks):
-        return True
-    finish(run, Status.FAILED, "nothing to measure: " + "; ".join(f"{n}: {why}" for n, why in postponed.items()))
-    return False
+        return postponed, ""
+    return postponed, "nothing to measure: " + "; ".join(f"{name}: {why}" for name, why in postponed.items())
 
 
 def held(machine: Machine, run_id: int, token: int) -> Run:
