@@ -175,6 +175,13 @@ AA_EVERY_DAYS = env_int("AA_EVERY_DAYS", 7)
 LEASE_S = env_int("LEASE_S", 60)
 MAX_ATTEMPTS = env_int("MAX_ATTEMPTS", 3)
 
+# What a machine measures next (docs/methodology.md): the part of its time that suspicions get while the history waits,
+# too, and how long the head of a branch waits at most before it goes next.
+SETTLING_PERCENT = env_int("SETTLING_PERCENT", 50)
+if not 1 <= SETTLING_PERCENT <= 99:
+    raise ImproperlyConfigured(f"SETTLING_PERCENT={SETTLING_PERCENT}: give 1 to 99")
+HEAD_WAIT_S = env_int("HEAD_WAIT_S", 300)
+
 # The canary of a machine (docs/methodology.md): measured this often while there is work; whether the first head that a
 # machine measures becomes its canary by itself; and who is told of a machine whose canary moved.
 CANARY_EVERY_S = env_int("CANARY_EVERY_S", 2 * 3600)

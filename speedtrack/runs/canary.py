@@ -36,9 +36,9 @@ from speedtrack.runs.models import (
     Run,
     Status,
 )
+from speedtrack.runs.order import PRIORITY
 from speedtrack.stats import canary as stats
 
-PRIORITY = 500  # above all of planning.PRIORITY
 JUDGED = ("server_cpu_ns_per_request", "throughput_rps")
 SMALLEST_EFFECT = 0.02  # a machine that moves by less is left alone; a metric whose own is larger keeps that
 CALM = 2  # good ones in a row that lift a quarantine
@@ -281,6 +281,6 @@ def plan(canary: Canary, at: datetime) -> None:
         reason=Reason.CANARY,
         round=0 if last is None else last + 1,
         trials=canary.suite.definition["trials"],
-        priority=PRIORITY,
+        priority=PRIORITY["canary"],
         not_before=at,
     )

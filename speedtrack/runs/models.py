@@ -201,6 +201,10 @@ class RunQuerySet(models.QuerySet["Run"]):
     def lost(self) -> "RunQuerySet":
         return self.active().filter(lease_until__lt=Now())
 
+    def given_up(self) -> "RunQuerySet":
+        """Runs that failed for want of a machine, and whose time to be tried again has come."""
+        return self.filter(status=Status.FAILED, retry_at__lte=Now())
+
 
 class Run(models.Model):
     """One commit on one machine for one set of benchmarks. A retry raises ``attempt``; it is never a new row."""
@@ -234,6 +238,12 @@ class Run(models.Model):
     ended_at = models.DateTimeField(null=True)
     progress = models.JSONField(null=True)
     error = models.TextField(default="")
+    retry_at = models.DateTimeField(
+        null=True, help_text="it failed for want of a machine: when it is queued again; null: not by itself"
+    )
+    floors_due = models.BooleanField(
+        default=False, help_text="what its pairs say of the machine's noise was not looked at yet"
+    )
 
     objects: ClassVar = RunQuerySet.as_manager()
 
@@ -261,6 +271,9 @@ class Run(models.Model):
                 condition=Q(reason="canary", status__in=["queued", "leased", "running"]),
                 name="one_unfinished_canary_run_per_machine",
             ),
+            models.CheckConstraint(
+                condition=Q(retry_at=None) | Q(status="failed"), name="only_a_failed_run_waits_for_its_machine"
+            ),
         ]
         indexes: ClassVar = [
             models.Index(
@@ -269,6 +282,9 @@ class Run(models.Model):
             models.Index(fields=["lease_until"], name="runs_leased", condition=Q(status__in=["leased", "running"])),
             models.Index(fields=["project", "-id"], name="runs_of_project"),
             models.Index(fields=["machine"], name="canary_runs", condition=Q(reason="canary")),
+            models.Index(fields=["machine", "ended_at"], name="runs_ended", condition=Q(ended_at__isnull=False)),
+            models.Index(fields=["retry_at"], name="runs_given_up", condition=Q(retry_at__isnull=False)),
+            models.Index(fields=["id"], name="runs_with_floors_due", condition=Q(floors_due=True)),
         ]
 
     def __str__(self) -> str:

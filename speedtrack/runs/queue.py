@@ -15,7 +15,7 @@ from django.db.models.functions import Now
 from speedtrack.benchmarks import definitions
 from speedtrack.benchmarks.definitions import DefinitionError
 from speedtrack.projects.models import Commit
-from speedtrack.runs import canary, rates
+from speedtrack.runs import canary, order, rates
 from speedtrack.runs.documents import Failure, LogPiece, Renewal
 from speedtrack.runs.models import (
     ACTIVE,
@@ -69,21 +69,10 @@ def claim(machine: Machine, instance: str = "") -> Run | None:
         for run in Run.objects.active().filter(machine=machine).select_for_update():
             take_back(run, "the runner was restarted while it held this run")
         canary.attend(machine)
-        while picked := next_waiting(machine):
+        while picked := order.next_run(machine):
             if lease(picked, instance):
                 return picked
         return None
-
-
-def next_waiting(machine: Machine) -> Run | None:
-    """The run that the machine takes next, locked for the caller's transaction."""
-    return (
-        Run.objects.claimable()
-        .filter(machine=machine, machine__paused=False)
-        .order_by("-priority", "-rank", "id")
-        .select_for_update(skip_locked=True, of=("self",))
-        .first()
-    )
 
 
 def lease(run: Run, instance: str) -> bool:
@@ -265,7 +254,8 @@ def finish(run: Run, to: Status, why: str) -> None:
     """End a run and its attempt."""
     Attempt.objects.filter(run=run, token=run.lease_token).update(ended_at=Now(), outcome=to)
     error = why if to == Status.FAILED else ""
-    run.move(to, why, ended_at=Now(), lease_until=None, progress=None, error=error)
+    floors_due = to == Status.SUCCEEDED and run.paired
+    run.move(to, why, ended_at=Now(), lease_until=None, progress=None, error=error, floors_due=floors_due)
 
 
 def take_back(run: Run, why: str, pause_s: float = 0) -> None:
