@@ -40,6 +40,11 @@ def env_secret(name: str, file: Path) -> str:
     return file.read_text()
 
 
+# A server that has vanished from the network ends the connection within half a minute; else a call waits for hours.
+ANSWERS_OR_ENDS: dict[str, Any] = {"connect_timeout": 5, "keepalives_idle": 15, "keepalives_interval": 5,
+                                   "keepalives_count": 3, "tcp_user_timeout": 30_000}  # fmt: skip
+
+
 def database(url: str) -> dict[str, Any]:
     """Django's settings of one libpq connection URL."""
     try:
@@ -54,7 +59,7 @@ def database(url: str) -> dict[str, Any]:
         **{key: parts.pop(word, "") or "" for key, word in known.items()},
         "CONN_MAX_AGE": 600,
         "CONN_HEALTH_CHECKS": True,
-        "OPTIONS": {"connect_timeout": 5, **parts},
+        "OPTIONS": ANSWERS_OR_ENDS | parts,
     }
 
 

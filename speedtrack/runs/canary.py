@@ -131,13 +131,17 @@ def attend(machine: Machine) -> None:
     plan_due(machine, canary)
 
 
-def attend_all() -> None:
-    """Attend to machines that no claim may come from: whose runner has died, or gets no work in quarantine."""
+def unattended() -> QuerySet[Machine]:
+    """Machines that no claim may come from although something is to be done: the runner has died, or gets no work."""
     canary_runs = Run.objects.unfinished().filter(machine=OuterRef("pk"), reason=Reason.CANARY)
-    unattended = Q(Exists(unjudged().filter(machine=OuterRef("pk"))))
+    unjudged_runs = Q(Exists(unjudged().filter(machine=OuterRef("pk"))))
     unwatched = Q(quarantined_at__isnull=False, paused=False) & ~Q(Exists(canary_runs))
-    wanting = Machine.objects.filter(unattended | unwatched, canaries__in=Canary.objects.filter(retired_at=None))
-    for machine_id in wanting.values_list("pk", flat=True):
+    return Machine.objects.filter(unjudged_runs | unwatched, canaries__in=Canary.objects.filter(retired_at=None))
+
+
+def attend_all() -> None:
+    """Attend to the canaries of all machines whose runners do not."""
+    for machine_id in unattended().values_list("pk", flat=True):
         with transaction.atomic():
             machine = Machine.objects.select_for_update(no_key=True, skip_locked=True).filter(pk=machine_id).first()
             if machine:

@@ -8,11 +8,11 @@ from typing import Any, ClassVar
 from django.conf import settings
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
-from django.db.models import Q
+from django.db.models import Exists, OuterRef, Q
 from django.db.models.functions import Now
 
 from speedtrack.benchmarks.models import Benchmark, Suite
-from speedtrack.projects.models import Commit, Project
+from speedtrack.projects.models import Commit, Position, Project
 
 
 class UnknownToken(Exception):
@@ -202,8 +202,10 @@ class RunQuerySet(models.QuerySet["Run"]):
         return self.active().filter(lease_until__lt=Now())
 
     def given_up(self) -> "RunQuerySet":
-        """Runs that failed for want of a machine, and whose time to be tried again has come."""
-        return self.filter(status=Status.FAILED, retry_at__lte=Now())
+        """Runs that failed for want of a machine, whose time has come; not of commits that left their branches."""
+        on_a_branch = Exists(Position.objects.filter(commit=OuterRef("commit")))
+        by_hand = ~Q(reason__in=(Reason.PUSH, Reason.BACKFILL))
+        return self.filter(on_a_branch | by_hand, status=Status.FAILED, retry_at__lte=Now())
 
 
 class Run(models.Model):
