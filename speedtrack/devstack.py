@@ -119,7 +119,8 @@ def broker() -> Iterator[str]:
         if len(os.fsencode(directory / SOCKET)) > LONGEST_SOCKET:
             directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="speedtrack-")))
         directory.chmod(0o700)  # an older release let others in
-        server = ValkeyServer(port=0, data_dir=directory, unix_socket_path=directory / SOCKET)
+        # With hz 1, as an idle server else wakes ten times a second.
+        server = ValkeyServer(port=0, data_dir=directory, unix_socket_path=directory / SOCKET, config={"hz": 1})
         try:
             stack.enter_context(server)
         except ValkeyServerError as e:

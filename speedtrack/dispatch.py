@@ -1,18 +1,24 @@
 """The dispatcher: sees in PostgreSQL what is to be done, and nudges who does it. It decides nothing else.
 
+It looks when a row has changed of which work may follow: database triggers notify it (the migrations of projects, runs
+and alerts that are named for that). It looks every TICK_S as well, for what is due by time, and so that nothing
+depends on a notification. A look is one statement.
+
 A nudge is sent only where there is work and the queue is empty. So a busy or absent receiver gathers no backlog, and
 a message lost with the broker is sent again at the next tick. One dispatcher works at a time; a second one waits.
 """
 
 import logging
+import select
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 from celery import Celery
 from django.conf import settings
-from django.db import OperationalError, connection
-from django.db.models import Exists, OuterRef, QuerySet
+from django.db import InterfaceError, OperationalError, connection
+from django.db.models import Exists, OuterRef, QuerySet, TextField, Value
+from django.db.models.functions import Concat
 from kombu import Queue
 from kombu.exceptions import OperationalError as BrokerError
 from redis.exceptions import RedisError
@@ -24,81 +30,147 @@ from speedtrack.projects.models import Project
 from speedtrack.runs import canary, queue
 from speedtrack.runs.models import Machine, MachineEvent, Run, Series, Status
 
+Question = tuple[str, tuple[Any, ...]]  # SQL and its parameters
+
 log = logging.getLogger(__name__)
 
-TICK_S = 0.5
+TICK_S = 5.0
+REST_S = 0.1  # between two looks, however many notifications come
+STOP_S = 1.0  # how often it is asked whether to stop, and how long an absent server is waited for
+CHANNEL = "speedtrack_work"  # of the triggers
 LEADER_LOCK = 0x5339  # advisory: one dispatcher at a time
 BROKER_ERRORS = (BrokerError, RedisError)
+DATABASE_ERRORS = (OperationalError, InterfaceError)
 LOOK_FOR_WORK = "speedtrack.look_for_work"
+#: What the dispatcher does itself, as the first thing of a tick.
+UPKEEP: dict[str, Callable[[], object]] = {
+    "reap": queue.reap,
+    "retry": queue.retry_given_up,
+    "attend": canary.attend_all,
+}
+#: The queue and the task of each duty.
+TASKS = {
+    "sync": ("sync", "speedtrack.tasks.sync"),
+    "poll": ("poll", "speedtrack.tasks.poll"),
+    "notify": ("notify", "speedtrack.tasks.notify"),
+    "detect": ("detect", "speedtrack.tasks.detect"),
+    "calibrate": ("detect", "speedtrack.tasks.calibrate"),
+}
+
+
+def duties() -> list[tuple[str, QuerySet[Any]]]:
+    """What is looked for: a duty, and rows that are work for it."""
+    under_way = Run.objects.unfinished().filter(change_points=OuterRef("pk"))
+    return [
+        ("reap", Run.objects.lost()),
+        ("retry", Run.objects.given_up()),
+        ("attend", canary.unattended()),
+        ("sync", Project.objects.told().at_rest()),
+        ("poll", Project.objects.due(settings.POLL_EVERY_S).at_rest()),
+        ("notify", Outbox.objects.due()),
+        ("notify", MachineEvent.objects.filter(untold=True)),
+        ("detect", Series.objects.undetected()),
+        ("detect", ChangePoint.objects.settling().exclude(Exists(under_way))),
+        ("detect", ChangePoint.objects.ripe()),
+        ("detect", floors.due()),
+        ("calibrate", floors.unasked_machines()),
+    ]
 
 
 def run(stopping: Callable[[], bool]) -> None:
-    """Tick until told to stop. A broker or database that is away is waited for, with a line that says so."""
+    """Look for work until told to stop. A broker or database that is away is waited for, with a line that says so."""
+    session = Session()
     while not stopping():
         try:
-            if lead():
-                tick()
+            if session.lead():
+                tick(question=session.question)
+            session.wait(stopping)
         except BROKER_ERRORS as e:
             log.warning("the broker does not answer (%s): nudges wait, nothing is lost", e)
-        except OperationalError as e:
+            time.sleep(STOP_S)
+        except DATABASE_ERRORS as e:
             log.warning("the database does not answer: %s", str(e).strip())
             connection.close()
-        time.sleep(TICK_S)
+            time.sleep(STOP_S)
 
 
-def lead() -> bool:
-    """Take the leader's lock, or keep it: it belongs to this database session and ends with it."""
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid()"
-                       " AND classid = %s", [LEADER_LOCK])  # fmt: skip
-        if cursor.fetchone()[0]:
+class Session:
+    """The dispatcher's database session: the leader's lock and the notifications belong to it, and end with it."""
+
+    def __init__(self) -> None:
+        self.leading: Any = None  # the connection that holds the lock
+        self.question: Question | None = None
+
+    def lead(self) -> bool:
+        """Take the leader's lock and ask for notifications, unless this session has."""
+        connection.ensure_connection()
+        if connection.connection is self.leading:
             return True
-        cursor.execute("SELECT pg_try_advisory_lock(%s, 0)", [LEADER_LOCK])
-        return bool(cursor.fetchone()[0])
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT pg_try_advisory_lock(%s, 0)", [LEADER_LOCK])
+            if not cursor.fetchone()[0]:
+                return False
+            cursor.execute(f"LISTEN {CHANNEL}")  # before the first look, so that nothing falls between the two
+        self.leading, self.question = connection.connection, question()
+        return True
+
+    def wait(self, stopping: Callable[[], bool]) -> None:
+        """Until a notification comes, the next tick is due, or it is time to stop. Raises if the session is lost."""
+        until = time.monotonic() + TICK_S
+        time.sleep(REST_S)
+        while not stopping() and not self.notified() and (left := until - time.monotonic()) > 0:
+            # psycopg would wake up ten times a second to wait here.
+            select.select([connection.connection], [], [], min(left, STOP_S))
+
+    def notified(self) -> bool:
+        """Has a notification come since the last call?"""
+        with connection.wrap_database_errors:
+            return bool(list(connection.connection.notifies(timeout=0)))
 
 
-def tick(celery: Celery = app) -> None:
-    """Reap expired leases, attend to canaries, then nudge everybody who has work and has not been told."""
-    queue.reap()
-    canary.attend_all()
-    with celery.connection_for_write() as broker, broker.channel() as channel:
-        for name, task in wanted():
-            if channel.queue_declare(name).message_count == 0:
-                celery.send_task(task, queue=Queue(name), connection=broker, ignore_result=True)
+def tick(celery: Celery = app, question: Question | None = None) -> None:
+    """Do the upkeep that is due, then nudge everybody who has work and has not been told."""
+    found = seen(question)
+    if due := [verb for duty, verb in UPKEEP.items() if duty in found]:
+        for verb in due:
+            verb()
+        found = seen(question)
+    if nudges := wanted(found):
+        with celery.connection_for_write() as broker, broker.channel() as channel:
+            for name, task in nudges:
+                if channel.queue_declare(name).message_count == 0:
+                    celery.send_task(task, queue=Queue(name), connection=broker, ignore_result=True)
 
 
-def wanted() -> Iterator[tuple[str, str]]:
-    """(queue, task) of every duty and machine that has work."""
-    duties: dict[str, tuple[QuerySet[Any], ...]] = {
-        "sync": (Project.objects.told().at_rest(),),
-        "poll": (Project.objects.due(settings.POLL_EVERY_S).at_rest(),),
-        "notify": (Outbox.objects.due(), MachineEvent.objects.filter(untold=True)),
-    }
-    for duty, work in duties.items():
-        if any(rows.exists() for rows in work):
-            yield duty, f"speedtrack.tasks.{duty}"
-    if detection_wanted():
-        yield "detect", "speedtrack.tasks.detect"
-    elif floors.unasked_machines().exists():
-        yield "detect", "speedtrack.tasks.calibrate"
-    for machine in idle_machines_with_work():
-        yield machine.queue, LOOK_FOR_WORK
+def question() -> Question:
+    """All that is looked for, as one statement: to make it takes ten times the CPU time of having it answered."""
+    found = [rows.order_by().values_list(Value(duty, TextField()))[:1] for duty, rows in duties()]
+    machines = idle_machines_with_work().values_list(Concat(Value("machine."), "name", output_field=TextField()))
+    return machines.union(*found, all=True).query.sql_with_params()
+
+
+def seen(asked: Question | None = None) -> set[str]:
+    """The duties that have work, and the queues of the machines that have. ``asked``: the question, made before."""
+    with connection.cursor() as cursor:
+        cursor.execute(*(asked or question()))
+        return {name for (name,) in cursor.fetchall()}
 
 
 def detection_wanted() -> bool:
     """Are there new measurements, suspicions to confirm, or paired runs to judge?"""
-    if Series.objects.filter(undetected_since__isnull=False).exists():
-        return True
-    under_way = Run.objects.unfinished().filter(change_points=OuterRef("pk"))
-    settling = ChangePoint.objects.settling().exclude(Exists(under_way))
-    return settling.exists() or ChangePoint.objects.ripe().exists() or floors.due().exists()
+    return "detect" in seen()
 
 
-def idle_machines_with_work() -> list[Machine]:
+def wanted(found: set[str]) -> list[tuple[str, str]]:
+    """(queue, task) of each duty and machine that was found to have work. Nothing is calibrated beside detection."""
+    left = found - ({"calibrate"} if "detect" in found else set())
+    machines = [(name, LOOK_FOR_WORK) for name in sorted(left) if name.startswith("machine.")]
+    return [TASKS[duty] for duty in TASKS if duty in left] + machines
+
+
+def idle_machines_with_work() -> QuerySet[Machine]:
     """Machines that hold no run although one waits for them."""
     runs = Run.objects.filter(machine=OuterRef("pk"))
-    return list(
-        Machine.objects.filter(
-            Exists(runs.filter(pk__in=Run.objects.claimable().filter(status=Status.QUEUED))), paused=False
-        ).exclude(Exists(runs.filter(status__in=["leased", "running"])))
-    )
+    waiting = Exists(runs.filter(pk__in=Run.objects.claimable().filter(status=Status.QUEUED)))
+    at_work = Exists(runs.filter(status__in=["leased", "running"]))
+    return Machine.objects.filter(waiting, paused=False).exclude(at_work)

@@ -42,6 +42,11 @@ def env_secret(name: str, file: Path) -> str:
     return kept
 
 
+# A server that has vanished from the network ends the connection within half a minute; else a call waits for hours.
+ANSWERS_OR_ENDS: dict[str, Any] = {"connect_timeout": 5, "keepalives_idle": 15, "keepalives_interval": 5,
+                                   "keepalives_count": 3, "tcp_user_timeout": 30_000}  # fmt: skip
+
+
 def database(url: str) -> dict[str, Any]:
     """Django's settings of one libpq connection URL."""
     try:
@@ -56,7 +61,7 @@ def database(url: str) -> dict[str, Any]:
         **{key: parts.pop(word, "") or "" for key, word in known.items()},
         "CONN_MAX_AGE": 600,
         "CONN_HEALTH_CHECKS": True,
-        "OPTIONS": {"connect_timeout": 5, **parts},
+        "OPTIONS": ANSWERS_OR_ENDS | parts,
     }
 
 
@@ -197,6 +202,13 @@ AA_EVERY_DAYS = env_int("AA_EVERY_DAYS", 7)
 # A run whose runner is silent for this long is taken from it; after this many attempts it fails.
 LEASE_S = env_int("LEASE_S", 60)
 MAX_ATTEMPTS = env_int("MAX_ATTEMPTS", 3)
+
+# What a machine measures next (docs/methodology.md): the part of its time that suspicions get while the history waits,
+# too, and how long the head of a branch waits at most before it goes next.
+SETTLING_PERCENT = env_int("SETTLING_PERCENT", 50)
+if not 1 <= SETTLING_PERCENT <= 99:
+    raise ImproperlyConfigured(f"SETTLING_PERCENT={SETTLING_PERCENT}: give 1 to 99")
+HEAD_WAIT_S = env_int("HEAD_WAIT_S", 300)
 
 # The canary of a machine (docs/methodology.md): measured this often while there is work; whether the first head that a
 # machine measures becomes its canary by itself; and who is told of a machine whose canary moved.

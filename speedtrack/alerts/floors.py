@@ -23,7 +23,8 @@ from speedtrack.benchmarks.definitions import DefinitionError
 from speedtrack.benchmarks.metrics import WATCHED
 from speedtrack.projects.models import Commit, Project
 from speedtrack.runs import planning
-from speedtrack.runs.models import PAIRED, Build, Machine, Measurement, Reason, Run, RunQuerySet, Series, Side, Status
+from speedtrack.runs.models import PAIRED, Build, Machine, Measurement, Reason, Run, RunQuerySet, Series, Side
+from speedtrack.runs.order import PRIORITY
 from speedtrack.runs.tracking import Choice
 from speedtrack.stats.floor import noise_floor
 
@@ -94,7 +95,7 @@ def measure(choice: Choice) -> int:
     """Queue A/A runs by hand, before all that waits. Returns how many."""
     plan = planning.Plan(
         choice.project, choice.suite, choice.benchmarks, Reason.AA, trials=PAIRS, metrics=WATCHED,
-        priority=planning.PRIORITY["manual"],
+        priority=PRIORITY["manual"],
     )  # fmt: skip
     commits = choice.project.commits.in_bulk(choice.ranks)
     for commit in commits.values():
@@ -104,18 +105,21 @@ def measure(choice: Choice) -> int:
 
 
 def due() -> RunQuerySet:
-    """Runs of identical builds whose floors are not stored yet."""
+    """Runs of identical builds whose floors are not stored yet. Only runs that nobody has looked at are read."""
     head = Build.objects.filter(attempt=OuterRef("attempt"), side=Side.HEAD, artifacts=OuterRef("artifacts"))
     base = Build.objects.filter(attempt__run=OuterRef("pk"), attempt__token=OuterRef("lease_token"), side=Side.BASE)
     twins = base.filter(Exists(head), succeeded=True)
-    runs = Run.objects.filter(status=Status.SUCCEEDED, floors=None)
+    runs = Run.objects.filter(floors_due=True, floors=None)
     return runs.filter(Q(reason=Reason.AA) | (Q(reason__in=PAIRED) & Exists(twins)))
 
 
 @transaction.atomic
 def store_due() -> int:
     """Store the noise floor of every series of every run of identical builds that has none yet; how many runs."""
-    runs = list(due().select_for_update(skip_locked=True, of=("self",)))
+    ended = Run.objects.filter(floors_due=True).select_for_update(skip_locked=True)
+    looked_at = list(ended.values_list("pk", flat=True))
+    runs = list(due().filter(pk__in=looked_at))
+    Run.objects.filter(pk__in=looked_at).update(floors_due=False)
     for run in runs:
         series = Series.objects.filter(measurements__attempt__run=run, measurements__accepted=True).distinct()
         for one in series:

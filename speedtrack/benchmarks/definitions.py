@@ -23,6 +23,7 @@ from speedtrack.benchmarks.workloads import (
     Probe,
     RateOf,
     Repeated,
+    Setup,
     Strict,
     Values,
     Weighted,
@@ -32,6 +33,7 @@ from speedtrack.projects.models import Project
 
 USUAL_CAP = 15  # trials; the interval of five is halved by about as many
 BUILD = "build"  # the benchmark that stands for building the server
+Content = dict[str, Any]  # a section or a whole suite as JSON, as it is stored
 PLACEHOLDER = re.compile(r"(?<!\$)\{[A-Za-z_]\w*(?::[^{}]*)?\}")  # not ${NAME}: that is the shell's
 
 
@@ -65,11 +67,6 @@ class BuildSection(Strict):
         if self.dockerfile_network and not self.dockerfile:
             raise ValueError("dockerfile_network speaks of the steps of a dockerfile, and there is none")
         return self
-
-    def meaning(self) -> dict[str, Any]:
-        """What of it changes what is measured."""
-        told = self.model_dump(exclude={"timeout_s", "trust"}, exclude_defaults=True)
-        return told | {"environment": self.environment, "artifacts": sorted(self.artifacts)}
 
     @field_validator("artifacts")
     @classmethod
@@ -258,7 +255,7 @@ def explain(where: str, error: Any) -> str:
 SECTIONS: dict[str, type[BaseModel]] = {
     "build": BuildSection, "server": ServerSection, "benchmark": BenchmarkSection, "metrics": MetricSection,
     "workload": Workload, "commands": Weighted, "sequence": Repeated, "keys": Keys, "values": Values,
-    "expect": Expectations, "rate": RateOf, "probe": Probe,
+    "expect": Expectations, "rate": RateOf, "probe": Probe, "setup": Setup,
 }  # fmt: skip
 
 
@@ -293,32 +290,84 @@ def set_digest(benchmarks: Iterable[Benchmark]) -> str:
     return digest_of(sorted(b.digest + b.name for b in benchmarks))
 
 
-def meaning(definition: Definition, section: BenchmarkSection) -> dict[str, Any]:
+#: By section, the keys that a digest tells of even where they have their default: those it told of before this table
+#: was made. Every other key is left out while it has its default, so that a key that is added later changes no digest
+#: that is stored. Nothing is ever added here, and no default is ever changed.
+ALWAYS_TOLD = {
+    "build": {"environment"},
+    "server": {"listen"},
+    "benchmark": {"driver"},
+    "workload": {"transport", "clients", "pipeline", "window", "keys", "values", "prefill", "expect", "verify", "mode"},
+    "commands": {"weight"},
+    "sequence": {"times"},
+    "setup": {"times"},
+    "keys": {"count", "distribution"},
+    "probe": {"clients", "rate"},
+}
+
+
+def meaning(content: Content, section: Content) -> Content:
     """All that changes what a benchmark's number means, and nothing else: not its ``why``, not its name.
 
-    The driver's digest belongs to the Environment: a driver built on another machine is another binary, and the
-    benchmark would then have another identity on each machine.
+    ``content`` is a whole definition as it is stored, by whatever version, and ``section`` one of its benchmarks. The
+    driver's digest belongs to the Environment: a driver built on another machine is another binary, and the benchmark
+    would then have another identity on each machine.
     """
-    own = section.model_dump(include={"driver", "workload", "command"}, exclude_none=True)
-    if section.rate_of:
-        own["rate_of"] = digest_of(meaning(definition, definition.reference_of(section)))
-    server = definition.server.model_dump(exclude={"ready_timeout_s"})
-    if server["cores"] == 1:
-        del server["cores"]  # lines begun before a server could have several cores go on
-    return own | {
-        "server": server,
-        "build": definition.build.meaning(),
+    own: Content = {key: section[key] for key in ("driver", "workload", "command") if key in section}
+    told = canonical("benchmark", own)
+    if isinstance(rate := told.get("workload", {}).get("rate"), dict):
+        reference = next(one for one in content["benchmark"] if one["name"] == rate["of"])
+        told["rate_of"] = digest_of(meaning(content, reference))
+    server = {key: value for key, value in content["server"].items() if key != "ready_timeout_s"}
+    return told | {"server": canonical("server", server), "build": build_meaning(content)}
+
+
+def build_meaning(content: Content) -> Content:
+    """What of a stored definition's build section changes what is measured."""
+    build = {key: value for key, value in content["build"].items() if key not in ("timeout_s", "trust")}
+    return canonical("build", build | {"artifacts": sorted(build["artifacts"])})
+
+
+def canonical(place: str, content: Content) -> Content:
+    """A section as its digest tells of it: without what is not given, or has a default not in ALWAYS_TOLD."""
+    defaults = defaults_of(SECTIONS[place])
+    always = ALWAYS_TOLD.get(place, set())
+    left = {
+        key: value
+        for key, value in content.items()
+        if value is not None and (key in always or key not in defaults or value != defaults[key])
     }
+    return {key: canonical_value(key, value) for key, value in left.items()}
 
 
-def digests(definition: Definition) -> dict[str, str]:
-    """The digest of each benchmark of a suite by its name, in the suite's order."""
-    return {section.name: digest_of(meaning(definition, section)) for section in definition.benchmark}
+def canonical_value(key: str, value: Any) -> Any:
+    """The value of a key; of a section that lies in it, or of each of a list of them, what its digest tells."""
+    if isinstance(value, list):
+        return [canonical_value(key, one) for one in value]
+    return canonical(key, value) if key in SECTIONS and isinstance(value, dict) else value
+
+
+def defaults_of(section: type[BaseModel]) -> Content:
+    """The defaults of a section's keys, as they are stored."""
+    found = {name: field.default for name, field in section.model_fields.items() if not field.is_required()}
+    return {name: value.model_dump() if isinstance(value, BaseModel) else value for name, value in found.items()}
+
+
+def digests(content: Content) -> dict[str, str]:
+    """The digest of each benchmark of a stored definition by its name, in the suite's order."""
+    return {section["name"]: digest_of(meaning(content, section)) for section in content["benchmark"]}
 
 
 def of_suite(suite: Suite) -> Definition:
-    """A stored suite as the definition it was."""
-    return Definition.model_validate(suite.definition)
+    """A stored suite as the definition it was; keys added since have their defaults. Raises DefinitionError."""
+    try:
+        return Definition.model_validate(suite.definition)
+    except ValidationError as e:
+        mistakes = "; ".join(explain(f"suite {suite}", error) for error in e.errors())
+        raise DefinitionError(
+            f"another version of SpeedTrack stored this suite, and this one cannot read it: {mistakes}: "
+            "correct the suite file and queue the commit again (`manage.py measure`)"
+        ) from e
 
 
 def usual(definition: Definition, benchmarks: list[Benchmark]) -> list[Benchmark]:
@@ -333,15 +382,15 @@ def store(project: Project, definition: Definition) -> tuple[Suite, list[Benchma
     suite, _ = Suite.objects.get_or_create(
         digest=digest_of(content), defaults={"name": definition.name, "definition": content}
     )
-    return suite, [store_benchmark(project, definition, section) for section in definition.benchmark]
+    return suite, [store_benchmark(project, content, section) for section in content["benchmark"]]
 
 
-def store_benchmark(project: Project, definition: Definition, section: BenchmarkSection) -> Benchmark:
-    content = meaning(definition, section)
+def store_benchmark(project: Project, content: Content, section: Content) -> Benchmark:
+    told = meaning(content, section)
     benchmark, _ = Benchmark.objects.update_or_create(
         project=project,
-        name=section.name,
-        digest=digest_of(content),
-        defaults={"definition": content, "why": section.why},
+        name=section["name"],
+        digest=digest_of(told),
+        defaults={"definition": told, "why": section["why"]},
     )
     return benchmark

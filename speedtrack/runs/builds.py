@@ -78,7 +78,7 @@ def store_series(attempt: Attempt, commit: Commit, build: BuildDocument, environ
 
 def benchmark_of(run: Run) -> Benchmark:
     """The benchmark that stands for building: its identity is the build section."""
-    meaning = {"build": definitions.of_suite(run.suite).build.meaning()}
+    meaning = {"build": definitions.build_meaning(run.suite.definition)}
     benchmark, _ = Benchmark.objects.get_or_create(
         project=run.project,
         name=definitions.BUILD,

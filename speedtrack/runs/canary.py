@@ -36,9 +36,9 @@ from speedtrack.runs.models import (
     Run,
     Status,
 )
+from speedtrack.runs.order import PRIORITY
 from speedtrack.stats import canary as stats
 
-PRIORITY = 500  # above all of planning.PRIORITY
 JUDGED = ("server_cpu_ns_per_request", "throughput_rps")
 SMALLEST_EFFECT = 0.02  # a machine that moves by less is left alone; a metric whose own is larger keeps that
 CALM = 2  # good ones in a row that lift a quarantine
@@ -106,7 +106,7 @@ def suited(suite: Suite, among: Sequence[str], project: Project) -> Benchmark | 
     """The first of these benchmarks of a suite that loads a server as fast as it goes: that says most in least time."""
     definition = definitions.of_suite(suite)
     fit = [section for section in definition.benchmark if section.name in among and is_fit(section)]
-    digests = definitions.digests(definition)
+    digests = definitions.digests(suite.definition)
     return Benchmark.objects.get(project=project, name=fit[0].name, digest=digests[fit[0].name]) if fit else None
 
 
@@ -131,13 +131,17 @@ def attend(machine: Machine) -> None:
     plan_due(machine, canary)
 
 
-def attend_all() -> None:
-    """Attend to machines that no claim may come from: whose runner has died, or gets no work in quarantine."""
+def unattended() -> QuerySet[Machine]:
+    """Machines that no claim may come from although something is to be done: the runner has died, or gets no work."""
     canary_runs = Run.objects.unfinished().filter(machine=OuterRef("pk"), reason=Reason.CANARY)
-    unattended = Q(Exists(unjudged().filter(machine=OuterRef("pk"))))
+    unjudged_runs = Q(Exists(unjudged().filter(machine=OuterRef("pk"))))
     unwatched = Q(quarantined_at__isnull=False, paused=False) & ~Q(Exists(canary_runs))
-    wanting = Machine.objects.filter(unattended | unwatched, canaries__in=Canary.objects.filter(retired_at=None))
-    for machine_id in wanting.values_list("pk", flat=True):
+    return Machine.objects.filter(unjudged_runs | unwatched, canaries__in=Canary.objects.filter(retired_at=None))
+
+
+def attend_all() -> None:
+    """Attend to the canaries of all machines whose runners do not."""
+    for machine_id in unattended().values_list("pk", flat=True):
         with transaction.atomic():
             machine = Machine.objects.select_for_update(no_key=True, skip_locked=True).filter(pk=machine_id).first()
             if machine:
@@ -282,6 +286,6 @@ def plan(canary: Canary, at: datetime) -> None:
         round=0 if last is None else last + 1,
         trials=canary.suite.definition["trials"],
         metrics=list(JUDGED),
-        priority=PRIORITY,
+        priority=PRIORITY["canary"],
         not_before=at,
     )

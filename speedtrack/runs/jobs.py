@@ -50,7 +50,7 @@ def repeat_for(run: Run) -> list[str]:
 
 def _work(run: Run, definition: Definition) -> list[dict[str, Any]]:
     """What the run measures now, in the suite's order: rates in requests/s, without what its attempt postponed."""
-    digests = definitions.digests(definition)
+    digests = definitions.digests(run.suite.definition)
     left_out = queue.attempt_of(run).postponed
     found = []
     for section in definition.benchmark:
@@ -64,7 +64,7 @@ def _work(run: Run, definition: Definition) -> list[dict[str, Any]]:
 
 def benchmarks_of(run: Run) -> list[Benchmark]:
     """The run's benchmarks as its suite defines them, in the suite's order."""
-    digests = definitions.digests(definitions.of_suite(run.suite))
+    digests = definitions.digests(run.suite.definition)
     rows = Benchmark.objects.filter(project=run.project, name__in=run.benchmarks, digest__in=digests.values())
     known = {(b.name, b.digest): b for b in rows}
     return [known[name, digest] for name, digest in digests.items() if name in run.benchmarks]

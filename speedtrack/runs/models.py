@@ -8,11 +8,11 @@ from typing import Any, ClassVar
 from django.conf import settings
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
-from django.db.models import Q
+from django.db.models import Exists, OuterRef, Q
 from django.db.models.functions import Now
 
 from speedtrack.benchmarks.models import Benchmark, Suite
-from speedtrack.projects.models import Commit, Project
+from speedtrack.projects.models import Commit, Position, Project
 
 
 class UnknownToken(Exception):
@@ -201,6 +201,12 @@ class RunQuerySet(models.QuerySet["Run"]):
     def lost(self) -> "RunQuerySet":
         return self.active().filter(lease_until__lt=Now())
 
+    def given_up(self) -> "RunQuerySet":
+        """Runs that failed for want of a machine, whose time has come; not of commits that left their branches."""
+        on_a_branch = Exists(Position.objects.filter(commit=OuterRef("commit")))
+        by_hand = ~Q(reason__in=(Reason.PUSH, Reason.BACKFILL))
+        return self.filter(on_a_branch | by_hand, status=Status.FAILED, retry_at__lte=Now())
+
 
 class Run(models.Model):
     """One commit on one machine for one set of benchmarks. A retry raises ``attempt``; it is never a new row."""
@@ -237,6 +243,12 @@ class Run(models.Model):
     ended_at = models.DateTimeField(null=True)
     progress = models.JSONField(null=True)
     error = models.TextField(default="")
+    retry_at = models.DateTimeField(
+        null=True, help_text="it failed for want of a machine: when it is queued again; null: not by itself"
+    )
+    floors_due = models.BooleanField(
+        default=False, help_text="what its pairs say of the machine's noise was not looked at yet"
+    )
 
     objects: ClassVar = RunQuerySet.as_manager()
 
@@ -264,6 +276,9 @@ class Run(models.Model):
                 condition=Q(reason="canary", status__in=["queued", "leased", "running"]),
                 name="one_unfinished_canary_run_per_machine",
             ),
+            models.CheckConstraint(
+                condition=Q(retry_at=None) | Q(status="failed"), name="only_a_failed_run_waits_for_its_machine"
+            ),
         ]
         indexes: ClassVar = [
             models.Index(
@@ -272,6 +287,9 @@ class Run(models.Model):
             models.Index(fields=["lease_until"], name="runs_leased", condition=Q(status__in=["leased", "running"])),
             models.Index(fields=["project", "-id"], name="runs_of_project"),
             models.Index(fields=["machine"], name="canary_runs", condition=Q(reason="canary")),
+            models.Index(fields=["machine", "ended_at"], name="runs_ended", condition=Q(ended_at__isnull=False)),
+            models.Index(fields=["retry_at"], name="runs_given_up", condition=Q(retry_at__isnull=False)),
+            models.Index(fields=["id"], name="runs_with_floors_due", condition=Q(floors_due=True)),
         ]
 
     def __str__(self) -> str:

@@ -11,18 +11,8 @@ from speedtrack.benchmarks.models import Benchmark, Suite
 from speedtrack.projects.models import Branch, Commit, Project
 from speedtrack.runs import queue
 from speedtrack.runs.models import Machine, Reason, Run, Status
+from speedtrack.runs.order import PRIORITY
 
-#: manual > confirm and bisect > head of a branch > the rest > profiles > a backlog's end > A/A; canaries before all
-PRIORITY = {
-    "manual": 400,
-    "confirm": 300,
-    "bisect": 300,
-    "head": 200,
-    "rest": 100,
-    "later": 50,
-    "profile": 60,
-    "aa": 10,
-}
 BACKLOG_CAP = 200  # commits of one plan that keep their priority; between them the others are filled in later
 ROUTINE = (Reason.PUSH, Reason.BACKFILL)  # one of them is enough for a commit
 GONE = "the commit is no longer on"

@@ -15,6 +15,7 @@ from speedtrack.projects.models import Commit, Project
 from speedtrack.runs import jobs, planning, queue, results
 from speedtrack.runs.documents import ProfileDocument
 from speedtrack.runs.models import Machine, Profile, Reason, Run, Status
+from speedtrack.runs.order import PRIORITY
 
 
 class NoBase(Exception):
@@ -83,7 +84,7 @@ def plan(change: Change, by_hand: bool = False) -> Run:
         change.machine,
     )
     if by_hand:
-        Run.objects.filter(pk=run.pk, status=Status.QUEUED).update(priority=planning.PRIORITY["manual"])
+        Run.objects.filter(pk=run.pk, status=Status.QUEUED).update(priority=PRIORITY["manual"])
     return run
 
 

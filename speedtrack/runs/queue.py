@@ -13,8 +13,9 @@ from django.db.models import F
 from django.db.models.functions import Least, Now
 
 from speedtrack.benchmarks import definitions
+from speedtrack.benchmarks.definitions import DefinitionError
 from speedtrack.projects.models import Commit
-from speedtrack.runs import canary, rates
+from speedtrack.runs import canary, order, rates
 from speedtrack.runs.documents import Failure, LogPiece, Renewal
 from speedtrack.runs.models import (
     ACTIVE,
@@ -28,6 +29,8 @@ from speedtrack.runs.models import (
     Status,
 )
 
+FURTHER_PAUSE = timedelta(minutes=10)  # after the attempt cap; three times as long after each further attempt
+FURTHER_ATTEMPTS = 6  # the last one 60 hours after the cap
 RETRY_PAUSE_S = 15  # before the second attempt after a transient failure; grows with the attempt
 
 
@@ -68,26 +71,15 @@ def claim(machine: Machine, instance: str = "") -> Run | None:
         for run in Run.objects.active().filter(machine=machine).select_for_update():
             take_back(run, "the runner was restarted while it held this run")
         canary.attend(machine)
-        while picked := next_waiting(machine):
+        while picked := order.next_run(machine):
             if lease(picked, instance):
                 return picked
         return None
 
 
-def next_waiting(machine: Machine) -> Run | None:
-    """The run that the machine takes next, locked for the caller's transaction."""
-    return (
-        Run.objects.claimable()
-        .filter(machine=machine, machine__paused=False)
-        .order_by("-priority", "-rank", "id")
-        .select_for_update(skip_locked=True, of=("self",))
-        .first()
-    )
-
-
 def lease(run: Run, instance: str) -> bool:
-    """Begin the next attempt of a run. False: it has failed at once, as nothing in it can be measured yet."""
-    postponed = rates.postponed(run)
+    """Begin the next attempt of a run. False: it has failed at once, as nothing in it can be measured."""
+    postponed, fault = unmeasurable(run)
     left_out = "".join(f"; {name} is postponed: {why}" for name, why in postponed.items())
     run.move(
         Status.LEASED,
@@ -101,10 +93,20 @@ def lease(run: Run, instance: str) -> bool:
         linked=None,
     )
     Attempt.objects.create(run=run, number=run.attempt, token=run.lease_token, instance=instance, postponed=postponed)
+    if fault:
+        finish(run, Status.FAILED, fault)
+    return not fault
+
+
+def unmeasurable(run: Run) -> tuple[dict[str, str], str]:
+    """Benchmarks that the run postpones, each with the reason; and why nothing of it can be measured, or nothing."""
+    try:
+        postponed = rates.postponed(run)
+    except DefinitionError as e:
+        return {}, str(e)
     if len(postponed) < len(run.benchmarks):
-        return True
-    finish(run, Status.FAILED, "nothing to measure: " + "; ".join(f"{n}: {why}" for n, why in postponed.items()))
-    return False
+        return postponed, ""
+    return postponed, "nothing to measure: " + "; ".join(f"{name}: {why}" for name, why in postponed.items())
 
 
 def held(machine: Machine, run_id: int, token: int) -> Run:
@@ -254,7 +256,8 @@ def finish(run: Run, to: Status, why: str) -> None:
     """End a run and its attempt."""
     Attempt.objects.filter(run=run, token=run.lease_token).update(ended_at=Now(), outcome=to)
     error = why if to == Status.FAILED else ""
-    run.move(to, why, ended_at=Now(), lease_until=None, progress=None, error=error)
+    floors_due = to == Status.SUCCEEDED and run.paired
+    run.move(to, why, ended_at=Now(), lease_until=None, progress=None, error=error, floors_due=floors_due)
 
 
 def take_back(run: Run, why: str, pause_s: float = 0) -> None:
@@ -262,11 +265,36 @@ def take_back(run: Run, why: str, pause_s: float = 0) -> None:
     if run.cancel_requested_at:
         finish(run, Status.CANCELLED, "cancelled on request")
     elif run.attempt >= settings.MAX_ATTEMPTS:
-        finish(run, Status.FAILED, f"given up after {run.attempt} attempts; the last: {why}")
+        give_up(run, f"given up after {run.attempt} attempts; the last: {why}")
     else:
         Attempt.objects.filter(run=run, token=run.lease_token).update(ended_at=Now(), outcome=Status.QUEUED)
         not_before = Now() + timedelta(seconds=pause_s)
         run.move(Status.QUEUED, why, lease_until=None, not_before=not_before, progress=None, error=why)
+
+
+def give_up(run: Run, why: str) -> None:
+    """Fail a run for want of a machine. One that measures a commit for its line gets a further attempt after a pause.
+
+    The pauses grow, so that a run which kills its runner does so rarely, and in the end not at all. Pairs and canaries
+    get none: who planned them looks at how they ended, and plans anew.
+    """
+    finish(run, Status.FAILED, why)
+    further = run.attempt - settings.MAX_ATTEMPTS
+    if further < FURTHER_ATTEMPTS and not run.paired and run.canary_id is None:
+        Run.objects.filter(pk=run.pk).update(retry_at=Now() + FURTHER_PAUSE * 3**further)
+
+
+def retry_given_up() -> int:
+    """Queue again what failed for want of a machine, when its pause is over. Returns how many. Safe as ``reap``."""
+    queued = 0
+    for run_id in Run.objects.given_up().values_list("pk", flat=True):
+        with transaction.atomic():
+            run = Run.objects.given_up().select_for_update(skip_locked=True, of=("self",)).filter(pk=run_id).first()
+            if run:
+                why = "it failed for want of a machine: a further attempt"
+                run.move(Status.QUEUED, why, ended_at=None, not_before=Now(), retry_at=None)
+                queued += 1
+    return queued
 
 
 def hand_back(run: Run, why: str) -> None:
@@ -289,16 +317,22 @@ def reap() -> int:
 
 @transaction.atomic
 def cancel(run: Run, why: str) -> None:
-    """Cancel a run: at once while it waits; a runner at work is told with its next renewal."""
+    """Cancel a run: at once while it waits; a runner at work is told with its next renewal.
+
+    A failed one gets no further attempts.
+    """
     run = Run.objects.select_for_update(of=("self",)).get(pk=run.pk)
     if run.status == Status.QUEUED:
         run.move(Status.CANCELLED, why, ended_at=Now(), cancel_requested_at=Now())
     elif run.status in ACTIVE:
         Run.objects.filter(pk=run.pk).update(cancel_requested_at=Now())
+    elif run.status == Status.FAILED:
+        Run.objects.filter(pk=run.pk).update(retry_at=None)
 
 
 @transaction.atomic
 def retry(run: Run, why: str) -> None:
     """Queue a failed or cancelled run again, with a fresh count of attempts. Raises ValueError for another one."""
     run = Run.objects.select_for_update(of=("self",)).get(pk=run.pk)
-    run.move(Status.QUEUED, why, attempt=0, error="", cancel_requested_at=None, ended_at=None, not_before=Now())
+    fresh = {"attempt": 0, "error": "", "cancel_requested_at": None, "ended_at": None, "retry_at": None}
+    run.move(Status.QUEUED, why, not_before=Now(), **fresh)

@@ -40,7 +40,7 @@ def asked(run: Run, section: BenchmarkSection, digests: dict[str, str]) -> float
 def postponed(run: Run) -> dict[str, str]:
     """Benchmarks of the run whose rate is not known yet, each with the reason."""
     definition = definitions.of_suite(run.suite)
-    digests = definitions.digests(definition)
+    digests = definitions.digests(run.suite.definition)
     waiting = [
         section
         for section in definition.benchmark

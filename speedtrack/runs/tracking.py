@@ -20,9 +20,9 @@ from speedtrack.projects.errors import RepositoryError
 from speedtrack.projects.fetching import head_ref
 from speedtrack.projects.models import Branch, Commit, Project
 from speedtrack.projects.sync import store_commits, sync
-from speedtrack.runs import canary, planning, pushes, quarantine
+from speedtrack.runs import canary, planning, pushes, quarantine, queue
 from speedtrack.runs.canary import Frozen
-from speedtrack.runs.models import Canary, Machine, Reason, Run
+from speedtrack.runs.models import Canary, Machine, Reason, Run, Status
 
 LONGEST_SLUG = 50  # as Project.slug
 LONGEST_BRANCH = 250
@@ -177,6 +177,39 @@ def measure(slug: str, expression: str, names: list[str], machine_name: str | No
     round = 0 if last is None else last + 1
     plan = planning.Plan(choice.project, choice.suite, choice.benchmarks, Reason.MANUAL, round=round)
     return planning.plan_commits(plan, choice.ranks, choice.machines)
+
+
+def retry(number: int) -> str:
+    """Queue a run again that failed or was cancelled, with fresh attempts; what to say of it. Raises NoSuchThing."""
+    run = run_numbered(number)
+    try:
+        queue.retry(run, "by hand")
+    except ValueError:
+        raise NoSuchThing(
+            f"run {number} is {run.status}: only a failed or cancelled run is queued again"
+            " (`manage.py measure` measures a commit anew)"
+        ) from None
+    return f"run {number} is queued again"
+
+
+def cancel(number: int) -> str:
+    """Cancel a run, or the further attempts of a failed one; what to say of it. Raises NoSuchThing."""
+    run = run_numbered(number)
+    if run.status in (Status.SUCCEEDED, Status.CANCELLED) or (run.status == Status.FAILED and not run.retry_at):
+        raise NoSuchThing(f"run {number} is {run.status} already")
+    queue.cancel(run, "by hand")
+    run.refresh_from_db()
+    if run.status == Status.FAILED:
+        return f"run {number} gets no further attempts"
+    return f"run {number} " + ("is cancelled" if run.done else "ends as soon as its runner hears of it")
+
+
+def run_numbered(number: int) -> Run:
+    """The run. Raises NoSuchThing."""
+    run = Run.objects.filter(pk=number).first()
+    if run is None:
+        raise NoSuchThing(f"there is no run {number}: the queue's page shows the newest")
+    return run
 
 
 def check_known(suite: Suite, benchmarks: list[Benchmark], names: list[str]) -> None:

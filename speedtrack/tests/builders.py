@@ -13,7 +13,7 @@ from django.db import connection
 from speedtrack.benchmarks import definitions
 from speedtrack.projects.models import Commit
 from speedtrack.runs import builds, jobs, profiles, queue, results, tracking
-from speedtrack.runs.documents import BuildReport, ProfileDocument, Result
+from speedtrack.runs.documents import BuildReport, ProfileDocument, Renewal, Result
 from speedtrack.runs.models import Machine, Reason, Run
 from speedtrack.runs.tracking import Tracked, Wish
 
@@ -257,3 +257,7 @@ def expire_lease(run: Run) -> None:
 def moves(run: Run) -> list[tuple[str, str]]:
     """The status changes of a run, as its events tell them."""
     return list(run.events.order_by("id").values_list("before", "after"))
+
+
+def renewal(run: Run) -> Renewal:
+    return Renewal(token=run.lease_token)

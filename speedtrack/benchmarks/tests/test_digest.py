@@ -5,14 +5,62 @@ import hashlib
 import pytest
 
 from speedtrack.benchmarks import definitions
+from speedtrack.benchmarks.workloads import Workload
 from speedtrack.tests.builders import SUITE
+
+#: One benchmark with as many keys as can stand together.
+EVERY_KEY = """
+name = "every"
+[build]
+command = "make -j{cores}"
+artifacts = ["src/kvd", "other"]
+timeout_s = 60
+environment = { CFLAGS = "-O2" }
+kind = "docker"
+image = "debian"
+trust = "all"
+[server]
+command = "{artifact:kvd} {listen}"
+listen = { tcp = "--port {port}", unix = "--unixsocket {socket}" }
+protocol = "resp"
+ready_timeout_s = 5
+cores = 2
+[[benchmark]]
+name = "reference"
+why = "what it can do"
+workload = { test = "set", requests = 1000 }
+[[benchmark]]
+name = "all"
+why = "many keys"
+[benchmark.workload]
+commands = [{ request = ["GET", "__key__"], name = "read" }, { test = "set", weight = 3 }]
+transport = "tcp"
+threads = 2
+window = "rolling"
+keys = { count = 100, distribution = "zipf", exponent = 1.5 }
+values = { weighted = [[10, 1], [20, 2]] }
+ttl_s = [5, 10]
+setup = { request = "RPUSH l 1" }
+expect = { hit_rate = [0.5, 1] }
+verify = 0.5
+warmup_most_s = 3
+duration_s = 2
+mode = "open"
+rate = { of = "reference", share = 0.5 }
+arrivals = "poisson"
+probe = { clients = 2 }
+resp3 = true
+tracking = false
+"""
 
 
 def digest(old: str = "", new: str = "", benchmark: str = "get-p1") -> str:
     assert old in SUITE
-    suite = definitions.parse(SUITE.replace(old, new, 1) if old else SUITE, "tiny.toml")
-    [section] = [b for b in suite.benchmark if b.name == benchmark]
-    return definitions.digest_of(definitions.meaning(suite, section))
+    return digests(SUITE.replace(old, new, 1) if old else SUITE)[benchmark]
+
+
+def digests(text: str) -> dict[str, str]:
+    return definitions.digests(definitions.parse(text, "tiny.toml").model_dump())
 
 
 @pytest.mark.parametrize(
@@ -52,9 +100,9 @@ def test_what_does_not_change_the_meaning_leaves_the_digest(old: str, new: str) 
 
 def test_the_order_of_the_benchmarks_and_sections_leaves_the_digests() -> None:
     head, first, second = SUITE.split("[[benchmark]]")
-    suite = definitions.parse("[[benchmark]]".join([head, second, first]), "tiny.toml")
-    found = {b.name: definitions.digest_of(definitions.meaning(suite, b)) for b in suite.benchmark}
-    assert found == {name: digest(benchmark=name) for name in ("get-p1", "set-p1")}
+    assert digests("[[benchmark]]".join([head, second, first])) == {
+        name: digest(benchmark=name) for name in ("get-p1", "set-p1")
+    }
 
 
 def test_the_order_of_the_artifacts_leaves_the_digest() -> None:
@@ -75,3 +123,28 @@ def test_a_digest_is_the_sha256_of_canonical_json() -> None:
     canonical = '{"a":"ü","b":[1,2.5,null,true]}'
     wanted = f"sha256:{hashlib.sha256(canonical.encode()).hexdigest()}"
     assert definitions.digest_of({"b": [1, 2.5, None, True], "a": "ü"}) == wanted
+
+
+class LaterWorkload(Workload):
+    """A workload of a later version, which has one key more."""
+
+    jitter: int = 0
+
+
+@pytest.mark.parametrize(("jitter", "same"), [(0, True), (5, False)])
+def test_a_key_that_is_added_later_leaves_the_digest_while_it_has_its_default(
+    jitter: int, same: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(definitions.SECTIONS, "workload", LaterWorkload)
+    content = definitions.parse(SUITE, "tiny.toml").model_dump()
+    content["benchmark"][0]["workload"]["jitter"] = jitter
+    assert (definitions.digests(content)["get-p1"] == digest()) == same
+
+
+def test_the_digests_are_those_of_the_first_version() -> None:
+    """A digest stands in stored rows and in addresses. Whoever changes one of these breaks every line there is."""
+    assert digests(SUITE) == {
+        "get-p1": "sha256:d7d0f3e72a7cf396d1ad577f339b183b487bf62e37fc9e60c31ca240806e2c9b",
+        "set-p1": "sha256:047795da889004a5637111b9cbccc4d2e13860e30ba3c2fbc1239e15ce034993",
+    }
+    assert digests(EVERY_KEY)["all"] == "sha256:f3ee8deb61e861ccf1f6eb9fa960f77083a6585fe38fd155ef876de64082bd03"

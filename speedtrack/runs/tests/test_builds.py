@@ -111,4 +111,4 @@ def test_a_new_build_section_begins_a_new_line(history: list[Run], machine: Mach
     run = builders.claim(machine)
     send_build(run)
     benchmark = Series.objects.get(metric="binary_bytes").benchmark
-    assert benchmark.digest == definitions.digest_of({"build": definitions.of_suite(run.suite).build.meaning()})
+    assert benchmark.digest == definitions.digest_of({"build": definitions.build_meaning(run.suite.definition)})

@@ -12,8 +12,8 @@ from speedtrack.web.workload import described
 
 
 def words(text: str) -> str:
-    definition = definitions.parse(text, "tiny.toml")
-    return described(Benchmark(definition=definitions.meaning(definition, definition.benchmark[-1])))
+    content = definitions.parse(text, "tiny.toml").model_dump()
+    return described(Benchmark(definition=definitions.meaning(content, content["benchmark"][-1])))
 
 
 @pytest.mark.parametrize(

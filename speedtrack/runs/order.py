@@ -1,0 +1,79 @@
+"""What a machine measures next. Of what waits for it, and whose time has come:
+
+1. its canary;
+2. a head of a branch that has waited for HEAD_WAIT_S, the oldest first;
+3. what a person has asked for;
+4. suspicions to be settled (confirm, bisect) and the history share its time: of the last RECENT, suspicions get
+   SETTLING_PERCENT. Whichever has had less of its part goes next; if only one of them waits, it takes all.
+
+Within the history: heads, then the rest, profiles, the end of a backlog, A/A runs. Of equal runs the newest commit goes
+first. All of it follows from rows: the same rows always give the same run.
+"""
+
+from datetime import timedelta
+
+from django.conf import settings
+
+from speedtrack.runs.models import Machine, Run
+
+PRIORITY = {
+    "canary": 500,
+    "manual": 400,
+    "confirm": 300,
+    "bisect": 300,
+    "head": 200,
+    "rest": 100,
+    "profile": 60,
+    "later": 50,
+    "aa": 10,
+}
+# Longer than nearly every run, and short enough that a suspicion after a quiet hour does not take the machine for long.
+RECENT = timedelta(minutes=15)
+# One statement, in SQL because it is run for each claim: an index leads to the first of each kind, however many wait,
+# and only those five are put in order.
+NEXT = """
+WITH spent AS (
+    SELECT coalesce(sum(ended_at - started_at) FILTER (WHERE priority = %(settling)s), '0') AS settling,
+           coalesce(sum(ended_at - started_at) FILTER (WHERE priority < %(settling)s), '0') AS history
+    FROM runs_run WHERE machine_id = %(machine)s AND ended_at > statement_timestamp() - %(recent)s
+), waiting AS NOT MATERIALIZED (
+    SELECT id, priority, rank, created FROM runs_run
+    WHERE machine_id = %(machine)s AND status = 'queued' AND not_before <= statement_timestamp()
+          AND (reason = 'canary' OR NOT %(canaries_only)s)
+), firsts AS (
+    (SELECT id, 5 AS turn FROM waiting WHERE priority >= %(canary)s
+     ORDER BY priority DESC, rank DESC, id LIMIT 1)
+    UNION ALL
+    (SELECT id, 4 FROM waiting WHERE priority = %(head)s AND created <= statement_timestamp() - %(head_wait)s
+     ORDER BY created, id LIMIT 1)
+    UNION ALL
+    (SELECT id, 3 FROM waiting WHERE priority > %(settling)s AND priority < %(canary)s
+     ORDER BY priority DESC, rank DESC, id LIMIT 1)
+    UNION ALL
+    (SELECT id, CASE WHEN spent.settling * (100 - %(percent)s) <= spent.history * %(percent)s THEN 2 ELSE 0 END
+     FROM waiting, spent WHERE priority = %(settling)s
+     ORDER BY rank DESC, id LIMIT 1)
+    UNION ALL
+    (SELECT id, 1 FROM waiting WHERE priority < %(settling)s
+     ORDER BY priority DESC, rank DESC, id LIMIT 1)
+)
+SELECT runs_run.* FROM firsts JOIN runs_run USING (id) WHERE status = 'queued'
+ORDER BY turn DESC LIMIT 1 FOR UPDATE OF runs_run SKIP LOCKED
+"""
+
+
+def next_run(machine: Machine) -> Run | None:
+    """The run that the machine takes next, locked for the caller's transaction, which holds the machine's row."""
+    if machine.paused:
+        return None
+    given = {
+        "machine": machine.pk,
+        "canaries_only": machine.quarantined_at is not None,
+        "settling": PRIORITY["confirm"],
+        "canary": PRIORITY["canary"],
+        "head": PRIORITY["head"],
+        "head_wait": timedelta(seconds=settings.HEAD_WAIT_S),
+        "recent": RECENT,
+        "percent": settings.SETTLING_PERCENT,
+    }
+    return next(iter(Run.objects.raw(NEXT, given)), None)

@@ -1,0 +1,211 @@
+"""What wakes the dispatcher, and what it asks of PostgreSQL while nothing happens: its real loop, in a thread."""
+
+import hashlib
+import hmac
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+import redis
+from celery import Celery
+from django.db import connection
+
+from speedtrack import devstack, dispatch
+from speedtrack.alerts.models import Outbox
+from speedtrack.celery import BROKER_TRANSPORT, app
+from speedtrack.projects import intake
+from speedtrack.projects.models import Project
+from speedtrack.runs import quarantine, queue, tracking
+from speedtrack.runs.models import Machine, MachineEvent, Run
+from speedtrack.tests import builders
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture
+def machine(tmp_path: Path, settings: Any) -> Machine:
+    builders.use_suite(settings, tmp_path / "suites")
+    repository = builders.Repository(tmp_path / "repository")
+    repository.commits(3)
+    machine = builders.machine()
+    builders.track(repository)
+    return machine
+
+
+@pytest.fixture
+def quiet(machine: Machine) -> Machine:
+    """A machine, and a project that was just looked at: nothing is to be done."""
+    Run.objects.all().delete()
+    Machine.objects.update(aa_looked_at=now())
+    return machine
+
+
+def now() -> Any:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT now()")
+        return cursor.fetchone()[0]
+
+
+@contextmanager
+def listening() -> Iterator[psycopg.Connection]:
+    """Another session that hears what the triggers send."""
+    with psycopg.connect(**connection.get_connection_params() | {"autocommit": True}) as session:
+        session.execute(f"LISTEN {dispatch.CHANNEL}")
+        yield session
+
+
+def deliver() -> None:
+    project = Project.objects.get()
+    body = b"{}"
+    signature = hmac.new(project.hook_secret.encode(), body, hashlib.sha256).hexdigest()
+    headers = {"X-Hub-Signature-256": f"sha256={signature}", "X-GitHub-Event": "push"}
+    assert intake.receive(project, headers, body)
+
+
+def ask_for_a_run() -> None:
+    assert tracking.measure(Project.objects.get().slug, "main", [], None) == 1
+
+
+def resume() -> None:
+    tracking.pause("m1", False)
+
+
+def tell_operators() -> None:
+    quarantine.tell(Machine.objects.get(), MachineEvent.Kind.BLIND, "its canary could not be measured")
+
+
+def queue_a_mail() -> None:
+    tell_operators()
+    Outbox.objects.create(recipient="a@example.org", machine_event=MachineEvent.objects.get(), event="blind")
+
+
+@pytest.mark.parametrize("write", [deliver, ask_for_a_run, resume, tell_operators, queue_a_mail])
+def test_who_writes_what_may_be_work_notifies_with_the_commit(write: Callable[[], None], quiet: Machine) -> None:
+    with listening() as session:
+        write()
+        assert list(session.notifies(timeout=5, stop_after=1))
+
+
+def test_a_run_notifies_when_it_ends_and_not_while_it_is_measured(machine: Machine) -> None:
+    with listening() as session:
+        run = builders.claim(machine)
+        builders.measure(run)
+        queue.renew(machine, run.pk, builders.renewal(run))
+        queue.renew(machine, run.pk, builders.renewal(run))
+        assert list(session.notifies(timeout=0.2)) == []
+        queue.complete(machine, run.pk, run.lease_token)
+        assert len(list(session.notifies(timeout=5, stop_after=1))) == 1
+
+
+class Dispatcher:
+    """The dispatcher's loop in a thread, with a broker of its own; its ticks are too rare to help."""
+
+    def __init__(self, broker_url: str) -> None:
+        self.broker = redis.Redis.from_url(broker_url)
+        self.ends = threading.Event()
+        self.statements: list[str] = []
+        self.pid = 0
+        self.looked = threading.Event()
+        self.thread = threading.Thread(target=self.work)
+
+    def work(self) -> None:
+        try:
+            with connection.execute_wrapper(self.note):
+                dispatch.run(self.ends.is_set)
+        finally:
+            connection.close()
+
+    def note(self, execute: Any, sql: str, params: Any, many: bool, context: Any) -> Any:
+        self.statements.append(sql)
+        found = execute(sql, params, many, context)
+        self.pid = connection.connection.info.backend_pid
+        if sql.startswith("("):
+            self.looked.set()
+        return found
+
+    def wait_for_a_look(self) -> None:
+        assert self.looked.wait(30), self.statements
+
+    def waits_for(self, name: str) -> float:
+        """Seconds until a message is in a queue."""
+        begun = time.monotonic()
+        while not self.broker.llen(f"speedtrack:{name}"):
+            assert time.monotonic() < begun + 30, f"nobody nudged {name}"
+            time.sleep(0.005)
+        return time.monotonic() - begun
+
+
+@pytest.fixture
+def dispatcher(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, quiet: Machine) -> Iterator[Dispatcher]:
+    monkeypatch.setattr(devstack, "HOME", tmp_path)
+    monkeypatch.setattr(dispatch, "TICK_S", 3600.0)
+    monkeypatch.delenv("BROKER_URL", raising=False)
+    with devstack.broker() as url:
+        celery = Celery("test", broker=url)
+        queues = {"task_queues": app.conf.task_queues, "task_default_queue": app.conf.task_default_queue}
+        celery.conf.update(broker_transport_options=BROKER_TRANSPORT, task_create_missing_queues=False, **queues)
+        monkeypatch.setattr(dispatch, "tick", lambda real=dispatch.tick, **given: real(celery, **given))
+        dispatcher = Dispatcher(url)
+        dispatcher.thread.start()
+        try:
+            dispatcher.wait_for_a_look()
+            yield dispatcher
+        finally:
+            dispatcher.ends.set()
+            dispatcher.thread.join(30)
+            assert not dispatcher.thread.is_alive()
+
+
+def test_a_delivery_and_a_queued_run_are_nudged_without_waiting_for_a_tick(dispatcher: Dispatcher) -> None:
+    deliver()
+    dispatcher.waits_for("sync")
+    ask_for_a_run()
+    dispatcher.waits_for("machine.m1")
+
+
+def test_a_lost_session_listens_and_leads_again(dispatcher: Dispatcher) -> None:
+    for _ in range(2):
+        lost = dispatcher.pid
+        dispatcher.looked.clear()
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT pg_terminate_backend(%s)", [lost])
+        dispatcher.wait_for_a_look()
+        assert dispatcher.pid != lost
+    deliver()
+    dispatcher.waits_for("sync")
+
+
+def test_a_second_dispatcher_waits_until_the_first_is_gone(dispatcher: Dispatcher) -> None:
+    second = dispatch.Session()
+    assert not second.lead()
+    dispatcher.ends.set()
+    dispatcher.thread.join(30)
+    assert second.lead()
+    connection.close()
+
+
+def test_nothing_is_asked_while_nothing_happens_and_one_statement_per_tick(
+    dispatcher: Dispatcher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = len(dispatcher.statements)
+    time.sleep(2)
+    assert len(dispatcher.statements) == asked <= 3  # the lock, LISTEN, the first look
+    monkeypatch.setattr(dispatch, "TICK_S", 0.5)
+    deliver()
+    dispatcher.waits_for("sync")
+    Project.objects.get().deliveries.update(status="processed")
+    time.sleep(1)
+    before, begun = len(dispatcher.statements), time.monotonic()
+    time.sleep(3)
+    ticks = (time.monotonic() - begun) / 0.5
+    assert 1 <= len(dispatcher.statements) - before <= ticks + 1
+
+
+def test_all_questions_of_a_tick_are_one_statement(quiet: Machine, django_assert_num_queries: Any) -> None:
+    with django_assert_num_queries(1):
+        dispatch.tick()

@@ -1,0 +1,24 @@
+"""``manage.py run retry NUMBER``: queue a run again that failed or was cancelled, or cancel one."""
+
+from argparse import ArgumentParser
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError
+
+from speedtrack.runs import tracking
+
+
+class Command(BaseCommand):
+    help = "Queue runs again that failed or were cancelled, or cancel runs that wait or are measured."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("action", choices=["retry", "cancel"])
+        parser.add_argument("runs", nargs="+", type=int, metavar="NUMBER", help="of a run, as its page says it")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        act = tracking.retry if options["action"] == "retry" else tracking.cancel
+        for number in options["runs"]:
+            try:
+                self.stdout.write(act(number))
+            except tracking.NoSuchThing as e:
+                raise CommandError(str(e)) from e
