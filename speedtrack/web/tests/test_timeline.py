@@ -5,6 +5,7 @@ import io
 from typing import Any
 
 import pytest
+from django.db.models.functions import Now
 from django.test import Client
 
 from speedtrack.alerts import series as lines
@@ -28,6 +29,12 @@ def table(client: Client, query: str = "") -> list[dict[str, str]]:
     answer = client.get(f"{LINE}.csv{query}")
     assert answer["Content-Type"] == "text/csv; charset=utf-8"
     return list(csv.DictReader(io.StringIO(b"".join(answer).decode())))
+
+
+def test_a_series_whose_changes_cannot_be_looked_for_says_so(client: Client, kvd: World) -> None:
+    assert "cannot be looked for" not in client.get(LINE).content.decode()
+    Series.objects.update(error="ValueError: a sample is not a finite number", failures=1, retry_at=Now())
+    assert "cannot be looked for (ValueError: a sample is not a finite number)" in client.get(LINE).content.decode()
 
 
 def test_the_page_says_in_words_what_the_chart_shows(client: Client, slow: tuple[World, Alert]) -> None:
