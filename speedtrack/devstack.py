@@ -85,7 +85,7 @@ def broker() -> Iterator[str]:
 
     directory = HOME / "valkey"
     directory.mkdir(parents=True, exist_ok=True)
-    with ValkeyServer(data_dir=directory) as server:
+    with ValkeyServer(data_dir=directory, config={"hz": 1}) as server:  # else it wakes ten times a second
         yield f"redis://127.0.0.1:{server.port}/0"
 
 

@@ -30,6 +30,8 @@ from speedtrack.projects.models import Project
 from speedtrack.runs import canary, queue
 from speedtrack.runs.models import Machine, MachineEvent, Run, Series, Status
 
+Question = tuple[str, tuple[Any, ...]]  # SQL and its parameters
+
 log = logging.getLogger(__name__)
 
 TICK_S = 5.0
@@ -81,7 +83,7 @@ def run(stopping: Callable[[], bool]) -> None:
     while not stopping():
         try:
             if session.lead():
-                tick()
+                tick(question=session.question)
             session.wait(stopping)
         except BROKER_ERRORS as e:
             log.warning("the broker does not answer (%s): nudges wait, nothing is lost", e)
@@ -97,6 +99,7 @@ class Session:
 
     def __init__(self) -> None:
         self.leading: Any = None  # the connection that holds the lock
+        self.question: Question | None = None
 
     def lead(self) -> bool:
         """Take the leader's lock and ask for notifications, unless this session has."""
@@ -108,7 +111,7 @@ class Session:
             if not cursor.fetchone()[0]:
                 return False
             cursor.execute(f"LISTEN {CHANNEL}")  # before the first look, so that nothing falls between the two
-        self.leading = connection.connection
+        self.leading, self.question = connection.connection, question()
         return True
 
     def wait(self, stopping: Callable[[], bool]) -> None:
@@ -125,13 +128,13 @@ class Session:
             return bool(list(connection.connection.notifies(timeout=0)))
 
 
-def tick(celery: Celery = app) -> None:
+def tick(celery: Celery = app, question: Question | None = None) -> None:
     """Do the upkeep that is due, then nudge everybody who has work and has not been told."""
-    found = seen()
+    found = seen(question)
     if due := [verb for duty, verb in UPKEEP.items() if duty in found]:
         for verb in due:
             verb()
-        found = seen()
+        found = seen(question)
     if nudges := wanted(found):
         with celery.connection_for_write() as broker, broker.channel() as channel:
             for name, task in nudges:
@@ -139,11 +142,18 @@ def tick(celery: Celery = app) -> None:
                     celery.send_task(task, queue=Queue(name), connection=broker, ignore_result=True)
 
 
-def seen() -> set[str]:
-    """The duties that have work, and the queues of the machines that have."""
+def question() -> Question:
+    """All that is looked for, as one statement: to make it takes ten times the CPU time of having it answered."""
     found = [rows.order_by().values_list(Value(duty, TextField()))[:1] for duty, rows in duties()]
     machines = idle_machines_with_work().values_list(Concat(Value("machine."), "name", output_field=TextField()))
-    return {name for (name,) in machines.union(*found, all=True)}
+    return machines.union(*found, all=True).query.sql_with_params()
+
+
+def seen(asked: Question | None = None) -> set[str]:
+    """The duties that have work, and the queues of the machines that have. ``asked``: the question, made before."""
+    with connection.cursor() as cursor:
+        cursor.execute(*(asked or question()))
+        return {name for (name,) in cursor.fetchall()}
 
 
 def detection_wanted() -> bool:

@@ -102,7 +102,7 @@ def test_expired_leases_are_reaped_by_the_tick(celery: Celery, broker_url: str, 
 def test_without_a_broker_the_loop_goes_on(machine: Machine, caplog: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     nowhere = Celery("test", broker="redis://127.0.0.1:1/0")
     nowhere.conf.update(broker_transport_options=BROKER_TRANSPORT)
-    monkeypatch.setattr(dispatch, "tick", lambda celery=nowhere, real=dispatch.tick: real(nowhere))
+    monkeypatch.setattr(dispatch, "tick", lambda real=dispatch.tick, **given: real(nowhere, **given))
     rounds = iter([False, False, True])
     dispatch.run(lambda: next(rounds))
     assert caplog.text.count("nothing is lost") == 2

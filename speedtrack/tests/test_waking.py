@@ -149,7 +149,7 @@ def dispatcher(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, quiet: Machine) 
         celery = Celery("test", broker=url)
         queues = {"task_queues": app.conf.task_queues, "task_default_queue": app.conf.task_default_queue}
         celery.conf.update(broker_transport_options=BROKER_TRANSPORT, task_create_missing_queues=False, **queues)
-        monkeypatch.setattr(dispatch, "tick", lambda real=dispatch.tick: real(celery))
+        monkeypatch.setattr(dispatch, "tick", lambda real=dispatch.tick, **given: real(celery, **given))
         dispatcher = Dispatcher(url)
         dispatcher.thread.start()
         try:

@@ -224,7 +224,7 @@ def test_the_dispatcher_does_not_nudge_a_machine_in_quarantine_in_vain(watched: 
     move(machine)
     assert not idle_machines_with_work()
     later(minutes=6)
-    assert idle_machines_with_work() == [machine]
+    assert list(idle_machines_with_work()) == [machine]
 
 
 def test_lifting_by_hand_is_written_down_with_its_author(watched: Canary, machine: Machine, db: None) -> None:
