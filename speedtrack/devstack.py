@@ -27,7 +27,7 @@ FIRST_PORT = 8000
 STOP_S = 20  # a runner finishes its trial when told to stop
 # The server's processes: what to tell this Python interpreter, in BASE_DIR.
 PROCESSES = {
-    "web": ["-m", "gunicorn", "speedtrack.wsgi", "--threads", "4", "--no-control-socket", "--log-level", "warning"],
+    "web": ["-m", "speedtrack.webserver"],
     "dispatcher": ["manage.py", "dispatch"],
     "worker": ["-m", "celery", "--app", "speedtrack", "worker", "--concurrency", "2", "--loglevel", "warning",
                "--queues", "sync,poll,detect,notify", "--without-gossip", "--without-mingle"],
