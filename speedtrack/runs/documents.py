@@ -2,37 +2,112 @@
 
 import json
 import re
-from datetime import datetime
+from collections.abc import Iterator
+from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field
 
 from speedtrack.benchmarks.metrics import METRICS
 
 UNSTORABLE = re.compile("[\0\ud800-\udfff]")  # PostgreSQL's text holds neither a zero byte nor half a surrogate pair
-ZERO_BYTE = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
 LARGEST_INTEGER = 2**31 - 1
+LARGEST_TOKEN = 2**63 - 1
+LARGEST_SIZE = 10**15  # bytes of one file
+LONGEST_S = 1e7  # four months
+EARLIEST = datetime(2020, 1, 1, tzinfo=UTC)
+# Pages divide and square what is measured, and draw in 32 bits: the bounds are far from where that ends in inf or nan.
+SMALLEST = 1e-9
+LARGEST = {"ns": 1e15, "µs": 1e12, "s": LONGEST_S, "bytes": 1e18, "requests/s": 1e12, "": 1e15}  # of a metric, by unit
+# Free JSON: what the runner, the driver and the server under test say of themselves.
+FACTS_LENGTH = 256 * 1024  # characters as JSON
+DETAILS_LENGTH = 1024 * 1024
+DEEPEST = 32
+LARGEST_NUMBER = 2.0**64
+SMALLEST_NUMBER = 1e-100
+# Folded stacks: `frame;frame;... samples` in each line. The runner sends 4001 of 120 frames at most.
+STACK = re.compile(r"[^\n]{1,20000} [0-9]{1,9}")
+MOST_STACKS = 5000
+MOST_FRAMES = 200
 
 
 def readable(text: Any) -> Any:
     return UNSTORABLE.sub("\N{REPLACEMENT CHARACTER}", text) if isinstance(text, str) else text
 
 
+def parts(value: Any) -> Iterator[tuple[Any, int]]:
+    """All values and keys in a JSON document, with their depth. No recursion: a document may be deeper than a stack."""
+    waiting: list[tuple[Any, int]] = [(value, 0)]
+    while waiting:
+        part, depth = waiting.pop()
+        yield part, depth
+        inner = [*part, *part.values()] if isinstance(part, dict) else part if isinstance(part, list) else []
+        waiting += [(each, depth + 1) for each in inner]
+
+
+def check_part(part: Any, depth: int) -> None:
+    if depth > DEEPEST:
+        raise ValueError(f"JSON is at most {DEEPEST} levels deep here")
+    if isinstance(part, str) and UNSTORABLE.search(part):
+        raise ValueError("JSON with a zero byte or half a surrogate pair in a text cannot be stored")
+    if isinstance(part, int | float) and part and not SMALLEST_NUMBER <= abs(part) <= LARGEST_NUMBER:
+        raise ValueError(f"the size of a number is 0, or {SMALLEST_NUMBER:g} to {LARGEST_NUMBER:g}")
+
+
 def storable(value: dict[str, Any]) -> dict[str, Any]:
-    """The value, if PostgreSQL's JSON can hold it. Raises ValueError."""
-    if ZERO_BYTE.search(json.dumps(value, ensure_ascii=False, allow_nan=False).encode().decode()):
-        raise ValueError("JSON with a zero byte in a text cannot be stored")
+    """The value, if PostgreSQL's JSON can hold it and pages can show it. Raises ValueError."""
+    for part, depth in parts(value):
+        check_part(part, depth)
     return value
+
+
+def of_length(most: int) -> AfterValidator:
+    def check(value: dict[str, Any]) -> dict[str, Any]:
+        length = len(json.dumps(value, ensure_ascii=False))
+        if length > most:
+            raise ValueError(f"at most {most} characters of JSON, not {length}")
+        return value
+
+    return AfterValidator(check)
+
+
+def plausible(metrics: dict[str, float]) -> dict[str, float]:
+    """The values of metrics, if each is one that its unit can have. Raises ValueError."""
+    for name, value in metrics.items():
+        unit = METRICS[name].unit
+        if not SMALLEST <= value <= LARGEST[unit]:
+            raise ValueError(f"{name} is {value:g}: between {SMALLEST:g} and {LARGEST[unit]:g} {unit}".rstrip())
+    return metrics
+
+
+def well_folded(folded: str) -> str:
+    lines = folded.removesuffix("\n").split("\n") if folded else []
+    if len(lines) > MOST_STACKS:
+        raise ValueError(f"at most {MOST_STACKS} stacks, not {len(lines)}")
+    for number, line in enumerate(lines, 1):
+        if not STACK.fullmatch(line) or line.count(";") >= MOST_FRAMES:
+            raise ValueError(
+                f"line {number}: a stack is at most {MOST_FRAMES} frames with `;` between them, a blank and its samples"
+            )
+    return folded
 
 
 Text = Annotated[str, BeforeValidator(readable)]
 Json = Annotated[dict[str, Any], AfterValidator(storable)]
+Facts = Annotated[Json, of_length(FACTS_LENGTH)]
+Details = Annotated[Json, of_length(DETAILS_LENGTH)]
 ArtifactName = Annotated[str, Field(pattern=r"^[^\x00-\x1f]{1,250}$")]
 Digest = Annotated[str, Field(pattern=r"^sha256:[0-9a-f]{64}$")]
 Sha = Annotated[str, Field(pattern=r"^[0-9a-f]{40}([0-9a-f]{24})?$")]
-Finite = Annotated[float, Field(allow_inf_nan=False)]
 Positive = Annotated[float, Field(allow_inf_nan=False, gt=0)]
+Seconds = Annotated[float, Field(allow_inf_nan=False, ge=0, le=LONGEST_S)]
+Count = Annotated[int, Field(ge=0, le=LARGEST_INTEGER)]
+Size = Annotated[int, Field(ge=0, le=LARGEST_SIZE)]
+Share = Annotated[float, Field(allow_inf_nan=False, ge=0, le=LARGEST[""])]
+Date = Annotated[AwareDatetime, Field(ge=EARLIEST)]  # how late it may be says the database's clock: results.accept
 MetricName = Annotated[str, Field(pattern=f"^({'|'.join(METRICS)})$")]
+Metrics = Annotated[dict[MetricName, Positive], AfterValidator(plausible)]
+Word = Annotated[Text, Field(max_length=10_000)]
 CpuList = Annotated[str, Field(pattern=r"^[0-9,-]{0,4000}$")]
 Flag = Annotated[str, Field(pattern=r"^[a-z_]{1,40}$")]
 
@@ -44,23 +119,23 @@ class Document(BaseModel):
 class Hello(Document):
     version: Text = Field(max_length=40)
     boot_id: Text = Field(max_length=100)
-    facts: Json
+    facts: Facts
 
 
 class Claim(Document):
-    instance: str = Field("", max_length=64)
+    instance: str = Field("", pattern=r"^[^\x00-\x1f]{0,64}$")
 
 
 class Progress(Document):
-    done: int = Field(ge=0)
-    total: int = Field(ge=0)
+    done: Count
+    total: Count
     now: Text = Field(max_length=200)
 
 
 class Leased(Document):
     """Every call about a run carries the lease token of its claim."""
 
-    token: int
+    token: int = Field(ge=0, le=LARGEST_TOKEN)
 
 
 class Renewal(Leased):
@@ -68,15 +143,15 @@ class Renewal(Leased):
 
 
 class LogPiece(Leased):
-    seq: int = Field(ge=0, le=LARGEST_INTEGER)
+    seq: Count
     phase: Text = Field(max_length=100)
     text: Text = Field(max_length=1_000_000)
 
 
 class Artifact(Document):
     digest: Digest
-    bytes: int = Field(ge=0)
-    loaded_bytes: int | None = Field(None, ge=0)
+    bytes: Size
+    loaded_bytes: Size | None = None
 
     @property
     def size(self) -> int:
@@ -85,8 +160,8 @@ class Artifact(Document):
 
 
 class CompilerCache(Document):
-    hits: int = Field(ge=0)
-    misses: int = Field(ge=0)
+    hits: Count
+    misses: Count
 
 
 class BuildDocument(Document):
@@ -94,17 +169,17 @@ class BuildDocument(Document):
     sha: Sha
     succeeded: bool
     cached: bool
-    seconds: Finite = Field(ge=0)
-    artifacts: dict[ArtifactName, Artifact]
+    seconds: Seconds
+    artifacts: dict[ArtifactName, Artifact] = Field(max_length=100)
     ccache: CompilerCache | None = None
     recipe_digest: Digest
-    error: Text | None = None
+    error: Text | None = Field(None, max_length=20_000)
 
 
 class EnvironmentDocument(Document):
     digest: Digest
-    series: Json
-    recorded: Json
+    series: Facts
+    recorded: Facts
 
 
 class BuildReport(Leased):
@@ -118,19 +193,19 @@ class Failure(Leased):
 
 
 class BenchmarkRef(Document):
-    name: str
+    name: Text = Field(max_length=100)
     digest: Digest
 
 
 class LoadRecipe(Document):
-    argv: list[Text] = Field(min_length=1, max_length=200)
-    workload: Json | None
+    argv: list[Word] = Field(min_length=1, max_length=200)
+    workload: Details | None
 
 
 class Recipe(Document):
     """How a trial is repeated by hand; places stand in braces."""
 
-    server: list[Text] = Field(min_length=1, max_length=1000)
+    server: list[Word] = Field(min_length=1, max_length=1000)
     loads: list[LoadRecipe] = Field(min_length=1, max_length=100)
     padding_bytes: int = Field(ge=0, le=1_000_000)
     server_cpus: CpuList
@@ -140,26 +215,26 @@ class Recipe(Document):
 
 class TrialDocument(Document):
     trial: int = Field(ge=0, le=9999)
-    order: int = Field(ge=0, le=LARGEST_INTEGER)
-    started_at: datetime
-    seconds: Finite = Field(ge=0)
-    metrics: dict[MetricName, Positive] = Field(min_length=1)
-    flags: list[Flag]
-    pairing: Json | None = None
-    quiet: Json = Field(default_factory=dict)
-    server: Json = Field(default_factory=dict)
+    order: Count
+    started_at: Date
+    seconds: Seconds
+    metrics: Metrics = Field(min_length=1)
+    flags: list[Flag] = Field(max_length=100)
+    pairing: Details | None = None
+    quiet: Details = Field(default_factory=dict)
+    server: Details = Field(default_factory=dict)
     reproduce: Recipe | None = None
-    driver: Json
+    driver: Details
 
 
 class Stopping(Document):
     """Why a side's trials ended: the widths are shares of the median of the headline metric."""
 
     reason: Literal["target", "cap", "fixed"]
-    half_width: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None
-    target: Positive
-    trials: int = Field(ge=1)
-    thrown_out: int = Field(ge=0)
+    half_width: Share | None
+    target: Share = Field(gt=0)
+    trials: int = Field(ge=1, le=LARGEST_INTEGER)
+    thrown_out: Count
 
 
 class ProfileDocument(Leased):
@@ -170,9 +245,9 @@ class ProfileDocument(Leased):
     benchmark: BenchmarkRef
     event: Text = Field(max_length=40)
     frequency_hz: int = Field(ge=1, le=100_000)
-    samples: int = Field(ge=0, le=LARGEST_INTEGER)
-    folded: Text = Field(max_length=8_000_000)
-    cpu_ns_per_request: Positive | None
+    samples: Count
+    folded: Annotated[Text, Field(max_length=8_000_000), AfterValidator(well_folded)]
+    cpu_ns_per_request: Annotated[float, Field(allow_inf_nan=False, ge=SMALLEST, le=LARGEST["ns"])] | None
     unavailable: Text = Field(max_length=2_000)
 
 
@@ -184,7 +259,7 @@ class Result(Leased):
     sha: Sha
     benchmark: BenchmarkRef
     environment: EnvironmentDocument
-    artifacts: dict[str, Digest]
+    artifacts: dict[ArtifactName, Digest] = Field(max_length=100)
     stopping: Stopping | None = None
     trials: list[TrialDocument] = Field(min_length=1, max_length=1000)
-    once: dict[MetricName, Positive] = Field(default_factory=dict)
+    once: Metrics = Field(default_factory=dict)

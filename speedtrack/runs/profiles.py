@@ -45,7 +45,10 @@ def change_of(run: Run) -> Change:
 
 @transaction.atomic
 def accept(machine: Machine, run_id: int, document: ProfileDocument) -> None:
-    """Keep one side's profile under one benchmark; the same again changes nothing. Raises LeaseLost, ResultError."""
+    """Keep one side's profile under one benchmark; the same again changes nothing.
+
+    Raises queue.LeaseLost, results.ResultError, and results.Contradiction for a second, different one.
+    """
     run = queue.held(machine, run_id, document.token)
     queue.side_of(run, document.side, document.sha)
     profile = Profile(
@@ -56,7 +59,11 @@ def accept(machine: Machine, run_id: int, document: ProfileDocument) -> None:
             include={"side", "event", "frequency_hz", "samples", "cpu_ns_per_request", "unavailable"}
         ),
     )
-    Profile.objects.bulk_create([profile], ignore_conflicts=True)
+    sent = Profile.objects.filter(attempt=profile.attempt, benchmark=profile.benchmark, side=profile.side).first()
+    if sent:
+        results.check_same(f"profile of {profile.benchmark.name}, side {profile.side}", [sent], [profile])
+    else:
+        profile.save(force_insert=True)
 
 
 def folded(profile: Profile) -> str:

@@ -9,7 +9,7 @@ from datetime import timedelta
 
 from django.conf import settings
 from django.db import transaction
-from django.db.models import F
+from django.db.models import F, Func, IntegerField, Sum
 from django.db.models.functions import Least, Now
 
 from speedtrack.benchmarks import definitions
@@ -31,6 +31,9 @@ from speedtrack.runs.models import (
 
 FURTHER_PAUSE = timedelta(minutes=10)  # after the attempt cap; three times as long after each further attempt
 FURTHER_ATTEMPTS = 6  # the last one 60 hours after the cap
+LOG_BYTES = 8 * 1024 * 1024  # of one attempt
+LOG_CHUNK_BYTES = 100  # what a chunk counts for beside its text
+LOG_END = f"\n--- the log is longer than {LOG_BYTES // 1024**2} MB: the rest of this attempt is left out ---\n"
 RETRY_PAUSE_S = 15  # before the second attempt after a transient failure; grows with the attempt
 
 
@@ -157,11 +160,20 @@ def renew(machine: Machine, run_id: int, renewal: Renewal) -> bool:
 
 @transaction.atomic
 def log(machine: Machine, run_id: int, piece: LogPiece) -> None:
-    """Keep a piece of the log; the same piece again changes nothing. Raises LeaseLost."""
-    run = held(machine, run_id, piece.token)
-    LogChunk.objects.bulk_create(
-        [LogChunk(attempt=attempt_of(run), seq=piece.seq, phase=piece.phase, text=piece.text)], ignore_conflicts=True
-    )
+    """Keep a piece of the log; the same piece again changes nothing. Raises LeaseLost.
+
+    What comes after LOG_BYTES is dropped, with a line that says so: the work goes on without.
+    """
+    attempt = attempt_of(held(machine, run_id, piece.token))
+    length = Func("text", function="octet_length", output_field=IntegerField())
+    left = LOG_BYTES - attempt.log.aggregate(size=Sum(length + LOG_CHUNK_BYTES, default=0))["size"]
+    if left > 0:
+        text = piece.text
+        if len(text.encode()) + LOG_CHUNK_BYTES > left:
+            text = text.encode()[:left].decode(errors="ignore") + LOG_END
+        LogChunk.objects.bulk_create(
+            [LogChunk(attempt=attempt, seq=piece.seq, phase=piece.phase, text=text)], ignore_conflicts=True
+        )
 
 
 def side_of(run: Run, side: str, sha: str) -> Commit:

@@ -2,8 +2,11 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
 
-from django.db import transaction
+from django.db import models, transaction
+from django.db.models.functions import Now
 
 from speedtrack.benchmarks import definitions
 from speedtrack.benchmarks.metrics import METRICS
@@ -14,9 +17,16 @@ from speedtrack.runs.documents import EnvironmentDocument, ProfileDocument, Resu
 from speedtrack.runs.models import Attempt, Environment, Machine, Measurement, Run, Sample, Series, Trial
 from speedtrack.stats.summary import summarize
 
+Samples = dict[str, list[tuple[int, float, list[str]]]]  # by metric: trial, value, flags
+CLOCK_AHEAD = timedelta(days=1)  # of the database's; beyond, the machine's clock is wrong
+
 
 class ResultError(Exception):
     """The document does not fit its run; the message says where."""
+
+
+class Contradiction(Exception):
+    """The same attempt has already sent another document of the same thing; the first one stays."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +42,8 @@ class Source:
 def accept(machine: Machine, run_id: int, result: Result) -> None:
     """Store one measurement of each metric, with every sample. The same document again changes nothing.
 
-    Raises queue.LeaseLost for an old token and ResultError for a document that does not fit its run.
+    Raises queue.LeaseLost for an old token, ResultError for a document that does not fit its run, and Contradiction
+    for a second one of the same benchmark and side with other contents.
     """
     run = queue.held(machine, run_id, result.token)
     commit = queue.side_of(run, result.side, result.sha)
@@ -40,13 +51,15 @@ def accept(machine: Machine, run_id: int, result: Result) -> None:
     benchmark = benchmark_of(run, result)
     environment = store_environment(machine, result.environment)
     attempt = queue.attempt_of(run)
-    metrics = check_trials(result.trials)
-    if Trial.objects.filter(attempt=attempt, benchmark=benchmark, side=result.side).exists():
-        return
+    check_clock(attempt, result.trials)
+    samples = samples_of(result, check_trials(result.trials))
     source = Source(attempt, commit, result)
-    store_trials(source, benchmark)
-    samples = {metric: [(t.trial, t.metrics[metric], t.flags) for t in result.trials] for metric in metrics}
-    samples |= {metric: [(0, value, [])] for metric, value in result.once.items()}
+    trials = trials_of(source, benchmark)
+    if sent := list(Trial.objects.filter(attempt=attempt, benchmark=benchmark, side=result.side).order_by("number")):
+        check_same(f"measurement of {benchmark.name}, side {result.side}", sent, trials)
+        check_same_samples(source, benchmark, samples)
+        return
+    Trial.objects.bulk_create(trials)
     for metric, found in samples.items():
         series, _ = Series.objects.get_or_create(
             project=run.project, benchmark=benchmark, metric=metric, machine=machine, environment=environment
@@ -79,6 +92,46 @@ def check_trials(trials: Sequence[TrialDocument]) -> list[str]:
     return sorted(metrics)
 
 
+def check_clock(attempt: Attempt, trials: Sequence[TrialDocument]) -> None:
+    """Raises ResultError if a trial is said to have begun in the future, by the database's clock."""
+    latest = Attempt.objects.filter(pk=attempt.pk).values_list(Now() + CLOCK_AHEAD, flat=True).get()
+    for t in trials:
+        if t.started_at > latest:
+            raise ResultError(
+                f"trials: trial {t.trial} began at {t.started_at}, which is to come: set the machine's clock"
+            )
+
+
+def samples_of(result: Result, metrics: list[str]) -> Samples:
+    """Of each metric the samples (trial, value, flags)."""
+    samples = {metric: [(t.trial, t.metrics[metric], t.flags) for t in result.trials] for metric in metrics}
+    return samples | {metric: [(0, value, [])] for metric, value in result.once.items()}
+
+
+def check_same(what: str, sent: Sequence[models.Model], again: Sequence[models.Model]) -> None:
+    """Raises Contradiction if rows that are stored differ from those that the same thing would make now."""
+    if [content(row) for row in sent] != [content(row) for row in again]:
+        raise Contradiction(f"this attempt has sent another {what}, which stays: measure again in another run")
+
+
+def content(row: models.Model) -> dict[str, Any]:
+    """What a runner said of a row: all columns but those that the database fills."""
+    fields = [field for field in row._meta.concrete_fields if field.name not in ("id", "created")]
+    return {field.attname: getattr(row, field.attname) for field in fields}
+
+
+def check_same_samples(source: Source, benchmark: Benchmark, samples: Samples) -> None:
+    """Raises Contradiction if other values, or another environment, are stored of a measurement."""
+    stored = Sample.objects.filter(
+        measurement__attempt=source.attempt,
+        measurement__series__benchmark=benchmark,
+        measurement__series__environment__digest=source.result.environment.digest,
+        measurement__side=source.result.side,
+    ).values_list("measurement__series__metric", "trial", "value")
+    if set(stored) != {(metric, trial, value) for metric, found in samples.items() for trial, value, _ in found}:
+        raise Contradiction(f"this attempt has sent another measurement of {benchmark.name}, which stays")
+
+
 def store_environment(machine: Machine, document: EnvironmentDocument) -> Environment:
     """The environment's row. Raises ResultError if its digest is not that of its facts."""
     digest = definitions.digest_of(document.series)
@@ -90,8 +143,9 @@ def store_environment(machine: Machine, document: EnvironmentDocument) -> Enviro
     return environment
 
 
-def store_trials(source: Source, benchmark: Benchmark) -> None:
-    Trial.objects.bulk_create(
+def trials_of(source: Source, benchmark: Benchmark) -> list[Trial]:
+    """The rows of a document's trials, by number."""
+    return [
         Trial(
             attempt=source.attempt,
             benchmark=benchmark,
@@ -108,8 +162,8 @@ def store_trials(source: Source, benchmark: Benchmark) -> None:
             reproduce=t.reproduce and t.reproduce.model_dump(),
             driver=t.driver,
         )
-        for t in source.result.trials
-    )
+        for t in sorted(source.result.trials, key=lambda t: t.trial)
+    ]
 
 
 def store_measurement(source: Source, series: Series, samples: list[tuple[int, float, list[str]]]) -> None:

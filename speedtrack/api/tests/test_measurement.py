@@ -1,11 +1,16 @@
 """A wrong measurement is refused with the field that is wrong, and nothing of it is stored."""
 
 import json
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
+from django.utils import timezone
 
+from speedtrack.benchmarks.metrics import METRICS
+from speedtrack.runs import documents
 from speedtrack.runs.models import Measurement, Run, Trial
+from speedtrack.tests import builders
 
 from .conftest import Runner, error
 
@@ -20,6 +25,10 @@ def put(document: dict[str, Any], place: str, value: Any) -> None:
         del part[last]
     else:
         part[last] = value
+
+
+def nested(depth: int) -> dict[str, Any]:
+    return {"a": nested(depth - 1)} if depth else {}
 
 
 def refusal(runner: Runner, run: Run, document: dict[str, Any]) -> str:
@@ -57,6 +66,25 @@ def test_the_right_document_is_stored(runner: Runner, run: Run, document: dict[s
         ("trials.0.trial", -1, "greater than or equal to 0"),
         ("trials.1.order", 1.5, "valid integer"),
         ("artifacts", {"kvd": "none"}, "String should match pattern"),
+        ("artifacts", {f"a{i}": builders.DIGEST for i in range(101)}, "at most 100 items"),
+        ("trials.0.metrics", {"throughput_rps": 1e308}, "between 1e-09 and 1e+12 requests/s"),
+        ("trials.0.metrics", {"throughput_rps": 5e-324}, "between 1e-09 and 1e+12 requests/s"),
+        ("trials.0.metrics.throughput_rps", 10**400, "valid number"),
+        ("once", {"callgrind_instructions_per_request": 1e16}, "between 1e-09 and 1e+15"),
+        ("trials.0.started_at", "0001-01-01T00:00:00Z", "greater than or equal to 2020-01-01"),
+        ("trials.0.started_at", "2026-01-01T00:00:00", "timezone info"),
+        ("trials.0.started_at", 10**30, "valid"),
+        ("trials.0.seconds", 1e300, "less than or equal to 10000000"),
+        ("trials.0.flags", ["steal"] * 101, "at most 100 items"),
+        ("trials.0.driver", {"a": 10**400}, "the size of a number"),
+        ("trials.0.driver", {"a": 1e-200}, "the size of a number"),
+        ("trials.0.driver", {"a": "x" * 1_100_000}, "at most 1048576 characters"),
+        ("environment.series", {"a": "x" * 300_000}, "at most 262144 characters"),
+        ("environment.recorded", nested(40), "levels deep"),
+        ("trials.0.pairing", nested(900), "levels deep"),
+        ("token", 2**63, "less than or equal to"),
+        ("benchmark.name", "x" * 101, "at most 100 characters"),
+        ("stopping", {"reason": "cap", "half_width": 1e300, "target": 1, "trials": 1, "thrown_out": 0}, ""),
     ],
 )
 def test_the_wrong_field_is_named(
@@ -66,6 +94,32 @@ def test_the_wrong_field_is_named(
     said = refusal(runner, run, document)
     assert said.startswith(place)
     assert words in said
+
+
+@pytest.mark.parametrize("begun", ["9999-12-31T23:59:59Z", timezone.now() + timedelta(days=2)])
+def test_a_trial_in_the_future_is_refused(
+    runner: Runner, run: Run, document: dict[str, Any], begun: str | datetime
+) -> None:
+    put(document, "trials.0.started_at", str(begun))
+    assert "set the machine's clock" in refusal(runner, run, document)
+
+
+def test_a_number_too_long_for_a_reader_is_refused(runner: Runner, run: Run, document: dict[str, Any]) -> None:
+    raw = json.dumps(document).replace('"seconds": 1.0', f'"seconds": {"1" * 5000}').encode()
+    answer = runner.post(f"runs/{run.pk}/measurement", raw)
+    assert (answer.status_code, error(answer)[:9]) == (422, "document:")
+
+
+def test_another_measurement_of_a_benchmark_is_a_conflict(runner: Runner, run: Run, document: dict[str, Any]) -> None:
+    assert runner.post(f"runs/{run.pk}/measurement", document).status_code == 200
+    assert runner.post(f"runs/{run.pk}/measurement", document).status_code == 200
+    document["trials"][0]["metrics"]["throughput_rps"] += 1
+    answer = runner.post(f"runs/{run.pk}/measurement", document)
+    assert (answer.status_code, "which stays" in error(answer)) == (409, True)
+
+
+def test_every_unit_of_a_metric_has_a_bound() -> None:
+    assert {metric.unit for metric in METRICS.values()} == set(documents.LARGEST)
 
 
 def test_an_unknown_metric_is_named(runner: Runner, run: Run, document: dict[str, Any]) -> None:

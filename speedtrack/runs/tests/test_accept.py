@@ -2,6 +2,7 @@ from typing import Any
 
 import pytest
 
+from speedtrack.benchmarks import definitions
 from speedtrack.runs import queue, results
 from speedtrack.runs.documents import LogPiece
 from speedtrack.runs.models import (
@@ -17,6 +18,8 @@ from speedtrack.runs.models import (
 )
 from speedtrack.runs.tracking import Tracked
 from speedtrack.tests import builders
+
+EMPTY = definitions.digest_of({})
 
 
 @pytest.fixture
@@ -46,7 +49,27 @@ def test_the_same_measurement_twice_stores_no_sample_twice(run: Run) -> None:
     send(run, [1.0] * 5)
     before = counts()
     send(run, [1.0] * 5)
-    send(run, [9.0] * 5)
+    assert counts() == before
+
+
+@pytest.mark.parametrize(
+    ("values", "changes"),
+    [
+        ([9.0] * 5, {}),
+        ([1.0, 1.0, 1.0, 1.0, 1.0 + 2**-52], {}),
+        ([1.0] * 4, {}),
+        ([1.0] * 5, {"flags": [["steal"], [], [], [], []]}),
+        ([1.0] * 5, {"once": {"callgrind_instructions_per_request": 3.0}}),
+        ([1.0] * 5, {"environment": {"digest": EMPTY, "series": {}, "recorded": {}}}),
+    ],
+)
+def test_another_measurement_of_a_benchmark_is_refused_and_the_first_stays(
+    run: Run, values: list[float], changes: dict[str, Any]
+) -> None:
+    send(run, [1.0] * 5)
+    before = counts()
+    with pytest.raises(results.Contradiction, match="another measurement of get-p1"):
+        send(run, values, **changes)
     assert counts() == before
     assert set(Measurement.objects.filter(series__metric="server_cpu_ns_per_request").values_list("value")) == {(1.0,)}
 
@@ -124,9 +147,28 @@ def test_a_piece_of_log_is_stored_once_per_number(run: Run) -> None:
     assert list(LogChunk.objects.order_by("seq").values_list("text", flat=True)) == ["first", "a�b 🐙"]
 
 
+def test_a_log_ends_with_a_line_that_says_so(run: Run) -> None:
+    def send_piece(seq: int, text: str) -> None:
+        queue.log(run.machine, run.pk, LogPiece(token=run.lease_token, seq=seq, phase="measure", text=text))
+
+    pieces = queue.LOG_BYTES // 900_000
+    for seq in range(pieces):
+        send_piece(seq, "é" * 450_000)
+    send_piece(pieces, "é" * 450_000)  # more than is left
+    last = LogChunk.objects.get(seq=pieces).text
+    assert last.startswith("é")
+    assert last.endswith("the log is longer than 8 MB: the rest of this attempt is left out ---\n")
+    for seq in (pieces, pieces + 1, pieces + 2):
+        send_piece(seq, "more")
+    assert LogChunk.objects.count() == pieces + 1
+    assert sum(len(chunk.text.encode()) for chunk in LogChunk.objects.all()) < queue.LOG_BYTES + 200
+
+
 def test_a_build_is_stored_once_per_side(run: Run) -> None:
     builders.send_build(run, run.commit)
-    builders.send_build(run, run.commit, succeeded=False)
+    builders.send_build(run, run.commit)
+    with pytest.raises(results.Contradiction, match="another build of side head"):
+        builders.send_build(run, run.commit, succeeded=False)
     build = Build.objects.get()
     assert (build.succeeded, build.artifacts["kvd"]["bytes"], build.error) == (True, 1000, "")
 

@@ -1,0 +1,209 @@
+"""No address, query, form or body makes the server answer 5xx. New addresses of urls.py are tried by themselves."""
+
+import itertools
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.http import HttpResponseBase
+from django.test import Client
+from django.urls import URLPattern, URLResolver, get_resolver
+
+from speedtrack.alerts.models import Alert
+from speedtrack.runs import tracking
+from speedtrack.runs.models import Run
+from speedtrack.web.tests.world import CPU, slowed
+
+ODD = {
+    "int": ["0", "2147483648", "9223372036854775807", "9223372036854775808", "9" * 20, "9" * 400, "9" * 5000],
+    "slug": ["-", "_", "a" * 51, "a" * 300, "0"],
+    "str": [
+        "%00",
+        "a%00b",
+        "%01",
+        "%ff",
+        "%ed%a0%80",
+        "%E2%80%A8",
+        "%0a",
+        "%F0%9F%90%98",
+        "a" * 300,
+        "'",
+        "%25",
+        "..",
+        "%2e",
+    ],
+}
+TEXTS = [
+    "%00",
+    "a%00b",
+    "%ff",
+    "%ed%a0%80",
+    "%E2%80%A8",
+    "a" * 300,
+    "'",
+    "9" * 20,
+    "9" * 5000,
+    "-1",
+    "1e308",
+    "NaN",
+    "%D9%A3",
+    "",
+]
+# What each page reads of the query; a page that reads nothing has an empty list.
+QUERIES: dict[str, list[str]] = {
+    "home": [], "project": ["branch", "machine", "metric"],
+    "timeline": ["branch", "machine", "last", "from", "to", "around", "metric"],
+    "timeline-values": ["branch", "machine", "last", "from", "to", "around"],
+    "commit": ["branch"], "alerts": ["status"], "all-alerts": ["status"], "alert": ["zoom"],
+    "run": ["part", "zoom"], "run-log": ["phase"], "run-script": ["benchmark", "side"], "profile-folded": [],
+    "queue": ["part"], "machine": [], "machine-values": [], "login": ["next"], "logout": [], "healthz": [], "hook": [],
+    "source": ["token"],
+}  # fmt: skip
+FORMS = {
+    "alert": ["seen", "status", "assignee", "note"], "machine": ["level"], "login": ["username", "password", "next"],
+    "hook": ["payload"], "logout": ["next"],
+}  # fmt: skip
+BODIES = [
+    ("application/x-www-form-urlencoded", b"\xff\x00=%ff&&=;%"),
+    ("application/x-www-form-urlencoded; charset=nonsense", b"a=b"), ("text/plain; charset=rot13", b"a"),
+    ("application/x-www-form-urlencoded; charset=utf-7", b"note=+2AA-"),
+    (
+        "multipart/form-data; charset=utf-7; boundary=x",
+        b"--x\r\nContent-Disposition: form-data; name=\"note\"\r\n\r\n+2AA-\r\n--x--\r\n",
+    ),
+    ("multipart/form-data", b"no boundary"),
+    ("multipart/form-data; boundary=x", b"--x\r\nContent-Disposition: form-data; name=\"note\"\r\n\r\nhalf"),
+    ("multipart/form-data; boundary=\xe9", b"--x"),
+    ("multipart/form-data; boundary=x", b"--x\r\nContent-Disposition: form-data; name=\"a\"\r\n\r\n\x00\r\n--x--\r\n"),
+    ("application/json", b""), ("application/json", b"\xff\xfe"), ("application/json", b"null"),
+    ("application/json", b'{"a": "\\u0000"}'), ("application/json", b'{"a": NaN}'), ("application/json", b"1" * 5000),
+    ("application/json", b"[" * 100_000), ("application/json", b'{"a":' * 5000), ("nonsense", b"{}"), ("", b"{}"),
+]  # fmt: skip
+HEADERS = [
+    ("Authorization", "Bearer a\0b"), ("Authorization", "Bearer strn_a\0b_c"),
+    ("Authorization", "Bearer " + "_" * 9000),
+    ("Authorization", "Bearer strn_\xed\xa0\x80_x"), ("X-Hub-Signature-256", "sha256=\xe9"), ("Host", "a\0b"),
+    *(("Cookie", f"{name}={value}") for name in ("sessionid", "csrftoken", "messages") for value in (
+        '"a\\000bcdefghij"', "a" * 5000, '"\\355\\240\\200aaaaaaaaa"', "\xe9" * 40)),
+]  # fmt: skip
+
+
+@pytest.fixture
+def clients(db: None, settings: Any, tmp_path: Any) -> Iterator[tuple[Client, dict[str, str]]]:
+    """A visitor who is logged in, and right values for the parts of an address."""
+    made, alert = slowed(settings, tmp_path)
+    run = Run.objects.filter(commit__sha=made.shas[5]).order_by("pk").first()
+    assert run
+    client = Client(raise_request_exception=False)
+    client.force_login(User.objects.create_user("ada", is_staff=True))
+    yield client, {
+        "slug": "kvd", "benchmark": "get-p1", "metric": CPU, "form": "json", "sha": made.shas[5], "run_id": str(run.pk),
+        "alerts pk": str(alert.pk), "runs pk": str(run.pk), "profiles pk": "1",
+        "name": made.machines[0].name, "hook_id": made.project.hook_id,
+    }  # fmt: skip
+
+
+def patterns(resolver: URLResolver | None = None, before: str = "") -> Iterator[tuple[str, str]]:
+    """(name, route) of each address."""
+    for each in (resolver or get_resolver()).url_patterns:
+        route = before + str(each.pattern)
+        if isinstance(each, URLResolver):
+            yield from patterns(each, route)
+        elif isinstance(each, URLPattern):
+            yield each.name or "", route
+
+
+PART = re.compile(r"<(\w+):(\w+)>")
+
+
+def right_value(route: str, name: str, right: dict[str, str]) -> str:
+    return right[f"{route.split('/')[0]} {name}" if name == "pk" else name]
+
+
+def addresses(route: str, right: dict[str, str]) -> Iterator[str]:
+    """The route with right values, and with each part in turn replaced by each odd one."""
+    parts = PART.findall(route)
+    yield "/" + PART.sub(lambda part: right_value(route, part[2], right), route)
+    for kind, name in parts:
+        for odd in ODD[kind]:
+            yield "/" + PART.sub(lambda part: odd if part[2] == name else right_value(route, part[2], right), route)  # noqa: B023
+
+
+def read(answer: HttpResponseBase) -> int:
+    """The status, once the whole answer has been made."""
+    if answer.streaming:
+        b"".join(answer.streaming_content)
+    return answer.status_code
+
+
+def test_odd_parts_of_an_address(clients: tuple[Client, dict[str, str]]) -> None:
+    client, right = clients
+    failed = [
+        (method, address, status)
+        for _, route in patterns()
+        for address in addresses(route, right)
+        for method in ("get", "post")
+        if (status := read(getattr(client, method)(address))) >= 500
+    ]
+    assert failed == []
+
+
+def test_odd_queries(clients: tuple[Client, dict[str, str]]) -> None:
+    client, right = clients
+    failed = []
+    for name, route in patterns():
+        address = next(addresses(route, right))
+        for key, odd in itertools.product(QUERIES["source"] if route.startswith("api/") else QUERIES[name], TEXTS):
+            if read(client.get(f"{address}?{key}={odd}")) >= 500:
+                failed.append((address, key, odd))
+    assert failed == []
+
+
+def test_odd_forms(clients: tuple[Client, dict[str, str]]) -> None:
+    client, right = clients
+    routes = dict(patterns())
+    failed = []
+    for name, fields in FORMS.items():
+        address = next(addresses(routes[name], right))
+        for key, odd in itertools.product(fields, TEXTS):
+            form = "&".join([f"{key}={odd}", *(f"{other}=open" for other in fields if other != key)])
+            if read(client.post(address, form, content_type="application/x-www-form-urlencoded")) >= 500:
+                failed.append((address, key, odd))
+    assert failed == []
+    assert Alert.objects.exists()
+
+
+def test_odd_bodies(clients: tuple[Client, dict[str, str]]) -> None:
+    client, right = clients
+    failed = []
+    headers = {"Authorization": f"Bearer {tracking.renew_token(right['name'])}"}
+    for _, route in patterns():
+        address = next(addresses(route, right))
+        for content_type, body in BODIES:
+            if read(client.generic("POST", address, body, content_type=content_type, headers=headers)) >= 500:
+                failed.append((address, content_type, body[:80]))
+    assert failed == []
+
+
+def test_odd_headers(clients: tuple[Client, dict[str, str]]) -> None:
+    client, right = clients
+    client.cookies.clear()
+    failed = []
+    for name, value in HEADERS:
+        for path in ("/api/runner/claim", f"/hooks/{right['hook_id']}", "/login/"):
+            if client.generic("POST", path, b"{}", headers={name: value}).status_code >= 500:
+                failed.append((path, name, value))
+    assert failed == []
+
+
+def test_a_refusal_names_the_place_and_the_remedy(clients: tuple[Client, dict[str, str]]) -> None:
+    client, right = clients
+    page, hook = client.get(f"/runs/{right['runs pk']}/log?phase=%00"), client.post("/hooks/%00")
+    form = client.post(f"/alerts/{right['alerts pk']}/", {"note": "a\0b"})
+    assert [answer.status_code for answer in (page, hook, form)] == [400, 400, 400]
+    assert page.content.decode() == "The query holds a character that no text may hold (U+0000): leave it out.\n"
+    assert json.loads(hook.content)["error"].startswith("The path holds")
+    assert form.content.decode().startswith("The form holds")

@@ -1,0 +1,157 @@
+"""The web server as it is served: slow clients, bodies beyond the limits, and the end."""
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import httpx
+import pytest
+
+from speedtrack import devstack
+
+SLOW_CLIENTS = 201
+LINES = "Host: 127.0.0.1\r\nConnection: keep-alive\r\n"
+HALF_HEADER = f"GET / HTTP/1.1\r\n{LINES}X-Half: "
+HALF_BODY = f"POST /hooks/none HTTP/1.1\r\n{LINES}Content-Length: 100000\r\n\r\n{{"
+NEVER_READ = f"GET /static/none HTTP/1.1\r\n{LINES}\r\n" * 50
+MEGABYTE = 1024 * 1024
+
+
+@dataclass
+class Server:
+    """One process of the web server, and the connections that a test has opened to it."""
+
+    process: "subprocess.Popen[bytes]"
+    port: int
+    clients: list[socket.socket] = field(default_factory=list)
+
+    def get(self, path: str) -> httpx.Response:
+        return httpx.get(f"http://127.0.0.1:{self.port}{path}", timeout=20)
+
+    def connect(self, sent: str) -> socket.socket:
+        client = socket.socket()
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        client.settimeout(20)
+        client.connect(("127.0.0.1", self.port))
+        client.sendall(sent.encode())
+        self.clients.append(client)
+        return client
+
+    def post(self, path: str, length: int) -> str:
+        """The first line of the answer to the head of a request that announces a body of this length."""
+        client = self.connect(f"POST {path} HTTP/1.1\r\n{LINES}Content-Length: {length}\r\n\r\n")
+        return client.recv(1000).decode().splitlines()[0]
+
+
+@contextlib.contextmanager
+def serving(*options: str, **environment: str) -> Iterator[Server]:
+    port = devstack.free_port()
+    command = [sys.executable, *devstack.PROCESSES["web"], "--bind", f"127.0.0.1:{port}", *options]
+    process = subprocess.Popen(command, cwd=devstack.BASE_DIR, env={**os.environ, **environment})
+    server = Server(process, port)
+    try:
+        wait_for(port)
+        yield server
+    finally:
+        for client in server.clients:
+            client.close()
+        process.kill()
+        process.wait()
+
+
+def wait_for(port: int) -> None:
+    deadline = time.monotonic() + 60
+    while True:
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+            return
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Server]:
+    with serving() as server:
+        yield server
+
+
+def test_it_answers_beside_two_hundred_slow_clients(server: Server) -> None:
+    for sent in (HALF_HEADER, HALF_BODY, NEVER_READ) * (SLOW_CLIENTS // 3):
+        server.connect(sent)
+    for _ in range(20):
+        assert server.get("/healthz").text == "ok\n"
+    assert server.get("/login/").status_code == 200
+
+
+def test_half_a_request_is_closed_when_its_time_is_up() -> None:
+    with serving("--headers-s", "0.5", "--body-s", "1") as server:
+        halves = [server.connect(sent) for sent in (HALF_HEADER, HALF_BODY)]
+        assert [client.recv(1) for client in halves] == [b"", b""]  # within the time that a client waits
+
+
+def test_a_request_that_trickles_in_has_no_more_time_than_one_that_stops() -> None:
+    with serving("--headers-s", "0.5") as server:
+        client = server.connect(HALF_HEADER)
+        with pytest.raises(OSError):  # reset or broken pipe
+            for _ in range(200):
+                client.sendall(b"x")
+                time.sleep(0.1)
+
+
+@pytest.mark.parametrize(
+    ("path", "length", "status"),
+    [
+        ("/login/", MEGABYTE + 1, "413 Request Entity Too Large"),
+        ("/hooks/none", 26 * MEGABYTE + 1, "413 Request Entity Too Large"),
+        ("/api/runner/claim", 26 * MEGABYTE + 1, "413 Request Entity Too Large"),
+    ],
+)
+def test_a_body_beyond_the_limit_of_its_path_is_refused_before_it_is_sent(
+    server: Server, path: str, length: int, status: str
+) -> None:
+    assert server.post(path, length) == f"HTTP/1.1 {status}"
+
+
+def test_a_webhook_may_be_as_large_as_github_sends_it(server: Server) -> None:
+    client = server.connect(f"PUT /hooks/none HTTP/1.1\r\n{LINES}Content-Length: {25 * MEGABYTE}\r\n\r\n")
+    client.sendall(b"x" * 25 * MEGABYTE)
+    assert client.recv(1000).startswith(b"HTTP/1.1 405")
+
+
+def test_requests_under_way_are_finished_when_it_is_told_to_end() -> None:
+    with serving() as server:
+        client = server.connect(f"POST /healthz HTTP/1.1\r\n{LINES}Content-Length: 10\r\n\r\n12345")
+        assert server.get("/healthz").status_code == 200  # so the first half has been read
+        server.process.send_signal(signal.SIGTERM)
+        while not refused(server.port):
+            time.sleep(0.02)
+        client.sendall(b"67890")
+        assert client.recv(1000).startswith(b"HTTP/1.1 403")  # no CSRF token
+        assert server.process.wait(20) == 0
+
+
+def refused(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port), 1).close()
+    except ConnectionRefusedError:
+        return True
+    return False
+
+
+@pytest.mark.parametrize(("scheme", "status"), [("http", 200), ("https", 403)])
+def test_the_proxy_says_whether_the_client_came_by_tls(scheme: str, status: int) -> None:
+    """By TLS Django wants a Referer beside the token; an empty form with a right token is only shown again."""
+    with serving(BEHIND_TLS_PROXY="true") as server:
+        token = server.get("/login/").cookies["csrftoken"]
+        answer = httpx.post(
+            f"http://127.0.0.1:{server.port}/login/",
+            data={"csrfmiddlewaretoken": token},
+            headers={"X-Forwarded-Proto": scheme, "Cookie": f"csrftoken={token}"},
+            timeout=20,
+        )
+        assert answer.status_code == status

@@ -1,0 +1,157 @@
+"""``python -m speedtrack.webserver --bind HOST:PORT``: the web server, waitress with deadlines.
+
+One thread reads and writes all connections; a request gets one of the THREADS only once it has arrived whole, and its
+answer is buffered. So a client that sends or reads slowly costs a connection and nothing else, until its time is up.
+"""
+
+import argparse
+import copy
+import json
+import resource
+import signal
+import sys
+import time
+from types import FrameType
+from typing import Any
+
+from waitress import wasyncore
+from waitress.adjustments import Adjustments
+from waitress.channel import HTTPChannel
+from waitress.parser import HTTPRequestParser
+from waitress.server import TcpWSGIServer
+from waitress.task import ErrorTask
+
+THREADS = 8
+CONNECTIONS = 1000
+OPEN_FILES = 4 * CONNECTIONS  # a connection's socket, and the files that its larger bodies are buffered in
+HEADERS_S = 20  # from a request's first byte to the end of its headers
+BODY_S = 120  # from a request's first byte to its last
+IDLE_S = 60  # without a byte in either direction
+DRAIN_S = 5  # for requests that are under way when the server is told to end
+HEADER_BYTES = 64 * 1024
+BODY_BYTES = 1024 * 1024  # of a form; nothing else comes to the pages
+LARGE_BODY_BYTES = 26 * 1024 * 1024  # of a webhook (GitHub sends 25 MB at most) or a runner's document
+LARGE_BODIES = ("/hooks/", "/api/runner/")
+BUFFERED_BYTES = 64 * 1024 * 1024  # of an answer; a thread waits for the client where an answer is longer
+
+
+class Request(HTTPRequestParser):
+    """A request as it arrives. The path says how large its body may be."""
+
+    adj: Adjustments
+
+    def __init__(self, adj: Adjustments) -> None:
+        super().__init__(adj)
+        self.began = time.time()
+
+    def parse_header(self, header_plus: bytes) -> None:
+        super().parse_header(header_plus)
+        if self.path.startswith(LARGE_BODIES):
+            self.adj = copy.copy(self.adj)
+            self.adj.max_request_body_size = LARGE_BODY_BYTES + 1
+
+
+class Refusal(ErrorTask):
+    """The answer to what is no request, as JSON like all refusals outside of the pages."""
+
+    def execute(self) -> None:
+        error = self.request.error
+        body = json.dumps({"error": f"{error.reason}: {error.body}"}).encode()
+        self.status = f"{error.code} {error.reason}"
+        self.response_headers.append(("Content-Type", "application/json"))
+        self.set_close_on_finish()
+        self.content_length = len(body)
+        self.write(body)
+
+
+class Channel(HTTPChannel):
+    """One connection."""
+
+    parser_class = Request
+    error_task_class = Refusal
+
+    def busy(self) -> bool:
+        """Is a request or an answer under way?"""
+        return bool(self.request or self.requests or self.total_outbufs_len)
+
+    def overdue(self, now: float) -> bool:
+        """Has the client taken too long to send its request, or stopped reading a long answer?"""
+        request = self.request
+        if request and not self.requests:
+            limit_s = self.server.body_s if request.headers_finished else self.server.headers_s
+            return bool(now - request.began > limit_s)
+        return bool(self.total_outbufs_len > BUFFERED_BYTES and now - self.last_activity > IDLE_S)
+
+
+class Server(TcpWSGIServer):
+    channel_class = Channel
+    ending = False
+
+    def __init__(self, application: Any, adj: Adjustments, headers_s: float, body_s: float) -> None:
+        super().__init__(application, adj=adj)
+        self.headers_s = headers_s
+        self.body_s = body_s
+
+    def maintenance(self, now: float) -> None:
+        super().maintenance(now)
+        for channel in self.active_channels.values():
+            if channel.overdue(now):
+                channel.will_close = True
+
+    def run(self) -> None:
+        """Serve until SIGTERM or SIGINT, then finish what is under way."""
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self.end)
+        while not self.ending:
+            self.turn()
+        wasyncore.dispatcher.close(self)  # the listening socket only
+        deadline = time.monotonic() + DRAIN_S
+        while time.monotonic() < deadline and any(channel.busy() for channel in self.active_channels.values()):
+            self.turn()
+        self.task_dispatcher.shutdown(timeout=1)
+
+    def turn(self) -> None:
+        """Wait for connections that can be read or written, and serve each once."""
+        wasyncore.loop(timeout=1, use_poll=True, map=self._map, count=1)
+
+    def end(self, number: int, frame: FrameType | None) -> None:
+        self.ending = True
+        self.pull_trigger()
+
+
+def adjustments(bind: str) -> Adjustments:
+    return Adjustments(
+        listen=bind,
+        threads=THREADS,
+        connection_limit=CONNECTIONS,
+        backlog=CONNECTIONS,
+        channel_timeout=IDLE_S,
+        cleanup_interval=1,
+        max_request_header_size=HEADER_BYTES,
+        max_request_body_size=BODY_BYTES + 1,  # waitress refuses a body of this size
+        outbuf_high_watermark=BUFFERED_BYTES,
+        clear_untrusted_proxy_headers=False,  # BEHIND_TLS_PROXY says whether they are believed
+        ident=None,
+    )
+
+
+def main(arguments: list[str]) -> None:
+    parser = argparse.ArgumentParser(prog="python -m speedtrack web", description=__doc__)
+    parser.add_argument("--bind", default="127.0.0.1:8000", metavar="HOST:PORT")
+    parser.add_argument("--headers-s", type=float, default=HEADERS_S, help="for the headers of a request")
+    parser.add_argument("--body-s", type=float, default=BODY_S, help="for a whole request")
+    options = parser.parse_args(arguments)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = OPEN_FILES if hard == resource.RLIM_INFINITY else min(OPEN_FILES, hard)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, most), hard))
+    from speedtrack.wsgi import application  # Django, only once the arguments are right
+
+    try:
+        server = Server(application, adjustments(options.bind), options.headers_s, options.body_s)
+    except OSError as e:
+        sys.exit(f"error: {options.bind} cannot be served here ({e.strerror}): name another address with --bind")
+    server.run()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
