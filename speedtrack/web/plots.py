@@ -48,7 +48,7 @@ class Forest:
             place = (math.log(ratio) - low) / (high - low) if ratio > 0 else 0.0
             return round(6 + place * (FOREST_WIDTH - 12), 1)
 
-        step = next((s for s in STEPS if (math.exp(high) - math.exp(low)) / s <= 4.5), 10.0)
+        step = step_of(math.exp(high) - math.exp(low), 4.5)
         first, last = math.ceil((math.exp(low) - 1) / step), math.floor((math.exp(high) - 1) / step)
         ticks = [Tick(x(1 + i * step), tick_label(i * step)) for i in range(first, last + 1)]
         return cls(readable(ticks, x(1)), x(1), [Whisker(x(lo), x(mid), x(hi)) for mid, lo, hi in ratios])
@@ -61,6 +61,11 @@ def readable(ticks: Sequence[Tick], one: float) -> list[Tick]:
         if all(abs(tick.x - other.x) >= LABEL_WIDTH for other in kept):
             kept.append(tick)
     return sorted(kept, key=lambda tick: tick.x)
+
+
+def step_of(span: float, most: float) -> float:
+    """A round distance of ticks, so that at most so many fit into the span, however wide it is."""
+    return next((step for step in STEPS if span / step <= most), 10.0 ** math.ceil(math.log10(span / most)))
 
 
 def tick_label(change: float) -> str:
@@ -168,7 +173,7 @@ class CanaryPlot:
             replace(dot, x=round(last - (len(dots) - 1 - i) * step, 1), y=y(dot.ratio - 1 if dot.ratio else -far))
             for i, dot in enumerate(dots)
         ]
-        mesh = next(s for s in STEPS if far / s <= 2.5 or s == STEPS[-1])
+        mesh = step_of(far, 2.5)
         ticks = [(y(i * mesh), tick_label(i * mesh)) for i in range(-int(far / mesh), int(far / mesh) + 1)]
         band = (y(limits[-1]), round(y(-limits[-1]) - y(limits[-1]), 1)) if limits else None
         breaks = [replace(dot, x=round(dot.x - step / 2, 1)) for dot in placed if dot.begins]

@@ -14,6 +14,8 @@ def described(benchmark: Benchmark) -> str:
     by = f"by {driver}" if driver != "speedbench" else ""
     if "command" in definition:
         return f"{definition['command']}, {by}"
+    if "workload" not in definition:  # the benchmark of building
+        return str(definition["build"].get("command") or "by a Dockerfile")
     workload = definition["workload"]
     return ", ".join(part for part in (sent(workload), *shape(workload), pace(workload), by) if part)
 

@@ -57,6 +57,7 @@ def test_the_build_has_lines_of_its_own(client: Client, linked: World) -> None:
     assert (chart["lines"][0]["value"], chart["lines"][0]["n"]) == ([1000, 1000], [1, 1])
     page = client.get("/p/kvd/?metric=build_seconds").content.decode()
     assert ">build<" in page and "1.50 s" in page
+    assert "make" in client.get("/p/kvd/timeline/build/binary_bytes").content.decode()
 
 
 def test_detection_does_not_count_the_linked_commit(linked: World) -> None:
