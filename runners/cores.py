@@ -7,6 +7,7 @@ taken, `.next`, and given back with the core in hand: whoever waits goes before 
 """
 
 import contextlib
+import errno
 import fcntl
 import json
 import logging
@@ -27,6 +28,7 @@ log = logging.getLogger(__name__)
 
 PLACES = ("run/lock", "var/lock", "tmp")
 SHARED = stat.S_ISVTX | stat.S_IRWXU | stat.S_IRWXG | stat.S_IRWXO
+MODE_TRIES = 5  # of opening a file whose maker has not set its mode yet
 LOOK_EVERY_S = 0.2
 TELL_AFTER_S, TELL_AGAIN_S = 1.0, 60.0  # a runner that finds no work holds its cores for milliseconds
 LONGEST_WORDS = 4096
@@ -147,10 +149,7 @@ def open_lock(file: Path) -> int:
     """
     flags = os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
     try:
-        try:
-            descriptor = os.open(file, flags)
-        except FileNotFoundError:
-            descriptor = _made(file, flags)
+        descriptor = _opened(file, flags)
     except OSError as error:
         raise Permanent(f"the lock {file} cannot be opened ({error.strerror}): {_remedy(file)}") from error
     about = os.fstat(descriptor)
@@ -160,15 +159,25 @@ def open_lock(file: Path) -> int:
     return descriptor
 
 
-def _made(file: Path, flags: int) -> int:
-    """A new file that every user may open, or the one that another process has just made."""
-    mask = os.umask(0)
-    try:
-        return os.open(file, flags | os.O_CREAT | os.O_EXCL, 0o666)
-    except FileExistsError:
-        return os.open(file, flags)
-    finally:
-        os.umask(mask)
+def _opened(file: Path, flags: int) -> int:
+    """The file, or a new one that every user may open.
+
+    A file that another user has just made is his alone until its mode is set: that is waited for. The mode is not left
+    to umask, which all threads of a process share.
+    """
+    for left in reversed(range(MODE_TRIES)):
+        try:
+            return os.open(file, flags)
+        except FileNotFoundError:
+            with contextlib.suppress(FileExistsError):
+                descriptor = os.open(file, flags | os.O_CREAT | os.O_EXCL, 0o666)
+                os.fchmod(descriptor, 0o666)
+                return descriptor
+        except PermissionError:
+            if not left:
+                raise
+            time.sleep(LOOK_EVERY_S)
+    raise FileNotFoundError(errno.ENOENT, "it is removed again and again", str(file))
 
 
 def _remedy(file: Path) -> str:
