@@ -38,7 +38,7 @@ fn garbage_ends_the_run() {
     assert_told(&line, "wrong answer to get", "speaks RESP");
     let server = Server::tcp(Manner::Saying(b":1\r\n"));
     let line = server.failure("-t ping -n 100");
-    assert_told(&line, "answered ':' where a '+' reply should begin", "speaks RESP");
+    assert_told(&line, "the server answered PING with ':1' where '+PONG' should stand", "speaks RESP");
     let server = Server::tcp(Manner::Saying(b"+PONG\r\n+PONG\r\n"));
     let line = server.failure("-t ping -n 100");
     assert_told(&line, "1 replies too many", "speaks RESP");
@@ -68,7 +68,10 @@ const MODES: [&str; 4] = [
 fn ill_mannered_servers_end_every_mode() {
     for (manner, causes) in [
         (Manner::Refusing, ["with an error, -ERR no"; 2]),
-        (Manner::Saying(b"HTTP/1.1 400 Bad Request\r\n"), ["answered 'H'", "the server said 'H'"]),
+        (
+            Manner::Saying(b"HTTP/1.1 400 Bad Request\r\n"),
+            ["'HTTP/1.1 400 Bad Request'", "the server said 'H'"],
+        ),
         (Manner::Saying(b"-MOVED 1 127.0.0.1:1\r\n"), ["-MOVED"; 2]),
         (Manner::HangingUp(b"+PO"), ["the server closed", "unexpected end of file"]),
         (Manner::Silent, ["the server stopped answering", "within 300ms"]),

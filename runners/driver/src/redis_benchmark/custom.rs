@@ -2,9 +2,8 @@
 
 use super::options::Options;
 use super::plan::{Planned, placeholders};
-use super::suite;
 use crate::failure::Failure;
-use crate::proto::resp;
+use crate::proto::{Expectation, resp};
 use crate::template::{Command, Script};
 use crate::words::escape;
 
@@ -40,7 +39,7 @@ fn step(words: &[Vec<u8>], several: bool, options: &Options) -> Result<(usize, C
         ));
     }
     let words: Vec<Vec<u8>> = words.iter().map(|word| unquoted(word)).collect::<Result<_, _>>()?;
-    let expectation = suite::reply_to(&words, options.value_bytes);
+    let expectation = Expectation::to(&words, options.value_bytes);
     Ok((times, resp::template(&words, &placeholders(options), expectation)))
 }
 

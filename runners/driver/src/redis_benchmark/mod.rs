@@ -84,7 +84,9 @@ fn measure(options: &Options, nodes: &[Node], test: &Planned, printer: &mut Prin
     }
     let job = job(options, &test.title, nodes, &test.script);
     let stages = session::stages(options.warmup, options.length);
-    let outcome = crew::run(&Resp, &job, &stages, &mut |progress| printer.progress(&test.title, progress))?;
+    let outcome = crew::run(&Resp::of(&test.script), &job, &stages, &mut |progress| {
+        printer.progress(&test.title, progress)
+    })?;
     printer.result(options, test, &Total::of(&outcome))
 }
 
