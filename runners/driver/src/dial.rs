@@ -9,7 +9,7 @@ use crate::channel::{Channel, Tls};
 use crate::failure::Failure;
 use crate::net::Target;
 use crate::proto::skipper::Skipper;
-use crate::proto::{Replies, Tally, resp};
+use crate::proto::{Expectation, Replies, Tally, resp};
 use crate::sys::{self, Interest};
 
 /// When each part of opening ended, monotonic ns. What there was nothing to do for ends with the part before.
@@ -186,6 +186,7 @@ impl Dial {
     fn exchange(&mut self, words: &[String]) -> io::Result<Option<Tally>> {
         if self.request.is_empty() {
             self.request = resp::command(words);
+            self.replies = Skipper::new(Expectation::to(words, 0));
             self.sent = 0;
         }
         while self.sent < self.request.len() || self.channel.holds_back() {

@@ -12,7 +12,7 @@ use crate::dial::Dial;
 use crate::failure::Failure;
 use crate::proto::reply::Reply;
 use crate::proto::skipper::Skipper;
-use crate::proto::{Replies, Tally, resp};
+use crate::proto::{Expectation, Replies, Tally, resp};
 use crate::sys;
 use crate::tls;
 
@@ -202,7 +202,7 @@ impl Target {
     fn ask<W: AsRef<[u8]>>(&self, channel: &mut Channel, words: &[W]) -> Result<Vec<u8>, Failure> {
         let deadline = Instant::now() + self.timeout;
         tell(channel, &resp::command(words))
-            .and_then(|()| hear(channel, deadline))
+            .and_then(|()| hear(channel, deadline, Skipper::new(Expectation::to(words, 0))))
             .map_err(|error| self.unanswered(words, &error))
     }
 
@@ -227,8 +227,8 @@ pub fn tell(channel: &mut Channel, mut bytes: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-fn hear(channel: &mut Channel, deadline: Instant) -> io::Result<Vec<u8>> {
-    let (mut skipper, mut tally) = (Skipper::any(), Tally::default());
+fn hear(channel: &mut Channel, deadline: Instant, mut skipper: Skipper) -> io::Result<Vec<u8>> {
+    let mut tally = Tally::default();
     let (mut reply, mut chunk) = (Vec::new(), [0; 4096]);
     while tally.replies == 0 {
         if Instant::now() >= deadline {

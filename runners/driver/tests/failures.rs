@@ -73,7 +73,7 @@ fn ill_mannered_servers_end_every_mode() {
             ["'HTTP/1.1 400 Bad Request'", "the server said 'H'"],
         ),
         (Manner::Saying(b"-MOVED 1 127.0.0.1:1\r\n"), ["-MOVED"; 2]),
-        (Manner::HangingUp(b"+PO"), ["the server closed", "unexpected end of file"]),
+        (Manner::HangingUp(b"+PO"), ["the server closed", "DEL with '+PO' where"]),
         (Manner::Silent, ["the server stopped answering", "within 300ms"]),
     ] {
         for mode in MODES {

@@ -154,3 +154,25 @@ fn an_unknown_command_keeps_the_type_of_its_first_reply() {
     let line = failure_line(speedbench(place.map(str::to_owned)), 1);
     assert_told(&line, "answered FOO with ':1' where a '+' reply, as the first one was,");
 }
+
+/// These hold to what each of their own commands is answered with.
+#[test]
+fn modes_with_commands_of_their_own_judge_the_answers() {
+    let pubsub = "--mode pubsub -n 50 -c 2 --timeout 1";
+    let blocking = "--mode blocking -n 50 -c 2 --timeout 1";
+    for (mode, about, lie, cause) in [
+        (pubsub, "SUBSCRIBE", "+subscribe\r\n", "wrong answer to subscriber"),
+        (pubsub, "PUBLISH", ARRAY, "wrong answer to publisher 0, the server said '*1'"),
+        (pubsub, "PUBLISH", "+OK\r\n", "wrong answer to publisher 0, the server said '+OK'"),
+        (blocking, "BLPOP", ":1\r\n", "wrong answer to waiting client"),
+        (blocking, "BLPOP", "*0\r\n", "wrong answer to waiting client"),
+        (blocking, "RPUSH", ARRAY, "wrong answer to RPUSH, the server said '*1'"),
+        (blocking, "RPUSH", "$-1\r\n", "wrong answer to RPUSH, the server said '$'"),
+        (blocking, "DEL", ARRAY, "the server answered DEL with '*1' where a ':' reply should stand"),
+    ] {
+        let told = Server::tcp(Manner::Lying(about, lie)).failure(mode);
+        assert!(told.contains(cause), "{mode}: {told}");
+    }
+    let told = Server::tcp(Manner::Lying("SELECT", ARRAY)).failure("-t ping -n 1 --dbnum 3");
+    assert!(told.contains("the server answered SELECT with '*1' where '+OK' should stand"), "{told}");
+}

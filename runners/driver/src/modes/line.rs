@@ -144,7 +144,10 @@ impl Name {
                 format!("the server answered {} with an error, -{text}", self.0),
                 "use a server that knows the command, or log in as a user that may do this",
             ),
-            false => self.garbled(&format!("the server said '{text}', which was not asked")),
+            false => self.garbled(&format!(
+                "the server said '{}{text}', which is no answer to that",
+                char::from(flat.kind)
+            )),
         }
     }
 

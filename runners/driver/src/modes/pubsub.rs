@@ -366,7 +366,7 @@ impl<'a> Hall<'a> {
         let Mouth { line, unanswered, moved_at, .. } = &mut self.mouths[mouth];
         line.flush(&self.epoll)?;
         line.hear(|line, flat, now| {
-            if flat.is_error() || *unanswered == 0 {
+            if flat.kind != b':' || *unanswered == 0 {
                 return Err(line.refused(flat));
             }
             *unanswered -= 1;
@@ -428,15 +428,18 @@ impl Ear {
         let Ear { line, first, confirmed, next, ponged, .. } = self;
         line.flush(epoll)?;
         line.hear(|line, flat, now| {
+            let is_message = matches!(flat.kind, b'*' | b'>');
             let (channel, value) = match flat.word(0) {
+                // RESP3 answers PING with a line.
+                b"pong" | b"PONG" => {
+                    *ponged = true;
+                    return Ok(());
+                }
+                _ if !is_message => return Err(line.refused(flat)),
                 b"message" | b"smessage" => (flat.word(1), flat.word(2)),
                 b"pmessage" => (flat.word(2), flat.word(3)),
                 b"subscribe" | b"psubscribe" | b"ssubscribe" => {
                     *confirmed += 1;
-                    return Ok(());
-                }
-                b"pong" | b"PONG" => {
-                    *ponged = true;
                     return Ok(());
                 }
                 _ => return Err(line.refused(flat)),

@@ -269,7 +269,11 @@ fn a_server_that_goes_or_is_another_is_told() {
     assert!(absent.contains("cannot connect to tcp:127.0.0.1:1"), "{absent}");
     for (said, cause, remedy) in [
         ("VALUE key:000000000000 0 3\r\nab", "the server closed connection", "server's log"),
-        ("-ERR unknown command\r\n", "answered '-ERR unknown command' where VALUE or END", "of memcached"),
+        (
+            "-ERR unknown command\r\n",
+            "answered get with '-ERR unknown command' where VALUE or END",
+            "of memcached",
+        ),
         ("END\r\nEND\r\n", "replies too many", "of memcached"),
         ("ERROR\r\n", "the server answered", "a server that knows the command"),
     ] {

@@ -101,7 +101,7 @@ impl<'a> Reader<'a> {
                 self.check(answer, found)?;
             } else if known && last == Some(word) {
                 break;
-            } else if !(known && misses.contains(&word)) {
+            } else if !(known && misses.contains(&word)) || answer.keys == 0 {
                 return Err(Stop::Refused);
             }
             if last.is_none() {

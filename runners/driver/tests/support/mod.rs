@@ -210,6 +210,10 @@ fn honest(name: &str, words: &[Vec<u8>], store: &mut HashMap<Vec<u8>, Vec<u8>>) 
         "PING" => b"+PONG\r\n".to_vec(),
         "MULTI" => b"+OK\r\n".to_vec(),
         "HELLO" => b"%0\r\n".to_vec(),
+        "SUBSCRIBE" => b"*3\r\n$9\r\nsubscribe\r\n$1\r\nc\r\n:1\r\n".to_vec(),
+        "DEL" => b":0\r\n".to_vec(),
+        // Nobody ever brings a value.
+        "BLPOP" => Vec::new(),
         "SET" | "set" => {
             store.insert(words[0].clone(), words[1].clone());
             b"+OK\r\n".to_vec()
