@@ -4,9 +4,9 @@ use std::ffi::OsString;
 use std::str::FromStr;
 use std::time::Duration;
 
-use lexopt::prelude::*;
 use serde::de::DeserializeOwned;
 
+use crate::command_line::{CommandLine, shown};
 use crate::counters;
 use crate::endpoint::{Endpoint, Words};
 use crate::failure::Failure;
@@ -151,24 +151,23 @@ struct Given {
 
 /// Parse the words of a command line, the program's name first. Errors are [`Failure::Usage`].
 pub fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Command, Failure> {
-    let mut parser = lexopt::Parser::from_iter(words);
-    match parser.next().map_err(bad_words)? {
-        Some(Value(word)) if word == "run" => parse_run(&mut parser),
-        Some(Long("help")) => Ok(Command::Help),
-        Some(Long("version")) => Ok(Command::Version),
-        Some(other) => Err(bad_words(other.unexpected())),
-        None => Err(Failure::usage("no command given", "say `speedbench run`, or --help")),
+    let mut words = words.into_iter();
+    let program = words.next().unwrap_or_default().to_string_lossy().into_owned();
+    let Some(first) = words.next() else {
+        return Err(Failure::usage("no command given", "say `speedbench run`, or --help"));
+    };
+    match first.to_str() {
+        Some("run") => parse_run(CommandLine::new(&[program, "run".to_owned()], words)),
+        Some("--help") => Ok(Command::Help),
+        Some("--version") => Ok(Command::Version),
+        _ => Err(Failure::usage(format!("invalid command '{}'", shown(&first.to_string_lossy())), SEE_HELP)),
     }
 }
 
-fn parse_run(parser: &mut lexopt::Parser) -> Result<Command, Failure> {
+fn parse_run(mut line: CommandLine) -> Result<Command, Failure> {
     let mut given = Given::default();
-    while let Some(word) = parser.next().map_err(bad_words)? {
-        let option = match word {
-            Short(letter) => format!("-{letter}"),
-            Long(name) => format!("--{name}"),
-            value => return Err(bad_words(value.unexpected())),
-        };
+    let parser = &mut line;
+    while let Some(option) = parser.option()? {
         match option.as_str() {
             "--help" => return Ok(Command::Help),
             "--version" => return Ok(Command::Version),
@@ -212,7 +211,7 @@ fn parse_run(parser: &mut lexopt::Parser) -> Result<Command, Failure> {
             _ => return Err(Failure::usage(format!("invalid option '{option}'"), SEE_HELP)),
         }
     }
-    given.plan().map(|plan| Command::Run(Box::new(plan)))
+    given.plan(line.record()).map(|plan| Command::Run(Box::new(plan)))
 }
 
 fn events(list: &str) -> Result<Vec<&'static str>, Failure> {
@@ -224,23 +223,11 @@ fn events(list: &str) -> Result<Vec<&'static str>, Failure> {
     })
 }
 
-fn bad_words(error: lexopt::Error) -> Failure {
-    Failure::usage(error, SEE_HELP)
-}
-
-impl Words for lexopt::Parser {
-    const SEE: &'static str = SEE_HELP;
-
-    fn text(&mut self, _option: &str) -> Result<String, Failure> {
-        Ok(self.value().map_err(bad_words)?.to_string_lossy().into_owned())
-    }
-}
-
-fn value<T: FromStr>(parser: &mut lexopt::Parser, option: &str) -> Result<T, Failure> {
+fn value<T: FromStr>(parser: &mut CommandLine, option: &str) -> Result<T, Failure> {
     Words::value(parser, option)
 }
 
-fn seconds(parser: &mut lexopt::Parser, option: &str) -> Result<Duration, Failure> {
+fn seconds(parser: &mut CommandLine, option: &str) -> Result<Duration, Failure> {
     Words::seconds(parser, option)
 }
 
@@ -331,7 +318,7 @@ const TERMS: Terms = Terms {
 };
 
 impl Given {
-    fn plan(self) -> Result<Plan, Failure> {
+    fn plan(self, argv: Vec<String>) -> Result<Plan, Failure> {
         let file = self.workload.as_deref().map(|path| self.read(path)).transpose()?;
         let (protocol, seed, phases) = match file {
             Some(file) => (file.protocol, self.seed.unwrap_or(file.seed), file.phases),
@@ -339,6 +326,7 @@ impl Given {
         };
         let output = self.output()?;
         let plan = Plan {
+            argv,
             protocol,
             target: self.target(protocol)?,
             database: self.endpoint.database,

@@ -7,6 +7,7 @@ pub mod batch;
 pub mod channel;
 pub mod cli;
 pub mod cluster;
+pub mod command_line;
 pub mod compare;
 pub mod connection;
 pub mod counters;

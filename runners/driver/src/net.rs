@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use socket2::{SockAddr, SockRef};
 
 use crate::channel::Channel;
+use crate::command_line::HIDDEN;
 use crate::dial::Dial;
 use crate::failure::Failure;
 use crate::proto::reply::Reply;
@@ -171,6 +172,9 @@ impl Target {
 
     /// The failure of a greeting's command that was answered with the error `text`.
     pub fn refused(&self, words: &[String], text: &str) -> Failure {
+        // Servers that do not know a command repeat its words.
+        let secrets = words.iter().skip(1).filter(|word| words[0] == "AUTH" && !word.is_empty());
+        let text = secrets.fold(text.to_owned(), |text, secret| text.replace(secret.as_str(), HIDDEN));
         let (asked, remedy) = match words[0].as_str() {
             "AUTH" => ("the login".to_owned(), "correct -a and --user"),
             _ => (words.join(" "), "leave it out, or log in with -a, or use a server that knows it"),

@@ -29,6 +29,8 @@ pub const MOST_THREADS: usize = 500;
 
 #[derive(Debug)]
 pub struct Plan {
+    /// The command line as it may be published: without passwords.
+    pub argv: Vec<String>,
     pub protocol: Protocol,
     pub target: Target,
     /// The database whose keys are counted.

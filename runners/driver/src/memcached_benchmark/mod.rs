@@ -67,10 +67,7 @@ fn check(words: &[OsString]) -> Result<(), Failure> {
         if VALUED.contains(&&*word) {
             words.next();
         } else if !PLAIN.contains(&&*word) {
-            return Err(Failure::usage(
-                format!("Invalid option \"{word}\" or option argument missing"),
-                "see --help",
-            ));
+            return Err(options::invalid(&word));
         }
     }
     Ok(())

@@ -2,6 +2,7 @@
 
 use super::options::Options;
 use super::plan::{Planned, placeholders};
+use crate::command_line::without_password;
 use crate::failure::Failure;
 use crate::proto::{Expectation, resp};
 use crate::template::{Command, Script};
@@ -11,6 +12,8 @@ use crate::words::escape;
 pub fn plan(options: &Options) -> Result<Planned, Failure> {
     // What came from stdin is not part of the title.
     let shown = &options.command[..options.command.len() - usize::from(options.stdin)];
+    let shown: Vec<_> = shown.split(|word| word == b";").map(without_password).collect();
+    let shown = shown.join(&b";".to_vec());
     let title: Vec<String> = shown.iter().map(|word| String::from_utf8_lossy(word).into_owned()).collect();
     let steps: Vec<&[Vec<u8>]> = options.command.split(|word| word == b";").collect();
     let several = steps.len() > 1;

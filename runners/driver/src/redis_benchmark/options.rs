@@ -6,6 +6,7 @@ use std::os::unix::ffi::OsStringExt;
 use std::time::Duration;
 
 use crate::cli;
+use crate::command_line;
 use crate::digits;
 use crate::endpoint::{self, Endpoint, Words as _};
 use crate::failure::Failure;
@@ -100,14 +101,16 @@ struct Words(std::vec::IntoIter<OsString>);
 impl endpoint::Words for Words {
     const SEE: &'static str = SEE_HELP;
 
-    fn text(&mut self, option: &str) -> Result<String, Failure> {
+    fn secret(&mut self, option: &str, _publish: fn(&str) -> String) -> Result<String, Failure> {
         let word = self.0.next().ok_or_else(|| invalid(option))?;
         Ok(word.to_string_lossy().into_owned())
     }
 }
 
-fn invalid(option: &str) -> Failure {
-    Failure::usage(format!("Invalid option \"{option}\" or option argument missing"), SEE_HELP)
+/// The failure of a word that is no option, or lacks its value.
+pub fn invalid(option: &str) -> Failure {
+    let cause = format!("Invalid option \"{}\" or option argument missing", command_line::shown(option));
+    Failure::usage(cause, SEE_HELP)
 }
 
 pub fn parse(words: Vec<OsString>) -> Result<Asked, Failure> {

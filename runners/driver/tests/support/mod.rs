@@ -182,7 +182,7 @@ fn answer(words: &[Vec<u8>], manner: Manner, seen: &mut Seen) -> Vec<u8> {
     let name = String::from_utf8(words[0].clone()).unwrap();
     *seen.calls.entry(name.clone()).or_default() += 1;
     match (name.as_str(), manner) {
-        ("AUTH", _) if words.last().unwrap() == b"secret" => b"+OK\r\n".to_vec(),
+        ("AUTH" | "auth", _) if words.last().unwrap() == b"secret" => b"+OK\r\n".to_vec(),
         ("AUTH", _) => b"-WRONGPASS no such user\r\n".to_vec(),
         ("INFO", _) => {
             let info = format!("# Keyspace\r\ndb0:keys={},expires=0,avg_ttl=0\r\n", seen.store.len());
