@@ -35,6 +35,7 @@ pub mod pace;
 pub mod plan;
 pub mod progress;
 pub mod proto;
+pub mod pulse;
 pub mod rates;
 pub mod redis_benchmark;
 pub mod rng;

@@ -250,6 +250,14 @@ pub fn raise_file_limit() {
     }
 }
 
+/// The bytes of `socket` that were sent and that its peer has not yet taken.
+pub fn held_bytes(socket: BorrowedFd) -> io::Result<usize> {
+    let mut held: libc::c_int = 0;
+    // SAFETY: the kernel writes one int, which outlives the call.
+    check(unsafe { libc::ioctl(socket.as_raw_fd(), libc::TIOCOUTQ, &mut held) })?;
+    Ok(held as usize)
+}
+
 /// What a thread waits for besides replies, which are always waited for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Interest {

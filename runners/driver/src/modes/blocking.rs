@@ -313,6 +313,9 @@ impl<'a> Room<'a> {
         for _ in 0..answers {
             line.say(&self.requests[index], &self.epoll)?;
         }
+        if line.has_part() {
+            self.moved_at = sys::now();
+        }
         Ok(())
     }
 
@@ -329,12 +332,13 @@ impl<'a> Room<'a> {
         })
     }
 
-    fn patrol(&self, now: u64) -> Result<(), Failure> {
+    fn patrol(&mut self, now: u64) -> Result<(), Failure> {
+        let target = &self.job.nodes[0].target;
         let idle = self.on_the_way.is_empty() && self.unanswered == 0;
-        if idle || now.saturating_sub(self.moved_at) <= self.job.timeout_ns() {
+        let late = now.saturating_sub(self.moved_at) > self.job.timeout_ns();
+        if idle || !self.bringer.is_still(now, target) || !late {
             return Ok(());
         }
-        let target = &self.job.nodes[0].target;
         match self.unanswered {
             0 => Err(Failure::run(
                 format!(

@@ -138,14 +138,20 @@ impl<'a, P: Proto> Churner<'a, P> {
             return Err(stopped());
         }
         for at in 0..self.slots.len() {
-            let slot = &self.slots[at];
+            let slot = &mut self.slots[at];
+            let index = slot.index;
             let late = now.saturating_sub(slot.began) > self.job.timeout_ns();
-            match &slot.life {
+            match &mut slot.life {
                 Life::Resting => self.begin(at)?,
                 Life::Dialing(dial, _) if late => {
-                    self.lose(at, dial.too_slow(&self.job.node(slot.index).target))?
+                    let failure = dial.too_slow(&self.job.node(index).target);
+                    self.lose(at, failure)?
                 }
-                Life::Asking(..) if late => self.lose(at, self.job.silent(slot.index))?,
+                Life::Asking(connection, _) => {
+                    if connection.is_still(now, self.job.timeout_ns()) {
+                        self.lose(at, self.job.silent(index))?;
+                    }
+                }
                 _ => {}
             }
         }
@@ -224,7 +230,7 @@ impl<'a, P: Proto> Churner<'a, P> {
         let Life::Asking(connection, opening) = life else { return Ok(false) };
         let broken = |broken| self.job.broken::<P>(*index, broken);
         if connection.has_unsent() {
-            connection.flush().map_err(broken)?;
+            connection.flush_more().map_err(broken)?;
             if !connection.has_unsent() {
                 self.epoll.change(connection.socket(), at, Interest::Replies).map_err(machine_failure)?;
             }

@@ -4,7 +4,7 @@ use std::io;
 
 use serde::Serialize;
 
-use super::{Connections, Openings};
+use super::{Connections, Openings, PATROL_NS};
 use crate::channel::Channel;
 use crate::connection::Connection;
 use crate::crew::Outcome;
@@ -15,7 +15,7 @@ use crate::job::{Job, Node};
 use crate::meter::{Meter, Record, read_server_memory};
 use crate::proto::{Proto, Replies};
 use crate::stage::{Span, Stage};
-use crate::sys::{self, Epoll, NS_PER_MS};
+use crate::sys::{self, Epoll};
 
 /// What the server holds in memory, by what the kernel says of its process.
 #[derive(Debug, Serialize)]
@@ -148,14 +148,14 @@ impl<R: Replies> Roll<'_, R> {
                 roll.strike(index, job.broken::<P>(index, broken), openings)?;
             }
         }
-        let asked_at = sys::now();
+        let mut patrol_at = sys::now() + PATROL_NS;
         while roll.missing > 0 {
-            let left = (asked_at + job.timeout_ns()).saturating_sub(sys::now());
-            if left == 0 {
-                return roll.strike_silent(openings);
+            let now = sys::now();
+            if now >= patrol_at {
+                patrol_at = now + PATROL_NS;
+                roll.patrol(now, openings)?;
             }
-            let ready = roll.epoll.wait(left.div_ceil(NS_PER_MS) as libc::c_int).map_err(machine_failure)?;
-            for event in 0..ready {
+            for event in 0..roll.epoll.wait_ns(patrol_at.saturating_sub(now)).map_err(machine_failure)? {
                 let index = roll.epoll.ready(event).token;
                 if let Err(failure) = roll.hear::<P>(index, openings) {
                     roll.strike(index, failure, openings)?;
@@ -187,9 +187,10 @@ impl<R: Replies> Roll<'_, R> {
         openings.lose(self.job, failure)
     }
 
-    fn strike_silent(&mut self, openings: &mut Openings) -> Result<(), Failure> {
+    fn patrol(&mut self, now: u64, openings: &mut Openings) -> Result<(), Failure> {
         for index in 0..self.connections.len() {
-            if self.connections[index].as_ref().is_some_and(|connection| !connection.is_idle()) {
+            let connection = self.connections[index].as_mut();
+            if connection.is_some_and(|connection| connection.is_still(now, self.job.timeout_ns())) {
                 self.strike(index, self.job.silent(index), openings)?;
             }
         }

@@ -7,6 +7,7 @@ use crate::channel::Channel;
 use crate::failure::{Failure, machine_failure};
 use crate::net::Target;
 use crate::proto::flat::Flat;
+use crate::pulse::Pulse;
 use crate::sys::{self, Epoll, Interest};
 
 /// Taken from the socket at once.
@@ -24,6 +25,7 @@ pub struct Line {
     is_full: bool,
     received: Vec<u8>,
     read: usize,
+    pulse: Pulse,
 }
 
 impl Line {
@@ -40,6 +42,7 @@ impl Line {
             is_full: false,
             received: Vec::new(),
             read: 0,
+            pulse: Pulse::default(),
         })
     }
 
@@ -57,7 +60,10 @@ impl Line {
     pub fn flush(&mut self, epoll: &Epoll) -> Result<(), Failure> {
         while !self.unsent.is_empty() || self.channel.holds_back() {
             match self.channel.send(&self.unsent) {
-                Ok(sent) => drop(self.unsent.drain(..sent)),
+                Ok(sent) => {
+                    self.unsent.drain(..sent);
+                    self.pulse.beat(sys::now());
+                }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(self.broken(&error)),
@@ -81,6 +87,9 @@ impl Line {
             let received = self.receive()?;
             self.read += received;
             let now = sys::now();
+            if received > 0 {
+                self.pulse.beat(now);
+            }
             let mut at = 0;
             while let Some(flat) =
                 Flat::read(&self.received[at..self.read]).map_err(|garbage| self.name.garbled(&garbage.0))?
@@ -94,6 +103,16 @@ impl Line {
                 return Ok(());
             }
         }
+    }
+
+    /// Whether a message has begun to come and is not whole.
+    pub fn has_part(&self) -> bool {
+        self.read > 0
+    }
+
+    /// Whether no byte has moved for longer than the timeout of `target`; to be asked now and then.
+    pub fn is_still(&mut self, now: u64, target: &Target) -> bool {
+        self.pulse.is_still(self.channel.socket(), now, target.timeout.as_nanos() as u64)
     }
 
     /// The number of bytes that are there.
