@@ -61,7 +61,9 @@ Workload
   -d VALUE_BYTES     bytes of a value (3)
   --window KIND      batch: send when all replies are in; rolling: after each (batch)
   --seed N           the same seed sends the same requests (1)
-  --prefill          first set every key once, and check that the server has them
+  --prefill          first set every key once, and check that the server has them; it
+                     must hold no keys before. --prefill=force overwrites keys that
+                     it holds, also those of a --workload
   -3                 speak RESP3
   --tracking         ask for client tracking, with -3: invalidations are counted
 
@@ -126,6 +128,7 @@ struct Given {
     value_bytes: Option<usize>,
     seed: Option<u64>,
     prefill: bool,
+    force: bool,
     resp3: bool,
     tracking: bool,
     rate: Option<f64>,
@@ -185,7 +188,14 @@ fn parse_run(mut line: CommandLine) -> Result<Command, Failure> {
             "-r" => given.keyspace = Some(value(parser, "-r")?),
             "-d" => given.value_bytes = Some(value(parser, "-d")?),
             "--seed" => given.seed = Some(value(parser, "--seed")?),
-            "--prefill" => given.prefill = true,
+            "--prefill" => match parser.optional().as_deref() {
+                None => given.prefill = true,
+                Some("force") => given.force = true,
+                Some(other) => {
+                    let cause = format!("--prefill cannot be '{other}'");
+                    return Err(Failure::usage(cause, "leave the value out, or give --prefill=force"));
+                }
+            },
             "-3" => given.resp3 = true,
             "--tracking" => given.tracking = true,
             "--rate" => given.rate = Some(check_rate(value(parser, "--rate")?, "--rate")?),
@@ -332,6 +342,7 @@ impl Given {
             database: self.endpoint.database,
             cluster: self.endpoint.cluster,
             seed,
+            overwrites: self.force,
             phases,
             cpus: self.cpus,
             server_pid: self.server_pid,
@@ -409,7 +420,7 @@ impl Given {
             (None, None) => Workload::all(protocol),
         };
         let phase = |(at, workload)| {
-            let phase = self.phase(workload, self.prefill && at == 0)?;
+            let phase = self.phase(workload, (self.prefill || self.force) && at == 0)?;
             Ok(Phase { mode: mode.clone(), ..phase })
         };
         let phases: Vec<Phase> = workloads.into_iter().enumerate().map(phase).collect::<Result<_, _>>()?;

@@ -36,6 +36,15 @@ impl CommandLine {
         Ok(Some(option))
     }
 
+    /// The value of the last option, if one sticks to it: `--name=value`.
+    pub fn optional(&mut self) -> Option<String> {
+        let value = self.parser.optional_value()?.to_string_lossy().into_owned();
+        if let Some(option) = self.record.last_mut() {
+            *option += &format!("={value}");
+        }
+        Some(value)
+    }
+
     /// The words as they may be published.
     pub fn record(self) -> Vec<String> {
         self.record

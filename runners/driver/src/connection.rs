@@ -270,6 +270,13 @@ impl<R: Replies> Connection<R> {
         Ok(tally)
     }
 
+    /// What a server has said that closed the connection; nothing, if that is no reply.
+    #[cold]
+    pub fn last_words(&mut self, buffer: &mut [u8]) -> Tally {
+        let received = self.receive(buffer).ok().flatten().unwrap_or(0);
+        self.take_replies(sys::now(), &buffer[..received]).unwrap_or_default()
+    }
+
     /// The number, in the script, of the command that the next reply answers; then comes the one after it.
     #[inline]
     pub fn next_answered(&mut self) -> usize {

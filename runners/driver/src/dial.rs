@@ -190,9 +190,10 @@ impl Dial {
             self.sent = 0;
         }
         while self.sent < self.request.len() || self.channel.holds_back() {
-            match unless_blocked(self.channel.send(&self.request[self.sent..]))? {
-                Some(sent) => self.sent += sent,
-                None => return Ok(None),
+            match unless_blocked(self.channel.send(&self.request[self.sent..])) {
+                Ok(Some(sent)) => self.sent += sent,
+                Ok(None) => return Ok(None),
+                Err(error) => return self.last_words().map(Some).ok_or(error),
             }
         }
         let (mut tally, mut chunk) = (Tally::default(), [0; 4096]);
@@ -207,6 +208,14 @@ impl Dial {
             }
         }
         Ok(Some(tally))
+    }
+
+    /// What a server has said that closed the connection.
+    fn last_words(&mut self) -> Option<Tally> {
+        let (mut tally, mut chunk) = (Tally::default(), [0; 4096]);
+        let received = self.channel.recv(&mut chunk).ok()?;
+        self.replies.skip(&chunk[..received], &mut tally).ok()?;
+        (tally.errors > 0).then_some(tally)
     }
 }
 

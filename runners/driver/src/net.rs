@@ -19,6 +19,8 @@ use crate::tls;
 
 /// The longest path that fits a unix socket address.
 const SOCKET_PATH_BYTES: usize = 107;
+/// What servers say that take no more connections: Redis and Valkey, memcached.
+const FULL: [&str; 2] = ["max number of clients reached", "Too many open connections"];
 /// A full queue of a unix socket is tried again this often.
 const QUEUE_AGAIN: Duration = Duration::from_millis(1);
 
@@ -179,7 +181,7 @@ impl Target {
             "AUTH" => ("the login".to_owned(), "correct -a and --user"),
             _ => (words.join(" "), "leave it out, or log in with -a, or use a server that knows it"),
         };
-        Failure::run(format!("the server refused {asked}: -{text}"), remedy)
+        Failure::run(format!("the server refused {asked}: -{text}"), remedy_of(&text, remedy))
     }
 
     /// Connect, ask, and hang up: the reply to `words`.
@@ -220,6 +222,16 @@ impl Target {
             _ => format!("no answer to {asked} ({error})"),
         };
         Failure::run(cause, format!("check that {} speaks RESP", self.address))
+    }
+}
+
+/// The remedy of an error that a server told as `text`: `otherwise`, unless it has no room for another connection.
+pub fn remedy_of<'a>(text: &str, otherwise: &'a str) -> &'a str {
+    let is_full = FULL.iter().any(|full| text.contains(full));
+    if is_full {
+        "raise the server's limit of clients (maxclients; memcached: -c), or lower the number of clients"
+    } else {
+        otherwise
     }
 }
 

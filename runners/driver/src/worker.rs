@@ -348,8 +348,15 @@ impl<'a, P: Proto> Worker<'a, P> {
     }
 
     #[cold]
-    fn explain(&self, token: usize, broken: Broken) -> Failure {
-        self.job.broken::<P>(self.connections[token].0, broken)
+    fn explain(&mut self, token: usize, broken: Broken) -> Failure {
+        let (index, connection) = &mut self.connections[token];
+        // A server that closes a connection may have said why.
+        if let Broken::Closed = broken
+            && let Err(failure) = self.job.accept(&connection.last_words(&mut self.buffer), P::ERROR_MARK)
+        {
+            return failure;
+        }
+        self.job.broken::<P>(*index, broken)
     }
 }
 

@@ -120,7 +120,7 @@ fn a_sequence_knows_the_reply_to_each_of_its_commands() {
 fn commands_of_redis_benchmark_and_memtier_are_judged() {
     for (words, about, cause) in [
         ("redis-benchmark -q -n 100 get a ; set a b", "GET", "answered GET with '*1' where a '$' reply"),
-        ("redis-benchmark -q -n 100 -P 4 get a ; 3 set a b", "SET", "answered SET with '*1' where '+OK'"),
+        ("redis-benchmark -q -n 1000 -P 4 get a ; 3 set a b", "SET", "answered SET with '*1' where '+OK'"),
         ("redis-benchmark -q -n 100 -k 0 get a ; set a b", "SET", "answered SET with '*1' where '+OK'"),
         ("redis-benchmark -q -n 100 set a b ex 10", "SET", "answered SET with '*1' where '+OK'"),
         ("redis-benchmark -q -n 100 -t set", "SET", "answered SET with '*1' where '+OK'"),

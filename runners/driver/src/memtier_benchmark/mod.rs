@@ -261,6 +261,7 @@ impl Options {
             database: 0,
             cluster: false,
             seed: 1,
+            overwrites: false,
             cpus: Vec::new(),
             server_pid: None,
             server_events: Vec::new(),

@@ -121,7 +121,7 @@ pub fn run(
     value_bytes: usize,
     stage: Stage,
 ) -> Result<(Outcome, Wakeup), Failure> {
-    sys::raise_file_limit();
+    crew::require_files(job.clients + 1, 1)?;
     crew::pin(job, 0)?;
     let pop = &POPS[setting.command as usize];
     let room = Room::open(job, setting, value_bytes, pop)?;

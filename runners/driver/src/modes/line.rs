@@ -5,7 +5,7 @@ use std::os::fd::BorrowedFd;
 
 use crate::channel::Channel;
 use crate::failure::{Failure, machine_failure};
-use crate::net::Target;
+use crate::net::{Target, remedy_of};
 use crate::proto::flat::Flat;
 use crate::pulse::Pulse;
 use crate::sys::{self, Epoll, Interest};
@@ -128,6 +128,16 @@ impl Line {
         }
     }
 
+    /// The failure of a connection that the server has closed, and may have said why.
+    fn last_words(&mut self) -> Failure {
+        self.received.resize(self.read + CHUNK_BYTES, 0);
+        let received = self.channel.recv(&mut self.received[self.read..]).unwrap_or(0);
+        match Flat::read(&self.received[..self.read + received]) {
+            Ok(Some(flat)) if flat.is_error() => self.name.refused(&flat),
+            _ => self.closed(),
+        }
+    }
+
     fn closed(&self) -> Failure {
         Failure::run(
             format!("the server closed the connection of {}", self.name.0),
@@ -135,9 +145,9 @@ impl Line {
         )
     }
 
-    fn broken(&self, error: &io::Error) -> Failure {
+    fn broken(&mut self, error: &io::Error) -> Failure {
         match error.kind() {
-            io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => self.closed(),
+            io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => self.last_words(),
             _ => Failure::run(
                 format!("the connection of {} broke ({error})", self.name.0),
                 "look at the server's log",
@@ -161,7 +171,7 @@ impl Name {
         match flat.is_error() {
             true => Failure::run(
                 format!("the server answered {} with an error, -{text}", self.0),
-                "use a server that knows the command, or log in as a user that may do this",
+                remedy_of(&text, "use a server that knows the command, or log in as a user that may do this"),
             ),
             false => self.garbled(&format!(
                 "the server said '{}{text}', which is no answer to that",

@@ -12,7 +12,7 @@ use super::stamp::{Stamp, blank};
 use super::{PATROL_NS, due, on_threads, schedule, stopped};
 use crate::cli::require;
 use crate::connection::Begin;
-use crate::crew::Outcome;
+use crate::crew::{self, Outcome};
 use crate::document::{Total, per, round, seconds};
 use crate::failure::{Failure, machine_failure};
 use crate::job::Job;
@@ -145,7 +145,7 @@ pub fn run(
     value_bytes: usize,
     stage: Stage,
 ) -> Result<(Outcome, Fanout), Failure> {
-    sys::raise_file_limit();
+    crew::require_files(job.clients + setting.publishers, 1)?;
     let post_office = PostOffice::new(job, setting, value_bytes);
     let mut halls: Vec<_> =
         (0..job.threads).map(|thread| Hall::open(&post_office, thread)).collect::<Result<_, _>>()?;

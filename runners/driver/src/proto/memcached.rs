@@ -262,7 +262,7 @@ impl Skipper {
         let Some(text) = line.strip_suffix(b"\r\n") else { return Err(self.unexpected(line)) };
         self.begun = true;
         let word = text.split(|byte| *byte == b' ').next().unwrap_or_default();
-        if is_error(text, word) {
+        if is_error(word) {
             self.fail(text, tally);
             return Ok(());
         }
@@ -359,8 +359,8 @@ impl Skipper {
     }
 }
 
-fn is_error(text: &[u8], word: &[u8]) -> bool {
-    text == b"ERROR" || matches!(word, b"CLIENT_ERROR" | b"SERVER_ERROR")
+fn is_error(word: &[u8]) -> bool {
+    matches!(word, b"ERROR" | b"CLIENT_ERROR" | b"SERVER_ERROR")
 }
 
 /// The bytes that follow the line: data of the announced length, CR and LF.

@@ -4,9 +4,11 @@
 //! stack: only the number of elements still outstanding matters. Push frames are counted apart,
 //! attributes are skipped.
 
+mod judge;
+
 use std::sync::Arc;
 
-use super::expected::{Expected, Type};
+use super::expected::Expected;
 use super::number::Number;
 use super::{Expectation, Garbage, Replies, Tally};
 
@@ -172,60 +174,6 @@ impl Skipper {
         self.outstanding = 1;
         (self.nested, self.null, self.failed) = (false, false, false);
         Ok(())
-    }
-
-    /// What is to be said of a reply that begins with `bytes`, and is no error.
-    fn judge(&self, bytes: &[u8]) -> Result<Trial, Garbage> {
-        let expected = self.expected.at(self.place);
-        let byte = bytes[0];
-        // The length of these tells whether they are a null.
-        let may_be_null = matches!(byte, b'$' | b'*');
-        match expected.reply {
-            _ if byte == b'_' && expected.nullable => Ok(Trial::Passed),
-            Type::Any => Ok(Trial::Passed),
-            Type::Line(_) if self.expected.suits(self.place, byte) => Ok(Trial::Line(1)),
-            _ if self.expected.suits(self.place, byte) && may_be_null => Ok(Trial::Begun(byte)),
-            _ if self.expected.suits(self.place, byte) && self.expected.learn(self.place, byte) => {
-                Ok(Trial::Passed)
-            }
-            _ if may_be_null && expected.nullable => Ok(Trial::NullOnly(byte)),
-            _ => Err(self.refused(bytes)),
-        }
-    }
-
-    /// The length of the bulk or array is known; nothing of one within another is judged.
-    fn judge_length(&mut self, length: i64) -> Result<(), Garbage> {
-        let holds = match (self.trial, length) {
-            _ if self.nested => true,
-            (Trial::Begun(_), -1) => self.expected.at(self.place).nullable,
-            (Trial::NullOnly(_), length) => length == -1,
-            (Trial::Begun(byte), _) => self.expected.learn(self.place, byte),
-            (Trial::Passed | Trial::Line(_), _) => true,
-        };
-        match (holds, self.trial) {
-            (false, Trial::Begun(byte) | Trial::NullOnly(byte)) => {
-                Err(self.refused(format!("{}{length}", char::from(byte)).as_bytes()))
-            }
-            _ => Ok(()),
-        }
-    }
-
-    /// Compare the next `text` of a line, which is `whole` with it, with what the line should be.
-    fn compare(&mut self, text: &[u8], whole: bool) -> Result<(), Garbage> {
-        let (Trial::Line(at), Type::Line(line)) = (self.trial, self.expected.at(self.place).reply) else {
-            return Ok(());
-        };
-        let (known, rest) = line.as_bytes().split_at(at);
-        if rest.starts_with(text) && (!whole || rest.len() == text.len()) {
-            self.trial = Trial::Line(at + text.len());
-            return Ok(());
-        }
-        Err(self.refused(&[known, text].concat()))
-    }
-
-    #[cold]
-    fn refused(&self, bytes: &[u8]) -> Garbage {
-        self.expected.refused(self.place, bytes)
     }
 
     /// Take bytes up to the CR of a line; how many.

@@ -40,10 +40,8 @@ pub fn run(name: &str, words: Vec<OsString>) -> Result<(), Failure> {
         Asked::Run(options) => *options,
     };
     options.with_extras = name == "valkey-benchmark";
-    for warning in &options.warnings {
-        eprintln!("WARNING: {warning}");
-    }
     let tests = plan::tests(&options)?;
+    warn(&options, tests.iter().map(|test| &test.script));
     let target = options.target()?;
     let nodes = match options.endpoint.cluster {
         true => cluster::nodes(&target)?,
@@ -57,6 +55,14 @@ pub fn run(name: &str, words: Vec<OsString>) -> Result<(), Failure> {
     match options.idle {
         true => idle::hold(&options, &nodes),
         false => measure_all(&options, &nodes, &tests),
+    }
+}
+
+/// Say what is odd about the options and about what they ask `scripts` for, once each.
+pub fn warn<'a>(options: &Options, mut scripts: impl Iterator<Item = &'a Script>) {
+    let depth = scripts.find_map(|script| options.depth_warning(script));
+    for warning in options.warnings.iter().chain(&depth) {
+        eprintln!("WARNING: {warning}");
     }
 }
 

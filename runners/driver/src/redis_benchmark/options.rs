@@ -12,6 +12,7 @@ use crate::endpoint::{self, Endpoint, Words as _};
 use crate::failure::Failure;
 use crate::net::Target;
 use crate::plan::{Length, MOST_THREADS};
+use crate::stage::depth_short_of;
 use crate::template::Script;
 
 /// Where the server is unless it is said.
@@ -242,6 +243,16 @@ impl Options {
             "the requests of -c x -P x -d do not fit into 4 GiB",
             "lower one of them",
         )
+    }
+
+    /// What to say when the requests of `script` are too few for the pipeline.
+    pub fn depth_warning(&self, script: &Script) -> Option<String> {
+        let Length::Requests(requests) = self.length else { return None };
+        let depth = depth_short_of(self.pipeline, requests, self.clients, script.unit())?;
+        Some(format!(
+            "a connection's share of -n is {depth}, so {depth} are in flight, not the {} of -P: raise -n or lower -c",
+            self.pipeline
+        ))
     }
 
     /// The server, with the commands that open a session in the order of redis-benchmark.
