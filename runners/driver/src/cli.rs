@@ -4,9 +4,9 @@ use std::ffi::OsString;
 use std::str::FromStr;
 use std::time::Duration;
 
-use lexopt::prelude::*;
 use serde::de::DeserializeOwned;
 
+use crate::command_line::{CommandLine, shown};
 use crate::counters;
 use crate::endpoint::{Endpoint, Words};
 use crate::failure::Failure;
@@ -61,7 +61,9 @@ Workload
   -d VALUE_BYTES     bytes of a value (3)
   --window KIND      batch: send when all replies are in; rolling: after each (batch)
   --seed N           the same seed sends the same requests (1)
-  --prefill          first set every key once, and check that the server has them
+  --prefill          first set every key once, and check that the server has them; it
+                     must hold no keys before. --prefill=force overwrites keys that
+                     it holds, also those of a --workload
   -3                 speak RESP3
   --tracking         ask for client tracking, with -3: invalidations are counted
 
@@ -126,6 +128,7 @@ struct Given {
     value_bytes: Option<usize>,
     seed: Option<u64>,
     prefill: bool,
+    force: bool,
     resp3: bool,
     tracking: bool,
     rate: Option<f64>,
@@ -151,24 +154,23 @@ struct Given {
 
 /// Parse the words of a command line, the program's name first. Errors are [`Failure::Usage`].
 pub fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Command, Failure> {
-    let mut parser = lexopt::Parser::from_iter(words);
-    match parser.next().map_err(bad_words)? {
-        Some(Value(word)) if word == "run" => parse_run(&mut parser),
-        Some(Long("help")) => Ok(Command::Help),
-        Some(Long("version")) => Ok(Command::Version),
-        Some(other) => Err(bad_words(other.unexpected())),
-        None => Err(Failure::usage("no command given", "say `speedbench run`, or --help")),
+    let mut words = words.into_iter();
+    let program = words.next().unwrap_or_default().to_string_lossy().into_owned();
+    let Some(first) = words.next() else {
+        return Err(Failure::usage("no command given", "say `speedbench run`, or --help"));
+    };
+    match first.to_str() {
+        Some("run") => parse_run(CommandLine::new(&[program, "run".to_owned()], words)),
+        Some("--help") => Ok(Command::Help),
+        Some("--version") => Ok(Command::Version),
+        _ => Err(Failure::usage(format!("invalid command '{}'", shown(&first.to_string_lossy())), SEE_HELP)),
     }
 }
 
-fn parse_run(parser: &mut lexopt::Parser) -> Result<Command, Failure> {
+fn parse_run(mut line: CommandLine) -> Result<Command, Failure> {
     let mut given = Given::default();
-    while let Some(word) = parser.next().map_err(bad_words)? {
-        let option = match word {
-            Short(letter) => format!("-{letter}"),
-            Long(name) => format!("--{name}"),
-            value => return Err(bad_words(value.unexpected())),
-        };
+    let parser = &mut line;
+    while let Some(option) = parser.option()? {
         match option.as_str() {
             "--help" => return Ok(Command::Help),
             "--version" => return Ok(Command::Version),
@@ -186,7 +188,14 @@ fn parse_run(parser: &mut lexopt::Parser) -> Result<Command, Failure> {
             "-r" => given.keyspace = Some(value(parser, "-r")?),
             "-d" => given.value_bytes = Some(value(parser, "-d")?),
             "--seed" => given.seed = Some(value(parser, "--seed")?),
-            "--prefill" => given.prefill = true,
+            "--prefill" => match parser.optional().as_deref() {
+                None => given.prefill = true,
+                Some("force") => given.force = true,
+                Some(other) => {
+                    let cause = format!("--prefill cannot be '{other}'");
+                    return Err(Failure::usage(cause, "leave the value out, or give --prefill=force"));
+                }
+            },
             "-3" => given.resp3 = true,
             "--tracking" => given.tracking = true,
             "--rate" => given.rate = Some(check_rate(value(parser, "--rate")?, "--rate")?),
@@ -212,7 +221,7 @@ fn parse_run(parser: &mut lexopt::Parser) -> Result<Command, Failure> {
             _ => return Err(Failure::usage(format!("invalid option '{option}'"), SEE_HELP)),
         }
     }
-    given.plan().map(|plan| Command::Run(Box::new(plan)))
+    given.plan(line.record()).map(|plan| Command::Run(Box::new(plan)))
 }
 
 fn events(list: &str) -> Result<Vec<&'static str>, Failure> {
@@ -224,23 +233,11 @@ fn events(list: &str) -> Result<Vec<&'static str>, Failure> {
     })
 }
 
-fn bad_words(error: lexopt::Error) -> Failure {
-    Failure::usage(error, SEE_HELP)
-}
-
-impl Words for lexopt::Parser {
-    const SEE: &'static str = SEE_HELP;
-
-    fn text(&mut self, _option: &str) -> Result<String, Failure> {
-        Ok(self.value().map_err(bad_words)?.to_string_lossy().into_owned())
-    }
-}
-
-fn value<T: FromStr>(parser: &mut lexopt::Parser, option: &str) -> Result<T, Failure> {
+fn value<T: FromStr>(parser: &mut CommandLine, option: &str) -> Result<T, Failure> {
     Words::value(parser, option)
 }
 
-fn seconds(parser: &mut lexopt::Parser, option: &str) -> Result<Duration, Failure> {
+fn seconds(parser: &mut CommandLine, option: &str) -> Result<Duration, Failure> {
     Words::seconds(parser, option)
 }
 
@@ -331,7 +328,7 @@ const TERMS: Terms = Terms {
 };
 
 impl Given {
-    fn plan(self) -> Result<Plan, Failure> {
+    fn plan(self, argv: Vec<String>) -> Result<Plan, Failure> {
         let file = self.workload.as_deref().map(|path| self.read(path)).transpose()?;
         let (protocol, seed, phases) = match file {
             Some(file) => (file.protocol, self.seed.unwrap_or(file.seed), file.phases),
@@ -339,11 +336,13 @@ impl Given {
         };
         let output = self.output()?;
         let plan = Plan {
+            argv,
             protocol,
             target: self.target(protocol)?,
             database: self.endpoint.database,
             cluster: self.endpoint.cluster,
             seed,
+            overwrites: self.force,
             phases,
             cpus: self.cpus,
             server_pid: self.server_pid,
@@ -421,7 +420,7 @@ impl Given {
             (None, None) => Workload::all(protocol),
         };
         let phase = |(at, workload)| {
-            let phase = self.phase(workload, self.prefill && at == 0)?;
+            let phase = self.phase(workload, (self.prefill || self.force) && at == 0)?;
             Ok(Phase { mode: mode.clone(), ..phase })
         };
         let phases: Vec<Phase> = workloads.into_iter().enumerate().map(phase).collect::<Result<_, _>>()?;

@@ -7,6 +7,7 @@ use std::os::fd::BorrowedFd;
 use crate::batch::Batch;
 use crate::channel::Channel;
 use crate::proto::{Garbage, Replies, Tally};
+use crate::pulse::Pulse;
 use crate::schedule::Schedule;
 use crate::sys;
 
@@ -66,8 +67,7 @@ pub struct Connection<R> {
     fresh: bool,
     /// Requests that may still be sent in this span.
     pub quota: u64,
-    /// Since when nothing has come of what is awaited.
-    pub moved_at: u64,
+    pulse: Pulse,
     /// What an open loop sends in this span.
     pub schedule: Option<Schedule>,
     /// The place in the script of the command that the next reply answers.
@@ -94,7 +94,7 @@ impl<R: Replies> Connection<R> {
             length: 0,
             fresh: true,
             quota: 0,
-            moved_at: 0,
+            pulse: Pulse::default(),
             schedule: None,
             answered: 0,
             has_turn: false,
@@ -201,7 +201,10 @@ impl<R: Replies> Connection<R> {
     fn await_burst(&mut self, begin: Begin, unanswered: u64) {
         let burst = Burst { begin, unanswered };
         match self.awaited {
-            0 => (self.oldest, self.moved_at) = (burst, begin.sent_at),
+            0 => {
+                self.oldest = burst;
+                self.pulse.beat(begin.sent_at);
+            }
             _ => self.younger.push_back(burst),
         }
         self.awaited += unanswered;
@@ -219,6 +222,18 @@ impl<R: Replies> Connection<R> {
             }
         }
         Ok(())
+    }
+
+    /// The same, when the socket has got room: the server has taken bytes.
+    pub fn flush_more(&mut self) -> Result<(), Broken> {
+        self.pulse.beat(sys::now());
+        self.flush()
+    }
+
+    /// Whether replies are awaited and no byte has moved for longer than `timeout_ns`; to be asked now and then.
+    #[inline]
+    pub fn is_still(&mut self, now: u64, timeout_ns: u64) -> bool {
+        !self.is_idle() && self.pulse.is_still(self.channel.socket(), now, timeout_ns)
     }
 
     /// Receive into `buffer`; the number of bytes, none when nothing is there.
@@ -250,11 +265,16 @@ impl<R: Replies> Connection<R> {
             let more = tally.replies - self.awaited;
             return Err(Broken::Garbage(Garbage(format!("the server sent {more} replies too many"))));
         }
-        if tally.replies > 0 {
-            self.awaited -= tally.replies;
-            self.moved_at = now;
-        }
+        self.awaited -= tally.replies;
+        self.pulse.beat(now);
         Ok(tally)
+    }
+
+    /// What a server has said that closed the connection; nothing, if that is no reply.
+    #[cold]
+    pub fn last_words(&mut self, buffer: &mut [u8]) -> Tally {
+        let received = self.receive(buffer).ok().flatten().unwrap_or(0);
+        self.take_replies(sys::now(), &buffer[..received]).unwrap_or_default()
     }
 
     /// The number, in the script, of the command that the next reply answers; then comes the one after it.

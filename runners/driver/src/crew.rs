@@ -17,6 +17,9 @@ use crate::worker::Worker;
 /// How often the watcher of a run is told how far it is.
 const TOLD_EVERY: Duration = Duration::from_millis(250);
 
+/// Files that are no connections: those of the standard streams, of epoll, of the clock of the server and so on.
+const OTHER_FILES: usize = 32;
+
 /// The series of a probe begin here.
 const PROBE_SERIES: u32 = 1 << 31;
 
@@ -96,7 +99,7 @@ pub fn in_turn(
 
 /// Run the stages that `director` names on the same connections.
 pub fn direct<P: Proto>(proto: &P, job: &Job, director: Director, watcher: Watcher) -> Result<(), Failure> {
-    sys::raise_file_limit();
+    require_files(job.clients, job.threads)?;
     let threads = job.threads + usize::from(job.probe.is_some());
     let shared = Shared::new(threads);
     thread::scope(|scope| {
@@ -112,6 +115,22 @@ pub fn direct<P: Proto>(proto: &P, job: &Job, director: Director, watcher: Watch
         shared.failed.store(end.is_err(), Ordering::Relaxed);
         end
     })
+}
+
+/// A failure when this process may not open as many files as `connections` need, of which each of `threads` with a
+/// table of its own has its share.
+pub fn require_files(connections: usize, threads: usize) -> Result<(), Failure> {
+    let (each, limit) = (connections.div_ceil(threads), sys::raise_file_limit());
+    match (each + OTHER_FILES) as u64 <= limit {
+        true => Ok(()),
+        false => Err(Failure::machine(
+            format!("{each} connections of a thread need more files than the {limit} that it may open"),
+            format!(
+                "raise the hard limit (ulimit -Hn) to at least {}, or lower the number of clients",
+                each + OTHER_FILES
+            ),
+        )),
+    }
 }
 
 /// The life of a thread: its return ends the thread, and so does the end of `spans`.

@@ -9,7 +9,7 @@ use crate::channel::{Channel, Tls};
 use crate::failure::Failure;
 use crate::net::Target;
 use crate::proto::skipper::Skipper;
-use crate::proto::{Replies, Tally, resp};
+use crate::proto::{Expectation, Replies, Tally, resp};
 use crate::sys::{self, Interest};
 
 /// When each part of opening ended, monotonic ns. What there was nothing to do for ends with the part before.
@@ -186,12 +186,14 @@ impl Dial {
     fn exchange(&mut self, words: &[String]) -> io::Result<Option<Tally>> {
         if self.request.is_empty() {
             self.request = resp::command(words);
+            self.replies = Skipper::new(Expectation::to(words, 0));
             self.sent = 0;
         }
         while self.sent < self.request.len() || self.channel.holds_back() {
-            match unless_blocked(self.channel.send(&self.request[self.sent..]))? {
-                Some(sent) => self.sent += sent,
-                None => return Ok(None),
+            match unless_blocked(self.channel.send(&self.request[self.sent..])) {
+                Ok(Some(sent)) => self.sent += sent,
+                Ok(None) => return Ok(None),
+                Err(error) => return self.last_words().map(Some).ok_or(error),
             }
         }
         let (mut tally, mut chunk) = (Tally::default(), [0; 4096]);
@@ -206,6 +208,14 @@ impl Dial {
             }
         }
         Ok(Some(tally))
+    }
+
+    /// What a server has said that closed the connection.
+    fn last_words(&mut self) -> Option<Tally> {
+        let (mut tally, mut chunk) = (Tally::default(), [0; 4096]);
+        let received = self.channel.recv(&mut chunk).ok()?;
+        self.replies.skip(&chunk[..received], &mut tally).ok()?;
+        (tally.errors > 0).then_some(tally)
     }
 }
 

@@ -19,6 +19,7 @@ use crate::plan::Probe;
 use crate::proto::Tally;
 use crate::schedule::Arrivals;
 use crate::search::Search;
+use crate::stage::depth_short_of;
 use crate::sys::{ProcessUsage, Usage};
 use crate::warmup::{NO_STEADY_STATE, WarmUp};
 
@@ -107,6 +108,9 @@ pub struct TestResult {
     pub flags: Vec<&'static str>,
     #[serde(flatten)]
     pub findings: Findings,
+    /// The most units that a connection could have in flight, if its share of the requests was less than the pipeline.
+    #[serde(skip)]
+    pub depth: Option<u64>,
     /// What `latency_us` and `latency_hdr_v2` tell of, for the outputs that are no documents.
     #[serde(skip)]
     pub latency: Histogram,
@@ -256,6 +260,10 @@ impl TestResult {
             errors: Errors { count: total.inside.errors, first: total.inside.first_error },
             latency: total.latency,
             findings: Findings::default(),
+            depth: outcome
+                .span
+                .requests
+                .and_then(|all| depth_short_of(job.pipeline, all, job.clients, job.script.unit())),
         }
     }
 
@@ -413,7 +421,7 @@ impl LatencyUs {
 
 impl Growth {
     pub fn of(before_bytes: u64, after_bytes: u64, keys: u64) -> Growth {
-        let bytes_per_key = round(per(after_bytes as f64 - before_bytes as f64, keys as f64), 2);
+        let bytes_per_key = round(per(after_bytes.saturating_sub(before_bytes) as f64, keys as f64), 2);
         Growth { before_bytes, after_bytes, bytes_per_key }
     }
 }

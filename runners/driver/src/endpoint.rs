@@ -4,6 +4,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use crate::cli::{self, require};
+use crate::command_line::HIDDEN;
 use crate::failure::Failure;
 use crate::net::{self, Address, Target};
 use crate::tls;
@@ -14,8 +15,13 @@ pub trait Words {
     /// Where the reader of a message finds more.
     const SEE: &'static str;
 
+    /// The value of `option`, of which `publish` makes what may be published.
+    fn secret(&mut self, option: &str, publish: fn(&str) -> String) -> Result<String, Failure>;
+
     /// The value of `option`.
-    fn text(&mut self, option: &str) -> Result<String, Failure>;
+    fn text(&mut self, option: &str) -> Result<String, Failure> {
+        self.secret(option, str::to_owned)
+    }
 
     fn value<T: FromStr>(&mut self, option: &str) -> Result<T, Failure> {
         let text = self.text(option)?;
@@ -66,9 +72,9 @@ impl Endpoint {
             "-h" => self.host = words.text(option)?,
             "-p" => self.port = Some(words.value(option)?),
             "-s" => self.socket = Some(words.text(option)?),
-            "-a" => self.password = Some(words.text(option)?),
+            "-a" => self.password = Some(words.secret(option, |_| HIDDEN.to_owned())?),
             "--user" => self.user = Some(words.text(option)?),
-            "-u" => uri::read(&words.text(option)?, self)?,
+            "-u" => uri::read(&words.secret(option, uri::without_login)?, self)?,
             "--dbnum" => self.database = words.value(option)?,
             "--cluster" => self.cluster = true,
             "--timeout" => self.timeout = words.seconds(option)?,

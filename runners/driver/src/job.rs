@@ -10,7 +10,7 @@ use crate::connection::Broken;
 use crate::counters::Counters;
 use crate::failure::{Failure, machine_failure};
 use crate::keys::{KeyOrder, Keys};
-use crate::net::Target;
+use crate::net::{Target, remedy_of};
 use crate::plan::Probe;
 use crate::proto::{Proto, Tally};
 use crate::rng::Rng;
@@ -197,6 +197,7 @@ impl Job {
             Some("ERROR") if mark.is_empty() => "leave the test out, or use a server that knows the command",
             _ => "correct the server or the command, or count errors with `run --allow-errors`",
         };
-        Failure::run(format!("the server answered {} with an error, {mark}{text}", self.name), remedy)
+        let cause = format!("the server answered {} with an error, {mark}{text}", self.name);
+        Failure::run(cause, remedy_of(text, remedy))
     }
 }

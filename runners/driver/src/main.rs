@@ -50,12 +50,11 @@ fn run() -> Result<(), Failure> {
 }
 
 fn run_native() -> Result<(), Failure> {
-    let argv: Vec<String> = std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
     match cli::parse(std::env::args_os())? {
         Command::Help => print(cli::HELP),
         Command::Version => print(&format!("speedbench {}\n", env!("CARGO_PKG_VERSION"))),
         Command::Run(plan) => {
-            let document = session::run(&plan, &argv)?;
+            let document = session::run(&plan)?;
             print(&match plan.output {
                 Output::Json => document.to_json() + "\n",
                 Output::Csv => csv::render(&document),

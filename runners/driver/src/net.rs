@@ -8,16 +8,19 @@ use std::time::{Duration, Instant};
 use socket2::{SockAddr, SockRef};
 
 use crate::channel::Channel;
+use crate::command_line::HIDDEN;
 use crate::dial::Dial;
 use crate::failure::Failure;
 use crate::proto::reply::Reply;
 use crate::proto::skipper::Skipper;
-use crate::proto::{Replies, Tally, resp};
+use crate::proto::{Expectation, Replies, Tally, resp};
 use crate::sys;
 use crate::tls;
 
 /// The longest path that fits a unix socket address.
 const SOCKET_PATH_BYTES: usize = 107;
+/// What servers say that take no more connections: Redis and Valkey, memcached.
+const FULL: [&str; 2] = ["max number of clients reached", "Too many open connections"];
 /// A full queue of a unix socket is tried again this often.
 const QUEUE_AGAIN: Duration = Duration::from_millis(1);
 
@@ -171,11 +174,14 @@ impl Target {
 
     /// The failure of a greeting's command that was answered with the error `text`.
     pub fn refused(&self, words: &[String], text: &str) -> Failure {
+        // Servers that do not know a command repeat its words.
+        let secrets = words.iter().skip(1).filter(|word| words[0] == "AUTH" && !word.is_empty());
+        let text = secrets.fold(text.to_owned(), |text, secret| text.replace(secret.as_str(), HIDDEN));
         let (asked, remedy) = match words[0].as_str() {
             "AUTH" => ("the login".to_owned(), "correct -a and --user"),
             _ => (words.join(" "), "leave it out, or log in with -a, or use a server that knows it"),
         };
-        Failure::run(format!("the server refused {asked}: -{text}"), remedy)
+        Failure::run(format!("the server refused {asked}: -{text}"), remedy_of(&text, remedy))
     }
 
     /// Connect, ask, and hang up: the reply to `words`.
@@ -202,7 +208,7 @@ impl Target {
     fn ask<W: AsRef<[u8]>>(&self, channel: &mut Channel, words: &[W]) -> Result<Vec<u8>, Failure> {
         let deadline = Instant::now() + self.timeout;
         tell(channel, &resp::command(words))
-            .and_then(|()| hear(channel, deadline))
+            .and_then(|()| hear(channel, deadline, Skipper::new(Expectation::to(words, 0))))
             .map_err(|error| self.unanswered(words, &error))
     }
 
@@ -219,6 +225,16 @@ impl Target {
     }
 }
 
+/// The remedy of an error that a server told as `text`: `otherwise`, unless it has no room for another connection.
+pub fn remedy_of<'a>(text: &str, otherwise: &'a str) -> &'a str {
+    let is_full = FULL.iter().any(|full| text.contains(full));
+    if is_full {
+        "raise the server's limit of clients (maxclients; memcached: -c), or lower the number of clients"
+    } else {
+        otherwise
+    }
+}
+
 /// Send all of `bytes` over a blocking channel.
 pub fn tell(channel: &mut Channel, mut bytes: &[u8]) -> io::Result<()> {
     while !bytes.is_empty() || channel.holds_back() {
@@ -227,8 +243,8 @@ pub fn tell(channel: &mut Channel, mut bytes: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-fn hear(channel: &mut Channel, deadline: Instant) -> io::Result<Vec<u8>> {
-    let (mut skipper, mut tally) = (Skipper::any(), Tally::default());
+fn hear(channel: &mut Channel, deadline: Instant, mut skipper: Skipper) -> io::Result<Vec<u8>> {
+    let mut tally = Tally::default();
     let (mut reply, mut chunk) = (Vec::new(), [0; 4096]);
     while tally.replies == 0 {
         if Instant::now() >= deadline {

@@ -9,6 +9,7 @@ use crate::search::{Search, Step};
 /// One note per line, at most 80 columns with two of indentation.
 pub fn of(test: &TestResult) -> Vec<String> {
     let mut notes = Vec::new();
+    notes.extend(test.depth.filter(|_| ["closed", "churn"].contains(&test.mode)).map(depth));
     if let (Some(open), Some(service)) = (&test.open, &test.service_us) {
         notes.extend(schedule(open, service));
     }
@@ -22,6 +23,10 @@ pub fn of(test: &TestResult) -> Vec<String> {
         notes.push(format!("{} push messages", test.pushes));
     }
     notes
+}
+
+fn depth(depth: u64) -> String {
+    format!("a connection's share of the requests is {depth}, which -P cannot exceed: raise -n")
 }
 
 /// From when the latencies of a test in `mode` count.
@@ -83,9 +88,10 @@ fn connections(found: &Connections) -> Vec<String> {
     let memory = found.server_memory.as_ref();
     let mut notes = vec![counts];
     notes.extend(told.map(|(name, latency)| format!("{name}: {}", spread(latency))));
-    notes.extend(
-        memory.map(|memory| format!("{:.0} bytes per connection in the server", memory.bytes_per_connection)),
-    );
+    notes.extend(memory.map(|memory| match memory.open_bytes > memory.before_bytes {
+        true => format!("{:.0} bytes per connection in the server", memory.bytes_per_connection),
+        false => "the server's memory did not grow with the connections".to_owned(),
+    }));
     notes
 }
 

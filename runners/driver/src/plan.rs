@@ -29,6 +29,8 @@ pub const MOST_THREADS: usize = 500;
 
 #[derive(Debug)]
 pub struct Plan {
+    /// The command line as it may be published: without passwords.
+    pub argv: Vec<String>,
     pub protocol: Protocol,
     pub target: Target,
     /// The database whose keys are counted.
@@ -36,6 +38,8 @@ pub struct Plan {
     /// Whether the target is one node of a cluster, all of whose masters take a part of the load.
     pub cluster: bool,
     pub seed: u64,
+    /// Whether prefills may overwrite what the server holds.
+    pub overwrites: bool,
     /// CPU of each thread; empty when they are not pinned.
     pub cpus: Vec<usize>,
     pub server_pid: Option<u32>,
@@ -360,6 +364,11 @@ impl Phase {
             _ => Value::Varying(self.values.largest()),
         };
         Placeholders { numbers: true, tags, value, ttl: self.ttl }
+    }
+
+    /// Threads that have tables of files of their own.
+    pub fn threads_with_files(&self) -> usize {
+        if self.mode.sends() { self.threads } else { 1 }
     }
 
     /// The commands with which its connections begin, besides a login.

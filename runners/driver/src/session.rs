@@ -46,8 +46,8 @@ pub struct Session<'a> {
     filled: RefCell<BTreeMap<Vec<u8>, u64>>,
 }
 
-/// Do what `plan` asks; `argv` is recorded, without the password.
-pub fn run(plan: &Plan, argv: &[String]) -> Result<Document, Failure> {
+/// Do what `plan` asks.
+pub fn run(plan: &Plan) -> Result<Document, Failure> {
     let environment = Environment::read();
     if !plan.cpus.is_empty() {
         crew::pin_to(&plan.cpus)?;
@@ -69,6 +69,10 @@ pub fn run(plan: &Plan, argv: &[String]) -> Result<Document, Failure> {
             .map(|pid| Arc::new(Counters::of(pid, &plan.server_events))),
         filled: RefCell::default(),
     };
+    plan.phases
+        .iter()
+        .try_for_each(|phase| crew::require_files(phase.clients, phase.threads_with_files()))?;
+    session.look_before_prefill()?;
     let mut log = plan.hdr_log.as_deref().map(HdrLog::create).transpose()?;
     let (mut prefill, mut tests) = (None, Vec::new());
     for phase in &plan.phases {
@@ -84,7 +88,7 @@ pub fn run(plan: &Plan, argv: &[String]) -> Result<Document, Failure> {
     }
     Ok(Document {
         schema: document::SCHEMA,
-        driver: driver(plan, argv, digest),
+        driver: driver(plan, digest),
         target: TargetName { protocol: plan.protocol.name(), address: plan.target.address.to_string() },
         started_at,
         environment,
@@ -101,12 +105,12 @@ fn nodes(plan: &Plan) -> Result<Vec<Node>, Failure> {
     }
 }
 
-fn driver(plan: &Plan, argv: &[String], digest: String) -> Driver {
+fn driver(plan: &Plan, digest: String) -> Driver {
     Driver {
         version: env!("CARGO_PKG_VERSION"),
         digest,
         workload_digest: sha256(workload_file::document(plan.protocol, &plan.phases).to_string().as_bytes()),
-        argv: without_password(argv),
+        argv: plan.argv.clone(),
         seed: plan.seed,
         threads: plan.most_threads(),
         engine: "epoll",
@@ -124,6 +128,31 @@ impl Session<'_> {
         }
     }
 
+    /// Refuse to prefill a server that holds keys, before anything is sent: they may be somebody's.
+    fn look_before_prefill(&self) -> Result<(), Failure> {
+        if self.plan.overwrites || !self.plan.phases.iter().any(|phase| phase.prefill) {
+            return Ok(());
+        }
+        match self.count_keys(0)? {
+            0 => Ok(()),
+            held => Err(Failure::run(
+                format!(
+                    "the server holds {held} keys{} already, which a prefill may overwrite",
+                    self.place()
+                ),
+                "give an empty server or another --dbnum, or --prefill=force to overwrite them",
+            )),
+        }
+    }
+
+    /// Where keys are counted, for a message.
+    fn place(&self) -> String {
+        match self.plan.protocol {
+            Protocol::Resp => format!(" in db{}", self.plan.database),
+            Protocol::Memcached => String::new(),
+        }
+    }
+
     /// Set every key of the phase once, then let the server say how many it has.
     fn prefill(&self, phase: &Phase) -> Result<Prefill, Failure> {
         let before_bytes = self.server_memory()?;
@@ -136,19 +165,19 @@ impl Session<'_> {
         }
         let seconds = document::round(document::seconds(sys::now() - began), 6);
         let keys = self.note_filled(phase);
-        let keys_in_server = self.count_keys()?;
-        if keys_in_server != keys {
-            let (place, limit) = match self.plan.protocol {
-                Protocol::Resp => (format!(" in db{}", self.plan.database), "maxmemory"),
-                Protocol::Memcached => (String::new(), "-m"),
+        let keys_in_server = self.count_keys(keys)?;
+        if keys_in_server < keys || keys_in_server > keys && !self.plan.overwrites {
+            let limit = match self.plan.protocol {
+                Protocol::Resp => "maxmemory",
+                Protocol::Memcached => "-m",
             };
             return Err(Failure::run(
-                format!("the server holds {keys_in_server} keys{place} after a prefill of {keys}"),
+                format!("the server holds {keys_in_server} keys{} after a prefill of {keys}", self.place()),
                 format!("start with an empty server, and look for eviction ({limit})"),
             ));
         }
         let memory = before_bytes.zip(self.server_memory()?);
-        let server_memory = memory.map(|(before, after)| Growth::of(before, after, keys_in_server));
+        let server_memory = memory.map(|(before, after)| Growth::of(before, after, keys));
         Ok(Prefill { keys, seconds, keys_in_server, server_memory })
     }
 
@@ -166,10 +195,11 @@ impl Session<'_> {
         filled.values().sum()
     }
 
-    fn count_keys(&self) -> Result<u64, Failure> {
+    /// The number of keys in the server, of which `expected` would be right.
+    fn count_keys(&self, expected: u64) -> Result<u64, Failure> {
         match self.plan.protocol {
             Protocol::Resp => self.plan.target.count_keys(self.plan.database),
-            Protocol::Memcached => dialogue::count_items(&self.plan.target),
+            Protocol::Memcached => dialogue::count_living(&self.plan.target, expected),
         }
     }
 
@@ -247,7 +277,7 @@ impl Session<'_> {
             }
         }
         if let Some(keys) = phase.expect.keys {
-            let differs = self.count_keys()? != keys;
+            let differs = self.count_keys(keys)? != keys;
             results.iter_mut().for_each(|result| result.flags.extend(differs.then_some("key_count")));
         }
         Ok(())
@@ -301,21 +331,6 @@ pub fn ns(duration: Duration) -> u64 {
     duration.as_nanos() as u64
 }
 
-/// Results are published; a password (`-a secret`, `-asecret`, the same with `-u URI`) must not be.
-fn without_password(argv: &[String]) -> Vec<String> {
-    let before = [""].into_iter().chain(argv.iter().map(String::as_str));
-    argv.iter()
-        .zip(before)
-        .map(|(word, before)| match before {
-            "-a" | "-u" => "***".to_owned(),
-            _ if (word.starts_with("-a") || word.starts_with("-u")) && word.len() > 2 => {
-                format!("{}***", &word[..2])
-            }
-            _ => word.clone(),
-        })
-        .collect()
-}
-
 /// SHA-256 of the running binary.
 fn own_digest() -> Result<String, Failure> {
     let binary = std::fs::read("/proc/self/exe")
@@ -348,15 +363,6 @@ fn rfc3339(time: SystemTime) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn only_the_password_is_hidden() {
-        let hidden =
-            |words: &[&str]| without_password(&words.iter().map(|w| w.to_string()).collect::<Vec<_>>());
-        assert_eq!(hidden(&["run", "-c", "1", "-a", "1"]), ["run", "-c", "1", "-a", "***"]);
-        assert_eq!(hidden(&["run", "-a1", "-t", "get"]), ["run", "-a***", "-t", "get"]);
-        assert_eq!(hidden(&["-u", "redis://:pw@h", "-uredis://:pw@h"]), ["-u", "***", "-u***"]);
-    }
 
     #[test]
     fn dates_are_those_of_the_calendar() {

@@ -78,6 +78,13 @@ impl Span {
     }
 }
 
+/// The units of `unit` requests that a connection can have in flight at most, if these are fewer than `pipeline`: its
+/// share of all `requests` of `clients` has no more.
+pub fn depth_short_of(pipeline: usize, requests: u64, clients: usize, unit: usize) -> Option<u64> {
+    let depth = requests.div_ceil(unit as u64).div_ceil(clients as u64);
+    (depth < pipeline as u64).then_some(depth)
+}
+
 /// The part of `all` things that falls to one of several takers: `count` of them, beginning at `first`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Share {
@@ -107,6 +114,13 @@ mod tests {
             }
             assert_eq!(next, all);
         }
+    }
+
+    #[test]
+    fn a_share_below_the_pipeline_bounds_it() {
+        assert_eq!(depth_short_of(1000, 100, 10, 1), Some(10));
+        assert_eq!(depth_short_of(10, 100, 10, 1), None);
+        assert_eq!(depth_short_of(4, 31, 3, 5), Some(3));
     }
 
     #[test]

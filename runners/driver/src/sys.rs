@@ -238,16 +238,26 @@ pub fn own_descriptors() {
     unsafe { libc::syscall(libc::SYS_close_range, u32::MAX, u32::MAX, libc::CLOSE_RANGE_UNSHARE) };
 }
 
-/// Let this process open as many files as its hard limit allows.
-pub fn raise_file_limit() {
+/// Let this process open as many files as its hard limit allows: how many that are.
+pub fn raise_file_limit() -> u64 {
     // SAFETY: `limit` outlives both calls. When they fail, a later socket tells so.
     unsafe {
         let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-        if libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) == 0 {
-            limit.rlim_cur = limit.rlim_max;
-            libc::setrlimit(libc::RLIMIT_NOFILE, &limit);
+        if libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) != 0 {
+            return u64::MAX;
         }
+        limit.rlim_cur = limit.rlim_max;
+        libc::setrlimit(libc::RLIMIT_NOFILE, &limit);
+        limit.rlim_max
     }
+}
+
+/// The bytes of `socket` that were sent and that its peer has not yet taken.
+pub fn held_bytes(socket: BorrowedFd) -> io::Result<usize> {
+    let mut held: libc::c_int = 0;
+    // SAFETY: the kernel writes one int, which outlives the call.
+    check(unsafe { libc::ioctl(socket.as_raw_fd(), libc::TIOCOUTQ, &mut held) })?;
+    Ok(held as usize)
 }
 
 /// What a thread waits for besides replies, which are always waited for.

@@ -1,5 +1,6 @@
 //! `redis://user:password@host:port/db` and its relatives.
 
+use crate::command_line::HIDDEN;
 use crate::endpoint::Endpoint;
 use crate::failure::Failure;
 use crate::words::hex_byte;
@@ -9,6 +10,15 @@ fn bad(uri: &str, cause: &str) -> Failure {
     let scheme = uri.split("://").next().unwrap_or_default();
     let begin = if uri.contains("://") { format!("{scheme}://...") } else { "given".to_owned() };
     Failure::usage(format!("the URI of -u ({begin}) {cause}"), "write redis://user:password@host:port/db")
+}
+
+/// The same without user and password.
+pub fn without_login(uri: &str) -> String {
+    let (scheme, rest) = uri.split_once("://").unwrap_or(("", uri));
+    match rest.rsplit_once('@') {
+        Some((_, place)) => format!("{scheme}://{HIDDEN}@{place}"),
+        None => uri.to_owned(),
+    }
 }
 
 /// Put what `uri` says into `endpoint`; `rediss` and `valkeys` ask for TLS.

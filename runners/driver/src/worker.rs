@@ -308,7 +308,7 @@ impl<'a, P: Proto> Worker<'a, P> {
 
     fn flush(&mut self, token: usize, span: &Span) -> Result<(), Failure> {
         let (_, connection) = &mut self.connections[token];
-        match connection.flush() {
+        match connection.flush_more() {
             Ok(()) if connection.has_unsent() => Ok(()),
             Ok(()) => {
                 self.await_room(token, Interest::Replies)?;
@@ -332,22 +332,31 @@ impl<'a, P: Proto> Worker<'a, P> {
     }
 
     /// Give up when a server is silent or when another thread has given up.
-    fn patrol(&self, now: u64) -> Result<(), Failure> {
+    fn patrol(&mut self, now: u64) -> Result<(), Failure> {
         if self.shared.failed.load(Ordering::Relaxed) {
             return Err(Failure::run("stopped because another thread failed", "see its message"));
         }
-        let silent = |(_, connection): &(usize, Connection<P::Replies>)| {
-            !connection.is_idle() && now.saturating_sub(connection.moved_at) > self.job.timeout_ns()
-        };
-        match self.connections.iter().find(|connection| silent(connection)) {
+        let timeout_ns = self.job.timeout_ns();
+        match self
+            .connections
+            .iter_mut()
+            .find_map(|(index, it)| it.is_still(now, timeout_ns).then_some(*index))
+        {
             None => Ok(()),
-            Some((index, _)) => Err(self.job.silent(*index)),
+            Some(index) => Err(self.job.silent(index)),
         }
     }
 
     #[cold]
-    fn explain(&self, token: usize, broken: Broken) -> Failure {
-        self.job.broken::<P>(self.connections[token].0, broken)
+    fn explain(&mut self, token: usize, broken: Broken) -> Failure {
+        let (index, connection) = &mut self.connections[token];
+        // A server that closes a connection may have said why.
+        if let Broken::Closed = broken
+            && let Err(failure) = self.job.accept(&connection.last_words(&mut self.buffer), P::ERROR_MARK)
+        {
+            return failure;
+        }
+        self.job.broken::<P>(*index, broken)
     }
 }
 

@@ -9,9 +9,9 @@ use crate::failure::Failure;
 use crate::job::{Job, Spoken};
 use crate::memcached::Load;
 use crate::memcached::suite::{self, Needs};
+use crate::proto::Expectation;
 use crate::proto::resp::{self, Resp};
 use crate::proto::verified::Verified;
-use crate::redis_benchmark;
 use crate::stage::Stage;
 use crate::template::{Command, Fill, Part, Placeholders, Script};
 
@@ -152,8 +152,7 @@ impl Source {
 
     fn command(&self, places: &Placeholders) -> Command {
         let words = self.words(places.tags);
-        let reply = redis_benchmark::suite::reply_to(&words, places.value_bytes());
-        resp::template(&words, places, reply)
+        resp::template(&words, places, Expectation::to(&words, places.value_bytes()))
     }
 
     fn is_one_of(&self, names: &[&str]) -> bool {
@@ -196,9 +195,9 @@ impl Speech {
 
     pub fn direct(&self, job: &Job, director: Director, watcher: Watcher) -> Result<(), Failure> {
         match (self, &job.verify) {
-            (Speech::Resp(_), None) => crew::direct(&Resp, job, director, watcher),
-            (Speech::Resp(_), Some(verify)) => {
-                crew::direct(&Verified { proto: &Resp, job, verify }, job, director, watcher)
+            (Speech::Resp(script), None) => crew::direct(&Resp::of(script), job, director, watcher),
+            (Speech::Resp(script), Some(verify)) => {
+                crew::direct(&Verified { proto: &Resp::of(script), job, verify }, job, director, watcher)
             }
             (Speech::Memcached(load), None) => crew::direct(&load.proto, job, director, watcher),
             (Speech::Memcached(load), Some(verify)) => {

@@ -38,7 +38,7 @@ fn garbage_ends_the_run() {
     assert_told(&line, "wrong answer to get", "speaks RESP");
     let server = Server::tcp(Manner::Saying(b":1\r\n"));
     let line = server.failure("-t ping -n 100");
-    assert_told(&line, "answered ':' where a '+' reply should begin", "speaks RESP");
+    assert_told(&line, "the server answered PING with ':1' where '+PONG' should stand", "speaks RESP");
     let server = Server::tcp(Manner::Saying(b"+PONG\r\n+PONG\r\n"));
     let line = server.failure("-t ping -n 100");
     assert_told(&line, "1 replies too many", "speaks RESP");
@@ -68,9 +68,12 @@ const MODES: [&str; 4] = [
 fn ill_mannered_servers_end_every_mode() {
     for (manner, causes) in [
         (Manner::Refusing, ["with an error, -ERR no"; 2]),
-        (Manner::Saying(b"HTTP/1.1 400 Bad Request\r\n"), ["answered 'H'", "the server said 'H'"]),
+        (
+            Manner::Saying(b"HTTP/1.1 400 Bad Request\r\n"),
+            ["'HTTP/1.1 400 Bad Request'", "the server said 'H'"],
+        ),
         (Manner::Saying(b"-MOVED 1 127.0.0.1:1\r\n"), ["-MOVED"; 2]),
-        (Manner::HangingUp(b"+PO"), ["the server closed", "unexpected end of file"]),
+        (Manner::HangingUp(b"+PO"), ["the server closed", "DEL with '+PO' where"]),
         (Manner::Silent, ["the server stopped answering", "within 300ms"]),
     ] {
         for mode in MODES {
@@ -129,10 +132,36 @@ fn a_session_that_does_not_begin_ends_the_run() {
 
 #[test]
 fn a_wrong_key_count_ends_the_run() {
-    let server = Server::tcp(Manner::Honest);
-    server.seen().store.insert(b"foreign".to_vec(), b"x".to_vec());
+    // Says OK to SET, and stores nothing.
+    let server = Server::tcp(Manner::Lying("SET", "+OK\r\n"));
     let line = server.failure("--prefill -r 10 -t get -n 10 --json");
-    assert_told(&line, "the server holds 11 keys in db0 after a prefill of 10", "empty server");
+    assert_told(&line, "the server holds 0 keys in db0 after a prefill of 10", "empty server");
+}
+
+#[test]
+fn a_prefill_looks_before_it_writes() {
+    let phases = r#"{"phase": [{"test": "ping", "requests": 1, "clients": 1},
+        {"test": "get", "prefill": true, "keys": {"count": 10}, "requests": 10, "clients": 1}]}"#;
+    let path = support::written("looks.json", phases);
+    let file = format!("--workload {path}");
+    for (key, load) in
+        [("key:000000000003", "-r 10 -t get -n 10"), ("foreign", "-r 10 -t get -n 10"), ("a", &file)]
+    {
+        let server = Server::tcp(Manner::Honest);
+        server.seen().store.insert(key.into(), b"theirs".to_vec());
+        let words = if load == file { load.to_owned() } else { format!("--prefill {load}") };
+        let line = server.failure(&format!("{words} --json"));
+        assert_told(&line, "the server holds 1 keys in db0 already", "--prefill=force");
+        let calls = server.seen().calls.clone();
+        assert!(!calls.contains_key("SET") && !calls.contains_key("PING"), "{calls:?}");
+        let document = server.document(&format!("--prefill=force {load}"));
+        let keys = if key.starts_with("key:") { 10 } else { 11 };
+        assert_eq!(
+            (&document["prefill"]["keys"], &document["prefill"]["keys_in_server"]),
+            (&10.into(), &keys.into())
+        );
+        assert_eq!(server.seen().calls("SET"), 10);
+    }
 }
 
 #[test]
@@ -166,6 +195,35 @@ fn a_cpu_that_is_not_there_ends_the_run() {
         let line = server.failure(&format!("-t ping -n 10 --cpus {cpu}"));
         assert_told(&line, "cannot pin a thread to CPU", "--cpus");
     }
+}
+
+#[test]
+fn more_connections_than_files_are_refused_at_once() {
+    let server = Server::tcp(Manner::Honest);
+    let program = env!("CARGO_BIN_EXE_speedbench");
+    let place = server.options.join(" ");
+    for words in [
+        "run -t get -c 500",
+        "run -t get -c 999 --threads 2",
+        "run -t get -c 500 --prefill -r 10000",
+        "run -t get -c 500 --prefill -r 10",
+        "run --mode idle -c 500 --duration 0.1",
+        "run --mode churn -c 500",
+        "run --mode pubsub -c 500",
+        "run --mode blocking -c 500",
+        "redis-benchmark -t get -q -c 500",
+        "redis-benchmark -I -c 500",
+        "memcached-benchmark -t mn -q -c 500",
+    ] {
+        let script = format!("ulimit -n 256; exec {program} {words} {place}");
+        let line = failure_line(Command::new("sh").args(["-c", &script]).output().unwrap(), 1);
+        assert_told(&line, "need more files than the 256 that", "lower the number of clients");
+    }
+    // Threads have tables of their own.
+    let script = format!("ulimit -n 256; exec {program} run -t get -c 300 --threads 2 -n 300 {place}");
+    assert!(Command::new("sh").args(["-c", &script]).status().unwrap().success());
+    let streams = server.seen().streams.iter().filter(|stream| !stream.is_empty()).count();
+    assert_eq!(streams, 300);
 }
 
 #[test]
@@ -219,6 +277,7 @@ fn usage_errors_name_cause_and_remedy() {
         ("run --protocol memcached --tls", "--tls is given for memcached", "leave it out"),
         ("run --protocol memcached -3", "-3 is given for memcached", "leave it out"),
         ("run --tracking", "--tracking is given without -3", "both"),
+        ("run --prefill=yes", "--prefill cannot be 'yes'", "--prefill=force"),
         ("run --cluster --prefill", "neither prefilled nor counted", "--cluster"),
         ("run -u http://h", "has a scheme that is not redis", "redis://"),
         ("run --tls --cert a.pem", "--cert and --key belong together", "both"),

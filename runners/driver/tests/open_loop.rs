@@ -12,6 +12,7 @@ use speedbench::histogram::Histogram;
 use speedbench::job::{Job, Node, Window};
 use speedbench::keys::KeyOrder;
 use speedbench::net::{Address, Target};
+use speedbench::proto::Expectation;
 use speedbench::proto::resp::{self, Resp};
 use speedbench::schedule::{Arrivals, Law, Schedule, Seat};
 use speedbench::stage::Stage;
@@ -27,7 +28,7 @@ const ATTEMPTS: usize = 10;
 
 fn job(server: &Stalling, threads: usize, pipeline: usize) -> Job {
     let places = Placeholders { numbers: false, tags: false, value: Value::Drawn(0), ttl: None };
-    let ping = resp::template(&["PING"], &places, resp::status("+PONG\r\n"));
+    let ping = resp::template(&["PING"], &places, Expectation::to(&["PING"], 0));
     let target = Target {
         address: Address::unix(server.path.to_str().unwrap()).unwrap(),
         tls: None,
@@ -61,7 +62,7 @@ fn job(server: &Stalling, threads: usize, pipeline: usize) -> Job {
 }
 
 fn run(job: &Job, stage: Stage) -> Outcome {
-    crew::run(&Resp, job, &[stage], &mut |_| ()).unwrap()
+    crew::run(&Resp::of(&job.script), job, &[stage], &mut |_| ()).unwrap()
 }
 
 /// When each request of `outcome` was due, by connection.

@@ -26,6 +26,28 @@ fn decoded(base64: &str) -> Histogram<u64> {
     Deserializer::new().deserialize(&mut STANDARD.decode(base64).unwrap().as_slice()).unwrap()
 }
 
+/// What is said of a pipeline that a connection's share of the requests cannot fill.
+#[test]
+fn a_pipeline_that_cannot_be_filled_is_told() {
+    let server = Server::tcp(Manner::Honest);
+    let note = "a connection's share of the requests is 10, which -P cannot exceed";
+    assert!(stdout(&server, "-t get -P 1000 -n 100 -c 10").contains(note));
+    assert!(!stdout(&server, "-t get -P 10 -n 100 -c 10").contains("share"));
+    assert!(!stdout(&server, "-t get -P 1000 --duration 0.1 -c 10").contains("share"));
+    let run = |words: &str| {
+        let words = format!("redis-benchmark -q -t get -p {} {words}", server.options[1]);
+        let output = support::speedbench(words.split(' ').map(str::to_owned));
+        assert!(output.status.success());
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let told = run("-P 1000 -n 100 -c 10");
+    assert!(
+        told.starts_with("WARNING: a connection's share of -n is 10, so 10 are in flight, not the 1000"),
+        "{told}"
+    );
+    assert_eq!(run("-P 10 -n 100 -c 10"), "");
+}
+
 #[test]
 fn a_person_gets_a_table_and_curves() {
     let server = Server::tcp(Manner::Honest);

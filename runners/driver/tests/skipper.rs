@@ -5,9 +5,12 @@ mod reference;
 use proptest::prelude::*;
 use reference::resp::read;
 use reference::{Reading, skipped};
+use std::sync::Arc;
+
+use speedbench::proto::expected::{Expected, Type};
 use speedbench::proto::skipper::Skipper;
 use speedbench::proto::stride::Stride;
-use speedbench::proto::{Expectation, Replies, Tally, resp};
+use speedbench::proto::{Expectation, Replies, Tally};
 
 #[derive(Debug, Clone)]
 enum Reply {
@@ -127,7 +130,19 @@ fn skippers() -> impl Strategy<Value = Option<Stride>> {
 }
 
 fn taking_all(stride: Option<Stride>) -> Skipper {
-    Skipper::new(Expectation { begins_with: None, usual: stride })
+    Skipper::new(Expectation { usual: stride, ..Expectation::default() })
+}
+
+/// Of any type but that of the first reply, which the parser does not know.
+fn expectations() -> impl Strategy<Value = Expectation> {
+    let types = [Type::Any, Type::Byte(b':'), Type::Byte(b'$'), Type::Byte(b'*'), Type::Line("+OK")];
+    (prop::sample::select(types.as_slice().to_vec()), any::<bool>())
+        .prop_map(|(reply, nullable)| Expectation { reply, nullable, ..Expectation::default() })
+}
+
+/// What answers a command of these words.
+fn to(words: &str) -> Expectation {
+    Expectation::to(&words.split(' ').collect::<Vec<_>>(), 1)
 }
 
 proptest! {
@@ -148,7 +163,7 @@ proptest! {
         // The last reply may not be whole, and the pieces end anywhere.
         bytes.truncate(tail.index(bytes.len() + 1));
         let cuts = places(&cuts, bytes.len());
-        prop_assert_eq!(skipped(taking_all(stride), &bytes, &cuts), read(&bytes, None));
+        prop_assert_eq!(skipped(taking_all(stride), &bytes, &cuts), read(&bytes, &Expectation::default()));
     }
 
     #[test]
@@ -159,11 +174,32 @@ proptest! {
             prop::collection::vec(prop::sample::select(ALMOST), 0..20)
                 .prop_map(|pieces| pieces.concat().into_bytes()),
         ],
-        expected in prop::option::of(prop::sample::select(b"+:$*".as_slice())),
+        expected in expectations(),
         cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..12),
     ) {
-        let skipper = Skipper::new(Expectation { begins_with: expected, usual: None });
-        prop_assert_eq!(skipped(skipper, &bytes, &places(&cuts, bytes.len())), read(&bytes, expected));
+        let skipper = Skipper::new(expected.clone());
+        prop_assert_eq!(skipped(skipper, &bytes, &places(&cuts, bytes.len())), read(&bytes, &expected));
+    }
+
+    #[test]
+    fn replies_are_told_apart_by_their_order(
+        order in prop::collection::vec(0..3u16, 1..12),
+        place in 0..12usize,
+        lie in prop::option::of(any::<prop::sample::Index>()),
+        cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..12),
+    ) {
+        let answers = ["$1\r\na\r\n", "+OK\r\n", ":12\r\n"];
+        let expected = Expected::new(vec![to("GET a"), to("SET a b"), to("INCR a")], order.clone());
+        let skipper = Skipper::following(Arc::new(expected), place);
+        let mut asked: Vec<usize> =
+            (0..order.len()).map(|at| usize::from(order[(place + at) % order.len()])).collect();
+        let lies_at = lie.map(|lie| lie.index(asked.len()));
+        if let Some(at) = lies_at {
+            asked[at] = (asked[at] + 1) % answers.len();
+        }
+        let bytes = asked.iter().map(|at| answers[*at]).collect::<String>().into_bytes();
+        let Reading { tally, refused } = skipped(skipper, &bytes, &places(&cuts, bytes.len()));
+        prop_assert_eq!((tally.replies, refused), (lies_at.unwrap_or(asked.len()) as u64, lies_at.is_some()));
     }
 }
 
@@ -235,8 +271,30 @@ fn garbage_is_refused() {
     ] {
         refused(Skipper::any(), bytes.as_bytes());
     }
-    let told = refused(Skipper::new(resp::reply(b'$')), b"+OK\r\n");
-    assert_eq!(told, "the server answered '+' where a '$' reply should begin");
-    let told = refused(Skipper::new(resp::bulk(1)), b"$1\r\na\r\n+OK\r\n");
-    assert_eq!(told, "the server answered '+' where a '$' reply should begin");
+}
+
+#[test]
+fn a_refusal_names_the_command_and_what_came() {
+    for (words, bytes, told) in [
+        ("get k", "*1\r\n:1\r\n", "GET with '*1' where a '$' reply should stand"),
+        ("get k", "$1\r\na\r\n+OK\r\n", "GET with '+OK' where a '$' reply should stand"),
+        ("get k", "hello\r\n", "GET with 'hello' where a '$' reply should stand"),
+        ("SET k v", "+OKAY\r\n", "SET with '+OKAY' where '+OK' should stand"),
+        ("SET k v", "+O\r\n", "SET with '+O' where '+OK' should stand"),
+        ("SET k v", "_\r\n", "SET with '_' where '+OK' should stand"),
+        ("GETRANGE k 0 1", "$-1\r\n", "GETRANGE with '$-1' where a '$' reply should stand"),
+        (
+            "FOO",
+            ":1\r\n*-1\r\n+OK\r\n",
+            "FOO with '+OK' where a ':' reply, as the first one was, should stand",
+        ),
+        (
+            "FOO",
+            "$-1\r\n*1\r\n:1\r\n$1\r\na\r\n",
+            "FOO with '$1' where a '*' reply, as the first one was, should stand",
+        ),
+    ] {
+        let garbage = Skipper::new(to(words)).skip(bytes.as_bytes(), &mut Tally::default()).unwrap_err().0;
+        assert_eq!(garbage, format!("the server answered {told}"));
+    }
 }

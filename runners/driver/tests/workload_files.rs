@@ -310,7 +310,8 @@ fn a_sample_is_a_part_of_the_values() {
         written(&format!("sample-{requests}.toml"), &phase)
     };
     server.document(&format!("--workload {}", path(200)));
-    assert!(server.failure(&format!("--workload {}", path(2_000_000))).contains("key number 31"));
+    let words = format!("--prefill=force --workload {}", path(2_000_000));
+    assert!(server.failure(&words).contains("key number 31"));
 }
 
 #[test]

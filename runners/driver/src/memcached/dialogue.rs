@@ -1,21 +1,48 @@
 //! What is asked of a memcached server beside the load.
 
 use std::io;
-use std::time::Instant;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use crate::failure::Failure;
 use crate::net::{Target, tell};
 
 const LONGEST_ANSWER: usize = 1 << 20;
 
-/// The number of items that the server holds.
-pub fn count_items(target: &Target) -> Result<u64, Failure> {
-    let stats = ask(target, "stats")?;
-    let number = |line: &str| line.strip_prefix("STAT curr_items ")?.trim().parse().ok();
+/// After a flush the server is asked for its items until they are as expected, so often and so long.
+const ASKED_EVERY: Duration = Duration::from_millis(50);
+const SETTLED_WITHIN: Duration = Duration::from_secs(5);
+
+/// The number of items that the server holds and has not flushed.
+///
+/// `flush_all` ends items and leaves them where they are: `curr_items` has them until the server comes by, a second or
+/// two later. So if it was ever flushed, and does not hold `expected` items, it is told to look through all of them, and
+/// asked again.
+pub fn count_living(target: &Target, expected: u64) -> Result<u64, Failure> {
+    let deadline = Instant::now() + SETTLED_WITHIN;
+    let mut is_crawling = false;
+    loop {
+        let stats = ask(target, "stats")?;
+        let items = stat(&stats, "curr_items")?;
+        if items <= expected || stat(&stats, "cmd_flush")? == 0 || Instant::now() >= deadline {
+            return Ok(items);
+        }
+        if !is_crawling {
+            // A server without a crawler says so, and comes by when it does.
+            ask(target, "lru_crawler crawl all")?;
+            is_crawling = true;
+        }
+        thread::sleep(ASKED_EVERY);
+    }
+}
+
+/// The statistic of that name.
+fn stat(stats: &str, name: &str) -> Result<u64, Failure> {
+    let number = |line: &str| line.strip_prefix("STAT ")?.strip_prefix(name)?.trim().parse().ok();
     stats.lines().find_map(number).ok_or_else(|| {
         let told: String = stats.chars().take(80).collect();
         Failure::run(
-            format!("the server answered stats without curr_items, {}", told.trim()),
+            format!("the server answered stats without {name}, {}", told.trim()),
             "give a memcached server",
         )
     })

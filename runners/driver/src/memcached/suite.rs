@@ -258,7 +258,7 @@ impl Test {
         // Other values of the same length are as usual.
         let places = Placeholders { value: value.any(), ..Placeholders::default() };
         let usual = self.usual.as_ref().and_then(|text| Pattern::new(&text.parts(&places)));
-        Answer { kind: self.kind, keys: self.keys, usual }
+        Answer { test: self.name, kind: self.kind, keys: self.keys, usual }
     }
 }
 

@@ -53,10 +53,8 @@ pub fn run(name: &str, words: Vec<OsString>) -> Result<(), Failure> {
         Asked::Version => return report::print(&format!("{name} {}\n", env!("CARGO_PKG_VERSION"))),
         Asked::Run(options) => *options,
     };
-    for warning in &options.warnings {
-        eprintln!("WARNING: {warning}");
-    }
     let tests = tests(&options)?;
+    redis_benchmark::warn(&options, tests.iter().map(|test| &test.load.script));
     measure_all(&options, &tests)
 }
 
@@ -67,10 +65,7 @@ fn check(words: &[OsString]) -> Result<(), Failure> {
         if VALUED.contains(&&*word) {
             words.next();
         } else if !PLAIN.contains(&&*word) {
-            return Err(Failure::usage(
-                format!("Invalid option \"{word}\" or option argument missing"),
-                "see --help",
-            ));
+            return Err(options::invalid(&word));
         }
     }
     Ok(())

@@ -6,9 +6,9 @@ use std::ffi::OsString;
 use std::str::FromStr;
 use std::time::Duration;
 
-use lexopt::prelude::*;
-
 use crate::cli::{self, require};
+use crate::command_line::{CommandLine, HIDDEN, text_without_password};
+use crate::endpoint::Words;
 use crate::failure::Failure;
 use crate::job::Window;
 use crate::keys::Distribution;
@@ -103,22 +103,17 @@ impl Default for Options {
 
 /// Obey `words`, which follow the program's name; `name` is one of [`NAMES`].
 pub fn run(name: &str, words: Vec<OsString>) -> Result<(), Failure> {
-    let argv: Vec<String> = std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
+    let program: Vec<_> = std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
+    let mut line = CommandLine::new(&program[..program.len() - words.len()], words);
     let mut options = Options::default();
-    let mut parser = lexopt::Parser::from_args(words);
-    while let Some(word) = parser.next().map_err(bad_words)? {
-        match word {
-            Long("help") => return print(&help::HELP.replace("memtier-benchmark", name)),
-            Long("version") | Short('v') => return print(&format!("{name} {}\n", env!("CARGO_PKG_VERSION"))),
-            Short(letter) => options.take(long(letter)?, &mut parser)?,
-            Long(long) => {
-                let long = long.to_owned();
-                options.take(&long, &mut parser)?;
-            }
-            other => return Err(bad_words(other.unexpected())),
+    while let Some(option) = line.option()? {
+        match option.as_str() {
+            "--help" => return print(&help::HELP.replace("memtier-benchmark", name)),
+            "--version" | "-v" => return print(&format!("{name} {}\n", env!("CARGO_PKG_VERSION"))),
+            _ => options.take(long(&option)?, &mut line)?,
         }
     }
-    let mut document = session::run(&options.plan()?, &argv)?;
+    let mut document = session::run(&options.plan(line.record())?)?;
     if let Some(path) = &options.json_file {
         std::fs::write(path, document.to_json() + "\n").map_err(|error| {
             Failure::run(format!("cannot write {path} ({error})"), "give --json-out-file a place to write to")
@@ -130,28 +125,28 @@ pub fn run(name: &str, words: Vec<OsString>) -> Result<(), Failure> {
     print(&table::render(&document))
 }
 
-fn bad_words(error: lexopt::Error) -> Failure {
-    Failure::usage(error, SEE_HELP)
-}
-
 fn wrong(option: &str, word: &str) -> Failure {
     Failure::usage(format!("--{option} cannot be '{word}'"), SEE_HELP)
 }
 
-/// The long name of a short option.
-fn long(letter: char) -> Result<&'static str, Failure> {
-    Ok(match letter {
-        'h' | 's' => "host",
-        'p' => "port",
-        'S' => "unix-socket",
-        'P' => "protocol",
-        'a' => "authenticate",
-        'c' => "clients",
-        't' => "threads",
-        'n' => "requests",
-        'd' => "data-size",
-        other => return Err(Failure::usage(format!("there is no option -{other} here"), SEE_HELP)),
+/// The long name of an option, without its dashes.
+fn long(option: &str) -> Result<&str, Failure> {
+    Ok(match option {
+        "-h" | "-s" => "host",
+        "-p" => "port",
+        "-S" => "unix-socket",
+        "-P" => "protocol",
+        "-a" => "authenticate",
+        "-c" => "clients",
+        "-t" => "threads",
+        "-n" => "requests",
+        "-d" => "data-size",
+        other => other.strip_prefix("--").ok_or_else(|| unknown(other))?,
     })
+}
+
+fn unknown(option: &str) -> Failure {
+    Failure::usage(format!("there is no option {option} here"), SEE_HELP)
 }
 
 fn parsed<T: FromStr>(option: &str, word: &str) -> Result<T, Failure> {
@@ -166,13 +161,17 @@ fn range<T: FromStr + PartialOrd>(option: &str, word: &str) -> Result<(T, T), Fa
 }
 
 impl Options {
-    fn take(&mut self, option: &str, parser: &mut lexopt::Parser) -> Result<(), Failure> {
+    fn take(&mut self, option: &str, line: &mut CommandLine) -> Result<(), Failure> {
         match option {
             "hide-histogram" => self.histogram = false,
             // Streams of connections always differ here.
             "distinct-client-seed" | "randomize" | "random-data" => {}
             _ => {
-                let word = parser.value().map_err(bad_words)?.to_string_lossy().into_owned();
+                let word = match option {
+                    "authenticate" => line.secret(option, |_| HIDDEN.to_owned()),
+                    "command" => line.secret(option, text_without_password),
+                    _ => line.text(option),
+                }?;
                 self.take_value(option, &word)?;
             }
         }
@@ -219,12 +218,12 @@ impl Options {
             "key-median" => self.median = Some(parsed(option, word)?),
             "key-zipf-exp" => self.exponent = parsed(option, word)?,
             "json-out-file" => self.json_file = Some(word.to_owned()),
-            _ => return Err(Failure::usage(format!("there is no option --{option} here"), SEE_HELP)),
+            _ => return Err(unknown(&format!("--{option}"))),
         }
         Ok(())
     }
 
-    fn plan(&self) -> Result<Plan, Failure> {
+    fn plan(&self, argv: Vec<String>) -> Result<Plan, Failure> {
         let connections = self.clients.saturating_mul(self.threads);
         let keys = self.key_space()?;
         let length = match (self.test_time, self.requests) {
@@ -256,11 +255,13 @@ impl Options {
         };
         phase.check(&TERMS, self.protocol)?;
         let plan = Plan {
+            argv,
             protocol: self.protocol,
             target: self.target()?,
             database: 0,
             cluster: false,
             seed: 1,
+            overwrites: false,
             cpus: Vec::new(),
             server_pid: None,
             server_events: Vec::new(),

@@ -25,6 +25,8 @@ struct Pop {
     /// Words: `KEY`, `CLIENT`, `VALUE`, and how long to wait in `SECONDS` or `MS`.
     wait: &'static str,
     push: &'static str,
+    /// What the answer to that begins with.
+    pushed: u8,
     /// What each key needs before.
     prepare: Option<&'static str>,
     /// Which word of the answer is the value.
@@ -32,11 +34,19 @@ struct Pop {
 }
 
 const POPS: [Pop; 3] = [
-    Pop { name: "blpop", wait: "BLPOP KEY SECONDS", push: "RPUSH KEY VALUE", prepare: None, value_at: 1 },
+    Pop {
+        name: "blpop",
+        wait: "BLPOP KEY SECONDS",
+        push: "RPUSH KEY VALUE",
+        pushed: b':',
+        prepare: None,
+        value_at: 1,
+    },
     Pop {
         name: "bzpopmin",
         wait: "BZPOPMIN KEY SECONDS",
         push: "ZADD KEY 0 VALUE",
+        pushed: b':',
         prepare: None,
         value_at: 1,
     },
@@ -44,6 +54,7 @@ const POPS: [Pop; 3] = [
         name: "xreadgroup",
         wait: "XREADGROUP GROUP speedbench CLIENT COUNT 1 BLOCK MS NOACK STREAMS KEY >",
         push: "XADD KEY MAXLEN ~ 100000 * v VALUE",
+        pushed: b'$',
         prepare: Some("XGROUP CREATE KEY speedbench $ MKSTREAM"),
         value_at: 3,
     },
@@ -110,7 +121,7 @@ pub fn run(
     value_bytes: usize,
     stage: Stage,
 ) -> Result<(Outcome, Wakeup), Failure> {
-    sys::raise_file_limit();
+    crew::require_files(job.clients + 1, 1)?;
     crew::pin(job, 0)?;
     let pop = &POPS[setting.command as usize];
     let room = Room::open(job, setting, value_bytes, pop)?;
@@ -287,10 +298,10 @@ impl<'a> Room<'a> {
         line.hear(|name, flat, now| {
             answers += 1;
             let value = flat.word(pop.value_at);
-            if flat.is_error() {
+            if flat.is_error() || value.is_empty() && !flat.is_null {
                 return Err(name.refused(flat));
             }
-            if value.is_empty() {
+            if flat.is_null {
                 *timeouts += u64::from((span.counts_from..span.ends_at).contains(&now));
                 return Ok(());
             }
@@ -302,14 +313,17 @@ impl<'a> Room<'a> {
         for _ in 0..answers {
             line.say(&self.requests[index], &self.epoll)?;
         }
+        if line.has_part() {
+            self.moved_at = sys::now();
+        }
         Ok(())
     }
 
     fn hear_bringer(&mut self) -> Result<(), Failure> {
-        let Room { bringer, unanswered, moved_at, .. } = self;
+        let Room { bringer, unanswered, moved_at, pop, .. } = self;
         bringer.flush(&self.epoll)?;
         bringer.hear(|name, flat, now| {
-            if flat.is_error() || *unanswered == 0 {
+            if flat.kind != pop.pushed || flat.is_null || *unanswered == 0 {
                 return Err(name.refused(flat));
             }
             *unanswered -= 1;
@@ -318,12 +332,13 @@ impl<'a> Room<'a> {
         })
     }
 
-    fn patrol(&self, now: u64) -> Result<(), Failure> {
+    fn patrol(&mut self, now: u64) -> Result<(), Failure> {
+        let target = &self.job.nodes[0].target;
         let idle = self.on_the_way.is_empty() && self.unanswered == 0;
-        if idle || now.saturating_sub(self.moved_at) <= self.job.timeout_ns() {
+        let late = now.saturating_sub(self.moved_at) > self.job.timeout_ns();
+        if idle || !self.bringer.is_still(now, target) || !late {
             return Ok(());
         }
-        let target = &self.job.nodes[0].target;
         match self.unanswered {
             0 => Err(Failure::run(
                 format!(

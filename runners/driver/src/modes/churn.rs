@@ -8,8 +8,8 @@ use socket2::{Domain, SockAddr, SockRef};
 use super::{Connections, Openings, PATROL_NS, on_threads, stopped};
 use crate::batch::Batch;
 use crate::channel::Channel;
-use crate::connection::{Begin, Connection};
-use crate::crew::Outcome;
+use crate::connection::{Begin, Broken, Connection};
+use crate::crew::{self, Outcome};
 use crate::dial::{Dial, Moments};
 use crate::failure::{Failure, machine_failure};
 use crate::job::Job;
@@ -23,7 +23,7 @@ const BUFFER_BYTES: usize = 64 * 1024;
 /// Open, ask and close again and again, `job.clients` connections at a time; a request counts with its whole
 /// connection: its latency begins with the connect.
 pub fn run<P: Proto>(proto: &P, job: &Job, stage: Stage) -> Result<(Outcome, Connections), Failure> {
-    sys::raise_file_limit();
+    crew::require_files(job.clients, 1)?;
     // What is wrong with the server is told by a connection before the load.
     let peers = job.nodes.iter().map(|node| Ok(node.target.reach()?.1)).collect::<Result<Vec<_>, _>>()?;
     let span = stage.span(sys::now());
@@ -138,14 +138,20 @@ impl<'a, P: Proto> Churner<'a, P> {
             return Err(stopped());
         }
         for at in 0..self.slots.len() {
-            let slot = &self.slots[at];
+            let slot = &mut self.slots[at];
+            let index = slot.index;
             let late = now.saturating_sub(slot.began) > self.job.timeout_ns();
+            let is_still = match &mut slot.life {
+                Life::Asking(connection, _) => connection.is_still(now, self.job.timeout_ns()),
+                _ => false,
+            };
             match &slot.life {
                 Life::Resting => self.begin(at)?,
                 Life::Dialing(dial, _) if late => {
-                    self.lose(at, dial.too_slow(&self.job.node(slot.index).target))?
+                    let failure = dial.too_slow(&self.job.node(index).target);
+                    self.lose(at, failure)?
                 }
-                Life::Asking(..) if late => self.lose(at, self.job.silent(slot.index))?,
+                Life::Asking(..) if is_still => self.lose(at, self.job.silent(index))?,
                 _ => {}
             }
         }
@@ -214,6 +220,9 @@ impl<'a, P: Proto> Churner<'a, P> {
         if interest != wanted {
             self.epoll.change(connection.socket(), at, wanted).map_err(machine_failure)?;
         }
+        if let Err(Broken::Closed) = sent {
+            self.job.accept(&connection.last_words(&mut self.buffer), P::ERROR_MARK)?;
+        }
         slot.life = Life::Asking(Box::new(connection), Some(moments));
         sent.map_err(|broken| self.job.broken::<P>(slot.index, broken))
     }
@@ -224,7 +233,7 @@ impl<'a, P: Proto> Churner<'a, P> {
         let Life::Asking(connection, opening) = life else { return Ok(false) };
         let broken = |broken| self.job.broken::<P>(*index, broken);
         if connection.has_unsent() {
-            connection.flush().map_err(broken)?;
+            connection.flush_more().map_err(broken)?;
             if !connection.has_unsent() {
                 self.epoll.change(connection.socket(), at, Interest::Replies).map_err(machine_failure)?;
             }

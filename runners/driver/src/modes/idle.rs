@@ -4,18 +4,19 @@ use std::io;
 
 use serde::Serialize;
 
-use super::{Connections, Openings};
+use super::{Connections, Openings, PATROL_NS};
 use crate::channel::Channel;
 use crate::connection::Connection;
-use crate::crew::Outcome;
+use crate::crew::{self, Outcome};
 use crate::dial::Moments;
 use crate::document::{per, round};
 use crate::failure::{Failure, machine_failure};
 use crate::job::{Job, Node};
 use crate::meter::{Meter, Record, read_server_memory};
+use crate::net::remedy_of;
 use crate::proto::{Proto, Replies};
 use crate::stage::{Span, Stage};
-use crate::sys::{self, Epoll, NS_PER_MS};
+use crate::sys::{self, Epoll};
 
 /// What the server holds in memory, by what the kernel says of its process.
 #[derive(Debug, Serialize)]
@@ -23,7 +24,7 @@ pub struct ServerMemory {
     /// Resident before the first connection, and at the end of the window.
     pub before_bytes: u64,
     pub open_bytes: u64,
-    /// The difference; memory that was free in the process already does not show.
+    /// The difference, 0 when there is less; memory that was free in the process already does not show.
     pub bytes_per_connection: f64,
 }
 
@@ -36,7 +37,7 @@ pub struct Held {
 impl Held {
     /// Open `clients` connections, one after the other; `opened` is told how long each took.
     pub fn open(nodes: &[Node], clients: usize, opened: &mut dyn FnMut(Moments)) -> Result<Held, Failure> {
-        sys::raise_file_limit();
+        crew::require_files(clients, 1)?;
         let epoll = Epoll::new(64).map_err(machine_failure)?;
         let mut channels = Vec::with_capacity(clients);
         for index in 0..clients {
@@ -71,7 +72,13 @@ impl Held {
 fn check(channel: &mut Channel, index: usize) -> Result<(), Failure> {
     let closed =
         |cause: String| Failure::run(cause, "look at the server's log, its timeout and its limit of clients");
-    match channel.recv(&mut [0; 4096]) {
+    let mut said = [0; 4096];
+    match channel.recv(&mut said) {
+        Ok(received @ 1..) if matches!(said[0], b'-' | b'E') => {
+            let text = String::from_utf8_lossy(&said[..received]);
+            let cause = format!("the server said to idle connection {index}: {}", text.trim());
+            Err(Failure::run(cause, remedy_of(&text, "look at the server's log")))
+        }
         Ok(0) => Err(closed(format!("the server closed idle connection {index}"))),
         Err(error) if !matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {
             Err(closed(format!("idle connection {index} broke ({error})")))
@@ -96,7 +103,10 @@ pub fn run<P: Proto>(proto: &P, job: &Job, stage: Stage) -> Result<(Outcome, Con
     let memory = before.zip(open).map(|(before_bytes, open_bytes)| ServerMemory {
         before_bytes,
         open_bytes,
-        bytes_per_connection: round(per(open_bytes as f64 - before_bytes as f64, job.clients as f64), 1),
+        bytes_per_connection: round(
+            per(open_bytes.saturating_sub(before_bytes) as f64, job.clients as f64),
+            1,
+        ),
     });
     Ok((Outcome { span, records: vec![record], probe: None }, openings.report(job, memory)))
 }
@@ -148,14 +158,14 @@ impl<R: Replies> Roll<'_, R> {
                 roll.strike(index, job.broken::<P>(index, broken), openings)?;
             }
         }
-        let asked_at = sys::now();
+        let mut patrol_at = sys::now() + PATROL_NS;
         while roll.missing > 0 {
-            let left = (asked_at + job.timeout_ns()).saturating_sub(sys::now());
-            if left == 0 {
-                return roll.strike_silent(openings);
+            let now = sys::now();
+            if now >= patrol_at {
+                patrol_at = now + PATROL_NS;
+                roll.patrol(now, openings)?;
             }
-            let ready = roll.epoll.wait(left.div_ceil(NS_PER_MS) as libc::c_int).map_err(machine_failure)?;
-            for event in 0..ready {
+            for event in 0..roll.epoll.wait_ns(patrol_at.saturating_sub(now)).map_err(machine_failure)? {
                 let index = roll.epoll.ready(event).token;
                 if let Err(failure) = roll.hear::<P>(index, openings) {
                     roll.strike(index, failure, openings)?;
@@ -187,9 +197,10 @@ impl<R: Replies> Roll<'_, R> {
         openings.lose(self.job, failure)
     }
 
-    fn strike_silent(&mut self, openings: &mut Openings) -> Result<(), Failure> {
+    fn patrol(&mut self, now: u64, openings: &mut Openings) -> Result<(), Failure> {
         for index in 0..self.connections.len() {
-            if self.connections[index].as_ref().is_some_and(|connection| !connection.is_idle()) {
+            let connection = self.connections[index].as_mut();
+            if connection.is_some_and(|connection| connection.is_still(now, self.job.timeout_ns())) {
                 self.strike(index, self.job.silent(index), openings)?;
             }
         }

@@ -5,8 +5,9 @@ use std::os::fd::BorrowedFd;
 
 use crate::channel::Channel;
 use crate::failure::{Failure, machine_failure};
-use crate::net::Target;
+use crate::net::{Target, remedy_of};
 use crate::proto::flat::Flat;
+use crate::pulse::Pulse;
 use crate::sys::{self, Epoll, Interest};
 
 /// Taken from the socket at once.
@@ -24,6 +25,7 @@ pub struct Line {
     is_full: bool,
     received: Vec<u8>,
     read: usize,
+    pulse: Pulse,
 }
 
 impl Line {
@@ -40,6 +42,7 @@ impl Line {
             is_full: false,
             received: Vec::new(),
             read: 0,
+            pulse: Pulse::default(),
         })
     }
 
@@ -57,7 +60,10 @@ impl Line {
     pub fn flush(&mut self, epoll: &Epoll) -> Result<(), Failure> {
         while !self.unsent.is_empty() || self.channel.holds_back() {
             match self.channel.send(&self.unsent) {
-                Ok(sent) => drop(self.unsent.drain(..sent)),
+                Ok(sent) => {
+                    self.unsent.drain(..sent);
+                    self.pulse.beat(sys::now());
+                }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(self.broken(&error)),
@@ -81,6 +87,9 @@ impl Line {
             let received = self.receive()?;
             self.read += received;
             let now = sys::now();
+            if received > 0 {
+                self.pulse.beat(now);
+            }
             let mut at = 0;
             while let Some(flat) =
                 Flat::read(&self.received[at..self.read]).map_err(|garbage| self.name.garbled(&garbage.0))?
@@ -96,6 +105,16 @@ impl Line {
         }
     }
 
+    /// Whether a message has begun to come and is not whole.
+    pub fn has_part(&self) -> bool {
+        self.read > 0
+    }
+
+    /// Whether no byte has moved for longer than the timeout of `target`; to be asked now and then.
+    pub fn is_still(&mut self, now: u64, target: &Target) -> bool {
+        self.pulse.is_still(self.channel.socket(), now, target.timeout.as_nanos() as u64)
+    }
+
     /// The number of bytes that are there.
     fn receive(&mut self) -> Result<usize, Failure> {
         self.received.resize(self.read + CHUNK_BYTES, 0);
@@ -109,6 +128,16 @@ impl Line {
         }
     }
 
+    /// The failure of a connection that the server has closed, and may have said why.
+    fn last_words(&mut self) -> Failure {
+        self.received.resize(self.read + CHUNK_BYTES, 0);
+        let received = self.channel.recv(&mut self.received[self.read..]).unwrap_or(0);
+        match Flat::read(&self.received[..self.read + received]) {
+            Ok(Some(flat)) if flat.is_error() => self.name.refused(&flat),
+            _ => self.closed(),
+        }
+    }
+
     fn closed(&self) -> Failure {
         Failure::run(
             format!("the server closed the connection of {}", self.name.0),
@@ -116,9 +145,9 @@ impl Line {
         )
     }
 
-    fn broken(&self, error: &io::Error) -> Failure {
+    fn broken(&mut self, error: &io::Error) -> Failure {
         match error.kind() {
-            io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => self.closed(),
+            io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => self.last_words(),
             _ => Failure::run(
                 format!("the connection of {} broke ({error})", self.name.0),
                 "look at the server's log",
@@ -142,9 +171,12 @@ impl Name {
         match flat.is_error() {
             true => Failure::run(
                 format!("the server answered {} with an error, -{text}", self.0),
-                "use a server that knows the command, or log in as a user that may do this",
+                remedy_of(&text, "use a server that knows the command, or log in as a user that may do this"),
             ),
-            false => self.garbled(&format!("the server said '{text}', which was not asked")),
+            false => self.garbled(&format!(
+                "the server said '{}{text}', which is no answer to that",
+                char::from(flat.kind)
+            )),
         }
     }
 

@@ -41,13 +41,13 @@ pub struct Findings {
 pub fn run(phase: &Phase, speech: &Speech, job: &Job, stage: Stage) -> Result<(Outcome, Findings), Failure> {
     let value_bytes = phase.values.largest();
     match (&phase.mode, speech) {
-        (Mode::Idle, Speech::Resp(_)) => idle::run(&Resp, job, stage).map(found_connections),
+        (Mode::Idle, Speech::Resp(script)) => idle::run(&Resp::of(script), job, stage).map(found_connections),
         (Mode::Idle, Speech::Memcached(load)) => idle::run(&load.proto, job, stage).map(found_connections),
         (Mode::PubSub(setting), _) => pubsub::run(job, setting, value_bytes, stage)
             .map(|(outcome, fanout)| (outcome, Findings { fanout: Some(fanout), ..Findings::default() })),
         (Mode::Blocking(setting), _) => blocking::run(job, setting, value_bytes, stage)
             .map(|(outcome, wakeup)| (outcome, Findings { wakeup: Some(wakeup), ..Findings::default() })),
-        (_, Speech::Resp(_)) => churn::run(&Resp, job, stage).map(found_connections),
+        (_, Speech::Resp(script)) => churn::run(&Resp::of(script), job, stage).map(found_connections),
         (_, Speech::Memcached(load)) => churn::run(&load.proto, job, stage).map(found_connections),
     }
 }

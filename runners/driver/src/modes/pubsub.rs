@@ -12,7 +12,7 @@ use super::stamp::{Stamp, blank};
 use super::{PATROL_NS, due, on_threads, schedule, stopped};
 use crate::cli::require;
 use crate::connection::Begin;
-use crate::crew::Outcome;
+use crate::crew::{self, Outcome};
 use crate::document::{Total, per, round, seconds};
 use crate::failure::{Failure, machine_failure};
 use crate::job::Job;
@@ -145,7 +145,7 @@ pub fn run(
     value_bytes: usize,
     stage: Stage,
 ) -> Result<(Outcome, Fanout), Failure> {
-    sys::raise_file_limit();
+    crew::require_files(job.clients + setting.publishers, 1)?;
     let post_office = PostOffice::new(job, setting, value_bytes);
     let mut halls: Vec<_> =
         (0..job.threads).map(|thread| Hall::open(&post_office, thread)).collect::<Result<_, _>>()?;
@@ -216,7 +216,7 @@ struct Ear {
     confirmed: usize,
     /// The next message of each publisher on each of its channels.
     next: Vec<u64>,
-    pinged_at: Option<u64>,
+    is_pinged: bool,
     ponged: bool,
 }
 
@@ -230,7 +230,6 @@ struct Mouth {
     channel: usize,
     next: Vec<u64>,
     unanswered: usize,
-    moved_at: u64,
 }
 
 /// Subscribers and publishers of one thread.
@@ -257,7 +256,7 @@ impl<'a> Hall<'a> {
                 Subscribe::Patterns => 0,
                 Subscribe::Channels | Subscribe::Shards => index % setting.channels,
             };
-            ears.push(Ear { line, first, confirmed: 0, next, pinged_at: None, ponged: false });
+            ears.push(Ear { line, first, confirmed: 0, next, is_pinged: false, ponged: false });
         }
         let mut mouths = Vec::new();
         for index in (thread..setting.publishers).step_by(job.threads) {
@@ -265,16 +264,7 @@ impl<'a> Hall<'a> {
             let line = Line::open(target, format!("publisher {index}"), &epoll, token)?;
             let next = vec![0; setting.channels];
             let channel = index % setting.channels;
-            mouths.push(Mouth {
-                line,
-                index,
-                quota: 0,
-                schedule: None,
-                channel,
-                next,
-                unanswered: 0,
-                moved_at: 0,
-            });
+            mouths.push(Mouth { line, index, quota: 0, schedule: None, channel, next, unanswered: 0 });
         }
         Ok(Hall { office, epoll, ears, mouths, counts: Counts::default(), is_quiet: false })
     }
@@ -328,7 +318,7 @@ impl<'a> Hall<'a> {
     /// Say what may be said now; when nobody has more to say, ask the subscribers for an end.
     fn publish(&mut self, now: u64, span: &Span) -> Result<(), Failure> {
         if self.is_quiet {
-            return self.ask_for_the_end(now);
+            return self.ask_for_the_end();
         }
         let mut is_quiet = true;
         for mouth in &mut self.mouths {
@@ -346,12 +336,12 @@ impl<'a> Hall<'a> {
         Ok(())
     }
 
-    fn ask_for_the_end(&mut self, now: u64) -> Result<(), Failure> {
+    fn ask_for_the_end(&mut self) -> Result<(), Failure> {
         if self.office.publishing.load(Ordering::Acquire) > 0 {
             return Ok(());
         }
-        for ear in self.ears.iter_mut().filter(|ear| ear.pinged_at.is_none()) {
-            ear.pinged_at = Some(now);
+        for ear in self.ears.iter_mut().filter(|ear| !ear.is_pinged) {
+            ear.is_pinged = true;
             ear.line.say(&resp::command(&["PING"]), &self.epoll)?;
         }
         Ok(())
@@ -363,27 +353,26 @@ impl<'a> Hall<'a> {
         let Some(mouth) = mouth else {
             return self.ears[token].serve(self.office, &self.epoll, &mut self.counts, meter);
         };
-        let Mouth { line, unanswered, moved_at, .. } = &mut self.mouths[mouth];
+        let Mouth { line, unanswered, .. } = &mut self.mouths[mouth];
         line.flush(&self.epoll)?;
-        line.hear(|line, flat, now| {
-            if flat.is_error() || *unanswered == 0 {
+        line.hear(|line, flat, _| {
+            if flat.kind != b':' || *unanswered == 0 {
                 return Err(line.refused(flat));
             }
             *unanswered -= 1;
-            *moved_at = now;
             Ok(())
         })
     }
 
-    fn patrol(&self, now: u64, failed: &AtomicBool) -> Result<(), Failure> {
+    fn patrol(&mut self, now: u64, failed: &AtomicBool) -> Result<(), Failure> {
         if failed.load(Ordering::Relaxed) {
             return Err(stopped());
         }
-        let is_late = |since: u64| now.saturating_sub(since) > self.office.job.timeout_ns();
-        let mouth = self.mouths.iter().find(|mouth| mouth.unanswered > 0 && is_late(mouth.moved_at));
-        let ear = self.ears.iter().find(|ear| !ear.ponged && ear.pinged_at.is_some_and(is_late));
-        match mouth.map(|mouth| &mouth.line).or(ear.map(|ear| &ear.line)) {
-            Some(line) => Err(line.silent(self.office.target)),
+        let target = self.office.target;
+        let mouths = self.mouths.iter_mut().filter(|mouth| mouth.unanswered > 0).map(|mouth| &mut mouth.line);
+        let ears = self.ears.iter_mut().filter(|ear| ear.is_pinged && !ear.ponged).map(|ear| &mut ear.line);
+        match mouths.chain(ears).find_map(|line| line.is_still(now, target).then_some(line)) {
+            Some(line) => Err(line.silent(target)),
             None => Ok(()),
         }
     }
@@ -409,9 +398,6 @@ impl Mouth {
         self.next[self.channel] += 1;
         self.channel = (self.channel + 1) % self.next.len();
         self.quota -= 1;
-        if self.unanswered == 0 {
-            self.moved_at = sys::now();
-        }
         self.unanswered += 1;
         self.line.say(&letter, epoll)
     }
@@ -428,15 +414,18 @@ impl Ear {
         let Ear { line, first, confirmed, next, ponged, .. } = self;
         line.flush(epoll)?;
         line.hear(|line, flat, now| {
+            let is_message = matches!(flat.kind, b'*' | b'>');
             let (channel, value) = match flat.word(0) {
+                // RESP3 answers PING with a line.
+                b"pong" | b"PONG" => {
+                    *ponged = true;
+                    return Ok(());
+                }
+                _ if !is_message => return Err(line.refused(flat)),
                 b"message" | b"smessage" => (flat.word(1), flat.word(2)),
                 b"pmessage" => (flat.word(2), flat.word(3)),
                 b"subscribe" | b"psubscribe" | b"ssubscribe" => {
                     *confirmed += 1;
-                    return Ok(());
-                }
-                b"pong" | b"PONG" => {
-                    *ponged = true;
                     return Ok(());
                 }
                 _ => return Err(line.refused(flat)),

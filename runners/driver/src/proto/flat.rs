@@ -11,6 +11,8 @@ pub struct Flat<'a> {
     /// Its type byte.
     pub kind: u8,
     words: [&'a [u8]; KEPT],
+    /// Whether it is a null of any version of RESP.
+    pub is_null: bool,
     /// Bytes of the whole message.
     pub length: usize,
 }
@@ -25,7 +27,8 @@ impl<'a> Flat<'a> {
                 return Ok(None);
             }
         }
-        Ok(Some(Flat { kind, words: reader.words, length: reader.at }))
+        let is_null = [&b"_"[..], b"$-1\r", b"*-1\r"].iter().any(|null| bytes.starts_with(null));
+        Ok(Some(Flat { kind, words: reader.words, is_null, length: reader.at }))
     }
 
     /// Word number `index`: a string, or the text of a number; empty when there is none.
@@ -116,6 +119,13 @@ mod tests {
         let nested = b"*1\r\n*2\r\n$1\r\ns\r\n%1\r\n+id\r\n*2\r\n_\r\n:-3\r\n";
         let flat = Flat::read(nested).unwrap().unwrap();
         assert_eq!([flat.word(0), flat.word(1), flat.word(3), flat.word(9)], [&b"s"[..], b"id", b"-3", b""]);
+    }
+
+    #[test]
+    fn a_null_is_no_empty_string() {
+        let is_null = |bytes: &[u8]| Flat::read(bytes).unwrap().unwrap().is_null;
+        assert!([&b"_\r\n"[..], b"$-1\r\n", b"*-1\r\n"].into_iter().all(is_null));
+        assert!(![&b"$0\r\n\r\n"[..], b"*0\r\n", b":-1\r\n", b"+\r\n"].into_iter().any(is_null));
     }
 
     #[test]

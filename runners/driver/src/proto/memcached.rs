@@ -66,13 +66,16 @@ impl Kind {
         Some(meaning)
     }
 
-    /// What should have come, for a message.
-    fn wanted(self) -> &'static str {
+    /// What should have come for `keys` that are looked for, for a message.
+    fn wanted(self, keys: u64) -> &'static str {
         match self {
             Kind::Values => "VALUE or END",
             Kind::Item => "VA or EN",
+            Kind::Head if keys == 0 => "HD",
             Kind::Head => "HD or a miss",
+            Kind::Quiet if keys == 0 => "MN",
             Kind::Quiet => "VA, HD or MN",
+            Kind::Stored if keys == 0 => "STORED",
             Kind::Stored => "STORED or NOT_STORED",
             Kind::Number => "a number or NOT_FOUND",
             Kind::Touched => "TOUCHED or NOT_FOUND",
@@ -128,8 +131,10 @@ impl Pattern {
 /// The reply that one command should get.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Answer {
+    /// The name of the test in messages.
+    pub test: &'static str,
     pub kind: Kind,
-    /// Keys that the command looks for; each is a hit or a miss. 0 when it looks for none.
+    /// Keys that the command looks for; each is a hit or a miss. 0 when it looks for none, and can miss none.
     pub keys: u64,
     /// A reply in which all keys were found.
     pub usual: Option<Pattern>,
@@ -257,7 +262,7 @@ impl Skipper {
         let Some(text) = line.strip_suffix(b"\r\n") else { return Err(self.unexpected(line)) };
         self.begun = true;
         let word = text.split(|byte| *byte == b' ').next().unwrap_or_default();
-        if is_error(text, word) {
+        if is_error(word) {
             self.fail(text, tally);
             return Ok(());
         }
@@ -272,6 +277,7 @@ impl Skipper {
                 self.find()?;
                 self.end_line(tally);
             }
+            Some(Meaning::Miss) if self.answer().keys == 0 => return Err(self.unexpected(line)),
             Some(Meaning::Miss) => self.end_line(tally),
             Some(Meaning::End) => self.end_reply(tally),
         }
@@ -348,12 +354,13 @@ impl Skipper {
     #[cold]
     fn unexpected(&self, line: &[u8]) -> Garbage {
         let told = line[..line.len().min(80)].trim_ascii_end().escape_ascii();
-        Garbage(format!("the server answered '{told}' where {} should stand", self.answer().kind.wanted()))
+        let Answer { test, kind, keys, .. } = self.answer();
+        Garbage(format!("the server answered {test} with '{told}' where {} should stand", kind.wanted(*keys)))
     }
 }
 
-fn is_error(text: &[u8], word: &[u8]) -> bool {
-    text == b"ERROR" || matches!(word, b"CLIENT_ERROR" | b"SERVER_ERROR")
+fn is_error(word: &[u8]) -> bool {
+    matches!(word, b"ERROR" | b"CLIENT_ERROR" | b"SERVER_ERROR")
 }
 
 /// The bytes that follow the line: data of the announced length, CR and LF.

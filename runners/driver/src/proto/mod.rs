@@ -1,5 +1,6 @@
 //! The seam between the engine and a protocol: commands come as templates, replies are skipped.
 
+pub mod expected;
 pub mod flat;
 pub mod memcached;
 pub mod number;
@@ -10,7 +11,7 @@ pub mod stride;
 pub mod verified;
 
 use crate::template::Script;
-use stride::Stride;
+pub use expected::Expectation;
 
 /// What a run of received bytes completed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -44,15 +45,6 @@ impl Tally {
 /// The bytes are not of the protocol, or answer something that was not asked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Garbage(pub String);
-
-/// The reply that a command should get.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Expectation {
-    /// Its first byte, unless it is an error or a null; any, if none.
-    pub begins_with: Option<u8>,
-    /// Its usual bytes, over which runs of replies are jumped.
-    pub usual: Option<Stride>,
-}
 
 pub trait Proto: Sync {
     type Replies: Replies + Send;

@@ -1,39 +1,31 @@
 //! RESP, the protocol of Redis and Valkey: how a command is written, and what usually answers it.
 
+use std::sync::Arc;
+
+use super::expected::Expected;
 use super::skipper::Skipper;
-use super::stride::Stride;
 use super::{Expectation, Proto};
 use crate::template::{Command, Fill, Part, Placeholders, Script};
 
-pub struct Resp;
+/// The protocol with the replies to the commands of one script.
+pub struct Resp {
+    expected: Arc<Expected>,
+}
+
+impl Resp {
+    pub fn of(script: &Script) -> Resp {
+        Resp { expected: Arc::new(Expected::of(script)) }
+    }
+}
 
 impl Proto for Resp {
     type Replies = Skipper;
     const NAME: &'static str = "RESP";
     const ERROR_MARK: &'static str = "-";
 
-    fn replies(&self, script: &Script, _index: usize) -> Skipper {
-        match script.commands.as_slice() {
-            [command] => Skipper::new(command.reply.clone()),
-            _ => Skipper::any(),
-        }
+    fn replies(&self, script: &Script, index: usize) -> Skipper {
+        Skipper::following(self.expected.clone(), script.entry(index))
     }
-}
-
-/// A line that is usually `usual` (at most eight bytes with CR LF); any of its kind is taken.
-pub fn status(usual: &str) -> Expectation {
-    Expectation { begins_with: usual.bytes().next(), usual: Stride::new(usual.as_bytes(), 0) }
-}
-
-/// A bulk, usually one of `bytes` bytes.
-pub fn bulk(bytes: usize) -> Expectation {
-    let header = format!("${bytes}\r\n");
-    Expectation { begins_with: Some(b'$'), usual: Stride::new(header.as_bytes(), bytes + 2) }
-}
-
-/// A reply that begins with `kind`.
-pub fn reply(kind: u8) -> Expectation {
-    Expectation { begins_with: Some(kind), usual: None }
 }
 
 /// The command of `words`, which may hold placeholders.
@@ -83,10 +75,10 @@ mod tests {
     #[test]
     fn lengths_are_those_of_what_is_filled_in() {
         let places = Placeholders { numbers: true, tags: false, value: Value::Drawn(3), ttl: None };
-        let set = template(&["SET", "key:__rand_int__", "__data__"], &places, status("+OK\r\n"));
+        let set = template(&["SET", "key:__rand_int__", "__data__"], &places, Expectation::default());
         assert_eq!(set.bytes, b"*3\r\n$3\r\nSET\r\n$16\r\nkey:000000000000\r\n$3\r\n000\r\n");
         assert_eq!(set.steps, [Step::Number { at: 22 }, Step::Value { at: 40, bytes: 3 }]);
-        assert_eq!(template(&["PING"], &places, status("+PONG\r\n")).bytes, command(&["PING"]));
+        assert_eq!(template(&["PING"], &places, Expectation::default()).bytes, command(&["PING"]));
     }
 
     #[test]

@@ -4,6 +4,11 @@
 //! stack: only the number of elements still outstanding matters. Push frames are counted apart,
 //! attributes are skipped.
 
+mod judge;
+
+use std::sync::Arc;
+
+use super::expected::Expected;
 use super::number::Number;
 use super::{Expectation, Garbage, Replies, Tally};
 
@@ -42,9 +47,24 @@ enum State {
     BodyLf,
 }
 
+/// How the reply under way stands to what was expected.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Trial {
+    Passed,
+    /// It begins with this byte, which is right unless its length says that it is a null.
+    Begun(u8),
+    /// It begins with this byte, which is right only if its length says that it is a null.
+    NullOnly(u8),
+    /// So many bytes of the expected line have come.
+    Line(usize),
+}
+
 #[derive(Debug, Clone)]
 pub struct Skipper {
-    expected: Expectation,
+    expected: Arc<Expected>,
+    /// Of the reply under way, or of the next one, among those that are expected.
+    place: usize,
+    trial: Trial,
     state: State,
     /// Elements that must still end before the reply ends; 0 between replies.
     outstanding: u64,
@@ -67,10 +87,17 @@ impl Skipper {
         Skipper::new(Expectation::default())
     }
 
-    /// Takes errors, nulls, and replies as `expected`.
+    /// Takes errors, and replies as `expected`.
     pub fn new(expected: Expectation) -> Skipper {
+        Skipper::following(Arc::new(Expected::one(expected)), 0)
+    }
+
+    /// Takes errors, and replies as `expected`, of which that at `place` comes first.
+    pub fn following(expected: Arc<Expected>, place: usize) -> Skipper {
         Skipper {
+            place: place % expected.length(),
             expected,
+            trial: Trial::Passed,
             state: State::Type,
             outstanding: 0,
             nested: false,
@@ -86,16 +113,36 @@ impl Skipper {
 
     /// Jump over the usual replies at the front of `bytes`; the number of bytes jumped.
     #[inline(always)]
-    fn jump(&self, bytes: &[u8], tally: &mut Tally) -> usize {
-        let Some(stride) = &self.expected.usual else { return 0 };
+    fn jump(&mut self, bytes: &[u8], tally: &mut Tally) -> usize {
+        if !self.expected.is_one() {
+            return self.jump_in_order(bytes, tally);
+        }
+        let Some(stride) = &self.expected.only().usual else { return 0 };
         let count = stride.run(bytes);
         tally.replies += count as u64;
         count * stride.length
     }
 
+    fn jump_in_order(&mut self, bytes: &[u8], tally: &mut Tally) -> usize {
+        let mut at = 0;
+        while let Some(stride) = &self.expected.at(self.place).usual
+            && stride.fits(&bytes[at..])
+        {
+            at += stride.length;
+            tally.replies += 1;
+            self.place = self.following_place();
+        }
+        at
+    }
+
+    #[inline]
+    fn following_place(&self) -> usize {
+        if self.place + 1 == self.expected.length() { 0 } else { self.place + 1 }
+    }
+
     /// Take the type byte.
-    fn open(&mut self, byte: u8) -> Result<(), Garbage> {
-        let kind = match byte {
+    fn open(&mut self, bytes: &[u8]) -> Result<(), Garbage> {
+        let kind = match bytes[0] {
             b'+' | b',' | b'#' | b'(' => Kind::Simple,
             b'-' => Kind::Error,
             b':' => Kind::Integer,
@@ -105,23 +152,25 @@ impl Skipper {
             b'*' | b'~' | b'>' => Kind::Array,
             b'%' => Kind::Map,
             b'|' => Kind::Attribute,
-            _ => return Err(unexpected("a reply type", byte)),
+            _ if self.outstanding == 0 => return Err(self.refused(bytes)),
+            byte => return Err(unexpected("a reply type", byte)),
         };
         if self.outstanding == 0 {
-            self.begin_reply(byte)?;
+            self.begin_reply(bytes)?;
         }
         self.number = Number::default();
         self.state = State::Line(kind);
         Ok(())
     }
 
-    fn begin_reply(&mut self, byte: u8) -> Result<(), Garbage> {
+    fn begin_reply(&mut self, bytes: &[u8]) -> Result<(), Garbage> {
+        let byte = bytes[0];
         self.aside = matches!(byte, b'>' | b'|');
         self.push = byte == b'>';
-        let always = self.aside || matches!(byte, b'-' | b'!' | b'_');
-        if let Some(expected) = self.expected.begins_with.filter(|expected| !always && *expected != byte) {
-            return Err(unexpected(&format!("a '{}' reply", char::from(expected)), byte));
-        }
+        self.trial = match byte {
+            b'>' | b'|' | b'-' | b'!' => Trial::Passed,
+            _ => self.judge(bytes)?,
+        };
         self.outstanding = 1;
         (self.nested, self.null, self.failed) = (false, false, false);
         Ok(())
@@ -132,7 +181,8 @@ impl Skipper {
         let end = memchr::memchr(b'\r', bytes);
         let text = &bytes[..end.unwrap_or(bytes.len())];
         match kind {
-            Kind::Simple => {}
+            Kind::Simple if self.nested => {}
+            Kind::Simple => self.compare(text, end.is_some())?,
             Kind::Error if self.failed => {}
             Kind::Error => self.keep_error(text),
             Kind::Null if text.is_empty() => {}
@@ -165,14 +215,12 @@ impl Skipper {
             }
             Kind::Integer => self.length().map(|_| self.end_element(tally))?,
             Kind::Null => self.end_null(tally),
-            Kind::Bulk | Kind::Array if self.length()? == -1 => self.end_null(tally),
-            Kind::Bulk => self.state = State::Body(unsigned(self.length()?)?),
+            Kind::Bulk | Kind::Array => self.end_length(kind, self.length()?, tally)?,
             Kind::BulkError => {
                 self.error_body = !self.failed;
                 self.failed = true;
                 self.state = State::Body(unsigned(self.length()?)?);
             }
-            Kind::Array => self.end_header(unsigned(self.length()?)?, tally)?,
             Kind::Map => self.end_header(doubled(self.length()?)?, tally)?,
             // At the top an attribute is an item of its own; inside it adds elements before the one that it describes.
             Kind::Attribute if self.nested => {
@@ -180,6 +228,16 @@ impl Skipper {
                 self.state = State::Type;
             }
             Kind::Attribute => self.end_header(doubled(self.length()?)?, tally)?,
+        }
+        Ok(())
+    }
+
+    fn end_length(&mut self, kind: Kind, length: i64, tally: &mut Tally) -> Result<(), Garbage> {
+        self.judge_length(length)?;
+        match (kind, length) {
+            (_, -1) => self.end_null(tally),
+            (Kind::Bulk, length) => self.state = State::Body(unsigned(length)?),
+            (_, length) => self.end_header(unsigned(length)?, tally)?,
         }
         Ok(())
     }
@@ -216,6 +274,7 @@ impl Skipper {
             return;
         }
         if !self.aside {
+            self.place = self.following_place();
             tally.replies += 1;
             tally.nulls += u64::from(self.null);
         }
@@ -239,7 +298,7 @@ impl Skipper {
     #[inline(never)]
     fn step(&mut self, bytes: &[u8], tally: &mut Tally) -> Result<usize, Garbage> {
         match self.state {
-            State::Type => self.open(bytes[0]).map(|()| 1),
+            State::Type => self.open(bytes).map(|()| 1),
             State::Line(kind) => self.line(kind, bytes),
             State::LineFeed(kind) => {
                 require(b'\n', bytes[0])?;

@@ -25,6 +25,14 @@ impl Stride {
         })
     }
 
+    /// Whether `bytes` begin with a whole reply of this shape. One at their end may be left for the slow path.
+    #[inline(always)]
+    pub fn fits(&self, bytes: &[u8]) -> bool {
+        let Some(head) = bytes.first_chunk() else { return false };
+        let same = u64::from_le_bytes(*head) & self.mask == self.prefix;
+        same && bytes.get(self.length - 2..self.length) == Some(b"\r\n".as_slice())
+    }
+
     /// How many whole replies of this shape `bytes` begin with. The last may be left for the slow path.
     #[inline(always)]
     pub fn run(&self, bytes: &[u8]) -> usize {

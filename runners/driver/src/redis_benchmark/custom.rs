@@ -2,9 +2,9 @@
 
 use super::options::Options;
 use super::plan::{Planned, placeholders};
-use super::suite;
+use crate::command_line::without_password;
 use crate::failure::Failure;
-use crate::proto::resp;
+use crate::proto::{Expectation, resp};
 use crate::template::{Command, Script};
 use crate::words::escape;
 
@@ -12,6 +12,8 @@ use crate::words::escape;
 pub fn plan(options: &Options) -> Result<Planned, Failure> {
     // What came from stdin is not part of the title.
     let shown = &options.command[..options.command.len() - usize::from(options.stdin)];
+    let shown: Vec<_> = shown.split(|word| word == b";").map(without_password).collect();
+    let shown = shown.join(&b";".to_vec());
     let title: Vec<String> = shown.iter().map(|word| String::from_utf8_lossy(word).into_owned()).collect();
     let steps: Vec<&[Vec<u8>]> = options.command.split(|word| word == b";").collect();
     let several = steps.len() > 1;
@@ -40,7 +42,7 @@ fn step(words: &[Vec<u8>], several: bool, options: &Options) -> Result<(usize, C
         ));
     }
     let words: Vec<Vec<u8>> = words.iter().map(|word| unquoted(word)).collect::<Result<_, _>>()?;
-    let expectation = suite::reply_to(&words, options.value_bytes);
+    let expectation = Expectation::to(&words, options.value_bytes);
     Ok((times, resp::template(&words, &placeholders(options), expectation)))
 }
 

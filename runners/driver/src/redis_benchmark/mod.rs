@@ -40,10 +40,8 @@ pub fn run(name: &str, words: Vec<OsString>) -> Result<(), Failure> {
         Asked::Run(options) => *options,
     };
     options.with_extras = name == "valkey-benchmark";
-    for warning in &options.warnings {
-        eprintln!("WARNING: {warning}");
-    }
     let tests = plan::tests(&options)?;
+    warn(&options, tests.iter().map(|test| &test.script));
     let target = options.target()?;
     let nodes = match options.endpoint.cluster {
         true => cluster::nodes(&target)?,
@@ -57,6 +55,14 @@ pub fn run(name: &str, words: Vec<OsString>) -> Result<(), Failure> {
     match options.idle {
         true => idle::hold(&options, &nodes),
         false => measure_all(&options, &nodes, &tests),
+    }
+}
+
+/// Say what is odd about the options and about what they ask `scripts` for, once each.
+pub fn warn<'a>(options: &Options, mut scripts: impl Iterator<Item = &'a Script>) {
+    let depth = scripts.find_map(|script| options.depth_warning(script));
+    for warning in options.warnings.iter().chain(&depth) {
+        eprintln!("WARNING: {warning}");
     }
 }
 
@@ -84,7 +90,9 @@ fn measure(options: &Options, nodes: &[Node], test: &Planned, printer: &mut Prin
     }
     let job = job(options, &test.title, nodes, &test.script);
     let stages = session::stages(options.warmup, options.length);
-    let outcome = crew::run(&Resp, &job, &stages, &mut |progress| printer.progress(&test.title, progress))?;
+    let outcome = crew::run(&Resp::of(&test.script), &job, &stages, &mut |progress| {
+        printer.progress(&test.title, progress)
+    })?;
     printer.result(options, test, &Total::of(&outcome))
 }
 

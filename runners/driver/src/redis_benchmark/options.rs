@@ -6,11 +6,13 @@ use std::os::unix::ffi::OsStringExt;
 use std::time::Duration;
 
 use crate::cli;
+use crate::command_line;
 use crate::digits;
 use crate::endpoint::{self, Endpoint, Words as _};
 use crate::failure::Failure;
 use crate::net::Target;
 use crate::plan::{Length, MOST_THREADS};
+use crate::stage::depth_short_of;
 use crate::template::Script;
 
 /// Where the server is unless it is said.
@@ -100,14 +102,16 @@ struct Words(std::vec::IntoIter<OsString>);
 impl endpoint::Words for Words {
     const SEE: &'static str = SEE_HELP;
 
-    fn text(&mut self, option: &str) -> Result<String, Failure> {
+    fn secret(&mut self, option: &str, _publish: fn(&str) -> String) -> Result<String, Failure> {
         let word = self.0.next().ok_or_else(|| invalid(option))?;
         Ok(word.to_string_lossy().into_owned())
     }
 }
 
-fn invalid(option: &str) -> Failure {
-    Failure::usage(format!("Invalid option \"{option}\" or option argument missing"), SEE_HELP)
+/// The failure of a word that is no option, or lacks its value.
+pub fn invalid(option: &str) -> Failure {
+    let cause = format!("Invalid option \"{}\" or option argument missing", command_line::shown(option));
+    Failure::usage(cause, SEE_HELP)
 }
 
 pub fn parse(words: Vec<OsString>) -> Result<Asked, Failure> {
@@ -239,6 +243,16 @@ impl Options {
             "the requests of -c x -P x -d do not fit into 4 GiB",
             "lower one of them",
         )
+    }
+
+    /// What to say when the requests of `script` are too few for the pipeline.
+    pub fn depth_warning(&self, script: &Script) -> Option<String> {
+        let Length::Requests(requests) = self.length else { return None };
+        let depth = depth_short_of(self.pipeline, requests, self.clients, script.unit())?;
+        Some(format!(
+            "a connection's share of -n is {depth}, so {depth} are in flight, not the {} of -P: raise -n or lower -c",
+            self.pipeline
+        ))
     }
 
     /// The server, with the commands that open a session in the order of redis-benchmark.

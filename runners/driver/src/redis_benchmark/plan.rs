@@ -4,7 +4,7 @@ use super::custom;
 use super::options::Options;
 use super::suite::{self, Test};
 use crate::failure::Failure;
-use crate::proto::resp;
+use crate::proto::{Expectation, resp};
 use crate::template::{Command, Part, Placeholders, Script, Value};
 
 /// One test that will be measured.
@@ -85,11 +85,11 @@ fn planned(test: &Test, options: &Options) -> Planned {
 fn command(test: &Test, options: &Options) -> Command {
     if test.words.is_empty() {
         let parts = [Part::Literal(b"PING\r\n".to_vec())];
-        return Command::new(&parts, suite::expectation("PING", 0));
+        return Command::new(&parts, Expectation::to(&["PING"], 0));
     }
     let words: Vec<String> = test.words.split(' ').flat_map(|word| expanded(word, options)).collect();
     let words = repeated(words);
-    let expectation = suite::expectation(&words[0], options.value_bytes);
+    let expectation = Expectation::to(&words, options.value_bytes);
     resp::template(&words, &placeholders(options), expectation)
 }
 

@@ -2,7 +2,7 @@
 
 use crate::failure::Failure;
 use crate::job::Node;
-use crate::net::Target;
+use crate::net::{Target, remedy_of};
 use crate::proto::reply::Reply;
 
 /// The settings that a report names, per node; none of a node that does not tell.
@@ -63,7 +63,7 @@ pub fn prepare(nodes: &[Node], words: &[String]) -> Result<(), Failure> {
             let asked = words[..words.len().min(2)].join(" ");
             return Err(Failure::run(
                 format!("the server answered {asked} with an error, -{text}"),
-                "use a server that knows the command",
+                remedy_of(&text, "use a server that knows the command"),
             ));
         }
     }

@@ -1,8 +1,5 @@
 //! The default tests: titles, names for -t, and commands, in the order in which they run.
 
-use crate::proto::Expectation;
-use crate::proto::resp::{bulk, reply, status};
-
 pub struct Test {
     pub title: &'static str,
     /// The names by which -t selects it.
@@ -45,32 +42,6 @@ pub const TESTS: &[Test] = &[
     Test { title: "FUNCTION LOAD", names: &["function_load"], words: "FUNCTION LOAD REPLACE L", extra: true },
     Test { title: "FCALL", names: &["fcall"], words: "FCALL foo1 K", extra: true },
 ];
-
-/// What usually answers a command, by its name. The value of a bulk is `value_bytes` long.
-pub fn expectation(command: &str, value_bytes: usize) -> Expectation {
-    match command {
-        "PING" => status("+PONG\r\n"),
-        "SET" | "MSET" => status("+OK\r\n"),
-        "GET" | "LPOP" | "RPOP" => bulk(value_bytes),
-        "INCR" | "LPUSH" | "RPUSH" | "HSET" => reply(b':'),
-        "SADD" | "ZADD" => status(":0\r\n"),
-        "LRANGE" | "ZPOPMIN" | "MGET" => reply(b'*'),
-        "SPOP" | "XADD" => reply(b'$'),
-        _ => Expectation::default(),
-    }
-}
-
-/// What usually answers a command with any arguments; some of them change the reply.
-pub fn reply_to<W: AsRef<[u8]>>(words: &[W], value_bytes: usize) -> Expectation {
-    let name =
-        words.first().map_or_else(String::new, |name| String::from_utf8_lossy(name.as_ref()).to_uppercase());
-    match name.as_str() {
-        "SET" if words.len() > 3 => Expectation::default(),
-        "LPOP" | "RPOP" | "SPOP" | "ZADD" if words.len() > 2 => Expectation::default(),
-        "PING" if words.len() > 1 => Expectation::default(),
-        name => expectation(name, value_bytes),
-    }
-}
 
 /// The value of `bytes` bytes: a linear congruential generator, the same for every run.
 pub fn value(bytes: usize) -> Vec<u8> {

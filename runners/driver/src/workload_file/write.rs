@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{DistributionName, Entry, Expected, Keys, ModeName, OneOrTwo, Request, Values, Written};
+use crate::command_line::without_password;
 use crate::keys;
 use crate::plan::{KeySpace, Length, Mode, Phase};
 use crate::values::{Sizes, Ttl};
@@ -107,7 +108,7 @@ impl Entry {
     fn of(item: &Item<Origin>, order: Order) -> Entry {
         let (test, request) = match item.source {
             Origin::Test(name) => (Some(name.to_owned()), None),
-            Origin::Request(words) => (None, Some(Request::Text(words::join(words)))),
+            Origin::Request(words) => (None, Some(Request::Text(words::join(&without_password(words))))),
         };
         let count = |wanted: Order| (order == wanted).then_some(item.count);
         let (weight, times) = (count(Order::Mix), count(Order::Sequence));

@@ -1,6 +1,6 @@
 //! What a real server counted.
 
-use crate::machine::{Redis, failure, ours};
+use crate::machine::{OURS, Redis, failure, ours, output, said};
 
 #[test]
 fn exactly_n_requests_arrive() {
@@ -105,4 +105,53 @@ fn functions_are_loaded_and_called() {
     let text = ours(&["-p", &redis.port, "-q", "-n", "20", "-t", "function_load,fcall,mget"]);
     assert_eq!(text.matches("requests per second").count(), 3);
     assert_eq!((redis.calls("fcall"), redis.calls("mget")), (20, 20));
+}
+
+#[test]
+fn a_full_server_is_told() {
+    let redis = Redis::start(&["--maxclients", "20", "--user", "joe", "on", ">top", "~*", "&*", "+@all"]);
+    for words in [
+        "run -t get -c 40 -n 1000",
+        "run -t get -c 40 -n 1000 --user joe -a top",
+        "run -t get:9+set:1 -c 40 -n 10000 -P 16 -3",
+        "run --mode idle -c 40 --duration 0.2",
+        "run --mode pubsub -c 40 -n 100 --user joe -a top",
+        "run --mode churn -c 40 -n 4000 --user joe -a top",
+        "redis-benchmark -q -t get -c 40",
+    ] {
+        for place in [["-p", &redis.port], ["-s", &redis.socket]] {
+            let (program, rest) = words.split_once(' ').unwrap();
+            let output =
+                output(OURS, &[&[program], &place[..], &rest.split(' ').collect::<Vec<_>>()].concat());
+            let told = String::from_utf8(output.stderr).unwrap();
+            assert_eq!(output.status.code(), Some(1), "{words}: {told}");
+            assert!(
+                told.contains("max number of clients reached") && told.contains("limit of clients"),
+                "{words}: {told}"
+            );
+        }
+    }
+}
+
+#[test]
+fn memory_that_does_not_grow_is_not_told_as_negative() {
+    let redis = Redis::start(&[]);
+    // The server gives the memory of this value back while the connections are held.
+    redis.cli(&["eval", "redis.call('set', 'big', string.rep('x', 100000000))", "0"]);
+    let pid = redis.cli(&["info", "server"]);
+    let pid = pid.lines().find_map(|line| line.strip_prefix("process_id:")).unwrap().trim().to_owned();
+    let words =
+        ["run", "-s", &redis.socket, "--mode", "idle", "-c", "3", "--duration", "2", "--server-pid", &pid];
+    let run = |more: &'static str| {
+        let words: Vec<String> =
+            words.iter().map(|word| (*word).to_owned()).chain([more.to_owned()]).collect();
+        std::thread::spawn(move || said(OURS, &words))
+    };
+    let idle = run("--json");
+    std::thread::sleep(std::time::Duration::from_millis(700));
+    redis.cli(&["flushall"]);
+    let document: serde_json::Value = serde_json::from_str(&idle.join().unwrap()).unwrap();
+    let memory = &document["tests"][0]["connections"]["server_memory"];
+    assert!(memory["open_bytes"].as_u64() < memory["before_bytes"].as_u64(), "{memory}");
+    assert_eq!(memory["bytes_per_connection"], 0.0);
 }

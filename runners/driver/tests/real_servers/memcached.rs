@@ -226,6 +226,24 @@ fn the_document_tells_hits_and_misses_as_the_server_does() {
     assert_eq!(hits.as_u64().unwrap() + misses.as_u64().unwrap(), 5000);
 }
 
+/// What a flush has ended is counted by the server for a second or two; what was stored right after it stays.
+#[test]
+fn a_prefill_right_after_a_flush_works() {
+    let server = Memcached::tcp(&["-m", "64"]);
+    for keys in [1000, 300, 1, 700] {
+        let document = server.document(&format!("--prefill -r {keys} -t get -n 3000 -P 10"));
+        assert_eq!(document["prefill"]["keys_in_server"], keys);
+        assert_eq!(
+            (&document["tests"][0]["hits"], &document["tests"][0]["misses"]),
+            (&3000.into(), &0.into())
+        );
+        let line = server.failure("run", "--protocol memcached --prefill -r 10 -t get");
+        assert!(line.contains(&format!("holds {keys} keys already")), "{line}");
+        assert!(line.contains("--prefill=force"), "{line}");
+        server.ask("flush_all\r\n");
+    }
+}
+
 #[test]
 fn windows_mixes_and_threads_keep_their_answers_apart() {
     let server = Memcached::tcp(&["-m", "256"]);
@@ -269,7 +287,11 @@ fn a_server_that_goes_or_is_another_is_told() {
     assert!(absent.contains("cannot connect to tcp:127.0.0.1:1"), "{absent}");
     for (said, cause, remedy) in [
         ("VALUE key:000000000000 0 3\r\nab", "the server closed connection", "server's log"),
-        ("-ERR unknown command\r\n", "answered '-ERR unknown command' where VALUE or END", "of memcached"),
+        (
+            "-ERR unknown command\r\n",
+            "answered get with '-ERR unknown command' where VALUE or END",
+            "of memcached",
+        ),
         ("END\r\nEND\r\n", "replies too many", "of memcached"),
         ("ERROR\r\n", "the server answered", "a server that knows the command"),
     ] {
@@ -298,6 +320,16 @@ fn a_server_that_goes_or_is_another_is_told() {
     let port = silent.local_addr().unwrap().port().to_string();
     let told = failure(&["memcached-benchmark", "-p", &port, "-t", "mn", "--timeout", "0.2"], 1);
     assert!(told.contains("the server stopped answering MN"), "{told}");
+}
+
+#[test]
+fn a_full_server_is_told() {
+    let server = Memcached::tcp(&["-c", "20", "-o", "maxconns_fast"]);
+    for first in ["memcached-benchmark", "run"] {
+        let protocol = if first == "run" { "--protocol memcached" } else { "" };
+        let told = server.failure(first, &format!("{protocol} -t get_miss -c 60 -n 1000"));
+        assert!(told.contains("Too many open connections") && told.contains("limit of clients"), "{told}");
+    }
 }
 
 #[test]

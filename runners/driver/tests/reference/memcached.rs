@@ -83,7 +83,7 @@ impl<'a> Reader<'a> {
             let parts: Vec<&str> = text.split(' ').collect();
             let word = parts[0];
             let known = parts.len() == 1 || is_open(answer.kind, word);
-            if text == "ERROR" || ["CLIENT_ERROR", "SERVER_ERROR"].contains(&word) {
+            if ["ERROR", "CLIENT_ERROR", "SERVER_ERROR"].contains(&word) {
                 error.get_or_insert_with(|| told(line));
                 tally.first_error.get_or_insert_with(|| told(line));
                 if answer.kind == Kind::Quiet {
@@ -101,7 +101,7 @@ impl<'a> Reader<'a> {
                 self.check(answer, found)?;
             } else if known && last == Some(word) {
                 break;
-            } else if !(known && misses.contains(&word)) {
+            } else if !(known && misses.contains(&word)) || answer.keys == 0 {
                 return Err(Stop::Refused);
             }
             if last.is_none() {

@@ -1,14 +1,16 @@
 //! RESP2 and RESP3 by recursive descent.
 
 use super::{Reading, Stop, told};
+use speedbench::proto::Expectation;
+use speedbench::proto::expected::Type;
 
-/// Read the replies in `bytes`. Those that are no error, null, push frame or attribute must begin with `expected`.
-pub fn read(bytes: &[u8], expected: Option<u8>) -> Reading {
+/// Read the replies in `bytes`. Those that are no error, push frame or attribute must be as `expected`.
+pub fn read(bytes: &[u8], expected: &Expectation) -> Reading {
     let mut reading = Reading::default();
     let mut reader = Reader { bytes, at: 0, errors: Vec::new(), announced: 0 };
     while let Some(&kind) = bytes.get(reader.at) {
         let aside = matches!(kind, b'>' | b'|');
-        if expected.is_some_and(|expected| expected != kind) && !b">|-!_".contains(&kind) {
+        if !b">|-!".contains(&kind) && reader.is_other(kind, expected) {
             reading.refused = true;
             break;
         }
@@ -44,6 +46,30 @@ struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
+    /// Whether what is there of the reply that begins with `kind` is already another than `expected`.
+    fn is_other(&self, kind: u8, expected: &Expectation) -> bool {
+        let rest = &self.bytes[self.at + 1..];
+        let right = match expected.reply {
+            Type::Any => return false,
+            Type::Byte(byte) => byte == kind,
+            Type::Line(line) => {
+                let text = rest.split(|byte| *byte == b'\r').next().unwrap_or_default();
+                let (is_whole, wanted) = (text.len() < rest.len(), &line.as_bytes()[1..]);
+                kind == b'+' && if is_whole { text == wanted } else { wanted.starts_with(text) }
+            }
+            Type::First => panic!("what comes first is not known here"),
+        };
+        if kind == b'_' {
+            return !expected.nullable;
+        }
+        let mut ahead = Reader { errors: Vec::new(), at: self.at + 1, ..*self };
+        match if b"$*".contains(&kind) { ahead.number() } else { Ok(0) } {
+            Ok(-1) => !expected.nullable,
+            Err(Stop::Cut) => !right && !expected.nullable,
+            _ => !right,
+        }
+    }
+
     /// Read one element with all that is in it; whether it is a null.
     fn element(&mut self, nested: bool) -> Result<bool, Stop> {
         let kind = *self.bytes.get(self.at).ok_or(Stop::Cut)?;

@@ -27,6 +27,8 @@ pub enum Manner {
     Warming,
     /// Honest, but the first byte of the value of this key is another than the one that was set.
     Corrupting(&'static [u8]),
+    /// Honest, but the answer to the command of this name is always this.
+    Lying(&'static str, &'static str),
 }
 
 /// What the server has seen and stored.
@@ -180,7 +182,7 @@ fn answer(words: &[Vec<u8>], manner: Manner, seen: &mut Seen) -> Vec<u8> {
     let name = String::from_utf8(words[0].clone()).unwrap();
     *seen.calls.entry(name.clone()).or_default() += 1;
     match (name.as_str(), manner) {
-        ("AUTH", _) if words.last().unwrap() == b"secret" => b"+OK\r\n".to_vec(),
+        ("AUTH" | "auth", _) if words.last().unwrap() == b"secret" => b"+OK\r\n".to_vec(),
         ("AUTH", _) => b"-WRONGPASS no such user\r\n".to_vec(),
         ("INFO", _) => {
             let info = format!("# Keyspace\r\ndb0:keys={},expires=0,avg_ttl=0\r\n", seen.store.len());
@@ -189,7 +191,10 @@ fn answer(words: &[Vec<u8>], manner: Manner, seen: &mut Seen) -> Vec<u8> {
         (_, Manner::Refusing) => b"-ERR no\r\n".to_vec(),
         (_, Manner::Saying(bytes) | Manner::HangingUp(bytes)) => bytes.to_vec(),
         (_, Manner::Silent) => Vec::new(),
-        (name, Manner::Honest | Manner::Warming) => honest(name, &words[1..], &mut seen.store),
+        (name, Manner::Lying(about, lie)) if name.eq_ignore_ascii_case(about) => lie.into(),
+        (name, Manner::Honest | Manner::Warming | Manner::Lying(..)) => {
+            honest(name, &words[1..], &mut seen.store)
+        }
         (name, Manner::Corrupting(key)) => {
             let told = honest(name, &words[1..], &mut seen.store);
             if let Some(first) = seen.store.get_mut(key).filter(|_| name == "SET" && words[1] == key) {
@@ -203,12 +208,18 @@ fn answer(words: &[Vec<u8>], manner: Manner, seen: &mut Seen) -> Vec<u8> {
 fn honest(name: &str, words: &[Vec<u8>], store: &mut HashMap<Vec<u8>, Vec<u8>>) -> Vec<u8> {
     match name {
         "PING" => b"+PONG\r\n".to_vec(),
+        "MULTI" => b"+OK\r\n".to_vec(),
+        "HELLO" => b"%0\r\n".to_vec(),
+        "SUBSCRIBE" => b"*3\r\n$9\r\nsubscribe\r\n$1\r\nc\r\n:1\r\n".to_vec(),
+        "DEL" => b":0\r\n".to_vec(),
+        // Nobody ever brings a value.
+        "BLPOP" => Vec::new(),
         "SET" | "set" => {
             store.insert(words[0].clone(), words[1].clone());
             b"+OK\r\n".to_vec()
         }
-        "GET" => store.get(&words[0]).map_or(b"$-1\r\n".to_vec(), |value| bulk(value)),
-        "INCR" => {
+        "GET" | "get" => store.get(&words[0]).map_or(b"$-1\r\n".to_vec(), |value| bulk(value)),
+        "INCR" | "FOO" => {
             let value = store.entry(words[0].clone()).or_insert(b"0".to_vec());
             let next = std::str::from_utf8(value).unwrap().parse::<i64>().unwrap() + 1;
             *value = next.to_string().into_bytes();
