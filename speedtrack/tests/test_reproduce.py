@@ -38,7 +38,8 @@ def test_the_script_of_a_measurement_builds_starts_and_loads_the_same(
     tracking.measure("kvd", "HEAD", ["get-p16"], None)
     ran = program(tmp_path, sys.executable, "-m", "runners", "--once", PYTHONPATH=str(BASE_DIR),
                   SPEEDTRACK_URL=live_server.url, SPEEDTRACK_TOKEN=token, SPEEDTRACK_DRIVER=str(DRIVER),
-                  SPEEDTRACK_RUNNER_HOME=str(tmp_path / "runner"), SPEEDTRACK_ALLOW_SHARED_CORES="1")  # fmt: skip
+                  SPEEDTRACK_RUNNER_HOME=str(tmp_path / "runner"), SPEEDTRACK_ALLOW_SHARED_CORES="1",
+                  SPEEDTRACK_LOCK_DIR=os.environ["SPEEDTRACK_LOCK_DIR"])  # fmt: skip
     run = Run.objects.get()
     assert run.status == Status.SUCCEEDED, ran.stderr
 
