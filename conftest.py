@@ -74,6 +74,7 @@ NEEDS: dict[str, tuple[Callable[[], str], str]] = {
     "memcached": (lacks_program("memcached"), "needs memcached"),
     "sandbox": (lacks_sandbox, "needs a kernel that allows user namespaces"),
     "ordinary_user": (lacks_ordinary_user, "needs root, setpriv and a Python that other users can run"),
+    "root": (lambda: "only root can start processes of two users" if os.geteuid() else "", "needs root"),
     "valgrind": (lacks_program("valgrind"), "needs valgrind"),
 }
 left_out: Counter[str] = Counter()

@@ -48,9 +48,10 @@ COMMANDS = {
 }
 CPU, RATE = "server_cpu_ns_per_request", "throughput_rps"
 METRICS = {CPU: "CPU/request", RATE: "requests/s", "latency_us_p50": "p50", "latency_us_p99": "p99"}
-LEVEL, LOOKS = 0.01, 3  # as speedtrack.alerts.confirm settles suspicions
+LEVEL, LOOKS = 0.01, 4  # as speedtrack.alerts.verdicts settles suspicions
 SMALLEST = 0.01  # effect that matters, of CPU per request
 PAIRS = fewest_pairs(LEVEL, LOOKS)
+ROUNDS = (PAIRS, PAIRS, 2 * PAIRS, 4 * PAIRS)
 NEVER = 10**9  # requests: each side runs the same code
 SELDOM = 20  # requests, about as with the effects: a spin that follows a spin is cheaper
 
@@ -132,8 +133,8 @@ def compare(rig: Rig, one: Benchmark, effects: Mapping[str, float], seed: int) -
     """Settle whether the sides differ as suspicions are settled: rounds of pairs until every metric has an answer."""
     begin, settled = time.monotonic(), dict[str, Settled]()
     found: list[dict[str, tuple[float, float]]] = []
-    for look in range(1, LOOKS + 1):
-        found += [block for place in range(PAIRS) if (block := pair(rig, one, len(found) + place))]
+    for look, pairs in enumerate(ROUNDS, start=1):
+        found += [block for place in range(pairs) if (block := pair(rig, one, len(found) + place))]
         if not found:
             raise SystemExit("no block was undisturbed: is the machine quiet?")
         for metric, effect in effects.items():

@@ -133,7 +133,7 @@ def test_what_another_user_wrote_moves_no_terminal(place: Path) -> None:
     assert found.isprintable() and len(found) <= 500
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can be two users")
+@pytest.mark.root
 def test_users_exclude_each_other_whoever_made_the_file(place: Path, hold: Hold) -> None:
     other = hold("0", user=NOBODY)
     assert not free(place, 0)
