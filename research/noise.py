@@ -133,8 +133,8 @@ def compare(rig: Rig, one: Benchmark, effects: Mapping[str, float], seed: int) -
     """Settle whether the sides differ as suspicions are settled: rounds of pairs until every metric has an answer."""
     begin, settled = time.monotonic(), dict[str, Settled]()
     found: list[dict[str, tuple[float, float]]] = []
-    for look, pairs in enumerate(ROUNDS, start=1):
-        found += [block for place in range(pairs) if (block := pair(rig, one, len(found) + place))]
+    for look, count in enumerate(ROUNDS, start=1):
+        found += [block for place in range(count) if (block := pair(rig, one, len(found) + place))]
         if not found:
             raise SystemExit("no block was undisturbed: is the machine quiet?")
         for metric, effect in effects.items():
