@@ -7,7 +7,7 @@ measured again, the change would be refuted. The bracket holds it, and the narro
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from django.db.models import QuerySet
+from django.db.models import F, QuerySet
 
 from speedtrack.alerts.models import ChangePoint
 from speedtrack.projects.models import Branch, Commit, Position
@@ -92,27 +92,25 @@ def paired_runs_around(cp: ChangePoint) -> QuerySet[Run]:
     """The confirming runs of one pair of commits around the place of a suspicion that measured its benchmark.
 
     They were caused by another suspicion, whose bracket they measured; their pairs are as independent of this one as
-    new ones. The narrowest pair within the limits is taken; none: an empty set.
+    new ones. The narrowest pair is taken that holds no other change of the series, and reaches at most as far again to
+    each side as the suspicion's own bracket is wide. None: an empty set.
     """
+    numbers = numbers_of(cp.branch, [cp.before_id, cp.commit_id])
+    own = around(cp)
+    width = own.last - own.first
     runs = Run.objects.filter(
         project=cp.series.project_id,
         machine=cp.series.machine_id,
         reason=Reason.CONFIRM,
         benchmarks__contains=[cp.series.benchmark.name],
+        base__positions__branch=cp.branch,
+        base__positions__number__range=(max(own.lowest, own.first - width), numbers[cp.before_id]),
+        commit__positions__branch=cp.branch,
+        commit__positions__number__range=(numbers[cp.commit_id], min(own.highest, own.last + width)),
     ).exclude(status__in=[RunStatus.FAILED, RunStatus.CANCELLED])
-    pairs = set(runs.order_by().values_list("base_id", "commit_id").distinct())
-    numbers = numbers_of(cp.branch, {cp.before_id, cp.commit_id, *(commit for pair in pairs for commit in pair)})
-    first, last = numbers[cp.before_id], numbers[cp.commit_id]
-    lowest, highest = limits(cp, first, last)
-    fit = [
-        (numbers[head] - numbers[base], base, head)
-        for base, head in pairs
-        if base in numbers and head in numbers and lowest <= numbers[base] <= first and last <= numbers[head] <= highest
-    ]
-    if not fit:
-        return runs.none()
-    _, base, head = min(fit)
-    return runs.filter(base=base, commit=head)
+    wide = F("commit__positions__number") - F("base__positions__number")
+    nearest = runs.annotate(wide=wide).order_by("wide", "id").values_list("base_id", "commit_id").first()
+    return runs.filter(base=nearest[0], commit=nearest[1]) if nearest else runs.none()
 
 
 def together(suspicions: Iterable[tuple[ChangePoint, Bracket]]) -> list[tuple[Bracket, list[ChangePoint]]]:

@@ -1,11 +1,12 @@
 """Find suspected change points in series that have new measurements. Sensitive, never mailed: confirm.py settles."""
 
 from bisect import bisect_left
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
 from django.db import transaction
+from django.db.models import Exists, OuterRef, Q
 
 from speedtrack.alerts import series as lines
 from speedtrack.alerts.models import ChangePoint
@@ -13,7 +14,7 @@ from speedtrack.alerts.series import MeasuredCommit, NewsOfBranch
 from speedtrack.alerts.trouble import isolated
 from speedtrack.benchmarks.metrics import METRICS
 from speedtrack.projects.models import Branch
-from speedtrack.runs.models import Run, Series
+from speedtrack.runs.models import Measurement, Run, Series
 from speedtrack.stats.changepoint import DEFAULT, Point, Shift, suspect
 
 WINDOW = 240  # measured commits looked at: 200 for the yardsticks, and the level before them
@@ -38,11 +39,10 @@ def detect_in(series: Series, since: datetime) -> None:
     """Suspect changes that rest on measurements accepted since then, on every line of the series through them."""
     if not METRICS[series.metric].watched:
         return
+    withdraw_unfounded(series)
     for news in lines.news(series, since):
         first = lines.position_back(series, news.branch, news.first, WINDOW)
-        line = lines.load([series], news.branch, first)
-        points = [point for point in line if not point.flags]
-        withdraw_unfounded(series, line)
+        points = [point for point in lines.load([series], news.branch, first) if not point.flags]
         update_suspicions(series, Line(news, points))
 
 
@@ -62,12 +62,11 @@ class Line:
         return [i for i, point in enumerate(self.points) if point.commit_id in self.news.commits]
 
 
-def withdraw_unfounded(series: Series, line: Collection[MeasuredCommit]) -> None:
+def withdraw_unfounded(series: Series) -> None:
     """Drop the suspicions one of whose two commits is no point any more: what was measured of it is now flagged."""
-    flagged = [point.commit_id for point in line if point.flags]
-    unfounded = ChangePoint.objects.filter(series=series, status=Status.SUSPECTED)
-    unfounded.filter(before__in=flagged).delete()
-    unfounded.filter(commit__in=flagged).delete()
+    clean = Measurement.objects.filter(series=series, accepted=True, paired=False, flags=[])
+    founded = Exists(clean.filter(commit=OuterRef("before"))) & Exists(clean.filter(commit=OuterRef("commit")))
+    ChangePoint.objects.filter(~Q(founded), series=series, status=Status.SUSPECTED).delete()
 
 
 def update_suspicions(series: Series, line: Line) -> None:

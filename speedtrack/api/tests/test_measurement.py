@@ -81,7 +81,7 @@ def test_the_right_document_is_stored(runner: Runner, run: Run, document: dict[s
         ("trials.0.driver", {"a": "x" * 1_100_000}, "at most 1048576 characters"),
         ("environment.series", {"a": "x" * 300_000}, "at most 262144 characters"),
         ("environment.recorded", nested(40), "levels deep"),
-        ("trials.0.pairing", nested(900), "levels deep"),
+        ("trials.0.pairing", nested(300), "levels deep"),
         ("token", 2**63, "less than or equal to"),
         ("benchmark.name", "x" * 101, "at most 100 characters"),
         ("stopping", {"reason": "cap", "half_width": 1e300, "target": 1, "trials": 1, "thrown_out": 0}, ""),

@@ -12,7 +12,7 @@ from django.db.models import F
 
 from speedtrack.alerts import confirm, detection
 from speedtrack.alerts import series as lines
-from speedtrack.alerts.models import ChangePoint
+from speedtrack.alerts.models import ChangePoint, Verdict
 from speedtrack.dispatch import idle_machines_with_work
 from speedtrack.projects.models import Commit
 from speedtrack.runs import canary, jobs, quarantine, queue, results, tracking
@@ -364,9 +364,10 @@ def test_in_quarantine_no_suspicion_is_settled(watched: Canary, machine: Machine
     confirm.step()
     assert set(ChangePoint.objects.values_list("status", flat=True)) == {"settling"}
     assert not Measurement.objects.filter(attempt__run=pair, flags__contains=["machine_drift"]).exists()
+    assert not Verdict.objects.exists()
     tracking.lift("m1", accept_level=False)
     confirm.step()
-    assert set(ChangePoint.objects.values_list("status", flat=True)) == {"confirmed"}
+    assert set(Verdict.objects.values_list("answer", flat=True)) == {"different"}
 
 
 def attack(**changes: Any) -> None:

@@ -96,7 +96,7 @@ def test_behind_a_proxy_its_word_counts(settings: Any, forwarded: str, connected
     assert client_address(request) == address
 
 
-@pytest.mark.parametrize("name", ["x" * 151, "x" * 300, "\x00", "\u202e"])
+@pytest.mark.parametrize("name", ["x" * 151, "x" * 300, "\u202e"])
 def test_odd_names_are_refused_as_unknown(client: Client, name: str) -> None:
     assert b"do not match" in log_in(client, "wrong", name).content
 
