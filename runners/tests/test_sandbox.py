@@ -201,6 +201,7 @@ def test_nothing_outlives_a_killed_runner(home: Path) -> None:
     deadline = time.monotonic() + LIMIT_S
     while len(running("300.625")) < 2 and time.monotonic() < deadline:
         time.sleep(0.02)
+    assert len(running("300.625")) == 2
     os.kill(runner.pid, signal.SIGKILL)
     runner.wait()
     deadline = time.monotonic() + LIMIT_S
