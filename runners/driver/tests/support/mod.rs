@@ -212,8 +212,10 @@ fn honest(name: &str, words: &[Vec<u8>], store: &mut HashMap<Vec<u8>, Vec<u8>>) 
         "HELLO" => b"%0\r\n".to_vec(),
         "SUBSCRIBE" => b"*3\r\n$9\r\nsubscribe\r\n$1\r\nc\r\n:1\r\n".to_vec(),
         "DEL" => b":0\r\n".to_vec(),
-        // Nobody ever brings a value.
+        // Nobody waits here, whether for a value or for a message.
         "BLPOP" => Vec::new(),
+        "RPUSH" => b":1\r\n".to_vec(),
+        "PUBLISH" => b":0\r\n".to_vec(),
         "SET" | "set" => {
             store.insert(words[0].clone(), words[1].clone());
             b"+OK\r\n".to_vec()
