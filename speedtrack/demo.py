@@ -17,10 +17,11 @@ from django.urls import reverse
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from speedtrack.alerts.models import Alert, ChangePoint, Outbox
+from speedtrack.alerts.models import Alert, ChangePoint
 from speedtrack.benchmarks import numbers
 from speedtrack.devstack import BASE_DIR, Stack
-from speedtrack.dispatch import detection_wanted
+from speedtrack.dispatch import decisions_wanted
+from speedtrack.notices.models import Outbox
 from speedtrack.projects.models import Commit, Project
 from speedtrack.runs import tracking
 from speedtrack.runs.models import Run, Series
@@ -110,7 +111,7 @@ def watch(console: Console, stack: Stack, project: Project) -> None:
 def busy(project: Project) -> bool:
     runs = Run.objects.unfinished().filter(project=project, canary=None)
     waiting = Project.objects.filter(pk=project.pk, deliveries__status="received")
-    return runs.exists() or waiting.exists() or detection_wanted() or Outbox.objects.due().exists()
+    return runs.exists() or waiting.exists() or decisions_wanted()
 
 
 def now(project: Project) -> str:

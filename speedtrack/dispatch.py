@@ -24,8 +24,9 @@ from kombu.exceptions import OperationalError as BrokerError
 from redis.exceptions import RedisError
 
 from speedtrack.alerts import floors
-from speedtrack.alerts.models import ChangePoint, Outbox
+from speedtrack.alerts.models import AlertEvent, ChangePoint
 from speedtrack.celery import app
+from speedtrack.notices.models import Outbox
 from speedtrack.projects.models import Project
 from speedtrack.runs import canary, queue
 from speedtrack.runs.models import Machine, MachineEvent, Run, Series, Status
@@ -68,6 +69,7 @@ def duties() -> list[tuple[str, QuerySet[Any]]]:
         ("sync", Project.objects.told().at_rest()),
         ("poll", Project.objects.due(settings.POLL_EVERY_S).at_rest()),
         ("notify", Outbox.objects.due()),
+        ("notify", AlertEvent.objects.filter(untold=True)),
         ("notify", MachineEvent.objects.filter(untold=True)),
         ("detect", Series.objects.undetected()),
         ("detect", ChangePoint.objects.settling().exclude(Exists(under_way))),
@@ -156,9 +158,9 @@ def seen(asked: Question | None = None) -> set[str]:
         return {name for (name,) in cursor.fetchall()}
 
 
-def detection_wanted() -> bool:
-    """Are there new measurements, suspicions to confirm, or paired runs to judge?"""
-    return "detect" in seen()
+def decisions_wanted() -> bool:
+    """Are there new measurements, suspicions to confirm, paired runs to judge, or people to be told?"""
+    return bool({"detect", "notify"} & seen())
 
 
 def wanted(found: set[str]) -> list[tuple[str, str]]:

@@ -92,6 +92,7 @@ INSTALLED_APPS = [
     "speedtrack.benchmarks",
     "speedtrack.runs",
     "speedtrack.alerts",
+    "speedtrack.notices",
     "speedtrack.web",
 ]
 MIDDLEWARE = [
@@ -178,7 +179,7 @@ BROKER_URL = os.environ.get("BROKER_URL", "redis://127.0.0.1:6379/0")
 # Mail: an SMTP server, or files when EMAIL_FILES names a directory.
 EMAIL_FILE_PATH = os.environ.get("EMAIL_FILES", "")
 EMAIL_BACKEND = (
-    "speedtrack.alerts.mailfiles.EmailBackend" if EMAIL_FILE_PATH else "django.core.mail.backends.smtp.EmailBackend"
+    "speedtrack.notices.mailfiles.EmailBackend" if EMAIL_FILE_PATH else "django.core.mail.backends.smtp.EmailBackend"
 )
 EMAIL_HOST = os.environ.get("EMAIL_HOST", "localhost")
 EMAIL_PORT = env_int("EMAIL_PORT", 25)

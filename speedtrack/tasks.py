@@ -6,7 +6,8 @@ from celery import shared_task
 from django.conf import settings
 
 from speedtrack.alerts import confirm, detection, floors, profiling
-from speedtrack.alerts.notify import send_due, tell_operators
+from speedtrack.notices.sending import send_due
+from speedtrack.notices.telling import tell_operators, tell_subscribers
 from speedtrack.projects.models import Project
 from speedtrack.runs import pushes
 
@@ -44,5 +45,6 @@ def calibrate() -> None:
 @shared_task
 def notify() -> None:
     """Send what waits in the outbox, of what operators have to hear too."""
+    tell_subscribers()
     tell_operators()
     send_due()

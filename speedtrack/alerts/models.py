@@ -1,6 +1,6 @@
-"""What was found in the history, the work it makes for people, and the mails that tell them."""
+"""What was found in the history, and the work it makes for people."""
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from django.conf import settings
 from django.db import models
@@ -10,7 +10,7 @@ from django.utils.functional import cached_property
 
 from speedtrack.benchmarks.metrics import METRICS, Direction, Metric
 from speedtrack.projects.models import Branch, Commit, Position, Project
-from speedtrack.runs.models import MachineEvent, Run, Series
+from speedtrack.runs.models import Run, Series
 
 
 class Alert(models.Model):
@@ -71,14 +71,27 @@ class Alert(models.Model):
 
 
 class AlertEvent(models.Model):
-    """What happened to an alert, and who did it; ``who`` is empty for what SpeedTrack did by itself."""
+    """What happened to an alert, and who did it; ``who`` is empty for what SpeedTrack did by itself.
+
+    Who wants to hear of it is told once (speedtrack.notices): until then it is ``untold``.
+    """
+
+    class Kind(models.TextChoices):
+        RAISED = "raised"  #: its change was confirmed
+        GREW = "grew"  #: another change of the same commits was confirmed
+        DECIDED = "decided"  #: a person gave it a status, an assignee or a note
 
     alert = models.ForeignKey(Alert, models.CASCADE, related_name="events")
+    kind = models.CharField(max_length=20, choices=Kind)
+    untold = models.BooleanField(default=True)
     at = models.DateTimeField(db_default=Now())
     who = models.ForeignKey(settings.AUTH_USER_MODEL, models.SET_NULL, null=True, related_name="+")
     before = models.CharField(max_length=20, default="")
     after = models.CharField(max_length=20, default="")
     note = models.TextField(default="")
+
+    class Meta:
+        indexes: ClassVar = [models.Index(fields=["id"], name="alert_events_untold", condition=Q(untold=True))]
 
 
 class ChangePointQuerySet(models.QuerySet["ChangePoint"]):
@@ -251,59 +264,3 @@ class NoiseFloor(models.Model):
         constraints: ClassVar = [
             models.UniqueConstraint(fields=["run", "series"], name="a_noise_floor_once_per_run_and_series"),
         ]
-
-
-class Subscription(models.Model):
-    """Who wants a mail when a project got slower."""
-
-    project = models.ForeignKey(Project, models.CASCADE, related_name="subscriptions")
-    email = models.EmailField()
-
-    class Meta:
-        constraints: ClassVar = [
-            models.UniqueConstraint(fields=["project", "email"], name="a_subscription_once"),
-        ]
-
-
-class OutboxQuerySet(models.QuerySet["Outbox"]):
-    def due(self) -> "OutboxQuerySet":
-        return self.filter(sent_at=None, given_up_at=None, not_before__lte=Now())
-
-
-class Outbox(models.Model):
-    """A mail to be sent, once per recipient, alert and event; or of a machine, once per recipient and event."""
-
-    recipient = models.EmailField()
-    alert = models.ForeignKey(Alert, models.CASCADE, null=True, related_name="outbox")
-    machine_event = models.ForeignKey(MachineEvent, models.CASCADE, null=True, related_name="outbox")
-    event = models.CharField(max_length=40)
-    created = models.DateTimeField(db_default=Now())
-    not_before = models.DateTimeField(db_default=Now())
-    attempts = models.IntegerField(default=0)
-    sent_at = models.DateTimeField(null=True)
-    given_up_at = models.DateTimeField(null=True)
-    error = models.TextField(default="")
-
-    objects: ClassVar = OutboxQuerySet.as_manager()
-
-    class Meta:
-        constraints: ClassVar = [
-            models.UniqueConstraint(
-                fields=["recipient", "alert", "event"], name="a_mail_once_per_recipient_alert_event"
-            ),
-            models.UniqueConstraint(
-                fields=["recipient", "machine_event"], name="a_mail_once_per_recipient_machine_event"
-            ),
-            models.CheckConstraint(
-                condition=Q(alert__isnull=False, machine_event=None) | Q(alert=None, machine_event__isnull=False),
-                name="a_mail_tells_of_an_alert_or_a_machine",
-            ),
-        ]
-        indexes: ClassVar = [
-            models.Index(fields=["not_before"], name="outbox_waiting", condition=Q(sent_at=None, given_up_at=None)),
-        ]
-
-    def message_id(self) -> str:
-        """Always the same for one row, so that a mail sent twice by a crash is shown once."""
-        data: Any = (self.alert_id or f"machine{self.machine_event_id}", self.event, self.pk)
-        return "<speedtrack.{}.{}.{}@{}>".format(*data, settings.DEFAULT_FROM_EMAIL.rpartition("@")[2].rstrip(">"))

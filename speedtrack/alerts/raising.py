@@ -2,7 +2,6 @@
 
 from django.db import transaction
 
-from speedtrack.alerts import notify
 from speedtrack.alerts.brackets import numbers_of
 from speedtrack.alerts.models import Alert, AlertEvent, ChangePoint, shares_commit
 from speedtrack.alerts.trouble import isolated
@@ -54,10 +53,13 @@ def raise_alert(cp: ChangePoint) -> bool:
     ChangePoint.objects.filter(pk=cp.pk).update(alert=alert)
     if known:
         where = follow_narrowest(alert, cp)
-        AlertEvent.objects.create(alert=alert, note=f"another change of {cp.commit.short} was confirmed{where}")
+        AlertEvent.objects.create(
+            alert=alert, kind=AlertEvent.Kind.GREW, note=f"another change of {cp.commit.short} was confirmed{where}"
+        )
         return False
-    AlertEvent.objects.create(alert=alert, after=alert.status, note="both sides were measured again")
-    notify.announce(alert, "confirmed")
+    AlertEvent.objects.create(
+        alert=alert, kind=AlertEvent.Kind.RAISED, after=alert.status, note="both sides were measured again"
+    )
     return True
 
 

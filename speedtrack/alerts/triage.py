@@ -51,6 +51,7 @@ def decide(alert: Alert, decision: Decision, who: User) -> bool:
         raise Stale(f"the alert is {before.status} meanwhile: look at it again")
     AlertEvent.objects.create(
         alert=alert,
+        kind=AlertEvent.Kind.DECIDED,
         who=who,
         before=decision.seen if changed else "",
         after=decision.status if changed else "",

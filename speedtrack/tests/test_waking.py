@@ -15,8 +15,8 @@ from celery import Celery
 from django.db import connection
 
 from speedtrack import devstack, dispatch
-from speedtrack.alerts.models import Outbox
 from speedtrack.celery import BROKER_TRANSPORT, app
+from speedtrack.notices.models import Outbox
 from speedtrack.projects import intake
 from speedtrack.projects.models import Project
 from speedtrack.runs import quarantine, queue, tracking

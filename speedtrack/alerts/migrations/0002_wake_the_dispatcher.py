@@ -1,8 +1,8 @@
 from django.db import migrations
 
-# As in projects 0002: a mail to be sent wakes the dispatcher.
+# As in projects 0002: an event of an alert, of which somebody may want to hear, wakes the dispatcher.
 TRIGGER = (
-    "CREATE TRIGGER a_mail_wakes AFTER INSERT ON alerts_outbox"
+    "CREATE TRIGGER an_event_of_an_alert_wakes AFTER INSERT ON alerts_alertevent"
     " FOR EACH STATEMENT EXECUTE FUNCTION wake_the_dispatcher()"
 )
 
@@ -15,5 +15,5 @@ class Migration(migrations.Migration):
     ]
 
     operations = [
-        migrations.RunSQL(TRIGGER, "DROP TRIGGER a_mail_wakes ON alerts_outbox"),
+        migrations.RunSQL(TRIGGER, "DROP TRIGGER an_event_of_an_alert_wakes ON alerts_alertevent"),
     ]

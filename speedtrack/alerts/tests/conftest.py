@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from speedtrack.alerts import confirm, detection
+from speedtrack.notices.telling import tell_subscribers
 from speedtrack.runs.models import Machine, Run
 from speedtrack.tests import builders
 
@@ -38,6 +39,7 @@ class World:
             done = builders.work(self.machine, speed or self.speed)
             detection.detect()
             confirm.step()
+            tell_subscribers()
             runs += done
             if not done and not Run.objects.unfinished().exists():
                 return runs

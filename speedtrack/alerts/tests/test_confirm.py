@@ -3,9 +3,11 @@ from typing import Any
 
 from django.core.mail import EmailMessage
 
-from speedtrack.alerts import confirm, detection, notify
-from speedtrack.alerts.models import Alert, ChangePoint, Outbox
+from speedtrack.alerts import confirm, detection
+from speedtrack.alerts.models import Alert, ChangePoint
 from speedtrack.benchmarks.metrics import HEADLINE, METRICS
+from speedtrack.notices.models import Outbox
+from speedtrack.notices.sending import send_due
 from speedtrack.runs import jobs, queue, results, tracking
 from speedtrack.runs.documents import Failure
 from speedtrack.runs.models import Reason, Run, Sample, Series
@@ -308,7 +310,7 @@ def test_a_commit_on_neither_level_leaves_a_range_that_names_no_innocent(
     assert ranges
     for before, commit in ranges:
         assert any(before < place <= commit for place in (6, 8)), "an innocent commit is named"
-    notify.send_due()
+    send_due()
     for alert, mail in zip(Alert.objects.order_by("id"), mailoutbox, strict=True):
         wide = world.shas.index(alert.commit.sha) - world.shas.index(alert.before.sha)
         assert (f"one of {wide} commits" in mail.body) == (wide > 1)

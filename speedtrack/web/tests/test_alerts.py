@@ -6,9 +6,11 @@ import pytest
 from django.contrib.auth.models import User
 from django.test import Client
 
-from speedtrack.alerts import notify, triage
-from speedtrack.alerts.models import Alert, AlertEvent, Outbox
+from speedtrack.alerts import triage
+from speedtrack.alerts.models import Alert, AlertEvent
 from speedtrack.alerts.triage import Decision, Stale
+from speedtrack.notices import mail
+from speedtrack.notices.models import Outbox
 from speedtrack.web.tests.world import World, queries
 
 Slow = tuple[World, Alert]
@@ -59,7 +61,7 @@ def test_a_range_is_shown_as_a_range_everywhere(client: Client, slow: Slow) -> N
         text = " ".join(client.get(address, follow=True).content.decode().split())
         assert "one of 3 commits" in text, address
     Outbox.objects.create(recipient="team@example.org", alert=alert, event="range")
-    message = notify.message(Outbox.objects.select_related("alert__project").get(event="range"))
+    message = mail.message(Outbox.objects.select_related("alert__project").get(event="range"))
     assert f"by one of 3 commits, {first.short}..{last.short}" in message.subject
     assert "by one of 3 commits; which of them could not be told:" in str(message.body)
     assert all(made.commit(place).short in str(message.body) for place in (3, 4, 5))
@@ -134,7 +136,7 @@ def test_the_number_of_queries_does_not_grow(client: Client, slow: Slow) -> None
     addresses = [f"/alerts/{alert.pk}/", "/alerts/?status=all"]
     few = [queries(client, address) for address in addresses]
     for _ in range(3):
-        AlertEvent.objects.create(alert=alert, note="again", who=None)
+        AlertEvent.objects.create(alert=alert, kind="grew", note="again", who=None)
     made.push(4)
     made.measure()
     assert [queries(client, address) for address in addresses] == few

@@ -4,15 +4,16 @@ import re
 from email.message import EmailMessage
 from typing import cast
 
-from speedtrack.alerts import notify
-from speedtrack.alerts.models import Alert, Outbox
+from speedtrack.alerts.models import Alert
+from speedtrack.notices import mail
+from speedtrack.notices.models import Outbox
 from speedtrack.runs.models import Series
 from speedtrack.web.tests.world import World
 
 
 def bodies(alert: Alert) -> tuple[str, str]:
     row = Outbox.objects.create(recipient="team@example.org", alert=alert, event="shown")
-    message = notify.message(row)
+    message = mail.message(row)
     html = cast(EmailMessage, message.message()).get_payload()[1].get_payload(decode=True)  # type: ignore[union-attr,index]
     return str(message.body), cast(bytes, html).decode()
 
@@ -44,7 +45,7 @@ def test_the_html_is_escaped_and_says_the_same(slow: tuple[World, Alert]) -> Non
 
 def test_the_subject_says_what_the_change_is(slow: tuple[World, Alert]) -> None:
     _, alert = slow
-    assert notify.subject(alert).startswith("[kvd] slower: ")
-    Series.objects.filter(pk=notify.changes(alert)[0].series_id).update(metric="peak_rss_bytes")
-    assert notify.subject(alert).startswith("[kvd] more memory: ")
+    assert mail.subject(alert).startswith("[kvd] slower: ")
+    Series.objects.filter(pk=mail.changes(alert)[0].series_id).update(metric="peak_rss_bytes")
+    assert mail.subject(alert).startswith("[kvd] more memory: ")
     assert "<title>kvd: more memory</title>" in bodies(alert)[1]

@@ -16,8 +16,9 @@ from django.test import Client
 from rich.console import Console
 
 from speedtrack import demo
-from speedtrack.alerts import notify
-from speedtrack.alerts.models import Alert, AlertEvent, ChangePoint, Outbox
+from speedtrack.alerts.models import Alert, AlertEvent, ChangePoint
+from speedtrack.notices import mail as mails
+from speedtrack.notices.models import Outbox
 from speedtrack.projects.models import Branch, Commit, Project, Tag
 from speedtrack.runs.models import LogChunk, Machine, Run, RunEvent
 from speedtrack.settings import LOGGING
@@ -85,7 +86,7 @@ def test_a_page_that_is_not_found_shows_none(client: Client, db: None) -> None:
 
 def test_mails_show_none(marked: tuple[World, Alert]) -> None:
     _, alert = marked
-    mail = notify.message(Outbox.objects.create(recipient="team@example.org", alert=alert, event="shown"))
+    mail = mails.message(Outbox.objects.create(recipient="team@example.org", alert=alert, event="shown"))
     html = str(mail.alternatives[0][0])
     assert "Ada Exampleend" in str(mail.body) and "Ada Exampleend" in html
     for text in (str(mail.subject), str(mail.body), html):

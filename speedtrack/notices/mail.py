@@ -1,25 +1,15 @@
-"""Tell people, once: mails wait in the outbox until a server took them."""
-
-import logging
-import smtplib
-from datetime import timedelta
+"""The mails: of an alert as text and HTML, of a machine as text."""
 
 from django.conf import settings
 from django.core.mail import EmailMultiAlternatives
-from django.db import transaction
-from django.db.models import F
-from django.db.models.functions import Now
 from django.template.loader import render_to_string
 from django.urls import reverse
 
-from speedtrack.alerts.models import Alert, ChangePoint, Outbox
+from speedtrack.alerts.models import Alert, ChangePoint
 from speedtrack.benchmarks import numbers
+from speedtrack.notices.models import Outbox
 from speedtrack.runs.models import MachineEvent
 
-log = logging.getLogger(__name__)
-
-AWAY = (OSError, smtplib.SMTPException)  # the mail server's failures, which time may heal
-MAX_ATTEMPTS = 12  # with doubling pauses from 30 s: about 17 hours
 SUBJECT_LENGTH = 120
 MOST_CANDIDATES = 10  # commits of a range that a mail lists
 MACHINE_SUBJECTS: dict[str, str] = {
@@ -27,58 +17,6 @@ MACHINE_SUBJECTS: dict[str, str] = {
     MachineEvent.Kind.LIFTED: "at work again",
     MachineEvent.Kind.BLIND: "its canary cannot be measured",
 }
-
-
-def announce(alert: Alert, event: str) -> None:
-    """Put one mail per subscriber into the outbox, in the caller's transaction. Once per alert and event."""
-    emails = alert.project.subscriptions.values_list("email", flat=True)
-    Outbox.objects.bulk_create(
-        [Outbox(recipient=email, alert=alert, event=event) for email in emails], ignore_conflicts=True
-    )
-
-
-@transaction.atomic
-def tell_operators() -> None:
-    """Put one mail per operator into the outbox for each event of a machine that they have not been told of."""
-    events = MachineEvent.objects.filter(untold=True).select_for_update(skip_locked=True).order_by("id")
-    for event in events:
-        Outbox.objects.bulk_create(
-            [Outbox(recipient=email, machine_event=event, event=event.kind) for email in settings.OPERATORS],
-            ignore_conflicts=True,
-        )
-        if not settings.OPERATORS:
-            log.warning("machine %s: %s (no mail: OPERATORS names nobody)", event.machine, event.why)
-    MachineEvent.objects.filter(pk__in=[event.pk for event in events]).update(untold=False)
-
-
-def send_due() -> int:
-    """Send the mails that are due. Returns how many a server took. A refusal is tried again later, with pauses."""
-    sent = 0
-    for outbox_id in Outbox.objects.due().values_list("pk", flat=True):
-        with transaction.atomic():
-            row = Outbox.objects.due().select_for_update(skip_locked=True).filter(pk=outbox_id).first()
-            if row:
-                sent += send(row)
-    return sent
-
-
-def send(row: Outbox) -> bool:
-    """Send one mail, and note what became of it. The row is locked by the caller."""
-    try:
-        make = message if row.alert_id else machine_message
-        make(row).send()
-    except Exception as e:  # the loop's top: one mail that cannot be made must not hold back the others
-        log.warning("mail %s to %s: %s", row.pk, row.recipient, e, exc_info=not isinstance(e, AWAY))
-        last = row.attempts + 1 >= MAX_ATTEMPTS or not isinstance(e, AWAY)
-        Outbox.objects.filter(pk=row.pk).update(
-            attempts=F("attempts") + 1,
-            error=str(e)[:2000],
-            not_before=Now() + timedelta(seconds=30 * 2**row.attempts),
-            given_up_at=Now() if last else None,
-        )
-        return False
-    Outbox.objects.filter(pk=row.pk).update(attempts=F("attempts") + 1, sent_at=Now(), error="")
-    return True
 
 
 def message(row: Outbox) -> EmailMultiAlternatives:
@@ -95,7 +33,7 @@ def message(row: Outbox) -> EmailMultiAlternatives:
     }
     mail = EmailMultiAlternatives(
         subject=subject(alert),
-        body=render_to_string("alerts/mail.txt", context),
+        body=render_to_string("notices/mail.txt", context),
         to=[row.recipient],
         headers={
             "Message-ID": row.message_id(),
@@ -105,7 +43,7 @@ def message(row: Outbox) -> EmailMultiAlternatives:
             "X-SpeedTrack-Commit": alert.commit.sha,
         },
     )
-    mail.attach_alternative(render_to_string("alerts/mail.html", context), "text/html")
+    mail.attach_alternative(render_to_string("notices/mail.html", context), "text/html")
     return mail
 
 
@@ -116,7 +54,7 @@ def machine_message(row: Outbox) -> EmailMultiAlternatives:
     return EmailMultiAlternatives(
         subject=f"[{event.machine}] {MACHINE_SUBJECTS[event.kind]}",
         body=render_to_string(
-            "alerts/machine.txt",
+            "notices/machine.txt",
             {"event": event, "url": settings.URL + reverse("machine", args=[event.machine.name])},
         ),
         to=[row.recipient],

@@ -11,12 +11,14 @@ from aiosmtpd.smtp import SMTP, Envelope, Session
 from django.db import IntegrityError, connection, transaction
 
 from speedtrack import tasks
-from speedtrack.alerts import notify
-from speedtrack.alerts.models import Alert, Outbox
+from speedtrack.alerts.models import Alert, AlertEvent
+from speedtrack.alerts.tests.conftest import World
+from speedtrack.notices import sending
+from speedtrack.notices.mail import subject
+from speedtrack.notices.models import Outbox
+from speedtrack.notices.telling import tell_subscribers
 from speedtrack.runs.models import MachineEvent
 from speedtrack.tests import builders
-
-from .conftest import World
 
 
 class Mailbox:
@@ -60,17 +62,17 @@ def alert(world: World) -> Alert:
 
 def make_due() -> None:
     with connection.cursor() as cursor:
-        cursor.execute("UPDATE alerts_outbox SET not_before = now() - interval '1 second'")
+        cursor.execute("UPDATE notices_outbox SET not_before = now() - interval '1 second'")
 
 
 def test_each_subscriber_gets_one_mail_over_smtp(alert: Alert, mailbox: Mailbox) -> None:
-    assert notify.send_due() == 2
-    assert notify.send_due() == 0
+    assert sending.send_due() == 2
+    assert sending.send_due() == 0
     assert sorted(m["To"] for m in mailbox.messages) == ["dev@example.org", "ops@example.org"]
 
 
 def test_the_mail_names_the_commit_and_the_change_as_text_and_as_html(alert: Alert, mailbox: Mailbox) -> None:
-    notify.send_due()
+    sending.send_due()
     message = mailbox.messages[0]
     text, html = (message.get_body((kind,)).get_content() for kind in ("plain", "html"))  # type: ignore[union-attr]
     for body in (text, html):
@@ -82,7 +84,7 @@ def test_the_mail_names_the_commit_and_the_change_as_text_and_as_html(alert: Ale
 
 
 def test_hostile_commit_text_stays_text(alert: Alert, mailbox: Mailbox) -> None:
-    notify.send_due()
+    sending.send_due()
     message = mailbox.messages[0]
     html = message.get_body(("html",)).get_content()  # type: ignore[union-attr]
     assert "<b>safe</b>" not in html
@@ -92,42 +94,43 @@ def test_hostile_commit_text_stays_text(alert: Alert, mailbox: Mailbox) -> None:
 
 def test_a_refused_mail_waits_and_is_sent_later_with_the_same_id(alert: Alert, mailbox: Mailbox) -> None:
     mailbox.refusal = "451 come back later"
-    assert notify.send_due() == 0
+    assert sending.send_due() == 0
     row = Outbox.objects.order_by("id")[0]
     assert "come back later" in row.error
     assert row.attempts == 1
     assert not Outbox.objects.due().exists()
     mailbox.refusal = ""
     make_due()
-    assert notify.send_due() == 2
+    assert sending.send_due() == 2
     assert mailbox.messages[0]["Message-ID"] == row.message_id()
 
 
 def test_a_mail_server_that_is_away_loses_nothing(alert: Alert, settings: Any) -> None:
     settings.EMAIL_BACKEND = "django.core.mail.backends.smtp.EmailBackend"
     settings.EMAIL_HOST, settings.EMAIL_PORT = "127.0.0.1", 1
-    assert notify.send_due() == 0
+    assert sending.send_due() == 0
     assert Outbox.objects.filter(sent_at=None, given_up_at=None).count() == 2
 
 
 def test_after_the_last_attempt_it_is_given_up_with_the_error_kept(alert: Alert, mailbox: Mailbox) -> None:
     mailbox.refusal = "550 no such user"
-    Outbox.objects.update(attempts=notify.MAX_ATTEMPTS - 1)
-    notify.send_due()
+    Outbox.objects.update(attempts=sending.MAX_ATTEMPTS - 1)
+    sending.send_due()
     make_due()
     assert not Outbox.objects.due().exists()
     assert all("no such user" in row.error for row in Outbox.objects.all())
 
 
 def test_announcing_twice_is_one_mail_each(alert: Alert) -> None:
-    notify.announce(alert, "confirmed")
+    AlertEvent.objects.update(untold=True)
+    tell_subscribers()
     assert Outbox.objects.count() == 2
 
 
 def test_mail_as_files_is_one_file_per_message(alert: Alert, settings: Any, tmp_path: Any) -> None:
     settings.EMAIL_FILE_PATH = str(tmp_path / "mail")
-    settings.EMAIL_BACKEND = "speedtrack.alerts.mailfiles.EmailBackend"
-    notify.send_due()
+    settings.EMAIL_BACKEND = "speedtrack.notices.mailfiles.EmailBackend"
+    sending.send_due()
     files = sorted((tmp_path / "mail").glob("*.eml"))
     assert len(files) == 2
     message = email.message_from_bytes(files[0].read_bytes(), policy=email.policy.default)
@@ -136,7 +139,7 @@ def test_mail_as_files_is_one_file_per_message(alert: Alert, settings: Any, tmp_
 
 def test_a_mail_that_cannot_be_made_holds_back_no_other(alert: Alert, mailbox: Mailbox) -> None:
     Outbox.objects.filter(recipient="dev@example.org").update(recipient="bad\nBcc: x@example.org")
-    assert notify.send_due() == 1
+    assert sending.send_due() == 1
     assert [m["To"] for m in mailbox.messages] == ["ops@example.org"]
     bad = Outbox.objects.get(recipient__startswith="bad")
     assert bad.given_up_at is not None
@@ -145,7 +148,7 @@ def test_a_mail_that_cannot_be_made_holds_back_no_other(alert: Alert, mailbox: M
 
 def test_control_characters_of_a_commit_stay_out_of_the_subject(alert: Alert) -> None:
     alert.commit.subject = "a\x1b[31mred\x07\x7f"
-    assert all(character.isprintable() for character in notify.subject(alert))
+    assert all(character.isprintable() for character in subject(alert))
 
 
 @pytest.mark.parametrize("kind", ["quarantined", "lifted", "blind"])
