@@ -123,7 +123,7 @@ def is_narrowing(cp: ChangePoint) -> bool:
 
 def judge_confirmation(run: Run, waiting: list[ChangePoint]) -> None:
     """Decide what the ends of the bracket said of each suspicion, and plan another round where they said too little."""
-    again: list[ChangePoint] = []
+    open_still: list[tuple[ChangePoint, Verdict]] = []
     if run.status != RunStatus.SUCCEEDED:
         cause = run.error.splitlines()[0] if run.error else run.status
         for cp in waiting:
@@ -135,7 +135,8 @@ def judge_confirmation(run: Run, waiting: list[ChangePoint]) -> None:
                 # Each flagged trial was repeated already: more rounds on such a machine would only keep it busy.
                 end(cp, Status.UNSETTLED, f"no pair of trials is clean: {verdicts.flags_of(run, cp)}")
             elif conclude(cp, found):
-                again.append(cp)
+                open_still.append((cp, found))
+    again = [cp for cp, found in open_still if not left_to_another(cp, found)]
     if again:
         with isolated(*[cp.series for cp in again]):
             looks = min(len(verdicts.rounds_of(run, cp)) for cp in again)
@@ -146,10 +147,24 @@ def judge_confirmation(run: Run, waiting: list[ChangePoint]) -> None:
                 cp.runs.add(more)
 
 
+def left_to_another(cp: ChangePoint, found: Verdict) -> bool:
+    """Does another metric of the benchmark show the change already? Then more pairs would tell nothing new."""
+    for other in with_all(ChangePoint.objects.settling().overlapping(cp)):
+        same_cause = other.series.benchmark_id == cp.series.benchmark_id and follows(other, cp)
+        if same_cause and is_narrowing(other):
+            end(cp, Status.UNSETTLED, f"not known: {evidence(found)}; {other.metric.title} shows the change")
+            return True
+    return False
+
+
+def evidence(found: Verdict) -> str:
+    change = f"{found.ratio - 1:+.1%} [{found.low - 1:+.1%}, {found.high - 1:+.1%}]"
+    return f"measured again over {found.pairs} pairs: {change}, p = {found.p:.2g}"
+
+
 def conclude(cp: ChangePoint, found: Verdict) -> bool:
     """Write what the pairs of the bracket mean for a suspicion. True if another round is wanted."""
-    change = f"{found.ratio - 1:+.1%} [{found.low - 1:+.1%}, {found.high - 1:+.1%}]"
-    words = f"measured again over {found.pairs} pairs: {change}, p = {found.p:.2g}"
+    words = evidence(found)
     if found.answer == Answer.UNKNOWN:
         if cp.runs.filter(reason=Reason.CONFIRM, status=RunStatus.SUCCEEDED).count() < LOOKS:
             return True

@@ -10,7 +10,7 @@ from speedtrack.notices.models import Outbox
 from speedtrack.notices.sending import send_due
 from speedtrack.runs import jobs, queue, results, tracking
 from speedtrack.runs.documents import Failure
-from speedtrack.runs.models import Reason, Run, Sample, Series
+from speedtrack.runs.models import Reason, Run, Sample, Series, Side
 from speedtrack.tests import builders
 
 from .conftest import World
@@ -169,6 +169,30 @@ def test_a_confirmation_that_fails_leaves_the_suspicion_with_the_reason(world: W
     assert {cp.status for cp in found} == {Status.UNSETTLED}
     assert all("the compiler is gone" in cp.note for cp in found)
     assert not Alert.objects.exists()
+
+
+def test_a_metric_that_the_pairs_leave_open_takes_no_more_once_another_shows_the_change(world: World) -> None:
+    world.factors = {world.shas[7]: 1.3}
+    builders.track(world.repository)
+    builders.work(world.machine, world.speed)
+    detection.detect()
+    confirm.step()
+    run = builders.claim(world.machine)
+    assert run.base is not None
+    for side, commit in ((Side.BASE, run.base), (Side.HEAD, run.commit)):
+        builders.send_build(run, commit, side=side)
+        values = [world.speed(commit.sha, "get-p1", trial) for trial in range(run.trials)]
+        flags = [["client_bound"] if trial else [] for trial in range(run.trials)]
+        document = builders.result(run, "get-p1", commit, values, flags=flags, side=side)
+        results.accept(world.machine, run.pk, document)
+    queue.complete(world.machine, run.pk, run.lease_token)
+    confirm.step()
+    told = {cp.series.metric: (cp.status, cp.note) for cp in ChangePoint.objects.all()}
+    assert told["server_cpu_ns_per_request"][0] == Status.SETTLING
+    assert told["throughput_rps"][0] == Status.UNSETTLED
+    assert told["throughput_rps"][1].startswith("not known: measured again over 1 pairs")
+    assert "Server CPU per request shows the change" in told["throughput_rps"][1]
+    assert not Run.objects.unfinished().filter(reason=Reason.CONFIRM).exists()
 
 
 def test_pairs_with_a_flagged_side_do_not_count(world: World) -> None:
