@@ -100,7 +100,7 @@ MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
     "speedtrack.web.middleware.content_security_policy",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
-    "speedtrack.web.middleware.refusals_in_json",
+    "speedtrack.web.middleware.worded_refusals",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "speedtrack.web.middleware.bounded_bodies",
     "speedtrack.web.characters.StorableCharacters",

@@ -11,7 +11,7 @@ from speedtrack.web import errors
 log = logging.getLogger(__name__)
 
 GetResponse = Callable[[HttpRequest], HttpResponse]
-KEPT = ("Allow", "Retry-After")  # headers of a refusal that stay when its body becomes JSON
+KEPT = ("Allow", "Retry-After")  # headers of a refusal that stay when it gets another body
 
 
 def content_security_policy(get_response: GetResponse) -> GetResponse:
@@ -26,13 +26,14 @@ def content_security_policy(get_response: GetResponse) -> GetResponse:
     return middleware
 
 
-def refusals_in_json(get_response: GetResponse) -> GetResponse:
-    """Give every refusal of the API and the hooks a JSON body, whoever refused: a view, Django or django-ninja."""
+def worded_refusals(get_response: GetResponse) -> GetResponse:
+    """Say why, whoever refused (a view, Django or django-ninja): in JSON to programs, on a page where it is empty."""
 
     def middleware(request: HttpRequest) -> HttpResponse:
         response = get_response(request)
         is_json = response.get("Content-Type", "").startswith("application/json")
-        if is_json or not errors.is_program(request) or response.status_code not in errors.WORDS:
+        worded = is_json if errors.is_program(request) else response.streaming or response.content
+        if worded or response.status_code not in errors.WORDS:
             return response
         refusal = errors.answer(request, response.status_code, limit=settings.DATA_UPLOAD_MAX_MEMORY_SIZE)
         for name in KEPT:
