@@ -48,10 +48,10 @@ COMMANDS = {
 }
 CPU, RATE = "server_cpu_ns_per_request", "throughput_rps"
 METRICS = {CPU: "CPU/request", RATE: "requests/s", "latency_us_p50": "p50", "latency_us_p99": "p99"}
-LEVEL, LOOKS = 0.01, 4  # as speedtrack.alerts.verdicts settles suspicions
+LEVEL, LOOKS = 0.01, 5  # as speedtrack.alerts.verdicts settles suspicions
 SMALLEST = 0.01  # effect that matters, of CPU per request
 PAIRS = fewest_pairs(LEVEL, LOOKS)
-ROUNDS = (PAIRS, PAIRS, 2 * PAIRS, 4 * PAIRS)
+ROUNDS = (PAIRS, PAIRS, 2 * PAIRS, 4 * PAIRS, 8 * PAIRS)
 NEVER = 10**9  # requests: each side runs the same code
 SELDOM = 20  # requests, about as with the effects: a spin that follows a spin is cheaper
 

@@ -5,7 +5,8 @@
 1. A ripe suspicion (nothing between its two commits still waits to be measured) gets a ``confirm`` run of the two ends
    of its bracket. Suspicions of one place on one machine share it.
 2. A finished confirming run is judged over all pairs of its two commits so far. Different: the change is confirmed to
-   lie in the bracket. Same: refuted. Unknown: another round, up to LOOKS; then it stays unsettled.
+   lie in the bracket. Same: refuted. Unknown: another round; after the last but one it is unsettled, and the last is
+   measured when the machine has nothing else to do (``measure_further``).
 3. As long as commits lie in the range that can be built, a ``bisect`` run of the middle one against the last of the old
    level asks on which side of half of the change it runs. Change points of one range narrow together.
 4. Confirmed slowdowns of one range become one alert.
@@ -140,11 +141,32 @@ def judge_confirmation(run: Run, waiting: list[ChangePoint]) -> None:
     if again:
         with isolated(*[cp.series for cp in again]):
             looks = min(len(verdicts.rounds_of(run, cp)) for cp in again)
-            assert run.base_id is not None
-            pair = Pair(run.base_id, run.commit_id, run.machine, Reason.CONFIRM)
-            more = plan(pair, again, ROUNDS[min(looks, LOOKS - 1)])
-            for cp in again:
-                cp.runs.add(more)
+            plan_round(run, again, looks)
+
+
+def plan_round(run: Run, group: list[ChangePoint], looks: int) -> None:
+    """Measure the two commits of a confirming run once more for these change points, which had so many looks."""
+    assert run.base_id is not None
+    pair = Pair(run.base_id, run.commit_id, run.machine, Reason.CONFIRM)
+    more = plan(pair, group, ROUNDS[min(looks, LOOKS - 1)])
+    for cp in group:
+        cp.runs.add(more)
+
+
+@transaction.atomic
+def measure_further(machine: Machine) -> int:
+    """Plan the last round of the newest suspicion that pairs left open, for a machine without other work.
+
+    Suspicions of the same two commits share it. Returns how many runs were planned.
+    """
+    for cp in reversed(with_all(ChangePoint.objects.open_to_further(machine, LOOKS - 1))):
+        run = cp.runs.filter(reason=Reason.CONFIRM, status=RunStatus.SUCCEEDED).latest("id")
+        if brackets.on_a_branch(cp):
+            alike = with_all(ChangePoint.objects.open_to_further(machine, LOOKS - 1).filter(runs=run))
+            plan_round(run, alike, LOOKS - 1)
+            ChangePoint.objects.filter(pk__in=[one.pk for one in alike]).update(status=Status.SETTLING)
+            return 1
+    return 0
 
 
 def left_to_another(cp: ChangePoint, found: Verdict) -> bool:
@@ -166,9 +188,11 @@ def conclude(cp: ChangePoint, found: Verdict) -> bool:
     """Write what the pairs of the bracket mean for a suspicion. True if another round is wanted."""
     words = evidence(found)
     if found.answer == Answer.UNKNOWN:
-        if cp.runs.filter(reason=Reason.CONFIRM, status=RunStatus.SUCCEEDED).count() < LOOKS:
+        looks = cp.runs.filter(reason=Reason.CONFIRM, status=RunStatus.SUCCEEDED).count()
+        if looks < LOOKS - 1:
             return True
-        end(cp, Status.UNSETTLED, f"not known: {words}")
+        known = "not known yet" if looks < LOOKS else "not known"
+        end(cp, Status.UNSETTLED, f"{known}: {words}")
     elif found.answer == Answer.DIFFERENT and (found.ratio > 1) == (cp.ratio > 1):
         cp.ratio, cp.low, cp.high, cp.note = found.ratio, found.low, found.high, words
         cp.save(update_fields=["ratio", "low", "high", "note"])

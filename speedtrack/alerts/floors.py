@@ -1,8 +1,9 @@
-"""A/A runs: a commit against itself. They show what a machine's noise is, and how small a change it can see.
+"""What machines measure that have nothing else to do.
 
-Planned for every machine and project every AA_EVERY_DAYS, and when the machine or the suite's benchmarks have changed,
-but only once the machine has had nothing to do for a while. What a paired run of two commits showed counts as well
-when both were the very same program.
+First more pairs for a suspicion that pairs have left open. Then A/A runs, a commit against itself: they show what a
+machine's noise is, and how small a change it can see. They are planned for every machine and project every
+AA_EVERY_DAYS, and when the machine or the suite's benchmarks have changed. What a paired run of two commits showed
+counts as well when both were the very same program.
 """
 
 from collections.abc import Iterable
@@ -14,6 +15,7 @@ from django.db import transaction
 from django.db.models import Exists, F, OuterRef, Q, QuerySet
 from django.db.models.functions import Now
 
+from speedtrack.alerts.confirm import measure_further
 from speedtrack.alerts.models import NoiseFloor
 from speedtrack.alerts.series import sample_pairs
 from speedtrack.alerts.trouble import isolated
@@ -28,22 +30,20 @@ from speedtrack.runs.order import PRIORITY
 from speedtrack.runs.tracking import Choice
 from speedtrack.stats.floor import noise_floor
 
-IDLE = timedelta(minutes=10)  # without work before an A/A run: pushes come in groups, and wait for none
+IDLE = timedelta(minutes=10)  # without work before more is measured: pushes come in groups, and wait for none
 
 
 def plan_due() -> int:
-    """Queue an A/A run on every machine that is idle and due for one; how many. Safe to run any number of times."""
+    """Queue a run of pairs on every idle machine for which there is one; how many. Safe to run any number of times."""
     planned = 0
     for machine in unasked_machines():
         Machine.objects.filter(pk=machine.pk).update(aa_looked_at=Now())
-        planned += plan_one(machine)
+        planned += measure_further(machine) or (settings.AA_EVERY_DAYS > 0 and plan_one(machine))
     return planned
 
 
 def unasked_machines() -> QuerySet[Machine]:
-    """Machines without work that nobody has asked for a while whether an A/A run is due."""
-    if not settings.AA_EVERY_DAYS:
-        return Machine.objects.none()
+    """Machines without work that nobody has asked for a while whether more pairs are due."""
     runs = Run.objects.filter(machine=OuterRef("pk"))
     busy = Exists(runs.filter(pk__in=Run.objects.unfinished())) | Exists(runs.filter(ended_at__gt=Now() - IDLE))
     long_ago = Q(aa_looked_at=None) | Q(aa_looked_at__lt=Now() - IDLE)

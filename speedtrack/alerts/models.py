@@ -1,16 +1,20 @@
 """What was found in the history, and the work it makes for people."""
 
+from datetime import timedelta
 from typing import ClassVar
 
 from django.conf import settings
 from django.db import models
-from django.db.models import Exists, F, OuterRef, Q, Subquery
+from django.db.models import Count, Exists, F, OuterRef, Q, Subquery
 from django.db.models.functions import Now
 from django.utils.functional import cached_property
 
 from speedtrack.benchmarks.metrics import METRICS, Direction, Metric
 from speedtrack.projects.models import Branch, Commit, Position, Project
-from speedtrack.runs.models import Run, Series
+from speedtrack.runs.models import Machine, Reason, Run, Series
+from speedtrack.runs.models import Status as RunStatus
+
+LATELY = timedelta(days=30)  # so long is what pairs have left open worth more of them
 
 
 class Alert(models.Model):
@@ -133,6 +137,18 @@ class ChangePointQuerySet(models.QuerySet["ChangePoint"]):
             .filter(status=ChangePoint.Status.SUSPECTED)
             .exclude(returns_from__status__in=(ChangePoint.Status.SUSPECTED, ChangePoint.Status.SETTLING))
             .exclude(pk__in=ChangePoint.objects.waiting().values("pk"))
+        )
+
+    def open_to_further(self, machine: Machine, looks: int) -> "ChangePointQuerySet":
+        """Those that so many rounds of pairs on this machine have left open, lately."""
+        rounds = Count("runs", filter=Q(runs__reason=Reason.CONFIRM, runs__status=RunStatus.SUCCEEDED))
+        unknown = Verdict.objects.filter(change_point=OuterRef("pk"), answer=Verdict.Answer.UNKNOWN)
+        return (
+            self.decidable()
+            .filter(Exists(unknown), status=ChangePoint.Status.UNSETTLED, series__machine=machine)
+            .filter(settled_at__gt=Now() - LATELY)
+            .annotate(rounds=rounds)
+            .filter(rounds=looks)
         )
 
     def overlapping(self, change_point: "ChangePoint") -> "ChangePointQuerySet":

@@ -18,9 +18,9 @@ from speedtrack.stats import compare, narrow
 from speedtrack.stats.compare import Comparison, benjamini_hochberg, fewest_pairs
 
 LEVEL = 0.01  # probability that a suspicion without a change is confirmed, over all its rounds
-LOOKS = 4  # rounds of pairs at most
+LOOKS = 5  # rounds of pairs at most; the last is for a machine that has nothing else to do
 PAIRS = fewest_pairs(LEVEL, LOOKS)  # in the first round
-ROUNDS = (PAIRS, PAIRS, 2 * PAIRS, 4 * PAIRS)  # so the n-th look has 1, 2, 4 and 8 times as many
+ROUNDS = (PAIRS, PAIRS, 2 * PAIRS, 4 * PAIRS, 8 * PAIRS)  # so each look from the second on has twice as many as before
 WRONG_COMMIT = 0.005  # probability that the narrowing ends at another commit, over all its steps
 
 Answer = Verdict.Answer

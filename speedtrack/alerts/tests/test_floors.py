@@ -10,7 +10,7 @@ from django.db.models.functions import Now
 
 from speedtrack import dispatch
 from speedtrack.alerts import floors
-from speedtrack.alerts.models import NoiseFloor
+from speedtrack.alerts.models import ChangePoint, NoiseFloor
 from speedtrack.alerts.verdicts import LEVEL, LOOKS, PAIRS
 from speedtrack.runs import planning, queue, results
 from speedtrack.runs.models import Machine, Measurement, Reason, Run, Trial
@@ -57,6 +57,33 @@ def test_an_idle_machine_measures_its_newest_commit_against_itself(measured: Wor
     assert Trial.objects.filter(attempt__run=run).values("side").distinct().count() == 2
     sides = Measurement.objects.filter(attempt__run=run, series__metric=CPU, series__benchmark__name="get-p1")
     assert sorted(sides.values_list("side", "n")) == [("base", PAIRS), ("head", PAIRS)]
+
+
+def test_what_pairs_left_open_is_measured_further_by_an_idle_machine(world: World) -> None:
+    builders.track(world.repository)
+
+    def open_still(sha: str, benchmark: str, trial: int) -> float:
+        """A small step, in pairs that scatter so much that they tell nothing of it."""
+        paired = Run.objects.active().exclude(base=None).exists()
+        level = 1.05 if world.shas.index(sha) >= 7 and benchmark == "get-p1" else 1
+        return 5000 * (level**0.5 if paired else level) * world.rng.gauss(1, 0.1 if paired else 0.004)
+
+    world.until_quiet(open_still)
+    waiting = ChangePoint.objects.get(series__metric=CPU)
+    assert waiting.status == ChangePoint.Status.UNSETTLED
+    assert waiting.note.startswith("not known yet: measured again over 81 pairs")
+    assert floors.plan_due() == 0
+    let_time_pass(hours=1)
+    assert floors.plan_due() == 1
+    further = waiting.runs.latest("id")
+    assert (further.reason, further.trials, further.status) == (Reason.CONFIRM, 80, "queued")
+    world.factors = {world.shas[7]: 1.05}
+    world.until_quiet()
+    waiting.refresh_from_db()
+    assert waiting.status == ChangePoint.Status.CONFIRMED
+    let_time_pass(hours=1)
+    floors.plan_due()
+    assert Run.objects.latest("id").reason == Reason.AA
 
 
 def test_a_machine_that_has_just_worked_or_has_work_is_left_alone(measured: World) -> None:
