@@ -27,7 +27,7 @@ class Scale:
     @classmethod
     def of(cls, values: Iterable[float]) -> Scale:
         """The scale for these values together; the unit is their median absolute value; the mean if most are 0."""
-        size = np.asarray(list(values), dtype=np.float64)
+        size = np.fromiter(values, dtype=np.float64)
         if not np.isfinite(size).all():
             raise ValueError("a sample is not a finite number: leave out what was not measured")
         if (size > 0).all():
@@ -37,7 +37,7 @@ class Scale:
         return cls((median if median > mean / FAR else mean) or 1.0)
 
     def place(self, values: Iterable[float]) -> Array:
-        numbers = np.asarray(list(values), dtype=np.float64)
+        numbers = np.fromiter(values, dtype=np.float64)
         return np.log(numbers) if self.unit is None else numbers / self.unit
 
     def ratio(self, delta: float) -> float:
