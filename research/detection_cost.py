@@ -91,7 +91,9 @@ def of_lengths(lengths: list[int], branches: int) -> None:
             for i in range(branches - 1):
                 history.fork(f"fork-{i}", commits)
             analyse()
-            cost(f"{length} points, {branches} equal branches", lambda s=series, t=middle: detection.detect_in(s, t), 10)  # type: ignore[misc]
+            cost(
+                f"{length} points, {branches} equal branches", lambda s=series, t=middle: detection.detect_in(s, t), 10
+            )  # type: ignore[misc]
             tips(history, series, branches)
 
 
@@ -112,7 +114,9 @@ def pass_over(count: int, points: int) -> None:
     series = [history.series(f"b{i}") for i in range(count)]
     commits = history.commits(points + 1)
     rng = np.random.default_rng(1)
-    values = 5000 * np.exp(0.01 * rng.normal(size=(points + 1, count, 1)) + 0.005 * rng.normal(size=(points + 1, count, 5)))
+    values = 5000 * np.exp(
+        0.01 * rng.normal(size=(points + 1, count, 1)) + 0.005 * rng.normal(size=(points + 1, count, 5))
+    )
     history.measure(series, {c.pk: v.tolist() for c, v in zip(commits[:-1], values, strict=False)})
     Series.objects.update(undetected_since=None)
     history.measure(series, {commits[-1].pk: values[-1].tolist()})
@@ -120,7 +124,9 @@ def pass_over(count: int, points: int) -> None:
     server, python, begun = server_ms(), time.process_time(), time.perf_counter()
     looked = detection.detect()
     python, server, clock = time.process_time() - python, server_ms() - server, time.perf_counter() - begun
-    print(f"one pass over {looked} series of {points} points: {python:.1f} s Python, {server / 1000:.1f} s PostgreSQL, {clock:.1f} s by the clock")
+    print(
+        f"one pass over {looked} series of {points} points: {python:.1f} s Python, {server / 1000:.1f} s PostgreSQL, {clock:.1f} s by the clock"
+    )
 
 
 def main() -> None:

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from django.db import transaction
-from django.db.models import Exists, OuterRef, Q, Subquery
+from django.db.models import Count, OuterRef, Q, Subquery
 
-from speedtrack.alerts import windows
+from speedtrack.alerts import spreads, windows
 from speedtrack.alerts.known import KnownChange, known_changes
 from speedtrack.alerts.models import ChangePoint
 from speedtrack.alerts.trouble import isolated
@@ -43,8 +43,15 @@ def detect_in(series: Series, since: datetime) -> None:
 def withdraw_unfounded(series: Series) -> None:
     """Drop the suspicions one of whose two commits is no point any more: what was measured of it is now flagged."""
     clean = Measurement.objects.filter(series=series, accepted=True, paired=False, flags=[])
-    founded = Exists(clean.filter(commit=OuterRef("before"))) & Exists(clean.filter(commit=OuterRef("commit")))
-    ChangePoint.objects.filter(~Q(founded), series=series, status=Status.SUSPECTED).delete()
+    ends = clean.filter(Q(commit=OuterRef("before")) | Q(commit=OuterRef("commit"))).values("series")
+    points = Subquery(ends.annotate(points=Count("commit", distinct=True)).values("points"))
+    suspicions = ChangePoint.objects.filter(series=series, status=Status.SUSPECTED).annotate(points=points)
+    drop([pk for pk, points in suspicions.values_list("pk", "points") if points != 2])
+
+
+def drop(suspicions: Sequence[int]) -> None:
+    if suspicions:
+        ChangePoint.objects.filter(pk__in=suspicions, status=Status.SUSPECTED).delete()
 
 
 def update_suspicions(series: Series, line: Line) -> None:
@@ -81,7 +88,7 @@ def update_suspicions(series: Series, line: Line) -> None:
         for k in known
         if k.is_open and k.change_point not in found and any(-NEAR <= k.last - i <= DEFAULT.before for i in filled)
     ]
-    ChangePoint.objects.filter(pk__in=dissolved, status=Status.SUSPECTED).delete()
+    drop(dissolved)
 
 
 def rests_on(shift: Shift, new: Sequence[int]) -> bool:
@@ -97,7 +104,9 @@ def raise_suspicion(series: Series, line: Line, shift: Shift, origin: ChangePoin
 
 def move(suspicion: ChangePoint, line: Line, shift: Shift) -> None:
     """Bring an open suspicion in line with what further points say of it, unless it is being settled meanwhile."""
-    ChangePoint.objects.filter(pk=suspicion.pk, status=Status.SUSPECTED).update(**what_moved(line, shift))
+    moved = what_moved(line, shift)
+    if any(getattr(suspicion, name) != value for name, value in moved.items()):
+        ChangePoint.objects.filter(pk=suspicion.pk, status=Status.SUSPECTED).update(**moved)
 
 
 def what_moved(line: Line, shift: Shift) -> dict[str, float | int]:
@@ -115,7 +124,8 @@ def find_shifts(series: Series, line: Line, known: Sequence[KnownChange]) -> lis
     """The suspected shifts, by the practical threshold of the project's newest suite for this metric."""
     points = [Point(point.trials) for point in line.points]
     settled = [answer for one in known if (answer := one.settled())]
-    return suspect(points, smallest_effect=smallest_effect(series), settled=settled)
+    smallest = smallest_effect(series)
+    return suspect(points, smallest_effect=smallest, settled=settled, spread=spreads.of(series, points, smallest))
 
 
 def smallest_effect(series: Series) -> float:

@@ -35,7 +35,8 @@ MEASURED = """
     EXISTS (SELECT FROM runs_measurement m WHERE m.series_id = %(series)s AND m.commit_id = p.commit_id
                     AND m.accepted AND NOT m.paired AND m.flags = '{}')
 """
-# One row per commit: the clean samples of all its clean measurements, all of them where a measurement has no clean one.
+# One row per commit: the clean samples of all its clean measurements. Scalar subqueries, so that PostgreSQL looks each
+# commit up rather than read the whole series.
 POINTS = f"""
     WITH near AS (
         (SELECT p.number, p.commit_id FROM projects_position p
@@ -49,13 +50,13 @@ POINTS = f"""
           WHERE p.branch_id = %(branch)s AND p.number > %(last)s AND {MEASURED}
        ORDER BY p.number LIMIT %(ahead)s)
     )
-    SELECT near.number, near.commit_id, array_agg(s.value ORDER BY m.id, s.trial)
+    SELECT near.number, near.commit_id, ARRAY(
+               SELECT s.value FROM runs_measurement m JOIN runs_sample s ON s.measurement_id = m.id
+                WHERE m.series_id = %(series)s AND m.commit_id = near.commit_id
+                  AND m.accepted AND NOT m.paired AND m.flags = '{{}}'
+                  AND NOT s.flagged AND s.value > '-Infinity' AND s.value < 'Infinity'
+             ORDER BY m.id, s.trial)
       FROM near
-      JOIN runs_measurement m ON m.commit_id = near.commit_id AND m.series_id = %(series)s
-                             AND m.accepted AND NOT m.paired AND m.flags = '{{}}'
-      JOIN LATERAL (SELECT s.*, bool_and(s.flagged) OVER () AS all_flagged
-                      FROM runs_sample s WHERE s.measurement_id = m.id) s ON s.all_flagged OR NOT s.flagged
-  GROUP BY near.number, near.commit_id
   ORDER BY near.number
 """
 # Which of these branches have measured commits after a position of theirs.
@@ -68,7 +69,7 @@ GOES_ON = f"""
 
 
 class Measured(NamedTuple):
-    """A point of a line: the clean samples of a commit from all its runs, in the metric's unit."""
+    """A point of a line: the clean, finite samples of a commit from all its runs, in the metric's unit."""
 
     position: int
     commit_id: int
@@ -147,7 +148,7 @@ def load(series: Series, one: News) -> Line:
                 "before": BEFORE, "ahead": AHEAD,
             },
         )  # fmt: skip
-        points = [Measured(number, commit, tuple(trials)) for number, commit, trials in cursor]
+        points = [Measured(number, commit, tuple(trials)) for number, commit, trials in cursor if trials]
     return Line(one.branch, points, frozenset(one.commits))
 
 
@@ -156,7 +157,9 @@ def branches_within(series: Series, line: Line, others: Sequence[News]) -> set[i
     if not others:
         return set()
     shared = [point for point in line.points if point.position >= others[0].numbers[-1]]
-    places = Position.objects.filter(branch__in=[one.branch for one in others], commit__in=[p.commit_id for p in shared])
+    places = Position.objects.filter(
+        branch__in=[one.branch for one in others], commit__in=[p.commit_id for p in shared]
+    )
     ends = dict(places.values_list("branch_id").annotate(Max("number")))
     whole = {branch for branch, end in ends.items() if len(shared) > AHEAD and end == shared[-1].position}
     with connection.cursor() as cursor:

@@ -11,6 +11,8 @@ import numpy as np
 from speedtrack.stats.scale import Array, Scale
 from speedtrack.stats.summary import MAD_TO_SIGMA
 
+FEWEST_RUNS = 12  # below so many runs, nothing is said about how much they differ
+
 
 def levels(points: Sequence[Sequence[float]], scale: Scale) -> tuple[Array, Array]:
     """Per point: the median of its trials on the scale, and the standard error of that median.
@@ -46,3 +48,16 @@ def _scatter(trials: Array) -> Array:
     if n < 4:
         return usual
     return np.minimum(usual, MAD_TO_SIGMA * n / (n - 0.8) * np.median(np.abs(trials), axis=1))
+
+
+def spread_between(values: Sequence[float]) -> float | None:
+    """Relative standard deviation between neighbouring runs, by the median of their differences; None for under 12.
+
+    Steps and outliers hardly count. A difference is relative to the larger of both values, and 0 between zeros.
+    """
+    if len(values) < FEWEST_RUNS:
+        return None
+    level = np.asarray(values, dtype=np.float64)
+    sizes = np.maximum(np.abs(level[1:]), np.abs(level[:-1]))
+    moves = np.abs(np.diff(level)) / np.where(sizes > 0, sizes, 1.0)
+    return MAD_TO_SIGMA * float(np.median(moves)) / math.sqrt(2)

@@ -34,7 +34,7 @@ class Sensitivity:
     early: float = 6.6  # how much more while the history is short: 1 + early / its length
     fresh: float = 0.3  # how much more while the old level is young: 1 + fresh / its points
     trials: float = 4.0  # times the standard error that the trials themselves show
-    between: float = 3.0  # times the standard error by the spread between runs, while the history is too short
+    between: float = 2.0  # times the standard error by the spread between runs, while the history is too short
     quantum: float = 0.75  # times the smallest step of a rounded metric
     agree: tuple[float, float] = (0.97, 0.72)  # share of pairs before/after that must agree: up to 4 points, more
     least: int = 12  # points of history below which the trials alone decide
