@@ -43,8 +43,19 @@ export function interval(unit: string, low: number, high: number): string {
   return `${number(shown, low)} to ${number(shown, high)} ${shown.unit}`;
 }
 
-/** A ratio as a signed percentage; as a factor when it is large. */
+/** Beyond these a factor says no more than that it is far off. */
+const SMALLEST_FACTOR = 0.005;
+const LARGEST_FACTOR = 10000;
+
+/**
+ * A ratio as a signed percentage; as a factor when it is large.
+ * A ratio of zero or below comes from a metric with such values: it stands for a share of the metric's usual size.
+ */
 export function change(ratio: number): string {
+  if (!Number.isFinite(ratio)) return "not known";
+  if (ratio <= 0) return `${(100 * (ratio - 1)).toFixed(0).replace("-", MINUS)}%`;
+  if (ratio < SMALLEST_FACTOR) return `under ×${SMALLEST_FACTOR}`;
+  if (ratio >= LARGEST_FACTOR) return `over ×${LARGEST_FACTOR}`;
   if (ratio < 0.5 || ratio >= 2) return `×${ratio.toFixed(2)}`;
   const percent = 100 * (ratio - 1);
   const text = percent.toFixed(Math.abs(percent) >= 0.95 ? 1 : 2).replace("-", MINUS);

@@ -1,24 +1,20 @@
 """Find suspected change points in series that have new measurements. Sensitive, never mailed: confirm.py settles."""
 
-from bisect import bisect_left
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
 
 from django.db import transaction
-from django.db.models import Exists, OuterRef, Q
+from django.db.models import Count, OuterRef, Q, Subquery
 
-from speedtrack.alerts import series as lines
+from speedtrack.alerts import spreads, windows
+from speedtrack.alerts.known import KnownChange, known_changes
 from speedtrack.alerts.models import ChangePoint
-from speedtrack.alerts.series import MeasuredCommit, NewsOfBranch
 from speedtrack.alerts.trouble import isolated
+from speedtrack.alerts.windows import Line
 from speedtrack.benchmarks.metrics import METRICS
-from speedtrack.projects.models import Branch
+from speedtrack.benchmarks.models import Suite
 from speedtrack.runs.models import Measurement, Run, Series
-from speedtrack.stats.changepoint import DEFAULT, Point, Shift, suspect
-
-WINDOW = 240  # measured commits looked at: 200 for the yardsticks, and the level before them
-NEAR = 2  # measured commits: a shift this near to a known one, in its direction, is the same one
+from speedtrack.stats.changepoint import DEFAULT, NEAR, Point, Shift, suspect
 
 Status = ChangePoint.Status
 
@@ -40,33 +36,22 @@ def detect_in(series: Series, since: datetime) -> None:
     if not METRICS[series.metric].watched:
         return
     withdraw_unfounded(series)
-    for news in lines.news(series, since):
-        first = lines.position_back(series, news.branch, news.first, WINDOW)
-        points = [point for point in lines.load([series], news.branch, first) if not point.flags]
-        update_suspicions(series, Line(news, points))
-
-
-@dataclass(frozen=True)
-class Line:
-    """The clean points of a series on a branch, and which of them are new."""
-
-    news: NewsOfBranch
-    points: Sequence[MeasuredCommit]
-
-    @property
-    def branch(self) -> Branch:
-        return self.news.branch
-
-    @property
-    def new(self) -> list[int]:
-        return [i for i, point in enumerate(self.points) if point.commit_id in self.news.commits]
+    for line in windows.lines(series, since):
+        update_suspicions(series, line)
 
 
 def withdraw_unfounded(series: Series) -> None:
     """Drop the suspicions one of whose two commits is no point any more: what was measured of it is now flagged."""
     clean = Measurement.objects.filter(series=series, accepted=True, paired=False, flags=[])
-    founded = Exists(clean.filter(commit=OuterRef("before"))) & Exists(clean.filter(commit=OuterRef("commit")))
-    ChangePoint.objects.filter(~Q(founded), series=series, status=Status.SUSPECTED).delete()
+    ends = clean.filter(Q(commit=OuterRef("before")) | Q(commit=OuterRef("commit"))).values("series")
+    points = Subquery(ends.annotate(points=Count("commit", distinct=True)).values("points"))
+    suspicions = ChangePoint.objects.filter(series=series, status=Status.SUSPECTED).annotate(points=points)
+    drop([pk for pk, points in suspicions.values_list("pk", "points") if points != 2])
+
+
+def drop(suspicions: Sequence[int]) -> None:
+    if suspicions:
+        ChangePoint.objects.filter(pk__in=suspicions, status=Status.SUSPECTED).delete()
 
 
 def update_suspicions(series: Series, line: Line) -> None:
@@ -79,8 +64,8 @@ def update_suspicions(series: Series, line: Line) -> None:
     new = line.new
     if not new:
         return
-    shifts = find_shifts(series, line.points)
     known = known_changes(series, line)
+    shifts = find_shifts(series, line, known)
     earlier: ChangePoint | None = None
     found: list[ChangePoint] = []
     for shift in shifts:
@@ -101,9 +86,9 @@ def update_suspicions(series: Series, line: Line) -> None:
     dissolved = [
         k.change_point.pk
         for k in known
-        if k.is_open and k.change_point not in found and any(i <= k.last + NEAR for i in filled)
+        if k.is_open and k.change_point not in found and any(-NEAR <= k.last - i <= DEFAULT.before for i in filled)
     ]
-    ChangePoint.objects.filter(pk__in=dissolved, status=Status.SUSPECTED).delete()
+    drop(dissolved)
 
 
 def rests_on(shift: Shift, new: Sequence[int]) -> bool:
@@ -119,7 +104,9 @@ def raise_suspicion(series: Series, line: Line, shift: Shift, origin: ChangePoin
 
 def move(suspicion: ChangePoint, line: Line, shift: Shift) -> None:
     """Bring an open suspicion in line with what further points say of it, unless it is being settled meanwhile."""
-    ChangePoint.objects.filter(pk=suspicion.pk, status=Status.SUSPECTED).update(**what_moved(line, shift))
+    moved = what_moved(line, shift)
+    if any(getattr(suspicion, name) != value for name, value in moved.items()):
+        ChangePoint.objects.filter(pk=suspicion.pk, status=Status.SUSPECTED).update(**moved)
 
 
 def what_moved(line: Line, shift: Shift) -> dict[str, float | int]:
@@ -133,51 +120,16 @@ def what_moved(line: Line, shift: Shift) -> dict[str, float | int]:
     }
 
 
-def find_shifts(series: Series, points: Sequence[MeasuredCommit]) -> list[Shift]:
+def find_shifts(series: Series, line: Line, known: Sequence[KnownChange]) -> list[Shift]:
     """The suspected shifts, by the practical threshold of the project's newest suite for this metric."""
+    points = [Point(point.trials) for point in line.points]
+    settled = [answer for one in known if (answer := one.settled())]
+    smallest = smallest_effect(series)
+    return suspect(points, smallest_effect=smallest, settled=settled, spread=spreads.of(series, points, smallest))
+
+
+def smallest_effect(series: Series) -> float:
     metric = METRICS[series.metric]
-    run = Run.objects.own().filter(project=series.project).order_by("-id").select_related("suite").first()
-    smallest = run.suite.smallest_effect(metric.name, metric.smallest_effect) if run else metric.smallest_effect
-    samples = lines.samples_of(id for p in points for id in p.measurement_ids)
-    trials = [Point(tuple(v for id in p.measurement_ids for v in samples[id])) for p in points]
-    return suspect(trials, smallest_effect=smallest)
-
-
-@dataclass(frozen=True)
-class KnownChange:
-    """A change point of the series, and the points of the line that its range covers: from ``first`` to ``last``.
-
-    The first point after the range stands for a commit that was found by bisection and is no point itself.
-    """
-
-    change_point: ChangePoint
-    first: int
-    last: int
-
-    @property
-    def is_open(self) -> bool:
-        return self.change_point.status == Status.SUSPECTED
-
-    def is_same(self, shift: Shift) -> bool:
-        """Is the shift this change again? What was refuted speaks for its own range only, not for its neighbours."""
-        if self.is_open and self.first <= shift.index <= self.last:
-            return True
-        near = 0 if self.change_point.status == Status.REFUTED else NEAR
-        same_way = (self.change_point.ratio > 1) == (shift.ratio > 1)
-        return same_way and self.first - near <= shift.index <= self.last + near
-
-
-def known_changes(series: Series, line: Line) -> list[KnownChange]:
-    """The change points of the series whose ranges lie on this part of the branch."""
-    found = ChangePoint.objects.filter(series=series).order_by("id")
-    ends = {commit for cp in found for commit in (cp.before_id, cp.commit_id)}
-    numbers = dict(line.branch.positions.filter(commit__in=ends).values_list("commit_id", "number"))
-    places = [point.position for point in line.points]
-    known = []
-    for cp in found:
-        if cp.before_id in numbers and cp.commit_id in numbers:
-            first = bisect_left(places, numbers[cp.before_id] + 1)
-            last = bisect_left(places, numbers[cp.commit_id])
-            if last > 0 and first < len(places):
-                known.append(KnownChange(cp, first, last))
-    return known
+    newest = Run.objects.own().filter(project=series.project).order_by("-id").values("suite")[:1]
+    suite = Suite.objects.filter(pk=Subquery(newest)).first()
+    return suite.smallest_effect(metric.name, metric.smallest_effect) if suite else metric.smallest_effect

@@ -1,4 +1,4 @@
-"""The one query that loads a series along a branch, and the points that charts and detection read from it."""
+"""The one query that loads a series along a branch, and the points that charts read. Detection: see windows.py."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -22,32 +22,6 @@ QUERY = """
       JOIN runs_attempt a ON a.id = m.attempt_id
      WHERE m.series_id = ANY(%(series)s) AND m.accepted AND NOT m.paired AND p.number >= %(first)s
   ORDER BY p.number, m.id
-"""
-# Per branch, what was measured from the oldest new point on: branches that agree in it have the same line, as a commit
-# has one first-parent history.
-LINES = """
-    SELECT found.branch_id, found.first, found.news,
-           array_agg(p.commit_id ORDER BY p.number) AS rest
-      FROM (SELECT p.branch_id, min(p.number) AS first, array_agg(DISTINCT p.commit_id) AS news
-              FROM runs_measurement m
-              JOIN runs_attempt a ON a.id = m.attempt_id
-              JOIN projects_position p ON p.commit_id = m.commit_id
-              JOIN projects_branch b ON b.id = p.branch_id AND b.deleted_at IS NULL
-             WHERE m.series_id = %(series)s AND m.accepted AND NOT m.paired AND a.ended_at >= %(since)s
-          GROUP BY p.branch_id) found
-      JOIN projects_position p ON p.branch_id = found.branch_id AND p.number >= found.first
-      JOIN runs_measurement m ON m.commit_id = p.commit_id AND m.series_id = %(series)s AND m.accepted AND NOT m.paired
-  GROUP BY found.branch_id, found.first, found.news
-"""
-# The position of the measured commit so many before another one.
-BACK = """
-    SELECT min(number) FROM (
-        SELECT DISTINCT p.number
-          FROM projects_position p
-          JOIN runs_measurement m ON m.commit_id = p.commit_id
-         WHERE p.branch_id = %(branch)s AND p.number <= %(number)s
-           AND m.series_id = %(series)s AND m.accepted AND NOT m.paired
-      ORDER BY p.number DESC LIMIT %(count)s) back
 """
 
 
@@ -80,36 +54,6 @@ def load(series: Iterable[Series], branch: Branch, first: int = 0) -> list[Measu
         cursor.execute(QUERY, {"branch": branch.pk, "series": [s.pk for s in series], "first": first})
         rows = [MeasuredCommit(*[*row[:7], (row[7],), *row[8:12], tuple(row[12])]) for row in cursor]
     return pooled(rows)
-
-
-@dataclass(frozen=True)
-class NewsOfBranch:
-    """The commits of a branch with new measurements of a series, and the position of the oldest of them."""
-
-    branch: Branch
-    first: int
-    commits: frozenset[int]
-
-
-def news(series: Series, since: datetime) -> list[NewsOfBranch]:
-    """Where a series has measurements accepted since a moment: each line once, on the default branch if it is there."""
-    with connection.cursor() as cursor:
-        cursor.execute(LINES, {"series": series.pk, "since": since})
-        rows = cursor.fetchall()
-    branches = series.project.branches.select_related("project").in_bulk([row[0] for row in rows])
-    default = series.project.default_branch
-    rows.sort(key=lambda row: (branches[row[0]].name != default, row[0]))
-    lines: dict[tuple[int, ...], NewsOfBranch] = {}
-    for branch_id, first, commits, rest in rows:
-        lines.setdefault(tuple(rest), NewsOfBranch(branches[branch_id], first, frozenset(commits)))
-    return list(lines.values())
-
-
-def position_back(series: Series, branch: Branch, number: int, count: int) -> int:
-    """Where the last ``count`` measured commits up to a position begin; where the line begins if there are fewer."""
-    with connection.cursor() as cursor:
-        cursor.execute(BACK, {"series": series.pk, "branch": branch.pk, "number": number, "count": count})
-        return cursor.fetchone()[0] or 0
 
 
 def pooled(rows: list[MeasuredCommit]) -> list[MeasuredCommit]:

@@ -1,5 +1,6 @@
 """Numbers as people read them: 5.12 µs rather than 5123 ns. frontend/src/units.ts says the same for the charts."""
 
+import math
 from dataclasses import dataclass
 
 from speedtrack.benchmarks.metrics import Metric
@@ -23,6 +24,7 @@ EFFECTS: dict[str, tuple[str, str]] = {
     "build_seconds": ("slower build", "faster build"),
     "binary_bytes": ("larger binary", "smaller binary"),
 }
+SMALLEST_FACTOR, LARGEST_FACTOR = 0.005, 10_000  # beyond them a factor says no more than that it is far off
 DAY = 86400
 SPANS = ((365 * DAY, "year"), (30 * DAY, "month"), (DAY, "day"), (3600, "hour"), (60, "minute"), (1, "second"))
 
@@ -74,7 +76,18 @@ def interval(metric: Metric, low: float, high: float) -> str:
 
 
 def change(ratio: float) -> str:
-    """A ratio as a signed percentage; as a factor when it is large."""
+    """A ratio as a signed percentage; as a factor when it is large.
+
+    A ratio of zero or below comes from a metric with such values: it stands for a share of the metric's usual size.
+    """
+    if not math.isfinite(ratio):
+        return "not known"
+    if ratio <= 0:
+        return f"{100 * (ratio - 1):+.0f}%".replace("-", MINUS)
+    if ratio < SMALLEST_FACTOR:
+        return f"under ×{SMALLEST_FACTOR}"
+    if ratio >= LARGEST_FACTOR:
+        return f"over ×{LARGEST_FACTOR}"
     if not 0.5 <= ratio < 2:
         return f"×{ratio:.2f}"
     percent = 100 * (ratio - 1)

@@ -379,6 +379,9 @@ class Attempt(models.Model):
         constraints: ClassVar = [
             models.UniqueConstraint(fields=["run", "token"], name="an_attempt_once_per_lease"),
         ]
+        indexes: ClassVar = [
+            models.Index(fields=["ended_at"], name="attempts_ended", condition=Q(ended_at__isnull=False)),
+        ]
 
 
 class LogChunk(models.Model):

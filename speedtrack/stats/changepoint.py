@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from bisect import insort
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from statistics import median
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
 
+from speedtrack.stats.levels import levels
 from speedtrack.stats.scale import Array, Scale
 from speedtrack.stats.summary import MAD_TO_SIGMA
 from speedtrack.stats.windows import (
@@ -28,6 +30,8 @@ CHUNK = 256  # points examined at once
 FEW = 4  # points: up to so many need closer agreement
 REFINE = 8  # points to each side in which the place of a step is looked for
 PLACE_BEFORE = 60  # points before a step that help to place it
+NEAR = 2  # points: a shift this near to a known one, in its direction, is the same one
+OTHER_LINE = math.log(2)  # a refuted shift of this size that lasts is no noise: the unit or the surroundings changed
 
 
 @dataclass(frozen=True)
@@ -56,12 +60,28 @@ class Shift:
     returns: bool = False
 
 
+@dataclass(frozen=True)
+class Settled:
+    """What is known of a shift for good: it was confirmed or refuted. Its new level starts at ``first`` to ``last``."""
+
+    first: int
+    last: int
+    upwards: bool
+    confirmed: bool
+
+    def is_same(self, index: int, upwards: bool) -> bool:
+        """Is a shift at this place this one again? The range of a refuted one may hold its neighbours already."""
+        near = NEAR if self.confirmed else max(0, NEAR - (self.last - self.first) // 2)
+        return upwards == self.upwards and self.first - near <= index <= self.last + near
+
+
 class _Series(NamedTuple):
     level: Array  # the median of each point, on the scale
     error: Array  # its standard error as far as the trials tell; NaN for single trials
     quantum: Array
     newest: Array
     effect: float
+    spread: float  # standard deviation between points, as known from elsewhere
 
 
 class _Segment(NamedTuple):
@@ -73,10 +93,13 @@ class _Segment(NamedTuple):
 
 @dataclass(frozen=True)
 class _Alarm:
+    """``known``: it only starts a new segment, as it is confirmed already, or is no shift of this line."""
+
     index: int
     seen: int
     score: float
     returns: bool = False
+    known: bool = False
 
 
 @dataclass(frozen=True)
@@ -90,7 +113,12 @@ class _Last:
 
 
 def suspect(
-    points: Sequence[Point], *, smallest_effect: float = 0.01, sensitivity: Sensitivity = DEFAULT
+    points: Sequence[Point],
+    *,
+    smallest_effect: float = 0.01,
+    settled: Sequence[Settled] = (),
+    spread: float = 0.0,
+    sensitivity: Sensitivity = DEFAULT,
 ) -> list[Shift]:
     """The suspected shifts of a series of measured commits in commit order, in the order in which they were seen.
 
@@ -99,59 +127,56 @@ def suspect(
 
     From 12 points on, a shift (trimmed mean of the newest 1 to 64 points against up to 40 before) must exceed what the
     series did by itself so far, the error that its trials show, the rounding of the metric and the smallest effect,
-    and most pairs of points before and after must agree with it. Before that the trials decide: a shift must exceed
-    the smallest effect by several standard errors of the trials; single trials raise no suspicion. After a shift the
-    new level starts afresh, with the noise known before. With values of zero or below the scale is linear, see `Scale`.
+    and most pairs of points before and after must agree with it. Before that the trials decide, and ``spread``, the
+    relative standard deviation between runs as other series show it (0: not known): a shift must exceed the smallest
+    effect by several standard errors; single trials without a spread raise no suspicion. After a shift the new level
+    starts afresh, with the noise known before. With values of zero or below the scale is linear, see `Scale`.
+
+    What is ``settled`` is not suspected again. A confirmed shift starts a new level where it is; a refuted one cuts
+    nothing, so that what it did is noise of the line. But a refuted one of twice the level that lasts is no noise
+    (a metric that changed its unit): it starts a new level in silence.
+
     Two points are the least; fewer have no shifts.
     """
     if len(points) < 2:
         return []
-    scale = Scale.of(value for point in points for value in point.values)
-    places = [scale.place(point.values).tolist() for point in points]
-    level = np.array([median(place) for place in places])
+    trials = [point.values for point in points]
+    scale = Scale.of(chain.from_iterable(trials))
+    level, error = levels(trials, scale)
     newest = newest_means(level, sensitivity.trim)
-    series = _Series(level, _errors(places), quanta(level), newest, scale.effect(smallest_effect))
-    alarms = list(_alarms(series, sensitivity))
-    return [_shift(alarm, alarms, series, scale) for alarm in alarms]
+    series = _Series(level, error, quanta(level), newest, scale.effect(smallest_effect), spread)
+    walls = _walls(level, settled)
+    alarms = list(_alarms(series, settled, walls, sensitivity))
+    cuts = [*walls, *(alarm.index for alarm in alarms)]
+    return [_shift(alarm, cuts, series, scale) for alarm in alarms if not alarm.known]
 
 
-def _errors(places: Sequence[list[float]]) -> Array:
-    """Standard error of each point's median, half by its own trials, half by those of all points so far."""
-    own = np.array([_scatter(place) for place in places])
-    known = ~np.isnan(own)
-    roots = np.cumsum(np.sqrt(np.where(known, own, 0)))
-    pooled = np.divide(roots, np.cumsum(known), out=np.full(len(own), np.nan), where=np.cumsum(known) > 0) ** 2
-    sizes = np.array([len(place) for place in places])
-    errors: Array = np.where(known, (own + pooled) / 2, pooled) * np.sqrt(np.where(sizes > 2, math.pi / 2, 1.0) / sizes)
-    return errors
+def _walls(level: Array, settled: Iterable[Settled]) -> list[int]:
+    """Where confirmed shifts start new levels: in the range of each, where two levels fit best."""
+    walls = set()
+    for one in settled:
+        places = range(max(1, one.first), min(one.last, len(level) - 1) + 1)
+        if one.confirmed and places:
+            low, high = max(0, places[0] - PLACE_BEFORE), min(len(level), places[-1] + int(AFTER[-1]))
+            walls.add(places[0] if len(places) == 1 else _fit(level[low:high], places, low))
+    return sorted(walls)
 
 
-def _scatter(trials: list[float]) -> float:
-    """Standard deviation of the trials of one point; from four on at most what absolute deviations show.
-
-    So one trial may be wild. The factor for few values is that of Croux & Rousseeuw (1992).
-    """
-    n = len(trials)
-    if n < 2:
-        return math.nan
-    mean = sum(trials) / n
-    usual = math.sqrt(sum((trial - mean) ** 2 for trial in trials) / (n - 1))
-    if n < 4:
-        return usual
-    middle = median(trials)
-    return min(usual, MAD_TO_SIGMA * n / (n - 0.8) * median(abs(trial - middle) for trial in trials))
-
-
-def _alarms(series: _Series, sensitivity: Sensitivity) -> Iterator[_Alarm]:
+def _alarms(
+    series: _Series, settled: Sequence[Settled], walls: Sequence[int], sensitivity: Sensitivity
+) -> Iterator[_Alarm]:
     """Replay: scan a segment until something stands out, start a new segment there, go on with the next point."""
     segment, last, now = _Segment(0, np.empty((0, len(AFTER)))), None, 1
     while now < len(series.level):
         begin = max(segment.start, now - sensitivity.history - sensitivity.before - int(AFTER[-1]))
-        stop = min(now + CHUNK, len(series.level))
+        wall = next((wall for wall in walls if wall >= now), len(series.level))
+        stop = min(now + CHUNK, wall)
         table = shifts(series.level[begin:stop], series.newest[begin:stop], sensitivity)
-        alarm = _first(series, segment._replace(start=begin), table, (now, sensitivity))
+        alarm = _first(series, segment._replace(start=begin), table, (now, sensitivity), settled)
         if alarm is None:
             now = stop
+            if stop == wall:
+                segment, last, now = _next_segment(segment, table, begin, wall, sensitivity), None, wall + 1
             continue
         now = alarm.seen + 1
         old = float(np.median(series.level[max(begin, alarm.index - sensitivity.before) : alarm.index]))
@@ -163,8 +188,13 @@ def _alarms(series: _Series, sensitivity: Sensitivity) -> Iterator[_Alarm]:
             continue
         yield alarm
         last = _Last(alarm.index, segment, old, new)
-        placebos = (table.size * table.weight)[: alarm.index - begin]
-        segment = _Segment(alarm.index, np.concatenate([segment.past, placebos])[-sensitivity.history :])
+        segment = _next_segment(segment, table, begin, alarm.index, sensitivity)
+
+
+def _next_segment(segment: _Segment, table: Shifts, begin: int, start: int, sensitivity: Sensitivity) -> _Segment:
+    """The segment from ``start`` on, which knows the placebos of this one, whose table begins at ``begin``."""
+    placebos = (table.size * table.weight)[: start - begin]
+    return _Segment(start, np.concatenate([segment.past, placebos])[-sensitivity.history :])
 
 
 def _is_return(index: int, level: float, last: _Last, sensitivity: Sensitivity) -> bool:
@@ -172,7 +202,9 @@ def _is_return(index: int, level: float, last: _Last, sensitivity: Sensitivity) 
     return near and index - last.index <= sensitivity.spike
 
 
-def _first(series: _Series, segment: _Segment, table: Shifts, when: tuple[int, Sensitivity]) -> _Alarm | None:
+def _first(
+    series: _Series, segment: _Segment, table: Shifts, when: tuple[int, Sensitivity], settled: Sequence[Settled]
+) -> _Alarm | None:
     """The first alarm from point ``now`` on; of several window sizes at one point the clearest that is consistent."""
     now, sensitivity = when
     begin = segment.start
@@ -181,12 +213,21 @@ def _first(series: _Series, segment: _Segment, table: Shifts, when: tuple[int, S
     scores = np.nan_to_num(scores[now - begin :])
     for row in np.flatnonzero((scores > 1).any(axis=1)):
         seen = now + int(row)
+        nothing: list[Settled] = []  # what was found to be a refuted shift again at this point
         for column in np.argsort(-scores[row])[: np.count_nonzero(scores[row] > 1)]:
-            split = seen + 1 - int(AFTER[column])
+            split, size = seen + 1 - int(AFTER[column]), float(table.size[seen - begin, column])
             before, after = series.level[max(begin, split - sensitivity.before) : split], series.level[split : seen + 1]
-            wanted = sensitivity.agree[0 if len(after) <= FEW else 1]
-            if _agreement(before, after, float(table.size[seen - begin, column])) >= wanted:
-                return _Alarm(_place(series.level, begin, split, seen), seen, float(scores[row, column]))
+            if any(one.first - REFINE <= split <= one.last + REFINE for one in nothing):
+                continue  # another window over the same refuted shift
+            if _agreement(before, after, size) < sensitivity.agree[0 if len(after) <= FEW else 1]:
+                continue
+            alarm = _Alarm(_place(series.level, begin, split, seen), seen, float(scores[row, column]))
+            same = next((one for one in settled if one.is_same(alarm.index, size > 0)), None)
+            if same is None:
+                return alarm
+            if same.confirmed or (abs(size) > OTHER_LINE and seen - alarm.index >= FEW):
+                return replace(alarm, known=True)
+            nothing.append(same)
     return None
 
 
@@ -198,7 +239,15 @@ def _limits(series: _Series, segment: _Segment, table: Shifts, sensitivity: Sens
     limits: Array = np.fmax(yardsticks(table, segment.past, sensitivity), errors)
     limits = np.fmax(limits, np.maximum(series.effect, sensitivity.quantum * series.quantum[before]))
     young = len(segment.past) + np.arange(len(limits)) < sensitivity.least
-    limits[young] = np.where(np.isnan(errors) | (AFTER > FEW), np.inf, series.effect + errors)[young]
+    limits[young] = _young_limits(series, table, errors, sensitivity)[young]
+    return limits
+
+
+def _young_limits(series: _Series, table: Shifts, errors: Array, sensitivity: Sensitivity) -> Array:
+    """What a shift must exceed before the line has a history: by its trials and the spread of runs elsewhere."""
+    if series.spread:
+        errors = np.hypot(np.nan_to_num(errors), sensitivity.between * series.spread / table.weight)
+    limits: Array = np.where(np.isnan(errors) | (AFTER > FEW), np.inf, series.effect + errors)
     return limits
 
 
@@ -210,18 +259,32 @@ def _agreement(before: Array, after: Array, shift: float) -> float:
 def _place(level: Array, begin: int, split: int, seen: int) -> int:
     """The split near the given one for which two constant levels leave the least absolute deviation."""
     low = max(begin, split - PLACE_BEFORE)
-    places = range(max(low + 1, split - REFINE), min(seen, split + REFINE) + 1)
-    return min(places, key=lambda place: _deviation(level[low:place]) + _deviation(level[place : seen + 1]))
+    return _fit(level[low : seen + 1], range(max(low + 1, split - REFINE), min(seen, split + REFINE) + 1), low)
 
 
-def _deviation(values: Array) -> float:
-    return float(np.abs(values - np.median(values)).sum())
+def _fit(level: Array, places: Sequence[int], low: int) -> int:
+    """The place, of these neighbouring ones, where the levels split best; ``level`` begins at place ``low``."""
+    values: list[float] = level.tolist()
+    lefts = _deviations(values, [place - low for place in places])
+    rights = _deviations(values[::-1], [len(values) - (place - low) for place in reversed(places)])
+    costs = [left + right for left, right in zip(lefts, reversed(rights), strict=True)]
+    return places[costs.index(min(costs))]
 
 
-def _shift(alarm: _Alarm, alarms: Sequence[_Alarm], series: _Series, scale: Scale) -> Shift:
+def _deviations(values: Sequence[float], counts: Sequence[int]) -> list[float]:
+    """The sum of absolute deviations from the median of the first so many values; the counts grow by one."""
+    ordered = sorted(values[: counts[0] - 1])
+    sums = []
+    for count in counts:
+        insort(ordered, values[count - 1])
+        sums.append(sum(ordered[(count + 1) // 2 :]) - sum(ordered[: count // 2]))
+    return sums
+
+
+def _shift(alarm: _Alarm, cuts: Sequence[int], series: _Series, scale: Scale) -> Shift:
     """The alarm with its ratio, by the points up to the neighbouring shifts."""
-    start = max((other.index for other in alarms if other.index < alarm.index), default=0)
-    stop = min((other.index for other in alarms if other.index > alarm.index), default=len(series.level))
+    start = max((cut for cut in cuts if cut < alarm.index), default=0)
+    stop = min((cut for cut in cuts if cut > alarm.index), default=len(series.level))
     around = slice(max(start, alarm.index - DEFAULT.before), min(stop, alarm.index + int(AFTER[-1])))
     before, after = series.level[around.start : alarm.index], series.level[alarm.index : around.stop]
     delta = float(np.median(after) - np.median(before))

@@ -72,8 +72,15 @@ def compare(
 
 
 def compare_exact(before: float, after: float, *, smallest_effect: float) -> Comparison:
-    """Compare two values without noise, above zero: different if their ratio is at least ``smallest_effect`` from 1."""
-    ratio = after / before
+    """Compare two values without noise: different if their ratio is at least ``smallest_effect`` from 1.
+
+    With a value of zero or below, the ratio is 1 + difference / the larger size: 0 to 5 is 2.0, 5 to 0 is 0.0, and two
+    zeros are the same. What is not a finite number: ValueError.
+    """
+    if not (math.isfinite(before) and math.isfinite(after)):
+        raise ValueError("a value is not a finite number: leave out what was not measured")
+    size = max(abs(before), abs(after)) or 1.0
+    ratio = after / before if min(before, after) > 0 else 1 + (after / size - before / size)
     different = abs(ratio - 1) >= smallest_effect
     return Comparison(
         Answer.DIFFERENT if different else Answer.SAME,

@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
-FAR = 1e6  # a median this many times below the mean is no measure of size
 EXPONENT = 700.0  # ratios saturate at e^700 rather than overflow
 
 
@@ -26,18 +25,20 @@ class Scale:
 
     @classmethod
     def of(cls, values: Iterable[float]) -> Scale:
-        """The scale for these values together; the unit is their median absolute value; the mean if most are 0."""
-        size = np.asarray(list(values), dtype=np.float64)
+        """The scale for these values together; the unit is the median size of those that are not 0.
+
+        So a metric that was always 0 and now is not has moved by one unit, however long it was 0.
+        """
+        size = np.fromiter(values, dtype=np.float64)
         if not np.isfinite(size).all():
             raise ValueError("a sample is not a finite number: leave out what was not measured")
         if (size > 0).all():
             return cls()
-        size = np.abs(size)
-        median, mean = float(np.median(size)), float(size.mean())
-        return cls((median if median > mean / FAR else mean) or 1.0)
+        size = np.abs(size[size != 0])
+        return cls(float(np.median(size)) if len(size) else 1.0)
 
     def place(self, values: Iterable[float]) -> Array:
-        numbers = np.asarray(list(values), dtype=np.float64)
+        numbers = np.fromiter(values, dtype=np.float64)
         return np.log(numbers) if self.unit is None else numbers / self.unit
 
     def ratio(self, delta: float) -> float:

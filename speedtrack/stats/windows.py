@@ -34,6 +34,7 @@ class Sensitivity:
     early: float = 6.6  # how much more while the history is short: 1 + early / its length
     fresh: float = 0.3  # how much more while the old level is young: 1 + fresh / its points
     trials: float = 4.0  # times the standard error that the trials themselves show
+    between: float = 2.0  # times the standard error by the spread between runs, while the history is too short
     quantum: float = 0.75  # times the smallest step of a rounded metric
     agree: tuple[float, float] = (0.97, 0.72)  # share of pairs before/after that must agree: up to 4 points, more
     least: int = 12  # points of history below which the trials alone decide
@@ -50,11 +51,15 @@ class Shifts(NamedTuple):
 
 def rolling_means(level: Array, width: int, trim: float) -> Array:
     """Trimmed mean of the last ``width`` values at each place, of fewer at the start."""
-    padded = np.concatenate([np.full(width - 1, np.nan), level])
+    if width == 1:
+        return level.copy()
+    padded = np.concatenate([np.full(width - 1, np.inf), level])
     ordered = np.sort(sliding_window_view(padded, width), axis=1)
     known = np.minimum(np.arange(1, len(level) + 1), width)
     cut = (trim * known).astype(int)
-    sums = np.concatenate([np.zeros((len(level), 1)), np.nancumsum(ordered, axis=1)], axis=1)
+    ordered[np.isinf(ordered)] = 0.0
+    sums = np.zeros((len(level), width + 1))
+    np.cumsum(ordered, axis=1, out=sums[:, 1:])
     rows = np.arange(len(level))
     means: Array = (sums[rows, known - cut] - sums[rows, cut]) / (known - 2 * cut)
     return means
@@ -68,12 +73,10 @@ def newest_means(level: Array, trim: float) -> Array:
 def shifts(level: Array, newest: Array, sensitivity: Sensitivity) -> Shifts:
     """The newest means minus the level before them, of up to ``before`` points; NaN where there is no point before."""
     base = rolling_means(level, sensitivity.before, sensitivity.trim)
-    size, weight = np.full(newest.shape, np.nan), np.full(newest.shape, np.nan)
-    for column, after in enumerate(AFTER[len(level) > AFTER]):
-        size[after:, column] = newest[after:, column] - base[:-after]
-        known = np.minimum(np.arange(1, len(level) - after + 1), sensitivity.before)
-        weight[after:, column] = 1 / np.sqrt(1 / after + 1 / known)
-    return Shifts(size, weight)
+    split = np.arange(1, len(level) + 1)[:, None] - AFTER
+    size = newest - base[np.maximum(split, 1) - 1]
+    weight = 1 / np.sqrt(1 / AFTER + 1 / np.clip(split, 1, sensitivity.before))
+    return Shifts(np.where(split > 0, size, np.nan), np.where(split > 0, weight, np.nan))
 
 
 def yardsticks(table: Shifts, past: Array, sensitivity: Sensitivity) -> Array:
@@ -125,18 +128,16 @@ def _largest(values: Array, width: int) -> Array:
 
 def trial_errors(error: Array, before: int) -> Array:
     """Standard error of each shift as far as the trials tell, from that of each point; NaN where they do not."""
-    errors = np.full((len(error), len(AFTER)), np.nan)
     if np.isnan(error).all():
-        return errors
+        return np.full((len(error), len(AFTER)), np.nan)
     squares = np.concatenate([[0.0], np.cumsum(np.nan_to_num(error) ** 2)])
     unknown = np.concatenate([[0], np.cumsum(np.isnan(error))])
-    for column, after in enumerate(AFTER[len(error) > AFTER]):
-        end = np.arange(after + 1, len(error) + 1)
-        split = end - after
-        begin = np.maximum(0, split - before)
-        new = (squares[end] - squares[split]) / after**2
-        old = (squares[split] - squares[begin]) / (split - begin) ** 2
-        errors[after:, column] = np.where(unknown[end] == unknown[begin], np.sqrt(new + old), np.nan)
+    end = np.arange(1, len(error) + 1)[:, None]
+    split = np.maximum(end - AFTER, 0)
+    begin = np.maximum(0, split - before)
+    new = (squares[end] - squares[split]) / AFTER**2
+    old = (squares[split] - squares[begin]) / np.maximum(split - begin, 1) ** 2
+    errors: Array = np.where((split > 0) & (unknown[end] == unknown[begin]), np.sqrt(new + old), np.nan)
     return errors
 
 

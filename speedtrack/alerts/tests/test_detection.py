@@ -1,6 +1,6 @@
 import pytest
 
-from speedtrack.alerts import confirm, detection
+from speedtrack.alerts import confirm, detection, windows
 from speedtrack.alerts.models import Alert, ChangePoint
 from speedtrack.projects.models import Commit, Project
 from speedtrack.runs import pushes, tracking
@@ -16,7 +16,7 @@ def test_a_window_that_slides_over_a_steady_history_suspects_no_old_commit(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """At the edge of the window nothing is known of the noise before it."""
-    monkeypatch.setattr(detection, "WINDOW", 60)
+    monkeypatch.setattr(windows, "BEFORE", 60)
     levels: dict[tuple[str, str], float] = {}
 
     def layout(sha: str, benchmark: str, trial: int) -> float:

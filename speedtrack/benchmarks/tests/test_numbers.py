@@ -1,6 +1,7 @@
 """Numbers as people read them; the golden file is shared with the charts."""
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,11 @@ def test_interval(unit: str, low: float, high: float, text: str) -> None:
 @pytest.mark.parametrize(("ratio", "text"), GOLDEN["change"])
 def test_change(ratio: float, text: str) -> None:
     assert numbers.change(ratio) == text
+
+
+@pytest.mark.parametrize("ratio", [math.nan, math.inf, -math.inf])
+def test_a_ratio_that_is_no_number_is_said_to_be_unknown(ratio: float) -> None:
+    assert numbers.change(ratio) == "not known"
 
 
 def test_a_margin_has_a_digit_that_says_something() -> None:

@@ -314,6 +314,10 @@ class Migration(migrations.Migration):
             constraint=models.CheckConstraint(condition=models.Q(('rps__gt', 0)), name='a_reference_rate_is_above_zero'),
         ),
         migrations.AddIndex(
+            model_name='attempt',
+            index=models.Index(condition=models.Q(('ended_at__isnull', False)), fields=['ended_at'], name='attempts_ended'),
+        ),
+        migrations.AddIndex(
             model_name='run',
             index=models.Index(condition=models.Q(('status', 'queued')), fields=['machine', '-priority', '-rank', 'id'], name='runs_queued'),
         ),

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from speedtrack.stats.changepoint import Point, Shift, _agreement, _place, suspect
+from speedtrack.stats.changepoint import Point, Settled, Shift, _agreement, _place, suspect
 
 
 def single(levels: list[float], cv: float = 0.0, seed: int = 1) -> list[Point]:
@@ -172,6 +172,86 @@ class TestYoungHistory:
         (shift,) = suspect(points)
         assert shift.index == 2
         assert [shift.low, shift.high] == pytest.approx([7200 / 7000] * 2)
+
+
+class TestSettled:
+    def test_a_confirmed_shift_is_not_suspected_again_wherever_the_noise_places_it(self) -> None:
+        for seed in range(20):
+            points = single([100.0] * 60 + [105.0] * 60, 0.015, seed)
+            for place in (59, 60, 61):
+                again = suspect(points, settled=[Settled(place, place, upwards=True, confirmed=True)])
+                assert [s for s in again if abs(s.index - place) <= 2 and s.ratio > 1] == [], (seed, place)
+
+    def test_after_a_confirmed_shift_too_small_to_be_seen_the_level_is_the_new_one(self) -> None:
+        """Without the boundary the base would be a mixture of both levels."""
+        points = single([100.0] * 60 + [101.5] * 25 + [107.0] * 3, 0.01, 12)
+        (shift,) = suspect(points, settled=[Settled(60, 60, upwards=True, confirmed=True)])
+        assert (shift.index, shift.ratio > 1.035) == (85, True)
+
+    def test_a_return_from_a_confirmed_shift_is_a_shift_of_its_own(self) -> None:
+        points = single([100.0] * 60 + [110.0] * 5 + [100.0] * 10, 0.01, 13)
+        (shift,) = suspect(points, settled=[Settled(60, 60, upwards=True, confirmed=True)])
+        assert (shift.index, shift.returns) == (65, False)
+
+    def test_the_place_of_a_range_is_where_two_levels_fit(self) -> None:
+        points = single([100.0] * 60 + [110.0] * 60, 0.01, 14)
+        assert suspect(points, settled=[Settled(56, 64, upwards=True, confirmed=True)]) == []
+
+    def test_a_refuted_shift_joins_the_segments_that_it_had_cut(self) -> None:
+        """An episode of noise: neither it nor its end is suspected, and the old level holds on."""
+        points = single([100.0] * 60 + [106.0] * 6 + [100.0] * 60, 0.01, 15)
+        assert found(suspect(points))[0] == (60, 1)
+        assert suspect(points, settled=[Settled(57, 63, upwards=True, confirmed=False)]) == []
+
+    def test_a_refuted_shift_hides_neither_the_other_direction_nor_a_later_one(self) -> None:
+        down = single([100.0] * 60 + [90.0] * 20, 0.01, 16)
+        refuted = [Settled(60, 60, upwards=True, confirmed=False)]
+        assert found(suspect(down, settled=refuted)) == [(60, -1)]
+        later = single([100.0] * 60 + [103.0] * 6 + [100.0] * 20 + [115.0] * 5, 0.01, 17)
+        assert found(suspect(later, settled=refuted)) == [(86, 1)]
+
+    def test_a_refuted_shift_to_another_unit_starts_a_line_that_is_watched(self) -> None:
+        points = single([5000.0] * 60 + [5.0] * 40 + [5.5] * 5, 0.01, 18)
+        assert found(suspect(points)) == [(60, -1), (100, 1)]
+        assert found(suspect(points, settled=[Settled(57, 63, upwards=False, confirmed=False)])) == [(100, 1)]
+
+    def test_a_later_point_takes_no_suspicion_back(self) -> None:
+        points = single([100.0] * 40 + [106.0] * 20 + [100.0] * 20 + [104.0] * 20, 0.015, 19)
+        settled = [Settled(40, 40, upwards=True, confirmed=True), Settled(60, 60, upwards=False, confirmed=False)]
+        seen = {(s.index, s.seen) for n in range(61, len(points) + 1) for s in suspect(points[:n], settled=settled)}
+        assert seen == {(s.index, s.seen) for s in suspect(points, settled=settled)}
+
+    @pytest.mark.parametrize("place", [-5, 0, 1, 29, 30, 99])
+    def test_what_lies_at_the_edges_or_beyond_changes_nothing_else(self, place: int) -> None:
+        points = single([100.0] * 15 + [120.0] * 15, 0.01, 20)
+        for confirmed in (True, False):
+            settled = [Settled(place, place, upwards=True, confirmed=confirmed)]
+            assert (15, 1) in found(suspect(points, settled=settled))
+
+
+class TestSpread:
+    """Runs that differ by more than their trials show: a level of its own for each run."""
+
+    @staticmethod
+    def runs(levels: list[float], between: float, seed: int) -> list[Point]:
+        rng = np.random.default_rng(seed)
+        own = np.array(levels) * np.exp(between * rng.normal(size=len(levels)))
+        return [Point(tuple((level * np.exp(0.005 * rng.normal(size=5))).tolist())) for level in own]
+
+    def test_young_lines_are_suspected_for_little_when_the_spread_is_known(self) -> None:
+        lines = [self.runs([100.0] * 12, 0.017, seed) for seed in range(80)]
+        unknown = sum(len(suspect(points)) for points in lines)
+        known = sum(len(suspect(points, spread=0.017)) for points in lines)
+        assert unknown > 0.2 * 80 * 12
+        assert known < 0.03 * 80 * 12
+
+    def test_a_step_of_three_times_the_noise_is_still_found(self) -> None:
+        lines = [self.runs([100.0] * 6 + [106.0] * 6, 0.017, seed) for seed in range(80)]
+        hits = [any(abs(s.index - 6) <= 2 for s in suspect(points, spread=0.017)) for points in lines]
+        assert sum(hits) >= 0.85 * 80
+
+    def test_with_a_known_spread_single_trials_say_something(self) -> None:
+        assert found(suspect(single([100.0] * 5 + [200.0] * 5), spread=0.02)) == [(5, 1)]
 
 
 class TestDegenerate:

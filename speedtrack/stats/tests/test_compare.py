@@ -253,3 +253,21 @@ def test_hodges_lehmann_of_rows() -> None:
 def test_values_without_noise_need_no_second_sample(after: float, answer: Answer) -> None:
     found = compare_exact(100, after, smallest_effect=0.01)
     assert (found.answer, found.ratio, found.low, found.high) == (answer, after / 100, after / 100, after / 100)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "ratio"),
+    [(0, 0, 1), (0, 5, 2), (5, 0, 0), (-4, 5, 2.8), (-4, -2, 1.5), (5e-324, 0, 0), (-1e308, 1e308, 3), (0, -1e-300, 0)],
+)
+def test_values_of_zero_and_below_are_compared_by_their_difference(before: float, after: float, ratio: float) -> None:
+    found = compare_exact(before, after, smallest_effect=0.01)
+    assert found.ratio == pytest.approx(ratio)
+    assert found.answer is (Answer.SAME if before == after else Answer.DIFFERENT)
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_what_is_no_finite_number_is_not_compared(value: float) -> None:
+    with pytest.raises(ValueError, match="finite"):
+        compare_exact(1.0, value, smallest_effect=0.01)
+    with pytest.raises(ValueError, match="finite"):
+        compare([1.0, value], [1.0, 2.0], smallest_effect=0.01, seed=1)

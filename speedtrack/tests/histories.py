@@ -1,0 +1,143 @@
+"""Long measured histories, written straight into the tables: tens of thousands of points in seconds.
+
+Tests of single steps make their state through the verbs of production (builders.py). What matters here is the shape of
+the history: many points, many series, many branches.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from statistics import median
+from typing import Any
+
+from django.db import connection
+
+from speedtrack.benchmarks.metrics import HEADLINE
+from speedtrack.benchmarks.models import Benchmark, Suite
+from speedtrack.projects.models import Branch, Commit, Position, Project
+from speedtrack.runs.models import Attempt, Environment, Machine, Reason, Run, Series, Status
+
+BEGUN = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+@dataclass
+class History:
+    """A project with one branch. Commits and measurements are added by the methods, as if they had just arrived."""
+
+    slug: str = "long"
+    project: Project = field(init=False)
+    branch: Branch = field(init=False)
+    machine: Machine = field(init=False)
+    suite: Suite = field(init=False)
+    rounds: int = 0
+
+    def __post_init__(self) -> None:
+        self.project = Project.objects.create(
+            slug=self.slug, name=self.slug, url=f"/{self.slug}", default_branch="main", suite="tiny", hook_id=self.slug
+        )
+        self.suite, _ = Suite.objects.get_or_create(name="tiny", digest="sha256:suite", defaults={"definition": {}})
+        self.machine, _ = Machine.objects.get_or_create(name="m1")
+        self.branch = Branch.objects.create(project=self.project, name="main")
+
+    def commits(self, count: int, branch: Branch | None = None, **changes: Any) -> list[Commit]:
+        """New commits at the end of a branch."""
+        branch = branch or self.branch
+        known = Commit.objects.filter(project=self.project).count()
+        length = branch.positions.count()
+        commits = Commit.objects.bulk_create(
+            [
+                Commit(
+                    project=self.project, sha=f"{known + i:040x}", author_name="Ada", author_email="ada@example.org",
+                    authored_at=BEGUN + timedelta(hours=known + i), committed_at=BEGUN + timedelta(hours=known + i),
+                    subject=f"Change {known + i}",
+                )
+                for i in range(count)
+            ],
+            batch_size=5000,
+        )  # fmt: skip
+        for commit in commits:
+            for name, value in changes.items():
+                setattr(commit, name, value)
+        if changes:
+            Commit.objects.bulk_update(commits, list(changes))
+        self.place(branch, commits, length)
+        return commits
+
+    def place(self, branch: Branch, commits: Iterable[Commit], first: int = 0) -> None:
+        rows = [Position(branch=branch, commit=commit, number=first + i) for i, commit in enumerate(commits)]
+        Position.objects.bulk_create(rows, batch_size=5000)
+
+    def fork(self, name: str, commits: Iterable[Commit]) -> Branch:
+        """Another branch that begins with these commits of the first one."""
+        branch = Branch.objects.create(project=self.project, name=name)
+        self.place(branch, commits)
+        return branch
+
+    def series(self, benchmark: str = "get", metric: str = HEADLINE, **place: Any) -> Series:
+        machine = place.get("machine", self.machine)
+        digest = place.get("environment", "sha256:environment")
+        environment, _ = Environment.objects.get_or_create(machine=machine, digest=digest, defaults={"facts": {}})
+        found, _ = Benchmark.objects.get_or_create(
+            project=self.project, name=benchmark, digest=f"sha256:{benchmark}", defaults={"definition": {}}
+        )
+        return Series.objects.get_or_create(
+            project=self.project, benchmark=found, metric=metric, machine=machine, environment=environment
+        )[0]
+
+    def measure(
+        self, series: Sequence[Series], values: Mapping[int, Sequence[Sequence[float]]], flags: Sequence[str] = ()
+    ) -> datetime:
+        """Store one run per commit id with the trials of each of these series; since when they are unseen."""
+        self.rounds += 1
+        machine = series[0].machine
+        moment = max(BEGUN, Attempt.objects.order_by("-id").values_list("ended_at", flat=True).first() or BEGUN)
+        runs = Run.objects.bulk_create(
+            [
+                Run(
+                    project=self.project, commit_id=commit, machine=machine, suite=self.suite, benchmarks=[],
+                    benchmark_set="sha256:set", reason=Reason.PUSH, trials=5, status=Status.SUCCEEDED,
+                    round=self.rounds,
+                )
+                for commit in values
+            ],
+            batch_size=2000,
+        )  # fmt: skip
+        attempts = Attempt.objects.bulk_create(
+            [
+                Attempt(run=run, number=1, token=1, outcome="succeeded", ended_at=moment + timedelta(seconds=1 + i))
+                for i, run in enumerate(runs)
+            ],
+            batch_size=5000,
+        )
+        self.copy(series, values, [attempt.pk for attempt in attempts], list(flags))
+        since = moment + timedelta(milliseconds=500)
+        Series.objects.filter(pk__in=[one.pk for one in series], undetected_since=None).update(undetected_since=since)
+        return since
+
+    def copy(
+        self,
+        series: Sequence[Series],
+        values: Mapping[int, Sequence[Sequence[float]]],
+        attempts: list[int],
+        flags: list[str],
+    ) -> None:
+        with connection.cursor() as cursor:
+            count = len(values) * len(series)
+            cursor.execute(
+                "SELECT nextval(pg_get_serial_sequence('runs_measurement', 'id')) FROM generate_series(1, %s)", [count]
+            )
+            ids = [row[0] for row in cursor.fetchall()]
+            rows = [
+                (attempt, one.pk, commit, trials)
+                for attempt, (commit, of_series) in zip(attempts, values.items(), strict=True)
+                for one, trials in zip(series, of_series, strict=True)
+            ]
+            columns = "id, attempt_id, series_id, commit_id, side, value, low, high, n, flags, paired, accepted"
+            with cursor.copy(f"COPY runs_measurement ({columns}) FROM STDIN") as copy:
+                for pk, (attempt, one, commit, trials) in zip(ids, rows, strict=True):
+                    summary = (median(trials), min(trials), max(trials), len(trials))
+                    copy.write_row((pk, attempt, one, commit, "head", *summary, flags, False, True))
+            with cursor.copy("COPY runs_sample (measurement_id, trial, value, flagged) FROM STDIN") as copy:
+                for pk, (_, _, _, trials) in zip(ids, rows, strict=True):
+                    for trial, value in enumerate(trials):
+                        copy.write_row((pk, trial, value, bool(flags)))
