@@ -128,7 +128,7 @@ def replay(name: str, values: Sequence[Sequence[float]]) -> tuple[list[dict[str,
     begun = time.process_time()
     for now in range(LEAST, len(y) + 1):
         shown: set[int] = set()
-        for index, way in detect(y[:now]):
+        for index, way in ((int(i), int(w)) for i, w in detect(y[:now])):
             near = [
                 (abs(r["last"] - index), k)
                 for k, r in enumerate(reports)

@@ -29,6 +29,7 @@ class Found:
     bracket: tuple[int, int] | None = None
     range: tuple[int, int] | None = None
     confirmed_at: int | None = None
+    ratio: float = 1.0  # by the history, when it was first suspected
 
     def holds(self, index: int) -> bool:
         return self.range is not None and self.range[0] < index <= self.range[1]

@@ -193,7 +193,7 @@ class Lives:
         direction = 1 if ratio > 1 else -1
         found = self.known.get(pk)
         if found is None:
-            found = self.known[pk] = Found(now, direction, [span[1]], status)
+            found = self.known[pk] = Found(now, direction, [span[1]], status, ratio=ratio)
             self.record.found.append(found)
         if status == ChangePoint.Status.SUSPECTED:
             if found.places[-1] != span[1]:
