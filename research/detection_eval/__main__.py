@@ -1,7 +1,7 @@
 """Evaluate detection and settling from the measurement to the named commit, and print (or write) the tables.
 
 python -m research.detection_eval [--quick] [--harness FOLDER [--data FOLDER]] [--peers PYTHON] [--write FILE]
-    [--seed N]
+    [--lines N] [--seed N]
 
 Generated lines are the project's own; with --harness those of that folder's generate.py (`synthetic`, `resampled`,
 `labelled`), which add resampled noise of real histories and histories whose changes people confirmed; --data is where
@@ -34,7 +34,7 @@ BETWEEN = (0.01, 0.017)  # of the runs of young lines
 class Extent:
     """How much of everything."""
 
-    sizes: datasets.Sizes
+    lines: int  # of the largest data set
     nulls: int  # suspicions without a change, over all spreads
     power: int  # suspicions of each change and spread
     narrowings: int
@@ -42,17 +42,18 @@ class Extent:
     lengths: tuple[int, ...]
 
 
-QUICK = Extent(datasets.QUICK, nulls=400, power=40, narrowings=200, young=20, lengths=(240, 1000))
-WHOLE = Extent(datasets.WHOLE, nulls=8000, power=300, narrowings=2000, young=60, lengths=(240, 1000, 10_000))
+QUICK = Extent(lines=4, nulls=400, power=40, narrowings=200, young=20, lengths=(240, 1000))
+WHOLE = Extent(lines=24, nulls=4000, power=200, narrowings=2000, young=60, lengths=(240, 1000, 10_000))
 
 
 def main() -> None:
     options = arguments()
     extent = QUICK if options.quick else WHOLE
+    sizes = datasets.sizes_for(options.lines or extent.lines)
     harness = datasets.generator_of(options.harness, options.data) if options.harness else None
-    sets = datasets.own(extent.sizes, options.seed, harness)
+    sets = datasets.own(sizes, options.seed, harness)
     if harness:
-        sets += datasets.public(extent.sizes, options.seed, harness)
+        sets += datasets.public(sizes, options.seed, harness)
     begun = time.monotonic()
     with workers.pool(workers.cores()) as executor:
         parts = evaluate(executor, sets, extent, options.seed, options.peers)
@@ -69,6 +70,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--data", type=Path, help="the histories that the harness reads")
     parser.add_argument("--peers", help="a Python that has the peers")
     parser.add_argument("--write", type=Path, help="a file in which the tables stand between two marks")
+    parser.add_argument("--lines", type=int, help="generated lines with steps; other sets scale with them")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
     if options.data and not options.harness:
@@ -103,9 +105,12 @@ def evaluate(
     points = [executor.submit(cost.of_a_point, length, 1, seed).result() for length in extent.lengths]
     points.append(executor.submit(cost.of_a_point, 1000, 20, seed).result())
     parts.append("### Cost of detection per new point\n\n" + report.costs(points))
+    others = [one for one in sets if one.name in BESIDE]
+    found = beside.history(executor, others)
     if peers:
         say("peers")
-        found = beside.compare(peers, [one for one in sets if one.name in BESIDE], workers.cores())
+        found += beside.compare(peers, others, workers.cores())
+    if found:
         parts.append("### Beside other detectors\n\n" + report.beside_peers(scores, found))
     return parts
 
@@ -124,8 +129,9 @@ def young(executor: ProcessPoolExecutor, extent: Extent, seed: int) -> dict[floa
 
 def heading(options: argparse.Namespace, sets: Sequence[DataSet], seconds: float) -> str:
     commits = sum(len(line.values) for one in sets for line in one.lines)
-    given = [word for word, value in (("QUICK=1", options.quick), ("HARNESS=…", options.harness),
-                                      ("DATA=…", options.data), ("PEERS=1", options.peers)) if value]  # fmt: skip
+    given = [word for word, value in (("QUICK=1", options.quick), (f"LINES={options.lines}", options.lines),
+                                      ("HARNESS=…", options.harness), ("DATA=…", options.data),
+                                      ("PEERS=1", options.peers)) if value]  # fmt: skip
     source = "the harness's generator and histories" if options.harness else "the project's own generator"
     lines = sum(len(one.lines) for one in sets)
     return (

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
 import json
 import subprocess
 import sys
+import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
 from research.detection_eval.datasets import DataSet
+from research.detection_eval.lines import Line
 from research.detection_eval.peers import PEERS
 from research.detection_eval.scores import Found, Record, Score, score
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-SLOW = {"MongoDB e-divisive": 8, "Otava": 2, "Otava, >= 2%": 2}  # these get each n-th line only
+SLOW = {"MongoDB e-divisive": 8, "Otava": 4, "Otava, >= 2%": 4, "asv steps, 5%": 4}  # these get each n-th line only
 
 
 @dataclass(frozen=True)
@@ -46,6 +50,29 @@ def compare(python: str, sets: Sequence[DataSet], count: int) -> list[PeerScore]
         vanished = [r["vanished"] for r in answer["reports"]]
         found[answer["peer"], one.name].append((Record(line, founds, margin=one.margin), answer["seconds"], vanished))
     return [one_score(peer, name, rows) for (peer, name), rows in found.items()]
+
+
+def history(executor: ProcessPoolExecutor, sets: Sequence[DataSet]) -> list[PeerScore]:
+    """The scores of the verdict from history alone; none where the tracker has no such verdict."""
+    if importlib.util.find_spec("speedtrack.stats.history") is None:
+        return []
+    jobs = [(one, line, executor.submit(history_of, line)) for one in sets for line in one.lines]
+    found: Mapping[str, list[tuple[Record, float, list[bool]]]] = defaultdict(list)
+    for one, line, job in jobs:
+        founds, seconds = job.result()
+        found[one.name].append((Record(line, founds, margin=one.margin), seconds, [False] * len(founds)))
+    return [one_score("SpeedTrack, from history alone", name, rows) for name, rows in found.items()]
+
+
+def history_of(line: Line) -> tuple[list[Found], float]:
+    """Every verdict of a line as its points arrive, none of which is taken back; and the seconds it took."""
+    replay = importlib.import_module("speedtrack.stats.history").Replay()
+    founds: list[Found] = []
+    begun = time.process_time()
+    for now, values in enumerate(line.values):
+        for place, direction in replay.push(now, values)[len(founds) :]:
+            founds.append(Found(now, direction, [place], "confirmed", range=(place - 1, place)))
+    return founds, time.process_time() - begun
 
 
 def run(python: str, lines: Sequence[object], jobs: Sequence[object]) -> Iterator[dict]:

@@ -31,8 +31,16 @@ class Sizes:
     longest: int  # commits of a labelled line that are played
 
 
-QUICK = Sizes(mixed=4, gaussian=2, kind=0, real=1, drift=1, longest=300)
-WHOLE = Sizes(mixed=32, gaussian=12, kind=2, real=4, drift=6, longest=900)
+def sizes_for(lines: int) -> Sizes:
+    """The sizes of all data sets, by the lines of the largest."""
+    return Sizes(
+        mixed=lines,
+        gaussian=max(1, lines // 2),
+        kind=lines // 12,
+        real=max(1, lines // 8),
+        drift=max(1, lines // 4),
+        longest=min(600, 25 * lines),
+    )
 
 
 @dataclass(frozen=True)
