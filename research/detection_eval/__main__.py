@@ -42,8 +42,8 @@ class Extent:
     lengths: tuple[int, ...]
 
 
-QUICK = Extent(lines=4, nulls=400, power=40, narrowings=200, young=20, lengths=(240, 1000))
-WHOLE = Extent(lines=24, nulls=4000, power=200, narrowings=2000, young=60, lengths=(240, 1000, 10_000))
+QUICK = Extent(lines=4, nulls=400, power=40, narrowings=60, young=20, lengths=(240, 1000))
+WHOLE = Extent(lines=24, nulls=4000, power=200, narrowings=1000, young=60, lengths=(240, 1000, 10_000))
 
 
 def main() -> None:

@@ -9,8 +9,12 @@ import math
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from speedtrack.stats.compare import Comparison
 
 Pairs = list[tuple[float, float]]
 EFFECT = 0.01  # the smallest effect of server CPU per request
@@ -58,40 +62,45 @@ def draw(rng: np.random.Generator, count: int, case: Case, changed: bool = True)
     return [(float(base), float(head)) for base, head in values]
 
 
-def confirm_once(case: Case, rng: np.random.Generator, suspected: float) -> tuple[str, int]:
-    """The answer after all rounds that the workers would measure, and how many pairs those were."""
+def confirm_once(case: Case, rng: np.random.Generator, suspected: float) -> tuple[Comparison, Pairs]:
+    """The answer after all rounds that the workers would measure, and the pairs of those."""
     from speedtrack.alerts.verdicts import LEVEL, ROUNDS
     from speedtrack.stats.compare import Answer, settle
 
     pairs: Pairs = []
-    answer = Answer.UNKNOWN
     for look, count in enumerate(ROUNDS, start=1):
         pairs += draw(rng, count, case)
         found = settle(
             pairs, smallest_effect=EFFECT, level=LEVEL, looks=len(ROUNDS), look=look, seed=look, suspected=suspected
         )
-        answer = found.answer
-        if answer != Answer.UNKNOWN:
+        if found.answer != Answer.UNKNOWN:
             break
-    return str(answer), len(pairs)
+    return found, pairs
 
 
 def rounds_of(case: Case, runs: int, seed: int) -> list[tuple[str, int]]:
     """The answers of so many suspicions of a slowdown; run in a process of its own."""
     rng = np.random.default_rng(seed)
-    return [confirm_once(case, rng, 1 + max(SUSPECTED, case.change)) for _ in range(runs)]
+    settled = [confirm_once(case, rng, 1 + max(SUSPECTED, case.change)) for _ in range(runs)]
+    return [(str(found.answer), len(pairs)) for found, pairs in settled]
+
+
+def confirmed(case: Case, rng: np.random.Generator) -> tuple[float, Pairs]:
+    """The ratio and the pairs of a suspicion that was confirmed; those that were not are drawn again."""
+    while True:
+        found, pairs = confirm_once(case, rng, 1 + max(SUSPECTED, case.change))
+        if found.answer == "different" and found.ratio > 1:
+            return found.ratio, pairs
 
 
 def narrow_once(case: Case, rng: np.random.Generator) -> tuple[str, int]:
     """Narrow a range whose change is confirmed, as `confirm.narrow` does; how it ended, and with how many pairs."""
-    from speedtrack.alerts.verdicts import PAIRS, WRONG_COMMIT
+    from speedtrack.alerts.verdicts import WRONG_COMMIT
     from speedtrack.stats import narrow
 
     first, last, spent = 0, RANGE, 0  # the change lies after ``first``, and up to ``last``
     cause = int(rng.integers(1, RANGE + 1))
-    confirming = draw(rng, 2 * PAIRS, case)
-    ratio = float(np.exp(np.median([math.log(head / base) for base, head in confirming])))
-    ratio = ratio if ratio > 1 else 1 + EFFECT
+    ratio, confirming = confirmed(case, rng)
     error = WRONG_COMMIT / math.ceil(math.log2(RANGE))
     while last - first > 1:
         middle, pairs = first + (last - first) // 2, Pairs()

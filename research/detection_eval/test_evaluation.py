@@ -1,7 +1,10 @@
+from pathlib import Path
+
 import numpy as np
 import pytest
 
-from research.detection_eval import noise, tracker
+from research.detection_eval import noise, peers, tracker
+from research.detection_eval.__main__ import MARKS, write
 from research.detection_eval.lines import Line
 from research.detection_eval.scores import Found, Record, match, score
 
@@ -68,3 +71,19 @@ def test_every_kind_of_noise_has_the_spread_that_it_states() -> None:
     for name in ("Gaussian", "heavy tails", "AR 0.35", "AR 0.7"):
         deviation = noise.draw(np.random.default_rng(5), 20_000, noise.KINDS[name])
         assert np.std(deviation) == pytest.approx(0.015, rel=0.1), name
+
+
+def test_the_tables_replace_those_between_the_marks_of_a_page(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(f"before\n{MARKS[0]}\nold\n{MARKS[1]}\nafter\n")
+    write(page, "new")
+    assert page.read_text() == f"before\n{MARKS[0]}\nnew\n{MARKS[1]}\nafter\n"
+    page.write_text("no marks")
+    with pytest.raises(SystemExit, match="must have each of the lines"):
+        write(page, "new")
+
+
+@pytest.mark.parametrize("name", ["Perfherder t-test", "Chromium, 2%"])
+def test_a_peer_reports_a_plain_step_once(name: str) -> None:
+    reports, _ = peers.replay(name, line_of(0.1, seed=1).values)
+    assert [(abs(r["place"] - STEP) <= 2, r["direction"], r["vanished"]) for r in reports] == [(True, 1, False)]

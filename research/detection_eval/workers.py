@@ -26,7 +26,10 @@ def pool(count: int) -> Iterator[ProcessPoolExecutor]:
         for url in made:
             urls.put(url)
         with ProcessPoolExecutor(count, mp_context=context, initializer=begin, initargs=(urls,)) as executor:
-            yield executor
+            try:
+                yield executor
+            finally:
+                executor.shutdown(cancel_futures=True)  # whoever interrupts it does not wait for lines not begun
 
 
 def begin(urls: Any) -> None:
