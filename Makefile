@@ -3,16 +3,17 @@
 
 PYTHON ?= python3
 VENV := .venv
+PEERS_VENV := .venv-peers
 PY := $(VENV)/bin/python
 DRIVER := runners/driver/target/release/speedbench
 # The driver's tests beside real servers need all of these; without one they are left out, and `make test` says so at its end.
 REAL_SERVERS := redis-server redis-benchmark redis-cli memcached openssl
 ABSENT = $(foreach program,$(REAL_SERVERS),$(if $(shell command -v $(program)),,$(program)))
 
-.PHONY: demo serve test check bench setup lock clean help
+.PHONY: demo serve test check bench detection-eval setup lock clean help
 
 help:            ## show this list
-	@sed -n 's/^\([a-z]*\): *[^#]*## /\1\t/p' Makefile
+	@sed -n 's/^\([a-z-]*\): *[^#]*## /\1\t/p' Makefile
 
 demo: setup      ## track the sample server, measure its history, show the alert, go on serving
 	@$(PY) manage.py demo
@@ -65,9 +66,21 @@ bench: $(DRIVER) ## the driver's speed beside redis-benchmark and memtier; QUICK
 	@$(PYTHON) runners/driver/bench $(if $(QUICK),--quick) $(if $(WRITE),--write docs/driver.md) \
 		$(if $(JSON),--json $(JSON)) $(if $(MEMTIER),--memtier $(MEMTIER))
 
+detection-eval: $(VENV)/.runtime ## how well changes are found; QUICK=1, LINES=24, HARNESS=folder DATA=folder, PEERS=1, WRITE=1 into docs/detection.md
+	@$(if $(PEERS),$(MAKE) --no-print-directory $(PEERS_VENV)/.installed)
+	$(PY) -m research.detection_eval $(if $(QUICK),--quick) $(if $(HARNESS),--harness $(HARNESS)) \
+		$(if $(DATA),--data $(DATA)) $(if $(LINES),--lines $(LINES)) $(if $(SEED),--seed $(SEED)) $(if $(WRITE),--write docs/detection.md) \
+		$(if $(PEERS),--peers $(PEERS_VENV)/bin/python)
+
+$(PEERS_VENV)/.installed: research/detection_eval/requirements-peers.txt
+	$(PYTHON) -m venv $(PEERS_VENV)
+	$(PEERS_VENV)/bin/python -m pip install --quiet --disable-pip-version-check -r $<
+	$(PEERS_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps signal-processing-algorithms==2.1.6
+	@touch $@
+
 lock: $(VENV)/.development ## compile the requirement files anew
 	$(VENV)/bin/uv pip compile -q --universal --python-version 3.11 --generate-hashes requirements.in -o requirements.txt
 	$(VENV)/bin/uv pip compile -q --universal --python-version 3.11 --generate-hashes requirements-dev.in -o requirements-dev.txt
 
 clean:           ## remove what was built and all state of the embedded servers
-	rm -rf $(VENV) var frontend/dist frontend/node_modules runners/driver/target
+	rm -rf $(VENV) $(PEERS_VENV) var frontend/dist frontend/node_modules runners/driver/target

@@ -18,6 +18,7 @@ from speedtrack.stats.summary import CONFIDENCE
 MIN_SAMPLES = 5  # per side, or pairs: below it the answer is always unknown
 RESAMPLES = 1999
 LEVEL = 0.01
+EXCLUDED = 1 / 4  # of a suspected change: to exclude that much refutes it; history overstates what it suspects
 AT_ONCE = 1_000_000  # pairwise means held in memory
 
 
@@ -107,8 +108,9 @@ def settle(
 
     different: p <= level / looks, the interval excludes 1 and the estimate is at least half of the smallest effect
     away from it: an estimate must not be held against the effect itself, which half of all estimates of just that
-    effect miss. same: the interval lies within the smallest effect, or excludes half of the ``suspected`` ratio where
-    that is more (a suspicion of +10% is answered by an interval of -2% to +3%). unknown: take more pairs.
+    effect miss. same: the interval lies within the smallest effect, or excludes a quarter of the ``suspected`` ratio
+    where that is more (a suspicion of +10% is answered by an interval of -2% to +2%: what is suspected is the
+    largest of many shifts, and a true change is often half of it). unknown: take more pairs.
 
     Estimate: Hodges-Lehmann (1963) of the per-pair log ratios. p-value: Wilcoxon's signed ranks, exact over all sign
     flips. Interval: bootstrap of whole pairs. The level is split evenly over the looks (Bonferroni): stopping at the
@@ -126,11 +128,11 @@ def settle(
     delta = float(_hodges_lehmann(steps[None, :])[0])
     shift = _Shift(delta, low, high, signed_rank_p(steps.tolist()))
     sign = -1.0 if suspected < 1 else 1.0
-    half = scale.effect(abs(suspected - 1) if scale.unit else suspected**sign - 1) / 2
-    bound = max(scale.effect(smallest_effect), half)
+    least = EXCLUDED * scale.effect(abs(suspected - 1) if scale.unit else suspected**sign - 1)
+    bound = max(scale.effect(smallest_effect), least)
     excluded = shift.high < bound if sign > 0 else shift.low > -bound
     comparison = _judge(shift, scale, _Limits(smallest_effect / 2, smallest_effect, level / looks), (len(steps),) * 2)
-    if comparison.answer == Answer.UNKNOWN and half and excluded and len(steps) >= MIN_SAMPLES:
+    if comparison.answer == Answer.UNKNOWN and least and excluded and len(steps) >= MIN_SAMPLES:
         return replace(comparison, answer=Answer.SAME)
     return comparison
 

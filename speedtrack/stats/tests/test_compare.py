@@ -212,6 +212,22 @@ class TestSettle:
         found = sum(confirmed(pairs_of(rng, n, ratio), (n,)) for _ in range(200))
         assert found / 200 >= least
 
+    def test_a_change_a_third_of_what_was_suspected_is_not_refuted(self) -> None:
+        """History overstates what it has just noticed: +4% at a spread of 4% first looked like +12%."""
+        rng = np.random.default_rng(1)
+        answers = []
+        for _ in range(40):
+            pairs = list(zip(trials(rng, 40, cv=0.04), trials(rng, 40, 104.0, cv=0.04), strict=True))
+            for look, n in enumerate((10, 20, 40), start=1):
+                found = settle(
+                    pairs[:n], smallest_effect=0.01, level=0.01, looks=4, look=look, seed=1, suspected=1.12
+                ).answer
+                if found != Answer.UNKNOWN:
+                    break
+            answers.append(found)
+        assert answers.count(Answer.SAME) <= 1
+        assert answers.count(Answer.DIFFERENT) >= 28
+
     @settings(deadline=None, max_examples=30)
     @given(st.lists(st.tuples(st.floats(0.1, 1e3), st.floats(0.1, 1e3)), min_size=1, max_size=12))
     def test_swapping_the_sides_turns_the_answer_around(self, pairs: list[tuple[float, float]]) -> None:

@@ -1,0 +1,157 @@
+"""How often pairs confirm a change of a given size, or one that is not there, and where the narrowing ends.
+
+These call `stats.compare.settle` and `stats.narrow.place` with the rounds and levels of the workers; no database.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from speedtrack.stats.compare import Comparison
+
+Pairs = list[tuple[float, float]]
+EFFECT = 0.01  # the smallest effect of server CPU per request
+SUSPECTED = 0.02  # what the history is taken to have shown, at least
+RANGE = 8  # commits that may be the cause
+AT_ONCE = 50
+
+
+@dataclass(frozen=True)
+class Case:
+    """A change of a size between two sides, each with a spread; ``heavy``: Student's t with 4 degrees of freedom."""
+
+    change: float
+    spread: float
+    heavy: bool = False
+
+
+@dataclass(frozen=True)
+class Rounds:
+    """How often the pairs of a case gave each answer, of ``runs``; ``pairs``: how many were measured on average."""
+
+    case: Case
+    runs: int
+    different: float
+    same: float
+    unknown: float
+    pairs: float
+
+
+@dataclass(frozen=True)
+class Narrowed:
+    """Where the narrowing of a range ended: at the right commit, at another one, or at a range with the right one."""
+
+    case: Case
+    runs: int
+    right: float
+    wrong: float
+    wide: float
+    pairs: float
+
+
+def draw(rng: np.random.Generator, count: int, case: Case, changed: bool = True) -> Pairs:
+    noise = rng.standard_t(4, (count, 2)) / math.sqrt(2) if case.heavy else rng.normal(size=(count, 2))
+    values = 100 * np.exp(case.spread * noise) * np.array([1.0, 1 + case.change * changed])
+    return [(float(base), float(head)) for base, head in values]
+
+
+def confirm_once(case: Case, rng: np.random.Generator, suspected: float) -> tuple[Comparison, Pairs]:
+    """The answer after all rounds that the workers would measure, and the pairs of those."""
+    from speedtrack.alerts.verdicts import LEVEL, ROUNDS
+    from speedtrack.stats.compare import Answer, settle
+
+    pairs: Pairs = []
+    for look, count in enumerate(ROUNDS, start=1):
+        pairs += draw(rng, count, case)
+        found = settle(
+            pairs, smallest_effect=EFFECT, level=LEVEL, looks=len(ROUNDS), look=look, seed=look, suspected=suspected
+        )
+        if found.answer != Answer.UNKNOWN:
+            break
+    return found, pairs
+
+
+def rounds_of(case: Case, runs: int, seed: int) -> list[tuple[str, int]]:
+    """The answers of so many suspicions of a slowdown; run in a process of its own."""
+    rng = np.random.default_rng(seed)
+    settled = [confirm_once(case, rng, 1 + max(SUSPECTED, case.change)) for _ in range(runs)]
+    return [(str(found.answer), len(pairs)) for found, pairs in settled]
+
+
+def confirmed(case: Case, rng: np.random.Generator) -> tuple[float, Pairs]:
+    """The ratio and the pairs of a suspicion that was confirmed; those that were not are drawn again."""
+    while True:
+        found, pairs = confirm_once(case, rng, 1 + max(SUSPECTED, case.change))
+        if found.answer == "different" and found.ratio > 1:
+            return found.ratio, pairs
+
+
+def narrow_once(case: Case, rng: np.random.Generator) -> tuple[str, int]:
+    """Narrow a range whose change is confirmed, as `confirm.narrow` does; how it ended, and with how many pairs."""
+    from speedtrack.alerts.verdicts import WRONG_COMMIT
+    from speedtrack.stats import narrow
+
+    first, last, spent = 0, RANGE, 0  # the change lies after ``first``, and up to ``last``
+    cause = int(rng.integers(1, RANGE + 1))
+    ratio, confirming = confirmed(case, rng)
+    error = WRONG_COMMIT / math.ceil(math.log2(RANGE))
+    while last - first > 1:
+        middle, pairs = first + (last - first) // 2, Pairs()
+        side = narrow.Side.UNKNOWN
+        while side == narrow.Side.UNKNOWN and len(pairs) < narrow.MOST:
+            count = max(narrow.pairs_needed(confirming, ratio=ratio, error=error), len(pairs))
+            pairs += draw(rng, count, case, changed=middle >= cause)
+            side = narrow.place(pairs, ratio=ratio, error=error).side
+        spent += len(pairs)
+        if side == narrow.Side.UNKNOWN:
+            break
+        first, last = (first, middle) if side == narrow.Side.NEW else (middle, last)
+    if not first < cause <= last:
+        return "wrong", spent
+    return ("right" if last - first == 1 else "wide"), spent
+
+
+def narrowings_of(case: Case, runs: int, seed: int) -> list[tuple[str, int]]:
+    rng = np.random.default_rng(seed)
+    return [narrow_once(case, rng) for _ in range(runs)]
+
+
+def in_parts(executor: ProcessPoolExecutor, verb: object, case: Case, runs: int, seed: int) -> list[tuple[str, int]]:
+    """All answers of a case, worked out in parts by the processes of the pool."""
+    sizes = [min(AT_ONCE, runs - begun) for begun in range(0, runs, AT_ONCE)]
+    key = int(1e6 * case.change) + int(1e5 * case.spread)
+    jobs = [executor.submit(verb, case, size, [seed, key, i]) for i, size in enumerate(sizes)]  # type: ignore[arg-type]
+    return [answer for job in jobs for answer in job.result()]
+
+
+def power(executor: ProcessPoolExecutor, cases: Sequence[Case], runs: int, seed: int) -> list[Rounds]:
+    rows = []
+    for case in cases:
+        found = in_parts(executor, rounds_of, case, runs, seed)
+        different, same, unknown = (share(found, word) for word in ("different", "same", "unknown"))
+        rows.append(Rounds(case, runs, different, same, unknown, mean_pairs(found)))
+    return rows
+
+
+def narrowing(executor: ProcessPoolExecutor, cases: Sequence[Case], runs: int, seed: int) -> list[Narrowed]:
+    rows = []
+    for case in cases:
+        found = in_parts(executor, narrowings_of, case, runs, seed)
+        right, wrong, wide = (share(found, word) for word in ("right", "wrong", "wide"))
+        rows.append(Narrowed(case, runs, right, wrong, wide, mean_pairs(found)))
+    return rows
+
+
+def share(found: Sequence[tuple[str, int]], word: str) -> float:
+    return sum(answer == word for answer, _ in found) / len(found)
+
+
+def mean_pairs(found: Sequence[tuple[str, int]]) -> float:
+    return sum(pairs for _, pairs in found) / len(found)
