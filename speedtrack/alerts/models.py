@@ -357,6 +357,14 @@ class Mute(models.Model):
             what.append(METRICS[self.metric].title if self.metric in METRICS else self.metric)
         return ", ".join(what) + (f" on {self.machine}" if self.machine else "")
 
+    def covers(self, series: Series) -> bool:
+        """As ``of`` says it of many."""
+        mine = (self.benchmark or series.benchmark.name, self.metric or series.metric)
+        machine = self.machine_id or series.machine_id
+        return (*mine, machine, self.project_id) == (
+            series.benchmark.name, series.metric, series.machine_id, series.project_id
+        )  # fmt: skip
+
 
 class NoiseFloor(models.Model):
     """What pairs of identical builds showed of a series: the machine's own noise. The newest of a series holds.

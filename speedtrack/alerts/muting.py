@@ -1,5 +1,6 @@
 """Mutes: for a while nobody is told of what a benchmark, one of its series, or a machine shows."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -8,7 +9,7 @@ from django.db import transaction
 from django.db.models import QuerySet
 from django.db.models.functions import Now
 
-from speedtrack.alerts.models import Mute
+from speedtrack.alerts.models import ChangePoint, Mute
 from speedtrack.projects.models import Project
 from speedtrack.runs.models import Machine, Series
 
@@ -51,6 +52,14 @@ def end(mute: Mute, who: User) -> bool:
 def mute_of(series: Series) -> Mute | None:
     """What mutes a series now."""
     return Mute.objects.in_force().of(series).select_related("machine").first()
+
+
+def mutes_of(change_points: Iterable[ChangePoint]) -> dict[int, Mute]:
+    """What mutes each of these change points now, by id; one query for all."""
+    found = list(change_points)
+    projects = {cp.series.project_id for cp in found}
+    mutes = list(Mute.objects.in_force().filter(project__in=projects).select_related("machine").order_by("until", "id"))
+    return {cp.pk: mute for cp in found for mute in mutes if mute.covers(cp.series)}
 
 
 def in_force(project: Project) -> QuerySet[Mute]:

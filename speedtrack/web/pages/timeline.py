@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 from django.db import connection
 from django.http import Http404, QueryDict
 
-from speedtrack.alerts import floors
+from speedtrack.alerts import floors, muting
 from speedtrack.alerts import series as lines
-from speedtrack.alerts.models import ChangePoint, NoiseFloor
+from speedtrack.alerts.models import ChangePoint, Mute, NoiseFloor
 from speedtrack.alerts.series import Drawn
 from speedtrack.benchmarks.metrics import Metric
 from speedtrack.benchmarks.models import Benchmark
@@ -278,6 +278,13 @@ def floors_of(view: View) -> list[NoiseFloor]:
     """What each machine of the view sees at least, by the newest A/A run of this benchmark and metric on it."""
     found = sorted(floors.newest(s.pk for s in view.series).values(), key=lambda floor: floor.pk)
     return list({floor.series.machine_id: floor for floor in found}.values())
+
+
+def mutes_of(view: View) -> list[tuple[str, Mute]]:
+    """What mutes each machine's line of the view now."""
+    mutes = list(muting.in_force(view.scope.project))
+    found = {s.machine.name: mute for s in view.series for mute in mutes if mute.covers(s)}
+    return sorted(found.items())
 
 
 def pooled_columns(view: View, series: Series) -> Columns:
