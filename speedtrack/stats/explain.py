@@ -102,6 +102,20 @@ def explain(
     return max(found, key=lambda reason: (reason.suspicious, reason.score))
 
 
+def clearest(points: Sequence[Point], *, smallest_effect: float, sensitivity: Sensitivity = DEFAULT) -> int | None:
+    """The place, within one level, at which a shift comes nearest to what it had to exceed. None below two points."""
+    if len(points) < 2:
+        return None
+    scale = Scale.of(value for point in points for value in point.values)
+    values = [scale.place(point.values).tolist() for point in points]
+    level = np.array([median(value) for value in values])
+    table = shifts(level, newest_means(level, sensitivity.trim), sensitivity)
+    limits, _ = _limits(level, _errors(values), scale.effect(smallest_effect), sensitivity)
+    scores = np.nan_to_num(np.abs(table.size) / np.maximum(limits, 1e-300))
+    seen, column = np.unravel_index(int(scores.argmax()), scores.shape)
+    return max(1, int(seen) + 1 - int(AFTER[column]))
+
+
 def sight(
     level: Sequence[float], error: Sequence[float], *, smallest_effect: float, sensitivity: Sensitivity = DEFAULT
 ) -> Sight | None:

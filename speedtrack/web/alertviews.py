@@ -8,16 +8,18 @@ from collections.abc import Callable
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.contrib.auth.models import User
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import redirect, render
-from django.views.decorators.http import require_http_methods
+from django.views.decorators.http import require_http_methods, require_safe
 
 from speedtrack.alerts import muting, regrouping
 from speedtrack.alerts.models import Alert
 from speedtrack.alerts.triage import Stale
+from speedtrack.text import plain_values
 from speedtrack.web import scope
 from speedtrack.web.pages import alert as alert_page
 from speedtrack.web.pages import mutes as mutes_page
+from speedtrack.web.pages import sensitivity as sensitivity_page
 
 NOTE_LENGTH = 4000
 
@@ -97,3 +99,15 @@ def end_mute(request: HttpRequest, slug: str, pk: int) -> HttpResponse:
         ended = muting.end(found, request.user)
         messages.success(request, "The mute has ended." if ended else "It had ended already.")
     return redirect("mutes", slug=slug)
+
+
+@require_safe
+def sensitivity(request: HttpRequest, slug: str) -> HttpResponse:
+    """The benchmarks worth fixing."""
+    page = sensitivity_page.load(scope.project_named(slug))
+    return render(request, "web/sensitivity.html", {"page": page, "project": page.project})
+
+
+@require_safe
+def sensitivity_values(request: HttpRequest, slug: str) -> HttpResponse:
+    return JsonResponse(plain_values(sensitivity_page.document(sensitivity_page.load(scope.project_named(slug)))))

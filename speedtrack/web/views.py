@@ -85,6 +85,9 @@ def timeline(request: HttpRequest, slug: str, benchmark: str, metric: str) -> Ht
         "metrics": timeline_page.metrics_of(view),
         "workload": workload.described(view.benchmark),
         "floors": timeline_page.floors_of(view),
+        "sensitivity": timeline_page.sensitivity_of(view),
+        "kept": [(key, value) for key, values in request.GET.lists() if key != "why" for value in values],
+        "why": timeline_page.why_of(view, request.GET.get("why", "")),
         "mutes": timeline_page.mutes_of(view),
         "references": workload.reference_of(view.benchmark, view.machine_names),
     }
