@@ -132,7 +132,7 @@ def report(console: Console, project: Project, history: list[Planted]) -> bool:
     """Print what was found, and compare it with what the history's table says was planted."""
     for cp in confirmed(project):
         console.print(f"  {describe(cp)}")
-    alerts = list(Alert.objects.filter(project=project).select_related("commit"))
+    alerts = list(Alert.objects.filter(project=project, improvement=False).select_related("commit"))
     for alert in alerts:
         console.print(f"Alert: {alert.commit.short} {plain(alert.commit.subject)}", markup=False)
         console.print(f"  page   {settings.URL}{reverse('alert', args=[alert.pk])}")

@@ -5,7 +5,7 @@ from django.urls import path
 
 from speedtrack.api import webhooks
 from speedtrack.api.runner import api as runner_api
-from speedtrack.web import views
+from speedtrack.web import alertviews, views
 from speedtrack.web.login import LoginForm
 
 LINE = "p/<slug:slug>/timeline/<str:benchmark>/<slug:metric>"
@@ -26,6 +26,13 @@ urlpatterns = [
     path("p/<slug:slug>/alerts/", views.alerts, name="alerts"),
     path("alerts/", views.alerts, name="all-alerts"),
     path("alerts/<int:pk>/", views.alert, name="alert"),
+    path("alerts/<int:pk>/move/", alertviews.move, name="alert-move"),
+    path("alerts/<int:pk>/split/", alertviews.split, name="alert-split"),
+    path("alerts/<int:pk>/merge/", alertviews.merge, name="alert-merge"),
+    path("p/<slug:slug>/sensitivity/", alertviews.sensitivity, name="sensitivity"),
+    path("p/<slug:slug>/sensitivity.json", alertviews.sensitivity_values, name="sensitivity-values"),
+    path("p/<slug:slug>/mutes/", alertviews.mutes, name="mutes"),
+    path("p/<slug:slug>/mutes/<int:pk>/end/", alertviews.end_mute, name="mute-end"),
     path("runs/<int:pk>/", views.run, name="run"),
     path("runs/<int:pk>/log", views.run_log, name="run-log"),
     path("runs/<int:pk>/reproduce.sh", views.run_script, name="run-script"),

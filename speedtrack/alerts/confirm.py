@@ -9,7 +9,7 @@
    measured when the machine has nothing else to do (``measure_further``).
 3. As long as commits lie in the range that can be built, a ``bisect`` run of the middle one against the last of the old
    level asks on which side of half of the change it runs. Change points of one range narrow together.
-4. Confirmed slowdowns of one range become one alert.
+4. Confirmed changes of one range become one alert, which is fixed when a later commit brings the old level back.
 """
 
 from collections import defaultdict
@@ -18,7 +18,7 @@ from django.db import connection, transaction
 from django.db.models import Q, QuerySet
 from django.db.models.functions import Now
 
-from speedtrack.alerts import brackets, raising, verdicts
+from speedtrack.alerts import brackets, raising, resolving, verdicts
 from speedtrack.alerts.brackets import Bracket
 from speedtrack.alerts.models import ChangePoint, Verdict
 from speedtrack.alerts.pairing import Pair, plan
@@ -48,6 +48,7 @@ def step() -> None:
     judge_finished()
     narrow_confirmed()
     raising.raise_alerts()
+    resolving.resolve()
 
 
 def drop_returns() -> None:

@@ -9,6 +9,7 @@ from django.db.models import Count, OuterRef, Q, Subquery
 from speedtrack.alerts import spreads, windows
 from speedtrack.alerts.known import KnownChange, known_changes
 from speedtrack.alerts.models import ChangePoint
+from speedtrack.alerts.past import mark_past
 from speedtrack.alerts.trouble import isolated
 from speedtrack.alerts.windows import Line
 from speedtrack.benchmarks.metrics import METRICS
@@ -78,8 +79,9 @@ def update_suspicions(series: Series, line: Line) -> None:
         if match and match.is_open and match.change_point not in found:
             move(match.change_point, line, shift)
             found.append(match.change_point)
-        elif match is None and rests_on(shift, new):
+        elif match is None and (new_points := rests_on(shift, new)):
             earlier = raise_suspicion(series, line, shift, origin)
+            mark_past(earlier, [line.points[i].commit_id for i in new_points])
             known.append(KnownChange(earlier, shift.index, shift.index))
             found.append(earlier)
     filled = [i for i in new if i < len(line.points) - 1]
@@ -91,9 +93,9 @@ def update_suspicions(series: Series, line: Line) -> None:
     drop(dissolved)
 
 
-def rests_on(shift: Shift, new: Sequence[int]) -> bool:
-    """Is one of these points among those that the shift was judged by?"""
-    return any(shift.index - DEFAULT.before <= i <= shift.seen for i in new)
+def rests_on(shift: Shift, new: Sequence[int]) -> list[int]:
+    """Which of these points are among those that the shift was judged by?"""
+    return [i for i in new if shift.index - DEFAULT.before <= i <= shift.seen]
 
 
 def raise_suspicion(series: Series, line: Line, shift: Shift, origin: ChangePoint | None) -> ChangePoint:

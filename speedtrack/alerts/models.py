@@ -17,12 +17,28 @@ from speedtrack.runs.models import Status as RunStatus
 LATELY = timedelta(days=30)  # so long is what pairs have left open worth more of them
 
 
+class AlertQuerySet(models.QuerySet["Alert"]):
+    def standing(self) -> "AlertQuerySet":
+        """Those that were not merged into another one."""
+        return self.filter(merged_into=None)
+
+    def open(self) -> "AlertQuerySet":
+        """Those that nobody has settled."""
+        return self.standing().filter(status__in=Alert.OPEN)
+
+    def work(self) -> "AlertQuerySet":
+        """Those that somebody has to look at: open ones of slowdowns."""
+        return self.open().filter(improvement=False)
+
+
 class Alert(models.Model):
     """Work for a person: the change points that one range of commits caused, on however many branches.
 
     The range is (``before``, ``commit``]: the last commit known to run on the old level, and the first known to run on
     the new one. Where commits lie between, any of those after ``before`` may be the cause. ``branch`` is the one on
-    which it was found; the range is a path along it.
+    which it was found; the range is a path along it. ``placed`` by a person, it follows no measurement any more.
+
+    ``improvement``: nothing of it got worse. ``muted``: it was raised silently, as all that got worse was muted.
     """
 
     class Status(models.TextChoices):
@@ -41,13 +57,39 @@ class Alert(models.Model):
     status = models.CharField(max_length=20, choices=Status)
     assignee = models.ForeignKey(settings.AUTH_USER_MODEL, models.SET_NULL, null=True, blank=True, related_name="+")
     created = models.DateTimeField(db_default=Now())
+    improvement = models.BooleanField(default=False)
+    muted = models.BooleanField(default=False)
+    part = models.PositiveIntegerField(default=0, help_text="above 0: a person split it off another one of its range")
+    placed = models.BooleanField(default=False, help_text="a person said which commit it was")
+    reverted_by = models.ForeignKey(
+        Commit, models.PROTECT, null=True, related_name="+", help_text="its message says that it reverts the cause"
+    )
+    fixed_by = models.ForeignKey(
+        Commit, models.PROTECT, null=True, related_name="+", help_text="it brought the old level back"
+    )
+    merged_into = models.ForeignKey("self", models.CASCADE, null=True, related_name="merged")
+
+    objects: ClassVar = AlertQuerySet.as_manager()
 
     class Meta:
         constraints: ClassVar = [
             models.UniqueConstraint(
-                fields=["project", "before", "commit"],
-                condition=Q(status__in=["suspected", "confirmed"]),
+                fields=["project", "before", "commit", "part"],
+                condition=Q(status__in=["suspected", "confirmed"], merged_into=None),
                 name="one_open_alert_per_project_and_range",
+            ),
+            models.CheckConstraint(
+                condition=Q(merged_into=None) | ~Q(merged_into=F("id")), name="no_alert_is_merged_into_itself"
+            ),
+            models.CheckConstraint(
+                condition=Q(fixed_by=None) | Q(status="fixed"), name="only_a_fixed_alert_names_who_fixed_it"
+            ),
+        ]
+        indexes: ClassVar = [
+            models.Index(
+                fields=["project"],
+                name="alerts_open",
+                condition=Q(status__in=["suspected", "confirmed"], merged_into=None),
             ),
         ]
 
@@ -73,21 +115,39 @@ class Alert(models.Model):
         names = Branch.objects.filter(positions__commit=self.commit_id, deleted_at=None).order_by("name")
         return list(dict.fromkeys([self.branch.name, *names.values_list("name", flat=True)]))
 
+    def branches_fixed(self) -> tuple[list[str], list[str]]:
+        """The branches with the newest commit of the range: those that have the fix too, and those that lack it."""
+        names = Branch.objects.filter(positions__commit=self.commit_id, deleted_at=None).order_by("name")
+        has_fix = Position.objects.filter(branch=OuterRef("pk"), commit=self.fixed_by_id)
+        rows = names.annotate(has_fix=Exists(has_fix)).values_list("name", "has_fix")
+        return [name for name, fixed in rows if fixed], [name for name, fixed in rows if not fixed]
+
 
 class AlertEvent(models.Model):
     """What happened to an alert, and who did it; ``who`` is empty for what SpeedTrack did by itself.
 
-    Who wants to hear of it is told once (speedtrack.notices): until then it is ``untold``.
+    Who wants to hear of it is told once (speedtrack.notices): until then it is ``untold``. What is muted is told to
+    nobody. ``past``: it tells of commits that were there before anybody could be told (alerts/past.py); it belongs into
+    a digest. ``improvement``: nothing had got worse at that time.
     """
 
     class Kind(models.TextChoices):
-        RAISED = "raised"  #: its change was confirmed
+        RAISED = "raised"  #: its change was confirmed; again where the first slowdown joins improvements or muted ones
         GREW = "grew"  #: another change of the same commits was confirmed
-        DECIDED = "decided"  #: a person gave it a status, an assignee or a note
+        NARROWED = "narrowed"  #: fewer commits may be the cause
+        DECIDED = "decided"  #: a person gave it a status or an assignee
+        NOTED = "noted"  #: a person left a note, or SpeedTrack saw what may matter to it
+        MOVED = "moved"  #: a person said which commit it was
+        SPLIT = "split"  #: some of its change points became an alert of their own, or it is that alert
+        MERGED = "merged"  #: another alert was merged into it, or it into another one
+        FIXED = "fixed"  #: a later commit brought the old level back
+        REOPENED = "reopened"  #: a person opened it again
 
     alert = models.ForeignKey(Alert, models.CASCADE, related_name="events")
     kind = models.CharField(max_length=20, choices=Kind)
     untold = models.BooleanField(default=True)
+    past = models.BooleanField(default=False)
+    improvement = models.BooleanField(default=False)
     at = models.DateTimeField(db_default=Now())
     who = models.ForeignKey(settings.AUTH_USER_MODEL, models.SET_NULL, null=True, related_name="+")
     before = models.CharField(max_length=20, default="")
@@ -196,6 +256,7 @@ class ChangePoint(models.Model):
     high = models.FloatField()
     score = models.FloatField(help_text="shift of the history over the yardstick that it had to exceed")
     note = models.TextField(default="")
+    past = models.BooleanField(default=False, help_text="suspected in what was there before: alerts/past.py")
     created = models.DateTimeField(db_default=Now())
     settled_at = models.DateTimeField(null=True)
     runs = models.ManyToManyField(Run, related_name="change_points", help_text="the paired runs that settle it")
@@ -257,6 +318,68 @@ class Verdict(models.Model):
                 fields=["change_point", "base", "commit", "pairs"], name="a_verdict_once_per_number_of_pairs"
             ),
         ]
+
+
+class MuteQuerySet(models.QuerySet["Mute"]):
+    def in_force(self) -> "MuteQuerySet":
+        return self.filter(ended_at=None, until__gt=Now())
+
+    def of(self, series: Series) -> "MuteQuerySet":
+        """Those that cover a series, the one that holds longest first."""
+        return self.filter(
+            Q(benchmark="") | Q(benchmark=series.benchmark.name),
+            Q(metric="") | Q(metric=series.metric),
+            Q(machine=None) | Q(machine=series.machine_id),
+            project=series.project_id,
+        ).order_by("-until", "-id")
+
+
+class Mute(models.Model):
+    """For a while nobody is told of changes of a benchmark, a machine, or one metric of a benchmark on a machine.
+
+    What is muted is watched and settled as ever, and its alerts are raised silently: they are on the pages, so that
+    nothing has to be made up for when the mute ends, and nobody is told of the past then. An empty ``benchmark`` or
+    ``metric`` and no ``machine`` mean any.
+    """
+
+    project = models.ForeignKey(Project, models.CASCADE, related_name="mutes")
+    benchmark = models.CharField(max_length=100, default="", blank=True)
+    metric = models.CharField(max_length=60, default="", blank=True)
+    machine = models.ForeignKey(Machine, models.CASCADE, null=True, blank=True, related_name="mutes")
+    reason = models.TextField()
+    until = models.DateTimeField()
+    created = models.DateTimeField(db_default=Now())
+    who = models.ForeignKey(settings.AUTH_USER_MODEL, models.SET_NULL, null=True, related_name="+")
+    ended_at = models.DateTimeField(null=True, help_text="when a person ended it before its time")
+    ended_by = models.ForeignKey(settings.AUTH_USER_MODEL, models.SET_NULL, null=True, related_name="+")
+
+    objects: ClassVar = MuteQuerySet.as_manager()
+
+    class Meta:
+        constraints: ClassVar = [
+            models.CheckConstraint(
+                condition=~Q(benchmark="") | Q(machine__isnull=False), name="a_mute_names_a_benchmark_or_a_machine"
+            ),
+            models.CheckConstraint(
+                condition=Q(metric="") | ~Q(benchmark=""), name="a_mute_of_a_metric_names_its_benchmark"
+            ),
+            models.CheckConstraint(condition=~Q(reason=""), name="a_mute_has_a_reason"),
+            models.CheckConstraint(condition=Q(until__gt=F("created")), name="a_mute_ends_after_it_began"),
+        ]
+
+    def __str__(self) -> str:
+        what = [self.benchmark or "all benchmarks"]
+        if self.metric:
+            what.append(METRICS[self.metric].title if self.metric in METRICS else self.metric)
+        return ", ".join(what) + (f" on {self.machine}" if self.machine else "")
+
+    def covers(self, series: Series) -> bool:
+        """As ``of`` says it of many."""
+        mine = (self.benchmark or series.benchmark.name, self.metric or series.metric)
+        machine = self.machine_id or series.machine_id
+        return (*mine, machine, self.project_id) == (
+            series.benchmark.name, series.metric, series.machine_id, series.project_id
+        )  # fmt: skip
 
 
 class NoiseFloor(models.Model):

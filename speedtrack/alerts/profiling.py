@@ -14,7 +14,7 @@ MOST_BENCHMARKS = 3  # of one alert, those that moved most: each takes some seco
 def plan_missing() -> int:
     """Queue a profile run for every confirmed alert that never had one; how many."""
     has_one = Run.objects.filter(reason=Reason.PROFILE, base=OuterRef("before"), commit=OuterRef("commit"))
-    alerts = Alert.objects.filter(~Exists(has_one), status=Alert.Status.CONFIRMED)
+    alerts = Alert.objects.work().filter(~Exists(has_one), status=Alert.Status.CONFIRMED)
     planned = 0
     for alert in alerts.select_related("project", "before", "commit"):
         with isolated(*Series.objects.filter(change_points__alert=alert).distinct()):

@@ -1,24 +1,33 @@
-"""Make one alert of all confirmed slowdowns of one range of commits, on however many branches and machines."""
+"""Make one alert of all confirmed changes of one range of commits, on however many branches and machines."""
+
+from collections.abc import Collection
 
 from django.db import transaction
+from django.db.models import Q, QuerySet
 
 from speedtrack.alerts.brackets import numbers_of
 from speedtrack.alerts.models import Alert, AlertEvent, ChangePoint, shares_commit
+from speedtrack.alerts.muting import mute_of
 from speedtrack.alerts.trouble import isolated
 from speedtrack.projects.models import Branch, Project
 
+Kind = AlertEvent.Kind
 Status = ChangePoint.Status
 
 
 def raise_alerts() -> int:
-    """Alert for confirmed slowdowns that have none, once all suspicions of their range are settled; how many."""
-    raised = 0
-    confirmed = ChangePoint.objects.filter(status=Status.CONFIRMED, alert=None).order_by("id")
-    for cp in confirmed.select_related("series", "branch__project", "before", "commit"):
+    """Alert of confirmed changes that have no alert, once all suspicions of their range are settled; how many.
+
+    Slowdowns come first, and what is news before what is past: the alert of a cause says the most that is known of it.
+    """
+    raised: set[int] = set()
+    confirmed = ChangePoint.objects.filter(status=Status.CONFIRMED, alert=None).order_by("past", "id")
+    found = list(confirmed.select_related("series__benchmark", "branch__project", "before", "commit"))
+    for cp in sorted(found, key=lambda cp: not cp.is_slowdown):
         with isolated(cp.series):
-            if cp.is_slowdown and not still_settling(cp):
-                raised += raise_alert(cp)
-    return raised
+            if not still_settling(cp) and (alert := raise_alert(cp, raised)):
+                raised.add(alert.pk)
+    return len(raised)
 
 
 def still_settling(cp: ChangePoint) -> bool:
@@ -28,49 +37,120 @@ def still_settling(cp: ChangePoint) -> bool:
 
 
 @transaction.atomic
-def raise_alert(cp: ChangePoint) -> bool:
-    """Attach the change point to the alert of its range, made if there is none. True if one was made.
+def raise_alert(cp: ChangePoint, just_raised: Collection[int] = ()) -> Alert | None:
+    """Attach the change point to the alert of its cause, made if there is none: then that alert is returned.
 
-    The project is locked, so that change points settled at the same moment find each other's alert.
+    The project is locked, so that change points settled at the same moment find each other's alert. What joins an alert
+    that was ``just_raised`` is told with it.
     """
-    Project.objects.select_for_update(no_key=True).get(pk=cp.branch.project_id)
+    lock(cp.branch.project)
     cp.refresh_from_db(fields=["alert"])
     if cp.alert_id or width(cp.branch, cp.before_id, cp.commit_id) is None:
-        return False  # another one has raised it, or its commits have left the branch
-    known = (
-        Alert.objects.filter(shares_commit(cp), project=cp.branch.project)
-        .exclude(status=Alert.Status.INVALID)
-        .order_by("id")
-        .first()
-    )
-    alert = known or Alert.objects.create(
+        return None  # another one has raised it, or its commits have left the branch
+    alert = alert_of(cp)
+    if alert is None:
+        return make_alert(cp)
+    ChangePoint.objects.filter(pk=cp.pk).update(alert=alert)
+    join(alert, cp, told=alert.pk in just_raised)
+    return None
+
+
+def lock(project: Project) -> None:
+    """Hold the project until the transaction ends: only then do its alerts change what they are made of."""
+    Project.objects.select_for_update(no_key=True).get(pk=project.pk)
+
+
+def alert_of(cp: ChangePoint) -> Alert | None:
+    """The alert of the change point's cause: of a range that shares a commit with its own.
+
+    An open one, which may hold what got better beside what got worse; or else one that was settled and tells of the
+    same direction, which more data does not open again. Never one in which the same series moved the other way.
+    """
+    members = ChangePoint.objects.filter(shares_commit(cp)).exclude(alert=None).exclude(pk=cp.pk)
+    known = Alert.objects.standing().filter(project=cp.branch.project)
+    near: QuerySet[Alert] = known.filter(shares_commit(cp)) | known.filter(pk__in=members.values("alert"))
+    found = sorted(near.distinct(), key=lambda alert: (alert.status not in Alert.OPEN, alert.pk))
+    return next((alert for alert in found if may_hold(alert, cp)), None)
+
+
+def may_hold(alert: Alert, cp: ChangePoint) -> bool:
+    if alert.status not in Alert.OPEN and alert.improvement == cp.is_slowdown:
+        return False
+    same = alert.change_points.filter(series=cp.series_id)
+    return all(other.is_slowdown == cp.is_slowdown for other in same.select_related("series"))
+
+
+def make_alert(cp: ChangePoint) -> Alert:
+    mute = mute_of(cp.series)
+    alert = Alert.objects.create(
         project=cp.branch.project,
         branch=cp.branch,
         before=cp.before,
         commit=cp.commit,
         status=Alert.Status.CONFIRMED,
+        improvement=not cp.is_slowdown,
+        muted=mute is not None,
     )
     ChangePoint.objects.filter(pk=cp.pk).update(alert=alert)
-    if known:
-        where = follow_narrowest(alert, cp)
-        AlertEvent.objects.create(
-            alert=alert, kind=AlertEvent.Kind.GREW, note=f"another change of {cp.commit.short} was confirmed{where}"
-        )
+    words = f"; silently, for {mute} is muted: {mute.reason}" if mute else ""
+    tell(alert, Kind.RAISED, f"both sides were measured again{words}", past=cp.past, after=alert.status)
+    return alert
+
+
+def tell(alert: Alert, kind: AlertEvent.Kind, note: str, *, past: bool = False, after: str = "") -> AlertEvent:
+    """Write what happened by itself. Of what is muted nobody is told."""
+    return AlertEvent.objects.create(
+        alert=alert, kind=kind, note=note, past=past, after=after, improvement=alert.improvement,
+        untold=not alert.muted,
+    )  # fmt: skip
+
+
+def join(alert: Alert, cp: ChangePoint, told: bool) -> None:
+    """Write that a change point has joined an alert. ``told``: with what was written just before."""
+    what = f"{cp.series.benchmark.name}, {cp.metric.title}"
+    if alert.status not in Alert.OPEN:
+        tell(alert, Kind.NOTED, f"{what} moved with {cp.commit.short} too; it stays {alert.status}", past=cp.past)
+        return
+    if becomes_work(alert, cp):
+        tell(alert, Kind.RAISED, f"{what} got worse with {cp.commit.short}", past=cp.past, after=alert.status)
+    elif not told:
+        tell(alert, Kind.GREW, f"another change of {cp.commit.short} was confirmed: {what}", past=cp.past)
+    follow_narrowest(alert, cp, told)
+
+
+def becomes_work(alert: Alert, cp: ChangePoint) -> bool:
+    """Is this the first slowdown of the alert, or the first that is not muted? Then somebody has to be told now."""
+    if not cp.is_slowdown or not (alert.improvement or alert.muted):
         return False
-    AlertEvent.objects.create(
-        alert=alert, kind=AlertEvent.Kind.RAISED, after=alert.status, note="both sides were measured again"
-    )
-    return True
+    muted = mute_of(cp.series) is not None
+    first = alert.improvement or not muted
+    alert.improvement, alert.muted = False, muted
+    alert.save(update_fields=["improvement", "muted"])
+    return first
 
 
-def follow_narrowest(alert: Alert, cp: ChangePoint) -> str:
-    """Move an open alert to the range of a change point that is narrower than its own. Returns words that say so."""
+def follow_narrowest(alert: Alert, cp: ChangePoint, told: bool) -> None:
+    """Move an open alert to the range of a change point that is narrower than its own, unless a person placed it."""
     mine = width(alert.branch, alert.before_id, alert.commit_id)
     other = width(cp.branch, cp.before_id, cp.commit_id)
-    if alert.status not in Alert.OPEN or mine is None or other is None or other >= mine:
-        return ""
-    Alert.objects.filter(pk=alert.pk).update(branch=cp.branch, before=cp.before_id, commit=cp.commit_id)
-    return ", which narrows the range"
+    if alert.placed or mine is None or other is None or other >= mine or taken(alert, cp):
+        return
+    alert.branch, alert.before, alert.commit = cp.branch, cp.before, cp.commit
+    alert.save(update_fields=["branch", "before", "commit"])
+    if not told:
+        tell(alert, Kind.NARROWED, f"narrowed to {words_of_range(alert)}", past=cp.past)
+
+
+def taken(alert: Alert, cp: ChangePoint) -> bool:
+    """Has another open alert just the range of the change point?"""
+    same = Q(project=alert.project_id, before=cp.before_id, commit=cp.commit_id)
+    return Alert.objects.open().filter(same).exclude(pk=alert.pk).exists()
+
+
+def words_of_range(alert: Alert) -> str:
+    """The one commit, or the range."""
+    one = width(alert.branch, alert.before_id, alert.commit_id) == 1
+    return alert.commit.short if one else f"{alert.before.short}..{alert.commit.short}"
 
 
 def width(branch: Branch, before_id: int, commit_id: int) -> int | None:

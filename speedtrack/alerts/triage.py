@@ -7,8 +7,11 @@ from django.db import IntegrityError, transaction
 
 from speedtrack.alerts.models import Alert, AlertEvent
 
+Status = Alert.Status
+Kind = AlertEvent.Kind
 #: what a person may say of an alert
-CHOICES = (Alert.Status.CONFIRMED, Alert.Status.EXPECTED, Alert.Status.INVALID, Alert.Status.FIXED)
+CHOICES = (Status.CONFIRMED, Status.EXPECTED, Status.INVALID, Status.FIXED)
+WHY = (Status.EXPECTED, Status.INVALID)  #: those that need a note: whoever meets the commit again must understand them
 
 
 class Stale(Exception):
@@ -29,11 +32,13 @@ class Decision:
 def decide(alert: Alert, decision: Decision, who: User) -> bool:
     """Write a decision, if the alert still has the status that was seen. False if it changes nothing.
 
-    Raises Stale, and ValueError for a status that is not a person's to give.
+    Raises Stale, and ValueError for a status that is not a person's to give, or that wants a note and has none.
     """
     changed = decision.status != decision.seen
     if changed and decision.status not in CHOICES:
         raise ValueError(f"an alert cannot be made {decision.status!r}: say {', '.join(CHOICES)}")
+    if changed and decision.status in WHY and not decision.note.strip():
+        raise ValueError(f"say in a note why it is {decision.status}")
     words = [decision.note.strip()]
     before = Alert.objects.select_for_update(of=("self",)).select_related("assignee").get(pk=alert.pk)
     if decision.assignee != before.assignee:
@@ -41,20 +46,31 @@ def decide(alert: Alert, decision: Decision, who: User) -> bool:
     note = "; ".join(word for word in words if word)
     if not changed and not note:
         return False
-    same = Alert.objects.filter(pk=alert.pk, status=decision.seen)
+    same = Alert.objects.standing().filter(pk=alert.pk, status=decision.seen)
+    fixed_by = before.fixed_by_id if decision.status == Status.FIXED else None
     try:
         with transaction.atomic():
-            written = same.update(status=decision.status, assignee=decision.assignee)
+            written = same.update(status=decision.status, assignee=decision.assignee, fixed_by=fixed_by)
     except IntegrityError as e:
         raise Stale("another open alert covers the same commits: look at that one") from e
+    if before.merged_into_id:
+        raise Stale(f"the alert was merged into alert {before.merged_into_id} meanwhile: look at that one")
     if written != 1:
         raise Stale(f"the alert is {before.status} meanwhile: look at it again")
     AlertEvent.objects.create(
         alert=alert,
-        kind=AlertEvent.Kind.DECIDED,
+        kind=kind_of(decision, before),
         who=who,
+        improvement=before.improvement,
         before=decision.seen if changed else "",
         after=decision.status if changed else "",
         note=note,
     )
     return True
+
+
+def kind_of(decision: Decision, before: Alert) -> Kind:
+    if decision.status != decision.seen:
+        opens = decision.status in Alert.OPEN and decision.seen not in Alert.OPEN
+        return Kind.REOPENED if opens else Kind.DECIDED
+    return Kind.DECIDED if decision.assignee != before.assignee else Kind.NOTED

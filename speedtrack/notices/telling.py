@@ -19,7 +19,7 @@ def tell_subscribers() -> None:
     """Put one mail per subscriber into the outbox for each event of an alert that they have not been told of."""
     events = AlertEvent.objects.filter(untold=True).select_for_update(skip_locked=True, of=("self",)).order_by("id")
     for event in events.select_related("alert__project"):
-        if event.kind in MAILED:
+        if event.kind in MAILED and not event.past and not event.improvement:
             emails = event.alert.project.subscriptions.values_list("email", flat=True)
             Outbox.objects.bulk_create(
                 [Outbox(recipient=email, alert=event.alert, event=event.kind) for email in emails],

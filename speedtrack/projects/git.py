@@ -40,7 +40,9 @@ GUARDS = {
     "gc.auto": "0",
     "safe.directory": "*",
 }
-FIELDS = ["%H", "%P", "%an", "%ae", "%at", "%ct", "%s"]
+FIELDS = ["%H", "%P", "%an", "%ae", "%at", "%ct", "%s", "%b"]
+REVERTS = re.compile(r"\b[Tt]his reverts commits? ([0-9a-f]{7,64})\b")  # as `git revert` words it
+MOST_REVERTS = 50  # of one message
 LONGEST_TAG = 250  # as Tag.name
 LAST_MOMENT_S = 253402300799  # the end of the year 9999: no later one has a datetime
 NOT_UTF8 = "\ufffd"  # what stands for bytes that could not be decoded
@@ -63,6 +65,7 @@ class Revision:
     authored_at: datetime
     committed_at: datetime
     subject: str
+    reverts: list[str]  #: ids, perhaps abbreviated, of the commits that its message takes back
 
 
 def environment() -> dict[str, str]:
@@ -264,7 +267,7 @@ def revisions(slug: str, shas: list[str]) -> Iterator[Revision]:
 
 
 def parsed(words: list[str]) -> Revision:
-    sha, parents, name, email, authored, committed, subject = words
+    sha, parents, name, email, authored, committed, subject, body = words
     return Revision(
         sha=sha,
         parents=parents.split(),
@@ -273,6 +276,7 @@ def parsed(words: list[str]) -> Revision:
         authored_at=moment(authored),
         committed_at=moment(committed),
         subject=subject.strip()[:500],
+        reverts=list(dict.fromkeys(REVERTS.findall(body)))[:MOST_REVERTS],
     )
 
 

@@ -90,10 +90,16 @@ class Commit(models.Model):
     authored_at = models.DateTimeField()
     committed_at = models.DateTimeField()
     subject = models.CharField(max_length=500)
+    reverts = ArrayField(
+        models.CharField(max_length=64), default=list, help_text="ids, perhaps abbreviated, that its message takes back"
+    )
 
     class Meta:
         constraints: ClassVar = [
             models.UniqueConstraint(fields=["project", "sha"], name="a_commit_once_per_project"),
+        ]
+        indexes: ClassVar = [
+            models.Index(fields=["project"], name="commits_that_revert", condition=~Q(reverts=[])),
         ]
 
     def __str__(self) -> str:

@@ -11,8 +11,8 @@ import redis
 from django.db import connection
 
 from speedtrack.benchmarks import definitions
-from speedtrack.projects.models import Commit
-from speedtrack.runs import builds, jobs, profiles, queue, results, tracking
+from speedtrack.projects.models import Commit, Project
+from speedtrack.runs import builds, jobs, profiles, pushes, queue, results, tracking
 from speedtrack.runs.documents import BuildReport, ProfileDocument, Renewal, Result
 from speedtrack.runs.models import Machine, Reason, Run
 from speedtrack.runs.tracking import Tracked, Wish
@@ -123,8 +123,20 @@ def machine(name: str = "m1") -> Machine:
     return Machine.objects.get(name=name)
 
 
-def track(repository: Repository, last: int = 100, **wishes: Any) -> Tracked:
-    return tracking.track(Wish(str(repository.path), "tiny", last=last, **wishes))
+def track(repository: Repository, last: int = 100, pushed: bool = False, **wishes: Any) -> Tracked:
+    """Track a repository as it is; ``pushed``: as it was with its first commit, and then push the others.
+
+    Who is to be told (``emails``) is told at once of what was pushed only, so for them the others are pushed.
+    """
+    pushed = pushed or ("emails" in wishes and last == 100 and not Project.objects.exists())
+    if not pushed:
+        return tracking.track(Wish(str(repository.path), "tiny", last=last, **wishes))
+    head = repository.git("rev-parse", "HEAD")
+    repository.git("update-ref", "HEAD", repository.git("rev-list", "--max-parents=0", "HEAD"))
+    tracked = tracking.track(Wish(str(repository.path), "tiny", last=last, **wishes))
+    repository.git("update-ref", "HEAD", head)
+    pushes.take(tracked.project)
+    return tracked
 
 
 def trials(metrics: list[dict[str, float]], flags: list[list[str]] | None = None) -> list[dict[str, Any]]:

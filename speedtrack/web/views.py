@@ -85,6 +85,10 @@ def timeline(request: HttpRequest, slug: str, benchmark: str, metric: str) -> Ht
         "metrics": timeline_page.metrics_of(view),
         "workload": workload.described(view.benchmark),
         "floors": timeline_page.floors_of(view),
+        "sensitivity": timeline_page.sensitivity_of(view),
+        "kept": [(key, value) for key, values in request.GET.lists() if key != "why" for value in values],
+        "why": timeline_page.why_of(view, request.GET.get("why", "")),
+        "mutes": timeline_page.mutes_of(view),
         "references": workload.reference_of(view.benchmark, view.machine_names),
     }
     return render(request, "web/timeline.html", context)
@@ -132,7 +136,7 @@ def alerts(request: HttpRequest, slug: str | None = None) -> HttpResponse:
         "project": project,
         "status": status,
         "alerts": alert_page.listed(project, status),
-        "counts": [(name, counted.get(name, 0)) for name in Alert.Status.values],
+        "counts": [(name, counted.get(name, 0)) for name in (*Alert.Status.values, "improvements")],
         "open_count": sum([counted.get(name, 0) for name in Alert.OPEN]),
     }
     return render(request, "web/alerts.html", context)
@@ -142,6 +146,8 @@ def alerts(request: HttpRequest, slug: str | None = None) -> HttpResponse:
 def alert(request: HttpRequest, pk: int) -> HttpResponse:
     if request.method == "POST":
         return decide(request, pk)
+    if merged_into := alert_page.alert_named(pk).merged_into_id:
+        return redirect("alert", pk=merged_into)
     page = alert_page.load(pk)
     section = profiles_page.of_alert(page.alert, request.GET.get("zoom", ""))
     context = {"page": page, "alert": page.alert, "project": page.alert.project, "section": section}

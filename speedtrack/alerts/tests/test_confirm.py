@@ -59,13 +59,17 @@ def test_a_suspicion_that_measuring_again_does_not_show_is_refuted_and_never_mai
     assert not Outbox.objects.exists()
 
 
-def test_an_improvement_is_confirmed_without_an_alert(world: World) -> None:
+def test_an_improvement_is_recorded_and_mailed_to_nobody(world: World) -> None:
     world.factors = {world.shas[5]: 0.75}
     builders.track(world.repository, emails=["dev@example.org"])
     world.until_quiet()
     found = ChangePoint.objects.filter(status=Status.CONFIRMED)
     assert {(cp.commit.sha, cp.is_slowdown) for cp in found} == {(world.shas[5], False)}
-    assert not Alert.objects.exists()
+    alert = Alert.objects.get()
+    assert (alert.commit.sha, alert.improvement) == (world.shas[5], True)
+    assert not Alert.objects.work().exists()
+    assert alert.events.get().improvement
+    assert not Outbox.objects.exists()
 
 
 def test_two_slowdowns_are_two_alerts(world: World) -> None:
@@ -414,3 +418,5 @@ def test_a_return_from_a_true_change_is_settled_after_it(world: World) -> None:
     world.until_quiet()
     found = {(cp.commit.sha, cp.is_slowdown) for cp in ChangePoint.objects.filter(status=Status.CONFIRMED)}
     assert found == {(world.shas[18], True), (world.shas[21], False)}
+    alert = Alert.objects.get(improvement=False)
+    assert (alert.status, alert.fixed_by.sha if alert.fixed_by else "") == ("fixed", world.shas[21])

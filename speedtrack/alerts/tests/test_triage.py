@@ -15,7 +15,7 @@ def test_an_alert_whose_range_has_another_open_one_cannot_be_opened_again(world:
     world.until_quiet()
     alert = Alert.objects.get()
     who = django_user_model.objects.create(username="ann")
-    triage.decide(alert, triage.Decision("confirmed", "invalid", None), who)
+    triage.decide(alert, triage.Decision("confirmed", "invalid", None, "the machine was warm"), who)
     Alert.objects.create(
         project=alert.project, branch=alert.branch, before=alert.before, commit=alert.commit, status="confirmed"
     )

@@ -8,8 +8,9 @@ from django.contrib.auth.models import User
 from django.db.models import Count, QuerySet
 from django.http import Http404
 
-from speedtrack.alerts import floors
-from speedtrack.alerts.models import Alert, AlertEvent, ChangePoint, NoiseFloor, Verdict
+from speedtrack.alerts import floors, muting
+from speedtrack.alerts.models import Alert, AlertEvent, ChangePoint, Mute, NoiseFloor, Verdict
+from speedtrack.alerts.suite_effect import SuiteEffect, suite_effect
 from speedtrack.alerts.triage import CHOICES
 from speedtrack.benchmarks import numbers
 from speedtrack.projects.models import Commit, Project
@@ -20,6 +21,7 @@ from speedtrack.web.plots import Forest, Pairs
 Pair = tuple[float, float]
 PAGE = 100
 MOST_CANDIDATES = 20
+MERGE_TARGETS = 50  # the newest alerts of the project, which an alert may be merged into
 
 
 @dataclass(frozen=True)
@@ -57,6 +59,11 @@ class AlertPage:
     events: list[AlertEvent]
     people: list[User]
     choices: list[str]
+    suite: SuiteEffect | None
+    mutes: dict[int, Mute]
+    fixed_on: list[str]
+    not_fixed_on: list[str]
+    merge_targets: list[Alert]
 
     @property
     def candidates_left_out(self) -> int:
@@ -68,7 +75,7 @@ class AlertPage:
 
 
 def alert_named(pk: int) -> Alert:
-    related = ("project", "branch", "before", "commit", "assignee")
+    related = ("project", "branch", "before", "commit", "assignee", "fixed_by", "reverted_by")
     alert: Alert | None = Alert.objects.select_related(*related).filter(pk=pk).first()
     if alert is None:
         raise Http404(f"There is no alert {pk}.")
@@ -81,6 +88,8 @@ def load(pk: int) -> AlertPage:
     points = sorted(found, key=lambda cp: (not cp.is_slowdown, -abs(cp.ratio - 1)))
     evidence = evidence_of(points)
     others = changes.change_points().filter(commit=alert.commit).exclude(alert=alert)
+    fixed_on, not_fixed_on = alert.branches_fixed() if alert.fixed_by_id else ([], [])
+    neighbours = Alert.objects.standing().filter(project=alert.project).exclude(pk=alert.pk)
     return AlertPage(
         alert=alert,
         candidates=list(alert.candidates().reverse()[:MOST_CANDIDATES]) or [alert.commit],
@@ -91,6 +100,11 @@ def load(pk: int) -> AlertPage:
         events=list(alert.events.select_related("who").order_by("pk")),
         people=list(User.objects.filter(is_active=True).order_by("username")[:200]),
         choices=[alert.status, *(c.value for c in CHOICES if c != alert.status)],
+        suite=suite_effect(alert, points[0]) if points else None,
+        mutes=muting.mutes_of(points),
+        fixed_on=fixed_on,
+        not_fixed_on=not_fixed_on,
+        merge_targets=list(neighbours.select_related("commit").order_by("-pk")[:MERGE_TARGETS]),
     )
 
 
@@ -146,12 +160,14 @@ class ListedAlert:
 
 
 def listed(project: Project | None, status: str) -> list[ListedAlert]:
-    """Alerts, newest first: the open ones, all, or those of one status."""
-    found: QuerySet[Alert] = Alert.objects.all() if project is None else project.alerts.all()
+    """Alerts, newest first: the open ones, the improvements, all, or the slowdowns of one status."""
+    found: QuerySet[Alert] = of_project(project)
     if status == "open":
-        found = found.filter(status__in=Alert.OPEN)
+        found = found.filter(status__in=Alert.OPEN, improvement=False)
+    elif status == "improvements":
+        found = found.filter(improvement=True)
     elif status in Alert.Status.values:
-        found = found.filter(status=status)
+        found = found.filter(status=status, improvement=False)
     alerts = list(found.select_related("project", "branch", "commit", "assignee").order_by("-pk")[:PAGE])
     points: dict[int, list[ChangePoint]] = defaultdict(list)
     for cp in changes.change_points().filter(alert__in=alerts):
@@ -159,11 +175,17 @@ def listed(project: Project | None, status: str) -> list[ListedAlert]:
     return [ListedAlert(a, worst_of(points[a.pk]), len(points[a.pk])) for a in alerts]
 
 
+def of_project(project: Project | None) -> QuerySet[Alert]:
+    found = Alert.objects.standing()
+    return found if project is None else found.filter(project=project)
+
+
 def worst_of(points: list[ChangePoint]) -> ChangePoint | None:
     return min(points, key=lambda cp: (not cp.is_slowdown, -abs(cp.ratio - 1)), default=None)
 
 
 def counts(project: Project | None) -> dict[str, int]:
-    """How many alerts there are by status."""
-    found = Alert.objects.all() if project is None else project.alerts.all()
-    return dict(found.values_list("status").annotate(count=Count("pk")).order_by())
+    """How many alerts there are by status, and how many improvements."""
+    found = of_project(project)
+    by_status = found.filter(improvement=False).values_list("status").annotate(count=Count("pk")).order_by()
+    return {**dict(by_status), "improvements": found.filter(improvement=True).count()}

@@ -41,7 +41,7 @@ class Card:
 
 def cards() -> list[Card]:
     """One card per project, in a number of queries that does not depend on how many there are."""
-    alerts = dict(Alert.objects.filter(status__in=Alert.OPEN).values_list("project").annotate(count=Count("pk")))
+    alerts = dict(Alert.objects.work().values_list("project").annotate(count=Count("pk")))
     branches = {
         b.project_id: b for b in Branch.objects.filter(name=F("project__default_branch")).select_related("head")
     }

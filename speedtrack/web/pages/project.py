@@ -205,9 +205,8 @@ def project_changes(scope: Scope) -> list[Change]:
 
 def open_alerts(scope: Scope) -> list[Alert]:
     """The project's open alerts, newest first."""
-    return list(
-        scope.project.alerts.filter(status__in=Alert.OPEN).select_related("commit", "branch").order_by("-id")[:8]
-    )
+    mine = Alert.objects.work().filter(project=scope.project)
+    return list(mine.select_related("commit", "branch").order_by("-id")[:8])
 
 
 def hook_url(project: Project) -> str:

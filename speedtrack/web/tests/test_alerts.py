@@ -8,9 +8,11 @@ from django.test import Client
 
 from speedtrack.alerts import triage
 from speedtrack.alerts.models import Alert, AlertEvent
+from speedtrack.alerts.suite_effect import suite_effect
 from speedtrack.alerts.triage import Decision, Stale
 from speedtrack.notices import mail
 from speedtrack.notices.models import Outbox
+from speedtrack.runs.models import Measurement
 from speedtrack.web.tests.world import World, queries
 
 Slow = tuple[World, Alert]
@@ -140,3 +142,72 @@ def test_the_number_of_queries_does_not_grow(client: Client, slow: Slow) -> None
     made.push(4)
     made.measure()
     assert [queries(client, address) for address in addresses] == few
+
+
+def test_the_geometric_mean_over_the_suite(client: Client, slow: Slow) -> None:
+    """Both benchmarks need 20% more CPU; where one does, it is half of that in the mean."""
+    _, alert = slow
+    text = " ".join(client.get(f"/alerts/{alert.pk}/").content.decode().split())
+    mean = re.search(r"over the suite: <strong>\+([0-9.]+)%</strong> .*?geometric mean of 2 benchmarks", text)
+    assert mean and 19.5 < float(mean[1]) < 20.5
+    alert.change_points.filter(series__benchmark__name="set-p1").delete()
+    Measurement.objects.filter(series__benchmark__name="set-p1", paired=False).update(value=7000.0)
+    found = suite_effect(alert, alert.change_points.latest("pk"))
+    assert found and (found.benchmarks, found.moved) == (2, 1)
+    assert 1.093 < found.ratio < 1.097
+
+
+def test_an_alert_is_moved_split_and_merged_by_form(client: Client, slow: Slow) -> None:
+    made, alert = slow
+    client.force_login(User.objects.create_user("ada"))
+    address = f"/alerts/{alert.pk}/"
+    page = client.post(f"{address}move/", {"commit": made.shas[6], "note": "<b>it</b>"}, follow=True).content.decode()
+    assert "Moved." in page and made.commit(6).short in page and "&lt;b&gt;it&lt;/b&gt;" in page
+    part = alert.change_points.filter(series__metric="throughput_rps").first()
+    assert part
+    page = client.post(f"{address}split/", {"change": [part.pk]}, follow=True).content.decode()
+    other = Alert.objects.latest("pk")
+    assert f"Split off: alert {other.pk}." in page
+    answer = client.post(f"/alerts/{other.pk}/merge/", {"into": alert.pk}, follow=True)
+    assert answer.redirect_chain[-1][0] == address
+    assert f"alert {other.pk} was merged into it" in answer.content.decode()
+    assert client.get(f"/alerts/{other.pk}/")["Location"] == address
+
+
+def test_a_regrouping_that_cannot_be_says_why(client: Client, slow: Slow) -> None:
+    _, alert = slow
+    client.force_login(User.objects.create_user("ada"))
+    for verb, form, says in (
+        ("move", {"commit": "f" * 40}, "no tracked branch"),
+        ("move", {"commit": "%"}, "at least seven"),
+        ("split", {"change": ["x", "9" * 30]}, "leave it at least one"),
+        ("merge", {"into": "999999"}, "there is no alert"),
+        ("merge", {"into": str(alert.pk)}, "another alert"),
+    ):
+        page = client.post(f"/alerts/{alert.pk}/{verb}/", form, follow=True).content.decode()
+        assert "Not saved: " in page and says in page, (verb, form)
+    assert client.get(f"/alerts/{alert.pk}/move/")["Location"] == f"/alerts/{alert.pk}/"
+
+
+def test_only_people_who_logged_in_regroup(client: Client, slow: Slow) -> None:
+    _, alert = slow
+    for verb in ("move", "split", "merge"):
+        assert client.post(f"/alerts/{alert.pk}/{verb}/")["Location"].startswith("/login/")
+    assert "split/" not in client.get(f"/alerts/{alert.pk}/").content.decode()
+
+
+def test_improvements_have_a_list_of_their_own(client: Client, slow: Slow) -> None:
+    _, alert = slow
+    Alert.objects.filter(pk=alert.pk).update(improvement=True)
+    link = f'href="/alerts/{alert.pk}/"'
+    for status, there in (("open", False), ("confirmed", False), ("improvements", True), ("all", True)):
+        assert (link in client.get(f"/alerts/?status={status}").content.decode()) == there, status
+    for address in ("/p/kvd/", "/"):
+        assert "1 open alert" not in client.get(address).content.decode()
+
+
+def test_a_fix_is_shown_with_its_branches(client: Client, slow: Slow) -> None:
+    made, alert = slow
+    Alert.objects.filter(pk=alert.pk).update(status="fixed", fixed_by=made.commit(7))
+    page = " ".join(client.get(f"/alerts/{alert.pk}/").content.decode().split())
+    assert "Fixed by" in page and made.commit(7).short in page and "on main" in page

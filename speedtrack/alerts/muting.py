@@ -1,0 +1,67 @@
+"""Mutes: for a while nobody is told of what a benchmark, one of its series, or a machine shows."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import timedelta
+
+from django.contrib.auth.models import User
+from django.db import transaction
+from django.db.models import QuerySet
+from django.db.models.functions import Now
+
+from speedtrack.alerts.models import ChangePoint, Mute
+from speedtrack.projects.models import Project
+from speedtrack.runs.models import Machine, Series
+
+LONGEST_DAYS = 365
+
+
+@dataclass(frozen=True)
+class Quiet:
+    """What is to be muted (empty: any), why, and for how many days."""
+
+    benchmark: str
+    metric: str
+    machine: Machine | None
+    reason: str
+    days: int
+
+
+@transaction.atomic
+def mute(project: Project, quiet: Quiet, who: User) -> Mute:
+    """Mute from now on. Raises ValueError for what cannot be muted, with what to say instead."""
+    if not quiet.reason.strip():
+        raise ValueError("say why: whoever sees it muted must be able to judge whether it still should be")
+    if not 1 <= quiet.days <= LONGEST_DAYS:
+        raise ValueError(f"say for how many days, 1 to {LONGEST_DAYS}")
+    if not quiet.benchmark and quiet.machine is None:
+        raise ValueError("say which benchmark or machine: a whole project cannot be muted")
+    if quiet.metric and not quiet.benchmark:
+        raise ValueError("say of which benchmark the metric is muted")
+    return Mute.objects.create(
+        project=project, benchmark=quiet.benchmark, metric=quiet.metric, machine=quiet.machine,
+        reason=quiet.reason.strip(), until=Now() + timedelta(days=quiet.days), who=who,
+    )  # fmt: skip
+
+
+def end(mute: Mute, who: User) -> bool:
+    """End a mute before its time. False if it has ended meanwhile."""
+    return Mute.objects.in_force().filter(pk=mute.pk).update(ended_at=Now(), ended_by=who) == 1
+
+
+def mute_of(series: Series) -> Mute | None:
+    """What mutes a series now."""
+    return Mute.objects.in_force().of(series).select_related("machine").first()
+
+
+def mutes_of(change_points: Iterable[ChangePoint]) -> dict[int, Mute]:
+    """What mutes each of these change points now, by id; one query for all."""
+    found = list(change_points)
+    projects = {cp.series.project_id for cp in found}
+    mutes = list(Mute.objects.in_force().filter(project__in=projects).select_related("machine").order_by("until", "id"))
+    return {cp.pk: mute for cp in found for mute in mutes if mute.covers(cp.series)}
+
+
+def in_force(project: Project) -> QuerySet[Mute]:
+    """The mutes of a project that hold now, the next to end first."""
+    return project.mutes.in_force().select_related("machine", "who").order_by("until", "id")

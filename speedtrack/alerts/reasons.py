@@ -1,0 +1,115 @@
+"""Why was a change of a series suspected, confirmed or told of, and why was it not? In words."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from speedtrack.alerts import series as lines
+from speedtrack.alerts.models import ChangePoint, Verdict
+from speedtrack.alerts.muting import mute_of
+from speedtrack.alerts.sensitivity import Effects
+from speedtrack.alerts.series import MeasuredCommit
+from speedtrack.projects.models import Branch
+from speedtrack.runs.models import Series
+from speedtrack.stats import explain
+from speedtrack.stats.changepoint import Point
+from speedtrack.stats.explain import Limit, Reason
+
+AROUND = 240  # measured commits before a place, and 64 after it, that say why
+AFTER = 64
+LIMITED_BY = {
+    Limit.NOISE: "what the line does by itself",
+    Limit.TRIALS: "the error that its trials show",
+    Limit.ROUNDING: "the smallest step of the rounded metric",
+    Limit.EFFECT: "the smallest effect that matters",
+}
+
+
+@dataclass(frozen=True)
+class Why:
+    """What is said for and against a change at a commit of a series. ``steps``: how it went on, in order."""
+
+    suspicious: bool
+    judgement: str
+    steps: list[str]
+
+
+def trials_of(points: Sequence[MeasuredCommit]) -> list[Point]:
+    samples = lines.samples_of(id for point in points for id in point.measurement_ids)
+    return [Point(tuple(v for id in point.measurement_ids for v in samples[id])) for point in points]
+
+
+def why(series: Series, branch: Branch, number: int) -> Why | None:
+    """Of the measured commit at a position of a branch, or the next one. None where the series has no points there."""
+    first = lines.position_back(series, branch, number, AROUND)
+    points = [point for point in lines.load([series], branch, first) if not point.flags]
+    place = next((i for i, point in enumerate(points) if point.position >= number), None)
+    if place is None:
+        return None
+    points = points[: place + AFTER]
+    known = changes_on(series, branch)
+    earlier = [at for at, found in known.items() if at < points[place].position and any(map(divides, found))]
+    since = next((i for i, point in enumerate(points) if earlier and point.position >= max(earlier)), 0)
+    effect = Effects(series.project_id).of(series.metric)
+    reason = explain.explain(trials_of(points), place, smallest_effect=effect, since=since)
+    if reason is None:
+        return Why(False, "it is the first point of its level: there is nothing to hold it against", [])
+    here = [cp for at, found in known.items() for cp in found if at == points[place].position]
+    return Why(reason.suspicious, judgement(reason), [step for cp in here for step in steps_of(cp)])
+
+
+def divides(cp: ChangePoint) -> bool:
+    """Does a new level begin with it? With what was refuted none does."""
+    return cp.status != ChangePoint.Status.REFUTED
+
+
+def changes_on(series: Series, branch: Branch) -> dict[int, list[ChangePoint]]:
+    """The change points of a series by the position of their commit on a branch."""
+    found: dict[int, list[ChangePoint]] = {}
+    rows = ChangePoint.objects.filter(series=series, commit__positions__branch=branch).order_by("id")
+    places = dict(rows.values_list("pk", "commit__positions__number"))
+    for cp in rows.select_related("alert", "series__benchmark", "commit"):
+        found.setdefault(places[cp.pk], []).append(cp)
+    return found
+
+
+def judgement(reason: Reason) -> str:
+    """The statistics' own words: what moved, what it had to exceed, and whether it did."""
+    moved = f"{reason.ratio - 1:+.1%} over {reason.after} commit{'' if reason.after == 1 else 's'}"
+    if reason.limited_by == Limit.HISTORY:
+        return f"{moved}: too little history, and too few trials, to hold it against"
+    limit = f"{reason.limit:.1%}, {LIMITED_BY[reason.limited_by]}"
+    agree = f"{reason.agreement:.0%} of all pairs of a commit before and one after agree; {reason.wanted:.0%} must"
+    if reason.score <= 1:
+        return f"{moved} does not exceed {limit} (score {reason.score:.2f})"
+    if not reason.suspicious:
+        return f"{moved} exceeds {limit} (score {reason.score:.2f}), but only {agree}"
+    return f"{moved} exceeds {limit} (score {reason.score:.2f}); {agree}"
+
+
+def steps_of(cp: ChangePoint) -> list[str]:
+    """What became of a suspicion, and whether anybody was told."""
+    steps = [f"{cp.created:%Y-%m-%d %H:%M} suspected, score {cp.score:.2f}"]
+    for verdict in cp.verdicts.select_related("base", "commit").order_by("id"):
+        steps.append(f"{verdict.created:%Y-%m-%d %H:%M} {words_of(verdict)}")
+    steps.append(f"{cp.status}{': ' + cp.note if cp.note else ''}")
+    return [*steps, *told(cp)]
+
+
+def words_of(verdict: Verdict) -> str:
+    measured = f"{verdict.pairs} pairs of {verdict.base.short} and {verdict.commit.short}"
+    change = f"{verdict.ratio - 1:+.1%} [{verdict.low - 1:+.1%}, {verdict.high - 1:+.1%}]"
+    p = f", p = {verdict.p:.2g}" if verdict.p is not None else ""
+    level = " level" if verdict.answer in (Verdict.Answer.OLD, Verdict.Answer.NEW) else ""
+    return f"{measured}: {change}{p}: {verdict.answer}{level}"
+
+
+def told(cp: ChangePoint) -> list[str]:
+    """Of an alert: whether it was told at once."""
+    if cp.alert is None:
+        muted = mute_of(cp.series) if cp.status in (ChangePoint.Status.SUSPECTED, ChangePoint.Status.SETTLING) else None
+        return [f"{muted} is muted until {muted.until:%Y-%m-%d}: its alert will be silent"] if muted else []
+    past = "about the past: for a digest" if cp.past else ""
+    silent = "silent: all that got worse was muted" if cp.alert.muted else ""
+    better = "an improvement: for those who asked" if cp.alert.improvement else ""
+    how = silent or past or better or "news: told at once"
+    return [f"alert {cp.alert_id}, {cp.alert.status}; {how}"]

@@ -1,0 +1,164 @@
+"""Find by itself that an alert is fixed: a later commit has brought the old level back, and a measurement shows it.
+
+1. A later confirmed change of the same series takes the alert's change back: what is left of both together is nothing
+   that their intervals exclude, and less than half of the change.
+2. A commit's message says that it reverts a commit of the range. That is noted, and opens a second way: the newest
+   clean points of the line from that commit on lie on the old level, before the detector has noticed anything.
+
+An alert is fixed when each benchmark and machine on which something got worse shows it. What a person settled stays.
+"""
+
+import math
+from dataclasses import dataclass
+from statistics import median
+
+from django.db import transaction
+from django.db.models import Exists, OuterRef
+
+from speedtrack.alerts import series as lines
+from speedtrack.alerts.brackets import numbers_of
+from speedtrack.alerts.models import Alert, AlertEvent, ChangePoint
+from speedtrack.alerts.raising import lock, tell
+from speedtrack.alerts.trouble import isolated
+from speedtrack.projects.models import Branch, Commit, Position
+from speedtrack.runs.models import Series
+
+Kind = AlertEvent.Kind
+BACK = 0.5  # what may be left of a change that was taken back, as a share of it
+NEAR = 0.25  # how far from the old level a line may be that shows a revert, as a share of the change
+AFTER_REVERT = 3  # clean points from a revert on that show its level
+BEFORE = 10  # clean points before a change that show the old level
+
+
+@dataclass(frozen=True)
+class Return:
+    """The commit that took a change back, and what shows it."""
+
+    commit: Commit
+    words: str
+
+
+def resolve() -> int:
+    """Mark the alerts that are fixed, and note the reverts that wait for their measurement. How many are fixed."""
+    fixed = 0
+    for alert in Alert.objects.work().select_related("project", "branch", "before", "commit").order_by("id"):
+        series = Series.objects.filter(change_points__alert=alert).distinct()
+        with isolated(*series):
+            fixed += resolve_one(alert)
+    return fixed
+
+
+def resolve_one(alert: Alert) -> bool:
+    worse = [cp for cp in points_of(alert) if cp.is_slowdown]
+    if alert.reverted_by_id is None:
+        note_revert(alert)
+    returns: dict[tuple[int, int], Return] = {}
+    for cp in worse:
+        if found := later_return(cp) or shown_revert(alert, cp):
+            returns.setdefault((cp.series.benchmark_id, cp.series.machine_id), found)
+    wanted = {(cp.series.benchmark_id, cp.series.machine_id) for cp in worse}
+    return bool(wanted) and wanted == returns.keys() and mark_fixed(alert, list(returns.values()))
+
+
+def points_of(alert: Alert) -> list[ChangePoint]:
+    related = ("series__benchmark", "series__machine", "branch", "before", "commit")
+    return list(alert.change_points.select_related(*related).order_by("id"))
+
+
+def later_return(cp: ChangePoint) -> Return | None:
+    """The later confirmed change of the series with which the old level was reached again, on a branch of both."""
+    left, error = math.log(cp.ratio), half_width(cp) ** 2
+    for later in later_changes(cp):
+        left += math.log(later.ratio)
+        error += half_width(later) ** 2
+        remains = left if cp.ratio > 1 else -left
+        if remains <= min(math.sqrt(error), BACK * abs(math.log(cp.ratio))):
+            return Return(later.commit, f"{later.series.benchmark.name}, {later.metric.title} {later.ratio - 1:+.1%}")
+    return None
+
+
+def half_width(cp: ChangePoint) -> float:
+    return (math.log(cp.high) - math.log(cp.low)) / 2 if 0 < cp.low <= cp.high else 0.0
+
+
+def later_changes(cp: ChangePoint) -> list[ChangePoint]:
+    """The confirmed changes of the series behind this one, in the order of the first branch that has both."""
+    same = ChangePoint.objects.filter(series=cp.series_id, status=ChangePoint.Status.CONFIRMED, ratio__gt=0)
+    others = list(same.exclude(pk=cp.pk).select_related("series__benchmark", "before", "commit"))
+    if not others or cp.ratio <= 0:
+        return []
+    for branch in branches_of(cp):
+        numbers = numbers_of(branch, [cp.commit_id, *(o.commit_id for o in others), *(o.before_id for o in others)])
+        behind = [
+            (numbers[o.commit_id], o)
+            for o in others
+            if o.commit_id in numbers and numbers.get(o.before_id, -1) >= numbers[cp.commit_id]
+        ]
+        if behind:
+            return [other for _, other in sorted(behind, key=lambda pair: pair[0])]
+    return []
+
+
+def branches_of(cp: ChangePoint) -> list[Branch]:
+    """The branches that have the change, that on which it was found first."""
+    found = Branch.objects.filter(positions__commit=cp.commit_id).order_by("id")
+    return sorted(found, key=lambda branch: (branch.deleted_at is not None, branch.pk != cp.branch_id))
+
+
+def note_revert(alert: Alert) -> None:
+    """Note the first commit behind the alert's whose message says that it takes one of its commits back."""
+    shas = [commit.sha for commit in alert.candidates()] or [alert.commit.sha]
+    here = Position.objects.filter(commit=OuterRef("pk"), branch__positions__commit=alert.commit_id)
+    claims = Commit.objects.filter(Exists(here), project=alert.project_id).exclude(reverts=[])
+    for commit in claims.order_by("committed_at", "id"):
+        if any(sha.startswith(name) for sha in shas for name in commit.reverts):
+            names = Branch.objects.filter(positions__commit=commit, deleted_at=None).order_by("name")
+            where = ", ".join(names.values_list("name", flat=True)) or "a deleted branch"
+            alert.reverted_by = commit
+            alert.save(update_fields=["reverted_by"])
+            tell(alert, Kind.NOTED, f"a revert, {commit.short}, is on {where}; waiting for its measurement")
+            return
+
+
+def shown_revert(alert: Alert, cp: ChangePoint) -> Return | None:
+    """Does the line of the series show the old level from the revert on?"""
+    if alert.reverted_by is None or cp.ratio <= 0:
+        return None
+    before, after = levels_around(cp, alert.reverted_by)
+    if not before or len(after) < AFTER_REVERT:
+        return None
+    left = (median(after) - median(before)) * (1 if cp.ratio > 1 else -1)
+    if left > NEAR * abs(math.log(cp.ratio)):
+        return None
+    level = f"{math.exp(median(after) - median(before)) - 1:+.1%} against before the change"
+    return Return(alert.reverted_by, f"{cp.series.benchmark.name}, {cp.metric.title} over {len(after)} commits {level}")
+
+
+def levels_around(cp: ChangePoint, revert: Commit) -> tuple[list[float], list[float]]:
+    """The logarithms of the points before a change, and of the newest from its revert on."""
+    for branch in branches_of(cp):
+        numbers = numbers_of(branch, [revert.pk, cp.before_id])
+        if len(numbers) == 2:
+            old, new = numbers[cp.before_id], numbers[revert.pk]
+            points = lines.load([cp.series], branch, max(0, old - 5 * BEFORE))
+            clean = [(p.position, math.log(p.value)) for p in points if not p.flags and p.value > 0]
+            return [v for at, v in clean if at <= old][-BEFORE:], [v for at, v in clean if at >= new][-BEFORE:]
+    return [], []
+
+
+@transaction.atomic
+def mark_fixed(alert: Alert, returns: list[Return]) -> bool:
+    """Write that the alert is fixed, unless somebody settled it meanwhile. False if so."""
+    lock(alert.project)
+    newest = max(returns, key=lambda found: (found.commit.committed_at, found.commit.pk)).commit
+    by = alert.reverted_by or newest
+    if Alert.objects.open().filter(pk=alert.pk).update(status=Alert.Status.FIXED, fixed_by=by) != 1:
+        return False
+    before, alert.status, alert.fixed_by = alert.status, Alert.Status.FIXED, by
+    fixed_on, not_on = alert.branches_fixed()
+    where = f"; fixed on {', '.join(fixed_on) or 'no branch any more'}"
+    where += f", not on {', '.join(not_on)}" if not_on else ""
+    shown = "; ".join(dict.fromkeys(found.words for found in returns))
+    event = tell(alert, Kind.FIXED, f"{by.short} brought the old level back ({shown}){where}", after=alert.status)
+    AlertEvent.objects.filter(pk=event.pk).update(before=before)
+    return True

@@ -1,0 +1,206 @@
+"""How small a change each series would show now, what its noise is, and why it is no less."""
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from django.db.models import Count, Q
+
+from speedtrack.alerts import floors
+from speedtrack.alerts import series as lines
+from speedtrack.alerts.models import NoiseFloor
+from speedtrack.alerts.series import Drawn
+from speedtrack.benchmarks.metrics import METRICS, Metric
+from speedtrack.projects.models import Branch
+from speedtrack.runs.models import Run, Series, Trial
+from speedtrack.stats.explain import Sight, sight
+from speedtrack.stats.noise import Noise, noise_of
+
+COMMITS = 100  # of the branch, the newest, by which a series is judged
+FLAGGED_RUNS = 30  # of a machine, the newest, whose trials are asked for their flags
+TOO_NOISY = 0.05  # a smallest change above this, and above TIMES the metric's smallest effect, is of no use
+TIMES = 5
+OFTEN = 0.1  # share of trials with a flag above which it is a likely reason
+SHORT_S = 1.0
+FEW_TRIALS = 5
+TO_95 = 1.96
+
+#: what can be done about a flag, where it is not the trial's own noise
+REMEDIES = {
+    "client_bound": "the driver is at its limit: give it more cores, or watch the server's CPU per request instead",
+    "client_delayed": "the driver was kept waiting: give it cores of its own",
+    "slipped": "the driver fell behind its schedule: lower the rate or give it more cores",
+    "steal": "the hypervisor takes time away: move the machine, or have its cores reserved",
+    "delayed": "the server was kept waiting for its core: keep other work off it (docs/methodology.md, the quiet gate)",
+    "foreign": "another process runs on the measured cores: isolate them",
+    "frequency": "the clock speed changes: fix it (`python -m runners tune`)",
+    "unsteady": "the rate moves within the window: lengthen the warm-up or the window",
+    "no_steady_state": "it never comes to rest: lengthen the warm-up (`warmup_most_s`)",
+    "paging": "the machine pages: give it memory, or the benchmark fewer keys",
+}
+
+
+class Cause(NamedTuple):
+    """A likely reason for the noise, and what to do."""
+
+    what: str
+    remedy: str
+
+
+@dataclass(frozen=True)
+class Sensitivity:
+    """A series: its noise, the smallest lasting change that its line shows, and what A/A runs showed.
+
+    ``smallest``: the smallest change that is both suspected by the line and confirmed by a round of pairs.
+    """
+
+    series: Series
+    points: int
+    noise: Noise | None
+    sight: Sight | None
+    floor: NoiseFloor | None
+    aa_runs: int
+    aa_different: int
+    smallest_effect: float
+    causes: tuple[Cause, ...] = ()
+
+    @property
+    def metric(self) -> Metric:
+        return METRICS[self.series.metric]
+
+    @property
+    def smallest(self) -> float | None:
+        known = [self.sight.smallest if self.sight else None, self.floor.smallest if self.floor else None]
+        return max((value for value in known if value is not None), default=None)
+
+    @property
+    def limit(self) -> float:
+        """A smallest change above this is of no use."""
+        return max(TOO_NOISY, TIMES * self.smallest_effect)
+
+    @property
+    def too_noisy(self) -> bool:
+        return self.smallest is not None and self.smallest > self.limit
+
+
+def of_branch(branch: Branch, series: Iterable[Series]) -> list[Sensitivity]:
+    """The sensitivity of each series with points among the newest commits of a branch; the noisy ones with causes."""
+    known = {one.pk: one for one in series if METRICS[one.metric].watched}
+    head = branch.positions.order_by("-number").values_list("number", flat=True).first()
+    if head is None or not known:
+        return []
+    points: dict[int, list[Drawn]] = defaultdict(list)
+    for point in lines.drawn(known, branch, max(0, head - COMMITS + 1), head):
+        points[point.series_id].append(point)
+    found_floors, rates, effects = floors.newest(points), aa_rates(points), Effects(branch.project_id)
+    judged = [
+        judge(known[pk], found, (found_floors.get(pk), rates.get(pk, (0, 0)), effects.of(known[pk].metric)))
+        for pk, found in points.items()
+    ]
+    noisy = [one for one in judged if one.too_noisy]
+    flags = FlagCounts({point.attempt_id for one in noisy for point in points[one.series.pk][-FLAGGED_RUNS:]})
+    trials = {pk: found[-1].n for pk, found in points.items()}
+    return [
+        Sensitivity(**{**vars(one), "causes": tuple(causes_of(one, flags, trials[one.series.pk]))})
+        if one.too_noisy
+        else one
+        for one in judged
+    ]
+
+
+def judge(series: Series, points: list[Drawn], known: tuple[NoiseFloor | None, tuple[int, int], float]) -> Sensitivity:
+    floor, (runs, different), effect = known
+    clean = [point for point in points if not point.flags and point.value > 0]
+    level = [math.log(point.value) for point in clean]
+    error = [error_of(point) for point in clean]
+    return Sensitivity(
+        series,
+        len(clean),
+        noise_of(level, error),
+        sight(level, error, smallest_effect=effect),
+        floor,
+        runs,
+        different,
+        effect,
+    )
+
+
+def error_of(point: Drawn) -> float:
+    """The relative standard error of a point's median, by its interval; NaN where that says nothing."""
+    if point.n < 2 or point.low <= 0:
+        return math.nan
+    return (math.log(point.high) - math.log(point.low)) / 2 / TO_95
+
+
+class Effects:
+    """The smallest effects of a project's newest suite."""
+
+    def __init__(self, project_id: int) -> None:
+        run = Run.objects.own().filter(project=project_id).order_by("-id").select_related("suite").first()
+        self.suite = run.suite if run else None
+
+    def of(self, metric: str) -> float:
+        usual = METRICS[metric].smallest_effect
+        return self.suite.smallest_effect(metric, usual) if self.suite else usual
+
+
+def aa_rates(series: Iterable[int]) -> dict[int, tuple[int, int]]:
+    """By series: how many A/A runs there are, and how many called the same program different at 95%."""
+    different = Q(low__gt=1) | Q(high__lt=1)
+    rows = (
+        NoiseFloor.objects.filter(series__in=list(series), ratio__isnull=False)
+        .values_list("series")
+        .annotate(runs=Count("pk"), different=Count("pk", filter=different))
+    )
+    return {pk: (runs, differ) for pk, runs, differ in rows.order_by()}
+
+
+class FlagCounts:
+    """How many trials of each benchmark there were in some attempts, and with which flags."""
+
+    def __init__(self, attempts: Iterable[int]) -> None:
+        self.trials: Counter[tuple[int, int]] = Counter()
+        self.flags: dict[tuple[int, int], Counter[str]] = defaultdict(Counter)
+        rows = Trial.objects.filter(attempt__in=list(attempts))
+        for benchmark, machine, flags in rows.values_list("benchmark", "attempt__run__machine", "flags"):
+            self.trials[benchmark, machine] += 1
+            self.flags[benchmark, machine].update(set(flags))
+
+    def often(self, series: Series) -> list[tuple[str, float]]:
+        """The flags that void the series' metric in many trials, with their share, the most frequent first."""
+        key = series.benchmark_id, series.machine_id
+        voids = METRICS[series.metric].voided_by
+        shares = [(flag, count / self.trials[key]) for flag, count in self.flags[key].most_common() if flag in voids]
+        return [(flag, share) for flag, share in shares if share >= OFTEN]
+
+
+def causes_of(one: Sensitivity, flags: FlagCounts, trials: int) -> Iterable[Cause]:
+    """Why a series is so noisy, the most telling first."""
+    for flag, share in flags.often(one.series):
+        yield Cause(
+            f"{flag} in {share:.0%} of its trials", REMEDIES.get(flag, "docs/methodology.md says what it means")
+        )
+    noise = one.noise
+    if noise and noise.modes:
+        yield Cause(
+            f"it sits on two levels by turns, {noise.modes:.1%} apart",
+            "look for what is drawn anew for each build or process: memory layout, placement, a random seed",
+        )
+    elif noise and noise.within and noise.runs_differ_more:
+        yield Cause(
+            f"runs differ by {noise.between:.1%}, the error of a run by its own trials is {noise.within:.1%}",
+            "more trials will not help: look for what differs between runs, such as temperature or other guests",
+        )
+    if trials < FEW_TRIALS:
+        yield Cause(f"{trials} trial{'' if trials == 1 else 's'} per run", f"raise `trials` to {FEW_TRIALS} or more")
+    seconds = one.series.benchmark.definition.get("workload", {}).get("duration_s")
+    if isinstance(seconds, int | float) and seconds <= SHORT_S:
+        yield Cause(f"each trial measures {seconds:g} s", "lengthen the window (`duration_s`)")
+    if noise and not noise.modes and not noise.runs_differ_more:
+        yield Cause(
+            f"its trials scatter: the error of a run is {noise.within:.1%}", "more trials, or a longer `duration_s`"
+        )
+    if noise is None:
+        yield Cause(f"{one.points} measured commits are too few to tell", "wait for some more, or backfill")

@@ -1,0 +1,63 @@
+"""What an alert's commits did to the suite as a whole: the geometric mean over its benchmarks."""
+
+import math
+from collections import defaultdict
+from dataclasses import dataclass
+from statistics import median
+
+from speedtrack.alerts import series as lines
+from speedtrack.alerts.brackets import numbers_of
+from speedtrack.alerts.models import Alert, ChangePoint
+from speedtrack.benchmarks.metrics import HEADLINE, METRICS, Metric
+from speedtrack.runs.models import Series
+
+BESIDE = 5  # measured commits to each side, at most, that tell the level of a benchmark that did not move
+
+
+@dataclass(frozen=True)
+class SuiteEffect:
+    """``ratio``: after / before of the headline metric, as a geometric mean over so many benchmarks on one machine."""
+
+    ratio: float
+    benchmarks: int
+    moved: int
+    machine: str
+
+    @property
+    def metric(self) -> Metric:
+        return METRICS[HEADLINE]
+
+
+def suite_effect(alert: Alert, worst: ChangePoint) -> SuiteEffect | None:
+    """Over the benchmarks measured on both sides of the alert's range, on the machine that saw the worst of it.
+
+    A benchmark with a confirmed change counts by its pairs, any other by its line: the medians of a few commits before
+    and after. None if none was measured on both sides.
+    """
+    numbers = numbers_of(alert.branch, [alert.before_id, alert.commit_id])
+    if len(numbers) < 2:
+        return None
+    paired = {
+        cp.series.benchmark_id: math.log(cp.ratio)
+        for cp in alert.change_points.select_related("series")
+        if cp.series.metric == HEADLINE and cp.series.machine_id == worst.series.machine_id and cp.ratio > 0
+    }
+    steps = steps_of_lines(alert, worst, (numbers[alert.before_id], numbers[alert.commit_id])) | paired
+    if not steps:
+        return None
+    mean = math.exp(sum(steps.values()) / len(steps))
+    return SuiteEffect(mean, len(steps), len(paired), worst.series.machine.name)
+
+
+def steps_of_lines(alert: Alert, worst: ChangePoint, ends: tuple[int, int]) -> dict[int, float]:
+    """Benchmark id -> logarithm of after / before, by clean points of one series on both sides."""
+    series = Series.objects.filter(project=alert.project_id, machine=worst.series.machine_id, metric=HEADLINE)
+    benchmarks = dict(series.values_list("pk", "benchmark"))
+    first, last = ends
+    points = lines.drawn(benchmarks, alert.branch, max(0, first - BESIDE + 1), last + BESIDE - 1)
+    before: dict[int, list[float]] = defaultdict(list)
+    after: dict[int, list[float]] = defaultdict(list)
+    for point in points:
+        if not point.flags and point.value > 0 and not first < point.position < last:
+            (before if point.position <= first else after)[point.series_id].append(math.log(point.value))
+    return {benchmarks[pk]: median(after[pk]) - median(before[pk]) for pk in before if after[pk]}

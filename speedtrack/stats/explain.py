@@ -1,0 +1,153 @@
+"""Why was a shift suspected at a place of a series, or why not? And how small a shift would be suspected now?
+
+It answers by the same windows and yardsticks as `changepoint.suspect`, for one place, with what decided.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+
+from speedtrack.stats.changepoint import DEFAULT, FEW, Point, _agreement
+from speedtrack.stats.levels import levels
+from speedtrack.stats.scale import Array, Scale
+from speedtrack.stats.windows import (
+    AFTER,
+    Sensitivity,
+    newest_means,
+    quanta,
+    shifts,
+    trial_errors,
+    yardsticks,
+)
+
+SOON = 16  # points: a smaller shift that only more of them show is not seen now
+
+
+class Limit(StrEnum):
+    """Which yardstick asked for most."""
+
+    NOISE = "noise"  #: what the line does by itself
+    TRIALS = "trials"  #: the error that the trials themselves show
+    ROUNDING = "rounding"  #: the smallest step of a rounded metric
+    EFFECT = "effect"  #: the smallest effect that matters
+    HISTORY = "history"  #: too few points before it, and too few trials, to hold it against anything
+
+
+@dataclass(frozen=True)
+class Reason:
+    """The clearest window at a place. ``after``: how many points were taken for the new level.
+
+    ``ratio`` is new level / old level by these points, ``limit`` the relative change that it had to exceed, ``score``
+    how often it does (> 1 is suspicious). ``agreement``: the share of pairs, one point before and one after, that moved
+    that way; ``wanted`` of them had to.
+    """
+
+    after: int
+    ratio: float
+    limit: float
+    score: float
+    limited_by: Limit
+    agreement: float
+    wanted: float
+
+    @property
+    def suspicious(self) -> bool:
+        return self.score > 1 and self.agreement >= self.wanted
+
+
+@dataclass(frozen=True)
+class Sight:
+    """A lasting change of this relative size is suspected within so many points."""
+
+    smallest: float
+    after: int
+    limited_by: Limit
+
+
+def explain(
+    points: Sequence[Point], place: int, *, smallest_effect: float, since: int = 0, sensitivity: Sensitivity = DEFAULT
+) -> Reason | None:
+    """What is to be said for and against a new level from point ``place`` on, by all window sizes that have arrived.
+
+    ``since``: where the level before it began, at the previous shift or 0. None where there is no point before or at
+    the place.
+    """
+    if not since < place < len(points):
+        return None
+    scale = Scale.of(value for point in points for value in point.values)
+    level, error = (values[since:] for values in levels([point.values for point in points], scale))
+    begin = place - since
+    table = shifts(level, newest_means(level, sensitivity.trim), sensitivity)
+    limits, names = _limits(level, error, scale.effect(smallest_effect), sensitivity)
+    found = []
+    for column, after in enumerate(int(size) for size in AFTER):
+        seen = begin + after - 1
+        if seen >= len(level):
+            break
+        size = float(table.size[seen, column])
+        limit = float(limits[seen, column])
+        score = abs(size) / limit if limit > 0 else math.inf
+        before = level[max(0, begin - sensitivity.before) : begin]
+        agreement = _agreement(before, level[begin : seen + 1], size)
+        wanted = sensitivity.agree[0 if after <= FEW else 1]
+        name = names[seen][column]
+        found.append(Reason(after, scale.ratio(size), scale.ratio(limit) - 1, score, name, agreement, wanted))
+    return max(found, key=lambda reason: (reason.suspicious, reason.score))
+
+
+def clearest(points: Sequence[Point], *, smallest_effect: float, sensitivity: Sensitivity = DEFAULT) -> int | None:
+    """The place, within one level, at which a shift comes nearest to what it had to exceed. None below two points."""
+    if len(points) < 2:
+        return None
+    scale = Scale.of(value for point in points for value in point.values)
+    level, error = levels([point.values for point in points], scale)
+    table = shifts(level, newest_means(level, sensitivity.trim), sensitivity)
+    limits, _ = _limits(level, error, scale.effect(smallest_effect), sensitivity)
+    scores = np.nan_to_num(np.abs(table.size) / np.maximum(limits, 1e-300))
+    seen, column = np.unravel_index(int(scores.argmax()), scores.shape)
+    return max(1, int(seen) + 1 - int(AFTER[column]))
+
+
+def sight(
+    level: Sequence[float], error: Sequence[float], *, smallest_effect: float, sensitivity: Sensitivity = DEFAULT
+) -> Sight | None:
+    """How small a lasting change would be suspected soon, by the points of one level: their logarithms and errors.
+
+    An unknown error is NaN. None below two points, and where nothing is known to hold a change against.
+    """
+    if len(level) < 2:
+        return None
+    limits, names = _limits(np.array(level), np.array(error), math.log1p(smallest_effect), sensitivity)
+    last = np.where((AFTER <= SOON) & (len(level) > AFTER), limits[-1], np.inf)
+    column = int(np.argmin(last))
+    if math.isinf(last[column]):
+        return None
+    return Sight(math.expm1(float(last[column])), int(AFTER[column]), names[-1][column])
+
+
+def _limits(level: Array, error: Array, effect: float, sensitivity: Sensitivity) -> tuple[Array, list[list[Limit]]]:
+    """What each shift must exceed, and which yardstick says so: one row per point, one column per window size."""
+    table = shifts(level, newest_means(level, sensitivity.trim), sensitivity)
+    noise = yardsticks(table, np.empty((0, len(AFTER))), sensitivity)
+    trials = sensitivity.trials * trial_errors(error, sensitivity.before)
+    before = np.maximum(np.arange(len(level))[:, None] - AFTER, 0)
+    rounding = sensitivity.quantum * quanta(level)[before]
+    young = np.arange(len(level)) < sensitivity.least
+    unknown = np.isnan(trials) | (AFTER > FEW)
+    noise[young] = np.nan
+    trials[young] = np.where(unknown, np.nan, effect + trials)[young]
+    layers = np.stack([noise, trials, rounding, np.full(noise.shape, effect)])
+    limits = np.nanmax(layers, axis=0)
+    order = (Limit.NOISE, Limit.TRIALS, Limit.ROUNDING, Limit.EFFECT)
+    which = np.argmax(np.nan_to_num(layers, nan=-1.0), axis=0)
+    nothing = young[:, None] & unknown
+    limits = np.where(nothing, np.inf, limits)
+    names = [
+        [Limit.HISTORY if nothing[i, j] else order[which[i, j]] for j in range(len(AFTER))] for i in range(len(level))
+    ]
+    return limits, names

@@ -1,0 +1,70 @@
+"""What kind of noise a series has: between runs or between trials, on one level or on two."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from speedtrack.stats.scale import Array
+from speedtrack.stats.summary import MAD_TO_SIGMA
+
+FEWEST = 5  # points, below which nothing is said
+FEWEST_FOR_MODES = 16
+APART = 5.0  # Ashman's D of two halves; noise of one mode gives 2.6, and never came near in simulation
+SHARE = 0.2  # of the points that each mode must have
+
+
+@dataclass(frozen=True)
+class Noise:
+    """Relative standard deviations: of the medians of neighbouring points, and the error of a point by its own trials.
+
+    ``modes``: how far apart the two levels are on which it sits by turns; None where there is one.
+    """
+
+    between: float
+    within: float
+    modes: float | None
+
+    @property
+    def runs_differ_more(self) -> bool:
+        """Do runs differ by much more than their trials account for?"""
+        return self.between > 2 * self.within
+
+
+def noise_of(level: Sequence[float], error: Sequence[float]) -> Noise | None:
+    """Of the logarithms of a line's medians and their errors (NaN: unknown), in commit order. None below five points.
+
+    By differences of successive points, so that a change of the level hardly counts.
+    """
+    if len(level) < FEWEST:
+        return None
+    values = np.asarray(level, dtype=np.float64)
+    moves = np.abs(np.diff(values))
+    between = MAD_TO_SIGMA * float(np.median(moves)) / math.sqrt(2)
+    known = np.asarray(error)[~np.isnan(error)]
+    return Noise(max(between, _usual(moves)), float(np.median(known)) if len(known) else 0.0, _modes(values))
+
+
+def _usual(moves: Array) -> float:
+    """By the mean move without the largest tenth: a line on two levels moves seldom, so its median move is small."""
+    kept = np.sort(moves)[: max(1, math.floor(0.9 * len(moves)))]
+    return float(kept.mean()) * math.sqrt(math.pi) / 2
+
+
+def _modes(values: Array) -> float | None:
+    """The distance of two levels that points take by turns: split where the variance within is least (Otsu 1979)."""
+    n = len(values)
+    if n < FEWEST_FOR_MODES:
+        return None
+    ordered = np.sort(values)
+    least = max(2, math.ceil(SHARE * n))
+    splits = range(least, n - least + 1)
+    at = min(splits, key=lambda k: float(ordered[:k].var() * k + ordered[k:].var() * (n - k)))
+    low, high = ordered[:at], ordered[at:]
+    apart = float(high.mean() - low.mean())
+    spread = math.sqrt((float(low.var(ddof=1)) + float(high.var(ddof=1))) / 2)
+    turns = int(np.count_nonzero(np.diff(values > (low.mean() + high.mean()) / 2)))
+    return apart if apart > APART * spread and turns >= 3 else None

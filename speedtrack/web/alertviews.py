@@ -1,0 +1,113 @@
+"""What an alert is made of, and what is muted: read the address, call one verb, lay it out.
+
+The addresses of forms lead to their page where they are opened, as by whoever had to log in first.
+"""
+
+from collections.abc import Callable
+
+from django.contrib import messages
+from django.contrib.auth.decorators import login_required
+from django.contrib.auth.models import User
+from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
+from django.shortcuts import redirect, render
+from django.views.decorators.http import require_http_methods, require_safe
+
+from speedtrack.alerts import muting, regrouping
+from speedtrack.alerts.models import Alert
+from speedtrack.alerts.triage import Stale
+from speedtrack.text import plain_values
+from speedtrack.web import scope
+from speedtrack.web.pages import alert as alert_page
+from speedtrack.web.pages import mutes as mutes_page
+from speedtrack.web.pages import sensitivity as sensitivity_page
+
+NOTE_LENGTH = 4000
+
+
+def regrouped(request: HttpRequest, pk: int, change: Callable[[Alert, str, User], str]) -> HttpResponse:
+    """Let a person change what an alert is made of; say what was done, or why not."""
+    assert isinstance(request.user, User)
+    found = alert_page.alert_named(pk)
+    if request.method != "POST":
+        return redirect("alert", pk=pk)
+    try:
+        messages.success(request, change(found, request.POST.get("note", "")[:NOTE_LENGTH], request.user))
+    except (Stale, ValueError) as e:
+        messages.error(request, f"Not saved: {e}.")
+    return redirect("alert", pk=pk)
+
+
+@login_required
+def move(request: HttpRequest, pk: int) -> HttpResponse:
+    def change(found: Alert, note: str, who: User) -> str:
+        regrouping.move(found, request.POST.get("commit", "").strip(), note, who)
+        return "Moved."
+
+    return regrouped(request, pk, change)
+
+
+@login_required
+def split(request: HttpRequest, pk: int) -> HttpResponse:
+    def change(found: Alert, note: str, who: User) -> str:
+        chosen = [int(name) for name in request.POST.getlist("change") if name.isdecimal() and len(name) < 19]
+        return f"Split off: alert {regrouping.split(found, chosen, note, who).pk}."
+
+    return regrouped(request, pk, change)
+
+
+@login_required
+def merge(request: HttpRequest, pk: int) -> HttpResponse:
+    def change(found: Alert, note: str, who: User) -> str:
+        name = request.POST.get("into", "")
+        into = Alert.objects.filter(pk=int(name)).first() if name.isdecimal() and len(name) < 19 else None
+        if into is None:
+            raise ValueError(f"there is no alert {name!r}")
+        regrouping.merge(found, into, note, who)
+        return f"Alert {found.pk} was merged into this one."
+
+    return regrouped(request, pk, change)
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+def mutes(request: HttpRequest, slug: str) -> HttpResponse:
+    """What is muted in a project, and a form to mute more."""
+    if request.method == "POST":
+        return mute(request, slug)
+    page = mutes_page.load(scope.project_named(slug), request.GET)
+    return render(request, "web/mutes.html", {"page": page, "project": page.project})
+
+
+@login_required
+def mute(request: HttpRequest, slug: str) -> HttpResponse:
+    assert isinstance(request.user, User)
+    project = scope.project_named(slug)
+    try:
+        made = muting.mute(project, mutes_page.quiet_of(project, request.POST), request.user)
+        messages.success(request, f"Muted: {made}.")
+    except ValueError as e:
+        messages.error(request, f"Not muted: {e}.")
+    return redirect("mutes", slug=slug)
+
+
+@login_required
+def end_mute(request: HttpRequest, slug: str, pk: int) -> HttpResponse:
+    assert isinstance(request.user, User)
+    found = scope.project_named(slug).mutes.filter(pk=pk).first()
+    if found is None:
+        raise Http404(f"{slug} has no mute {pk}.")
+    if request.method == "POST":
+        ended = muting.end(found, request.user)
+        messages.success(request, "The mute has ended." if ended else "It had ended already.")
+    return redirect("mutes", slug=slug)
+
+
+@require_safe
+def sensitivity(request: HttpRequest, slug: str) -> HttpResponse:
+    """The benchmarks worth fixing."""
+    page = sensitivity_page.load(scope.project_named(slug))
+    return render(request, "web/sensitivity.html", {"page": page, "project": page.project})
+
+
+@require_safe
+def sensitivity_values(request: HttpRequest, slug: str) -> HttpResponse:
+    return JsonResponse(plain_values(sensitivity_page.document(sensitivity_page.load(scope.project_named(slug)))))

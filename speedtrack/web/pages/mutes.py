@@ -1,0 +1,66 @@
+"""What is muted in a project: what holds now, what has ended, and what can be muted."""
+
+from dataclasses import dataclass
+
+from django.http import QueryDict
+
+from speedtrack.alerts import muting
+from speedtrack.alerts.models import Mute
+from speedtrack.alerts.muting import Quiet
+from speedtrack.benchmarks.metrics import METRICS, WATCHED, Metric
+from speedtrack.benchmarks.models import Benchmark
+from speedtrack.projects.models import Project
+from speedtrack.runs.models import Machine
+from speedtrack.web.scope import machines_of
+
+DAYS = 14  # as long as a mute holds where nothing else is said
+ENDED = 20  # of the mutes that have ended, the newest
+
+
+@dataclass(frozen=True)
+class MutesPage:
+    """``wanted`` is what the form begins with: benchmark, metric, machine."""
+
+    project: Project
+    now: list[Mute]
+    ended: list[Mute]
+    benchmarks: list[str]
+    metrics: list[Metric]
+    machines: list[Machine]
+    wanted: tuple[str, str, str]
+    days: int = DAYS
+
+
+def load(project: Project, query: QueryDict) -> MutesPage:
+    now = list(muting.in_force(project))
+    ended = project.mutes.exclude(pk__in=[mute.pk for mute in now]).select_related("machine", "who", "ended_by")
+    benchmark, metric, machine = (query.get(key, "") for key in ("benchmark", "metric", "machine"))
+    return MutesPage(
+        project,
+        now,
+        list(ended.order_by("-id")[:ENDED]),
+        sorted(set(Benchmark.objects.filter(project=project).values_list("name", flat=True))),
+        [METRICS[name] for name in WATCHED],
+        machines_of(project),
+        (benchmark, metric, machine),
+    )
+
+
+def quiet_of(project: Project, form: QueryDict) -> Quiet:
+    """Read the form. Raises ValueError for names that the project does not have."""
+    benchmark, metric, name = (form.get(key, "").strip() for key in ("benchmark", "metric", "machine"))
+    if benchmark and not Benchmark.objects.filter(project=project, name=benchmark).exists():
+        raise ValueError(f"there is no benchmark {benchmark!r}")
+    if metric and metric not in METRICS:
+        raise ValueError(f"there is no metric {metric!r}")
+    machine = next((machine for machine in machines_of(project) if machine.name == name), None)
+    if name and machine is None:
+        raise ValueError(f"there is no machine {name!r}")
+    days = form.get("days", "")
+    return Quiet(
+        benchmark,
+        metric,
+        machine,
+        form.get("reason", "")[:4000],
+        int(days) if days.isdecimal() and len(days) < 5 else 0,
+    )

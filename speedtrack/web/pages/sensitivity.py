@@ -1,0 +1,65 @@
+"""How small a change each series of a project would show, and which benchmarks are worth fixing."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from django.db.models import Max
+
+from speedtrack.alerts import sensitivity
+from speedtrack.alerts.sensitivity import Sensitivity
+from speedtrack.benchmarks.models import Benchmark
+from speedtrack.projects.models import Branch, Project
+from speedtrack.runs.models import Series
+from speedtrack.web.scope import chosen
+
+
+@dataclass(frozen=True)
+class SensitivityPage:
+    """``noisy``: the series that are of little use, worst first; ``others``: all that are."""
+
+    project: Project
+    branch: Branch | None
+    noisy: list[Sensitivity]
+    others: list[Sensitivity]
+
+
+def load(project: Project) -> SensitivityPage:
+    branch = chosen("branch", None, project.branches.filter(deleted_at=None), project.default_branch)
+    found = sensitivity.of_branch(branch, current_series(project)) if branch else []
+    found.sort(key=lambda one: (-((one.smallest or 0) / one.limit), one.series.benchmark.name, one.series.metric))
+    return SensitivityPage(
+        project, branch, [one for one in found if one.too_noisy], [one for one in found if not one.too_noisy]
+    )
+
+
+def current_series(project: Project) -> list[Series]:
+    """Per benchmark as it is now, metric and machine: the series of the newest environment."""
+    newest = Benchmark.objects.filter(project=project).values("name").annotate(newest=Max("pk")).values("newest")
+    series = Series.objects.filter(project=project, benchmark__in=newest)
+    rows = series.select_related("benchmark", "machine").order_by("benchmark", "metric", "machine", "-pk")
+    return list(rows.distinct("benchmark", "metric", "machine"))
+
+
+def document(page: SensitivityPage) -> dict[str, Any]:
+    return {
+        "schema": "speedtrack.sensitivity/1",
+        "project": page.project.slug,
+        "branch": page.branch.name if page.branch else None,
+        "series": [of_one(one) for one in (*page.noisy, *page.others)],
+    }
+
+
+def of_one(one: Sensitivity) -> dict[str, Any]:
+    return {
+        "benchmark": one.series.benchmark.name,
+        "metric": one.series.metric,
+        "machine": one.series.machine.name,
+        "points": one.points,
+        "noise": one.noise and {"between": one.noise.between, "within": one.noise.within, "modes": one.noise.modes},
+        "smallest": one.smallest,
+        "smallest_effect": one.smallest_effect,
+        "within_commits": one.sight.after if one.sight else None,
+        "aa": {"runs": one.aa_runs, "different": one.aa_different},
+        "too_noisy": one.too_noisy,
+        "causes": [cause._asdict() for cause in one.causes],
+    }

@@ -1,0 +1,75 @@
+"""How small a change is seen: the page of a project, and the panel of a series."""
+
+import random
+
+import pytest
+from django.test import Client
+
+from speedtrack.alerts.models import NoiseFloor
+from speedtrack.runs.models import Run, Series, Trial
+from speedtrack.tests import builders
+from speedtrack.web.tests.world import CPU, World, queries
+
+PAGE = "/p/kvd/sensitivity/"
+LINE = f"/p/kvd/timeline/get-p1/{CPU}"
+
+
+@pytest.fixture
+def noisy(kvd: World) -> World:
+    """Thirty commits; get-p1 is quiet, and the runs of set-p1 differ by a tenth."""
+    rng = random.Random(3)
+    level: dict[tuple[str, str], float] = {}
+
+    def speed(sha: str, benchmark: str, trial: int) -> float:
+        spread = 0.1 if benchmark == "set-p1" else 0.004
+        return level.setdefault((sha, benchmark), 5000 * rng.gauss(1, spread)) * rng.gauss(1, 0.004)
+
+    kvd.push(30)
+    builders.work(kvd.machines[0], speed)
+    return kvd
+
+
+def test_the_noisy_ones_are_named_with_reason_and_remedy(client: Client, noisy: World) -> None:
+    Trial.objects.filter(benchmark__name="set-p1", number__lt=2).update(flags=["steal"])
+    page = client.get(PAGE).content.decode()
+    worth, _, others = page.partition("The others")
+    assert "set-p1" in worth and "set-p1" not in others
+    assert "get-p1" in others and "get-p1" not in worth
+    assert "steal in 40% of its trials" in worth and "the hypervisor takes time away" in worth
+    assert "more trials will not help" in worth
+
+
+def test_the_same_as_json(client: Client, noisy: World) -> None:
+    found = client.get("/p/kvd/sensitivity.json").json()
+    assert (found["schema"], found["branch"]) == ("speedtrack.sensitivity/1", "main")
+    first, *others = found["series"]
+    assert (first["benchmark"], first["too_noisy"]) == ("set-p1", True)
+    assert 0.05 < first["noise"]["between"] < 0.2 and first["smallest"] > 0.15
+    quiet = next(one for one in others if (one["benchmark"], one["metric"]) == ("get-p1", CPU))
+    assert quiet["smallest"] == pytest.approx(0.03, abs=0.005)  # the suite's smallest effect
+
+
+def test_a_series_shows_its_noise_what_it_sees_and_how_often_equal_programs_differed(
+    client: Client, noisy: World
+) -> None:
+    series = Series.objects.get(benchmark__name="get-p1", metric=CPU)
+    for run, low in zip(Run.objects.all()[:4], (0.99, 0.98, 1.01, 0.97), strict=True):
+        NoiseFloor.objects.create(series=series, run=run, pairs=10, deviation=0.01, ratio=1.0, low=low, high=1.03)
+    page = " ".join(client.get(LINE).content.decode().split())
+    assert "shows lasting changes from 3" in page and "between runs; 1 of 4 A/A runs differed" in page
+
+
+def test_a_project_without_measurements(client: Client, db: None, settings: object, tmp_path: object) -> None:
+    assert client.get("/p/none/sensitivity/").status_code == 404
+
+
+def test_few_points_are_no_noise(client: Client, kvd: World) -> None:
+    page = client.get(PAGE).content.decode()
+    assert "No series is too noisy" in page
+
+
+def test_the_number_of_queries_does_not_grow(client: Client, kvd: World) -> None:
+    few = queries(client, PAGE)
+    kvd.push(12)
+    kvd.measure()
+    assert queries(client, PAGE) <= few + 1  # the trials of noisy series, where there are any
