@@ -7,10 +7,10 @@ holds no lock of a row meanwhile; it takes the rows one by one. So a receiver th
 import logging
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from datetime import timedelta
 
-from django.core.mail import get_connection
+from django.core.mail import EmailMessage, get_connection
 from django.db import connection, transaction
 from django.db.models import F
 from django.db.models.functions import Greatest, Now
@@ -69,6 +69,12 @@ def send(row: Outbox) -> None:
     """Send one row by itself, as a test or by hand. Raises Temporary or Permanent; notes nothing."""
     with sender_of(row) as sender:
         sender(row)
+
+
+def send_mail_now(mail: EmailMessage) -> None:
+    """Send a mail that is in no outbox, such as a test. Raises Temporary or Permanent with the server's answer."""
+    with closing(get_connection()) as server:
+        server.send_messages([mail])
 
 
 @contextmanager

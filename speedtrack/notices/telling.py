@@ -101,7 +101,7 @@ def mail_subscriber(subscriber: Subscriber, now: datetime) -> None:
         put(subscriber, notices, alert=alert, event=event)
     if plan.table:
         put(subscriber, plan.table, digest=True, event=f"digest {plan.table[0].pk}")
-    tomorrow = subscriber.hours.digest(subscriber.hours.midnight(now) + timedelta(days=1))
+    tomorrow = subscriber.hours.digest(subscriber.hours.midnight(now) + timedelta(days=1, seconds=-1))
     Notice.objects.filter(pk__in=[n.pk for n in plan.held]).update(pace=Pace.DAILY, not_before=tomorrow)
 
 

@@ -47,7 +47,7 @@ def test_the_mail_names_the_commit_and_the_change_as_text_and_as_html(alert: Ale
         assert alert.commit.short in body
         assert "get-p1" in body
         assert f"/alerts/{alert.pk}/" in body
-    assert message["Subject"].startswith("[repository] slower: get-p1 ")
+    assert message["Subject"].startswith("[repository] slower +")
     assert message["Auto-Submitted"] == "auto-generated"
 
 
