@@ -18,6 +18,7 @@ from django.db.models.functions import Greatest, Now
 from speedtrack.notices.errors import Away, Permanent, Temporary, Unanswered
 from speedtrack.notices.mail import message_of
 from speedtrack.notices.models import Outbox
+from speedtrack.runs.tracking import NoSuchThing
 
 log = logging.getLogger(__name__)
 
@@ -145,3 +146,23 @@ def pause_of(row: Outbox, error: Temporary) -> timedelta:
 def give_up(row: Outbox, why: str) -> None:
     """Leave the row to the operators: ``manage.py outbox`` lists it, and sends it again when told to."""
     Outbox.objects.filter(pk=row.pk).update(error=why[:2000], given_up_at=Now())
+
+
+def failures() -> list[str]:
+    """What could not be sent, a line each, for operators."""
+    rows = Outbox.objects.failing().order_by("pk")
+    return [
+        f"{row.pk}  {row.recipient}  {'given up' if row.given_up_at else 'waits'} after {row.attempts}"
+        f" attempt{'' if row.attempts == 1 else 's'}: {row.error}"
+        for row in rows
+    ]
+
+
+def again(numbers: list[int]) -> list[str]:
+    """Let rows that were given up begin anew: these, or all. What to say of it. Raises NoSuchThing."""
+    rows = Outbox.objects.filter(sent_at=None, given_up_at__isnull=False)
+    chosen = rows.filter(pk__in=numbers) if numbers else rows
+    if absent := sorted(set(numbers) - set(chosen.values_list("pk", flat=True))):
+        raise NoSuchThing(f"{', '.join(map(str, absent))}: not given up; `manage.py outbox` lists what is")
+    count = chosen.update(given_up_at=None, attempts=0, unanswered=0, not_before=Now())
+    return [f"{count} row{'' if count == 1 else 's'} will be sent again"]

@@ -111,3 +111,18 @@ def managed_by(token: str) -> Subscriber | None:
     except signing.BadSignature:
         return None
     return Subscriber.objects.filter(pk=pk, email=email, user=None).first()
+
+
+@transaction.atomic
+def give_address(user_name: str, email: str) -> None:
+    """Set the address of an account, and of what it is subscribed to. Raises NoSuchThing."""
+    check_addresses([email])
+    user = User.objects.filter(username=user_name).first()
+    if user is None:
+        raise NoSuchThing(f"there is no account {user_name!r}: `manage.py createsuperuser` makes one")
+    if Subscriber.objects.filter(email__iexact=email).exclude(user=user).exclude(user=None).exists():
+        raise NoSuchThing(f"{email} belongs to another account")
+    if Subscriber.objects.filter(email__iexact=email, user=None).exists() and hasattr(user, "subscriber"):
+        raise NoSuchThing(f"{email} is subscribed by itself: unsubscribe it by the link in its mails first")
+    User.objects.filter(pk=user.pk).update(email=email)
+    Subscriber.objects.filter(user=user).update(email=email)
