@@ -26,7 +26,7 @@ from redis.exceptions import RedisError
 from speedtrack.alerts import floors
 from speedtrack.alerts.models import AlertEvent, ChangePoint
 from speedtrack.celery import app
-from speedtrack.notices.models import Outbox
+from speedtrack.notices.models import Notice, Outbox
 from speedtrack.projects.models import Project
 from speedtrack.runs import canary, queue
 from speedtrack.runs.models import Machine, MachineEvent, Run, Series, Status
@@ -69,6 +69,7 @@ def duties() -> list[tuple[str, QuerySet[Any]]]:
         ("sync", Project.objects.told().at_rest()),
         ("poll", Project.objects.due(settings.POLL_EVERY_S).at_rest()),
         ("notify", Outbox.objects.due()),
+        ("notify", Notice.objects.due()),
         ("notify", AlertEvent.objects.filter(untold=True)),
         ("notify", MachineEvent.objects.filter(untold=True)),
         ("detect", Series.objects.undetected()),

@@ -3,6 +3,7 @@
 import contextlib
 import hashlib
 import subprocess
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import redis
 from django.db import connection
 
 from speedtrack.benchmarks import definitions
+from speedtrack.notices import subscribing
 from speedtrack.projects.models import Commit, Project
 from speedtrack.runs import builds, jobs, profiles, pushes, queue, results, tracking
 from speedtrack.runs.documents import BuildReport, ProfileDocument, Renewal, Result
@@ -123,17 +125,23 @@ def machine(name: str = "m1") -> Machine:
     return Machine.objects.get(name=name)
 
 
-def track(repository: Repository, last: int = 100, pushed: bool = False, **wishes: Any) -> Tracked:
+def track(
+    repository: Repository, last: int = 100, pushed: bool = False, emails: Sequence[str] = (), **wishes: Any
+) -> Tracked:
     """Track a repository as it is; ``pushed``: as it was with its first commit, and then push the others.
 
     Who is to be told (``emails``) is told at once of what was pushed only, so for them the others are pushed.
     """
-    pushed = pushed or ("emails" in wishes and last == 100 and not Project.objects.exists())
+    pushed = pushed or (bool(emails) and last == 100 and not Project.objects.exists())
+    wish = Wish(str(repository.path), "tiny", last=last, **wishes)
     if not pushed:
-        return tracking.track(Wish(str(repository.path), "tiny", last=last, **wishes))
+        tracked = tracking.track(wish)
+        subscribing.subscribe(tracked.project, emails)
+        return tracked
     head = repository.git("rev-parse", "HEAD")
     repository.git("update-ref", "HEAD", repository.git("rev-list", "--max-parents=0", "HEAD"))
-    tracked = tracking.track(Wish(str(repository.path), "tiny", last=last, **wishes))
+    tracked = tracking.track(wish)
+    subscribing.subscribe(tracked.project, emails)
     repository.git("update-ref", "HEAD", head)
     pushes.take(tracked.project)
     return tracked
