@@ -40,7 +40,9 @@ WORKER = ["-m", "celery", "--app", "speedtrack", "worker", "--loglevel", "warnin
 PROCESSES = {
     "web": ["-m", "speedtrack.webserver"],
     "dispatcher": ["manage.py", "dispatch"],
-    "worker": [*WORKER, "--hostname", "worker@%h", "--queues", "detect,notify", "--concurrency", "2"],
+    "worker": [*WORKER, "--hostname", "worker@%h", "--queues", "detect", "--concurrency", "2"],
+    # A mail server or another receiver that hangs holds a thread of this process, and delays no detection.
+    "notify": [*WORKER, "--hostname", "notify@%h", "--queues", "notify", "--concurrency", "4", "--pool", "threads"],
     # Threads, for all they do is wait for git. As many remotes may hang before others wait.
     "git": [*WORKER, "--hostname", "git@%h", "--queues", "sync,poll", "--concurrency", "4", "--pool", "threads"],
 }  # fmt: skip

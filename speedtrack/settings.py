@@ -1,6 +1,7 @@
 """All settings, from environment variables. A wrong value stops the start with a sentence that says what to do."""
 
 import os
+import re
 import secrets
 from datetime import timedelta
 from ipaddress import IPv4Network, IPv6Network, ip_network
@@ -95,6 +96,9 @@ def database(url: str) -> dict[str, Any]:
         "OPTIONS": ANSWERS_OR_ENDS | parts,
     }
 
+
+# The usual port of each kind of encryption of mails.
+EMAIL_PORTS = {"none": 25, "starttls": 587, "implicit": 465}
 
 # Where this installation keeps its state: mirrors, embedded servers, secrets, mail files of the demo.
 HOME = privatefiles.directory(Path(os.environ.get("SPEEDTRACK_HOME", BASE_DIR / "var")))
@@ -207,18 +211,35 @@ WHITENOISE_USE_FINDERS = True
 # The broker carries nudges without meaning; losing it loses nothing (see ARCHITECTURE.md).
 BROKER_URL = os.environ.get("BROKER_URL", "redis://127.0.0.1:6379/0")
 
-# Mail: an SMTP server, or files when EMAIL_FILES names a directory.
+# Mail (docs/notifications.md): an SMTP server, or files when EMAIL_FILES names a directory.
 EMAIL_FILE_PATH = os.environ.get("EMAIL_FILES", "")
 EMAIL_BACKEND = (
-    "speedtrack.notices.mailfiles.EmailBackend" if EMAIL_FILE_PATH else "django.core.mail.backends.smtp.EmailBackend"
+    "speedtrack.notices.mailfiles.EmailBackend" if EMAIL_FILE_PATH else "speedtrack.notices.smtp.EmailBackend"
 )
 EMAIL_HOST = os.environ.get("EMAIL_HOST", "localhost")
-EMAIL_PORT = env_int("EMAIL_PORT", 25)
+EMAIL_TLS = os.environ.get("EMAIL_TLS", "none")
+if EMAIL_TLS not in EMAIL_PORTS:
+    raise ImproperlyConfigured(f"EMAIL_TLS={EMAIL_TLS!r}: say starttls, implicit or none")
+EMAIL_USE_TLS, EMAIL_USE_SSL = EMAIL_TLS == "starttls", EMAIL_TLS == "implicit"
+EMAIL_PORT = env_int("EMAIL_PORT", EMAIL_PORTS[EMAIL_TLS])
+EMAIL_CA_FILE = os.environ.get("EMAIL_CA_FILE", "")
+if EMAIL_CA_FILE and not Path(EMAIL_CA_FILE).is_file():
+    raise ImproperlyConfigured(f"EMAIL_CA_FILE={EMAIL_CA_FILE}: there is no such file")
 EMAIL_HOST_USER = os.environ.get("EMAIL_HOST_USER", "")
 EMAIL_HOST_PASSWORD = os.environ.get("EMAIL_HOST_PASSWORD", "")
-EMAIL_USE_TLS = env_bool("EMAIL_USE_TLS", False)
-EMAIL_TIMEOUT = 20
+if bool(EMAIL_HOST_USER) != bool(EMAIL_HOST_PASSWORD):
+    raise ImproperlyConfigured("EMAIL_HOST_USER and EMAIL_HOST_PASSWORD: set both, or neither")
+if EMAIL_HOST_USER and EMAIL_TLS == "none" and EMAIL_HOST not in ("localhost", "127.0.0.1", "::1"):
+    raise ImproperlyConfigured("EMAIL_HOST_USER: the password would cross the network in clear: set EMAIL_TLS=starttls")
+# One step (to connect, encrypt and log in; to hand over a mail) may take this long.
+EMAIL_TIMEOUT = env_int("EMAIL_TIMEOUT", 20)
+if not 1 <= EMAIL_TIMEOUT <= 120:
+    raise ImproperlyConfigured(f"EMAIL_TIMEOUT={EMAIL_TIMEOUT}: give 1 to 120 seconds")
 DEFAULT_FROM_EMAIL = os.environ.get("EMAIL_FROM", f"SpeedTrack <speedtrack@{urlsplit(URL).hostname}>")
+if not re.fullmatch(r"[^@\r\n]+@[^@\s<>]+>?", DEFAULT_FROM_EMAIL):
+    raise ImproperlyConfigured(
+        f"EMAIL_FROM={DEFAULT_FROM_EMAIL!r}: give an address, as SpeedTrack <speedtrack@example.org>"
+    )
 
 # Channels (docs/channels.md): the networks beside the public ones that they may call, and the ports.
 CHANNEL_NETWORKS = env_networks("CHANNEL_NETWORKS")

@@ -19,6 +19,11 @@ MACHINE_SUBJECTS: dict[str, str] = {
 }
 
 
+def message_of(row: Outbox) -> EmailMultiAlternatives:
+    """The mail of whatever the row is about."""
+    return message(row) if row.alert_id else machine_message(row)
+
+
 def message(row: Outbox) -> EmailMultiAlternatives:
     """The mail of an alert: text complete by itself, and the same as HTML."""
     alert = row.alert

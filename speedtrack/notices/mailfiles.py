@@ -8,6 +8,7 @@ from django.core.mail import EmailMessage
 from django.core.mail.backends.base import BaseEmailBackend
 
 from speedtrack import privatefiles
+from speedtrack.notices.errors import Away
 
 
 class EmailBackend(BaseEmailBackend):
@@ -18,5 +19,8 @@ class EmailBackend(BaseEmailBackend):
         for message in email_messages:
             content = message.message()
             name = str(content["Message-ID"]).strip("<>").replace("/", "_")
-            privatefiles.replace(directory / f"{name}.eml", content.as_bytes())
+            try:
+                privatefiles.replace(directory / f"{name}.eml", content.as_bytes())
+            except OSError as e:
+                raise Away(f"cannot write {directory}: {e.strerror}: check EMAIL_FILES") from e
         return len(email_messages)

@@ -11,6 +11,8 @@ from speedtrack.alerts.models import Alert
 from speedtrack.projects.models import Project
 from speedtrack.runs.models import MachineEvent
 
+MAIL_LANE = 0
+
 
 class Subscription(models.Model):
     """Who wants a mail when a project got slower."""
@@ -28,6 +30,13 @@ class OutboxQuerySet(models.QuerySet["Outbox"]):
     def due(self) -> "OutboxQuerySet":
         return self.filter(sent_at=None, given_up_at=None, not_before__lte=Now())
 
+    def of_lane(self, lane: int) -> "OutboxQuerySet":
+        """Those for one receiver, as ``Outbox.lane`` numbers them."""
+        return self
+
+    def lanes(self) -> list[int]:
+        return [MAIL_LANE] if self.exists() else []
+
 
 class Outbox(models.Model):
     """A mail to be sent, once per recipient, alert and event; or of a machine, once per recipient and event."""
@@ -41,6 +50,9 @@ class Outbox(models.Model):
     attempts = models.IntegerField(default=0)
     sent_at = models.DateTimeField(null=True)
     given_up_at = models.DateTimeField(null=True)
+    unanswered = models.IntegerField(
+        default=0, help_text="attempts after which the receiver had all of it and did not answer"
+    )
     error = models.TextField(default="")
 
     objects: ClassVar = OutboxQuerySet.as_manager()
@@ -61,6 +73,11 @@ class Outbox(models.Model):
         indexes: ClassVar = [
             models.Index(fields=["not_before"], name="outbox_waiting", condition=Q(sent_at=None, given_up_at=None)),
         ]
+
+    @property
+    def lane(self) -> int:
+        """The receiver that it goes to; rows of one lane are sent one after another, in one connection."""
+        return MAIL_LANE
 
     def message_id(self) -> str:
         """Always the same for one row, so that a mail sent twice by a crash is shown once."""

@@ -1,47 +1,141 @@
-"""Send what waits in the outbox, once: a row waits until a server took it."""
+"""Send what waits in the outbox, once: a row waits until its receiver took it.
+
+Rows for one receiver are a lane: the mail server is one. One session at a time works on a lane, in one connection, and
+holds no lock of a row meanwhile; it takes the rows one by one. So a receiver that hangs delays its own lane only.
+"""
 
 import logging
-import smtplib
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from datetime import timedelta
 
-from django.db import transaction
+from django.core.mail import get_connection
+from django.db import connection, transaction
 from django.db.models import F
-from django.db.models.functions import Now
+from django.db.models.functions import Greatest, Now
 
-from speedtrack.notices.mail import machine_message, message
+from speedtrack.notices.errors import Away, Permanent, Temporary, Unanswered
+from speedtrack.notices.mail import message_of
 from speedtrack.notices.models import Outbox
 
 log = logging.getLogger(__name__)
 
-AWAY = (OSError, smtplib.SMTPException)  # the mail server's failures, which time may heal
+Sender = Callable[[Outbox], object]
+
+LANE_LOCK = 0x5340  # the class of the advisory lock of who works on a lane; the object is the lane's number
 MAX_ATTEMPTS = 12  # with doubling pauses from 30 s: about 17 hours
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 30, 24 * 3600
+TAKEN_S = 600  # a row that was taken is nobody else's for so long; its sender ends earlier, or has crashed
+LANE_S = 60  # a connection takes no further row after this
+
+
+@contextmanager
+def mail_sender() -> Iterator[Sender]:
+    """Sends mails, all in one connection, which is opened with the first."""
+    mails = get_connection()
+    try:
+        yield lambda row: mails.send_messages([message_of(row)])
+    finally:
+        mails.close()
+
+
+def sender_of(row: Outbox) -> AbstractContextManager[Sender]:
+    """What sends this row, and the others of its lane. It raises Temporary or Permanent."""
+    return mail_sender()
 
 
 def send_due() -> int:
-    """Send the mails that are due. Returns how many a server took. A refusal is tried again later, with pauses."""
+    """Send what is due, lane by lane. Returns how many rows were taken by their receivers."""
+    return sum(send_lane(lane) for lane in Outbox.objects.due().lanes())
+
+
+def send_lane(lane: int) -> int:
+    """Send the rows of a lane, unless another session is at it, until none is due or the receiver is away."""
     sent = 0
-    for outbox_id in Outbox.objects.due().values_list("pk", flat=True):
-        with transaction.atomic():
-            row = Outbox.objects.due().select_for_update(skip_locked=True).filter(pk=outbox_id).first()
-            if row:
-                sent += send(row)
+    with alone(lane) as is_mine:
+        if not is_mine or (row := take(lane)) is None:
+            return 0
+        until = time.monotonic() + LANE_S
+        with sender_of(row) as sender:
+            while row:
+                is_sent = attempt(row, sender)
+                sent += is_sent is True
+                row = take(lane) if is_sent is not None and time.monotonic() < until else None
     return sent
 
 
-def send(row: Outbox) -> bool:
-    """Send one mail, and note what became of it. The row is locked by the caller."""
+def send(row: Outbox) -> None:
+    """Send one row by itself, as a test or by hand. Raises Temporary or Permanent; notes nothing."""
+    with sender_of(row) as sender:
+        sender(row)
+
+
+@contextmanager
+def alone(lane: int) -> Iterator[bool]:
+    """Hold the lane's lock of the database session, unless another session holds it: then False."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_try_advisory_lock(%s, %s)", [LANE_LOCK, lane])
+        (is_mine,) = cursor.fetchone()
+        try:
+            yield is_mine
+        finally:
+            if is_mine:
+                cursor.execute("SELECT pg_advisory_unlock(%s, %s)", [LANE_LOCK, lane])
+
+
+@transaction.atomic
+def take(lane: int) -> Outbox | None:
+    """The due row of the lane that is oldest, for TAKEN_S nobody else's. The attempt counts, also if it crashes."""
+    due = Outbox.objects.due().of_lane(lane)
+    row = due.select_for_update(skip_locked=True, of=("self",)).order_by("id").first()
+    if row:
+        row.attempts += 1
+        Outbox.objects.filter(pk=row.pk).update(attempts=row.attempts, not_before=Now() + timedelta(seconds=TAKEN_S))
+    return row
+
+
+def attempt(row: Outbox, sender: Sender) -> bool | None:
+    """Send one row, and note what became of it: sent, not sent, or None if the lane's receiver is away."""
     try:
-        make = message if row.alert_id else machine_message
-        make(row).send()
-    except Exception as e:  # the loop's top: one mail that cannot be made must not hold back the others
-        log.warning("mail %s to %s: %s", row.pk, row.recipient, e, exc_info=not isinstance(e, AWAY))
-        last = row.attempts + 1 >= MAX_ATTEMPTS or not isinstance(e, AWAY)
-        Outbox.objects.filter(pk=row.pk).update(
-            attempts=F("attempts") + 1,
-            error=str(e)[:2000],
-            not_before=Now() + timedelta(seconds=30 * 2**row.attempts),
-            given_up_at=Now() if last else None,
-        )
+        sender(row)
+    except Temporary as e:
+        log.warning("outbox row %s to %s: %s", row.pk, row.recipient, e)
+        postpone(row, e)
+        return None if isinstance(e, Away) else False
+    except Permanent as e:
+        log.warning("outbox row %s to %s is given up: %s", row.pk, row.recipient, e)
+        give_up(row, str(e))
         return False
-    Outbox.objects.filter(pk=row.pk).update(attempts=F("attempts") + 1, sent_at=Now(), error="")
+    except Exception as e:  # the loop's top: one row that cannot be made must not hold back the others
+        log.exception("outbox row %s to %s is given up", row.pk, row.recipient)
+        give_up(row, f"{type(e).__name__}: {e} (a defect of SpeedTrack: its log says where)")
+        return False
+    Outbox.objects.filter(pk=row.pk).update(sent_at=Now(), error="")
     return True
+
+
+def postpone(row: Outbox, error: Temporary) -> None:
+    """Try the row again later, and all of its lane if the receiver is away; or not, once it was tried often enough."""
+    unanswered = row.unanswered + isinstance(error, Unanswered)
+    if unanswered > 1:
+        give_up(row, f"{error}; twice the receiver got all of it and did not answer, so it may have arrived")
+    elif row.attempts >= MAX_ATTEMPTS:
+        give_up(row, f"{error} (attempt {row.attempts}, the last)")
+    else:
+        Outbox.objects.filter(pk=row.pk).update(
+            error=str(error)[:2000], unanswered=unanswered, not_before=Now() + pause_of(row, error)
+        )
+    if isinstance(error, Away):
+        rest = Now() + min(pause_of(row, error), timedelta(minutes=10))
+        Outbox.objects.due().of_lane(row.lane).update(not_before=Greatest(F("not_before"), rest))
+
+
+def pause_of(row: Outbox, error: Temporary) -> timedelta:
+    backoff = FIRST_PAUSE_S * 2 ** min(row.attempts - 1, MAX_ATTEMPTS)
+    return timedelta(seconds=min(max(backoff, error.after_s or 0), LONGEST_PAUSE_S))
+
+
+def give_up(row: Outbox, why: str) -> None:
+    """Leave the row to the operators: ``manage.py outbox`` lists it, and sends it again when told to."""
+    Outbox.objects.filter(pk=row.pk).update(error=why[:2000], given_up_at=Now())

@@ -45,7 +45,7 @@ def mailbox(settings: Any) -> Iterator[Mailbox]:
         port = probe.getsockname()[1]
     controller = Controller(mailbox, hostname="127.0.0.1", port=port)
     controller.start()
-    settings.EMAIL_BACKEND = "django.core.mail.backends.smtp.EmailBackend"
+    settings.EMAIL_BACKEND = "speedtrack.notices.smtp.EmailBackend"
     settings.EMAIL_HOST, settings.EMAIL_PORT = "127.0.0.1", port
     yield mailbox
     controller.stop()
@@ -106,7 +106,7 @@ def test_a_refused_mail_waits_and_is_sent_later_with_the_same_id(alert: Alert, m
 
 
 def test_a_mail_server_that_is_away_loses_nothing(alert: Alert, settings: Any) -> None:
-    settings.EMAIL_BACKEND = "django.core.mail.backends.smtp.EmailBackend"
+    settings.EMAIL_BACKEND = "speedtrack.notices.smtp.EmailBackend"
     settings.EMAIL_HOST, settings.EMAIL_PORT = "127.0.0.1", 1
     assert sending.send_due() == 0
     assert Outbox.objects.filter(sent_at=None, given_up_at=None).count() == 2

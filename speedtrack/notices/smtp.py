@@ -1,0 +1,169 @@
+"""SMTP as mail servers in the field speak it: with TLS, with a limit on each step, each kind of refusal told apart."""
+
+import smtplib
+import socket
+import ssl
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from django.conf import settings
+from django.core.mail import EmailMessage
+from django.core.mail.backends import smtp
+from django.core.mail.utils import DNS_NAME
+from django.utils.functional import cached_property
+
+from speedtrack.notices.errors import Away, Permanent, Temporary, Unanswered
+
+START_DATA = 354
+
+
+class Conversation(smtplib.SMTP):
+    """``unanswered``: the whole message is with the server, and its answer has not come."""
+
+    unanswered = False
+    last_code = 0
+
+    def getreply(self) -> tuple[int, bytes]:
+        self.unanswered = self.last_code == START_DATA  # smtplib reads the next reply once all of the message is sent
+        self.last_code, text = super().getreply()
+        self.unanswered = False
+        return self.last_code, text
+
+
+class TlsConversation(Conversation, smtplib.SMTP_SSL):
+    """The same with TLS from the first byte."""
+
+
+class EmailBackend(smtp.EmailBackend):
+    """Django's SMTP backend, which raises what ``errors`` names. One connection carries the messages of a batch."""
+
+    connection: Conversation | None
+    ran_out = False
+
+    @property
+    def connection_class(self) -> type[Conversation]:
+        return TlsConversation if self.use_ssl else Conversation
+
+    @cached_property
+    def ssl_context(self) -> ssl.SSLContext:
+        """The system's authorities, and that of EMAIL_CA_FILE; host names are checked."""
+        context = ssl.create_default_context()
+        if settings.EMAIL_CA_FILE:
+            context.load_verify_locations(settings.EMAIL_CA_FILE)
+        return context
+
+    def open(self) -> bool:
+        """Connect, encrypt and log in. Raises Away: whatever is refused here is refused to every mail."""
+        if self.connection and self.connection.sock:
+            return False
+        where = f"mail server {self.host}:{self.port}"
+        try:
+            with self.limited():
+                self.greet()
+        except ssl.SSLCertVerificationError as e:
+            self.drop()
+            raise Away(
+                f"{where}: its certificate is not trusted ({e.verify_message}): EMAIL_HOST must be the name in it, and"
+                " EMAIL_CA_FILE can name a private authority"
+            ) from e
+        except smtplib.SMTPAuthenticationError as e:
+            self.drop()
+            raise Away(f"{where} refuses the login: check EMAIL_HOST_USER and its password: {reply(e)}") from e
+        except (OSError, ValueError) as e:  # SMTPException is an OSError
+            self.drop()
+            raise Away(f"{where}: {self.words(e)}") from e
+        return True
+
+    def greet(self) -> None:
+        options: dict[str, Any] = {"context": self.ssl_context} if self.use_ssl else {}
+        self.connection = self.connection_class(local_hostname=DNS_NAME.get_fqdn(), timeout=self.timeout, **options)
+        self.connection._host = self.host  # type: ignore[attr-defined]  # the name that TLS checks; SMTP() alone sets it
+        code, text = self.connection.connect(self.host, self.port)
+        if code != 220:
+            raise smtplib.SMTPConnectError(code, text)
+        if self.use_tls:
+            self.connection.starttls(context=self.ssl_context)
+        if self.username and self.password:
+            self.connection.login(self.username, self.password)
+
+    def send_messages(self, email_messages: Sequence[EmailMessage]) -> int:
+        """Send each, in one connection. Raises Temporary or Permanent for the first that is refused."""
+        for message in email_messages:
+            self.open()
+            with self.limited():
+                self.send(message)
+        return len(email_messages)
+
+    def send(self, message: EmailMessage) -> None:
+        assert self.connection
+        conversation = self.connection
+        try:
+            self._send(message)
+        except smtplib.SMTPRecipientsRefused as e:
+            code, text = next(iter(e.recipients.values()))
+            raise refusal(code, text) from e
+        except smtplib.SMTPSenderRefused as e:
+            raise Away(f"the mail server refuses the sender {e.sender}: check EMAIL_FROM: {reply(e)}") from e
+        except smtplib.SMTPResponseException as e:
+            raise refusal(e.smtp_code, e.smtp_error) from e
+        except OSError as e:
+            self.drop()
+            kind = Unanswered if conversation.unanswered else Away
+            raise kind(f"mail server {self.host}:{self.port}: {self.words(e)}") from e
+
+    def words(self, error: Exception) -> str:
+        if self.ran_out or isinstance(error, TimeoutError):
+            return f"no answer within EMAIL_TIMEOUT ({self.timeout} s)"
+        if isinstance(error, smtplib.SMTPResponseException):
+            return reply(error)
+        return str(error) or type(error).__name__
+
+    @contextmanager
+    def limited(self) -> Iterator[None]:
+        """End the connection if the block takes longer than EMAIL_TIMEOUT, however often the server says something."""
+        self.ran_out = False
+        timer = threading.Timer(self.timeout or 0, self.cut)
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+
+    def cut(self) -> None:
+        self.ran_out = True
+        if self.connection and (sock := self.connection.sock):
+            try:
+                socket.socket.shutdown(sock, socket.SHUT_RDWR)  # SSLSocket.shutdown is not for another thread
+            except OSError:
+                return  # it is closed already
+
+    def drop(self) -> None:
+        """Forget the connection without a word to the server."""
+        if self.connection:
+            sock, self.connection = self.connection.sock, None
+            if sock:
+                sock.close()
+
+    def close(self) -> None:
+        if self.connection:
+            with self.limited():
+                super().close()
+
+
+def refusal(code: int, text: bytes | str) -> Exception:
+    """What an answer to a recipient or to a message means. 421 ends the connection for everybody."""
+    words = f"the mail server says {code} {as_text(text)}"
+    if code == 421:
+        return Away(words)
+    return Permanent(f"{words}: check the address") if code >= 500 else Temporary(words)
+
+
+def reply(error: smtplib.SMTPResponseException) -> str:
+    return f"{error.smtp_code} {as_text(error.smtp_error)}"
+
+
+def as_text(text: bytes | str) -> str:
+    return text.decode(errors="replace") if isinstance(text, bytes) else text
