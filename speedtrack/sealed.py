@@ -5,7 +5,7 @@ of dots. Keys are derived from SPEEDTRACK_ENCRYPTION_KEYS (the first one encrypt
 """
 
 import base64
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cryptography.fernet import Fernet, InvalidToken, MultiFernet
 from cryptography.hazmat.primitives.hashes import SHA256
@@ -69,7 +69,13 @@ def derived(key: str) -> bytes:
     return base64.urlsafe_b64encode(HKDF(SHA256(), 32, salt=None, info=PURPOSE).derive(key.encode()))
 
 
-class SealedField(models.TextField[Secret, Secret]):
+if TYPE_CHECKING:
+    TextOfSecrets = models.TextField[Secret, Secret]
+else:
+    TextOfSecrets = models.TextField
+
+
+class SealedField(TextOfSecrets):
     """A column for a Secret. Nothing but a Secret can be stored, so no plain text gets there by mistake."""
 
     def from_db_value(self, value: str | None, expression: Any, connection: Any) -> Secret:
