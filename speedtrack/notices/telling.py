@@ -6,6 +6,7 @@ from django.conf import settings
 from django.db import transaction
 
 from speedtrack.alerts.models import AlertEvent
+from speedtrack.notices.channels import telling as channels
 from speedtrack.notices.models import Outbox
 from speedtrack.runs.models import MachineEvent
 
@@ -25,6 +26,7 @@ def tell_subscribers() -> None:
                 [Outbox(recipient=email, alert=event.alert, event=event.kind) for email in emails],
                 ignore_conflicts=True,
             )
+        channels.tell(event)
     AlertEvent.objects.filter(pk__in=[event.pk for event in events]).update(untold=False)
 
 
