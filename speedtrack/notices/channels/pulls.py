@@ -30,24 +30,25 @@ def report(status: CommitStatus) -> None:
 
 
 def comment(repository: Repository, status: CommitStatus) -> None:
-    """Keep the comments of the pull requests that end with the commit. The first is made when there is bad news."""
-    branches = status.commit.branches.filter(deleted_at=None)
-    if branches.filter(name=repository.channel.project.default_branch).exists() or not branches:
+    """Keep the comments of the open pull requests whose branch has the commit; the first is made for bad news."""
+    project = repository.channel.project
+    branches = status.commit.branches.filter(deleted_at=None).select_related("head")
+    if branches.filter(name=project.default_branch).exists():
         return
-    alerts = alerts_on(list(branches))
-    for number in repository.pulls(status.commit.sha):
-        known = PullComment.objects.filter(channel=repository.channel, number=number).first()
-        if known or alerts:
-            keep(repository, known or PullComment(channel=repository.channel, number=number), alerts)
+    for branch in branches:
+        alerts = alerts_on(branch)
+        for number in repository.pulls(branch.head.sha) if branch.head else ():
+            known = PullComment.objects.filter(channel=repository.channel, number=number).first()
+            if known or alerts:
+                keep(repository, known or PullComment(channel=repository.channel, number=number), alerts)
 
 
-def alerts_on(branches: list[Branch]) -> list[Alert]:
-    """The confirmed alerts of these branches that the default branch does not have, newest first."""
-    main = Branch.objects.filter(project=branches[0].project, name=branches[0].project.default_branch)
-    found = Alert.objects.filter(
-        project=branches[0].project, status=Alert.Status.CONFIRMED, commit__positions__branch__in=branches
-    ).exclude(commit__positions__branch__in=main)
-    return [alert for alert in found.distinct().order_by("-pk") if slowdowns(alert)]
+def alerts_on(branch: Branch) -> list[Alert]:
+    """The confirmed alerts of a branch that the default branch does not have, newest first."""
+    main = Branch.objects.filter(project=branch.project_id, name=branch.project.default_branch)
+    found = Alert.objects.filter(status=Alert.Status.CONFIRMED, commit__positions__branch=branch)
+    found = found.exclude(commit__positions__branch__in=main)
+    return [alert for alert in found.order_by("-pk") if slowdowns(alert)]
 
 
 def keep(repository: Repository, known: PullComment, alerts: list[Alert]) -> None:
