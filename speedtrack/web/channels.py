@@ -9,7 +9,7 @@ from django import forms
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.core.validators import RegexValidator
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
@@ -80,8 +80,8 @@ class ChannelForm(forms.Form):
     secret = forms.CharField(max_length=500)
     improvements = forms.BooleanField(required=False, label="Tell of what got faster, too")
 
-    def __init__(self, kind: str, is_stored: bool, *arguments: Any, **more: Any) -> None:
-        super().__init__(*arguments, label_suffix="", **more)
+    def __init__(self, kind: str, is_stored: bool, entered: QueryDict | None, initial: dict[str, Any]) -> None:
+        super().__init__(entered, initial=initial, label_suffix="")
         self.kind, words = kind, WORDS[kind]
         attributes = {"autocomplete": "off", "spellcheck": "false"}
         url, place, secret = self.fields["url"], self.fields["place"], self.fields["secret"]
@@ -122,7 +122,7 @@ def add(request: HttpRequest, slug: str, kind: str) -> HttpResponse:
         raise Http404(f"There is no channel of the kind {kind!r}: there are {', '.join(WORDS)}.")
     offered = {"name": Kind(kind).label, "url": WORDS[kind].base}
     offered |= {"secret": secrets.token_urlsafe(32)} if kind == Kind.WEBHOOK else {}
-    form = ChannelForm(kind, False, request.POST or None, initial=offered)
+    form = ChannelForm(kind, False, request.POST or None, offered)
     if made := written(form, lambda entry: managing.add(project, kind, entry)):
         messages.success(request, f"{made} is set up. Send a test to see whether it works.")
         return redirect("channels", slug=slug)
@@ -135,7 +135,7 @@ def add(request: HttpRequest, slug: str, kind: str) -> HttpResponse:
 def change(request: HttpRequest, slug: str, pk: int) -> HttpResponse:
     channel = channel_named(slug, pk)
     offered = {"name": channel.name, "place": channel.place, "improvements": channel.improvements}
-    form = ChannelForm(channel.kind, True, request.POST or None, initial=offered)
+    form = ChannelForm(channel.kind, True, request.POST or None, offered)
     if written(form, lambda entry: managing.save(channel, entry)):
         messages.success(request, "Saved.")
         return redirect("channels", slug=slug)
