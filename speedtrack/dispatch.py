@@ -26,7 +26,8 @@ from redis.exceptions import RedisError
 from speedtrack.alerts import floors
 from speedtrack.alerts.models import AlertEvent, ChangePoint
 from speedtrack.celery import app
-from speedtrack.notices.models import Notice, Outbox
+from speedtrack.notices.channels import statuses
+from speedtrack.notices.models import CommitStatus, Notice, Outbox
 from speedtrack.projects.models import Project
 from speedtrack.runs import canary, queue
 from speedtrack.runs.models import Machine, MachineEvent, Run, Series, Status
@@ -72,6 +73,8 @@ def duties() -> list[tuple[str, QuerySet[Any]]]:
         ("notify", Notice.objects.due()),
         ("notify", AlertEvent.objects.filter(untold=True)),
         ("notify", MachineEvent.objects.filter(untold=True)),
+        ("notify", CommitStatus.objects.due()),
+        ("notify", statuses.unwatched()),
         ("detect", Series.objects.undetected()),
         ("detect", ChangePoint.objects.settling().exclude(Exists(under_way))),
         ("detect", ChangePoint.objects.ripe()),

@@ -4,6 +4,7 @@ import os
 import re
 import secrets
 from datetime import timedelta
+from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -14,6 +15,7 @@ from psycopg.conninfo import conninfo_to_dict
 
 from speedtrack import privatefiles
 
+SHORTEST_KEY = 32
 BASE_DIR = Path(__file__).resolve().parent.parent
 
 
@@ -41,6 +43,35 @@ def env_secret(name: str, file: Path) -> str:
     if not kept:
         raise ImproperlyConfigured(f"{file} is empty: delete it, or set {name}")
     return kept
+
+
+def env_words(name: str, default: str = "") -> list[str]:
+    """A variable that lists words, with commas."""
+    return [word.strip() for word in os.environ.get(name, default).split(",") if word.strip()]
+
+
+def env_networks(name: str) -> list[IPv4Network | IPv6Network]:
+    """A variable that lists networks such as 10.1.0.0/16."""
+    try:
+        return [ip_network(word) for word in env_words(name)]
+    except ValueError as e:
+        raise ImproperlyConfigured(f"{name}: {e}: list networks such as 10.1.0.0/16,fd00:1::/64") from e
+
+
+def env_ports(name: str, default: str) -> frozenset[int]:
+    """A variable that lists TCP ports."""
+    words = env_words(name, default)
+    if not all(word.isdecimal() and 0 < int(word) < 65536 for word in words):
+        raise ImproperlyConfigured(f"{name}={','.join(words)!r}: list ports such as 443,8443")
+    return frozenset(map(int, words))
+
+
+def env_keys(name: str) -> list[str]:
+    """A variable that lists long random keys."""
+    keys = env_words(name)
+    if any(len(key) < SHORTEST_KEY for key in keys):
+        raise ImproperlyConfigured(f"{name}: each key has {SHORTEST_KEY} characters at least: `openssl rand -hex 32`")
+    return keys
 
 
 # A server that has vanished from the network ends the connection within half a minute; else a call waits for hours.
@@ -210,6 +241,13 @@ if not re.fullmatch(r"[^@\r\n]+@[^@\s<>]+>?", DEFAULT_FROM_EMAIL):
         f"EMAIL_FROM={DEFAULT_FROM_EMAIL!r}: give an address, as SpeedTrack <speedtrack@example.org>"
     )
 
+# Channels (docs/channels.md): the networks beside the public ones that they may call, and the ports.
+CHANNEL_NETWORKS = env_networks("CHANNEL_NETWORKS")
+CHANNEL_PORTS = env_ports("CHANNEL_PORTS", "80,443,8443,8448")
+# What tokens and secrets in the database are encrypted with, with commas: the first one encrypts, all decrypt, and
+# SECRET_KEY does both without any.
+SPEEDTRACK_ENCRYPTION_KEYS = env_keys("SPEEDTRACK_ENCRYPTION_KEYS")
+
 # A webhook body may have 25 MB (GitHub); nothing else comes near.
 DATA_UPLOAD_MAX_MEMORY_SIZE = 26 * 1024 * 1024
 
@@ -239,7 +277,7 @@ CANARY_EVERY_S = env_int("CANARY_EVERY_S", 2 * 3600)
 if CANARY_EVERY_S < 60:
     raise ImproperlyConfigured(f"CANARY_EVERY_S={CANARY_EVERY_S}: give 60 seconds or more")
 CANARY_AUTO = env_bool("CANARY_AUTO", True)
-OPERATORS = [address.strip() for address in os.environ.get("OPERATORS", "").split(",") if address.strip()]
+OPERATORS = env_words("OPERATORS")
 
 LOGGING = {
     "version": 1,

@@ -6,6 +6,7 @@ from celery import shared_task
 from django.conf import settings
 
 from speedtrack.alerts import confirm, detection, floors, profiling
+from speedtrack.notices.channels import statuses
 from speedtrack.notices.sending import send_due
 from speedtrack.notices.telling import tell_operators, tell_subscribers
 from speedtrack.projects.models import Project
@@ -44,7 +45,8 @@ def calibrate() -> None:
 
 @shared_task
 def notify() -> None:
-    """Send what waits in the outbox, of what operators have to hear too."""
+    """Send what waits in the outbox, of what operators and forges have to hear too."""
     tell_subscribers()
     tell_operators()
+    statuses.look()
     send_due()

@@ -5,7 +5,7 @@ from django.urls import path
 
 from speedtrack.api import webhooks
 from speedtrack.api.runner import api as runner_api
-from speedtrack.web import alertviews, notifications, views
+from speedtrack.web import alertviews, channels, feeds, notifications, views
 from speedtrack.web.login import LoginForm
 
 LINE = "p/<slug:slug>/timeline/<str:benchmark>/<slug:metric>"
@@ -25,6 +25,12 @@ urlpatterns = [
     path("p/<slug:slug>/c/<str:sha>/", views.commit, name="commit"),
     path("p/<slug:slug>/alerts/", views.alerts, name="alerts"),
     path("alerts/", views.alerts, name="all-alerts"),
+    path("p/<slug:slug>/alerts.atom", feeds.alerts, name="alerts-feed"),
+    path("alerts.atom", feeds.alerts, name="all-alerts-feed"),
+    path("p/<slug:slug>/channels/", channels.listed, name="channels"),
+    path("p/<slug:slug>/channels/add/<str:kind>/", channels.add, name="channel-add"),
+    path("p/<slug:slug>/channels/<int:pk>/", channels.change, name="channel"),
+    path("p/<slug:slug>/channels/<int:pk>/<str:verb>", channels.act, name="channel-act"),
     path("alerts/<int:pk>/", views.alert, name="alert"),
     path("alerts/<int:pk>/move/", alertviews.move, name="alert-move"),
     path("alerts/<int:pk>/split/", alertviews.split, name="alert-split"),

@@ -11,8 +11,9 @@ from django.db.models.functions import Lower, Now
 
 from speedtrack.alerts.models import Alert, AlertEvent
 from speedtrack.notices.hours import Hours
-from speedtrack.projects.models import Project
+from speedtrack.projects.models import Commit, Project
 from speedtrack.runs.models import MachineEvent
+from speedtrack.sealed import SealedField, Secret
 
 MAIL_LANE = 0
 DEFAULT_MOST_PER_DAY = 20
@@ -99,14 +100,15 @@ class Subscription(models.Model):
 
 class OutboxQuerySet(models.QuerySet["Outbox"]):
     def due(self) -> "OutboxQuerySet":
-        return self.filter(sent_at=None, given_up_at=None, not_before__lte=Now())
+        """Those whose time has come; of a paused channel none."""
+        return self.filter(sent_at=None, given_up_at=None, not_before__lte=Now(), channel__paused_at=None)
 
     def of_lane(self, lane: int) -> "OutboxQuerySet":
         """Those for one receiver, as ``Outbox.lane`` numbers them."""
-        return self
+        return self.filter(channel=None if lane == MAIL_LANE else lane)
 
     def lanes(self) -> list[int]:
-        return [MAIL_LANE] if self.exists() else []
+        return [pk or MAIL_LANE for pk in self.order_by().values_list("channel", flat=True).distinct()]
 
     def failing(self) -> "OutboxQuerySet":
         """Those given up, and those that were tried in vain and wait."""
@@ -116,10 +118,12 @@ class OutboxQuerySet(models.QuerySet["Outbox"]):
 class Outbox(models.Model):
     """A mail to be sent, once per recipient, alert and event; or of a machine; or a digest, of its ``notices``."""
 
-    recipient = models.EmailField()
+    recipient = models.EmailField(help_text="empty: it goes to the channel")
     alert = models.ForeignKey(Alert, models.CASCADE, null=True, related_name="outbox")
     machine_event = models.ForeignKey(MachineEvent, models.CASCADE, null=True, related_name="outbox")
     digest = models.BooleanField(default=False)
+    channel = models.ForeignKey("Channel", models.CASCADE, null=True, related_name="outbox")
+    commit_status = models.ForeignKey("CommitStatus", models.CASCADE, null=True, related_name="outbox")
     event = models.CharField(max_length=40)
     created = models.DateTimeField(db_default=Now())
     not_before = models.DateTimeField(db_default=Now())
@@ -136,7 +140,9 @@ class Outbox(models.Model):
     class Meta:
         constraints: ClassVar = [
             models.UniqueConstraint(
-                fields=["recipient", "alert", "event"], name="a_mail_once_per_recipient_alert_event"
+                fields=["recipient", "alert", "event"],
+                condition=Q(channel=None),
+                name="a_mail_once_per_recipient_alert_event",
             ),
             models.UniqueConstraint(
                 fields=["recipient", "machine_event"], name="a_mail_once_per_recipient_machine_event"
@@ -144,11 +150,21 @@ class Outbox(models.Model):
             models.UniqueConstraint(
                 fields=["recipient", "event"], condition=Q(digest=True), name="a_digest_once_per_recipient"
             ),
+            models.UniqueConstraint(
+                fields=["channel", "alert", "event"], name="a_message_once_per_channel_alert_event"
+            ),
+            models.UniqueConstraint(fields=["commit_status", "event"], name="a_commit_status_once_per_version"),
             models.CheckConstraint(
-                condition=Q(alert__isnull=False, machine_event=None, digest=False)
-                | Q(alert=None, machine_event__isnull=False, digest=False)
-                | Q(alert=None, machine_event=None, digest=True),
-                name="a_mail_tells_of_an_alert_or_a_machine",
+                condition=Q(alert__isnull=False, machine_event=None, commit_status=None, digest=False)
+                | Q(alert=None, machine_event__isnull=False, commit_status=None, digest=False)
+                | Q(alert=None, machine_event=None, commit_status__isnull=False, digest=False)
+                | Q(alert=None, machine_event=None, commit_status=None, digest=True),
+                name="a_message_tells_of_one_thing",
+            ),
+            models.CheckConstraint(
+                condition=Q(channel=None, commit_status=None) & ~Q(recipient="")
+                | Q(channel__isnull=False, recipient="", machine_event=None, digest=False),
+                name="a_message_goes_to_an_address_or_a_channel",
             ),
         ]
         indexes: ClassVar = [
@@ -158,7 +174,7 @@ class Outbox(models.Model):
     @property
     def lane(self) -> int:
         """The receiver that it goes to; rows of one lane are sent one after another, in one connection."""
-        return MAIL_LANE
+        return self.channel_id or MAIL_LANE
 
     def message_id(self) -> str:
         """Always the same for one row, so that a mail sent twice by a crash is shown once."""
@@ -194,4 +210,114 @@ class Notice(models.Model):
         ]
         indexes: ClassVar = [
             models.Index(fields=["not_before"], name="notices_waiting", condition=Q(mail=None)),
+        ]
+
+
+class Channel(models.Model):
+    """A way other than mail to tell of a project's alerts (speedtrack.notices.channels).
+
+    ``url`` is sealed because that of a chat holds its password; ``origin`` is what pages show of it. While a webhook's
+    secret is being replaced, what is sent is signed with the former one, too.
+    """
+
+    class Kind(models.TextChoices):
+        WEBHOOK = "webhook", "Webhook"
+        SLACK = "slack", "Slack"
+        MATRIX = "matrix", "Matrix"
+        TEAMS = "teams", "Microsoft Teams"
+        GITHUB = "github", "GitHub"
+        GITLAB = "gitlab", "GitLab"
+        GITEA = "gitea", "Gitea or Forgejo"
+
+    FORGES = (Kind.GITHUB, Kind.GITLAB, Kind.GITEA)
+
+    project = models.ForeignKey(Project, models.CASCADE, related_name="channels")
+    kind = models.CharField(max_length=20, choices=Kind)
+    name = models.CharField(max_length=100)
+    url = SealedField()
+    origin = models.CharField(max_length=300)
+    place = models.CharField(max_length=300, default="", help_text="the room of a Matrix server; a forge's repository")
+    secret = SealedField(default=Secret)
+    former_secret = SealedField(default=Secret)
+    improvements = models.BooleanField(default=False, help_text="tells of what got faster, too")
+    created = models.DateTimeField(db_default=Now())
+    paused_at = models.DateTimeField(null=True)
+    paused_why = models.TextField(default="")
+    tried_at = models.DateTimeField(null=True)
+    delivered_at = models.DateTimeField(null=True)
+    failures = models.PositiveIntegerField(default=0, help_text="deliveries that failed since the last that did not")
+    error = models.TextField(default="", help_text="why the last delivery failed")
+
+    class Meta:
+        constraints: ClassVar = [
+            models.UniqueConstraint(fields=["project", "name"], name="a_channel_once_per_project_and_name"),
+            models.CheckConstraint(condition=~Q(url="") & ~Q(origin=""), name="a_channel_has_an_address"),
+            models.CheckConstraint(
+                condition=Q(paused_at=None, paused_why="") | (Q(paused_at__isnull=False) & ~Q(paused_why="")),
+                name="a_paused_channel_has_a_reason",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.get_kind_display()} {self.name}"
+
+    @property
+    def is_forge(self) -> bool:
+        return self.kind in self.FORGES
+
+
+class CommitStatusQuerySet(models.QuerySet["CommitStatus"]):
+    def due(self) -> "CommitStatusQuerySet":
+        """Those whose commit has to be looked at."""
+        return self.filter(look_at__lte=Now(), channel__paused_at=None)
+
+
+class CommitStatus(models.Model):
+    """What a forge shows of a commit under the context of a project, and what it is to show.
+
+    ``version`` counts what it was to show; ``sent_version`` is the last that the forge took. ``look_at``: when the
+    commit is looked at again; null: nothing but an event of an alert changes it.
+    """
+
+    class State(models.TextChoices):
+        PENDING = "pending"  #: waits, is measured, or a suspicion of it is settled
+        SUCCESS = "success"  #: measured, and nothing is known against it
+        FAILURE = "failure"  #: a confirmed alert names it
+        ERROR = "error"  #: it cannot be measured
+
+    channel = models.ForeignKey(Channel, models.CASCADE, related_name="statuses")
+    commit = models.ForeignKey(Commit, models.CASCADE, related_name="+")
+    state = models.CharField(max_length=20, choices=State, default=State.PENDING)
+    description = models.CharField(max_length=200, default="")
+    version = models.IntegerField(default=0)
+    sent_version = models.IntegerField(default=0)
+    look_at = models.DateTimeField(null=True, db_default=Now())
+    created = models.DateTimeField(db_default=Now())
+
+    objects: ClassVar = CommitStatusQuerySet.as_manager()
+
+    class Meta:
+        verbose_name_plural = "commit statuses"
+        constraints: ClassVar = [
+            models.UniqueConstraint(fields=["channel", "commit"], name="a_status_once_per_channel_and_commit"),
+            models.CheckConstraint(
+                condition=Q(sent_version__lte=models.F("version")), name="a_forge_has_no_newer_status_than_there_is"
+            ),
+        ]
+        indexes: ClassVar = [
+            models.Index(fields=["look_at"], name="statuses_to_be_looked_at", condition=Q(look_at__isnull=False)),
+        ]
+
+
+class PullComment(models.Model):
+    """The one comment of a channel on a pull request, which is edited."""
+
+    channel = models.ForeignKey(Channel, models.CASCADE, related_name="comments")
+    number = models.BigIntegerField(help_text="of the pull request, as people see it")
+    comment_id = models.CharField(max_length=40, default="", help_text="as the forge names it; empty: not made yet")
+    text = models.TextField(default="", help_text="as the forge last took it")
+
+    class Meta:
+        constraints: ClassVar = [
+            models.UniqueConstraint(fields=["channel", "number"], name="one_comment_per_pull_request"),
         ]

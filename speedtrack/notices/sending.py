@@ -7,7 +7,7 @@ holds no lock of a row meanwhile; it takes the rows one by one. So a receiver th
 import logging
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from datetime import timedelta
 
 from django.core.mail import EmailMessage, get_connection
@@ -15,6 +15,7 @@ from django.db import connection, transaction
 from django.db.models import F
 from django.db.models.functions import Greatest, Now
 
+from speedtrack.notices.channels.sending import deliver
 from speedtrack.notices.errors import Away, Permanent, Temporary, Unanswered
 from speedtrack.notices.mail import message_of
 from speedtrack.notices.models import Outbox
@@ -43,7 +44,7 @@ def mail_sender() -> Iterator[Sender]:
 
 def sender_of(row: Outbox) -> AbstractContextManager[Sender]:
     """What sends this row, and the others of its lane. It raises Temporary or Permanent."""
-    return mail_sender()
+    return nullcontext(deliver) if row.channel_id else mail_sender()
 
 
 def send_due() -> int:
@@ -134,7 +135,7 @@ def postpone(row: Outbox, error: Temporary) -> None:
             error=str(error)[:2000], unanswered=unanswered, not_before=Now() + pause_of(row, error)
         )
     if isinstance(error, Away):
-        rest = Now() + min(pause_of(row, error), timedelta(minutes=10))
+        rest = Now() + min(pause_of(row, error), timedelta(seconds=max(600, error.after_s or 0)))
         Outbox.objects.due().of_lane(row.lane).update(not_before=Greatest(F("not_before"), rest))
 
 

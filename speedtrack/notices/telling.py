@@ -11,6 +11,7 @@ from django.db.models import Min
 from django.utils import timezone
 
 from speedtrack.alerts.models import Alert, AlertEvent
+from speedtrack.notices.channels import telling as channels
 from speedtrack.notices.matching import wishes
 from speedtrack.notices.models import Notice, Outbox, Pace, Subscriber
 from speedtrack.runs.models import MachineEvent
@@ -41,6 +42,7 @@ def note_events(now: datetime) -> None:
         else:
             notices = follow_up_notices(event, told, now) if event.kind in FOLLOW_UPS else []
         Notice.objects.bulk_create(notices, ignore_conflicts=True)
+        channels.tell(event)
     AlertEvent.objects.filter(pk__in=[event.pk for event in events]).update(untold=False)
 
 
@@ -53,7 +55,7 @@ def earlier_notices(alert: Alert) -> dict[int, Notice]:
 
 def first_notices(event: AlertEvent, told: dict[int, Notice], now: datetime) -> list[Notice]:
     new = [wish for wish in wishes(event.alert) if wish.subscriber.pk not in told]
-    is_past = getattr(event, "past", False)
+    is_past = event.past
     return [
         notice(event, w.subscriber, pace, now, subscription=w.subscription, own=w.is_own)
         for w in new

@@ -114,7 +114,7 @@ def test_without_operators_the_log_tells(db: None, settings: Any, caplog: pytest
 
 
 def test_a_mail_tells_of_an_alert_or_of_a_machine(db: None) -> None:
-    with pytest.raises(IntegrityError, match="a_mail_tells_of_an_alert_or_a_machine"), transaction.atomic():
+    with pytest.raises(IntegrityError, match="a_message_tells_of_one_thing"), transaction.atomic():
         Outbox.objects.create(recipient="ops@example.org", event="blind")
     event = MachineEvent.objects.create(machine=builders.machine("m1"), kind="blind", why="no such file")
     Outbox.objects.create(recipient="ops@example.org", event="blind", machine_event=event)

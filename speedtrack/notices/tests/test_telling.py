@@ -207,7 +207,7 @@ ATTACKS = {
         subscriber=s, smallest_percent=-1
     ),
     "a_subscription_has_a_known_pace": lambda s: Subscription.objects.create(subscriber=s, pace="hourly"),
-    "a_mail_tells_of_an_alert_or_a_machine": lambda s: Outbox.objects.create(recipient=s.email, event="nothing"),
+    "a_message_tells_of_one_thing": lambda s: Outbox.objects.create(recipient=s.email, event="nothing"),
     "a_digest_once_per_recipient": lambda s: [
         Outbox.objects.create(recipient=s.email, event="digest 1", digest=True) for _ in "ab"
     ],

@@ -1,0 +1,211 @@
+"""One bounded HTTP call to a checked address: no redirect, no proxy of the environment, no second look-up."""
+
+import json
+import ssl
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from functools import cache
+from typing import Any
+
+import httpcore
+
+from speedtrack.notices.channels.addresses import Address, destination, resolve
+from speedtrack.notices.errors import Away, Permanent, Unanswered
+
+CONNECT_S, WHOLE_S = 5.0, 15.0  # to connect; from the look-up of the name to the last byte of the answer
+MOST_BYTES = 64 * 1024
+LONGEST_WAIT_S = 6 * 3600.0  # that an answer may ask for
+USER_AGENT = "SpeedTrack"
+#: status -> what it means to who set up the channel; hundreds stand for the rest of their kind
+WORDS = {
+    300: ": a redirect is not followed, enter the address that it names",
+    400: ": it does not understand the message, check the kind of the channel and the URL",
+    401: ": it does not know the token or the URL's secret, enter a new one",
+    403: ": the token may not do this, give it the permission",
+    404: ": there is nothing at this address, or the token may not see it",
+    410: ": the receiver is gone for good",
+    422: ": it refuses the message",
+    429: ": too many calls, it is left alone for a while",
+    500: ": it has trouble of its own",
+}
+
+
+class Gone(Permanent):
+    """The receiver says that it will never take anything again (410)."""
+
+
+@dataclass(frozen=True)
+class Call:
+    """What is sent. ``document`` is encoded as JSON, unless ``body`` holds the exact bytes.
+
+    Of the answer's body no more than ``most_bytes`` is read.
+    """
+
+    method: str
+    url: str
+    document: Any = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+    body: bytes | None = None
+    most_bytes: int = MOST_BYTES
+
+    def content(self) -> bytes | None:
+        return encoded(self.document) if self.body is None and self.document is not None else self.body
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What came back; ``headers`` by their names in lower case."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+    @property
+    def is_good(self) -> bool:
+        return 200 <= self.status < 300
+
+    def document(self) -> Any:
+        """The body as JSON. Raises Away: what answers with something else is not the API that was asked."""
+        try:
+            return json.loads(self.body)
+        except ValueError as e:
+            raise Away("the answer is not the JSON of an API: is the URL that of the server itself?") from e
+
+    def wait_s(self) -> float | None:
+        """How long the receiver wants to be left alone, if it says so."""
+        asked = seconds_of(self.headers.get("retry-after", ""))
+        if asked is None and self.headers.get("x-ratelimit-remaining") == "0":
+            reset = self.headers.get("x-ratelimit-reset", "")
+            asked = float(reset) - time.time() if reset.isdecimal() else None
+        return None if asked is None else min(max(1.0, asked), LONGEST_WAIT_S)
+
+
+def encoded(document: Any) -> bytes:
+    return json.dumps(document, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
+
+
+def seconds_of(text: str) -> float | None:
+    """Retry-After, a number of seconds or a date."""
+    if text.strip().isdecimal():
+        return min(float(text), LONGEST_WAIT_S)
+    try:
+        at = parsedate_to_datetime(text)
+    except (ValueError, TypeError):
+        return None
+    return (at.replace(tzinfo=at.tzinfo or UTC) - datetime.now(UTC)).total_seconds()
+
+
+def call(what: Call) -> Answer:
+    """Make the call. Raises Refused (addresses.py) if it must not be made, Away if nothing answers."""
+    deadline = time.monotonic() + WHOLE_S
+    where = destination(what.url)
+    addresses = resolve(where, CONNECT_S)
+    pool = httpcore.ConnectionPool(
+        ssl_context=trusted(), network_backend=Pinned(addresses, deadline), max_connections=1, http2=False
+    )
+    content = what.content()
+    headers = {"Host": where.origin.split("//")[1], "User-Agent": USER_AGENT, "Accept": "application/json"}
+    headers |= {"Content-Type": "application/json"} if content is not None else {}
+    headers |= {"Content-Length": str(len(content))} if content is not None else {}
+    url = httpcore.URL(
+        scheme=where.scheme.encode(), host=where.host.encode(), port=where.port, target=where.target.encode()
+    )
+    limits = {"connect": CONNECT_S, "read": WHOLE_S, "write": WHOLE_S, "pool": WHOLE_S}
+    try:
+        with (
+            pool,
+            pool.stream(
+                what.method, url, headers=list((headers | dict(what.headers)).items()), content=content,
+                extensions={"timeout": limits},
+            ) as response,
+        ):  # fmt: skip
+            names = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in response.headers}
+            return Answer(response.status, names, bounded(response.iter_stream(), what.most_bytes))
+    except httpcore.ReadTimeout as e:
+        raise Unanswered(f"{where.origin} did not answer within {WHOLE_S:.0f} s") from e
+    except httpcore.TimeoutException as e:
+        raise Away(f"{where.origin} did not take the call within {CONNECT_S:.0f} s: is it up, and reachable?") from e
+    except (httpcore.NetworkError, httpcore.ProtocolError, OSError) as e:
+        raise Away(f"{where.origin} cannot be spoken to: {e or type(e).__name__}") from e
+
+
+def bounded(pieces: Iterable[bytes], most: int) -> bytes:
+    """The beginning of a body."""
+    found = bytearray()
+    for piece in pieces:
+        found += piece
+        if len(found) >= most:
+            break
+    return bytes(found[:most])
+
+
+def good(answer: Answer, who: str) -> Answer:
+    """The answer, if it is a success; else raises Permanent or Away with the cause and the remedy in words."""
+    if answer.is_good:
+        return answer
+    wait_s, status = answer.wait_s(), answer.status
+    sentence = f"{who} answered {status}{WORDS.get(status) or WORDS.get(status // 100 * 100, '')}"
+    if status in (408, 425, 429) or status >= 500 or (status == 403 and wait_s):
+        raise Away(sentence, wait_s)
+    raise (Gone if status == 410 else Permanent)(sentence)
+
+
+@cache
+def trusted() -> ssl.SSLContext:
+    """The authorities of this machine, or those of SSL_CERT_FILE."""
+    return ssl.create_default_context()
+
+
+class Pinned(httpcore.NetworkBackend):
+    """Connects to the checked addresses, whatever name it is asked for. TLS still verifies the name."""
+
+    def __init__(self, addresses: list[Address], deadline: float) -> None:
+        self.addresses, self.deadline, self.plain = addresses, deadline, httpcore.SyncBackend()
+
+    def connect_tcp(
+        self, host: str, port: int, timeout: float | None = None, local_address: str | None = None,
+        socket_options: Iterable[Any] | None = None,
+    ) -> httpcore.NetworkStream:  # fmt: skip
+        for place, address in enumerate(self.addresses, 1):
+            try:
+                limit = min(timeout or CONNECT_S, left(self.deadline))
+                return Bounded(self.plain.connect_tcp(str(address), port, limit), self.deadline)
+            except (httpcore.ConnectError, httpcore.ConnectTimeout):
+                if place == len(self.addresses):
+                    raise
+        raise httpcore.ConnectError("the name has no address")
+
+
+class Bounded(httpcore.NetworkStream):
+    """A stream that ends at its deadline, however slowly the other side drips."""
+
+    def __init__(self, stream: httpcore.NetworkStream, deadline: float) -> None:
+        self.stream, self.deadline = stream, deadline
+
+    def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
+        return self.stream.read(max_bytes, left(self.deadline))
+
+    def write(self, buffer: bytes, timeout: float | None = None) -> None:
+        self.stream.write(buffer, left(self.deadline))
+
+    def close(self) -> None:
+        self.stream.close()
+
+    def start_tls(
+        self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
+    ) -> httpcore.NetworkStream:
+        return Bounded(self.stream.start_tls(ssl_context, server_hostname, left(self.deadline)), self.deadline)
+
+    def get_extra_info(self, info: str) -> Any:
+        return self.stream.get_extra_info(info)
+
+
+def left(deadline: float) -> float:
+    """Seconds until the deadline. Raises ReadTimeout once it has passed."""
+    rest = deadline - time.monotonic()
+    if rest <= 0:
+        raise httpcore.ReadTimeout("the time for the whole call is over")
+    return rest

@@ -1,0 +1,144 @@
+"""The JSON document of an alert's event, ``speedtrack.alert/1``: what webhooks send, and what chats are told from.
+
+docs/channels.md describes it. Within the version keys are added, never renamed or given another meaning.
+"""
+
+from typing import Any
+
+from django.conf import settings
+from django.urls import reverse
+
+from speedtrack.alerts.models import Alert, AlertEvent, ChangePoint, Verdict
+from speedtrack.benchmarks import numbers
+from speedtrack.projects.models import Commit
+from speedtrack.text import plain, plain_values
+
+SCHEMA = "speedtrack.alert/1"
+MOST_COMMITS, MOST_CHANGES = 10, 50
+
+Document = dict[str, Any]
+
+
+def document(event: AlertEvent, delivery: str) -> Document:
+    """The event with its alert as it is now. ``delivery`` is the same for each attempt to deliver it."""
+    alert = event.alert
+    found = worst_first(alert)
+    commits = list(alert.candidates().reverse()[:MOST_COMMITS]) or [alert.commit]
+    written: Document = plain_values(
+        {
+            "schema": SCHEMA,
+            "delivery": delivery,
+            "summary": summary(found),
+            "event": event_part(event),
+            "project": {
+                "slug": alert.project.slug,
+                "name": alert.project.name,
+                "url": address("project", alert.project.slug),
+            },
+            "alert": {
+                "id": alert.pk,
+                "url": address("alert", alert.pk),
+                "status": alert.status,
+                "direction": "slower" if not found or found[0].is_slowdown else "faster",
+                "created": alert.created.isoformat(),
+            },
+            "range": {
+                "before": alert.before.sha,
+                "commit": alert.commit.sha,
+                "count": alert.width,
+                "branches": alert.branch_names(),
+            },
+            "commits": [commit_part(commit) for commit in commits],
+            "changes": change_parts(found[:MOST_CHANGES]),
+            "change_count": len(found),
+        }
+    )
+    return written
+
+
+def address(page: str, *arguments: object) -> str:
+    return settings.URL + reverse(page, args=arguments)
+
+
+def worst_first(alert: Alert) -> list[ChangePoint]:
+    found = alert.change_points.select_related("series__benchmark", "series__machine")
+    return sorted(found, key=lambda cp: (not cp.is_slowdown, -abs(cp.ratio - 1)))
+
+
+def summary(found: list[ChangePoint]) -> str:
+    """The worst change in words: ``+5.2% server CPU per request of get-p16 and 2 more``."""
+    if not found:
+        return "no change point belongs to the alert any more"
+    worst = found[0]
+    more = f" and {len(found) - 1} more" if len(found) > 1 else ""
+    effect = numbers.effect(worst.metric, worst.is_slowdown)
+    return f"{effect} {numbers.change(worst.ratio)} {worst.series.benchmark.name}, {worst.metric.title}{more}"
+
+
+def event_part(event: AlertEvent) -> Document:
+    return {
+        "id": event.pk,
+        "kind": event.kind,
+        "at": event.at.isoformat(),
+        "by": event.who.username if event.who else None,
+        "before": event.before,
+        "after": event.after,
+        "note": event.note,
+    }
+
+
+def commit_part(commit: Commit) -> Document:
+    return {
+        "sha": commit.sha,
+        "short": commit.short,
+        "subject": plain(commit.subject).replace("\n", " "),
+        "author": commit.author_name,
+        "url": address("commit", commit.project.slug, commit.sha),
+    }
+
+
+def change_parts(found: list[ChangePoint]) -> list[Document]:
+    shown = Verdict.objects.filter(change_point__in=found, answer=Verdict.Answer.DIFFERENT).order_by("id")
+    verdicts = {verdict.change_point_id: verdict for verdict in shown}
+    return [change_part(cp, verdicts.get(cp.pk)) for cp in found]
+
+
+def change_part(cp: ChangePoint, verdict: Verdict | None) -> Document:
+    """One series that moved; ``low`` and ``high`` are the 95% interval of the ratio, after / before."""
+    return {
+        "benchmark": cp.series.benchmark.name,
+        "metric": cp.series.metric,
+        "title": cp.metric.title,
+        "better": cp.metric.better,
+        "machine": cp.series.machine.name,
+        "effect": numbers.effect(cp.metric, cp.is_slowdown),
+        "change": numbers.change(cp.ratio),
+        "ratio": cp.ratio,
+        "low": cp.low,
+        "high": cp.high,
+        "p": verdict.p if verdict else None,
+        "pairs": verdict.pairs if verdict else None,
+        "status": cp.status,
+    }
+
+
+def sample(project: Any) -> Document:
+    """A document for a test send, of an alert that does not exist."""
+    url = address("project", project.slug)
+    return {
+        "schema": SCHEMA,
+        "delivery": "test",
+        "summary": "slower +5.2% get-p16, server CPU per request",
+        "event": {"id": 0, "kind": "test", "at": "2026-01-01T00:00:00+00:00", "by": None, "before": "",
+                  "after": "confirmed", "note": "This is a test: no commit is slower."},
+        "project": {"slug": project.slug, "name": project.name, "url": url},
+        "alert": {"id": 0, "url": url, "status": "confirmed", "direction": "slower",
+                  "created": "2026-01-01T00:00:00+00:00"},
+        "range": {"before": "0" * 40, "commit": "1" * 40, "count": 1, "branches": [project.default_branch]},
+        "commits": [{"sha": "1" * 40, "short": "1" * 10, "subject": "A commit that does not exist",
+                     "author": "Nobody", "url": url}],
+        "changes": [{"benchmark": "get-p16", "metric": "server_cpu_ns_per_request", "title": "server CPU per request",
+                     "better": "lower", "machine": "nowhere", "effect": "slower", "change": "+5.2%", "ratio": 1.052,
+                     "low": 1.047, "high": 1.057, "p": 0.0002, "pairs": 12, "status": "confirmed"}],
+        "change_count": 1,
+    }  # fmt: skip

@@ -1,0 +1,94 @@
+"""What a person does with a channel: make, change, pause, try and remove it."""
+
+from dataclasses import dataclass
+
+from django.db import IntegrityError, transaction
+from django.db.models.functions import Now
+
+from speedtrack.notices.channels.addresses import Refused, destination
+from speedtrack.notices.channels.document import sample
+from speedtrack.notices.channels.forges import Repository
+from speedtrack.notices.channels.sending import post
+from speedtrack.notices.models import Channel
+from speedtrack.projects.models import Project
+from speedtrack.sealed import Secret
+
+SHORTEST_SECRET = 16  # of a webhook: it is what the signature rests on
+
+
+class Unfit(Exception):
+    """What was entered makes no channel; the message says why. ``field`` is where."""
+
+    def __init__(self, field: str, message: str) -> None:
+        super().__init__(message)
+        self.field = field
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What a person entered. An empty ``url`` or ``secret`` keeps the one that is stored."""
+
+    name: str
+    url: str = ""
+    place: str = ""
+    secret: str = ""
+    improvements: bool = False
+
+
+def add(project: Project, kind: str, entry: Entry) -> Channel:
+    """Make a channel. Raises Unfit."""
+    return save(Channel(project=project, kind=kind, former_secret=Secret()), entry)
+
+
+def save(channel: Channel, entry: Entry) -> Channel:
+    """Write what was entered into a channel. Raises Unfit."""
+    origin = origin_of(entry.url) if entry.url else channel.origin
+    if not origin:
+        raise Unfit("url", "a URL is needed")
+    if channel.secret and not entry.secret and origin != channel.origin:
+        raise Unfit("secret", "it was entered for another server: enter it again, or the one of the new server")
+    if channel.kind == Channel.Kind.WEBHOOK and 0 < len(entry.secret) < SHORTEST_SECRET:
+        raise Unfit("secret", f"a signing secret has {SHORTEST_SECRET} characters at least")
+    if entry.secret and channel.secret and channel.kind == Channel.Kind.WEBHOOK:
+        channel.former_secret = channel.secret
+    channel.name, channel.place, channel.origin = entry.name, entry.place, origin
+    channel.improvements = entry.improvements
+    channel.url = Secret.of(entry.url) if entry.url else channel.url
+    channel.secret = Secret.of(entry.secret) if entry.secret else channel.secret
+    try:
+        with transaction.atomic():
+            channel.save()
+    except IntegrityError as e:
+        if "a_channel_once_per_project_and_name" not in str(e):
+            raise
+        raise Unfit("name", "another channel of the project has this name") from e
+    return channel
+
+
+def origin_of(url: str) -> str:
+    try:
+        return destination(url).origin
+    except Refused as e:
+        raise Unfit("url", str(e)) from e
+
+
+def forget_former(channel: Channel) -> None:
+    """Sign with the new secret alone."""
+    Channel.objects.filter(pk=channel.pk).update(former_secret=Secret())
+
+
+def pause(channel: Channel, who: str) -> None:
+    """Put nothing more into the outbox for it; what waits there goes on waiting."""
+    Channel.objects.filter(pk=channel.pk, paused_at=None).update(paused_at=Now(), paused_why=f"paused by {who}")
+
+
+def resume(channel: Channel) -> None:
+    """Send what waits, and what is to come."""
+    Channel.objects.filter(pk=channel.pk).update(paused_at=None, paused_why="", failures=0, error="")
+
+
+def try_out(channel: Channel) -> str:
+    """Send a test, now. Returns what came back. Raises Temporary, Permanent or KeyLost, which say it in words."""
+    if channel.is_forge:
+        return f"{channel.origin} knows the token, which reads {Repository(channel).name()}"
+    return f"{channel.origin} answered {post(channel, sample(channel.project)).status}"

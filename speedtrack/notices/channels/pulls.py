@@ -1,0 +1,94 @@
+"""Report a commit to its forge: its status, and one comment on its pull request, which is edited, never repeated."""
+
+import hashlib
+
+from django.conf import settings
+from django.urls import reverse
+
+from speedtrack.alerts.models import Alert
+from speedtrack.benchmarks import numbers
+from speedtrack.notices.channels.forges import Repository
+from speedtrack.notices.channels.statuses import page_of, slowdowns
+from speedtrack.notices.models import Channel, CommitStatus, PullComment
+from speedtrack.projects.models import Branch
+
+MOST_ALERTS, MOST_CHANGES = 10, 20
+
+
+def report(status: CommitStatus) -> None:
+    """Let the forge show what it is to show, unless it does. Raises Temporary, Permanent or KeyLost."""
+    status.refresh_from_db()
+    channel, version = status.channel, status.version
+    if status.sent_version == version:
+        return  # an older row of the outbox: a newer one has brought the news
+    context = f"speedtrack/{channel.project.suite}"
+    repository = Repository(channel)
+    repository.show(status.commit.sha, status.state, status.description, page_of(status), context)
+    if status.state in (CommitStatus.State.SUCCESS, CommitStatus.State.FAILURE):
+        comment(repository, status)
+    CommitStatus.objects.filter(pk=status.pk, sent_version__lt=version).update(sent_version=version)
+
+
+def comment(repository: Repository, status: CommitStatus) -> None:
+    """Keep the comments of the open pull requests whose branch has the commit; the first is made for bad news."""
+    project = repository.channel.project
+    branches = status.commit.branches.filter(deleted_at=None).select_related("head")
+    if branches.filter(name=project.default_branch).exists():
+        return
+    for branch in branches:
+        alerts = alerts_on(branch)
+        for number in repository.pulls(branch.head.sha) if branch.head else ():
+            known = PullComment.objects.filter(channel=repository.channel, number=number).first()
+            if known or alerts:
+                keep(repository, known or PullComment(channel=repository.channel, number=number), alerts)
+
+
+def alerts_on(branch: Branch) -> list[Alert]:
+    """The confirmed alerts of a branch that the default branch does not have, newest first."""
+    main = Branch.objects.filter(project=branch.project_id, name=branch.project.default_branch)
+    found = Alert.objects.filter(status=Alert.Status.CONFIRMED, commit__positions__branch=branch)
+    found = found.exclude(commit__positions__branch__in=main)
+    return [alert for alert in found.order_by("-pk") if slowdowns(alert)]
+
+
+def keep(repository: Repository, known: PullComment, alerts: list[Alert]) -> None:
+    """Write the comment: that of the stored id, else the one with the marker, else a new one."""
+    marker = marker_of(repository.channel)
+    text = f"{marker}\n{text_of(alerts)}"
+    if known.comment_id and known.text == text:
+        return
+    edited = bool(known.comment_id) and repository.edit(known.number, known.comment_id, text)
+    if not edited:
+        found = repository.comment_with(known.number, marker)
+        if found is None or not repository.edit(known.number, found, text):
+            found = repository.comment(known.number, text)
+        known.comment_id = found
+    PullComment.objects.update_or_create(
+        channel=known.channel, number=known.number, defaults={"comment_id": known.comment_id, "text": text}
+    )
+
+
+def marker_of(channel: Channel) -> str:
+    """A comment of HTML, by which the comment of this server and project is found again."""
+    server = hashlib.sha256(settings.URL.encode()).hexdigest()[:12]
+    return f"<!-- speedtrack {server} {channel.project.slug} -->"
+
+
+def text_of(alerts: list[Alert]) -> str:
+    """Markdown without any text by others but benchmark names, which stand as code."""
+    if not alerts:
+        return "**SpeedTrack**: no slowdown is known of this branch any more."
+    parts = [part_of(alert) for alert in alerts[:MOST_ALERTS]]
+    return "\n\n".join(["**SpeedTrack** measured this branch before and after, side by side:", *parts])
+
+
+def part_of(alert: Alert) -> str:
+    url = settings.URL + reverse("alert", args=[alert.pk])
+    where = f"by one of {alert.width} commits up to" if alert.width > 1 else "since"
+    rows = [
+        f"| `{cp.series.benchmark.name.replace('`', '').replace('|', '')}` | {cp.metric.title} "
+        f"| {numbers.change(cp.ratio)} | {numbers.change(cp.low)} to {numbers.change(cp.high)} |"
+        for cp in slowdowns(alert)[:MOST_CHANGES]
+    ]
+    head = f"[Alert {alert.pk}]({url}), {where} {alert.commit.sha}:"
+    return "\n".join([head, "", "| benchmark | metric | change | 95% interval |", "|---|---|---|---|", *rows])

@@ -1,0 +1,115 @@
+"""Send one row of the outbox to its channel, and note on the channel what became of it."""
+
+import hashlib
+import hmac
+import logging
+import time
+import uuid
+from urllib.parse import quote
+
+from django.db.models import F, Q
+from django.db.models.functions import Now
+
+from speedtrack.alerts.models import AlertEvent
+from speedtrack.notices.channels import document, pulls
+from speedtrack.notices.channels.calls import Answer, Call, Gone, call, encoded, good
+from speedtrack.notices.channels.document import Document
+from speedtrack.notices.channels.shapes import SHAPES
+from speedtrack.notices.errors import Away, Permanent, Temporary, Unanswered
+from speedtrack.notices.models import Channel, Outbox
+from speedtrack.sealed import KeyLost, Secret
+
+log = logging.getLogger(__name__)
+
+PAUSE_AFTER = 20  # failures in a row
+DELIVERIES = uuid.UUID("6f1d5f2e-6ce0-4f0e-9d0b-0a6f5f7c1b11")  # the name space of delivery ids
+MATRIX_SEND = "/_matrix/client/v3/rooms/{room}/send/m.room.message/{transaction}"
+LONGEST_ERROR = 2000
+REPEATABLE = (Channel.Kind.WEBHOOK, Channel.Kind.MATRIX)  # their receivers can tell a repetition
+
+
+def deliver(row: Outbox) -> None:
+    """Send a row to its channel. Raises Temporary or Permanent; the channel's own record is written either way."""
+    channel = row.channel
+    assert channel is not None
+    try:
+        if row.commit_status:
+            pulls.report(row.commit_status)
+        else:
+            post(channel, document.document(event_of(row), delivery_id(row)))
+    except (Temporary, Permanent, KeyLost) as e:
+        failed(channel, e)
+        if isinstance(e, KeyLost):
+            raise Permanent(str(e)) from e
+        raise
+    Channel.objects.filter(pk=channel.pk).update(tried_at=Now(), delivered_at=Now(), failures=0, error="")
+
+
+def event_key(event: AlertEvent) -> str:
+    """What an outbox row of a channel has as its ``event``."""
+    return f"{event.kind}:{event.pk}"
+
+
+def event_of(row: Outbox) -> AlertEvent:
+    events = AlertEvent.objects.select_related(
+        "who", "alert__project", "alert__branch", "alert__before", "alert__commit"
+    )
+    return events.get(pk=int(row.event.rpartition(":")[2]))
+
+
+def delivery_id(row: Outbox) -> str:
+    """The same for each attempt, so that a receiver can tell a repetition."""
+    return str(uuid.uuid5(DELIVERIES, f"{row.channel_id}/{row.event}/{row.pk}"))
+
+
+def post(channel: Channel, written: Document) -> Answer:
+    """Send a document in the shape of the channel. Raises Temporary, Permanent or KeyLost."""
+    try:
+        return good(call(call_of(channel, written)), channel.origin)
+    except Unanswered as e:
+        if channel.kind in REPEATABLE:
+            raise Away(str(e)) from e
+        raise
+
+
+def call_of(channel: Channel, written: Document) -> Call:
+    url, message = channel.url.reveal(), SHAPES[channel.kind](written)
+    if channel.kind == Channel.Kind.WEBHOOK:
+        body = encoded(message)
+        return Call("POST", url, headers=signed(channel, body, int(time.time()), written["delivery"]), body=body)
+    if channel.kind == Channel.Kind.MATRIX:
+        path = MATRIX_SEND.format(room=quote(channel.place, safe=""), transaction=quote(transaction(written), safe=""))
+        return Call("PUT", url.rstrip("/") + path, message, {"Authorization": f"Bearer {channel.secret.reveal()}"})
+    return Call("POST", url, message)
+
+
+def transaction(written: Document) -> str:
+    """Matrix shows what comes twice under one transaction id once. Each test is one of its own."""
+    return f"test-{time.time_ns()}" if written["delivery"] == "test" else written["delivery"]
+
+
+def signed(channel: Channel, body: bytes, timestamp: int, delivery: str) -> dict[str, str]:
+    """The headers by which a receiver knows who sends, when, and whether it had the same before."""
+    secrets = [secret for secret in (channel.secret, channel.former_secret) if secret]
+    return {
+        "Content-Type": "application/json",
+        "X-SpeedTrack-Delivery": delivery,
+        "X-SpeedTrack-Timestamp": str(timestamp),
+        "X-SpeedTrack-Signature": ",".join(signature(secret, timestamp, body) for secret in secrets),
+    }
+
+
+def signature(secret: Secret, timestamp: int, body: bytes) -> str:
+    signed_bytes = f"{timestamp}.".encode() + body
+    return "v1=" + hmac.new(secret.reveal().encode(), signed_bytes, hashlib.sha256).hexdigest()
+
+
+def failed(channel: Channel, error: Exception) -> None:
+    """Note a failure. The channel is paused if its receiver is gone, or after PAUSE_AFTER failures in a row."""
+    log.warning("channel %s of %s: %s", channel, channel.project, error)
+    mine = Channel.objects.filter(pk=channel.pk)
+    mine.update(tried_at=Now(), failures=F("failures") + 1, error=str(error)[:LONGEST_ERROR])
+    if isinstance(error, Gone):
+        mine.filter(paused_at=None).update(paused_at=Now(), paused_why="its receiver answered that it is gone (410)")
+    many = Q(paused_at=None, failures__gte=PAUSE_AFTER)
+    mine.filter(many).update(paused_at=Now(), paused_why=f"its last {PAUSE_AFTER} deliveries failed")

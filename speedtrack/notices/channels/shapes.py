@@ -1,0 +1,164 @@
+"""How a document (document.py) is put for each chat. Pure: a document in, the message's JSON out.
+
+Commit subjects, names and notes are written by anybody: they are shown as text, call nobody, link nowhere, and are cut
+before they are escaped, so that no message exceeds its chat's limits.
+"""
+
+import html
+import re
+from collections.abc import Callable
+from typing import Any
+
+from speedtrack.notices.channels.document import Document
+
+Message = dict[str, Any]
+Shape = Callable[[Document], Message]
+
+LINE = 120  # characters of a text by others
+MOST_LINES = 8
+SLACK_HEADER, SLACK_SECTION = 150, 3000
+
+
+def calm(text: str, length: int = LINE) -> str:
+    """One line of text by others that no chat takes for a mention (@channel, @room): a word joiner follows each @."""
+    line = " ".join(text.split())
+    short = line if len(line) <= length else line[: length - 1] + "…"
+    return re.sub(r"@(?=\w)", "@\u2060", short)
+
+
+def headline(document: Document) -> str:
+    kind, project = document["event"]["kind"], document["project"]["slug"]
+    words = HEADLINES.get(kind, document["alert"]["status"])
+    return f"[{calm(project, 50)}] {words}{calm(document['summary'])}"
+
+
+#: kind of event -> what precedes the summary
+HEADLINES = {
+    "raised": "",
+    "fixed": "fixed: ",
+    "decided": "decided: ",
+    "narrowed": "narrowed: ",
+    "moved": "moved to another commit: ",
+    "noted": "note: ",
+    "grew": "more: ",
+    "test": "TEST: ",
+}
+
+
+def place(document: Document) -> str:
+    """Which commits, in words."""
+    count, branches = document["range"]["count"], ", ".join(document["range"]["branches"][:3])
+    who = "since this commit" if count == 1 else f"by one of {count} commits"
+    return f"{who}, on {calm(branches)}"
+
+
+def change_lines(document: Document) -> list[str]:
+    lines = [
+        f"{change['effect']} {change['change']} {calm(change['benchmark'], 60)}, {change['title']} "
+        f"(95%: {100 * (change['low'] - 1):+.1f}% to {100 * (change['high'] - 1):+.1f}%)"
+        for change in document["changes"][:MOST_LINES]
+    ]
+    left_out = document["change_count"] - len(lines)
+    return [*lines, f"and {left_out} more"] if left_out > 0 else lines
+
+
+def commit_lines(document: Document) -> list[tuple[str, str, str]]:
+    """(short sha, the rest of the line, URL) of the newest commits of the range."""
+    return [
+        (commit["short"], f"{calm(commit['subject'])} ({calm(commit['author'], 60)})", commit["url"])
+        for commit in document["commits"][:MOST_LINES]
+    ]
+
+
+def decision(document: Document) -> str:
+    """What a person said, or nothing."""
+    event = document["event"]
+    words = f"{event['before']} → {event['after']}" if event["before"] and event["after"] else event["after"]
+    by = calm(event["by"] or "", 60)
+    parts = [part for part in (by, words if event["kind"] != "raised" else "", calm(event["note"], 400)) if part]
+    return ": ".join(parts)
+
+
+def joined(lines: list[str], limit: int) -> str:
+    """As many whole lines as fit."""
+    while len("\n".join(lines)) > limit:
+        lines = lines[:-1]
+    return "\n".join(lines)
+
+
+def slack_escape(text: str) -> str:
+    """The three characters that Slack's text gives a meaning; without < there is neither mention nor link."""
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def slack(document: Document) -> Message:
+    """Blocks for an incoming webhook."""
+    commits = [f"<{url}|{slack_escape(sha)}> {slack_escape(rest)}" for sha, rest, url in commit_lines(document)]
+    lines = [slack_escape(place(document)), *commits]
+    title = headline(document)
+    blocks: list[Message] = [
+        {"type": "header", "text": {"type": "plain_text", "text": title[:SLACK_HEADER], "emoji": False}},
+        slack_section(lines),
+        slack_section([slack_escape(line) for line in change_lines(document)] or ["No change any more."]),
+    ]
+    if said := decision(document):
+        blocks.append({"type": "context", "elements": [mrkdwn(slack_escape(said))]})
+    blocks.append(slack_section([f"<{document['alert']['url']}|The evidence, and what to do>"]))
+    return {"text": slack_escape(title), "blocks": blocks, "unfurl_links": False, "unfurl_media": False}
+
+
+def slack_section(lines: list[str]) -> Message:
+    return {"type": "section", "text": mrkdwn(joined(lines, SLACK_SECTION))}
+
+
+def mrkdwn(text: str) -> Message:
+    return {"type": "mrkdwn", "text": text, "verbatim": True}
+
+
+def matrix(document: Document) -> Message:
+    """The content of an ``m.room.message``; ``m.mentions`` says that it calls nobody, whatever the text holds."""
+    commits = commit_lines(document)
+    title, where, said = headline(document), place(document), decision(document)
+    url = document["alert"]["url"]
+    text = [title, where, *(f"  {sha} {rest}" for sha, rest, _ in commits), *change_lines(document), said, url]
+    escape = html.escape
+    shown = [
+        f'<strong><a href="{escape(url)}">{escape(title)}</a></strong>',
+        escape(where),
+        *(f'<a href="{escape(link)}"><code>{escape(sha)}</code></a> {escape(rest)}' for sha, rest, link in commits),
+        *(escape(line) for line in change_lines(document)),
+        escape(said),
+    ]
+    return {
+        "msgtype": "m.notice",
+        "body": "\n".join(line for line in text if line),
+        "format": "org.matrix.custom.html",
+        "formatted_body": "<br>".join(line for line in shown if line),
+        "m.mentions": {},
+    }
+
+
+def teams(document: Document) -> Message:
+    """An Adaptive Card for a workflow's webhook. Text runs know no Markdown, so no text by others becomes a link."""
+    commits = [f"{sha} {rest}" for sha, rest, _ in commit_lines(document)]
+    rows = [[run(headline(document), size="Medium", weight="Bolder")], [run(place(document), isSubtle=True)]]
+    rows += [[run(line, fontType="Monospace")] for line in commits]
+    rows += [[run(line)] for line in change_lines(document)]
+    rows += [[run(said, isSubtle=True)]] if (said := decision(document)) else []
+    card = {
+        "$schema": "http://adaptivecards.io/schemas/adaptive-card.json",
+        "type": "AdaptiveCard",
+        "version": "1.4",
+        "body": [{"type": "RichTextBlock", "inlines": row} for row in rows],
+        "actions": [{"type": "Action.OpenUrl", "title": "Open the alert", "url": document["alert"]["url"]}],
+        "msteams": {"width": "Full"},
+    }
+    attachment = {"contentType": "application/vnd.microsoft.card.adaptive", "contentUrl": None, "content": card}
+    return {"type": "message", "attachments": [attachment]}
+
+
+def run(text: str, **look: Any) -> Message:
+    return {"type": "TextRun", "text": text, **look}
+
+
+SHAPES: dict[str, Shape] = {"webhook": dict, "slack": slack, "matrix": matrix, "teams": teams}

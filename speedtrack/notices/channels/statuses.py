@@ -1,0 +1,160 @@
+"""Which status the forges show of a commit: watched from its run on, until it is measured and settled.
+
+A status moves on only (MOVES): it waits, then it is told, and only an alert, or what a person decides about one,
+changes it after that. So it does not flap while suspicions come and go.
+"""
+
+from datetime import timedelta
+from typing import Any
+
+from django.conf import settings
+from django.db import transaction
+from django.db.models import Exists, F, OuterRef, Q, QuerySet, Subquery
+from django.db.models.functions import Now
+from django.urls import reverse
+
+from speedtrack.alerts.models import Alert, AlertEvent, ChangePoint
+from speedtrack.benchmarks import numbers
+from speedtrack.notices.models import Channel, CommitStatus, Outbox
+from speedtrack.projects.models import Position
+from speedtrack.runs.models import Reason, Run, Series
+from speedtrack.runs.models import Status as RunStatus
+from speedtrack.text import plain
+
+HEADS = 10  # the newest commits of a branch that are watched: forges limit how many statuses may be made
+AGAIN_S = 15  # between two looks at a commit that is not settled
+AT_ONCE = 200  # commits of one look
+LONGEST = 140
+
+State = CommitStatus.State
+MOVES: dict[str, set[str]] = {
+    State.PENDING: {State.SUCCESS, State.FAILURE, State.ERROR},
+    State.ERROR: {State.SUCCESS, State.FAILURE},
+    State.SUCCESS: {State.FAILURE},
+    State.FAILURE: {State.SUCCESS},
+}
+
+
+def unwatched_of(channel: Any, project: Any, created: Any) -> QuerySet[Position]:
+    """Heads of a project with a run that was planned since the channel exists, and no status in it."""
+    head = Position.objects.filter(branch=OuterRef("branch"), commit=OuterRef("branch__head")).values("number")
+    planned = Run.objects.own().filter(commit=OuterRef("commit"), reason=Reason.PUSH, created__gte=created)
+    known = CommitStatus.objects.filter(channel=channel, commit=OuterRef("commit"))
+    return Position.objects.filter(
+        Exists(planned), ~Exists(known), branch__project=project, branch__deleted_at=None,
+        number__gt=Subquery(head) - HEADS,
+    )  # fmt: skip
+
+
+def unwatched() -> QuerySet[Channel]:
+    """Channels of forges with heads that are to be watched."""
+    heads = unwatched_of(OuterRef(OuterRef("pk")), OuterRef("project"), OuterRef(OuterRef("created")))
+    return Channel.objects.filter(Exists(heads), kind__in=Channel.FORGES, paused_at=None)
+
+
+def look() -> int:
+    """Watch new heads, and look at all commits whose time has come; how many."""
+    for channel in unwatched():
+        heads = unwatched_of(channel, channel.project_id, channel.created).values_list("commit_id", flat=True)
+        CommitStatus.objects.bulk_create(
+            [CommitStatus(channel=channel, commit_id=pk) for pk in set(heads)], ignore_conflicts=True
+        )
+    due = CommitStatus.objects.due().select_related("channel__project", "commit").order_by("look_at")[:AT_ONCE]
+    for status in due:
+        judge(status)
+    return len(due)
+
+
+def touch(event: AlertEvent) -> None:
+    """An alert was raised, moved or decided: look again at its commit, and at what the project's alerts had named."""
+    channels = Channel.objects.filter(project=event.alert.project, kind__in=Channel.FORGES, paused_at=None)
+    CommitStatus.objects.bulk_create(
+        [CommitStatus(channel=channel, commit_id=event.alert.commit_id) for channel in channels], ignore_conflicts=True
+    )
+    named = Q(commit=event.alert.commit_id) | Q(state=State.FAILURE)
+    CommitStatus.objects.filter(named, channel__in=channels).update(look_at=Now())
+
+
+@transaction.atomic
+def judge(status: CommitStatus) -> None:
+    """Note what the forge is to show, and put it into the outbox if that is news."""
+    state, description = wanted(status)
+    moves = state in MOVES[status.state]
+    if status.version and not moves and (state != status.state or state == State.PENDING):
+        state, description = status.state, status.description
+    again = Now() + timedelta(seconds=AGAIN_S) if state == State.PENDING else None
+    CommitStatus.objects.filter(pk=status.pk).update(look_at=again)
+    if status.version and (state, description) == (status.state, status.description):
+        return
+    mine = CommitStatus.objects.filter(pk=status.pk, version=status.version)
+    if mine.update(state=state, description=description, version=F("version") + 1):
+        Outbox.objects.create(channel=status.channel, commit_status=status, event=f"status:{status.version + 1}")
+
+
+def wanted(status: CommitStatus) -> tuple[str, str]:
+    """The state of the commit and a sentence of at most LONGEST characters."""
+    if named := alert_of(status):
+        return told_of(named)
+    runs = Run.objects.own().filter(project=status.channel.project_id, commit=status.commit_id)
+    if runs.unfinished().exists():
+        return State.PENDING, "waits for its machine, or is being measured"
+    if is_unsettled(status, runs):
+        return State.PENDING, "measured; suspected changes are being measured again"
+    if not runs.filter(status=RunStatus.SUCCEEDED).exists():
+        return State.ERROR, error_of(runs)
+    return State.SUCCESS, "measured: no slowdown was found"
+
+
+def is_unsettled(status: CommitStatus, runs: QuerySet[Run]) -> bool:
+    """Was something of the commit not yet looked at, or does a suspicion cover it?"""
+    unseen = Series.objects.filter(undetected_since__isnull=False, measurements__attempt__run__in=runs)
+    places = Position.objects.filter(branch=OuterRef("branch"))
+    mine = places.filter(
+        commit=status.commit_id,
+        number__gt=Subquery(places_of("before")),
+        number__lte=Subquery(places_of("commit")),
+    )
+    open_ones = ChangePoint.objects.filter(
+        Exists(mine), status__in=(ChangePoint.Status.SUSPECTED, ChangePoint.Status.SETTLING)
+    )
+    return unseen.exists() or open_ones.filter(branch__project=status.channel.project_id).exists()
+
+
+def places_of(end: str) -> QuerySet[Position, Any]:
+    """The position of one end of a change point's range, seen from two queries below it."""
+    return Position.objects.filter(branch=OuterRef(OuterRef("branch")), commit=OuterRef(OuterRef(end))).values("number")
+
+
+def alert_of(status: CommitStatus) -> Alert | None:
+    """The newest alert that names the commit and is held to be true."""
+    true = (Alert.Status.CONFIRMED, Alert.Status.EXPECTED)
+    alerts = Alert.objects.filter(project=status.channel.project_id, commit=status.commit_id, status__in=true)
+    return next((alert for alert in alerts.order_by("-pk") if slowdowns(alert)), None)
+
+
+def slowdowns(alert: Alert) -> list[ChangePoint]:
+    """What got worse, the worst first."""
+    found = [cp for cp in alert.change_points.select_related("series__benchmark") if cp.is_slowdown]
+    return sorted(found, key=lambda cp: -abs(cp.ratio - 1))
+
+
+def told_of(alert: Alert) -> tuple[str, str]:
+    found = slowdowns(alert)
+    more = f" and {len(found) - 1} more" if len(found) > 1 else ""
+    where = f", by one of {alert.width} commits" if alert.width > 1 else ""
+    change = f"{numbers.change(found[0].ratio)} {found[0].series.benchmark.name[:60]}{more}{where}"
+    if alert.status == Alert.Status.EXPECTED:
+        return State.SUCCESS, f"{change}, expected"[:LONGEST]
+    return State.FAILURE, f"{change}, measured again"[:LONGEST]
+
+
+def error_of(runs: QuerySet[Run]) -> str:
+    errors = runs.order_by("-pk").values_list("error", flat=True).first() or "its run was cancelled"
+    return f"not measured: {plain(errors).strip().partition(chr(10))[0]}"[:LONGEST]
+
+
+def page_of(status: CommitStatus) -> str:
+    """Where the status leads."""
+    if status.state == State.FAILURE and (named := alert_of(status)):
+        return settings.URL + reverse("alert", args=[named.pk])
+    return settings.URL + reverse("commit", args=[status.channel.project.slug, status.commit.sha])

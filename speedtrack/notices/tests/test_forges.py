@@ -1,0 +1,210 @@
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from speedtrack.alerts import confirm, detection, triage
+from speedtrack.alerts.models import Alert
+from speedtrack.alerts.tests.conftest import World
+from speedtrack.notices.channels import statuses
+from speedtrack.notices.models import Channel, CommitStatus, Outbox, PullComment
+from speedtrack.notices.sending import send_due
+from speedtrack.notices.telling import tell_subscribers
+from speedtrack.notices.tests.channels import channel, make_due
+from speedtrack.notices.tests.forge import Forge
+from speedtrack.notices.tests.receivers import Receiver, serving
+from speedtrack.projects.models import Project
+from speedtrack.runs import pushes, queue
+from speedtrack.runs.documents import Failure
+from speedtrack.sealed import Secret
+from speedtrack.tests import builders
+
+CONTEXT = "speedtrack/tiny"
+
+
+@pytest.fixture(params=["github", "gitlab", "gitea"])
+def forge(request: pytest.FixtureRequest, world: World, settings: Any) -> Iterator[Forge]:
+    """A forge with a channel of the project, whose history is measured already."""
+    project = builders.track(world.repository).project
+    world.until_quiet()
+    forge = Forge(request.param)
+    with serving(Receiver(forge.answer), settings) as receiver:
+        channel(project, forge.kind, receiver.url, "ann/kvd")
+        yield forge
+
+
+def push(world: World, count: int = 1, branch: str = "main") -> list[str]:
+    """New commits on a branch, whose runs are planned."""
+    if branch != "main":
+        world.repository.git("checkout", "--quiet", "-B", branch)
+    new = world.repository.commits(count)
+    world.shas += new
+    pushes.take(Project.objects.get())
+    return new
+
+
+def report() -> None:
+    """What the task does, with all pauses over."""
+    tell_subscribers()
+    make_due()
+    statuses.look()
+    make_due()
+    send_due()
+
+
+def settle(world: World) -> None:
+    """Measure, detect and confirm until nothing is left to do; report after each step."""
+    for _ in range(40):
+        done = builders.work(world.machine, world.speed)
+        report()
+        detection.detect()
+        report()
+        confirm.step()
+        report()
+        if not done:
+            return
+
+
+def failed(forge: Forge) -> str:
+    return "failed" if forge.kind == "gitlab" else "failure"
+
+
+def test_a_commit_is_pending_until_it_is_measured_and_then_a_success(world: World, forge: Forge) -> None:
+    [sha] = push(world)
+    report()
+    report()
+    assert forge.states(sha) == ["pending"]
+    settle(world)
+    report()
+    assert forge.states(sha) == ["pending", "success"], "each once"
+    assert list(forge.shown) == [(sha, CONTEXT)], "history from before the channel is left alone"
+    last = forge.shown[sha, CONTEXT][-1]
+    assert last["target_url"] == f"http://127.0.0.1:8000/p/repository/c/{sha}/"
+    assert not statuses.unwatched().exists() and not CommitStatus.objects.due().exists()
+
+
+def test_a_commit_that_is_slower_fails_once_it_is_settled_and_never_flaps(world: World, forge: Forge) -> None:
+    shas = push(world, 8)
+    world.factors = {shas[3]: 1.3}
+    settle(world)
+    alert = Alert.objects.get()
+    assert alert.commit.sha == shas[3]
+    states = forge.states(shas[3])
+    assert states[-1] == failed(forge) and states.count(failed(forge)) == 1
+    assert all(
+        states in (["pending", "success"], ["success"]) for s in shas if s != shas[3] for states in [forge.states(s)]
+    )
+    last = forge.shown[shas[3], CONTEXT][-1]
+    assert last["target_url"].endswith(f"/alerts/{alert.pk}/")
+    assert last["description"].endswith("get-p1 and 1 more, measured again")
+
+
+def test_a_persons_decision_changes_the_status(world: World, forge: Forge, django_user_model: Any) -> None:
+    shas = push(world, 8)
+    world.factors = {shas[3]: 1.3}
+    settle(world)
+    ann = django_user_model.objects.create(username="ann")
+    triage.decide(Alert.objects.get(), triage.Decision("confirmed", "invalid", None), ann)
+    report()
+    assert forge.states(shas[3])[-2:] == [failed(forge), "success"]
+
+
+def test_a_commit_that_cannot_be_measured_is_an_error_with_the_reason(world: World, forge: Forge) -> None:
+    [sha] = push(world)
+    run = builders.claim(world.machine)
+    builders.send_build(run, run.commit, succeeded=False)
+    queue.fail(world.machine, run.pk, Failure(token=run.lease_token, kind="permanent", error="build failed\nlog"))
+    report()
+    assert forge.states(sha)[-1] == ("failed" if forge.kind == "gitlab" else "error")
+    assert forge.shown[sha, CONTEXT][-1]["description"] == "not measured: build failed"
+
+
+def test_only_the_newest_commits_of_a_push_are_watched(world: World, forge: Forge) -> None:
+    shas = push(world, statuses.HEADS + 5)
+    report()
+    assert {sha for sha, _ in forge.shown} == set(shas[-statuses.HEADS :])
+
+
+@pytest.mark.parametrize(
+    "answer", [(429, {"Retry-After": "60"}, b"{}"), (500, {}, b"oops"), (502, {}, b""),
+               (403, {"X-RateLimit-Remaining": "0", "X-RateLimit-Reset": "1"}, b"{}")],
+)  # fmt: skip
+def test_a_forge_in_trouble_gets_the_newest_state_later_and_once(world: World, forge: Forge, answer: Any) -> None:
+    [sha] = push(world)
+    forge.trouble = [answer]
+    report()
+    assert forge.states(sha) == []
+    assert Channel.objects.get().failures == 1
+    settle(world)
+    assert forge.states(sha) in (["pending", "success"], ["success"])
+    assert not Outbox.objects.filter(sent_at=None).exists()
+
+
+@pytest.mark.parametrize(("status", "words"), [(401, "enter a new one"), (404, "may not see it"), (422, "refuses")])
+def test_a_refusal_is_given_up_and_says_what_to_do(world: World, forge: Forge, status: int, words: str) -> None:
+    push(world)
+    forge.trouble = [(status, {}, b"{}")]
+    report()
+    assert Outbox.objects.get().given_up_at
+    assert words in Channel.objects.get().error
+
+
+def test_a_wrong_token_is_not_a_success(world: World, forge: Forge) -> None:
+    Channel.objects.update(secret=Secret.of("wrong"))
+    [sha] = push(world)
+    report()
+    assert forge.states(sha) == [] and "401" in Channel.objects.get().error
+
+
+def slow_branch(world: World, forge: Forge) -> list[str]:
+    """A pull request of a branch that is slower, measured and settled."""
+    shas = push(world, 8, branch="topic")
+    forge.pulls = {5: shas[-1], 6: world.shas[0]}
+    world.factors = {shas[3]: 1.3}
+    settle(world)
+    return shas
+
+
+@pytest.fixture
+def branches(world: World, forge: Forge) -> None:
+    """The branch ``topic`` is tracked, too."""
+    world.repository.git("branch", "topic")
+    builders.track(world.repository, branch="topic")
+    world.until_quiet()
+
+
+def test_a_pull_request_gets_one_comment_that_is_edited(
+    world: World, forge: Forge, branches: None, django_user_model: Any
+) -> None:
+    slow_branch(world, forge)
+    alert = Alert.objects.get()
+    assert list(forge.comments) == [5]
+    [text] = forge.texts()
+    assert f"/alerts/{alert.pk}/" in text and "`get-p1`" in text and alert.commit.sha in text
+    ann = django_user_model.objects.create(username="ann")
+    triage.decide(alert, triage.Decision("confirmed", "expected", None), ann)
+    report()
+    assert ["no slowdown is known" in text for text in forge.texts()] == [True]
+
+
+def test_a_comment_whose_id_was_lost_is_found_by_its_marker(world: World, forge: Forge, branches: None) -> None:
+    slow_branch(world, forge)
+    forge.comments[5] = {n: f"talk {n}" for n in range(70)} | forge.comments.get(5, {})
+    for _ in range(2):
+        PullComment.objects.all().delete()
+        new = push(world, branch="topic")
+        forge.pulls[5] = new[0]
+        settle(world)
+    assert len([text for text in forge.texts() if "SpeedTrack" in text]) == 1
+
+
+def test_a_comment_that_somebody_deleted_is_made_anew_once(world: World, forge: Forge, branches: None) -> None:
+    slow_branch(world, forge)
+    forge.comments.clear()
+    Alert.objects.update(status="confirmed")
+    PullComment.objects.update(text="")
+    for _ in range(2):
+        new = push(world, branch="topic")
+        forge.pulls[5] = new[0]
+        settle(world)
+    assert len(forge.texts()) == 1

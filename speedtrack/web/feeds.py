@@ -1,0 +1,112 @@
+"""The alerts as Atom feeds: of a project and of all, with the statuses that the alerts page offers."""
+
+import hashlib
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from django.conf import settings
+from django.contrib.syndication.views import Feed
+from django.db.models import Max, QuerySet
+from django.http import HttpRequest, HttpResponse
+from django.urls import reverse
+from django.utils.feedgenerator import Atom1Feed
+from django.utils.html import escape
+from django.views.decorators.http import condition, require_safe
+
+from speedtrack.alerts.models import Alert, AlertEvent
+from speedtrack.benchmarks import numbers
+from speedtrack.projects.models import Project
+from speedtrack.text import plain
+from speedtrack.web import scope
+from speedtrack.web.pages import alert as alert_page
+from speedtrack.web.pages.alert import ListedAlert
+
+NO_XML = dict.fromkeys((0xFFFE, 0xFFFF))  # what XML cannot hold, beside the control characters
+
+
+def text_of(text: str) -> str:
+    return " ".join(plain(text).translate(NO_XML).split())
+
+
+if TYPE_CHECKING:
+    FeedOfAlerts = Feed[ListedAlert, None]
+else:
+    FeedOfAlerts = Feed
+
+
+class AlertsFeed(FeedOfAlerts):
+    """The newest alerts of a status. An entry keeps its id and changes ``updated`` with each event of its alert."""
+
+    feed_type = Atom1Feed
+    author_name = "SpeedTrack"
+
+    def __init__(self, project: Project | None, status: str) -> None:
+        self.project, self.status = project, status
+        page = reverse("alerts", args=[project.slug]) if project else reverse("all-alerts")
+        self.link = f"{settings.URL}{page}?status={status}"
+        self.feed_url = f"{settings.URL}{address(project)}?status={status}"
+        self.feed_guid = tag(f"alerts/{project.slug if project else ''}/{status}")
+        self.title = f"{text_of(project.name)}: alerts" if project else "SpeedTrack: alerts"
+        if status != "all":
+            self.title += f" ({status})"
+
+    def items(self) -> list[ListedAlert]:
+        found = alert_page.listed(self.project, self.status)
+        events = AlertEvent.objects.filter(alert__in=[row.alert for row in found])
+        self.updated = dict(events.values_list("alert").annotate(Max("at")).order_by())
+        return found
+
+    def item_title(self, item: ListedAlert) -> str:
+        change = "changed"
+        if worst := item.worst:
+            more = f" and {item.series - 1} more" if item.series > 1 else ""
+            effect = numbers.effect(worst.metric, worst.is_slowdown)
+            change = f"{effect} {numbers.change(worst.ratio)} {worst.series.benchmark.name}{more}"
+        return text_of(f"[{item.alert.project.slug}] {change} ({item.alert.status})")
+
+    def item_description(self, item: ListedAlert) -> str:
+        """The summary, which is HTML in Django's feeds."""
+        alert, width = item.alert, item.alert.width
+        where = f"since {alert.commit.short} {alert.commit.subject} by {alert.commit.author_name}"
+        if width > 1:
+            where = f"by one of {width} commits up to {alert.commit.short}"
+        return escape(text_of(f"{where}, on {', '.join(alert.branch_names())}"))
+
+    def item_link(self, item: ListedAlert) -> str:
+        return settings.URL + reverse("alert", args=[item.alert.pk])
+
+    def item_guid(self, item: ListedAlert) -> str:
+        return tag(f"alert/{item.alert.pk}")
+
+    def item_pubdate(self, item: ListedAlert) -> datetime:
+        return item.alert.created
+
+    def item_updateddate(self, item: ListedAlert) -> datetime:
+        return self.updated.get(item.alert.pk) or item.alert.created
+
+    def item_categories(self, item: ListedAlert) -> tuple[str, ...]:
+        return (item.alert.status, item.alert.project.slug)
+
+
+def tag(name: str) -> str:
+    """An id that stays when the server gets another scheme or port (RFC 4151)."""
+    return f"tag:{urlsplit(settings.URL).hostname},2026:speedtrack/{name}"
+
+
+def address(project: Project | None) -> str:
+    return reverse("alerts-feed", args=[project.slug]) if project else reverse("all-alerts-feed")
+
+
+@require_safe
+def alerts(request: HttpRequest, slug: str | None = None) -> HttpResponse:
+    """The feed, or 304 where nothing happened to these alerts since the reader has seen it."""
+    project = scope.project_named(slug) if slug else None
+    status = request.GET.get("status", "all")
+    status = status if status in ("open", *Alert.Status.values) else "all"
+    events: QuerySet[AlertEvent] = AlertEvent.objects.filter(**({"alert__project": project} if project else {}))
+    newest: dict[str, Any] = events.aggregate(pk=Max("pk"), at=Max("at"))
+    state = f"{settings.URL} {slug} {status} {newest['pk']} {sum(alert_page.counts(project).values())}"
+    etag = f'"{hashlib.sha256(state.encode()).hexdigest()[:32]}"'
+    answer = condition(lambda _: etag, lambda _: newest["at"])(AlertsFeed(project, status))
+    return answer(request)

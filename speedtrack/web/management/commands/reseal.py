@@ -1,0 +1,18 @@
+"""``manage.py reseal``: encrypt all stored secrets with the first of SPEEDTRACK_ENCRYPTION_KEYS."""
+
+from typing import Any
+
+from django.core.management.base import CommandError
+
+from speedtrack.sealed import KeyLost, reseal
+from speedtrack.web.management.plaincommand import PlainCommand
+
+
+class Command(PlainCommand):
+    help = "Encrypt all stored secrets with the first of SPEEDTRACK_ENCRYPTION_KEYS, else with SECRET_KEY."
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        try:
+            self.stdout.write(f"{reseal()} secrets are encrypted with the newest key")
+        except KeyLost as e:
+            raise CommandError(f"{e}; nothing was changed") from e
