@@ -48,11 +48,14 @@ def numbers_of(branch: Branch, commits: Iterable[int]) -> dict[int, int]:
 
 
 def on_a_branch(cp: ChangePoint) -> bool:
-    """Do both ends of the range lie on the change point's branch, or on another one, which is then its branch?"""
-    if len(numbers_of(cp.branch, [cp.before_id, cp.commit_id])) == 2:
+    """Do both ends of the range lie on the change point's branch, or on another one, which is then its branch?
+
+    A deleted branch keeps its commits, but nobody waits for what they cost: a live one must have them.
+    """
+    if cp.branch.deleted_at is None and len(numbers_of(cp.branch, [cp.before_id, cp.commit_id])) == 2:
         return True
-    holding = Branch.objects.filter(positions__commit=cp.before_id).filter(positions__commit=cp.commit_id)
-    other = holding.order_by("deleted_at", "pk").first()
+    live = Branch.objects.filter(deleted_at=None)
+    other = live.filter(positions__commit=cp.before_id).filter(positions__commit=cp.commit_id).order_by("pk").first()
     if other is None:
         return False
     cp.branch = other

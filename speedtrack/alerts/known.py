@@ -3,10 +3,11 @@
 from bisect import bisect_left
 from dataclasses import dataclass
 
-from django.db.models import F
+from django.db.models import Exists, F, OuterRef, Q
 
 from speedtrack.alerts.models import Alert, ChangePoint
 from speedtrack.alerts.windows import Line
+from speedtrack.projects.models import Commit, Position
 from speedtrack.runs.models import Series
 from speedtrack.stats.changepoint import NEAR, Settled, Shift
 
@@ -55,7 +56,7 @@ class KnownChange:
 
 
 def known_changes(series: Series, line: Line) -> list[KnownChange]:
-    """The change points of the series whose ranges lie on this part of the branch."""
+    """The change points of the series whose ranges lie on this part of the branch, as they are or rewritten."""
     places = [point.position for point in line.points]
     found = (
         ChangePoint.objects.filter(
@@ -69,4 +70,32 @@ def known_changes(series: Series, line: Line) -> list[KnownChange]:
         .select_related("alert")
         .order_by("id")
     )
-    return [KnownChange(cp, bisect_left(places, cp.begin + 1), bisect_left(places, cp.end)) for cp in found]
+    ranges = [*((cp, cp.begin, cp.end) for cp in found), *rewritten(series, line)]
+    return [KnownChange(cp, bisect_left(places, begin + 1), bisect_left(places, end)) for cp, begin, end in ranges]
+
+
+def rewritten(series: Series, line: Line) -> list[tuple[ChangePoint, int, int]]:
+    """Confirmed changes whose commits no live branch has any more, at the commits of this line that replaced them.
+
+    A rebase keeps author, author date and subject of a commit. What was refuted is not carried over: an amended commit
+    has these as well, and may be slower than the one that was measured.
+    """
+    live = Position.objects.filter(branch__deleted_at=None)
+    gone = ChangePoint.objects.filter(series=series, status=Status.CONFIRMED).exclude(
+        Exists(live.filter(commit=OuterRef("commit")))
+    )
+    found = []
+    for cp in gone.select_related("alert", "before", "commit").order_by("id"):
+        if (end := place_of_twin(cp.commit, line)) is not None:
+            begin = place_of_twin(cp.before, line)
+            found.append((cp, begin if begin is not None and begin < end else end - 1, end))
+    return found
+
+
+def place_of_twin(commit: Commit, line: Line) -> int | None:
+    """The position of a commit on the part of the branch, or of the one that a rewriting made of it."""
+    same = {name: getattr(commit, name) for name in ("author_name", "author_email", "authored_at", "subject")}
+    window = (line.points[0].position, line.points[-1].position)
+    places = Position.objects.filter(branch=line.branch, number__range=window)
+    here = places.filter(Q(commit=commit) | Q(**{f"commit__{name}": value for name, value in same.items()}))
+    return here.order_by("-number").values_list("number", flat=True).first()

@@ -37,35 +37,35 @@ MEASURED = """
 """
 # One row per commit: the clean samples of all its clean measurements. Scalar subqueries, so that PostgreSQL looks each
 # commit up rather than read the whole series.
-POINTS = f"""
+POINTS = """
     WITH near AS (
         (SELECT p.number, p.commit_id FROM projects_position p
-          WHERE p.branch_id = %(branch)s AND p.number < %(first)s AND {MEASURED}
+          WHERE p.branch_id = %(branch)s AND p.number < %(first)s AND MEASURED
        ORDER BY p.number DESC LIMIT %(before)s)
         UNION ALL
         (SELECT p.number, p.commit_id FROM projects_position p
           WHERE p.branch_id = %(branch)s AND p.number BETWEEN %(first)s AND %(last)s)
         UNION ALL
         (SELECT p.number, p.commit_id FROM projects_position p
-          WHERE p.branch_id = %(branch)s AND p.number > %(last)s AND {MEASURED}
+          WHERE p.branch_id = %(branch)s AND p.number > %(last)s AND MEASURED
        ORDER BY p.number LIMIT %(ahead)s)
     )
     SELECT near.number, near.commit_id, ARRAY(
                SELECT s.value FROM runs_measurement m JOIN runs_sample s ON s.measurement_id = m.id
                 WHERE m.series_id = %(series)s AND m.commit_id = near.commit_id
-                  AND m.accepted AND NOT m.paired AND m.flags = '{{}}'
+                  AND m.accepted AND NOT m.paired AND m.flags = '{}'
                   AND NOT s.flagged AND s.value > '-Infinity' AND s.value < 'Infinity'
              ORDER BY m.id, s.trial)
       FROM near
   ORDER BY near.number
-"""
+""".replace("MEASURED", MEASURED)
 # Which of these branches have measured commits after a position of theirs.
-GOES_ON = f"""
+GOES_ON = """
     SELECT after.branch_id
       FROM unnest(%(branches)s::bigint[], %(numbers)s::int[]) AS after (branch_id, number)
      WHERE EXISTS (SELECT FROM projects_position p
-                    WHERE p.branch_id = after.branch_id AND p.number > after.number AND {MEASURED})
-"""
+                    WHERE p.branch_id = after.branch_id AND p.number > after.number AND MEASURED)
+""".replace("MEASURED", MEASURED)
 
 
 class Measured(NamedTuple):
