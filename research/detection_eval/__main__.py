@@ -105,6 +105,7 @@ def evaluate(
     points = [executor.submit(cost.of_a_point, length, 1, seed).result() for length in extent.lengths]
     points.append(executor.submit(cost.of_a_point, 1000, 20, seed).result())
     parts.append("### Cost of detection per new point\n\n" + report.costs(points))
+    parts.insert(0, "### Beside the targets\n\n" + report.targets(scores, rows, narrowings, points))
     others = [one for one in sets if one.name in BESIDE]
     found = beside.history(executor, others)
     if peers:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
@@ -155,3 +155,49 @@ def young_lines(rates: Mapping[float, float]) -> str:
 
 def stages(records: Sequence[Record]) -> Counter[str]:
     return Counter(one.status for record in records for one in record.found)
+
+
+def targets(
+    scores: Mapping[str, Score], settled: Sequence[Rounds], ranges: Sequence[Narrowed], points: Sequence[Cost]
+) -> str:
+    """What was wanted beside what was measured; a job that was not run is left out."""
+    rows: list[tuple[str, str, str]] = []
+
+    def judge(job: str, target: str, name: str, figure: Callable[[Score], str]) -> None:
+        if name in scores:
+            rows.append((job, target, figure(scores[name])))
+
+    suspicions = "suspicions per 1000 change-free commits of a long line"
+    judge(f"{suspicions}, mixed noise", "≤ 6", datasets.SYNTHETIC_NONE, lambda s: number(s.suspicions_mature, 1))
+    judge(f"{suspicions}, Gaussian", "≤ 1", datasets.GAUSSIAN, lambda s: number(s.suspicions_mature, 1))
+    for kind, steps, none, target in (
+        ("synthetic", datasets.SYNTHETIC, datasets.SYNTHETIC_NONE, "0.82"),
+        ("public real noise", datasets.REAL, datasets.REAL_NONE, "0.42"),
+    ):
+        judge(f"F1 after settling, {kind}", f"≥ {target}", steps, lambda s: number(s.f1))
+        judge(f"false confirmations per 1000, {kind}", "≤ 0.1", none, lambda s: number(s.false_rate))
+        judge(f"pairs per 1000 commits, {kind}", "≤ 400", steps, lambda s: number(s.pairs, 0))
+        named = f"changes suspected within five commits that reach the right commit, {kind}"
+        judge(named, "≥ 90%", steps, lambda s: percent(s.named / s.suspected if s.suspected else math.nan))
+    nulls = [one for one in settled if not one.case.change]
+    if nulls:
+        wrong = sum(one.different * one.runs for one in nulls) / sum(one.runs for one in nulls)
+        rows.append(("suspicions without a change that are confirmed", "≤ 1%", percent(wrong, 2)))
+    for one in settled:
+        if (one.case.change, one.case.spread) == (0.02, 0.017):
+            rows.append(("2% at a spread of 1.7%", "≥ 99% in ≤ 30 pairs", told_of(one)))
+        if (one.case.change, one.case.spread) == (0.01, 0.01):
+            rows.append(("1% at a spread of 1%", "≥ 90%", told_of(one)))
+    if ranges:
+        right, wrong = min(one.right for one in ranges), max(one.wrong for one in ranges)
+        figure = f"{percent(right, 1)}; {percent(wrong, 1)}"
+        rows.append(("narrowing a range of 8, 2% and more: right; wrong", "≥ 98%; ≤ 1%", figure))
+    if points:
+        longest = max(points, key=lambda one: one.points)
+        cost = number(longest.worker_ms + longest.database_ms, 1)
+        rows.append((f"CPU of detection per new point, at {longest.points} points", "≤ 10 ms", f"{cost} ms"))
+    return table(("job", "target", "now"), rows)
+
+
+def told_of(one: Rounds) -> str:
+    return f"{percent(one.different, 1)} in {number(one.pairs, 0)} pairs"
