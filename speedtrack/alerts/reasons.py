@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from speedtrack.alerts import series as lines
+from speedtrack.alerts import windows
 from speedtrack.alerts.models import ChangePoint, Verdict
 from speedtrack.alerts.muting import mute_of
 from speedtrack.alerts.sensitivity import Effects
@@ -40,8 +41,7 @@ def trials_of(points: Sequence[MeasuredCommit]) -> list[Point]:
 
 def why(series: Series, branch: Branch, number: int) -> Why | None:
     """Of the measured commit at a position of a branch, or the next one. None where the series has no points there."""
-    first = lines.position_back(series, branch, number, AROUND)
-    points = [point for point in lines.load([series], branch, first) if not point.flags]
+    points = windows.load(series, windows.News(branch, (number,), ())).points
     place = next((i for i, point in enumerate(points) if point.position >= number), None)
     if place is None:
         return None
@@ -50,7 +50,8 @@ def why(series: Series, branch: Branch, number: int) -> Why | None:
     earlier = [at for at, found in known.items() if at < points[place].position and any(map(divides, found))]
     since = next((i for i, point in enumerate(points) if earlier and point.position >= max(earlier)), 0)
     effect = Effects(series.project_id).of(series.metric)
-    reason = explain.explain(trials_of(points), place, smallest_effect=effect, since=since)
+    trials = [Point(point.trials) for point in points]
+    reason = explain.explain(trials, place, smallest_effect=effect, since=since)
     if reason is None:
         return Why(False, "it is the first point of its level: there is nothing to hold it against", [])
     here = [cp for at, found in known.items() for cp in found if at == points[place].position]

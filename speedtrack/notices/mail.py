@@ -283,7 +283,7 @@ def at_80_columns(text: str) -> str:
 
 def wrapped(line: str) -> list[str]:
     if len(line) <= COLUMNS:
-        return [line.rstrip()]
+        return [line if line == "-- " else line.rstrip()]  # the mark of a signature ends in a blank
     indent = " " * (len(line) - len(line.lstrip()))
     return textwrap.wrap(
         line.strip(), COLUMNS, initial_indent=indent, subsequent_indent=indent + "  ",

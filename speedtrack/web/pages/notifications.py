@@ -45,6 +45,8 @@ class PersonForm(forms.ModelForm):  # type: ignore[type-arg]
 
 class SubscriptionForm(forms.ModelForm):  # type: ignore[type-arg]
     project = forms.ModelChoiceField(Project.objects.order_by("slug"), to_field_name="slug", required=False)
+    branches = forms.CharField(max_length=200, required=False)
+    benchmarks = forms.CharField(max_length=200, required=False)
 
     class Meta:
         model = Subscription
