@@ -3,7 +3,7 @@
 from bisect import bisect_left
 from dataclasses import dataclass
 
-from django.db.models import Exists, F, OuterRef, Q
+from django.db.models import Exists, OuterRef, Q
 
 from speedtrack.alerts.models import Alert, ChangePoint
 from speedtrack.alerts.windows import Line
@@ -66,11 +66,12 @@ def known_changes(series: Series, line: Line) -> list[KnownChange]:
             commit__positions__branch=line.branch,
             commit__positions__number__gt=places[0],
         )
-        .annotate(begin=F("before__positions__number"), end=F("commit__positions__number"))
-        .select_related("alert")
-        .order_by("id")
+        .values_list("pk", "before__positions__number", "commit__positions__number")
+        .order_by("pk")
     )
-    ranges = [*((cp, cp.begin, cp.end) for cp in found), *rewritten(series, line)]
+    numbers = {pk: (begin, end) for pk, begin, end in found}
+    change_points = ChangePoint.objects.filter(pk__in=numbers).select_related("alert").order_by("id") if numbers else []
+    ranges = [*((cp, *numbers[cp.pk]) for cp in change_points), *rewritten(series, line)]
     return [KnownChange(cp, bisect_left(places, begin + 1), bisect_left(places, end)) for cp, begin, end in ranges]
 
 

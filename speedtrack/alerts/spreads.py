@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from statistics import median
+from typing import Any
 
 from django.db import connection
 
@@ -38,7 +39,7 @@ def elsewhere(series: Series, smallest_effect: float) -> float:
 
     None known: the smallest effect itself, as a metric's threshold is set above its usual noise.
     """
-    asked = {
+    asked: dict[str, Any] = {
         "project": series.project_id, "metric": series.metric, "series": series.pk,
         "benchmark": series.benchmark_id, "machine": series.machine_id,
     }  # fmt: skip

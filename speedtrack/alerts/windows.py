@@ -7,7 +7,7 @@ the news of a line are read with no more than these around them; news that lie f
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from django.db import connection
 from django.db.models import Max
@@ -163,6 +163,6 @@ def branches_within(series: Series, line: Line, others: Sequence[News]) -> set[i
     ends = dict(places.values_list("branch_id").annotate(Max("number")))
     whole = {branch for branch, end in ends.items() if len(shared) > AHEAD and end == shared[-1].position}
     with connection.cursor() as cursor:
-        asked = {"series": series.pk, "branches": list(ends), "numbers": list(ends.values())}
+        asked: dict[str, Any] = {"series": series.pk, "branches": list(ends), "numbers": list(ends.values())}
         cursor.execute(GOES_ON, asked)
         return whole | (set(ends) - {row[0] for row in cursor})

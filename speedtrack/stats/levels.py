@@ -47,7 +47,8 @@ def _scatter(trials: Array) -> Array:
     usual: Array = trials.std(axis=1, ddof=1)
     if n < 4:
         return usual
-    return np.minimum(usual, MAD_TO_SIGMA * n / (n - 0.8) * np.median(np.abs(trials), axis=1))
+    robust: Array = np.minimum(usual, MAD_TO_SIGMA * n / (n - 0.8) * np.median(np.abs(trials), axis=1))
+    return robust
 
 
 def spread_between(values: Sequence[float]) -> float | None:
