@@ -155,6 +155,11 @@ class Listed:
         return abs(self.worst.ratio - 1) * (1 if self.worst.is_slowdown else -1)
 
     @property
+    def cause(self) -> str:
+        """No commit is named alone while another may be the cause."""
+        return self.alert.commit.subject if self.alert.width == 1 else f"one of {self.alert.width} commits"
+
+    @property
     def where(self) -> str:
         return f"{self.alert.branch.name} {commits(self.alert)}"
 
