@@ -1,16 +1,18 @@
 """How small a change each series would show now, what its noise is, and why it is no less."""
 
 import math
+from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
+from statistics import median
 from typing import NamedTuple
 
 from django.db.models import Count, Q
 
 from speedtrack.alerts import floors
 from speedtrack.alerts import series as lines
-from speedtrack.alerts.models import NoiseFloor
+from speedtrack.alerts.models import ChangePoint, NoiseFloor
 from speedtrack.alerts.series import Drawn
 from speedtrack.benchmarks.metrics import METRICS, Metric
 from speedtrack.projects.models import Branch
@@ -95,8 +97,13 @@ def of_branch(branch: Branch, series: Iterable[Series]) -> list[Sensitivity]:
     for point in lines.drawn(known, branch, max(0, head - COMMITS + 1), head):
         points[point.series_id].append(point)
     found_floors, rates, effects = floors.newest(points), aa_rates(points), Effects(branch.project_id)
+    levels = level_starts(points, branch)
     judged = [
-        judge(known[pk], found, (found_floors.get(pk), rates.get(pk, (0, 0)), effects.of(known[pk].metric)))
+        judge(
+            known[pk],
+            levelled(found, levels[pk]),
+            (found_floors.get(pk), rates.get(pk, (0, 0)), effects.of(known[pk].metric)),
+        )
         for pk, found in points.items()
     ]
     noisy = [one for one in judged if one.too_noisy]
@@ -110,14 +117,38 @@ def of_branch(branch: Branch, series: Iterable[Series]) -> list[Sensitivity]:
     ]
 
 
+def level_starts(series: Iterable[int], branch: Branch) -> dict[int, list[int]]:
+    """By series: the positions of the branch with which a confirmed change began another level."""
+    confirmed = ChangePoint.objects.filter(series__in=list(series), status=ChangePoint.Status.CONFIRMED)
+    starts: dict[int, list[int]] = defaultdict(list)
+    on_branch = confirmed.filter(commit__positions__branch=branch)
+    for pk, number in on_branch.values_list("series", "commit__positions__number"):
+        starts[pk].append(number)
+    return starts
+
+
+def levelled(points: list[Drawn], starts: list[int]) -> list[Drawn]:
+    """The points that are fit to judge noise by, all brought to one level: a confirmed change is no noise."""
+    clean = [point for point in points if not point.flags and point.value > 0 and point.low > 0]
+    bounds = sorted(starts)
+    of_level: dict[int, list[float]] = defaultdict(list)
+    for point in clean:
+        of_level[bisect_right(bounds, point.position)].append(point.value)
+    usual = {place: median(values) for place, values in of_level.items()}
+    scaled = []
+    for point in clean:
+        by = usual[bisect_right(bounds, point.position)]
+        scaled.append(point._replace(value=point.value / by, low=point.low / by, high=point.high / by))
+    return scaled
+
+
 def judge(series: Series, points: list[Drawn], known: tuple[NoiseFloor | None, tuple[int, int], float]) -> Sensitivity:
     floor, (runs, different), effect = known
-    clean = [point for point in points if not point.flags and point.value > 0]
-    level = [math.log(point.value) for point in clean]
-    error = [error_of(point) for point in clean]
+    level = [math.log(point.value) for point in points]
+    error = [error_of(point) for point in points]
     return Sensitivity(
         series,
-        len(clean),
+        len(points),
         noise_of(level, error),
         sight(level, error, smallest_effect=effect),
         floor,
@@ -129,7 +160,7 @@ def judge(series: Series, points: list[Drawn], known: tuple[NoiseFloor | None, t
 
 def error_of(point: Drawn) -> float:
     """The relative standard error of a point's median, by its interval; NaN where that says nothing."""
-    if point.n < 2 or point.low <= 0:
+    if point.n < 2:
         return math.nan
     return (math.log(point.high) - math.log(point.low)) / 2 / TO_95
 

@@ -1,11 +1,12 @@
 """How small a change is seen: the page of a project, and the panel of a series."""
 
 import random
+import re
 
 import pytest
 from django.test import Client
 
-from speedtrack.alerts.models import NoiseFloor
+from speedtrack.alerts.models import Alert, NoiseFloor
 from speedtrack.runs.models import Run, Series, Trial
 from speedtrack.tests import builders
 from speedtrack.web.tests.world import CPU, World, queries
@@ -73,3 +74,12 @@ def test_the_number_of_queries_does_not_grow(client: Client, kvd: World) -> None
     kvd.push(12)
     kvd.measure()
     assert queries(client, PAGE) <= few + 1  # the trials of noisy series, where there are any
+
+
+def test_a_confirmed_change_is_no_noise(client: Client, slow: tuple[World, Alert]) -> None:
+    made, _ = slow
+    made.push(20, slow=True)
+    made.measure()
+    page = " ".join(client.get(LINE).content.decode().split())
+    said = re.search(r"shows lasting changes from ([0-9.]+)% .*?with a noise of ([0-9.]+)% between runs", page)
+    assert said and float(said[1]) < 6 and float(said[2]) < 1  # the change was one of 20%
