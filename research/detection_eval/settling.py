@@ -86,11 +86,13 @@ def rounds_of(case: Case, runs: int, seed: int) -> list[tuple[str, int]]:
 
 
 def confirmed(case: Case, rng: np.random.Generator) -> tuple[float, Pairs]:
-    """The ratio and the pairs of a suspicion that was confirmed; those that were not are drawn again."""
+    """The ratio to place by and the pairs of a confirmed suspicion; those that were not confirmed are drawn again."""
+    from speedtrack.stats import narrow
+
     while True:
         found, pairs = confirm_once(case, rng, 1 + max(SUSPECTED, case.change))
         if found.answer == "different" and found.ratio > 1:
-            return found.ratio, pairs
+            return narrow.cautious(found.ratio, found.low, found.high), pairs
 
 
 def narrow_once(case: Case, rng: np.random.Generator) -> tuple[str, int]:

@@ -101,7 +101,7 @@ def read_side(cp: ChangePoint) -> Verdict | None:
         pairs = sample_pairs(mine, cp.series)
         if not pairs:
             continue
-        found = narrow.place(pairs, ratio=cp.ratio, error=error_per_step(cp))
+        found = narrow.place(pairs, ratio=ratio_to_place(cp), error=error_per_step(cp))
         verdict, _ = Verdict.objects.update_or_create(
             change_point=cp,
             base=mine[0].base,
@@ -112,6 +112,11 @@ def read_side(cp: ChangePoint) -> Verdict | None:
         if verdict.answer != Answer.UNKNOWN:
             return verdict
     return None
+
+
+def ratio_to_place(cp: ChangePoint) -> float:
+    """The change that commits are placed by: what the pairs of its bracket confirmed, at its cautious end."""
+    return narrow.cautious(cp.ratio, cp.low, cp.high)
 
 
 def error_per_step(cp: ChangePoint) -> float:
@@ -126,7 +131,7 @@ def pairs_to_place(cp: ChangePoint) -> int:
     bracket = cp.verdicts.filter(answer=Answer.DIFFERENT).latest("id")
     runs = cp.runs.filter(base=bracket.base_id, commit=bracket.commit_id, status=RunStatus.SUCCEEDED)
     pairs = sample_pairs(runs, cp.series)
-    return narrow.pairs_needed(pairs, ratio=cp.ratio, error=error_per_step(cp)) if pairs else narrow.MOST
+    return narrow.pairs_needed(pairs, ratio=ratio_to_place(cp), error=error_per_step(cp)) if pairs else narrow.MOST
 
 
 def trials_spent(cp: ChangePoint, commit: Commit) -> int:

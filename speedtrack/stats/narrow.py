@@ -60,6 +60,16 @@ def place(pairs: Sequence[tuple[float, float]], *, ratio: float, error: float) -
     return Placement(_side(steps, change, sigma, error), middle, low, high, len(steps))
 
 
+def cautious(ratio: float, low: float, high: float) -> float:
+    """A confirmed ratio one standard error nearer to 1; [low, high] is its 95% interval, which excludes 1.
+
+    A change is confirmed when its estimate is large enough, so estimates are too large on average. Half of one that is
+    too large lies so near to the true new level that a commit on it is soon taken for an old one; half of one that is
+    too small costs pairs only.
+    """
+    return ratio - (ratio - (low if ratio > 1 else high)) / 1.96
+
+
 def _side(steps: Array, change: float, sigma: float, error: float) -> Side:
     if len(steps) < FEWEST:
         return Side.UNKNOWN
