@@ -21,6 +21,7 @@ from speedtrack.alerts.models import Alert, ChangePoint
 from speedtrack.benchmarks import numbers
 from speedtrack.devstack import BASE_DIR, Stack
 from speedtrack.dispatch import decisions_wanted
+from speedtrack.notices import subscribing
 from speedtrack.notices.models import Outbox
 from speedtrack.projects.models import Commit, Project
 from speedtrack.runs import tracking
@@ -59,8 +60,9 @@ def demonstrate(console: Console, stack: Stack) -> bool:
     """Track, push, watch, report. True if exactly one alert stands, and it names the planted commit."""
     repository = settings.HOME / "demo" / "kvd"
     first = write_history(repository, BEFORE_PUSH) if not repository.exists() else []
-    wish = Wish(str(repository), PROJECT, name=PROJECT, last=BEFORE_PUSH, emails=[SUBSCRIBER])
+    wish = Wish(str(repository), PROJECT, name=PROJECT, last=BEFORE_PUSH)
     project = tracking.track(wish).project
+    subscribing.subscribe(project, [SUBSCRIBER])
     console.print(f"Tracking {repository}" + (f" with {len(first)} commits" if first else ", as the last demo left it"))
     before = project.branches.get().head
     history = write_history(repository)

@@ -27,7 +27,7 @@ from speedtrack.alerts import floors
 from speedtrack.alerts.models import AlertEvent, ChangePoint
 from speedtrack.celery import app
 from speedtrack.notices.channels import statuses
-from speedtrack.notices.models import CommitStatus, Outbox
+from speedtrack.notices.models import CommitStatus, Notice, Outbox
 from speedtrack.projects.models import Project
 from speedtrack.runs import canary, queue
 from speedtrack.runs.models import Machine, MachineEvent, Run, Series, Status
@@ -70,6 +70,7 @@ def duties() -> list[tuple[str, QuerySet[Any]]]:
         ("sync", Project.objects.told().at_rest()),
         ("poll", Project.objects.due(settings.POLL_EVERY_S).at_rest()),
         ("notify", Outbox.objects.due()),
+        ("notify", Notice.objects.due()),
         ("notify", AlertEvent.objects.filter(untold=True)),
         ("notify", MachineEvent.objects.filter(untold=True)),
         ("notify", CommitStatus.objects.due()),

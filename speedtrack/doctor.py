@@ -19,6 +19,7 @@ from speedtrack import dispatch
 from speedtrack.benchmarks import definitions
 from speedtrack.celery import app
 from speedtrack.devstack import BASE_DIR
+from speedtrack.notices.models import Outbox
 from speedtrack.runs.models import Machine
 
 DRIVER = BASE_DIR / "runners" / "driver" / "target" / "release" / "speedbench"
@@ -172,6 +173,21 @@ def machines() -> tuple[str, str]:
     return ("good", ", ".join(names)) if known else ("note", "none: add one with `manage.py machine add NAME`")
 
 
+def mails() -> tuple[str, str]:
+    failing = Outbox.objects.failing()
+    given_up = failing.exclude(given_up_at=None).count()
+    waiting = failing.filter(given_up_at=None).order_by("-pk").first()
+    where = f"files in {settings.EMAIL_FILE_PATH}" if settings.EMAIL_FILE_PATH else settings.EMAIL_HOST
+    if given_up:
+        return (
+            "bad",
+            f"{given_up} were given up: `manage.py outbox` says why, `manage.py outbox again` sends them again",
+        )
+    if waiting:
+        return "note", f"some wait to be tried again, as the one to {waiting.receiver}: {waiting.error}"
+    return "good", f"none is held up; they go to {where}"
+
+
 def output(*command: str) -> str:
     try:
         return subprocess.run(command, capture_output=True, text=True, timeout=10).stdout.strip()
@@ -191,4 +207,5 @@ CHECKS: dict[str, Callable[[], tuple[str, str]]] = {
     "kernel": kernel,
     "suites": suites,
     "machines": machines,
+    "mails": mails,
 }

@@ -5,7 +5,7 @@ from django.urls import path
 
 from speedtrack.api import webhooks
 from speedtrack.api.runner import api as runner_api
-from speedtrack.web import channels, feeds, views
+from speedtrack.web import channels, feeds, notifications, views
 from speedtrack.web.login import LoginForm
 
 LINE = "p/<slug:slug>/timeline/<str:benchmark>/<slug:metric>"
@@ -39,6 +39,9 @@ urlpatterns = [
     path("queue/", views.queue, name="queue"),
     path("machines/<slug:name>/", views.machine, name="machine"),
     path("machines/<slug:name>.json", views.machine_values, name="machine-values"),
+    path("settings/notifications/", notifications.own, name="notifications"),
+    path("notifications/<str:token>/", notifications.of_address, name="notifications-of"),
+    path("unsubscribe/<str:token>/", notifications.unsubscribe, name="unsubscribe"),
     path("login/", LOGIN, name="login"),
     path("logout/", LogoutView.as_view(), name="logout"),
     path("healthz", views.healthz, name="healthz"),

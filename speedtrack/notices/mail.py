@@ -1,17 +1,31 @@
-"""The mails: of an alert as text and HTML, of a machine as text."""
+"""The mails: of an alert as text and HTML with pictures, of several as a table, of a machine as text."""
+
+import logging
+import textwrap
+from collections.abc import Iterable
+from dataclasses import dataclass
+from email.mime.image import MIMEImage
 
 from django.conf import settings
 from django.core.mail import EmailMultiAlternatives
+from django.db.models import Q
 from django.template.loader import render_to_string
 from django.urls import reverse
 
-from speedtrack.alerts.models import Alert, ChangePoint
+from speedtrack.alerts.models import Alert, AlertEvent, ChangePoint
 from speedtrack.benchmarks import numbers
-from speedtrack.notices.models import Outbox
+from speedtrack.notices import subscribing
+from speedtrack.notices.models import Notice, Outbox, Subscriber
 from speedtrack.runs.models import MachineEvent
 
+log = logging.getLogger(__name__)
+
 SUBJECT_LENGTH = 120
+COLUMNS = 80  # of the text, but for addresses
 MOST_CANDIDATES = 10  # commits of a range that a mail lists
+MOST_PICTURES = 3
+MOST_LISTED = 25  # alerts of a table
+MOST_REFERENCES = 20
 MACHINE_SUBJECTS: dict[str, str] = {
     MachineEvent.Kind.QUARANTINED: "in quarantine: its canary moved",
     MachineEvent.Kind.LIFTED: "at work again",
@@ -19,36 +33,76 @@ MACHINE_SUBJECTS: dict[str, str] = {
 }
 
 
+class RelatedMail(EmailMultiAlternatives):
+    """A mail whose attachments are pictures of its HTML."""
+
+    mixed_subtype = "related"
+
+
 def message_of(row: Outbox) -> EmailMultiAlternatives:
     """The mail of whatever the row is about."""
+    if row.digest:
+        return digest_message(row)
     return message(row) if row.alert_id else machine_message(row)
 
 
 def message(row: Outbox) -> EmailMultiAlternatives:
-    """The mail of an alert: text complete by itself, and the same as HTML."""
+    """The mail of an alert: text complete by itself, and the same as HTML with pictures of the worst changes."""
     alert = row.alert
     assert alert is not None
+    notices = notices_of(row)
+    earlier = list(earlier_mails(row))
+    found = changes(alert)
+    pictures = pictures_of(found)
     context = {
         "alert": alert,
-        "changes": changes(alert),
+        "changes": found,
+        "pictures": [(cp, cid_of(cp)) for cp in found if cp.pk in pictures],
+        "happened": [n.event for n in notices if n.event.kind not in ("raised", "grew")],
         "candidates": list(alert.candidates().reverse()[:MOST_CANDIDATES]) or [alert.commit],
         "branches": alert.branch_names(),
         "url": settings.URL + reverse("alert", args=[alert.pk]),
         "project_url": settings.URL + reverse("project", args=[alert.project.slug]),
+        **ways_out(notices),
     }
-    mail = EmailMultiAlternatives(
-        subject=subject(alert),
-        body=render_to_string("notices/mail.txt", context),
+    mail = RelatedMail(
+        subject=f"Re: {subject(alert)}" if earlier else subject(alert),
+        body=at_80_columns(render_to_string("notices/mail.txt", context)),
         to=[row.recipient],
-        headers={
-            "Message-ID": row.message_id(),
-            "Auto-Submitted": "auto-generated",
+        headers=headers_of(row, notices)
+        | thread(earlier)
+        | {
             "List-Id": f"{alert.project.slug} <{alert.project.slug}.speedtrack>",
             "X-SpeedTrack-Project": alert.project.slug,
             "X-SpeedTrack-Commit": alert.commit.sha,
         },
     )
     mail.attach_alternative(render_to_string("notices/mail.html", context), "text/html")
+    for cp in found:
+        if cp.pk in pictures:
+            mail.attach(inline(pictures[cp.pk], cid_of(cp)))
+    return mail
+
+
+def digest_message(row: Outbox) -> EmailMultiAlternatives:
+    """One mail of several alerts, as a table, the worst first."""
+    notices = notices_of(row)
+    alerts = {n.event.alert_id: n.event.alert for n in notices}
+    listed = sorted((Listed.of(alert) for alert in alerts.values()), key=lambda one: -one.size)
+    context = {
+        "listed": listed[:MOST_LISTED],
+        "left_out": max(0, len(listed) - MOST_LISTED),
+        "count": len(listed),
+        "url": settings.URL + reverse("all-alerts"),
+        **ways_out(notices),
+    }
+    mail = EmailMultiAlternatives(
+        subject=digest_subject(listed),
+        body=at_80_columns(render_to_string("notices/digest.txt", context)),
+        to=[row.recipient],
+        headers=headers_of(row, notices) | {"List-Id": "SpeedTrack digests <digests.speedtrack>"},
+    )
+    mail.attach_alternative(render_to_string("notices/digest.html", context), "text/html")
     return mail
 
 
@@ -63,28 +117,183 @@ def machine_message(row: Outbox) -> EmailMultiAlternatives:
             {"event": event, "url": settings.URL + reverse("machine", args=[event.machine.name])},
         ),
         to=[row.recipient],
-        headers={"Message-ID": row.message_id(), "Auto-Submitted": "auto-generated"},
+        headers=headers_of(row, []),
     )
+
+
+def trial_message(subscriber: Subscriber) -> EmailMultiAlternatives:
+    """What the test button of the settings sends."""
+    context = {"url": settings.URL, "manage_url": manage_url(subscriber)}
+    return EmailMultiAlternatives(
+        subject="SpeedTrack: a test",
+        body=at_80_columns(render_to_string("notices/trial.txt", context)),
+        to=[subscriber.email],
+        headers={"Auto-Submitted": "auto-generated"},
+    )
+
+
+@dataclass(frozen=True)
+class Listed:
+    """A line of a digest; ``worst`` is None if no change point belongs to the alert any more."""
+
+    alert: Alert
+    worst: ChangePoint | None
+    more: int
+    url: str
+
+    @staticmethod
+    def of(alert: Alert) -> "Listed":
+        found = changes(alert)
+        url = settings.URL + reverse("alert", args=[alert.pk])
+        return Listed(alert, found[0] if found else None, more_benchmarks(found), url)
+
+    @property
+    def size(self) -> float:
+        """How bad it is: improvements are below zero."""
+        if self.worst is None:
+            return 0
+        return abs(self.worst.ratio - 1) * (1 if self.worst.is_slowdown else -1)
+
+    @property
+    def where(self) -> str:
+        return f"{self.alert.branch.name} {commits(self.alert)}"
+
+
+def notices_of(row: Outbox) -> list[Notice]:
+    related = ("subscriber", "event__who", "event__alert__project", "event__alert__branch",
+               "event__alert__before", "event__alert__commit")  # fmt: skip
+    return list(row.notices.select_related(*related).order_by("event_id"))
+
+
+def headers_of(row: Outbox, notices: list[Notice]) -> dict[str, str]:
+    """With one-click unsubscription (RFC 8058) where a subscription is the reason of the mail."""
+    headers = {"Message-ID": row.message_id(), "Auto-Submitted": "auto-generated"}
+    if notices:
+        headers["List-Unsubscribe"] = f"<{ways_out(notices)['unsubscribe_url']}>"
+        headers["List-Unsubscribe-Post"] = "List-Unsubscribe=One-Click"
+    return headers
+
+
+def ways_out(notices: list[Notice]) -> dict[str, str]:
+    """The addresses where a reader ends or changes what is sent; none in a mail without subscription."""
+    if not notices:
+        return {}
+    subscriber = notices[0].subscriber
+    token = subscribing.unsubscribe_token(subscriber, notices)
+    return {
+        "unsubscribe_url": settings.URL + reverse("unsubscribe", args=[token]),
+        "manage_url": manage_url(subscriber),
+    }
+
+
+def manage_url(subscriber: Subscriber) -> str:
+    if subscriber.user_id:
+        return settings.URL + reverse("notifications")
+    return settings.URL + reverse("notifications-of", args=[subscribing.manage_token(subscriber)])
+
+
+def earlier_mails(row: Outbox) -> Iterable[Outbox]:
+    """What the recipient was sent about the alert before, oldest first: digests too."""
+    about = Q(alert=row.alert_id) | Q(notices__event__alert=row.alert_id)
+    return Outbox.objects.filter(about, recipient=row.recipient, pk__lt=row.pk).distinct().order_by("pk")
+
+
+def thread(earlier: list[Outbox]) -> dict[str, str]:
+    """The headers that put a mail below those before it: the first and the newest count if they are many."""
+    if not earlier:
+        return {}
+    ids = [row.message_id() for row in earlier]
+    return {"In-Reply-To": ids[-1], "References": " ".join([ids[0], *ids[1:][1 - MOST_REFERENCES :]])}
 
 
 def changes(alert: Alert) -> list[ChangePoint]:
     """The alert's change points, the worst first."""
-    found = alert.change_points.select_related("series__benchmark", "series__machine", "before", "commit")
+    found = alert.change_points.select_related("series__benchmark", "series__machine", "before", "commit", "branch")
     return sorted(found, key=lambda cp: (not cp.is_slowdown, -abs(cp.ratio - 1)))
 
 
+def pictures_of(found: list[ChangePoint]) -> dict[int, bytes]:
+    """PNGs of the worst changes by key. One that cannot be drawn is left out: the text is complete without."""
+    from speedtrack.notices import charts  # only where mails are sent
+
+    pictures = {}
+    for cp in found[:MOST_PICTURES]:
+        try:
+            pictures[cp.pk] = charts.picture(cp)
+        except Exception:  # whatever a drawing stumbles over, the mail goes out
+            log.exception("change point %s cannot be drawn", cp.pk)
+    return pictures
+
+
+def cid_of(cp: ChangePoint) -> str:
+    return f"change{cp.pk}@speedtrack"
+
+
+def inline(png: bytes, cid: str) -> MIMEImage:
+    image = MIMEImage(png, "png")
+    image.add_header("Content-ID", f"<{cid}>")
+    image.add_header("Content-Disposition", "inline", filename=f"{cid.partition('@')[0]}.png")
+    return image
+
+
+def more_benchmarks(found: list[ChangePoint]) -> int:
+    """How many benchmarks changed beside that of the worst change."""
+    return max(0, len({cp.series.benchmark.name for cp in found}) - 1)
+
+
+def commits(alert: Alert) -> str:
+    """The short sha of the cause, or the range where the cause is not known."""
+    return alert.commit.short if alert.width == 1 else f"{alert.before.short}..{alert.commit.short}"
+
+
 def subject(alert: Alert) -> str:
-    """One line in ASCII, with the worst change first; text from commits is stripped of control characters."""
+    """Size, benchmarks, branch and commit or range, such as ``[redis] slower +5.2%: get-p16 and 2 more, ...``."""
     found = changes(alert)
-    worst = found[0]
-    more = f" and {len(found) - 1} more" if len(found) > 1 else ""
-    effect = numbers.effect(worst.metric, worst.is_slowdown)
-    since = f"since {alert.commit.short} {alert.commit.subject}"
-    if alert.width > 1:
-        since = f"by one of {alert.width} commits, {alert.before.short}..{alert.commit.short}"
-    line = (
-        f"[{alert.project.slug}] {effect}: {worst.series.benchmark.name} {worst.metric.title} "
-        f"{100 * (worst.ratio - 1):+.1f}%{more} {since}"
-    )
-    plain = " ".join("".join(c if c.isprintable() else " " for c in line.encode("ascii", "replace").decode()).split())
-    return plain if len(plain) <= SUBJECT_LENGTH else plain[: SUBJECT_LENGTH - 3] + "..."
+    where = f"{alert.branch.name} {commits(alert)}"
+    if not found:
+        return ascii_line(f"[{alert.project.slug}] alert {alert.pk}, {where}")
+    worst, more = found[0], more_benchmarks(found)
+    effect = f"{numbers.effect(worst.metric, worst.is_slowdown)} {numbers.change(worst.ratio)}"
+    names = worst.series.benchmark.name + (f" and {more} more" if more else "")
+    return ascii_line(f"[{alert.project.slug}] {effect}: {names}, {where}")
+
+
+def digest_subject(listed: list[Listed]) -> str:
+    projects = sorted({one.alert.project.slug for one in listed})
+    name = projects[0] if len(projects) == 1 else "SpeedTrack"
+    worst = listed[0].worst if listed else None
+    count = f"{len(listed)} change{'' if len(listed) == 1 else 's'}"
+    if worst is None:
+        return ascii_line(f"[{name}] {count}")
+    effect = f"{numbers.effect(worst.metric, worst.is_slowdown)} {numbers.change(worst.ratio)}"
+    return ascii_line(f"[{name}] {count}, the largest: {effect}, {worst.series.benchmark.name}")
+
+
+def ascii_line(text: str) -> str:
+    """One line in ASCII without control characters, of SUBJECT_LENGTH at most."""
+    simple = text.replace(numbers.MINUS, "-").replace("×", "x").encode("ascii", "replace").decode()
+    line = " ".join("".join(c if c.isprintable() else " " for c in simple).split())
+    return line if len(line) <= SUBJECT_LENGTH else line[: SUBJECT_LENGTH - 3] + "..."
+
+
+def at_80_columns(text: str) -> str:
+    """The text with its long lines wrapped below their own indent; what has no blank, as an address, stays whole."""
+    return "\n".join(piece for line in text.splitlines() for piece in wrapped(line)) + "\n"
+
+
+def wrapped(line: str) -> list[str]:
+    if len(line) <= COLUMNS:
+        return [line.rstrip()]
+    indent = " " * (len(line) - len(line.lstrip()))
+    return textwrap.wrap(
+        line.strip(), COLUMNS, initial_indent=indent, subsequent_indent=indent + "  ",
+        break_long_words=False, break_on_hyphens=False,
+    )  # fmt: skip
+
+
+def happened(event: AlertEvent) -> str:
+    """One sentence of what happened to an alert, such as ``ada: confirmed to expected; meant so``."""
+    who = event.who.get_username() if event.who else "SpeedTrack"
+    move = event.after if not event.before else f"{event.before} to {event.after}"
+    words = "; ".join(word for word in (move if event.after else "", event.note) if word)
+    return f"{who}: {words or event.kind}"

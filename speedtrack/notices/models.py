@@ -1,30 +1,101 @@
-"""Who wants to be told, and what waits to be sent."""
+"""Who wants to be told of what and when, what they are to be told, and what waits to be sent."""
 
+from datetime import time
 from typing import Any, ClassVar
+from zoneinfo import ZoneInfo
 
 from django.conf import settings
 from django.db import models
-from django.db.models import Q
-from django.db.models.functions import Now
+from django.db.models import F, Q
+from django.db.models.functions import Lower, Now
 
-from speedtrack.alerts.models import Alert
+from speedtrack.alerts.models import Alert, AlertEvent
+from speedtrack.notices.hours import Hours
 from speedtrack.projects.models import Commit, Project
 from speedtrack.runs.models import MachineEvent
 from speedtrack.sealed import SealedField, Secret
 
 MAIL_LANE = 0
+DEFAULT_MOST_PER_DAY = 20
+MOST_SUBSCRIPTIONS = 50  # of one subscriber
 
 
-class Subscription(models.Model):
-    """Who wants a mail when a project got slower."""
+class Pace(models.TextChoices):
+    NOW = "now", "at once"
+    DAILY = "daily", "once a day, as a table"
+    WEEKLY = "weekly", "on Mondays, as a table"
 
-    project = models.ForeignKey(Project, models.CASCADE, related_name="subscriptions")
+
+class Subscriber(models.Model):
+    """An address that is told of things; with an account, or managed by the links in its mails alone."""
+
     email = models.EmailField()
+    user = models.OneToOneField(settings.AUTH_USER_MODEL, models.CASCADE, null=True, related_name="subscriber")
+    own_commits = models.BooleanField(default=True, help_text="of the person's own commits it is told at once")
+    follow_ups = models.BooleanField(default=True, help_text="it is told what became of an alert that it was told of")
+    time_zone = models.CharField(max_length=64, default="UTC")
+    quiet_from = models.TimeField(null=True, blank=True)
+    quiet_until = models.TimeField(null=True, blank=True)
+    digest_hour = models.PositiveSmallIntegerField(default=8)
+    most_per_day = models.PositiveSmallIntegerField(default=DEFAULT_MOST_PER_DAY)
 
     class Meta:
         constraints: ClassVar = [
-            models.UniqueConstraint(fields=["project", "email"], name="a_subscription_once"),
+            models.UniqueConstraint(Lower("email"), name="a_subscriber_once_per_address"),
+            models.CheckConstraint(
+                condition=Q(quiet_from=None, quiet_until=None)
+                | Q(quiet_from__isnull=False, quiet_until__isnull=False) & ~Q(quiet_from=F("quiet_until")),
+                name="quiet_hours_have_two_ends",
+            ),
+            models.CheckConstraint(condition=Q(digest_hour__lte=23), name="a_digest_goes_out_at_an_hour_of_the_day"),
+            models.CheckConstraint(condition=Q(most_per_day__gte=1), name="at_least_one_mail_a_day"),
         ]
+
+    def __str__(self) -> str:
+        return self.email
+
+    @property
+    def hours(self) -> Hours:
+        quiet: tuple[time, time] | None = None
+        if self.quiet_from is not None and self.quiet_until is not None:
+            quiet = (self.quiet_from, self.quiet_until)
+        return Hours(ZoneInfo(self.time_zone), quiet, self.digest_hour)
+
+
+class Subscription(models.Model):
+    """Which alerts a subscriber wants to be told of, and how soon. Of several globs, with spaces between, any fits."""
+
+    class Direction(models.TextChoices):
+        WORSE = "worse", "slower"
+        BOTH = "both", "slower or faster"
+
+    subscriber = models.ForeignKey(Subscriber, models.CASCADE, related_name="subscriptions")
+    project = models.ForeignKey(
+        Project, models.CASCADE, null=True, blank=True, related_name="subscriptions", help_text="null: all projects"
+    )
+    branches = models.CharField(max_length=200, default="*")
+    benchmarks = models.CharField(max_length=200, default="*")
+    smallest_percent = models.FloatField(default=0)
+    direction = models.CharField(max_length=10, choices=Direction, default=Direction.WORSE)
+    pace = models.CharField(max_length=10, choices=Pace, default=Pace.NOW)
+
+    class Meta:
+        constraints: ClassVar = [
+            models.UniqueConstraint(
+                fields=["subscriber", "project", "branches", "benchmarks", "direction"],
+                nulls_distinct=False,
+                name="a_subscription_once",
+            ),
+            models.CheckConstraint(
+                condition=Q(smallest_percent__gte=0, smallest_percent__lte=1000),
+                name="the_smallest_change_is_0_to_1000_percent",
+            ),
+            models.CheckConstraint(condition=Q(pace__in=Pace.values), name="a_subscription_has_a_known_pace"),
+        ]
+
+    def __str__(self) -> str:
+        project = self.project.slug if self.project else "all projects"
+        return f"{project}, branches {self.branches}, benchmarks {self.benchmarks}, {self.get_pace_display()}"
 
 
 class OutboxQuerySet(models.QuerySet["Outbox"]):
@@ -39,15 +110,20 @@ class OutboxQuerySet(models.QuerySet["Outbox"]):
     def lanes(self) -> list[int]:
         return [pk or MAIL_LANE for pk in self.order_by().values_list("channel", flat=True).distinct()]
 
+    def failing(self) -> "OutboxQuerySet":
+        """Those given up, and those that were tried in vain and wait."""
+        return self.filter(Q(given_up_at__isnull=False) | ~Q(error=""), sent_at=None)
+
 
 class Outbox(models.Model):
-    """A mail to be sent, once per recipient, alert and event; or of a machine, once per recipient and event."""
+    """A mail to be sent, once per recipient, alert and event; or of a machine; or a digest, of its ``notices``."""
 
     recipient = models.EmailField(help_text="empty: it goes to the channel")
     alert = models.ForeignKey(Alert, models.CASCADE, null=True, related_name="outbox")
     machine_event = models.ForeignKey(MachineEvent, models.CASCADE, null=True, related_name="outbox")
     channel = models.ForeignKey("Channel", models.CASCADE, null=True, related_name="outbox")
     commit_status = models.ForeignKey("CommitStatus", models.CASCADE, null=True, related_name="outbox")
+    digest = models.BooleanField(default=False)
     event = models.CharField(max_length=40)
     created = models.DateTimeField(db_default=Now())
     not_before = models.DateTimeField(db_default=Now())
@@ -75,15 +151,19 @@ class Outbox(models.Model):
                 fields=["channel", "alert", "event"], name="a_message_once_per_channel_alert_event"
             ),
             models.UniqueConstraint(fields=["commit_status", "event"], name="a_commit_status_once_per_version"),
+            models.UniqueConstraint(
+                fields=["recipient", "event"], condition=Q(digest=True), name="a_digest_once_per_recipient"
+            ),
             models.CheckConstraint(
-                condition=Q(alert__isnull=False, machine_event=None, commit_status=None)
-                | Q(alert=None, machine_event__isnull=False, commit_status=None)
-                | Q(alert=None, machine_event=None, commit_status__isnull=False),
+                condition=Q(alert__isnull=False, machine_event=None, commit_status=None, digest=False)
+                | Q(alert=None, machine_event__isnull=False, commit_status=None, digest=False)
+                | Q(alert=None, machine_event=None, commit_status__isnull=False, digest=False)
+                | Q(alert=None, machine_event=None, commit_status=None, digest=True),
                 name="a_message_tells_of_an_alert_a_machine_or_a_commit",
             ),
             models.CheckConstraint(
                 condition=Q(channel=None, commit_status=None) & ~Q(recipient="")
-                | Q(channel__isnull=False, recipient="", machine_event=None),
+                | Q(channel__isnull=False, recipient="", machine_event=None, digest=False),
                 name="a_message_goes_to_an_address_or_a_channel",
             ),
         ]
@@ -96,10 +176,46 @@ class Outbox(models.Model):
         """The receiver that it goes to; rows of one lane are sent one after another, in one connection."""
         return self.channel_id or MAIL_LANE
 
+    @property
+    def receiver(self) -> str:
+        """Where it goes, for people."""
+        return self.recipient or str(self.channel)
+
     def message_id(self) -> str:
         """Always the same for one row, so that a mail sent twice by a crash is shown once."""
-        data: Any = (self.alert_id or f"machine{self.machine_event_id}", self.event, self.pk)
+        subject: Any = self.alert_id or (f"machine{self.machine_event_id}" if self.machine_event_id else "digest")
+        data = (subject, self.event.replace(" ", "-"), self.pk)
         return "<speedtrack.{}.{}.{}@{}>".format(*data, settings.DEFAULT_FROM_EMAIL.rpartition("@")[2].rstrip(">"))
+
+
+class NoticeQuerySet(models.QuerySet["Notice"]):
+    def due(self) -> "NoticeQuerySet":
+        return self.filter(mail=None, not_before__lte=Now())
+
+
+class Notice(models.Model):
+    """An event that a subscriber is told of, once, whatever subscriptions overlap; without ``mail`` while it waits.
+
+    ``subscription`` is the one that asked for it soonest; null with ``own`` for the person's own commit.
+    """
+
+    subscriber = models.ForeignKey(Subscriber, models.CASCADE, related_name="notices")
+    event = models.ForeignKey(AlertEvent, models.CASCADE, related_name="notices")
+    subscription = models.ForeignKey(Subscription, models.SET_NULL, null=True, related_name="notices")
+    own = models.BooleanField(default=False)
+    pace = models.CharField(max_length=10, choices=Pace)
+    not_before = models.DateTimeField()
+    mail = models.ForeignKey(Outbox, models.CASCADE, null=True, related_name="notices")
+
+    objects: ClassVar = NoticeQuerySet.as_manager()
+
+    class Meta:
+        constraints: ClassVar = [
+            models.UniqueConstraint(fields=["subscriber", "event"], name="a_subscriber_is_told_once_of_an_event"),
+        ]
+        indexes: ClassVar = [
+            models.Index(fields=["not_before"], name="notices_waiting", condition=Q(mail=None)),
+        ]
 
 
 class Channel(models.Model):

@@ -7,10 +7,10 @@ holds no lock of a row meanwhile; it takes the rows one by one. So a receiver th
 import logging
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from datetime import timedelta
 
-from django.core.mail import get_connection
+from django.core.mail import EmailMessage, get_connection
 from django.db import connection, transaction
 from django.db.models import F
 from django.db.models.functions import Greatest, Now
@@ -19,6 +19,7 @@ from speedtrack.notices.channels.sending import deliver
 from speedtrack.notices.errors import Away, Permanent, Temporary, Unanswered
 from speedtrack.notices.mail import message_of
 from speedtrack.notices.models import Outbox
+from speedtrack.runs.tracking import NoSuchThing
 
 log = logging.getLogger(__name__)
 
@@ -72,6 +73,12 @@ def send(row: Outbox) -> None:
         sender(row)
 
 
+def send_mail_now(mail: EmailMessage) -> None:
+    """Send a mail that is in no outbox, such as a test. Raises Temporary or Permanent with the server's answer."""
+    with closing(get_connection()) as server:
+        server.send_messages([mail])
+
+
 @contextmanager
 def alone(lane: int) -> Iterator[bool]:
     """Hold the lane's lock of the database session, unless another session holds it: then False."""
@@ -101,15 +108,15 @@ def attempt(row: Outbox, sender: Sender) -> bool | None:
     try:
         sender(row)
     except Temporary as e:
-        log.warning("outbox row %s to %s: %s", row.pk, row.recipient, e)
+        log.warning("outbox row %s to %s: %s", row.pk, row.receiver, e)
         postpone(row, e)
         return None if isinstance(e, Away) else False
     except Permanent as e:
-        log.warning("outbox row %s to %s is given up: %s", row.pk, row.recipient, e)
+        log.warning("outbox row %s to %s is given up: %s", row.pk, row.receiver, e)
         give_up(row, str(e))
         return False
     except Exception as e:  # the loop's top: one row that cannot be made must not hold back the others
-        log.exception("outbox row %s to %s is given up", row.pk, row.recipient)
+        log.exception("outbox row %s to %s is given up", row.pk, row.receiver)
         give_up(row, f"{type(e).__name__}: {e} (a defect of SpeedTrack: its log says where)")
         return False
     Outbox.objects.filter(pk=row.pk).update(sent_at=Now(), error="")
@@ -140,3 +147,23 @@ def pause_of(row: Outbox, error: Temporary) -> timedelta:
 def give_up(row: Outbox, why: str) -> None:
     """Leave the row to the operators: ``manage.py outbox`` lists it, and sends it again when told to."""
     Outbox.objects.filter(pk=row.pk).update(error=why[:2000], given_up_at=Now())
+
+
+def failures() -> list[str]:
+    """What could not be sent, a line each, for operators."""
+    rows = Outbox.objects.failing().order_by("pk")
+    return [
+        f"{row.pk}  {row.receiver}  {'given up' if row.given_up_at else 'waits'} after {row.attempts}"
+        f" attempt{'' if row.attempts == 1 else 's'}: {row.error}"
+        for row in rows
+    ]
+
+
+def again(numbers: list[int]) -> list[str]:
+    """Let rows that were given up begin anew: these, or all. What to say of it. Raises NoSuchThing."""
+    rows = Outbox.objects.filter(sent_at=None, given_up_at__isnull=False)
+    chosen = rows.filter(pk__in=numbers) if numbers else rows
+    if absent := sorted(set(numbers) - set(chosen.values_list("pk", flat=True))):
+        raise NoSuchThing(f"{', '.join(map(str, absent))}: not given up; `manage.py outbox` lists what is")
+    count = chosen.update(given_up_at=None, attempts=0, unanswered=0, not_before=Now())
+    return [f"{count} row{'' if count == 1 else 's'} will be sent again"]

@@ -77,8 +77,10 @@ class EmailBackend(smtp.EmailBackend):
         return True
 
     def greet(self) -> None:
-        options: dict[str, Any] = {"context": self.ssl_context} if self.use_ssl else {}
-        self.connection = self.connection_class(local_hostname=DNS_NAME.get_fqdn(), timeout=self.timeout, **options)
+        options: dict[str, Any] = {"local_hostname": DNS_NAME.get_fqdn(), "timeout": self.timeout}
+        if self.use_ssl:
+            options["context"] = self.ssl_context
+        self.connection = self.connection_class(**options)
         self.connection._host = self.host  # type: ignore[attr-defined]  # the name that TLS checks; SMTP() alone sets it
         code, text = self.connection.connect(self.host, self.port)
         if code != 220:
@@ -100,7 +102,7 @@ class EmailBackend(smtp.EmailBackend):
         assert self.connection
         conversation = self.connection
         try:
-            self._send(message)
+            self._send(message)  # type: ignore[attr-defined]  # Django's, which its stubs leave out
         except smtplib.SMTPRecipientsRefused as e:
             code, text = next(iter(e.recipients.values()))
             raise refusal(code, text) from e

@@ -1,33 +1,150 @@
-"""Put what has happened into the outbox, once for each who wants to hear of it."""
+"""What has happened becomes notices for those who want to hear of it; notices that are due become mails."""
 
 import logging
+from datetime import datetime, timedelta
+from itertools import groupby
+from typing import Any, NamedTuple
 
 from django.conf import settings
 from django.db import transaction
+from django.db.models import Min
+from django.utils import timezone
 
-from speedtrack.alerts.models import AlertEvent
+from speedtrack.alerts.models import Alert, AlertEvent
 from speedtrack.notices.channels import telling as channels
-from speedtrack.notices.models import Outbox
+from speedtrack.notices.matching import wishes
+from speedtrack.notices.models import Notice, Outbox, Pace, Subscriber
 from speedtrack.runs.models import MachineEvent
 
 log = logging.getLogger(__name__)
 
-MAILED = (AlertEvent.Kind.RAISED,)
+#: These tell of an alert those who were not told of it yet; GREW, since a change may join that somebody waits for.
+FIRST = ("raised", "grew")
+#: These tell those who were told of the alert what became of it.
+FOLLOW_UPS = ("narrowed", "moved", "decided", "noted", "fixed")
+BURST = 5  # more alerts than this at once are one mail with a table
+
+
+def tell_subscribers(now: datetime | None = None) -> None:
+    """Note who is to be told of each event that nobody was told of, and put the mails that are due into the outbox."""
+    note_events(now or timezone.now())
+    mail_due(now or timezone.now())
 
 
 @transaction.atomic
-def tell_subscribers() -> None:
-    """Put one mail per subscriber into the outbox for each event of an alert that they have not been told of."""
+def note_events(now: datetime) -> None:
+    """One notice for each event and each subscriber who wants to hear of it."""
     events = AlertEvent.objects.filter(untold=True).select_for_update(skip_locked=True, of=("self",)).order_by("id")
-    for event in events.select_related("alert__project"):
-        if event.kind in MAILED:
-            emails = event.alert.project.subscriptions.values_list("email", flat=True)
-            Outbox.objects.bulk_create(
-                [Outbox(recipient=email, alert=event.alert, event=event.kind) for email in emails],
-                ignore_conflicts=True,
-            )
+    for event in events.select_related("alert__project", "alert__branch", "alert__commit"):
+        told = earlier_notices(event.alert)
+        if event.kind in FIRST:
+            notices = first_notices(event, told, now)
+        else:
+            notices = follow_up_notices(event, told, now) if event.kind in FOLLOW_UPS else []
+        Notice.objects.bulk_create(notices, ignore_conflicts=True)
         channels.tell(event)
     AlertEvent.objects.filter(pk__in=[event.pk for event in events]).update(untold=False)
+
+
+def earlier_notices(alert: Alert) -> dict[int, Notice]:
+    """The first notice of the alert by subscriber."""
+    first = Notice.objects.filter(event__alert=alert).values("subscriber").annotate(first=Min("pk"))
+    notices = Notice.objects.filter(pk__in=first.values("first")).select_related("subscriber")
+    return {notice.subscriber_id: notice for notice in notices}
+
+
+def first_notices(event: AlertEvent, told: dict[int, Notice], now: datetime) -> list[Notice]:
+    new = [wish for wish in wishes(event.alert) if wish.subscriber.pk not in told]
+    is_past = getattr(event, "past", False)
+    return [
+        notice(event, w.subscriber, pace, now, subscription=w.subscription, own=w.is_own)
+        for w in new
+        for pace in [Pace.DAILY if is_past and w.pace == Pace.NOW else w.pace]
+    ]
+
+
+def follow_up_notices(event: AlertEvent, told: dict[int, Notice], now: datetime) -> list[Notice]:
+    """For those told of the alert, at their pace; who did it knows it."""
+    return [
+        notice(event, first.subscriber, first.pace, now, subscription_id=first.subscription_id, own=first.own)
+        for first in told.values()
+        if first.subscriber.follow_ups and (event.who_id is None or first.subscriber.user_id != event.who_id)
+    ]
+
+
+def notice(event: AlertEvent, subscriber: Subscriber, pace: str, now: datetime, **why: Any) -> Notice:
+    hours = subscriber.hours
+    due = hours.audible(now) if pace == Pace.NOW else hours.digest(now, weekly=pace == Pace.WEEKLY)
+    return Notice(event=event, subscriber=subscriber, pace=pace, not_before=due, **why)
+
+
+def mail_due(now: datetime) -> None:
+    """Put what is due into the outbox, subscriber by subscriber."""
+    waiting = Notice.objects.filter(mail=None, not_before__lte=now)
+    for pk in list(waiting.order_by("subscriber").values_list("subscriber", flat=True).distinct()):
+        with transaction.atomic():
+            if subscriber := Subscriber.objects.select_for_update(skip_locked=True).filter(pk=pk).first():
+                mail_subscriber(subscriber, now)
+
+
+def mail_subscriber(subscriber: Subscriber, now: datetime) -> None:
+    """One mail per alert; one with a table if they are many or are wanted so; none in quiet hours.
+
+    What is over the most per day waits for tomorrow's digest, but for the person's own commits.
+    """
+    due = list(subscriber.notices.filter(mail=None, not_before__lte=now).select_related("event__alert").order_by("pk"))
+    if (audible := subscriber.hours.audible(now)) > now:
+        Notice.objects.filter(pk__in=[n.pk for n in due]).update(not_before=audible)
+        return
+    plan = planned(due, subscriber.most_per_day - mails_since(subscriber, subscriber.hours.midnight(now)))
+    for alert, notices in plan.single:
+        first = notices[0].event
+        event = "raised" if first.kind == "raised" else f"{first.kind} {first.pk}"
+        put(subscriber, notices, alert=alert, event=event)
+    if plan.table:
+        put(subscriber, plan.table, digest=True, event=f"digest {plan.table[0].pk}")
+    tomorrow = subscriber.hours.digest(subscriber.hours.midnight(now) + timedelta(days=1, seconds=-1))
+    Notice.objects.filter(pk__in=[n.pk for n in plan.held]).update(pace=Pace.DAILY, not_before=tomorrow)
+
+
+class Plan(NamedTuple):
+    """``single``: a mail for each alert; ``table``: told in one mail; ``held``: for tomorrow."""
+
+    single: list[tuple[Alert, list[Notice]]]
+    table: list[Notice]
+    held: list[Notice]
+
+
+def planned(due: list[Notice], room: int) -> Plan:
+    """What is told how, if ``room`` more mails may go out today; those of own commits do not count."""
+    own = by_alert([n for n in due if n.pace == Pace.NOW and n.own])
+    others = by_alert([n for n in due if n.pace == Pace.NOW and not n.own])
+    table = [n for n in due if n.pace != Pace.NOW]
+    if len(own) > BURST:
+        table += [n for _, notices in own for n in notices]
+        own, room = [], max(room, 1)
+    if room <= 0:
+        return Plan(own, [], table + [n for _, notices in others for n in notices])
+    if len(own) + len(others) > BURST or len(others) + bool(table) > room:
+        table += [n for _, notices in others for n in notices]
+        others = []
+    return Plan(own + others, sorted(table, key=lambda n: n.pk), [])
+
+
+def by_alert(notices: list[Notice]) -> list[tuple[Alert, list[Notice]]]:
+    ordered = sorted(notices, key=lambda n: (n.event.alert_id, n.pk))
+    groups = [list(group) for _, group in groupby(ordered, key=lambda n: n.event.alert_id)]
+    return [(group[0].event.alert, group) for group in groups]
+
+
+def mails_since(subscriber: Subscriber, moment: datetime) -> int:
+    return Outbox.objects.filter(notices__subscriber=subscriber, created__gte=moment).distinct().count()
+
+
+def put(subscriber: Subscriber, notices: list[Notice], **about: Any) -> None:
+    """Put a mail that tells these notices into the outbox."""
+    row, _ = Outbox.objects.get_or_create(recipient=subscriber.email, **about)
+    Notice.objects.filter(pk__in=[n.pk for n in notices]).update(mail=row)
 
 
 @transaction.atomic

@@ -1,13 +1,13 @@
 """What an operator asks for: track a repository, measure some commits, register a machine."""
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from pathlib import PurePosixPath
 
 from django.conf import settings
 from django.core.exceptions import ValidationError
-from django.core.validators import MaxLengthValidator, validate_email, validate_slug
+from django.core.validators import MaxLengthValidator, validate_slug
 from django.db import IntegrityError, transaction
 from django.db.models import Max, QuerySet
 from django.urls import reverse
@@ -41,7 +41,6 @@ class Wish:
     branch: str | None = None
     last: int = 10
     name: str | None = None
-    emails: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -62,7 +61,6 @@ def track(wish: Wish) -> Tracked:
     Raises RepositoryError or DefinitionError; a project that was not there before is then not there afterwards.
     """
     url = git.checked_url(wish.url)
-    check_emails(wish.emails)
     definitions.load(wish.suite)
     branch_name = checked_branch(url, wish.branch)
     slug = checked_slug(wish.name or PurePosixPath(url.rstrip("/")).name.removesuffix(".git"))
@@ -90,8 +88,6 @@ def follow(project: Project, branch_name: str, wish: Wish) -> Tracked:
     project.refresh_from_db()
     branch, made = Branch.objects.get_or_create(project=project, name=branch_name)
     project.machines.add(*Machine.objects.all())
-    for email in wish.emails:
-        project.subscriptions.get_or_create(email=email)
     sync(project, then=pushes.follow)
     if made:
         check_fetched(project, branch)
@@ -122,14 +118,6 @@ def checked_branch(url: str, name: str | None) -> str:
     if len(name) > LONGEST_BRANCH:
         raise RepositoryError(f"branch {name[:40]}... has more than {LONGEST_BRANCH} characters: it cannot be tracked")
     return name
-
-
-def check_emails(emails: list[str]) -> None:
-    for email in emails:
-        try:
-            validate_email(email)
-        except ValidationError:
-            raise NoSuchThing(f"{email!r} is no mail address") from None
 
 
 def checked_slug(name: str) -> str:

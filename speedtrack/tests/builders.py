@@ -3,6 +3,7 @@
 import contextlib
 import hashlib
 import subprocess
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import redis
 from django.db import connection
 
 from speedtrack.benchmarks import definitions
+from speedtrack.notices import subscribing
 from speedtrack.projects.models import Commit
 from speedtrack.runs import builds, jobs, profiles, queue, results, tracking
 from speedtrack.runs.documents import BuildReport, ProfileDocument, Renewal, Result
@@ -123,8 +125,10 @@ def machine(name: str = "m1") -> Machine:
     return Machine.objects.get(name=name)
 
 
-def track(repository: Repository, last: int = 100, **wishes: Any) -> Tracked:
-    return tracking.track(Wish(str(repository.path), "tiny", last=last, **wishes))
+def track(repository: Repository, last: int = 100, emails: Sequence[str] = (), **wishes: Any) -> Tracked:
+    tracked = tracking.track(Wish(str(repository.path), "tiny", last=last, **wishes))
+    subscribing.subscribe(tracked.project, emails)
+    return tracked
 
 
 def trials(metrics: list[dict[str, float]], flags: list[list[str]] | None = None) -> list[dict[str, Any]]:

@@ -118,7 +118,7 @@ def stack(tmp_path: Path) -> Iterator[Stack]:
     subprocess.run(images, env={**os.environ, "PYTHON": sys.executable}, check=True, timeout=300)
     stack.compose("build", timeout_s=600)
     try:
-        stack.compose("up", "--detach", "web", "dispatcher", "worker", "git")
+        stack.compose("up", "--detach", "web", "dispatcher", "worker", "notify", "git")
         yield stack
     except BaseException:
         print(stack.compose("logs", "--tail", "40"))
@@ -147,7 +147,7 @@ def test_the_stack_measures_and_loses_nothing(stack: Stack) -> None:
     assert [float(point["value"]) > 0 for point in before] == [True]
     shown = re.search(r"Server CPU per request\s+([\d.]+ [µn]s)", stack.page("/runs/1/"))
     assert shown is not None
-    for service in ("dispatcher", "worker", "git"):
+    for service in ("dispatcher", "worker", "notify", "git"):
         stack.compose("exec", "-T", service, "python", "manage.py", "doctor", "--only", "database", "broker")
     until(lambda: stack.health() == "healthy", 60, "the web server is healthy")
 

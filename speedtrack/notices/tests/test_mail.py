@@ -1,14 +1,10 @@
 import email
 import email.policy
-import socket
 from collections.abc import Iterator
-from email.message import EmailMessage
 from typing import Any
 
 import pytest
-from aiosmtpd.controller import Controller
-from aiosmtpd.smtp import SMTP, Envelope, Session
-from django.db import IntegrityError, connection, transaction
+from django.db import IntegrityError, transaction
 
 from speedtrack import tasks
 from speedtrack.alerts.models import Alert, AlertEvent
@@ -17,38 +13,15 @@ from speedtrack.notices import sending
 from speedtrack.notices.mail import subject
 from speedtrack.notices.models import Outbox
 from speedtrack.notices.telling import tell_subscribers
+from speedtrack.notices.tests.servers import Mailbox, serving
 from speedtrack.runs.models import MachineEvent
 from speedtrack.tests import builders
 
 
-class Mailbox:
-    """A mail server that keeps what it accepts, and refuses on request."""
-
-    def __init__(self) -> None:
-        self.messages: list[EmailMessage] = []
-        self.refusal = ""
-
-    async def handle_DATA(self, server: SMTP, session: Session, envelope: Envelope) -> str:
-        if self.refusal:
-            return self.refusal
-        assert envelope.content is not None
-        message = email.message_from_bytes(envelope.content, policy=email.policy.default)
-        assert isinstance(message, EmailMessage)
-        self.messages.append(message)
-        return "250 kept"
-
-
 @pytest.fixture
 def mailbox(settings: Any) -> Iterator[Mailbox]:
-    mailbox = Mailbox()
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port = probe.getsockname()[1]
-    controller = Controller(mailbox, hostname="127.0.0.1", port=port)
-    controller.start()
-    settings.EMAIL_BACKEND = "speedtrack.notices.smtp.EmailBackend"
-    settings.EMAIL_HOST, settings.EMAIL_PORT = "127.0.0.1", port
-    yield mailbox
-    controller.stop()
+    with serving(Mailbox(), settings) as mailbox:
+        yield mailbox
 
 
 @pytest.fixture
@@ -58,11 +31,6 @@ def alert(world: World) -> Alert:
     builders.track(world.repository, emails=["dev@example.org", "ops@example.org"])
     world.until_quiet()
     return Alert.objects.get()
-
-
-def make_due() -> None:
-    with connection.cursor() as cursor:
-        cursor.execute("UPDATE notices_outbox SET not_before = now() - interval '1 second'")
 
 
 def test_each_subscriber_gets_one_mail_over_smtp(alert: Alert, mailbox: Mailbox) -> None:
@@ -79,7 +47,7 @@ def test_the_mail_names_the_commit_and_the_change_as_text_and_as_html(alert: Ale
         assert alert.commit.short in body
         assert "get-p1" in body
         assert f"/alerts/{alert.pk}/" in body
-    assert message["Subject"].startswith("[repository] slower: get-p1 ")
+    assert message["Subject"].startswith("[repository] slower +")
     assert message["Auto-Submitted"] == "auto-generated"
 
 
@@ -90,35 +58,6 @@ def test_hostile_commit_text_stays_text(alert: Alert, mailbox: Mailbox) -> None:
     assert "<b>safe</b>" not in html
     assert "&lt;b&gt;safe&lt;/b&gt;" in html
     assert len(message.get_all("Subject")) == 1
-
-
-def test_a_refused_mail_waits_and_is_sent_later_with_the_same_id(alert: Alert, mailbox: Mailbox) -> None:
-    mailbox.refusal = "451 come back later"
-    assert sending.send_due() == 0
-    row = Outbox.objects.order_by("id")[0]
-    assert "come back later" in row.error
-    assert row.attempts == 1
-    assert not Outbox.objects.due().exists()
-    mailbox.refusal = ""
-    make_due()
-    assert sending.send_due() == 2
-    assert mailbox.messages[0]["Message-ID"] == row.message_id()
-
-
-def test_a_mail_server_that_is_away_loses_nothing(alert: Alert, settings: Any) -> None:
-    settings.EMAIL_BACKEND = "speedtrack.notices.smtp.EmailBackend"
-    settings.EMAIL_HOST, settings.EMAIL_PORT = "127.0.0.1", 1
-    assert sending.send_due() == 0
-    assert Outbox.objects.filter(sent_at=None, given_up_at=None).count() == 2
-
-
-def test_after_the_last_attempt_it_is_given_up_with_the_error_kept(alert: Alert, mailbox: Mailbox) -> None:
-    mailbox.refusal = "550 no such user"
-    Outbox.objects.update(attempts=sending.MAX_ATTEMPTS - 1)
-    sending.send_due()
-    make_due()
-    assert not Outbox.objects.due().exists()
-    assert all("no such user" in row.error for row in Outbox.objects.all())
 
 
 def test_announcing_twice_is_one_mail_each(alert: Alert) -> None:
@@ -175,7 +114,7 @@ def test_without_operators_the_log_tells(db: None, settings: Any, caplog: pytest
 
 
 def test_a_mail_tells_of_an_alert_or_of_a_machine(db: None) -> None:
-    with pytest.raises(IntegrityError, match="a_mail_tells_of_an_alert_or_a_machine"), transaction.atomic():
+    with pytest.raises(IntegrityError, match="a_message_tells_of_an_alert_a_machine_or_a_commit"), transaction.atomic():
         Outbox.objects.create(recipient="ops@example.org", event="blind")
     event = MachineEvent.objects.create(machine=builders.machine("m1"), kind="blind", why="no such file")
     Outbox.objects.create(recipient="ops@example.org", event="blind", machine_event=event)

@@ -16,21 +16,19 @@ from speedtrack.tests.builders import Repository
 
 def test_tracking_mirrors_the_history_and_queues_the_newest(machine: Machine, repository: Repository) -> None:
     shas = repository.commits(3)
-    tracked = builders.track(repository, last=2, emails=["ada@example.org"])
+    tracked = builders.track(repository, last=2)
     assert (tracked.commits, tracked.queued) == (5, 2)
     assert set(Run.objects.values_list("commit__sha", "reason")) == {(s, Reason.BACKFILL) for s in shas[-2:]}
-    assert tracked.project.subscriptions.get().email == "ada@example.org"
     assert tracked.hook_url.endswith(f"/hooks/{tracked.project.hook_id}")
 
 
 def test_tracking_twice_is_harmless(machine: Machine, repository: Repository) -> None:
-    first = builders.track(repository, emails=["ada@example.org"])
-    second = builders.track(repository, emails=["ada@example.org"])
+    first = builders.track(repository)
+    second = builders.track(repository)
     assert first.project == second.project
     assert (second.queued, second.commits) == (0, 2)
     assert first.project.hook_secret == second.project.hook_secret
     assert (Project.objects.count(), Branch.objects.count(), Run.objects.count()) == (1, 1, 2)
-    assert first.project.subscriptions.count() == 1
 
 
 def test_tracking_again_after_a_machine_was_added_queues_for_it(db: None, repository: Repository) -> None:

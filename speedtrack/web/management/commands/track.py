@@ -6,6 +6,7 @@ from typing import Any
 from django.core.management.base import CommandError
 
 from speedtrack.benchmarks.definitions import DefinitionError
+from speedtrack.notices import subscribing
 from speedtrack.projects.errors import RepositoryError
 from speedtrack.runs import tracking
 from speedtrack.web.management.plaincommand import PlainCommand
@@ -26,10 +27,11 @@ class Command(PlainCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         try:
+            subscribing.check_addresses(options["mail"])
             tracked = tracking.track(
-                tracking.Wish(options["url"], options["suite"], options["branch"], options["last"],
-                              options["name"], options["mail"])
-            )  # fmt: skip
+                tracking.Wish(options["url"], options["suite"], options["branch"], options["last"], options["name"])
+            )
+            subscribing.subscribe(tracked.project, options["mail"])
         except (RepositoryError, DefinitionError, tracking.NoSuchThing) as e:
             raise CommandError(str(e)) from e
         project = tracked.project

@@ -1,0 +1,125 @@
+"""Pictures for mails: a series around a change, and the pairs that confirmed it. Light, small, bounded."""
+
+import io
+from collections.abc import Sequence
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+from PIL import Image
+
+from speedtrack.alerts import series
+from speedtrack.alerts.models import ChangePoint
+from speedtrack.alerts.series import MeasuredCommit
+from speedtrack.benchmarks import numbers
+from speedtrack.projects.models import Position
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+AROUND = (60, 30)  # positions before and after the change that a picture shows
+MOST_PAIRS = 200
+WIDTH, HEIGHT, SCALE = 520, 330, 2  # CSS pixels, and pixels of the picture in one
+COLOURS = 48  # of the palette
+INK, SOFT, GRID, PAPER = "#22262c", "#5c636d", "#dfe3e8", "#f8f9fb"  # opaque paper: readable on white and on dark
+BEFORE, WORSE, BETTER = "#1f6feb", "#d1372c", "#1a8a4f"
+
+
+def picture(change_point: ChangePoint) -> bytes:
+    """The PNG of one change: its line above, the ratios of the pairs below if there are any."""
+    from matplotlib.figure import Figure  # 60 MB, of the process that sends mails alone
+
+    points, pairs = line_around(change_point), ratios(change_point)
+    figure = Figure(figsize=(WIDTH / 100, HEIGHT / 100), dpi=100 * SCALE, facecolor=PAPER, layout="constrained")
+    axes = figure.subplots(2 if pairs else 1, 1, height_ratios=[2.4, 1] if pairs else [1], squeeze=False)
+    draw_line(axes[0][0], change_point, points)
+    if pairs:
+        draw_pairs(axes[1][0], change_point, pairs)
+    return small_png(figure)
+
+
+def small_png(figure: Any) -> bytes:
+    """The figure with a palette, a third of the size that it has without."""
+    plain, small = io.BytesIO(), io.BytesIO()
+    figure.savefig(plain, format="png")
+    Image.open(plain).convert("RGB").quantize(COLOURS).save(small, format="png", optimize=True)
+    return small.getvalue()
+
+
+def line_around(change_point: ChangePoint) -> list[MeasuredCommit]:
+    """The measured commits around the change on the branch where it was found."""
+    place = Position.objects.filter(branch=change_point.branch_id, commit=change_point.commit_id).first()
+    if place is None:  # the commit has left the branch
+        return []
+    first, last = place.number - AROUND[0], place.number + AROUND[1]
+    found = series.load([change_point.series], change_point.branch, first=max(first, 0))
+    return [point for point in found if point.position <= last]
+
+
+def ratios(change_point: ChangePoint) -> list[float]:
+    """After / before of each clean pair of the two commits that were found to differ."""
+    ends = change_point.verdicts.filter(answer="different").order_by("id").first()
+    if ends is None:
+        return []
+    runs = change_point.runs.filter(base=ends.base_id, commit=ends.commit_id).order_by("id")
+    pairs = series.sample_pairs(runs, change_point.series)
+    return [after / before for before, after in pairs if before > 0][:MOST_PAIRS]
+
+
+def draw_line(axes: "Axes", change_point: ChangePoint, points: Sequence[MeasuredCommit]) -> None:
+    """Values with their intervals; the range of the change is shaded."""
+    ends = Position.objects.filter(
+        branch=change_point.branch_id, commit__in=[change_point.before_id, change_point.commit_id]
+    )
+    places = sorted(ends.values_list("number", flat=True))
+    unit = numbers.scale(change_point.metric.unit, median([p.value for p in points] or [1]))
+    if len(places) == 2:
+        axes.axvspan(places[0] + 0.5, places[1] + 0.5, color="#f6d9a8", lw=0, zorder=0)
+    for group, colour in ((before(points, places), BEFORE), (after(points, places), colour_of(change_point))):
+        x, y = [p.position for p in group], [p.value / unit.factor for p in group]
+        spread = [[(p.value - p.low) / unit.factor for p in group], [(p.high - p.value) / unit.factor for p in group]]
+        axes.errorbar(x, y, yerr=spread, fmt="o-", ms=3.2, lw=1, elinewidth=0.8, color=colour, ecolor=colour)
+    axes.set_title(f"{change_point.metric.title}, {unit.unit}, by commit", loc="left", fontsize=9, color=INK)
+    axes.set_xticks([])
+    if not points:
+        axes.set_yticks([])
+        axes.text(0.5, 0.5, "no line on this branch", transform=axes.transAxes, ha="center", color=SOFT, fontsize=9)
+    axes.grid(axis="y", color=GRID, lw=0.8)
+    plain(axes)
+
+
+def before(points: Sequence[MeasuredCommit], places: list[int]) -> list[MeasuredCommit]:
+    return [p for p in points if not places or p.position < places[-1]]
+
+
+def after(points: Sequence[MeasuredCommit], places: list[int]) -> list[MeasuredCommit]:
+    return [p for p in points if places and p.position >= places[-1]]
+
+
+def draw_pairs(axes: "Axes", change_point: ChangePoint, pairs: Sequence[float]) -> None:
+    """A dot for each pair in the order of measurement, their median as a line, the confirmed interval as a band."""
+    colour = colour_of(change_point)
+    percent = [100 * (ratio - 1) for ratio in pairs]
+    axes.axvspan(100 * (change_point.low - 1), 100 * (change_point.high - 1), color=colour, alpha=0.16, lw=0)
+    axes.axvline(100 * (change_point.ratio - 1), color=colour, lw=1.4)
+    axes.axvline(0, color=SOFT, lw=1, ls=(0, (4, 3)))
+    axes.plot(percent, range(len(percent), 0, -1), "o", ms=3.2, color=INK, alpha=0.75)
+    axes.set_title(
+        f"{len(pairs)} pairs measured again: after against before; median and 95% interval",
+        loc="left", fontsize=9, color=INK,
+    )  # fmt: skip
+    axes.xaxis.set_major_formatter(lambda value, _: f"{value:+g}%".replace("-", numbers.MINUS) if value else "0")
+    axes.set_yticks([])
+    axes.margins(y=0.12)
+    plain(axes)
+
+
+def colour_of(change_point: ChangePoint) -> str:
+    return WORSE if change_point.is_slowdown else BETTER
+
+
+def plain(axes: "Axes") -> None:
+    """Small soft labels, no frame."""
+    axes.set_facecolor(PAPER)
+    axes.tick_params(labelsize=9, colors=SOFT, length=0)
+    for side in axes.spines.values():
+        side.set_visible(False)

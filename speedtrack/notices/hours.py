@@ -1,0 +1,40 @@
+"""When a person may be told: functions of clock times, in the person's time zone."""
+
+from dataclasses import dataclass
+from datetime import datetime, time, timedelta
+from zoneinfo import ZoneInfo
+
+MONDAY = 0
+
+
+@dataclass(frozen=True)
+class Hours:
+    """``quiet`` is a span of local time, which may cross midnight."""
+
+    zone: ZoneInfo
+    quiet: tuple[time, time] | None
+    digest_hour: int
+
+    def audible(self, at: datetime) -> datetime:
+        """The moment itself, or the end of the quiet hours that it falls in."""
+        if self.quiet is None:
+            return at
+        local = at.astimezone(self.zone)
+        begin, end = self.quiet
+        clock = local.time()
+        is_quiet = begin <= clock < end if begin < end else clock >= begin or clock < end
+        if not is_quiet:
+            return at
+        until = local.replace(hour=end.hour, minute=end.minute, second=0, microsecond=0)
+        return until if clock < end else until + timedelta(days=1)
+
+    def midnight(self, at: datetime) -> datetime:
+        """When the local day of the moment began."""
+        return at.astimezone(self.zone).replace(hour=0, minute=0, second=0, microsecond=0)
+
+    def digest(self, after: datetime, weekly: bool = False) -> datetime:
+        """The next time at which a digest goes out: the hour of every day, or of Mondays."""
+        due = self.midnight(after).replace(hour=self.digest_hour)
+        while due <= after or (weekly and due.weekday() != MONDAY):
+            due += timedelta(days=1)
+        return self.audible(due)

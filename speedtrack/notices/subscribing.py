@@ -1,0 +1,128 @@
+"""Subscribe addresses and persons, and end subscriptions by the links in mails."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from django.contrib.auth.models import User
+from django.core import signing
+from django.core.exceptions import ValidationError
+from django.core.validators import validate_email
+from django.db import transaction
+
+from speedtrack.notices.models import Notice, Subscriber, Subscription
+from speedtrack.projects.models import Project
+from speedtrack.runs.tracking import NoSuchThing
+
+UNSUBSCRIBE, MANAGE = "speedtrack.unsubscribe", "speedtrack.manage"
+
+
+def check_addresses(emails: Iterable[str]) -> None:
+    """Raises NoSuchThing for what is no address."""
+    for email in emails:
+        try:
+            validate_email(email)
+        except ValidationError:
+            raise NoSuchThing(f"{email!r} is no mail address") from None
+
+
+def subscribe(project: Project, emails: Iterable[str]) -> None:
+    """Tell these addresses at once when the project gets slower. Safe to repeat."""
+    for email in emails:
+        subscriber = Subscriber.objects.filter(email__iexact=email).first() or Subscriber.objects.create(email=email)
+        if not subscriber.subscriptions.filter(project=project).exists():
+            Subscription.objects.create(subscriber=subscriber, project=project)
+
+
+def subscriber_of(user: User) -> Subscriber:
+    """The person's settings, made if there are none; those of their address, if it was subscribed without account.
+
+    Raises NoSuchThing if the account has no address of its own.
+    """
+    if known := Subscriber.objects.filter(user=user).first():
+        return known
+    if not user.email:
+        raise NoSuchThing("Your account has no mail address: an operator gives it one with `manage.py address`.")
+    with transaction.atomic():
+        known = Subscriber.objects.select_for_update().filter(email__iexact=user.email).first()
+        if known and known.user_id:
+            raise NoSuchThing(f"{user.email} belongs to another account: ask an operator for an address of your own.")
+        known = known or Subscriber(email=user.email)
+        known.user = user
+        known.save()
+    return known
+
+
+@dataclass(frozen=True)
+class Ending:
+    """What a link in a mail ends: subscriptions, and mails about own commits."""
+
+    subscriber: Subscriber
+    subscriptions: list[Subscription]
+    own_commits: bool
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.subscriptions and not self.own_commits
+
+
+def unsubscribe_token(subscriber: Subscriber, notices: Iterable[Notice]) -> str:
+    """A signed word that ends what these notices came from, whoever has it: it is in the subscriber's mails alone."""
+    found = list(notices)
+    ids = sorted({n.subscription_id for n in found if n.subscription_id})
+    return signing.dumps([subscriber.pk, ids, any(n.own for n in found)], salt=UNSUBSCRIBE)
+
+
+def ending_of(token: str) -> Ending | None:
+    """What the token ends, as far as it is still there. None if it was not made here, or the subscriber is gone."""
+    try:
+        pk, ids, own = signing.loads(token, salt=UNSUBSCRIBE)
+    except signing.BadSignature:
+        return None
+    subscriber = Subscriber.objects.filter(pk=pk).first()
+    if subscriber is None:
+        return None
+    return Ending(
+        subscriber,
+        list(subscriber.subscriptions.filter(pk__in=ids).select_related("project").order_by("pk")),
+        bool(own) and subscriber.own_commits,
+    )
+
+
+@transaction.atomic
+def end(ending: Ending) -> None:
+    """End them, and what waits because of them. Safe to repeat."""
+    waiting = ending.subscriber.notices.filter(mail=None)
+    waiting.filter(subscription__in=ending.subscriptions).delete()
+    ending.subscriber.subscriptions.filter(pk__in=[s.pk for s in ending.subscriptions]).delete()
+    if ending.own_commits:
+        waiting.filter(own=True).delete()
+        Subscriber.objects.filter(pk=ending.subscriber.pk).update(own_commits=False)
+
+
+def manage_token(subscriber: Subscriber) -> str:
+    """A signed word that opens the settings of an address without an account."""
+    return signing.dumps([subscriber.pk, subscriber.email], salt=MANAGE)
+
+
+def managed_by(token: str) -> Subscriber | None:
+    """Whose settings the token opens. None if it was not made here; with an account the account is asked for."""
+    try:
+        pk, email = signing.loads(token, salt=MANAGE)
+    except signing.BadSignature:
+        return None
+    return Subscriber.objects.filter(pk=pk, email=email, user=None).first()
+
+
+@transaction.atomic
+def give_address(user_name: str, email: str) -> None:
+    """Set the address of an account, and of what it is subscribed to. Raises NoSuchThing."""
+    check_addresses([email])
+    user = User.objects.filter(username=user_name).first()
+    if user is None:
+        raise NoSuchThing(f"there is no account {user_name!r}: `manage.py createsuperuser` makes one")
+    if Subscriber.objects.filter(email__iexact=email).exclude(user=user).exclude(user=None).exists():
+        raise NoSuchThing(f"{email} belongs to another account")
+    if Subscriber.objects.filter(email__iexact=email, user=None).exists() and hasattr(user, "subscriber"):
+        raise NoSuchThing(f"{email} is subscribed by itself: unsubscribe it by the link in its mails first")
+    User.objects.filter(pk=user.pk).update(email=email)
+    Subscriber.objects.filter(user=user).update(email=email)

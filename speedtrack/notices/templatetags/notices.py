@@ -1,0 +1,9 @@
+"""How events of alerts are worded in mails."""
+
+from django import template
+
+from speedtrack.notices import mail
+
+register = template.Library()
+
+register.filter("happened", mail.happened)

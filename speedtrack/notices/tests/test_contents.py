@@ -1,0 +1,137 @@
+"""The mail of an alert as a whole: pictures, the thread, the ways out, the digest."""
+
+import io
+import re
+from datetime import UTC, datetime
+from typing import Any, cast
+
+import pytest
+from PIL import Image
+
+from speedtrack.alerts.models import Alert
+from speedtrack.alerts.tests.conftest import World
+from speedtrack.notices import charts, mail, subscribing
+from speedtrack.notices.models import Notice, Outbox
+from speedtrack.notices.telling import tell_subscribers
+from speedtrack.notices.tests.history import History, subscribed
+from speedtrack.tests import builders
+
+NOON = datetime(2026, 11, 18, 12, tzinfo=UTC)
+
+
+def lines(text: str) -> list[str]:
+    return [line for line in text.splitlines() if "http" not in line]
+
+
+def test_the_mail_of_a_measured_change_shows_it(world: World) -> None:
+    world.shas.append(world.repository.commit("Copy each reply twice"))
+    world.factors = {world.shas[12]: 1.4}
+    builders.track(world.repository, emails=["dev@example.org"])
+    world.until_quiet()
+    sent = mail.message_of(Outbox.objects.get()).message()
+    assert sent.get_content_type() == "multipart/related"
+    alternative, *pictures = cast(list[Any], sent.get_payload())
+    assert [part.get_content_type() for part in alternative.get_payload()] == ["text/plain", "text/html"]
+    html = alternative.get_payload()[1].get_payload(decode=True).decode()
+    assert re.findall(r'src="cid:([^"]+)"', html) == [p["Content-ID"].strip("<>") for p in pictures]
+    assert 1 <= len(pictures) <= mail.MOST_PICTURES
+    for picture in pictures:
+        content = picture.get_payload(decode=True)
+        with Image.open(io.BytesIO(content)) as image:
+            assert image.size == (charts.WIDTH * charts.SCALE, charts.HEIGHT * charts.SCALE)
+        assert len(content) <= 40 * 1024
+    change = mail.changes(Alert.objects.get())[0]
+    assert len(charts.ratios(change)) >= 5
+    assert all(1.3 < ratio < 1.5 for ratio in charts.ratios(change))
+    assert [p.sha for p in charts.line_around(change)] == world.shas
+
+
+@pytest.fixture
+def history(db: None) -> History:
+    return History()
+
+
+def only(alert: Alert) -> list[Outbox]:
+    return list(Outbox.objects.filter(alert=alert).order_by("pk"))
+
+
+@pytest.mark.parametrize(
+    ("ratio", "benchmarks", "width", "expected"),
+    [
+        (1.052, ["get-p16"], 1, "[redis] slower +5.2%: get-p16, unstable 02ababab"),
+        (1.052, ["get-p16", "a", "b"], 1, "[redis] slower +5.2%: get-p16 and 2 more, unstable 02ababab"),
+        (1.052, ["get-p16"], 3, "[redis] slower +5.2%: get-p16, unstable 01abababab..04ababab"),
+        (0.9, ["get-p16"], 1, "[redis] faster -10.0%: get-p16, unstable 02ababab"),
+        (3.0, ["get-p16"], 1, "[redis] slower x3.00: get-p16, unstable 02ababab"),
+    ],
+)
+def test_the_subject(history: History, ratio: float, benchmarks: list[str], width: int, expected: str) -> None:
+    alert = history.alert(ratio, benchmarks=benchmarks, width=width)
+    line = mail.subject(alert)
+    assert line.startswith(expected) and line.isascii()
+
+
+def test_what_follows_is_threaded_below_the_first_mail(history: History) -> None:
+    subscribed("a@example.org", history.project)
+    alert = history.alert()
+    tell_subscribers(NOON)
+    for kind, note in (("decided", "meant so"), ("narrowed", "one commit is left"), ("fixed", "reverted")):
+        history.happen(alert, kind, note=note)
+        tell_subscribers(NOON)
+    first, *following = [(row, mail.message_of(row).message()) for row in only(alert)]
+    assert first[1]["References"] is None and len(following) == 3
+    for place, (_, sent) in enumerate(following):
+        earlier = [first[0], *[row for row, _ in following[:place]]]
+        assert sent["References"].split() == [row.message_id() for row in earlier]
+        assert sent["In-Reply-To"] == earlier[-1].message_id()
+        assert sent["Subject"] == f"Re: {first[1]['Subject']}"
+    assert "SpeedTrack: meant so" in str(mail.message_of(following[0][0]).body)
+
+
+def test_a_mail_says_how_to_end_it(history: History) -> None:
+    subscriber = subscribed("a@example.org", history.project)
+    alert = history.alert()
+    tell_subscribers(NOON)
+    sent = mail.message_of(only(alert)[0])
+    address = sent.extra_headers["List-Unsubscribe"].strip("<>")
+    assert sent.extra_headers["List-Unsubscribe-Post"] == "List-Unsubscribe=One-Click"
+    assert address in str(sent.body) and address in str(sent.alternatives[0].content)
+    ending = subscribing.ending_of(address.rstrip("/").rpartition("/")[2])
+    assert ending and ending.subscriber == subscriber and len(ending.subscriptions) == 1
+    assert subscribing.ending_of("forged") is None
+
+
+def test_the_text_keeps_to_80_columns(history: History) -> None:
+    subscribed("a@example.org", history.project)
+    subscribed("d@example.org", history.project, pace="daily")
+    history.alert(subject="A subject as long as they get " * 8, width=4, benchmarks=["b" * 60, "get"])
+    tell_subscribers(NOON)
+    tell_subscribers(NOON.replace(day=19))
+    for row in Outbox.objects.all():
+        text = str(mail.message_of(row).body)
+        assert max(map(len, lines(text))) <= 80
+        assert "A subject as long as they get" in text
+
+
+def test_99_alerts_are_one_table_that_says_how_many_it_leaves_out(history: History) -> None:
+    subscribed("a@example.org", history.project)
+    for number in range(99):
+        history.alert(1.03 + number / 1000, subject="<b>bold</b>")
+    tell_subscribers(NOON)
+    row = Outbox.objects.get()
+    assert Notice.objects.filter(mail=row).count() == 99
+    sent = mail.message_of(row)
+    assert sent.subject == "[redis] 99 changes, the largest: slower +12.8%, get-p1"
+    for body in (str(sent.body), str(sent.alternatives[0].content)):
+        assert "and 74 more" in body and body.count("/alerts/") == mail.MOST_LISTED + 1
+    assert "<b>bold" not in str(sent.alternatives[0].content)
+
+
+def test_a_change_without_line_and_pairs_is_told_all_the_same(history: History) -> None:
+    subscribed("a@example.org", history.project)
+    alert = history.alert()
+    tell_subscribers(NOON)
+    sent = mail.message_of(only(alert)[0]).message()
+    assert [part.get_content_type() for part in sent.walk()][-1] == "image/png"
+    alert.change_points.all().delete()
+    assert "[redis] alert" in mail.message_of(only(alert)[0]).subject

@@ -1,0 +1,207 @@
+"""The outbox against real mail servers: good ones, and ones that refuse, hang or lie."""
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.db import connection
+from django.db.models.functions import Now
+from django.utils import timezone
+
+from speedtrack.notices import sending
+from speedtrack.notices.models import MAIL_LANE, Outbox
+from speedtrack.notices.tests.servers import Mailbox, Misbehaving, certificate, free_port, knows, serving, use
+from speedtrack.runs.models import MachineEvent
+from speedtrack.tests import builders
+
+
+@pytest.fixture
+def mailbox(settings: Any) -> Iterator[Mailbox]:
+    with serving(Mailbox(), settings) as mailbox:
+        yield mailbox
+
+
+@pytest.fixture
+def rows(db: None) -> list[Outbox]:
+    return waiting("a@example.org", "b@example.org", "c@example.org")
+
+
+def waiting(*recipients: str) -> list[Outbox]:
+    """Mails in the outbox; of a machine, for those are made fast."""
+    machine = builders.machine("m1")
+    event = MachineEvent.objects.create(machine=machine, kind="blind", why="no such file")
+    return [Outbox.objects.create(recipient=r, machine_event=event, event="blind") for r in recipients]
+
+
+def make_due() -> None:
+    Outbox.objects.update(not_before=Now())
+
+
+def recipients(mailbox: Mailbox) -> list[str]:
+    return [message["To"] for message in mailbox.messages]
+
+
+def test_one_connection_carries_a_batch(rows: list[Outbox], mailbox: Mailbox) -> None:
+    assert sending.send_due() == 3
+    assert (sending.send_due(), mailbox.connections) == (0, 1)
+    assert recipients(mailbox) == ["a@example.org", "b@example.org", "c@example.org"]
+
+
+def test_starttls_and_login(rows: list[Outbox], settings: Any, tmp_path: Path) -> None:
+    context, settings.EMAIL_CA_FILE = certificate(tmp_path)
+    settings.EMAIL_USE_TLS, settings.EMAIL_HOST_USER, settings.EMAIL_HOST_PASSWORD = True, "tracker", "s3cret"
+    options = {"tls_context": context, "require_starttls": True, "auth_required": True}
+    with serving(Mailbox(), settings, authenticator=knows(b"tracker", b"s3cret"), **options) as mailbox:
+        assert sending.send_due() == 3
+        assert mailbox.encrypted == [True, True, True]
+
+
+def test_tls_from_the_first_byte(rows: list[Outbox], settings: Any, tmp_path: Path) -> None:
+    context, settings.EMAIL_CA_FILE = certificate(tmp_path)
+    settings.EMAIL_USE_SSL = True
+    with serving(Mailbox(), settings, ssl_context=context) as mailbox:
+        assert sending.send_due() == 3
+        assert mailbox.encrypted == [True, True, True]
+
+
+@pytest.mark.parametrize("kind", ["unknown authority", "another name"])
+def test_a_certificate_that_cannot_be_trusted_gets_no_mail(
+    rows: list[Outbox], settings: Any, tmp_path: Path, kind: str
+) -> None:
+    context, authority = certificate(tmp_path, "127.0.0.1" if kind == "unknown authority" else "192.0.2.1")
+    settings.EMAIL_CA_FILE = "" if kind == "unknown authority" else authority
+    settings.EMAIL_USE_TLS = True
+    with serving(Mailbox(), settings, tls_context=context) as mailbox:
+        assert sending.send_due() == 0
+        assert mailbox.messages == []
+    rows[0].refresh_from_db()
+    assert "its certificate is not trusted" in rows[0].error and "EMAIL_CA_FILE" in rows[0].error
+    assert not Outbox.objects.exclude(given_up_at=None).exists()
+
+
+def test_a_server_without_starttls_is_told_nothing(rows: list[Outbox], mailbox: Mailbox, settings: Any) -> None:
+    settings.EMAIL_USE_TLS = True
+    assert sending.send_due() == 0 and mailbox.messages == []
+    rows[0].refresh_from_db()
+    assert "STARTTLS" in rows[0].error
+
+
+def test_a_refused_login_waits_for_the_operator(rows: list[Outbox], settings: Any, tmp_path: Path) -> None:
+    context, settings.EMAIL_CA_FILE = certificate(tmp_path)
+    settings.EMAIL_USE_TLS, settings.EMAIL_HOST_USER, settings.EMAIL_HOST_PASSWORD = True, "tracker", "mistyped"
+    options = {"tls_context": context, "authenticator": knows(b"tracker", b"s3cret"), "auth_required": True}
+    with serving(Mailbox(), settings, **options) as mailbox:
+        assert sending.send_due() == 0
+        rows[0].refresh_from_db()
+        assert "check EMAIL_HOST_USER" in rows[0].error and "mistyped" not in rows[0].error
+        settings.EMAIL_HOST_PASSWORD = "s3cret"
+        make_due()
+        assert sending.send_due() == 3 == len(mailbox.messages)
+
+
+def test_a_recipient_refused_for_good_is_given_up_and_the_others_get_theirs(
+    rows: list[Outbox], mailbox: Mailbox
+) -> None:
+    mailbox.refused["b@example.org"] = "550 5.1.1 no such user"
+    assert sending.send_due() == 2
+    assert recipients(mailbox) == ["a@example.org", "c@example.org"]
+    rows[1].refresh_from_db()
+    assert rows[1].given_up_at is not None and rows[1].attempts == 1
+    assert "550 5.1.1 no such user: check the address" in rows[1].error
+
+
+def test_a_recipient_refused_for_now_is_tried_again_with_the_same_id(rows: list[Outbox], mailbox: Mailbox) -> None:
+    mailbox.refused["a@example.org"] = "451 greylisted, come back later"
+    assert sending.send_due() == 2
+    rows[0].refresh_from_db()
+    assert (rows[0].given_up_at, rows[0].sent_at, rows[0].attempts) == (None, None, 1)
+    assert "come back later" in rows[0].error and not Outbox.objects.due().exists()
+    mailbox.refused.clear()
+    make_due()
+    assert sending.send_due() == 1
+    assert mailbox.messages[-1]["Message-ID"] == rows[0].message_id()
+
+
+@pytest.mark.parametrize(("answer", "is_given_up"), [("451 try later", False), ("550 this is spam", True)])
+def test_a_refused_message(rows: list[Outbox], mailbox: Mailbox, answer: str, is_given_up: bool) -> None:
+    mailbox.refusal = answer
+    assert sending.send_due() == 0
+    for row in Outbox.objects.all():
+        assert (row.given_up_at is not None) == is_given_up and answer in row.error
+
+
+def test_pauses_double_and_end(rows: list[Outbox], mailbox: Mailbox) -> None:
+    mailbox.refusal = "451 come back later"
+    pauses = []
+    for _ in range(sending.MAX_ATTEMPTS):
+        begun = timezone.now()
+        sending.send_due()
+        rows[0].refresh_from_db()
+        pauses.append(round((rows[0].not_before - begun).total_seconds() / 30))
+        make_due()
+    assert pauses[:4] == [1, 2, 4, 8]
+    assert rows[0].given_up_at is not None and "the last" in rows[0].error
+    assert sending.send_due() == 0
+
+
+def test_a_server_that_is_away_costs_one_attempt_and_lets_all_wait(rows: list[Outbox], settings: Any) -> None:
+    use(settings, free_port())
+    assert sending.send_due() == 0
+    assert [row.attempts for row in Outbox.objects.order_by("id")] == [1, 0, 0]
+    assert not Outbox.objects.due().exists()
+    assert Outbox.objects.filter(sent_at=None, given_up_at=None).count() == 3
+
+
+@pytest.mark.parametrize("manner", ["silent", "dripping"])
+def test_a_server_that_never_gets_to_the_point_is_left(rows: list[Outbox], settings: Any, manner: str) -> None:
+    settings.EMAIL_TIMEOUT = 1
+    with Misbehaving(manner) as server:
+        use(settings, server.port)
+        assert sending.send_due() == 0
+    rows[0].refresh_from_db()
+    assert "no answer within EMAIL_TIMEOUT (1 s)" in rows[0].error
+    assert not Outbox.objects.due().exists()
+
+
+@pytest.mark.parametrize("manner", ["hanging", "dropping"])
+def test_a_message_that_was_taken_without_an_answer_is_repeated_once(db: None, settings: Any, manner: str) -> None:
+    settings.EMAIL_TIMEOUT = 1
+    (row,) = waiting("a@example.org")
+    with Misbehaving(manner) as server:
+        use(settings, server.port)
+        for _ in range(4):
+            sending.send_due()
+            make_due()
+        assert len(server.taken) == 2
+        assert all(f"Message-ID: {row.message_id()}".encode() in taken for taken in server.taken)
+    row.refresh_from_db()
+    assert row.given_up_at is not None and "may have arrived" in row.error
+
+
+@pytest.mark.django_db(transaction=True)
+def test_while_a_server_hangs_no_row_is_locked_and_its_lane_alone_waits(settings: Any) -> None:
+    rows = waiting("a@example.org", "b@example.org")
+    settings.EMAIL_TIMEOUT = 2
+    with Misbehaving("hanging") as server:
+        use(settings, server.port)
+        hung = threading.Thread(target=lambda: (sending.send_due(), connection.close()))
+        hung.start()
+        while not server.taken:
+            hung.join(0.01)
+            assert hung.is_alive()
+        with sending.alone(MAIL_LANE) as is_mine, sending.alone(1) as is_another:
+            assert (is_mine, is_another) == (False, True)
+        assert sending.send_due() == 0 and len(server.taken) == 1
+        Outbox.objects.select_for_update(nowait=True).update(event="blind")
+        hung.join()
+    assert {row.attempts for row in Outbox.objects.filter(pk=rows[0].pk)} == {1}
+
+
+def test_a_row_whose_sender_crashed_is_sent_later(rows: list[Outbox], mailbox: Mailbox) -> None:
+    assert sending.take(MAIL_LANE) == rows[0]
+    assert sending.send_due() == 2
+    make_due()
+    assert sending.send_due() == 1
+    assert Outbox.objects.get(pk=rows[0].pk).attempts == 2

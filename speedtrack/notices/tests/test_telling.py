@@ -1,0 +1,232 @@
+"""Who is told of what, when, and in how many mails."""
+
+from collections import Counter
+from datetime import UTC, datetime, time, timedelta
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.db import IntegrityError, transaction
+
+from speedtrack.alerts.models import AlertEvent
+from speedtrack.notices import subscribing, telling
+from speedtrack.notices.models import Notice, Outbox, Subscriber, Subscription
+from speedtrack.notices.telling import tell_subscribers
+from speedtrack.notices.tests.history import History, subscribed
+
+NOON = datetime(2026, 11, 18, 12, tzinfo=UTC)  # a Wednesday
+DAY = timedelta(days=1)
+
+
+@pytest.fixture
+def history(db: None) -> History:
+    return History()
+
+
+def told(now: datetime = NOON) -> Counter[str]:
+    """Tell, and count what is in the outbox by recipient."""
+    tell_subscribers(now)
+    return Counter(Outbox.objects.values_list("recipient", flat=True))
+
+
+@pytest.mark.parametrize(
+    ("asked", "is_told"),
+    [
+        ({}, True),
+        ({"branches": "unstable"}, True),
+        ({"branches": "7.* 8.*"}, False),
+        ({"branches": "7.* unst*"}, True),
+        ({"benchmarks": "set-*"}, False),
+        ({"benchmarks": "set-* get-*"}, True),
+        ({"smallest_percent": 5.0}, True),
+        ({"smallest_percent": 5.5}, False),
+    ],
+)
+def test_a_subscription_says_what_is_wanted(history: History, asked: dict[str, Any], is_told: bool) -> None:
+    subscribed("a@example.org", history.project, **asked)
+    subscribed("all@example.org")
+    subscribed("other@example.org", History("valkey").project)
+    history.alert(ratio=1.052)
+    assert told() == Counter({"all@example.org": 1, **({"a@example.org": 1} if is_told else {})})
+
+
+def test_faster_is_told_to_those_who_ask(history: History) -> None:
+    subscribed("slower@example.org", history.project)
+    subscribed("both@example.org", history.project, direction="both")
+    history.alert(ratio=0.9)
+    assert told() == {"both@example.org": 1}
+
+
+def test_overlapping_subscriptions_are_one_mail_and_the_soonest_counts(history: History) -> None:
+    subscribed("a@example.org", history.project, pace="weekly")
+    subscribed("a@example.org", pace="now", benchmarks="get-*")
+    subscribed("a@example.org", pace="daily")
+    history.alert()
+    assert told() == {"a@example.org": 1}
+    assert told(NOON + 8 * DAY) == {"a@example.org": 1}
+
+
+def test_telling_again_tells_nobody_twice(history: History) -> None:
+    subscribed("a@example.org", history.project)
+    history.alert()
+    assert told() == {"a@example.org": 1}
+    AlertEvent.objects.update(untold=True)
+    assert told() == {"a@example.org": 1}
+
+
+def test_what_became_of_an_alert_is_told_to_those_told_of_it_and_not_to_who_did_it(history: History) -> None:
+    ada = User.objects.create_user("ada", "a@example.org")
+    subscribed("a@example.org", history.project, person={"user": ada})
+    subscribed("b@example.org", history.project)
+    subscribed("first@example.org", history.project, person={"follow_ups": False})
+    subscribed("none@example.org", history.project, benchmarks="set-*")
+    alert = history.alert()
+    told()
+    history.happen(alert, "decided", who=ada, note="looking at it")
+    history.happen(alert, "grew")
+    assert told() == {"a@example.org": 1, "b@example.org": 2, "first@example.org": 1}
+    history.happen(alert, "fixed")
+    assert told() == {"a@example.org": 2, "b@example.org": 3, "first@example.org": 1}
+
+
+def test_a_change_that_joins_is_news_to_who_waited_for_it(history: History) -> None:
+    subscribed("set@example.org", history.project, benchmarks="set-*")
+    subscribed("get@example.org", history.project, benchmarks="get-*")
+    alert = history.alert()
+    assert told() == {"get@example.org": 1}
+    history.grow(alert, 1.2, "set-p1")
+    history.happen(alert, "grew")
+    assert told() == {"get@example.org": 1, "set@example.org": 1}
+
+
+def test_a_digest_is_one_mail_at_its_hour_in_the_persons_time_zone(history: History) -> None:
+    tokyo = {"time_zone": "Asia/Tokyo", "digest_hour": 9}
+    subscribed("daily@example.org", history.project, pace="daily", person=tokyo)
+    subscribed("weekly@example.org", history.project, pace="weekly", person=tokyo)
+    for _ in range(3):
+        history.alert()
+    assert told() == {}
+    assert told(datetime(2026, 11, 18, 23, 59, tzinfo=UTC)) == {}
+    assert told(datetime(2026, 11, 19, 0, 0, tzinfo=UTC)) == {"daily@example.org": 1}
+    assert told(datetime(2026, 11, 22, 23, 59, tzinfo=UTC)) == {"daily@example.org": 1}
+    assert told(datetime(2026, 11, 23, 0, 0, tzinfo=UTC)) == {"daily@example.org": 1, "weekly@example.org": 1}
+    assert [row.digest and row.notices.count() for row in Outbox.objects.all()] == [3, 3]
+
+
+def test_quiet_hours_hold_and_lose_nothing(history: History) -> None:
+    night = {"time_zone": "Europe/Berlin", "quiet_from": time(22), "quiet_until": time(7, 30)}
+    subscribed("a@example.org", history.project, person=night)
+    history.alert()
+    assert told(datetime(2026, 11, 18, 21, 30, tzinfo=UTC)) == {}
+    history.alert()
+    assert told(datetime(2026, 11, 19, 6, 29, tzinfo=UTC)) == {}
+    assert told(datetime(2026, 11, 19, 6, 30, tzinfo=UTC)) == {"a@example.org": 2}
+
+
+def test_what_comes_due_in_quiet_hours_waits(history: History) -> None:
+    subscriber = subscribed("a@example.org", history.project)
+    history.alert()
+    telling.note_events(NOON)
+    Subscriber.objects.filter(pk=subscriber.pk).update(quiet_from=time(11), quiet_until=time(13))
+    assert told() == {}
+    assert told(NOON + timedelta(hours=1)) == {"a@example.org": 1}
+
+
+def test_own_commits_are_told_at_once_whatever_else(history: History) -> None:
+    subscribed("ada@example.org", history.project, pace="weekly", person={"own_commits": True})
+    Subscriber.objects.create(email="Bob@example.org")
+    Subscriber.objects.create(email="eve@example.org", own_commits=False)
+    for author in ("ada@example.org", "bob@EXAMPLE.org", "eve@example.org"):
+        history.alert(author=author)
+    assert told() == {"ada@example.org": 1, "Bob@example.org": 1}
+
+
+def test_faster_by_ones_own_commit_is_no_reason(history: History) -> None:
+    Subscriber.objects.create(email="ada@example.org")
+    history.alert(ratio=0.9)
+    assert told() == {}
+
+
+def test_99_alerts_at_once_are_one_mail(history: History) -> None:
+    subscribed("a@example.org", history.project, person={"own_commits": True})
+    for number in range(99):
+        history.alert(author="a@example.org" if number % 2 else "ada@example.org")
+    assert told() == {"a@example.org": 1}
+    row = Outbox.objects.get()
+    assert row.digest and row.notices.count() == 99
+    assert told(NOON + DAY) == {"a@example.org": 1}
+
+
+def test_what_is_over_the_most_per_day_comes_tomorrow_in_one_mail(history: History) -> None:
+    subscribed("a@example.org", history.project, person={"most_per_day": 3})
+    now = datetime.now(UTC).replace(hour=12)  # mails are counted by the database's clock
+    for minute in range(15):
+        history.alert()
+        tell_subscribers(now + timedelta(minutes=minute))
+    assert Outbox.objects.filter(digest=False).count() == 3 == Outbox.objects.count()
+    tell_subscribers(now.replace(hour=8) + DAY)
+    digest = Outbox.objects.get(digest=True)
+    assert digest.notices.count() == 12 and Outbox.objects.count() == 4
+
+
+def test_the_past_goes_into_digests_only(history: History, monkeypatch: pytest.MonkeyPatch) -> None:
+    subscribed("a@example.org", history.project)
+    history.alert()
+    monkeypatch.setattr(AlertEvent, "past", True, raising=False)
+    assert told() == {}
+    assert told(NOON + DAY) == {"a@example.org": 1}
+    assert Outbox.objects.get().digest
+
+
+def test_several_events_of_an_alert_that_waited_are_one_mail(history: History) -> None:
+    subscribed("a@example.org", history.project, person={"quiet_from": time(11), "quiet_until": time(13)})
+    alert = history.alert()
+    history.happen(alert, "decided", note="ours")
+    assert told(NOON + timedelta(hours=2)) == {"a@example.org": 1}
+    assert Outbox.objects.get().notices.count() == 2
+
+
+def test_unsubscribing_drops_what_waits(history: History) -> None:
+    subscriber = subscribed("a@example.org", history.project, pace="daily")
+    history.alert()
+    tell_subscribers(NOON)
+    token = subscribing.unsubscribe_token(subscriber, Notice.objects.all())
+    ending = subscribing.ending_of(token)
+    assert ending
+    subscribing.end(ending)
+    assert not Subscription.objects.exists() and told(NOON + DAY) == {}
+
+
+ATTACKS = {
+    "a_subscriber_once_per_address": lambda s: Subscriber.objects.create(email=s.email.upper()),
+    "quiet_hours_have_two_ends": lambda s: Subscriber.objects.update(quiet_from=time(1)),
+    "a_digest_goes_out_at_an_hour_of_the_day": lambda s: Subscriber.objects.update(digest_hour=24),
+    "at_least_one_mail_a_day": lambda s: Subscriber.objects.update(most_per_day=0),
+    "a_subscription_once": lambda s: [Subscription.objects.create(subscriber=s) for _ in "ab"],
+    "the_smallest_change_is_0_to_1000_percent": lambda s: Subscription.objects.create(
+        subscriber=s, smallest_percent=-1
+    ),
+    "a_subscription_has_a_known_pace": lambda s: Subscription.objects.create(subscriber=s, pace="hourly"),
+    "a_message_tells_of_an_alert_a_machine_or_a_commit": lambda s: Outbox.objects.create(
+        recipient=s.email, event="nothing"
+    ),
+    "a_digest_once_per_recipient": lambda s: [
+        Outbox.objects.create(recipient=s.email, event="digest 1", digest=True) for _ in "ab"
+    ],
+}
+
+
+@pytest.mark.parametrize("name", ATTACKS)
+def test_the_database_refuses(db: None, name: str) -> None:
+    subscriber = Subscriber.objects.create(email="a@example.org")
+    with pytest.raises(IntegrityError, match=name), transaction.atomic():
+        ATTACKS[name](subscriber)
+
+
+def test_an_event_is_noticed_once_per_person(history: History) -> None:
+    subscriber = subscribed("a@example.org", history.project)
+    history.alert()
+    told()
+    event = AlertEvent.objects.get()
+    with pytest.raises(IntegrityError, match="a_subscriber_is_told_once_of_an_event"), transaction.atomic():
+        Notice.objects.create(subscriber=subscriber, event=event, pace="now", not_before=NOON)

@@ -1,0 +1,109 @@
+"""What a subscriber is told of, as forms: the person's hours, and each subscription."""
+
+from typing import Any, ClassVar
+from zoneinfo import available_timezones
+
+from django import forms
+from django.core.exceptions import NON_FIELD_ERRORS, ValidationError
+from django.http import QueryDict
+
+from speedtrack.notices import sending
+from speedtrack.notices.errors import Permanent, Temporary
+from speedtrack.notices.mail import trial_message
+from speedtrack.notices.models import MOST_SUBSCRIPTIONS, Subscriber, Subscription
+from speedtrack.projects.models import Project
+
+ZONES = sorted(zone for zone in available_timezones() if "/" in zone or zone == "UTC")
+
+
+class PersonForm(forms.ModelForm):  # type: ignore[type-arg]
+    time_zone = forms.CharField(max_length=64)
+
+    class Meta:
+        model = Subscriber
+        fields: ClassVar = [
+            "own_commits", "follow_ups", "time_zone", "quiet_from", "quiet_until", "digest_hour", "most_per_day",
+        ]  # fmt: skip
+
+    def clean_time_zone(self) -> str:
+        zone: str = self.cleaned_data["time_zone"]
+        if zone not in ZONES:
+            raise ValidationError(f"There is no time zone {zone}: give one such as Europe/Berlin, or UTC.")
+        return zone
+
+    def clean(self) -> dict[str, Any]:
+        given = self.cleaned_data
+        begin, end = given.get("quiet_from"), given.get("quiet_until")
+        if (begin is None) != (end is None) or (begin is not None and begin == end):
+            raise ValidationError("Quiet hours have a beginning and another end: give both, or neither.")
+        if (given.get("digest_hour") or 0) > 23:
+            raise ValidationError("The hour of a digest is one of 0 to 23.")
+        if given.get("most_per_day") == 0:
+            raise ValidationError("At least one mail a day: unsubscribe if you want none.")
+        return given
+
+
+class SubscriptionForm(forms.ModelForm):  # type: ignore[type-arg]
+    project = forms.ModelChoiceField(Project.objects.order_by("slug"), to_field_name="slug", required=False)
+
+    class Meta:
+        model = Subscription
+        fields: ClassVar = ["project", "branches", "benchmarks", "smallest_percent", "direction", "pace"]
+
+    def clean(self) -> dict[str, Any]:
+        given = self.cleaned_data
+        for field in ("branches", "benchmarks"):
+            given[field] = " ".join((given.get(field) or "").split()) or "*"
+        if not 0 <= given.get("smallest_percent", 0) <= 1000:
+            raise ValidationError("The smallest change is one of 0 to 1000 percent.")
+        others = self.instance.subscriber.subscriptions.exclude(pk=self.instance.pk)
+        same = {field: given.get(field) for field in ("project", "branches", "benchmarks", "direction")}
+        if others.filter(**{**same, "project": same["project"]}).exists():
+            raise ValidationError("There is such a subscription already: change that one.")
+        if not self.instance.pk and others.count() >= MOST_SUBSCRIPTIONS:
+            raise ValidationError(f"There are {MOST_SUBSCRIPTIONS} subscriptions already: remove one first.")
+        return given
+
+
+def save_person(subscriber: Subscriber, given: QueryDict) -> None:
+    """Raises ValidationError, whose messages say what to change."""
+    saved(PersonForm(given, instance=Subscriber.objects.get(pk=subscriber.pk)))
+
+
+def save_subscription(subscriber: Subscriber, given: QueryDict) -> None:
+    """Change the subscription that ``number`` names, or add one. Raises ValidationError."""
+    saved(
+        SubscriptionForm(given, instance=subscription_named(subscriber, given) or Subscription(subscriber=subscriber))
+    )
+
+
+def remove_subscription(subscriber: Subscriber, given: QueryDict) -> None:
+    if found := subscription_named(subscriber, given):
+        found.delete()
+
+
+def subscription_named(subscriber: Subscriber, given: QueryDict) -> Subscription | None:
+    """The subscriber's own of this number. Raises ValidationError if it is gone."""
+    number = given.get("number", "")
+    if not number:
+        return None
+    found = subscriber.subscriptions.filter(pk=int(number)).first() if number.isdecimal() and len(number) < 18 else None
+    if found is None:
+        raise ValidationError("That subscription is not there any more.")
+    return found
+
+
+def saved(form: PersonForm | SubscriptionForm) -> None:
+    """Raises ValidationError, each of whose messages begins with the field that it is about."""
+    if not form.is_valid():
+        faults = [(field, str(text)) for field, texts in form.errors.items() for text in texts]
+        raise ValidationError([t if f == NON_FIELD_ERRORS else f"{f.replace('_', ' ')}: {t}" for f, t in faults])
+    form.save()
+
+
+def send_trial(subscriber: Subscriber) -> None:
+    """Send a test mail and wait for the server's answer. Raises ValidationError with that answer."""
+    try:
+        sending.send_mail_now(trial_message(subscriber))
+    except (Temporary, Permanent) as e:
+        raise ValidationError(f"The test mail was not sent: {e}") from e
