@@ -184,7 +184,7 @@ def mails() -> tuple[str, str]:
             f"{given_up} were given up: `manage.py outbox` says why, `manage.py outbox again` sends them again",
         )
     if waiting:
-        return "note", f"some wait to be tried again, as the one to {waiting.recipient}: {waiting.error}"
+        return "note", f"some wait to be tried again, as the one to {waiting.receiver}: {waiting.error}"
     return "good", f"none is held up; they go to {where}"
 
 

@@ -108,15 +108,15 @@ def attempt(row: Outbox, sender: Sender) -> bool | None:
     try:
         sender(row)
     except Temporary as e:
-        log.warning("outbox row %s to %s: %s", row.pk, row.recipient, e)
+        log.warning("outbox row %s to %s: %s", row.pk, row.receiver, e)
         postpone(row, e)
         return None if isinstance(e, Away) else False
     except Permanent as e:
-        log.warning("outbox row %s to %s is given up: %s", row.pk, row.recipient, e)
+        log.warning("outbox row %s to %s is given up: %s", row.pk, row.receiver, e)
         give_up(row, str(e))
         return False
     except Exception as e:  # the loop's top: one row that cannot be made must not hold back the others
-        log.exception("outbox row %s to %s is given up", row.pk, row.recipient)
+        log.exception("outbox row %s to %s is given up", row.pk, row.receiver)
         give_up(row, f"{type(e).__name__}: {e} (a defect of SpeedTrack: its log says where)")
         return False
     Outbox.objects.filter(pk=row.pk).update(sent_at=Now(), error="")
@@ -153,7 +153,7 @@ def failures() -> list[str]:
     """What could not be sent, a line each, for operators."""
     rows = Outbox.objects.failing().order_by("pk")
     return [
-        f"{row.pk}  {row.recipient}  {'given up' if row.given_up_at else 'waits'} after {row.attempts}"
+        f"{row.pk}  {row.receiver}  {'given up' if row.given_up_at else 'waits'} after {row.attempts}"
         f" attempt{'' if row.attempts == 1 else 's'}: {row.error}"
         for row in rows
     ]
