@@ -121,9 +121,9 @@ class Outbox(models.Model):
     recipient = models.EmailField(help_text="empty: it goes to the channel")
     alert = models.ForeignKey(Alert, models.CASCADE, null=True, related_name="outbox")
     machine_event = models.ForeignKey(MachineEvent, models.CASCADE, null=True, related_name="outbox")
-    digest = models.BooleanField(default=False)
     channel = models.ForeignKey("Channel", models.CASCADE, null=True, related_name="outbox")
     commit_status = models.ForeignKey("CommitStatus", models.CASCADE, null=True, related_name="outbox")
+    digest = models.BooleanField(default=False)
     event = models.CharField(max_length=40)
     created = models.DateTimeField(db_default=Now())
     not_before = models.DateTimeField(db_default=Now())
@@ -148,12 +148,12 @@ class Outbox(models.Model):
                 fields=["recipient", "machine_event"], name="a_mail_once_per_recipient_machine_event"
             ),
             models.UniqueConstraint(
-                fields=["recipient", "event"], condition=Q(digest=True), name="a_digest_once_per_recipient"
-            ),
-            models.UniqueConstraint(
                 fields=["channel", "alert", "event"], name="a_message_once_per_channel_alert_event"
             ),
             models.UniqueConstraint(fields=["commit_status", "event"], name="a_commit_status_once_per_version"),
+            models.UniqueConstraint(
+                fields=["recipient", "event"], condition=Q(digest=True), name="a_digest_once_per_recipient"
+            ),
             models.CheckConstraint(
                 condition=Q(alert__isnull=False, machine_event=None, commit_status=None, digest=False)
                 | Q(alert=None, machine_event__isnull=False, commit_status=None, digest=False)
@@ -175,6 +175,11 @@ class Outbox(models.Model):
     def lane(self) -> int:
         """The receiver that it goes to; rows of one lane are sent one after another, in one connection."""
         return self.channel_id or MAIL_LANE
+
+    @property
+    def receiver(self) -> str:
+        """Where it goes, for people."""
+        return self.recipient or str(self.channel)
 
     def message_id(self) -> str:
         """Always the same for one row, so that a mail sent twice by a crash is shown once."""
