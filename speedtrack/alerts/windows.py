@@ -51,11 +51,13 @@ POINTS = """
        ORDER BY p.number LIMIT %(ahead)s)
     )
     SELECT near.number, near.commit_id, ARRAY(
-               SELECT s.value FROM runs_measurement m JOIN runs_sample s ON s.measurement_id = m.id
-                WHERE m.series_id = %(series)s AND m.commit_id = near.commit_id
-                  AND m.accepted AND NOT m.paired AND m.flags = '{}'
+               SELECT s.value FROM runs_sample s
+                WHERE s.measurement_id = ANY (ARRAY(
+                          SELECT m.id FROM runs_measurement m
+                           WHERE m.series_id = %(series)s AND m.commit_id = near.commit_id
+                             AND m.accepted AND NOT m.paired AND m.flags = '{}'))
                   AND NOT s.flagged AND s.value > '-Infinity' AND s.value < 'Infinity'
-             ORDER BY m.id, s.trial)
+             ORDER BY s.measurement_id, s.trial)
       FROM near
   ORDER BY near.number
 """.replace("MEASURED", MEASURED)
