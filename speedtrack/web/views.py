@@ -20,6 +20,7 @@ from speedtrack.web.breaks import find_breaks
 from speedtrack.web.pages import alert as alert_page
 from speedtrack.web.pages import commit as commit_page
 from speedtrack.web.pages import home as home_page
+from speedtrack.web.pages import insight
 from speedtrack.web.pages import machine as machine_page
 from speedtrack.web.pages import profiles as profiles_page
 from speedtrack.web.pages import project as project_page
@@ -85,10 +86,10 @@ def timeline(request: HttpRequest, slug: str, benchmark: str, metric: str) -> Ht
         "metrics": timeline_page.metrics_of(view),
         "workload": workload.described(view.benchmark),
         "floors": timeline_page.floors_of(view),
-        "sensitivity": timeline_page.sensitivity_of(view),
+        "sensitivity": insight.sensitivity_of(view),
         "kept": [(key, value) for key, values in request.GET.lists() if key != "why" for value in values],
-        "why": timeline_page.why_of(view, request.GET.get("why", "")),
-        "mutes": timeline_page.mutes_of(view),
+        "why": insight.why_of(view, request.GET.get("why", "")),
+        "mutes": insight.mutes_of(view),
         "references": workload.reference_of(view.benchmark, view.machine_names),
     }
     return render(request, "web/timeline.html", context)

@@ -10,11 +10,9 @@ from typing import Any, NamedTuple
 from django.db import connection
 from django.http import Http404, QueryDict
 
-from speedtrack.alerts import floors, muting, reasons, sensitivity
+from speedtrack.alerts import floors
 from speedtrack.alerts import series as lines
-from speedtrack.alerts.models import ChangePoint, Mute, NoiseFloor
-from speedtrack.alerts.reasons import Why
-from speedtrack.alerts.sensitivity import Sensitivity
+from speedtrack.alerts.models import ChangePoint, NoiseFloor
 from speedtrack.alerts.series import Drawn
 from speedtrack.benchmarks.metrics import Metric
 from speedtrack.benchmarks.models import Benchmark
@@ -280,37 +278,6 @@ def floors_of(view: View) -> list[NoiseFloor]:
     """What each machine of the view sees at least, by the newest A/A run of this benchmark and metric on it."""
     found = sorted(floors.newest(s.pk for s in view.series).values(), key=lambda floor: floor.pk)
     return list({floor.series.machine_id: floor for floor in found}.values())
-
-
-def sensitivity_of(view: View) -> list[Sensitivity]:
-    """How small a change each machine's newest line of the view shows now."""
-    newest = {s.machine_id: s for s in view.series}
-    return sensitivity.of_branch(view.branch, newest.values())
-
-
-@dataclass(frozen=True)
-class WhyHere:
-    """Why a machine's line was suspected, or not, at a commit that somebody asked about."""
-
-    machine: str
-    sha: str
-    why: Why | None
-
-
-def why_of(view: View, sha: str) -> list[WhyHere]:
-    """Of a commit of the branch, by each machine's newest line of the view."""
-    if not sha:
-        return []
-    number = position_of(view.branch, sha)
-    newest = {s.machine_id: s for s in view.series}
-    return [WhyHere(s.machine.name, sha, reasons.why(s, view.branch, number)) for s in newest.values()]
-
-
-def mutes_of(view: View) -> list[tuple[str, Mute]]:
-    """What mutes each machine's line of the view now."""
-    mutes = list(muting.in_force(view.scope.project))
-    found = {s.machine.name: mute for s in view.series for mute in mutes if mute.covers(s)}
-    return sorted(found.items())
 
 
 def pooled_columns(view: View, series: Series) -> Columns:
