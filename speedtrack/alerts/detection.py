@@ -8,6 +8,7 @@ from datetime import datetime
 from django.db import transaction
 from django.db.models import Exists, OuterRef, Q
 
+from speedtrack.alerts import drift, history
 from speedtrack.alerts import series as lines
 from speedtrack.alerts.models import ChangePoint
 from speedtrack.alerts.series import MeasuredCommit, NewsOfBranch
@@ -43,7 +44,10 @@ def detect_in(series: Series, since: datetime) -> None:
     for news in lines.news(series, since):
         first = lines.position_back(series, news.branch, news.first, WINDOW)
         points = [point for point in lines.load([series], news.branch, first) if not point.flags]
-        update_suspicions(series, Line(news, points))
+        line = Line(news, points)
+        update_suspicions(series, line)
+        history.judge(series, line.branch, points, line.new)
+        drift.look(series, line.branch, points, line.new)
 
 
 @dataclass(frozen=True)
@@ -66,7 +70,8 @@ def withdraw_unfounded(series: Series) -> None:
     """Drop the suspicions one of whose two commits is no point any more: what was measured of it is now flagged."""
     clean = Measurement.objects.filter(series=series, accepted=True, paired=False, flags=[])
     founded = Exists(clean.filter(commit=OuterRef("before"))) & Exists(clean.filter(commit=OuterRef("commit")))
-    ChangePoint.objects.filter(~Q(founded), series=series, status=Status.SUSPECTED).delete()
+    suspected = ChangePoint.objects.filter(series=series, status=Status.SUSPECTED, kind=ChangePoint.Kind.STEP)
+    suspected.filter(~Q(founded)).delete()
 
 
 def update_suspicions(series: Series, line: Line) -> None:
@@ -169,7 +174,7 @@ class KnownChange:
 
 def known_changes(series: Series, line: Line) -> list[KnownChange]:
     """The change points of the series whose ranges lie on this part of the branch."""
-    found = ChangePoint.objects.filter(series=series).order_by("id")
+    found = ChangePoint.objects.filter(series=series, kind=ChangePoint.Kind.STEP).order_by("id")
     ends = {commit for cp in found for commit in (cp.before_id, cp.commit_id)}
     numbers = dict(line.branch.positions.filter(commit__in=ends).values_list("commit_id", "number"))
     places = [point.position for point in line.points]
