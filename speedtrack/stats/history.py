@@ -39,8 +39,8 @@ class Strictness:
     slow: float = 1.5  # power of that variance that a steady split must exceed
     agree: float = 0.65  # share of pairs before/after that must agree
     place: float = 0.7  # gain that another place may lack
-    wide: int = 6  # points to each side in which such places may lie
-    outlast: tuple[float, int] = (2.0, 60)  # how long a level visited before must last: times its longest visit; cap
+    wide: int = 9  # points to each side in which such places may lie
+    outlast: tuple[float, int] = (2.0, 100)  # how long a level visited before must last: times its longest visit; cap
 
 
 BLOCK = 8  # points whose mean shows slow movement
