@@ -1,3 +1,4 @@
+import itertools
 import math
 
 import numpy as np
@@ -37,7 +38,7 @@ def test_what_was_reported_stays_whatever_comes_later() -> None:
     for index, point in enumerate(points):
         reports.append(list(replay.push(index, point.values)))
     assert [len(report) for report in reports] == sorted(len(report) for report in reports)
-    assert all(later[: len(report)] == report for report, later in zip(reports, reports[1:], strict=False))
+    assert all(later[: len(report)] == report for report, later in itertools.pairwise(reports))
     assert [direction for _, direction in reports[-1]] == [1, -1]
 
 
