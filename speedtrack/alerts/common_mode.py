@@ -59,21 +59,19 @@ def sort_out() -> None:
 
 
 def follow_spokesmen() -> None:
-    """Give those that waited for the clearest of them its answer; if it was confirmed, they are measured as usual."""
-    waiting = ChangePoint.objects.filter(status=Status.SUSPECTED, spoken_for_by__isnull=False)
-    told = waiting.exclude(spoken_for_by__status__in=ChangePoint.OPEN) | waiting.filter(
-        spoken_for_by__verdicts__answer="different"
-    )
-    for cp in told.distinct().select_related("spoken_for_by__series__benchmark"):
+    """Blame the machine for those whose spokesman was measured again and is not there.
+
+    If it is there, they are ripe and measured with their own brackets, as they are if it could not be settled.
+    """
+    vain = (Status.REFUTED, Status.MACHINE)
+    waiting = ChangePoint.objects.filter(status=Status.SUSPECTED, spoken_for_by__status__in=vain)
+    for cp in waiting.select_related("series__machine", "spoken_for_by__series__benchmark"):
         spokesman = cp.spoken_for_by
         assert spokesman is not None
-        if spokesman.status in (Status.REFUTED, Status.MACHINE):
-            if spokesman.status == Status.REFUTED:
-                why = f"moved with many series of the machine, and is not there in pairs: {spokesman.note}"
-                ChangePoint.objects.filter(pk=spokesman.pk).update(status=Status.MACHINE, note=why)
-            blame_machine([cp], f"{spokesman.series.benchmark.name} was measured for all that moved, and did not")
-        else:
-            ChangePoint.objects.filter(pk=cp.pk).update(spoken_for_by=None)
+        if spokesman.status == Status.REFUTED:
+            why = f"moved with many series of {cp.series.machine}, and is not there in pairs: {spokesman.note}"
+            ChangePoint.objects.filter(pk=spokesman.pk, status=Status.REFUTED).update(status=Status.MACHINE, note=why)
+        blame_machine([cp], f"{spokesman.series.benchmark.name}, measured again for all of them, did not move")
 
 
 def groups(suspicions: list[ChangePoint]) -> Iterator[Group]:

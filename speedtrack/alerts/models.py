@@ -127,12 +127,14 @@ class ChangePointQuerySet(models.QuerySet["ChangePoint"]):
         )
 
     def ripe(self) -> "ChangePointQuerySet":
-        """Suspicions that can be settled now."""
+        """Suspicions that can be settled now; not those for which another one speaks that was not answered yet."""
+        there = Verdict.objects.filter(change_point=OuterRef("pk"), answer=Verdict.Answer.DIFFERENT)
+        unanswered = ChangePoint.objects.filter(~Exists(there), status__in=ChangePoint.OPEN)
         return (
             self.decidable()
             .filter(status=ChangePoint.Status.SUSPECTED)
             .exclude(returns_from__status__in=ChangePoint.OPEN)
-            .exclude(spoken_for_by__status__in=ChangePoint.OPEN)
+            .exclude(Exists(unanswered.filter(pk=OuterRef("spoken_for_by"))))
             .exclude(pk__in=ChangePoint.objects.waiting().values("pk"))
         )
 
