@@ -140,7 +140,7 @@ export function gaps(timeline: Timeline, most = 400): Gap[] {
   return found;
 }
 
-const WEIGHT: Record<string, number> = { confirmed: 3, settling: 2, suspected: 2, unsettled: 1 };
+const WEIGHT: Record<string, number> = { confirmed: 3, settling: 2, suspected: 2, history: 2, unsettled: 1 };
 
 /** One mark per commit and direction: the surest, then the largest of several lines. */
 export function marks(changes: Change[]): Change[] {

@@ -67,6 +67,8 @@ def around(cp: ChangePoint) -> Bracket:
     """The bracket of a suspicion whose commits are on its branch: it stops where another change of its series lies."""
     numbers = numbers_of(cp.branch, [cp.before_id, cp.commit_id])
     first, last = numbers[cp.before_id], numbers[cp.commit_id]
+    if cp.kind == ChangePoint.Kind.DRIFT:
+        return Bracket(cp.before_id, cp.commit_id, first, last, first, last)
     lowest, highest = limits(cp, first, last)
     points = (
         Measurement.objects.filter(series=cp.series, accepted=True, paired=False, flags=[])
@@ -82,7 +84,8 @@ def around(cp: ChangePoint) -> Bracket:
 
 def limits(cp: ChangePoint, first: int, last: int) -> tuple[int, int]:
     """The positions between which the series has no other change than this one, whose place is given."""
-    others = ChangePoint.objects.filter(series=cp.series).exclude(pk=cp.pk).exclude(status=Status.REFUTED)
+    steps = ChangePoint.objects.filter(series=cp.series, kind=ChangePoint.Kind.STEP)
+    others = steps.exclude(pk=cp.pk).exclude(status__in=(Status.REFUTED, Status.MACHINE))
     rows = list(others.values_list("before_id", "commit_id"))
     numbers = numbers_of(cp.branch, {commit for row in rows for commit in row})
     known = [(numbers[b], numbers[c]) for b, c in rows if b in numbers and c in numbers]
@@ -136,7 +139,7 @@ def together(suspicions: Iterable[tuple[ChangePoint, Bracket]]) -> list[tuple[Br
 def may_share(cp: ChangePoint, members: list[ChangePoint]) -> bool:
     first = members[0]
     same_place = first.series.machine_id == cp.series.machine_id and first.branch_id == cp.branch_id
-    return same_place and all(one.series_id != cp.series_id for one in members)
+    return same_place and first.kind == cp.kind and all(one.series_id != cp.series_id for one in members)
 
 
 def commits_between(branch: Branch, before_id: int, commit_id: int) -> QuerySet[Commit]:

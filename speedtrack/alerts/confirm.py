@@ -18,14 +18,14 @@ from django.db import connection, transaction
 from django.db.models import Q, QuerySet
 from django.db.models.functions import Now
 
-from speedtrack.alerts import brackets, raising, resolving, verdicts
+from speedtrack.alerts import brackets, common_mode, drift, history, pairing, raising, resolving, verdicts
 from speedtrack.alerts.brackets import Bracket
 from speedtrack.alerts.models import ChangePoint, Verdict
 from speedtrack.alerts.pairing import Pair, plan
 from speedtrack.alerts.trouble import isolated
 from speedtrack.alerts.verdicts import LEVEL, LOOKS, PAIRS, ROUNDS
 from speedtrack.projects.models import Commit
-from speedtrack.runs.models import PAIRED, Build, Machine, Reason, Run
+from speedtrack.runs.models import PAIRED, Machine, Reason, Run
 from speedtrack.runs.models import Status as RunStatus
 from speedtrack.stats.compare import fewest_pairs
 from speedtrack.stats.narrow import MOST
@@ -44,6 +44,7 @@ def step() -> None:
         if not cursor.fetchone()[0]:
             return
     drop_returns()
+    common_mode.sort_out()
     open_brackets()
     judge_finished()
     narrow_confirmed()
@@ -64,9 +65,13 @@ def open_brackets() -> None:
         with isolated(cp.series):
             if not brackets.on_a_branch(cp):
                 end(cp, Status.UNSETTLED, f"its commits are no longer on {cp.branch}")
-            elif same_binary(cp):
+            elif why := history.why_not_measurable(cp.series):
+                give_up(cp, why)
+            elif cp.kind == ChangePoint.Kind.DRIFT and drift.is_explained(cp):
+                cp.delete()
+            elif pairing.same_binary(cp):
                 end(cp, Status.REFUTED, "both commits build the very same server: this is the machine's own noise")
-            elif runs := [run for run in brackets.paired_runs_around(cp) if verdicts.may_tell(run, cp)]:
+            elif runs := runs_that_tell(cp):
                 settle_by(cp, runs)
             else:
                 waiting.append((cp, brackets.around(cp)))
@@ -77,6 +82,19 @@ def open_brackets() -> None:
             run = plan(pair, group, trials)
             for cp in group:
                 settle_by(cp, [run])
+
+
+def runs_that_tell(cp: ChangePoint) -> list[Run]:
+    """Paired runs that another suspicion caused and that settle this step; a drift has ends of its own."""
+    if cp.kind == ChangePoint.Kind.DRIFT:
+        return []
+    return [run for run in brackets.paired_runs_around(cp) if verdicts.may_tell(run, cp)]
+
+
+def give_up(cp: ChangePoint, why: str) -> None:
+    """End a suspicion that cannot be measured again: by what the history shows, if it shows it."""
+    if not history.take_over(cp, why):
+        end(cp, Status.UNSETTLED, f"could not be measured again: {why}")
 
 
 def with_all(change_points: QuerySet[ChangePoint]) -> list[ChangePoint]:
@@ -91,19 +109,6 @@ def settle_by(cp: ChangePoint, runs: list[Run]) -> None:
     ChangePoint.objects.filter(pk=cp.pk).update(
         status=Status.SETTLING, before=cp.before_id, commit=cp.commit_id, note=""
     )
-
-
-def same_binary(cp: ChangePoint) -> bool:
-    """Did the machine build bit-equal artifacts of both commits? Then nothing that was measured can differ."""
-    before, after = (artifacts(cp.series.machine, commit) for commit in (cp.before, cp.commit))
-    return before is not None and before == after
-
-
-def artifacts(machine: Machine, commit: Commit) -> dict[str, str] | None:
-    """Name -> digest of what the machine last built of a commit; None if it built nothing."""
-    builds = Build.objects.filter(attempt__run__machine=machine, commit=commit, succeeded=True)
-    build = builds.order_by("-id").first()
-    return {name: str(artifact["digest"]) for name, artifact in build.artifacts.items()} if build else None
 
 
 def judge_finished() -> None:
@@ -129,7 +134,7 @@ def judge_confirmation(run: Run, waiting: list[ChangePoint]) -> None:
     if run.status != RunStatus.SUCCEEDED:
         cause = run.error.splitlines()[0] if run.error else run.status
         for cp in waiting:
-            end(cp, Status.UNSETTLED, f"could not be measured again: {cause}")
+            give_up(cp, cause)
         return
     for cp, found in verdicts.confirmations(run, waiting):
         with isolated(cp.series):
@@ -138,6 +143,8 @@ def judge_confirmation(run: Run, waiting: list[ChangePoint]) -> None:
                 end(cp, Status.UNSETTLED, f"no pair of trials is clean: {verdicts.flags_of(run, cp)}")
             elif conclude(cp, found):
                 open_still.append((cp, found))
+            elif cp.kind == ChangePoint.Kind.DRIFT and cp.status == Status.SETTLING:
+                end(cp, Status.CONFIRMED, cp.note)
     again = [cp for cp, found in open_still if not left_to_another(cp, found)]
     if again:
         with isolated(*[cp.series for cp in again]):
@@ -173,7 +180,9 @@ def measure_further(machine: Machine) -> int:
 def left_to_another(cp: ChangePoint, found: Verdict) -> bool:
     """Does another metric of the benchmark show the change already? Then more pairs would tell nothing new."""
     for other in with_all(ChangePoint.objects.settling().overlapping(cp)):
-        same_cause = other.series.benchmark_id == cp.series.benchmark_id and follows(other, cp)
+        same_cause = (
+            other.kind == cp.kind and other.series.benchmark_id == cp.series.benchmark_id and follows(other, cp)
+        )
         if same_cause and is_narrowing(other):
             end(cp, Status.UNSETTLED, f"not known: {evidence(found)}; {other.metric.title} shows the change")
             return True
@@ -212,7 +221,7 @@ def narrow_confirmed() -> None:
     needed: dict[int, int] = {}
     for cp in with_all(ChangePoint.objects.settling()):
         with isolated(cp.series):
-            if is_narrowing(cp) and not under_way(cp):
+            if cp.kind == ChangePoint.Kind.STEP and is_narrowing(cp) and not under_way(cp):
                 read_sides(cp)
                 needed[cp.pk] = verdicts.pairs_to_place(cp)
                 narrowing.append(cp)

@@ -6,15 +6,15 @@ from datetime import datetime
 from django.db import transaction
 from django.db.models import Count, OuterRef, Q, Subquery
 
-from speedtrack.alerts import spreads, windows
+from speedtrack.alerts import drift, history, spreads, windows
+from speedtrack.alerts.history import smallest_effect
 from speedtrack.alerts.known import KnownChange, known_changes
 from speedtrack.alerts.models import ChangePoint
 from speedtrack.alerts.past import mark_past
 from speedtrack.alerts.trouble import isolated
 from speedtrack.alerts.windows import Line
 from speedtrack.benchmarks.metrics import METRICS
-from speedtrack.benchmarks.models import Suite
-from speedtrack.runs.models import Measurement, Run, Series
+from speedtrack.runs.models import Measurement, Series
 from speedtrack.stats.changepoint import DEFAULT, NEAR, Point, Shift, suspect
 
 Status = ChangePoint.Status
@@ -39,6 +39,8 @@ def detect_in(series: Series, since: datetime) -> None:
     withdraw_unfounded(series)
     for line in windows.lines(series, since):
         update_suspicions(series, line)
+        history.judge(series, line)
+        drift.look(series, line)
 
 
 def withdraw_unfounded(series: Series) -> None:
@@ -46,8 +48,9 @@ def withdraw_unfounded(series: Series) -> None:
     clean = Measurement.objects.filter(series=series, accepted=True, paired=False, flags=[])
     ends = clean.filter(Q(commit=OuterRef("before")) | Q(commit=OuterRef("commit"))).values("series")
     points = Subquery(ends.annotate(points=Count("commit", distinct=True)).values("points"))
-    suspicions = ChangePoint.objects.filter(series=series, status=Status.SUSPECTED).annotate(points=points)
-    drop([pk for pk, points in suspicions.values_list("pk", "points") if points != 2])
+    suspicions = ChangePoint.objects.filter(series=series, kind=ChangePoint.Kind.STEP, status=Status.SUSPECTED)
+    rows = suspicions.annotate(points=points).values_list("pk", "points")
+    drop([pk for pk, points in rows if points != 2])
 
 
 def drop(suspicions: Sequence[int]) -> None:
@@ -128,10 +131,3 @@ def find_shifts(series: Series, line: Line, known: Sequence[KnownChange]) -> lis
     settled = [answer for one in known if (answer := one.settled())]
     smallest = smallest_effect(series)
     return suspect(points, smallest_effect=smallest, settled=settled, spread=spreads.of(series, points, smallest))
-
-
-def smallest_effect(series: Series) -> float:
-    metric = METRICS[series.metric]
-    newest = Run.objects.own().filter(project=series.project).order_by("-id").values("suite")[:1]
-    suite = Suite.objects.filter(pk=Subquery(newest)).first()
-    return suite.smallest_effect(metric.name, metric.smallest_effect) if suite else metric.smallest_effect

@@ -13,6 +13,8 @@ from speedtrack.stats.changepoint import NEAR, Settled, Shift
 
 Status = ChangePoint.Status
 
+LEVELS = (Status.CONFIRMED, Status.HISTORY, Status.MACHINE)  # with these a new level begins, whatever the cause
+
 
 @dataclass(frozen=True)
 class KnownChange:
@@ -49,10 +51,10 @@ class KnownChange:
         else is known. It cuts the line where the detector sees it, and is not suspected twice.
         """
         cp = self.change_point
-        if cp.status not in (Status.CONFIRMED, Status.REFUTED):
+        if cp.status not in (*LEVELS, Status.REFUTED):
             return None
         invalid = cp.alert is not None and cp.alert.status == Alert.Status.INVALID
-        return Settled(self.first, self.last, self.is_up, cp.status == Status.CONFIRMED and not invalid)
+        return Settled(self.first, self.last, self.is_up, cp.status in LEVELS and not invalid)
 
 
 def known_changes(series: Series, line: Line) -> list[KnownChange]:
@@ -61,6 +63,7 @@ def known_changes(series: Series, line: Line) -> list[KnownChange]:
     found = (
         ChangePoint.objects.filter(
             series=series,
+            kind=ChangePoint.Kind.STEP,
             before__positions__branch=line.branch,
             before__positions__number__lt=places[-1],
             commit__positions__branch=line.branch,
@@ -82,7 +85,7 @@ def rewritten(series: Series, line: Line) -> list[tuple[ChangePoint, int, int]]:
     has these as well, and may be slower than the one that was measured.
     """
     live = Position.objects.filter(branch__deleted_at=None)
-    gone = ChangePoint.objects.filter(series=series, status=Status.CONFIRMED).exclude(
+    gone = ChangePoint.objects.filter(series=series, kind=ChangePoint.Kind.STEP, status=Status.CONFIRMED).exclude(
         Exists(live.filter(commit=OuterRef("commit")))
     )
     found = []

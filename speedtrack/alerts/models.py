@@ -182,7 +182,7 @@ class ChangePointQuerySet(models.QuerySet["ChangePoint"]):
             )
         )
         return (
-            self.filter(status=ChangePoint.Status.SUSPECTED)
+            self.filter(status=ChangePoint.Status.SUSPECTED, kind=ChangePoint.Kind.STEP)
             .annotate(
                 first=Subquery(places.filter(commit=OuterRef("before")).values("number")),
                 last=Subquery(places.filter(commit=OuterRef("commit")).values("number")),
@@ -191,11 +191,14 @@ class ChangePointQuerySet(models.QuerySet["ChangePoint"]):
         )
 
     def ripe(self) -> "ChangePointQuerySet":
-        """Suspicions that can be settled now."""
+        """Suspicions that can be settled now; not those for which another one speaks that was not answered yet."""
+        there = Verdict.objects.filter(change_point=OuterRef("pk"), answer=Verdict.Answer.DIFFERENT)
+        unanswered = ChangePoint.objects.filter(~Exists(there), status__in=ChangePoint.OPEN)
         return (
             self.decidable()
             .filter(status=ChangePoint.Status.SUSPECTED)
-            .exclude(returns_from__status__in=(ChangePoint.Status.SUSPECTED, ChangePoint.Status.SETTLING))
+            .exclude(returns_from__status__in=ChangePoint.OPEN)
+            .exclude(Exists(unanswered.filter(pk=OuterRef("spoken_for_by"))))
             .exclude(pk__in=ChangePoint.objects.waiting().values("pk"))
         )
 
@@ -245,11 +248,21 @@ class ChangePoint(models.Model):
         CONFIRMED = "confirmed"  #: measured again, and true; stays for good
         REFUTED = "refuted"  #: measured again, and not there; kept as noise
         UNSETTLED = "unsettled"  #: measured again in vain, or not measurable; ``note`` says why
+        HISTORY = "history"  #: the history shows it; it was not measured again, as that is not possible
+        MACHINE = "machine"  #: many series of the machine moved with it: the machine, not the commit; ``note`` says why
+
+    class Kind(models.TextChoices):
+        STEP = "step"  #: the level moved at one place
+        DRIFT = "drift"  #: the level moved little by little since ``before``, without one step
+
+    OPEN = (Status.SUSPECTED, Status.SETTLING)
 
     series = models.ForeignKey(Series, models.CASCADE, related_name="change_points")
     branch = models.ForeignKey(Branch, models.CASCADE, related_name="change_points")
     before = models.ForeignKey(Commit, models.PROTECT, related_name="+")
     commit = models.ForeignKey(Commit, models.PROTECT, related_name="change_points")
+    kind = models.CharField(max_length=20, choices=Kind, default=Kind.STEP)
+    reference = models.CharField(max_length=100, default="", help_text="of a drift: what ``before`` is, in words")
     status = models.CharField(max_length=20, choices=Status, default=Status.SUSPECTED)
     ratio = models.FloatField(help_text="new level / old level: of the history, then of the paired measurement")
     low = models.FloatField(help_text="lower end of the ratio's 95% interval")
@@ -264,13 +277,17 @@ class ChangePoint(models.Model):
     returns_from = models.ForeignKey(
         "self", models.CASCADE, null=True, related_name="returns", help_text="the change that this one takes back"
     )
+    spoken_for_by = models.ForeignKey(
+        "self", models.SET_NULL, null=True, related_name="speaks_for",
+        help_text="the clearest change of many that moved at once: it is measured first",
+    )  # fmt: skip
 
     objects: ClassVar = ChangePointQuerySet.as_manager()
 
     class Meta:
         constraints: ClassVar = [
             models.UniqueConstraint(
-                fields=["series", "before", "commit"],
+                fields=["series", "kind", "before", "commit"],
                 condition=Q(status="suspected"),
                 name="one_suspicion_per_series_and_range",
             ),
@@ -289,6 +306,20 @@ class ChangePoint(models.Model):
     def is_slowdown(self) -> bool:
         """Did the metric get worse?"""
         return (self.ratio > 1) == (self.metric.better == Direction.LOWER)
+
+
+class BestLevel(models.Model):
+    """The best level that a series ever had on a branch, in the metric's unit: a reference against drift."""
+
+    series = models.ForeignKey(Series, models.CASCADE, related_name="+")
+    branch = models.ForeignKey(Branch, models.CASCADE, related_name="+")
+    commit = models.ForeignKey(Commit, models.CASCADE, related_name="+")
+    level = models.FloatField()
+
+    class Meta:
+        constraints: ClassVar = [
+            models.UniqueConstraint(fields=["series", "branch"], name="one_best_level_per_series_and_branch"),
+        ]
 
 
 class Verdict(models.Model):

@@ -7,7 +7,7 @@ from speedtrack.alerts.models import ChangePoint
 from speedtrack.benchmarks.models import Suite
 from speedtrack.projects.models import Commit
 from speedtrack.runs import planning
-from speedtrack.runs.models import Machine, Measurement, Reason, Run
+from speedtrack.runs.models import Build, Machine, Measurement, Reason, Run
 
 
 @dataclass(frozen=True)
@@ -47,3 +47,16 @@ def suite_of(cp: ChangePoint) -> Suite:
     """A suite with which the series was measured, so that the pairs measure the same thing."""
     measurements = Measurement.objects.filter(series=cp.series, accepted=True)
     return measurements.select_related("attempt__run__suite").latest("id").attempt.run.suite
+
+
+def same_binary(cp: ChangePoint) -> bool:
+    """Did the machine build bit-equal artifacts of both commits? Then nothing that was measured can differ."""
+    before, after = (artifacts(cp.series.machine, commit) for commit in (cp.before, cp.commit))
+    return before is not None and before == after
+
+
+def artifacts(machine: Machine, commit: Commit) -> dict[str, str] | None:
+    """Name -> digest of what the machine last built of a commit; None if it built nothing."""
+    builds = Build.objects.filter(attempt__run__machine=machine, commit=commit, succeeded=True)
+    build = builds.order_by("-id").first()
+    return {name: str(artifact["digest"]) for name, artifact in build.artifacts.items()} if build else None

@@ -5,6 +5,7 @@ from collections.abc import Collection
 from django.db import transaction
 from django.db.models import Q, QuerySet
 
+from speedtrack.alerts import drift
 from speedtrack.alerts.brackets import numbers_of
 from speedtrack.alerts.models import Alert, AlertEvent, ChangePoint, shares_commit
 from speedtrack.alerts.muting import mute_of
@@ -21,7 +22,8 @@ def raise_alerts() -> int:
     Slowdowns come first, and what is news before what is past: the alert of a cause says the most that is known of it.
     """
     raised: set[int] = set()
-    confirmed = ChangePoint.objects.filter(status=Status.CONFIRMED, alert=None).order_by("past", "id")
+    by_history = Q(status=Status.HISTORY, series__project__mail_history_verdicts=True)
+    confirmed = ChangePoint.objects.filter(Q(status=Status.CONFIRMED) | by_history, alert=None).order_by("past", "id")
     found = list(confirmed.select_related("series__benchmark", "branch__project", "before", "commit"))
     for cp in sorted(found, key=lambda cp: not cp.is_slowdown):
         with isolated(cp.series):
@@ -33,7 +35,7 @@ def raise_alerts() -> int:
 def still_settling(cp: ChangePoint) -> bool:
     """Is a suspicion of the same range still being measured? One mail shall then tell of both."""
     project = ChangePoint.objects.settling().filter(branch__project=cp.branch.project)
-    return project.overlapping(cp).exists()
+    return project.filter(kind=cp.kind).overlapping(cp).exists()
 
 
 @transaction.atomic
@@ -76,7 +78,12 @@ def alert_of(cp: ChangePoint) -> Alert | None:
 def may_hold(alert: Alert, cp: ChangePoint) -> bool:
     if alert.status not in Alert.OPEN and alert.improvement == cp.is_slowdown:
         return False
-    same = alert.change_points.filter(series=cp.series_id)
+    members = alert.change_points.all()
+    # The range of a drift holds many commits, and the steps among them are causes of their own.
+    own_kind = not members.exists() or members.filter(kind=cp.kind).exists()
+    if not own_kind and (alert.before_id, alert.commit_id) != (cp.before_id, cp.commit_id):
+        return False
+    same = members.filter(series=cp.series_id)
     return all(other.is_slowdown == cp.is_slowdown for other in same.select_related("series"))
 
 
@@ -87,13 +94,13 @@ def make_alert(cp: ChangePoint) -> Alert:
         branch=cp.branch,
         before=cp.before,
         commit=cp.commit,
-        status=Alert.Status.CONFIRMED,
+        status=Alert.Status.CONFIRMED if cp.status == Status.CONFIRMED else Alert.Status.SUSPECTED,
         improvement=not cp.is_slowdown,
         muted=mute is not None,
     )
     ChangePoint.objects.filter(pk=cp.pk).update(alert=alert)
     words = f"; silently, for {mute} is muted: {mute.reason}" if mute else ""
-    tell(alert, Kind.RAISED, f"both sides were measured again{words}", past=cp.past, after=alert.status)
+    tell(alert, Kind.RAISED, words_of(cp) + words, past=cp.past, after=alert.status)
     return alert
 
 
@@ -114,7 +121,7 @@ def join(alert: Alert, cp: ChangePoint, told: bool) -> None:
     if becomes_work(alert, cp):
         tell(alert, Kind.RAISED, f"{what} got worse with {cp.commit.short}", past=cp.past, after=alert.status)
     elif not told:
-        tell(alert, Kind.GREW, f"another change of {cp.commit.short} was confirmed: {what}", past=cp.past)
+        tell(alert, Kind.GREW, words_of_more(cp, what), past=cp.past)
     follow_narrowest(alert, cp, told)
 
 
@@ -133,7 +140,14 @@ def follow_narrowest(alert: Alert, cp: ChangePoint, told: bool) -> None:
     """Move an open alert to the range of a change point that is narrower than its own, unless a person placed it."""
     mine = width(alert.branch, alert.before_id, alert.commit_id)
     other = width(cp.branch, cp.before_id, cp.commit_id)
-    if alert.placed or mine is None or other is None or other >= mine or taken(alert, cp):
+    if (
+        cp.kind == ChangePoint.Kind.DRIFT
+        or alert.placed
+        or mine is None
+        or other is None
+        or other >= mine
+        or taken(alert, cp)
+    ):
         return
     alert.branch, alert.before, alert.commit = cp.branch, cp.before, cp.commit
     alert.save(update_fields=["branch", "before", "commit"])
@@ -151,6 +165,21 @@ def words_of_range(alert: Alert) -> str:
     """The one commit, or the range."""
     one = width(alert.branch, alert.before_id, alert.commit_id) == 1
     return alert.commit.short if one else f"{alert.before.short}..{alert.commit.short}"
+
+
+def words_of(cp: ChangePoint) -> str:
+    """Why an alert is raised."""
+    if cp.status == Status.HISTORY:
+        return cp.note
+    return drift.words(cp) if cp.kind == ChangePoint.Kind.DRIFT else "both sides were measured again"
+
+
+def words_of_more(cp: ChangePoint, what: str) -> str:
+    """What is said of another change, of which an alert tells already."""
+    if cp.kind == ChangePoint.Kind.DRIFT:
+        return f"{what}: {drift.words(cp)}"
+    how = "seen in the history" if cp.status == Status.HISTORY else "confirmed"
+    return f"another change of {cp.commit.short} was {how}: {what}"
 
 
 def width(branch: Branch, before_id: int, commit_id: int) -> int | None:

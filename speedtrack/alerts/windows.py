@@ -7,6 +7,7 @@ the news of a line are read with no more than these around them; news that lie f
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from statistics import median
 from typing import Any, NamedTuple
 
 from django.db import connection
@@ -76,6 +77,11 @@ class Measured(NamedTuple):
     position: int
     commit_id: int
     trials: tuple[float, ...]
+
+    @property
+    def value(self) -> float:
+        """The median of the trials."""
+        return median(self.trials)
 
 
 @dataclass(frozen=True)

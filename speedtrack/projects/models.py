@@ -69,6 +69,9 @@ class Project(models.Model):
     synced_at = models.DateTimeField(null=True)
     error = models.TextField(default="", blank=True, help_text="why the last look at the repository failed")
     failures = models.PositiveIntegerField(default=0, help_text="looks that failed since the last one that did not")
+    mail_history_verdicts = models.BooleanField(
+        default=False, help_text="alert for slowdowns that the history alone shows, where nothing can be measured again"
+    )
     left_out = models.JSONField(
         default=dict, help_text="branches and tags that could not be fetched: reference name -> {sha, why}"
     )

@@ -10,7 +10,14 @@ from speedtrack.projects.models import Branch, Commit, Position
 
 Status = ChangePoint.Status
 ROWS = 120  # change points read for one list
-SHOWN = (Status.SUSPECTED, Status.SETTLING, Status.CONFIRMED, Status.UNSETTLED)
+SHOWN = (
+    Status.SUSPECTED,
+    Status.SETTLING,
+    Status.CONFIRMED,
+    Status.UNSETTLED,
+    Status.HISTORY,
+    Status.MACHINE,
+)
 
 
 @dataclass
@@ -41,7 +48,15 @@ class Change:
 
     @property
     def state(self) -> str:
-        return "confirmed" if self.confirmed else "suspected" if self.settling else "unsettled"
+        if self.confirmed or self.settling:
+            return "confirmed" if self.confirmed else "suspected"
+        found = {cp.status for cp in self.points}
+        return next((str(one) for one in (Status.HISTORY, Status.UNSETTLED, Status.MACHINE) if one in found), "")
+
+    @property
+    def drift(self) -> str:
+        """What the level drifted away from; empty for a step."""
+        return self.worst.reference
 
     @property
     def alert_id(self) -> int | None:

@@ -1,0 +1,102 @@
+from datetime import timedelta
+
+from django.db.models.functions import Now
+
+from speedtrack.alerts import confirm, detection
+from speedtrack.alerts.history import why_not_measurable
+from speedtrack.alerts.models import Alert, AlertEvent, ChangePoint
+from speedtrack.notices.models import Outbox
+from speedtrack.notices.telling import tell_subscribers
+from speedtrack.projects.models import Project
+from speedtrack.runs import queue
+from speedtrack.runs.documents import Failure
+from speedtrack.runs.models import Machine, Run, Series
+from speedtrack.tests import builders
+
+from .conftest import World
+
+Status = ChangePoint.Status
+
+
+def long_world(world: World) -> None:
+    world.shas += world.repository.commits(38)
+    world.factors = {world.shas[30]: 1.3}
+    builders.track(world.repository, emails=["dev@example.org"])
+    builders.work(world.machine, world.speed)
+
+
+def machine_is_gone() -> None:
+    Machine.objects.update(last_seen_at=Now() - timedelta(days=20))
+
+
+def settle() -> None:
+    for _ in range(3):
+        detection.detect()
+        confirm.step()
+        tell_subscribers()
+
+
+def test_a_machine_that_is_gone_leaves_a_verdict_of_the_history_that_nobody_is_mailed(world: World) -> None:
+    long_world(world)
+    machine_is_gone()
+    settle()
+    found = ChangePoint.objects.filter(series__benchmark__name="get-p1")
+    assert {cp.status for cp in found} == {Status.HISTORY}
+    assert {cp.series.metric for cp in found} == {"server_cpu_ns_per_request", "throughput_rps"}
+    slower = found.get(series__metric="server_cpu_ns_per_request")
+    assert slower.low < 1.3 < slower.high
+    assert world.shas.index(slower.before.sha) < 30 <= world.shas.index(slower.commit.sha)
+    assert "not heard of for 14 days" in slower.note
+    assert not Run.objects.exclude(base=None).exists()
+    assert not Alert.objects.exists()
+
+
+def test_a_project_that_asks_for_it_is_mailed_of_the_history_once(world: World) -> None:
+    long_world(world)
+    Project.objects.update(mail_history_verdicts=True)
+    machine_is_gone()
+    settle()
+    settle()
+    alert = Alert.objects.get()
+    assert alert.status == Alert.Status.SUSPECTED
+    raised = alert.events.get(kind=AlertEvent.Kind.RAISED)
+    assert raised.note.startswith("the history shows it; it was not measured again")
+    assert Outbox.objects.get().recipient == "dev@example.org"
+
+
+def test_a_verdict_of_the_history_stays_where_it_is(world: World) -> None:
+    long_world(world)
+    machine_is_gone()
+    settle()
+    before = list(ChangePoint.objects.order_by("id").values("pk", "before", "commit", "status", "ratio"))
+    Series.objects.update(undetected_since=Now() - timedelta(days=1))
+    settle()
+    assert list(ChangePoint.objects.order_by("id").values("pk", "before", "commit", "status", "ratio")) == before
+    assert before
+
+
+def test_a_suspicion_whose_pairs_cannot_be_built_is_left_to_the_history(world: World) -> None:
+    long_world(world)
+    detection.detect()
+    confirm.step()
+    run = builders.claim(world.machine)
+    assert run.base_id
+    error = "build failed: the compiler is gone"
+    queue.fail(world.machine, run.pk, Failure(token=run.lease_token, kind="permanent", error=error))
+    confirm.step()
+    found = ChangePoint.objects.filter(series__benchmark__name="get-p1")
+    assert {cp.status for cp in found} == {Status.HISTORY}
+    assert all("the compiler is gone" in cp.note for cp in found)
+
+
+def test_why_a_series_cannot_be_measured_again_is_told(world: World) -> None:
+    long_world(world)
+    series = Series.objects.first()
+    assert series is not None
+    assert why_not_measurable(series) == ""
+    Machine.objects.update(paused=True, last_seen_at=Now() - timedelta(days=8))
+    assert why_not_measurable(series) == "m1 is paused for long"
+    Machine.objects.update(last_seen_at=Now() - timedelta(days=1))
+    assert why_not_measurable(series) == ""
+    world.machine.projects.clear()
+    assert "no longer measures" in why_not_measurable(series)

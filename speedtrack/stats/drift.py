@@ -1,0 +1,66 @@
+"""Has a level moved away from a fixed reference little by little? Two sets of points of one series, far apart."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from speedtrack.stats.scale import Array, Scale
+from speedtrack.stats.summary import MAD_TO_SIGMA
+
+LEVEL = 8  # points that make a level
+FEWEST = 5  # points of a level below which nothing is said
+CLEARLY = 4.0  # standard errors that a drift must be beyond what steps explain
+GROWN = 1.5  # times the drift that was looked at before, for another look
+FURTHER = 0.05  # or so much more
+
+
+@dataclass(frozen=True)
+class Drift:
+    """``ratio``: newest level / reference, without what known steps explain; ``score``: over what it had to exceed."""
+
+    ratio: float
+    low: float
+    high: float
+    score: float
+
+
+def drifted(
+    reference: Sequence[float], newest: Sequence[float], *, smallest_effect: float, explained: float = 1.0
+) -> Drift | None:
+    """Is the newest level further from the reference than noise, the smallest effect and known steps explain?
+
+    ``reference``, ``newest``: values of measured commits in commit order, LEVEL of each. ``explained``: the product
+    of the ratios of the steps between them. The noise is that between neighbouring commits, which a drift does not
+    widen. None: no drift, or fewer than FEWEST points on a side.
+    """
+    if min(len(reference), len(newest)) < FEWEST:
+        return None
+    scale = Scale.of([*reference, *newest])
+    old, new = scale.place(reference), scale.place(newest)
+    step = math.log(explained) if scale.unit is None else explained - 1
+    delta = float(np.median(new) - np.median(old)) - step
+    error = noise(old, new) * math.sqrt(math.pi / 2 * (1 / len(old) + 1 / len(new)))
+    score = abs(delta) / max(scale.effect(smallest_effect), CLEARLY * error, 1e-12)
+    if score < 1:
+        return None
+    low, ratio, high = (scale.ratio(delta + side * 1.96 * error) for side in (-1, 0, 1))
+    return Drift(ratio, low, high, score)
+
+
+def noise(*levels: Array) -> float:
+    """Standard deviation of a point, by the differences of neighbours on the same level."""
+    moves = np.concatenate([np.abs(np.diff(level)) for level in levels])
+    usual = MAD_TO_SIGMA * float(np.median(moves)) / math.sqrt(2)
+    return max(usual, math.sqrt(math.pi) / 2 * float(np.mean(moves)))
+
+
+def has_grown(ratio: float, before: float) -> bool:
+    """Is a drift so much larger than one that was looked at before that it is worth another look?"""
+    if min(ratio, before) <= 0:
+        return abs(ratio - 1) > GROWN * abs(before - 1)
+    now, then = abs(math.log(ratio)), abs(math.log(before))
+    return now >= GROWN * then or now >= then + math.log1p(FURTHER)

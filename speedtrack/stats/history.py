@@ -1,0 +1,234 @@
+"""Did one series change its level, as far as its history alone can tell? For what cannot be measured again.
+
+A verdict is conservative, and it is sticky: it rests on the points up to the one that gave it, so no later point takes
+it back or moves it. The test is a kernel change point test (Harchaoui & Cappe 2007; Arlot, Celisse & Harchaoui 2019)
+of the best single split since the last change, with a Gaussian kernel as wide as the noise between neighbours: modes
+and wild points weigh no more than others.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from speedtrack.stats.changepoint import Point
+from speedtrack.stats.scale import Array, Scale
+from speedtrack.stats.summary import MAD_TO_SIGMA
+
+
+@dataclass(frozen=True)
+class Strictness:
+    """What a split must exceed; set by replaying noise of many kinds on synthetic and real series."""
+
+    window: int = 200  # points since the last change that are looked at
+    memory: int = 300  # points before a change in which its level may have been visited before
+    before: int = 6  # points on each side of a split, at least
+    after: int = 5
+    bandwidth: float = 1.5  # of the kernel, times the noise between neighbours
+    gain: float = 2.0  # times the logarithm of the number of points: what the gain of a split must exceed
+    fewest: int = 80  # points; a shorter segment must exceed as much as one of so many
+    steady: float = 4.3  # as gain, for the gain over the usual scatter of the kernel
+    steady_sides: tuple[int, int] = (20, 12)  # points before and after that such a split needs
+    clear: float = 1.6  # times the noise that a step must be, unless its split has the sides of a steady one
+    serial: tuple[float, float] = (0.2, 1.5)  # lag-1 correlation that costs nothing; how much more beyond it
+    blocks: tuple[float, float] = (1.5, 0.3)  # the same for the variance of means of BLOCK points
+    slow: float = 1.5  # power of that variance that a steady split must exceed
+    agree: float = 0.65  # share of pairs before/after that must agree
+    place: float = 0.7  # gain that another place may lack
+    wide: int = 9  # points to each side in which such places may lie
+    outlast: tuple[float, int] = (2.0, 100)  # how long a level visited before must last: times its longest visit; cap
+
+
+BLOCK = 8  # points whose mean shows slow movement
+NEAR = 60  # points before a split that its old level rests on
+BASE = 40  # points before a split that a visit is told from
+CLIP = 3.0  # standard deviations: wilder points count as these
+QUICK = 20  # points after a split from which its place must be certain
+DEFAULT = Strictness()
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A change of level that the history shows.
+
+    ``index`` is the first point of the new level, which lies within ``first`` to ``last``; ``seen`` the point whose
+    arrival showed it. ``ratio`` is new level / old level, [low, high] roughly its 95% interval; ``score`` the gain of
+    the split over what it had to exceed.
+    """
+
+    index: int
+    first: int
+    last: int
+    ratio: float
+    low: float
+    high: float
+    score: float
+    seen: int
+
+
+class _Split(NamedTuple):
+    """The best split of a segment: its index there, its gain, and those places that explain it nearly as well."""
+
+    at: int
+    gain: float
+    first: int
+    last: int
+    scatter: float  # how far points of one side are apart for the kernel, 0 to 1
+
+
+class _Noise(NamedTuple):
+    """Of the points about their two levels: standard deviation, lag-1 correlation, relative variance of blocks."""
+
+    sigma: float
+    serial: float
+    blocks: float
+
+
+def verdicts(
+    points: Sequence[Point], *, smallest_effect: float, settled: Iterable[int] = (), since: int = 0
+) -> list[Verdict]:
+    """The changes that the points from ``since`` on have shown by their arrival, in the order in which they were seen.
+
+    ``settled``: indices at which the series is known to have changed; each is a fixed boundary, and nothing before
+    the newest one is judged again. Fewer than a dozen points have no verdict.
+    """
+    if not points:
+        return []
+    scale = Scale.of(value for point in points for value in point.values)
+    level = np.array([np.median(scale.place(point.values)) for point in points])
+    known, found = sorted(settled), list[Verdict]()
+    for seen in range(since, len(points)):
+        start = max([found[-1].index if found else 0, *[index for index in known if index <= seen]])
+        verdict = newest(level[: seen + 1], start, scale, smallest_effect)
+        if verdict is not None:
+            found.append(verdict)
+    return found
+
+
+def newest(level: Array, start: int, scale: Scale, smallest_effect: float) -> Verdict | None:
+    """Does the newest point show a change since ``start``? ``level``: the points so far on the scale.
+
+    Looks at the last `Strictness.window` points, so the cost of a point is bounded whatever the series' length.
+    """
+    begin = max(start, len(level) - DEFAULT.window)
+    part = level[begin:]
+    effect = scale.effect(smallest_effect)
+    if len(part) < DEFAULT.before + DEFAULT.after:
+        return None
+    split = best_split(part, effect)
+    if split.gain < _least(len(part), split.scatter):
+        return None
+    old, new = part[max(0, split.at - NEAR) : split.at], part[split.at :]
+    delta = float(np.median(new) - np.median(old))
+    noise = noise_about(part, split.at)
+    score = _score(split, noise, delta, len(part))
+    certain = split.at - split.first <= DEFAULT.wide and split.last - split.at <= DEFAULT.wide
+    quick = len(new) < QUICK and score.quick >= 1
+    if abs(delta) < effect or max(score) < 1 or not (quick or certain) or _agreement(old, new, delta) < DEFAULT.agree:
+        return None
+    if _is_visit(level, begin + split.at):
+        return None
+    error = noise.sigma * math.sqrt(math.pi / 2 * (1 / len(old) + 1 / len(new)))
+    low, ratio, high = (scale.ratio(delta + side * 1.96 * error) for side in (-1, 0, 1))
+    places = (begin + split.at, begin + split.first, begin + split.last)
+    return Verdict(*places, ratio, low, high, max(score), len(level) - 1)
+
+
+def best_split(part: Array, effect: float) -> _Split:
+    """The split of largest gain: how much nearer, for the kernel, points are to those of their side than to all."""
+    n = len(part)
+    lag = MAD_TO_SIGMA * float(np.median(np.abs(np.diff(part)))) / math.sqrt(2)
+    width = max(DEFAULT.bandwidth * lag, effect / 4, 1e-12)
+    alike = np.exp(-(((part[:, None] - part[None, :]) / width) ** 2) / 2)
+    rows = np.concatenate([[0.0], np.cumsum(alike.sum(axis=1))])
+    head = np.concatenate([[0.0], np.cumsum(1 + 2 * np.tril(alike, -1).sum(axis=1))])  # sum of alike[:t, :t]
+    places = np.arange(DEFAULT.before, n - DEFAULT.after + 1)
+    tail = rows[n] - 2 * rows[places] + head[places]
+    within = head[places] / places + tail / (n - places)
+    gains = within - rows[n] / n
+    best = int(np.argmax(gains))
+    near = places[gains > gains[best] - DEFAULT.place]
+    return _Split(
+        int(places[best]), float(gains[best]), int(near[0]), int(near[-1]), max(0.0, 1 - float(within[best]) / n)
+    )
+
+
+def noise_about(part: Array, at: int) -> _Noise:
+    rest = np.concatenate([part[:at] - np.median(part[:at]), part[at:] - np.median(part[at:])])
+    sigma = MAD_TO_SIGMA * float(np.median(np.abs(rest)))
+    rest = np.clip(rest, -CLIP * sigma, CLIP * sigma)
+    square = max(float((rest * rest).sum()), 1e-30)
+    count = len(rest) // BLOCK
+    means = rest[len(rest) - count * BLOCK :].reshape(count, BLOCK).mean(axis=1)
+    blocks = float((means**2).mean()) * BLOCK * len(rest) / square
+    return _Noise(sigma, float((rest[1:] * rest[:-1]).sum()) / square, blocks)
+
+
+class _Score(NamedTuple):
+    """The gain over what it must exceed: for a clear step soon after it, and for a small one that lasts."""
+
+    quick: float
+    steady: float
+
+
+def _least(n: int, scatter: float) -> float:
+    """The gain that any split must exceed, whatever its noise."""
+    return min(DEFAULT.gain, DEFAULT.steady * scatter) * math.log(max(n, DEFAULT.fewest))
+
+
+def _score(split: _Split, noise: _Noise, delta: float, n: int) -> _Score:
+    points = math.log(max(n, DEFAULT.fewest))
+    serial = 1 + DEFAULT.serial[1] * max(0.0, noise.serial - DEFAULT.serial[0])
+    blocks = 1 + DEFAULT.blocks[1] * max(0.0, noise.blocks - DEFAULT.blocks[0])
+    quick = split.gain / (DEFAULT.gain * points * serial * blocks)
+    slowly = max(1.0, noise.blocks) ** DEFAULT.slow
+    steady = split.gain / max(DEFAULT.steady * points * split.scatter * slowly * serial, 1e-12)
+    long_enough = split.at >= DEFAULT.steady_sides[0] and n - split.at >= DEFAULT.steady_sides[1]
+    return _Score(quick if abs(delta) >= DEFAULT.clear * noise.sigma else 0.0, steady if long_enough else 0.0)
+
+
+def _agreement(old: Array, new: Array, delta: float) -> float:
+    """The share of pairs (one before, one after) that moved the way of the change."""
+    return float(((new[:, None] - old[None, :]) * delta > 0).mean())
+
+
+def _is_visit(level: Array, at: int) -> bool:
+    """Was the new level visited twice before, for about as long as it lasts by now? Then it is a mode of the series."""
+    past = level[max(0, at - DEFAULT.memory) : at]
+    new, base = float(np.median(level[at:])), float(np.median(past[-BASE:]))
+    beyond = ((past - (new + base) / 2) * (new - base) > 0).astype(int)
+    steady = np.concatenate([beyond[:1], beyond[:-2] + beyond[1:-1] + beyond[2:] >= 2, beyond[-1:]]).astype(int)
+    turns = np.flatnonzero(np.diff(np.concatenate([[0], steady, [0]])))
+    visits = turns[1::2] - turns[::2]
+    visits = visits[visits > 1]
+    times, cap = DEFAULT.outlast
+    return len(visits) > 1 and len(level) - at <= min(cap, times * int(visits.max()))
+
+
+class Replay:
+    """The verdicts of a series as its points arrive: ``start()`` gives a fresh one, ``push`` all verdicts so far."""
+
+    def __init__(self, smallest_effect: float = 0.01) -> None:
+        self.smallest_effect = smallest_effect
+        self.points: list[Point] = []
+        self.found: list[tuple[int, int]] = []
+
+    def start(self) -> Replay:
+        return Replay(self.smallest_effect)
+
+    def push(self, index: int, values: Sequence[float]) -> list[tuple[int, int]]:
+        """(first point of the new level, direction) of every verdict so far; bounded in cost by the window."""
+        self.points.append(Point(tuple(values)))
+        skipped = max(0, len(self.points) - DEFAULT.window - DEFAULT.memory)
+        recent = self.points[skipped:]
+        settled = [place - skipped for place, _ in self.found if place >= skipped]
+        for verdict in verdicts(recent, smallest_effect=self.smallest_effect, settled=settled, since=len(recent) - 1):
+            self.found.append((skipped + verdict.index, 1 if verdict.ratio > 1 else -1))
+        return self.found
+
+
+REPLAY = Replay()
