@@ -40,10 +40,15 @@ def note_events(now: datetime) -> None:
         if event.kind in FIRST:
             notices = first_notices(event, told, now)
         else:
-            notices = follow_up_notices(event, told, now) if event.kind in FOLLOW_UPS else []
+            notices = follow_up_notices(event, told, now) if is_follow_up(event) else []
         Notice.objects.bulk_create(notices, ignore_conflicts=True)
         channels.tell(event)
     AlertEvent.objects.filter(pk__in=[event.pk for event in events]).update(untold=False)
+
+
+def is_follow_up(event: AlertEvent) -> bool:
+    """Notes of a person are told, those that SpeedTrack made itself are for who looks at the alert."""
+    return event.kind in FOLLOW_UPS and (event.kind != AlertEvent.Kind.NOTED or event.who_id is not None)
 
 
 def earlier_notices(alert: Alert) -> dict[int, Notice]:
