@@ -87,6 +87,7 @@ class TrackedLine:
             slug=f"line-{seed}-{Project.objects.count()}", name=line.id[:100], url="file:///", default_branch="main"
         )
         self.machine = Machine.objects.create(name=self.project.slug, token_id=self.project.slug[:16])
+        self.project.machines.add(self.machine)
         environment = Environment.objects.create(machine=self.machine, digest="any", facts={})
         self.suite = Suite.objects.create(name="suite", digest=self.project.slug, definition={"trials": 1})
         self.benchmark = Benchmark.objects.create(project=self.project, name="get", digest="get", definition={})

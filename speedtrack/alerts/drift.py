@@ -14,6 +14,7 @@ from django.db import connection
 from django.db.models import OuterRef, Q, QuerySet, Subquery
 
 from speedtrack.alerts.history import smallest_effect
+from speedtrack.alerts.known import rewritten
 from speedtrack.alerts.models import BestLevel, ChangePoint
 from speedtrack.alerts.windows import Line, Measured
 from speedtrack.benchmarks.metrics import METRICS, Direction
@@ -42,9 +43,10 @@ LAST = """
 
 @dataclass(frozen=True)
 class Reference:
-    """A measured commit and the values of the measured commits up to it; ``name`` says what it is."""
+    """A measured commit, and the values of the measured commits from ``begin`` up to it; ``name`` says what it is."""
 
     name: str
+    begin: int
     position: int
     commit_id: int
     values: Sequence[float]
@@ -56,13 +58,17 @@ def look(series: Series, line: Line) -> ChangePoint | None:
     if not line.new or line.new[-1] != len(points) - 1 or len(points) < 2 * LEVEL:
         return None
     newest, head = [point.value for point in points[-LEVEL:]], points[-1]
+    steps = list(steps_between(series, branch, 0, head.position).values_list("commit__positions__number", "ratio"))
+    steps += [(number, cp.ratio) for cp, _, number in rewritten(series, line)]
+    if within(steps, points[-LEVEL].position, head.position):
+        return None  # the newest points are of two levels, and the step between them is looked after by itself
+    effect = smallest_effect(series)
     best = best_so_far(series, branch, points)
     found: list[tuple[Reference, Drift]] = []
     for reference in [*references(series, branch, head), *best]:
-        if reference.position > points[-LEVEL].position - 1:
+        if reference.position > points[-LEVEL].position - 1 or within(steps, reference.begin, reference.position):
             continue
-        explained = explained_between(series, branch, reference.position, head.position)
-        effect = smallest_effect(series)
+        explained = math.prod(within(steps, reference.position, head.position))
         if one := drift.drifted(reference.values, newest, smallest_effect=effect, explained=explained):
             found.append((reference, one))
     for reference, one in sorted(found, key=lambda pair: -pair[1].score):
@@ -107,7 +113,7 @@ def up_to(series: Series, branch: Branch, number: int, name: str) -> Reference |
         rows = cursor.fetchall()
     if len(rows) < drift.FEWEST:
         return None
-    return Reference(name, rows[0][0], rows[0][1], [value for _, _, value in reversed(rows)])
+    return Reference(name, rows[-1][0], rows[0][0], rows[0][1], [value for _, _, value in reversed(rows)])
 
 
 def best_so_far(series: Series, branch: Branch, points: Sequence[Measured]) -> list[Reference]:
@@ -136,8 +142,8 @@ def _median(values: list[float]) -> float:
 
 
 def steps_between(series: Series, branch: Branch, first: int, last: int) -> QuerySet[ChangePoint]:
-    """The steps of a series that lie between two positions, or may: confirmed, by history, or not yet settled."""
-    real = (Status.CONFIRMED, Status.HISTORY, *ChangePoint.OPEN)
+    """The steps of a series that lie between two positions, or may: the machine's too, and those not yet settled."""
+    real = (Status.CONFIRMED, Status.HISTORY, Status.MACHINE, *ChangePoint.OPEN)
     return ChangePoint.objects.filter(
         series=series,
         kind=Kind.STEP,
@@ -148,10 +154,9 @@ def steps_between(series: Series, branch: Branch, first: int, last: int) -> Quer
     )
 
 
-def explained_between(series: Series, branch: Branch, first: int, last: int) -> float:
-    """The product of the ratios of these steps."""
-    ratios = steps_between(series, branch, first, last).values_list("ratio", flat=True)
-    return math.prod(ratio for ratio in ratios if ratio > 0)
+def within(steps: Sequence[tuple[int, float]], first: int, last: int) -> list[float]:
+    """The ratios of the steps (position, ratio) after the first and up to the last position."""
+    return [ratio for number, ratio in steps if first < number <= last and ratio > 0]
 
 
 def is_news(series: Series, branch: Branch, reference: Reference, found: Drift) -> bool:

@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 from datetime import timedelta
+from functools import reduce
+from operator import or_
 
 from django.db.models import Exists, OuterRef, Q, Subquery
 from django.db.models.functions import Now
@@ -25,25 +27,23 @@ Kind = ChangePoint.Kind
 Status = ChangePoint.Status
 
 
-def why_not_measurable(series: Series, points: Sequence[Measured] = ()) -> str:
+def why_not_measurable(series: Series) -> str:
     """Why the commits of a series cannot be measured again; empty where they can."""
-    machine = Machine.objects.filter(pk=series.machine_id)
     works_here = Exists(Project.machines.through.objects.filter(machine=OuterRef("pk"), project=series.project_id))
-    if machine.filter(~works_here).exists():
-        return f"{series.machine} no longer measures {series.project}"
-    if machine.filter(Q(last_seen_at__lt=Now() - PAUSED) | Q(last_seen_at=None), paused=True).exists():
-        return f"{series.machine} is paused for long"
-    if machine.filter(last_seen_at__lt=Now() - SILENT).exists():
-        return f"{series.machine} was not heard of for {SILENT.days} days"
-    if points and all(len(point.trials) == 1 for point in points):
-        return "each commit has a single trial"
-    return ""
+    reasons = {
+        f"no longer measures {series.project}": ~works_here,
+        "is paused for long": Q(Q(last_seen_at__lt=Now() - PAUSED) | Q(last_seen_at=None), paused=True),
+        f"was not heard of for {SILENT.days} days": Q(last_seen_at__lt=Now() - SILENT),
+    }
+    machine = Machine.objects.filter(pk=series.machine_id)
+    if not machine.filter(reduce(or_, (Q(reason) for reason in reasons.values()))).exists():
+        return ""
+    return next(f"{series.machine} {words}" for words, reason in reasons.items() if machine.filter(reason).exists())
 
 
 def judge(series: Series, line: Line) -> None:
     """Write the changes that new points of a line show, where nothing can be measured again."""
-    why = why_not_measurable(series, line.points)
-    if not why or not line.new:
+    if not line.new or not (why := why_not_measurable(series)):
         return
     known = known_places(series, line.branch, line.points)
     for verdict in of_line(series, line.points, known, min(line.new)):

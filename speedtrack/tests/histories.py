@@ -37,6 +37,7 @@ class History:
         )
         self.suite, _ = Suite.objects.get_or_create(name="tiny", digest="sha256:suite", defaults={"definition": {}})
         self.machine, _ = Machine.objects.get_or_create(name="m1")
+        self.project.machines.add(self.machine)
         self.branch = Branch.objects.create(project=self.project, name="main")
 
     def commits(self, count: int, branch: Branch | None = None, **changes: Any) -> list[Commit]:

@@ -55,16 +55,22 @@ TEXTS = [
 # What each page reads of the query; a page that reads nothing has an empty list.
 QUERIES: dict[str, list[str]] = {
     "home": [], "project": ["branch", "machine", "metric"],
-    "timeline": ["branch", "machine", "last", "from", "to", "around", "metric"],
+    "timeline": ["branch", "machine", "last", "from", "to", "around", "metric", "why"],
     "timeline-values": ["branch", "machine", "last", "from", "to", "around"],
     "commit": ["branch"], "alerts": ["status"], "all-alerts": ["status"], "alert": ["zoom"],
     "run": ["part", "zoom"], "run-log": ["phase"], "run-script": ["benchmark", "side"], "profile-folded": [],
     "queue": ["part"], "machine": [], "machine-values": [], "login": ["next"], "logout": [], "healthz": [], "hook": [],
+    "alerts-feed": ["status"], "all-alerts-feed": ["status"], "sensitivity": [], "sensitivity-values": [], "mutes": [],
+    "mute-end": [], "alert-move": [], "alert-split": [], "alert-merge": [], "channels": [], "channel-add": [],
+    "channel": [], "channel-act": [], "notifications": [], "notifications-of": [], "unsubscribe": [],
     "source": ["token"],
 }  # fmt: skip
 FORMS = {
     "alert": ["seen", "status", "assignee", "note"], "machine": ["level"], "login": ["username", "password", "next"],
-    "hook": ["payload"], "logout": ["next"],
+    "hook": ["payload"], "logout": ["next"], "alert-move": ["commit", "note"], "alert-split": ["change", "note"],
+    "alert-merge": ["into", "note"], "mutes": ["benchmark", "metric", "machine", "days", "reason"],
+    "channel-add": ["name", "url", "place", "secret"],
+    "notifications": ["act", "subscription", "project", "branches", "benchmarks", "smallest_percent", "time_zone"],
 }  # fmt: skip
 BODIES = [
     ("application/x-www-form-urlencoded", b"\xff\x00=%ff&&=;%"),
@@ -102,6 +108,7 @@ def clients(db: None, settings: Any, tmp_path: Any) -> Iterator[tuple[Client, di
     yield client, {
         "slug": "kvd", "benchmark": "get-p1", "metric": CPU, "form": "json", "sha": made.shas[5], "run_id": str(run.pk),
         "alerts pk": str(alert.pk), "runs pk": str(run.pk), "profiles pk": "1",
+        "p pk": "1", "kind": "webhook", "verb": "pause", "token": "no-token",
         "name": made.machines[0].name, "hook_id": made.project.hook_id,
     }  # fmt: skip
 

@@ -43,7 +43,7 @@ def told(history: History, commits: Sequence[Commit], values: Sequence[Sequence[
 
 
 def suspected() -> list[tuple[str, bool]]:
-    found = ChangePoint.objects.filter(status=Status.SUSPECTED).order_by("commit_id")
+    found = ChangePoint.objects.filter(status=Status.SUSPECTED, kind=ChangePoint.Kind.STEP).order_by("commit_id")
     return [(cp.commit.subject, cp.ratio > 1) for cp in found.select_related("commit")]
 
 

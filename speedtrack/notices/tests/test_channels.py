@@ -31,7 +31,7 @@ def receiver(settings: Any) -> Iterator[Receiver]:
 def project(world: World) -> Project:
     """Measured, and about to be found slower by its ninth commit."""
     world.factors = {world.shas[8]: 1.3}
-    return builders.track(world.repository).project
+    return builders.track(world.repository, pushed=True).project
 
 
 def until_raised(world: World) -> None:
@@ -167,7 +167,11 @@ def test_chats_are_told_of_what_calls_to_work_and_webhooks_of_all(
     AlertEvent.objects.create(alert=alert, kind="grew", note="another change")
     tell_subscribers()
     assert send_due() == 1
-    triage.decide(alert, triage.Decision("confirmed", "expected", None), django_user_model.objects.create(username="a"))
+    triage.decide(
+        alert,
+        triage.Decision("confirmed", "expected", None, "it is meant"),
+        django_user_model.objects.create(username="a"),
+    )
     tell_subscribers()
     assert send_due() == 4
     paths = [request.path.partition("/send/")[0] for request in receiver.requests]

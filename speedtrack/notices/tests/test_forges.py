@@ -104,7 +104,7 @@ def test_a_persons_decision_changes_the_status(world: World, forge: Forge, djang
     world.factors = {shas[3]: 1.3}
     settle(world)
     ann = django_user_model.objects.create(username="ann")
-    triage.decide(Alert.objects.get(), triage.Decision("confirmed", "invalid", None), ann)
+    triage.decide(Alert.objects.get(), triage.Decision("confirmed", "invalid", None, "it was the machine"), ann)
     report()
     assert forge.states(shas[3])[-2:] == [failed(forge), "success"]
 
@@ -182,7 +182,7 @@ def test_a_pull_request_gets_one_comment_that_is_edited(
     [text] = forge.texts()
     assert f"/alerts/{alert.pk}/" in text and "`get-p1`" in text and alert.commit.sha in text
     ann = django_user_model.objects.create(username="ann")
-    triage.decide(alert, triage.Decision("confirmed", "expected", None), ann)
+    triage.decide(alert, triage.Decision("confirmed", "expected", None, "it is meant"), ann)
     report()
     assert ["no slowdown is known" in text for text in forge.texts()] == [True]
 

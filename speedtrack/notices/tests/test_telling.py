@@ -169,10 +169,10 @@ def test_what_is_over_the_most_per_day_comes_tomorrow_in_one_mail(history: Histo
     assert digest.notices.count() == 12 and Outbox.objects.count() == 4
 
 
-def test_the_past_goes_into_digests_only(history: History, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_past_goes_into_digests_only(history: History) -> None:
     subscribed("a@example.org", history.project)
     history.alert()
-    monkeypatch.setattr(AlertEvent, "past", True, raising=False)
+    AlertEvent.objects.update(past=True)
     assert told() == {}
     assert told(NOON + DAY) == {"a@example.org": 1}
     assert Outbox.objects.get().digest
