@@ -110,6 +110,20 @@ class Alert(models.Model):
         """How many commits may be the cause; 1 once they left the branch."""
         return self.candidates().count() or 1
 
+    @cached_property
+    def drift(self) -> str:
+        """What the level drifted away from, little by little; empty where one commit is the cause."""
+        found = self.change_points.filter(kind=ChangePoint.Kind.DRIFT).values_list("reference", flat=True)
+        return found.first() or ""
+
+    @property
+    def cause(self) -> str:
+        """In words, for the end of a sentence: no commit is named alone while another may be the cause."""
+        if self.drift:
+            return f"little by little since {self.drift}, {self.before.short}..{self.commit.short}"
+        one = f"since {self.commit.short}"
+        return one if self.width == 1 else f"by one of {self.width} commits up to {self.commit.short}"
+
     def branch_names(self) -> list[str]:
         """The tracked branches that have the newest commit of the range, the one on which it was found first."""
         names = Branch.objects.filter(positions__commit=self.commit_id, deleted_at=None).order_by("name")

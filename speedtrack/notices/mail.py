@@ -157,6 +157,8 @@ class Listed:
     @property
     def cause(self) -> str:
         """No commit is named alone while another may be the cause."""
+        if self.alert.drift:
+            return f"little by little since {self.alert.drift}"
         return self.alert.commit.subject if self.alert.width == 1 else f"one of {self.alert.width} commits"
 
     @property

@@ -47,6 +47,8 @@ def facts_of(alert: Alert) -> Facts:
     points = alert.change_points.select_related("series__benchmark")
     changes = [Change(cp.series.benchmark.name, abs(cp.ratio - 1) * 100, cp.is_slowdown) for cp in points]
     emails = list(alert.candidates().values_list("author_email", flat=True)[: MOST_AUTHORS + 1])
+    if alert.drift:
+        return Facts(alert.branch_names(), changes, frozenset())  # of the many commits none is the cause
     known = emails or [alert.commit.author_email]
     authors = frozenset(e.lower() for e in known) if len(known) <= MOST_AUTHORS else frozenset()
     return Facts(alert.branch_names(), changes, authors)

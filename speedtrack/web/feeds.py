@@ -67,11 +67,10 @@ class AlertsFeed(FeedOfAlerts):
 
     def item_description(self, item: ListedAlert) -> str:
         """The summary, which is HTML in Django's feeds."""
-        alert, width = item.alert, item.alert.width
-        where = f"since {alert.commit.short} {alert.commit.subject} by {alert.commit.author_name}"
-        if width > 1:
-            where = f"by one of {width} commits up to {alert.commit.short}"
-        return escape(text_of(f"{where}, on {', '.join(alert.branch_names())}"))
+        alert = item.alert
+        one = not alert.drift and alert.width == 1
+        commit = f" {alert.commit.subject} by {alert.commit.author_name}" if one else ""
+        return escape(text_of(f"{alert.cause}{commit}, on {', '.join(alert.branch_names())}"))
 
     def item_link(self, item: ListedAlert) -> str:
         return settings.URL + reverse("alert", args=[item.alert.pk])

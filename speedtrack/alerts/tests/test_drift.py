@@ -2,6 +2,7 @@ import random
 
 from speedtrack.alerts import confirm, detection
 from speedtrack.alerts.models import Alert, AlertEvent, BestLevel, ChangePoint
+from speedtrack.notices.mail import message
 from speedtrack.notices.models import Outbox
 from speedtrack.notices.telling import tell_subscribers
 from speedtrack.projects.models import Tag
@@ -50,7 +51,9 @@ def test_a_drift_is_one_alert_since_its_reference_before_it_sums_to_a_tenth(worl
     raised = alert.events.get(kind=AlertEvent.Kind.RAISED)
     assert f"since {found.reference} (" in raised.note
     assert raised.note.endswith("commits ago), without one step")
-    assert Outbox.objects.filter(alert=alert).count() == 1
+    mail = message(Outbox.objects.get(alert=alert))
+    assert f"little by little since {found.reference}, without one step" in mail.body
+    assert "could not be told" not in mail.body
     assert not Run.objects.filter(reason=Reason.BISECT, change_points=found).exists()
 
 

@@ -84,11 +84,10 @@ def text_of(alerts: list[Alert]) -> str:
 
 def part_of(alert: Alert) -> str:
     url = settings.URL + reverse("alert", args=[alert.pk])
-    where = f"by one of {alert.width} commits up to" if alert.width > 1 else "since"
     rows = [
         f"| `{cp.series.benchmark.name.replace('`', '').replace('|', '')}` | {cp.metric.title} "
         f"| {numbers.change(cp.ratio)} | {numbers.change(cp.low)} to {numbers.change(cp.high)} |"
         for cp in slowdowns(alert)[:MOST_CHANGES]
     ]
-    head = f"[Alert {alert.pk}]({url}), {where} {alert.commit.sha}:"
+    head = f"[Alert {alert.pk}]({url}), {alert.cause.removesuffix(alert.commit.short)}{alert.commit.sha}:"
     return "\n".join([head, "", "| benchmark | metric | change | 95% interval |", "|---|---|---|---|", *rows])

@@ -141,7 +141,7 @@ def slowdowns(alert: Alert) -> list[ChangePoint]:
 def told_of(alert: Alert) -> tuple[str, str]:
     found = slowdowns(alert)
     more = f" and {len(found) - 1} more" if len(found) > 1 else ""
-    where = f", by one of {alert.width} commits" if alert.width > 1 else ""
+    where = f", {alert.cause}" if alert.drift or alert.width > 1 else ""
     change = f"{numbers.change(found[0].ratio)} {found[0].series.benchmark.name[:60]}{more}{where}"
     if alert.status == Alert.Status.EXPECTED:
         return State.SUCCESS, f"{change}, expected"[:LONGEST]
