@@ -24,7 +24,8 @@ def test_runs_of_one_commit_agree(api: Api, agent: Agent, monkeypatch: pytest.Mo
     found = [body["once"][callgrind.METRIC] for body in api.bodies("/measurement")]
     assert len(found) == 2 and len(api.of("/complete")) == 2
     # Parsing, a look-up and two system calls are no fewer than hundreds and no more than some thousand instructions.
-    assert 100 < found[0] < 20_000 and found[1] == pytest.approx(found[0], rel=0.005)
+    # A busy machine changes how many requests arrive together, and with them the system calls per request.
+    assert 100 < found[0] < 20_000 and found[1] == pytest.approx(found[0], rel=0.05)
 
 
 def test_without_valgrind_the_metric_is_absent_by_name_and_the_rest_is_measured(

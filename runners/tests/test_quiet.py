@@ -86,16 +86,17 @@ def test_a_server_that_waits_for_a_burner_is_delayed(plan: Placement) -> None:
 
 
 def test_threads_of_a_server_that_wait_for_each_other_are_no_disturbance(plan: Placement) -> None:
-    reader, raised = Reader(plan.server, plan.server, Roots(Path("/proc"), Path("/sys"))), list[dict[str, float]]()
+    reader = Reader(plan.server, plan.server, Roots(Path("/proc"), Path("/sys")))
     with running(TWO_HASHING, frozenset({min(plan.server)})) as pid:
         time.sleep(0.2)
-        for _ in range(5):  # whatever else this machine does may meet one of them
+        for _ in range(40):  # whatever else this machine does may meet most of them
             before_s = sum(reader.read(pid).delay_s.values())
             with quiet.Gate(plan).watch(pid) as watch:
                 time.sleep(0.5)
             assert sum(reader.read(pid).delay_s.values()) - before_s > 0.2
-            raised.append(watch.findings.flags)
-    assert any("delayed" not in flags for flags in raised)
+            if "delayed" not in watch.findings.flags:
+                return
+    raise AssertionError(f"each time they were taken for a disturbance: {watch.findings.flags}")
 
 
 def test_a_trial_waits_while_the_core_is_busy_and_patience_shrinks(plan: Placement) -> None:
