@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from statistics import median
 from typing import NamedTuple
 
 import numpy as np
@@ -99,7 +100,7 @@ def verdicts(
     if not points:
         return []
     scale = Scale.of(value for point in points for value in point.values)
-    level = np.array([np.median(scale.place(point.values)) for point in points])
+    level = scale.place([median(point.values) for point in points])
     known, found = sorted(settled), list[Verdict]()
     for seen in range(since, len(points)):
         start = max([found[-1].index if found else 0, *[index for index in known if index <= seen]])
