@@ -16,7 +16,7 @@ Status = ChangePoint.Status
 
 
 def drifting(world: World, commits: int, per_commit: float = 0.003) -> None:
-    """A world of so many commits, each a little slower than the last from the tenth on; the eighth is a release."""
+    """A world of so many commits, each a little slower than the last from the eleventh on; the tenth is a release."""
     world.shas += world.repository.commits(commits - len(world.shas))
     world.noise, world.rng = 0.006, random.Random(3)
     world.factors = dict.fromkeys(world.shas[10:], 1 + per_commit)
