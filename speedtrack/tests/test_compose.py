@@ -129,6 +129,7 @@ def stack(tmp_path: Path) -> Iterator[Stack]:
 
 @pytest.mark.docker
 @pytest.mark.compose
+@pytest.mark.timeout(2400)  # builds the images
 def test_the_stack_measures_and_loses_nothing(stack: Stack) -> None:
     # 1. A history in the volume of the server, one commit to be measured.
     stack.python("-m", "runners.sample", PATH)
