@@ -3,27 +3,35 @@
 from collections.abc import Sequence
 from datetime import datetime
 
-from django.db import transaction
-from django.db.models import Count, OuterRef, Q, Subquery
+from django.db import connection, transaction
 
 from speedtrack.alerts import drift, history, spreads, windows
 from speedtrack.alerts.history import smallest_effect
-from speedtrack.alerts.known import KnownChange, known_changes
+from speedtrack.alerts.known import KnownChange, Replaced, known_changes, rewritten
 from speedtrack.alerts.models import ChangePoint
 from speedtrack.alerts.past import mark_past
 from speedtrack.alerts.trouble import isolated
 from speedtrack.alerts.windows import Line
 from speedtrack.benchmarks.metrics import METRICS
-from speedtrack.runs.models import Measurement, Series
+from speedtrack.runs.models import Series
 from speedtrack.stats.changepoint import DEFAULT, NEAR, Point, Shift, suspect
 
 Status = ChangePoint.Status
+
+UNFOUNDED = """
+    SELECT cp.id
+      FROM alerts_changepoint cp, unnest(ARRAY[cp.before_id, cp.commit_id]) AS side (commit_id)
+     WHERE cp.series_id = %s AND cp.kind = 'step' AND cp.status = 'suspected'
+       AND NOT EXISTS (SELECT FROM runs_measurement m
+                        WHERE m.series_id = cp.series_id AND m.commit_id = side.commit_id
+                          AND m.accepted AND NOT m.paired AND m.flags = '{}')
+"""
 
 
 def detect() -> int:
     """Look at every series with new measurements. Returns how many were looked at. Safe to run twice at once."""
     looked = 0
-    for series in Series.objects.undetected().select_related("project", "benchmark"):
+    for series in Series.objects.undetected().select_related("project", "benchmark", "machine"):
         since = series.undetected_since
         with transaction.atomic(), isolated(series):
             if since and Series.objects.filter(pk=series.pk, undetected_since=since).update(undetected_since=None):
@@ -37,20 +45,24 @@ def detect_in(series: Series, since: datetime) -> None:
     if not METRICS[series.metric].watched:
         return
     withdraw_unfounded(series)
-    for line in windows.lines(series, since):
-        update_suspicions(series, line)
-        history.judge(series, line)
-        drift.look(series, line)
+    lines = windows.lines(series, since)
+    if not lines:
+        return
+    effect = smallest_effect(series)
+    why = history.why_not_measurable(series)
+    for line in lines:
+        replaced = rewritten(series, line)
+        update_suspicions(series, line, effect, replaced)
+        if why:
+            history.judge(series, line, effect, why)
+        drift.look(series, line, effect, replaced)
 
 
 def withdraw_unfounded(series: Series) -> None:
     """Drop the suspicions one of whose two commits is no point any more: what was measured of it is now flagged."""
-    clean = Measurement.objects.filter(series=series, accepted=True, paired=False, flags=[])
-    ends = clean.filter(Q(commit=OuterRef("before")) | Q(commit=OuterRef("commit"))).values("series")
-    points = Subquery(ends.annotate(points=Count("commit", distinct=True)).values("points"))
-    suspicions = ChangePoint.objects.filter(series=series, kind=ChangePoint.Kind.STEP, status=Status.SUSPECTED)
-    rows = suspicions.annotate(points=points).values_list("pk", "points")
-    drop([pk for pk, points in rows if points != 2])
+    with connection.cursor() as cursor:
+        cursor.execute(UNFOUNDED, [series.pk])
+        drop([pk for (pk,) in cursor])
 
 
 def drop(suspicions: Sequence[int]) -> None:
@@ -58,7 +70,7 @@ def drop(suspicions: Sequence[int]) -> None:
         ChangePoint.objects.filter(pk__in=suspicions, status=Status.SUSPECTED).delete()
 
 
-def update_suspicions(series: Series, line: Line) -> None:
+def update_suspicions(series: Series, line: Line, effect: float, replaced: Sequence[Replaced]) -> None:
     """Write the suspicions that new points have raised, and move or drop those that points between have changed.
 
     A shift counts when a new point is among those it rests on: a point at the end of the line raises suspicions that
@@ -68,8 +80,8 @@ def update_suspicions(series: Series, line: Line) -> None:
     new = line.new
     if not new:
         return
-    known = known_changes(series, line)
-    shifts = find_shifts(series, line, known)
+    known = known_changes(series, line, replaced)
+    shifts = find_shifts(series, line, known, effect)
     earlier: ChangePoint | None = None
     found: list[ChangePoint] = []
     for shift in shifts:
@@ -125,9 +137,8 @@ def what_moved(line: Line, shift: Shift) -> dict[str, float | int]:
     }
 
 
-def find_shifts(series: Series, line: Line, known: Sequence[KnownChange]) -> list[Shift]:
-    """The suspected shifts, by the practical threshold of the project's newest suite for this metric."""
+def find_shifts(series: Series, line: Line, known: Sequence[KnownChange], effect: float) -> list[Shift]:
+    """The suspected shifts of at least the smallest effect."""
     points = [Point(point.trials) for point in line.points]
     settled = [answer for one in known if (answer := one.settled())]
-    smallest = smallest_effect(series)
-    return suspect(points, smallest_effect=smallest, settled=settled, spread=spreads.of(series, points, smallest))
+    return suspect(points, smallest_effect=effect, settled=settled, spread=spreads.of(series, points, effect))

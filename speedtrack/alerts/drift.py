@@ -8,36 +8,63 @@ drift is settled by pairs of the reference and the head, like any other change, 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from statistics import median
+from typing import Any
 
 from django.db import connection
-from django.db.models import OuterRef, Q, QuerySet, Subquery
+from django.db.models import Q, QuerySet
 
 from speedtrack.alerts.history import smallest_effect
-from speedtrack.alerts.known import rewritten
+from speedtrack.alerts.known import Replaced
 from speedtrack.alerts.models import BestLevel, ChangePoint
 from speedtrack.alerts.windows import Line, Measured
 from speedtrack.benchmarks.metrics import METRICS, Direction
-from speedtrack.projects.models import Branch, Commit, Position, Tag
+from speedtrack.projects.models import Branch
 from speedtrack.runs.models import Series
 from speedtrack.stats import drift
 from speedtrack.stats.drift import LEVEL, Drift
 
-AGES = (timedelta(days=30), timedelta(days=90))
+AGES = [30, 90]  # days
 
 Kind = ChangePoint.Kind
 Status = ChangePoint.Status
 
-# The last clean points of a series up to a position of a branch, newest first.
-LAST = """
-    SELECT p.number, p.commit_id, m.value
-      FROM projects_position p
-      JOIN LATERAL (SELECT value FROM runs_measurement m
-                     WHERE m.series_id = %(series)s AND m.commit_id = p.commit_id
-                       AND m.accepted AND NOT m.paired AND m.flags = '{}'
-                  ORDER BY m.id DESC LIMIT 1) m ON true
-     WHERE p.branch_id = %(branch)s AND p.number <= %(number)s
-  ORDER BY p.number DESC LIMIT %(count)s
+# The places on a branch that its head is compared with, and the last clean points of the series up to each, from the
+# newest on.
+REFERENCES = """
+    WITH place AS (
+        (SELECT tag.name::text, p.number
+           FROM projects_tag tag
+           JOIN projects_commit c ON c.project_id = tag.project_id AND c.sha = tag.sha
+           JOIN projects_position p ON p.branch_id = %(branch)s AND p.commit_id = c.id AND p.number < %(number)s
+          WHERE tag.project_id = %(project)s
+       ORDER BY p.number DESC, tag.id DESC LIMIT 1)
+        UNION ALL
+        SELECT age.days || ' days before', older.number
+          FROM projects_commit head, unnest(%(ages)s::int[]) AS age (days), LATERAL (
+                   SELECT p.number
+                     FROM projects_commit c
+                     JOIN projects_position p ON p.branch_id = %(branch)s AND p.commit_id = c.id
+                    WHERE c.project_id = %(project)s AND p.number < %(number)s
+                      AND c.committed_at <= head.committed_at - make_interval(days => age.days)
+                 ORDER BY c.committed_at DESC LIMIT 1) older
+         WHERE head.id = %(head)s
+        UNION ALL
+        SELECT 'its best level', p.number
+          FROM projects_position p WHERE p.branch_id = %(branch)s AND p.commit_id = %(best)s
+    )
+    SELECT place.name, last.numbers, last.commits, last.values
+      FROM place, LATERAL (
+               SELECT array_agg(number) AS numbers, array_agg(commit_id) AS commits, array_agg(value) AS values
+                 FROM (SELECT p.number, p.commit_id, m.value
+                         FROM projects_position p, LATERAL (
+                                  SELECT value FROM runs_measurement m
+                                   WHERE m.series_id = %(series)s AND m.commit_id = p.commit_id
+                                     AND m.accepted AND NOT m.paired AND m.flags = '{}'
+                                ORDER BY m.id DESC LIMIT 1) m
+                        WHERE p.branch_id = %(branch)s AND p.number <= place.number
+                     ORDER BY p.number DESC LIMIT %(count)s) points) last
+     WHERE cardinality(last.numbers) >= %(fewest)s
 """
 
 
@@ -52,20 +79,18 @@ class Reference:
     values: Sequence[float]
 
 
-def look(series: Series, line: Line) -> ChangePoint | None:
-    """Suspect a drift that the newest point of a line shows."""
+def look(series: Series, line: Line, effect: float, replaced: Sequence[Replaced]) -> ChangePoint | None:
+    """Suspect a drift that the newest point of a line shows. ``effect``: the smallest that counts as a change."""
     branch, points = line.branch, line.points
     if not line.new or line.new[-1] != len(points) - 1 or len(points) < 2 * LEVEL:
         return None
     newest, head = [point.value for point in points[-LEVEL:]], points[-1]
     steps = list(steps_between(series, branch, 0, head.position).values_list("commit__positions__number", "ratio"))
-    steps += [(number, cp.ratio) for cp, _, number in rewritten(series, line)]
+    steps += [(number, cp.ratio) for cp, _, number in replaced]
     if within(steps, points[-LEVEL].position, head.position):
         return None  # the newest points are of two levels, and the step between them is looked after by itself
-    effect = smallest_effect(series)
-    best = best_so_far(series, branch, points)
     found: list[tuple[Reference, Drift]] = []
-    for reference in [*references(series, branch, head), *best]:
+    for reference in references(series, branch, head, best_commit(series, branch, points, effect)):
         if reference.position > points[-LEVEL].position - 1 or within(steps, reference.begin, reference.position):
             continue
         explained = math.prod(within(steps, reference.position, head.position))
@@ -92,53 +117,43 @@ def suspect(series: Series, branch: Branch, reference: Reference, head: Measured
     )
 
 
-def references(series: Series, branch: Branch, head: Measured) -> list[Reference]:
-    """The last release before the head, and the commits of so many days before."""
-    tags = Tag.objects.filter(project=series.project_id, sha=OuterRef("commit__sha")).order_by("-pk").values("name")
-    places = Position.objects.filter(branch=branch, number__lt=head.position)
-    release = places.annotate(tag=Subquery(tags[:1])).exclude(tag=None).order_by("-number").first()
-    found = [up_to(series, branch, release.number, str(getattr(release, "tag", "")))] if release else []
-    committed_at = Commit.objects.get(pk=head.commit_id).committed_at
-    for age in AGES:
-        older = places.filter(commit__committed_at__lte=committed_at - age).order_by("-number").first()
-        if older is not None:
-            found.append(up_to(series, branch, older.number, f"{age.days} days before"))
-    return [reference for reference in found if reference is not None]
-
-
-def up_to(series: Series, branch: Branch, number: int, name: str) -> Reference | None:
-    """The reference at the last measured commit up to a position; None where too few were measured."""
+def references(series: Series, branch: Branch, head: Measured, best: int) -> list[Reference]:
+    """The last release before the head, the commits of so many days before, and the commit ``best``, where measured."""
+    asked: dict[str, Any] = {
+        "series": series.pk,
+        "project": series.project_id,
+        "branch": branch.pk,
+        "head": head.commit_id,
+        "number": head.position,
+        "best": best,
+        "ages": AGES,
+        "count": LEVEL,
+        "fewest": drift.FEWEST,
+    }
     with connection.cursor() as cursor:
-        cursor.execute(LAST, {"series": series.pk, "branch": branch.pk, "number": number, "count": LEVEL})
-        rows = cursor.fetchall()
-    if len(rows) < drift.FEWEST:
-        return None
-    return Reference(name, rows[-1][0], rows[0][0], rows[0][1], [value for _, _, value in reversed(rows)])
+        cursor.execute(REFERENCES, asked)
+        return [
+            Reference(name, numbers[-1], numbers[0], commits[0], values[::-1])
+            for name, numbers, commits, values in cursor
+        ]
 
 
-def best_so_far(series: Series, branch: Branch, points: Sequence[Measured]) -> list[Reference]:
-    """The best level that the line ever had; a new one is noted once it is better by the smallest effect.
+def best_commit(series: Series, branch: Branch, points: Sequence[Measured], effect: float) -> int:
+    """The commit of the best level that the line ever had; a new one is noted once it is better by the effect.
 
     So the reference stays where it is while the noise plays about it.
     """
     known = BestLevel.objects.filter(series=series, branch=branch).first()
     better = min if METRICS[series.metric].better == Direction.LOWER else max
     ends = range(LEVEL, len(points) + 1) if known is None else [len(points)]
-    levels = {end: _median([point.value for point in points[end - LEVEL : end]]) for end in ends}
+    levels = {end: median([point.value for point in points[end - LEVEL : end]]) for end in ends}
     end = better(levels, key=lambda at: levels[at])
-    worth = 1 + smallest_effect(series)
+    worth = 1 + effect
     if known is None or better(levels[end] * (worth if better is min else 1 / worth), known.level) != known.level:
         known, _ = BestLevel.objects.update_or_create(
             series=series, branch=branch, defaults={"commit_id": points[end - 1].commit_id, "level": levels[end]}
         )
-    place = branch.positions.filter(commit=known.commit_id).values_list("number", flat=True).first()
-    reference = None if place is None else up_to(series, branch, place, "its best level")
-    return [reference] if reference else []
-
-
-def _median(values: list[float]) -> float:
-    ordered = sorted(values)
-    return (ordered[(len(ordered) - 1) // 2] + ordered[len(ordered) // 2]) / 2
+    return known.commit_id
 
 
 def steps_between(series: Series, branch: Branch, first: int, last: int) -> QuerySet[ChangePoint]:

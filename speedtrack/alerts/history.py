@@ -2,19 +2,18 @@
 
 from collections.abc import Sequence
 from datetime import timedelta
-from functools import reduce
-from operator import or_
 
-from django.db.models import Exists, OuterRef, Q, Subquery
+from django.db.models import Subquery
 from django.db.models.functions import Now
+from django.utils import timezone
 
 from speedtrack.alerts import windows
 from speedtrack.alerts.models import ChangePoint
 from speedtrack.alerts.windows import Line, Measured, News
 from speedtrack.benchmarks.metrics import METRICS
 from speedtrack.benchmarks.models import Suite
-from speedtrack.projects.models import Branch, Project
-from speedtrack.runs.models import Machine, Run, Series
+from speedtrack.projects.models import Branch
+from speedtrack.runs.models import Run, Series
 from speedtrack.stats.changepoint import Point
 from speedtrack.stats.history import Verdict, verdicts
 
@@ -29,30 +28,29 @@ Status = ChangePoint.Status
 
 def why_not_measurable(series: Series) -> str:
     """Why the commits of a series cannot be measured again; empty where they can."""
-    works_here = Exists(Project.machines.through.objects.filter(machine=OuterRef("pk"), project=series.project_id))
-    reasons = {
-        f"no longer measures {series.project}": ~works_here,
-        "is paused for long": Q(Q(last_seen_at__lt=Now() - PAUSED) | Q(last_seen_at=None), paused=True),
-        f"was not heard of for {SILENT.days} days": Q(last_seen_at__lt=Now() - SILENT),
-    }
-    machine = Machine.objects.filter(pk=series.machine_id)
-    if not machine.filter(reduce(or_, (Q(reason) for reason in reasons.values()))).exists():
-        return ""
-    return next(f"{series.machine} {words}" for words, reason in reasons.items() if machine.filter(reason).exists())
+    machine, now = series.machine, timezone.now()
+    seen = machine.last_seen_at
+    if not machine.projects.filter(pk=series.project_id).exists():
+        return f"{machine} no longer measures {series.project}"
+    if machine.paused and (seen is None or seen < now - PAUSED):
+        return f"{machine} is paused for long"
+    if seen is not None and seen < now - SILENT:
+        return f"{machine} was not heard of for {SILENT.days} days"
+    return ""
 
 
-def judge(series: Series, line: Line) -> None:
-    """Write the changes that new points of a line show, where nothing can be measured again."""
-    if not line.new or not (why := why_not_measurable(series)):
+def judge(series: Series, line: Line, effect: float, why: str) -> None:
+    """Write the changes that new points of a line show, where nothing can be measured again, and why it cannot."""
+    if not line.new:
         return
     known = known_places(series, line.branch, line.points)
-    for verdict in of_line(series, line.points, known, min(line.new)):
+    for verdict in of_line(line.points, known, effect, min(line.new)):
         write(series, line.branch, line.points, verdict, why)
 
 
-def of_line(series: Series, points: Sequence[Measured], known: Sequence[int], since: int) -> list[Verdict]:
+def of_line(points: Sequence[Measured], known: Sequence[int], effect: float, since: int) -> list[Verdict]:
     trials = [Point(point.trials) for point in points]
-    return verdicts(trials, smallest_effect=smallest_effect(series), settled=known, since=since)
+    return verdicts(trials, smallest_effect=effect, settled=known, since=since)
 
 
 def smallest_effect(series: Series) -> float:
@@ -109,7 +107,7 @@ def take_over(cp: ChangePoint, why: str) -> bool:
     points = windows.load(cp.series, News(cp.branch, (place,), ())).points
     index = next((i for i, point in enumerate(points) if point.position >= place), len(points) - 1)
     known = known_places(cp.series, cp.branch, points)
-    for verdict in of_line(cp.series, points, known, index):
+    for verdict in of_line(points, known, smallest_effect(cp.series), index):
         if abs(verdict.index - index) <= NEAR and (verdict.ratio > 1) == (cp.ratio > 1):
             ChangePoint.objects.filter(pk=cp.pk).update(
                 status=Status.HISTORY,

@@ -1,9 +1,12 @@
 """The change points that a series has already, as a line shows them: what is settled is not suspected again."""
 
 from bisect import bisect_left
+from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 
-from django.db.models import Exists, OuterRef, Q
+from django.db import connection
+from django.db.models import F, Q
 
 from speedtrack.alerts.models import Alert, ChangePoint
 from speedtrack.alerts.windows import Line
@@ -14,6 +17,20 @@ from speedtrack.stats.changepoint import NEAR, Settled, Shift
 Status = ChangePoint.Status
 
 LEVELS = (Status.CONFIRMED, Status.HISTORY, Status.MACHINE)  # with these a new level begins, whatever the cause
+
+
+Replaced = tuple[ChangePoint, int, int]  # with the positions of its two commits
+
+# The confirmed steps of a series whose commits no live branch has any more.
+GONE = """
+    SELECT cp.id
+      FROM alerts_changepoint cp
+     WHERE cp.series_id = %s AND cp.kind = 'step' AND cp.status = 'confirmed'
+       AND NOT EXISTS (SELECT FROM projects_position p
+                         JOIN projects_branch b ON b.id = p.branch_id AND b.deleted_at IS NULL
+                        WHERE p.commit_id = cp.commit_id)
+  ORDER BY cp.id
+"""
 
 
 @dataclass(frozen=True)
@@ -57,8 +74,8 @@ class KnownChange:
         return Settled(self.first, self.last, self.is_up, cp.status in LEVELS and not invalid)
 
 
-def known_changes(series: Series, line: Line) -> list[KnownChange]:
-    """The change points of the series whose ranges lie on this part of the branch, as they are or rewritten."""
+def known_changes(series: Series, line: Line, replaced: Sequence[Replaced]) -> list[KnownChange]:
+    """The change points of the series whose ranges lie on this part of the branch, and the ``replaced`` ones."""
     places = [point.position for point in line.points]
     found = (
         ChangePoint.objects.filter(
@@ -69,27 +86,29 @@ def known_changes(series: Series, line: Line) -> list[KnownChange]:
             commit__positions__branch=line.branch,
             commit__positions__number__gt=places[0],
         )
-        .values_list("pk", "before__positions__number", "commit__positions__number")
+        .select_related("alert")
         .order_by("pk")
+        .annotate(begin=F("before__positions__number"), end=F("commit__positions__number"))
     )
-    numbers = {pk: (begin, end) for pk, begin, end in found}
-    change_points = ChangePoint.objects.filter(pk__in=numbers).select_related("alert").order_by("id") if numbers else []
-    ranges = [*((cp, *numbers[cp.pk]) for cp in change_points), *rewritten(series, line)]
-    return [KnownChange(cp, bisect_left(places, begin + 1), bisect_left(places, end)) for cp, begin, end in ranges]
+    ends = attrgetter("begin", "end")
+    own = ((cp, *ends(cp)) for cp in found)
+    return [
+        KnownChange(cp, bisect_left(places, begin + 1), bisect_left(places, end))
+        for cp, begin, end in (*own, *replaced)
+    ]
 
 
-def rewritten(series: Series, line: Line) -> list[tuple[ChangePoint, int, int]]:
+def rewritten(series: Series, line: Line) -> list[Replaced]:
     """Confirmed changes whose commits no live branch has any more, at the commits of this line that replaced them.
 
     A rebase keeps author, author date and subject of a commit. What was refuted is not carried over: an amended commit
     has these as well, and may be slower than the one that was measured.
     """
-    live = Position.objects.filter(branch__deleted_at=None)
-    gone = ChangePoint.objects.filter(series=series, kind=ChangePoint.Kind.STEP, status=Status.CONFIRMED).exclude(
-        Exists(live.filter(commit=OuterRef("commit")))
-    )
+    with connection.cursor() as cursor:
+        cursor.execute(GONE, [series.pk])
+        gone = [pk for (pk,) in cursor]
     found = []
-    for cp in gone.select_related("alert", "before", "commit").order_by("id"):
+    for cp in ChangePoint.objects.filter(pk__in=gone).select_related("alert", "before", "commit") if gone else []:
         if (end := place_of_twin(cp.commit, line)) is not None:
             begin = place_of_twin(cp.before, line)
             found.append((cp, begin if begin is not None and begin < end else end - 1, end))

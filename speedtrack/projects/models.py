@@ -103,6 +103,7 @@ class Commit(models.Model):
         ]
         indexes: ClassVar = [
             models.Index(fields=["project"], name="commits_that_revert", condition=~Q(reverts=[])),
+            models.Index(fields=["project", "committed_at"], name="commits_by_date"),
         ]
 
     def __str__(self) -> str:

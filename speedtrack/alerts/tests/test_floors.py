@@ -1,6 +1,7 @@
 """A/A runs: planned when a machine is idle and due for one, and what they say of every series."""
 
 from datetime import timedelta
+from statistics import NormalDist
 from typing import Any
 
 import pytest
@@ -63,10 +64,13 @@ def test_what_pairs_left_open_is_measured_further_by_an_idle_machine(world: Worl
     builders.track(world.repository)
 
     def open_still(sha: str, benchmark: str, trial: int) -> float:
-        """A small step, in pairs that scatter so much that they tell nothing of it."""
-        paired = Run.objects.active().exclude(base=None).exists()
-        level = 1.05 if world.shas.index(sha) >= 7 and benchmark == "get-p1" else 1
-        return 5000 * (level**0.5 if paired else level) * world.rng.gauss(1, 0.1 if paired else 0.004)
+        """A small step, in pairs that scatter evenly and so widely that they tell nothing of it."""
+        new = world.shas.index(sha) >= 7
+        level = 1.05 if new and benchmark == "get-p1" else 1
+        if Run.objects.active().exclude(base=None).exists():
+            scatter = NormalDist(1, 0.15).inv_cdf((0.5 + 0.618034 * trial) % 1)
+            return 5000 * level**0.5 * (scatter if new else 1 / scatter)
+        return 5000 * level * world.rng.gauss(1, 0.004)
 
     world.until_quiet(open_still)
     waiting = ChangePoint.objects.get(series__metric=CPU)

@@ -138,7 +138,7 @@ class TestSettled:
         )
         ChangePoint.objects.update(status=Status.CONFIRMED, alert=alert)
         (line,) = windows.lines(series, Series.objects.get().undetected_since or "2026-01-01T00:00Z")  # type: ignore[arg-type]
-        (known,) = detection.known_changes(series, line)
+        (known,) = detection.known_changes(series, line, [])
         answers = {}
         for status in ("invalid", "expected", "fixed", "confirmed"):
             assert known.change_point.alert is not None
