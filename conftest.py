@@ -10,6 +10,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import docker
 import pytest
@@ -17,6 +18,7 @@ from docker.errors import DockerException, ImageNotFound
 
 pytest_plugins = ["pytester"]
 
+HERE = Path(__file__).parent
 BUILD_IMAGE = "speedtrack-test:bookworm"
 
 
@@ -83,17 +85,34 @@ left_out: Counter[str] = Counter()
 def pytest_configure(config: pytest.Config) -> None:
     for name, (_, meaning) in NEEDS.items():
         config.addinivalue_line("markers", f"{name}: {meaning}")
+    lacks = [lack for name in os.environ.get("TESTS_MUST_HAVE", "").split() if (lack := NEEDS[name][0]())]
+    if lacks:
+        raise pytest.UsageError("; ".join(lacks))
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.path.is_relative_to(HERE / "runners") or item.path.parent == HERE / "speedtrack" / "tests":
+            item.add_marker(pytest.mark.xdist_group("machine"))  # they start servers and take cores: one at a time
     needs = [{name for name in NEEDS if item.get_closest_marker(name)} for item in items]
     lacks = {name: NEEDS[name][0]() for name in sorted(set().union(*needs))}
     absent = {name for name, lack in lacks.items() if lack}
-    if demanded := absent.intersection(os.environ.get("TESTS_MUST_HAVE", "").split()):
-        raise pytest.UsageError("; ".join(lacks[name] for name in sorted(demanded)))
     left_out.update(f"tests that need {name}: {lacks[name]}" for need in needs for name in need & absent)
     config.hook.pytest_deselected(items=[item for item, need in zip(items, needs, strict=True) if need & absent])
     items[:] = [item for item, need in zip(items, needs, strict=True) if not need & absent]
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["left_out"] = dict(left_out)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """Every worker of pytest-xdist has collected all tests: each knows what was left out."""
+    for what, count in node.workeroutput.get("left_out", {}).items():
+        left_out[what] = count
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -24,9 +24,10 @@ def project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytes
     return pytester
 
 
-def test_what_is_left_out_is_said_with_its_reason(project: pytest.Pytester) -> None:
-    done = project.runpytest_subprocess("-p", "no:django", "--strict-markers")
-    done.assert_outcomes(passed=1, deselected=1)
+@pytest.mark.parametrize("workers", [0, 2])
+def test_what_is_left_out_is_said_with_its_reason(project: pytest.Pytester, workers: int) -> None:
+    done = project.runpytest_subprocess("-p", "no:django", "--strict-markers", f"--numprocesses={workers}")
+    done.assert_outcomes(passed=1, deselected=0 if workers else 1)  # workers do not report it to pytest
     done.stdout.fnmatch_lines(
         ["left out: 1 tests that need docker: no Docker daemon answers at unix:///nowhere/docker.sock"]
     )
