@@ -34,13 +34,17 @@ class NoSuchThing(Exception):
 
 @dataclass(frozen=True)
 class Wish:
-    """How a repository is to be tracked; ``last``: how many of its newest commits are measured now."""
+    """How a repository is to be tracked.
+
+    ``last``: how many of its newest commits are measured now. ``mail_history_verdicts``: None leaves it as it is.
+    """
 
     url: str
     suite: str
     branch: str | None = None
     last: int = 10
     name: str | None = None
+    mail_history_verdicts: bool | None = None
 
 
 @dataclass(frozen=True)
@@ -84,8 +88,10 @@ def check_same(project: Project, url: str) -> None:
 
 def follow(project: Project, branch_name: str, wish: Wish) -> Tracked:
     """Bring the branch's history into rows and queue its newest commits on all machines."""
-    Project.objects.filter(pk=project.pk).update(suite=wish.suite)
-    project.refresh_from_db()
+    project.suite = wish.suite
+    if wish.mail_history_verdicts is not None:
+        project.mail_history_verdicts = wish.mail_history_verdicts
+    project.save(update_fields=["suite", "mail_history_verdicts"])
     branch, made = Branch.objects.get_or_create(project=project, name=branch_name)
     project.machines.add(*Machine.objects.all())
     sync(project, then=pushes.follow)

@@ -47,6 +47,17 @@ def test_another_branch_of_a_tracked_repository_joins_its_project(machine: Machi
     assert Run.objects.filter(commit__sha=new).count() == 1
 
 
+def test_whether_the_history_alone_is_mailed_is_asked_once_and_stays(machine: Machine, repository: Repository) -> None:
+    def mailed(**wish: bool) -> bool:
+        builders.track(repository, **wish)
+        return Project.objects.get().mail_history_verdicts
+
+    assert not mailed()
+    assert mailed(mail_history_verdicts=True)
+    assert mailed()
+    assert not mailed(mail_history_verdicts=False)
+
+
 def nothing_is_left() -> bool:
     return not Project.objects.exists() and not Branch.objects.exists() and not Commit.objects.exists()
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from django.http import Http404
 
+from speedtrack.alerts.models import ChangePoint
 from speedtrack.benchmarks.metrics import METRICS
 from speedtrack.runs import environments
 from speedtrack.runs.environments import Changed
@@ -25,6 +26,7 @@ from speedtrack.web.plots import CanaryDot, CanaryPlot
 CHECKS = 60  # drawn and listed
 EVENTS = 30
 LAST = 12  # finished runs listed
+SHIFTS = 20
 UNKNOWN = "unknown"  # what a runner says of a fact that the machine does not tell
 #: Facts by what they are about, each named by how it begins; what begins otherwise is the kernel's.
 ABOUT = {
@@ -93,6 +95,7 @@ class MachinePage:
     eras: list[Era]
     events: list[MachineEvent]
     last: list[Run]
+    shifts: list[ChangePoint]  #: what moved with the machine, not with the code
     again: int
 
     @property
@@ -118,6 +121,7 @@ def load(name: str) -> MachinePage:
     checks = checks_of(canary, {one.pk: one for one in history}) if canary else []
     (post,) = queue.posts(Machine.objects.filter(pk=machine.pk))
     done = Run.objects.filter(machine=machine, canary=None, status__in=(Status.SUCCEEDED, Status.FAILED))
+    shifts = ChangePoint.objects.filter(series__machine=machine, status=ChangePoint.Status.MACHINE)
     return MachinePage(
         machine=machine,
         post=post,
@@ -128,6 +132,7 @@ def load(name: str) -> MachinePage:
         eras=eras(history),
         events=list(machine.events.select_related("who").order_by("-pk")[:EVENTS]),
         last=list(done.select_related("project", "commit", "base").order_by("-ended_at")[:LAST]),
+        shifts=list(shifts.select_related("series__project", "series__benchmark", "commit").order_by("-pk")[:SHIFTS]),
         again=again(machine),
     )
 
@@ -198,6 +203,11 @@ def document(page: MachinePage) -> dict[str, Any]:
             {"digest": era.environment.digest, "since": era.environment.created,
              "changed": [changed._asdict() for changed in era.changed]}
             for era in page.eras
+        ],
+        "shifts": [
+            {"project": cp.series.project.slug, "benchmark": cp.series.benchmark.name, "metric": cp.series.metric,
+             "sha": cp.commit.sha, "ratio": cp.ratio, "why": cp.note}
+            for cp in page.shifts
         ],
         "events": [{"at": event.at, "kind": event.kind, "why": event.why} for event in page.events],
     }  # fmt: skip

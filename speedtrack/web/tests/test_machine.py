@@ -6,9 +6,11 @@ import pytest
 from django.contrib.auth.models import User
 from django.test import Client
 
+from speedtrack.alerts.models import ChangePoint
 from speedtrack.benchmarks import definitions
+from speedtrack.projects.models import Branch, Commit
 from speedtrack.runs import canary, queue, results, tracking
-from speedtrack.runs.models import CanaryCheck, Machine, MachineEvent, Run
+from speedtrack.runs.models import CanaryCheck, Machine, MachineEvent, Run, Series
 from speedtrack.stats.canary import FEWEST, IN_A_ROW
 from speedtrack.tests import builders
 from speedtrack.web.plots import CanaryDot, CanaryPlot
@@ -61,6 +63,20 @@ def test_a_machine_shows_its_canary_its_work_and_its_environment(client: Client,
     assert found["environments"][0]["changed"][0] == {"fact": "kernel", "before": "6.1", "after": "6.2"}
     assert len(found["checks"]) == FEWEST + 1 and found["canary"]["benchmarks"] == ["get-p1"]
     assert found["state"] != "quarantine"
+
+
+def test_a_machine_shows_what_moved_with_it_and_not_with_the_code(client: Client, kvd: World) -> None:
+    assert "Moved with this machine" not in client.get(PAGE).content.decode()
+    series = Series.objects.filter(machine__name="kvd-m1").earliest("id")
+    before, commit = Commit.objects.filter(measurements__series=series).distinct().order_by("id")[:2]
+    ChangePoint.objects.create(
+        series=series, branch=Branch.objects.get(name="main"), before=before, commit=commit, status="machine",
+        ratio=1.05, low=1.04, high=1.06, score=3.0, note="the canary moved at that time",
+    )  # fmt: skip
+    page = client.get(PAGE).content.decode()
+    assert "Moved with this machine" in page and "the canary moved at that time" in page
+    (shift,) = client.get(f"{PAGE[:-1]}.json").json()["shifts"]
+    assert (shift["sha"], shift["ratio"], shift["benchmark"]) == (commit.sha, 1.05, series.benchmark.name)
 
 
 def test_a_machine_without_canary_says_how_to_give_it_one(client: Client, kvd: World) -> None:

@@ -1,6 +1,6 @@
 """``manage.py track URL --suite NAME``: track a repository."""
 
-from argparse import ArgumentParser
+from argparse import ArgumentParser, BooleanOptionalAction
 from typing import Any
 
 from django.core.management.base import CommandError
@@ -24,12 +24,23 @@ class Command(PlainCommand):
         )
         parser.add_argument("--name", help="name of the project (default: the last part of the URL)")
         parser.add_argument("--mail", action="append", default=[], metavar="ADDRESS", help="who is told of slowdowns")
+        parser.add_argument(
+            "--mail-history-verdicts", action=BooleanOptionalAction,
+            help="alert for slowdowns that the history alone shows, where nothing can be measured again (default: no)",
+        )  # fmt: skip
 
     def handle(self, *args: Any, **options: Any) -> None:
         try:
             subscribing.check_addresses(options["mail"])
             tracked = tracking.track(
-                tracking.Wish(options["url"], options["suite"], options["branch"], options["last"], options["name"])
+                tracking.Wish(
+                    url=options["url"],
+                    suite=options["suite"],
+                    branch=options["branch"],
+                    last=options["last"],
+                    name=options["name"],
+                    mail_history_verdicts=options["mail_history_verdicts"],
+                )
             )
             subscribing.subscribe(tracked.project, options["mail"])
         except (RepositoryError, DefinitionError, tracking.NoSuchThing) as e:
