@@ -27,7 +27,7 @@ test: setup $(VENV)/.development ## all tests: Python on a real PostgreSQL, Rust
 	$(MAKE) check
 	cd runners/driver && cargo test --quiet --locked $(if $(strip $(ABSENT)),,--features real-servers)
 	npm --prefix frontend test
-	$(PY) -m pytest --numprocesses 2 --dist loadgroup
+	$(PY) -m pytest --numprocesses 2
 	@$(if $(strip $(ABSENT)),echo "left out: the driver's tests beside real servers: not on PATH:$(ABSENT)",:)
 
 check: $(VENV)/.development ## style, types and the arrows between the rooms

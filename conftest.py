@@ -15,10 +15,10 @@ from typing import Any
 import docker
 import pytest
 from docker.errors import DockerException, ImageNotFound
+from xdist.scheduler import LoadScopeScheduling
 
 pytest_plugins = ["pytester"]
 
-HERE = Path(__file__).parent
 BUILD_IMAGE = "speedtrack-test:bookworm"
 
 
@@ -90,11 +90,18 @@ def pytest_configure(config: pytest.Config) -> None:
         raise pytest.UsageError("; ".join(lacks))
 
 
-@pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
+class ByFile(LoadScopeScheduling):  # type: ignore[misc]
+    """The tests of a file run on one worker; so do all that start servers and take cores, one after the other."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return "machine" if nodeid.startswith(("runners/", "speedtrack/tests/")) else nodeid.partition("::")[0]
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByFile:
+    return ByFile(config, log)
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    for item in items:
-        if item.path.is_relative_to(HERE / "runners") or item.path.parent == HERE / "speedtrack" / "tests":
-            item.add_marker(pytest.mark.xdist_group("machine"))  # they start servers and take cores: one at a time
     needs = [{name for name in NEEDS if item.get_closest_marker(name)} for item in items]
     lacks = {name: NEEDS[name][0]() for name in sorted(set().union(*needs))}
     absent = {name for name, lack in lacks.items() if lack}

@@ -239,5 +239,6 @@ def test_the_lock_of_a_project_ends_with_a_failed_look(project: Project, reposit
     with pytest.raises(RepositoryError):
         sync(project)
     with connection.cursor() as cursor:
-        cursor.execute("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'")
+        here = "database = (SELECT oid FROM pg_database WHERE datname = current_database())"
+        cursor.execute(f"SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND {here}")
         assert cursor.fetchone() == (0,)
