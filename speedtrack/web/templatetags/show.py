@@ -6,7 +6,7 @@ from datetime import datetime
 from django import template
 from django.http import QueryDict
 from django.utils import timezone
-from django.utils.html import format_html
+from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from speedtrack.benchmarks import numbers
@@ -68,6 +68,14 @@ def ago(at: datetime | None) -> SafeString | str:
 @register.filter
 def first_line(value: str) -> str:
     return plain(value).strip().partition("\n")[0]
+
+
+@register.filter
+def with_code(text: str) -> SafeString:
+    """What stands between backticks is shown as code."""
+    parts = plain(text).split("`")
+    shown = (format_html("<code>{}</code>", part) if i % 2 else part for i, part in enumerate(parts))
+    return format_html_join("", "{}", ((part,) for part in shown))
 
 
 @register.simple_tag

@@ -9,6 +9,7 @@ from django.test import Client
 from speedtrack.alerts.models import Alert, NoiseFloor
 from speedtrack.runs.models import Run, Series, Trial
 from speedtrack.tests import builders
+from speedtrack.web.templatetags.show import with_code
 from speedtrack.web.tests.world import CPU, World, queries
 
 PAGE = "/p/kvd/sensitivity/"
@@ -83,3 +84,7 @@ def test_a_confirmed_change_is_no_noise(client: Client, slow: tuple[World, Alert
     page = " ".join(client.get(LINE).content.decode().split())
     said = re.search(r"shows lasting changes from ([0-9.]+)% .*?with a noise of ([0-9.]+)% between runs", page)
     assert said and float(said[1]) < 6 and float(said[2]) < 1  # the change was one of 20%
+
+
+def test_what_stands_between_backticks_is_code_and_nothing_else_is_markup() -> None:
+    assert with_code("raise `trials` <b> & `a<b`") == "raise <code>trials</code> &lt;b&gt; &amp; <code>a&lt;b</code>"
