@@ -28,6 +28,7 @@ RUN python3 -m venv /opt/venv \
 ENV PATH=/opt/venv/bin:$PATH PYTHONUNBUFFERED=1 SPEEDTRACK_HOME=/var/lib/speedtrack STATIC_ROOT=/app/static
 COPY manage.py ./
 COPY --from=pages /frontend/dist frontend/dist
+COPY suites suites
 COPY runners runners
 COPY speedtrack speedtrack
 # As root: the processes need not be able to change their own code. The key signs nothing, and stays out of the image.
@@ -48,7 +49,7 @@ RUN cargo build --release --locked --bin speedbench
 
 FROM server AS runner
 USER root
-# What the suites in runners/suites are built with; add what your own servers need.
+# What the suites in suites/ are built with; add what your own servers need.
 RUN apt-get update \
     && apt-get install -y --no-install-recommends autoconf automake ccache g++ gcc libc6-dev libevent-dev make \
     && rm -rf /var/lib/apt/lists/* \

@@ -31,14 +31,14 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from runners import pairs, trials
 from runners.__main__ import assemble
 from runners.build import Artifact, Build
-from runners.control import Control
 from runners.documents import Benchmark, Job, parse_job
 from runners.errors import Permanent, Transient
-from runners.settings import read_settings
-from runners.trials import Rig, Trial
+from runners.measuring import pairs, trials
+from runners.measuring.trials import Rig, Trial
+from runners.processes.control import Control
+from runners.work.settings import read_settings
 from speedtrack.stats.compare import Answer, Comparison, fewest_pairs, settle
 
 COMMANDS = {

@@ -27,19 +27,19 @@ from statistics import median
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from runners import placement
-from runners.control import Control
 from runners.documents import Benchmark, ServerRecipe
-from runners.driver import Driver, Outcome, Target
-from runners.facts import UNKNOWN
-from runners.placement import Placement
-from runners.processes import Processes, affinity
-from runners.quiet import MEASURES, Findings, Gate
-from runners.server import Launcher
-from runners.settings import find_driver
+from runners.loads.speedbench import Driver, Outcome, Target
+from runners.machine import placement
+from runners.machine.facts import UNKNOWN
+from runners.machine.placement import Placement
+from runners.measuring.quiet import MEASURES, Findings, Gate
+from runners.processes.children import Processes, affinity
+from runners.processes.control import Control
+from runners.servers.server import Launcher
+from runners.work.settings import find_driver
 
 ROOT = Path(__file__).resolve().parent.parent
-SUITE = tomllib.loads((ROOT / "runners/suites/sample.toml").read_text())
+SUITE = tomllib.loads((ROOT / "suites/sample.toml").read_text())
 BURNER = """
 import sys, time
 share, period = float(sys.argv[1]), 0.02

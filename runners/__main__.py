@@ -13,29 +13,29 @@ from dataclasses import asdict, replace
 from typing import Any
 
 import runners
-from runners import placement, topology, tune
-from runners.agent import Agent
 from runners.build.cache import Cache
 from runners.build.docker import DockerBuilder
 from runners.build.host import HostBuilder
 from runners.build.workshop import Workshop
-from runners.client import Client, Hello, Unreachable
-from runners.cores import NOT_COVERED, Cores, Holder, lock_directory, physical_cores
-from runners.driver import Driver
-from runners.environment import Machine
 from runners.errors import Permanent, RunnerError, SettingsError, Unauthorized
-from runners.external import External
-from runners.locks import held
-from runners.perf import Profiler
-from runners.placement import Placement, Planner
-from runners.processes import Processes
-from runners.quiet import Gate
+from runners.loads.external import External
+from runners.loads.speedbench import Driver
+from runners.machine import placement, topology, tune
+from runners.machine.cores import NOT_COVERED, Cores, Holder, lock_directory, physical_cores
+from runners.machine.environment import Machine
+from runners.machine.locks import held
+from runners.machine.placement import Placement, Planner
+from runners.machine.topology import ROOT
+from runners.measuring.perf import Profiler
+from runners.measuring.quiet import Gate
+from runners.measuring.tools import Tools
+from runners.processes.children import Processes
+from runners.reporting.client import Client, Hello, Unreachable
+from runners.reporting.spool import Spool
 from runners.sandbox import policy
-from runners.server import Launcher
-from runners.settings import Settings, locks, read_settings
-from runners.spool import Spool
-from runners.tools import Tools
-from runners.topology import ROOT
+from runners.servers.server import Launcher
+from runners.work.agent import Agent
+from runners.work.settings import Settings, locks, read_settings
 
 log = logging.getLogger("runners")
 
@@ -293,7 +293,7 @@ def poll(agent: Agent, every_s: float, stopping: threading.Event) -> int:
 
 def listen(agent: Agent, settings: Settings, hello: Hello, stopping: threading.Event) -> int:
     """Works on what waits already, then whenever the broker says so."""
-    from runners.worker import serve  # Celery is loaded only where there is a broker
+    from runners.work.worker import serve  # Celery is loaded only where there is a broker
 
     work_or_wait(agent)
     if stopping.is_set():

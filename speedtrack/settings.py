@@ -255,7 +255,7 @@ DATA_UPLOAD_MAX_MEMORY_SIZE = 26 * 1024 * 1024
 ALLOW_LOCAL_REPOSITORIES = env_bool("ALLOW_LOCAL_REPOSITORIES", False)
 MIRRORS = HOME / "mirrors"
 GIT_TIMEOUT_S = env_int("GIT_TIMEOUT_S", 900)
-SUITES = Path(os.environ.get("SUITES", BASE_DIR / "runners" / "suites"))
+SUITES = Path(os.environ.get("SUITES", BASE_DIR / "suites"))
 POLL_EVERY_S = env_int("POLL_EVERY_S", 300)
 # How often a machine measures a commit against itself, when it has nothing else to do; 0: never by itself.
 AA_EVERY_DAYS = env_int("AA_EVERY_DAYS", 7)

@@ -12,8 +12,8 @@ from pathlib import Path
 
 from runners.build import Artifact
 from runners.build.elf import loaded_bytes
-from runners.environment import file_digest
-from runners.spool import sync_directory
+from runners.files import write_durably
+from runners.machine.environment import file_digest
 
 log = logging.getLogger(__name__)
 
@@ -57,7 +57,7 @@ class Cache:
             "recipe_digest": recipe_digest,
             "artifacts": {name: one.digest for name, one in stored.items()},
         }
-        _write_durably(self._record(sha, recipe_digest), json.dumps(content).encode())
+        write_durably(self._record(sha, recipe_digest), json.dumps(content).encode())
         return stored
 
     def artifact(self, digest: str) -> Artifact | None:
@@ -88,7 +88,7 @@ class Cache:
             self._drop_unreferenced(records)
 
     def _write_pins(self, digests: set[str]) -> None:
-        _write_durably(self.pins, "\n".join(sorted(digests)).encode())
+        write_durably(self.pins, "\n".join(sorted(digests)).encode())
 
     def _record(self, sha: str, recipe_digest: str) -> Path:
         return self.records / (hashlib.sha256(f"{sha} {recipe_digest}".encode()).hexdigest() + ".json")
@@ -101,7 +101,8 @@ class Cache:
         digest = file_digest(file)
         path = self._path(digest)
         if file_digest(path) != digest:
-            _write_durably(path, file.read_bytes(), mode=0o555)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_durably(path, file.read_bytes(), mode=0o555)
         return described(digest, path)
 
     def _size_bytes(self) -> int:
@@ -125,16 +126,3 @@ def empty_directory(path: Path) -> Path:
         shutil.rmtree(path)
     path.mkdir(parents=True)
     return path
-
-
-def _write_durably(path: Path, content: bytes, mode: int = 0o644) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f"{path.name}.tmp")
-    temporary.unlink(missing_ok=True)
-    with temporary.open("wb") as stream:
-        stream.write(content)
-        stream.flush()
-        os.fsync(stream.fileno())
-    temporary.chmod(mode)
-    temporary.rename(path)
-    sync_directory(path.parent)

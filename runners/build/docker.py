@@ -29,11 +29,11 @@ from runners.build.cache import empty_directory
 from runners.build.output import COMPILERS, Capped, Patience, compiler_cache, drain, find_artifacts, follow, how
 from runners.build.streams import attached, feed, receive, unpacked
 from runners.build.workshop import Toolchain
-from runners.control import Control
 from runners.documents import BuildRecipe, digest_of
-from runners.environment import BUILD_PATH
 from runners.errors import Permanent, Transient
-from runners.processes import Processes
+from runners.machine.environment import BUILD_PATH
+from runners.processes.children import Processes
+from runners.processes.control import Control
 
 log = logging.getLogger(__name__)
 

@@ -10,11 +10,11 @@ from runners.build import BuildFailed, Made, Source, Write
 from runners.build.cache import empty_directory
 from runners.build.output import COMPILERS, Capped, Patience, compiler_cache, drain, find_artifacts, follow, how
 from runners.build.workshop import Toolchain
-from runners.control import Control
 from runners.documents import BuildRecipe
-from runners.environment import BUILD_PATH, compiler, first_line, libc
 from runners.errors import Transient
-from runners.processes import Processes
+from runners.machine.environment import BUILD_PATH, compiler, first_line, libc
+from runners.processes.children import Processes
+from runners.processes.control import Control
 from runners.sandbox.policy import View
 
 TAR_TIMEOUT_S = 300.0

@@ -6,9 +6,9 @@ import stat
 from pathlib import Path
 
 from runners.build import BuildFailed, CompilerCache, Write
-from runners.control import Control, boottime
 from runners.errors import Permanent, Transient
-from runners.processes import Child
+from runners.processes.children import Child
+from runners.processes.control import Control, boottime
 
 LOG_LIMIT_BYTES = 20 * 2**20
 STOP_LOOK_S = 0.5

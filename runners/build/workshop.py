@@ -7,8 +7,8 @@ from typing import Protocol
 
 from runners.build import Artifact, Build, BuildFailed, Made, Source, Write
 from runners.build.cache import Cache
-from runners.control import Control
 from runners.documents import BuildRecipe, digest_of
+from runners.processes.control import Control
 
 
 @dataclass(frozen=True)

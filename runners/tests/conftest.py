@@ -11,25 +11,25 @@ from typing import Any
 
 import pytest
 
-from runners import topology
-from runners.agent import Agent
 from runners.build.cache import Cache
 from runners.build.docker import DockerBuilder
 from runners.build.host import HostBuilder
 from runners.build.workshop import Workshop
-from runners.client import Client
-from runners.driver import Driver
-from runners.environment import Machine
-from runners.external import External
-from runners.perf import Profiler
-from runners.placement import Planner
-from runners.processes import Processes
-from runners.quiet import Gate
+from runners.loads.external import External
+from runners.loads.speedbench import Driver
+from runners.machine import topology
+from runners.machine.environment import Machine
+from runners.machine.placement import Planner
+from runners.measuring.perf import Profiler
+from runners.measuring.quiet import Gate
+from runners.measuring.tools import Tools
+from runners.processes.children import Processes
+from runners.reporting.client import Client
+from runners.reporting.spool import Spool
 from runners.sandbox.policy import of_machine
-from runners.server import Launcher
-from runners.spool import Spool
+from runners.servers.server import Launcher
 from runners.tests.api import TOKEN, Api, serve
-from runners.tools import Tools
+from runners.work.agent import Agent
 
 HERE = Path(__file__).parent
 DRIVER = HERE.parent / "driver"

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from runners.topology import Topology, parse_cpu_list, read
+from runners.machine.topology import Topology, parse_cpu_list, read
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """What the load generators of others can be told: which keys of a workload have a place on their command lines.
 
-runners/external.py writes those command lines. What a tool cannot do is refused here, not left out in silence.
+runners/loads/ writes those command lines. What a tool cannot do is refused here, not left out in silence.
 """
 
 from speedtrack.benchmarks.workloads import Workload

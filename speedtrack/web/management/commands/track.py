@@ -17,7 +17,7 @@ class Command(PlainCommand):
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("url", help="https URL, or a local path where ALLOW_LOCAL_REPOSITORIES=true")
-        parser.add_argument("--suite", required=True, help="name of a suite in runners/suites, such as redis")
+        parser.add_argument("--suite", required=True, help="name of a suite in suites/, such as redis")
         parser.add_argument("--branch", help="branch to track (default: the repository's own)")
         parser.add_argument(
             "--last", type=int, default=10, metavar="COUNT", help="how many of its newest commits to measure now"

@@ -1,0 +1,26 @@
+"""Files that survive a power cut whole."""
+
+import os
+from pathlib import Path
+
+
+def write_durably(file: Path, content: bytes, mode: int = 0o644) -> None:
+    """Writes a file (write, fsync, rename): a power cut leaves the new content or the old one. Raises OSError."""
+    temporary = file.with_name(f"{file.name}.tmp")
+    temporary.unlink(missing_ok=True)
+    with temporary.open("wb") as stream:
+        stream.write(content)
+        stream.flush()
+        os.fsync(stream.fileno())
+    temporary.chmod(mode)
+    temporary.rename(file)
+    sync_directory(file.parent)
+
+
+def sync_directory(directory: Path) -> None:
+    """Makes a rename in this directory survive a power cut."""
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,1 @@
+"""What loads a server: the native driver and the load generators of others."""

@@ -1,0 +1,150 @@
+"""The facts of the machine: `series` defines a line on a chart, `recorded` is kept beside it. Nothing is guessed."""
+
+import hashlib
+import os
+import platform
+import shutil
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import runners
+from runners.documents import digest_of
+from runners.errors import Permanent
+from runners.machine import facts
+from runners.machine.facts import UNKNOWN, digest_text
+from runners.machine.placement import Placement, Planner
+from runners.machine.topology import ROOT, cpu_list
+
+COMMAND_TIMEOUT_S = 10.0
+BUILD_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"  # of builds, unless the suite sets one
+# Without these a sample could not be compared with any other: no sample at all.
+INDISPENSABLE = {
+    "cpu_model": "/proc/cpuinfo names no processor",
+    "kernel": "the kernel tells no release",
+    "compiler": "`cc --version` cannot be run: install a C compiler (gcc or clang)",
+    "driver_digest": "the driver cannot be read: build it with `cargo build --release --manifest-path "
+    "runners/driver/Cargo.toml` or set SPEEDTRACK_DRIVER",
+    "driver_version": "the driver does not run (`speedbench --version`): build it on this machine",
+}
+
+
+@dataclass(frozen=True)
+class Environment:
+    """What was on the machine."""
+
+    series: dict[str, Any]
+    recorded: dict[str, Any]
+
+    def document(self) -> dict[str, Any]:
+        return {"digest": digest_of(self.series), "series": self.series, "recorded": self.recorded}
+
+
+@dataclass(frozen=True)
+class Machine:
+    """Where to read the facts; the root is an argument so that recorded machines can be read too."""
+
+    planner: Planner
+    placement: Placement
+    driver: Path
+    root: Path = ROOT
+    sandbox: str = UNKNOWN
+
+    def environment(self, build: Mapping[str, str]) -> Environment:
+        """All facts, with those of the build. Raises Permanent, with the remedy, if an indispensable one is unknown."""
+        series = self.series() | dict(build)
+        for name, remedy in INDISPENSABLE.items():
+            if series.get(name) == UNKNOWN:
+                raise Permanent(f"the environment cannot be named, so nothing is measured: {remedy}")
+        return Environment(series, self.recorded())
+
+    def series(self) -> dict[str, Any]:
+        """The facts that start a new series when one of them changes."""
+        machine, measured = self.planner.machine, self.placement.server | self.placement.driver
+        return {
+            **facts.processor(self.root),
+            **facts.clocks(self.root, measured),
+            **facts.caches(self.root, min(self.placement.server)),
+            **facts.kernel(self.root),
+            **facts.limits(machine.limits),
+            **facts.from_files(self.root, facts.SERIES_FILES),
+            "sockets": machine.packages,
+            "cores": len(machine.cores),
+            "threads": len(machine.cpus),
+            "memory_nodes": len(machine.nodes),
+            "memory_gib": facts.memory_gib(self.root),
+            "isolated_cpus": cpu_list(machine.isolated) or "none",
+            "nohz_full_cpus": cpu_list(machine.nohz_full) or "none",
+            "libc": libc(),
+            "driver_digest": file_digest(self.driver),
+            "driver_version": first_line([str(self.driver), "--version"]),
+            "hardware_counters": first_line([str(self.driver), "counters"]),
+            "server_cpus": cpu_list(self.placement.server),
+            "driver_cpus": cpu_list(self.placement.driver),
+            "placement_override": self.placement.override or "none",
+            "memory_policy": self.placement.memory,
+        }
+
+    def recorded(self) -> dict[str, Any]:
+        """The facts of the moment."""
+        measured = (self.placement.server | self.placement.driver) - self.placement.housekeeping
+        return {
+            **facts.moment(self.root, measured),
+            **facts.from_files(self.root, facts.RECORDED_FILES),
+            "hostname_digest": digest_text(platform.node()),
+            "boot_id": self.boot_id(),
+            "housekeeping_cpus": cpu_list(self.placement.housekeeping),
+            "offline_cpus": cpu_list(self.planner.machine.offline) or "none",
+            "runner_version": runners.__version__,
+            "sandbox": self.sandbox,
+        }
+
+    def boot_id(self) -> str:
+        return facts.read(self.root / "proc/sys/kernel/random/boot_id")
+
+
+def libc() -> str:
+    """Name and version of the C library."""
+    try:
+        version = os.confstr("CS_GNU_LIBC_VERSION")
+    except (OSError, ValueError):
+        version = None
+    return version or first_line(["ldd", "--version"])
+
+
+def compiler(build_environment: Mapping[str, str]) -> str:
+    """First line of the version of the compiler a build with this environment uses: its CC, else `cc`."""
+    words = [word for word in build_environment.get("CC", "cc").split() if word != "ccache"]
+    return first_line([*words, "--version"], build_environment.get("PATH", BUILD_PATH))
+
+
+def first_line(argv: list[str], path: str = BUILD_PATH) -> str:
+    """The first line a program found on this path prints, or "unknown" if it cannot be run."""
+    program = shutil.which(argv[0], path=path)
+    if program is None:
+        return UNKNOWN
+    try:
+        done = subprocess.run(
+            [program, *argv[1:]],
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=COMMAND_TIMEOUT_S,
+            stdin=subprocess.DEVNULL,
+            env={"PATH": path, "LANG": "C.UTF-8"},
+        )
+    except (OSError, subprocess.SubprocessError):
+        return UNKNOWN
+    lines = (done.stdout or done.stderr).splitlines()
+    return lines[0].strip() if done.returncode == 0 and lines else UNKNOWN
+
+
+def file_digest(file: Path) -> str:
+    """`sha256:` and the SHA-256 of a file's content, or "unknown" if it cannot be read."""
+    try:
+        with file.open("rb") as stream:
+            return "sha256:" + hashlib.file_digest(stream, "sha256").hexdigest()
+    except OSError:
+        return UNKNOWN

@@ -1,0 +1,313 @@
+"""Facts read below a root directory: words and numbers with stable names; what cannot be read is "unknown" by name.
+
+docs/result-format.md says what each means.
+"""
+
+import contextlib
+import ctypes
+import errno
+import gzip
+import hashlib
+import platform
+import resource
+import struct
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from runners.machine.topology import CPUS, Limits, parse_cpu_list
+from runners.machine.tune import irqbalance, latency_us
+
+UNKNOWN = "unknown"
+DMI = "sys/class/dmi/id"
+
+SERIES_FILES = {
+    "kernel": "proc/sys/kernel/osrelease",
+    "kernel_build": "proc/sys/kernel/version",
+    "clocksource": "sys/devices/system/clocksource/clocksource0/current_clocksource",
+    "smt": f"{CPUS}/smt/control",
+    "cpuidle_driver": f"{CPUS}/cpuidle/current_driver",
+    "cpuidle_governor": f"{CPUS}/cpuidle/current_governor",
+    "thp": "sys/kernel/mm/transparent_hugepage/enabled",
+    "thp_defrag": "sys/kernel/mm/transparent_hugepage/defrag",
+    "hugepages": "proc/sys/vm/nr_hugepages",
+    "swappiness": "proc/sys/vm/swappiness",
+    "overcommit_memory": "proc/sys/vm/overcommit_memory",
+    "numa_balancing": "proc/sys/kernel/numa_balancing",
+    "aslr": "proc/sys/kernel/randomize_va_space",
+    "nmi_watchdog": "proc/sys/kernel/nmi_watchdog",
+    "sched_autogroup": "proc/sys/kernel/sched_autogroup_enabled",
+    "somaxconn": "proc/sys/net/core/somaxconn",
+    "tcp_max_syn_backlog": "proc/sys/net/ipv4/tcp_max_syn_backlog",
+    "tcp_congestion_control": "proc/sys/net/ipv4/tcp_congestion_control",
+    "local_ports": "proc/sys/net/ipv4/ip_local_port_range",
+    "loopback_mtu": "sys/class/net/lo/mtu",
+}
+# Not of the series: the kernel lowers the rate by itself, and the right to use perf changes no number.
+RECORDED_FILES = {
+    "perf_sample_rate": "proc/sys/kernel/perf_event_max_sample_rate",
+    "perf_event_paranoid": "proc/sys/kernel/perf_event_paranoid",
+}
+# Of the command line only what changes speed is told: the rest may name disks, networks and secrets.
+KERNEL_OPTIONS = """
+    isolcpus nohz_full nohz rcu_nocbs rcu_nocb_poll irqaffinity threadirqs skew_tick maxcpus nr_cpus nosmt mem
+    mitigations nopti pti kpti nospectre_v1 nospectre_v2 spectre_v2 spec_store_bypass_disable l1tf mds tsx
+    tsx_async_abort mmio_stale_data retbleed idle processor.max_cstate intel_idle.max_cstate cpuidle.off
+    cpuidle.governor cpuidle_haltpoll.force haltpoll.guest_halt_poll_ns intel_pstate amd_pstate
+    cpufreq.default_governor clocksource tsc transparent_hugepage hugepages hugepagesz default_hugepagesz numa
+    numa_balancing preempt audit selinux apparmor nmi_watchdog nowatchdog nosoftlockup init_on_alloc init_on_free
+    page_poison slub_debug
+"""
+ULIMITS = {
+    "open_files": resource.RLIMIT_NOFILE,
+    "locked_memory": resource.RLIMIT_MEMLOCK,
+    "stack": resource.RLIMIT_STACK,
+}
+_IO_URING_SETUP = 425  # the same on every architecture
+_MEMORY_DEVICE, _CONFIGURED_SPEED = 17, 0x20  # of SMBIOS, section 7.18
+
+
+def read(file: Path) -> str:
+    """The content without white space around it."""
+    try:
+        return file.read_text(errors="replace").strip() or UNKNOWN
+    except OSError:
+        return UNKNOWN
+
+
+def digest_text(text: str) -> str:
+    return "sha256:" + hashlib.sha256(text.encode()).hexdigest()
+
+
+def from_files(root: Path, files: Mapping[str, str]) -> dict[str, Any]:
+    """One line each; of a choice the chosen word."""
+    return {name: chosen(" ".join(read(root / file).split())) for name, file in files.items()}
+
+
+def chosen(text: str) -> str:
+    """The word in brackets of `always [madvise] never`."""
+    return text.split("[")[1].split("]")[0] if "[" in text else text
+
+
+def processor(root: Path) -> dict[str, Any]:
+    """What the processor is, and the machine around it."""
+    cpu = _cpuinfo(root)
+    return {
+        "architecture": platform.machine() or UNKNOWN,
+        "cpu_model": _cpu_model(cpu),
+        "cpu_family": cpu.get("cpu family", UNKNOWN),
+        "cpu_model_number": cpu.get("model", UNKNOWN),
+        "cpu_stepping": cpu.get("stepping", UNKNOWN),
+        "microcode": cpu.get("microcode", UNKNOWN),
+        "hypervisor": _hypervisor(root, cpu),
+        "system": _known(f"{read(root / DMI / 'sys_vendor')} {read(root / DMI / 'product_name')}"),
+    }
+
+
+def _known(text: str) -> str:
+    return UNKNOWN if UNKNOWN in text else text
+
+
+def _cpuinfo(root: Path) -> dict[str, str]:
+    first = read(root / "proc/cpuinfo").split("\n\n")[0]
+    pairs = (line.partition(":") for line in first.splitlines())
+    return {key.strip(): value.strip() for key, _, value in pairs if value.strip()}
+
+
+def _cpu_model(cpu: Mapping[str, str]) -> str:
+    if "model name" in cpu:
+        return cpu["model name"]
+    if "CPU part" in cpu and "CPU implementer" in cpu:  # ARM names its processors by numbers
+        return f"implementer {cpu['CPU implementer']} part {cpu['CPU part']}"
+    return UNKNOWN
+
+
+def _hypervisor(root: Path, cpu: Mapping[str, str]) -> str:
+    kind = read(root / "sys/hypervisor/type")
+    if kind != UNKNOWN:
+        return kind
+    if "flags" in cpu and "hypervisor" not in cpu["flags"].split():
+        return "none"
+    product = read(root / DMI / "product_name")
+    return product if product != UNKNOWN or "flags" not in cpu else "present, unnamed"
+
+
+def clocks(root: Path, cpus: Iterable[int]) -> dict[str, Any]:
+    """How the clocks of the measured CPUs run and how these sleep; if they differ, each value once."""
+    directories = [root / CPUS / f"cpu{cpu}" for cpu in sorted(cpus)]
+    names = {
+        "governor": "cpufreq/scaling_governor",
+        "frequency_driver": "cpufreq/scaling_driver",
+        "frequency_min_khz": "cpufreq/scaling_min_freq",
+        "frequency_max_khz": "cpufreq/scaling_max_freq",
+        "energy_preference": "cpufreq/energy_performance_preference",
+    }
+    latency = latency_us(root)
+    return {
+        **{name: _each(read(directory / file) for directory in directories) for name, file in names.items()},
+        "turbo": _turbo(root),
+        "sleep_states": _each(_sleep_states(directory) for directory in directories),
+        "sleep_limit_us": UNKNOWN if latency is None else latency,
+    }
+
+
+def _each(values: Iterable[str]) -> str:
+    return ", ".join(sorted(set(values)))
+
+
+def _turbo(root: Path) -> str:
+    words = {"intel_pstate/no_turbo": {"0": "on", "1": "off"}, "cpufreq/boost": {"0": "off", "1": "on"}}
+    found = (meaning.get(read(root / CPUS / name)) for name, meaning in words.items())
+    return next((word for word in found if word), UNKNOWN)
+
+
+def _sleep_states(cpu: Path) -> str:
+    """`POLL C1 C6(off)`."""
+    states = sorted(cpu.glob("cpuidle/state[0-9]*"))
+    return " ".join(read(one / "name") + ("(off)" if read(one / "disable") == "1" else "") for one in states) or UNKNOWN
+
+
+def caches(root: Path, cpu: int) -> dict[str, Any]:
+    """Sizes of the caches of a server's CPU, as the kernel writes them (`1024K`)."""
+    found = {
+        (read(index / "level"), read(index / "type")): read(index / "size")
+        for index in (root / CPUS / f"cpu{cpu}").glob("cache/index*")
+    }
+    wanted = {"l1d_cache": ("1", "Data"), "l2_cache": ("2", "Unified"), "l3_cache": ("3", "Unified")}
+    return {name: found.get(key, UNKNOWN) for name, key in wanted.items()}
+
+
+def kernel(root: Path) -> dict[str, Any]:
+    """How the kernel was built and started, and what it guards against; each vulnerability under its own name."""
+    files = sorted((root / CPUS / "vulnerabilities").glob("*"))
+    options = read(root / "proc/cmdline").split()
+    told = KERNEL_OPTIONS.split()
+    known = " ".join(option for option in options if option.partition("=")[0] in told)
+    return {
+        **({f"mitigation_{file.name}": read(file) for file in files} or {"mitigations": UNKNOWN}),
+        "kernel_options": UNKNOWN if options == [UNKNOWN] else known or "none",
+        "kernel_hz": _kernel_hz(root),
+        "io_uring": _io_uring(),
+        "os": _os(root),
+    }
+
+
+def _kernel_hz(root: Path) -> int | str:
+    release = read(root / "proc/sys/kernel/osrelease")
+    lines: list[str] = []
+    with contextlib.suppress(OSError, EOFError):
+        lines = gzip.decompress((root / "proc/config.gz").read_bytes()).decode(errors="replace").splitlines()
+    lines = lines or read(root / f"boot/config-{release}").splitlines()
+    return next((int(line[10:]) for line in lines if line.startswith("CONFIG_HZ=")), UNKNOWN)
+
+
+def _io_uring() -> str:
+    """The kernel's answer to a call without an argument: it is there if it misses that."""
+    ctypes.CDLL(None, use_errno=True).syscall(ctypes.c_long(_IO_URING_SETUP), 0, None)
+    words = {errno.ENOSYS: "not offered", errno.EPERM: "not permitted"}
+    return words.get(ctypes.get_errno(), "available")
+
+
+def _os(root: Path) -> str:
+    lines = read(root / "etc/os-release").splitlines()
+    return next((line[12:].strip('"') for line in lines if line.startswith("PRETTY_NAME=")), UNKNOWN)
+
+
+def limits(groups: Limits) -> dict[str, Any]:
+    """What the control groups and the process limits allow."""
+    soft_hard = {name: resource.getrlimit(kind) for name, kind in ULIMITS.items()}
+    words = {name: [str(value) if value >= 0 else "unlimited" for value in pair] for name, pair in soft_hard.items()}
+    return {
+        "cpu_quota": groups.quota_cpus or "none",
+        "memory_limit_bytes": groups.memory_bytes or "none",
+        **{f"ulimit_{name}": "/".join(pair) for name, pair in words.items()},
+    }
+
+
+def memory_gib(root: Path) -> int | str:
+    total = _memory_bytes(root, "MemTotal")
+    return round(total / 2**30) if isinstance(total, int) else UNKNOWN
+
+
+def _memory_bytes(root: Path, name: str) -> int | str:
+    lines = read(root / "proc/meminfo").splitlines()
+    return next((int(line.split()[1]) * 1024 for line in lines if line.startswith(f"{name}:")), UNKNOWN)
+
+
+def moment(root: Path, measured: frozenset[int]) -> dict[str, Any]:
+    """How busy, warm and undisturbed the machine is now, and which one it is."""
+    return {
+        "machine_id_digest": _digest_of_file(root / "etc/machine-id"),
+        "kernel_command_line_digest": _digest_of_file(root / "proc/cmdline"),
+        "uptime_s": number(read(root / "proc/uptime")),
+        "load_average": number(read(root / "proc/loadavg")),
+        "runnable_tasks": _runnable(root),
+        **{f"pressure_{what}_avg10": _pressure(root / "proc/pressure" / what) for what in ("cpu", "memory", "io")},
+        "free_memory_bytes": _memory_bytes(root, "MemAvailable"),
+        "swap_bytes": _memory_bytes(root, "SwapTotal"),
+        "free_swap_bytes": _memory_bytes(root, "SwapFree"),
+        "memory_speed_mts": _memory_speed(root),
+        "cpu_mhz": number(_cpuinfo(root).get("cpu MHz", UNKNOWN)),
+        "temperature_c": _temperature_c(root),
+        "interrupts_on_measured_cpus": _interrupts(root, measured),
+        "irqbalance": irqbalance(root),
+    }
+
+
+def number(text: str) -> float | str:
+    try:
+        return float(text.split()[0])
+    except (ValueError, IndexError):
+        return UNKNOWN
+
+
+def _digest_of_file(file: Path) -> str:
+    content = read(file)
+    return content if content == UNKNOWN else digest_text(content)
+
+
+def _runnable(root: Path) -> float | str:
+    lines = read(root / "proc/stat").splitlines()
+    return next((number(line.split()[1]) for line in lines if line.startswith("procs_running ")), UNKNOWN)
+
+
+def _pressure(file: Path) -> float | str:
+    """Share of the last ten seconds in which some task waited, in percent."""
+    return number(read(file).partition("avg10=")[2])
+
+
+def _temperature_c(root: Path) -> float | str:
+    patterns = ("sys/class/thermal/thermal_zone*/temp", "sys/class/hwmon/hwmon*/temp*_input")
+    values = (number(read(file)) for pattern in patterns for file in root.glob(pattern))
+    known = [value for value in values if isinstance(value, float)]
+    return max(known) / 1000 if known else UNKNOWN
+
+
+def _interrupts(root: Path, measured: frozenset[int]) -> int | str:
+    lists = [parse_cpu_list(read(file)) for file in root.glob("proc/irq/[0-9]*/smp_affinity_list")]
+    return sum(bool(cpus & measured) for cpus in lists) if lists else UNKNOWN
+
+
+def _memory_speed(root: Path) -> int | str:
+    """The slowest module's configured speed, of the firmware's own table; only root may read it."""
+    try:
+        table = (root / "sys/firmware/dmi/tables/DMI").read_bytes()
+    except OSError:
+        return UNKNOWN
+    speeds = [speed for structure in _structures(table) if (speed := _speed(structure))]
+    return min(speeds, default=UNKNOWN)
+
+
+def _structures(table: bytes) -> Iterator[bytes]:
+    """Each structure's formatted part; its strings, which end with two zero bytes, are passed over."""
+    while len(table) >= 4 and table[1] >= 4:
+        yield table[: table[1]]
+        end = table.find(b"\0\0", table[1])
+        table = table[end + 2 :] if end >= 0 else b""
+
+
+def _speed(structure: bytes) -> int:
+    """0: no memory device, or an empty place."""
+    if structure[0] != _MEMORY_DEVICE or len(structure) < _CONFIGURED_SPEED + 2:
+        return 0
+    return int(struct.unpack_from("<H", structure, _CONFIGURED_SPEED)[0])

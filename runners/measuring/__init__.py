@@ -1,0 +1,1 @@
+"""From a built server to its samples: trials, pairs, and what disturbs them."""

@@ -1,0 +1,195 @@
+"""What the kernel has counted up to one moment, on the measured cores and of the measured processes.
+
+A counter that this kernel does not keep, or that this user may not read, is None or missing: never an error, never 0.
+"""
+
+import contextlib
+import os
+import resource
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from runners.processes.control import boottime
+
+PROC = Path("/proc")
+SYS = Path("/sys")
+PAGING = ("pswpin", "pswpout")
+PRESSURES = ("cpu", "memory", "io")
+
+_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+TICK_S = 1 / _TICKS_PER_S  # the resolution of /proc/stat
+_USER, _NICE, _SYSTEM, _STEAL = 1, 2, 3, 8  # columns of /proc/stat
+_RUN_NS = 7  # of /proc/schedstat: what all tasks together have run on a CPU
+_MAJOR_FAULTS = 9  # of /proc/PID/stat, counted after the name
+
+
+@dataclass(frozen=True)
+class Roots:
+    """Where the kernel tells; recorded machines are read from elsewhere."""
+
+    proc: Path = PROC
+    sys: Path = SYS
+
+
+@dataclass(frozen=True)
+class Reading:
+    """Counters at one moment: seconds since some fixed point, unless the name says otherwise.
+
+    `driver_s` goes on evenly when the driver ends: its clock while it runs, the account of ended children afterwards.
+    """
+
+    at_s: float
+    asleep_s: float
+    runner_s: float
+    server_s: float | None
+    driver_s: float
+    steal_s: Mapping[int, float]
+    busy_s: Mapping[int, float]
+    busy_resolution_s: float
+    delay_s: Mapping[int, float]
+    pressure_s: Mapping[str, float]
+    major_faults: int | None
+    swapped_pages: int | None
+    throttled: int | None
+    frequency_mhz: float | None
+
+
+@dataclass(frozen=True)
+class Reader:
+    """Reads the counters of these CPUs, and of two processes while they exist."""
+
+    cpus: frozenset[int]
+    server_cpus: frozenset[int]
+    roots: Roots = Roots()
+
+    def read(self, server: int | None = None, driver: int | None = None) -> Reading:
+        """Everything there is, now."""
+        proc = self.roots.proc
+        rows = _rows(proc / "stat")
+        busy_s, resolution_s = self._busy(rows)
+        return Reading(
+            at_s=time.monotonic(),
+            asleep_s=boottime() - time.monotonic(),
+            runner_s=time.process_time(),
+            server_s=cpu_s(server),
+            driver_s=children_s() + (cpu_s(driver) or 0.0),
+            steal_s={cpu: int(row[_STEAL]) * TICK_S for cpu, row in self._mine(rows).items() if len(row) > _STEAL},
+            busy_s=busy_s,
+            busy_resolution_s=resolution_s,
+            delay_s=delays(proc / str(server) / "task") if server else {},
+            pressure_s=self._pressures(server),
+            major_faults=_major_faults(proc / str(server) / "stat") if server else None,
+            swapped_pages=_swapped_pages(proc / "vmstat"),
+            throttled=_sum(self._cpu_files("thermal_throttle/core_throttle_count")),
+            frequency_mhz=_least_mhz(self._cpu_files("cpufreq/scaling_cur_freq")),
+        )
+
+    def _mine(self, rows: Mapping[str, list[str]]) -> dict[int, list[str]]:
+        return {cpu: rows[f"cpu{cpu}"] for cpu in self.cpus if f"cpu{cpu}" in rows}
+
+    def _busy(self, rows: Mapping[str, list[str]]) -> tuple[dict[int, float], float]:
+        """What tasks have run on each CPU, from the finest source there is, and its resolution, both in seconds.
+
+        Interrupts are left out where the kernel tells them apart: much of them is the server's own network traffic.
+        """
+        exact = self._busy_by_scheduler() or self._busy_by_cpuacct()
+        if exact:
+            return exact, 0.0
+        ticks = {
+            cpu: sum(int(row[column]) for column in (_USER, _NICE, _SYSTEM)) for cpu, row in self._mine(rows).items()
+        }
+        return {cpu: count * TICK_S for cpu, count in ticks.items()}, TICK_S
+
+    def _busy_by_scheduler(self) -> dict[int, float]:
+        rows = self._mine(_rows(self.roots.proc / "schedstat"))
+        return {cpu: int(row[_RUN_NS]) / 1e9 for cpu, row in rows.items() if len(row) > _RUN_NS}
+
+    def _busy_by_cpuacct(self) -> dict[int, float]:
+        """Of the root control group, version 1: all tasks of the machine."""
+        numbers = _text(self.roots.sys / "fs/cgroup/cpuacct/cpuacct.usage_percpu").split()
+        return {cpu: int(numbers[cpu]) / 1e9 for cpu in self.cpus if cpu < len(numbers)}
+
+    def _pressures(self, server: int | None) -> dict[str, float]:
+        """`cpu_some`, `memory_full` and so on of the machine, and of the server's control group where it has one."""
+        found: dict[str, float] = {}
+        group = self._group(server)
+        for pressed in PRESSURES:
+            places = {"": self.roots.proc / "pressure" / pressed}
+            if group:
+                places["cgroup_"] = group / f"{pressed}.pressure"
+            for prefix, file in places.items():
+                found |= {f"{prefix}{pressed}_{kind}": spent_s for kind, spent_s in _pressure(file).items()}
+        return found
+
+    def _group(self, server: int | None) -> Path | None:
+        """The control group (version 2) of the server; none where that is the root, which is the whole machine."""
+        lines = _text(self.roots.proc / str(server) / "cgroup").splitlines() if server else []
+        path = next((line.removeprefix("0::") for line in lines if line.startswith("0::/")), "/").strip("/")
+        return self.roots.sys / "fs/cgroup" / path if path else None
+
+    def _cpu_files(self, name: str) -> list[float]:
+        texts = (_text(self.roots.sys / f"devices/system/cpu/cpu{cpu}" / name) for cpu in self.server_cpus)
+        return [float(text) for text in texts if text.strip().isdigit()]
+
+
+def cpu_s(pid: int | None) -> float | None:
+    """CPU seconds of a process so far, all threads; None when it is gone."""
+    try:
+        return None if pid is None else time.clock_gettime((~pid << 3) | 2)  # the kernel's name of its CPUCLOCK_SCHED
+    except OSError:
+        return None
+
+
+def children_s() -> float:
+    """CPU seconds of the children that have ended and were waited for."""
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
+
+
+def delays(tasks: Path) -> dict[int, float]:
+    """Seconds each thread was ready without running; empty where the kernel keeps no such account."""
+    found = {}
+    for task in tasks.glob("[0-9]*"):
+        with contextlib.suppress(OSError, IndexError, ValueError):
+            found[int(task.name)] = int((task / "schedstat").read_text().split()[1]) / 1e9
+    return found
+
+
+def _text(file: Path) -> str:
+    """The content, or nothing. PSI that is compiled in and switched off fails when it is read, not when opened."""
+    try:
+        return file.read_text()
+    except OSError:
+        return ""
+
+
+def _rows(file: Path) -> dict[str, list[str]]:
+    rows = (line.split() for line in _text(file).splitlines() if line.startswith("cpu"))
+    return {row[0]: row for row in rows}
+
+
+def _pressure(file: Path) -> dict[str, float]:
+    """Seconds by kind out of `some avg10=0.00 avg60=0.00 avg300=0.00 total=77016616`."""
+    lines = (line.split() for line in _text(file).splitlines())
+    return {words[0]: int(words[-1].partition("=")[2]) / 1e6 for words in lines if words}
+
+
+def _major_faults(stat: Path) -> int | None:
+    fields = _text(stat).rpartition(")")[2].split()
+    return int(fields[_MAJOR_FAULTS]) if len(fields) > _MAJOR_FAULTS else None
+
+
+def _swapped_pages(vmstat: Path) -> int | None:
+    lines = (line.split() for line in _text(vmstat).splitlines())
+    return _sum([float(words[1]) for words in lines if words[0] in PAGING])
+
+
+def _sum(numbers: Iterable[float]) -> int | None:
+    known = list(numbers)
+    return int(sum(known)) if known else None
+
+
+def _least_mhz(khz: list[float]) -> float | None:
+    return min(khz) / 1000 if khz else None

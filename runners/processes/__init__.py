@@ -1,0 +1,1 @@
+"""Programs that the runner starts, and how they are ended."""

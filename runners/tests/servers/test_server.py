@@ -1,0 +1,184 @@
+"""Starting and stopping a real server: ready, not ready, and nothing left behind."""
+
+import contextlib
+import random
+import socket
+import subprocess
+import threading
+from pathlib import Path
+
+import pytest
+
+from runners.documents import ServerRecipe
+from runners.errors import BenchmarkFailed, Cancelled, Permanent
+from runners.machine import memory
+from runners.machine.topology import allowed_cpus, parse_cpu_list
+from runners.processes.children import Processes
+from runners.processes.control import Control
+from runners.servers.server import Address, Launcher, command, greet, short_directory
+from runners.tests.conftest import COMMAND, alive, marked
+
+ADDRESS = Address("unix", 7000, Path("/run/s"))
+CPUS = frozenset([max(allowed_cpus())])
+
+
+@pytest.fixture
+def launcher(processes: Processes, home: Path) -> Launcher:
+    return Launcher(processes, home, CPUS)
+
+
+def recipe(extra: str = "", ready_timeout_s: float = 5) -> ServerRecipe:
+    return ServerRecipe(f"{COMMAND} {extra}", {}, "resp", ready_timeout_s, 1)
+
+
+def of(template: str, listen: dict[str, str] | None = None) -> ServerRecipe:
+    return ServerRecipe(template, listen or {}, "resp", 5, 1)
+
+
+@pytest.mark.parametrize("transport", ["unix", "tcp"])
+def test_a_server_runs_pinned_and_leaves_nothing(launcher: Launcher, tiny: Path, home: Path, transport: str) -> None:
+    with launcher.running(recipe(), transport, {"tiny": tiny}, random.Random(1), Control()) as server:
+        status = Path(f"/proc/{server.pid}/status").read_text()
+        assert f"Cpus_allowed_list:\t{max(CPUS)}\n" in status
+        assert server.peak_rss_bytes() > 100_000
+    assert not alive(server.pid) and marked(home) == [] and not (home / "trial-0").exists()
+
+
+def test_a_server_has_the_cores_and_the_memory_it_was_given(processes: Processes, home: Path, tiny: Path) -> None:
+    cpus, nodes = allowed_cpus(), frozenset([0])
+    launcher = Launcher(processes, home, cpus, nodes)
+    refused = memory.refusal(nodes)
+    with contextlib.ExitStack() as stack:
+        if refused:
+            stack.enter_context(pytest.raises(BenchmarkFailed, match=refused))
+        server = stack.enter_context(launcher.running(recipe(), "unix", {"tiny": tiny}, random.Random(1), Control()))
+        status = dict(line.split(":\t") for line in Path(f"/proc/{server.pid}/status").read_text().splitlines())
+        assert parse_cpu_list(status["Cpus_allowed_list"]) == cpus
+        assert 0 in parse_cpu_list(status["Mems_allowed_list"])
+        assert " bind:0 " in Path(f"/proc/{server.pid}/numa_maps").read_text()
+    assert "bind" not in subprocess.run(["cat", "/proc/self/numa_maps"], capture_output=True, text=True).stdout
+
+
+def test_a_node_that_is_not_there_is_refused_in_words() -> None:
+    refused = memory.refusal(frozenset([memory.NODES - 1]))
+    assert refused in ("Invalid argument", "Operation not permitted", "Function not implemented")
+
+
+def test_the_environment_has_another_size_each_time(launcher: Launcher, tiny: Path) -> None:
+    sizes, chance = set(), random.Random(7)
+    for _ in range(3):
+        with launcher.running(recipe(), "unix", {"tiny": tiny}, chance, Control()) as server:
+            environ = Path(f"/proc/{server.pid}/environ").read_bytes()
+            assert b"SPEEDTRACK_TOKEN" not in environ
+            sizes.add(len(environ))
+    assert len(sizes) == 3 and max(sizes) < 8192
+
+
+def test_a_long_home_gets_a_short_socket(tiny: Path, tmp_path: Path) -> None:
+    home = tmp_path / ("long" * 30)
+    home.mkdir()
+    processes = Processes(home)
+    launcher = Launcher(processes, home, CPUS)
+    with launcher.running(recipe(), "unix", {"tiny": tiny}, random.Random(1), Control()) as server:
+        path = server.address.socket_path
+        assert len(str(path)) < 100 and path.is_socket()
+    assert not path.exists()
+    path.parent.parent.rmdir()
+
+
+def test_a_short_directory_of_somebody_else_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to("/etc")
+    with pytest.raises(Permanent, match="belongs to somebody else"):
+        short_directory(tmp_path / "link")
+
+
+def test_a_taken_port_is_tried_once_more_and_then_said(home: Path, tiny: Path) -> None:
+    launcher = Launcher(Processes(home), home, CPUS)  # without a sandbox: in one all ports are free
+    with socket.socket() as holder:
+        holder.bind(("127.0.0.1", 0))
+        holder.listen()
+        taken = recipe().command.replace("{port}", str(holder.getsockname()[1]))
+        with (
+            pytest.raises(BenchmarkFailed, match=r"ended at once .*: tiny: bind: Address already in use"),
+            launcher.running(
+                ServerRecipe(taken, {}, "resp", 5, 1), "unix", {"tiny": tiny}, random.Random(1), Control()
+            ),
+        ):
+            pass
+
+
+def test_a_program_that_cannot_be_started_is_said(launcher: Launcher, tmp_path: Path) -> None:
+    text = tmp_path / "text"
+    text.write_text("no program")
+    text.chmod(0o755)
+    with (
+        pytest.raises(BenchmarkFailed, match="cannot be started"),
+        launcher.running(recipe(), "unix", {"tiny": text}, random.Random(1), Control()),
+    ):
+        pass
+
+
+def test_an_abort_ends_the_wait_for_readiness(launcher: Launcher, tiny: Path, home: Path) -> None:
+    control = Control()
+    threading.Timer(0.3, lambda: control.abort(Cancelled("asked to stop"))).start()
+    with (
+        pytest.raises(Cancelled),
+        launcher.running(recipe("--behaviour silent", 60), "unix", {"tiny": tiny}, random.Random(1), control),
+    ):
+        pass
+    assert marked(home) == []
+
+
+def test_the_command_is_split_before_it_is_filled() -> None:
+    asked = of("{artifact:tiny} --save '' --dir {data} -x{port}")
+    words = command(asked, ADDRESS, Path("/a b"), {"tiny": Path("/t x")})
+    assert words == ["/t x", "--save", "", "--dir", "/a b", "-x7000"]
+
+
+@pytest.mark.parametrize(
+    ("template", "message"),
+    [
+        ("{artifact:other} --port {port}", "wants {artifact:other}, the build section lists: tiny"),
+        ("{artifact:tiny} 'open", "cannot be split"),
+        ("  ", "is empty"),
+    ],
+)
+def test_a_command_that_cannot_be_right_is_permanent(template: str, message: str) -> None:
+    with pytest.raises(Permanent, match=message):
+        command(of(template), ADDRESS, Path("/d"), {"tiny": Path("/t")})
+
+
+@pytest.mark.parametrize(("transport", "words"), [("unix", ["-s", "/run/s"]), ("tcp", ["-l", "127.0.0.1:7000"])])
+def test_a_server_is_told_where_to_listen(transport: str, words: list[str]) -> None:
+    asked = of("{artifact:tiny} {listen} -t 1", {"unix": "-s {socket}", "tcp": "-l 127.0.0.1:{port}"})
+    address = Address(transport, 7000, Path("/run/s"))
+    assert command(asked, address, Path("/d"), {"tiny": Path("/t")}) == ["/t", *words, "-t", "1"]
+
+
+@pytest.mark.parametrize(
+    ("protocol", "answer", "said"),
+    [
+        ("resp", b"+PONG\r\n", "ready"),
+        ("resp", b"-NOAUTH\r\n", repr("-NOAUTH\r\n")),
+        ("memcached", b"VERSION 1.6.40\r\n", "ready"),
+        ("memcached", b"ERROR\r\n", repr("ERROR\r\n")),
+        ("memcached", b"VERSION 1", repr("VERSION 1")),
+    ],
+)
+def test_a_server_is_greeted_in_its_protocol(tmp_path: Path, protocol: str, answer: bytes, said: str) -> None:
+    asked = []
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(tmp_path / "s"))
+        listener.listen()
+
+        def serve() -> None:
+            connection, _ = listener.accept()
+            with connection:
+                asked.append(connection.recv(100))
+                connection.sendall(answer)
+
+        server = threading.Thread(target=serve)
+        server.start()
+        assert greet(Address("unix", 0, tmp_path / "s"), protocol) == said
+        server.join()
+    assert asked == [{"resp": b"*1\r\n$4\r\nPING\r\n", "memcached": b"version\r\n"}[protocol]]

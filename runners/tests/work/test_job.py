@@ -1,0 +1,272 @@
+"""Whole runs: a claimed job becomes builds, measurements and an end, with real builds, servers and driver."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+
+from runners.documents import digest_of
+from runners.machine.placement import Placement
+from runners.machine.topology import allowed_cpus
+from runners.measuring.tools import Tools
+from runners.tests.api import Api, Call
+from runners.tests.conftest import (
+    BASE_SHA,
+    COMMAND,
+    SHA,
+    TREE,
+    golden,
+    make_benchmark,
+    make_job,
+)
+from runners.work.agent import Agent
+
+OPTIONAL_METRICS = ("server_user_ns_per_request", "server_system_ns_per_request", "bytes_per_key")
+
+
+def shape(value: object) -> object:
+    """The keys and types of a document, recursively; integers and floats are one type, a list is its first item."""
+    match value:
+        case dict():
+            return {key: shape(item) for key, item in value.items()}
+        case list():
+            return [shape(value[0])] if value else []
+        case bool():
+            return "truth"
+        case int() | float():
+            return "number"
+        case _:
+            return type(value).__name__
+
+
+def test_a_run_goes_from_claim_to_complete(api: Api, agent: Agent) -> None:
+    api.jobs = [make_job(benchmarks=[make_benchmark(), make_benchmark("set-p1", "set")])]
+    assert agent.work() == 1
+    ends = [call.path.rsplit("/", 1)[-1] for call in api.calls if not call.path.endswith(("/renew", "/log"))]
+    assert ends == ["claim", f"{SHA}?token=3", "build", "measurement", "measurement", "complete", "claim"]
+    build = api.bodies("/build")[0]["build"]
+    assert build["succeeded"] and not build["cached"] and build["artifacts"]["tiny"]["bytes"] > 1000
+    assert {body["benchmark"]["name"] for body in api.bodies("/measurement")} == {"get-p1", "set-p1"}
+
+
+def test_a_measurement_has_the_shape_of_the_golden_document(api: Api, agent: Agent) -> None:
+    api.jobs = [make_job()]
+    agent.work()
+    produced, wanted = api.bodies("/measurement")[0], golden("result.v1.json")
+    for document in (produced, wanted):
+        document["artifacts"] = list(document["artifacts"].values())
+        environment = document["environment"]
+        # Each kernel knows vulnerabilities of its own.
+        facts = {
+            key.partition("mitigation_")[0] or "mitigations": str(value) for key, value in environment["series"].items()
+        }
+        environment["series"] = facts
+        environment["recorded"] = sorted(environment["recorded"])  # unknown or a number: the names must agree
+        for trial in document["trials"]:
+            # What a busy machine flags, and how many times, is not the document's shape; the driver has its own golden
+            # document.
+            trial["flags"] = []
+            trial["driver"] = trial["driver"]["schema"]
+            trial["quiet"] = sorted(trial["quiet"])  # as of the environment: unknown or a number
+            # A short window may have met no clock tick, and small memory no growth.
+            for optional in ("cpu_user_ns", "cpu_system_ns"):
+                trial["server"].pop(optional, None)
+            trial["metrics"] = sorted(set(trial["metrics"]) - set(OPTIONAL_METRICS))
+            trial["reproduce"]["loads"][0]["workload"] = sorted(trial["reproduce"]["loads"][0]["workload"])
+    assert shape(produced) == shape(wanted)
+    assert produced["environment"]["recorded"] == wanted["environment"]["recorded"]
+
+
+def test_the_golden_job_is_understood_and_its_result_names_its_environment(api: Api, agent: Agent) -> None:
+    job = golden("job.v3.json")
+    result = golden("result.v1.json")
+    assert result["sha"] == job["sides"][0]["sha"] and result["token"] == job["token"]
+    assert result["benchmark"]["digest"] == job["benchmarks"][0]["digest"]
+    assert result["environment"]["digest"] == digest_of(result["environment"]["series"])
+    api.sources[result["sha"]] = {"Makefile": "kvd:\n\tfalse\n"}
+    api.jobs = [job]
+    agent.work()
+    assert api.bodies("/fail")[0]["error"].startswith("build failed: `make -j")
+
+
+def test_the_rounds_interleave_and_a_pair_is_measured_back_to_back(api: Api, agent: Agent) -> None:
+    sides = [{"side": "head", "sha": SHA}, {"side": "base", "sha": BASE_SHA}]
+    api.jobs = [
+        make_job(
+            sides=sides, reason="confirm", trials=2, benchmarks=[make_benchmark(), make_benchmark("set-p1", "set")]
+        )
+    ]
+    agent.work()
+    measured = api.bodies("/measurement")
+    assert {(body["side"], body["benchmark"]["name"]) for body in measured} == {
+        (side, name) for side in ("head", "base") for name in ("get-p1", "set-p1")
+    }
+    places = sorted(
+        (trial["order"], trial["trial"], body["benchmark"]["name"], body["side"])
+        for body in measured
+        for trial in body["trials"]
+    )
+    assert [trial for _, trial, _, _ in places] == [0] * 4 + [1] * 4
+    for first, second in zip(places[::2], places[1::2], strict=True):
+        assert first[1:3] == second[1:3] and first[3] != second[3] and second[0] == first[0] + 1
+    assert all(body["artifacts"] == measured[0]["artifacts"] for body in measured), "equal sources, equal programs"
+
+
+def test_progress_is_told_with_the_renewals(api: Api, agent: Agent) -> None:
+    api.jobs = [make_job()]
+    agent.work()
+    shown = [body["progress"] for body in api.bodies("/renew") if body["progress"]]
+    assert {"done": 1, "total": 2, "now": "get-p1, trial 2"} in shown
+    assert all(before["done"] <= after["done"] for before, after in pairwise(shown))
+
+
+def test_measurements_over_tcp(api: Api, agent: Agent) -> None:
+    api.jobs = [make_job(benchmarks=[make_benchmark("get-tcp", transport="tcp")])]
+    agent.work()
+    driver = api.bodies("/measurement")[0]["trials"][0]["driver"]
+    assert driver["target"]["address"].startswith("tcp:127.0.0.1:")
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "message"),
+    [
+        ("silent", "was not ready after 1 s"),
+        ("leaves", "ended at once (exit status 3): tiny: no reason to stay"),
+        ("wrong", "wrong answer: hit_rate not as expected: 0 hits"),
+        ("crash", "the server ended during the trial (killed by signal 6): tiny: broken on purpose"),
+    ],
+)
+def test_a_server_that_misbehaves_fails_the_run_with_the_reason(
+    api: Api, agent: Agent, behaviour: str, message: str
+) -> None:
+    server = make_job()["server"] | {"command": f"{COMMAND} --behaviour {behaviour}", "ready_timeout_s": 1}
+    api.jobs = [make_job(server=server)]
+    agent.work()
+    failure = api.bodies("/fail")[0]
+    assert failure["kind"] == "permanent"
+    assert "get-p1: " in failure["error"] and message in failure["error"]
+    assert not api.of("/measurement") and message in api.text("measure")
+
+
+def test_one_failing_benchmark_does_not_stop_the_others(api: Api, agent: Agent) -> None:
+    server = make_job()["server"] | {"command": f"{COMMAND} --behaviour wrong", "ready_timeout_s": 5}
+    api.jobs = [make_job(server=server, benchmarks=[make_benchmark(), make_benchmark("set-p1", "set")])]
+    agent.work()
+    assert [body["benchmark"]["name"] for body in api.bodies("/measurement")] == ["set-p1"]
+    failure = api.bodies("/fail")[0]
+    assert failure["kind"] == "permanent" and failure["error"].startswith("1 of 2 benchmarks failed: get-p1: ")
+    assert api.calls.index(api.of("/measurement")[0]) < api.calls.index(api.of("/fail")[0])
+
+
+def test_a_wrong_job_is_refused_naming_the_field(api: Api, agent: Agent) -> None:
+    job = make_job(trials="five")
+    unknown = make_job(schema="speedtrack.job/99")
+    api.jobs = [job, unknown]
+    assert agent.work() == 2
+    assert [body["error"].split(":")[1].strip() for body in api.bodies("/fail")] == [
+        "the field trials must be an integer",
+        "schema is 'speedtrack.job/99', this runner wants 'speedtrack.job/3'",
+    ]
+
+
+def test_a_server_that_wants_more_cores_than_the_machine_has_is_refused(api: Api, agent: Agent, tools: Tools) -> None:
+    strict = replace(tools, machine=replace(tools.machine, planner=replace(tools.machine.planner, allow_shared=False)))
+    api.jobs = [make_job(server=make_job()["server"] | {"cores": 1000})]
+    Agent(strict, agent.stopping).work()
+    failure = api.bodies("/fail")[0]
+    assert failure["kind"] == "permanent" and not api.of("/build")
+    assert failure["error"].startswith("a server of 1000 cores and the driver need 1001 physical cores")
+    assert "ask for fewer ([server] cores in the suite)" in failure["error"]
+
+
+def test_the_runner_is_on_the_housekeeping_cores_while_it_measures(api: Api, agent: Agent, tools: Tools) -> None:
+    before, seen = allowed_cpus(), []
+
+    def look(call: Call) -> None:
+        if call.path.endswith("/measurement"):
+            seen.append(allowed_cpus())
+
+    api.rules = [look]
+    api.jobs = [make_job()]
+    agent.work()
+    assert seen == [tools.machine.placement.housekeeping] and allowed_cpus() == before
+
+
+def test_the_machine_is_tuned_while_it_measures(api: Api, agent: Agent, tools: Tools) -> None:
+    seen: list[object] = []
+
+    @contextmanager
+    def tuning(plan: Placement) -> Iterator[None]:
+        seen.append(plan)
+        yield
+        seen.append("as before")
+
+    api.rules = [lambda call: seen.append("measured") if call.path.endswith("/measurement") else None]
+    api.jobs = [make_job()]
+    Agent(replace(tools, tuning=tuning), agent.stopping).work()
+    assert seen == [tools.machine.placement, "measured", "as before"]
+
+
+def test_a_build_that_fails_ends_the_run(api: Api, agent: Agent) -> None:
+    api.sources[SHA] = TREE | {"tiny.c": "int main(void) { return nothing; }\n"}
+    api.jobs = [make_job()]
+    agent.work()
+    build = api.bodies("/build")[0]["build"]
+    assert not build["succeeded"] and build["artifacts"] == {} and "ended with exit status 2" in build["error"]
+    assert api.bodies("/fail")[0] == {"token": 3, "kind": "permanent", "error": f"build failed: {build['error']}"}
+    assert "undeclared" in api.text(f"build {SHA}")
+
+
+def test_a_lost_lease_drops_the_work_in_the_middle_of_a_trial(api: Api, agent: Agent) -> None:
+    def lost_at_the_first_trial(call: Call) -> tuple[int, dict[str, str]] | None:
+        progress = call.body.get("progress") or {}
+        return (409, {"error": "the lease is gone"}) if "trial" in progress.get("now", "") else None
+
+    api.rules = [lost_at_the_first_trial]
+    api.jobs = [make_job(trials=50, benchmarks=[make_benchmark(duration_s=20.0)])]
+    agent.work()
+    assert not api.of("/measurement") and not api.of("/fail") and not api.of("/complete")
+    assert not list(agent.tools.launcher.processes.directory.iterdir())
+
+
+def test_a_cancelled_run_is_dropped(api: Api, agent: Agent) -> None:
+    def cancel(call: Call) -> tuple[int, dict[str, object]] | None:
+        return (200, {"lease_s": 60, "cancel": True}) if call.path.endswith("/renew") else None
+
+    api.rules = [cancel]
+    api.jobs = [make_job(build=make_job()["build"] | {"command": "sleep 60"})]
+    agent.work()
+    assert [call.path for call in api.calls if call.path.endswith(("/fail", "/complete", "/build"))] == []
+
+
+def test_without_renewals_the_runner_gives_the_lease_up_by_itself(api: Api, agent: Agent) -> None:
+    def renewals_fail(call: Call) -> tuple[int, dict[str, str]] | None:
+        return (503, {"error": "not now"}) if call.path.endswith("/renew") else None
+
+    api.rules = [renewals_fail]
+    api.jobs = [make_job(lease_s=1.5, build=make_job()["build"] | {"command": "sleep 60"})]
+    agent.work()
+    assert not api.of("/fail") and not api.of("/complete")
+    assert len(api.of("/renew")) > 2
+
+
+def test_a_run_ends_at_its_deadline(api: Api, agent: Agent) -> None:
+    api.jobs = [make_job(deadline_s=1, build=make_job()["build"] | {"command": "sleep 60"})]
+    agent.work()
+    failure = api.bodies("/fail")[0]
+    assert failure["kind"] == "permanent" and "deadline of 1 s" in failure["error"]
+
+
+def test_a_program_that_was_measured_already_is_only_built(api: Api, agent: Agent) -> None:
+    api.jobs.append(make_job())
+    api.rules.append(
+        lambda call: (200, {"linked": {"run": 4, "sha": BASE_SHA}}) if call.path.endswith("/build") else None
+    )
+    agent.work()
+    report = api.bodies("/build")[0]
+    assert report["build"]["artifacts"]["tiny"]["loaded_bytes"] > 0
+    assert report["environment"]["series"]["compiler"] != "unknown"
+    assert api.of("/measurement") == [] and len(api.of("/complete")) == 1
+    assert "bbbbbbbbbbbb is the same program, bit by bit: not measured again" in api.text("measure")

