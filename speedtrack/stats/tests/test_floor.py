@@ -79,7 +79,7 @@ def test_the_limit_is_where_scipys_p_value_passes_the_level(n: int, level: float
 def blocks(rng: np.random.Generator, n: int) -> Pairs:
     """Blocks of one build against itself: a slot effect and a drift that dwarf the noise, and heavy tails.
 
-    As runners/measuring/pairs.py draws them: the slots anew for each block, and the order of the two in each of four turns.
+    As runners/measuring/pairs.py draws them: the slots for each block, the order of the two for each of four turns.
     """
     pairs, minute = [], 0.0
     for _ in range(n):
