@@ -36,7 +36,7 @@ from runners.build import Artifact, Build
 from runners.documents import Benchmark, Job, parse_job
 from runners.errors import Permanent, Transient
 from runners.measuring import pairs, trials
-from runners.measuring.trials import Rig, Trial
+from runners.measuring.trials import Trial, TrialRunner
 from runners.processes.control import Control
 from runners.work.settings import read_settings
 from speedtrack.stats.compare import Answer, Comparison, fewest_pairs, settle
@@ -90,12 +90,12 @@ class Bench:
         self.tools = assemble(settings, threading.Event())
         os.sched_setaffinity(0, self.tools.machine.placement.housekeeping)
 
-    def rig(self, job: Job, every: dict[str, int], seed: int) -> Rig:
+    def runner(self, job: Job, every: dict[str, int], seed: int) -> TrialRunner:
         silent: Any = SimpleNamespace(line=lambda *_: None, write=lambda *_: None)
-        rig = Rig(job, self.tools, Control(), silent, Random(seed))
+        runner = TrialRunner(job, self.tools, Control(), silent, Random(seed))
         for side, count in every.items():
-            rig.builds[side] = Build(side, "0" * 40, True, 0.0, "", {"server": self.artifact(count)})
-        return rig
+            runner.builds[side] = Build(side, "0" * 40, True, 0.0, "", {"server": self.artifact(count)})
+        return runner
 
     def artifact(self, every: int) -> Artifact:
         """The program, made to spin at every so many requests."""
@@ -109,11 +109,11 @@ def clean(one: Trial) -> bool:
     return not set(one.flags) - {"client_bound", "client_delayed"}
 
 
-def pair(rig: Rig, one: Benchmark, number: int) -> dict[str, tuple[float, float]] | None:
+def pair(runner: TrialRunner, one: Benchmark, number: int) -> dict[str, tuple[float, float]] | None:
     """Base and head of one block, by metric; None if it was disturbed, and once more did not help."""
     for _ in range(2):
         try:
-            found = pairs.measure(rig, one, number)
+            found = pairs.measure_pair(runner, one, number)
         except Transient:  # the machine was too busy for the server to have a turn
             continue
         if all(clean(trial) for trial in found.values()):
@@ -129,12 +129,12 @@ class Settled:
     seconds: float
 
 
-def compare(rig: Rig, one: Benchmark, effects: Mapping[str, float], seed: int) -> dict[str, Settled]:
+def compare(runner: TrialRunner, one: Benchmark, effects: Mapping[str, float], seed: int) -> dict[str, Settled]:
     """Settle whether the sides differ as suspicions are settled: rounds of pairs until every metric has an answer."""
     begin, settled = time.monotonic(), dict[str, Settled]()
     found: list[dict[str, tuple[float, float]]] = []
     for look, count in enumerate(ROUNDS, start=1):
-        found += [block for place in range(count) if (block := pair(rig, one, len(found) + place))]
+        found += [block for place in range(count) if (block := pair(runner, one, len(found) + place))]
         if not found:
             raise SystemExit("no block was undisturbed: is the machine quiet?")
         for metric, effect in effects.items():
@@ -154,7 +154,7 @@ def series(
     asked = job(options.server, ("base", "head"), [benchmark("get-p16", "get", 16, options)])
     found: dict[str, list[Settled]] = {metric: [] for metric in effects}
     for seed in range(options.seed, options.seed + options.comparisons):
-        for metric, settled in compare(bench.rig(asked, every, seed), asked.benchmarks[0], effects, seed).items():
+        for metric, settled in compare(bench.runner(asked, every, seed), asked.benchmarks[0], effects, seed).items():
             found[metric].append(settled)
     return found
 
@@ -197,19 +197,19 @@ def inject(bench: Bench, options: argparse.Namespace) -> None:
 def calibrate(bench: Bench, options: argparse.Namespace) -> float:
     """What a spin costs, as a share of the CPU per request without it."""
     asked = job(options.server, ("base", "head"), [benchmark("get-p16", "get", 16, options)])
-    rig = bench.rig(asked, {"base": NEVER, "head": SELDOM}, 0)
-    found = [block[CPU] for number in range(2 * PAIRS) if (block := pair(rig, asked.benchmarks[0], number))]
+    runner = bench.runner(asked, {"base": NEVER, "head": SELDOM}, 0)
+    found = [block[CPU] for number in range(2 * PAIRS) if (block := pair(runner, asked.benchmarks[0], number))]
     return SELDOM * (statistics.median(head / base for base, head in found) - 1)
 
 
 Order = Callable[[list[Benchmark], int, Random], list[tuple[Benchmark, int]]]
 
 
-def interleaved(benchmarks: list[Benchmark], count: int, chance: Random) -> list[tuple[Benchmark, int]]:
-    return [(one, n) for n in range(count) for one in chance.sample(benchmarks, len(benchmarks))]
+def interleaved(benchmarks: list[Benchmark], count: int, rng: Random) -> list[tuple[Benchmark, int]]:
+    return [(one, n) for n in range(count) for one in rng.sample(benchmarks, len(benchmarks))]
 
 
-def in_blocks(benchmarks: list[Benchmark], count: int, chance: Random) -> list[tuple[Benchmark, int]]:
+def in_blocks(benchmarks: list[Benchmark], count: int, rng: Random) -> list[tuple[Benchmark, int]]:
     return list(itertools.product(benchmarks, range(count)))
 
 
@@ -232,20 +232,20 @@ def spread(bench: Bench, options: argparse.Namespace) -> None:
 
 
 def run(bench: Bench, asked: Job, order: Order, count: int, seed: int) -> dict[str, list[Trial]]:
-    rig = bench.rig(asked, {"head": NEVER}, seed)
+    runner = bench.runner(asked, {"head": NEVER}, seed)
     found: dict[str, list[Trial]] = {one.name: [] for one in asked.benchmarks}
-    for one, number in order(list(asked.benchmarks), count, rig.chance):
-        found[one.name].append(trials.measure(rig, one, "head", number))
+    for one, number in order(list(asked.benchmarks), count, runner.rng):
+        found[one.name].append(trials.measure_trial(runner, one, "head", number))
     return found
 
 
 def one_process(bench: Bench, asked: Job, count: int, seed: int) -> dict[str, list[Trial]]:
     """Each run one server process, loaded again and again: what most load tools do."""
-    rig = bench.rig(asked, {"head": NEVER}, seed)
+    runner = bench.runner(asked, {"head": NEVER}, seed)
     found: dict[str, list[Trial]] = {}
     for one in asked.benchmarks:
-        with rig.fresh_server(one, "head") as server:
-            loads = [rig.load(one, server, seed + number, one.name) for number in range(count)]
+        with runner.fresh_server(one, "head") as server:
+            loads = [runner.run_load(one, server, seed + number, one.name) for number in range(count)]
         found[one.name] = [SimpleNamespace(metrics=load.metrics, flags=load.flags) for load in loads]  # type: ignore[misc]
     return found
 
@@ -270,8 +270,8 @@ def paired(bench: Bench, options: argparse.Namespace, wanted: list[dict[str, Any
     """How much one block's ratio scatters, divided by the square root of two: to be held against a trial's CV."""
     for content in wanted:
         asked = job(options.server, ("base", "head"), [content])
-        rig = bench.rig(asked, {"base": NEVER, "head": NEVER}, 1)
-        found = [pairs.measure(rig, asked.benchmarks[0], number) for number in range(options.trials * 4)]
+        runner = bench.runner(asked, {"base": NEVER, "head": NEVER}, 1)
+        found = [pairs.measure_pair(runner, asked.benchmarks[0], number) for number in range(options.trials * 4)]
         quiet = [block for block in found if all(clean(trial) for trial in block.values())]
         for way, blocks in (("paired", found), ("paired, clean", quiet)):
             for metric, title in METRICS.items():

@@ -32,7 +32,8 @@ from runners.loads.speedbench import Driver, Outcome, Target
 from runners.machine import placement
 from runners.machine.facts import UNKNOWN
 from runners.machine.placement import Placement
-from runners.measuring.quiet import MEASURES, Findings, Gate
+from runners.measuring.indicators import INDICATORS, Findings
+from runners.measuring.quiet import QuietGate
 from runners.processes.children import Processes, affinity
 from runners.processes.control import Control
 from runners.servers.server import Launcher
@@ -112,7 +113,7 @@ class Bench:
         self.processes = Processes(directory)
         self.launcher = Launcher(self.processes, directory, self.plan.server)
         self.driver = Driver(find_driver(os.environ), self.processes, self.plan.driver)
-        self.gate, self.control, self.chance = Gate(self.plan), Control(), random.Random(options.seed)
+        self.gate, self.control, self.rng = QuietGate(self.plan), Control(), random.Random(options.seed)
         server = SUITE["server"]
         self.recipe = ServerRecipe(server["command"], {}, server["protocol"], server["ready_timeout_s"], 1)
         workload = {k: v for k, v in SUITE["benchmark"][0]["workload"].items() if k != "transport"}
@@ -133,7 +134,7 @@ class Bench:
     def trial(self, kind: Kind, number: int) -> Seen:
         self.gave_up += self.gate.await_quiet(self.control).gave_up
         artifacts = {self.program.name: self.program}
-        with self.launcher.running(self.recipe, "unix", artifacts, self.chance, self.control) as server:
+        with self.launcher.running(self.recipe, "unix", artifacts, self.rng, self.control) as server:
             target = Target(self.recipe.protocol, server.address, server.pid, server.output.parent)
 
             def driver() -> int | None:
@@ -155,11 +156,11 @@ def report(seen: dict[Kind, list[Seen]]) -> None:
         ratios = [ratio(trials, base, name) for name in ("server_cpu_ns_per_request", "throughput_rps")]
         told = ", ".join(f"{flag} {count}" for flag, count in flags.most_common())
         print(f"{kind!s:24} {gate:6.0%} {driver:6.0%}  {ratios[0]:+8.1%} {ratios[1]:+8.1%}  {told}")
-    judged = [measure for measure in MEASURES.values() if measure.flag]
-    print(f"\n{'median / greatest':24} " + " ".join(f"{one.name:>17}" for one in judged))
-    print(f"{'limit':24} " + " ".join(f"{one.limit:17g}" for one in judged))
+    checked = [indicator for indicator in INDICATORS.values() if indicator.flag]
+    print(f"\n{'median / greatest':24} " + " ".join(f"{one.name:>17}" for one in checked))
+    print(f"{'limit':24} " + " ".join(f"{one.limit:17g}" for one in checked))
     for kind, trials in seen.items():
-        print(f"{kind!s:24} " + " ".join(f"{spread(trials, one.name):>17}" for one in judged))
+        print(f"{kind!s:24} " + " ".join(f"{spread(trials, one.name):>17}" for one in checked))
 
 
 def ratio(trials: list[Seen], base: list[Seen], metric: str) -> float:
@@ -169,8 +170,8 @@ def ratio(trials: list[Seen], base: list[Seen], metric: str) -> float:
     return middle(trials) / middle(base) - 1
 
 
-def spread(trials: list[Seen], measure: str) -> str:
-    values = [float(v) for one in trials if (v := one.findings.measures[measure]) != UNKNOWN]
+def spread(trials: list[Seen], indicator: str) -> str:
+    values = [float(v) for one in trials if (v := one.findings.values[indicator]) != UNKNOWN]
     return f"{median(values):.4g} / {max(values):.4g}" if values else UNKNOWN
 
 
@@ -185,7 +186,7 @@ def main() -> None:
         os.sched_setaffinity(0, bench.plan.housekeeping)
         seen: dict[Kind, list[Seen]] = {kind: [] for kind in KINDS}
         for number in range(options.trials):
-            for kind in bench.chance.sample(KINDS, len(KINDS)):
+            for kind in bench.rng.sample(KINDS, len(KINDS)):
                 seen[kind].append(bench.trial(kind, number))
         report(seen)
         print(f"\nbefore {bench.gave_up} of {options.trials * len(KINDS)} trials the machine did not become quiet")

@@ -166,7 +166,7 @@ class Benchmark:
 
 
 @dataclass(frozen=True)
-class ProfileWish:
+class ProfileRequest:
     """Sample the server instead of measuring it."""
 
     frequency_hz: int
@@ -195,7 +195,7 @@ class Job:
     build: BuildRecipe
     server: ServerRecipe
     benchmarks: tuple[Benchmark, ...]
-    profile: ProfileWish | None
+    profile: ProfileRequest | None
     repeat_for: frozenset[str] | None
 
     def voiding(self, flags: Iterable[str]) -> frozenset[str]:
@@ -259,8 +259,8 @@ def _build(fields: Fields) -> BuildRecipe:
     )
 
 
-def _profile(fields: Fields | None) -> ProfileWish | None:
-    return None if fields is None else ProfileWish(fields.count("frequency_hz"))
+def _profile(fields: Fields | None) -> ProfileRequest | None:
+    return None if fields is None else ProfileRequest(fields.count("frequency_hz"))
 
 
 def _server(fields: Fields) -> ServerRecipe:

@@ -1,4 +1,4 @@
-"""The kinds of failure. Transient is the default; Permanent is said on purpose, with cause and remedy."""
+"""The kinds of failure. Transient is the default; Permanent is raised on purpose, with cause and remedy."""
 
 
 class RunnerError(Exception):
@@ -12,7 +12,7 @@ class Transient(RunnerError):
 
 
 class Stopped(RunnerError):
-    """The runner was told to stop, and hands the run back unharmed."""
+    """The runner is to stop, and hands the run back."""
 
     kind = "stopped"
 
@@ -24,11 +24,11 @@ class Permanent(RunnerError):
 
 
 class LeaseLost(RunnerError):
-    """The run belongs to somebody else now: stop the work and drop it, say nothing."""
+    """The run is no longer leased to this runner: stop the work and drop it without a report."""
 
 
 class Cancelled(RunnerError):
-    """The server asked to stop this run: stop the work and drop it, say nothing."""
+    """The server asked to cancel this run: stop the work and drop it without a report."""
 
 
 class Unauthorized(RunnerError):
@@ -43,3 +43,8 @@ class BenchmarkFailed(Permanent):
 
 class SettingsError(Exception):
     """The runner cannot start; the text is one line with the cause and the remedy."""
+
+
+def one_line(error: BaseException) -> str:
+    """The text of an error on one line."""
+    return " ".join(str(error).split())

@@ -143,9 +143,9 @@ def kernel() -> tuple[str, str]:
     if done.returncode:
         return "bad", done.stderr.strip()
     # A wish for short sleeps lasts only as long as the process that has it.
-    rows = [row for row in json.loads(done.stdout) if row["knob"] != "sleep_states"]
+    rows = [row for row in json.loads(done.stdout) if row["setting"] != "sleep_states"]
     wrong = [
-        f"{row['knob']} {row['now']} (wanted {row['wanted']})" for row in rows if row["now"] not in ("", row["wanted"])
+        f"{row['setting']} {row['now']} (wanted {row['target']})" for row in rows if row["now"] not in ("", row["target"])
     ]
     if wrong:
         return "note", f"{', '.join(wrong)}: `python -m runners tune` says why, SPEEDTRACK_TUNE=1 lets a runner set it"

@@ -1,20 +1,20 @@
-"""From a commit to the digest of its server program."""
+"""Builds a commit, on the host or in Docker, and stores its programs by their digest."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-Write = Callable[[str], None]
+WriteLog = Callable[[str], None]
 
 
 class BuildFailed(Exception):
-    """The commit does not build; one line that says why."""
+    """The commit does not build; the text is one line with the cause."""
 
 
 @dataclass(frozen=True)
-class Source:
-    """How to get the files of a commit: writes its tar to the path it is given. `attempt`: for whom, as `run/token`."""
+class CommitSource:
+    """A commit; `fetch` writes its files as a tar to a path. `attempt`: the run and its token, as `run/token`."""
 
     sha: str
     fetch: Callable[[Path], None]
@@ -33,15 +33,15 @@ class Artifact:
 
 @dataclass(frozen=True)
 class CompilerCache:
-    """What ccache knew of a build: compilations it answered, and those it did not."""
+    """How many compilations of a build ccache had stored, and how many it had not."""
 
     hits: int
     misses: int
 
 
 @dataclass(frozen=True)
-class Made:
-    """The programs that a build left, by file name; `ccache` is None where there was none."""
+class BuiltPrograms:
+    """The programs of a build by file name; `ccache` is None if it was not used."""
 
     programs: dict[str, Path]
     ccache: CompilerCache | None

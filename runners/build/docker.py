@@ -1,9 +1,9 @@
-"""Builds a commit in a container of its own: no network, no rights, everything bounded, nothing mounted from the host.
+"""Builds a commit in a container of its own: without network, rights or mounts of the host, and with limits.
 
-The source goes in as a tar on the container's standard input, the artifacts come out as a tar on its standard output,
-and what the build prints goes to its standard error. So this works wherever the daemon is, no program with rights
-unpacks what a build made, and the tree lies in a tmpfs that ends with the container. A container is known by a label of
-the runner's home and by a name chosen before it is made: what a lost answer or a killed runner left is found again.
+The source is a tar on the container's standard input, the artifacts are a tar on its standard output, and the output of
+the build is its standard error. So this works wherever the daemon is, no privileged program unpacks what a build made,
+and the tree is in a tmpfs that ends with the container. A container has a label of the runner's home, and a name that
+is chosen before it is created: so containers that a lost answer or a killed runner left are found again.
 """
 
 import io
@@ -24,22 +24,23 @@ from docker.errors import DockerException, ImageNotFound, NotFound
 from docker.types import LogConfig, Ulimit
 
 import runners
-from runners.build import BuildFailed, Made, Source, Write
-from runners.build.cache import empty_directory
-from runners.build.output import COMPILERS, Capped, Patience, compiler_cache, drain, find_artifacts, follow, how
-from runners.build.streams import attached, feed, receive, unpacked
-from runners.build.workshop import Toolchain
+from runners.build import BuildFailed, BuiltPrograms, CommitSource, WriteLog
+from runners.build.builders import Toolchain
+from runners.build.output import COMPILERS, BuildDeadline, CappedLog, compiler_cache, find_artifacts, run_logged
+from runners.build.store import empty_directory
+from runners.build.streams import attach, feed, receive, unpack
 from runners.documents import BuildRecipe, digest_of
-from runners.errors import Permanent, Transient
+from runners.errors import Permanent, Transient, one_line
 from runners.machine.environment import BUILD_PATH
-from runners.processes.children import Processes
+from runners.processes.children import Command, Processes, exit_text
 from runners.processes.control import Control
 
 log = logging.getLogger(__name__)
 
-CALL_TIMEOUT_S = 30.0  # of one call to the daemon; what takes longer is waited for by looking again
+LONGEST_MESSAGE = 600  # of the daemon: the cause is at its end
+CALL_TIMEOUT_S = 30.0  # of one call to the daemon; longer operations are polled
 PROBE_TIMEOUT_S = 60.0
-LOOK_S = 0.1
+POLL_S = 0.1
 USER = "65532:65532"
 PIDS = 4096
 FILES = 4096
@@ -47,8 +48,8 @@ OWNER, ATTEMPT = "speedtrack.runner", "speedtrack.attempt"
 STATISTICS = "ccache.statistics"
 CONNECTION = ("DOCKER_HOST", "DOCKER_TLS_VERIFY", "DOCKER_CERT_PATH")
 
-# $0: the build's command, $@: the artifacts. Only what is a file inside the tree is packed.
-INSIDE = f"""
+# $0: the build's command, $@: the artifacts. Only files inside the tree are packed.
+BUILD_SCRIPT = f"""
 mkdir /build/source /build/home /build/compilers && cd /build/source && tar -xf - || exit 125
 : > /build/{STATISTICS}
 if ccache=$(command -v ccache); then
@@ -66,10 +67,10 @@ for name; do
 done
 exec tar -chf - -C /build {STATISTICS} "$@"
 """
-PROBE = """
+PROBE_SCRIPT = """
 set -- $CC
 if [ "$1" = ccache ]; then shift; fi
-first() { said=$("$@" 2>/dev/null) && printf '%s\\n' "$said" | head -n 1 || echo none; }
+first() { output=$("$@" 2>/dev/null) && printf '%s\\n' "$output" | head -n 1 || echo none; }
 first "${@:-cc}" --version
 first getconf GNU_LIBC_VERSION
 uname -m
@@ -77,21 +78,21 @@ uname -m
 
 
 @dataclass(frozen=True)
-class Bounds:
-    """What one build may take. The tree and /tmp lie in memory, and count as such."""
+class ContainerLimits:
+    """The limits of one build. The tree and /tmp are in memory, and count as memory."""
 
     memory_bytes: int
     disk_bytes: int
 
     @classmethod
-    def of_this_machine(cls) -> "Bounds":
+    def of_this_machine(cls) -> "ContainerLimits":
         half = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
         return cls(half, half // 2)
 
 
 @dataclass(frozen=True)
-class Order:
-    """One container: what it runs, on what input, for whom."""
+class ContainerSpec:
+    """A container: its image and command, its input, and the attempt that it is for."""
 
     image: str
     argv: list[str]
@@ -103,24 +104,26 @@ class Order:
 
 @dataclass(frozen=True)
 class DockerBuilder:
-    """Builds through the Docker daemon that DOCKER_HOST names."""
+    """Builds with the Docker daemon that DOCKER_HOST names."""
 
     home: Path
     processes: Processes
     cpus: frozenset[int]
-    bounds: Bounds = field(default_factory=Bounds.of_this_machine)
+    bounds: ContainerLimits = field(default_factory=ContainerLimits.of_this_machine)
     known: dict[str, Toolchain] = field(default_factory=dict)
 
-    def toolchain(self, recipe: BuildRecipe, write: Write, control: Control) -> Toolchain:
+    def toolchain(self, recipe: BuildRecipe, write: WriteLog, control: Control) -> Toolchain:
         with daemon() as api:
             image = self._image(api, recipe, write, control)
             variables = {name: value for name, value in recipe.environment.items() if name in ("CC", "PATH")}
             key = digest_of([image, variables])
             if key not in self.known:
-                self.known[key] = self._probed(api, image, variables, control)
+                self.known[key] = self._probe(api, image, variables, control)
             return self.known[key]
 
-    def make(self, source: Source, recipe: BuildRecipe, toolchain: Toolchain, write: Write, control: Control) -> Made:
+    def make(
+        self, source: CommitSource, recipe: BuildRecipe, toolchain: Toolchain, write: WriteLog, control: Control
+    ) -> BuiltPrograms:
         room = empty_directory(self.home / "build")
         tar, packed = room / "source.tar", room / "artifacts.tar"
         source.fetch(tar)
@@ -128,20 +131,20 @@ class DockerBuilder:
         with daemon() as api:
             image = toolchain.image
             write(f"$ {command}    (in {recipe.image or 'the image of the Dockerfile'}, {image[:19]})\n")
-            argv = ["/bin/sh", "-c", INSIDE, command, *recipe.artifacts]
-            order = Order(image, argv, environment(recipe), source.attempt, tar, self._ccache(recipe.trust))
+            argv = ["/bin/sh", "-c", BUILD_SCRIPT, command, *recipe.artifacts]
+            spec = ContainerSpec(image, argv, environment(recipe), source.attempt, tar, self._ccache(recipe.trust))
             with packed.open("wb") as out:
-                status = self._run(api, order, out, write, Patience(recipe.timeout_s, control))
+                status = self._run(api, spec, out, write, BuildDeadline(recipe.timeout_s, control))
         if status != 0:
-            raise BuildFailed(f"`{command}` ended with {how(status)}: the log says why")
-        tree = unpacked(packed, room / "made")
+            raise BuildFailed(f"`{command}` ended with {exit_text(status)}: the log says why")
+        tree = unpack(packed, room / "made")
         found = find_artifacts(tree / "source", recipe.artifacts)
         for name, file in found.items():
             check_runs_here(name, file)
-        return Made(found, compiler_cache(tree / STATISTICS))
+        return BuiltPrograms(found, compiler_cache(tree / STATISTICS))
 
     def end_strays(self) -> int:
-        """Removes the containers that a killed runner of this home left; returns how many. No daemon: none."""
+        """Removes the containers that a killed runner of this home left; returns how many. Without a daemon: 0."""
         try:
             with daemon() as api:
                 strays = api.containers(all=True, quiet=True, filters={"label": f"{OWNER}={self.processes.mark}"})
@@ -154,90 +157,80 @@ class DockerBuilder:
     def _ccache(self, trust: str) -> str:
         return f"speedtrack-ccache-{self.processes.mark[:12]}-{trust}"
 
-    def _image(self, api: docker.APIClient, recipe: BuildRecipe, write: Write, control: Control) -> str:
-        """The id of the image to build in: `sha256:` and the digest of all that is in it."""
+    def _image(self, api: docker.APIClient, recipe: BuildRecipe, write: WriteLog, control: Control) -> str:
+        """The id of the image to build in: `sha256:` and the digest of its content."""
         if not recipe.dockerfile:
-            return image_id(api, recipe.image, f"`docker pull {recipe.image}` there, or mend build.image")
+            return image_id(api, recipe.image, f"`docker pull {recipe.image}` there, or correct build.image")
         digest = digest_of(recipe.dockerfile).removeprefix("sha256:")
         name = f"speedtrack-build:{digest[:24]}"
         with suppress(Permanent):
             return image_id(api, name, "")
         self._build_image(name, recipe, write, control)
-        return image_id(api, name, "it was removed while it was used: try again")
+        return image_id(api, name, "it was removed while it was in use: try again")
 
-    def _build_image(self, name: str, recipe: BuildRecipe, write: Write, control: Control) -> None:
-        """Builds the Dockerfile in a process of its own: killing it cuts its connection, and the daemon stops."""
+    def _build_image(self, name: str, recipe: BuildRecipe, write: WriteLog, control: Control) -> None:
+        """Builds the Dockerfile in a child process: when it is killed, its connection closes and the daemon stops."""
         file = empty_directory(self.home / "image") / "Dockerfile"
         file.write_text(recipe.dockerfile)
         argv = [sys.executable, "-m", "runners.build.image", name, "network" if recipe.dockerfile_network else "none"]
         variables = {name: os.environ[name] for name in CONNECTION if name in os.environ}
         code = {"PATH": BUILD_PATH, "PYTHONPATH": str(Path(runners.__file__).parents[1])}
-        output = Capped(write)
-        reading, writing = os.pipe()
-        os.set_blocking(reading, False)
-        try:
-            with os.fdopen(writing, "wb") as out:
-                child = self.processes.start(argv, code | variables, file.parent, out)
-            try:
-                status = follow(child, reading, Patience(recipe.timeout_s, control), output)
-            finally:
-                child.end()
-                drain(reading, output)
-                output.close()
-        finally:
-            os.close(reading)
+        command = Command(argv, code | variables, file.parent)
+        status = run_logged(self.processes, command, BuildDeadline(recipe.timeout_s, control), write)
         if status != 0:
             raise Permanent("the image of build.dockerfile cannot be built: the log of the build says why")
 
-    def _probed(self, api: docker.APIClient, image: str, variables: dict[str, str], control: Control) -> Toolchain:
-        order = Order(image, ["/bin/sh", "-c", PROBE], variables, "0/0")
-        out, said = io.BytesIO(), list[str]()
-        status = self._run(api, order, out, said.append, Patience(PROBE_TIMEOUT_S, control))
+    def _probe(self, api: docker.APIClient, image: str, variables: dict[str, str], control: Control) -> Toolchain:
+        spec = ContainerSpec(image, ["/bin/sh", "-c", PROBE_SCRIPT], variables, "0/0")
+        out, messages = io.BytesIO(), list[str]()
+        status = self._run(api, spec, out, messages.append, BuildDeadline(PROBE_TIMEOUT_S, control))
         lines = out.getvalue().decode(errors="replace").splitlines()
         if status != 0 or len(lines) != 3:
-            raise Permanent(f"nothing can be built in image {image[:19]}: it needs sh, tar, head and readlink: {said}")
+            raise Permanent(f"nothing can be built in image {image[:19]}: it needs sh, tar, head, readlink: {messages}")
         compiler, libc, architecture = lines
         return Toolchain(compiler, libc, architecture, image)
 
-    def _run(self, api: docker.APIClient, order: Order, out: IO[bytes], write: Write, patience: Patience) -> int:
-        """Runs a container to its end and removes it; its exit status. Whatever is raised, nothing of it goes on."""
-        name = f"speedtrack-{self.processes.mark[:12]}-{order.attempt.replace('/', '-')}"
-        output = Capped(write)
+    def _run(
+        self, api: docker.APIClient, spec: ContainerSpec, out: IO[bytes], write: WriteLog, deadline: BuildDeadline
+    ) -> int:
+        """Runs a container to its end and removes it, also if something is raised; returns its exit status."""
+        name = f"speedtrack-{self.processes.mark[:12]}-{spec.attempt.replace('/', '-')}"
+        output = CappedLog(write)
         try:
-            remove(api, name)  # of an earlier try whose removal failed
-            container = self._created(api, name, order)
-            with attached(api, container) as connection:
+            remove(api, name)  # of an earlier attempt, if it could not be removed
+            container = self._create(api, name, spec)
+            with attach(api, container) as connection:
                 api.start(container)
-                feed(connection, order.source, patience)
-                receive(connection, out, output, patience)
-            return self._ended(api, container, patience)
+                feed(connection, spec.source, deadline)
+                receive(connection, out, output, deadline)
+            return self._await_end(api, container, deadline)
         finally:
             output.close()
             remove(api, name)
 
-    def _created(self, api: docker.APIClient, name: str, order: Order) -> str:
-        binds = {order.ccache: {"bind": "/ccache", "mode": "rw"}} if order.ccache else {}
-        if order.ccache:
-            api.create_volume(order.ccache, labels={OWNER: self.processes.mark})
+    def _create(self, api: docker.APIClient, name: str, spec: ContainerSpec) -> str:
+        binds = {spec.ccache: {"bind": "/ccache", "mode": "rw"}} if spec.ccache else {}
+        if spec.ccache:
+            api.create_volume(spec.ccache, labels={OWNER: self.processes.mark})
         made = api.create_container(
-            order.image,
-            entrypoint=order.argv,
+            spec.image,
+            entrypoint=spec.argv,
             command=[],
             name=name,
             user=USER,
             stdin_open=True,
             working_dir="/build",
-            environment=order.environment,
-            labels={OWNER: self.processes.mark, ATTEMPT: order.attempt},
+            environment=spec.environment,
+            labels={OWNER: self.processes.mark, ATTEMPT: spec.attempt},
             host_config=api.create_host_config(binds=binds, **self._confinement()),
         )
         container = str(made["Id"])
-        if order.ccache:
-            api.put_archive(container, "/ccache", room_of_the_user("store"))
+        if spec.ccache:
+            api.put_archive(container, "/ccache", user_directory_tar("store"))
         return container
 
     def _confinement(self) -> dict[str, Any]:
-        """Docker's default seccomp profile holds besides. The cpuset is the limit of CPU: cores, no share of more."""
+        """In addition to Docker's default seccomp profile. CPU is limited by the cpuset: whole cores, not shares."""
         memory, disk = self.bounds.memory_bytes, self.bounds.disk_bytes
         tmpfs = f"rw,exec,nosuid,nodev,mode=0700,uid=65532,gid=65532,size={disk}"
         return {
@@ -260,9 +253,9 @@ class DockerBuilder:
             "log_config": LogConfig(type="none"),
         }
 
-    def _ended(self, api: docker.APIClient, container: str, patience: Patience) -> int:
+    def _await_end(self, api: docker.APIClient, container: str, deadline: BuildDeadline) -> int:
         while (state := api.inspect_container(container)["State"])["Running"]:
-            patience.wait([], LOOK_S)
+            deadline.wait([], POLL_S)
         if state["OOMKilled"] and state["ExitCode"]:
             raise BuildFailed(f"the build needed more than its limit of {self.bounds.memory_bytes >> 20} MB of memory")
         return int(state["ExitCode"])
@@ -270,7 +263,7 @@ class DockerBuilder:
 
 @contextmanager
 def daemon() -> Iterator[docker.APIClient]:
-    """A connection to the daemon. Whatever fails of it inside is Transient: daemons are started again."""
+    """A connection to the daemon. Its failures inside are Transient: daemons are restarted."""
     try:
         api = docker.APIClient(timeout=CALL_TIMEOUT_S, **docker.utils.kwargs_from_env())
         try:
@@ -279,14 +272,11 @@ def daemon() -> Iterator[docker.APIClient]:
             api.close()
     except (DockerException, requests.RequestException, ConnectionError) as error:
         where = os.environ.get("DOCKER_HOST") or "its usual socket"
+        message = one_line(error)[-LONGEST_MESSAGE:]
         raise Transient(
-            f"the Docker daemon at {where} fails ({one_line(error)}): start it, or set DOCKER_HOST for the runner, "
+            f"the Docker daemon at {where} fails ({message}): start it, or set DOCKER_HOST for the runner, "
             'or build on the host (build.kind = "host")'
         ) from error
-
-
-def one_line(error: Exception) -> str:
-    return " ".join(str(error).split())[-600:]
 
 
 def image_id(api: docker.APIClient, name: str, remedy: str) -> str:
@@ -297,7 +287,7 @@ def image_id(api: docker.APIClient, name: str, remedy: str) -> str:
 
 
 def remove(api: docker.APIClient, container: str) -> None:
-    """Kills and removes a container, if there is one; what a failing daemon keeps is removed when the runner starts."""
+    """Kills and removes a container, if it exists. If the daemon fails, the next start of the runner removes it."""
     try:
         api.remove_container(container, force=True, v=True)
     except NotFound:
@@ -306,8 +296,8 @@ def remove(api: docker.APIClient, container: str) -> None:
         log.warning("container %s could not be removed: %s", container, error)
 
 
-def room_of_the_user(name: str) -> bytes:
-    """A tar of one directory that the build's user may write: the root of a new volume is the superuser's."""
+def user_directory_tar(name: str) -> bytes:
+    """A tar of one directory that belongs to the build's user: the root directory of a new volume belongs to root."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as tar:
         member = tarfile.TarInfo(name)
@@ -318,7 +308,7 @@ def room_of_the_user(name: str) -> bytes:
 
 
 def environment(recipe: BuildRecipe) -> dict[str, str]:
-    """What the build sees besides the image's own variables."""
+    """The variables of the build, in addition to those of the image."""
     return {
         "HOME": "/build/home",
         "LANG": "C.UTF-8",
@@ -332,7 +322,7 @@ def environment(recipe: BuildRecipe) -> dict[str, str]:
 
 
 def check_runs_here(name: str, program: Path) -> None:
-    """Raises BuildFailed if this host lacks what the program was linked with in its image (`man 1 ldd`)."""
+    """Raises BuildFailed if this host lacks a library that the program was linked with in its image (`man 1 ldd`)."""
     argv, variables = ["ldd", str(program)], {"PATH": BUILD_PATH, "LANG": "C.UTF-8"}
     done = subprocess.run(argv, capture_output=True, text=True, errors="replace", timeout=CALL_TIMEOUT_S, env=variables)
     missing = [line.strip() for line in (done.stdout + done.stderr).splitlines() if "not found" in line]

@@ -1,4 +1,4 @@
-"""The size of a program as it is loaded: debug information and symbols, which come and go with a flag, do not count."""
+"""The size of a program as it is loaded, without debug information and symbols, which depend on compiler flags."""
 
 import struct
 from pathlib import Path
@@ -9,7 +9,7 @@ SEGMENT = struct.Struct("<IIQQQQQQ")
 
 
 def loaded_bytes(file: Path) -> int:
-    """Bytes of code and data that are loaded from a program (`man 5 elf`); of any other file its size."""
+    """Bytes of code and data that are loaded from a program (`man 5 elf`); for any other file its size."""
     with file.open("rb") as stream:
         head = stream.read(HEADER.size)
         if len(head) < HEADER.size or head[:6] != b"\x7fELF\x02\x01":

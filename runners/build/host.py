@@ -1,26 +1,25 @@
-"""Builds a commit on this host: a fresh tree at a constant path, a fixed environment, a bounded time, one log."""
+"""Builds a commit on this host: in a fresh tree at a constant path, with a fixed environment and a time limit."""
 
-import os
 import platform
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from runners.build import BuildFailed, Made, Source, Write
-from runners.build.cache import empty_directory
-from runners.build.output import COMPILERS, Capped, Patience, compiler_cache, drain, find_artifacts, follow, how
-from runners.build.workshop import Toolchain
+from runners.build import BuildFailed, BuiltPrograms, CommitSource, WriteLog
+from runners.build.builders import Toolchain
+from runners.build.output import COMPILERS, BuildDeadline, compiler_cache, find_artifacts, run_logged
+from runners.build.store import empty_directory
 from runners.documents import BuildRecipe
 from runners.errors import Transient
-from runners.machine.environment import BUILD_PATH, compiler, first_line, libc
-from runners.processes.children import Processes
+from runners.machine.environment import BUILD_PATH, compiler, libc, version_line
+from runners.processes.children import Command, Processes, exit_text
 from runners.processes.control import Control
-from runners.sandbox.policy import View
+from runners.sandbox.policy import SandboxView
 
 TAR_TIMEOUT_S = 300.0
 FILE_LIMIT_BYTES = 16 * 2**30
-# $0: the build's command, $1: blocks of 512 bytes. No core dump, no file without end. Memory, processes and the disk
-# as a whole are bounded in containers only.
+# $0: the build's command, $1: blocks of 512 bytes. Core dumps are off and the size of each file is limited; memory,
+# processes and the disk as a whole are limited in containers only.
 BOUNDED = 'ulimit -c 0; ulimit -f "$1"; exec /bin/sh -c "$0"'
 CACHE, CACHE_SETTINGS, COMPILER_LINKS = "ccache", "ccache.conf", "compilers"  # in the runner's home
 STATISTICS = "ccache.statistics"
@@ -28,77 +27,62 @@ STATISTICS = "ccache.statistics"
 
 @dataclass(frozen=True)
 class HostBuilder:
-    """Builds with the tools of this host, on all CPUs the runner was given."""
+    """Builds with the tools of this host, on all CPUs that the runner may use."""
 
     home: Path
     processes: Processes
     cpus: frozenset[int]
 
-    def toolchain(self, recipe: BuildRecipe, write: Write, control: Control) -> Toolchain:
+    def toolchain(self, recipe: BuildRecipe, write: WriteLog, control: Control) -> Toolchain:
         path = recipe.environment.get("PATH", BUILD_PATH)
         return Toolchain(
             compiler=compiler(recipe.environment),
             libc=libc(),
             architecture=platform.machine(),
-            make=first_line(["make", "--version"], path),
-            linker=first_line(["ld", "--version"], path),
+            make=version_line(["make", "--version"], path),
+            linker=version_line(["ld", "--version"], path),
         )
 
-    def make(self, source: Source, recipe: BuildRecipe, toolchain: Toolchain, write: Write, control: Control) -> Made:
-        tree = self._unpacked(source, control)
+    def make(
+        self, source: CommitSource, recipe: BuildRecipe, toolchain: Toolchain, write: WriteLog, control: Control
+    ) -> BuiltPrograms:
+        tree = self._unpack(source, control)
         command = recipe.command.replace("{cores}", str(len(self.cpus)))
         write(f"$ {command}\n")
         self._run(command, recipe, tree, write, control)
-        return Made(find_artifacts(tree, recipe.artifacts), compiler_cache(tree.parent / STATISTICS))
+        return BuiltPrograms(find_artifacts(tree, recipe.artifacts), compiler_cache(tree.parent / STATISTICS))
 
-    def _unpacked(self, source: Source, control: Control) -> Path:
-        """The commit's files in `build/source`: the same path each time, so that equal files give equal programs."""
+    def _unpack(self, source: CommitSource, control: Control) -> Path:
+        """The commit's files in `build/source`: always the same path, so that equal files give equal programs."""
         room = empty_directory(self.home / "build")
         tar, tree = room / "source.tar", empty_directory(room / "source")
         source.fetch(tar)
         argv = ["tar", "-x", "--no-same-owner", "-f", str(tar), "-C", str(tree)]
         output = room / "tar.output"
+        command = Command(argv, {"PATH": BUILD_PATH, "LANG": "C.UTF-8"}, room)
         with output.open("wb") as stream:
-            child = self.processes.start(argv, {"PATH": BUILD_PATH, "LANG": "C.UTF-8"}, room, stream)
-        try:
-            status = child.wait(control, TAR_TIMEOUT_S)
-        finally:
-            child.end()
+            status = self.processes.run(command, control, TAR_TIMEOUT_S, stream)
         if status != 0:
-            said = output.read_text(errors="replace").strip().splitlines()[-1:] or ["no message"]
-            raise Transient(f"the files of {source.sha} cannot be unpacked: {said[0]}")
+            lines = output.read_text(errors="replace").strip().splitlines() or ["no message"]
+            raise Transient(f"the files of {source.sha} cannot be unpacked: {lines[-1]}")
         tar.unlink()
         return tree
 
-    def _run(self, command: str, recipe: BuildRecipe, tree: Path, write: Write, control: Control) -> None:
+    def _run(self, command: str, recipe: BuildRecipe, tree: Path, write: WriteLog, control: Control) -> None:
+        argv = ["/bin/sh", "-c", BOUNDED, command, str(FILE_LIMIT_BYTES // 512)]
         environment = self.environment(tree, recipe)
-        log = Capped(write)
-        reading, writing = os.pipe()
-        os.set_blocking(reading, False)
-        try:
-            with os.fdopen(writing, "wb") as output:
-                argv = ["/bin/sh", "-c", BOUNDED, command, str(FILE_LIMIT_BYTES // 512)]
-                child = self.processes.start(
-                    argv, environment, tree, output, cpus=self.cpus, view=self.view(tree, recipe)
-                )
-            try:
-                status = follow(child, reading, Patience(recipe.timeout_s, control), log)
-            finally:
-                child.end()
-                drain(reading, log)
-                log.close()
-        finally:
-            os.close(reading)
+        build = Command(argv, environment, tree, self.cpus, view=self.view(tree, recipe))
+        status = run_logged(self.processes, build, BuildDeadline(recipe.timeout_s, control), write)
         if status != 0:
-            raise BuildFailed(f"`{command}` ended with {how(status)}: the log says why")
+            raise BuildFailed(f"`{command}` ended with {exit_text(status)}: the log says why")
 
-    def view(self, tree: Path, recipe: BuildRecipe) -> View:
-        """What a build in a sandbox may use: it writes its own directory and the store of its trust level."""
+    def view(self, tree: Path, recipe: BuildRecipe) -> SandboxView:
+        """What a build sees in a sandbox: it may write its own directory and the ccache of its trust level."""
         store, rest = self.home / CACHE / recipe.trust, (self.home / COMPILER_LINKS, self.home / CACHE_SETTINGS)
-        return View(tree.parent / "tmp", (tree.parent, *([store] if store.exists() else [])), rest)
+        return SandboxView(tree.parent / "tmp", (tree.parent, *([store] if store.exists() else [])), rest)
 
     def environment(self, tree: Path, recipe: BuildRecipe) -> dict[str, str]:
-        """What the build sees: nothing of the runner's own environment, and the same on every machine."""
+        """The variables of the build: none of the runner's own environment, and the same on every machine."""
         room = tree.parent
         home = empty_directory(room / "home")
         base = {
@@ -114,7 +98,7 @@ class HostBuilder:
     def _ccache(self, tree: Path, path: str, trust: str) -> dict[str, str]:
         """Variables that put ccache in front of every compiler on the path; none where it is not installed.
 
-        Who can write a store decides what its next readers build: each trust level has one of its own.
+        Whoever writes to a cache determines what its next readers build, so each trust level has its own.
         """
         ccache = shutil.which("ccache", path=path)
         links = self.home / COMPILER_LINKS
@@ -127,8 +111,8 @@ class HostBuilder:
                 (links / name).symlink_to(ccache)
         store = self.home / CACHE / trust
         store.mkdir(parents=True, exist_ok=True)
-        # A configuration of its own: the host's could name a remote cache, which somebody else fills. Not in the store:
-        # there a build could put a link in its place.
+        # A configuration of its own: that of the host could name a remote cache, which others fill. It is not kept in
+        # the cache, where a build could replace it by a link.
         settings = self.home / CACHE_SETTINGS
         settings.write_text("max_size = 2G\n")
         return {

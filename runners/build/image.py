@@ -1,6 +1,6 @@
-"""`python -m runners.build.image NAME none|network` builds ./Dockerfile and prints what the daemon says; 1: it failed.
+"""`python -m runners.build.image NAME none|network` builds ./Dockerfile and prints the messages of the daemon.
 
-There is no build context: a Dockerfile of a suite brings tools, never files.
+Exit status 1: it failed. There is no build context: the Dockerfile of a suite installs tools, it copies no files.
 """
 
 import sys
@@ -17,7 +17,7 @@ def main(name: str, network: str) -> int:
     try:
         api = docker.APIClient(timeout=None, **docker.utils.kwargs_from_env())
         with Path("Dockerfile").open("rb") as file:
-            said = api.build(
+            messages = api.build(
                 fileobj=file,
                 tag=name,
                 rm=True,
@@ -26,16 +26,16 @@ def main(name: str, network: str) -> int:
                 labels={LABEL: name},
                 network_mode="none" if network == "none" else None,
             )
-            return max((shown(piece) for piece in said), default=0)
+            return max((print_message(message) for message in messages), default=0)
     except (DockerException, requests.RequestException) as error:
         print(error, flush=True)
         return 1
 
 
-def shown(piece: dict[str, str]) -> int:
-    """Prints one piece of the daemon's answer; 1 if it is the error that ends it."""
-    print(piece.get("stream", "") or piece.get("error", ""), end="", flush=True)
-    return int("error" in piece)
+def print_message(message: dict[str, str]) -> int:
+    """Prints one message of the daemon; returns 1 if it is an error, else 0."""
+    print(message.get("stream", "") or message.get("error", ""), end="", flush=True)
+    return int("error" in message)
 
 
 if __name__ == "__main__":

@@ -1,25 +1,25 @@
-"""What a build prints, followed until it ends, passed on up to a limit; and what it left behind."""
+"""A build program: run until it ends, its output passed on up to a limit; and the artifacts that it left."""
 
 import codecs
 import os
 import stat
 from pathlib import Path
 
-from runners.build import BuildFailed, CompilerCache, Write
+from runners.build import BuildFailed, CompilerCache, WriteLog
 from runners.errors import Permanent, Transient
-from runners.processes.children import Child
+from runners.processes.children import Child, Command, Processes
 from runners.processes.control import Control, boottime
 
 LOG_LIMIT_BYTES = 20 * 2**20
-STOP_LOOK_S = 0.5
+CHECK_EVERY_S = 0.5  # whether the runner is to stop
 READ_BYTES = 64 * 1024
 COMPILERS = ("cc", "gcc", "c++", "g++", "clang", "clang++")
 
 
-class Capped:
-    """Passes decoded output on until LOG_LIMIT_BYTES, then says so once."""
+class CappedLog:
+    """Passes decoded output on up to LOG_LIMIT_BYTES, then one line that says so."""
 
-    def __init__(self, write: Write, limit_bytes: int = LOG_LIMIT_BYTES) -> None:
+    def __init__(self, write: WriteLog, limit_bytes: int = LOG_LIMIT_BYTES) -> None:
         self._write, self._left, self._limit = write, limit_bytes, limit_bytes
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
 
@@ -39,38 +39,60 @@ class Capped:
             self._write(text.replace("\0", "\N{REPLACEMENT CHARACTER}"))  # PostgreSQL stores no NUL
 
 
-class Patience:
-    """How long a build may take; asked again and again while it is waited for."""
+class BuildDeadline:
+    """The time limit of a build, checked while it is waited for."""
 
     def __init__(self, timeout_s: float, control: Control) -> None:
         self._timeout_s, self._control = timeout_s, control
         self._deadline = boottime() + timeout_s
 
     def check(self) -> None:
-        """Raises BuildFailed at the timeout, Transient when the runner shuts down, the error of an abort."""
+        """Raises BuildFailed at the time limit, Transient when the runner is to stop, the error of an abort."""
         if boottime() >= self._deadline:
             raise BuildFailed(f"the build was ended after its time limit of {self._timeout_s:g} s")
         if self._control.stopping.is_set():
             raise Transient("runner is shutting down")
         self._control.check()
 
-    def wait(self, descriptors: list[int], seconds: float = STOP_LOOK_S) -> list[int]:
-        """The descriptors that became readable within a moment, after a check."""
+    def wait(self, descriptors: list[int], seconds: float = CHECK_EVERY_S) -> list[int]:
+        """Checks, then returns the descriptors that become readable within some time."""
         self.check()
         return self._control.wait_readable(descriptors, min(seconds, self._deadline - boottime()))
 
 
-def follow(child: Child, reading: int, patience: Patience, log: Capped) -> int:
-    """Reads the output of a child until it has ended; returns the exit status. Raises as Patience says."""
-    open_ends = [reading]
+def run_logged(processes: Processes, command: Command, deadline: BuildDeadline, write: WriteLog) -> int:
+    """Runs a program to its end while its output goes to the log, without what exceeds LOG_LIMIT_BYTES.
+
+    Returns its exit status; raises as BuildDeadline, and OSError if it cannot be started. Nothing of it is left.
+    """
+    log = CappedLog(write)
+    reading, writing = os.pipe()
+    os.set_blocking(reading, False)
+    try:
+        with os.fdopen(writing, "wb") as output:
+            child = processes.start(command, output)
+        try:
+            return _follow(child, reading, deadline, log)
+        finally:
+            child.end()
+            while _move_output(reading, log):
+                pass
+            log.close()
+    finally:
+        os.close(reading)
+
+
+def _follow(child: Child, reading: int, deadline: BuildDeadline, log: CappedLog) -> int:
+    """Reads the output of a child until it has ended; returns the exit status."""
+    open_pipes = [reading]
     while (status := child.exited()) is None:
-        if reading in patience.wait([child.pidfd, *open_ends]) and take(reading, log) == b"":
-            open_ends = []
+        if reading in deadline.wait([child.pidfd, *open_pipes]) and _move_output(reading, log) == b"":
+            open_pipes = []
     return status
 
 
-def take(reading: int, log: Capped) -> bytes | None:
-    """Moves what the pipe holds to the log and returns it; empty at its end, None if there is nothing yet."""
+def _move_output(reading: int, log: CappedLog) -> bytes | None:
+    """Moves the content of the pipe to the log and returns it; empty at its end, None if there is nothing yet."""
     try:
         output = os.read(reading, READ_BYTES)
     except BlockingIOError:
@@ -79,24 +101,18 @@ def take(reading: int, log: Capped) -> bytes | None:
     return output
 
 
-def drain(reading: int, log: Capped) -> None:
-    """Takes what is left in the pipe of a build all of whose processes have been ended."""
-    while take(reading, log):
-        pass
-
-
 def find_artifacts(tree: Path, names: tuple[str, ...]) -> dict[str, Path]:
-    """The built programs by file name. Raises BuildFailed for one that is not there, Permanent for a bad list."""
+    """The built programs by file name. Raises BuildFailed for a missing one, Permanent for a wrong list."""
     if not names:
         raise Permanent("the build section lists no artifact")
-    found = {Path(name).name: find_artifact(tree, name) for name in names}
-    if len(found) != len(names):
+    programs = {Path(name).name: find_artifact(tree, name) for name in names}
+    if len(programs) != len(names):
         raise Permanent(f"two artifacts of the build section have the same file name: {', '.join(names)}")
-    return found
+    return programs
 
 
 def find_artifact(tree: Path, name: str) -> Path:
-    """An executable regular file inside the tree, wherever links lead. Raises BuildFailed."""
+    """An executable regular file of the tree; links are followed within it. Raises BuildFailed."""
     root = tree.resolve()
     try:
         path = (root / name).resolve(strict=True)
@@ -113,7 +129,7 @@ def find_artifact(tree: Path, name: str) -> Path:
 
 
 def compiler_cache(statistics: Path) -> CompilerCache | None:
-    """What ccache wrote to its CCACHE_STATSLOG; None if no compiler was called through it."""
+    """The counts in the CCACHE_STATSLOG of ccache; None if it compiled nothing."""
     try:
         words = statistics.read_text(errors="replace").split()
     except OSError:
@@ -121,7 +137,3 @@ def compiler_cache(statistics: Path) -> CompilerCache | None:
     hits = sum(word in ("direct_cache_hit", "preprocessed_cache_hit") for word in words)
     misses = words.count("cache_miss")
     return CompilerCache(hits, misses) if hits + misses else None
-
-
-def how(status: int) -> str:
-    return f"signal {-status}" if status < 0 else f"exit status {status}"

@@ -1,4 +1,4 @@
-"""What goes into a container and comes out: the source on its standard input, artifacts and log on its streams."""
+"""The streams of a container: the source on its standard input, artifacts and log on its outputs."""
 
 import socket
 import struct
@@ -11,49 +11,49 @@ from typing import IO
 import docker
 
 from runners.build import BuildFailed
-from runners.build.cache import empty_directory
-from runners.build.output import READ_BYTES, STOP_LOOK_S, Capped, Patience
+from runners.build.output import CHECK_EVERY_S, READ_BYTES, BuildDeadline, CappedLog
+from runners.build.store import empty_directory
 
 ARTIFACTS_LIMIT_BYTES = 2**30
-FRAME = struct.Struct(">BxxxL")  # of an attached stream: which one, how many bytes follow
-ERRORS = 2  # the stream of what a build prints; the other, 1, are its artifacts
+FRAME = struct.Struct(">BxxxL")  # the number of the stream, and of the bytes that follow
+ERRORS = 2  # the stream with the output of the build; the other one, 1, has its artifacts
 
 
 @contextmanager
-def attached(api: docker.APIClient, container: str) -> Iterator[socket.socket]:
-    """The streams of a container that has not started, so that nothing of them can be missed."""
-    wanted = {"stdin": 1, "stdout": 1, "stderr": 1, "stream": 1}
-    wrapped = api.attach_socket(container, wanted)
+def attach(api: docker.APIClient, container: str) -> Iterator[socket.socket]:
+    """The streams of a container that has not started yet, so that nothing of them is missed."""
+    streams = {"stdin": 1, "stdout": 1, "stderr": 1, "stream": 1}
+    wrapped = api.attach_socket(container, streams)
     connection: socket.socket = getattr(wrapped, "_sock", wrapped)  # the reader around it cannot half-close
-    connection.settimeout(STOP_LOOK_S)
+    connection.settimeout(CHECK_EVERY_S)
     try:
         yield connection
     finally:
         connection.close()
 
 
-def feed(connection: socket.socket, source: Path | None, patience: Patience) -> None:
-    """Sends the file and its end. A container that reads no more says why on its other streams."""
+def feed(connection: socket.socket, source: Path | None, deadline: BuildDeadline) -> None:
+    """Sends the file and closes the stream. A container that stops reading gives the reason on its other streams."""
     with suppress(BrokenPipeError, ConnectionResetError):
         if source:
             with source.open("rb") as stream:
                 while piece := stream.read(READ_BYTES):
-                    send(connection, piece, patience)
+                    send(connection, piece, deadline)
         connection.shutdown(socket.SHUT_WR)
 
 
-def send(connection: socket.socket, piece: bytes, patience: Patience) -> None:
+def send(connection: socket.socket, piece: bytes, deadline: BuildDeadline) -> None:
     left = memoryview(piece)
     while left:
-        patience.check()
+        deadline.check()
         with suppress(TimeoutError):
             left = left[connection.send(left) :]
 
 
-def receive(connection: socket.socket, out: IO[bytes], output: Capped, patience: Patience) -> None:
-    """Takes the streams apart until they end: the artifacts to `out`, what the build prints to its log."""
+def receive(connection: socket.socket, out: IO[bytes], output: CappedLog, deadline: BuildDeadline) -> None:
+    """Reads both streams until they end: the artifacts go to `out`, the output of the build to its log."""
     room = ARTIFACTS_LIMIT_BYTES
-    for stream, piece in frames(connection, patience):
+    for stream, piece in frames(connection, deadline):
         if stream == ERRORS:
             output.feed(piece)
             continue
@@ -63,10 +63,10 @@ def receive(connection: socket.socket, out: IO[bytes], output: Capped, patience:
         out.write(piece)
 
 
-def frames(connection: socket.socket, patience: Patience) -> Iterator[tuple[int, bytes]]:
-    """The pieces of the streams, each with the number of its stream, as they come; a frame may come in several."""
+def frames(connection: socket.socket, deadline: BuildDeadline) -> Iterator[tuple[int, bytes]]:
+    """The pieces of the streams as they arrive, each with the number of its stream; a frame may be several pieces."""
     held, stream, left = b"", 0, 0
-    while received := received_by(connection, patience):
+    while received := receive_some(connection, deadline):
         held += received
         while held and (left or len(held) >= FRAME.size):
             if not left:
@@ -78,14 +78,14 @@ def frames(connection: socket.socket, patience: Patience) -> Iterator[tuple[int,
                 yield stream, piece
 
 
-def received_by(connection: socket.socket, patience: Patience) -> bytes:
-    while not patience.wait([connection.fileno()]):
+def receive_some(connection: socket.socket, deadline: BuildDeadline) -> bytes:
+    while not deadline.wait([connection.fileno()]):
         pass
     return connection.recv(READ_BYTES)
 
 
-def unpacked(packed: Path, tree: Path) -> Path:
-    """The files of a tar from a build, and nothing else that it may hold: no link, no device, no path outside."""
+def unpack(packed: Path, tree: Path) -> Path:
+    """The regular files of a tar from a build: links, devices and paths outside the tree are left out."""
     empty_directory(tree)
     try:
         with tarfile.open(packed) as tar:

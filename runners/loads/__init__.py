@@ -1,1 +1,1 @@
-"""What loads a server: the native driver and the load generators of others."""
+"""What loads a server: the native driver, other load generators, and the metrics that are read from each."""

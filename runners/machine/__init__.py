@@ -1,1 +1,1 @@
-"""The measuring machine: its cores and memory, what is on it, and who may use it."""
+"""The measuring machine: its topology and facts, the placement on its cores, their locks, the kernel's settings."""

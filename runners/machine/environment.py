@@ -1,4 +1,4 @@
-"""The facts of the machine: `series` defines a line on a chart, `recorded` is kept beside it. Nothing is guessed."""
+"""The environment of a measurement: facts that define a series, and facts that are recorded with it."""
 
 import hashlib
 import os
@@ -15,15 +15,15 @@ from runners.documents import digest_of
 from runners.errors import Permanent
 from runners.machine import facts
 from runners.machine.facts import UNKNOWN, digest_text
+from runners.machine.kernel_files import ROOT, cpu_list
 from runners.machine.placement import Placement, Planner
-from runners.machine.topology import ROOT, cpu_list
 
 COMMAND_TIMEOUT_S = 10.0
-BUILD_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"  # of builds, unless the suite sets one
-# Without these a sample could not be compared with any other: no sample at all.
+BUILD_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"  # of builds, unless the suite has one
+# A sample without these could not be compared with any other, so nothing is measured; by fact, the cause and remedy.
 INDISPENSABLE = {
     "cpu_model": "/proc/cpuinfo names no processor",
-    "kernel": "the kernel tells no release",
+    "kernel": "the kernel reports no release",
     "compiler": "`cc --version` cannot be run: install a C compiler (gcc or clang)",
     "driver_digest": "the driver cannot be read: build it with `cargo build --release --manifest-path "
     "runners/driver/Cargo.toml` or set SPEEDTRACK_DRIVER",
@@ -33,7 +33,7 @@ INDISPENSABLE = {
 
 @dataclass(frozen=True)
 class Environment:
-    """What was on the machine."""
+    """The facts of the machine at the time of a measurement."""
 
     series: dict[str, Any]
     recorded: dict[str, Any]
@@ -43,8 +43,8 @@ class Environment:
 
 
 @dataclass(frozen=True)
-class Machine:
-    """Where to read the facts; the root is an argument so that recorded machines can be read too."""
+class MachineFacts:
+    """Reads the facts of a machine, below a root directory, so that tests can read recorded machines."""
 
     planner: Planner
     placement: Placement
@@ -53,7 +53,7 @@ class Machine:
     sandbox: str = UNKNOWN
 
     def environment(self, build: Mapping[str, str]) -> Environment:
-        """All facts, with those of the build. Raises Permanent, with the remedy, if an indispensable one is unknown."""
+        """All facts, with those of the build. Raises Permanent with the remedy if an indispensable one is unknown."""
         series = self.series() | dict(build)
         for name, remedy in INDISPENSABLE.items():
             if series.get(name) == UNKNOWN:
@@ -79,8 +79,8 @@ class Machine:
             "nohz_full_cpus": cpu_list(machine.nohz_full) or "none",
             "libc": libc(),
             "driver_digest": file_digest(self.driver),
-            "driver_version": first_line([str(self.driver), "--version"]),
-            "hardware_counters": first_line([str(self.driver), "counters"]),
+            "driver_version": version_line([str(self.driver), "--version"]),
+            "hardware_counters": version_line([str(self.driver), "counters"]),
             "server_cpus": cpu_list(self.placement.server),
             "driver_cpus": cpu_list(self.placement.driver),
             "placement_override": self.placement.override or "none",
@@ -88,7 +88,7 @@ class Machine:
         }
 
     def recorded(self) -> dict[str, Any]:
-        """The facts of the moment."""
+        """The facts that may change without starting a new series."""
         measured = (self.placement.server | self.placement.driver) - self.placement.housekeeping
         return {
             **facts.moment(self.root, measured),
@@ -111,17 +111,17 @@ def libc() -> str:
         version = os.confstr("CS_GNU_LIBC_VERSION")
     except (OSError, ValueError):
         version = None
-    return version or first_line(["ldd", "--version"])
+    return version or version_line(["ldd", "--version"])
 
 
 def compiler(build_environment: Mapping[str, str]) -> str:
-    """First line of the version of the compiler a build with this environment uses: its CC, else `cc`."""
+    """The version of the compiler that a build with this environment uses: its CC, else `cc`."""
     words = [word for word in build_environment.get("CC", "cc").split() if word != "ccache"]
-    return first_line([*words, "--version"], build_environment.get("PATH", BUILD_PATH))
+    return version_line([*words, "--version"], build_environment.get("PATH", BUILD_PATH))
 
 
-def first_line(argv: list[str], path: str = BUILD_PATH) -> str:
-    """The first line a program found on this path prints, or "unknown" if it cannot be run."""
+def version_line(argv: list[str], path: str = BUILD_PATH) -> str:
+    """The first line that a program on this path prints, or "unknown" if it cannot be run."""
     program = shutil.which(argv[0], path=path)
     if program is None:
         return UNKNOWN

@@ -1,6 +1,6 @@
-"""Facts read below a root directory: words and numbers with stable names; what cannot be read is "unknown" by name.
+"""Facts below a root directory: words and numbers with stable names; what cannot be read is "unknown".
 
-docs/result-format.md says what each means.
+docs/result-format.md describes each of them.
 """
 
 import contextlib
@@ -15,8 +15,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from runners.machine.topology import CPUS, Limits, parse_cpu_list
-from runners.machine.tune import irqbalance, latency_us
+from runners.machine.kernel_files import CPUS, parse_cpu_list, selected_word, text
+from runners.machine.setting_rows import irqbalance, latency_us
+from runners.machine.topology import GroupLimits
 
 UNKNOWN = "unknown"
 DMI = "sys/class/dmi/id"
@@ -43,12 +44,12 @@ SERIES_FILES = {
     "local_ports": "proc/sys/net/ipv4/ip_local_port_range",
     "loopback_mtu": "sys/class/net/lo/mtu",
 }
-# Not of the series: the kernel lowers the rate by itself, and the right to use perf changes no number.
+# They define no series: the kernel lowers the rate by itself, and the right to use perf changes no result.
 RECORDED_FILES = {
     "perf_sample_rate": "proc/sys/kernel/perf_event_max_sample_rate",
     "perf_event_paranoid": "proc/sys/kernel/perf_event_paranoid",
 }
-# Of the command line only what changes speed is told: the rest may name disks, networks and secrets.
+# The options of the command line that change speed; others may name disks, networks and secrets.
 KERNEL_OPTIONS = """
     isolcpus nohz_full nohz rcu_nocbs rcu_nocb_poll irqaffinity threadirqs skew_tick maxcpus nr_cpus nosmt mem
     mitigations nopti pti kpti nospectre_v1 nospectre_v2 spectre_v2 spec_store_bypass_disable l1tf mds tsx
@@ -68,11 +69,8 @@ _MEMORY_DEVICE, _CONFIGURED_SPEED = 17, 0x20  # of SMBIOS, section 7.18
 
 
 def read(file: Path) -> str:
-    """The content without white space around it."""
-    try:
-        return file.read_text(errors="replace").strip() or UNKNOWN
-    except OSError:
-        return UNKNOWN
+    """The content without surrounding white space, or "unknown"."""
+    return text(file) or UNKNOWN
 
 
 def digest_text(text: str) -> str:
@@ -80,17 +78,12 @@ def digest_text(text: str) -> str:
 
 
 def from_files(root: Path, files: Mapping[str, str]) -> dict[str, Any]:
-    """One line each; of a choice the chosen word."""
-    return {name: chosen(" ".join(read(root / file).split())) for name, file in files.items()}
-
-
-def chosen(text: str) -> str:
-    """The word in brackets of `always [madvise] never`."""
-    return text.split("[")[1].split("]")[0] if "[" in text else text
+    """The content of each file on one line; of a choice the selected word."""
+    return {name: selected_word(" ".join(read(root / file).split())) for name, file in files.items()}
 
 
 def processor(root: Path) -> dict[str, Any]:
-    """What the processor is, and the machine around it."""
+    """The processor, and the system that it is in."""
     cpu = _cpuinfo(root)
     return {
         "architecture": platform.machine() or UNKNOWN,
@@ -133,7 +126,7 @@ def _hypervisor(root: Path, cpu: Mapping[str, str]) -> str:
 
 
 def clocks(root: Path, cpus: Iterable[int]) -> dict[str, Any]:
-    """How the clocks of the measured CPUs run and how these sleep; if they differ, each value once."""
+    """The clocks and sleep states of the measured CPUs; where they differ, every value once."""
     directories = [root / CPUS / f"cpu{cpu}" for cpu in sorted(cpus)]
     names = {
         "governor": "cpufreq/scaling_governor",
@@ -168,21 +161,21 @@ def _sleep_states(cpu: Path) -> str:
 
 
 def caches(root: Path, cpu: int) -> dict[str, Any]:
-    """Sizes of the caches of a server's CPU, as the kernel writes them (`1024K`)."""
+    """The sizes of the caches of a CPU of the server, as the kernel writes them (`1024K`)."""
     found = {
         (read(index / "level"), read(index / "type")): read(index / "size")
         for index in (root / CPUS / f"cpu{cpu}").glob("cache/index*")
     }
-    wanted = {"l1d_cache": ("1", "Data"), "l2_cache": ("2", "Unified"), "l3_cache": ("3", "Unified")}
-    return {name: found.get(key, UNKNOWN) for name, key in wanted.items()}
+    keys = {"l1d_cache": ("1", "Data"), "l2_cache": ("2", "Unified"), "l3_cache": ("3", "Unified")}
+    return {name: found.get(key, UNKNOWN) for name, key in keys.items()}
 
 
 def kernel(root: Path) -> dict[str, Any]:
-    """How the kernel was built and started, and what it guards against; each vulnerability under its own name."""
+    """How the kernel was built and started, and its mitigations, one fact for each vulnerability."""
     files = sorted((root / CPUS / "vulnerabilities").glob("*"))
     options = read(root / "proc/cmdline").split()
-    told = KERNEL_OPTIONS.split()
-    known = " ".join(option for option in options if option.partition("=")[0] in told)
+    names = KERNEL_OPTIONS.split()
+    known = " ".join(option for option in options if option.partition("=")[0] in names)
     return {
         **({f"mitigation_{file.name}": read(file) for file in files} or {"mitigations": UNKNOWN}),
         "kernel_options": UNKNOWN if options == [UNKNOWN] else known or "none",
@@ -202,7 +195,7 @@ def _kernel_hz(root: Path) -> int | str:
 
 
 def _io_uring() -> str:
-    """The kernel's answer to a call without an argument: it is there if it misses that."""
+    """Whether the kernel offers io_uring: a call with wrong arguments has another error if it does."""
     ctypes.CDLL(None, use_errno=True).syscall(ctypes.c_long(_IO_URING_SETUP), 0, None)
     words = {errno.ENOSYS: "not offered", errno.EPERM: "not permitted"}
     return words.get(ctypes.get_errno(), "available")
@@ -213,8 +206,8 @@ def _os(root: Path) -> str:
     return next((line[12:].strip('"') for line in lines if line.startswith("PRETTY_NAME=")), UNKNOWN)
 
 
-def limits(groups: Limits) -> dict[str, Any]:
-    """What the control groups and the process limits allow."""
+def limits(groups: GroupLimits) -> dict[str, Any]:
+    """The limits of the control groups and of the process."""
     soft_hard = {name: resource.getrlimit(kind) for name, kind in ULIMITS.items()}
     words = {name: [str(value) if value >= 0 else "unlimited" for value in pair] for name, pair in soft_hard.items()}
     return {
@@ -235,7 +228,7 @@ def _memory_bytes(root: Path, name: str) -> int | str:
 
 
 def moment(root: Path, measured: frozenset[int]) -> dict[str, Any]:
-    """How busy, warm and undisturbed the machine is now, and which one it is."""
+    """The state of the machine now: its load, memory, temperature and interrupts, and which machine it is."""
     return {
         "machine_id_digest": _digest_of_file(root / "etc/machine-id"),
         "kernel_command_line_digest": _digest_of_file(root / "proc/cmdline"),
@@ -272,7 +265,7 @@ def _runnable(root: Path) -> float | str:
 
 
 def _pressure(file: Path) -> float | str:
-    """Share of the last ten seconds in which some task waited, in percent."""
+    """The share of the last ten seconds in which some task waited, in percent."""
     return number(read(file).partition("avg10=")[2])
 
 
@@ -289,7 +282,7 @@ def _interrupts(root: Path, measured: frozenset[int]) -> int | str:
 
 
 def _memory_speed(root: Path) -> int | str:
-    """The slowest module's configured speed, of the firmware's own table; only root may read it."""
+    """The configured speed of the slowest memory module, from the firmware's table, which only root may read."""
     try:
         table = (root / "sys/firmware/dmi/tables/DMI").read_bytes()
     except OSError:
@@ -299,7 +292,7 @@ def _memory_speed(root: Path) -> int | str:
 
 
 def _structures(table: bytes) -> Iterator[bytes]:
-    """Each structure's formatted part; its strings, which end with two zero bytes, are passed over."""
+    """The formatted part of each structure; its strings, which end with two zero bytes, are skipped."""
     while len(table) >= 4 and table[1] >= 4:
         yield table[: table[1]]
         end = table.find(b"\0\0", table[1])
@@ -307,7 +300,7 @@ def _structures(table: bytes) -> Iterator[bytes]:
 
 
 def _speed(structure: bytes) -> int:
-    """0: no memory device, or an empty place."""
+    """The speed of a memory module; 0 for another structure or an empty slot."""
     if structure[0] != _MEMORY_DEVICE or len(structure) < _CONFIGURED_SPEED + 2:
         return 0
     return int(struct.unpack_from("<H", structure, _CONFIGURED_SPEED)[0])

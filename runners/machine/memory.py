@@ -1,4 +1,4 @@
-"""Memory bound to nodes: the policy of the calling thread, which its children inherit over fork and exec."""
+"""Binds memory to nodes: the policy of the calling thread, which its children inherit across fork and exec."""
 
 import contextlib
 import ctypes
@@ -7,10 +7,10 @@ import platform
 from collections.abc import Iterator
 
 ONE_NODE = "one memory node: nothing to bind"
-NODES = 1024  # more than any kernel is built for
+NODES = 1024  # more than any kernel supports
 MPOL_BIND = 2
-# Linux's numbers of get_mempolicy and set_mempolicy (arch/*/**/syscall*.tbl, include/uapi/asm-generic/unistd.h): the C
-# library has no function for them, and libnuma is not everywhere.
+# The numbers of get_mempolicy and set_mempolicy (arch/*/**/syscall*.tbl, include/uapi/asm-generic/unistd.h in Linux):
+# the C library has no function for them, and libnuma is not always installed.
 CALLS = {
     "x86_64": (239, 238),
     "aarch64": (236, 237),
@@ -24,10 +24,10 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 @contextlib.contextmanager
-def bound(nodes: frozenset[int]) -> Iterator[None]:
-    """Children started inside get their memory from these nodes (none: from any); the calling thread gets its own back.
+def bind_memory(nodes: frozenset[int]) -> Iterator[None]:
+    """Children started inside get their memory from these nodes (empty: from any); the old policy is restored after it.
 
-    Raises OSError where the kernel refuses; `refusal` says so beforehand.
+    Raises OSError if the kernel refuses; `bind_refusal` finds out beforehand.
     """
     if not nodes:
         yield
@@ -40,10 +40,10 @@ def bound(nodes: frozenset[int]) -> Iterator[None]:
         _set_policy(mode, mask)
 
 
-def refusal(nodes: frozenset[int]) -> str | None:
+def bind_refusal(nodes: frozenset[int]) -> str | None:
     """Why this process may not bind memory to these nodes, or None if it may."""
     try:
-        with bound(nodes):
+        with bind_memory(nodes):
             return None
     except OSError as error:
         return error.strerror or str(error)
@@ -63,14 +63,14 @@ def _read_policy() -> tuple[int, "ctypes.Array[ctypes.c_ulong]"]:
 
 
 def _set_policy(mode: int, mask: "ctypes.Array[ctypes.c_ulong]") -> None:
-    # The kernel counts one bit less than it is told (mm/mempolicy.c, get_nodes).
+    # The kernel uses one bit less than the given number (mm/mempolicy.c, get_nodes).
     _call(1, ctypes.c_int(mode), mask, ctypes.c_ulong(NODES + 1))
 
 
 def _call(which: int, *arguments: object) -> None:
     numbers = CALLS.get(platform.machine())
     if numbers is None:
-        raise OSError(f"not known how on {platform.machine()}")
+        raise OSError(f"the system call numbers of {platform.machine()} are not known")
     if _libc.syscall(ctypes.c_long(numbers[which]), *arguments):
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number))

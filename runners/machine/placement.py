@@ -1,4 +1,4 @@
-"""Which cores the server, the driver and everything else get: disjoint physical cores of one cache where possible."""
+"""The cores of the server, the driver and everything else: disjoint physical cores of one cache where possible."""
 
 import math
 import os
@@ -8,10 +8,11 @@ from typing import Any
 
 from runners.errors import Permanent
 from runners.machine import memory, topology
-from runners.machine.topology import Core, Topology, cpu_list
+from runners.machine.kernel_files import cpu_list
+from runners.machine.topology import Core, Topology
 
 ALLOW_SHARED = "SPEEDTRACK_ALLOW_SHARED_CORES"
-# What makes cores near to each other, nearest first: a cache, a memory node, the machine.
+# What near cores have in common, nearest first: a cache, a memory node, the machine.
 NEARNESS: tuple[Callable[[Core], object], ...] = (
     lambda core: (core.node, core.cache),
     lambda core: core.node,
@@ -21,9 +22,9 @@ NEARNESS: tuple[Callable[[Core], object], ...] = (
 
 @dataclass(frozen=True)
 class Placement:
-    """The plan; for people the reasons, by role; for the record the override (None: the plan is whole).
+    """The CPUs of each role, and the reasons for people. `override`: which rules are broken; None: none is.
 
-    `nodes`: the memory nodes that server and driver are bound to; empty: not bound. `memory` says why, or to which.
+    `nodes`: the memory nodes that server and driver are bound to; empty: not bound. `memory` is the same in words.
     """
 
     server: frozenset[int]
@@ -43,20 +44,20 @@ class Placement:
 
 @dataclass(frozen=True)
 class Planner:
-    """Makes the plans of one machine. `bind` tries to bind memory to nodes; it returns why that is refused, or None."""
+    """Makes the placements of one machine. `bind` tries to bind memory to nodes; it returns why that fails, or None."""
 
     machine: Topology
     allow_shared: bool
-    bind: Callable[[frozenset[int]], str | None] = memory.refusal
+    bind: Callable[[frozenset[int]], str | None] = memory.bind_refusal
 
     def plan(self, servers: int = 1) -> Placement:
-        """The plan for a server of so many cores. Raises Permanent if there are too few and sharing is not allowed."""
+        """The placement for a server of so many cores. Raises Permanent if there are too few to share none."""
         cores = self.machine.cores
         if len(cores) <= servers:
             self._refuse_unless_allowed(servers)
-            return self._planned(_Choice(cores, cores, cores))
+            return self._placement(_Choice(cores, cores, cores))
         home = min(cores, key=lambda core: (core.isolated, core.tickless, core.cpus))
-        return self._planned(_chosen(cores, home, servers))
+        return self._placement(_choose(cores, home, servers))
 
     def _refuse_unless_allowed(self, servers: int) -> None:
         if self.allow_shared:
@@ -70,9 +71,9 @@ class Planner:
             "measure anyway with that recorded"
         )
 
-    def _planned(self, choice: "_Choice") -> Placement:
+    def _placement(self, choice: "_Choice") -> Placement:
         nodes = frozenset(core.node for core in choice.server)
-        bound, words = self._memory(nodes)
+        bound, description = self._memory(nodes)
         overrides = tuple(_overrides(choice, self.machine))
         return Placement(
             server=choice.server_cpus,
@@ -81,11 +82,11 @@ class Planner:
             override="; ".join(overrides) or None,
             reasons=(
                 *_reasons(choice, self.machine),
-                ("memory", words),
+                ("memory", description),
                 *(("override", f"{one} (recorded with every result)") for one in overrides),
             ),
             nodes=bound,
-            memory=words,
+            memory=description,
         )
 
     def _memory(self, nodes: frozenset[int]) -> tuple[frozenset[int], str]:
@@ -106,7 +107,7 @@ class _Choice:
 
     @property
     def shared(self) -> bool:
-        """Server and driver have the same cores: nothing could be chosen."""
+        """Whether server and driver have the same cores, because there are too few."""
         return self.server == self.driver
 
     @property
@@ -118,24 +119,24 @@ class _Choice:
         return self._cpus(self.driver)
 
     def _cpus(self, cores: Sequence[Core]) -> frozenset[int]:
-        """One hardware thread of each core: its siblings stay idle, unless everything shares everything."""
+        """One hardware thread of each core, its siblings stay idle; all threads if server and driver share cores."""
         return frozenset(cpu for core in cores for cpu in (core.cpus if self.shared else core.cpus[:1]))
 
 
 def place(servers: int = 1) -> Placement:
-    """The placement of this machine."""
+    """The placement on this machine for a server of so many cores."""
     return planner().plan(servers)
 
 
 def planner() -> Planner:
-    """The planner of this machine, as its environment variables say."""
+    """The planner of this machine, with the settings of the environment variables."""
     return Planner(topology.read(), os.environ.get(ALLOW_SHARED) == "1")
 
 
-def _chosen(cores: Sequence[Core], home: Core, servers: int) -> _Choice:
-    """The best group that holds server and driver: of one cache, else of one node, else of the machine.
+def _choose(cores: Sequence[Core], home: Core, servers: int) -> _Choice:
+    """The best group of cores for server and driver: with one cache, else on one node, else on the machine.
 
-    `home` takes the kernel's own work and most interrupts: of each kind, groups without it come first.
+    `home` does the kernel's own work and gets most interrupts: groups without it are tried first.
     """
     away = [core for core in cores if core is not home]
     groups = (_best_group(pool, kind, home, servers) for kind in NEARNESS for pool in (away, cores))
@@ -145,39 +146,42 @@ def _chosen(cores: Sequence[Core], home: Core, servers: int) -> _Choice:
 
 
 def _best_group(pool: Sequence[Core], kind: Callable[[Core], object], home: Core, servers: int) -> list[Core]:
-    """The group that holds more cores than the server's, with the most calm cores, then the largest; or none."""
+    """Of the groups with more cores than the server needs, that with the most calm cores, then the largest; or none."""
     groups: dict[object, list[Core]] = {}
     for core in pool:
         groups.setdefault(kind(core), []).append(core)
     fitting = [group for group in groups.values() if len(group) > servers]
-    # Of equal groups the one away from the home core: its cache sees less of the kernel's own work.
+    # Of equal groups that without the home core: the kernel's own work uses less of its cache.
     return max(fitting, key=lambda one: (sum(map(_calm, one)), len(one), kind(one[0]) != kind(home)), default=[])
 
 
 def _calm(core: Core) -> int:
-    """How much of the kernel's own work is kept away from a core: other tasks, the timer's tick."""
+    """How much of the kernel's own work a core is spared: other tasks, the timer tick."""
     return core.isolated + core.tickless
 
 
 def _seats(group: list[Core], home: Core, servers: int) -> tuple[list[Core], list[Core]]:
-    """Isolated cores first, but not for a server of several: the kernel spreads no threads over isolated cores."""
+    """The cores of server and driver, isolated ones first; for a server of several cores, last.
+
+    The kernel does not spread threads over isolated cores.
+    """
     members = {cache: [core for core in group if core.cache == cache] for cache in (core.cache for core in group)}
 
     def for_server(core: Core) -> tuple[bool, int, int, tuple[int, ...], tuple[int, ...]]:
         mates = members[core.cache]
-        wish = -_calm(core) if servers == 1 else int(core.isolated)
-        return core is home, wish, -len(mates), mates[0].cpus, core.cpus  # cores of one cache stay together
+        preference = -_calm(core) if servers == 1 else int(core.isolated)
+        return core is home, preference, -len(mates), mates[0].cpus, core.cpus  # cores of one cache stay together
 
     order = sorted(group, key=for_server)
     server = order[:servers]
     near = {core.cache for core in server}
     rest = sorted(order[servers:], key=lambda core: (core is home, -_calm(core), core.cache not in near, core.cpus))
-    # With several cores the driver is client-bound later; as many as it takes are left for the rest of the machine.
+    # With more cores the driver is less often client-bound, but the rest of the machine needs some as well.
     return server, rest[: max(1, min(servers + 1, len(rest) // 2))]
 
 
 def _overrides(choice: _Choice, machine: Topology) -> Iterator[str]:
-    """What the rules ask for and this machine does not have."""
+    """The rules that this machine cannot keep."""
     measured = [*choice.server, *choice.driver]
     caches = {core.cache for core in choice.server}
     several = len(choice.server) > 1 and not choice.shared
@@ -191,14 +195,14 @@ def _overrides(choice: _Choice, machine: Topology) -> Iterator[str]:
         "the kernel spreads no threads over isolated cores": several and any(core.isolated for core in choice.server),
         f"a quota of {quota:g} CPUs slows what is measured": quota < len(choice.server_cpus | choice.driver_cpus),
         "hardware threads of the measured cores belong to others": any(core.foreign for core in measured),
-        "which CPUs share a core cannot be read: each is taken for one": not machine.known,
+        "which CPUs share a core cannot be read: each is taken for one core": not machine.known,
     }
-    return (words for words, true in facts.items() if true)
+    return (sentence for sentence, is_true in facts.items() if is_true)
 
 
 def _reasons(choice: _Choice, machine: Topology) -> Iterator[tuple[str, str]]:
     if choice.shared:
-        yield "server", f"fewer physical cores than wanted ({ALLOW_SHARED}=1)"
+        yield "server", f"fewer physical cores than needed ({ALLOW_SHARED}=1)"
     else:
         yield "server", _seat(choice.server)
         yield "driver", _seat(choice.driver)

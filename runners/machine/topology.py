@@ -1,21 +1,19 @@
 """What this process may use of the machine: cores, caches, memory nodes, and the limits of its control groups.
 
-Everything is read below a root directory, so that trees recorded on other machines can be read too.
+Everything is read below a root directory, so that tests can read trees that were recorded on other machines.
 """
 
 import os
-import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-ROOT = Path("/")
-CPUS = "sys/devices/system/cpu"
+from runners.machine.kernel_files import CPUS, ROOT, parse_cpu_list, text
 
 
 @dataclass(frozen=True)
 class Core:
-    """One physical core: its usable hardware threads, those that others use, its node and last shared cache."""
+    """One physical core: its usable hardware threads, those of others (`foreign`), its node and last shared cache."""
 
     cpus: tuple[int, ...]
     node: int = 0
@@ -26,7 +24,7 @@ class Core:
 
 
 @dataclass(frozen=True)
-class Limits:
+class GroupLimits:
     """What the control groups of this process allow; None: no limit. `quota_cpus`: CPU time, in CPUs."""
 
     cpus: frozenset[int] | None = None
@@ -36,7 +34,7 @@ class Limits:
 
 @dataclass(frozen=True)
 class Topology:
-    """The machine as this process may use it. `known`: sysfs tells which hardware threads share a core."""
+    """The machine as this process may use it. `known`: sysfs says which hardware threads share a core."""
 
     cores: tuple[Core, ...]
     nodes: frozenset[int]
@@ -44,27 +42,13 @@ class Topology:
     isolated: frozenset[int]
     nohz_full: frozenset[int]
     offline: frozenset[int]
-    limits: Limits
+    limits: GroupLimits
     known: bool
 
     @property
     def cpus(self) -> frozenset[int]:
         """The hardware threads this process may use."""
         return frozenset(cpu for core in self.cores for cpu in core.cpus)
-
-
-def cpu_list(cpus: Iterable[int]) -> str:
-    """`0,2,3`: the notation of taskset and of the driver's --cpus."""
-    return ",".join(str(cpu) for cpu in sorted(cpus))
-
-
-def parse_cpu_list(text: str) -> frozenset[int]:
-    """The CPUs of the kernel's list notation, `0-3,8`; the placeholder `(null)` of an empty list has none."""
-    cpus: set[int] = set()
-    for part in re.findall(r"[\d-]+", text):
-        first, _, last = part.partition("-")
-        cpus.update(range(int(first), int(last or first) + 1))
-    return frozenset(cpus)
 
 
 def allowed_cpus() -> frozenset[int]:
@@ -93,7 +77,7 @@ def read(root: Path = ROOT, affinity: frozenset[int] | None = None) -> Topology:
 def _usable(
     online: frozenset[int], isolated: frozenset[int], allowed: frozenset[int] | None, affinity: frozenset[int]
 ) -> frozenset[int]:
-    """The kernel leaves isolated CPUs out of every mask that nobody has set: such a mask may be widened by them."""
+    """The CPUs of the mask; if it was never set, also the isolated ones, which the kernel leaves out by default."""
     permitted = (online or affinity) if allowed is None else allowed & (online or allowed)
     untouched = affinity == permitted - isolated
     return permitted if untouched else (affinity & permitted or affinity)
@@ -124,7 +108,7 @@ def _node(directory: Path) -> int:
 
 
 def _shared_cache(directory: Path, siblings: frozenset[int]) -> str:
-    """Names the last-level cache by the CPUs that share it; without one (some virtual machines) the package."""
+    """The last-level cache, named by the CPUs that share it; without one, as in some virtual machines, the package."""
     levels = {
         int(text(index / "level") or 0): text(index / "shared_cpu_list")
         for index in directory.glob("cache/index*")
@@ -136,12 +120,12 @@ def _shared_cache(directory: Path, siblings: frozenset[int]) -> str:
     return f"package {text(directory / 'topology/physical_package_id') or '0'}"
 
 
-def read_limits(root: Path) -> Limits:
-    """The narrowest limits of all groups that this process is in, of both versions."""
+def read_limits(root: Path) -> GroupLimits:
+    """The narrowest limits of all control groups of this process, versions 1 and 2."""
     groups = list(_groups(root))
     cpus = [_cpuset(directory) for directory in groups]
     known = [found for found in cpus if found]
-    return Limits(
+    return GroupLimits(
         frozenset.intersection(*known) if known else None,
         min((quota for group in groups if (quota := _quota_cpus(group)) is not None), default=None),
         min((limit for group in groups if (limit := _memory_bytes(group)) is not None), default=None),
@@ -149,7 +133,7 @@ def read_limits(root: Path) -> Limits:
 
 
 def _groups(root: Path) -> Iterator[Path]:
-    """The directories of this process's groups and of the groups around them, as far as they are mounted."""
+    """The directories of this process's control groups and of their parents, as far as they are mounted."""
     paths = {
         frozenset(controllers.split(",")): path
         for _, controllers, path in (line.split(":", 2) for line in text(root / "proc/self/cgroup").splitlines())
@@ -165,7 +149,7 @@ def _groups(root: Path) -> Iterator[Path]:
 
 
 def _inside(path: str, mounted: str) -> str:
-    """A group's path below the mount point; in a container the mounted part may begin below the root."""
+    """A group's path below the mount point; in a container the mount may begin below the root group."""
     return "/" if "/.." in path else "/" + path.removeprefix(mounted).lstrip("/")
 
 
@@ -193,11 +177,3 @@ def _memory_bytes(group: Path) -> int | None:
     """Version 1 writes "no limit" as the largest multiple of a page."""
     limit = text(group / "memory.max") or text(group / "memory.limit_in_bytes")
     return int(limit) if limit.isdigit() and int(limit) < 2**62 else None
-
-
-def text(file: Path) -> str:
-    """The content without white space around it, or nothing if it cannot be read."""
-    try:
-        return file.read_text(errors="replace").strip()
-    except OSError:
-        return ""

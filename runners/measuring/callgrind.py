@@ -1,7 +1,8 @@
-"""Instructions per request, counted by callgrind: slow, on every machine, whatever else runs there.
+"""Instructions per request, counted by callgrind: slow, but possible on every machine, however busy it is.
 
-A server is run in valgrind with N requests and again with 2N, same keys, same seed: what the second executed more, over
-N, is what a request costs, without start, prefill, connections and end. The kernel's instructions are not in it.
+A server runs in valgrind with N requests and again with 2N, with the same keys and seed. The difference of what they
+executed, divided by N, is the cost of a request, without start, prefill, connections and end of the server. Kernel
+instructions are not counted.
 """
 
 import re
@@ -12,67 +13,71 @@ from random import Random
 
 from runners.documents import Benchmark
 from runners.errors import BenchmarkFailed, Transient
-from runners.loads.speedbench import Target
-from runners.measuring.trials import MEASURE, Rig
+from runners.loads.target import Target
+from runners.measuring.trials import MEASURE, TrialRunner
 
 METRIC = "callgrind_instructions_per_request"
 REQUESTS = 10_000
-SEED = 1  # of all runs: two commits are asked for the same keys, from the same stack
-SLOWNESS = 10  # of a server's start in valgrind, at least
+SEED = 1  # of all runs: two commits get the same keys and the same stack layout
+SLOWDOWN = 10  # of a server's start in valgrind, at least
 END_TIMEOUT_S = 60.0
 REPORT = "callgrind.out"
 NO_VALGRIND = "valgrind is not a program on this machine: install it on the runner's PATH"
 _TOTAL = re.compile(r"^(?:summary|totals): (\d+)", re.MULTILINE)
-_KEPT = {"test", "commands", "sequence", "pipeline", "window", "keys", "values", "ttl_s", "prefill", "setup", "expect",
-         "verify", "resp3", "tracking"}  # fmt: skip
+_KEPT_KEYS = (
+    *("test", "commands", "sequence", "pipeline", "window", "keys", "values", "ttl_s"),
+    *("prefill", "setup", "expect", "verify", "resp3", "tracking"),
+)
 
 
-def count(rig: Rig, benchmark: Benchmark, side: str) -> dict[str, float]:
-    """The metric; nothing, and a line in the log that says why, where it cannot be had. Raises what ends the run."""
+def count_instructions(runner: TrialRunner, benchmark: Benchmark, side: str) -> dict[str, float]:
+    """The metric; where it cannot be counted, nothing, and the log says why. Raises what ends the run."""
     try:
-        fewer, more = (executed(rig, benchmark, side, requests) for requests in (REQUESTS, 2 * REQUESTS))
+        fewer = executed_instructions(runner, benchmark, side, REQUESTS)
+        more = executed_instructions(runner, benchmark, side, 2 * REQUESTS)
     except (BenchmarkFailed, Transient) as error:
-        rig.check()
-        rig.log.line(MEASURE, f"{benchmark.name}: {METRIC} is absent: {error}")
+        runner.check()
+        runner.log.line(MEASURE, f"{benchmark.name}: {METRIC} is absent: {error}")
         return {}
-    found = (more - fewer) / REQUESTS
-    rig.log.line(MEASURE, f"{benchmark.name}: {found:.1f} instructions per request by callgrind")
-    return {METRIC: found}
+    per_request = (more - fewer) / REQUESTS
+    runner.log.line(MEASURE, f"{benchmark.name}: {per_request:.1f} instructions per request by callgrind")
+    return {METRIC: per_request}
 
 
-def executed(rig: Rig, benchmark: Benchmark, side: str, requests: int) -> int:
-    """What a server executed from its start to its end, with so many requests. Raises BenchmarkFailed, Transient."""
+def executed_instructions(runner: TrialRunner, benchmark: Benchmark, side: str, requests: int) -> int:
+    """The instructions of a server from start to end, with so many requests. Raises BenchmarkFailed, Transient."""
     valgrind = shutil.which("valgrind")
     if valgrind is None:
         raise BenchmarkFailed(NO_VALGRIND)
-    job, tools = rig.job, rig.tools
+    job, tools = runner.job, runner.tools
     command = f"{valgrind} -q --tool=callgrind --callgrind-out-file={{data}}/{REPORT} {job.server.command}"
-    recipe = replace(job.server, command=command, ready_timeout_s=SLOWNESS * job.server.ready_timeout_s)
-    programs = {name: one.path for name, one in rig.builds[side].artifacts.items()}
-    with tools.launcher.running(recipe, benchmark.transport, programs, Random(SEED), rig.control) as server:
+    recipe = replace(job.server, command=command, ready_timeout_s=SLOWDOWN * job.server.ready_timeout_s)
+    programs = {name: one.path for name, one in runner.builds[side].artifacts.items()}
+    with tools.launcher.running(recipe, benchmark.transport, programs, Random(SEED), runner.control) as server:
         target = Target(recipe.protocol, server.address, server.pid, server.output.parent)
-        tools.driver.run(counted(benchmark, requests), target, SEED, rig.control)
+        tools.driver.run(counting_benchmark(benchmark, requests), target, SEED, runner.control)
         server.check_alive()
         server.child.terminate()
-        if server.child.wait(rig.control, END_TIMEOUT_S) is None:
-            raise BenchmarkFailed("the server did not end in valgrind when it was told to")
-        return total(target.directory / "data" / REPORT)
+        if server.child.wait(runner.control, END_TIMEOUT_S) is None:
+            raise BenchmarkFailed("in valgrind the server did not end on SIGTERM")
+        return total_instructions(target.directory / "data" / REPORT)
 
 
-def counted(benchmark: Benchmark, requests: int) -> Benchmark:
-    """The benchmark with a number of requests from one connection, as fast as they are answered.
+def counting_benchmark(benchmark: Benchmark, requests: int) -> Benchmark:
+    """The benchmark with a number of requests from one connection in a closed loop.
 
-    With more of them chance decides how many are answered in one turn of the server's loop, and what each pays of it.
+    With more connections the number of requests in one turn of the server's event loop would be random, and with it the
+    share of the turn that each of them costs.
     """
-    kept = {key: value for key, value in benchmark.workload.items() if key in _KEPT}
+    kept = {key: value for key, value in benchmark.workload.items() if key in _KEPT_KEYS}
     one = {"clients": 1, "threads": 1, "requests": requests, "warmup_s": 0.0}
     return replace(benchmark, workload=kept | one)
 
 
-def total(report: Path) -> int:
+def total_instructions(report: Path) -> int:
     """The instructions in callgrind's report. Raises BenchmarkFailed."""
     text = report.read_text(errors="replace") if report.exists() else ""
-    found = _TOTAL.search(text)
-    if found is None:
+    match = _TOTAL.search(text)
+    if match is None:
         raise BenchmarkFailed("callgrind left no report: the server must end by itself on SIGTERM")
-    return int(found[1])
+    return int(match[1])

@@ -1,61 +1,63 @@
-"""A profile run: the server of every side is sampled under the load of every benchmark. Nothing is measured."""
+"""A profile run: the server of every side is sampled under the load of every benchmark, and nothing is measured."""
 
 from collections.abc import Callable
 from dataclasses import asdict, replace
 from itertools import product
 
-from runners.documents import Benchmark, ProfileWish, Side
-from runners.loads.speedbench import Target
-from runners.measuring.perf import Process, Profile
-from runners.measuring.trials import MEASURE, Rig
-from runners.reporting.lease import Progress
-from runners.servers.server import Server
+from runners.documents import Benchmark, ProfileRequest, Side
+from runners.loads.target import Target
+from runners.measuring.perf import Profile, ProfiledProcess
+from runners.measuring.trials import MEASURE, TrialRunner
+from runners.reporting.lease import RunProgress
+from runners.servers.server import ServerProcess
 
-WARMUP_S, WINDOW_S = 0.3, 3.0  # about 3000 samples at 997 Hz: a share of 10% is known to half a point
+WARMUP_S, WINDOW_S = 0.3, 3.0  # about 3000 samples at 997 Hz: the standard error of a share of 10% is half a point
 CPU = "server_cpu_ns_per_request"
 
 
-def sample(rig: Rig, wish: ProfileWish, show: Callable[[Progress], None]) -> None:
-    """Sends a profile of each benchmark and side; where perf cannot sample it says why. Raises as a trial does."""
-    places = list(product(rig.job.benchmarks, rig.job.sides))
-    for done, (benchmark, side) in enumerate(places):
-        rig.check()
-        name = f"{rig.name(benchmark, side.side)}, profile"
-        show(Progress(done, len(places), name))
-        profile, cpu_ns = profiled(rig, benchmark, side, wish)
-        rig.log.line(MEASURE, f"{name}: {profile.unavailable or f'{profile.samples} samples of {profile.event}'}")
+def run_profiles(runner: TrialRunner, request: ProfileRequest, show: Callable[[RunProgress], None]) -> None:
+    """Sends a profile of each benchmark and side, or why perf could not sample it. Raises as a trial does."""
+    pairs = list(product(runner.job.benchmarks, runner.job.sides))
+    for done, (benchmark, side) in enumerate(pairs):
+        runner.check()
+        name = f"{runner.name(benchmark, side.side)}, profile"
+        show(RunProgress(done, len(pairs), name))
+        profile, cpu_ns = profile_server(runner, benchmark, side, request)
+        runner.log.line(MEASURE, f"{name}: {profile.unavailable or f'{profile.samples} samples of {profile.event}'}")
         document = {
-            "token": rig.job.token,
+            "token": runner.job.token,
             "side": side.side,
             "sha": side.sha,
             "benchmark": {"name": benchmark.name, "digest": benchmark.digest},
             "cpu_ns_per_request": cpu_ns,
         }
-        rig.tools.client.profile(rig.job.run, document | asdict(profile))
-    show(Progress(len(places), len(places), "done"))
+        runner.tools.client.profile(runner.job.run, document | asdict(profile))
+    show(RunProgress(len(pairs), len(pairs), "done"))
 
 
-def profiled(rig: Rig, benchmark: Benchmark, side: Side, wish: ProfileWish) -> tuple[Profile, float | None]:
+def profile_server(
+    runner: TrialRunner, benchmark: Benchmark, side: Side, request: ProfileRequest
+) -> tuple[Profile, float | None]:
     """The profile of a fresh server, and its CPU time per request in ns while it was sampled."""
     cpu_ns: list[float] = []
-    with rig.fresh_server(benchmark, side.side) as server:
-        filled = prefilled(rig, benchmark, server)
+    with runner.fresh_server(benchmark, side.side) as server:
+        filled = prefilled_benchmark(runner, benchmark, server)
 
         def load() -> None:
-            cpu_ns.append(rig.load(filled, server, rig.job.seed, "profile").metrics[CPU])
+            cpu_ns.append(runner.run_load(filled, server, runner.job.seed, "profile").metrics[CPU])
 
-        names = {one.path.name: name for name, one in rig.builds[side.side].artifacts.items()}
-        process = Process(server.pid, names, server.output.parent)
-        profile = rig.tools.profiler.profile(process, wish.frequency_hz, load, rig.control)
+        names = {one.path.name: name for name, one in runner.builds[side.side].artifacts.items()}
+        process = ProfiledProcess(server.pid, names, server.output.parent)
+        profile = runner.tools.profiler.profile(process, request.frequency_hz, load, runner.control)
     return profile, next(iter(cpu_ns), None)
 
 
-def prefilled(rig: Rig, benchmark: Benchmark, server: Server) -> Benchmark:
-    """The benchmark as it is sampled: its keys are there already, and the window is long enough."""
+def prefilled_benchmark(runner: TrialRunner, benchmark: Benchmark, server: ServerProcess) -> Benchmark:
+    """The benchmark as it is sampled: its keys are set already, and its window is WINDOW_S long."""
     if benchmark.driver != "speedbench":
         return benchmark
     if benchmark.workload.get("prefill"):
-        target = Target(rig.job.server.protocol, server.address, server.pid, server.output.parent)
-        rig.tools.driver.prefill(benchmark, target, rig.job.seed, rig.control)
+        target = Target(runner.job.server.protocol, server.address, server.pid, server.output.parent)
+        runner.tools.driver.prefill(benchmark, target, runner.job.seed, runner.control)
     kept = {key: value for key, value in benchmark.workload.items() if key != "requests"}
     return replace(benchmark, workload=kept | {"prefill": False, "warmup_s": WARMUP_S, "duration_s": WINDOW_S})

@@ -1,33 +1,36 @@
-"""How a trial is repeated by hand: command lines with `{places}` where this machine had paths, ports and numbers."""
+"""How to repeat a trial by hand: command lines with placeholders for the paths, ports and numbers of this machine."""
 
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from runners.documents import Benchmark, Job
-from runners.loads.external import External
-from runners.loads.speedbench import Target, arguments, document
-from runners.machine.topology import cpu_list
-from runners.servers.server import Address, Launcher, Server, command
+from runners.loads.external import ExternalLoads
+from runners.loads.speedbench import driver_arguments, workload_document
+from runners.loads.target import Target
+from runners.machine.kernel_files import cpu_list
+from runners.servers.server import Address, Launcher, ServerProcess, server_argv
 
 PORT: Any = "{port}"
 PID: Any = "{pid}"
 
-Seeded = tuple[Benchmark, int]
+SeededBenchmark = tuple[Benchmark, int]
 
 
-def recipe(job: Job, loads: Sequence[Seeded], server: Server, launcher: Launcher, external: External) -> dict[str, Any]:
+def recipe(
+    job: Job, loads: Sequence[SeededBenchmark], server: ServerProcess, launcher: Launcher, external: ExternalLoads
+) -> dict[str, Any]:
     """The server's command and its loads in turn, the last of which was measured.
 
-    Places: `{artifact:NAME}`, `{port}`, `{socket}`, `{data}`, `{pid}` of the server, `{speedbench}`, `{driver_cpus}`,
-    `{room}` for what a tool writes. A load's `workload` lies in a file `workload.json`.
+    Placeholders: `{artifact:NAME}`, `{port}`, `{socket}`, `{data}`, `{pid}` of the server, `{speedbench}`,
+    `{driver_cpus}`, `{room}` for the files of a tool. The `workload` of a load is to be in a file `workload.json`.
     """
     address = Address(server.address.transport, PORT, Path("{socket}"))
     programs = {Path(name).name: Path(f"{{artifact:{Path(name).name}}}") for name in job.build.artifacts}
     target = Target(job.server.protocol, address, PID, Path("{room}"))
     driver = external.driver
     return {
-        "server": command(job.server, address, Path("{data}"), programs),
+        "server": server_argv(job.server, address, Path("{data}"), programs),
         "loads": [one for benchmark, seed in loads for one in steps(benchmark, seed, target, external)],
         "padding_bytes": server.padding_bytes,
         "server_cpus": cpu_list(launcher.cpus),
@@ -36,18 +39,18 @@ def recipe(job: Job, loads: Sequence[Seeded], server: Server, launcher: Launcher
     }
 
 
-def steps(benchmark: Benchmark, seed: int, target: Target, external: External) -> list[dict[str, Any]]:
-    """The commands of one load, each with its workload if it is the native driver's."""
+def steps(benchmark: Benchmark, seed: int, target: Target, external: ExternalLoads) -> list[dict[str, Any]]:
+    """The commands of one load; those of the native driver with their workload."""
     cpus = external.driver.cpus
     if benchmark.driver == "speedbench":
         return [native(benchmark, seed, target, cpus)]
     return [
         native(one, seed, target, cpus) if isinstance(one, Benchmark) else {"argv": one, "workload": None}
-        for one in external.loads(benchmark, target)
+        for one in external.steps(benchmark, target)
     ]
 
 
 def native(benchmark: Benchmark, seed: int, target: Target, cpus: frozenset[int]) -> dict[str, Any]:
-    words = arguments(target, seed, cpus)
+    words = driver_arguments(target, seed, cpus)
     words[words.index("--cpus") + 1] = "{driver_cpus}"
-    return {"argv": ["{speedbench}", *words], "workload": document(benchmark, target, cpus)}
+    return {"argv": ["{speedbench}", *words], "workload": workload_document(benchmark, target, cpus)}

@@ -1,4 +1,4 @@
-"""When a benchmark has been measured often enough: the bootstrap interval of its median against a target."""
+"""When a benchmark has been measured often enough: the 95% interval of its median against a target."""
 
 import math
 from collections.abc import Sequence
@@ -10,16 +10,17 @@ from runners.documents import Benchmark, Job
 from runners.measuring.trials import Trial
 
 CONFIDENCE = 0.95
-# What a per-commit series is read by; a driver that does not tell it is read by the next.
+# The metric that decides: the first one that every trial has.
 HEADLINES = ("server_cpu_ns_per_request", "throughput_rps", "latency_us_p50")
 TARGET, CAP, FIXED = "target", "cap", "fixed"
+SENTENCES = {TARGET: "close enough", CAP: "no more are allowed", FIXED: "as many as were asked for"}
 
 
 @dataclass(frozen=True)
-class Decision:
-    """Why the trials of one side ended. Both widths are shares of the median; None: one trial, or none has a headline.
+class StopDecision:
+    """Why the trials of one side ended. Both widths are shares of the median; None: one trial, or no headline.
 
-    `trials` were kept, `thrown_out` were measured as well and repeated because of their flags.
+    `trials` were kept; `thrown_out` were measured as well and repeated because of their flags.
     """
 
     reason: str
@@ -33,38 +34,37 @@ class Decision:
 
     def __str__(self) -> str:
         width = "unknown" if self.half_width is None else f"±{self.half_width:.2%}"
-        said = {TARGET: "close enough", CAP: "no more are allowed", FIXED: "as many as were asked for"}[self.reason]
         dropped = f", {self.thrown_out} thrown out" if self.thrown_out else ""
-        return f"{self.trials} trials{dropped}, median {width} (target ±{self.target:.2%}): {said}"
+        return f"{self.trials} trials{dropped}, median {width} (target ±{self.target:.2%}): {SENTENCES[self.reason]}"
 
 
 def reason_to_stop(job: Job, benchmark: Benchmark, trials: Sequence[Trial]) -> str | None:
-    """Why no further trial is needed; None: go on. Pairs are always as many as were asked for."""
+    """Why no further trial is needed; None: go on. A run of pairs has a fixed number of trials."""
     if len(trials) < job.trials:
         return None
     if job.most_trials == job.trials:
         return FIXED
-    width = half_width(headline(trials))
+    width = half_width(headline_samples(trials))
     if width is not None and width <= benchmark.target:
         return TARGET
     return CAP if len(trials) >= job.most_trials else None
 
 
-def decide(reason: str, benchmark: Benchmark, trials: Sequence[Trial], thrown_out: int) -> Decision:
-    return Decision(reason, half_width(headline(trials)), benchmark.target, len(trials), thrown_out)
+def decide(reason: str, benchmark: Benchmark, trials: Sequence[Trial], thrown_out: int) -> StopDecision:
+    return StopDecision(reason, half_width(headline_samples(trials)), benchmark.target, len(trials), thrown_out)
 
 
-def expected(job: Job, benchmark: Benchmark, trials: Sequence[Trial]) -> int:
+def expected_trials(job: Job, benchmark: Benchmark, trials: Sequence[Trial]) -> int:
     """How many trials it will probably take: the interval narrows with the square root of their number."""
     if len(trials) < job.trials:
         return job.trials
-    width = half_width(headline(trials)) or 0.0
+    width = half_width(headline_samples(trials)) or 0.0
     needed = math.ceil(len(trials) * (width / benchmark.target) ** 2)
     return min(job.most_trials, max(needed, len(trials) + 1))
 
 
-def headline(trials: Sequence[Trial]) -> list[float]:
-    """The samples of the steadiest metric that every trial has; none without such a metric."""
+def headline_samples(trials: Sequence[Trial]) -> list[float]:
+    """The samples of the first headline metric that every trial has; empty without such a metric."""
     for metric in HEADLINES:
         if all(metric in trial.metrics for trial in trials):
             return [trial.metrics[metric] for trial in trials]
@@ -72,7 +72,7 @@ def headline(trials: Sequence[Trial]) -> list[float]:
 
 
 def half_width(samples: Sequence[float]) -> float | None:
-    """Half the width of the median's 95% bootstrap interval, as a share of the median. None below two samples."""
+    """Half the width of the median's 95% interval, as a share of the median. None below two samples."""
     if len(samples) < 2:
         return None
     low, high = median_interval(samples)
@@ -80,49 +80,21 @@ def half_width(samples: Sequence[float]) -> float | None:
 
 
 def median_interval(samples: Sequence[float], confidence: float = CONFIDENCE) -> tuple[float, float]:
-    """The percentile bootstrap interval of the median (Efron 1979), from the exact distribution: nothing is drawn.
+    """The distribution-free interval of the median between two order statistics (Conover 1999, section 3.2).
 
-    The median of a resample is one of the samples, or the middle of two, and how probable each is follows from the
-    binomial distribution (Maritz & Jarrett 1978). Below six samples the interval is their range.
+    It is the interval that the SpeedTrack server shows (`speedtrack/stats/summary.py`); a golden file holds both to
+    the same values. Below six samples there is none at 95%: their range is given.
     """
-    tail = (1 - confidence) / 2
-    chances = sorted(resampled_medians(sorted(samples)))
-    return _quantile(chances, tail), -_quantile(sorted((-value, chance) for value, chance in chances), tail)
+    ordered = sorted(samples)
+    rank = _outer_rank(len(ordered), confidence)
+    return ordered[rank], ordered[-1 - rank]
 
 
-def resampled_medians(ordered: Sequence[float]) -> list[tuple[float, float]]:
-    """(median, probability) of a resample of as many samples, for every pair of samples it may be the middle of.
-
-    The lower middle is sample i or below and the upper one sample k or above (i < k) exactly when half of the
-    resample falls on either side; differences of that in i and k give the probability of each pair.
-    """
-    n, half = len(ordered), len(ordered) // 2
-    if n % 2:
-        below = [_at_least(half + 1, n, i / n) for i in range(n + 1)]
-        return [(ordered[i], below[i + 1] - below[i]) for i in range(n)]
-    up = [((i + 1) / n) ** half - (i / n) ** half for i in range(n)]
-    apart = [
-        ((ordered[i] + ordered[k]) / 2, math.comb(n, half) * up[i] * up[n - 1 - k])
-        for i in range(n)
-        for k in range(i + 1, n)
-    ]
-    lower = [_at_least(half, n, i / n) for i in range(n + 1)]
-    left = [lower[i + 1] - lower[i] for i in range(n)]
-    for i in range(n):
-        left[i] -= math.comb(n, half) * up[i] * sum(up[n - 1 - k] for k in range(i + 1, n))
-    return apart + list(zip(ordered, left, strict=True))
-
-
-def _at_least(count: int, n: int, chance: float) -> float:
-    """The probability of `count` or more successes in n trials."""
-    return math.fsum(math.comb(n, k) * chance**k * (1 - chance) ** (n - k) for k in range(count, n + 1))
-
-
-def _quantile(chances: Sequence[tuple[float, float]], share: float) -> float:
-    """The first value at which the probabilities, in the order of the values, have come to `share`."""
-    total = 0.0
-    for value, chance in chances:
-        total += chance
-        if total >= share:
-            return value
-    return chances[-1][0]
+def _outer_rank(n: int, confidence: float) -> int:
+    """The largest k for which samples k and n-1-k (from 0) enclose the median with `confidence`; 0 if there is none."""
+    tail, below = (1 - confidence) / 2, 0.0
+    for k in range(n // 2 + 1):
+        below += math.comb(n, k) / 2**n
+        if below > tail:
+            return max(0, k - 1)
+    return 0

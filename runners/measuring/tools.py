@@ -1,39 +1,39 @@
-"""What a runner measures with."""
+"""The tools that a runner measures with."""
 
 import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 
-from runners.build.workshop import Workshop
-from runners.loads.external import External
+from runners.build.builders import CachedBuilder
+from runners.loads.external import ExternalLoads
 from runners.loads.speedbench import Driver
-from runners.machine.environment import Machine
+from runners.machine.environment import MachineFacts
 from runners.machine.tune import Tuning
 from runners.measuring.perf import Profiler
-from runners.measuring.quiet import Gate
+from runners.measuring.quiet import QuietGate
 from runners.reporting.client import Client
 from runners.servers.server import Launcher
 
 
 @dataclass(frozen=True)
 class Tools:
-    """Of one machine, for all its runs."""
+    """The tools of one machine, for all its runs."""
 
     client: Client
-    machine: Machine
-    builder: Workshop
+    machine: MachineFacts
+    builder: CachedBuilder
     launcher: Launcher
     driver: Driver
-    external: External
-    gate: Gate
+    external: ExternalLoads
+    gate: QuietGate
     profiler: Profiler
     tuning: Tuning = lambda plan: nullcontext()
-    #: Entered from before each claim to the end of its run; False: told to stop before the cores were free.
+    #: Entered before each claim and left at the end of its run; False: the runner is to stop.
     hold: Callable[[threading.Event], AbstractContextManager[bool]] = lambda stopping: nullcontext(True)
 
     def placed(self, servers: int) -> "Tools":
-        """These tools on the cores for a server of so many. Raises Permanent if the machine has too few."""
+        """These tools, placed for a server of so many cores. Raises Permanent if the machine has too few."""
         plan = self.machine.planner.plan(servers)
         driver = replace(self.driver, cpus=plan.driver, nodes=plan.nodes)
         return replace(

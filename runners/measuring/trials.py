@@ -1,4 +1,4 @@
-"""One trial: a fresh server, loaded once while the machine is watched."""
+"""One trial: a fresh server process, loaded once while the machine is watched."""
 
 import time
 from collections import defaultdict
@@ -12,19 +12,19 @@ from typing import Any
 from runners.build import Build
 from runners.documents import Benchmark, Job
 from runners.errors import BenchmarkFailed, Stopped
-from runners.loads.speedbench import Target
+from runners.loads.driver_document import server_object
+from runners.loads.target import Target
 from runners.measuring import reproduce
-from runners.measuring.reproduce import Seeded
+from runners.measuring.reproduce import SeededBenchmark
 from runners.measuring.tools import Tools
 from runners.processes.control import Control
 from runners.reporting.runlog import RunLog
 from runners.servers import counters
-from runners.servers.server import Server
+from runners.servers.server import ServerProcess
 
 MEASURE = "measure"
-# A driver at the end of its core, waiting for it (housekeeping shares it on two cores), or behind its schedule, is a
-# property of the workload and the machine: once a repeat has said the same, repeating the other trials of that
-# benchmark tells nothing new.
+# A driver that uses its whole core, waits for it (on two cores housekeeping shares it) or falls behind its schedule is
+# a property of the workload and the machine: once a repeat had the same flag, further repeats would have it, too.
 STRUCTURAL_FLAGS = frozenset({"client_bound", "client_delayed", "clock", "slipped"})
 
 
@@ -32,7 +32,7 @@ STRUCTURAL_FLAGS = frozenset({"client_bound", "client_delayed", "clock", "slippe
 class Trial:
     """One fresh server, measured. `order` is its place in the whole attempt, dropped trials included.
 
-    `pairing`: its block, of a paired run (docs/result-format.md).
+    `pairing`: its block in a paired run (docs/result-format.md).
     """
 
     trial: int
@@ -64,13 +64,13 @@ class Trial:
 
     @property
     def sliced(self) -> bool:
-        """Measured in slices, of which the noisy ones were repeated already."""
+        """Whether it was measured in slices; slices with noise were repeated already."""
         return bool(self.pairing and "slices" in self.pairing)
 
 
 @dataclass(frozen=True)
-class Load:
-    """What one load of a server showed, and what disturbed it."""
+class LoadResult:
+    """What one load of a server gave, and what disturbed it."""
 
     metrics: dict[str, float]
     flags: tuple[str, ...]
@@ -80,8 +80,8 @@ class Load:
 
 
 @dataclass(frozen=True)
-class Begin:
-    """When a trial began, by the clock on the wall and by one that never jumps."""
+class TrialStart:
+    """When a trial began, by the wall clock and by the monotonic clock."""
 
     at: datetime = field(default_factory=lambda: datetime.now(UTC))
     monotonic_s: float = field(default_factory=time.monotonic)
@@ -92,65 +92,65 @@ class Begin:
 
     @property
     def seconds(self) -> float:
-        """Since then."""
+        """The time since then."""
         return round(time.monotonic() - self.monotonic_s, 3)
 
 
 @dataclass
-class Rig:
-    """What the trials of one run share. `order` counts those that were begun, dropped ones included."""
+class TrialRunner:
+    """Runs the trials of one run. `order` counts those that have begun, dropped ones included."""
 
     job: Job
     tools: Tools
     control: Control
     log: RunLog
-    chance: Random
+    rng: Random
     builds: dict[str, Build] = field(default_factory=dict)
     order: int = 0
-    #: By benchmark: why its sides cannot be up at once.
-    apart: dict[str, str] = field(default_factory=dict)
-    #: By benchmark: structural flags that a repeat has shown again.
-    believed: defaultdict[str, frozenset[str]] = field(default_factory=lambda: defaultdict(frozenset))
+    #: By benchmark: why its sides cannot run at once.
+    apart_reasons: dict[str, str] = field(default_factory=dict)
+    #: By benchmark: structural flags that a repeat had again, which cause no more repeats.
+    accepted_flags: defaultdict[str, frozenset[str]] = field(default_factory=lambda: defaultdict(frozenset))
 
     def check(self) -> None:
-        """Raises the error of an abort, or Stopped when the runner is to end: the place between two trials."""
+        """Raises the error of an abort, or Stopped if the runner is to stop. Called between two trials."""
         if self.control.stopping.is_set():
             raise Stopped("runner is shutting down")
         self.control.check()
 
     def name(self, benchmark: Benchmark, side: str) -> str:
-        """A benchmark, and its side where there are two, as the log and the run's page call it."""
+        """The benchmark, and its side where there are two, for the log and the page of the run."""
         return benchmark.name + (f" ({side})" if len(self.job.sides) > 1 else "")
 
     def await_quiet(self, name: str) -> None:
-        """Returns when the measured cores are quiet, or patience ends; says so if that took waiting."""
-        waited = self.tools.gate.await_quiet(self.control)
-        if waited.reason:
-            self.log.line(MEASURE, f"{name}: {waited}")
+        """Returns when the measured cores are quiet, or its time is up; logs a line if it had to wait."""
+        wait = self.tools.gate.await_quiet(self.control)
+        if wait.reason:
+            self.log.line(MEASURE, f"{name}: {wait}")
 
-    def believe(self, benchmark: Benchmark, repeated: frozenset[str]) -> None:
-        """Of flags that a measurement and its repeat both had, the structural ones cause no more repeats."""
-        self.believed[benchmark.name] |= repeated & STRUCTURAL_FLAGS
+    def accept_flags(self, benchmark: Benchmark, repeated: frozenset[str]) -> None:
+        """Records flags that a measurement and its repeat both had: the structural ones cause no more repeats."""
+        self.accepted_flags[benchmark.name] |= repeated & STRUCTURAL_FLAGS
 
     def next_order(self) -> int:
         self.order += 1
         return self.order - 1
 
-    def recipe(self, server: Server, loads: Sequence[Seeded]) -> dict[str, Any]:
-        """How to repeat by hand what a server was loaded with."""
+    def recipe(self, server: ServerProcess, loads: Sequence[SeededBenchmark]) -> dict[str, Any]:
+        """How to repeat by hand what was done with this server."""
         return reproduce.recipe(self.job, loads, server, self.tools.launcher, self.tools.external)
 
     @contextmanager
-    def fresh_server(self, benchmark: Benchmark, side: str, slot: int = 0) -> Iterator[Server]:
-        """A server of that side's build that answers. Raises as `Launcher.running`."""
+    def fresh_server(self, benchmark: Benchmark, side: str, slot: int = 0) -> Iterator[ServerProcess]:
+        """A server of this side's build that answers. Raises as `Launcher.running`."""
         programs = {name: one.path for name, one in self.builds[side].artifacts.items()}
         with self.tools.launcher.running(
-            self.job.server, benchmark.transport, programs, self.chance, self.control, slot
+            self.job.server, benchmark.transport, programs, self.rng, self.control, slot
         ) as server:
             yield server
 
-    def load(self, benchmark: Benchmark, server: Server, seed: int, name: str) -> Load:
-        """Loads a server once, watched. A server that ended meanwhile is the reason of any failure."""
+    def run_load(self, benchmark: Benchmark, server: ServerProcess, seed: int, name: str) -> LoadResult:
+        """Loads a server once while the machine is watched. If the server has ended, that is reported as the cause."""
         native = benchmark.driver == "speedbench"
         driver = self.tools.driver if native else self.tools.external
         target = Target(self.job.server.protocol, server.address, server.pid, server.output.parent)
@@ -162,39 +162,39 @@ class Rig:
             server.check_alive()
             raise
         watch.window = outcome.window
-        found = watch.findings
-        for reason in found.reasons:
+        findings = watch.findings
+        for reason in findings.reasons:
             self.log.line(MEASURE, f"{name}: {reason}")
-        stats = counters.growth(before, counters.own_counters(server.address, target.protocol))
+        stats = counters.counter_growth(before, counters.own_counters(server.address, target.protocol))
         server.check_alive()
-        return Load(
+        return LoadResult(
             outcome.metrics,
-            (*outcome.flags, *found.flags),
+            (*outcome.flags, *findings.flags),
             outcome.document,
-            found.measures,
-            counters.of_trial(outcome.document, stats),
+            findings.values,
+            server_object(outcome.document, stats),
         )
 
-    def started_after(self, server: Server) -> int | None:
-        """The process that loads the server, once there is one."""
+    def started_after(self, server: ServerProcess) -> int | None:
+        """The process that was started after the server: the one that loads it. None: there is none yet."""
         latest = self.tools.launcher.processes.latest
         return None if latest == server.pid else latest
 
 
-def measure(rig: Rig, benchmark: Benchmark, side: str, number: int) -> Trial:
+def measure_trial(runner: TrialRunner, benchmark: Benchmark, side: str, number: int) -> Trial:
     """One trial of one side. Raises BenchmarkFailed, or what ends the run."""
-    rig.check()
-    name = f"{rig.name(benchmark, side)}, trial {number + 1}"
-    rig.await_quiet(name)
-    begin = Begin()
-    seed = rig.job.seed + number
-    with rig.fresh_server(benchmark, side) as server:
-        load = rig.load(benchmark, server, seed, name)
-        recipe = rig.recipe(server, [(benchmark, seed)])
+    runner.check()
+    name = f"{runner.name(benchmark, side)}, trial {number + 1}"
+    runner.await_quiet(name)
+    begin = TrialStart()
+    seed = runner.job.seed + number
+    with runner.fresh_server(benchmark, side) as server:
+        load = runner.run_load(benchmark, server, seed, name)
+        recipe = runner.recipe(server, [(benchmark, seed)])
         metrics = load.metrics | {"peak_rss_bytes": float(server.peak_rss_bytes())}
     trial = Trial(
         number,
-        rig.next_order(),
+        runner.next_order(),
         begin.timestamp,
         begin.seconds,
         metrics,
@@ -204,11 +204,11 @@ def measure(rig: Rig, benchmark: Benchmark, side: str, number: int) -> Trial:
         server=load.server,
         reproduce=recipe,
     )
-    rig.log.line(MEASURE, f"{name}: {shown(trial)}")
+    runner.log.line(MEASURE, f"{name}: {summary_line(trial)}")
     return trial
 
 
-_SHOWN = {
+_SUMMARY = {
     "server_cpu_ns_per_request": "{:.0f} ns of server CPU per request",
     "throughput_rps": "{:.0f} requests/s",
     "latency_us_p50": "p50 {:.0f} us",
@@ -216,8 +216,8 @@ _SHOWN = {
 }
 
 
-def shown(trial: Trial) -> str:
-    """A trial on one line of the log."""
+def summary_line(trial: Trial) -> str:
+    """The line of a trial in the log."""
     flags = f" [{', '.join(trial.flags)}]" if trial.flags else ""
-    parts = [text.format(trial.metrics[metric]) for metric, text in _SHOWN.items() if metric in trial.metrics]
+    parts = [text.format(trial.metrics[metric]) for metric, text in _SUMMARY.items() if metric in trial.metrics]
     return f"{', '.join(parts)}, in {trial.seconds:.2f} s{flags}"

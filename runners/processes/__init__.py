@@ -1,1 +1,1 @@
-"""Programs that the runner starts, and how they are ended."""
+"""Child processes: started on their cores, waited for, ended, found again after a crash."""

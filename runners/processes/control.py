@@ -1,4 +1,4 @@
-"""What may end a piece of work before it is done, as something a thread can wait on."""
+"""The abort of a piece of work, as something that a thread can wait for together with file descriptors."""
 
 import os
 import select
@@ -7,8 +7,6 @@ import time
 
 from runners.errors import RunnerError
 
-NANOSECONDS = 1e9
-
 
 def boottime() -> float:
     """Seconds since boot, time asleep included: the clock of leases and deadlines on this machine."""
@@ -16,7 +14,7 @@ def boottime() -> float:
 
 
 class Control:
-    """The abort of one run, raised by the lease's thread, obeyed by every wait of the work."""
+    """The abort of one run: set by the thread of the lease, checked by every wait of the work."""
 
     def __init__(self, stopping: threading.Event | None = None) -> None:
         self.stopping = stopping or threading.Event()
@@ -37,7 +35,7 @@ class Control:
             raise self.error
 
     def sleep(self, seconds: float) -> None:
-        """Waits, unless the work is aborted: then raises at once."""
+        """Waits. Raises the error of an abort at once."""
         self.wait_readable([], seconds)
 
     def wait_readable(self, descriptors: list[int], seconds: float) -> list[int]:

@@ -1,1 +1,1 @@
-"""What the SpeedTrack server is told, and what it answers."""
+"""The calls to the SpeedTrack server: the client, its spool on disk, the lease and the log of a run."""

@@ -1,4 +1,4 @@
-"""The HTTP calls of a runner (docs/result-format.md): bounded retries, clear errors, a spool for results."""
+"""The HTTP calls of a runner (docs/result-format.md), with bounded retries and a spool for results."""
 
 import logging
 import threading
@@ -10,11 +10,11 @@ from typing import Any, TypeVar
 import httpx
 
 from runners.errors import LeaseLost, Permanent, RunnerError, Transient, Unauthorized
-from runners.reporting.spool import Entry, Spool
+from runners.reporting.spool import Spool, SpooledCall
 
 log = logging.getLogger(__name__)
 
-Answer = TypeVar("Answer")
+Reply = TypeVar("Reply")
 
 RETRY_PAUSES_S = (0.2, 0.5, 1.0, 2.0, 4.0, 8.0)
 CONNECT_TIMEOUT_S = 5.0
@@ -22,21 +22,21 @@ READ_TIMEOUT_S = 30.0
 
 
 class Unreachable(Transient):
-    """The server gave no answer, or a 5xx."""
+    """The server did not answer, or with a 5xx."""
 
 
-class Gone(LeaseLost):
-    """404: there is no such run any more."""
+class NoSuchRun(LeaseLost):
+    """404: the run no longer exists."""
 
 
 @dataclass(frozen=True)
-class Hello:
+class HelloReply:
     machine: str
     queue: str
 
 
 @dataclass(frozen=True)
-class Renewal:
+class RenewalReply:
     lease_s: float
     cancel: bool
 
@@ -58,7 +58,7 @@ class Client:
         instance: str = "",
     ) -> None:
         self.url = url.rstrip("/")
-        self.instance = instance  # the same after a restart: the server then knows that the held run is lost
+        self.instance = instance  # the same after a restart, by which the server knows that the run it had is lost
         self.spool = spool
         self.stopping = stopping
         self.pauses_s = pauses_s
@@ -72,43 +72,43 @@ class Client:
     def close(self) -> None:
         self._http.close()
 
-    def hello(self, version: str, boot_id: str, facts: dict[str, Any]) -> Hello:
+    def hello(self, version: str, boot_id: str, facts: dict[str, Any]) -> HelloReply:
         """Announces this machine once, without a retry."""
         answer = self._once("hello", {"version": version, "boot_id": boot_id, "facts": facts}, READ_TIMEOUT_S)
         try:
-            return Hello(str(answer["machine"]), str(answer["queue"]))
+            return HelloReply(str(answer["machine"]), str(answer["queue"]))
         except KeyError as error:
             raise Permanent(
                 f"{self.url}: hello was answered without {error}: is SPEEDTRACK_URL a SpeedTrack server?"
             ) from error
 
     def claim(self) -> dict[str, Any] | None:
-        """A job, or None: no work. Without a retry: what is held for the claim is let go of between two tries."""
+        """A job, or None: no work. Without a retry: the caller releases the cores between two attempts."""
         return self._once("claim", {"instance": self.instance}, READ_TIMEOUT_S) or None
 
-    def renew(self, run: int, token: int, progress: dict[str, Any] | None, timeout_s: float) -> Renewal:
+    def renew(self, run: int, token: int, progress: dict[str, Any] | None, timeout_s: float) -> RenewalReply:
         """Renews the lease once, without a retry; takes at most twice `timeout_s`."""
         answer = self._once(f"runs/{run}/renew", {"token": token, "progress": progress}, timeout_s)
-        return Renewal(float(answer["lease_s"]), bool(answer["cancel"]))
+        return RenewalReply(float(answer["lease_s"]), bool(answer["cancel"]))
 
     def log(self, run: int, token: int, seq: int, phase: str, text: str) -> None:
         self._post(f"runs/{run}/log", {"token": token, "seq": seq, "phase": phase, "text": text})
 
     def build(self, run: int, token: int, build: dict[str, Any], environment: dict[str, Any]) -> str | None:
-        """Reports a build. Returns the commit whose run measured the same program, where that is enough."""
+        """Reports a build. Returns the commit whose run measured the same program, if this run need not measure."""
         answer = self._post(f"runs/{run}/build", {"token": token, "build": build, "environment": environment})
         return str(answer["linked"]["sha"]) if answer.get("linked") else None
 
     def measurement(self, run: int, document: dict[str, Any]) -> None:
-        """Stores a measurement on disk and sends what waits there; an unreachable server is not an error."""
+        """Stores a measurement on disk and sends what is waiting there; an unreachable server is no error."""
         self._deliver(f"runs/{run}/measurement", document)
 
     def profile(self, run: int, document: dict[str, Any]) -> None:
-        """Stores a profile on disk and sends what waits there; see `measurement` for errors."""
+        """Stores a profile on disk and sends what is waiting there; for errors see `measurement`."""
         self._deliver(f"runs/{run}/profile", document)
 
     def complete(self, run: int, token: int) -> None:
-        """Ends the run well, after everything spooled before has arrived; see `measurement` for errors."""
+        """Ends the run as a success, after all earlier calls in the spool; for errors see `measurement`."""
         self._deliver(f"runs/{run}/complete", {"token": token})
 
     def fail(self, run: int, token: int, kind: str, error: str) -> None:
@@ -119,14 +119,14 @@ class Client:
         self.retried(lambda: self._download(f"runs/{run}/source/{sha}", {"token": token}, file))
 
     def flush(self) -> None:
-        """Sends all that waits in the spool, oldest first. Raises Unreachable or Unauthorized."""
+        """Sends all calls of the spool, oldest first. Raises Unreachable or Unauthorized."""
         for entry in self.spool.waiting():
             try:
                 self._send(entry)
             except LeaseLost as error:
                 log.info("spool: %s is dropped: %s", entry.path, error)
             except Permanent:
-                continue  # logged and set aside by _send
+                continue  # _send has logged it and set it aside
 
     def _deliver(self, path: str, body: dict[str, Any]) -> None:
         try:
@@ -145,7 +145,7 @@ class Client:
                 if entry.file == newest.file:
                     raise
 
-    def _send(self, entry: Entry) -> None:
+    def _send(self, entry: SpooledCall) -> None:
         try:
             self._post(entry.path, entry.body)
         except LeaseLost:
@@ -160,8 +160,8 @@ class Client:
     def _post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
         return self.retried(lambda: self._once(path, body, READ_TIMEOUT_S))
 
-    def retried(self, call: Callable[[], Answer]) -> Answer:
-        """The answer of a call that is made again, after growing pauses, while the server cannot be reached."""
+    def retried(self, call: Callable[[], Reply]) -> Reply:
+        """Makes a call, again after growing pauses while the server cannot be reached."""
         for pause_s in self.pauses_s:
             try:
                 return call()
@@ -204,7 +204,7 @@ class Client:
             case 401:
                 return Unauthorized(f"{self.url} does not know this machine's token ({message})")
             case 404 if "/runs/" in answer.request.url.path:
-                return Gone(f"no such run ({message})")
+                return NoSuchRun(f"no such run ({message})")
             case 409:
                 return LeaseLost(f"the lease is lost ({message})")
             case 429 | 500 | 502 | 503 | 504:
@@ -220,9 +220,9 @@ class Client:
         try:
             document = answer.json()
         except ValueError as error:
-            raise Permanent(f"{self.url} answered no JSON: is SPEEDTRACK_URL a SpeedTrack server?") from error
+            raise Permanent(f"{self.url} did not answer with JSON: is SPEEDTRACK_URL a SpeedTrack server?") from error
         if not isinstance(document, dict):
-            raise Permanent(f"{self.url} answered no JSON object: is SPEEDTRACK_URL a SpeedTrack server?")
+            raise Permanent(f"{self.url} did not answer with a JSON object: is SPEEDTRACK_URL a SpeedTrack server?")
         return document
 
 

@@ -1,4 +1,4 @@
-"""The lease of a claimed run, kept alive by a thread of its own; it aborts the work when the lease is gone."""
+"""The lease of a claimed run: a thread renews it, and aborts the work when it is lost."""
 
 import logging
 import threading
@@ -14,14 +14,14 @@ log = logging.getLogger(__name__)
 
 RENEWALS_PER_LEASE = 4
 RETRIES_PER_LEASE = 12
-# The holder gives up before the grantor does: both clocks may be off, and the last answer took its time.
-OWN_SHARE = 2 / 3
+# The runner gives up before the server does: their clocks differ, and the last answer took some time.
+USABLE_SHARE = 2 / 3
 SHORTEST_TIMEOUT_S = 0.05
 
 
 @dataclass(frozen=True)
-class Progress:
-    """What the run's page shows: trials done, trials in all, and the one that runs now."""
+class RunProgress:
+    """For the page of the run: the trials that are done, their total, and what is being done now."""
 
     done: int
     total: int
@@ -29,14 +29,14 @@ class Progress:
 
 
 class Lease:
-    """Renews until closed; a `cancel`, a 409, or 2/3 of the lease without an answer aborts the control."""
+    """Renews until it is closed. A `cancel`, a 409, or no answer for 2/3 of the lease aborts the work."""
 
     def __init__(self, client: Client, job: Job, control: Control, claimed_at: float) -> None:
         self._client, self._job, self._control = client, job, control
         self._lease_s = job.lease_s
         self._renewed_at = claimed_at
         self._deadline = claimed_at + job.deadline_s
-        self._progress: Progress | None = None
+        self._progress: RunProgress | None = None
         self._wake = threading.Event()
         self._closed = False
         self._thread = threading.Thread(target=self._keep, name="lease", daemon=True)
@@ -50,8 +50,8 @@ class Lease:
         self._wake.set()
         self._thread.join()
 
-    def show(self, progress: Progress) -> None:
-        """Sends this progress with a renewal now."""
+    def show(self, progress: RunProgress) -> None:
+        """Sends the progress with a renewal now."""
         self._progress = progress
         self._wake.set()
 
@@ -70,14 +70,14 @@ class Lease:
         if boottime() >= self._deadline:
             self._control.abort(Permanent(f"the run was ended at its deadline of {self._job.deadline_s:g} s"))
         elif self._left_s() <= 0:
-            self._control.abort(LeaseLost(f"no renewal for {self._lease_s * OWN_SHARE:g} s"))
+            self._control.abort(LeaseLost(f"no renewal for {self._lease_s * USABLE_SHARE:g} s"))
         return self._control.error is None
 
     def _left_s(self) -> float:
-        return self._renewed_at + self._lease_s * OWN_SHARE - boottime()
+        return self._renewed_at + self._lease_s * USABLE_SHARE - boottime()
 
     def _renew(self) -> bool:
-        """True if the lease was renewed; its age counts from before the call."""
+        """Whether the lease was renewed; it counts from the start of the call."""
         asked_at = boottime()
         progress = self._progress
         try:
@@ -85,7 +85,7 @@ class Lease:
         except LeaseLost as error:
             self._control.abort(error)
             return False
-        except Exception as error:  # the thread must live: without it nobody gives a lost lease up
+        except Exception as error:  # the thread must go on: without it a lost lease would not end the work
             log.warning("run %d: the lease could not be renewed: %s", self._job.run, error)
             return False
         if answer.cancel:
@@ -94,9 +94,9 @@ class Lease:
         return True
 
     def _timeout_s(self) -> float:
-        """Connecting and reading may each take this long: together never past the end of the own share."""
+        """The limit of connecting and of reading; both together end before the usable share of the lease does."""
         return max(SHORTEST_TIMEOUT_S, min(self._lease_s / RENEWALS_PER_LEASE, self._left_s()) / 2)
 
 
-def _document(progress: Progress | None) -> dict[str, Any] | None:
+def _document(progress: RunProgress | None) -> dict[str, Any] | None:
     return asdict(progress) if progress else None

@@ -1,4 +1,4 @@
-"""The log of a run on its way to the server: written by the work, sent by a thread of its own."""
+"""The log of a run: written by the work, sent to the server by a thread of its own."""
 
 import logging
 import threading
@@ -15,9 +15,9 @@ CLOSE_TIMEOUT_S = 20.0
 
 
 class RunLog:
-    """Collects text by phase and sends it in numbered chunks; a server that cannot be reached delays no work.
+    """Collects text by phase and sends it in numbered chunks; an unreachable server does not delay the work.
 
-    What cannot be delivered is dropped with a line in the runner's own log: the numbers of a run matter more.
+    Chunks that cannot be delivered are dropped with a line in the runner's own log: measurements matter more.
     """
 
     def __init__(self, client: Client, run: int, token: int) -> None:
@@ -55,7 +55,7 @@ class RunLog:
             self._seq += 1
 
     def _next(self) -> tuple[str, str] | None:
-        """The next chunk of one phase; waits a little so that a chatty build makes few calls. None: closed."""
+        """The next chunk of one phase; waits a moment for more text, to make fewer calls. None: closed."""
         with self._changed:
             self._changed.wait_for(lambda: self._pending or self._closing)
             deadline = time.monotonic() + SEND_EVERY_S

@@ -25,7 +25,7 @@ class HistoryError(Exception):
 
 
 @dataclass(frozen=True)
-class Entry:
+class HistoryCommit:
     """One commit of the recipe. `effect` is what it does to the speed of the server, seen from its parent."""
 
     number: int
@@ -35,11 +35,11 @@ class Entry:
     release: str | None
 
 
-def commits() -> list[Entry]:
+def commits() -> list[HistoryCommit]:
     """The recipe, oldest first."""
     rows = tomllib.loads(TABLE.read_text())["commit"]
     entries = [
-        Entry(number, row["subject"], row["effect"], HISTORY / row["patch"], row.get("release"))
+        HistoryCommit(number, row["subject"], row["effect"], HISTORY / row["patch"], row.get("release"))
         for number, row in enumerate(rows, start=1)
     ]
     for entry in entries:
@@ -82,7 +82,7 @@ def present_commits(destination: Path) -> list[str]:
     return _shas(destination)
 
 
-def export_history(repository: Path) -> list[Entry]:
+def export_history(repository: Path) -> list[HistoryCommit]:
     """Replace the patches by the branch `main` of `repository`, and the table with them.
 
     A commit keeps the effect that the table has for its subject; a new subject gets "none". Releases are
@@ -118,7 +118,7 @@ def export_history(repository: Path) -> list[Entry]:
     return commits()
 
 
-def _first(upto: int | None) -> list[Entry]:
+def _first(upto: int | None) -> list[HistoryCommit]:
     entries = commits()
     if upto is not None and not 1 <= upto <= len(entries):
         raise HistoryError(f"the history has the commits 1 to {len(entries)}, there is no {upto}")
@@ -130,7 +130,7 @@ def _shas(repository: Path) -> list[str]:
     return _git(repository, "rev-list", "--reverse", BRANCH, "--", check=False).split()
 
 
-def _build(repository: Path, entries: list[Entry]) -> list[str]:
+def _build(repository: Path, entries: list[HistoryCommit]) -> list[str]:
     """Play the patches into a new repository."""
     _git(repository, "init", "--quiet", f"--initial-branch={BRANCH}")
     for entry in entries:

@@ -1,1 +1,1 @@
-"""What keeps builds and measured servers from the rest of their machine: namespaces, made without any other program."""
+"""Keeps builds and measured servers from the rest of their machine: namespaces, made without another program."""

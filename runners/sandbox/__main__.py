@@ -1,15 +1,15 @@
-"""`python -m runners.sandbox` says whether builds and servers run in a sandbox on this machine; exit status 1: no."""
+"""`python -m runners.sandbox` says whether builds and servers run in a sandbox here; exit status 1: they do not."""
 
 import os
 import sys
 
 from runners.errors import SettingsError
-from runners.sandbox.policy import of_machine
+from runners.sandbox.policy import sandbox_of_machine
 
 
 def main() -> int:
     try:
-        sandbox = of_machine(os.environ)
+        sandbox = sandbox_of_machine(os.environ)
     except SettingsError as error:
         print(error)
         return 1

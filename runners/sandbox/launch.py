@@ -1,13 +1,13 @@
-"""The program that starts another one inside a sandbox. It runs alone (`python -I -S`): the standard library only.
+"""The program that starts another one in a sandbox. It runs alone (`python -I -S`), with the standard library only.
 
     launch.py CONTROL REPORT SPEC      three inherited descriptors
 
-Three processes. The *keeper* stays in the host's process namespace, where the program cannot reach it: it ends the
-sandbox when the runner closes CONTROL or dies. The *init* is process 1 of the sandbox: with it the kernel ends every
-other one. The *program* is its child, in a session of its own, and has no capabilities.
+There are three processes. The *keeper* stays in the process namespace of the host, where the program cannot reach it,
+and ends the sandbox when the runner closes CONTROL or dies. The *init* is process 1 of the sandbox: when it ends, the
+kernel ends all others. The *program* is its child, in a session of its own, without capabilities.
 
-CONTROL carries one message of the program, by whose credentials the runner learns its process id, and later answers of
-the keeper. REPORT is closed by a successful exec, or holds what went wrong. SPEC is a file with a JSON document.
+CONTROL has one message of the program, whose credentials give the runner its process id, and later the replies of the
+keeper. REPORT is closed by a successful exec, or has the error. SPEC is a file with a JSON document.
 """
 
 import contextlib
@@ -27,16 +27,15 @@ from pathlib import Path
 from typing import Any
 
 ASK_SOCKET = b"socket"
-INNER_ID = 1000  # user and group inside, on every machine: a build as root behaves differently (tar, memcached)
+INNER_ID = 1000  # user and group inside, always: as root some programs behave differently (tar, memcached)
 PASSWD = f"root:x:0:0::/:/bin/sh\nspeedtrack:x:{INNER_ID}:{INNER_ID}::/tmp:/bin/sh\n"
 GROUP = f"root:x:0:\nspeedtrack:x:{INNER_ID}:\n"
 DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
-# What a new network namespace does not take over from the host, and a server or the loopback may depend on.
+# Settings that a new network namespace does not inherit, and that servers or the loopback depend on.
 SYSCTLS = ("net/core/somaxconn", "net/ipv4/ip_local_port_range", "net/ipv4/tcp_*")
 
-CLONE_NEWNS, CLONE_NEWIPC, CLONE_NEWUSER, CLONE_NEWPID, CLONE_NEWNET = (
-    0x00020000, 0x08000000, 0x10000000, 0x20000000, 0x40000000,
-)  # fmt: skip
+CLONE_NEWNS, CLONE_NEWIPC, CLONE_NEWUSER = 0x00020000, 0x08000000, 0x10000000
+CLONE_NEWPID, CLONE_NEWNET = 0x20000000, 0x40000000
 MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_BIND, MS_REC, MS_PRIVATE = 1, 2, 4, 8, 4096, 16384, 1 << 18
 MNT_DETACH = 2
 AT_RECURSIVE = 0x8000
@@ -51,10 +50,10 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class SetupError(OSError):
-    """A step of the setup that this kernel refuses; the text names it."""
+    """A step of the setup failed; the text names it."""
 
 
-def call(what: str, result: int) -> None:
+def check_call(what: str, result: int) -> None:
     """Raises SetupError if a function of the C library failed."""
     if result < 0:
         number = ctypes.get_errno()
@@ -62,30 +61,34 @@ def call(what: str, result: int) -> None:
 
 
 def unshare(flags: int, what: str) -> None:
-    call(what, _libc.unshare(ctypes.c_int(flags)))
+    check_call(what, _libc.unshare(ctypes.c_int(flags)))
 
 
 def mount(source: str, target: str, kind: str | None, flags: int, options: str | None = None) -> None:
     words = [None if word is None else word.encode() for word in (source, target, kind)]
     data = None if options is None else options.encode()
-    call(f"mount of {target}", _libc.mount(*words, ctypes.c_ulong(flags), data))
+    check_call(f"mount of {target}", _libc.mount(*words, ctypes.c_ulong(flags), data))
 
 
 def restrict(target: str, flags: int, recursive: bool = True) -> None:
     """Adds MS_RDONLY, MS_NOSUID, MS_NODEV to a mount and those below it (mount_setattr has the same bits)."""
     attributes = struct.pack("QQQQ", flags, 0, 0, 0)
     result = _libc.syscall(
-        ctypes.c_long(SYS_MOUNT_SETATTR), ctypes.c_int(-100), target.encode(),
-        ctypes.c_uint(AT_RECURSIVE if recursive else 0), attributes, ctypes.c_size_t(len(attributes)),
-    )  # fmt: skip
-    call(f"mount_setattr (Linux 5.12) of {target}", result)
+        ctypes.c_long(SYS_MOUNT_SETATTR),
+        ctypes.c_int(-100),
+        target.encode(),
+        ctypes.c_uint(AT_RECURSIVE if recursive else 0),
+        attributes,
+        ctypes.c_size_t(len(attributes)),
+    )
+    check_call(f"mount_setattr (Linux 5.12) of {target}", result)
 
 
 def pivot_root(new: str, old: str) -> None:
     number = SYS_PIVOT_ROOT.get(os.uname().machine)
     if number is None:
         raise SetupError(0, f"pivot_root: its number on {os.uname().machine} is not known here")
-    call("pivot_root", _libc.syscall(ctypes.c_long(number), new.encode(), old.encode()))
+    check_call("pivot_root", _libc.syscall(ctypes.c_long(number), new.encode(), old.encode()))
 
 
 def prctl(option: int, argument: int) -> int:
@@ -99,20 +102,20 @@ def main(argv: Sequence[str]) -> int:
     for number in (control_fd, report, spec_fd):
         os.set_inheritable(number, False)
     for name in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(name, signal.SIG_IGN)  # told to the group, they are for the program
+        signal.signal(name, signal.SIG_IGN)  # sent to the group, they are meant for the program
     try:
         with os.fdopen(spec_fd) as file:
             spec = json.load(file)
         separate()
         init, status = start_init(spec, control, report)
     except OSError as error:
-        complain(report, error)
+        report_error(report, error)
         return 1
     os.close(report)
-    return keep(control, init, status)
+    return keep_sandbox(control, init, status)
 
 
-def complain(report: int, error: OSError) -> None:
+def report_error(report: int, error: OSError) -> None:
     message = {"errno": error.errno, "error": error.strerror or str(error), "setup": isinstance(error, SetupError)}
     os.write(report, json.dumps(message).encode())
 
@@ -120,7 +123,7 @@ def complain(report: int, error: OSError) -> None:
 def separate() -> None:
     """New namespaces for this process (users, network, IPC) and for its children (processes)."""
     uid, gid = os.geteuid(), os.getegid()
-    wanted = sysctls()
+    host_values = sysctls()
     unshare(CLONE_NEWUSER, "user namespace")
     unshare(CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWPID, "network, IPC and process namespaces")
     try:
@@ -132,12 +135,12 @@ def separate() -> None:
     raise_loopback()
     for file, value in sysctls().items():
         with contextlib.suppress(OSError):
-            if wanted.get(file, value) != value:
-                file.write_text(wanted[file])
+            if host_values.get(file, value) != value:
+                file.write_text(host_values[file])
 
 
 def sysctls() -> dict[Path, str]:
-    """The network's settings of the namespace this process is in."""
+    """The network settings of the namespace that this process is in."""
     found = {}
     for file in (file for pattern in SYSCTLS for file in Path("/proc/sys").glob(pattern)):
         with contextlib.suppress(OSError):
@@ -148,14 +151,14 @@ def sysctls() -> dict[Path, str]:
 def raise_loopback() -> None:
     with socket.socket() as any_socket:
         try:
-            answer = fcntl.ioctl(any_socket, SIOCGIFFLAGS, IFREQ.pack(b"lo", 0))
-            fcntl.ioctl(any_socket, SIOCSIFFLAGS, IFREQ.pack(b"lo", IFREQ.unpack(answer)[1] | IFF_UP))
+            flags = IFREQ.unpack(fcntl.ioctl(any_socket, SIOCGIFFLAGS, IFREQ.pack(b"lo", 0)))[1]
+            fcntl.ioctl(any_socket, SIOCSIFFLAGS, IFREQ.pack(b"lo", flags | IFF_UP))
         except OSError as error:
             raise SetupError(error.errno, f"loopback: {error.strerror}") from error
 
 
 def start_init(spec: dict[str, Any], control: socket.socket, report: int) -> tuple[int, int]:
-    """Process id of the init, and the end of a pipe on which it tells how the program ended."""
+    """The process id of the init, and the end of a pipe to which it writes how the program ended."""
     reading, writing = os.pipe()
     keeper = os.pidfd_open(os.getpid())
     init = os.fork()
@@ -164,7 +167,7 @@ def start_init(spec: dict[str, Any], control: socket.socket, report: int) -> tup
         os.close(keeper)
         return init, reading
     try:
-        call("prctl", prctl(PR_SET_PDEATHSIG, signal.SIGKILL))
+        check_call("prctl", prctl(PR_SET_PDEATHSIG, signal.SIGKILL))
         if select.select([keeper], [], [], 0)[0]:
             os._exit(1)
         os.close(keeper)
@@ -174,11 +177,11 @@ def start_init(spec: dict[str, Any], control: socket.socket, report: int) -> tup
         if not program:
             execute(spec, control)
     except OSError as error:
-        complain(report, error)
+        report_error(report, error)
         os._exit(1)
     control.close()
     os.close(report)
-    prctl(PR_SET_DUMPABLE, 0)  # the program must not trace it
+    prctl(PR_SET_DUMPABLE, 0)  # so that the program cannot trace it
     while (ended := os.wait())[0] != program:
         pass
     os.write(writing, str(ended[1]).encode())
@@ -193,24 +196,24 @@ def execute(spec: dict[str, Any], control: socket.socket) -> None:
     for number in set(signal.Signals) - {signal.SIGKILL, signal.SIGSTOP}:
         signal.signal(number, signal.SIG_DFL)
     for capability in range(LAST_CAPABILITY + 1):
-        prctl(PR_CAPBSET_DROP, capability)  # exec drops the others: the user is not 0
-    call("no_new_privs", prctl(PR_SET_NO_NEW_PRIVS, 1))
+        prctl(PR_CAPBSET_DROP, capability)  # exec drops the other sets, since the user is not 0
+    check_call("no_new_privs", prctl(PR_SET_NO_NEW_PRIVS, 1))
     os.execvpe(spec["argv"][0], spec["argv"], spec["environment"])  # noqa: S606
 
 
-def keep(control: socket.socket, init: int, status: int) -> int:
-    """Waits for the end of the sandbox, or of the runner; ends as the program did."""
+def keep_sandbox(control: socket.socket, init: int, status: int) -> int:
+    """Waits for the end of the sandbox or of the runner; ends in the same way as the program."""
     pidfd = os.pidfd_open(init)
     watched = [control.fileno(), pidfd]
     while pidfd not in select.select(watched, [], [])[0]:
-        if not answer(control):
+        if not answer_request(control):
             os.kill(init, signal.SIGKILL)
             break
     os.waitpid(init, 0)  # returns when no process of the sandbox is left
-    told = os.read(status, 20)
-    if not told:
+    wait_status = os.read(status, 20)
+    if not wait_status:
         return 1
-    code = os.waitstatus_to_exitcode(int(told))
+    code = os.waitstatus_to_exitcode(int(wait_status))
     if code < 0:
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         if -code not in (signal.SIGKILL, signal.SIGSTOP):
@@ -219,8 +222,8 @@ def keep(control: socket.socket, init: int, status: int) -> int:
     return code
 
 
-def answer(control: socket.socket) -> bool:
-    """Gives the runner a socket of this network. False: the runner is gone, or wants the sandbox to end."""
+def answer_request(control: socket.socket) -> bool:
+    """Sends the runner a socket of this network. False: the runner has ended, or closed the sandbox."""
     try:
         if control.recv(len(ASK_SOCKET)) != ASK_SOCKET:
             return False
@@ -232,7 +235,7 @@ def answer(control: socket.socket) -> bool:
 
 
 def make_root(mounts: list[list[str]]) -> None:
-    """A root file system of its own: an empty one, read-only, in which the listed paths are mounted in turn."""
+    """Makes a new root file system, empty and read-only, and mounts the listed paths in it."""
     unshare(CLONE_NEWNS, "mount namespace")
     mount("none", "/", None, MS_REC | MS_PRIVATE)
     mount("tmpfs", "/tmp", "tmpfs", MS_NOSUID | MS_NODEV)  # noqa: S108
@@ -249,7 +252,7 @@ def make_root(mounts: list[list[str]]) -> None:
     make_devices()
     for kind, source, target in mounts:
         MOUNTS[kind](source, target)
-    # Read-only, as files of root without capabilities could be written else: /proc/sys, /proc/sysrq-trigger.
+    # Read-only: a program could write files that belong to its user, such as /proc/sys or /proc/sysrq-trigger.
     mount("proc", "/new/proc", "proc", MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC)
     for kind, _, target in mounts:
         if kind == "hide" and os.path.ismount("/new" + target) and os.path.isdir("/new" + target):
@@ -257,7 +260,7 @@ def make_root(mounts: list[list[str]]) -> None:
     restrict("/new", MS_RDONLY, recursive=False)
     os.chdir("/new")
     pivot_root(".", ".")
-    call("umount", _libc.umount2(b".", MNT_DETACH))
+    check_call("umount", _libc.umount2(b".", MNT_DETACH))
     os.chdir("/")
 
 
@@ -290,7 +293,7 @@ def link(source: str, target: str) -> None:
 
 
 def hide(source: str, target: str) -> None:
-    """Covers a path, if an earlier mount shows it."""
+    """Covers a path if an earlier mount made it visible."""
     place = "/new" + target
     if os.path.isdir(place):
         mount("tmpfs", place, "tmpfs", MS_NOSUID | MS_NODEV, "mode=755")

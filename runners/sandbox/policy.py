@@ -1,7 +1,7 @@
-"""What a sandboxed program sees of its machine, and whether this machine can make sandboxes at all.
+"""What a program in a sandbox sees of its machine, and whether this machine can make sandboxes.
 
-A list of what is shown, not of what is hidden: the system's programs and libraries, toolchains in known places, what
-SPEEDTRACK_SANDBOX_READABLE names, and what the work at hand needs. Everything else is not there.
+Only listed paths are visible: the programs and libraries of the system, toolchains in known places, the paths of
+SPEEDTRACK_SANDBOX_READABLE, and what the program itself needs. Everything else does not exist in the sandbox.
 """
 
 import os
@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from runners.errors import SettingsError
-from runners.sandbox import inside
-from runners.sandbox.inside import Program
+from runners.sandbox import running
+from runners.sandbox.running import SandboxedProgram
 
 SETTING, READABLE_SETTING = "SPEEDTRACK_SANDBOX", "SPEEDTRACK_SANDBOX_READABLE"
 CHOICES = ("auto", "off", "required")
@@ -21,7 +21,7 @@ SYSTEM = (
     "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/usr", "/opt", "/nix", "/gnu", "/snap",
     "/sys/devices/system", "/sys/fs/cgroup", "/sys/kernel/mm",
 )  # fmt: skip
-# Of /etc what compilers, linkers and C libraries read; the rest may hold passwords and keys.
+# The files of /etc that compilers, linkers and C libraries read; others may have passwords and keys.
 ETC = (
     "alternatives", "ca-certificates*", "debian_version", "gai.conf", "host.conf", "hosts", "java-*", "ld.so.cache",
     "ld.so.conf", "ld.so.conf.d", "locale.alias", "locale.conf", "localtime", "lsb-release", "magic", "mime.types",
@@ -40,8 +40,8 @@ WITHOUT = (
 
 
 @dataclass(frozen=True)
-class View:
-    """What one program sees besides the system. `tmp` is its /tmp."""
+class SandboxView:
+    """What one program sees in addition to the system. `tmp` is its /tmp."""
 
     tmp: Path
     writable: tuple[Path, ...] = ()
@@ -50,7 +50,7 @@ class View:
 
 @dataclass(frozen=True)
 class Sandbox:
-    """The sandboxes of this machine. `refusal` is empty, or says why there are none."""
+    """The sandboxes of this machine. `refusal` is empty, or the reason why there are none."""
 
     refusal: str = "not asked for"
     readable: tuple[Path, ...] = ()
@@ -62,18 +62,18 @@ class Sandbox:
 
     @property
     def fact(self) -> str:
-        """As the facts of the machine have it."""
+        """For the facts of the machine."""
         return "namespaces" if self.works else f"none: {self.refusal}"
 
     def __str__(self) -> str:
         return WORKS if self.works else WITHOUT.format(reason=self.refusal)
 
-    def mounts(self, view: View) -> list[Mount]:
-        """In the order in which they are made. The longest path decides, then the later of these groups."""
-        shown = [*system_mounts(), *shown_mounts(self.readable)]
+    def mounts(self, view: SandboxView) -> list[Mount]:
+        """The mounts in their order. For each path the longest listed one counts, then the later of these groups."""
+        visible = [*system_mounts(), *read_mounts(self.readable)]
         hidden = [("hide", str(path), str(path)) for path in self.hidden]
-        own = [*shown_mounts(view.readable), *(("write", str(path.resolve()), str(path)) for path in view.writable)]
-        ordered = {target: (kind, source, target) for kind, source, target in [*shown, *hidden, *own]}
+        own = [*read_mounts(view.readable), *(("write", str(path.resolve()), str(path)) for path in view.writable)]
+        ordered = {target: (kind, source, target) for kind, source, target in [*visible, *hidden, *own]}
         ordered["/tmp"] = ("write", str(view.tmp.resolve()), "/tmp")  # noqa: S108
         return sorted(ordered.values(), key=lambda one: one[2].count("/"))
 
@@ -82,7 +82,7 @@ NONE = Sandbox()
 
 
 def system_mounts() -> list[Mount]:
-    """A merged /usr keeps its symbolic links."""
+    """The mounts of the system; with a merged /usr its symbolic links are kept."""
     paths = [*map(Path, SYSTEM), *(path for name in ETC for path in Path("/etc").glob(name))]
     return [
         ("link", os.readlink(path), str(path)) if is_system_link(path) else ("read", str(path.resolve()), str(path))
@@ -95,33 +95,33 @@ def is_system_link(path: Path) -> bool:
     return path.is_symlink() and path.parent == Path("/")
 
 
-def shown_mounts(paths: Iterable[Path]) -> list[Mount]:
+def read_mounts(paths: Iterable[Path]) -> list[Mount]:
     return [("read", str(path.resolve()), str(path)) for path in paths if path.exists()]
 
 
-def of_machine(environ: Mapping[str, str], home: Path | None = None) -> Sandbox:
-    """The sandboxes of this machine as the settings want them, tried once. `home`: of the runner.
+def sandbox_of_machine(environ: Mapping[str, str], home: Path | None = None) -> Sandbox:
+    """The sandboxes of this machine by the settings, after a trial. `home`: of the runner.
 
     Raises SettingsError for a wrong setting, and where a sandbox is required and cannot be made.
     """
     choice = environ.get(SETTING) or "auto"
     if choice not in CHOICES:
         raise SettingsError(f"{SETTING} is {choice!r}: set it to one of {', '.join(CHOICES)}")
-    named = [Path(word) for word in environ.get(READABLE_SETTING, "").split(":") if word]
-    if wrong := [path for path in named if not path.is_absolute() or not path.exists()]:
+    readable = [Path(word) for word in environ.get(READABLE_SETTING, "").split(":") if word]
+    if wrong := [path for path in readable if not path.is_absolute() or not path.exists()]:
         raise SettingsError(f"{READABLE_SETTING} names {wrong[0]}, which is no path that exists: correct it")
     if choice == "off":
         return Sandbox(f"{SETTING}=off")
     toolchains = [user_home() / name for name in TOOLCHAINS]
-    sandbox = Sandbox("", (*toolchains, *named), secrets(environ, home))
-    refusal = tried(sandbox)
+    sandbox = Sandbox("", (*toolchains, *readable), hidden_paths(environ, home))
+    refusal = try_sandbox(sandbox)
     if refusal and choice == "required":
-        raise SettingsError(f"{SETTING} is required, and there can be none here: {refusal}")
+        raise SettingsError(f"{SETTING} is required, and this machine cannot make one: {refusal}")
     return Sandbox(refusal) if refusal else sandbox
 
 
-def secrets(environ: Mapping[str, str], home: Path | None) -> tuple[Path, ...]:
-    """What stays unseen even below a path that is shown: under /opt, for example."""
+def hidden_paths(environ: Mapping[str, str], home: Path | None) -> tuple[Path, ...]:
+    """Paths that are hidden even below a visible path, such as /opt."""
     of_stack = (environ.get(name) for name in ("SPEEDTRACK_HOME", "SPEEDTRACK_TOKEN_FILE", "SPEEDTRACK_RUNNER_HOME"))
     paths = [user_home(), *(Path(one) for one in of_stack if one), *([home] if home else [])]
     if (CHECKOUT / "manage.py").exists():
@@ -131,20 +131,20 @@ def secrets(environ: Mapping[str, str], home: Path | None) -> tuple[Path, ...]:
 
 
 def user_home() -> Path:
-    """Of the runner's user; a path that does not exist if he has none."""
+    """The home of the runner's user; a path that does not exist if there is none."""
     return Path(os.path.expanduser("~"))
 
 
-def tried(sandbox: Sandbox) -> str:
-    """Makes one sandbox; why that cannot be done, or nothing."""
+def try_sandbox(sandbox: Sandbox) -> str:
+    """Makes a sandbox; returns why that failed, or an empty text."""
     quiet = subprocess.DEVNULL
     with tempfile.TemporaryDirectory(prefix="speedtrack-") as name:
-        view = View(Path(name))
+        view = SandboxView(Path(name))
         try:
-            program = Program(["/bin/true"], {}, Path("/"), sandbox.mounts(view))
-            process, within = inside.start(program, env={}, stdin=quiet, stdout=quiet, stderr=quiet)
+            program = SandboxedProgram(["/bin/true"], {}, Path("/"), sandbox.mounts(view))
+            process, running_sandbox = running.start(program, env={}, stdin=quiet, stdout=quiet, stderr=quiet)
         except OSError as error:
             return error.strerror or str(error)
         status = process.wait()
-        within.end()
+        running_sandbox.end()
         return "" if status == 0 else f"a trial of it ended with status {status}"

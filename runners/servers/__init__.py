@@ -1,1 +1,1 @@
-"""The server under measurement: started, asked, stopped."""
+"""The measured server: started on its cores, waited for, asked for its counters, stopped."""

@@ -1,4 +1,4 @@
-"""The measured server: started pinned on a clean directory, asked until it answers, read, stopped without a trace."""
+"""The measured server: started on its cores in a clean directory, polled until it answers, stopped without a trace."""
 
 import contextlib
 import os
@@ -13,39 +13,39 @@ from pathlib import Path
 
 from runners.documents import ServerRecipe
 from runners.errors import BenchmarkFailed, Permanent
-from runners.processes.children import Child, Processes
+from runners.processes.children import Child, Command, Processes, exit_text
 from runners.processes.control import Control, boottime
-from runners.sandbox.inside import Inside
-from runners.sandbox.policy import View
+from runners.sandbox.policy import SandboxView
+from runners.sandbox.running import RunningSandbox
 
-PADDING_LIMIT_BYTES = 4096  # a fixed environment size would freeze one stack layout: one biased sample
+PADDING_LIMIT_BYTES = 4096  # of the environment: with a fixed size every trial would have the same stack layout
 SOCKET_PATH_LIMIT = 100  # sun_path holds 108 bytes
 OUTPUT_LINES = 10
-# By protocol: a request that every server answers, and what its answer begins with.
+# By protocol: a request that every server answers, and the beginning of the answer.
 GREETINGS = {"resp": (b"*1\r\n$4\r\nPING\r\n", b"+PONG\r\n"), "memcached": (b"version\r\n", b"VERSION ")}
 READY = "ready"
-SLOTS = 2  # servers that may be up at once: the two sides of a block
+SLOTS = 2  # servers that may run at once: the two sides of a block
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.002, 0.05
 GREETING_TIMEOUT_S = 1.0
 _PLACEHOLDER = re.compile(r"\{(artifact:[^{}]+|listen|port|socket|data)\}")
-_TAKEN = "ddress already in use"
+_PORT_TAKEN = "ddress already in use"
 
 
 class PortTaken(BenchmarkFailed):
-    """Somebody took the port between the choice and the server's own bind."""
+    """Another process took the port between the choice and the server's own bind."""
 
 
 @dataclass(frozen=True)
 class Address:
-    """Where the server listens; the transport says which of the two is used. `network`: where the port is, if not here.
+    """Where the server listens; the transport says which of port and socket is used.
 
-    A unix socket needs none: it is reached through the file system.
+    `network`: the sandbox in whose network the port is, if not in the host's. A unix socket needs none.
     """
 
     transport: str
     port: int
     socket_path: Path
-    network: Inside | None = None
+    network: RunningSandbox | None = None
 
     def connect(self) -> socket.socket:
         """A connected socket. Raises OSError."""
@@ -64,26 +64,26 @@ class Address:
 
 
 @dataclass
-class Server:
+class ServerProcess:
     """A running server process."""
 
     child: Child
     address: Address
     output: Path
-    padding_bytes: int = 0  # of its environment
+    padding_bytes: int = 0  # of the environment
 
     @property
     def pid(self) -> int:
         return self.child.pid
 
     def check_alive(self) -> None:
-        """Raises BenchmarkFailed with the last lines of its output if the server has ended by itself."""
+        """Raises BenchmarkFailed, with the last lines of its output, if the server has ended."""
         status = self.child.exited()
         if status is not None:
-            raise BenchmarkFailed(f"the server ended during the trial ({_how(status)}){self.last_words()}")
+            raise BenchmarkFailed(f"the server ended during the trial ({exit_text(status)}){self.last_output()}")
 
     def peak_rss_bytes(self) -> int:
-        """VmHWM. Raises BenchmarkFailed if the process is gone."""
+        """The most memory that it had so far (VmHWM). Raises BenchmarkFailed if the process is gone."""
         try:
             lines = Path(f"/proc/{self.pid}/status").read_text().splitlines()
             return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM:"))
@@ -91,15 +91,15 @@ class Server:
             self.check_alive()
             raise BenchmarkFailed("the server's peak memory cannot be read: is its process gone?") from error
 
-    def last_words(self) -> str:
-        """`: ` and the last lines it printed, or a sentence saying that it printed none."""
+    def last_output(self) -> str:
+        """`: ` and the last lines that it printed, or `; it printed nothing`."""
         lines = self.output.read_text(errors="replace").splitlines()[-OUTPUT_LINES:]
         return ": " + " | ".join(line.strip() for line in lines) if lines else "; it printed nothing"
 
 
 @dataclass(frozen=True)
 class Launcher:
-    """Starts servers of one runner home, one in each slot: a directory and a socket of its own."""
+    """Starts the servers of one runner home, at most one per slot; each slot has its own directory and socket."""
 
     processes: Processes
     home: Path
@@ -112,20 +112,20 @@ class Launcher:
         recipe: ServerRecipe,
         transport: str,
         artifacts: Mapping[str, Path],
-        chance: random.Random,
+        rng: random.Random,
         control: Control,
         slot: int = 0,
-    ) -> Iterator[Server]:
-        """A fresh server that has answered a request; nothing of it is left afterwards.
+    ) -> Iterator[ServerProcess]:
+        """A fresh server that has answered a request; it is ended and its files are removed afterwards.
 
-        Raises BenchmarkFailed, with the last lines of its output, if it ends or does not answer in time;
-        Permanent if the command cannot be understood; the error of an abort.
+        Raises BenchmarkFailed, with the last lines of its output, if it ends or does not answer in time; Permanent if
+        its command cannot be parsed; the error of an abort.
         """
         with self._scratch(slot) as scratch:
             try:
-                server = self._started(recipe, transport, artifacts, chance, control, scratch)
+                server = self._started(recipe, transport, artifacts, rng, control, scratch)
             except PortTaken:
-                server = self._started(recipe, transport, artifacts, chance, control, scratch)
+                server = self._started(recipe, transport, artifacts, rng, control, scratch)
             try:
                 yield server
             finally:
@@ -136,13 +136,13 @@ class Launcher:
         recipe: ServerRecipe,
         transport: str,
         artifacts: Mapping[str, Path],
-        chance: random.Random,
+        rng: random.Random,
         control: Control,
         scratch: Path,
-    ) -> Server:
+    ) -> ServerProcess:
         address = Address(transport, free_port(), self._socket(scratch))
-        argv = command(recipe, address, scratch / "data", artifacts)
-        padding_bytes = chance.randrange(PADDING_LIMIT_BYTES + 1)
+        argv = server_argv(recipe, address, scratch / "data", artifacts)
+        padding_bytes = rng.randrange(PADDING_LIMIT_BYTES + 1)
         environment = {
             "PATH": os.defpath,
             "LANG": "C.UTF-8",
@@ -150,16 +150,16 @@ class Launcher:
             "SPEEDTRACK_PADDING": "x" * padding_bytes,
         }
         output = scratch / "output"
-        view = View(scratch / "tmp", (scratch / "data", address.socket_path.parent), tuple(artifacts.values()))
+        view = SandboxView(scratch / "tmp", (scratch / "data", address.socket_path.parent), tuple(artifacts.values()))
         with output.open("wb") as stream:
             try:
                 child = self.processes.start(
-                    argv, environment, scratch / "data", stream, cpus=self.cpus, nodes=self.nodes, view=view
+                    Command(argv, environment, scratch / "data", self.cpus, self.nodes, view), stream
                 )
             except OSError as error:
                 raise BenchmarkFailed(f"the server cannot be started: {error}") from error
-        network = child.inside if transport == "tcp" else None
-        server = Server(child, replace(address, network=network), output, padding_bytes)
+        network = child.sandbox if transport == "tcp" else None
+        server = ServerProcess(child, replace(address, network=network), output, padding_bytes)
         try:
             await_ready(server, recipe, control)
         except BaseException:
@@ -178,7 +178,7 @@ class Launcher:
             self._clean(slot)
 
     def clean(self) -> None:
-        """Removes what trials of a crashed runner left on disk."""
+        """Removes the files that a crashed runner left."""
         for slot in range(SLOTS):
             self._clean(slot)
 
@@ -190,7 +190,7 @@ class Launcher:
         return self.home / f"trial-{slot}"
 
     def _socket(self, scratch: Path) -> Path:
-        """In a directory of its own: the server may write there, and not where the driver's document lies."""
+        """The socket has its own directory: the server may write there, but not where the driver writes."""
         path = scratch / "socket" / "s"
         if len(str(path)) >= SOCKET_PATH_LIMIT:
             path = short_directory(self._short_directory_path()) / scratch.name / "s"
@@ -198,28 +198,28 @@ class Launcher:
         return path
 
     def _short_directory_path(self) -> Path:
-        # Not the TMPDIR, which may be long; whoever sits on the name is found out by short_directory.
+        # Not TMPDIR, which may be long. Another user may have taken the name: short_directory checks that.
         return Path("/tmp") / f"speedtrack-{os.getuid()}-{self.processes.mark[:8]}"  # noqa: S108
 
 
 def short_directory(path: Path) -> Path:
-    """A directory of ours with a short name. Raises Permanent if somebody else sits on that name."""
+    """Makes a directory of this user. Raises Permanent if another user has taken its name."""
     with contextlib.suppress(FileExistsError):
         path.mkdir(mode=0o700)
     state = path.lstat()
     if path.is_symlink() or not path.is_dir() or state.st_uid != os.getuid():
-        raise Permanent(f"{path} belongs to somebody else: remove it, or choose a shorter SPEEDTRACK_RUNNER_HOME")
+        raise Permanent(f"{path} belongs to another user: remove it, or choose a shorter SPEEDTRACK_RUNNER_HOME")
     return path
 
 
 def free_port() -> int:
-    """A TCP port of the loopback that was free a moment ago."""
+    """A TCP port that is free on the loopback, at the moment of the call."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
 
 
-def command(recipe: ServerRecipe, address: Address, data: Path, artifacts: Mapping[str, Path]) -> list[str]:
+def server_argv(recipe: ServerRecipe, address: Address, data: Path, artifacts: Mapping[str, Path]) -> list[str]:
     """The argument list of a server command. Raises Permanent for an unknown placeholder or a broken quotation."""
     template = recipe.command.replace("{listen}", recipe.listen.get(address.transport, "{listen}"))
     values = {"port": str(address.port), "socket": str(address.socket_path), "data": str(data)}
@@ -227,7 +227,7 @@ def command(recipe: ServerRecipe, address: Address, data: Path, artifacts: Mappi
 
     def fill(match: re.Match[str]) -> str:
         if match[1] not in values:
-            raise Permanent(f"the server command wants {match[0]}, the build section lists: {', '.join(artifacts)}")
+            raise Permanent(f"the server command names {match[0]}, the build section lists: {', '.join(artifacts)}")
         return values[match[1]]
 
     try:
@@ -239,8 +239,8 @@ def command(recipe: ServerRecipe, address: Address, data: Path, artifacts: Mappi
     return [_PLACEHOLDER.sub(fill, word) for word in words]
 
 
-def await_ready(server: Server, recipe: ServerRecipe, control: Control) -> None:
-    """Returns when the server answers a request on its transport. Raises BenchmarkFailed with its last words."""
+def await_ready(server: ServerProcess, recipe: ServerRecipe, control: Control) -> None:
+    """Returns when the server answers a request. Raises BenchmarkFailed with the last lines of its output."""
     deadline = boottime() + recipe.ready_timeout_s
     pause_s = FIRST_PAUSE_S
     answer = "no connection"
@@ -248,20 +248,20 @@ def await_ready(server: Server, recipe: ServerRecipe, control: Control) -> None:
         answer = greet(server.address, recipe.protocol)
         status = server.child.exited()
         if status is not None:
-            kind = PortTaken if _TAKEN in server.last_words() else BenchmarkFailed
-            raise kind(f"the server ended at once ({_how(status)}){server.last_words()}")
+            kind = PortTaken if _PORT_TAKEN in server.last_output() else BenchmarkFailed
+            raise kind(f"the server ended at once ({exit_text(status)}){server.last_output()}")
         if answer == READY:
             return
         server.child.wait(control, pause_s)
         pause_s = min(pause_s * 1.5, LONGEST_PAUSE_S)
     raise BenchmarkFailed(
         f"the server was not ready after {recipe.ready_timeout_s:g} s on {server.address.transport} "
-        f"(asked in {recipe.protocol}, the last answer: {answer}){server.last_words()}"
+        f"(protocol {recipe.protocol}, last answer: {answer}){server.last_output()}"
     )
 
 
 def greet(address: Address, protocol: str) -> str:
-    """`ready`, or what came instead."""
+    """`ready`, or the answer or error that came instead."""
     request, begins = GREETINGS[protocol]
     try:
         with address.connect() as connection:
@@ -280,7 +280,3 @@ def _line(connection: socket.socket) -> bytes:
             break
         answer += part
     return answer
-
-
-def _how(status: int) -> str:
-    return f"killed by signal {-status}" if status < 0 else f"exit status {status}"

@@ -11,22 +11,22 @@ from typing import Any
 
 import pytest
 
-from runners.build.cache import Cache
+from runners.build.builders import CachedBuilder
 from runners.build.docker import DockerBuilder
 from runners.build.host import HostBuilder
-from runners.build.workshop import Workshop
-from runners.loads.external import External
+from runners.build.store import ArtifactStore
+from runners.loads.external import ExternalLoads
 from runners.loads.speedbench import Driver
 from runners.machine import topology
-from runners.machine.environment import Machine
+from runners.machine.environment import MachineFacts
 from runners.machine.placement import Planner
 from runners.measuring.perf import Profiler
-from runners.measuring.quiet import Gate
+from runners.measuring.quiet import QuietGate
 from runners.measuring.tools import Tools
 from runners.processes.children import Processes
 from runners.reporting.client import Client
 from runners.reporting.spool import Spool
-from runners.sandbox.policy import of_machine
+from runners.sandbox.policy import sandbox_of_machine
 from runners.servers.server import Launcher
 from runners.tests.api import TOKEN, Api, serve
 from runners.work.agent import Agent
@@ -81,7 +81,7 @@ def stopping() -> threading.Event:
 
 @pytest.fixture
 def processes(home: Path) -> Iterator[Processes]:
-    started = Processes(home, of_machine(os.environ, home))
+    started = Processes(home, sandbox_of_machine(os.environ, home))
     yield started
     started.end_strays()
 
@@ -110,20 +110,20 @@ def assemble(client: Client, home: Path, processes: Processes, driver: Path) -> 
     native = Driver(driver, processes, plan.driver)
     return Tools(
         client,
-        Machine(planner, plan, driver),
-        make_workshop(home, processes),
+        MachineFacts(planner, plan, driver),
+        make_builder(home, processes),
         Launcher(processes, home, plan.server),
         native,
-        External(native, {}),
-        Gate(plan, patience_s=0.0),  # a machine that runs tests is never quiet
+        ExternalLoads(native, {}),
+        QuietGate(plan, patience_s=0.0),  # a machine that runs tests is never quiet
         Profiler(processes, plan.housekeeping),
     )
 
 
-def make_workshop(home: Path, processes: Processes) -> Workshop:
+def make_builder(home: Path, processes: Processes) -> CachedBuilder:
     cpus = topology.allowed_cpus()
     host, docker = HostBuilder(home, processes, cpus), DockerBuilder(home, processes, cpus)
-    return Workshop(Cache(home), {"host": host, "docker": docker})
+    return CachedBuilder(ArtifactStore(home), {"host": host, "docker": docker})
 
 
 def make_benchmark(name: str = "get-p1", test: str = "get", transport: str = "unix", **workload: Any) -> dict[str, Any]:

@@ -3,7 +3,8 @@
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from runners.machine.topology import Topology, parse_cpu_list, read
+from runners.machine.kernel_files import parse_cpu_list
+from runners.machine.topology import Topology, read
 
 
 @dataclass(frozen=True)
@@ -76,14 +77,18 @@ def build(root: Path, shape: Shape) -> Path:
             0: ("Instruction", own),
             shape.level: ("Unified", shape.caches[_place(shape.caches, cpu)]),
         }
-        write(root, {
-            f"{directory}/topology/thread_siblings_list": own,
-            f"{directory}/topology/physical_package_id": str(_place(shape.packages, cpu)),
-        } | {
-            f"{directory}/cache/index{level}/{name}": content
-            for level, (kind, shared) in caches.items()
-            for name, content in (("level", str(max(level, 1))), ("type", kind), ("shared_cpu_list", shared))
-        })  # fmt: skip
+        write(
+            root,
+            {
+                f"{directory}/topology/thread_siblings_list": own,
+                f"{directory}/topology/physical_package_id": str(_place(shape.packages, cpu)),
+            }
+            | {
+                f"{directory}/cache/index{level}/{name}": content
+                for level, (kind, shared) in caches.items()
+                for name, content in (("level", str(max(level, 1))), ("type", kind), ("shared_cpu_list", shared))
+            },
+        )
     return root
 
 

@@ -1,1 +1,1 @@
-"""The runner itself: it claims runs, executes them and hands them in."""
+"""The runner at work: it starts up, claims runs, executes them and reports how they ended."""

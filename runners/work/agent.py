@@ -1,4 +1,4 @@
-"""Claim, execute, report, until there is no work."""
+"""Claims runs, executes them and reports how they ended, until there is no work."""
 
 import logging
 import threading
@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from typing import Any
 
 from runners.documents import Fields, Job, parse_job
-from runners.errors import Cancelled, LeaseLost, Permanent, RunnerError, Unauthorized
+from runners.errors import Cancelled, LeaseLost, Permanent, RunnerError, Unauthorized, one_line
 from runners.measuring.tools import Tools
 from runners.processes.control import Control, boottime
 from runners.reporting.client import Client
@@ -16,6 +16,8 @@ from runners.reporting.runlog import RunLog
 from runners.work.execution import Execution
 
 log = logging.getLogger(__name__)
+
+LONGEST_ERROR = 2000
 
 
 class Agent:
@@ -42,7 +44,7 @@ class Agent:
         return done
 
     def _claim(self, cores: ExitStack) -> tuple[dict[str, Any], float] | None:
-        """A job and when it was asked for, with the cores held for as long as the stack lasts; None: no work."""
+        """A job and the time of its claim; the cores are held until the stack is closed. None: no work."""
         with ExitStack() as held:
             if not held.enter_context(self.tools.hold(self.stopping)):
                 return None
@@ -79,7 +81,7 @@ class Agent:
             control.close()
 
     def _finish(self, job: Job, control: Control, run_log: RunLog, execution: Execution) -> None:
-        """Runs the work and tells the server how it ended, still under the lease."""
+        """Runs the work and reports how it ended, while the lease is kept."""
         error = failure_of(execution.run)
         run_log.close()
         try:
@@ -100,31 +102,26 @@ class Agent:
                     raise error
                 case _:
                     log.warning("run %d: failed (%s): %s", job.run, error.kind, error)
-                    self.client.fail(job.run, job.token, error.kind, one_line(error))
+                    self.client.fail(job.run, job.token, error.kind, one_line(error)[:LONGEST_ERROR])
         except (LeaseLost, Permanent) as refusal:
             log.warning("run %d: its end was refused: %s", job.run, refusal)
 
     def _refuse(self, document: dict[str, Any], error: Permanent) -> None:
-        fields = Fields(document, "job")
-        log.error("%s", error)
+        fields, message = Fields(document, "job"), one_line(error)[:LONGEST_ERROR]
+        log.error("%s", message)
         try:
-            self.client.fail(fields.integer("run"), fields.integer("token"), error.kind, one_line(error))
+            self.client.fail(fields.integer("run"), fields.integer("token"), error.kind, message)
         except (LeaseLost, Permanent) as refusal:
             log.warning("the job could not be refused: %s", refusal)
 
 
 def failure_of(work: Callable[[], None]) -> RunnerError | None:
-    """How the work ended: None is well. An error nobody foresaw is transient and keeps its traceback in the log."""
+    """The error that ended the work; None: it succeeded. An unexpected one is transient, its traceback is logged."""
     try:
         work()
     except RunnerError as error:
         return error
     except Exception as error:
-        log.exception("an error nobody foresaw")
+        log.exception("an unexpected error")
         return RunnerError(f"{type(error).__name__}: {error}")
     return None
-
-
-def one_line(error: BaseException) -> str:
-    """The text of an error on one line of bounded length."""
-    return " ".join(str(error).split())[:2000]

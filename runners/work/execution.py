@@ -1,4 +1,4 @@
-"""One claimed run: build each side, interleave the trials, send each measurement as soon as it exists."""
+"""One claimed run: builds each side, interleaves the trials, sends each measurement as soon as it exists."""
 
 import logging
 from collections.abc import Callable
@@ -7,26 +7,26 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from runners.build import Build, Source
-from runners.build.frozen import frozen
+from runners.build import Build, CommitSource
+from runners.build.frozen import frozen_build
 from runners.documents import RESULT_SCHEMA, Benchmark, Job, Side
 from runners.errors import BenchmarkFailed, Permanent
 from runners.machine.environment import Environment
 from runners.measuring import callgrind, pairs, profiles, stopping
-from runners.measuring.stopping import Decision
+from runners.measuring.stopping import StopDecision
 from runners.measuring.tools import Tools
-from runners.measuring.trials import MEASURE, Rig, Trial
-from runners.processes.children import aside
+from runners.measuring.trials import MEASURE, Trial, TrialRunner, measure_trial
+from runners.processes.affinity import all_threads_on
 from runners.processes.control import Control
-from runners.reporting.lease import Progress
+from runners.reporting.lease import RunProgress
 from runners.reporting.runlog import RunLog
 
 log = logging.getLogger(__name__)
 
 
 @dataclass
-class Course:
-    """How one benchmark is doing within the run: its trials by side, its repeats, and what ended it early."""
+class BenchmarkState:
+    """The state of one benchmark within the run: its trials by side, its repeats, and why it ended."""
 
     benchmark: Benchmark
     trials: dict[str, list[Trial]]
@@ -47,46 +47,48 @@ class Course:
 
 @dataclass
 class Execution:
-    """The work of one run. `show` is told the progress."""
+    """The work of one run. `show` is called with its progress."""
 
     job: Job
     tools: Tools
     control: Control
     log: RunLog
-    show: Callable[[Progress], None]
-    rig: Rig = field(init=False)
-    courses: list[Course] = field(init=False)
+    show: Callable[[RunProgress], None]
+    runner: TrialRunner = field(init=False)
+    states: list[BenchmarkState] = field(init=False)
 
     def __post_init__(self) -> None:
-        self.rig = Rig(self.job, self.tools, self.control, self.log, Random(self.job.seed))
+        self.runner = TrialRunner(self.job, self.tools, self.control, self.log, Random(self.job.seed))
         sides = [side.side for side in self.job.sides]
-        self.courses = [Course(one, {side: [] for side in sides}, self.job.trials) for one in self.job.benchmarks]
+        self.states = [
+            BenchmarkState(one, {side: [] for side in sides}, self.job.trials) for one in self.job.benchmarks
+        ]
 
     def run(self) -> None:
-        """Builds and measures; everything good has been handed to the client when this returns or raises.
+        """Builds and measures. When this returns or raises, the client has every measurement that was finished.
 
         Raises Permanent if the commit does not build, a benchmark failed or the machine has too few cores for the
         server, Transient if another attempt may succeed, and the error of an abort.
         """
-        self.tools = self.rig.tools = self.tools.placed(self.job.server.cores)
+        self.tools = self.runner.tools = self.tools.placed(self.job.server.cores)
         plan = self.tools.machine.placement
-        with aside(plan.housekeeping), self.tools.tuning(plan):
+        with all_threads_on(plan.housekeeping), self.tools.tuning(plan):
             self._work()
 
     def _work(self) -> None:
         environment = self._environment()
         linked = [self._build(side, environment) for side in self.job.sides]
         if linked[-1]:
-            self.log.line(MEASURE, f"{linked[-1][:12]} is the same program, bit by bit: not measured again")
+            self.log.line(MEASURE, f"{linked[-1][:12]} is the same program, byte for byte: not measured again")
             return
         if self.job.profile:
-            profiles.sample(self.rig, self.job.profile, self.show)
+            profiles.run_profiles(self.runner, self.job.profile, self.show)
             return
         self._measure(environment)
         self._show("done")
-        failures = [f"{one.benchmark.name}: {one.failure}" for one in self.courses if one.failure]
+        failures = [f"{one.benchmark.name}: {one.failure}" for one in self.states if one.failure]
         if failures:
-            raise Permanent(f"{len(failures)} of {len(self.courses)} benchmarks failed: " + "; ".join(failures))
+            raise Permanent(f"{len(failures)} of {len(self.states)} benchmarks failed: " + "; ".join(failures))
 
     def _environment(self) -> Environment:
         """The facts of this machine and of what it builds with."""
@@ -95,116 +97,121 @@ class Execution:
         return self.tools.machine.environment(toolchain.series)
 
     def _build(self, side: Side, environment: Environment) -> str | None:
-        """Builds a side and reports it. Returns the commit whose measurements stand for this run's, if any do."""
+        """Builds a side and reports it. Returns the commit whose measurements replace this run's, if there is one."""
         self._show(f"build {side.sha[:12]}")
-        build = self._built(side)
+        build = self._make(side)
         self.control.check()
         linked = self.tools.client.build(self.job.run, self.job.token, build.document(), environment.document())
         if not build.succeeded:
-            which = f"{side.side} {side.sha[:12]}: " if len(self.job.sides) > 1 else ""
-            raise Permanent(f"build failed: {which}{build.error}")
-        self.rig.builds[side.side] = build
+            name = f"{side.side} {side.sha[:12]}: " if len(self.job.sides) > 1 else ""
+            raise Permanent(f"build failed: {name}{build.error}")
+        self.runner.builds[side.side] = build
         return linked
 
-    def _built(self, side: Side) -> Build:
+    def _make(self, side: Side) -> Build:
         def build() -> Build:
-            source = Source(side.sha, lambda file: self._fetch(side, file), f"{self.job.run}/{self.job.token}")
+            source = CommitSource(side.sha, lambda file: self._fetch(side, file), f"{self.job.run}/{self.job.token}")
             phase = f"build {side.sha}"
             return self.tools.builder.build(
                 side.side, source, self.job.build, lambda text: self.log.write(phase, text), self.control
             )
 
         is_canary = self.job.reason == "canary"
-        return frozen(self.tools.builder.cache, side, self.job.frozen, build) if is_canary else build()
+        return frozen_build(self.tools.builder.store, side, self.job.frozen, build) if is_canary else build()
 
     def _fetch(self, side: Side, file: Path) -> None:
         self.tools.client.source(self.job.run, side.sha, self.job.token, file)
 
     def _show(self, now: str) -> None:
-        """Tells how many trials are done, and how many it will be: a guess as long as benchmarks are going on."""
+        """Shows how many trials are done, and how many it will be: an estimate until every benchmark has ended."""
         sides = len(self.job.sides)
-        done = sum(one.rounds for one in self.courses)
-        total = sum(one.rounds if one.ended else self._expected(one) for one in self.courses)
-        self.show(Progress(done * sides, total * sides, now))
+        done = sum(one.rounds for one in self.states)
+        total = sum(one.rounds if one.ended else self._expected(one) for one in self.states)
+        self.show(RunProgress(done * sides, total * sides, now))
 
-    def _expected(self, course: Course) -> int:
-        return max(stopping.expected(self.job, course.benchmark, trials) for trials in course.trials.values())
+    def _expected(self, state: BenchmarkState) -> int:
+        return max(stopping.expected_trials(self.job, state.benchmark, trials) for trials in state.trials.values())
 
     def _measure(self, environment: Environment) -> None:
         """Rounds: in each, every benchmark that is not at its end once, in an order of its own."""
-        while going_on := [one for one in self.courses if not one.ended]:
-            for course in self.rig.chance.sample(going_on, len(going_on)):
-                self._round(course, environment)
+        while going_on := [one for one in self.states if not one.ended]:
+            for state in self.runner.rng.sample(going_on, len(going_on)):
+                self._round(state, environment)
 
-    def _round(self, course: Course, environment: Environment) -> None:
+    def _round(self, state: BenchmarkState, environment: Environment) -> None:
         """The next trial of every side, and what follows from it."""
         try:
-            self._trials(course)
+            self._trials(state)
         except BenchmarkFailed as error:
-            course.failure = str(error)
-            self.log.line(MEASURE, f"{course.benchmark.name} failed: {error}")
+            state.failure = str(error)
+            self.log.line(MEASURE, f"{state.benchmark.name} failed: {error}")
             return
-        reasons = [stopping.reason_to_stop(self.job, course.benchmark, one) for one in course.trials.values()]
+        reasons = [stopping.reason_to_stop(self.job, state.benchmark, one) for one in state.trials.values()]
         if all(reasons):
-            course.stopped = reasons[0]
-            self._send(course, environment)
+            state.stopped = reasons[0]
+            self._send(state, environment)
 
-    def _trials(self, course: Course) -> None:
-        """One trial of every side; once more if a flag voids what the run is to tell. Slices see to that alone."""
-        number = course.rounds
-        self._show(f"{course.benchmark.name}, trial {number + 1}")
-        kept = self._measured(course.benchmark, number)
+    def _trials(self, state: BenchmarkState) -> None:
+        """One trial of every side; once more if a flag voids what the run is to measure. Slices repeat themselves."""
+        number = state.rounds
+        self._show(f"{state.benchmark.name}, trial {number + 1}")
+        kept = self._measure_round(state.benchmark, number)
         sliced = all(trial.sliced for trial in kept.values())
         voiding = self._voiding(kept)
-        if voiding - self.rig.believed[course.benchmark.name] and course.repeats_left and not sliced:
-            course.repeats_left -= 1
-            course.thrown_out += 1
+        if voiding - self.runner.accepted_flags[state.benchmark.name] and state.repeats_left and not sliced:
+            state.repeats_left -= 1
+            state.thrown_out += 1
             self.log.line(
                 MEASURE,
-                f"{course.benchmark.name}, trial {number + 1}: repeated because it was {', '.join(sorted(voiding))}",
+                f"{state.benchmark.name}, trial {number + 1}: repeated because it was {', '.join(sorted(voiding))}",
             )
-            again = self._measured(course.benchmark, number)
-            still = self._voiding(again)
-            self.rig.believe(course.benchmark, voiding & still)
-            kept = kept if still else again
+            again = self._measure_round(state.benchmark, number)
+            voiding_again = self._voiding(again)
+            self.runner.accept_flags(state.benchmark, voiding & voiding_again)
+            kept = kept if voiding_again else again
         for side, trial in kept.items():
-            course.trials[side].append(trial)
+            state.trials[side].append(trial)
 
     def _voiding(self, trials: dict[str, Trial]) -> frozenset[str]:
         return self.job.voiding(flag for trial in trials.values() for flag in trial.flags)
 
-    def _measured(self, benchmark: Benchmark, number: int) -> dict[str, Trial]:
-        return pairs.measure(self.rig, benchmark, number)
+    def _measure_round(self, benchmark: Benchmark, number: int) -> dict[str, Trial]:
+        """The next trial of every side."""
+        if len(self.job.sides) > 1:
+            return pairs.measure_pair(self.runner, benchmark, number)
+        side = self.job.sides[0].side
+        return {side: measure_trial(self.runner, benchmark, side, number)}
 
-    def _send(self, course: Course, environment: Environment) -> None:
-        """Sends the measurement of every side: its last trial exists."""
+    def _send(self, state: BenchmarkState, environment: Environment) -> None:
+        """Sends the measurement of every side."""
         for side in self.job.sides:
             self.control.check()
-            self.tools.client.measurement(self.job.run, self._document(course, side, environment))
-            self.log.line(MEASURE, f"{self.rig.name(course.benchmark, side.side)}: {self._decision(course, side)}")
+            self.tools.client.measurement(self.job.run, self._document(state, side, environment))
+            self.log.line(MEASURE, f"{self.rig.name(state.benchmark, side.side)}: {self._decision(state, side)}")
 
-    def _decision(self, course: Course, side: Side) -> Decision:
-        assert course.stopped is not None
-        return stopping.decide(course.stopped, course.benchmark, course.trials[side.side], course.thrown_out)
+    def _decision(self, state: BenchmarkState, side: Side) -> StopDecision:
+        assert state.stopped is not None
+        return stopping.decide(state.stopped, state.benchmark, state.trials[side.side], state.thrown_out)
 
     def _once(self, benchmark: Benchmark, side: Side) -> dict[str, float]:
-        """Metrics that are too slow to be measured more than once. Not of pairs: they are settled by the others."""
-        wanted = benchmark.instructions == "callgrind" and len(self.job.sides) == 1
-        return callgrind.count(self.rig, benchmark, side.side) if wanted else {}
+        """Metrics that are too slow to be measured more than once. Pairs have none: they are compared by the others."""
+        if benchmark.instructions != "callgrind" or len(self.job.sides) > 1:
+            return {}
+        return callgrind.count_instructions(self.runner, benchmark, side.side)
 
-    def _document(self, course: Course, side: Side, environment: Environment) -> dict[str, Any]:
-        other = {} if course.benchmark.driver == "speedbench" else self.tools.external.facts(course.benchmark)
-        current = Environment(environment.series | other, self.tools.machine.recorded())
-        artifacts = self.rig.builds[side.side].artifacts
+    def _document(self, state: BenchmarkState, side: Side, environment: Environment) -> dict[str, Any]:
+        tool_facts = {} if state.benchmark.driver == "speedbench" else self.tools.external.facts(state.benchmark)
+        current = Environment(environment.series | tool_facts, self.tools.machine.recorded())
+        artifacts = self.runner.builds[side.side].artifacts
         return {
             "schema": RESULT_SCHEMA,
             "token": self.job.token,
             "side": side.side,
             "sha": side.sha,
-            "benchmark": {"name": course.benchmark.name, "digest": course.benchmark.digest},
+            "benchmark": {"name": state.benchmark.name, "digest": state.benchmark.digest},
             "environment": current.document(),
             "artifacts": {name: one.digest for name, one in artifacts.items()},
-            "stopping": self._decision(course, side).document(),
-            "trials": [trial.document() for trial in course.trials[side.side]],
-            "once": self._once(course.benchmark, side),
+            "stopping": self._decision(state, side).document(),
+            "trials": [trial.document() for trial in state.trials[side.side]],
+            "once": self._once(state.benchmark, side),
         }

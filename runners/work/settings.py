@@ -1,4 +1,4 @@
-"""What the runner is told by its environment; every missing or wrong thing is one line with cause and remedy."""
+"""The settings of the runner, from environment variables; a missing or wrong one is an error with the remedy."""
 
 import os
 import shutil
@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from runners.build.cache import DAY_S, Limits
+from runners.build.store import DAY_S, StoreLimits
 from runners.errors import SettingsError
 
-TOOLS = ("SPEEDTRACK_REDIS_BENCHMARK", "SPEEDTRACK_MEMTIER")  # paths of load generators of others
-PATIENCE_S = 10  # that the quiet gate waits before a trial
+TOOLS = ("SPEEDTRACK_REDIS_BENCHMARK", "SPEEDTRACK_MEMTIER")  # paths of other load generators
+PATIENCE_S = 10  # how long the quiet gate waits at most before a trial
 BUILT_DRIVER = Path(__file__).parents[1] / "driver" / "target" / "release" / "speedbench"
 
 
@@ -25,7 +25,7 @@ class Settings:
     home: Path
     driver: Path
     tools: Mapping[str, str]
-    cache: Limits = field(default_factory=Limits)
+    store: StoreLimits = field(default_factory=StoreLimits)
     tune: bool = False
     patience_s: int = PATIENCE_S
     locks: Path | None = None
@@ -49,16 +49,16 @@ def read_settings(environ: Mapping[str, str], needs_broker: bool) -> Settings:
         _home(environ),
         driver,
         tools,
-        _cache(environ),
+        _store_limits(environ),
         tune,
         _number(environ, "SPEEDTRACK_PATIENCE_S", PATIENCE_S),
-        locks(environ),
+        lock_directory_setting(environ),
     )
 
 
-def _cache(environ: Mapping[str, str]) -> Limits:
-    usual = Limits()
-    return Limits(
+def _store_limits(environ: Mapping[str, str]) -> StoreLimits:
+    usual = StoreLimits()
+    return StoreLimits(
         _number(environ, "SPEEDTRACK_CACHE_MB", usual.size_bytes >> 20) << 20,
         _number(environ, "SPEEDTRACK_CACHE_DAYS", round(usual.age_s / DAY_S)) * DAY_S,
     )
@@ -100,12 +100,12 @@ def _token(environ: Mapping[str, str]) -> str:
             "`manage.py machine add NAME` printed on the server"
         )
     if not token.isascii() or not token.isprintable() or " " in token:
-        raise SettingsError("the machine token holds characters no token has: copy it again")
+        raise SettingsError("the machine token has characters that no token has: copy it again")
     return token
 
 
-def locks(environ: Mapping[str, str]) -> Path | None:
-    """The directory that SPEEDTRACK_LOCK_DIR names."""
+def lock_directory_setting(environ: Mapping[str, str]) -> Path | None:
+    """The directory that SPEEDTRACK_LOCK_DIR names, if it is set."""
     return Path(environ["SPEEDTRACK_LOCK_DIR"]) if environ.get("SPEEDTRACK_LOCK_DIR") else None
 
 
@@ -124,13 +124,14 @@ def _home(environ: Mapping[str, str]) -> Path:
 
 def find_driver(environ: Mapping[str, str]) -> Path:
     """The path of speedbench: SPEEDTRACK_DRIVER, else built in this checkout, else on PATH. Raises SettingsError."""
-    asked = environ.get("SPEEDTRACK_DRIVER")
-    candidates = [asked] if asked else [str(BUILT_DRIVER), shutil.which("speedbench", path=environ.get("PATH")) or ""]
+    setting = environ.get("SPEEDTRACK_DRIVER")
+    usual = [str(BUILT_DRIVER), shutil.which("speedbench", path=environ.get("PATH")) or ""]
+    candidates = [setting] if setting else usual
     for candidate in candidates:
         if candidate and Path(candidate).is_file() and os.access(candidate, os.X_OK):
             return Path(candidate).absolute()
-    where = f"SPEEDTRACK_DRIVER is {asked}, which is no program" if asked else "the driver speedbench is not there"
+    cause = f"SPEEDTRACK_DRIVER is {setting}, which is no program" if setting else "the driver speedbench is missing"
     raise SettingsError(
-        f"{where}: build it with `cargo build --release --manifest-path runners/driver/Cargo.toml` in a "
+        f"{cause}: build it with `cargo build --release --manifest-path runners/driver/Cargo.toml` in a "
         "checkout, and put it on PATH or set SPEEDTRACK_DRIVER to its path"
     )

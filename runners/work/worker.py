@@ -1,4 +1,4 @@
-"""The Celery worker of one machine. Its one task says "look for work"; the message carries nothing."""
+"""The Celery worker of one machine. Its only task is to look for work; the message has no content."""
 
 import os
 import signal
@@ -15,7 +15,7 @@ TASK = "speedtrack.look_for_work"
 
 
 def celery_app(broker_url: str, queue: str) -> Celery:
-    """The app of one machine's queue: early ack, nothing prefetched, no results, patient with the broker."""
+    """The app of one machine's queue: early ack, no prefetch, no results, endless retries of the broker."""
     app = Celery("speedtrack-runner", broker=broker_url, set_as_current=False)
     app.conf.update(
         task_queues={queue: {"exchange": queue, "exchange_type": "direct", "routing_key": queue}},
@@ -48,9 +48,9 @@ def celery_app(broker_url: str, queue: str) -> Celery:
 
 
 def serve(look: Callable[[], None], broker_url: str, queue: str, machine: str, stopping: threading.Event) -> int:
-    """Calls `look` whenever a message says so, until SIGTERM or SIGINT; returns the exit code.
+    """Calls `look` for each message, until SIGTERM or SIGINT; returns the exit code.
 
-    Raises Unauthorized when the server stops knowing the token of this machine.
+    Raises Unauthorized when the server no longer accepts the token of this machine.
     """
     app = celery_app(broker_url, queue)
     refused: list[Unauthorized] = []
@@ -67,12 +67,12 @@ def serve(look: Callable[[], None], broker_url: str, queue: str, machine: str, s
 
     app.task(name=TASK, ignore_result=True)(look_for_work)
 
-    def stop_if_told_while_starting(**_: Any) -> None:
+    def stop_if_signalled_while_starting(**_: Any) -> None:
         if stopping.is_set():
             os.kill(os.getpid(), signal.SIGTERM)
 
     signals.worker_shutting_down.connect(shut_down)
-    signals.worker_ready.connect(stop_if_told_while_starting)
+    signals.worker_ready.connect(stop_if_signalled_while_starting)
     worker = app.Worker(
         pool="solo",
         concurrency=1,

@@ -7,17 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from runners.build import Build, Source
-from runners.build.cache import Cache, Limits
+from runners.build import Build, CommitSource
+from runners.build.builders import CachedBuilder
 from runners.build.output import LOG_LIMIT_BYTES
-from runners.build.workshop import Workshop
+from runners.build.store import ArtifactStore, StoreLimits
 from runners.documents import BuildRecipe
 from runners.errors import Cancelled, Permanent, Transient
 from runners.machine.topology import allowed_cpus
 from runners.processes.children import Processes
 from runners.processes.control import Control
 from runners.tests.api import Api
-from runners.tests.conftest import SHA, TREE, make_workshop, marked, running
+from runners.tests.conftest import SHA, TREE, make_builder, marked, running
 
 PROGRAM = {
     "Makefile": "tiny: tiny.c\n\t$(CC) -O2 -o $@ $<\n",
@@ -26,14 +26,14 @@ PROGRAM = {
 
 
 @pytest.fixture
-def builder(home: Path, processes: Processes) -> Workshop:
-    return make_workshop(home, processes)
+def builder(home: Path, processes: Processes) -> CachedBuilder:
+    return make_builder(home, processes)
 
 
 class Room:
     """Builds trees of files with one builder and keeps the log."""
 
-    def __init__(self, builder: Workshop, stopping: threading.Event) -> None:
+    def __init__(self, builder: CachedBuilder, stopping: threading.Event) -> None:
         self.builder = builder
         self.control = Control(stopping)
         self.log: list[str] = []
@@ -50,7 +50,7 @@ class Room:
     ) -> Build:
         tar = Api(sources={sha: tree}).tar(sha)
         recipe = BuildRecipe(command, artifacts, timeout_s, environment, trust=trust)
-        source = Source(sha, lambda file: file.write_bytes(tar) and None)
+        source = CommitSource(sha, lambda file: file.write_bytes(tar) and None)
         return self.builder.build("head", source, recipe, self.log.append, self.control)
 
     @property
@@ -59,7 +59,7 @@ class Room:
 
 
 @pytest.fixture
-def room(builder: Workshop, stopping: threading.Event) -> Room:
+def room(builder: CachedBuilder, stopping: threading.Event) -> Room:
     return Room(builder, stopping)
 
 
@@ -88,7 +88,7 @@ def test_the_cache_drops_what_was_used_longest_ago(room: Room, home: Path) -> No
     old = room.build(sha="a" * 40).artifacts["tiny"]
     tree = PROGRAM | {"tiny.c": "int main(void) { return 7; }\n"}
     new = room.build(sha="b" * 40, tree=tree).artifacts["tiny"]
-    Cache(home, Limits(size_bytes=old.size_bytes + new.size_bytes - 1)).prune()
+    ArtifactStore(home, StoreLimits(size_bytes=old.size_bytes + new.size_bytes - 1)).prune()
     assert not old.path.exists() and new.path.exists()
     assert room.build(sha="b" * 40, tree=tree).cached and not room.build(sha="a" * 40).cached
 
@@ -96,7 +96,7 @@ def test_the_cache_drops_what_was_used_longest_ago(room: Room, home: Path) -> No
 def test_the_cache_drops_what_was_not_used_for_long_and_keeps_what_is_pinned(room: Room, home: Path) -> None:
     old = room.build(sha="a" * 40).artifacts["tiny"]
     kept = room.build(sha="b" * 40, tree=PROGRAM | {"tiny.c": "int main(void) { return 7; }\n"}).artifacts["tiny"]
-    cache = Cache(home, Limits(age_s=3600))
+    cache = ArtifactStore(home, StoreLimits(age_s=3600))
     cache.pin([kept.digest])
     cache.prune()
     assert old.path.exists()
@@ -106,7 +106,7 @@ def test_the_cache_drops_what_was_not_used_for_long_and_keeps_what_is_pinned(roo
     assert not old.path.exists() and cache.artifact(kept.digest) == kept
     cache.unpin([kept.digest])
     room.build(sha="a" * 40)
-    Cache(home, Limits(size_bytes=1)).prune()
+    ArtifactStore(home, StoreLimits(size_bytes=1)).prune()
     assert cache.artifact(kept.digest) is None
 
 
@@ -206,8 +206,8 @@ def test_a_list_of_artifacts_that_cannot_be_right_is_permanent(room: Room) -> No
         room.build("true", artifacts=())
 
 
-def test_a_broken_tar_is_transient(builder: Workshop) -> None:
-    source = Source(SHA, lambda file: file.write_bytes(b"no tar") and None)
+def test_a_broken_tar_is_transient(builder: CachedBuilder) -> None:
+    source = CommitSource(SHA, lambda file: file.write_bytes(b"no tar") and None)
     with pytest.raises(Transient, match="cannot be unpacked"):
         builder.build("head", source, BuildRecipe("make", ("tiny",), 60, {}), str, Control())
 

@@ -13,10 +13,10 @@ from pathlib import Path
 import docker
 import pytest
 
-from runners.build import Build, Source
-from runners.build.cache import Cache
-from runners.build.docker import OWNER, Bounds, DockerBuilder
-from runners.build.workshop import Workshop
+from runners.build import Build, CommitSource
+from runners.build.builders import CachedBuilder
+from runners.build.docker import OWNER, ContainerLimits, DockerBuilder
+from runners.build.store import ArtifactStore
 from runners.documents import BuildRecipe
 from runners.errors import Cancelled, LeaseLost, Permanent, Transient
 from runners.machine.topology import allowed_cpus
@@ -40,8 +40,8 @@ class Room:
     """Builds trees of files in containers and keeps the log."""
 
     def __init__(self, home: Path, processes: Processes, api: docker.APIClient) -> None:
-        self.builder = DockerBuilder(home, processes, allowed_cpus(), Bounds(512 * MB, 64 * MB))
-        self.workshop = Workshop(Cache(home), {"docker": self.builder})
+        self.builder = DockerBuilder(home, processes, allowed_cpus(), ContainerLimits(512 * MB, 64 * MB))
+        self.cached_builder = CachedBuilder(ArtifactStore(home), {"docker": self.builder})
         self.stopping = threading.Event()
         self.control = Control(self.stopping)
         self.log: list[str] = []
@@ -58,11 +58,11 @@ class Room:
         **environment: str,
     ) -> Build:
         tar = Api(sources={sha: tree}).tar(sha)
-        source = Source(sha, lambda file: file.write_bytes(tar) and None, "17/3")
+        source = CommitSource(sha, lambda file: file.write_bytes(tar) and None, "17/3")
         recipe = BuildRecipe(
             command, ("tiny",), timeout_s, environment, "docker", "" if dockerfile else image, dockerfile, False, "test"
         )
-        return self.workshop.build("head", source, recipe, self.log.append, self.control)
+        return self.cached_builder.build("head", source, recipe, self.log.append, self.control)
 
     @property
     def text(self) -> str:
@@ -278,10 +278,10 @@ def test_a_daemon_that_dies_under_a_build_is_transient_and_leaves_nothing_for_lo
 KILLED = """
 import sys
 from pathlib import Path
-from runners.build import Source
-from runners.build.cache import Cache
+from runners.build import CommitSource
+from runners.build.store import ArtifactStore
 from runners.build.docker import DockerBuilder
-from runners.build.workshop import Workshop
+from runners.build.builders import CachedBuilder
 from runners.processes.control import Control
 from runners.documents import BuildRecipe
 from runners.machine.topology import allowed_cpus
@@ -290,9 +290,9 @@ from runners.processes.children import Processes
 home, tar = map(Path, sys.argv[1:])
 builder = DockerBuilder(home, Processes(home), allowed_cpus())
 recipe = BuildRecipe("echo it runs; sleep 300", ("tiny",), 300, {}, "docker", %r)
-source = Source("a" * 40, lambda file: file.write_bytes(tar.read_bytes()) and None, "17/3")
+source = CommitSource("a" * 40, lambda file: file.write_bytes(tar.read_bytes()) and None, "17/3")
 show = lambda text: print(text, flush=True)
-Workshop(Cache(home), {"docker": builder}).build("head", source, recipe, show, Control())
+CachedBuilder(ArtifactStore(home), {"docker": builder}).build("head", source, recipe, show, Control())
 """
 
 

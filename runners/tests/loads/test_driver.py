@@ -1,4 +1,4 @@
-"""The driver's end and its document: real processes that are killed, hang and lie."""
+"""The driver's exit and its document: real processes that are killed, hang, or print something else."""
 
 import json
 import os
@@ -14,10 +14,11 @@ import pytest
 from runners.documents import Benchmark, parse_job
 from runners.errors import BenchmarkFailed, Permanent, RunnerError, Transient
 from runners.loads import speedbench as driver_module
-from runners.loads.speedbench import Driver, Target, arguments, check, deadline_s, phases
-from runners.processes.children import Processes
+from runners.loads.driver_document import read_outcome, server_metrics, server_object
+from runners.loads.speedbench import Driver, deadline_s, driver_arguments, phases
+from runners.loads.target import Target
+from runners.processes.children import Command, Processes
 from runners.processes.control import Control
-from runners.servers import counters
 from runners.servers.server import Address
 from runners.tests.conftest import DRIVER, golden, make_benchmark, make_job, marked
 
@@ -60,7 +61,7 @@ def run(processes: Processes, home: Path, script: str, pid: int = 0) -> None:
             "refuses its workload: speedbench: no key x: correct",
         ),
         ("echo thread main panicked >&2; exit 101", Transient, "crashed with exit status 101: thread main panicked"),
-        ("kill -9 $$", Transient, "killed by signal 9; it said nothing"),
+        ("kill -9 $$", Transient, "killed by signal 9; it printed no message"),
         ("echo hello", Permanent, "no JSON on the driver's stdout"),
         ("echo '[]'", Permanent, "the document is not an object"),
     ],
@@ -106,9 +107,8 @@ def test_a_real_driver_that_is_killed_is_transient(
     directory.mkdir()
     address = Address("unix", 0, directory / "s")
     with (home / "output").open("wb") as output:
-        server = processes.start(
-            [str(tiny), "--port", "0", "--unixsocket", str(address.socket_path)], {}, directory, output
-        )
+        argv = [str(tiny), "--port", "0", "--unixsocket", str(address.socket_path)]
+        server = processes.start(Command(argv, {}, directory), output)
     server.wait(Control(), 0.3)
     threading.Timer(1.0, lambda: kill_the_driver(processes, server.pid)).start()
     with pytest.raises(Transient, match="killed by signal 9"):
@@ -126,10 +126,10 @@ def kill_the_driver(processes: Processes, server_pid: int) -> None:
 
 
 def test_the_metrics_of_the_golden_document() -> None:
-    outcome, test = check(document(), benchmark()), document()["tests"][0]
+    outcome, test = read_outcome(document(), benchmark(), 1), document()["tests"][0]
     assert outcome.flags == []
     assert outcome.window[1] - outcome.window[0] == pytest.approx(test["window_s"])
-    assert outcome.metrics == counters.metrics(document()) | {
+    assert outcome.metrics == server_metrics(document()) | {
         "server_cpu_ns_per_request": test["server_cpu"]["ns_per_request"],
         "throughput_rps": test["throughput_rps"],
         "latency_us_p50": test["latency_us"]["p50"],
@@ -141,7 +141,7 @@ def test_the_golden_document_of_the_driver_is_accepted() -> None:
     whole = json.loads((DRIVER / "tests" / "golden" / "speedbench.v1.json").read_text())
     for test in whole["tests"]:
         asked = benchmark(test=test["name"], keys=test["workload"]["keys"])
-        assert check(whole | {"tests": [test]}, asked).metrics["latency_us_p99"] == test["latency_us"]["p99"]
+        assert read_outcome(whole | {"tests": [test]}, asked, 1).metrics["latency_us_p99"] == test["latency_us"]["p99"]
 
 
 def change(*path: str | int, to: Any) -> Callable[[dict[str, Any]], None]:
@@ -161,7 +161,7 @@ def change(*path: str | int, to: Any) -> Callable[[dict[str, Any]], None]:
             Permanent,
             "schema is 'speedbench.v2', this runner wants 'speedbench.v1'",
         ),
-        (change("tests", to=[]), Permanent, "0 tests, 1 asked for"),
+        (change("tests", to=[]), Permanent, "0 tests for 1 phases"),
         (change("tests", 0, "throughput_rps", to="fast"), Permanent, r"tests\[0\].throughput_rps must be a number"),
         (change("tests", 0, "server_cpu", to=None), Permanent, r"tests\[0\].server_cpu must be an object"),
         (change("tests", 0, "latency_us", to={}), Permanent, r"tests\[0\].latency_us.p50 is missing"),
@@ -187,13 +187,13 @@ def test_a_document_is_checked(
     produced = document()
     changed(produced)
     with pytest.raises(RunnerError, match=message) as raised:
-        check(produced, benchmark())
+        read_outcome(produced, benchmark(), 1)
     assert type(raised.value) is kind
 
 
 def test_the_command_line() -> None:
     at = Target("resp", Address("tcp", 7000, Path("/run/s")), 42, Path("/d"))
-    assert " ".join(arguments(at, 5, frozenset([2, 3]))) == (
+    assert " ".join(driver_arguments(at, 5, frozenset([2, 3]))) == (
         "run --workload workload.json -h 127.0.0.1 -p 7000 --seed 5 --cpus 2,3 --server-pid 42 "
         "--server-events instructions,cycles --json"
     )
@@ -205,9 +205,13 @@ def test_the_phases_of_the_workload_document() -> None:
     setup, phase = phases(measured, 2)
     assert phase == {k: v for k, v in measured.items() if k != "setup"} | {"threads": 2}
     assert setup == {
-        "name": "setup", "clients": 1, "commands": [{"request": "RPUSH l __data__"}], "requests": 9,
-        "keys": {"count": 20_000}, "values": {"bytes": 32},
-    }  # fmt: skip
+        "name": "setup",
+        "clients": 1,
+        "commands": [{"request": "RPUSH l __data__"}],
+        "requests": 9,
+        "keys": {"count": 20_000},
+        "values": {"bytes": 32},
+    }
     assert phases(benchmark(clients=1).workload, 2)[0]["threads"] == 1
     assert phases(benchmark(threads=3).workload, 2)[0]["threads"] == 3
 
@@ -228,8 +232,8 @@ def test_a_driver_has_the_time_its_workload_takes(workload: dict[str, Any], seco
 def test_a_rate_that_was_asked_for_is_no_throughput() -> None:
     produced = document()
     produced["tests"][0]["mode"] = "open"
-    closed = check(document(), benchmark()).metrics
-    assert set(closed) - set(check(produced, benchmark()).metrics) == {"throughput_rps"}
+    closed = read_outcome(document(), benchmark(), 1).metrics
+    assert set(closed) - set(read_outcome(produced, benchmark(), 1).metrics) == {"throughput_rps"}
 
 
 TABLE = golden("workloads.json")
@@ -241,8 +245,11 @@ def ask(speedbench: Path, workload: dict[str, Any]) -> subprocess.CompletedProce
     document = {"protocol": workload.get("protocol", "resp"), "phase": [phase]}
     return subprocess.run(
         [speedbench, "run", "--workload", "-", "-s", "/nonexistent"],
-        input=json.dumps(document), capture_output=True, text=True, timeout=20,
-    )  # fmt: skip
+        input=json.dumps(document),
+        capture_output=True,
+        text=True,
+        timeout=20,
+    )
 
 
 @pytest.mark.parametrize("workload", TABLE["good"], ids=json.dumps)
@@ -255,3 +262,29 @@ def test_the_driver_takes_what_suites_may_ask(speedbench: Path, workload: dict[s
 def test_the_driver_refuses_what_suites_may_not(speedbench: Path, place: str, workload: dict[str, Any]) -> None:
     done = ask(speedbench, workload)
     assert (done.returncode, done.stdout) == (2, "") and place in done.stderr
+
+
+def test_a_trial_has_what_the_driver_read() -> None:
+    document = json.loads((DRIVER / "tests" / "golden" / "speedbench.v1.json").read_text())
+    document["tests"] = document["tests"][:1]
+    (test,), prefill = document["tests"], document["prefill"]
+    values = server_object(document, {"evicted_keys": 0.0})
+    assert values["cpu_user_ns"] + values["cpu_system_ns"] == test["server_cpu"]["ns"]
+    assert values["keys"] == 100_000 and values["stats"] == {"evicted_keys": 0.0}
+    assert values["rss_after_prefill_bytes"] - values["rss_before_prefill_bytes"] == pytest.approx(
+        prefill["server_memory"]["bytes_per_key"] * 100_000, abs=1000
+    )
+    found = server_metrics(document)
+    both = found["server_user_ns_per_request"] + found["server_system_ns_per_request"]
+    assert both == pytest.approx(test["server_cpu"]["ns_per_request"], abs=0.01)
+    switches = test["server"]["voluntary_switches"] + test["server"]["involuntary_switches"]
+    assert found["context_switches_per_request"] == switches / test["requests"]
+
+
+def test_what_the_driver_did_not_read_is_left_out() -> None:
+    document = golden("result.v1.json")["trials"][0]["driver"]
+    document["tests"][-1]["server"] = {"user_ns": None, "system_ns": None, "voluntary_switches": 7}
+    document["prefill"] = None
+    assert list(server_metrics(document)) == ["context_switches_per_request"]
+    assert server_object(document, {}) == {"voluntary_switches": 7, "stats": {}}
+    assert server_object({"schema": "speedtrack.external/1"}, {}) == {"stats": {}}

@@ -1,4 +1,4 @@
-"""Load generators of others: command lines, reports, and whole runs with a program that has redis-benchmark's mouth."""
+"""Other load generators: command lines, reports, and whole runs with a program that prints as redis-benchmark does."""
 
 import dataclasses
 from pathlib import Path
@@ -8,18 +8,11 @@ import pytest
 
 from runners.documents import Benchmark, parse_job
 from runners.errors import BenchmarkFailed, Permanent
-from runners.loads.external import (
-    External,
-    command_line,
-    memtier_arguments,
-    memtier_fill,
-    memtier_ratio,
-    read_memtier,
-    read_own,
-    read_redis_benchmark,
-    redis_benchmark_arguments,
-)
-from runners.loads.speedbench import Target
+from runners.loads.command import command_line, read_command_report
+from runners.loads.external import ExternalLoads
+from runners.loads.memtier import memtier_arguments, memtier_fill, memtier_ratio, read_memtier
+from runners.loads.redis_benchmark import read_redis_benchmark, redis_benchmark_arguments
+from runners.loads.target import Target
 from runners.servers.server import Address
 from runners.tests.api import Api
 from runners.tests.conftest import HERE, make_benchmark, make_job
@@ -37,8 +30,11 @@ def of(driver: str, name: str = "get-p1", **workload: Any) -> dict[str, Any]:
 
 def own(command: str, timeout_s: float = 20) -> dict[str, Any]:
     return make_benchmark("own") | {
-        "driver": "command", "workload": {}, "command": command, "timeout_s": timeout_s,
-    }  # fmt: skip
+        "driver": "command",
+        "workload": {},
+        "command": command,
+        "timeout_s": timeout_s,
+    }
 
 
 def workload(**changes: Any) -> Any:
@@ -54,11 +50,9 @@ def workload(**changes: Any) -> Any:
     ],
 )
 def test_the_csv_of_redis_benchmark(file: str, rate: float, p50_us: float, p99_us: float) -> None:
-    reading = read_redis_benchmark((GOLDEN / file).read_text(), workload())
-    assert reading.requests == 20_000
-    assert reading.metrics == pytest.approx(
-        {"throughput_rps": rate, "latency_us_p50": p50_us, "latency_us_p99": p99_us}
-    )
+    report = read_redis_benchmark((GOLDEN / file).read_text(), workload())
+    assert report.requests == 20_000
+    assert report.metrics == pytest.approx({"throughput_rps": rate, "latency_us_p50": p50_us, "latency_us_p99": p99_us})
 
 
 HEADER = (GOLDEN / "valkey-benchmark.csv").read_text().splitlines()[0]
@@ -80,9 +74,9 @@ def test_another_csv_is_refused(text: str, message: str) -> None:
 
 
 def test_the_json_of_memtier() -> None:
-    reading = read_memtier((GOLDEN / "memtier-2.json").read_text(), workload(prefill=False))
-    assert reading.requests == 20_000
-    assert reading.metrics == pytest.approx({"throughput_rps": 350723.37, "latency_us_p50": 55, "latency_us_p99": 119})
+    report = read_memtier((GOLDEN / "memtier-2.json").read_text(), workload(prefill=False))
+    assert report.requests == 20_000
+    assert report.metrics == pytest.approx({"throughput_rps": 350723.37, "latency_us_p50": 55, "latency_us_p99": 119})
 
 
 def test_misses_after_its_own_prefill_are_a_wrong_answer() -> None:
@@ -132,8 +126,14 @@ def test_a_mix_is_a_ratio(test: str, ratio: str) -> None:
 def test_a_command_of_ones_own_is_split_before_its_places_are_filled() -> None:
     spaced = dataclasses.replace(UNIX, directory=Path("/a b"))
     assert command_line("load -s {socket} 'two words' --to={host}:{port} -o {output}", Path("/bin/load"), spaced) == [
-        "/bin/load", "-s", "/run/s", "two words", "--to=127.0.0.1:7000", "-o", "/a b/metrics.json",
-    ]  # fmt: skip
+        "/bin/load",
+        "-s",
+        "/run/s",
+        "two words",
+        "--to=127.0.0.1:7000",
+        "-o",
+        "/a b/metrics.json",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -150,7 +150,7 @@ def test_a_command_of_ones_own_is_split_before_its_places_are_filled() -> None:
 )
 def test_the_report_of_a_command_is_checked(text: str, message: str) -> None:
     with pytest.raises(Permanent, match=message):
-        read_own(text)
+        read_command_report(text)
 
 
 @pytest.fixture
@@ -159,14 +159,19 @@ def with_redis_benchmark(agent: Agent, speedbench: Path, tmp_path: Path) -> Agen
     link = tmp_path / "redis-benchmark"
     link.symlink_to(speedbench)
     tools = agent.tools
-    agent.tools = dataclasses.replace(tools, external=External(tools.driver, {"SPEEDTRACK_REDIS_BENCHMARK": str(link)}))
+    agent.tools = dataclasses.replace(
+        tools, external=ExternalLoads(tools.driver, {"SPEEDTRACK_REDIS_BENCHMARK": str(link)})
+    )
     return agent
 
 
 # At the ends of the window, which only our own driver knows.
 READ_BY_OUR_DRIVER = {
-    "bytes_per_key", "context_switches_per_request", "server_system_ns_per_request", "server_user_ns_per_request"
-}  # fmt: skip
+    "bytes_per_key",
+    "context_switches_per_request",
+    "server_system_ns_per_request",
+    "server_user_ns_per_request",
+}
 
 
 def test_redis_benchmark_measures_beside_the_native_driver(api: Api, with_redis_benchmark: Agent) -> None:

@@ -7,8 +7,9 @@ import pytest
 from runners.documents import digest_of
 from runners.errors import Permanent
 from runners.machine import facts, topology
-from runners.machine.environment import Machine, compiler
+from runners.machine.environment import MachineFacts, compiler
 from runners.machine.facts import UNKNOWN
+from runners.machine.kernel_files import ROOT
 from runners.machine.placement import Planner
 from runners.tests import trees
 from runners.tests.trees import write
@@ -17,15 +18,15 @@ GOVERNORS = {1: "performance", 2: "powersave", 3: "powersave"}
 ARM = "processor\t: 0\nCPU implementer\t: 0x41\nCPU part\t: 0xd0c\n\nprocessor\t: 1\n"
 
 
-def machine(driver: Path, root: Path = topology.ROOT) -> Machine:
+def machine(driver: Path, root: Path = ROOT) -> MachineFacts:
     planner = Planner(topology.read(), allow_shared=True)
-    return Machine(planner, planner.plan(), driver, root)
+    return MachineFacts(planner, planner.plan(), driver, root)
 
 
-def recorded(driver: Path, root: Path, name: str, files: dict[str, str]) -> Machine:
+def recorded(driver: Path, root: Path, name: str, files: dict[str, str]) -> MachineFacts:
     """A machine of the table, with more of its files."""
     planner = Planner(trees.topology_of(root, name, **files), allow_shared=True)
-    return Machine(planner, planner.plan(), driver, root)
+    return MachineFacts(planner, planner.plan(), driver, root)
 
 
 def test_this_machine_is_named(speedbench: Path) -> None:

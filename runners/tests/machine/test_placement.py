@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 
 from runners.errors import Permanent
+from runners.machine.kernel_files import parse_cpu_list
 from runners.machine.placement import Placement, Planner
-from runners.machine.topology import Topology, parse_cpu_list, read
+from runners.machine.topology import Topology, read
 from runners.tests import trees
 
 

@@ -14,9 +14,11 @@ from pathlib import Path
 import pytest
 
 from runners.errors import SettingsError
-from runners.machine import tune
+from runners.machine import journal as journals
+from runners.machine import setting_rows, tune
+from runners.machine.kernel_files import ROOT, text
+from runners.machine.kernel_settings import KERNEL_SETTINGS, SettingChange, needed_changes
 from runners.machine.placement import Placement
-from runners.machine.topology import ROOT, text
 from runners.tests.trees import write
 
 PLAN = Placement(frozenset([1]), frozenset([2]), frozenset([0, 3]), None, ())
@@ -63,8 +65,8 @@ def root(tmp_path: Path) -> Path:
 
 def values(root: Path) -> dict[str, str]:
     """As a kernel would show them: the huge pages' word alone, interrupts without ranges."""
-    knobs = {file: knob for knob in tune.KNOBS for file in knob.values(root)}
-    return {file: knobs[file].normal(text(root / file)) for file in BEFORE}
+    settings = {file: setting for setting in KERNEL_SETTINGS for file in setting.values(root)}
+    return {file: settings[file].normal(text(root / file)) for file in BEFORE}
 
 
 UNTOUCHED = {
@@ -74,20 +76,20 @@ UNTOUCHED = {
 }
 
 
-def rows(root: Path) -> dict[str, tune.Row]:
-    return {row.knob: row for row in tune.rows(root, PLAN)}
+def rows(root: Path) -> dict[str, setting_rows.SettingRow]:
+    return {row.setting: row for row in setting_rows.setting_rows(root, PLAN)}
 
 
 @contextmanager
-def journal(root: Path, owner: str = tune.RUN) -> Iterator[tune.Journal]:
-    with tune.host(root) as directory:
-        yield tune.Journal(root, directory, owner)
+def journal(root: Path, owner: str = journals.RUN) -> Iterator[journals.Journal]:
+    with journals.journal_directory(root) as directory:
+        yield journals.Journal(root, directory, owner)
 
 
 def test_a_run_is_tuned_and_everything_is_as_before_afterwards(root: Path) -> None:
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
-    with tune.tuned_runs(True, root) as tuning, tuning(PLAN):
-        assert values(root) == AFTER and tune.latency_us(root) == tune.LATENCY_US
+    with tune.tuning_for_runs(True, root) as tuning, tuning(PLAN):
+        assert values(root) == AFTER and setting_rows.latency_us(root) == tune.LATENCY_US
         assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] >= limits[0]
     assert values(root) == UNTOUCHED and text(root / ASLR) == "2"
     assert resource.getrlimit(resource.RLIMIT_NOFILE) == limits
@@ -97,15 +99,15 @@ def test_a_run_is_tuned_and_everything_is_as_before_afterwards(root: Path) -> No
 def test_looking_changes_nothing(root: Path) -> None:
     found = rows(root)
     assert values(root) == UNTOUCHED and not (root / "run/lock/speedtrack-tune").exists()
-    assert (found["governor"].now, found["governor"].wanted) == ("powersave", "performance")
-    assert found["interrupts"].now == "0,1,2,3 (1), 1 (1), 0,3 (1)" and found["interrupts"].wanted == "0,3"
+    assert (found["governor"].now, found["governor"].target) == ("powersave", "performance")
+    assert found["interrupts"].now == "0,1,2,3 (1), 1 (1), 0,3 (1)" and found["interrupts"].target == "0,3"
     assert found["irqbalance"].note == "run `systemctl stop irqbalance`" and found["aslr"].note == ""
-    assert all(row.why for row in found.values())
+    assert all(row.reason for row in found.values())
 
 
 def test_address_space_randomisation_is_only_looked_at(root: Path) -> None:
     write(root, {ASLR: "0"})
-    with tune.tuned_runs(True, root) as tuning, tuning(PLAN):
+    with tune.tuning_for_runs(True, root) as tuning, tuning(PLAN):
         assert text(root / ASLR) == "0"
     assert rows(root)["aslr"].note == "run `sysctl kernel.randomize_va_space=2`"
 
@@ -113,7 +115,7 @@ def test_address_space_randomisation_is_only_looked_at(root: Path) -> None:
 def test_what_is_good_enough_is_left(root: Path) -> None:
     good = {"proc/sys/vm/swappiness": "0", "proc/sys/net/core/somaxconn": "65535"}
     write(root, good | {"sys/kernel/mm/transparent_hugepage/enabled": "always madvise [never]"})
-    named = {change.knob for change in tune.changes(root, PLAN)}
+    named = {change.setting for change in needed_changes(root, PLAN)}
     assert not named & {"swappiness", "somaxconn", "thp", "aslr"}
 
 
@@ -131,7 +133,7 @@ def dies(self, value):
     moment -= 1
     return write_text(self, value)
 Path.write_text = dies
-with tune.tuned_runs(True, root) as tuning, tuning(PLAN):
+with tune.tuning_for_runs(True, root) as tuning, tuning(PLAN):
     pass
 """
 
@@ -144,14 +146,14 @@ def test_what_a_killed_runner_left_is_undone_at_the_next_start(root: Path, momen
     assert killed.returncode == -signal.SIGKILL
     assert (root / "run/lock/speedtrack-tune/run.json").exists()
     assert (values(root) == UNTOUCHED) == (moment == 0)
-    with tune.tuned_runs(asked, root):
+    with tune.tuning_for_runs(asked, root):
         assert values(root) == UNTOUCHED
     assert not (root / "run/lock/speedtrack-tune/run.json").exists()
 
 
 def test_what_somebody_else_set_meanwhile_is_left(root: Path) -> None:
     with journal(root) as ours:
-        assert ours.apply(tune.changes(root, PLAN)) == {}
+        assert ours.apply(needed_changes(root, PLAN)) == {}
         write(root, {"proc/sys/vm/swappiness": "10"})
         assert ours.undo() == {}
     assert values(root) == UNTOUCHED | {"proc/sys/vm/swappiness": "10"}
@@ -159,7 +161,7 @@ def test_what_somebody_else_set_meanwhile_is_left(root: Path) -> None:
 
 def test_after_a_restart_of_the_machine_nothing_is_undone(root: Path) -> None:
     with journal(root) as ours:
-        ours.apply(tune.changes(root, PLAN))
+        ours.apply(needed_changes(root, PLAN))
         write(root, {BOOT_ID: "another-boot"})
         assert ours.undo() == {} and not ours.file.exists()
     assert values(root) == AFTER
@@ -173,44 +175,44 @@ def test_a_torn_journal_is_said_and_dropped(root: Path, caplog: pytest.LogCaptur
 
 
 def test_a_run_on_a_machine_tuned_by_hand_leaves_it_tuned(root: Path) -> None:
-    with journal(root, tune.HAND) as hand:
-        hand.apply(tune.changes(root, PLAN))
-    with tune.tuned_runs(True, root) as tuning, tuning(PLAN):
+    with journal(root, journals.HAND) as hand:
+        hand.apply(needed_changes(root, PLAN))
+    with tune.tuning_for_runs(True, root) as tuning, tuning(PLAN):
         assert values(root) == AFTER
     assert values(root) == AFTER
-    with journal(root, tune.HAND) as hand:
+    with journal(root, journals.HAND) as hand:
         hand.undo()
     assert values(root) == UNTOUCHED
 
 
 def test_only_one_runner_tunes_a_machine(root: Path) -> None:
-    with tune.tuned_runs(True, root):
+    with tune.tuning_for_runs(True, root):
         with (
             pytest.raises(SettingsError, match=f"process {os.getpid()}.* tunes this machine"),
-            tune.tuned_runs(True, root),
+            tune.tuning_for_runs(True, root),
         ):
             pass
-        with tune.tuned_runs(False, root) as tuning, tuning(PLAN):
+        with tune.tuning_for_runs(False, root) as tuning, tuning(PLAN):
             assert values(root) == UNTOUCHED
 
 
 def test_a_directory_that_is_no_directory_of_ours_is_refused(root: Path) -> None:
     (root / "run/lock/speedtrack-tune").symlink_to(root)
-    with pytest.raises(SettingsError, match="belongs to somebody else"), tune.host(root):
+    with pytest.raises(SettingsError, match="belongs to another user"), journals.journal_directory(root):
         pass
 
 
 def test_a_machine_that_offers_nothing_is_not_fatal(tmp_path: Path) -> None:
     (tmp_path / "tmp").mkdir()
-    with tune.tuned_runs(True, tmp_path) as tuning, tuning(PLAN):
+    with tune.tuning_for_runs(True, tmp_path) as tuning, tuning(PLAN):
         pass
     found = rows(tmp_path)
-    assert {found[knob.name].note for knob in tune.KNOBS} == {tune.ABSENT}
-    assert found["sleep_states"].note == tune.ABSENT and found["irqbalance"].now == "unknown"
+    assert {found[setting.name].note for setting in KERNEL_SETTINGS} == {setting_rows.ABSENT}
+    assert found["sleep_states"].note == setting_rows.ABSENT and found["irqbalance"].now == "unknown"
 
 
 def test_a_place_for_the_journal_is_needed(tmp_path: Path) -> None:
-    with pytest.raises(SettingsError, match="no place for the journal"), tune.host(tmp_path):
+    with pytest.raises(SettingsError, match="no place for the journal"), journals.journal_directory(tmp_path):
         pass
 
 
@@ -218,10 +220,10 @@ def test_what_refuses_is_reported_and_the_rest_is_set(root: Path) -> None:
     """An interrupt that cannot be moved refuses the write; here a directory in the file's place does."""
     interrupt = root / "proc/irq/24/smp_affinity_list"
     with journal(root) as ours:
-        wanted = tune.changes(root, PLAN)
+        changes = needed_changes(root, PLAN)
         interrupt.unlink()
         interrupt.mkdir()
-        refused = ours.apply(wanted)
+        refused = ours.apply(changes)
         assert refused == {"proc/irq/24/smp_affinity_list": "Is a directory"}
         assert text(root / "proc/irq/25/smp_affinity_list") == "0,3"
         assert ours.undo() == {} and text(root / "proc/irq/25/smp_affinity_list") == "1"
@@ -230,31 +232,31 @@ def test_what_refuses_is_reported_and_the_rest_is_set(root: Path) -> None:
 def test_what_cannot_be_put_back_stays_in_the_journal(root: Path) -> None:
     swappiness = root / "proc/sys/vm/swappiness"
     with journal(root) as ours:
-        ours.apply(tune.changes(root, PLAN))
+        ours.apply(needed_changes(root, PLAN))
         swappiness.unlink()
         swappiness.symlink_to("/proc/version")  # can be read, refuses every write
-        stale = [tune.Change("swappiness", "proc/sys/vm/swappiness", "60", text(swappiness))]
-        assert list(tune.Journal(root, ours.directory, "other").apply(stale)) == ["proc/sys/vm/swappiness"]
-        other = tune.Journal(root, ours.directory, "other")
+        stale = [SettingChange("swappiness", "proc/sys/vm/swappiness", "60", text(swappiness))]
+        assert list(journals.Journal(root, ours.directory, "other").apply(stale)) == ["proc/sys/vm/swappiness"]
+        other = journals.Journal(root, ours.directory, "other")
         assert list(other.undo()) == ["proc/sys/vm/swappiness"] and other.read() == stale
 
 
-SAFE = [knob for knob in tune.KNOBS if knob.name in ("swappiness", "somaxconn")]
+SAFE = [setting for setting in KERNEL_SETTINGS if setting.name in ("swappiness", "somaxconn")]
 
 
 def test_this_machine_is_tuned_and_put_back_or_says_what_right_is_missing(tmp_path: Path) -> None:
-    ours = tune.Journal(ROOT, tmp_path, tune.RUN)
+    ours = journals.Journal(ROOT, tmp_path, journals.RUN)
     with (ROOT / "proc/sys/vm/swappiness").open() as turn:
         fcntl.flock(turn, fcntl.LOCK_EX)  # another run of the tests on this machine waits here
-        before = [(knob.name, file, value) for knob in SAFE for file, value in knob.values(ROOT).items()]
-        wanted = [tune.Change(name, file, value, str(int(value) + 1)) for name, file, value in before]
-        assert len(wanted) == len(SAFE)
+        before = [(setting.name, file, value) for setting in SAFE for file, value in setting.values(ROOT).items()]
+        changes = [SettingChange(name, file, value, str(int(value) + 1)) for name, file, value in before]
+        assert len(changes) == len(SAFE)
         try:
-            refused = ours.apply(wanted)
-            assert set(refused) in (set(), {change.file for change in wanted})
-            assert set(refused.values()) <= {tune.NO_RIGHT, "Read-only file system"}
-            expected = [change.before if change.file in refused else change.wanted for change in wanted]
-            assert [text(ROOT / change.file) for change in wanted] == expected
+            refused = ours.apply(changes)
+            assert set(refused) in (set(), {change.file for change in changes})
+            assert set(refused.values()) <= {journals.NO_RIGHT, "Read-only file system"}
+            expected = [change.before if change.file in refused else change.target for change in changes]
+            assert [text(ROOT / change.file) for change in changes] == expected
         finally:
             assert ours.undo() == {}
         assert [text(ROOT / file) for _, file, _ in before] == [value for _, _, value in before]
@@ -263,9 +265,9 @@ def test_this_machine_is_tuned_and_put_back_or_says_what_right_is_missing(tmp_pa
 def test_the_table_of_this_machine_is_printed_without_settings() -> None:
     command = [sys.executable, "-m", "runners", "tune"]
     environment = {"PATH": os.environ["PATH"]}
-    told = subprocess.run(command, env=environment, capture_output=True, text=True, cwd=Path(__file__).parents[3])
-    assert told.returncode == 0 and told.stdout.startswith("setting ")
-    for knob in tune.KNOBS:
-        assert f"\n{knob.name} " in told.stdout and knob.why in told.stdout
+    output = subprocess.run(command, env=environment, capture_output=True, text=True, cwd=Path(__file__).parents[3])
+    assert output.returncode == 0 and output.stdout.startswith("setting ")
+    for setting in KERNEL_SETTINGS:
+        assert f"\n{setting.name} " in output.stdout and setting.reason in output.stdout
     document = subprocess.run([*command, "--json"], env=environment, capture_output=True, cwd=Path(__file__).parents[3])
-    assert {row["knob"] for row in json.loads(document.stdout)} >= {knob.name for knob in tune.KNOBS}
+    assert {row["setting"] for row in json.loads(document.stdout)} >= {setting.name for setting in KERNEL_SETTINGS}

@@ -42,6 +42,6 @@ def test_without_valgrind_the_metric_is_absent_by_name_and_the_rest_is_measured(
 
 def test_a_report_without_a_total_says_what_to_do(tmp_path: Path) -> None:
     (tmp_path / "report").write_text("events: Ir\nsummary: 1234\n")
-    assert callgrind.total(tmp_path / "report") == 1234
+    assert callgrind.total_instructions(tmp_path / "report") == 1234
     with pytest.raises(BenchmarkFailed, match="must end by itself on SIGTERM"):
-        callgrind.total(tmp_path / "nothing")
+        callgrind.total_instructions(tmp_path / "nothing")

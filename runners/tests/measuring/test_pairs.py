@@ -1,4 +1,4 @@
-"""Blocks of two real servers: both up at once, loaded in turn, combined as one trial each."""
+"""Blocks of two real servers: both run at once, are loaded in turn, and give one trial each."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -10,8 +10,18 @@ import pytest
 
 from runners.documents import Benchmark, parse_job
 from runners.measuring import pairs
-from runners.measuring.pairs import SLICES, Block, NoRoom, Slot, check_room, combined, cut, settling, uncut
-from runners.measuring.trials import Begin, Load, Rig
+from runners.measuring.pairs import (
+    SLICES,
+    Block,
+    NoRoom,
+    Slot,
+    check_room,
+    combined_metrics,
+    reason_not_to_slice,
+    settling_load,
+    slice_of,
+)
+from runners.measuring.trials import LoadResult, TrialRunner, TrialStart
 from runners.processes.control import Control
 from runners.tests.api import Api
 from runners.tests.conftest import BASE_SHA, COMMAND, SHA, TREE, make_benchmark, make_job, marked
@@ -28,14 +38,16 @@ def benchmark(**workload: Any) -> Benchmark:
     return parse_job(make_job(benchmarks=[make_benchmark(**workload)])).benchmarks[0]
 
 
-def load(cpu_ns: float, requests: int, window_s: float, p50: float, rss: float, flags: tuple[str, ...] = ()) -> Load:
+def load(
+    cpu_ns: float, requests: int, window_s: float, p50: float, rss: float, flags: tuple[str, ...] = ()
+) -> LoadResult:
     metrics = {
         "server_cpu_ns_per_request": cpu_ns / requests,
         "throughput_rps": requests / window_s,
         "latency_us_p50": p50,
         "some_bytes": rss,
     }
-    return Load(metrics, flags, {"tests": [{"requests": requests, "window_s": window_s}]})
+    return LoadResult(metrics, flags, {"tests": [{"requests": requests, "window_s": window_s}]})
 
 
 def measured(api: Api) -> dict[tuple[str, str], list[dict[str, Any]]]:
@@ -56,7 +68,7 @@ def test_both_servers_of_a_block_are_up_and_their_slices_alternate(api: Api, age
         assert one["driver"]["target"]["address"] != other["driver"]["target"]["address"]
         turns = [sorted((a["at_s"], b["at_s"])) for a, b in slices_of(one, other)]
         assert len(turns) == SLICES and all(late[0] >= early[1] for early, late in pairwise(turns))
-    assert len(slots) == 2, "the seed of this job draws both slots for base within three blocks"
+    assert len(slots) == 2, "with the seed of this job base has both slots within three blocks"
     assert marked(agent.tools.launcher.home) == []
     assert not list(agent.tools.launcher.home.glob("trial-*"))
 
@@ -78,13 +90,13 @@ def test_a_trial_is_the_sum_of_its_slices(api: Api, agent: Agent) -> None:
     assert set(trial["flags"]) == {flag for one in slices for flag in one["flags"]}
 
 
-class Rehearsal(Rig):
-    """A rig whose loads are not measured: the n-th one has the flags the rule gives it."""
+class Rehearsal(TrialRunner):
+    """A trial runner whose loads are not measured: the n-th one has the flags of the rule."""
 
     def follow(self, rule: Callable[[int], tuple[str, ...]]) -> None:
         self.rule, self.loads = rule, 0
 
-    def load(self, benchmark: Benchmark, server: Any, seed: int, name: str) -> Load:
+    def run_load(self, benchmark: Benchmark, server: Any, seed: int, name: str) -> LoadResult:
         self.loads += 1
         return load(1000, 10, 1.0, 5.0, 7.0, self.rule(self.loads - 1))
 
@@ -92,12 +104,12 @@ class Rehearsal(Rig):
 def loads_of_slices(rule: Callable[[int], tuple[str, ...]], slices: int, repeat_for: list[str]) -> tuple[int, int]:
     """How often a slot was loaded for so many slices, and how many of these loads were dropped."""
     job = parse_job(paired(repeat_for=repeat_for))
-    rig = Rehearsal(job, None, Control(), RunLogOfNobody(), Random(1))  # type: ignore[arg-type]
-    rig.follow(rule)
+    runner = Rehearsal(job, None, Control(), RunLogOfNobody(), Random(1))  # type: ignore[arg-type]
+    runner.follow(rule)
     slot = Slot("head", 0, 0, None)  # type: ignore[arg-type]
     for turn in range(slices):
-        Block(rig, job.benchmarks[0], 0)._slice(slot, turn, Begin())
-    return rig.loads, slot.repeated
+        Block(runner, job.benchmarks[0], 0)._slice(slot, turn, TrialStart())
+    return runner.loads, slot.repeated
 
 
 class RunLogOfNobody:
@@ -117,40 +129,44 @@ def test_a_suspicion_of_a_latency_repeats_a_slice_whose_driver_was_delayed_until
 
 
 def test_sums_weigh_by_what_a_metric_is_per() -> None:
-    found = combined([load(1000, 10, 1.0, 5.0, 7.0), load(9000, 30, 3.0, 9.0, 9.0), load(0, 60, 1.0, 6.0, 8.0)])
+    found = combined_metrics([load(1000, 10, 1.0, 5.0, 7.0), load(9000, 30, 3.0, 9.0, 9.0), load(0, 60, 1.0, 6.0, 8.0)])
     assert found == {
-        "server_cpu_ns_per_request": 100.0, "throughput_rps": 20.0, "latency_us_p50": 6.0, "some_bytes": 9.0,
-    }  # fmt: skip
+        "server_cpu_ns_per_request": 100.0,
+        "throughput_rps": 20.0,
+        "latency_us_p50": 6.0,
+        "some_bytes": 9.0,
+    }
 
 
 def test_what_only_some_slices_have_is_left_out() -> None:
     first, second = load(1000, 10, 1.0, 5.0, 7.0), load(1000, 10, 1.0, 5.0, 7.0)
     del second.metrics["latency_us_p50"]
-    assert "latency_us_p50" not in combined([first, second])
+    assert "latency_us_p50" not in combined_metrics([first, second])
 
 
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        ({"duration_s": None, "requests": 100}, "so many requests"),
-        ({"ttl_s": 60}, "its keys end"),
+        ({"duration_s": None, "requests": 100}, "a number of requests"),
+        ({"ttl_s": 60}, "its keys expire"),
         ({"expect": {"keys": 500}}, "are counted"),
         ({}, None),
     ],
 )
 def test_a_load_that_cannot_be_cut_is_measured_whole(changes: dict[str, Any], reason: str | None) -> None:
-    found = uncut(benchmark(**changes))
+    found = reason_not_to_slice(benchmark(**changes))
     assert found is None if reason is None else found and reason in found
 
 
 def test_a_slice_is_the_same_load_but_shorter_and_fills_nothing() -> None:
     one = benchmark(duration_s=2.0, warmup_s=0.5)
-    assert cut(one).workload == {key: value for key, value in one.workload.items() if key != "prefill"} | {
-        "duration_s": 0.5, "warmup_s": 0.1,
-    }  # fmt: skip
-    assert cut(benchmark(duration_s=0.2)).workload["duration_s"] == 0.1
+    assert slice_of(one).workload == {key: value for key, value in one.workload.items() if key != "prefill"} | {
+        "duration_s": 0.5,
+        "warmup_s": 0.1,
+    }
+    assert slice_of(benchmark(duration_s=0.2)).workload["duration_s"] == 0.1
     kept = {key: value for key, value in one.workload.items() if key != "duration_s"}
-    assert settling(one).workload == kept | {"requests": 1000}
+    assert settling_load(one).workload == kept | {"requests": 1000}
 
 
 def test_servers_too_large_for_each_other_are_measured_one_after_the_other(
@@ -168,7 +184,7 @@ def test_servers_too_large_for_each_other_are_measured_one_after_the_other(
 
 def test_room_is_for_the_second_server_twice() -> None:
     check_room(100, 200)
-    with pytest.raises(NoRoom, match="to have two up at once"):
+    with pytest.raises(NoRoom, match="to run two at once"):
         check_room(100 << 20, (200 << 20) - 1)
     assert pairs.available_bytes() > 1 << 20
 

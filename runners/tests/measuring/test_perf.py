@@ -47,7 +47,8 @@ def test_programs_of_the_artifact_store_have_the_names_of_their_artifacts() -> N
 def test_stacks_are_bounded_and_no_sample_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(perf, "MOST_STACKS", 2)
     assert (
-        perf.written(Counter({("a", "b"): 3, ("a", "c"): 9, ("a",): 1, ("d",): 1})) == "a;c 9\na;b 3\n(rare stacks) 2\n"
+        perf.folded_text(Counter({("a", "b"): 3, ("a", "c"): 9, ("a",): 1, ("d",): 1}))
+        == "a;c 9\na;b 3\n(rare stacks) 2\n"
     )
     deep = ["kvd cpu-clock: \n", *(f"\t  {i:x} frame{i} (/srv/kvd)\n" for i in range(500)), "\n"]
     (stack,) = perf.fold(deep, {})[0]
@@ -61,8 +62,13 @@ def test_output_that_is_cut_short_loses_nothing_but_its_last_line() -> None:
 
 
 def test_what_starts_a_program_is_left_out() -> None:
-    started = ["\t 1 serve (/srv/kvd)\n", "\t 2 main (/srv/kvd)\n", "\t 3 __libc_start_call_main (/lib/libc.so.6)\n",
-               "\t 4 __libc_start_main@@GLIBC_2.34 (inlined)\n", "\t 5 _start (/srv/kvd)\n"]  # fmt: skip
+    started = [
+        "\t 1 serve (/srv/kvd)\n",
+        "\t 2 main (/srv/kvd)\n",
+        "\t 3 __libc_start_call_main (/lib/libc.so.6)\n",
+        "\t 4 __libc_start_main@@GLIBC_2.34 (inlined)\n",
+        "\t 5 _start (/srv/kvd)\n",
+    ]
     assert perf.fold(["kvd cycles: \n", *started, "\n"], {})[0] == {("kvd", "main", "serve"): 1}
 
 
@@ -82,7 +88,7 @@ def test_both_sides_are_sampled_and_nothing_is_measured(api: Api, agent: Agent) 
 
 
 @pytest.mark.parametrize(
-    ("script", "said"),
+    ("script", "message"),
     [
         (None, "perf is not a program on this machine: install it"),
         ("echo Error: >&2; echo Access to performance monitoring is limited. >&2; exit 255", "perf_event_paranoid"),
@@ -90,7 +96,7 @@ def test_both_sides_are_sampled_and_nothing_is_measured(api: Api, agent: Agent) 
     ],
 )
 def test_a_machine_that_gives_no_profile_says_why_and_the_run_ends_well(
-    api: Api, agent: Agent, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str | None, said: str
+    api: Api, agent: Agent, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str | None, message: str
 ) -> None:
     programs = tmp_path / "programs"
     programs.mkdir()
@@ -103,5 +109,5 @@ def test_a_machine_that_gives_no_profile_says_why_and_the_run_ends_well(
     monkeypatch.setattr("runners.measuring.profiles.WINDOW_S", 0.3)
     api.jobs = [make_job(**PROFILE)]
     agent.work()
-    assert all(said in profile["unavailable"] for profile in api.bodies("/profile"))
+    assert all(message in profile["unavailable"] for profile in api.bodies("/profile"))
     assert len(api.bodies("/profile")) == 2 and api.of("/complete")

@@ -14,14 +14,14 @@ import pytest
 from runners.errors import LeaseLost
 from runners.machine import topology
 from runners.machine.placement import Placement, Planner
-from runners.measuring import quiet
-from runners.measuring.readings import Reader, Reading, Roots
-from runners.processes.children import affinity
+from runners.measuring import indicators, quiet
+from runners.measuring.kernel_counters import CounterReader, KernelCounters, Roots
+from runners.processes.affinity import affinity
 from runners.processes.control import Control
 
 APART = Placement(frozenset({1}), frozenset({2}), frozenset({0}), None, ())
 SHARED = Placement(frozenset({1}), frozenset({0}), frozenset({0}), "shared", ())
-STILL = Reading(
+STILL = KernelCounters(
     at_s=100.0,
     asleep_s=0.0,
     runner_s=1.0,
@@ -68,31 +68,31 @@ def plan() -> Placement:
     return Planner(topology.read(), allow_shared=True).plan()
 
 
-def flags(*readings: Reading, where: Placement = APART) -> dict[str, float]:
-    return quiet.judge(quiet.measured(list(readings), where), where).flags
+def flags(*readings: KernelCounters, where: Placement = APART) -> dict[str, float]:
+    return indicators.check_limits(indicators.indicator_values(list(readings), where), where).flags
 
 
 def test_a_burner_on_the_servers_core_is_caught_while_a_trial_is_watched(plan: Placement) -> None:
     idle = running("import time; time.sleep(60)", plan.server)
-    with burner(plan.server), idle as pid, quiet.Gate(plan).watch(pid) as watch:
+    with burner(plan.server), idle as pid, quiet.QuietGate(plan).watch(pid) as watch:
         time.sleep(0.5)
     # Whatever else this machine does only adds to what is not the server's own.
     assert watch.findings.flags["foreign"] > 0.5
 
 
 def test_a_server_that_waits_for_a_burner_is_delayed(plan: Placement) -> None:
-    with burner(plan.server), running(SPINNING, plan.server) as pid, quiet.Gate(plan).watch(pid) as watch:
+    with burner(plan.server), running(SPINNING, plan.server) as pid, quiet.QuietGate(plan).watch(pid) as watch:
         time.sleep(0.5)
     assert watch.findings.flags["delayed"] > 0.1
 
 
 def test_threads_of_a_server_that_wait_for_each_other_are_no_disturbance(plan: Placement) -> None:
-    reader = Reader(plan.server, plan.server, Roots(Path("/proc"), Path("/sys")))
+    reader = CounterReader(plan.server, plan.server, Roots(Path("/proc"), Path("/sys")))
     with running(TWO_HASHING, frozenset({min(plan.server)})) as pid:
         time.sleep(0.2)
         for _ in range(40):  # whatever else this machine does may meet most of them
             before_s = sum(reader.read(pid).delay_s.values())
-            with quiet.Gate(plan).watch(pid) as watch:
+            with quiet.QuietGate(plan).watch(pid) as watch:
                 time.sleep(0.5)
             assert sum(reader.read(pid).delay_s.values()) - before_s > 0.2
             if "delayed" not in watch.findings.flags:
@@ -101,7 +101,7 @@ def test_threads_of_a_server_that_wait_for_each_other_are_no_disturbance(plan: P
 
 
 def test_a_trial_waits_while_the_core_is_busy_and_patience_shrinks(plan: Placement) -> None:
-    gate = quiet.Gate(plan, patience_s=0.5)
+    gate = quiet.QuietGate(plan, patience_s=0.5)
     with burner(plan.server):
         first, second = gate.await_quiet(Control()), gate.await_quiet(Control())
     assert first.gave_up and second.gave_up
@@ -110,17 +110,17 @@ def test_a_trial_waits_while_the_core_is_busy_and_patience_shrinks(plan: Placeme
 
 
 def test_patience_that_has_shrunk_stays_so_for_the_next_run(plan: Placement) -> None:
-    gate = quiet.Gate(plan, patience_s=1.2)
+    gate = quiet.QuietGate(plan, patience_s=1.2)
     with burner(plan.server):
         assert gate.await_quiet(Control()).gave_up
-    assert replace(gate, placement=plan).memory.left_s == 0.6
+    assert replace(gate, placement=plan).history.patience_left_s == 0.6
 
 
 def test_an_abort_ends_the_waiting(plan: Placement) -> None:
     control = Control()
     control.abort(LeaseLost("gone"))
     with pytest.raises(LeaseLost):
-        quiet.Gate(plan).await_quiet(control)
+        quiet.QuietGate(plan).await_quiet(control)
 
 
 def test_what_nobody_disturbed_has_no_flag() -> None:
@@ -162,18 +162,18 @@ def test_a_server_is_delayed_for_as_long_as_others_ran(others: dict[int, float],
     assert found == {flag: pytest.approx(value) for flag, value in raised.items()}
 
 
-def test_a_hole_in_the_ticks_is_a_machine_that_stood_still() -> None:
+def test_a_gap_in_the_readings_is_a_suspended_machine() -> None:
     assert flags(STILL, LATER, replace(LATER, at_s=160.5)) == {"suspended": 60.0}
 
 
 def test_the_runners_own_work_on_a_shared_core_is_not_foreign_and_the_rest_there_is_not_judged() -> None:
     after = replace(LATER, busy_s={0: 50.25, 1: 50.0, 2: 50.0}, runner_s=1.05, driver_s=2.1)
-    found = quiet.judge(quiet.measured([STILL, after], SHARED), SHARED)
-    assert found.flags == {} and found.measures["foreign_driver"] == pytest.approx(0.4)
+    found = indicators.check_limits(indicators.indicator_values([STILL, after], SHARED), SHARED)
+    assert found.flags == {} and found.values["foreign_driver"] == pytest.approx(0.4)
 
 
 def test_a_server_that_slept_is_not_credited_with_negative_work() -> None:
-    assert quiet.measured([STILL, replace(LATER, server_s=5.5)], APART)["foreign_server"] == 0.0
+    assert indicators.indicator_values([STILL, replace(LATER, server_s=5.5)], APART)["foreign_server"] == 0.0
 
 
 def test_only_what_lies_in_the_window_counts() -> None:
@@ -198,7 +198,7 @@ def test_a_core_is_slow_if_it_is_so_before_and_after(
 ) -> None:
     ends = iter([100, 100] * 10 + [before, after])
     monkeypatch.setattr(quiet, "spin_ns", lambda cpu: next(ends))
-    gate = quiet.Gate(replace(plan, server=frozenset({min(plan.server)})))
+    gate = quiet.QuietGate(replace(plan, server=frozenset({min(plan.server)})))
     for _ in range(11):
         with gate.watch(os.getpid()) as watch:
             pass
@@ -210,16 +210,16 @@ def test_a_slower_clock_than_the_machines_best_is_a_flag() -> None:
     assert watch.findings.flags == {"frequency": 0.2}
 
 
-def test_a_machine_that_tells_nothing_is_unknown_by_name_and_raises_nothing(tmp_path: Path) -> None:
-    reader = Reader(APART.server | APART.driver, APART.server, Roots(tmp_path, tmp_path))
-    found = quiet.judge(quiet.measured([reader.read(), reader.read()], APART), APART)
-    assert found.flags == {} and list(found.measures) == list(quiet.MEASURES)
+def test_a_machine_without_counters_has_unknown_values_and_raises_nothing(tmp_path: Path) -> None:
+    reader = CounterReader(APART.server | APART.driver, APART.server, Roots(tmp_path, tmp_path))
+    found = indicators.check_limits(indicators.indicator_values([reader.read(), reader.read()], APART), APART)
+    assert found.flags == {} and list(found.values) == list(indicators.INDICATORS)
     for name in ("steal", "delay", "foreign_server", "swapped_pages", "memory_full", "io_some"):
-        assert found.measures[name] == "unknown"
+        assert found.values[name] == "unknown"
 
 
 def test_the_finest_source_of_a_cores_work_is_taken(tmp_path: Path) -> None:
-    reader = Reader(frozenset({1}), frozenset({1}), Roots(tmp_path, tmp_path))
+    reader = CounterReader(frozenset({1}), frozenset({1}), Roots(tmp_path, tmp_path))
     (tmp_path / "stat").write_text("cpu 9 9 9\ncpu1 100 20 30 400 5 6 7 8 0 0\n")
     assert reader.read().busy_s == {1: 1.5} and reader.read().busy_resolution_s == 0.01
     (tmp_path / "fs/cgroup/cpuacct").mkdir(parents=True)
@@ -237,7 +237,7 @@ def test_pressure_is_read_of_the_machine_and_of_the_servers_group(tmp_path: Path
     (tmp_path / "4711/cgroup").write_text("3:cpuset:/\n0::/runner/trial\n")
     (tmp_path / "fs/cgroup/runner/trial").mkdir(parents=True)
     (tmp_path / "fs/cgroup/runner/trial/memory.pressure").write_text(line.format(750000))
-    pressure_s = Reader(frozenset(), frozenset(), Roots(tmp_path, tmp_path)).read(4711).pressure_s
+    pressure_s = CounterReader(frozenset(), frozenset(), Roots(tmp_path, tmp_path)).read(4711).pressure_s
     assert pressure_s == {
         "memory_some": 0.5,
         "memory_full": 0.25,
@@ -246,7 +246,7 @@ def test_pressure_is_read_of_the_machine_and_of_the_servers_group(tmp_path: Path
     }
 
 
-def test_of_several_looks_the_worst_is_kept() -> None:
+def test_of_several_slices_the_worst_value_is_kept() -> None:
     several = [{"steal": 0.1, "frequency_mhz": 2000.0}, {"steal": "unknown", "frequency_mhz": 1500.0}]
-    found = quiet.worst(several)
+    found = indicators.worst_values(several)
     assert (found["steal"], found["frequency_mhz"], found["delay"]) == (0.1, 1500.0, "unknown")

@@ -1,4 +1,4 @@
-"""Real processes: pinned, ended with their groups, found again after a crash, and never a foreign one."""
+"""Real processes: started on their cores, ended with their groups, found again after a crash, never those of others."""
 
 import json
 import os
@@ -11,8 +11,10 @@ import pytest
 
 from runners.errors import Cancelled
 from runners.machine.topology import allowed_cpus
-from runners.processes.children import Child, Processes, aside, start_ticks
+from runners.processes.affinity import all_threads_on
+from runners.processes.children import Child, Command, Processes
 from runners.processes.control import Control
+from runners.processes.strays import start_ticks
 from runners.tests.conftest import alive, marked
 
 ENVIRONMENT = {"PATH": os.defpath}
@@ -20,11 +22,11 @@ ENVIRONMENT = {"PATH": os.defpath}
 
 def shell(processes: Processes, home: Path, script: str, cpus: frozenset[int] | None = None) -> Child:
     with (home / "output").open("wb") as output:
-        return processes.start(["/bin/sh", "-c", script], ENVIRONMENT, home, output, cpus=cpus)
+        return processes.start(Command(["/bin/sh", "-c", script], ENVIRONMENT, home, cpus), output)
 
 
-def said(home: Path, word: str) -> str:
-    """The output once it holds the word."""
+def await_output(home: Path, word: str) -> str:
+    """The output, once the word is in it."""
     deadline = time.monotonic() + 20
     while word not in (text := (home / "output").read_text()):
         assert time.monotonic() < deadline, text
@@ -38,7 +40,7 @@ def test_a_child_runs_on_its_cpus_and_the_parent_keeps_its_own(processes: Proces
     child = shell(processes, home, "grep Cpus_allowed_list /proc/self/status", cpus)
     assert child.wait(Control(), 20) == 0
     child.end()
-    assert said(home, "list").split() == ["Cpus_allowed_list:", str(max(before))]
+    assert await_output(home, "list").split() == ["Cpus_allowed_list:", str(max(before))]
     assert allowed_cpus() == before
 
 
@@ -56,7 +58,7 @@ def test_all_threads_step_aside_and_come_back_while_others_start_and_end() -> No
     worker.start()
     try:
         for _ in range(50):
-            with aside(cpus):
+            with all_threads_on(cpus):
                 seen.append((allowed_cpus(), frozenset(os.sched_getaffinity(worker.native_id or 0))))
     finally:
         over.set()
@@ -66,7 +68,7 @@ def test_all_threads_step_aside_and_come_back_while_others_start_and_end() -> No
 
 def test_the_end_of_a_child_is_the_end_of_its_group(processes: Processes, home: Path) -> None:
     child = shell(processes, home, "trap '' TERM; sleep 300 & setsid sleep 301 & echo up; wait")
-    said(home, "up")
+    await_output(home, "up")
     child.end(grace_s=0.1)
     assert marked(home) == [] and list(processes.directory.iterdir()) == []
 
@@ -81,9 +83,20 @@ def test_a_wait_ends_with_time_and_with_an_abort(processes: Processes, home: Pat
     child.end()
 
 
+def test_a_program_is_run_to_its_end_and_its_group_with_it(processes: Processes, home: Path) -> None:
+    def run(script: str, timeout_s: float) -> int | None:
+        with (home / "output").open("wb") as output:
+            return processes.run(Command(["/bin/sh", "-c", script], ENVIRONMENT, home), Control(), timeout_s, output)
+
+    assert run("sleep 300 & echo done; exit 3", 20) == 3
+    assert (home / "output").read_text() == "done\n" and marked(home) == []
+    assert run("sleep 300 & sleep 301", 0.1) is None
+    assert marked(home) == [] and list(processes.directory.iterdir()) == []
+
+
 def test_strays_of_a_crashed_runner_are_ended(processes: Processes, home: Path) -> None:
     child = shell(processes, home, "setsid sh -c 'echo up; sleep 300' & wait")
-    said(home, "up")
+    await_output(home, "up")
     assert Processes(home).end_strays() >= 2
     child.process.wait(10)
     assert marked(home) == [] and list(processes.directory.iterdir()) == []
@@ -91,7 +104,7 @@ def test_strays_of_a_crashed_runner_are_ended(processes: Processes, home: Path) 
 
 def test_a_stray_that_hides_its_environment_is_found_by_its_record(processes: Processes, home: Path) -> None:
     child = shell(processes, home, "echo up; exec env -i sleep 300")
-    said(home, "up")
+    await_output(home, "up")
     while f"SPEEDTRACK_MARK={processes.mark}".encode() in Path(f"/proc/{child.pid}/environ").read_bytes():
         time.sleep(0.01)
     assert Processes(home).end_strays() == 1

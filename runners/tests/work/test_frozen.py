@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from runners.build.cache import Limits
+from runners.build.store import StoreLimits
 from runners.measuring.tools import Tools
 from runners.tests.api import Api
 from runners.tests.conftest import SHA, TREE, make_job
@@ -23,8 +23,8 @@ def freeze(api: Api, agent: Agent) -> dict[str, str]:
 
 def test_the_frozen_artifacts_outlive_their_build_and_their_source(api: Api, agent: Agent, tools: Tools) -> None:
     frozen = freeze(api, agent)
-    cache = tools.builder.cache
-    cache.limits = Limits(size_bytes=0, age_s=0)
+    cache = tools.builder.store
+    cache.limits = StoreLimits(size_bytes=0, age_s=0)
     cache.prune()
     api.sources = {}
     api.jobs = [canary(frozen)]
@@ -38,12 +38,12 @@ def test_the_frozen_artifacts_outlive_their_build_and_their_source(api: Api, age
 def test_a_lost_artifact_is_built_again_if_that_gives_the_same(api: Api, agent: Agent, tools: Tools) -> None:
     frozen = freeze(api, agent)
     (digest,) = frozen.values()
-    tools.builder.cache._path(digest).unlink()
+    tools.builder.store._path(digest).unlink()
     api.jobs = [canary(frozen)]
     agent.work()
     assert len(api.bodies("/complete")) == 2
     assert not api.bodies("/build")[1]["build"]["cached"]
-    assert tools.builder.cache.pinned() == {digest}
+    assert tools.builder.store.pinned() == {digest}
 
 
 def test_another_artifact_than_the_frozen_one_is_refused(api: Api, agent: Agent, tools: Tools) -> None:
@@ -55,15 +55,15 @@ def test_another_artifact_than_the_frozen_one_is_refused(api: Api, agent: Agent,
     assert "gave another one: tiny is sha256:" in failure["error"]
     assert f"frozen was {frozen['tiny']}" in failure["error"] and "manage.py machine canary" in failure["error"]
     assert api.bodies("/measurement") == []
-    assert tools.builder.cache.pinned() == set()
+    assert tools.builder.store.pinned() == set()
 
 
 def test_another_canary_takes_the_pins_of_the_first(api: Api, agent: Agent, tools: Tools) -> None:
     (first,) = freeze(api, agent).values()
     api.sources[SHA] = {**TREE, "Makefile": TREE["Makefile"].replace("-O2", "-O1")}
-    tools.builder.cache.limits = Limits(size_bytes=0, age_s=0)
-    tools.builder.cache.prune()
+    tools.builder.store.limits = StoreLimits(size_bytes=0, age_s=0)
+    tools.builder.store.prune()
     api.jobs = [canary()]
     agent.work()
-    (second,) = tools.builder.cache.pinned()
+    (second,) = tools.builder.store.pinned()
     assert second != first

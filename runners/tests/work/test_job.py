@@ -54,8 +54,8 @@ def test_a_run_goes_from_claim_to_complete(api: Api, agent: Agent) -> None:
 def test_a_measurement_has_the_shape_of_the_golden_document(api: Api, agent: Agent) -> None:
     api.jobs = [make_job()]
     agent.work()
-    produced, wanted = api.bodies("/measurement")[0], golden("result.v1.json")
-    for document in (produced, wanted):
+    produced, expected = api.bodies("/measurement")[0], golden("result.v1.json")
+    for document in (produced, expected):
         document["artifacts"] = list(document["artifacts"].values())
         environment = document["environment"]
         # Each kernel knows vulnerabilities of its own.
@@ -75,8 +75,8 @@ def test_a_measurement_has_the_shape_of_the_golden_document(api: Api, agent: Age
                 trial["server"].pop(optional, None)
             trial["metrics"] = sorted(set(trial["metrics"]) - set(OPTIONAL_METRICS))
             trial["reproduce"]["loads"][0]["workload"] = sorted(trial["reproduce"]["loads"][0]["workload"])
-    assert shape(produced) == shape(wanted)
-    assert produced["environment"]["recorded"] == wanted["environment"]["recorded"]
+    assert shape(produced) == shape(expected)
+    assert produced["environment"]["recorded"] == expected["environment"]["recorded"]
 
 
 def test_the_golden_job_is_understood_and_its_result_names_its_environment(api: Api, agent: Agent) -> None:
@@ -117,9 +117,9 @@ def test_the_rounds_interleave_and_a_pair_is_measured_back_to_back(api: Api, age
 def test_progress_is_told_with_the_renewals(api: Api, agent: Agent) -> None:
     api.jobs = [make_job()]
     agent.work()
-    shown = [body["progress"] for body in api.bodies("/renew") if body["progress"]]
-    assert {"done": 1, "total": 2, "now": "get-p1, trial 2"} in shown
-    assert all(before["done"] <= after["done"] for before, after in pairwise(shown))
+    progress = [body["progress"] for body in api.bodies("/renew") if body["progress"]]
+    assert {"done": 1, "total": 2, "now": "get-p1, trial 2"} in progress
+    assert all(before["done"] <= after["done"] for before, after in pairwise(progress))
 
 
 def test_measurements_over_tcp(api: Api, agent: Agent) -> None:

@@ -276,10 +276,10 @@ def test_a_second_runner_of_the_host_waits_before_its_claim_and_says_for_whom(
     (tmp_path / "second").mkdir()
     second = start("--once", SPEEDTRACK_RUNNER_HOME=str(tmp_path / "second"))
     assert second.stdout is not None
-    told = next(line for line in second.stdout if "waiting for core" in line)
+    waiting = next(line for line in second.stdout if "waiting for core" in line)
     mark = (home / "mark").read_text()
     for word in ("machine m1", f"process {first.pid} on", f"home {home}", f"instance {mark[:12]}", "since 20"):
-        assert word in told
+        assert word in waiting
     assert {body["instance"] for body in api.bodies("claim")} == {mark}, "nothing is leased while it waits"
     first.kill()
     first.wait()

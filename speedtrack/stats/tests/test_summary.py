@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import json
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -28,6 +30,14 @@ def test_two_samples_span_their_range() -> None:
 
 def test_equal_samples_have_no_width() -> None:
     assert summarize([5.0] * 9) == Estimate(5.0, 5.0, 5.0, 9)
+
+
+def test_interval_is_that_by_which_a_runner_stops() -> None:
+    """The runner's tests read the same golden file."""
+    golden = Path(__file__).parents[3] / "runners" / "tests" / "golden" / "median-intervals.json"
+    for row in json.loads(golden.read_text()):
+        estimate = summarize(row["samples"])
+        assert (estimate.low, estimate.high) == (row["low"], row["high"])
 
 
 @pytest.mark.parametrize("n", [6, 7, 8, 9, 15, 20, 33, 100, 1000])

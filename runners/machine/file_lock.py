@@ -1,4 +1,4 @@
-"""A file that one process at a time holds; the kernel lets go of it when that process ends, however it ends."""
+"""A lock file that one process at a time holds; the kernel releases it when that process ends, even by SIGKILL."""
 
 import fcntl
 import os
@@ -10,8 +10,8 @@ from runners.errors import SettingsError
 
 
 @contextmanager
-def held(file: Path, refusal: str) -> Iterator[None]:
-    """Holds the lock. Raises SettingsError while another process does: `refusal`, with its number for %s."""
+def lock_file(file: Path, refusal: str) -> Iterator[None]:
+    """Holds the lock. Raises SettingsError with `refusal`, its %s the other process, if another process holds it."""
     with file.open("a+") as stream:
         try:
             fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)

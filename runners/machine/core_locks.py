@@ -1,9 +1,9 @@
-"""The physical cores of this host, each used by one runner at a time.
+"""Locks of the physical cores of this host: one runner at a time uses a core.
 
-A runner holds every core it may use, for it builds on all of them, from before its claim until the run has ended: so no
-lease grows old while it waits. A lock is a file of the host, one per physical core, named by the lowest of its hardware
-threads. The kernel lets go of it when its holder ends, however that ends. Before a core's own lock another one is
-taken, `.next`, and given back with the core in hand: whoever waits goes before a holder that comes again.
+A runner locks every core that it may use, because it builds on all of them. It does so before it claims a run, so that
+no lease expires while it waits, and until the run has ended. There is one lock file per physical core, named by its
+lowest hardware thread; the kernel releases it when its holder ends, even by SIGKILL. Before the lock of a core a second
+lock is taken, `.next`, and released once the core is locked: so a runner that waits goes before one that comes back.
 """
 
 import contextlib
@@ -22,22 +22,23 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from runners.errors import Permanent
-from runners.machine.topology import ROOT, Topology
+from runners.machine.kernel_files import ROOT
+from runners.machine.topology import Topology
 
 log = logging.getLogger(__name__)
 
-PLACES = ("run/lock", "var/lock", "tmp")
+LOCK_DIRECTORIES = ("run/lock", "var/lock", "tmp")
 SHARED = stat.S_ISVTX | stat.S_IRWXU | stat.S_IRWXG | stat.S_IRWXO
-MODE_TRIES = 5  # of opening a file whose maker has not set its mode yet
-LOOK_EVERY_S = 0.2
-TELL_AFTER_S, TELL_AGAIN_S = 1.0, 60.0  # a runner that finds no work holds its cores for milliseconds
-LONGEST_WORDS = 4096
+MODE_TRIES = 5  # to open a file whose creator has not set its mode yet
+TRY_EVERY_S = 0.2
+LOG_AFTER_S, LOG_AGAIN_S = 1.0, 60.0  # a runner that finds no work holds its cores for milliseconds only
+LONGEST_HOLDER = 4096
 NOT_COVERED = "runners in containers that do not share this directory (SPEEDTRACK_LOCK_DIR) are not seen"
 
 
 @dataclass(frozen=True)
 class Holder:
-    """Who holds a core: what a runner that waits for it can tell."""
+    """The runner that holds a core, for the log of a runner that waits for it."""
 
     pid: int
     home: str
@@ -54,7 +55,7 @@ class Holder:
 
 
 @dataclass(frozen=True)
-class Cores:
+class CoreLocks:
     """The locks of some physical cores in a directory that all runners of the host share."""
 
     directory: Path
@@ -68,9 +69,9 @@ class Cores:
 
     @contextmanager
     def held(self, stopping: threading.Event) -> Iterator[bool]:
-        """Waits for all cores and holds them inside; False: told to stop meanwhile. Raises Permanent as `check`.
+        """Waits for all cores and holds them inside; False: the runner is to stop. Raises Permanent as `check`.
 
-        Everybody takes cores in ascending order, so nobody waits for somebody who waits for him.
+        All runners lock cores in ascending order, so there is no deadlock.
         """
         with ExitStack() as stack:
             yield all(self._core(stack, name, stopping) for name in self.names)
@@ -80,24 +81,24 @@ class Cores:
             return self._wait(turn, f"{name}.next", stopping) and self._wait(stack, f"{name}", stopping)
 
     def _wait(self, stack: ExitStack, name: str, stopping: threading.Event) -> bool:
-        """Takes a lock for as long as the stack lasts."""
+        """Takes a lock until the stack is closed."""
         began = time.monotonic()
-        tell_after_s, told = TELL_AFTER_S, ""
-        while (held := self._try(name)) is None:
+        log_after_s, logged_holder = LOG_AFTER_S, ""
+        while (descriptor := self._try(name)) is None:
             waited_s = time.monotonic() - began
-            other = words(self._file(name))
-            if waited_s >= tell_after_s or (told and other != told):
-                log.warning("waiting for core %s, which is in use or asked for by %s", name.partition(".")[0], other)
-                tell_after_s, told = waited_s + TELL_AGAIN_S, other
-            if stopping.wait(LOOK_EVERY_S):
+            holder = holder_of(self._file(name))
+            if waited_s >= log_after_s or (logged_holder and holder != logged_holder):
+                log.warning("waiting for core %s, which is in use or asked for by %s", name.partition(".")[0], holder)
+                log_after_s, logged_holder = waited_s + LOG_AGAIN_S, holder
+            if stopping.wait(TRY_EVERY_S):
                 return False
-        stack.callback(release, held)
-        if told:
+        stack.callback(release, descriptor)
+        if logged_holder:
             log.info("core %s is free after %.0f s", name.partition(".")[0], time.monotonic() - began)
         return True
 
     def _try(self, name: str) -> int | None:
-        """The locked file with this holder's words in it; None: somebody else holds it."""
+        """The descriptor of the locked file, with this holder written to it; None: another process holds it."""
         file = self._file(name)
         descriptor = open_lock(file)
         try:
@@ -105,11 +106,11 @@ class Cores:
         except BlockingIOError:
             os.close(descriptor)
             return None
-        if not same_file(file, descriptor):  # somebody has removed it meanwhile: the next look makes a new one
+        if not same_file(file, descriptor):  # removed meanwhile: the next attempt creates a new one
             os.close(descriptor)
             return None
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        with contextlib.suppress(OSError):  # a full disk: the lock holds without words
+        with contextlib.suppress(OSError):  # the disk is full: the lock holds all the same
             os.pwrite(descriptor, json.dumps(asdict(self.holder) | {"since": now}).encode(), 0)
         return descriptor
 
@@ -118,54 +119,54 @@ class Cores:
 
 
 def physical_cores(machine: Topology) -> tuple[int, ...]:
-    """The names of the cores that this process may use a hardware thread of, ascending."""
+    """The cores of which this process may use a hardware thread, by their lock names, ascending."""
     return tuple(sorted(min((*core.cpus, *core.foreign)) for core in machine.cores))
 
 
-def lock_directory(asked: Path | None, root: Path = ROOT) -> Path:
-    """Where all runners of this host have their locks. Raises Permanent if there is no such place.
+def lock_directory(setting: Path | None, root: Path = ROOT) -> Path:
+    """The directory of the locks of all runners of this host. Raises Permanent if there is none.
 
-    Whoever asks gets the same answer: what counts is that everybody may write there, not that this user may.
+    It is the same for every user: every user must be able to write there, not only this one.
     """
-    if asked is not None:
-        if not asked.is_dir() or not os.access(asked, os.W_OK | os.X_OK):
-            raise Permanent(f"SPEEDTRACK_LOCK_DIR {asked} is no directory that this user may write to: make it one")
-        return asked
-    for place in PLACES:
+    if setting is not None:
+        if not setting.is_dir() or not os.access(setting, os.W_OK | os.X_OK):
+            raise Permanent(f"SPEEDTRACK_LOCK_DIR {setting} is no directory that this user may write to: make it one")
+        return setting
+    for directory in LOCK_DIRECTORIES:
         with contextlib.suppress(OSError):
-            if stat.S_IMODE((root / place).stat().st_mode) == SHARED:
-                return root / place
+            if stat.S_IMODE((root / directory).stat().st_mode) == SHARED:
+                return root / directory
     raise Permanent(
-        f"no place for the locks of cores: none of /{', /'.join(PLACES)} is open to everybody (mode 1777): set "
-        "SPEEDTRACK_LOCK_DIR to a directory that all runners of this host may write to"
+        f"no place for the locks of cores: none of /{', /'.join(LOCK_DIRECTORIES)} is writable for every user (mode "
+        "1777): set SPEEDTRACK_LOCK_DIR to a directory that all runners of this host may write to"
     )
 
 
 def open_lock(file: Path) -> int:
-    """A descriptor of the file, made if it is missing. Raises Permanent if it cannot be a runner's lock.
+    """A descriptor of the file, created if it is missing. Raises Permanent if it cannot be a runner's lock.
 
-    The directory is open to everybody: links are not followed, and what has a second name is not written to. A file
-    that is there is opened without O_CREAT, which the kernel refuses for files of others (fs.protected_regular).
+    Every user may write to the directory: symbolic links are not followed, and files with hard links are not written
+    to. An existing file is opened without O_CREAT, which the kernel refuses for files of others (fs.protected_regular).
     """
     flags = os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
     try:
-        descriptor = _opened(file, flags)
+        descriptor = _open_or_create(file, flags)
     except OSError as error:
         raise Permanent(f"the lock {file} cannot be opened ({error.strerror}): {_remedy(file)}") from error
-    about = os.fstat(descriptor)
-    if not stat.S_ISREG(about.st_mode) or about.st_nlink > 1:
+    state = os.fstat(descriptor)
+    if not stat.S_ISREG(state.st_mode) or state.st_nlink > 1:
         os.close(descriptor)
         raise Permanent(f"{file} is no lock that a runner made: {_remedy(file)}")
     return descriptor
 
 
-def _opened(file: Path, flags: int) -> int:
-    """The file, or a new one that every user may open.
+def _open_or_create(file: Path, flags: int) -> int:
+    """Opens the file, or creates one that every user may open.
 
-    A file that another user has just made is his alone until its mode is set: that is waited for. The mode is not left
-    to umask, which all threads of a process share.
+    A file that another user has just created cannot be opened until its mode is set: wait for that. The mode is set
+    after the creation, since all threads of a process share its umask.
     """
-    for left in reversed(range(MODE_TRIES)):
+    for tries_left in reversed(range(MODE_TRIES)):
         try:
             return os.open(file, flags)
         except FileNotFoundError:
@@ -174,9 +175,9 @@ def _opened(file: Path, flags: int) -> int:
                 os.fchmod(descriptor, 0o666)
                 return descriptor
         except PermissionError:
-            if not left:
+            if not tries_left:
                 raise
-            time.sleep(LOOK_EVERY_S)
+            time.sleep(TRY_EVERY_S)
     raise FileNotFoundError(errno.ENOENT, "it is removed again and again", str(file))
 
 
@@ -187,7 +188,7 @@ def _remedy(file: Path) -> str:
 
 
 def same_file(file: Path, descriptor: int) -> bool:
-    """Whether the path still leads to the open file."""
+    """Whether the path is still that of the open file."""
     try:
         return os.path.samestat(os.lstat(file), os.fstat(descriptor))
     except FileNotFoundError:
@@ -200,15 +201,15 @@ def release(descriptor: int) -> None:
     os.close(descriptor)
 
 
-def words(file: Path) -> str:
-    """Who holds a lock, as its file says: every user may write there, so only printable words are passed on."""
+def holder_of(file: Path) -> str:
+    """The holder of a lock, as its file says. Every user may write to it, so only printable letters are kept."""
     try:
         descriptor = open_lock(file)
         try:
-            content = json.loads(os.pread(descriptor, LONGEST_WORDS, 0))
+            content = json.loads(os.pread(descriptor, LONGEST_HOLDER, 0))
         finally:
             os.close(descriptor)
-        told = str(Holder(**content))
+        text = str(Holder(**content))
     except (Permanent, ValueError, TypeError, RecursionError):
-        return "a process that does not say who it is"
-    return "".join(letter for letter in told if letter.isprintable())[:500]
+        return "an unknown process"
+    return "".join(letter for letter in text if letter.isprintable())[:500]

@@ -1,4 +1,4 @@
-"""A program inside a sandbox as the runner holds it: started, its network entered, ended with everything it started."""
+"""Starts a program in a sandbox, gives access to its network, and ends it with everything that it started."""
 
 import ctypes
 import json
@@ -23,19 +23,19 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class NoSandbox(OSError):
-    """The kernel does not let this process make a sandbox; the text names the step that failed."""
+    """This process cannot make a sandbox; the text names the step that failed."""
 
 
 @dataclass(frozen=True)
-class Inside:
-    """A running sandbox; it ends when this is dropped. `keeper`: the process that ends it; `pid`: its program."""
+class RunningSandbox:
+    """A running sandbox; it ends when `control` is closed. `keeper`: the process that ends it; `pid`: its program."""
 
     keeper: int
     pid: int
     control: socket.socket
 
     def socket(self) -> socket.socket:
-        """A TCP socket in the network of the sandbox. Raises OSError if that has ended."""
+        """A TCP socket in the network of the sandbox. Raises OSError if the sandbox has ended."""
         self.control.send(ASK_SOCKET)
         _, descriptors, _, _ = socket.recv_fds(self.control, 1, 1)
         if not descriptors:
@@ -43,8 +43,8 @@ class Inside:
         return socket.socket(fileno=descriptors[0])
 
     def enter(self) -> None:
-        """Puts the calling process, which has one thread, into the network of the sandbox. Raises OSError."""
-        # A network of another user namespace may be entered by root, or from within that namespace.
+        """Moves the calling process, which must have one thread, to the network of the sandbox. Raises OSError."""
+        # Only root, or a process inside it, may enter the network of another user namespace.
         kinds = {"net": CLONE_NEWNET} if os.geteuid() == 0 else {"user": CLONE_NEWUSER, "net": CLONE_NEWNET}
         opened = [(os.open(f"/proc/{self.keeper}/ns/{kind}", os.O_RDONLY), flag) for kind, flag in kinds.items()]
         for descriptor, flag in opened:
@@ -53,13 +53,13 @@ class Inside:
             os.close(descriptor)
 
     def end(self) -> None:
-        """The keeper ends all processes of the sandbox, and then itself."""
+        """Makes the keeper end all processes of the sandbox, and then itself."""
         self.control.close()
 
 
 @dataclass(frozen=True)
-class Program:
-    """What is started, and what it sees: the mounts of launch.py in their order (kind, source, target)."""
+class SandboxedProgram:
+    """A program and the mounts that it sees, in the order of launch.py (kind, source, target)."""
 
     argv: list[str]
     environment: Mapping[str, str]
@@ -70,8 +70,8 @@ class Program:
         return json.dumps(vars(self) | {"directory": str(self.directory)}).encode()
 
 
-def start(program: Program, **options: Any) -> tuple["subprocess.Popen[bytes]", Inside]:
-    """Starts a program in a sandbox of its own; the options of Popen are for its keeper, too.
+def start(program: SandboxedProgram, **options: Any) -> tuple["subprocess.Popen[bytes]", RunningSandbox]:
+    """Starts a program in a sandbox of its own; the options of Popen also apply to its keeper.
 
     Raises NoSandbox, or the OSError of an exec that failed.
     """
@@ -82,10 +82,10 @@ def start(program: Program, **options: Any) -> tuple["subprocess.Popen[bytes]", 
     document = os.memfd_create("program")
     os.write(document, program.document())
     os.lseek(document, 0, os.SEEK_SET)
-    given = (theirs.fileno(), report, document)
+    descriptors = (theirs.fileno(), report, document)
     try:
-        argv = [sys.executable, "-I", "-S", str(LAUNCH), *map(str, given)]
-        process = subprocess.Popen(argv, pass_fds=given, **options)
+        argv = [sys.executable, "-I", "-S", str(LAUNCH), *map(str, descriptors)]
+        process = subprocess.Popen(argv, pass_fds=descriptors, **options)
     except BaseException:
         os.close(reading)
         control.close()
@@ -101,7 +101,7 @@ def start(program: Program, **options: Any) -> tuple["subprocess.Popen[bytes]", 
         process.kill()
         process.wait()
         raise
-    return process, Inside(process.pid, pid, control)
+    return process, RunningSandbox(process.pid, pid, control)
 
 
 def _started(control: socket.socket, reading: int) -> int:
@@ -109,16 +109,16 @@ def _started(control: socket.socket, reading: int) -> int:
     with os.fdopen(reading, "rb") as stream:
         if not select.select([stream], [], [], START_S)[0]:
             raise NoSandbox(0, f"the sandbox was not ready after {START_S:g} s")
-        complaint = stream.read()
-    if complaint:
-        told = json.loads(complaint)
-        kind = NoSandbox if told["setup"] else OSError
-        raise kind(told["errno"], told["error"])
+        report = stream.read()
+    if report:
+        failure = json.loads(report)
+        kind = NoSandbox if failure["setup"] else OSError
+        raise kind(failure["errno"], failure["error"])
     if not select.select([control], [], [], 0)[0]:
-        raise NoSandbox(0, "the launcher of the sandbox ended without a word")
+        raise NoSandbox(0, "the launcher of the sandbox ended without a report")
     _, ancillary, _, _ = control.recvmsg(16, socket.CMSG_SPACE(CREDENTIALS.size))
     control.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 0)  # what follows carries descriptors
     for level, kind_of_message, data in ancillary:
         if (level, kind_of_message) == (socket.SOL_SOCKET, socket.SCM_CREDENTIALS):
             return int(CREDENTIALS.unpack(data[: CREDENTIALS.size])[0])
-    raise NoSandbox(0, "the launcher of the sandbox ended without a word")
+    raise NoSandbox(0, "the launcher of the sandbox ended without a report")

@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 
 from runners.errors import Permanent
-from runners.machine import cores
-from runners.machine.cores import Cores, Holder, lock_directory, open_lock, physical_cores, words
-from runners.machine.topology import Core, Limits, Topology
+from runners.machine import core_locks
+from runners.machine.core_locks import CoreLocks, Holder, holder_of, lock_directory, open_lock, physical_cores
+from runners.machine.topology import Core, GroupLimits, Topology
 from runners.processes import identity
-from runners.processes.children import Processes
+from runners.processes.children import Command, Processes
 
 ROOT = Path(__file__).parents[3]
 LIMIT_S = 30.0
@@ -25,12 +25,13 @@ NOBODY = 65534
 HOLD = """
 import os, sys, threading
 from pathlib import Path
-from runners.machine.cores import Cores, Holder
+from runners.machine.core_locks import CoreLocks, Holder
 os.umask(0o077)
 if sys.argv[3:]:
     os.setuid(int(sys.argv[3]))
 names = tuple(int(word) for word in sys.argv[2].split(","))
-with Cores(Path(sys.argv[1]), names, Holder(os.getpid(), "/home/of/it", "abc", "m7", "host")).held(threading.Event()):
+holder = Holder(os.getpid(), "/home/of/it", "abc", "m7", "host")
+with CoreLocks(Path(sys.argv[1]), names, holder).held(threading.Event()):
     print("held", flush=True)
     sys.stdin.read()
 """
@@ -75,14 +76,14 @@ def hold(place: Path) -> Iterator[Hold]:
         process.stdout.close()
 
 
-def ours(place: Path, *names: int) -> Cores:
-    return Cores(place, names, Holder(os.getpid(), "/here", "def", "m1", "host"))
+def ours(place: Path, *names: int) -> CoreLocks:
+    return CoreLocks(place, names, Holder(os.getpid(), "/here", "def", "m1", "host"))
 
 
 def free(place: Path, *names: int) -> bool:
     """Whether these cores can be had within two looks."""
     stopping = threading.Event()
-    timer = threading.Timer(2.5 * cores.LOOK_EVERY_S, stopping.set)
+    timer = threading.Timer(2.5 * core_locks.TRY_EVERY_S, stopping.set)
     timer.start()
     with ours(place, *names).held(stopping) as held:
         timer.cancel()
@@ -108,7 +109,7 @@ def test_whoever_waits_goes_before_a_holder_that_comes_again(place: Path, hold: 
     with ours(place, 0, 1).held(threading.Event()):
         waiting = hold("0,1", wait=False)
         deadline = time.monotonic() + LIMIT_S
-        while "process " + str(waiting.pid) not in words(place / "speedtrack-core-0.next"):
+        while "process " + str(waiting.pid) not in holder_of(place / "speedtrack-core-0.next"):
             assert time.monotonic() < deadline
             time.sleep(0.01)
     assert not free(place, 0, 1)
@@ -117,20 +118,20 @@ def test_whoever_waits_goes_before_a_holder_that_comes_again(place: Path, hold: 
 
 def test_a_lock_says_who_holds_it_and_since_when(place: Path, hold: Hold) -> None:
     holder = hold("5")
-    told = words(place / "speedtrack-core-5")
-    assert f"machine m7 (process {holder.pid} on host, home /home/of/it, instance abc), since 20" in told
+    text = holder_of(place / "speedtrack-core-5")
+    assert f"machine m7 (process {holder.pid} on host, home /home/of/it, instance abc), since 20" in text
 
 
 @pytest.mark.parametrize("content", ["", "no JSON", "[1]", json.dumps({"pid": 1}), "[" * 4096])
 def test_a_lock_that_says_nothing_of_use_is_told_as_such(place: Path, content: str) -> None:
     (place / "speedtrack-core-0").write_text(content)
-    assert words(place / "speedtrack-core-0") == "a process that does not say who it is"
+    assert holder_of(place / "speedtrack-core-0") == "a process that does not say who it is"
 
 
 def test_what_another_user_wrote_moves_no_terminal(place: Path) -> None:
-    told = {"pid": 1, "home": "\x1b[2J\u202e\n", "instance": "", "machine": "m" * 1000, "host": "h", "since": ""}
-    (place / "speedtrack-core-0").write_text(json.dumps(told))
-    found = words(place / "speedtrack-core-0")
+    holder = {"pid": 1, "home": "\x1b[2J\u202e\n", "instance": "", "machine": "m" * 1000, "host": "h", "since": ""}
+    (place / "speedtrack-core-0").write_text(json.dumps(holder))
+    found = holder_of(place / "speedtrack-core-0")
     assert found.isprintable() and len(found) <= 500
 
 
@@ -166,7 +167,7 @@ def test_a_link_in_the_place_of_a_lock_is_not_followed(place: Path, tmp_path: Pa
 def test_a_lock_that_was_removed_is_made_again(place: Path) -> None:
     descriptor = open_lock(place / "speedtrack-core-0")
     (place / "speedtrack-core-0").unlink()
-    assert not cores.same_file(place / "speedtrack-core-0", descriptor)
+    assert not core_locks.same_file(place / "speedtrack-core-0", descriptor)
     os.close(descriptor)
     assert free(place, 0)
 
@@ -188,7 +189,7 @@ def test_all_users_find_the_same_place(tmp_path: Path) -> None:
 def test_a_core_has_one_name_whichever_of_its_threads_a_runner_may_use() -> None:
     def machine(*found: Core) -> Topology:
         none = frozenset[int]()
-        return Topology(found, frozenset([0]), 1, none, none, none, Limits(), True)
+        return Topology(found, frozenset([0]), 1, none, none, none, GroupLimits(), True)
 
     one = machine(Core((0, 4)), Core((1, 5)))
     other = machine(Core((5,), foreign=(1,)), Core((2, 6)))
@@ -219,7 +220,7 @@ def test_a_machine_without_an_id_is_told_by_its_name(tmp_path: Path) -> None:
 def test_a_copied_home_leaves_the_processes_of_its_original_alone(tmp_path: Path) -> None:
     (tmp_path / "home").mkdir()
     original = Processes(tmp_path / "home")
-    child = original.start(["sleep", "60"], {"PATH": os.environ["PATH"]}, tmp_path, subprocess.DEVNULL)
+    child = original.start(Command(["sleep", "60"], {"PATH": os.environ["PATH"]}, tmp_path), subprocess.DEVNULL)
     try:
         subprocess.run(["cp", "-r", str(tmp_path / "home"), str(tmp_path / "copy")], check=True)
         copy = Processes(tmp_path / "copy")

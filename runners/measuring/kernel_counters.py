@@ -1,17 +1,17 @@
-"""What the kernel has counted up to one moment, on the measured cores and of the measured processes.
+"""What the kernel has counted up to now, on the measured cores and of the measured processes.
 
-A counter that this kernel does not keep, or that this user may not read, is None or missing: never an error, never 0.
+A counter that this kernel does not keep, or that this user may not read, is None or missing; it is no error, nor 0.
 """
 
 import contextlib
 import os
-import resource
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from runners.processes.control import boottime
+from runners.processes.cpu_time import ended_children_s, process_cpu_ns
 
 PROC = Path("/proc")
 SYS = Path("/sys")
@@ -21,23 +21,23 @@ PRESSURES = ("cpu", "memory", "io")
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 TICK_S = 1 / _TICKS_PER_S  # the resolution of /proc/stat
 _USER, _NICE, _SYSTEM, _STEAL = 1, 2, 3, 8  # columns of /proc/stat
-_RUN_NS = 7  # of /proc/schedstat: what all tasks together have run on a CPU
+_RUN_NS = 7  # of /proc/schedstat: the time that tasks have run on a CPU
 _MAJOR_FAULTS = 9  # of /proc/PID/stat, counted after the name
 
 
 @dataclass(frozen=True)
 class Roots:
-    """Where the kernel tells; recorded machines are read from elsewhere."""
+    """Where the files of the kernel are; tests read recorded machines from elsewhere."""
 
     proc: Path = PROC
     sys: Path = SYS
 
 
 @dataclass(frozen=True)
-class Reading:
+class KernelCounters:
     """Counters at one moment: seconds since some fixed point, unless the name says otherwise.
 
-    `driver_s` goes on evenly when the driver ends: its clock while it runs, the account of ended children afterwards.
+    `driver_s` has no jump when the driver ends: it is its CPU time while it runs, and that of ended children later.
     """
 
     at_s: float
@@ -57,25 +57,25 @@ class Reading:
 
 
 @dataclass(frozen=True)
-class Reader:
+class CounterReader:
     """Reads the counters of these CPUs, and of two processes while they exist."""
 
     cpus: frozenset[int]
     server_cpus: frozenset[int]
     roots: Roots = Roots()
 
-    def read(self, server: int | None = None, driver: int | None = None) -> Reading:
-        """Everything there is, now."""
+    def read(self, server: int | None = None, driver: int | None = None) -> KernelCounters:
+        """All counters, now."""
         proc = self.roots.proc
         rows = _rows(proc / "stat")
         busy_s, resolution_s = self._busy(rows)
-        return Reading(
+        return KernelCounters(
             at_s=time.monotonic(),
             asleep_s=boottime() - time.monotonic(),
             runner_s=time.process_time(),
             server_s=cpu_s(server),
-            driver_s=children_s() + (cpu_s(driver) or 0.0),
-            steal_s={cpu: int(row[_STEAL]) * TICK_S for cpu, row in self._mine(rows).items() if len(row) > _STEAL},
+            driver_s=ended_children_s() + (cpu_s(driver) or 0.0),
+            steal_s={cpu: int(row[_STEAL]) * TICK_S for cpu, row in self._of_cpus(rows).items() if len(row) > _STEAL},
             busy_s=busy_s,
             busy_resolution_s=resolution_s,
             delay_s=delays(proc / str(server) / "task") if server else {},
@@ -86,45 +86,45 @@ class Reader:
             frequency_mhz=_least_mhz(self._cpu_files("cpufreq/scaling_cur_freq")),
         )
 
-    def _mine(self, rows: Mapping[str, list[str]]) -> dict[int, list[str]]:
+    def _of_cpus(self, rows: Mapping[str, list[str]]) -> dict[int, list[str]]:
         return {cpu: rows[f"cpu{cpu}"] for cpu in self.cpus if f"cpu{cpu}" in rows}
 
     def _busy(self, rows: Mapping[str, list[str]]) -> tuple[dict[int, float], float]:
-        """What tasks have run on each CPU, from the finest source there is, and its resolution, both in seconds.
+        """How long tasks have run on each CPU, from the finest source there is, and its resolution, both in seconds.
 
-        Interrupts are left out where the kernel tells them apart: much of them is the server's own network traffic.
+        Interrupts are left out where the kernel counts them apart: many are of the server's own network traffic.
         """
         exact = self._busy_by_scheduler() or self._busy_by_cpuacct()
         if exact:
             return exact, 0.0
         ticks = {
-            cpu: sum(int(row[column]) for column in (_USER, _NICE, _SYSTEM)) for cpu, row in self._mine(rows).items()
+            cpu: sum(int(row[column]) for column in (_USER, _NICE, _SYSTEM)) for cpu, row in self._of_cpus(rows).items()
         }
         return {cpu: count * TICK_S for cpu, count in ticks.items()}, TICK_S
 
     def _busy_by_scheduler(self) -> dict[int, float]:
-        rows = self._mine(_rows(self.roots.proc / "schedstat"))
+        rows = self._of_cpus(_rows(self.roots.proc / "schedstat"))
         return {cpu: int(row[_RUN_NS]) / 1e9 for cpu, row in rows.items() if len(row) > _RUN_NS}
 
     def _busy_by_cpuacct(self) -> dict[int, float]:
-        """Of the root control group, version 1: all tasks of the machine."""
+        """The root control group (version 1): all tasks of the machine."""
         numbers = _text(self.roots.sys / "fs/cgroup/cpuacct/cpuacct.usage_percpu").split()
         return {cpu: int(numbers[cpu]) / 1e9 for cpu in self.cpus if cpu < len(numbers)}
 
     def _pressures(self, server: int | None) -> dict[str, float]:
         """`cpu_some`, `memory_full` and so on of the machine, and of the server's control group where it has one."""
-        found: dict[str, float] = {}
+        pressures_s: dict[str, float] = {}
         group = self._group(server)
-        for pressed in PRESSURES:
-            places = {"": self.roots.proc / "pressure" / pressed}
+        for resource in PRESSURES:
+            files = {"": self.roots.proc / "pressure" / resource}
             if group:
-                places["cgroup_"] = group / f"{pressed}.pressure"
-            for prefix, file in places.items():
-                found |= {f"{prefix}{pressed}_{kind}": spent_s for kind, spent_s in _pressure(file).items()}
-        return found
+                files["cgroup_"] = group / f"{resource}.pressure"
+            for prefix, file in files.items():
+                pressures_s |= {f"{prefix}{resource}_{kind}": one_s for kind, one_s in _pressure(file).items()}
+        return pressures_s
 
     def _group(self, server: int | None) -> Path | None:
-        """The control group (version 2) of the server; none where that is the root, which is the whole machine."""
+        """The control group (version 2) of the server; None if it is the root group, which is the whole machine."""
         lines = _text(self.roots.proc / str(server) / "cgroup").splitlines() if server else []
         path = next((line.removeprefix("0::") for line in lines if line.startswith("0::/")), "/").strip("/")
         return self.roots.sys / "fs/cgroup" / path if path else None
@@ -135,21 +135,15 @@ class Reader:
 
 
 def cpu_s(pid: int | None) -> float | None:
-    """CPU seconds of a process so far, all threads; None when it is gone."""
+    """CPU seconds of a process so far, all threads; None if there is no such process."""
     try:
-        return None if pid is None else time.clock_gettime((~pid << 3) | 2)  # the kernel's name of its CPUCLOCK_SCHED
+        return None if pid is None else process_cpu_ns(pid) / 1e9
     except OSError:
         return None
 
 
-def children_s() -> float:
-    """CPU seconds of the children that have ended and were waited for."""
-    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return usage.ru_utime + usage.ru_stime
-
-
 def delays(tasks: Path) -> dict[int, float]:
-    """Seconds each thread was ready without running; empty where the kernel keeps no such account."""
+    """How long each thread was ready but not running, in seconds; empty where the kernel does not count it."""
     found = {}
     for task in tasks.glob("[0-9]*"):
         with contextlib.suppress(OSError, IndexError, ValueError):
@@ -158,7 +152,7 @@ def delays(tasks: Path) -> dict[int, float]:
 
 
 def _text(file: Path) -> str:
-    """The content, or nothing. PSI that is compiled in and switched off fails when it is read, not when opened."""
+    """The content; empty if it cannot be read. PSI that is switched off fails on reading, not on opening."""
     try:
         return file.read_text()
     except OSError:
@@ -171,7 +165,7 @@ def _rows(file: Path) -> dict[str, list[str]]:
 
 
 def _pressure(file: Path) -> dict[str, float]:
-    """Seconds by kind out of `some avg10=0.00 avg60=0.00 avg300=0.00 total=77016616`."""
+    """The seconds by kind, from `some avg10=0.00 avg60=0.00 avg300=0.00 total=77016616`."""
     lines = (line.split() for line in _text(file).splitlines())
     return {words[0]: int(words[-1].partition("=")[2]) / 1e6 for words in lines if words}
 

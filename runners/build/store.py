@@ -1,4 +1,4 @@
-"""Built programs by the digest of their content, and which commit built which way gave them."""
+"""The artifact store: built programs by the digest of their content, and the builds that gave them."""
 
 import hashlib
 import json
@@ -21,17 +21,17 @@ DAY_S = 86400
 
 
 @dataclass(frozen=True)
-class Limits:
-    """What the store may keep: bytes of artifacts, and seconds since a build was last used."""
+class StoreLimits:
+    """The limits of the store: bytes of artifacts, and seconds since a build was last used."""
 
     size_bytes: int = 4 * 2**30
     age_s: float = 90 * DAY_S
 
 
-class Cache:
-    """Artifacts under `artifacts/sha256/aa/bb...`, build records under `builds/`, what is never dropped in `pins`."""
+class ArtifactStore:
+    """Artifacts are under `artifacts/sha256/aa/bb...`, build records under `builds/`, pinned digests in `pins`."""
 
-    def __init__(self, home: Path, limits: Limits = Limits()) -> None:
+    def __init__(self, home: Path, limits: StoreLimits = StoreLimits()) -> None:
         self.artifacts = home / "artifacts" / "sha256"
         self.records = home / "builds"
         self.pins = home / "pins"
@@ -40,7 +40,7 @@ class Cache:
         self.records.mkdir(parents=True, exist_ok=True)
 
     def find(self, sha: str, recipe_digest: str) -> dict[str, Artifact] | None:
-        """The artifacts of an earlier build, each checked against its digest; None: build it."""
+        """The artifacts of an earlier build, each checked against its digest; None: there is no complete one."""
         try:
             content = json.loads(self._record(sha, recipe_digest).read_text())
             found = {name: self.artifact(str(digest)) for name, digest in content["artifacts"].items()}
@@ -61,16 +61,16 @@ class Cache:
         return stored
 
     def artifact(self, digest: str) -> Artifact | None:
-        """The artifact of this digest, checked against it; None: there is none, or it was damaged."""
+        """The artifact of this digest, checked against it; None: it is missing or damaged."""
         path = self._path(digest)
         if file_digest(path) != digest:
             log.warning("artifact %s is missing or damaged and is built again", digest)
             path.unlink(missing_ok=True)
             return None
-        return described(digest, path)
+        return artifact_at(digest, path)
 
     def pin(self, digests: Iterable[str]) -> None:
-        """Keeps these artifacts until they are unpinned, whatever their size and age."""
+        """Exempts these artifacts from the limits until they are unpinned."""
         self._write_pins(self.pinned() | set(digests))
 
     def unpin(self, digests: Iterable[str]) -> None:
@@ -80,7 +80,7 @@ class Cache:
         return set(self.pins.read_text().split()) if self.pins.exists() else set()
 
     def prune(self) -> None:
-        """Drops the builds that were not used for too long, then those used longest ago until the store fits."""
+        """Drops builds that are too old, then the least recently used ones until the store is within its size."""
         records = sorted(self.records.glob("*.json"), key=lambda file: file.stat().st_mtime)
         oldest = time.time() - self.limits.age_s
         while records and (records[0].stat().st_mtime < oldest or self._size_bytes() > self.limits.size_bytes):
@@ -103,7 +103,7 @@ class Cache:
         if file_digest(path) != digest:
             path.parent.mkdir(parents=True, exist_ok=True)
             write_durably(path, file.read_bytes(), mode=0o555)
-        return described(digest, path)
+        return artifact_at(digest, path)
 
     def _size_bytes(self) -> int:
         return sum(file.stat().st_size for file in self.artifacts.glob("*/*"))
@@ -116,7 +116,7 @@ class Cache:
                 file.unlink(missing_ok=True)
 
 
-def described(digest: str, path: Path) -> Artifact:
+def artifact_at(digest: str, path: Path) -> Artifact:
     return Artifact(digest, path.stat().st_size, loaded_bytes(path), path)
 
 

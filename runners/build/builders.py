@@ -1,0 +1,80 @@
+"""The builders by kind, behind the artifact store: a commit that was built before is not built again."""
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from runners.build import Artifact, Build, BuildFailed, BuiltPrograms, CommitSource, WriteLog
+from runners.build.store import ArtifactStore
+from runners.documents import BuildRecipe, digest_of
+from runners.processes.control import Control
+
+
+@dataclass(frozen=True)
+class Toolchain:
+    """What determines a build besides its recipe. `image`: the digest of the image that it runs in."""
+
+    compiler: str
+    libc: str
+    architecture: str
+    image: str = "none"
+    make: str = ""
+    linker: str = ""
+
+    @property
+    def series(self) -> dict[str, str]:
+        """The facts of the environment that the build contributes."""
+        return {"compiler": self.compiler, "build_libc": self.libc, "build_image": self.image}
+
+
+class Builder(Protocol):
+    """One kind of build. Raises Transient if another attempt may succeed, else Permanent, or the error of an abort."""
+
+    def toolchain(self, recipe: BuildRecipe, write: WriteLog, control: Control) -> Toolchain:
+        """What a build of this recipe uses."""
+
+    def make(
+        self, source: CommitSource, recipe: BuildRecipe, toolchain: Toolchain, write: WriteLog, control: Control
+    ) -> BuiltPrograms:
+        """Builds the commit with the result of `toolchain`. Raises BuildFailed as well."""
+
+
+@dataclass(frozen=True)
+class CachedBuilder:
+    """The builders of a runner by kind, and the store of their artifacts."""
+
+    store: ArtifactStore
+    builders: Mapping[str, Builder]
+
+    def toolchain(self, recipe: BuildRecipe, write: WriteLog, control: Control) -> Toolchain:
+        return self.builders[recipe.kind].toolchain(recipe, write, control)
+
+    def build(self, side: str, source: CommitSource, recipe: BuildRecipe, write: WriteLog, control: Control) -> Build:
+        """The build of a commit, from the store if it was built in this way before. Raises as `Builder`."""
+        begin = time.monotonic()
+        toolchain = self.toolchain(recipe, write, control)
+        digest = digest_of({"build": recipe_identity(recipe), "toolchain": vars(toolchain)})
+        cached = self.store.find(source.sha, digest)
+        if cached is not None:
+            write(f"taken from the cache of this machine: {artifact_list(cached)}\n")
+            return Build(side, source.sha, True, time.monotonic() - begin, digest, cached)
+        begin = time.monotonic()
+        try:
+            made = self.builders[recipe.kind].make(source, recipe, toolchain, write, control)
+        except BuildFailed as error:
+            write(f"build failed: {error}\n")
+            return Build(side, source.sha, False, time.monotonic() - begin, digest, error=str(error))
+        seconds = time.monotonic() - begin
+        artifacts = self.store.store(source.sha, digest, made.programs)
+        write(f"built in {seconds:.1f} s: {artifact_list(artifacts)}\n")
+        return Build(side, source.sha, False, seconds, digest, artifacts, made.ccache)
+
+
+def recipe_identity(recipe: BuildRecipe) -> dict[str, object]:
+    """The part of a recipe that determines the artifacts. The toolchain names the image."""
+    return {"command": recipe.command, "artifacts": list(recipe.artifacts), "environment": recipe.environment}
+
+
+def artifact_list(artifacts: dict[str, Artifact]) -> str:
+    return ", ".join(f"{name} {one.digest} ({one.size_bytes} bytes)" for name, one in artifacts.items())

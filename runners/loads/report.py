@@ -1,0 +1,31 @@
+"""What other load generators report."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from runners.documents import Fields
+from runners.errors import BenchmarkFailed
+
+Workload = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class ToolReport:
+    """The answered requests, and metrics by name: requests/s and microseconds."""
+
+    requests: int
+    metrics: dict[str, float]
+
+
+def rate_and_latency(rate: float, p50_us: float, p99_us: float) -> dict[str, float]:
+    return {"throughput_rps": rate, "latency_us_p50": p50_us, "latency_us_p99": p99_us}
+
+
+def parse_json(text: str, document: str) -> Fields:
+    """The fields of a JSON report. Raises BenchmarkFailed."""
+    try:
+        return Fields(json.loads(text), document)
+    except ValueError as error:
+        raise BenchmarkFailed(f"{document} is no JSON ({error}): {text.strip()[:200]!r}") from error

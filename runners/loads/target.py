@@ -1,0 +1,58 @@
+"""The server that is loaded, and what one load of it gave."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from runners.errors import BenchmarkFailed
+from runners.processes.cpu_time import process_cpu_ns
+from runners.servers.server import Address
+
+NO_CPU = (
+    "the process that server.command started used no CPU: it must be the server itself, without a wrapper (use exec) "
+    "and not as a daemon"
+)
+LONGEST_LINE = 500
+
+
+@dataclass(frozen=True)
+class Target:
+    """The server: how to reach it, its process, and the directory for the files of whatever loads it."""
+
+    protocol: str
+    address: Address
+    pid: int
+    directory: Path
+
+    @property
+    def options(self) -> list[str]:
+        """The address as redis-benchmark and speedbench take it."""
+        if self.address.transport == "unix":
+            return ["-s", str(self.address.socket_path)]
+        return ["-h", "127.0.0.1", "-p", str(self.address.port)]
+
+    def cpu_ns(self) -> int:
+        """CPU time of the server so far. Raises BenchmarkFailed if its process is gone."""
+        try:
+            return process_cpu_ns(self.pid)
+        except OSError as error:
+            raise BenchmarkFailed("the server ended during the trial") from error
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One accepted load: metrics by name (units in docs/result-format.md), flags, the whole document, the window.
+
+    The window is in seconds of the monotonic clock; for a tool that does not report it, it is unbounded.
+    """
+
+    metrics: dict[str, float]
+    flags: list[str]
+    document: dict[str, Any]
+    window: tuple[float, float] = (float("-inf"), float("inf"))
+
+
+def last_line(file: Path) -> str:
+    """The last line that a program printed to this file; empty if it printed nothing."""
+    lines = file.read_text(errors="replace").strip().splitlines()
+    return lines[-1][:LONGEST_LINE] if lines else ""

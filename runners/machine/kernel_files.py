@@ -1,0 +1,35 @@
+"""The files of the kernel and the notations in them."""
+
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+ROOT = Path("/")
+CPUS = "sys/devices/system/cpu"
+
+
+def text(file: Path) -> str:
+    """The content without surrounding white space; empty if the file cannot be read."""
+    try:
+        return file.read_text(errors="replace").strip()
+    except OSError:
+        return ""
+
+
+def cpu_list(cpus: Iterable[int]) -> str:
+    """`0,2,3`: the notation of taskset and of the driver's --cpus."""
+    return ",".join(str(cpu) for cpu in sorted(cpus))
+
+
+def parse_cpu_list(text: str) -> frozenset[int]:
+    """The CPUs of the kernel's list notation, `0-3,8`; `(null)`, which it writes for an empty list, has none."""
+    cpus: set[int] = set()
+    for part in re.findall(r"[\d-]+", text):
+        first, _, last = part.partition("-")
+        cpus.update(range(int(first), int(last or first) + 1))
+    return frozenset(cpus)
+
+
+def selected_word(choice: str) -> str:
+    """The word in brackets of `always [madvise] never`; a text without brackets as it is."""
+    return choice.split("[")[1].split("]")[0] if "[" in choice else choice

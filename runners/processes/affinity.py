@@ -1,0 +1,50 @@
+"""The CPUs that threads and child processes run on."""
+
+import contextlib
+import os
+from collections.abc import Iterator, Set
+from pathlib import Path
+
+
+@contextlib.contextmanager
+def affinity(cpus: frozenset[int] | None) -> Iterator[None]:
+    """Children started inside inherit these CPUs (None: no change); the calling thread gets its own back."""
+    if cpus is None:
+        yield
+        return
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, cpus)
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
+
+
+@contextlib.contextmanager
+def all_threads_on(cpus: frozenset[int]) -> Iterator[None]:
+    """Every thread of this process runs on these CPUs inside, and where it ran before afterwards."""
+    before: dict[int, Set[int]] = {}
+    try:
+        # A thread that has not been moved yet may start another one: look again until there is none left to move.
+        while left := {thread: mask for thread, mask in _masks().items() if mask != cpus and thread not in before}:
+            before |= left
+            for thread in left:
+                _move(thread, cpus)
+        yield
+    finally:
+        for thread, mask in before.items():
+            _move(thread, mask)
+
+
+def _masks() -> dict[int, Set[int]]:
+    """The affinity of each thread of this process."""
+    masks: dict[int, Set[int]] = {}
+    for task in Path("/proc/self/task").iterdir():
+        with contextlib.suppress(ProcessLookupError):
+            masks[int(task.name)] = os.sched_getaffinity(int(task.name))
+    return masks
+
+
+def _move(thread: int, cpus: Set[int]) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.sched_setaffinity(thread, cpus)

@@ -1,0 +1,138 @@
+"""The start of the runner: its tools, its introduction to the server, and the ways in which it waits for work."""
+
+import logging
+import os
+import platform
+import signal
+import threading
+import time
+from dataclasses import replace
+from typing import Any
+
+import runners
+from runners.build.builders import CachedBuilder
+from runners.build.docker import DockerBuilder
+from runners.build.host import HostBuilder
+from runners.build.store import ArtifactStore
+from runners.errors import Permanent
+from runners.loads.external import ExternalLoads
+from runners.loads.speedbench import Driver
+from runners.machine import placement
+from runners.machine.core_locks import CoreLocks, Holder, lock_directory, physical_cores
+from runners.machine.environment import MachineFacts
+from runners.machine.tune import Tuning
+from runners.measuring.perf import Profiler
+from runners.measuring.quiet import QuietGate
+from runners.measuring.tools import Tools
+from runners.processes.children import Processes
+from runners.reporting.client import Client, HelloReply, Unreachable
+from runners.reporting.spool import Spool
+from runners.sandbox import policy
+from runners.servers.server import Launcher
+from runners.work.agent import Agent
+from runners.work.settings import Settings
+
+log = logging.getLogger("runners")
+
+RETRY_EVERY_S = 5.0
+LOG_AGAIN_S = 60.0
+
+
+def run(settings: Settings, tuning: Tuning, once: bool, poll_every_s: float | None) -> int:
+    """Starts up, then works until it is to stop; returns the exit code.
+
+    `once`: until there is no work; `poll_every_s`: asks at this interval; None: waits for messages of the broker.
+    """
+    stopping = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stopping.set())
+    tools = replace(assemble(settings, stopping), tuning=tuning)
+    directory = lock_directory(settings.locks)
+    facts = tools.machine.environment({}).document()
+    hello = say_hello(tools.client, tools.machine.boot_id(), facts, stopping)
+    if hello is None:
+        return 0
+    log.info("this is machine %s of %s", hello.machine, settings.url)
+    holder = Holder(os.getpid(), str(settings.home), tools.client.instance, hello.machine, platform.node())
+    locks = CoreLocks(directory, physical_cores(tools.machine.planner.machine), holder)
+    locks.check()
+    agent = Agent(replace(tools, hold=locks.held), stopping, after_run=tools.builder.store.prune)
+    if once:
+        agent.work()
+        return 0
+    if poll_every_s is not None:
+        return poll(agent, poll_every_s, stopping)
+    return listen(agent, settings, hello, stopping)
+
+
+def assemble(settings: Settings, stopping: threading.Event) -> Tools:
+    """The tools of this machine. Ends what an earlier runner of this home left behind."""
+    sandbox = policy.sandbox_of_machine(os.environ, settings.home)
+    log.log(logging.INFO if sandbox.works else logging.WARNING, "%s", sandbox)
+    planner = placement.planner()
+    plan = planner.plan()
+    for role, reason in plan.reasons:
+        log.info("placement: %s: %s", role, reason)
+    processes, cpus = Processes(settings.home, sandbox), planner.machine.cpus
+    docker = DockerBuilder(settings.home, processes, cpus)
+    strays = processes.end_strays() + docker.end_strays()
+    if strays:
+        log.warning("ended %d processes and containers that an earlier runner left behind", strays)
+    launcher = Launcher(processes, settings.home, plan.server, plan.nodes)
+    launcher.clean()
+    client = Client(settings.url, settings.token, Spool(settings.home / "spool"), stopping, instance=processes.mark)
+    driver = Driver(settings.driver, processes, plan.driver, plan.nodes)
+    host = HostBuilder(settings.home, processes, cpus)
+    builder = CachedBuilder(ArtifactStore(settings.home, settings.store), {"host": host, "docker": docker})
+    return Tools(
+        client,
+        MachineFacts(planner, plan, settings.driver, sandbox=sandbox.fact),
+        builder,
+        launcher,
+        driver,
+        ExternalLoads(driver, settings.tools),
+        QuietGate(plan, patience_s=settings.patience_s),
+        Profiler(processes, plan.housekeeping),
+    )
+
+
+def say_hello(client: Client, boot_id: str, facts: dict[str, Any], stopping: threading.Event) -> HelloReply | None:
+    """Announces this machine; waits for a server that cannot be reached. None: the runner is to stop."""
+    logged_at = -LOG_AGAIN_S
+    while not stopping.is_set():
+        try:
+            return client.hello(runners.__version__, boot_id, facts)
+        except Unreachable as error:
+            if time.monotonic() - logged_at >= LOG_AGAIN_S:
+                log.warning("%s; waiting for it (check SPEEDTRACK_URL and that the server runs)", error)
+                logged_at = time.monotonic()
+            stopping.wait(RETRY_EVERY_S)
+    return None
+
+
+def work_or_wait(agent: Agent) -> None:
+    """Works until there is no work; if the server cannot be reached, the next call asks again."""
+    try:
+        agent.work()
+    except Unreachable as error:
+        log.warning("%s; asking again later", error)
+    except (Permanent, OSError) as error:
+        log.error("%s; asking again later", error)
+
+
+def poll(agent: Agent, every_s: float, stopping: threading.Event) -> int:
+    """Asks for work at an interval until the runner is to stop."""
+    while not stopping.is_set():
+        work_or_wait(agent)
+        stopping.wait(every_s)
+    return 0
+
+
+def listen(agent: Agent, settings: Settings, hello: HelloReply, stopping: threading.Event) -> int:
+    """Works on what is waiting already, then at each message of the broker."""
+    from runners.work.worker import serve  # Celery is imported only where there is a broker
+
+    work_or_wait(agent)
+    if stopping.is_set():
+        return 0
+    return serve(lambda: work_or_wait(agent), settings.broker_url, hello.queue, hello.machine, stopping)
