@@ -60,11 +60,11 @@ def lacks_sandbox() -> str:
 
 
 def lacks_ordinary_user() -> str:
-    recent = "import sys; sys.exit(sys.version_info < (3, 11))"
+    python = f"python{sys.version_info.major}.{sys.version_info.minor}"
     if os.geteuid() or not shutil.which("setpriv"):
         return "only root with setpriv can run a test as another user"
-    old = subprocess.run(["/usr/bin/env", "-i", "python3", "-c", recent], capture_output=True).returncode
-    return "there is no Python 3.11 or newer for all users" if old else ""
+    absent = subprocess.run(["/usr/bin/env", "-i", python, "-c", ""], capture_output=True).returncode
+    return f"there is no {python} for all users" if absent else ""
 
 
 # Marker: says what is missing ("" for nothing). The text after it is shown by `pytest --markers`.

@@ -145,7 +145,9 @@ def kernel() -> tuple[str, str]:
     # A wish for short sleeps lasts only as long as the process that has it.
     rows = [row for row in json.loads(done.stdout) if row["setting"] != "sleep_states"]
     wrong = [
-        f"{row['setting']} {row['now']} (wanted {row['target']})" for row in rows if row["now"] not in ("", row["target"])
+        f"{row['setting']} {row['now']} (wanted {row['target']})"
+        for row in rows
+        if row["now"] not in ("", row["target"])
     ]
     if wrong:
         return "note", f"{', '.join(wrong)}: `python -m runners tune` says why, SPEEDTRACK_TUNE=1 lets a runner set it"

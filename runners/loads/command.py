@@ -1,17 +1,32 @@
 """A load generator that a suite names by its command line."""
 
-import math
 import re
 import shlex
+from dataclasses import asdict
 from pathlib import Path
+from typing import Annotated
 
+from pydantic import Field
+from pydantic.dataclasses import dataclass
+
+from runners.documents import STRICT, Count, parse
 from runners.errors import BenchmarkFailed
-from runners.loads.report import ToolReport, parse_json
+from runners.loads.report import ToolReport, load_json
 from runners.loads.target import Target
 
 REPORT = "metrics.json"
-METRICS = ("throughput_rps", "latency_us_p50", "latency_us_p99")  # that a command may report
 _PLACEHOLDER = re.compile(r"\{(host|port|socket|output)\}")
+_Positive = Annotated[float, Field(gt=0)]
+
+
+@dataclass(frozen=True, config=STRICT)
+class _Report:
+    """All that a command may report."""
+
+    requests: Count
+    throughput_rps: _Positive | None = None
+    latency_us_p50: _Positive | None = None
+    latency_us_p99: _Positive | None = None
 
 
 def command_line(template: str, program: Path, target: Target) -> list[str]:
@@ -28,14 +43,11 @@ def command_line(template: str, program: Path, target: Target) -> list[str]:
 
 def read_command_report(text: str) -> ToolReport:
     """The JSON that the command wrote: `requests`, and metrics by their names. Raises BenchmarkFailed, Permanent."""
-    fields = parse_json(text, "the command's output")
-    unknown = sorted(set(fields.value) - {"requests", *METRICS})
+    document = "the command's output"
+    content = load_json(text, document)
+    report = asdict(parse(_Report, content, document))
+    unknown = sorted(content.keys() - report.keys())
     if unknown:
-        raise BenchmarkFailed(
-            f"the command reports {unknown[0]!r}: a command may report requests, {', '.join(METRICS)}"
-        )
-    metrics = {name: fields.number(name) for name in METRICS if name in fields.value}
-    wrong = [name for name, number in metrics.items() if not (math.isfinite(number) and number > 0)]
-    if wrong:
-        raise BenchmarkFailed(f"the command's output: {wrong[0]} must be above 0")
-    return ToolReport(fields.count("requests"), metrics)
+        raise BenchmarkFailed(f"the command reports {unknown[0]!r}: a command may report {', '.join(report)}")
+    requests = report.pop("requests")
+    return ToolReport(requests, {name: value for name, value in report.items() if value is not None})

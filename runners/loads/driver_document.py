@@ -8,7 +8,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from runners.documents import Benchmark, Fields
+from pydantic.dataclasses import dataclass
+
+from runners.documents import STRICT, Benchmark, check_schema, parse
 from runners.errors import BenchmarkFailed, Permanent, Transient
 from runners.loads.target import Outcome
 
@@ -38,73 +40,111 @@ def read_document(file: Path) -> Mapping[str, Any]:
     return document
 
 
+@dataclass(frozen=True, config=STRICT)
+class _Errors:
+    count: int
+    first: str | None = None
+
+
+@dataclass(frozen=True, config=STRICT)
+class _Answers:
+    """What the server answered in the window."""
+
+    requests: int
+    hits: int
+    misses: int
+    errors: _Errors
+    flags: tuple[str, ...]
+
+
+@dataclass(frozen=True, config=STRICT)
+class _Latency:
+    p50: float
+    p99: float
+
+
+@dataclass(frozen=True, config=STRICT)
+class _ServerCpu:
+    ns_per_request: float
+
+
+@dataclass(frozen=True, config=STRICT)
+class _Figures:
+    """What was measured in a window with answers."""
+
+    mode: str
+    throughput_rps: float
+    latency_us: _Latency
+    server_cpu: _ServerCpu
+    window_began_ns: float
+    window_s: float
+
+
+@dataclass(frozen=True, config=STRICT)
+class _Prefill:
+    keys_in_server: int
+
+
+@dataclass(frozen=True, config=STRICT)
+class _Tests:
+    tests: tuple[dict[str, Any], ...]
+
+
 def read_outcome(document: Any, benchmark: Benchmark, phases: int) -> Outcome:
     """The metrics of a document of so many phases whose answers are right.
 
     Raises Permanent naming a field that is missing or of the wrong type, BenchmarkFailed for wrong answers, Transient
     if the server did not run in the window.
     """
-    fields = Fields(document, DOCUMENT)
-    test = _measured_test(fields, phases)
-    _check_answers(fields, test, benchmark)
-    latency, server = test.child("latency_us"), test.child("server_cpu")
-    if server.number("ns_per_request") <= 0:
-        raise Transient(STARVED % "the server was given no CPU")
-    metrics = {
-        "server_cpu_ns_per_request": server.number("ns_per_request"),
-        "latency_us_p50": latency.number("p50"),
-        "latency_us_p99": latency.number("p99"),
-    }
-    metrics |= server_metrics(fields.value)
-    # In an open loop the throughput is the rate that the suite asks for: it says nothing about the server.
-    if test.text("mode") == "closed":
-        metrics["throughput_rps"] = test.number("throughput_rps")
-    begin_s = test.number("window_began_ns") / 1e9
-    return Outcome(metrics, _flags(test), dict(fields.value), (begin_s, begin_s + test.number("window_s")))
-
-
-def _measured_test(fields: Fields, phases: int) -> Fields:
-    """The last test of the document."""
-    schema = fields.text("schema")
-    if schema != SCHEMA:
-        raise Permanent(
-            f"{DOCUMENT}: schema is {schema!r}, this runner wants {SCHEMA!r}: install driver and runner of one version"
-        )
-    tests = list(fields.children("tests"))
+    check_schema(document, SCHEMA, DOCUMENT, "install driver and runner of one version")
+    tests = parse(_Tests, document, DOCUMENT).tests
     if len(tests) != phases:
         raise Permanent(f"{DOCUMENT}: {len(tests)} tests for {phases} phases")
-    return tests[-1]
+    path = f"tests[{phases - 1}]"
+    answers = parse(_Answers, tests[-1], DOCUMENT, path)
+    _check_answers(answers, document, benchmark)
+    figures = parse(_Figures, tests[-1], DOCUMENT, path)
+    if figures.server_cpu.ns_per_request <= 0:
+        raise Transient(STARVED % "the server was given no CPU")
+    metrics = {
+        "server_cpu_ns_per_request": figures.server_cpu.ns_per_request,
+        "latency_us_p50": figures.latency_us.p50,
+        "latency_us_p99": figures.latency_us.p99,
+    }
+    metrics |= server_metrics(document)
+    # In an open loop the throughput is the rate that the suite asks for: it says nothing about the server.
+    if figures.mode == "closed":
+        metrics["throughput_rps"] = figures.throughput_rps
+    begin_s = figures.window_began_ns / 1e9
+    return Outcome(metrics, _flags(answers), dict(document), (begin_s, begin_s + figures.window_s))
 
 
-def _check_answers(document: Fields, test: Fields, benchmark: Benchmark) -> None:
-    if test.integer("requests") < 1:
+def _check_answers(answers: _Answers, document: Any, benchmark: Benchmark) -> None:
+    if answers.requests < 1:
         raise Transient(STARVED % "the server answered no request")
-    errors = test.child("errors")
-    if errors.integer("count"):
-        raise BenchmarkFailed(
-            f"wrong answer: {errors.integer('count')} error replies, the first: {errors.value.get('first')}"
-        )
+    if answers.errors.count:
+        raise BenchmarkFailed(f"wrong answer: {answers.errors.count} error replies, the first: {answers.errors.first}")
     if benchmark.workload.get("prefill"):
-        _check_prefill(document, benchmark.workload["keys"]["count"])
-    wrong = [flag for flag in WRONG_ANSWERS if flag in test.texts("flags")]
+        _check_prefill(document.get("prefill"), benchmark.workload["keys"]["count"])
+    wrong = [flag for flag in WRONG_ANSWERS if flag in answers.flags]
     if wrong:
         raise BenchmarkFailed(
-            f"wrong answer: {', '.join(wrong)} not as expected: {test.integer('hits')} hits, "
-            f"{test.integer('misses')} misses, expected was {json.dumps(benchmark.workload['expect'])}"
+            f"wrong answer: {', '.join(wrong)} not as expected: {answers.hits} hits, {answers.misses} misses, expected "
+            f"was {json.dumps(benchmark.workload['expect'])}"
         )
 
 
-def _check_prefill(document: Fields, key_count: int) -> None:
-    keys = document.child("prefill").integer("keys_in_server")
+def _check_prefill(prefill: Any, key_count: int) -> None:
+    keys = parse(_Prefill, prefill, DOCUMENT, "prefill").keys_in_server
     if keys != key_count:
         raise BenchmarkFailed(f"wrong answer: {keys} keys after the prefill of {key_count}")
 
 
-def _flags(test: Fields) -> list[str]:
-    unknown = sorted(set(test.texts("flags")) - {*FLAGS, *WRONG_ANSWERS})
+def _flags(answers: _Answers) -> list[str]:
+    unknown = sorted(set(answers.flags) - {*FLAGS, *WRONG_ANSWERS})
     if unknown:
         raise Permanent(f"{DOCUMENT}: the flag {unknown[0]!r} is not known: install driver and runner of one version")
-    return [flag for flag in FLAGS if flag in test.texts("flags")]
+    return [flag for flag in FLAGS if flag in answers.flags]
 
 
 def server_metrics(document: Mapping[str, Any]) -> dict[str, float]:

@@ -2,13 +2,44 @@
 
 from collections.abc import Mapping
 
+from pydantic import Field
+from pydantic.dataclasses import dataclass
+
+from runners.documents import STRICT, Count, parse
 from runners.errors import BenchmarkFailed
-from runners.loads.report import ToolReport, Workload, parse_json, rate_and_latency
+from runners.loads.report import ToolReport, Workload, load_json, rate_and_latency
 from runners.loads.target import Target
 
 REPORT = "memtier.json"
 PATTERNS = {"uniform": "R", "sequential": "S", "gaussian": "G", "zipf": "Z"}
 PROTOCOLS = {"resp": "redis", "memcached": "memcache_text"}
+
+
+@dataclass(frozen=True, config=STRICT)
+class _Latencies:
+    p50_ms: float = Field(alias="p50.00")
+    p99_ms: float = Field(alias="p99.00")
+
+
+@dataclass(frozen=True, config=STRICT)
+class _Totals:
+    requests: Count = Field(alias="Count")
+    rate: float = Field(alias="Ops/sec")
+    misses: float = Field(alias="Misses/sec")
+    connection_errors: int = Field(alias="Connection Errors")
+    latencies: _Latencies = Field(alias="Percentile Latencies")
+
+
+@dataclass(frozen=True, config=STRICT)
+class _Stats:
+    totals: _Totals = Field(alias="Totals")
+
+
+@dataclass(frozen=True, config=STRICT)
+class _Report:
+    """The part of memtier's JSON (format version 2) that is read; its times are milliseconds."""
+
+    stats: _Stats = Field(alias="ALL STATS")
 
 
 def memtier_arguments(workload: Workload, target: Target) -> list[str]:
@@ -46,15 +77,15 @@ def memtier_ratio(test: str) -> str:
 
 
 def read_memtier(text: str, workload: Workload) -> ToolReport:
-    """The totals of memtier's JSON (format version 2); its times are milliseconds."""
-    totals = parse_json(text, "memtier's JSON").child("ALL STATS").child("Totals")
-    if totals.integer("Connection Errors"):
-        raise BenchmarkFailed(f"memtier had {totals.integer('Connection Errors')} connection errors")
-    if workload["prefill"] and totals.number("Misses/sec"):
+    """The totals of memtier's JSON. Raises BenchmarkFailed, Permanent."""
+    document = "memtier's JSON"
+    totals = parse(_Report, load_json(text, document), document).stats.totals
+    if totals.connection_errors:
+        raise BenchmarkFailed(f"memtier had {totals.connection_errors} connection errors")
+    if workload["prefill"] and totals.misses:
         raise BenchmarkFailed("wrong answer: memtier missed keys that its own prefill had set")
-    percentiles = totals.child("Percentile Latencies")
-    p50, p99 = percentiles.number("p50.00"), percentiles.number("p99.00")
-    return ToolReport(totals.count("Count"), rate_and_latency(totals.number("Ops/sec"), 1000 * p50, 1000 * p99))
+    p50_us, p99_us = 1000 * totals.latencies.p50_ms, 1000 * totals.latencies.p99_ms
+    return ToolReport(totals.requests, rate_and_latency(totals.rate, p50_us, p99_us))
 
 
 def _address(target: Target) -> list[str]:

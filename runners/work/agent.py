@@ -6,7 +6,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Any
 
-from runners.documents import Fields, Job, parse_job
+from runners.documents import Job, RunKey, parse, parse_job
 from runners.errors import Cancelled, LeaseLost, Permanent, RunnerError, Unauthorized, one_line
 from runners.measuring.tools import Tools
 from runners.processes.control import Control, boottime
@@ -107,10 +107,10 @@ class Agent:
             log.warning("run %d: its end was refused: %s", job.run, refusal)
 
     def _refuse(self, document: dict[str, Any], error: Permanent) -> None:
-        fields, message = Fields(document, "job"), one_line(error)[:LONGEST_ERROR]
+        key, message = parse(RunKey, document, "job"), one_line(error)[:LONGEST_ERROR]
         log.error("%s", message)
         try:
-            self.client.fail(fields.integer("run"), fields.integer("token"), error.kind, message)
+            self.client.fail(key.run, key.token, error.kind, message)
         except (LeaseLost, Permanent) as refusal:
             log.warning("the job could not be refused: %s", refusal)
 

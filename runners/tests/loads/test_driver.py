@@ -63,7 +63,7 @@ def run(processes: Processes, home: Path, script: str, pid: int = 0) -> None:
         ("echo thread main panicked >&2; exit 101", Transient, "crashed with exit status 101: thread main panicked"),
         ("kill -9 $$", Transient, "killed by signal 9; it printed no message"),
         ("echo hello", Permanent, "no JSON on the driver's stdout"),
-        ("echo '[]'", Permanent, "the document is not an object"),
+        ("echo '[]'", Permanent, "the document must be an object"),
     ],
 )
 def test_an_end_without_a_result(
@@ -162,7 +162,11 @@ def change(*path: str | int, to: Any) -> Callable[[dict[str, Any]], None]:
             "schema is 'speedbench.v2', this runner wants 'speedbench.v1'",
         ),
         (change("tests", to=[]), Permanent, "0 tests for 1 phases"),
-        (change("tests", 0, "throughput_rps", to="fast"), Permanent, r"tests\[0\].throughput_rps must be a number"),
+        (
+            change("tests", 0, "throughput_rps", to="fast"),
+            Permanent,
+            r"throughput_rps must be a valid number",
+        ),
         (change("tests", 0, "server_cpu", to=None), Permanent, r"tests\[0\].server_cpu must be an object"),
         (change("tests", 0, "latency_us", to={}), Permanent, r"tests\[0\].latency_us.p50 is missing"),
         (change("tests", 0, "flags", to=["haunted"]), Permanent, "the flag 'haunted' is not known"),

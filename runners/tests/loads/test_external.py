@@ -139,13 +139,13 @@ def test_a_command_of_ones_own_is_split_before_its_places_are_filled() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("[]", "is not an object"),
+        ("[]", "must be an object"),
         ('{"throughput_rps": 5}', "requests is missing"),
-        ('{"requests": 0}', "requests must be at least 1"),
+        ('{"requests": 0}', "requests must be greater than or equal to 1"),
         ('{"requests": 5, "rps": 5}', "reports 'rps': a command may report requests, throughput_rps"),
-        ('{"requests": 5, "throughput_rps": "fast"}', "throughput_rps must be a number"),
-        ('{"requests": 5, "throughput_rps": 0}', "throughput_rps must be above 0"),
-        ('{"requests": 5, "latency_us_p50": NaN}', "latency_us_p50 must be above 0"),
+        ('{"requests": 5, "throughput_rps": "fast"}', "throughput_rps must be a valid number"),
+        ('{"requests": 5, "throughput_rps": 0}', "throughput_rps must be greater than 0"),
+        ('{"requests": 5, "latency_us_p50": NaN}', "latency_us_p50 must be a finite number"),
     ],
 )
 def test_the_report_of_a_command_is_checked(text: str, message: str) -> None:

@@ -1,5 +1,6 @@
 """The sandbox beside real compilers, servers, PostgreSQL and a broker: what it keeps out, what works, how it ends."""
 
+import importlib
 import json
 import os
 import random
@@ -235,6 +236,20 @@ print(os.geteuid(), outcome.metrics["server_cpu_ns_per_request"] > 500)
 """
 
 
+PYTHON = f"python{sys.version_info.major}.{sys.version_info.minor}"  # the libraries are built for it
+LIBRARIES = ("pydantic", "pydantic_core", "annotated_types", "typing_inspection", "typing_extensions")
+
+
+def copy_libraries(place: Path) -> None:
+    """The libraries that the script above imports: those of this environment may be readable for root only."""
+    for name in LIBRARIES:
+        found = Path(str(importlib.import_module(name).__file__))
+        if found.name == "__init__.py":
+            shutil.copytree(found.parent, place / name)
+        else:
+            shutil.copy(found, place / found.name)
+
+
 @pytest.mark.ordinary_user
 def test_an_ordinary_user_measures_over_tcp(tiny: Path, speedbench: Path) -> None:
     place = Path(tempfile.mkdtemp())  # the directories of pytest are root's
@@ -243,6 +258,7 @@ def test_an_ordinary_user_measures_over_tcp(tiny: Path, speedbench: Path) -> Non
         for file in (tiny, speedbench):
             shutil.copy(file, place / file.name)
         shutil.copytree(HERE.parent, place / "runners", ignore=shutil.ignore_patterns("target", "__pycache__"))
+        copy_libraries(place)
         (place / "home").mkdir()
         shutil.chown(place / "home", NOBODY, NOBODY)
         job = make_job(benchmarks=[make_benchmark(transport="tcp")])
@@ -253,7 +269,7 @@ def test_an_ordinary_user_measures_over_tcp(tiny: Path, speedbench: Path) -> Non
                 f"--reuid={NOBODY}",
                 f"--regid={NOBODY}",
                 "--clear-groups",
-                "python3",
+                PYTHON,
                 "-c",
                 ORDINARY,
                 *map(str, words),

@@ -161,12 +161,12 @@ def test_one_failing_benchmark_does_not_stop_the_others(api: Api, agent: Agent) 
 
 
 def test_a_wrong_job_is_refused_naming_the_field(api: Api, agent: Agent) -> None:
-    job = make_job(trials="five")
+    job = make_job(trials="five", most_trials=5)
     unknown = make_job(schema="speedtrack.job/99")
     api.jobs = [job, unknown]
     assert agent.work() == 2
     assert [body["error"].split(":")[1].strip() for body in api.bodies("/fail")] == [
-        "the field trials must be an integer",
+        "the field trials must be a valid integer",
         "schema is 'speedtrack.job/99', this runner wants 'speedtrack.job/3'",
     ]
 
