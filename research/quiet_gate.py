@@ -36,7 +36,7 @@ from runners.measuring.indicators import INDICATORS, Findings
 from runners.measuring.quiet import QuietGate
 from runners.processes.children import Processes, affinity
 from runners.processes.control import Control
-from runners.servers.server import Launcher
+from runners.servers.server import Launcher, ServerSpec
 from runners.work.settings import find_driver
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -134,7 +134,7 @@ class Bench:
     def trial(self, kind: Kind, number: int) -> Seen:
         self.gave_up += self.gate.await_quiet(self.control).gave_up
         artifacts = {self.program.name: self.program}
-        with self.launcher.running(self.recipe, "unix", artifacts, self.rng, self.control) as server:
+        with self.launcher.running(ServerSpec(self.recipe, "unix", artifacts), self.rng, self.control) as server:
             target = Target(self.recipe.protocol, server.address, server.pid, server.output.parent)
 
             def driver() -> int | None:

@@ -110,9 +110,9 @@ class ArtifactStore:
 
     def _drop_unreferenced(self, records: list[Path]) -> None:
         used = {digest for record in records for digest in json.loads(record.read_text())["artifacts"].values()}
-        kept = {self._path(digest) for digest in used | self.pinned()}
+        needed = {self._path(digest) for digest in used | self.pinned()}
         for file in self.artifacts.glob("*/*"):
-            if file not in kept:
+            if file not in needed:
                 file.unlink(missing_ok=True)
 
 

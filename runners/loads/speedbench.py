@@ -62,9 +62,9 @@ class Driver:
 
 def only_prefill(benchmark: Benchmark) -> Benchmark:
     """A benchmark that sets every key of another one's workload once."""
-    kept = {key: benchmark.workload[key] for key in ("keys", "values")}
-    workload = {"test": "get", "prefill": True, "clients": 1, "requests": 1, "warmup_s": 0.0} | kept
-    return replace(benchmark, workload=workload)
+    items = {key: benchmark.workload[key] for key in ("keys", "values")}
+    one_request = {"test": "get", "prefill": True, "clients": 1, "requests": 1, "warmup_s": 0.0}
+    return replace(benchmark, workload=one_request | items)
 
 
 def workload_document(benchmark: Benchmark, target: Target, cpus: frozenset[int]) -> dict[str, Any]:

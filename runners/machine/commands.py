@@ -30,7 +30,7 @@ def show_plan(servers: int, locks: Path | None, as_json: bool) -> None:
 
 def tune_by_hand(servers: int, apply: bool, restore: bool) -> list[SettingRow]:
     """The kernel's settings, after they were set or restored, if that is asked for. Raises SettingsError."""
-    plan = Planner(topology.read(), allow_shared=True).plan(servers)
+    plan = Planner(topology.read_topology(), allow_shared=True).plan(servers)
     failures: dict[str, str] = {}
     earlier: dict[str, str] = {}
     if apply or restore:

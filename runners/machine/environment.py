@@ -102,7 +102,7 @@ class MachineFacts:
         }
 
     def boot_id(self) -> str:
-        return facts.read(self.root / "proc/sys/kernel/random/boot_id")
+        return facts.read_fact(self.root / "proc/sys/kernel/random/boot_id")
 
 
 def libc() -> str:

@@ -68,7 +68,7 @@ _IO_URING_SETUP = 425  # the same on every architecture
 _MEMORY_DEVICE, _CONFIGURED_SPEED = 17, 0x20  # of SMBIOS, section 7.18
 
 
-def read(file: Path) -> str:
+def read_fact(file: Path) -> str:
     """The content without surrounding white space, or "unknown"."""
     return text(file) or UNKNOWN
 
@@ -79,7 +79,7 @@ def digest_text(text: str) -> str:
 
 def from_files(root: Path, files: Mapping[str, str]) -> dict[str, Any]:
     """The content of each file on one line; of a choice the selected word."""
-    return {name: selected_word(" ".join(read(root / file).split())) for name, file in files.items()}
+    return {name: selected_word(" ".join(read_fact(root / file).split())) for name, file in files.items()}
 
 
 def processor(root: Path) -> dict[str, Any]:
@@ -93,7 +93,7 @@ def processor(root: Path) -> dict[str, Any]:
         "cpu_stepping": cpu.get("stepping", UNKNOWN),
         "microcode": cpu.get("microcode", UNKNOWN),
         "hypervisor": _hypervisor(root, cpu),
-        "system": _known(f"{read(root / DMI / 'sys_vendor')} {read(root / DMI / 'product_name')}"),
+        "system": _known(f"{read_fact(root / DMI / 'sys_vendor')} {read_fact(root / DMI / 'product_name')}"),
     }
 
 
@@ -102,7 +102,7 @@ def _known(text: str) -> str:
 
 
 def _cpuinfo(root: Path) -> dict[str, str]:
-    first = read(root / "proc/cpuinfo").split("\n\n")[0]
+    first = read_fact(root / "proc/cpuinfo").split("\n\n")[0]
     pairs = (line.partition(":") for line in first.splitlines())
     return {key.strip(): value.strip() for key, _, value in pairs if value.strip()}
 
@@ -116,12 +116,12 @@ def _cpu_model(cpu: Mapping[str, str]) -> str:
 
 
 def _hypervisor(root: Path, cpu: Mapping[str, str]) -> str:
-    kind = read(root / "sys/hypervisor/type")
+    kind = read_fact(root / "sys/hypervisor/type")
     if kind != UNKNOWN:
         return kind
     if "flags" in cpu and "hypervisor" not in cpu["flags"].split():
         return "none"
-    product = read(root / DMI / "product_name")
+    product = read_fact(root / DMI / "product_name")
     return product if product != UNKNOWN or "flags" not in cpu else "present, unnamed"
 
 
@@ -137,7 +137,7 @@ def clocks(root: Path, cpus: Iterable[int]) -> dict[str, Any]:
     }
     latency = latency_us(root)
     return {
-        **{name: _each(read(directory / file) for directory in directories) for name, file in names.items()},
+        **{name: _each(read_fact(directory / file) for directory in directories) for name, file in names.items()},
         "turbo": _turbo(root),
         "sleep_states": _each(_sleep_states(directory) for directory in directories),
         "sleep_limit_us": UNKNOWN if latency is None else latency,
@@ -150,20 +150,21 @@ def _each(values: Iterable[str]) -> str:
 
 def _turbo(root: Path) -> str:
     words = {"intel_pstate/no_turbo": {"0": "on", "1": "off"}, "cpufreq/boost": {"0": "off", "1": "on"}}
-    found = (meaning.get(read(root / CPUS / name)) for name, meaning in words.items())
+    found = (meaning.get(read_fact(root / CPUS / name)) for name, meaning in words.items())
     return next((word for word in found if word), UNKNOWN)
 
 
 def _sleep_states(cpu: Path) -> str:
     """`POLL C1 C6(off)`."""
     states = sorted(cpu.glob("cpuidle/state[0-9]*"))
-    return " ".join(read(one / "name") + ("(off)" if read(one / "disable") == "1" else "") for one in states) or UNKNOWN
+    names = [read_fact(one / "name") + ("(off)" if read_fact(one / "disable") == "1" else "") for one in states]
+    return " ".join(names) or UNKNOWN
 
 
 def caches(root: Path, cpu: int) -> dict[str, Any]:
     """The sizes of the caches of a CPU of the server, as the kernel writes them (`1024K`)."""
     found = {
-        (read(index / "level"), read(index / "type")): read(index / "size")
+        (read_fact(index / "level"), read_fact(index / "type")): read_fact(index / "size")
         for index in (root / CPUS / f"cpu{cpu}").glob("cache/index*")
     }
     keys = {"l1d_cache": ("1", "Data"), "l2_cache": ("2", "Unified"), "l3_cache": ("3", "Unified")}
@@ -173,11 +174,11 @@ def caches(root: Path, cpu: int) -> dict[str, Any]:
 def kernel(root: Path) -> dict[str, Any]:
     """How the kernel was built and started, and its mitigations, one fact for each vulnerability."""
     files = sorted((root / CPUS / "vulnerabilities").glob("*"))
-    options = read(root / "proc/cmdline").split()
+    options = read_fact(root / "proc/cmdline").split()
     names = KERNEL_OPTIONS.split()
     known = " ".join(option for option in options if option.partition("=")[0] in names)
     return {
-        **({f"mitigation_{file.name}": read(file) for file in files} or {"mitigations": UNKNOWN}),
+        **({f"mitigation_{file.name}": read_fact(file) for file in files} or {"mitigations": UNKNOWN}),
         "kernel_options": UNKNOWN if options == [UNKNOWN] else known or "none",
         "kernel_hz": _kernel_hz(root),
         "io_uring": _io_uring(),
@@ -186,11 +187,11 @@ def kernel(root: Path) -> dict[str, Any]:
 
 
 def _kernel_hz(root: Path) -> int | str:
-    release = read(root / "proc/sys/kernel/osrelease")
+    release = read_fact(root / "proc/sys/kernel/osrelease")
     lines: list[str] = []
     with contextlib.suppress(OSError, EOFError):
         lines = gzip.decompress((root / "proc/config.gz").read_bytes()).decode(errors="replace").splitlines()
-    lines = lines or read(root / f"boot/config-{release}").splitlines()
+    lines = lines or read_fact(root / f"boot/config-{release}").splitlines()
     return next((int(line[10:]) for line in lines if line.startswith("CONFIG_HZ=")), UNKNOWN)
 
 
@@ -202,7 +203,7 @@ def _io_uring() -> str:
 
 
 def _os(root: Path) -> str:
-    lines = read(root / "etc/os-release").splitlines()
+    lines = read_fact(root / "etc/os-release").splitlines()
     return next((line[12:].strip('"') for line in lines if line.startswith("PRETTY_NAME=")), UNKNOWN)
 
 
@@ -223,7 +224,7 @@ def memory_gib(root: Path) -> int | str:
 
 
 def _memory_bytes(root: Path, name: str) -> int | str:
-    lines = read(root / "proc/meminfo").splitlines()
+    lines = read_fact(root / "proc/meminfo").splitlines()
     return next((int(line.split()[1]) * 1024 for line in lines if line.startswith(f"{name}:")), UNKNOWN)
 
 
@@ -232,8 +233,8 @@ def moment(root: Path, measured: frozenset[int]) -> dict[str, Any]:
     return {
         "machine_id_digest": _digest_of_file(root / "etc/machine-id"),
         "kernel_command_line_digest": _digest_of_file(root / "proc/cmdline"),
-        "uptime_s": number(read(root / "proc/uptime")),
-        "load_average": number(read(root / "proc/loadavg")),
+        "uptime_s": number(read_fact(root / "proc/uptime")),
+        "load_average": number(read_fact(root / "proc/loadavg")),
         "runnable_tasks": _runnable(root),
         **{f"pressure_{what}_avg10": _pressure(root / "proc/pressure" / what) for what in ("cpu", "memory", "io")},
         "free_memory_bytes": _memory_bytes(root, "MemAvailable"),
@@ -255,29 +256,29 @@ def number(text: str) -> float | str:
 
 
 def _digest_of_file(file: Path) -> str:
-    content = read(file)
+    content = read_fact(file)
     return content if content == UNKNOWN else digest_text(content)
 
 
 def _runnable(root: Path) -> float | str:
-    lines = read(root / "proc/stat").splitlines()
+    lines = read_fact(root / "proc/stat").splitlines()
     return next((number(line.split()[1]) for line in lines if line.startswith("procs_running ")), UNKNOWN)
 
 
 def _pressure(file: Path) -> float | str:
     """The share of the last ten seconds in which some task waited, in percent."""
-    return number(read(file).partition("avg10=")[2])
+    return number(read_fact(file).partition("avg10=")[2])
 
 
 def _temperature_c(root: Path) -> float | str:
     patterns = ("sys/class/thermal/thermal_zone*/temp", "sys/class/hwmon/hwmon*/temp*_input")
-    values = (number(read(file)) for pattern in patterns for file in root.glob(pattern))
+    values = (number(read_fact(file)) for pattern in patterns for file in root.glob(pattern))
     known = [value for value in values if isinstance(value, float)]
     return max(known) / 1000 if known else UNKNOWN
 
 
 def _interrupts(root: Path, measured: frozenset[int]) -> int | str:
-    lists = [parse_cpu_list(read(file)) for file in root.glob("proc/irq/[0-9]*/smp_affinity_list")]
+    lists = [parse_cpu_list(read_fact(file)) for file in root.glob("proc/irq/[0-9]*/smp_affinity_list")]
     return sum(bool(cpus & measured) for cpus in lists) if lists else UNKNOWN
 
 

@@ -130,7 +130,7 @@ def place(servers: int = 1) -> Placement:
 
 def planner() -> Planner:
     """The planner of this machine, with the settings of the environment variables."""
-    return Planner(topology.read(), os.environ.get(ALLOW_SHARED) == "1")
+    return Planner(topology.read_topology(), os.environ.get(ALLOW_SHARED) == "1")
 
 
 def _choose(cores: Sequence[Core], home: Core, servers: int) -> _Choice:

@@ -56,7 +56,7 @@ def allowed_cpus() -> frozenset[int]:
     return frozenset(os.sched_getaffinity(0))
 
 
-def read(root: Path = ROOT, affinity: frozenset[int] | None = None) -> Topology:
+def read_topology(root: Path = ROOT, affinity: frozenset[int] | None = None) -> Topology:
     """The topology below `root` for a process with this affinity mask (default: its own)."""
     limits = read_limits(root)
     listed = {name: parse_cpu_list(text(root / CPUS / name)) for name in ("online", "offline", "isolated", "nohz_full")}

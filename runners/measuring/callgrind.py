@@ -15,6 +15,7 @@ from runners.documents import Benchmark
 from runners.errors import BenchmarkFailed, Transient
 from runners.loads.target import Target
 from runners.measuring.trials import MEASURE, TrialRunner
+from runners.servers.server import ServerSpec
 
 METRIC = "callgrind_instructions_per_request"
 REQUESTS = 10_000
@@ -53,7 +54,8 @@ def executed_instructions(runner: TrialRunner, benchmark: Benchmark, side: str, 
     command = f"{valgrind} -q --tool=callgrind --callgrind-out-file={{data}}/{REPORT} {job.server.command}"
     recipe = replace(job.server, command=command, ready_timeout_s=SLOWDOWN * job.server.ready_timeout_s)
     programs = {name: one.path for name, one in runner.builds[side].artifacts.items()}
-    with tools.launcher.running(recipe, benchmark.transport, programs, Random(SEED), runner.control) as server:
+    spec = ServerSpec(recipe, benchmark.transport, programs)
+    with tools.launcher.running(spec, Random(SEED), runner.control) as server:
         target = Target(recipe.protocol, server.address, server.pid, server.output.parent)
         tools.driver.run(counting_benchmark(benchmark, requests), target, SEED, runner.control)
         server.check_alive()
@@ -69,9 +71,9 @@ def counting_benchmark(benchmark: Benchmark, requests: int) -> Benchmark:
     With more connections the number of requests in one turn of the server's event loop would be random, and with it the
     share of the turn that each of them costs.
     """
-    kept = {key: value for key, value in benchmark.workload.items() if key in _KEPT_KEYS}
+    workload = {key: value for key, value in benchmark.workload.items() if key in _KEPT_KEYS}
     one = {"clients": 1, "threads": 1, "requests": requests, "warmup_s": 0.0}
-    return replace(benchmark, workload=kept | one)
+    return replace(benchmark, workload=workload | one)
 
 
 def total_instructions(report: Path) -> int:

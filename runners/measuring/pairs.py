@@ -170,16 +170,18 @@ class Block:
 
 def settling_load(benchmark: Benchmark) -> Benchmark:
     """The workload with a few requests after the warm-up in place of its window."""
-    kept = {key: value for key, value in benchmark.workload.items() if key != "duration_s"}
-    return replace(benchmark, workload=kept | {"requests": max(SETTLING_REQUESTS, kept["clients"] * kept["pipeline"])})
+    workload = {key: value for key, value in benchmark.workload.items() if key != "duration_s"}
+    requests = max(SETTLING_REQUESTS, workload["clients"] * workload["pipeline"])
+    return replace(benchmark, workload=workload | {"requests": requests})
 
 
 def slice_of(benchmark: Benchmark) -> Benchmark:
     """A slice of the window, for a server that is filled and warm."""
     done = ("prefill", "setup", "warmup_most_s")
-    kept = {key: value for key, value in benchmark.workload.items() if key not in done}
-    length = max(SHORTEST_SLICE_S, kept["duration_s"] / SLICES)
-    return replace(benchmark, workload=kept | {"warmup_s": min(WARMUP_S, kept["warmup_s"]), "duration_s": length})
+    workload = {key: value for key, value in benchmark.workload.items() if key not in done}
+    length_s = max(SHORTEST_SLICE_S, workload["duration_s"] / SLICES)
+    warmup_s = min(WARMUP_S, workload["warmup_s"])
+    return replace(benchmark, workload=workload | {"warmup_s": warmup_s, "duration_s": length_s})
 
 
 def slice_extent(load: LoadResult) -> dict[str, float]:

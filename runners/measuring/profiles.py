@@ -59,5 +59,5 @@ def prefilled_benchmark(runner: TrialRunner, benchmark: Benchmark, server: Serve
     if benchmark.workload.get("prefill"):
         target = Target(runner.job.server.protocol, server.address, server.pid, server.output.parent)
         runner.tools.driver.prefill(benchmark, target, runner.job.seed, runner.control)
-    kept = {key: value for key, value in benchmark.workload.items() if key != "requests"}
-    return replace(benchmark, workload=kept | {"prefill": False, "warmup_s": WARMUP_S, "duration_s": WINDOW_S})
+    workload = {key: value for key, value in benchmark.workload.items() if key != "requests"}
+    return replace(benchmark, workload=workload | {"prefill": False, "warmup_s": WARMUP_S, "duration_s": WINDOW_S})

@@ -151,7 +151,7 @@ class QuietGate:
         if shares_driver(self.placement):
             limits["foreign_driver"] = SHARED_BUSY_LIMIT
         above = {name: float(values[name]) for name, limit in limits.items() if exceeds(values[name], limit)}
-        return ", ".join(f"{BUSY_REASONS[name]} for {value:.0%} of a look" for name, value in above.items())
+        return ", ".join(f"{BUSY_REASONS[name]} for {value:.0%} of {SAMPLE_S:g} s" for name, value in above.items())
 
     def _spin_ns(self) -> int:
         """CPU time of a fixed piece of work on the slowest of the server's cores."""

@@ -50,7 +50,7 @@ def reason_to_stop(job: Job, benchmark: Benchmark, trials: Sequence[Trial]) -> s
     return CAP if len(trials) >= job.most_trials else None
 
 
-def decide(reason: str, benchmark: Benchmark, trials: Sequence[Trial], thrown_out: int) -> StopDecision:
+def stop_decision(reason: str, benchmark: Benchmark, trials: Sequence[Trial], thrown_out: int) -> StopDecision:
     return StopDecision(reason, half_width(headline_samples(trials)), benchmark.target, len(trials), thrown_out)
 
 

@@ -20,7 +20,7 @@ from runners.measuring.tools import Tools
 from runners.processes.control import Control
 from runners.reporting.runlog import RunLog
 from runners.servers import counters
-from runners.servers.server import ServerProcess
+from runners.servers.server import ServerProcess, ServerSpec
 
 MEASURE = "measure"
 # A driver that uses its whole core, waits for it (on two cores housekeeping shares it) or falls behind its schedule is
@@ -144,9 +144,8 @@ class TrialRunner:
     def fresh_server(self, benchmark: Benchmark, side: str, slot: int = 0) -> Iterator[ServerProcess]:
         """A server of this side's build that answers. Raises as `Launcher.running`."""
         programs = {name: one.path for name, one in self.builds[side].artifacts.items()}
-        with self.tools.launcher.running(
-            self.job.server, benchmark.transport, programs, self.rng, self.control, slot
-        ) as server:
+        spec = ServerSpec(self.job.server, benchmark.transport, programs, slot)
+        with self.tools.launcher.running(spec, self.rng, self.control) as server:
             yield server
 
     def run_load(self, benchmark: Benchmark, server: ServerProcess, seed: int, name: str) -> LoadResult:

@@ -98,6 +98,16 @@ class ServerProcess:
 
 
 @dataclass(frozen=True)
+class ServerSpec:
+    """The server to start: its recipe and transport, its programs by artifact name, and the slot that it uses."""
+
+    recipe: ServerRecipe
+    transport: str
+    artifacts: Mapping[str, Path]
+    slot: int = 0
+
+
+@dataclass(frozen=True)
 class Launcher:
     """Starts the servers of one runner home, at most one per slot; each slot has its own directory and socket."""
 
@@ -107,41 +117,25 @@ class Launcher:
     nodes: frozenset[int] = frozenset()
 
     @contextlib.contextmanager
-    def running(
-        self,
-        recipe: ServerRecipe,
-        transport: str,
-        artifacts: Mapping[str, Path],
-        rng: random.Random,
-        control: Control,
-        slot: int = 0,
-    ) -> Iterator[ServerProcess]:
+    def running(self, spec: ServerSpec, rng: random.Random, control: Control) -> Iterator[ServerProcess]:
         """A fresh server that has answered a request; it is ended and its files are removed afterwards.
 
         Raises BenchmarkFailed, with the last lines of its output, if it ends or does not answer in time; Permanent if
         its command cannot be parsed; the error of an abort.
         """
-        with self._scratch(slot) as scratch:
+        with self._scratch(spec.slot) as scratch:
             try:
-                server = self._started(recipe, transport, artifacts, rng, control, scratch)
+                server = self._start(spec, rng, control, scratch)
             except PortTaken:
-                server = self._started(recipe, transport, artifacts, rng, control, scratch)
+                server = self._start(spec, rng, control, scratch)
             try:
                 yield server
             finally:
                 server.child.end()
 
-    def _started(
-        self,
-        recipe: ServerRecipe,
-        transport: str,
-        artifacts: Mapping[str, Path],
-        rng: random.Random,
-        control: Control,
-        scratch: Path,
-    ) -> ServerProcess:
-        address = Address(transport, free_port(), self._socket(scratch))
-        argv = server_argv(recipe, address, scratch / "data", artifacts)
+    def _start(self, spec: ServerSpec, rng: random.Random, control: Control, scratch: Path) -> ServerProcess:
+        address = Address(spec.transport, free_port(), self._socket(scratch))
+        argv = server_argv(spec.recipe, address, scratch / "data", spec.artifacts)
         padding_bytes = rng.randrange(PADDING_LIMIT_BYTES + 1)
         environment = {
             "PATH": os.defpath,
@@ -150,18 +144,18 @@ class Launcher:
             "SPEEDTRACK_PADDING": "x" * padding_bytes,
         }
         output = scratch / "output"
-        view = SandboxView(scratch / "tmp", (scratch / "data", address.socket_path.parent), tuple(artifacts.values()))
+        writable, readable = (scratch / "data", address.socket_path.parent), tuple(spec.artifacts.values())
+        view = SandboxView(scratch / "tmp", writable, readable)
+        command = Command(argv, environment, scratch / "data", self.cpus, self.nodes, view)
         with output.open("wb") as stream:
             try:
-                child = self.processes.start(
-                    Command(argv, environment, scratch / "data", self.cpus, self.nodes, view), stream
-                )
+                child = self.processes.start(command, stream)
             except OSError as error:
                 raise BenchmarkFailed(f"the server cannot be started: {error}") from error
-        network = child.sandbox if transport == "tcp" else None
+        network = child.sandbox if spec.transport == "tcp" else None
         server = ServerProcess(child, replace(address, network=network), output, padding_bytes)
         try:
-            await_ready(server, recipe, control)
+            await_ready(server, spec.recipe, control)
         except BaseException:
             child.end()
             raise

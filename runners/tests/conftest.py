@@ -105,7 +105,7 @@ def agent(tools: Tools, stopping: threading.Event) -> Agent:
 
 def assemble(client: Client, home: Path, processes: Processes, driver: Path) -> Tools:
     """The tools of this machine, on the cores it has."""
-    planner = Planner(topology.read(), allow_shared=True)
+    planner = Planner(topology.read_topology(), allow_shared=True)
     plan = planner.plan()
     native = Driver(driver, processes, plan.driver)
     return Tools(

@@ -62,7 +62,7 @@ def test_a_declared_range_is_that_of_the_server_and_holds_the_locked_version(nam
     assert DECLARED[name].specifier.contains(locked()[name])
 
 
-def test_the_python_that_is_asked_for_is_the_one_that_the_checkout_is_written_for() -> None:
+def test_the_required_python_is_that_of_the_checkout() -> None:
     required = tomllib.loads((PACKAGE / "pyproject.toml").read_text())["project"]["requires-python"]
     checkout = tomllib.loads((PACKAGE.parent / "pyproject.toml").read_text())["tool"]["mypy"]["python_version"]
     assert required == f">={checkout}"

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from runners.machine.kernel_files import parse_cpu_list
-from runners.machine.topology import Topology, read
+from runners.machine.topology import Topology, read_topology
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ def topology_of(root: Path, name: str, affinity: str = "", **files: str) -> Topo
     build(root, shape)
     write(root, files)
     online = frozenset(cpu for core in shape.cores for cpu in parse_cpu_list(core))
-    return read(root, parse_cpu_list(affinity) or online - parse_cpu_list(shape.isolated))
+    return read_topology(root, parse_cpu_list(affinity) or online - parse_cpu_list(shape.isolated))
 
 
 # What `cat /proc/self/cgroup` and `/proc/self/mountinfo` say in a container, per version of control groups.

@@ -155,9 +155,9 @@ class Execution:
         """One trial of every side; once more if a flag voids what the run is to measure. Slices repeat themselves."""
         number = state.rounds
         self._show(f"{state.benchmark.name}, trial {number + 1}")
-        kept = self._measure_round(state.benchmark, number)
-        sliced = all(trial.sliced for trial in kept.values())
-        voiding = self._voiding(kept)
+        trials = self._measure_round(state.benchmark, number)
+        sliced = all(trial.sliced for trial in trials.values())
+        voiding = self._voiding(trials)
         if voiding - self.runner.accepted_flags[state.benchmark.name] and state.repeats_left and not sliced:
             state.repeats_left -= 1
             state.thrown_out += 1
@@ -168,8 +168,8 @@ class Execution:
             again = self._measure_round(state.benchmark, number)
             voiding_again = self._voiding(again)
             self.runner.accept_flags(state.benchmark, voiding & voiding_again)
-            kept = kept if voiding_again else again
-        for side, trial in kept.items():
+            trials = trials if voiding_again else again
+        for side, trial in trials.items():
             state.trials[side].append(trial)
 
     def _voiding(self, trials: dict[str, Trial]) -> frozenset[str]:
@@ -191,7 +191,7 @@ class Execution:
 
     def _decision(self, state: BenchmarkState, side: Side) -> StopDecision:
         assert state.stopped is not None
-        return stopping.decide(state.stopped, state.benchmark, state.trials[side.side], state.thrown_out)
+        return stopping.stop_decision(state.stopped, state.benchmark, state.trials[side.side], state.thrown_out)
 
     def _once(self, benchmark: Benchmark, side: Side) -> dict[str, float]:
         """Metrics that are too slow to be measured more than once. Pairs have none: they are compared by the others."""

@@ -69,7 +69,7 @@ def test_equal_files_give_equal_programs(room: Room) -> None:
     assert first.artifacts["tiny"].digest == second.artifacts["tiny"].digest
 
 
-def test_the_second_build_of_a_commit_comes_from_the_cache(room: Room) -> None:
+def test_the_second_build_of_a_commit_comes_from_the_store(room: Room) -> None:
     first, second = room.build(), room.build()
     assert (first.cached, second.cached) == (False, True)
     assert first.artifacts == second.artifacts and first.recipe_digest == second.recipe_digest
@@ -84,7 +84,7 @@ def test_a_damaged_artifact_is_built_again(room: Room) -> None:
     assert not again.cached and again.artifacts["tiny"].path.read_bytes().startswith(b"\x7fELF")
 
 
-def test_the_cache_drops_what_was_used_longest_ago(room: Room, home: Path) -> None:
+def test_the_store_drops_the_least_recently_used_builds(room: Room, home: Path) -> None:
     old = room.build(sha="a" * 40).artifacts["tiny"]
     tree = PROGRAM | {"tiny.c": "int main(void) { return 7; }\n"}
     new = room.build(sha="b" * 40, tree=tree).artifacts["tiny"]
@@ -93,7 +93,7 @@ def test_the_cache_drops_what_was_used_longest_ago(room: Room, home: Path) -> No
     assert room.build(sha="b" * 40, tree=tree).cached and not room.build(sha="a" * 40).cached
 
 
-def test_the_cache_drops_what_was_not_used_for_long_and_keeps_what_is_pinned(room: Room, home: Path) -> None:
+def test_the_store_drops_old_builds_and_keeps_pinned_artifacts(room: Room, home: Path) -> None:
     old = room.build(sha="a" * 40).artifacts["tiny"]
     kept = room.build(sha="b" * 40, tree=PROGRAM | {"tiny.c": "int main(void) { return 7; }\n"}).artifacts["tiny"]
     cache = ArtifactStore(home, StoreLimits(age_s=3600))
@@ -122,7 +122,7 @@ def test_each_trust_level_has_a_compiler_cache_of_its_own(room: Room) -> None:
     assert [build.ccache and build.ccache.hits for build in builds] == [0, 0, 1]
 
 
-def test_a_build_writes_no_core_dump_and_no_file_without_end(room: Room) -> None:
+def test_a_build_writes_no_core_dump_and_no_endless_file(room: Room) -> None:
     room.build("ulimit -c; ulimit -f; make")
     assert f"0\n{16 * 2**30 // 512}\n" in room.text
 
@@ -134,7 +134,7 @@ def test_a_build_sees_a_fixed_environment_and_all_cores(room: Room, monkeypatch:
     assert f"jobs {len(allowed_cpus())}\n0\n" in room.text
 
 
-def test_ccache_serves_a_neighbouring_commit(room: Room) -> None:
+def test_ccache_is_used_by_the_next_commit(room: Room) -> None:
     tree = PROGRAM | {
         "tiny.c": "int main(void) { return 0; }\n",
         "Makefile": "tiny: tiny.o\n\tcc -o $@ $<\ntiny.o: tiny.c\n\tcc -O2 -c $<\n",
@@ -168,7 +168,7 @@ def test_a_hanging_build_is_ended_with_everything_it_started(room: Room, home: P
     assert "started" in room.text and marked(home) == []
 
 
-def test_what_a_build_leaves_running_is_ended(room: Room, home: Path) -> None:
+def test_processes_that_a_build_leaves_running_are_ended(room: Room, home: Path) -> None:
     build = room.build("make; (setsid nohup sh -c 'echo up; sleep 300.25' &) ; sleep 0.2")
     assert build.succeeded and "\nup\n" in room.text
     assert running("300.25") == [] and marked(home) == []
@@ -179,7 +179,7 @@ def test_invalid_utf8_and_nul_are_replaced(room: Room) -> None:
     assert "a\N{REPLACEMENT CHARACTER}b\N{REPLACEMENT CHARACTER}c\u00e9\n" in room.text
 
 
-def test_a_chatty_build_is_cut_with_a_line_saying_so(room: Room) -> None:
+def test_long_output_of_a_build_is_truncated_and_a_line_says_so(room: Room) -> None:
     build = room.build(f"head -c {LOG_LIMIT_BYTES + 1000} /dev/zero | tr '\\0' x; make")
     assert build.succeeded and "[the log is cut here: the build printed more than 20 MB]" in room.text
     assert len(room.text) < LOG_LIMIT_BYTES + 2000
@@ -199,7 +199,7 @@ def test_an_abort_and_a_shutdown_end_a_build(room: Room, home: Path, stopping: t
     assert marked(home) == []
 
 
-def test_a_list_of_artifacts_that_cannot_be_right_is_permanent(room: Room) -> None:
+def test_a_wrong_list_of_artifacts_is_permanent(room: Room) -> None:
     with pytest.raises(Permanent, match="same file name"):
         room.build("mkdir -p a b; touch a/x b/x; chmod +x a/x b/x", artifacts=("a/x", "b/x"))
     with pytest.raises(Permanent, match="lists no artifact"):

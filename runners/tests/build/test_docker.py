@@ -110,7 +110,7 @@ def test_a_commit_is_built_in_an_image_and_runs_here(room: Room) -> None:
     assert toolchain.libc.startswith("glibc ") and toolchain.image == room.api.inspect_image(IMAGE)["Id"]
 
 
-def test_equal_files_give_equal_programs_and_ccache_serves_the_neighbour(room: Room) -> None:
+def test_equal_files_give_equal_programs_and_ccache_is_used_by_the_next_commit(room: Room) -> None:
     first, second = room.build(sha="a" * 40), room.build(sha="b" * 40, tree=PROGRAM | {"README": "new"})
     assert first.artifacts["tiny"].digest == second.artifacts["tiny"].digest and not second.cached
     assert first.ccache is not None and second.ccache is not None
@@ -139,7 +139,7 @@ def test_a_build_that_forks_without_end_is_ended_at_its_limit(room: Room) -> Non
     assert build.error == "the build was ended after its time limit of 5 s"
 
 
-def test_a_gigabyte_of_output_is_cut(room: Room) -> None:
+def test_a_gigabyte_of_output_is_truncated(room: Room) -> None:
     build = room.build("head -c 1G /dev/zero; make")
     assert build.succeeded and "[the log is cut here: the build printed more than 20 MB]" in room.text
     assert len(room.text) < 21 * MB
@@ -172,7 +172,7 @@ def test_an_image_that_is_gone_is_permanent(room: Room) -> None:
         room.build(image="gone:latest")
 
 
-def test_no_daemon_is_said_with_the_remedy(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_daemon_is_reported_with_the_remedy(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DOCKER_HOST", "unix:///nowhere/docker.sock")
     with pytest.raises(
         Transient, match=r"daemon at unix:///nowhere/docker.sock fails .*: start it, or set DOCKER_HOST"
@@ -256,7 +256,7 @@ class Proxy:
                 end.close()
 
 
-def test_a_daemon_that_dies_under_a_build_is_transient_and_leaves_nothing_for_long(
+def test_a_daemon_that_dies_during_a_build_is_transient_and_its_container_is_removed_later(
     room: Room, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     daemon = os.environ.get("DOCKER_HOST", "unix:///var/run/docker.sock")

@@ -66,7 +66,7 @@ def run(processes: Processes, home: Path, script: str, pid: int = 0) -> None:
         ("echo '[]'", Permanent, "the document must be an object"),
     ],
 )
-def test_an_end_without_a_result(
+def test_a_driver_that_ends_without_a_result(
     processes: Processes, home: Path, script: str, kind: type[RunnerError], message: str
 ) -> None:
     with pytest.raises(RunnerError, match=message) as raised:
@@ -74,7 +74,7 @@ def test_an_end_without_a_result(
     assert type(raised.value) is kind and marked(home) == []
 
 
-def test_a_server_that_used_no_cpu_is_a_wrapper_and_one_that_got_none_in_the_window_was_unlucky(
+def test_a_server_without_cpu_time_is_a_wrapper_and_one_without_it_in_the_window_is_transient(
     processes: Processes, home: Path
 ) -> None:
     starved = document()
@@ -233,7 +233,7 @@ def test_a_driver_has_the_time_its_workload_takes(workload: dict[str, Any], seco
     assert deadline_s(benchmark(**workload).workload) == pytest.approx(seconds)
 
 
-def test_a_rate_that_was_asked_for_is_no_throughput() -> None:
+def test_the_rate_of_an_open_loop_is_no_throughput() -> None:
     produced = document()
     produced["tests"][0]["mode"] = "open"
     closed = read_outcome(document(), benchmark(), 1).metrics
@@ -285,7 +285,7 @@ def test_a_trial_has_what_the_driver_read() -> None:
     assert found["context_switches_per_request"] == switches / test["requests"]
 
 
-def test_what_the_driver_did_not_read_is_left_out() -> None:
+def test_values_that_the_driver_did_not_read_are_left_out() -> None:
     document = golden("result.v1.json")["trials"][0]["driver"]
     document["tests"][-1]["server"] = {"user_ns": None, "system_ns": None, "voluntary_switches": 7}
     document["prefill"] = None

@@ -123,7 +123,7 @@ def test_a_mix_is_a_ratio(test: str, ratio: str) -> None:
     assert memtier_ratio(test) == ratio
 
 
-def test_a_command_of_ones_own_is_split_before_its_places_are_filled() -> None:
+def test_a_command_is_split_before_its_placeholders_are_filled() -> None:
     spaced = dataclasses.replace(UNIX, directory=Path("/a b"))
     assert command_line("load -s {socket} 'two words' --to={host}:{port} -o {output}", Path("/bin/load"), spaced) == [
         "/bin/load",
@@ -211,7 +211,7 @@ def script(tmp_path: Path, lines: str) -> Path:
     return path
 
 
-def test_a_command_of_ones_own_measures(api: Api, agent: Agent, speedbench: Path, tmp_path: Path) -> None:
+def test_a_command_measures(api: Api, agent: Agent, speedbench: Path, tmp_path: Path) -> None:
     """It loads the server with whatever it likes: here with the native driver."""
     load = script(
         tmp_path,
@@ -236,7 +236,9 @@ def test_a_command_of_ones_own_measures(api: Api, agent: Agent, speedbench: Path
         ("echo fast > $2", "the command's output is no JSON"),
     ],
 )
-def test_a_command_that_fails_says_how(api: Api, agent: Agent, tmp_path: Path, lines: str, message: str) -> None:
+def test_a_command_that_fails_reports_its_exit_status(
+    api: Api, agent: Agent, tmp_path: Path, lines: str, message: str
+) -> None:
     api.jobs = [make_job(benchmarks=[own(f"{script(tmp_path, lines)} {{socket}} {{output}}")])]
     agent.work()
     failure = api.bodies("/fail")[0]

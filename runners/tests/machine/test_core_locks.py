@@ -97,7 +97,7 @@ def test_sets_that_overlap_exclude_each_other_and_others_do_not(place: Path, hol
     assert free(place, 3, 4)
 
 
-def test_a_holder_that_is_killed_lets_go(place: Path, hold: Hold) -> None:
+def test_a_killed_holder_releases_its_cores(place: Path, hold: Hold) -> None:
     holder = hold("0")
     assert not free(place, 0)
     holder.kill()
@@ -105,7 +105,7 @@ def test_a_holder_that_is_killed_lets_go(place: Path, hold: Hold) -> None:
     assert free(place, 0)
 
 
-def test_whoever_waits_goes_before_a_holder_that_comes_again(place: Path, hold: Hold) -> None:
+def test_a_runner_that_waits_goes_before_one_that_comes_back(place: Path, hold: Hold) -> None:
     with ours(place, 0, 1).held(threading.Event()):
         waiting = hold("0,1", wait=False)
         deadline = time.monotonic() + LIMIT_S
@@ -116,19 +116,19 @@ def test_whoever_waits_goes_before_a_holder_that_comes_again(place: Path, hold: 
     assert waiting.stdout is not None and waiting.stdout.readline() == "held\n"
 
 
-def test_a_lock_says_who_holds_it_and_since_when(place: Path, hold: Hold) -> None:
+def test_a_lock_file_names_its_holder_and_the_time(place: Path, hold: Hold) -> None:
     holder = hold("5")
     text = holder_of(place / "speedtrack-core-5")
     assert f"machine m7 (process {holder.pid} on host, home /home/of/it, instance abc), since 20" in text
 
 
 @pytest.mark.parametrize("content", ["", "no JSON", "[1]", json.dumps({"pid": 1}), "[" * 4096])
-def test_a_lock_that_says_nothing_of_use_is_told_as_such(place: Path, content: str) -> None:
+def test_a_lock_file_without_a_readable_holder_is_an_unknown_process(place: Path, content: str) -> None:
     (place / "speedtrack-core-0").write_text(content)
-    assert holder_of(place / "speedtrack-core-0") == "a process that does not say who it is"
+    assert holder_of(place / "speedtrack-core-0") == "an unknown process"
 
 
-def test_what_another_user_wrote_moves_no_terminal(place: Path) -> None:
+def test_control_characters_of_another_user_are_not_logged(place: Path) -> None:
     holder = {"pid": 1, "home": "\x1b[2J\u202e\n", "instance": "", "machine": "m" * 1000, "host": "h", "since": ""}
     (place / "speedtrack-core-0").write_text(json.dumps(holder))
     found = holder_of(place / "speedtrack-core-0")
@@ -136,7 +136,7 @@ def test_what_another_user_wrote_moves_no_terminal(place: Path) -> None:
 
 
 @pytest.mark.root
-def test_users_exclude_each_other_whoever_made_the_file(place: Path, hold: Hold) -> None:
+def test_users_exclude_each_other_whoever_created_the_file(place: Path, hold: Hold) -> None:
     other = hold("0", user=NOBODY)
     assert not free(place, 0)
     other.kill()
@@ -164,7 +164,7 @@ def test_a_link_in_the_place_of_a_lock_is_not_followed(place: Path, tmp_path: Pa
     assert victim.read_text() == "precious" and not (tmp_path / "nothing").exists()
 
 
-def test_a_lock_that_was_removed_is_made_again(place: Path) -> None:
+def test_a_removed_lock_is_created_again(place: Path) -> None:
     descriptor = open_lock(place / "speedtrack-core-0")
     (place / "speedtrack-core-0").unlink()
     assert not core_locks.same_file(place / "speedtrack-core-0", descriptor)
@@ -172,7 +172,7 @@ def test_a_lock_that_was_removed_is_made_again(place: Path) -> None:
     assert free(place, 0)
 
 
-def test_all_users_find_the_same_place(tmp_path: Path) -> None:
+def test_all_users_find_the_same_directory(tmp_path: Path) -> None:
     for name, mode in (("run/lock", 0o755), ("tmp", 0o1777)):
         (tmp_path / name).mkdir(parents=True)
         (tmp_path / name).chmod(mode)
@@ -182,7 +182,7 @@ def test_all_users_find_the_same_place(tmp_path: Path) -> None:
     assert lock_directory(tmp_path / "tmp") == tmp_path / "tmp"
     with pytest.raises(Permanent, match="SPEEDTRACK_LOCK_DIR /nowhere is no directory"):
         lock_directory(Path("/nowhere"))
-    with pytest.raises(Permanent, match="open to everybody"):
+    with pytest.raises(Permanent, match="writable for every user"):
         lock_directory(None, tmp_path / "run")
 
 
@@ -210,7 +210,7 @@ def test_a_mark_survives_a_restart_and_a_copied_home_gets_another(tmp_path: Path
     assert made and cloned != mark, "the same home on a cloned machine"
 
 
-def test_a_machine_without_an_id_is_told_by_its_name(tmp_path: Path) -> None:
+def test_a_machine_without_an_id_is_identified_by_its_name(tmp_path: Path) -> None:
     assert identity.machine_id(tmp_path) == os.uname().nodename
     (tmp_path / "etc").mkdir()
     (tmp_path / "etc/machine-id").write_text("uninitialized\n")

@@ -19,7 +19,7 @@ ARM = "processor\t: 0\nCPU implementer\t: 0x41\nCPU part\t: 0xd0c\n\nprocessor\t
 
 
 def machine(driver: Path, root: Path = ROOT) -> MachineFacts:
-    planner = Planner(topology.read(), allow_shared=True)
+    planner = Planner(topology.read_topology(), allow_shared=True)
     return MachineFacts(planner, planner.plan(), driver, root)
 
 
@@ -29,7 +29,7 @@ def recorded(driver: Path, root: Path, name: str, files: dict[str, str]) -> Mach
     return MachineFacts(planner, planner.plan(), driver, root)
 
 
-def test_this_machine_is_named(speedbench: Path) -> None:
+def test_all_facts_of_this_machine_are_known(speedbench: Path) -> None:
     environment = machine(speedbench).environment({}).document()
     series = environment["series"]
     for name in ("cpu_model", "kernel", "libc", "clocksource", "memory_gib"):
@@ -56,7 +56,7 @@ def test_a_missing_compiler_means_no_sample(speedbench: Path) -> None:
         machine(speedbench).environment({"compiler": compiler({"CC": "no-such-compiler"})})
 
 
-def test_what_cannot_be_read_is_unknown_by_name(speedbench: Path, tmp_path: Path) -> None:
+def test_a_fact_that_cannot_be_read_is_unknown(speedbench: Path, tmp_path: Path) -> None:
     """Of an empty tree only what the plan, the driver's program and this process tell is known."""
     bare = machine(speedbench, root=tmp_path)
     known = {name for name, value in bare.series().items() if value != UNKNOWN}
@@ -122,7 +122,7 @@ def test_a_recorded_arm_machine(speedbench: Path, tmp_path: Path) -> None:
     assert moment["interrupts_on_measured_cpus"] == 1
 
 
-def test_measured_cpus_that_differ_are_told_each(speedbench: Path, tmp_path: Path) -> None:
+def test_different_values_of_measured_cpus_are_all_listed(speedbench: Path, tmp_path: Path) -> None:
     files = {f"sys/devices/system/cpu/cpu{cpu}/cpufreq/scaling_governor": word for cpu, word in GOVERNORS.items()}
     states = {("0", "name"): "POLL", ("1", "name"): "C1", ("2", "name"): "C6", ("2", "disable"): "1"}
     for (state, name), word in states.items():
@@ -131,7 +131,7 @@ def test_measured_cpus_that_differ_are_told_each(speedbench: Path, tmp_path: Pat
     assert series["governor"] == "performance, powersave" and series["sleep_states"] == "POLL C1 C6(off)"
 
 
-def test_limits_of_the_control_group_define_the_line(speedbench: Path, tmp_path: Path) -> None:
+def test_limits_of_the_control_group_define_the_series(speedbench: Path, tmp_path: Path) -> None:
     files = trees.CONTAINER_V2 | {"sys/fs/cgroup/cpu.max": "150000 100000", "sys/fs/cgroup/memory.max": "4294967296"}
     series = recorded(speedbench, tmp_path, "one socket", files).series()
     assert (series["cpu_quota"], series["memory_limit_bytes"]) == (1.5, 2**32)

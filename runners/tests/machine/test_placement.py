@@ -7,7 +7,7 @@ import pytest
 from runners.errors import Permanent
 from runners.machine.kernel_files import parse_cpu_list
 from runners.machine.placement import Placement, Planner
-from runners.machine.topology import Topology, read
+from runners.machine.topology import Topology, read_topology
 from runners.tests import trees
 
 
@@ -71,7 +71,7 @@ def test_threads_of_a_server_are_not_put_on_isolated_cores(tmp_path: Path) -> No
     assert plan(machine, 1).override is None
 
 
-def test_an_affinity_set_by_hand_is_obeyed_even_beside_isolated_cores(tmp_path: Path) -> None:
+def test_an_affinity_set_by_hand_is_kept_even_with_isolated_cores(tmp_path: Path) -> None:
     machine = trees.topology_of(tmp_path, "isolated", affinity="0,1,2,3")
     assert machine.cpus == cpus("0-3")
     found = plan(machine)
@@ -88,7 +88,7 @@ def test_two_threads_of_one_core_are_one_core(tmp_path: Path) -> None:
     assert found.override == "server, driver and housekeeping share one core"
 
 
-def test_a_server_that_wants_more_cores_than_there_are_is_refused(tmp_path: Path) -> None:
+def test_a_server_with_more_cores_than_the_machine_is_refused(tmp_path: Path) -> None:
     machine = trees.topology_of(tmp_path, "one socket")
     with pytest.raises(Permanent, match=r"of 6 cores and the driver need 7 physical cores.*may use 6.*ask for fewer"):
         plan(machine, 6)
@@ -121,7 +121,7 @@ def test_memory_is_bound_to_the_node_of_the_server(tmp_path: Path, refusal: str 
     ],
     ids=["version 1", "version 1 effective", "version 2", "a group around it"],
 )
-def test_the_cpuset_of_a_container_is_obeyed(tmp_path: Path, groups: dict[str, str], limits: dict[str, str]) -> None:
+def test_the_cpuset_of_a_container_is_kept(tmp_path: Path, groups: dict[str, str], limits: dict[str, str]) -> None:
     machine = trees.topology_of(tmp_path, "two sockets", **groups, **limits)
     assert machine.cpus == cpus("4-7")
     found = plan(machine)
@@ -141,7 +141,7 @@ def test_the_cpuset_of_a_container_is_obeyed(tmp_path: Path, groups: dict[str, s
     ],
     ids=["version 1", "version 2", "a group around it"],
 )
-def test_a_quota_of_time_is_recorded(tmp_path: Path, groups: dict[str, str], quota: dict[str, str]) -> None:
+def test_a_cpu_quota_is_recorded(tmp_path: Path, groups: dict[str, str], quota: dict[str, str]) -> None:
     machine = trees.topology_of(
         tmp_path, "one socket", **groups, **{f"sys/fs/cgroup/{name}": text for name, text in quota.items()}
     )
@@ -163,7 +163,7 @@ def test_the_limit_of_memory(tmp_path: Path, files: dict[str, str], limit: int |
 
 
 def test_a_machine_without_sysfs_is_measured_with_that_recorded(tmp_path: Path) -> None:
-    machine = read(tmp_path, frozenset([0, 1, 2]))
+    machine = read_topology(tmp_path, frozenset([0, 1, 2]))
     found = plan(machine)
     assert (found.server, found.driver, found.housekeeping) == ({1}, {2}, {0})
     assert found.override == "which CPUs share a core cannot be read: each is taken for one"

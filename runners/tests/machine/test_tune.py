@@ -96,7 +96,7 @@ def test_a_run_is_tuned_and_everything_is_as_before_afterwards(root: Path) -> No
     assert [file.name for file in (root / "run/lock/speedtrack-tune").iterdir()] == ["lock"]
 
 
-def test_looking_changes_nothing(root: Path) -> None:
+def test_showing_the_settings_changes_nothing(root: Path) -> None:
     found = rows(root)
     assert values(root) == UNTOUCHED and not (root / "run/lock/speedtrack-tune").exists()
     assert (found["governor"].now, found["governor"].target) == ("powersave", "performance")
@@ -105,14 +105,14 @@ def test_looking_changes_nothing(root: Path) -> None:
     assert all(row.reason for row in found.values())
 
 
-def test_address_space_randomisation_is_only_looked_at(root: Path) -> None:
+def test_address_space_randomisation_is_only_shown(root: Path) -> None:
     write(root, {ASLR: "0"})
     with tune.tuning_for_runs(True, root) as tuning, tuning(PLAN):
         assert text(root / ASLR) == "0"
     assert rows(root)["aslr"].note == "run `sysctl kernel.randomize_va_space=2`"
 
 
-def test_what_is_good_enough_is_left(root: Path) -> None:
+def test_a_good_value_is_not_changed(root: Path) -> None:
     good = {"proc/sys/vm/swappiness": "0", "proc/sys/net/core/somaxconn": "65535"}
     write(root, good | {"sys/kernel/mm/transparent_hugepage/enabled": "always madvise [never]"})
     named = {change.setting for change in needed_changes(root, PLAN)}
@@ -140,7 +140,7 @@ with tune.tuning_for_runs(True, root) as tuning, tuning(PLAN):
 
 @pytest.mark.parametrize("moment", [0, 1, 7, len(AFTER) - 1, len(AFTER) + 3])
 @pytest.mark.parametrize("asked", [True, False], ids=["the next run tunes", "the next run does not"])
-def test_what_a_killed_runner_left_is_undone_at_the_next_start(root: Path, moment: int, asked: bool) -> None:
+def test_settings_of_a_killed_runner_are_restored_at_the_next_start(root: Path, moment: int, asked: bool) -> None:
     """It is killed before its first write, in the middle, before the last, and while it puts back."""
     killed = subprocess.run([sys.executable, "-c", CRASHER, str(root), str(moment)], cwd=Path(__file__).parents[3])
     assert killed.returncode == -signal.SIGKILL
@@ -151,7 +151,7 @@ def test_what_a_killed_runner_left_is_undone_at_the_next_start(root: Path, momen
     assert not (root / "run/lock/speedtrack-tune/run.json").exists()
 
 
-def test_what_somebody_else_set_meanwhile_is_left(root: Path) -> None:
+def test_a_setting_that_others_changed_meanwhile_is_not_restored(root: Path) -> None:
     with journal(root) as ours:
         assert ours.apply(needed_changes(root, PLAN)) == {}
         write(root, {"proc/sys/vm/swappiness": "10"})
@@ -167,7 +167,7 @@ def test_after_a_restart_of_the_machine_nothing_is_undone(root: Path) -> None:
     assert values(root) == AFTER
 
 
-def test_a_torn_journal_is_said_and_dropped(root: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_unreadable_journal_is_logged_and_dropped(root: Path, caplog: pytest.LogCaptureFixture) -> None:
     with journal(root) as ours:
         ours.file.write_text('{"boot_id": "a-b')
         assert ours.undo() == {} and not ours.file.exists()
@@ -196,7 +196,7 @@ def test_only_one_runner_tunes_a_machine(root: Path) -> None:
             assert values(root) == UNTOUCHED
 
 
-def test_a_directory_that_is_no_directory_of_ours_is_refused(root: Path) -> None:
+def test_a_directory_of_another_user_is_refused(root: Path) -> None:
     (root / "run/lock/speedtrack-tune").symlink_to(root)
     with pytest.raises(SettingsError, match="belongs to another user"), journals.journal_directory(root):
         pass
@@ -211,12 +211,12 @@ def test_a_machine_that_offers_nothing_is_not_fatal(tmp_path: Path) -> None:
     assert found["sleep_states"].note == setting_rows.ABSENT and found["irqbalance"].now == "unknown"
 
 
-def test_a_place_for_the_journal_is_needed(tmp_path: Path) -> None:
+def test_a_directory_for_the_journal_is_needed(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match="no place for the journal"), journals.journal_directory(tmp_path):
         pass
 
 
-def test_what_refuses_is_reported_and_the_rest_is_set(root: Path) -> None:
+def test_a_file_that_refuses_is_reported_and_the_others_are_set(root: Path) -> None:
     """An interrupt that cannot be moved refuses the write; here a directory in the file's place does."""
     interrupt = root / "proc/irq/24/smp_affinity_list"
     with journal(root) as ours:
@@ -229,7 +229,7 @@ def test_what_refuses_is_reported_and_the_rest_is_set(root: Path) -> None:
         assert ours.undo() == {} and text(root / "proc/irq/25/smp_affinity_list") == "1"
 
 
-def test_what_cannot_be_put_back_stays_in_the_journal(root: Path) -> None:
+def test_a_change_that_cannot_be_undone_stays_in_the_journal(root: Path) -> None:
     swappiness = root / "proc/sys/vm/swappiness"
     with journal(root) as ours:
         ours.apply(needed_changes(root, PLAN))
@@ -244,7 +244,7 @@ def test_what_cannot_be_put_back_stays_in_the_journal(root: Path) -> None:
 SAFE = [setting for setting in KERNEL_SETTINGS if setting.name in ("swappiness", "somaxconn")]
 
 
-def test_this_machine_is_tuned_and_put_back_or_says_what_right_is_missing(tmp_path: Path) -> None:
+def test_this_machine_is_tuned_and_restored_or_the_missing_right_is_named(tmp_path: Path) -> None:
     ours = journals.Journal(ROOT, tmp_path, journals.RUN)
     with (ROOT / "proc/sys/vm/swappiness").open() as turn:
         fcntl.flock(turn, fcntl.LOCK_EX)  # another run of the tests on this machine waits here

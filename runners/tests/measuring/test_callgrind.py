@@ -28,7 +28,7 @@ def test_runs_of_one_commit_agree(api: Api, agent: Agent, monkeypatch: pytest.Mo
     assert 100 < found[0] < 20_000 and found[1] == pytest.approx(found[0], rel=0.05)
 
 
-def test_without_valgrind_the_metric_is_absent_by_name_and_the_rest_is_measured(
+def test_without_valgrind_the_metric_is_absent_and_the_rest_is_measured(
     api: Api, agent: Agent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kept = [path for path in os.environ["PATH"].split(":") if not Path(path, "valgrind").exists()]

@@ -81,7 +81,7 @@ def test_a_driver_at_its_limit_causes_one_repeat() -> None:
     assert len(state.trials["head"]) == 5 and state.repeats_left == 4
 
 
-def test_a_flag_that_voids_nothing_of_what_is_asked_repeats_nothing_and_stays() -> None:
+def test_a_flag_that_voids_nothing_causes_no_repeat_and_stays() -> None:
     [state] = rehearse(lambda order: ("client_delayed",), trials=5, repeat_for=["steal"])
     assert [(trial.order, trial.flags) for trial in state.trials["head"]] == [
         (n, ("client_delayed",)) for n in range(5)
@@ -89,7 +89,7 @@ def test_a_flag_that_voids_nothing_of_what_is_asked_repeats_nothing_and_stays() 
     assert (state.repeats_left, state.thrown_out) == (5, 0)
 
 
-def test_a_repeat_counts_as_clean_if_what_is_left_voids_nothing_that_is_asked() -> None:
+def test_a_repeat_counts_as_clean_if_its_flags_void_nothing() -> None:
     [state] = rehearse(
         lambda order: ("client_delayed", "steal") if order == 0 else ("client_delayed",), trials=1, repeat_for=["steal"]
     )

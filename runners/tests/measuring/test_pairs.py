@@ -54,7 +54,7 @@ def measured(api: Api) -> dict[tuple[str, str], list[dict[str, Any]]]:
     return {(one["benchmark"]["name"], one["side"]): one["trials"] for one in api.bodies("/measurement")}
 
 
-def test_both_servers_of_a_block_are_up_and_their_slices_alternate(api: Api, agent: Agent) -> None:
+def test_both_servers_of_a_block_run_and_their_slices_alternate(api: Api, agent: Agent) -> None:
     api.jobs = [paired(trials=3)]
     agent.work()
     assert api.of("/complete"), api.bodies("/fail")
@@ -117,18 +117,18 @@ class RunLogOfNobody:
         return
 
 
-def test_a_slice_is_repeated_for_what_voids_the_metrics_that_are_asked_for_and_for_nothing_else() -> None:
+def test_a_slice_is_repeated_for_flags_that_void_and_for_no_others() -> None:
     assert loads_of_slices(lambda n: ("delayed",), 4, ["steal", "unsteady"]) == (4, 0)
     assert loads_of_slices(lambda n: ("delayed",) if n == 1 else (), 4, ["delayed"]) == (5, 1)
     assert loads_of_slices(lambda n: ("delayed",), 2, ["delayed"]) == (6, 4)
 
 
-def test_a_suspicion_of_a_latency_repeats_a_slice_whose_driver_was_delayed_until_that_is_how_it_always_is() -> None:
+def test_a_structural_flag_repeats_a_slice_once() -> None:
     assert loads_of_slices(lambda n: ("client_delayed",) if n == 1 else (), 4, ["client_delayed"]) == (5, 1)
     assert loads_of_slices(lambda n: ("client_delayed",), 4, ["client_delayed"]) == (5, 1)
 
 
-def test_sums_weigh_by_what_a_metric_is_per() -> None:
+def test_slices_are_weighted_by_the_unit_of_the_metric() -> None:
     found = combined_metrics([load(1000, 10, 1.0, 5.0, 7.0), load(9000, 30, 3.0, 9.0, 9.0), load(0, 60, 1.0, 6.0, 8.0)])
     assert found == {
         "server_cpu_ns_per_request": 100.0,
@@ -138,7 +138,7 @@ def test_sums_weigh_by_what_a_metric_is_per() -> None:
     }
 
 
-def test_what_only_some_slices_have_is_left_out() -> None:
+def test_a_metric_that_only_some_slices_have_is_left_out() -> None:
     first, second = load(1000, 10, 1.0, 5.0, 7.0), load(1000, 10, 1.0, 5.0, 7.0)
     del second.metrics["latency_us_p50"]
     assert "latency_us_p50" not in combined_metrics([first, second])
@@ -153,7 +153,7 @@ def test_what_only_some_slices_have_is_left_out() -> None:
         ({}, None),
     ],
 )
-def test_a_load_that_cannot_be_cut_is_measured_whole(changes: dict[str, Any], reason: str | None) -> None:
+def test_a_load_that_cannot_be_divided_is_measured_whole(changes: dict[str, Any], reason: str | None) -> None:
     found = reason_not_to_slice(benchmark(**changes))
     assert found is None if reason is None else found and reason in found
 
@@ -182,16 +182,14 @@ def test_servers_too_large_for_each_other_are_measured_one_after_the_other(
     assert api.text("measure").count("measured one after the other") == 1
 
 
-def test_room_is_for_the_second_server_twice() -> None:
+def test_twice_the_memory_of_the_first_server_is_needed_for_the_second() -> None:
     check_room(100, 200)
     with pytest.raises(NoRoom, match="to run two at once"):
         check_room(100 << 20, (200 << 20) - 1)
     assert pairs.available_bytes() > 1 << 20
 
 
-def test_a_server_that_dies_in_the_middle_of_a_block_fails_the_benchmark_and_leaves_nothing(
-    api: Api, agent: Agent
-) -> None:
+def test_a_server_that_dies_during_a_block_fails_the_benchmark_and_leaves_nothing(api: Api, agent: Agent) -> None:
     server = {
         "command": f"{COMMAND} --behaviour tired",
         "listen": {},

@@ -33,7 +33,7 @@ def test_kernel_frames_are_marked_and_clones_of_a_function_are_that_function() -
     assert not any(".isra" in frame for frame in frames)
 
 
-def test_what_has_no_name_is_called_by_its_library_and_the_end_of_the_unwinding_is_left_out() -> None:
+def test_unknown_functions_have_the_name_of_their_library() -> None:
     stack = next(stack for stack in recorded()[0] if stack[0] == "io thread 1")
     assert stack == ("io thread 1", "[vdso]", "Table<int, char>::find(int (*)(int)) const", "[libssl.so.3]")
 
@@ -61,7 +61,7 @@ def test_output_that_is_cut_short_loses_nothing_but_its_last_line() -> None:
     assert perf.fold([], {}) == ({}, "")
 
 
-def test_what_starts_a_program_is_left_out() -> None:
+def test_frames_of_the_start_of_a_program_are_left_out() -> None:
     started = [
         "\t 1 serve (/srv/kvd)\n",
         "\t 2 main (/srv/kvd)\n",
@@ -95,7 +95,7 @@ def test_both_sides_are_sampled_and_nothing_is_measured(api: Api, agent: Agent) 
         ("trap 'exit 0' TERM; echo x > perf.data; sleep 60 & wait", "perf has no samples of the server"),
     ],
 )
-def test_a_machine_that_gives_no_profile_says_why_and_the_run_ends_well(
+def test_a_machine_that_cannot_profile_says_why_and_the_run_succeeds(
     api: Api, agent: Agent, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str | None, message: str
 ) -> None:
     programs = tmp_path / "programs"

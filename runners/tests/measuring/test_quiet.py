@@ -1,4 +1,4 @@
-"""The quiet gate on this machine: real burners on the measured cores, and readings whose meaning is known exactly."""
+"""The quiet gate on this machine: busy processes on the measured cores, and readings with known results."""
 
 import contextlib
 import os
@@ -65,14 +65,14 @@ def burner(cpus: frozenset[int]) -> contextlib.AbstractContextManager[int]:
 
 @pytest.fixture
 def plan() -> Placement:
-    return Planner(topology.read(), allow_shared=True).plan()
+    return Planner(topology.read_topology(), allow_shared=True).plan()
 
 
 def flags(*readings: KernelCounters, where: Placement = APART) -> dict[str, float]:
     return indicators.check_limits(indicators.indicator_values(list(readings), where), where).flags
 
 
-def test_a_burner_on_the_servers_core_is_caught_while_a_trial_is_watched(plan: Placement) -> None:
+def test_a_busy_process_on_the_servers_core_is_found_during_a_trial(plan: Placement) -> None:
     idle = running("import time; time.sleep(60)", plan.server)
     with burner(plan.server), idle as pid, quiet.QuietGate(plan).watch(pid) as watch:
         time.sleep(0.5)
@@ -80,7 +80,7 @@ def test_a_burner_on_the_servers_core_is_caught_while_a_trial_is_watched(plan: P
     assert watch.findings.flags["foreign"] > 0.5
 
 
-def test_a_server_that_waits_for_a_burner_is_delayed(plan: Placement) -> None:
+def test_a_server_that_waits_for_a_busy_process_is_delayed(plan: Placement) -> None:
     with burner(plan.server), running(SPINNING, plan.server) as pid, quiet.QuietGate(plan).watch(pid) as watch:
         time.sleep(0.5)
     assert watch.findings.flags["delayed"] > 0.1
@@ -100,7 +100,7 @@ def test_threads_of_a_server_that_wait_for_each_other_are_no_disturbance(plan: P
     raise AssertionError(f"each time they were taken for a disturbance: {watch.findings.flags}")
 
 
-def test_a_trial_waits_while_the_core_is_busy_and_patience_shrinks(plan: Placement) -> None:
+def test_a_trial_waits_while_the_core_is_busy_and_the_next_wait_is_shorter(plan: Placement) -> None:
     gate = quiet.QuietGate(plan, patience_s=0.5)
     with burner(plan.server):
         first, second = gate.await_quiet(Control()), gate.await_quiet(Control())
@@ -109,7 +109,7 @@ def test_a_trial_waits_while_the_core_is_busy_and_patience_shrinks(plan: Placeme
     assert first.seconds >= 0.5 and second.seconds >= 0.25
 
 
-def test_patience_that_has_shrunk_stays_so_for_the_next_run(plan: Placement) -> None:
+def test_a_shortened_wait_applies_to_the_next_run(plan: Placement) -> None:
     gate = quiet.QuietGate(plan, patience_s=1.2)
     with burner(plan.server):
         assert gate.await_quiet(Control()).gave_up
@@ -123,7 +123,7 @@ def test_an_abort_ends_the_waiting(plan: Placement) -> None:
         quiet.QuietGate(plan).await_quiet(control)
 
 
-def test_what_nobody_disturbed_has_no_flag() -> None:
+def test_an_undisturbed_load_has_no_flag() -> None:
     assert flags(STILL, LATER) == {}
 
 
@@ -140,7 +140,7 @@ def test_what_nobody_disturbed_has_no_flag() -> None:
         ("suspended", 60.0, {"asleep_s": 60.0}),
     ],
 )
-def test_what_is_over_its_limit_raises_its_flag(flag: str, value: float, changes: dict[str, object]) -> None:
+def test_a_value_above_its_limit_raises_its_flag(flag: str, value: float, changes: dict[str, object]) -> None:
     assert flags(STILL, replace(LATER, **changes)) == {flag: pytest.approx(value)}  # type: ignore[arg-type]
 
 
@@ -166,17 +166,17 @@ def test_a_gap_in_the_readings_is_a_suspended_machine() -> None:
     assert flags(STILL, LATER, replace(LATER, at_s=160.5)) == {"suspended": 60.0}
 
 
-def test_the_runners_own_work_on_a_shared_core_is_not_foreign_and_the_rest_there_is_not_judged() -> None:
+def test_the_runners_own_work_on_a_shared_core_is_not_foreign_and_other_work_there_raises_no_flag() -> None:
     after = replace(LATER, busy_s={0: 50.25, 1: 50.0, 2: 50.0}, runner_s=1.05, driver_s=2.1)
     found = indicators.check_limits(indicators.indicator_values([STILL, after], SHARED), SHARED)
     assert found.flags == {} and found.values["foreign_driver"] == pytest.approx(0.4)
 
 
-def test_a_server_that_slept_is_not_credited_with_negative_work() -> None:
+def test_an_idle_server_has_no_negative_foreign_work() -> None:
     assert indicators.indicator_values([STILL, replace(LATER, server_s=5.5)], APART)["foreign_server"] == 0.0
 
 
-def test_only_what_lies_in_the_window_counts() -> None:
+def test_only_readings_of_the_window_count() -> None:
     burst = replace(LATER, busy_s={0: 50.0, 1: 50.2, 2: 50.0})
     after = [replace(burst, at_s=101.0 + 0.25 * number) for number in range(4)]
     watch = quiet.Watch(APART, [STILL, *after])
@@ -185,7 +185,7 @@ def test_only_what_lies_in_the_window_counts() -> None:
     assert watch.findings.flags == {}
 
 
-def test_a_core_is_slow_against_what_is_usual_and_not_against_its_best_moment() -> None:
+def test_slowness_is_relative_to_the_usual_time_not_to_the_best() -> None:
     rested_once = [70, *[100] * 7]
     assert quiet.slowness(rested_once) == 0
     assert quiet.slowness([*rested_once, 125]) == 0.25
@@ -193,7 +193,7 @@ def test_a_core_is_slow_against_what_is_usual_and_not_against_its_best_moment() 
 
 
 @pytest.mark.parametrize(("before", "after", "slow"), [(125, 100, False), (100, 125, False), (125, 130, True)])
-def test_a_core_is_slow_if_it_is_so_before_and_after(
+def test_a_core_is_slow_if_it_is_slow_before_and_after(
     before: int, after: int, slow: bool, plan: Placement, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ends = iter([100, 100] * 10 + [before, after])
@@ -205,7 +205,7 @@ def test_a_core_is_slow_if_it_is_so_before_and_after(
     assert (watch.slowness == 0.25) == slow
 
 
-def test_a_slower_clock_than_the_machines_best_is_a_flag() -> None:
+def test_a_slow_clock_raises_a_flag() -> None:
     watch = quiet.Watch(APART, [STILL, LATER], slowness=0.2)
     assert watch.findings.flags == {"frequency": 0.2}
 
@@ -218,7 +218,7 @@ def test_a_machine_without_counters_has_unknown_values_and_raises_nothing(tmp_pa
         assert found.values[name] == "unknown"
 
 
-def test_the_finest_source_of_a_cores_work_is_taken(tmp_path: Path) -> None:
+def test_the_finest_source_of_busy_time_is_used(tmp_path: Path) -> None:
     reader = CounterReader(frozenset({1}), frozenset({1}), Roots(tmp_path, tmp_path))
     (tmp_path / "stat").write_text("cpu 9 9 9\ncpu1 100 20 30 400 5 6 7 8 0 0\n")
     assert reader.read().busy_s == {1: 1.5} and reader.read().busy_resolution_s == 0.01

@@ -78,7 +78,7 @@ def test_a_benchmark_without_a_headline_runs_to_the_cap() -> None:
     assert reason_to_stop(job, job.benchmarks[0], trials([1.0] * 7, "peak_rss_bytes")) == CAP
 
 
-def test_the_guess_of_what_is_to_come_follows_the_square_root() -> None:
+def test_the_expected_number_of_trials_follows_the_square_root() -> None:
     job = parse_job(make_job(trials=5, most_trials=30, benchmarks=[make_benchmark()]))
     benchmark = job.benchmarks[0]
     assert expected_trials(job, benchmark, []) == 5

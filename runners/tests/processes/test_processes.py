@@ -44,7 +44,7 @@ def test_a_child_runs_on_its_cpus_and_the_parent_keeps_its_own(processes: Proces
     assert allowed_cpus() == before
 
 
-def test_all_threads_step_aside_and_come_back_while_others_start_and_end() -> None:
+def test_all_threads_are_moved_and_moved_back_while_others_start_and_end() -> None:
     before, cpus = allowed_cpus(), frozenset([min(allowed_cpus())])
     over, seen = threading.Event(), []
 
@@ -66,14 +66,14 @@ def test_all_threads_step_aside_and_come_back_while_others_start_and_end() -> No
     assert set(seen) == {(cpus, cpus)} and allowed_cpus() == before
 
 
-def test_the_end_of_a_child_is_the_end_of_its_group(processes: Processes, home: Path) -> None:
+def test_ending_a_child_ends_its_group(processes: Processes, home: Path) -> None:
     child = shell(processes, home, "trap '' TERM; sleep 300 & setsid sleep 301 & echo up; wait")
     await_output(home, "up")
     child.end(grace_s=0.1)
     assert marked(home) == [] and list(processes.directory.iterdir()) == []
 
 
-def test_a_wait_ends_with_time_and_with_an_abort(processes: Processes, home: Path) -> None:
+def test_a_wait_ends_at_its_timeout_and_at_an_abort(processes: Processes, home: Path) -> None:
     child = shell(processes, home, "sleep 300")
     control = Control()
     assert child.wait(control, 0.05) is None

@@ -27,7 +27,7 @@ from runners.machine.topology import allowed_cpus
 from runners.processes.children import Child, Command, Processes
 from runners.processes.control import Control
 from runners.sandbox.policy import NONE, Sandbox, SandboxView, sandbox_of_machine
-from runners.servers.server import READY, Launcher, greet
+from runners.servers.server import READY, Launcher, ServerSpec, greet
 from runners.tests.api import Api
 from runners.tests.conftest import HERE, SHA, make_benchmark, make_builder, make_job, marked, running
 
@@ -121,7 +121,7 @@ def test_a_build_has_no_capability_and_sees_no_process_of_the_host(home: Path, s
     assert interfaces == ["lo"]
 
 
-def test_a_build_cannot_turn_the_next_ones_settings_into_a_file_of_its_choice(home: Path, sandbox: Sandbox) -> None:
+def test_a_build_cannot_redirect_the_ccache_settings_of_the_next_one(home: Path, sandbox: Sandbox) -> None:
     """The runner writes ccache's settings before each build: through a link it would write what the link names."""
     processes, victim = Processes(home, sandbox), home / "mark"
     before = victim.read_text()
@@ -132,13 +132,13 @@ def test_a_build_cannot_turn_the_next_ones_settings_into_a_file_of_its_choice(ho
 
 
 @pytest.mark.parametrize("transport", ["unix", "tcp"])
-def test_a_server_is_measured_inside(
+def test_a_server_is_measured_in_a_sandbox(
     home: Path, sandbox: Sandbox, tiny: Path, speedbench: Path, transport: str
 ) -> None:
     processes = Processes(home, sandbox)
     job = parse_job(make_job(benchmarks=[make_benchmark(transport=transport)]))
     launcher, driver = Launcher(processes, home, CPUS), Driver(speedbench, processes, CPUS)
-    with launcher.running(job.server, transport, {"tiny": tiny}, random.Random(1), Control()) as server:
+    with launcher.running(ServerSpec(job.server, transport, {"tiny": tiny}), random.Random(1), Control()) as server:
         assert Path(f"/proc/{server.pid}/exe").readlink() == tiny
         assert os.readlink(f"/proc/{server.pid}/ns/net") != os.readlink("/proc/self/ns/net")
         assert server.child.sandbox and server.child.sandbox.keeper != server.pid
@@ -152,10 +152,12 @@ def test_a_server_is_measured_inside(
     assert running(str(tiny)) == [] and not (home / "trial-0").exists()
 
 
-def test_a_server_cannot_write_where_the_drivers_document_lies(home: Path, sandbox: Sandbox, tiny: Path) -> None:
+def test_a_server_cannot_write_to_the_directory_of_the_drivers_document(
+    home: Path, sandbox: Sandbox, tiny: Path
+) -> None:
     launcher = Launcher(Processes(home, sandbox), home, CPUS)
     server = parse_job(make_job()).server
-    with launcher.running(server, "unix", {"tiny": tiny}, random.Random(1), Control()) as one:
+    with launcher.running(ServerSpec(server, "unix", {"tiny": tiny}), random.Random(1), Control()) as one:
         root = Path(f"/proc/{one.pid}/root{one.output.parent}")
         assert sorted(path.name for path in root.iterdir()) == ["data", "socket"]
         mounts = Path(f"/proc/{one.pid}/mountinfo").read_text().splitlines()
@@ -222,14 +224,14 @@ from runners.loads.speedbench import Driver
 from runners.loads.target import Target
 from runners.processes.children import Processes
 from runners.sandbox.policy import sandbox_of_machine
-from runners.servers.server import Launcher
+from runners.servers.server import Launcher, ServerSpec
 from runners.machine.topology import allowed_cpus
 import json
 home, tiny, speedbench = map(Path, sys.argv[1:4])
 job, cpus = parse_job(json.loads(sys.argv[4])), frozenset([max(allowed_cpus())])
 processes = Processes(home, sandbox_of_machine({"SPEEDTRACK_SANDBOX": "required"}, home))
 launcher, driver = Launcher(processes, home, cpus), Driver(speedbench, processes, cpus)
-with launcher.running(job.server, "tcp", {"tiny": tiny}, random.Random(1), Control()) as server:
+with launcher.running(ServerSpec(job.server, "tcp", {"tiny": tiny}), random.Random(1), Control()) as server:
     target = Target("resp", server.address, server.pid, server.output.parent)
     outcome = driver.run(job.benchmarks[0], target, 1, Control())
 print(os.geteuid(), outcome.metrics["server_cpu_ns_per_request"] > 500)
@@ -285,7 +287,7 @@ def test_an_ordinary_user_measures_over_tcp(tiny: Path, speedbench: Path) -> Non
     assert done.stdout.split() == [str(NOBODY), "True"], done.stderr
 
 
-def test_the_longest_path_decides_what_is_seen(home: Path, tmp_path: Path) -> None:
+def test_the_longest_path_decides_what_is_visible(home: Path, tmp_path: Path) -> None:
     """A toolchain below a hidden directory is seen, a secret below the toolchain is not."""
     tools = tmp_path / "home-of-user" / "tools"
     (tools / "installation").mkdir(parents=True)
@@ -328,7 +330,7 @@ def test_wrong_settings_are_refused_with_the_remedy() -> None:
         ),
     ],
 )
-def test_a_machine_without_one_says_so_plainly(words: list[str], reason: str) -> None:
+def test_a_machine_without_a_sandbox_says_so(words: list[str], reason: str) -> None:
     done = subprocess.run(
         [*words, sys.executable, "-m", "runners.sandbox"], cwd=HERE.parents[1], capture_output=True, text=True
     )

@@ -1,4 +1,4 @@
-"""The HTTP calls against a real server that refuses, stumbles and disappears; the spool on disk."""
+"""The HTTP calls against a real server that refuses, fails and disappears; the spool on disk."""
 
 import threading
 from pathlib import Path
@@ -30,19 +30,19 @@ class Refusal:
         return self.status, {"error": f"refused with {self.status}"}
 
 
-def test_hello_tells_the_machine_and_its_queue(client: Client, api: Api) -> None:
+def test_hello_returns_the_machine_and_its_queue(client: Client, api: Api) -> None:
     hello = client.hello("1.0.0", "boot", {"series": {}})
     assert (hello.machine, hello.queue) == ("m1", "machine.m1")
     assert api.bodies("hello") == [{"version": "1.0.0", "boot_id": "boot", "facts": {"series": {}}}]
 
 
-def test_a_server_that_stumbles_is_asked_again(client: Client, api: Api) -> None:
+def test_a_call_is_repeated_after_a_server_error(client: Client, api: Api) -> None:
     api.rules = [refuse(503, times=2)]
     assert client.retried(client.claim) is None
     assert len(api.of("claim")) == 3
 
 
-def test_a_claim_is_one_try_so_that_nobody_waits_for_a_runner_without_a_server(client: Client, api: Api) -> None:
+def test_a_claim_is_not_repeated_while_the_cores_are_held(client: Client, api: Api) -> None:
     api.rules = [refuse(503)]
     with pytest.raises(Unreachable):
         client.claim()
@@ -56,7 +56,7 @@ def test_retries_are_bounded(client: Client, api: Api) -> None:
     assert len(api.of("claim")) == 3
 
 
-def test_nobody_there_is_said_with_the_address(home: Path) -> None:
+def test_an_unreachable_server_is_reported_with_its_address(home: Path) -> None:
     client = Client("http://127.0.0.1:1", TOKEN, Spool(home / "spool"), threading.Event(), pauses_s=())
     with pytest.raises(Unreachable, match=r"http://127.0.0.1:1 cannot be reached"):
         client.retried(client.claim)
@@ -73,7 +73,7 @@ def test_a_shutdown_ends_the_retries(client: Client, api: Api, stopping: threadi
 @pytest.mark.parametrize(
     ("status", "kind"), [(401, Unauthorized), (409, LeaseLost), (404, LeaseLost), (422, Permanent), (302, Permanent)]
 )
-def test_refusals_have_their_meaning_and_are_not_repeated(
+def test_refusals_raise_their_errors_and_are_not_repeated(
     client: Client, api: Api, status: int, kind: type[Exception]
 ) -> None:
     api.rules = [refuse(status)]
@@ -82,7 +82,7 @@ def test_refusals_have_their_meaning_and_are_not_repeated(
     assert len(api.calls) == 1
 
 
-def test_an_answer_of_another_program_is_named(client: Client, api: Api) -> None:
+def test_an_answer_of_another_program_is_reported(client: Client, api: Api) -> None:
     api.rules = [lambda call: (200, {"welcome": "to nginx"})]
     with pytest.raises(Permanent, match="is SPEEDTRACK_URL a SpeedTrack server"):
         client.hello("1", "b", {})
@@ -107,7 +107,7 @@ def test_the_next_start_sends_what_was_left_in_order(client: Client, api: Api, h
 
 
 @pytest.mark.parametrize("status", [409, 404])
-def test_a_result_nobody_wants_any_more_is_dropped(client: Client, api: Api, home: Path, status: int) -> None:
+def test_a_result_of_a_lost_lease_is_dropped(client: Client, api: Api, home: Path, status: int) -> None:
     api.rules = [refuse(status)]
     with pytest.raises(LeaseLost):
         client.measurement(17, DOCUMENT)
@@ -122,14 +122,14 @@ def test_a_wrong_result_is_set_aside_and_blocks_nothing(client: Client, api: Api
     assert api.of("runs/18/complete")
 
 
-def test_what_was_torn_by_a_kill_is_removed_at_the_next_start(home: Path) -> None:
+def test_an_incomplete_file_is_removed_at_the_next_start(home: Path) -> None:
     (home / "spool").mkdir()
     (home / "spool" / "00000000000000000001.tmp").write_text('{"path": "runs/1/com')
     Spool(home / "spool")
     assert list((home / "spool").iterdir()) == []
 
 
-def test_a_torn_file_in_the_spool_is_set_aside(client: Client, api: Api, home: Path) -> None:
+def test_an_unreadable_file_in_the_spool_is_set_aside(client: Client, api: Api, home: Path) -> None:
     (home / "spool" / "00000000000000000001.json").write_text('{"path": "runs/1/com')
     client.flush()
     assert api.calls == [] and [file.suffix for file in (home / "spool").iterdir()] == [".rejected"]

@@ -38,7 +38,7 @@ def say(address: Address, *requests: bytes) -> None:
             connection.recv(100)
 
 
-def test_what_valkey_counts(tmp_path: Path) -> None:
+def test_counters_of_valkey(tmp_path: Path) -> None:
     with ValkeyServer(data_dir=tmp_path) as server:
         address = Address("tcp", server.port, NOWHERE)
         before = counters.own_counters(address, "resp")
@@ -50,7 +50,7 @@ def test_what_valkey_counts(tmp_path: Path) -> None:
 
 
 @pytest.mark.memcached
-def test_what_memcached_counts(memcached: Address) -> None:
+def test_counters_of_memcached(memcached: Address) -> None:
     before = counters.own_counters(memcached, "memcached")
     say(memcached, b"set k 0 0 1\r\nv\r\n", b"get k\r\n", b"get none\r\n")
     grown = counters.counter_growth(before, counters.own_counters(memcached, "memcached"))
@@ -84,14 +84,14 @@ def answering(answer: bytes) -> Iterator[Address]:
 @pytest.mark.parametrize(
     "answer", [b"-ERR unknown command\r\n", b"", b"$-1\r\n", b"$9\r\ncut", b"ERROR\r\n", b"\xff:\xff\r\n"]
 )
-def test_a_server_that_does_not_tell_is_no_error(protocol: str, answer: bytes) -> None:
+def test_a_server_without_counters_is_no_error(protocol: str, answer: bytes) -> None:
     with answering(answer) as address:
         assert counters.own_counters(address, protocol) == {}
 
 
-def test_a_server_that_is_gone_is_no_error() -> None:
+def test_a_server_that_has_ended_is_no_error() -> None:
     assert counters.own_counters(Address("tcp", free_port(), NOWHERE), "resp") == {}
 
 
-def test_only_what_was_read_twice_has_grown() -> None:
+def test_only_counters_that_were_read_twice_have_a_growth() -> None:
     assert counters.counter_growth({"a": 1.0, "b": 2.5}, {"b": 4.0, "c": 9.0}) == {"b": 1.5}

@@ -16,7 +16,7 @@ from runners.machine.kernel_files import parse_cpu_list
 from runners.machine.topology import allowed_cpus
 from runners.processes.children import Processes
 from runners.processes.control import Control
-from runners.servers.server import Address, Launcher, greet, server_argv, short_directory
+from runners.servers.server import Address, Launcher, ServerSpec, greet, server_argv, short_directory
 from runners.tests.conftest import COMMAND, alive, marked
 
 ADDRESS = Address("unix", 7000, Path("/run/s"))
@@ -37,22 +37,26 @@ def of(template: str, listen: dict[str, str] | None = None) -> ServerRecipe:
 
 
 @pytest.mark.parametrize("transport", ["unix", "tcp"])
-def test_a_server_runs_pinned_and_leaves_nothing(launcher: Launcher, tiny: Path, home: Path, transport: str) -> None:
-    with launcher.running(recipe(), transport, {"tiny": tiny}, random.Random(1), Control()) as server:
+def test_a_server_runs_on_its_cores_and_leaves_nothing(
+    launcher: Launcher, tiny: Path, home: Path, transport: str
+) -> None:
+    with launcher.running(ServerSpec(recipe(), transport, {"tiny": tiny}), random.Random(1), Control()) as server:
         status = Path(f"/proc/{server.pid}/status").read_text()
         assert f"Cpus_allowed_list:\t{max(CPUS)}\n" in status
         assert server.peak_rss_bytes() > 100_000
     assert not alive(server.pid) and marked(home) == [] and not (home / "trial-0").exists()
 
 
-def test_a_server_has_the_cores_and_the_memory_it_was_given(processes: Processes, home: Path, tiny: Path) -> None:
+def test_a_server_has_its_cores_and_memory_node(processes: Processes, home: Path, tiny: Path) -> None:
     cpus, nodes = allowed_cpus(), frozenset([0])
     launcher = Launcher(processes, home, cpus, nodes)
     refused = memory.bind_refusal(nodes)
     with contextlib.ExitStack() as stack:
         if refused:
             stack.enter_context(pytest.raises(BenchmarkFailed, match=refused))
-        server = stack.enter_context(launcher.running(recipe(), "unix", {"tiny": tiny}, random.Random(1), Control()))
+        server = stack.enter_context(
+            launcher.running(ServerSpec(recipe(), "unix", {"tiny": tiny}), random.Random(1), Control())
+        )
         status = dict(line.split(":\t") for line in Path(f"/proc/{server.pid}/status").read_text().splitlines())
         assert parse_cpu_list(status["Cpus_allowed_list"]) == cpus
         assert 0 in parse_cpu_list(status["Mems_allowed_list"])
@@ -60,7 +64,7 @@ def test_a_server_has_the_cores_and_the_memory_it_was_given(processes: Processes
     assert "bind" not in subprocess.run(["cat", "/proc/self/numa_maps"], capture_output=True, text=True).stdout
 
 
-def test_a_node_that_is_not_there_is_refused_in_words() -> None:
+def test_a_missing_memory_node_is_refused_with_the_reason() -> None:
     refused = memory.bind_refusal(frozenset([memory.NODES - 1]))
     assert refused in ("Invalid argument", "Operation not permitted", "Function not implemented")
 
@@ -68,7 +72,7 @@ def test_a_node_that_is_not_there_is_refused_in_words() -> None:
 def test_the_environment_has_another_size_each_time(launcher: Launcher, tiny: Path) -> None:
     sizes, rng = set(), random.Random(7)
     for _ in range(3):
-        with launcher.running(recipe(), "unix", {"tiny": tiny}, rng, Control()) as server:
+        with launcher.running(ServerSpec(recipe(), "unix", {"tiny": tiny}), rng, Control()) as server:
             environ = Path(f"/proc/{server.pid}/environ").read_bytes()
             assert b"SPEEDTRACK_TOKEN" not in environ
             sizes.add(len(environ))
@@ -80,20 +84,20 @@ def test_a_long_home_gets_a_short_socket(tiny: Path, tmp_path: Path) -> None:
     home.mkdir()
     processes = Processes(home)
     launcher = Launcher(processes, home, CPUS)
-    with launcher.running(recipe(), "unix", {"tiny": tiny}, random.Random(1), Control()) as server:
+    with launcher.running(ServerSpec(recipe(), "unix", {"tiny": tiny}), random.Random(1), Control()) as server:
         path = server.address.socket_path
         assert len(str(path)) < 100 and path.is_socket()
     assert not path.exists()
     path.parent.parent.rmdir()
 
 
-def test_a_short_directory_of_somebody_else_is_refused(tmp_path: Path) -> None:
+def test_a_short_directory_of_another_user_is_refused(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to("/etc")
     with pytest.raises(Permanent, match="belongs to another user"):
         short_directory(tmp_path / "link")
 
 
-def test_a_taken_port_is_tried_once_more_and_then_said(home: Path, tiny: Path) -> None:
+def test_a_taken_port_is_tried_once_more_and_then_reported(home: Path, tiny: Path) -> None:
     launcher = Launcher(Processes(home), home, CPUS)  # without a sandbox: in one all ports are free
     with socket.socket() as holder:
         holder.bind(("127.0.0.1", 0))
@@ -102,19 +106,19 @@ def test_a_taken_port_is_tried_once_more_and_then_said(home: Path, tiny: Path) -
         with (
             pytest.raises(BenchmarkFailed, match=r"ended at once .*: tiny: bind: Address already in use"),
             launcher.running(
-                ServerRecipe(taken, {}, "resp", 5, 1), "unix", {"tiny": tiny}, random.Random(1), Control()
+                ServerSpec(ServerRecipe(taken, {}, "resp", 5, 1), "unix", {"tiny": tiny}), random.Random(1), Control()
             ),
         ):
             pass
 
 
-def test_a_program_that_cannot_be_started_is_said(launcher: Launcher, tmp_path: Path) -> None:
+def test_a_program_that_cannot_be_started_is_reported(launcher: Launcher, tmp_path: Path) -> None:
     text = tmp_path / "text"
     text.write_text("no program")
     text.chmod(0o755)
     with (
         pytest.raises(BenchmarkFailed, match="cannot be started"),
-        launcher.running(recipe(), "unix", {"tiny": text}, random.Random(1), Control()),
+        launcher.running(ServerSpec(recipe(), "unix", {"tiny": text}), random.Random(1), Control()),
     ):
         pass
 
@@ -124,7 +128,9 @@ def test_an_abort_ends_the_wait_for_readiness(launcher: Launcher, tiny: Path, ho
     threading.Timer(0.3, lambda: control.abort(Cancelled("asked to stop"))).start()
     with (
         pytest.raises(Cancelled),
-        launcher.running(recipe("--behaviour silent", 60), "unix", {"tiny": tiny}, random.Random(1), control),
+        launcher.running(
+            ServerSpec(recipe("--behaviour silent", 60), "unix", {"tiny": tiny}), random.Random(1), control
+        ),
     ):
         pass
     assert marked(home) == []
@@ -144,13 +150,13 @@ def test_the_command_is_split_before_it_is_filled() -> None:
         ("  ", "is empty"),
     ],
 )
-def test_a_command_that_cannot_be_right_is_permanent(template: str, message: str) -> None:
+def test_a_wrong_command_is_permanent(template: str, message: str) -> None:
     with pytest.raises(Permanent, match=message):
         server_argv(of(template), ADDRESS, Path("/d"), {"tiny": Path("/t")})
 
 
 @pytest.mark.parametrize(("transport", "words"), [("unix", ["-s", "/run/s"]), ("tcp", ["-l", "127.0.0.1:7000"])])
-def test_a_server_is_told_where_to_listen(transport: str, words: list[str]) -> None:
+def test_a_server_listens_where_its_command_says(transport: str, words: list[str]) -> None:
     asked = of("{artifact:tiny} {listen} -t 1", {"unix": "-s {socket}", "tcp": "-l 127.0.0.1:{port}"})
     address = Address(transport, 7000, Path("/run/s"))
     assert server_argv(asked, address, Path("/d"), {"tiny": Path("/t")}) == ["/t", *words, "-t", "1"]

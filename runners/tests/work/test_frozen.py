@@ -58,7 +58,7 @@ def test_another_artifact_than_the_frozen_one_is_refused(api: Api, agent: Agent,
     assert tools.builder.store.pinned() == set()
 
 
-def test_another_canary_takes_the_pins_of_the_first(api: Api, agent: Agent, tools: Tools) -> None:
+def test_another_canary_replaces_the_pins_of_the_first(api: Api, agent: Agent, tools: Tools) -> None:
     (first,) = freeze(api, agent).values()
     api.sources[SHA] = {**TREE, "Makefile": TREE["Makefile"].replace("-O2", "-O1")}
     tools.builder.store.limits = StoreLimits(size_bytes=0, age_s=0)

@@ -79,7 +79,7 @@ def test_a_measurement_has_the_shape_of_the_golden_document(api: Api, agent: Age
     assert produced["environment"]["recorded"] == expected["environment"]["recorded"]
 
 
-def test_the_golden_job_is_understood_and_its_result_names_its_environment(api: Api, agent: Agent) -> None:
+def test_the_golden_job_is_executed_and_its_result_names_its_environment(api: Api, agent: Agent) -> None:
     job = golden("job.v3.json")
     result = golden("result.v1.json")
     assert result["sha"] == job["sides"][0]["sha"] and result["token"] == job["token"]
@@ -114,7 +114,7 @@ def test_the_rounds_interleave_and_a_pair_is_measured_back_to_back(api: Api, age
     assert all(body["artifacts"] == measured[0]["artifacts"] for body in measured), "equal sources, equal programs"
 
 
-def test_progress_is_told_with_the_renewals(api: Api, agent: Agent) -> None:
+def test_progress_is_sent_with_the_renewals(api: Api, agent: Agent) -> None:
     api.jobs = [make_job()]
     agent.work()
     progress = [body["progress"] for body in api.bodies("/renew") if body["progress"]]
@@ -138,9 +138,7 @@ def test_measurements_over_tcp(api: Api, agent: Agent) -> None:
         ("crash", "the server ended during the trial (killed by signal 6): tiny: broken on purpose"),
     ],
 )
-def test_a_server_that_misbehaves_fails_the_run_with_the_reason(
-    api: Api, agent: Agent, behaviour: str, message: str
-) -> None:
+def test_a_faulty_server_fails_the_run_with_the_reason(api: Api, agent: Agent, behaviour: str, message: str) -> None:
     server = make_job()["server"] | {"command": f"{COMMAND} --behaviour {behaviour}", "ready_timeout_s": 1}
     api.jobs = [make_job(server=server)]
     agent.work()
@@ -171,7 +169,7 @@ def test_a_wrong_job_is_refused_naming_the_field(api: Api, agent: Agent) -> None
     ]
 
 
-def test_a_server_that_wants_more_cores_than_the_machine_has_is_refused(api: Api, agent: Agent, tools: Tools) -> None:
+def test_a_server_with_more_cores_than_the_machine_has_is_refused(api: Api, agent: Agent, tools: Tools) -> None:
     strict = replace(tools, machine=replace(tools.machine, planner=replace(tools.machine.planner, allow_shared=False)))
     api.jobs = [make_job(server=make_job()["server"] | {"cores": 1000})]
     Agent(strict, agent.stopping).work()
@@ -219,7 +217,7 @@ def test_a_build_that_fails_ends_the_run(api: Api, agent: Agent) -> None:
     assert "undeclared" in api.text(f"build {SHA}")
 
 
-def test_a_lost_lease_drops_the_work_in_the_middle_of_a_trial(api: Api, agent: Agent) -> None:
+def test_a_lost_lease_drops_the_work_during_a_trial(api: Api, agent: Agent) -> None:
     def lost_at_the_first_trial(call: Call) -> tuple[int, dict[str, str]] | None:
         progress = call.body.get("progress") or {}
         return (409, {"error": "the lease is gone"}) if "trial" in progress.get("now", "") else None
@@ -241,7 +239,7 @@ def test_a_cancelled_run_is_dropped(api: Api, agent: Agent) -> None:
     assert [call.path for call in api.calls if call.path.endswith(("/fail", "/complete", "/build"))] == []
 
 
-def test_without_renewals_the_runner_gives_the_lease_up_by_itself(api: Api, agent: Agent) -> None:
+def test_without_renewals_the_runner_gives_up_the_lease(api: Api, agent: Agent) -> None:
     def renewals_fail(call: Call) -> tuple[int, dict[str, str]] | None:
         return (503, {"error": "not now"}) if call.path.endswith("/renew") else None
 
@@ -269,4 +267,4 @@ def test_a_program_that_was_measured_already_is_only_built(api: Api, agent: Agen
     assert report["build"]["artifacts"]["tiny"]["loaded_bytes"] > 0
     assert report["environment"]["series"]["compiler"] != "unknown"
     assert api.of("/measurement") == [] and len(api.of("/complete")) == 1
-    assert "bbbbbbbbbbbb is the same program, bit by bit: not measured again" in api.text("measure")
+    assert "bbbbbbbbbbbb is the same program, byte for byte: not measured again" in api.text("measure")

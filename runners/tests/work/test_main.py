@@ -115,7 +115,7 @@ def test_an_unknown_token_ends_the_runner_with_the_remedy(start: Start) -> None:
     assert "does not know this machine's token (unknown token): run `manage.py machine add NAME`" in output
 
 
-def test_a_server_that_is_not_there_is_waited_for(start: Start) -> None:
+def test_an_unreachable_server_is_waited_for(start: Start) -> None:
     runner = start("--poll", SPEEDTRACK_URL="http://127.0.0.1:1")
     assert runner.stdout is not None
     lines = iter(runner.stdout.readline, "")
@@ -172,7 +172,7 @@ def test_a_killed_runner_leaves_strays_that_the_next_one_ends(start: Start, api:
         pytest.param("required", "builds and servers run in a sandbox: no network", marks=pytest.mark.sandbox),
     ],
 )
-def test_the_first_line_of_the_log_tells_of_the_sandbox(start: Start, choice: str, line: str) -> None:
+def test_the_first_line_of_the_log_is_about_the_sandbox(start: Start, choice: str, line: str) -> None:
     _, output = ended(start("--once", SPEEDTRACK_SANDBOX=choice))
     assert line in output.splitlines()[0]
 
@@ -210,7 +210,7 @@ def test_a_plan_for_more_cores_than_there_are_is_refused_in_one_line(start: Star
     assert output.count("\n") == 1
 
 
-def test_the_broker_only_says_that_there_is_work(start: Start, api: Api) -> None:
+def test_a_message_of_the_broker_starts_the_work(start: Start, api: Api) -> None:
     with ValkeyServer() as broker:
         url = f"redis://127.0.0.1:{broker.port}/0"
         runner = start(BROKER_URL=url)
@@ -223,7 +223,7 @@ def test_the_broker_only_says_that_there_is_work(start: Start, api: Api) -> None
     assert code == 0, output
 
 
-def test_a_shutdown_reaches_a_celery_worker_in_the_middle_of_a_trial(start: Start, api: Api, home: Path) -> None:
+def test_a_shutdown_reaches_a_celery_worker_during_a_trial(start: Start, api: Api, home: Path) -> None:
     with ValkeyServer() as broker:
         url = f"redis://127.0.0.1:{broker.port}/0"
         runner = start(BROKER_URL=url)
@@ -238,7 +238,7 @@ def test_a_shutdown_reaches_a_celery_worker_in_the_middle_of_a_trial(start: Star
     assert marked(home) == []
 
 
-def test_a_token_taken_away_ends_a_celery_worker(start: Start, api: Api) -> None:
+def test_a_revoked_token_ends_a_celery_worker(start: Start, api: Api) -> None:
     with ValkeyServer() as broker:
         url = f"redis://127.0.0.1:{broker.port}/0"
         runner = start(BROKER_URL=url)
@@ -267,7 +267,7 @@ def test_a_worker_without_its_broker_waits_for_it(start: Start, api: Api) -> Non
     assert runner.wait(LIMIT_S) == 0, output
 
 
-def test_a_second_runner_of_the_host_waits_before_its_claim_and_says_for_whom(
+def test_a_second_runner_of_the_host_waits_before_its_claim_and_logs_the_holder(
     start: Start, api: Api, home: Path, tmp_path: Path
 ) -> None:
     api.jobs = [long_job(), make_job(run=18, trials=1)]
@@ -288,7 +288,7 @@ def test_a_second_runner_of_the_host_waits_before_its_claim_and_says_for_whom(
     assert [call.path for call in api.of("/complete")] == ["runs/18/complete"]
 
 
-def test_a_runner_that_waits_for_cores_stops_when_told(start: Start, api: Api, tmp_path: Path) -> None:
+def test_a_runner_that_waits_for_cores_can_be_stopped(start: Start, api: Api, tmp_path: Path) -> None:
     api.jobs = [long_job()]
     start("--poll")
     during_a_trial(api)
