@@ -7,11 +7,11 @@ import signal
 import sys
 
 import runners
+from runners.commands import show_plan, show_tuning, tune_by_hand
 from runners.errors import RunnerError, SettingsError, Unauthorized
-from runners.machine import tune
-from runners.machine.commands import show_plan, show_tuning, tune_by_hand
 from runners.machine.file_lock import lock_file
 from runners.reporting.client import Unreachable
+from runners.tuning import tune
 from runners.work.settings import lock_directory_setting, read_settings
 from runners.work.startup import run
 

@@ -1,1 +1,1 @@
-"""The measuring machine: its topology and facts, the placement on its cores, their locks, the kernel's settings."""
+"""The measuring machine: its topology and facts, the placement on its cores, and their locks."""

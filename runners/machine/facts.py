@@ -15,8 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from runners.machine.kernel_files import CPUS, parse_cpu_list, selected_word, text
-from runners.machine.setting_rows import irqbalance, latency_us
+from runners.machine.kernel_files import CPUS, irqbalance, latency_us, parse_cpu_list, selected_word, text
 from runners.machine.topology import GroupLimits
 
 UNKNOWN = "unknown"

@@ -1,11 +1,13 @@
 """The files of the kernel and the notations in them."""
 
 import re
+import struct
 from collections.abc import Iterable
 from pathlib import Path
 
 ROOT = Path("/")
 CPUS = "sys/devices/system/cpu"
+LATENCY = "dev/cpu_dma_latency"
 
 
 def text(file: Path) -> str:
@@ -33,3 +35,17 @@ def parse_cpu_list(text: str) -> frozenset[int]:
 def selected_word(choice: str) -> str:
     """The word in brackets of `always [madvise] never`; a text without brackets as it is."""
     return choice.split("[")[1].split("]")[0] if "[" in choice else choice
+
+
+def latency_us(root: Path) -> int | None:
+    """The present limit on wake-up latency, in microseconds; None if it cannot be read."""
+    try:
+        return int(struct.unpack("i", (root / LATENCY).read_bytes()[:4])[0])
+    except (OSError, struct.error):
+        return None
+
+
+def irqbalance(root: Path) -> str:
+    """Whether the daemon that distributes interrupts runs; unknown where processes cannot be seen."""
+    names = [text(file) for file in root.glob("proc/[0-9]*/comm")]
+    return ("running" if "irqbalance" in names else "not running") if names else "unknown"

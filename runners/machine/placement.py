@@ -51,7 +51,7 @@ class Planner:
     bind: Callable[[frozenset[int]], str | None] = memory.bind_refusal
 
     def plan(self, servers: int = 1) -> Placement:
-        """The placement for a server of so many cores. Raises Permanent if there are too few to share none."""
+        """The placement for a server of so many cores. Raises Permanent if too few may not be shared."""
         cores = self.machine.cores
         if len(cores) <= servers:
             self._refuse_unless_allowed(servers)

@@ -9,11 +9,11 @@ from runners.build.builders import CachedBuilder
 from runners.loads.external import ExternalLoads
 from runners.loads.speedbench import Driver
 from runners.machine.environment import MachineFacts
-from runners.machine.tune import Tuning
 from runners.measuring.perf import Profiler
 from runners.measuring.quiet import QuietGate
 from runners.reporting.client import Client
 from runners.servers.server import Launcher
+from runners.tuning.tune import Tuning
 
 
 @dataclass(frozen=True)

@@ -49,7 +49,7 @@ def commits() -> list[HistoryCommit]:
 
 
 def write_history(destination: Path, upto: int | None = None) -> list[str]:
-    """Bring the repository at `destination` to the first `upto` commits; return their SHAs, oldest first.
+    """Brings the repository at `destination` to the first `upto` commits; returns their SHAs, oldest first.
 
     The destination may be missing, an empty directory, or a repository with an earlier part of this history:
     it is only ever moved forward. Anything else raises HistoryError and stays as it is. A repository that
@@ -83,7 +83,7 @@ def present_commits(destination: Path) -> list[str]:
 
 
 def export_history(repository: Path) -> list[HistoryCommit]:
-    """Replace the patches by the branch `main` of `repository`, and the table with them.
+    """Replaces the patches by the branch `main` of `repository`, and the table with them.
 
     A commit keeps the effect that the table has for its subject; a new subject gets "none". Releases are
     the tags of the repository.
@@ -131,7 +131,7 @@ def _shas(repository: Path) -> list[str]:
 
 
 def _build(repository: Path, entries: list[HistoryCommit]) -> list[str]:
-    """Play the patches into a new repository."""
+    """Plays the patches into a new repository."""
     _git(repository, "init", "--quiet", f"--initial-branch={BRANCH}")
     for entry in entries:
         _git(repository, "am", "--quiet", "--committer-date-is-author-date", "--no-gpg-sign", str(entry.patch))
@@ -142,7 +142,7 @@ def _build(repository: Path, entries: list[HistoryCommit]) -> list[str]:
 
 
 def _forward(destination: Path, source: Path, is_new: bool) -> None:
-    """Move the destination to the end of the source, in one fast-forward."""
+    """Moves the destination to the end of the source, in one fast-forward."""
     if is_new:
         destination.mkdir(parents=True, exist_ok=True)
         _git(destination, "init", "--quiet", f"--initial-branch={BRANCH}")
@@ -165,7 +165,7 @@ def _row(repository: Path, sha: str, patch: str, effects: dict[str, str]) -> str
 
 
 def _git(directory: Path, *arguments: str, check: bool = True, date: str | None = None) -> str:
-    """Run git in the directory with nothing of the user's configuration; return its output, stripped."""
+    """Runs git in the directory without the configuration of the user; returns its output, stripped."""
     command = [
         "git",
         "-c",

@@ -18,16 +18,53 @@ from runners.sandbox.running import SandboxedProgram
 SETTING, READABLE_SETTING = "SPEEDTRACK_SANDBOX", "SPEEDTRACK_SANDBOX_READABLE"
 CHOICES = ("auto", "off", "required")
 SYSTEM = (
-    "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/usr", "/opt", "/nix", "/gnu", "/snap",
-    "/sys/devices/system", "/sys/fs/cgroup", "/sys/kernel/mm",
-)  # fmt: skip
+    "/bin",
+    "/sbin",
+    "/lib",
+    "/lib32",
+    "/lib64",
+    "/libx32",
+    "/usr",
+    "/opt",
+    "/nix",
+    "/gnu",
+    "/snap",
+    "/sys/devices/system",
+    "/sys/fs/cgroup",
+    "/sys/kernel/mm",
+)
 # The files of /etc that compilers, linkers and C libraries read; others may have passwords and keys.
 ETC = (
-    "alternatives", "ca-certificates*", "debian_version", "gai.conf", "host.conf", "hosts", "java-*", "ld.so.cache",
-    "ld.so.conf", "ld.so.conf.d", "locale.alias", "locale.conf", "localtime", "lsb-release", "magic", "mime.types",
-    "nsswitch.conf", "os-release", "perl", "pki/tls/certs", "profile", "protocols", "python3*", "redhat-release",
-    "services", "ssl/certs", "ssl/openssl.cnf", "terminfo", "timezone",
-)  # fmt: skip
+    "alternatives",
+    "ca-certificates*",
+    "debian_version",
+    "gai.conf",
+    "host.conf",
+    "hosts",
+    "java-*",
+    "ld.so.cache",
+    "ld.so.conf",
+    "ld.so.conf.d",
+    "locale.alias",
+    "locale.conf",
+    "localtime",
+    "lsb-release",
+    "magic",
+    "mime.types",
+    "nsswitch.conf",
+    "os-release",
+    "perl",
+    "pki/tls/certs",
+    "profile",
+    "protocols",
+    "python3*",
+    "redhat-release",
+    "services",
+    "ssl/certs",
+    "ssl/openssl.cnf",
+    "terminfo",
+    "timezone",
+)
 TOOLCHAINS = (".cargo/bin", ".rustup", ".pyenv", ".nvm", ".local/share/mise")  # of the runner's user
 CHECKOUT = Path(__file__).resolve().parents[2]
 Mount = tuple[str, str, str]  # kind (see launch.py), source, target

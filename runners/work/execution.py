@@ -133,7 +133,7 @@ class Execution:
         return max(stopping.expected_trials(self.job, state.benchmark, trials) for trials in state.trials.values())
 
     def _measure(self, environment: Environment) -> None:
-        """Rounds: in each, every benchmark that is not at its end once, in an order of its own."""
+        """Measures in rounds: each has every benchmark that has not ended once, in random order."""
         while going_on := [one for one in self.states if not one.ended]:
             for state in self.runner.rng.sample(going_on, len(going_on)):
                 self._round(state, environment)

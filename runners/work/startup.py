@@ -20,7 +20,6 @@ from runners.loads.speedbench import Driver
 from runners.machine import placement
 from runners.machine.core_locks import CoreLocks, Holder, lock_directory, physical_cores
 from runners.machine.environment import MachineFacts
-from runners.machine.tune import Tuning
 from runners.measuring.perf import Profiler
 from runners.measuring.quiet import QuietGate
 from runners.measuring.tools import Tools
@@ -29,6 +28,7 @@ from runners.reporting.client import Client, HelloReply, Unreachable
 from runners.reporting.spool import Spool
 from runners.sandbox import policy
 from runners.servers.server import Launcher
+from runners.tuning.tune import Tuning
 from runners.work.agent import Agent
 from runners.work.settings import Settings
 

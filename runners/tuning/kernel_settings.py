@@ -84,7 +84,7 @@ KERNEL_SETTINGS = (
         "numa_balancing",
         "proc/sys/kernel/numa_balancing",
         exactly("0"),
-        "it unmaps pages to see which node uses them, and memory is bound to nodes anyway",
+        "it unmaps pages to find out which node uses them, and memory is bound to nodes anyway",
     ),
     KernelSetting(
         "overcommit_memory",

@@ -6,11 +6,11 @@ from pathlib import Path
 
 from runners.machine import topology
 from runners.machine.core_locks import NOT_COVERED, lock_directory
-from runners.machine.journal import HAND, RUN, Journal, journal_directory
 from runners.machine.kernel_files import ROOT
-from runners.machine.kernel_settings import needed_changes
 from runners.machine.placement import Planner, place
-from runners.machine.setting_rows import SettingRow, setting_rows
+from runners.tuning.journal import HAND, RUN, Journal, journal_directory
+from runners.tuning.kernel_settings import needed_changes
+from runners.tuning.rows import SettingRow, setting_rows
 
 ROLES = ("server", "driver", "housekeeping")
 

@@ -16,7 +16,7 @@ from runners.errors import SettingsError
 from runners.files import write_durably
 from runners.machine.file_lock import lock_file
 from runners.machine.kernel_files import ROOT, text
-from runners.machine.kernel_settings import KERNEL_SETTINGS, SettingChange
+from runners.tuning.kernel_settings import KERNEL_SETTINGS, SettingChange
 
 log = logging.getLogger(__name__)
 

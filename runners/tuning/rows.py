@@ -2,17 +2,16 @@
 
 import os
 import resource
-import struct
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from runners.machine.journal import NO_RIGHT
-from runners.machine.kernel_files import text
-from runners.machine.kernel_settings import KERNEL_SETTINGS, KernelSetting
+from runners.machine.kernel_files import LATENCY, irqbalance, latency_us
 from runners.machine.placement import Placement
-from runners.machine.tune import LATENCY, LATENCY_US, LIMITS, raised_limit
+from runners.tuning.journal import NO_RIGHT
+from runners.tuning.kernel_settings import KERNEL_SETTINGS, KernelSetting
+from runners.tuning.tune import LATENCY_US, LIMITS, raised_limit
 
 ABSENT = "not offered by this machine"
 
@@ -73,14 +72,6 @@ def _summary(values: Mapping[str, str]) -> str:
     return ", ".join(value if len(counts) == 1 else f"{value} ({count})" for value, count in counts.most_common())
 
 
-def latency_us(root: Path) -> int | None:
-    """The present limit on wake-up latency, in microseconds; None if it cannot be read."""
-    try:
-        return int(struct.unpack("i", (root / LATENCY).read_bytes()[:4])[0])
-    except (OSError, struct.error):
-        return None
-
-
 def _latency_row(root: Path) -> SettingRow:
     limit_us = latency_us(root)
     now = "" if limit_us is None else f"{limit_us} us"
@@ -104,12 +95,6 @@ def _limit_rows() -> Iterator[SettingRow]:
 
 def _limit(value: int) -> str:
     return "unlimited" if value == -1 else str(value)
-
-
-def irqbalance(root: Path) -> str:
-    """Whether the daemon that distributes interrupts runs; unknown where processes cannot be seen."""
-    names = [text(file) for file in root.glob("proc/[0-9]*/comm")]
-    return ("running" if "irqbalance" in names else "not running") if names else "unknown"
 
 
 def _irqbalance_row(root: Path) -> SettingRow:

@@ -14,12 +14,13 @@ from pathlib import Path
 import pytest
 
 from runners.errors import SettingsError
-from runners.machine import journal as journals
-from runners.machine import setting_rows, tune
-from runners.machine.kernel_files import ROOT, text
-from runners.machine.kernel_settings import KERNEL_SETTINGS, SettingChange, needed_changes
+from runners.machine.kernel_files import ROOT, latency_us, text
 from runners.machine.placement import Placement
 from runners.tests.trees import write
+from runners.tuning import journal as journals
+from runners.tuning import rows as setting_rows
+from runners.tuning import tune
+from runners.tuning.kernel_settings import KERNEL_SETTINGS, SettingChange, needed_changes
 
 PLAN = Placement(frozenset([1]), frozenset([2]), frozenset([0, 3]), None, ())
 BEFORE = {
@@ -89,7 +90,7 @@ def journal(root: Path, owner: str = journals.RUN) -> Iterator[journals.Journal]
 def test_a_run_is_tuned_and_everything_is_as_before_afterwards(root: Path) -> None:
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     with tune.tuning_for_runs(True, root) as tuning, tuning(PLAN):
-        assert values(root) == AFTER and setting_rows.latency_us(root) == tune.LATENCY_US
+        assert values(root) == AFTER and latency_us(root) == tune.LATENCY_US
         assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] >= limits[0]
     assert values(root) == UNTOUCHED and text(root / ASLR) == "2"
     assert resource.getrlimit(resource.RLIMIT_NOFILE) == limits
@@ -122,8 +123,8 @@ def test_a_good_value_is_not_changed(root: Path) -> None:
 CRASHER = """
 import os, signal, sys
 from pathlib import Path
-from runners.machine import tune
-from runners.tests.machine.test_tune import PLAN
+from runners.tuning import tune
+from runners.tests.tuning.test_tune import PLAN
 root, moment = Path(sys.argv[1]), int(sys.argv[2])
 write_text = Path.write_text
 def dies(self, value):

@@ -9,14 +9,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from runners.errors import SettingsError
-from runners.machine.journal import RUN, Journal, journal_directory
-from runners.machine.kernel_files import ROOT
-from runners.machine.kernel_settings import needed_changes
+from runners.machine.kernel_files import LATENCY, ROOT
 from runners.machine.placement import Placement
+from runners.tuning.journal import RUN, Journal, journal_directory
+from runners.tuning.kernel_settings import needed_changes
 
 log = logging.getLogger(__name__)
 
-LATENCY = "dev/cpu_dma_latency"
 # A core may use C1, which it leaves within 2 us: if its idle sibling polled instead, it would slow the measured thread.
 LATENCY_US = 2
 LIMITS = {"open files": (resource.RLIMIT_NOFILE, 65_536), "locked memory": (resource.RLIMIT_MEMLOCK, None)}
