@@ -39,14 +39,15 @@ def parse(kind: type[Document], content: Any, document: str, path: str = "") -> 
     Raises Permanent with the document, and the path and problem of each field that is missing or wrong.
     """
     try:
-        return _adapter(kind).validate_json(json.dumps(content))
+        typed: Document = _adapter(kind).validate_json(json.dumps(content))
     except ValidationError as error:
         problems = error.errors(include_url=False, include_input=False)[:MOST_PROBLEMS]
         raise Permanent(f"{document}: {'; '.join(_sentence(one, path) for one in problems)}") from error
+    return typed
 
 
 @cache
-def _adapter(kind: type[Document]) -> TypeAdapter[Document]:
+def _adapter(kind: Any) -> TypeAdapter[Any]:
     return TypeAdapter(kind)
 
 
@@ -58,7 +59,7 @@ def _sentence(problem: Any, path: str) -> str:
         case "missing":
             return f"{field} is missing"
         case "value_error":
-            return problem["msg"].removeprefix("Value error, ")
+            return str(problem["msg"]).removeprefix("Value error, ")
         case _:
             return f"{field} {re.sub('^[A-Z][a-z]* should', 'must', problem['msg'])}"
 

@@ -195,7 +195,7 @@ def _overrides(choice: _Choice, machine: Topology) -> Iterator[str]:
         "the kernel spreads no threads over isolated cores": several and any(core.isolated for core in choice.server),
         f"a quota of {quota:g} CPUs slows what is measured": quota < len(choice.server_cpus | choice.driver_cpus),
         "hardware threads of the measured cores belong to others": any(core.foreign for core in measured),
-        "which CPUs share a core cannot be read: each is taken for one core": not machine.known,
+        "which CPUs share a core cannot be read: each is taken for one": not machine.known,
     }
     return (sentence for sentence, is_true in facts.items() if is_true)
 

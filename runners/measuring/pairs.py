@@ -107,7 +107,7 @@ class Block:
         return trials
 
     def _name(self, side: str) -> str:
-        return f"{self.rig.name(self.benchmark, side)}, trial {self.number + 1}"
+        return f"{self.runner.name(self.benchmark, side)}, trial {self.number + 1}"
 
     def _start(self, stack: ExitStack, number: int, side: str) -> Slot:
         """Starts a server, fills it and warms it up. Raises NoRoom if there is no memory for a second one like it."""

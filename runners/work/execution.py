@@ -187,7 +187,7 @@ class Execution:
         for side in self.job.sides:
             self.control.check()
             self.tools.client.measurement(self.job.run, self._document(state, side, environment))
-            self.log.line(MEASURE, f"{self.rig.name(state.benchmark, side.side)}: {self._decision(state, side)}")
+            self.log.line(MEASURE, f"{self.runner.name(state.benchmark, side.side)}: {self._decision(state, side)}")
 
     def _decision(self, state: BenchmarkState, side: Side) -> StopDecision:
         assert state.stopped is not None

@@ -145,7 +145,7 @@ def test_the_command_is_split_before_it_is_filled() -> None:
 @pytest.mark.parametrize(
     ("template", "message"),
     [
-        ("{artifact:other} --port {port}", "wants {artifact:other}, the build section lists: tiny"),
+        ("{artifact:other} --port {port}", "names {artifact:other}, the build section lists: tiny"),
         ("{artifact:tiny} 'open", "cannot be split"),
         ("  ", "is empty"),
     ],
