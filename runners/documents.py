@@ -4,7 +4,6 @@ import hashlib
 import json
 import re
 from collections.abc import Iterable, Mapping
-from functools import cache
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, model_validator
@@ -39,16 +38,10 @@ def parse(kind: type[Document], content: Any, document: str, path: str = "") -> 
     Raises Permanent with the document, and the path and problem of each field that is missing or wrong.
     """
     try:
-        typed: Document = _adapter(kind).validate_json(json.dumps(content))
+        return TypeAdapter(kind).validate_json(json.dumps(content))
     except ValidationError as error:
         problems = error.errors(include_url=False, include_input=False)[:MOST_PROBLEMS]
         raise Permanent(f"{document}: {'; '.join(_sentence(one, path) for one in problems)}") from error
-    return typed
-
-
-@cache
-def _adapter(kind: Any) -> TypeAdapter[Any]:
-    return TypeAdapter(kind)
 
 
 def _sentence(problem: Any, path: str) -> str:
