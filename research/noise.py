@@ -31,7 +31,6 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from runners.__main__ import assemble
 from runners.build import Artifact, Build
 from runners.documents import Benchmark, Job, parse_job
 from runners.errors import Permanent, Transient
@@ -39,6 +38,7 @@ from runners.measuring import pairs, trials
 from runners.measuring.trials import Trial, TrialRunner
 from runners.processes.control import Control
 from runners.work.settings import read_settings
+from runners.work.startup import assemble
 from speedtrack.stats.compare import Answer, Comparison, fewest_pairs, settle
 
 COMMANDS = {
