@@ -33,7 +33,7 @@ from runners.work.agent import Agent
 
 HERE = Path(__file__).parent
 DRIVER = HERE.parent / "driver"
-TINY = (HERE / "servers" / "tiny.c").read_text()
+TINY = (HERE / "programs" / "tiny.c").read_text()
 SHA, BASE_SHA = "a" * 40, "b" * 40
 TREE = {"tiny.c": TINY, "Makefile": "tiny: tiny.c\n\t$(CC) -O2 -o $@ $<\n"}
 COMMAND = "{artifact:tiny} --port {port} --unixsocket {socket} --dir {data}"
@@ -54,7 +54,7 @@ def speedbench() -> Path:
 def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The test server, built once."""
     room = tmp_path_factory.mktemp("tiny")
-    subprocess.run(["cc", "-O2", "-o", str(room / "tiny"), str(HERE / "servers" / "tiny.c")], check=True, timeout=60)
+    subprocess.run(["cc", "-O2", "-o", str(room / "tiny"), str(HERE / "programs" / "tiny.c")], check=True, timeout=60)
     return room / "tiny"
 
 

@@ -34,7 +34,7 @@ from runners.tests.conftest import HERE, SHA, make_benchmark, make_builder, make
 CPUS = frozenset([max(allowed_cpus())])
 ENVIRONMENT = {"PATH": os.defpath}
 LIMIT_S = 30
-INTRUDER = (HERE / "servers" / "intruder.c").read_text()
+INTRUDER = (HERE / "programs" / "intruder.c").read_text()
 NOBODY = 65534
 
 pytestmark = pytest.mark.sandbox
