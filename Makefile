@@ -36,7 +36,7 @@ check: $(VENV)/.development ## style, types and the arrows between the rooms
 	$(VENV)/bin/mypy
 	$(VENV)/bin/lint-imports --no-logo
 	$(PY) manage.py makemigrations --check --dry-run
-	cd runners/driver && cargo fmt --check
+	cd runners/driver && cargo fmt --all --check
 	cd runners/driver && cargo clippy --quiet --locked --all-targets --features real-servers -- -D warnings
 
 $(VENV)/.runtime: requirements.txt
@@ -49,7 +49,7 @@ $(VENV)/.development: requirements-dev.txt | $(VENV)/.runtime
 	$(PY) -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.txt
 	@touch $@
 
-$(DRIVER): runners/driver/Cargo.lock runners/driver/Cargo.toml $(shell find runners/driver/src -name '*.rs')
+$(DRIVER): runners/driver/Cargo.lock runners/driver/Cargo.toml $(shell find runners/driver/src runners/driver/crates -path '*/src/*.rs' -o -name Cargo.toml)
 	cd runners/driver && cargo build --release --locked
 	@touch $@
 

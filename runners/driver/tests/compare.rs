@@ -5,9 +5,9 @@ mod support;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use engine::histogram::Histogram;
+use generator::rng::Rng;
 use serde_json::{Value, json};
-use speedbench::histogram::Histogram;
-use speedbench::rng::Rng;
 use support::{Manner, Server, failure_line, speedbench};
 
 const GOLDEN: &str = include_str!("golden/speedbench.v1.json");

@@ -3,8 +3,9 @@
 
 mod support;
 
+use machine::counters::Counters;
+use machine::counters::offered;
 use serde_json::Value;
-use speedbench::counters::{Counters, offered};
 use support::{Manner, Server};
 
 fn measured(list: &str) -> Value {

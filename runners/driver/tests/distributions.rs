@@ -5,7 +5,7 @@ mod support;
 
 use std::collections::HashMap;
 
-use speedbench::skew::Scatter;
+use generator::skew::Scatter;
 use statrs::distribution::{ChiSquared, ContinuousCDF, Normal};
 use support::{Manner, Server, written};
 

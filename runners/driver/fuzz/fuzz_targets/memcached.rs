@@ -6,14 +6,16 @@
 
 #[path = "../cuts.rs"]
 mod cuts;
-#[path = "../../tests/reference/mod.rs"]
+#[path = "../../crates/protocol/tests/reference/mod.rs"]
 mod reference;
 
 use libfuzzer_sys::fuzz_target;
 use reference::{memcached, skipped};
-use speedbench::memcached::suite::TESTS;
-use speedbench::proto::memcached::{Answer, Memcached};
-use speedbench::template::{Script, Value};
+use protocol::memcached::Answer;
+use protocol::memcached::Memcached;
+use protocol::script::Script;
+use protocol::template::Value;
+use workload::memcached::suite::TESTS;
 
 fn protocol(answers: &[Answer], script: &Script) -> Memcached {
     Memcached::new(answers.to_vec(), script)

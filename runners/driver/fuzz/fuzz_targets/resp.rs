@@ -3,13 +3,13 @@
 
 #[path = "../cuts.rs"]
 mod cuts;
-#[path = "../../tests/reference/mod.rs"]
+#[path = "../../crates/protocol/tests/reference/mod.rs"]
 mod reference;
 
 use libfuzzer_sys::fuzz_target;
 use reference::{resp, skipped};
-use speedbench::proto::Expectation;
-use speedbench::proto::skipper::Skipper;
+use protocol::expectation::Expectation;
+use protocol::skipper::Skipper;
 
 /// What the commands of the driver expect.
 fn expectation(choice: u8) -> Expectation {

@@ -3,9 +3,10 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use speedbench::endpoint::Endpoint;
-use speedbench::failure::Failure;
-use speedbench::{uri, words, workload_file};
+use cli::uri;
+use text::failure::Failure;
+use text::words;
+use workload::file;
 
 #[derive(Clone, Copy, PartialEq)]
 enum Place {
@@ -72,8 +73,8 @@ fuzz_target!(|data: &[u8]| {
     let Ok(text) = std::str::from_utf8(text) else { return };
     match choice % 4 {
         0 => assert_eq!(words::split(text), cut(text.as_bytes())),
-        1 => refused_in_one_line(uri::read(text, &mut Endpoint::default())),
-        2 => refused_in_one_line(workload_file::parse(text, false)),
-        _ => refused_in_one_line(workload_file::parse(text, true)),
+        1 => refused_in_one_line(uri::parse(text)),
+        2 => refused_in_one_line(file::parse(text, false)),
+        _ => refused_in_one_line(file::parse(text, true)),
     }
 });

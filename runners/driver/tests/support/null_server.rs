@@ -13,7 +13,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixListener;
 use std::thread;
 
-use speedbench::sys::Epoll;
+use machine::epoll::Epoll;
 
 const BUFFER_BYTES: usize = 64 * 1024;
 const REPLIES: usize = 1024;
@@ -116,7 +116,7 @@ fn main() -> io::Result<()> {
     };
     let manner = Manner::of(protocol).ok_or(io::Error::other("resp or memcached"))?;
     let listener = Listener::bind(address)?;
-    speedbench::sys::raise_file_limit();
+    machine::process::raise_file_limit();
     thread::spawn(|| {
         let _ = io::stdin().read_to_end(&mut Vec::new());
         std::process::exit(0);

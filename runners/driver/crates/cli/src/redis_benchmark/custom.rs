@@ -1,0 +1,103 @@
+//! Custom commands: quoted binary words, sequences with `;`, and repeat counts.
+
+use crate::redis_benchmark::options::Options;
+use crate::redis_benchmark::planned::{Planned, placeholders};
+use protocol::command::Command;
+use protocol::expectation::Expectation;
+use protocol::resp;
+use protocol::script::Script;
+use text::failure::Failure;
+use text::secrets::without_password;
+use text::words::escape;
+
+/// The words of the command line as one test.
+pub fn plan(options: &Options) -> Result<Planned, Failure> {
+    // What came from stdin is not part of the title.
+    let shown = &options.command[..options.command.len() - usize::from(options.stdin)];
+    let shown: Vec<_> = shown.split(|word| word == b";").map(without_password).collect();
+    let shown = shown.join(&b";".to_vec());
+    let title: Vec<String> = shown.iter().map(|word| String::from_utf8_lossy(word).into_owned()).collect();
+    let steps: Vec<&[Vec<u8>]> = options.command.split(|word| word == b";").collect();
+    let several = steps.len() > 1;
+    let steps = steps.into_iter().filter(|words| !words.is_empty());
+    let steps: Vec<(usize, Command)> =
+        steps.map(|words| step(words, several, options)).collect::<Result<_, _>>()?;
+    let requests = steps.iter().try_fold(0usize, |sum, (times, _)| sum.checked_add(*times));
+    if !requests.is_some_and(|requests| (1..=usize::from(u16::MAX)).contains(&requests)) {
+        return Err(Failure::usage("the sequence has no or too many commands", "give 1 to 65535 of them"));
+    }
+    let script = Script::sequence(steps);
+    Ok(Planned { title: title.join(" "), payload_bytes: script.unit_bytes(), script, before: None })
+}
+
+/// One command of a sequence; it may begin with how often it is sent.
+fn step(words: &[Vec<u8>], several: bool, options: &Options) -> Result<(usize, Command), Failure> {
+    let count = std::str::from_utf8(&words[0]).ok().and_then(|word| word.parse::<usize>().ok());
+    let (times, words) = match count {
+        Some(times) if several => (times, &words[1..]),
+        _ => (1, words),
+    };
+    if words.is_empty() || times == 0 {
+        return Err(Failure::usage(
+            "a repeat count repeats nothing",
+            "write a count above 0 and its command",
+        ));
+    }
+    let words: Vec<Vec<u8>> = words.iter().map(|word| unquoted(word)).collect::<Result<_, _>>()?;
+    let expectation = Expectation::to(&words, options.value_bytes);
+    Ok((times, resp::template(&words, &placeholders(options), expectation)))
+}
+
+/// A word in double quotes without them, and with its escapes (`\xHH \n \r \t \a \b`, else the character) replaced.
+fn unquoted(word: &[u8]) -> Result<Vec<u8>, Failure> {
+    let Some(inner) = word.strip_prefix(b"\"").and_then(|rest| rest.strip_suffix(b"\"")) else {
+        return Ok(word.to_vec());
+    };
+    let mut bytes = Vec::new();
+    let mut rest = inner;
+    while let Some((&byte, after)) = rest.split_first() {
+        let (taken, left) = match byte {
+            b'\\' => escape(after).ok_or_else(|| wrong_quotes(word))?,
+            b'"' => return Err(wrong_quotes(word)),
+            _ => (byte, after),
+        };
+        bytes.push(taken);
+        rest = left;
+    }
+    Ok(bytes)
+}
+
+fn wrong_quotes(word: &[u8]) -> Failure {
+    Failure::usage(
+        format!("Invalid quoted string {}", String::from_utf8_lossy(word)),
+        "escape \" and \\ inside of quotes with a backslash",
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn planned(words: &[&str]) -> Result<Planned, Failure> {
+        let command = words.iter().map(|word| word.as_bytes().to_vec()).collect();
+        plan(&Options { command, keyspace: Some(10), ..Options::default() })
+    }
+
+    #[test]
+    fn quotes_hold_bytes() {
+        assert_eq!(unquoted(br#""a\x00\xffb\n\"\\""#).unwrap(), b"a\x00\xffb\n\"\\");
+        assert_eq!(unquoted(b"plain\\n\"").unwrap(), b"plain\\n\"");
+        assert!(unquoted(br#""a"b""#).is_err());
+        assert!(unquoted(br#""a\""#).is_err());
+    }
+
+    #[test]
+    fn sequences_have_counts() {
+        let plan = planned(&["multi", ";", "3", "incr", "a:__rand_int__", ";", "exec"]).unwrap();
+        assert_eq!(plan.title, "multi ; 3 incr a:__rand_int__ ; exec");
+        assert_eq!(plan.script.order, [0, 1, 1, 1, 2]);
+        assert_eq!(plan.script.numbers_per_unit(), 3);
+        assert!(planned(&[";"]).is_err());
+        assert!(planned(&["2", ";", "ping"]).is_err());
+    }
+}

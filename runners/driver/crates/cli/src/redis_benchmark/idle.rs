@@ -1,0 +1,29 @@
+//! `-I`: connections that are opened and held.
+
+use std::io::IsTerminal;
+
+use crate::redis_benchmark::options::Options;
+use engine::node::Node;
+use modes::idle::Held;
+use text::failure::Failure;
+use text::output::print;
+use text::units::NS_PER_MS;
+
+/// The number of clients is shown this often.
+const SHOWN_EVERY_NS: u64 = 250 * NS_PER_MS;
+
+/// Open the connections and wait until a server closes one.
+pub fn hold(options: &Options, nodes: &[Node]) -> Result<(), Failure> {
+    let mut held = Held::open(nodes, options.clients, &mut |_| ())?;
+    print(&format!(
+        "Creating {} idle connections and waiting forever (Ctrl+C when done)\n",
+        options.clients
+    ))?;
+    let shown = std::io::stdout().is_terminal();
+    loop {
+        held.watch(SHOWN_EVERY_NS, &mut Err)?;
+        if shown {
+            print(&format!("clients: {}\r", options.clients))?;
+        }
+    }
+}

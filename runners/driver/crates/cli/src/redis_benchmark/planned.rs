@@ -1,0 +1,25 @@
+//! A test that will be measured.
+
+use crate::redis_benchmark::options::Options;
+use crate::redis_benchmark::suite;
+use protocol::script::Script;
+use protocol::template::{Placeholders, Value};
+
+/// One test that will be measured.
+pub struct Planned {
+    pub title: String,
+    pub script: Script,
+    /// What the report calls the bytes of the payload.
+    pub payload_bytes: usize,
+    /// A command that the test needs once before.
+    pub before: Option<Vec<String>>,
+}
+
+pub fn placeholders(options: &Options) -> Placeholders {
+    Placeholders {
+        numbers: options.keyspace.is_some(),
+        tags: options.endpoint.cluster,
+        value: Value::Same(suite::value(options.value_bytes)),
+        ttl: None,
+    }
+}

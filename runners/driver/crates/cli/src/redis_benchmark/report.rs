@@ -1,0 +1,84 @@
+//! Results as they are measured: text, one line, or CSV; and progress for a terminal.
+
+use std::io::IsTerminal;
+use std::time::{Duration, Instant};
+
+use crate::redis_benchmark::formats;
+use crate::redis_benchmark::options::Options;
+use crate::redis_benchmark::planned::Planned;
+use crate::redis_benchmark::server::Configured;
+use engine::progress::Progress;
+use engine::total::Total;
+use text::failure::Failure;
+use text::output::print;
+
+pub struct Printer {
+    configured: Configured,
+    /// Whether the header of the CSV is still to come: it is no result, so it waits for the first.
+    header: bool,
+    shows_progress: bool,
+    /// Length of the progress line that stands on the terminal.
+    standing: usize,
+    /// The progress told last, and when.
+    last: Progress,
+    last_at: Option<Instant>,
+    began: Instant,
+}
+
+impl Printer {
+    pub fn new(options: &Options, configured: Configured) -> Printer {
+        Printer {
+            configured,
+            header: options.csv,
+            shows_progress: !options.csv && std::io::stdout().is_terminal(),
+            standing: 0,
+            last: Progress::default(),
+            last_at: None,
+            began: Instant::now(),
+        }
+    }
+
+    /// A line that the next one overwrites; for terminals only.
+    pub fn progress(&mut self, title: &str, progress: Progress) {
+        if !self.shows_progress {
+            return;
+        }
+        let now = Instant::now();
+        if self.last_at.is_none() {
+            self.began = now - Duration::from_millis(250);
+        }
+        let before = self.last_at.unwrap_or(self.began);
+        let line = formats::progress(title, (self.last, now - before), (progress, now - self.began));
+        // Nothing is lost with a line of progress.
+        let _ = print(&format!("{}{line}\r", self.clean_line()));
+        (self.last, self.last_at, self.standing) = (progress, Some(now), line.len());
+    }
+
+    /// Blanks over what stands on the line.
+    fn clean_line(&self) -> String {
+        format!("{:1$}\r", " ", self.standing.max(1))
+    }
+
+    pub fn result(&mut self, options: &Options, test: &Planned, total: &Total) -> Result<(), Failure> {
+        let clean = self.clean_line();
+        let text = match (options.csv, options.quiet) {
+            (true, _) if self.header => {
+                formats::CSV_HEADER.to_owned() + &formats::csv_row(&test.title, total)
+            }
+            (true, _) => formats::csv_row(&test.title, total),
+            (false, true) => clean + &formats::one_line(&test.title, total),
+            (false, false) => clean + &formats::report(options, test, total, &self.configured),
+        };
+        self.header = false;
+        (self.last, self.last_at, self.standing) = (Progress::default(), None, 0);
+        print(&text)
+    }
+
+    /// A blank line ends a round of the default tests.
+    pub fn end_round(&self, options: &Options) -> Result<(), Failure> {
+        match options.csv || !options.command.is_empty() {
+            true => Ok(()),
+            false => print("\n"),
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! The phases that the options of a command line stand for.
+
+use crate::run::options::Given;
+use crate::run::values::known;
+use engine::probe::Probe;
+use generator::keys::Distribution;
+use generator::values::Sizes;
+use modes::{blocking, pubsub};
+use text::checks::require;
+use text::failure::Failure;
+use workload::mode::Mode;
+use workload::phase::{KeySpace, Length, Phase};
+use workload::phase_check::Terms;
+use workload::plan;
+use workload::workload::Workload;
+
+/// What the settings of a workload are called on the command line.
+const TERMS: Terms = Terms {
+    clients: "-c",
+    threads: "--threads",
+    pipeline: "-P",
+    keys: "-r",
+    bytes: "-d",
+    length: "-n or --duration",
+    resp3: "-3",
+    tracking: "--tracking",
+};
+
+impl Given {
+    /// One phase per test, alike but for the prefill, which is done once.
+    pub fn phases(&self) -> Result<Vec<Phase>, Failure> {
+        let protocol = self.protocol.unwrap_or_default();
+        let named = |name: &str| Workload::named(protocol, &name.to_lowercase());
+        let mode = self.loop_mode()?;
+        let workloads = match (&self.tests, mode.usual_workload(protocol)) {
+            (Some(_), _) if mode.has_own_commands() => {
+                return Err(Failure::usage(
+                    "-t is given for a mode that has its own commands",
+                    "leave it out",
+                ));
+            }
+            (Some(list), _) => list.split(',').map(named).collect::<Result<_, _>>()?,
+            (None, Some(usual)) => vec![usual],
+            (None, None) => Workload::all(protocol),
+        };
+        let phase = |(at, workload)| {
+            let phase = self.phase(workload, (self.prefill || self.force) && at == 0)?;
+            Ok(Phase { mode: mode.clone(), ..phase })
+        };
+        let phases: Vec<Phase> = workloads.into_iter().enumerate().map(phase).collect::<Result<_, _>>()?;
+        phases.iter().try_for_each(|phase| phase.check(&TERMS, protocol))?;
+        plan::check_names(&phases)?;
+        Ok(phases)
+    }
+
+    fn phase(&self, workload: Workload, prefill: bool) -> Result<Phase, Failure> {
+        let length = self.length()?;
+        let usual = Phase::of(workload);
+        Ok(Phase {
+            clients: self.clients.unwrap_or(usual.clients),
+            threads: self.threads.unwrap_or(usual.threads),
+            pipeline: self.pipeline.unwrap_or(usual.pipeline),
+            window: self.window.unwrap_or(usual.window),
+            keys: KeySpace {
+                count: self.keyspace.unwrap_or(usual.keys.count),
+                distribution: Distribution::Uniform,
+            },
+            values: self.value_bytes.map_or(usual.values.clone(), Sizes::Fixed),
+            prefill,
+            resp3: self.resp3,
+            tracking: self.tracking,
+            warmup: self.warmup.unwrap_or(length.usual_warmup()),
+            warmup_most: self.warmup_most,
+            length,
+            probe: self.probe()?,
+            ..usual
+        })
+    }
+
+    /// `--mode`, or what the options of a schedule ask for.
+    fn loop_mode(&self) -> Result<Mode, Failure> {
+        let mode = self.named_mode(self.mode.as_deref().unwrap_or("closed"))?;
+        let scheduled = self.search.is_some() || self.sweep.is_some() || self.arrivals.is_some();
+        require(
+            mode == Mode::Closed || !(scheduled || self.rate.is_some() && !mode.has_own_commands()),
+            "--mode is given beside --rate, --arrivals, --search or --sweep",
+            "leave it out",
+        )?;
+        let arrivals = self.arrivals.unwrap_or_default();
+        match (self.rate, &self.search, &self.sweep) {
+            (rate, None, None) if mode.has_own_commands() => Ok(mode.at_rate(rate)),
+            (None, None, None) => {
+                require(self.arrivals.is_none(), "--arrivals is given without a rate", "give --rate")?;
+                Ok(mode)
+            }
+            (Some(rate), None, None) => Ok(Mode::Open { rate, arrivals }),
+            (from, Some(limit), None) => Ok(Mode::Search { limit: *limit, arrivals, from }),
+            (None, None, Some(rates)) => Ok(Mode::Sweep { rates: rates.clone(), arrivals }),
+            _ => Err(Failure::usage("--sweep is given beside --rate or --search", "give one of them")),
+        }
+    }
+
+    /// `--mode`, with its settings.
+    fn named_mode(&self, name: &str) -> Result<Mode, Failure> {
+        let settings = [
+            ("--publishers", self.publishers.is_some(), "pubsub"),
+            ("--channels", self.channels.is_some(), "pubsub"),
+            ("--subscribe", self.subscribe.is_some(), "pubsub"),
+            ("--pop", self.pop.is_some(), "blocking"),
+        ];
+        if let Some((option, _, mode)) = settings.iter().find(|(_, given, mode)| *given && *mode != name) {
+            return Err(Failure::usage(
+                format!("{option} is given without its mode"),
+                format!("give --mode {mode}"),
+            ));
+        }
+        match name {
+            "closed" => Ok(Mode::Closed),
+            "idle" => Ok(Mode::Idle),
+            "churn" => Ok(Mode::Churn),
+            "pubsub" => self.pubsub().map(Mode::PubSub),
+            "blocking" => self.blocking().map(Mode::Blocking),
+            _ => Err(Failure::usage(
+                format!("--mode cannot be '{name}'"),
+                "give closed, idle, churn, pubsub or blocking",
+            )),
+        }
+    }
+
+    fn probe(&self) -> Result<Option<Probe>, Failure> {
+        if (self.probe_clients, self.probe_rate) == (None, None) {
+            return Ok(None);
+        }
+        let usual = Probe::default();
+        let probe = Probe {
+            clients: self.probe_clients.unwrap_or(usual.clients),
+            rate: self.probe_rate.unwrap_or(usual.rate),
+        };
+        probe.check("--probe-clients", "--probe-rate").map(Some)
+    }
+
+    fn pubsub(&self) -> Result<pubsub::Setting, Failure> {
+        let usual = pubsub::Setting::default();
+        let subscribe = |name: &String| known(name, "--subscribe", "channels, patterns or shards");
+        Ok(pubsub::Setting {
+            publishers: self.publishers.unwrap_or(usual.publishers),
+            channels: self.channels.unwrap_or(usual.channels),
+            subscribe: self.subscribe.as_ref().map_or(Ok(usual.subscribe), subscribe)?,
+            ..usual
+        })
+    }
+
+    fn blocking(&self) -> Result<blocking::Setting, Failure> {
+        let usual = blocking::Setting::default();
+        let pop = |name: &String| known(name, "--pop", "blpop, bzpopmin or xreadgroup");
+        Ok(blocking::Setting { command: self.pop.as_ref().map_or(Ok(usual.command), pop)?, ..usual })
+    }
+
+    fn length(&self) -> Result<Length, Failure> {
+        match (self.duration, self.requests) {
+            (Some(_), Some(_)) => Err(Failure::usage("-n and --duration are both given", "give one of them")),
+            (None, Some(requests)) => Ok(Length::Requests(requests)),
+            (Some(duration), None) => Ok(Length::Lasting(duration)),
+            (None, None) => Ok(Length::DEFAULT),
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! A cluster: which master serves which slots, and hash tags that lead to them.
+
+use crate::batch::Tags;
+use crate::node::Node;
+use network::target::{Address, Target};
+use protocol::reply::Reply;
+use protocol::template::TAG_WIDTH;
+use text::failure::Failure;
+
+const SLOTS: usize = 16_384;
+const LETTERS: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+
+pub struct Master {
+    /// The id that the cluster knows it by.
+    pub name: String,
+    pub node: Node,
+}
+
+/// The masters of the cluster to which `seed` belongs, each with tags of all its slots.
+pub fn nodes(seed: &Target) -> Result<Vec<Master>, Failure> {
+    let answer = seed.query(&["CLUSTER", "SLOTS"])?;
+    if let Reply::Error(text) = &answer {
+        return Err(Failure::run(
+            format!("{} answered CLUSTER SLOTS with an error, -{text}", seed.address),
+            "leave --cluster out, or give a node of a cluster",
+        ));
+    }
+    let ranges: Vec<Range> = answer.list().iter().filter_map(Range::read).collect();
+    let served: usize = ranges.iter().map(|range| range.slots.len()).sum();
+    if served < SLOTS || ranges.len() < answer.list().len() {
+        return Err(Failure::run(
+            format!("only {served} of {SLOTS} slots of the cluster are served"),
+            "repair the cluster (redis-cli --cluster check)",
+        ));
+    }
+    Ok(masters(seed, &ranges))
+}
+
+/// A stretch of slots and the master that serves it.
+struct Range {
+    slots: std::ops::Range<usize>,
+    host: Option<String>,
+    port: u16,
+    name: String,
+}
+
+impl Range {
+    fn read(range: &Reply) -> Option<Range> {
+        let [first, last, master, ..] = range.list() else { return None };
+        let [host, port, rest @ ..] = master.list() else { return None };
+        let (first, last) = (usize::try_from(first.number()?).ok()?, usize::try_from(last.number()?).ok()?);
+        Some(Range {
+            slots: first..(last + 1).min(SLOTS),
+            // A node that does not know its own name is reached where it was asked.
+            host: host.text().filter(|host| !host.is_empty() && host != "?"),
+            port: u16::try_from(port.number()?).ok()?,
+            name: rest.first().and_then(Reply::text).unwrap_or_default(),
+        })
+    }
+
+    fn address(&self, seed: &Target) -> Address {
+        let host = match (&self.host, &seed.address) {
+            (Some(host), _) => host.clone(),
+            (None, Address::Tcp { host, .. }) => host.clone(),
+            (None, Address::Unix { .. }) => "127.0.0.1".to_owned(),
+        };
+        Address::Tcp { host, port: self.port }
+    }
+}
+
+fn masters(seed: &Target, ranges: &[Range]) -> Vec<Master> {
+    let tags = tags();
+    let mut masters: Vec<(&Range, Vec<usize>)> = Vec::new();
+    for range in ranges {
+        let same =
+            |(other, _): &&mut (&Range, Vec<usize>)| (&other.host, other.port) == (&range.host, range.port);
+        match masters.iter_mut().find(same) {
+            Some((_, slots)) => slots.extend(range.slots.clone()),
+            None => masters.push((range, range.slots.clone().collect())),
+        }
+    }
+    let master = |(range, slots): (&Range, Vec<usize>)| {
+        let tags: Tags = slots.into_iter().map(|slot| tags[slot]).collect();
+        let target = Target { address: range.address(seed), ..seed.clone() };
+        Master { name: range.name.clone(), node: Node { target, tags } }
+    };
+    masters.into_iter().map(master).collect()
+}
+
+/// For each slot the first tag of three letters that hashes to it.
+fn tags() -> Vec<[u8; TAG_WIDTH]> {
+    let mut tags = vec![None; SLOTS];
+    for number in 0..LETTERS.len().pow(3) {
+        let letter = |at: usize| LETTERS[number / LETTERS.len().pow(at as u32) % LETTERS.len()];
+        let text = [letter(2), letter(1), letter(0)];
+        tags[slot(&text)].get_or_insert([b'{', text[0], text[1], text[2], b'}']);
+    }
+    tags.into_iter().map(|tag| tag.expect("three letters reach every slot")).collect()
+}
+
+/// The slot of a key without a tag, or of the text inside a tag: CRC-16/XMODEM modulo the number of slots.
+fn slot(key: &[u8]) -> usize {
+    let step = |crc: u16, byte: &u8| {
+        (0..8).fold(crc ^ (u16::from(*byte) << 8), |crc, _| match crc & 0x8000 {
+            0 => crc << 1,
+            _ => (crc << 1) ^ 0x1021,
+        })
+    };
+    usize::from(key.iter().fold(0, step)) % SLOTS
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slots_are_those_of_the_specification() {
+        assert_eq!(slot(b"123456789"), 0x31c3 % SLOTS);
+        assert_eq!(slot(b"foo"), 12182);
+        let tags = tags();
+        assert!(tags.iter().enumerate().all(|(at, tag)| slot(&tag[1..4]) == at));
+    }
+}

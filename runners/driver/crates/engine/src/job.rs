@@ -1,0 +1,187 @@
+//! One workload against one server or cluster, as a value that all threads read.
+
+use std::io;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::batch::{Batch, Feed, Replay};
+use crate::connection::Broken;
+use crate::node::Node;
+use crate::probe::Probe;
+use generator::keys::{KeyOrder, Keys};
+use generator::rng::Rng;
+use generator::values::ValuePool;
+use machine::counters::Counters;
+use network::target::remedy_of;
+use protocol::replies::{Proto, Tally};
+use protocol::script::Script;
+use text::failure::{Failure, machine_failure};
+
+/// When a connection sends again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Window {
+    /// When all replies to the batch are in: the whole next batch.
+    Batch,
+    /// After each reply: as many requests as there were replies.
+    Rolling,
+}
+
+/// A command of the script, as results speak of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Spoken {
+    pub name: String,
+    /// Whether an empty reply means that the key was not there.
+    pub reads: bool,
+}
+
+pub struct Job {
+    pub name: String,
+    /// At least one; connection `i` goes to node `i` modulo their number.
+    pub nodes: Vec<Node>,
+    pub script: Arc<Script>,
+    /// The commands of the script in its order; empty when nobody asks for them.
+    pub spoken: Vec<Spoken>,
+    pub clients: usize,
+    pub threads: usize,
+    /// Units of the script per batch, or in flight.
+    pub pipeline: usize,
+    pub window: Window,
+    /// Requests per second of all connections together.
+    pub rate: Option<f64>,
+    /// Whether a connection is used for more than one batch.
+    pub keepalive: bool,
+    pub keyspace: u64,
+    pub key_order: KeyOrder,
+    pub values: ValuePool,
+    pub seed: u64,
+    pub probe: Option<Probe>,
+    /// CPU of each thread, that of the probe last; empty when they are not pinned.
+    pub cpus: Vec<usize>,
+    pub server_pid: Option<u32>,
+    /// What the kernel counts of the server, or why it does not.
+    pub counters: Option<Arc<Result<Counters, String>>>,
+    pub slice_ns: u64,
+    /// Slices per interval of the log, if there is one.
+    pub interval_slices: Option<usize>,
+    pub allow_errors: bool,
+    pub verify: Option<Verify>,
+}
+
+/// Which values that are read are compared with those that were stored.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Verify {
+    /// The part of them.
+    pub share: f64,
+    /// For each command of the script, whether it reads one value.
+    pub reading: Vec<bool>,
+}
+
+impl Job {
+    pub fn node(&self, index: usize) -> &Node {
+        &self.nodes[index % self.nodes.len()]
+    }
+
+    pub fn timeout_ns(&self) -> u64 {
+        self.nodes[0].target.timeout.as_nanos() as u64
+    }
+
+    /// Those of the load and those of the probe, which have the last numbers.
+    pub fn connections(&self) -> usize {
+        self.clients + self.probe.map_or(0, |probe| probe.clients)
+    }
+
+    /// Requests that a connection may have in flight.
+    pub fn window_requests(&self) -> usize {
+        self.pipeline * self.script.unit()
+    }
+
+    /// The requests of connection `index`. They depend on the seed and on `index`, not on the thread.
+    pub fn batch(&self, index: usize) -> Batch {
+        let script = &self.script;
+        let partial = self.window == Window::Rolling && script.commands.len() > 1;
+        Batch::new(script.clone(), self.pipeline, script.shuffled || partial, self.feed(index))
+    }
+
+    /// What [`Job::batch`] of `index` sends, again.
+    pub fn replay(&self, index: usize) -> Replay {
+        Replay::new(self.script.clone(), self.feed(index))
+    }
+
+    fn feed(&self, index: usize) -> Feed {
+        Feed {
+            keys: self.keys(index),
+            values: self.values.clone(),
+            rng: Rng::stream(self.seed, index as u64),
+            tags: self.node(index).tags.clone(),
+            sequence: index as u64,
+            clients: self.connections() as u64,
+        }
+    }
+
+    fn keys(&self, index: usize) -> Keys {
+        Keys::new(&self.key_order, self.keyspace, index, self.connections(), self.script.numbers_per_unit())
+    }
+
+    /// Refuse error replies, unless they were allowed. `error_mark` stands before their text.
+    #[inline]
+    pub fn accept(&self, tally: &Tally, error_mark: &str) -> Result<(), Failure> {
+        match &tally.first_error {
+            Some(text) if !self.allow_errors => Err(self.refused(text, error_mark)),
+            _ => Ok(()),
+        }
+    }
+
+    /// The failure of connection `index`, which can no longer be used.
+    #[cold]
+    pub fn broken<P: Proto>(&self, index: usize, broken: Broken) -> Failure {
+        let (test, address) = (&self.name, &self.node(index).target.address);
+        match broken {
+            Broken::Closed => Failure::run(
+                format!("the server closed connection {index} during {test}"),
+                "look at the server's log and its limit of clients",
+            ),
+            Broken::Garbage(garbage) => Failure::run(
+                format!("wrong answer to {test} on connection {index}, {}", garbage.0),
+                match self.values.is_keyed() {
+                    false => format!("check that {address} speaks {}", P::NAME),
+                    true => format!("check that {address} speaks {}, and who else writes its keys", P::NAME),
+                },
+            ),
+            Broken::Io(error) if error.kind() == io::ErrorKind::InvalidData => Failure::run(
+                format!("TLS broke on connection {index} during {test} ({error})"),
+                "look at the server's log and at its TLS settings",
+            ),
+            Broken::Io(error) => machine_failure(error),
+        }
+    }
+
+    /// The failure of connection `index`, whose replies do not come.
+    #[cold]
+    pub fn silent(&self, index: usize) -> Failure {
+        let timeout = self.node(index).target.timeout;
+        Failure::run(
+            format!("the server stopped answering {} on connection {index} for {timeout:?}", self.name),
+            "look at the server's log, or raise --timeout",
+        )
+    }
+
+    #[cold]
+    fn refused(&self, text: &str, mark: &str) -> Failure {
+        let clustered = !self.nodes[0].tags.is_empty();
+        let remedy = match text.split(' ').next() {
+            Some("MOVED" | "ASK") if clustered => {
+                "write {tag} into every key, and measure while no slots are being moved"
+            }
+            Some("MOVED" | "ASK" | "CROSSSLOT") => "the server is part of a cluster, give --cluster",
+            Some("CLUSTERDOWN") => "repair the cluster (redis-cli --cluster check)",
+            Some("NOAUTH" | "NOPERM" | "WRONGPASS") => "log in with -a and --user as a user that may do this",
+            Some("SERVER_ERROR") => "give the server more memory (-m) or larger items (-I), or lower -d",
+            Some("ERROR") if mark.is_empty() => "leave the test out, or use a server that knows the command",
+            _ => "correct the server or the command, or count errors with `run --allow-errors`",
+        };
+        let cause = format!("the server answered {} with an error, {mark}{text}", self.name);
+        Failure::run(cause, remedy_of(text, remedy))
+    }
+}

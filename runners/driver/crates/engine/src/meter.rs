@@ -1,0 +1,250 @@
+//! What one thread counts in the window, and the clocks it reads at the window's edges.
+
+use std::io;
+use std::sync::Arc;
+
+use crate::connection::Begin;
+use crate::histogram::Histogram;
+use crate::record::{CommandRecord, Record};
+use crate::server_process::{read_server_clock, read_server_usage};
+use crate::stage::Span;
+use machine::counters::Counters;
+use machine::perf::PerfReading;
+use machine::process::ProcessUsage;
+use machine::this_thread::{self, Usage};
+use protocol::replies::Tally;
+use text::failure::Failure;
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    WarmUp,
+    Window,
+    Drain,
+}
+
+pub struct Meter {
+    span: Span,
+    slice_ns: u64,
+    server_pid: Option<u32>,
+    phase: Phase,
+    /// The next moment at which the phase or the slice changes.
+    edge: u64,
+    opened: Usage,
+    server_opened: Option<ProcessUsage>,
+    counters: Option<Arc<Result<Counters, String>>>,
+    counted_before: Vec<PerfReading>,
+    log: Option<Log>,
+    delay_before: Option<u64>,
+    record: Record,
+}
+
+/// Latencies are told apart by intervals of so many slices.
+struct Log {
+    slices: usize,
+    /// The latencies at the end of the last interval.
+    before: Histogram,
+}
+
+impl Meter {
+    pub fn new(span: Span, slice_ns: u64, server_pid: Option<u32>) -> Meter {
+        Meter {
+            span,
+            slice_ns,
+            server_pid,
+            phase: Phase::WarmUp,
+            edge: span.counts_from.min(span.ends_at),
+            opened: Usage::default(),
+            server_opened: None,
+            counters: None,
+            counted_before: Vec::new(),
+            log: None,
+            delay_before: None,
+            record: Record::default(),
+        }
+    }
+
+    /// Tell the latencies apart by intervals of so many slices, too.
+    pub fn with_intervals(mut self, slices: Option<usize>) -> Meter {
+        self.log = slices.map(|slices| Log { slices, before: Histogram::default() });
+        self
+    }
+
+    /// Read what the kernel counts of the server, too.
+    pub fn with_counters(mut self, counters: Option<Arc<Result<Counters, String>>>) -> Meter {
+        self.counters = counters;
+        self
+    }
+
+    /// Tell the `commands` of a script apart, when it has several.
+    pub fn with_commands(mut self, commands: usize) -> Meter {
+        self.record.commands.resize_with(if commands > 1 { commands } else { 0 }, CommandRecord::default);
+        self
+    }
+
+    /// What was counted so far: replies inside the window, and the sum of the latencies in ns.
+    pub fn so_far(&self) -> (u64, u64) {
+        (self.record.inside.replies, self.record.latency.sum())
+    }
+
+    pub fn edge(&self) -> u64 {
+        self.edge
+    }
+
+    /// Bring the window up to `now`. Cheap unless an edge has been reached.
+    #[inline]
+    pub fn reach(&mut self, now: u64) -> Result<(), Failure> {
+        if now < self.edge { Ok(()) } else { self.cross(now) }
+    }
+
+    /// Time spent awake without a reply.
+    pub fn spun(&mut self, ns: u64) {
+        if self.phase == Phase::Window {
+            self.record.spun_ns += ns;
+        }
+    }
+
+    /// Count replies received at `now` to requests that began at `begin`.
+    #[inline]
+    pub fn count(&mut self, now: u64, begin: Begin, tally: Tally) -> Result<(), Failure> {
+        self.reach(now)?;
+        if self.phase == Phase::WarmUp {
+            return Ok(());
+        }
+        self.record.latency.record(now - begin.due_at, tally.replies);
+        if self.span.arrivals.is_some() {
+            self.record.service.record(now - begin.sent_at, tally.replies);
+        }
+        if self.phase == Phase::Drain {
+            self.record.unfinished += tally.replies;
+            return Ok(());
+        }
+        if let Some(slice) = self.record.slices.last_mut() {
+            *slice += tally.replies;
+        }
+        self.record.inside.add(tally);
+        Ok(())
+    }
+
+    /// Count push frames that came without a reply at `now`.
+    #[cold]
+    pub fn count_pushes(&mut self, now: u64, pushes: u64) -> Result<(), Failure> {
+        self.reach(now)?;
+        if self.phase == Phase::Window {
+            self.record.inside.pushes += pushes;
+        }
+        Ok(())
+    }
+
+    /// Whether each reply is to be told by [`Meter::count_command`], too.
+    #[inline]
+    pub fn tells_commands(&self) -> bool {
+        !self.record.commands.is_empty()
+    }
+
+    /// Count a reply to command number `command`, after [`Meter::count`] has counted it.
+    pub fn count_command(&mut self, now: u64, begin: Begin, command: usize) {
+        if self.phase == Phase::WarmUp {
+            return;
+        }
+        let record = &mut self.record.commands[command];
+        record.latency.record(now - begin.due_at, 1);
+        record.inside += u64::from(self.phase == Phase::Window);
+    }
+
+    #[cold]
+    fn cross(&mut self, now: u64) -> Result<(), Failure> {
+        while now >= self.edge {
+            match self.phase {
+                Phase::WarmUp if self.span.counts_from <= self.edge => self.open(now)?,
+                Phase::Window if self.edge < self.span.ends_at => self.next_slice()?,
+                Phase::Window => self.close(now)?,
+                Phase::WarmUp | Phase::Drain => self.drain(),
+            }
+        }
+        Ok(())
+    }
+
+    fn open(&mut self, now: u64) -> Result<(), Failure> {
+        self.phase = Phase::Window;
+        self.record.opened_at = now;
+        self.record.slices.push(0);
+        self.server_opened = self.server_pid.map(read_server_usage).transpose()?;
+        self.delay_before = this_thread::run_delay_ns();
+        if let Some(counters) = self.counters() {
+            self.counted_before = counters.read().map_err(counter_lost)?;
+        }
+        self.opened = self.read_clocks()?;
+        self.edge = self.slice_end(self.span.counts_from);
+        Ok(())
+    }
+
+    fn next_slice(&mut self) -> Result<(), Failure> {
+        if self.log.as_ref().is_some_and(|log| self.record.slices.len().is_multiple_of(log.slices)) {
+            self.end_interval();
+        }
+        self.record.slices.push(0);
+        self.read_clocks()?;
+        self.edge = self.slice_end(self.edge);
+        Ok(())
+    }
+
+    fn slice_end(&self, begin: u64) -> u64 {
+        begin.saturating_add(self.slice_ns).min(self.span.ends_at)
+    }
+
+    fn close(&mut self, now: u64) -> Result<(), Failure> {
+        self.record.usage = self.read_clocks()?.since(self.opened);
+        let server_closed = self.server_pid.map(read_server_usage).transpose()?;
+        self.record.server_usage =
+            server_closed.zip(self.server_opened).map(|(closed, opened)| closed.since(opened));
+        if let Some(counters) = self.counters() {
+            let closed = counters.read().map_err(counter_lost)?;
+            self.record.counted = counters.between(&self.counted_before, &closed);
+        }
+        let delay_after = this_thread::run_delay_ns();
+        self.record.run_delay_ns = delay_after.zip(self.delay_before).map(|(after, before)| after - before);
+        self.record.closed_at = now;
+        self.drain();
+        Ok(())
+    }
+
+    fn counters(&self) -> Option<&Counters> {
+        self.counters.as_deref()?.as_ref().ok()
+    }
+
+    fn end_interval(&mut self) {
+        if let Some(log) = &mut self.log {
+            self.record.intervals.push(self.record.latency.gained_since(&mut log.before));
+        }
+    }
+
+    fn drain(&mut self) {
+        self.phase = Phase::Drain;
+        self.edge = u64::MAX;
+    }
+
+    /// Note the CPU time of the server and of this thread; the latter's usage so far.
+    fn read_clocks(&mut self) -> Result<Usage, Failure> {
+        if let Some(pid) = self.server_pid {
+            self.record.server_ns.push(read_server_clock(pid)?);
+        }
+        let usage = Usage::of_this_thread();
+        self.record.client_ns.push(usage.cpu_ns());
+        Ok(usage)
+    }
+
+    /// The record, once nothing is in flight any more. A window without a planned end closes here, at `now`.
+    pub fn finish(mut self, now: u64) -> Result<Record, Failure> {
+        self.reach(now)?;
+        if self.phase == Phase::Window {
+            self.close(now)?;
+        }
+        self.end_interval();
+        self.record.ended_at = now;
+        Ok(self.record)
+    }
+}
+
+fn counter_lost(error: io::Error) -> Failure {
+    Failure::run(format!("cannot read the counters of the server ({error})"), "leave out --server-events")
+}

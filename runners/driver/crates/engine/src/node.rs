@@ -1,0 +1,37 @@
+//! A server that takes a part of the connections.
+
+use crate::batch::Tags;
+use network::target::{Target, remedy_of};
+use protocol::reply::Reply;
+use text::failure::Failure;
+
+/// A server that takes a part of the connections.
+#[derive(Clone)]
+pub struct Node {
+    pub target: Target,
+    /// Hash tags of the slots it serves; empty without a cluster.
+    pub tags: Tags,
+}
+
+impl Node {
+    /// The same node, whose sessions begin with more commands.
+    pub fn greeted(&self, more: &[Vec<String>]) -> Node {
+        let mut node = self.clone();
+        node.target.greeting.extend_from_slice(more);
+        node
+    }
+}
+
+/// Send `words` to each node; a refusal ends the run.
+pub fn prepare(nodes: &[Node], words: &[String]) -> Result<(), Failure> {
+    for node in nodes {
+        if let Reply::Error(text) = node.target.query(words)? {
+            let asked = words[..words.len().min(2)].join(" ");
+            return Err(Failure::run(
+                format!("the server answered {asked} with an error, -{text}"),
+                remedy_of(&text, "use a server that knows the command"),
+            ));
+        }
+    }
+    Ok(())
+}

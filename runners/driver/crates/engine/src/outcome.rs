@@ -1,0 +1,14 @@
+//! What a stage came to.
+
+use crate::record::Record;
+use crate::stage::{Span, Stage};
+
+/// The span of a stage and what each thread counted in it.
+pub struct Outcome {
+    pub span: Span,
+    pub records: Vec<Record>,
+    pub probe: Option<Record>,
+}
+
+/// Names the next stage, told the outcome of the one before; none ends the run.
+pub type Director<'a> = &'a mut dyn FnMut(Option<Outcome>) -> Option<Stage>;

@@ -1,0 +1,57 @@
+//! What one thread counted in a span.
+
+use crate::histogram::{Gain, Histogram};
+use machine::counters::Counted;
+use machine::process::ProcessUsage;
+use machine::this_thread::Usage;
+use protocol::replies::Tally;
+
+/// What one thread counted of one command of several.
+#[derive(Clone, Default)]
+pub struct CommandRecord {
+    /// Replies inside the window.
+    pub inside: u64,
+    pub latency: Histogram,
+}
+
+/// What one thread brings home from a span.
+#[derive(Clone, Default)]
+pub struct Record {
+    /// From the moment at which a request was to be sent.
+    pub latency: Histogram,
+    /// From the moment at which it was sent; empty without a schedule, where that is the same.
+    pub service: Histogram,
+    /// How much too late requests that were due in the window were sent although there was room.
+    pub slip: Histogram,
+    /// Requests that were due before the end of the window and were never sent.
+    pub unsent: u64,
+    /// Replies inside the window.
+    pub inside: Tally,
+    /// Of each command of the script, when it has several.
+    pub commands: Vec<CommandRecord>,
+    /// Replies to requests that were in flight when the window closed.
+    pub unfinished: u64,
+    /// Replies per slice; the last slice may be shorter than the others.
+    pub slices: Vec<u64>,
+    /// CPU clock of the server at the window's begin and at the end of each slice; empty without a server pid.
+    pub server_ns: Vec<u64>,
+    /// What the server did in the window besides; none without a server pid.
+    pub server_usage: Option<ProcessUsage>,
+    /// CPU time that the thread had used at the window's begin and at the end of each slice, ns.
+    pub client_ns: Vec<u64>,
+    /// What `latency` gained in each interval; the last has what came after the window, too. Empty unless asked for.
+    pub intervals: Vec<Gain>,
+    /// Time in the window in which the thread looked for replies, awake, until its next turn.
+    pub spun_ns: u64,
+    /// What the kernel counted of the server in the window; none where that was not asked for, or was no full count.
+    pub counted: Option<Vec<Counted>>,
+    /// What the thread used in the window.
+    pub usage: Usage,
+    /// How long it was ready in the window and waited for a CPU, ns; none when the kernel does not tell.
+    pub run_delay_ns: Option<u64>,
+    /// When the thread saw the window open and close, monotonic ns.
+    pub opened_at: u64,
+    pub closed_at: u64,
+    /// When nothing was in flight any more.
+    pub ended_at: u64,
+}

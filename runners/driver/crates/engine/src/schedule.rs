@@ -1,0 +1,136 @@
+//! When requests are due in an open loop: a schedule for each connection, made from seed and number alone.
+
+use serde::{Deserialize, Serialize};
+
+use generator::rng::Rng;
+use text::checks::require;
+use text::failure::Failure;
+
+const HIGHEST_RATE: f64 = 1e8;
+
+/// A usage failure unless `rate`, called `name`, is one.
+pub fn check_rate(rate: f64, name: &str) -> Result<f64, Failure> {
+    require(
+        rate > 0.0 && rate <= HIGHEST_RATE,
+        &format!("{name} cannot be {rate}"),
+        "give requests per second above 0, at most 10^8",
+    )?;
+    Ok(rate)
+}
+
+const NS_PER_S: f64 = 1e9;
+
+/// How the gaps between requests are distributed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Law {
+    /// All the same; the connections take turns.
+    #[default]
+    Fixed,
+    /// Exponential on each connection, so those of all connections together are exponential, too.
+    Poisson,
+}
+
+impl Law {
+    pub const ALL: [Law; 2] = [Law::Fixed, Law::Poisson];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Law::Fixed => "fixed",
+            Law::Poisson => "poisson",
+        }
+    }
+}
+
+/// Requests that come whether or not the server has answered those before.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Arrivals {
+    /// Requests per second of all connections together.
+    pub rate: f64,
+    pub law: Law,
+    /// Another series has other gaps of chance.
+    pub series: u32,
+}
+
+/// Whose schedule it is.
+#[derive(Debug, Clone, Copy)]
+pub struct Seat {
+    pub seed: u64,
+    pub index: usize,
+    /// All that share the rate.
+    pub clients: usize,
+    /// Requests that are due together.
+    pub unit: usize,
+}
+
+/// The moments, ns on the monotonic clock, at which one connection should send.
+pub struct Schedule {
+    gaps: Gaps,
+    begins_at: u64,
+    ends_at: u64,
+    due: u64,
+}
+
+enum Gaps {
+    /// Every `step`-th of evenly spaced requests, `number` the next.
+    Even { number: u64, step: u64, per_s: f64 },
+    /// `at` is the next moment in ns after the beginning.
+    Exponential { rng: Rng, at: f64, mean_ns: f64 },
+}
+
+impl Schedule {
+    /// Requests from `begins_at` on and before `ends_at`.
+    pub fn new(arrivals: Arrivals, seat: Seat, begins_at: u64, ends_at: u64) -> Schedule {
+        let per_s = arrivals.rate / seat.unit as f64;
+        let gaps = match arrivals.law {
+            Law::Fixed => Gaps::Even { number: seat.index as u64, step: seat.clients as u64, per_s },
+            Law::Poisson => Gaps::Exponential {
+                // The streams below 2^32 are those of the requests.
+                rng: Rng::stream(seat.seed, ((u64::from(arrivals.series) + 1) << 32) + seat.index as u64),
+                at: 0.0,
+                mean_ns: NS_PER_S * seat.clients as f64 / per_s,
+            },
+        };
+        let mut schedule = Schedule { gaps, begins_at, ends_at, due: 0 };
+        schedule.take();
+        schedule
+    }
+
+    /// When the next request is due; `u64::MAX` after the last.
+    #[inline]
+    pub fn due(&self) -> u64 {
+        self.due
+    }
+
+    /// The moment at which the next request is due; then comes the one after it.
+    #[inline]
+    pub fn take(&mut self) -> u64 {
+        let after = self.begins_at.saturating_add(self.gaps.next());
+        let after = if after < self.ends_at { after } else { u64::MAX };
+        std::mem::replace(&mut self.due, after)
+    }
+
+    /// How many moments are left.
+    pub fn count(mut self) -> u64 {
+        std::iter::from_fn(|| Some(self.take()).filter(|due| *due < u64::MAX)).count() as u64
+    }
+}
+
+impl Gaps {
+    /// The next moment, ns after the beginning.
+    fn next(&mut self) -> u64 {
+        match self {
+            // Multiplied, not added up: the last moment is as exact as the first. Product and quotient are rounded
+            // correctly, so request number rate x seconds is due at the end and not a ns before it.
+            Gaps::Even { number, step, per_s } => {
+                let at = *number as f64 * NS_PER_S / *per_s;
+                *number += *step;
+                at as u64
+            }
+            Gaps::Exponential { rng, at, mean_ns } => {
+                *at -= (-rng.unit()).ln_1p() * *mean_ns;
+                *at as u64
+            }
+        }
+    }
+}

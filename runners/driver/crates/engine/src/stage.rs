@@ -1,0 +1,124 @@
+//! Pacing as a value: when connections may send, and when replies count. The loop asks; it has no modes of its own.
+
+use crate::schedule::Arrivals;
+use generator::share::share;
+
+/// An open loop begins so much later than it is ordered: all threads are awake by then.
+const LEAD_NS: u64 = 1_000_000;
+
+/// One uninterrupted stretch of load.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Stage {
+    /// Load that is not counted, brought to an end before the next stage.
+    WarmUp { ns: u64 },
+    /// Load that goes on from `warmup_ns` of warm-up into a window of `window_ns`, in which replies count.
+    Timed { warmup_ns: u64, window_ns: u64 },
+    /// Exactly so many requests, all counted; the window ends with the last reply.
+    Exactly { requests: u64 },
+    /// As [`Stage::Timed`], but requests are due by a schedule, whether or not those before were answered.
+    Open { warmup_ns: u64, window_ns: u64, arrivals: Arrivals },
+}
+
+/// A stage that has begun: moments on the monotonic clock, in ns.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Span {
+    pub begins_at: u64,
+    /// Replies count from here ...
+    pub counts_from: u64,
+    /// ... to here, where sending ends too; in an open loop, where nothing more falls due.
+    pub ends_at: u64,
+    /// Requests of all connections together.
+    pub requests: Option<u64>,
+    /// The schedule of an open loop.
+    pub arrivals: Option<Arrivals>,
+}
+
+impl Stage {
+    pub fn span(self, now: u64) -> Span {
+        let timed = |begins_at: u64, warmup_ns: u64, window_ns: u64| Span {
+            begins_at,
+            counts_from: begins_at + warmup_ns,
+            ends_at: begins_at + warmup_ns + window_ns,
+            requests: None,
+            arrivals: None,
+        };
+        match self {
+            Stage::WarmUp { ns } => Span { counts_from: u64::MAX, ..timed(now, 0, ns) },
+            Stage::Timed { warmup_ns, window_ns } => timed(now, warmup_ns, window_ns),
+            Stage::Exactly { requests } => {
+                Span { ends_at: u64::MAX, requests: Some(requests), ..timed(now, 0, 0) }
+            }
+            Stage::Open { warmup_ns, window_ns, arrivals } => {
+                Span { arrivals: Some(arrivals), ..timed(now + LEAD_NS, warmup_ns, window_ns) }
+            }
+        }
+    }
+}
+
+impl Span {
+    /// The requests that connection `index` of `clients` sends in this span: whole units of `unit` requests.
+    ///
+    /// What remains of an incomplete unit is sent by the last connection, so that the sum is exact.
+    pub fn quota(&self, index: usize, clients: usize, unit: usize) -> u64 {
+        let Some(all) = self.requests else { return u64::MAX };
+        let unit = unit as u64;
+        let rest = if index + 1 == clients { all % unit } else { 0 };
+        share(all / unit, index, clients).count * unit + rest
+    }
+
+    /// The moment before which the span is not over, even if nothing is in flight: a schedule has gaps.
+    #[inline]
+    pub fn lasts_until(&self) -> u64 {
+        if self.arrivals.is_some() { self.ends_at } else { 0 }
+    }
+
+    /// How many requests a connection with `quota` left may send now, at most `pipeline`.
+    #[inline]
+    pub fn allowance(&self, now: u64, quota: u64, pipeline: usize) -> usize {
+        if now < self.ends_at { quota.min(pipeline as u64) as usize } else { 0 }
+    }
+}
+
+/// The units of `unit` requests that a connection can have in flight at most, if these are fewer than `pipeline`: its
+/// share of all `requests` of `clients` has no more.
+pub fn depth_short_of(pipeline: usize, requests: u64, clients: usize, unit: usize) -> Option<u64> {
+    let depth = requests.div_ceil(unit as u64).div_ceil(clients as u64);
+    (depth < pipeline as u64).then_some(depth)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_follow_each_other_and_leave_nothing() {
+        for (all, takers) in [(0, 3), (2, 3), (10, 3), (1008, 50)] {
+            let mut next = 0;
+            for index in 0..takers {
+                let part = share(all, index, takers);
+                assert_eq!(part.first, next);
+                next += part.count;
+            }
+            assert_eq!(next, all);
+        }
+    }
+
+    #[test]
+    fn a_share_below_the_pipeline_bounds_it() {
+        assert_eq!(depth_short_of(1000, 100, 10, 1), Some(10));
+        assert_eq!(depth_short_of(10, 100, 10, 1), None);
+        assert_eq!(depth_short_of(4, 31, 3, 5), Some(3));
+    }
+
+    #[test]
+    fn nothing_is_sent_after_the_end_or_beyond_the_quota() {
+        let span = Stage::Timed { warmup_ns: 10, window_ns: 20 }.span(100);
+        assert_eq!((span.counts_from, span.ends_at), (110, 130));
+        assert_eq!(span.allowance(129, u64::MAX, 16), 16);
+        assert_eq!(span.allowance(130, u64::MAX, 16), 0);
+        let span = Stage::Exactly { requests: 21 }.span(100);
+        assert_eq!((span.quota(0, 2, 1), span.quota(1, 2, 1)), (11, 10));
+        assert_eq!((span.quota(0, 2, 4), span.quota(1, 2, 4)), (12, 9));
+        assert_eq!(span.allowance(u64::MAX - 1, 3, 16), 3);
+    }
+}

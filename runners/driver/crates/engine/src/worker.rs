@@ -1,0 +1,387 @@
+//! The loop. Each thread has its own epoll set, connections, streams and counters, and shares nothing that is written.
+
+use std::collections::VecDeque;
+use std::io;
+use std::ops::Range;
+use std::sync::atomic::Ordering;
+
+use crate::connection::{Broken, Connection};
+use crate::histogram::Histogram;
+use crate::job::{Job, Window};
+use crate::meter::Meter;
+use crate::pace::Pace;
+use crate::progress::Shared;
+use crate::record::Record;
+use crate::schedule::{Schedule, Seat};
+use crate::stage::Span;
+use crate::turn_queue::Agenda;
+use machine::clock;
+use machine::epoll::{Epoll, Ready};
+use machine::socket::{self, Interest};
+use network::channel::Channel;
+use protocol::replies::{Proto, Replies, Tally};
+use text::failure::{Failure, machine_failure};
+use text::units::NS_PER_MS;
+
+/// Replies are received into this much; what does not fit is received by the next call.
+const BUFFER_BYTES: usize = 64 * 1024;
+/// Silent servers and failed neighbours are looked for this often.
+const PATROL_NS: u64 = 100_000_000;
+/// What was due in an open loop and had no room is sent after the end for this part of the timeout.
+const DRAIN_PART: u64 = 4;
+/// Turns that are nearer than this are waited for awake: to fall asleep and to wake up takes about as long.
+const SPIN_NS: u64 = 50_000;
+
+pub struct Worker<'a, P: Proto> {
+    job: &'a Job,
+    shared: &'a Shared,
+    thread: usize,
+    epoll: Epoll,
+    /// The numbers of the connections among which the load is shared.
+    seats: Range<usize>,
+    /// With the number of each among all connections of the job.
+    connections: Vec<(usize, Connection<P::Replies>)>,
+    buffer: Vec<u8>,
+    /// Connections that wait for replies or for their turn.
+    busy: usize,
+    pace: Pace,
+    /// Connections that may send as soon as the pace grants it, the first come first.
+    queue: VecDeque<usize>,
+    /// Requests that each connection may have in flight.
+    window: usize,
+    /// The turns of connections that have room in an open loop.
+    agenda: Agenda,
+    /// How much too late requests that were due in the window were sent, although there was room.
+    slip: Histogram,
+}
+
+impl<'a, P: Proto> Worker<'a, P> {
+    /// Connect the connections that fall to thread number `thread`; the one after the last is that of the probe.
+    pub fn connect(proto: &P, job: &'a Job, thread: usize, shared: &'a Shared) -> Result<Self, Failure> {
+        let (seats, step, window) = match thread < job.threads {
+            true => (0..job.clients, job.threads, job.window_requests()),
+            false => (job.clients..job.connections(), 1, job.script.unit()),
+        };
+        let mine = (seats.start + thread % job.threads..seats.end).step_by(step);
+        let epoll = Epoll::edge_triggered(mine.len()).map_err(machine_failure)?;
+        let mut worker = Worker {
+            job,
+            shared,
+            thread,
+            seats,
+            epoll,
+            connections: Vec::with_capacity(mine.len()),
+            buffer: vec![0; BUFFER_BYTES],
+            busy: 0,
+            pace: Pace::new(None, 0),
+            queue: VecDeque::new(),
+            window,
+            agenda: Agenda::default(),
+            slip: Histogram::default(),
+        };
+        for (token, index) in mine.enumerate() {
+            let channel = worker.open(token, index)?;
+            let connection = Connection::new(channel, job.batch(index), proto.replies(&job.script, index));
+            worker.connections.push((index, connection));
+        }
+        Ok(worker)
+    }
+
+    /// A channel to the node of connection `index`, known to epoll as `token`.
+    fn open(&self, token: usize, index: usize) -> Result<Channel, Failure> {
+        let channel = self.job.node(index).target.connect()?;
+        socket::set_nonblocking(channel.socket()).map_err(machine_failure)?;
+        self.epoll.add(channel.socket(), token).map_err(machine_failure)?;
+        Ok(channel)
+    }
+
+    /// Drive the connections through `span` until nothing is in flight and its time is over.
+    pub fn run(&mut self, span: &Span) -> Result<Record, Failure> {
+        let mut meter = self.meter(span);
+        let mut now = clock::now();
+        meter.reach(now)?;
+        self.pace = Pace::new(self.job.rate.map(|rate| rate / self.job.threads as f64), now);
+        self.begin(span, now)?;
+        let mut patrol_at = now + PATROL_NS;
+        while self.busy > 0 || now < span.lasts_until() {
+            let ready = self.wait(now, meter.edge().min(patrol_at), &mut meter)?;
+            now = clock::now();
+            for event in 0..ready {
+                self.serve(event, span, &mut meter)?;
+                self.take_turns(span)?;
+            }
+            self.dequeue(span, now)?;
+            self.take_turns(span)?;
+            meter.reach(now)?;
+            if now >= patrol_at {
+                patrol_at = now + PATROL_NS;
+                self.shared.beat(self.thread, meter.so_far());
+                self.patrol(now)?;
+            }
+        }
+        let record = meter.finish(clock::now())?;
+        Ok(Record { slip: std::mem::take(&mut self.slip), unsent: self.unsent(), ..record })
+    }
+
+    fn meter(&self, span: &Span) -> Meter {
+        Meter::new(*span, self.job.slice_ns, self.job.server_pid)
+            .with_commands(self.job.script.commands.len())
+            .with_intervals(self.job.interval_slices)
+            .with_counters(self.job.counters.clone())
+    }
+
+    fn begin(&mut self, span: &Span, now: u64) -> Result<(), Failure> {
+        let unit = self.job.script.unit();
+        for token in 0..self.connections.len() {
+            let (index, connection) = &mut self.connections[token];
+            connection.quota = span.quota(*index - self.seats.start, self.seats.len(), unit);
+            connection.schedule = span.arrivals.map(|arrivals| {
+                let index = *index - self.seats.start;
+                let seat = Seat { seed: self.job.seed, index, clients: self.seats.len(), unit };
+                Schedule::new(arrivals, seat, span.begins_at, span.ends_at)
+            });
+            self.busy += 1;
+            self.send_next(token, span, now)?;
+        }
+        Ok(())
+    }
+
+    /// Requests that fell due in the window and were never sent.
+    fn unsent(&mut self) -> u64 {
+        let schedules = self.connections.iter_mut().filter_map(|(_, connection)| connection.schedule.take());
+        schedules.map(Schedule::count).sum::<u64>() * self.job.script.unit() as u64
+    }
+
+    /// Wait for replies, but not longer than `until` or the next turn.
+    fn wait(&mut self, now: u64, until: u64, meter: &mut Meter) -> Result<usize, Failure> {
+        let ready = match (self.queue.is_empty(), self.agenda.next_at()) {
+            (true, u64::MAX) => self.epoll.wait(until.saturating_sub(now).div_ceil(NS_PER_MS) as libc::c_int),
+            (true, turn) => self.wait_awake(until.min(turn), meter),
+            (false, _) => self.epoll.wait_ns(until.min(self.pace.due()).saturating_sub(now)),
+        };
+        ready.map_err(machine_failure)
+    }
+
+    /// Sleep until shortly before `until`, then look without sleeping.
+    fn wait_awake(&mut self, until: u64, meter: &mut Meter) -> io::Result<usize> {
+        let now = clock::now();
+        let left = until.saturating_sub(now);
+        if left > SPIN_NS {
+            return self.epoll.wait_ns(left - SPIN_NS);
+        }
+        let ready = self.epoll.wait(0)?;
+        if ready == 0 {
+            meter.spun(clock::now() - now);
+        }
+        Ok(ready)
+    }
+
+    #[inline]
+    fn serve(&mut self, event: usize, span: &Span, meter: &mut Meter) -> Result<(), Failure> {
+        let ready = self.epoll.ready(event);
+        if ready.room {
+            self.flush(ready.token, span)?;
+        }
+        self.receive(ready, span, meter)
+    }
+
+    /// Take the replies that are there; send what their completion allows.
+    #[inline]
+    fn receive(&mut self, ready: Ready, span: &Span, meter: &mut Meter) -> Result<(), Failure> {
+        let token = ready.token;
+        loop {
+            let (_, connection) = &mut self.connections[token];
+            let received = match connection.receive(&mut self.buffer) {
+                Ok(Some(received)) => received,
+                Ok(None) => return Ok(()),
+                Err(broken) => return Err(self.explain(token, broken)),
+            };
+            let now = clock::now();
+            let tally = match connection.take_replies(now, &self.buffer[..received]) {
+                Ok(tally) => tally,
+                Err(broken) => return Err(self.explain(token, broken)),
+            };
+            self.job.accept(&tally, P::ERROR_MARK)?;
+            if tally.replies > 0 {
+                count(meter, connection, now, tally)?;
+                self.send_next(token, span, now)?;
+            } else if tally.pushes > 0 {
+                meter.count_pushes(now, tally.pushes)?;
+            }
+            let (_, connection) = &self.connections[token];
+            let is_lost = ready.ended && !connection.is_idle();
+            if connection.is_drained(received, self.buffer.len()) && !is_lost {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Send what the window and the span allow; or queue for the pace; or let the connection rest.
+    #[inline]
+    fn send_next(&mut self, token: usize, span: &Span, now: u64) -> Result<(), Failure> {
+        if span.arrivals.is_some() {
+            return self.send_due(token, span, now);
+        }
+        let (_, connection) = &mut self.connections[token];
+        let idle = connection.is_idle();
+        if !idle && (self.job.window == Window::Batch || connection.has_unsent()) {
+            return Ok(());
+        }
+        let room = self.window - connection.awaited();
+        let count = span.allowance(now, connection.quota, room);
+        if count == 0 {
+            self.busy -= usize::from(idle);
+            return Ok(());
+        }
+        if !self.pace.grants(now, count) {
+            if idle {
+                self.queue.push_back(token);
+            }
+            return Ok(());
+        }
+        self.send(token, count)
+    }
+
+    /// Send what is due and has room, in an open loop. What has none keeps its place in the schedule.
+    fn send_due(&mut self, token: usize, span: &Span, now: u64) -> Result<(), Failure> {
+        let unit = self.job.script.unit();
+        let (_, connection) = &mut self.connections[token];
+        if connection.has_turn || connection.has_unsent() {
+            return Ok(());
+        }
+        let drained = now >= span.ends_at.saturating_add(self.job.timeout_ns() / DRAIN_PART);
+        let room = if drained { 0 } else { (self.window - connection.awaited()) / unit };
+        let slip = &mut self.slip;
+        let late = |due_at, late_ns| {
+            if due_at >= span.counts_from {
+                slip.record(late_ns, unit as u64);
+            }
+        };
+        if let Err(broken) = connection.send_due(now, room, unit, late) {
+            return Err(self.explain(token, broken));
+        }
+        if connection.has_unsent() {
+            return self.await_room(token, Interest::RepliesAndRoom);
+        }
+        let next = if drained { u64::MAX } else { connection.next_due() };
+        if next == u64::MAX {
+            self.busy -= usize::from(connection.is_idle());
+        } else if self.window - connection.awaited() >= unit {
+            connection.has_turn = true;
+            self.agenda.put(next, token);
+        }
+        Ok(())
+    }
+
+    /// Let all send whose turn has come by now.
+    #[inline]
+    fn take_turns(&mut self, span: &Span) -> Result<(), Failure> {
+        while self.agenda.next_at() < u64::MAX {
+            let now = clock::now();
+            let Some(token) = self.agenda.take(now) else { break };
+            self.connections[token].1.has_turn = false;
+            self.send_due(token, span, now)?;
+        }
+        Ok(())
+    }
+
+    /// Send for those whose turn has come, and send home those whose time is over.
+    #[inline]
+    fn dequeue(&mut self, span: &Span, now: u64) -> Result<(), Failure> {
+        let due = |worker: &Self| now >= worker.pace.due() || now >= span.ends_at;
+        while let Some(token) = self.queue.front().copied().filter(|_| due(self)) {
+            self.queue.pop_front();
+            self.send_next(token, span, now)?;
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn send(&mut self, token: usize, count: usize) -> Result<(), Failure> {
+        if !self.job.keepalive && !self.connections[token].1.is_fresh() {
+            let channel = self.open(token, self.connections[token].0)?;
+            self.connections[token].1.renew(channel);
+        }
+        let (_, connection) = &mut self.connections[token];
+        match connection.send_batch(count) {
+            Ok(()) if connection.has_unsent() => self.await_room(token, Interest::RepliesAndRoom),
+            Ok(()) => Ok(()),
+            Err(broken) => Err(self.explain(token, broken)),
+        }
+    }
+
+    fn flush(&mut self, token: usize, span: &Span) -> Result<(), Failure> {
+        let (_, connection) = &mut self.connections[token];
+        match connection.flush_more() {
+            Ok(()) if connection.has_unsent() => Ok(()),
+            Ok(()) => {
+                self.await_room(token, Interest::Replies)?;
+                self.refill(token, span)
+            }
+            Err(broken) => Err(self.explain(token, broken)),
+        }
+    }
+
+    /// A rolling window may have got room while its last burst was held up.
+    fn refill(&mut self, token: usize, span: &Span) -> Result<(), Failure> {
+        match self.connections[token].1.is_idle() && span.arrivals.is_none() {
+            true => Ok(()),
+            false => self.send_next(token, span, clock::now()),
+        }
+    }
+
+    fn await_room(&self, token: usize, interest: Interest) -> Result<(), Failure> {
+        let socket = self.connections[token].1.socket();
+        self.epoll.change(socket, token, interest).map_err(machine_failure)
+    }
+
+    /// Give up when a server is silent or when another thread has given up.
+    fn patrol(&mut self, now: u64) -> Result<(), Failure> {
+        if self.shared.failed.load(Ordering::Relaxed) {
+            return Err(Failure::run("stopped because another thread failed", "see its message"));
+        }
+        let timeout_ns = self.job.timeout_ns();
+        match self
+            .connections
+            .iter_mut()
+            .find_map(|(index, it)| it.is_still(now, timeout_ns).then_some(*index))
+        {
+            None => Ok(()),
+            Some(index) => Err(self.job.silent(index)),
+        }
+    }
+
+    #[cold]
+    fn explain(&mut self, token: usize, broken: Broken) -> Failure {
+        let (index, connection) = &mut self.connections[token];
+        // A server that closes a connection may have said why.
+        if let Broken::Closed = broken
+            && let Err(failure) = self.job.accept(&connection.last_words(&mut self.buffer), P::ERROR_MARK)
+        {
+            return failure;
+        }
+        self.job.broken::<P>(*index, broken)
+    }
+}
+
+/// Count `tally`, received at `now`: each reply with the moment at which its own request began.
+#[inline]
+fn count<R: Replies>(
+    meter: &mut Meter,
+    connection: &mut Connection<R>,
+    now: u64,
+    tally: Tally,
+) -> Result<(), Failure> {
+    let mut left = tally.replies;
+    let mut told = tally;
+    while left > 0 {
+        let (landed, begin) = connection.land(left);
+        let part = Tally { replies: landed, ..std::mem::take(&mut told) };
+        meter.count(now, begin, part)?;
+        if meter.tells_commands() {
+            (0..landed).for_each(|_| meter.count_command(now, begin, connection.next_answered()));
+        }
+        left -= landed;
+    }
+    Ok(())
+}

@@ -1,0 +1,104 @@
+//! The schedules of an open loop, moment by moment: deterministic, so no test here depends on the machine.
+
+use engine::schedule::Arrivals;
+use engine::schedule::Law;
+use engine::schedule::Schedule;
+use engine::schedule::Seat;
+
+const S: u64 = 1_000_000_000;
+const BEGIN: u64 = 7 * S;
+
+fn moments(arrivals: Arrivals, seat: Seat, seconds: u64) -> Vec<u64> {
+    let mut schedule = Schedule::new(arrivals, seat, BEGIN, BEGIN + seconds * S);
+    std::iter::from_fn(|| Some(schedule.take()).filter(|due| *due < u64::MAX)).collect()
+}
+
+/// The moments of all `clients` connections, in order.
+fn all(arrivals: Arrivals, clients: usize, unit: usize, seconds: u64) -> Vec<u64> {
+    let seat = |index| Seat { seed: 1, index, clients, unit };
+    let mut all: Vec<u64> = (0..clients).flat_map(|index| moments(arrivals, seat(index), seconds)).collect();
+    all.sort_unstable();
+    all
+}
+
+fn fixed(rate: f64) -> Arrivals {
+    Arrivals { rate, law: Law::Fixed, series: 0 }
+}
+
+fn poisson(rate: f64) -> Arrivals {
+    Arrivals { rate, law: Law::Poisson, series: 0 }
+}
+
+#[test]
+fn a_fixed_rate_is_exact_and_even_over_all_connections() {
+    for rate in [1, 3, 1_000, 3_000, 7_777, 99_991, 1_000_000] {
+        for clients in [1, 7, 50] {
+            let moments = all(fixed(rate as f64), clients, 1, 3);
+            assert_eq!(moments.len() as u64, rate * 3, "{rate}/s on {clients}");
+            for (number, due) in (0..).zip(&moments) {
+                let exact = BEGIN + (u128::from(S) * number / u128::from(rate)) as u64;
+                assert!(due.abs_diff(exact) <= 1, "{rate}/s on {clients}: {number} at {due}, not {exact}");
+            }
+        }
+    }
+}
+
+#[test]
+fn the_rate_of_a_sequence_counts_its_requests() {
+    assert_eq!(all(fixed(3000.0), 4, 3, 2).len(), 2000);
+    let sent = all(poisson(30_000.0), 4, 3, 2).len();
+    // 20000 expected; four standard deviations of a Poisson count.
+    assert!(sent.abs_diff(20_000) < 4 * 142, "{sent}");
+}
+
+#[test]
+fn a_schedule_depends_on_seed_connection_and_series_alone() {
+    let seat = Seat { seed: 1, index: 3, clients: 8, unit: 1 };
+    let of = |arrivals, seat| moments(arrivals, seat, 1);
+    let first = of(poisson(8000.0), seat);
+    assert_eq!(first, of(poisson(8000.0), seat));
+    assert_ne!(first, of(poisson(8000.0), Seat { seed: 2, ..seat }));
+    assert_ne!(first, of(poisson(8000.0), Seat { index: 4, ..seat }));
+    assert_ne!(first, of(Arrivals { series: 1, ..poisson(8000.0) }, seat));
+    let (mut schedule, end) = (Schedule::new(poisson(8000.0), seat, BEGIN, BEGIN + S), first.len());
+    schedule.take();
+    assert_eq!(schedule.due(), first[1]);
+    assert_eq!(schedule.count(), end as u64 - 1);
+}
+
+/// The statistic of Kolmogorov and Smirnov: how far the gaps are from exponential ones of `mean_ns`.
+fn distance(moments: &[u64], mean_ns: f64) -> f64 {
+    let mut gaps: Vec<u64> = moments.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    gaps.sort_unstable();
+    let count = gaps.len() as f64;
+    let gap = |(rank, ns): (usize, &u64)| {
+        let exact = 1.0 - (-(*ns as f64) / mean_ns).exp();
+        (exact - rank as f64 / count).max((rank + 1) as f64 / count - exact)
+    };
+    gaps.iter().enumerate().map(gap).fold(0.0, f64::max)
+}
+
+/// `scipy.stats.kstwo.isf(0.01, 20000)` of scipy 1.17.1.
+const LIMIT_OF_20000: f64 = 0.011_500_6;
+
+#[test]
+fn gaps_of_chance_are_exponential_on_each_connection_and_on_all_together() {
+    let one = moments(poisson(5000.0), Seat { seed: 1, index: 2, clients: 5, unit: 1 }, 30);
+    for (moments, mean_ns) in [(one, 1e6), (all(poisson(10_000.0), 50, 1, 3), 1e5)] {
+        let measured = distance(&moments[..20_001], mean_ns);
+        assert!(measured < LIMIT_OF_20000, "{measured}");
+    }
+    // The test would notice: a fixed rate is far off.
+    assert!(distance(&all(fixed(10_000.0), 50, 1, 3)[..20_001], 1e5) > 0.5);
+}
+
+#[test]
+fn gaps_of_chance_do_not_follow_from_each_other() {
+    let moments = all(poisson(10_000.0), 50, 1, 3);
+    let gaps: Vec<f64> = moments.windows(2).map(|pair| (pair[1] - pair[0]) as f64 - 1e5).collect();
+    let product = |lag: usize| gaps.iter().zip(&gaps[lag..]).map(|(a, b)| a * b).sum::<f64>();
+    let bound = 4.0 / (gaps.len() as f64).sqrt();
+    for lag in [1, 2, 7, 50] {
+        assert!((product(lag) / product(0)).abs() < bound, "lag {lag}");
+    }
+}

@@ -1,0 +1,148 @@
+//! What the kernel tells of a process.
+
+use std::io;
+
+use libc::c_int;
+
+use crate::clock::clock_ns;
+
+/// What a CPU clock of another process counts; the kernel's numbers of `clock_getcpuclockid(3)`.
+#[derive(Clone, Copy)]
+enum CpuClock {
+    /// User and system time as clock ticks met them.
+    Sampled = 0,
+    SampledUser = 1,
+    /// What its threads ran, to the ns.
+    Exact = 2,
+}
+
+fn process_clock_ns(pid: u32, clock: CpuClock) -> io::Result<u64> {
+    clock_ns((!(pid as c_int) << 3) | clock as c_int)
+}
+
+/// CPU time in ns that all threads of process `pid` have used, dead threads included.
+///
+/// Errors when there is no such process.
+pub fn process_cpu_ns(pid: u32) -> io::Result<u64> {
+    process_clock_ns(pid, CpuClock::Exact)
+}
+
+/// What a process has done since it began. Context switches are those of the threads that live.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct ProcessUsage {
+    /// As clock ticks met it: their ratio is what is of use.
+    pub sampled_ns: u64,
+    pub sampled_user_ns: u64,
+    pub voluntary_switches: u64,
+    pub involuntary_switches: u64,
+    pub minor_faults: u64,
+    pub major_faults: u64,
+}
+
+impl ProcessUsage {
+    /// Errors when there is no such process.
+    pub fn of(pid: u32) -> io::Result<ProcessUsage> {
+        let switches = |name| tasks_sum(pid, name);
+        let [minor_faults, major_faults] = faults(pid)?;
+        Ok(ProcessUsage {
+            sampled_ns: process_clock_ns(pid, CpuClock::Sampled)?,
+            sampled_user_ns: process_clock_ns(pid, CpuClock::SampledUser)?,
+            voluntary_switches: switches("voluntary_ctxt_switches:")?,
+            involuntary_switches: switches("nonvoluntary_ctxt_switches:")?,
+            minor_faults,
+            major_faults,
+        })
+    }
+
+    /// A thread that ended takes its context switches along: they are 0 rather than below.
+    pub fn since(self, earlier: ProcessUsage) -> ProcessUsage {
+        ProcessUsage {
+            sampled_ns: self.sampled_ns - earlier.sampled_ns,
+            sampled_user_ns: self.sampled_user_ns - earlier.sampled_user_ns,
+            voluntary_switches: self.voluntary_switches.saturating_sub(earlier.voluntary_switches),
+            involuntary_switches: self.involuntary_switches.saturating_sub(earlier.involuntary_switches),
+            minor_faults: self.minor_faults - earlier.minor_faults,
+            major_faults: self.major_faults - earlier.major_faults,
+        }
+    }
+}
+
+/// The sum of a line of `/proc/PID/task/*/status` over all threads.
+fn tasks_sum(pid: u32, name: &str) -> io::Result<u64> {
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task"))?;
+    // A thread may end between the listing and the look.
+    let texts = tasks.flatten().filter_map(|task| std::fs::read_to_string(task.path().join("status")).ok());
+    Ok(texts.filter_map(|text| status_number(&text, name)).sum())
+}
+
+/// The number after `name` in the text of a status file.
+fn status_number(text: &str, name: &str) -> Option<u64> {
+    text.lines().find_map(|line| line.strip_prefix(name)?.split_whitespace().next()?.parse().ok())
+}
+
+/// Minor and major page faults of a process.
+fn faults(pid: u32) -> io::Result<[u64; 2]> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
+    // The name of the program stands in parentheses and may hold any character; state and seven numbers follow it.
+    let mut numbers = text.rsplit(')').next().unwrap_or("").split_whitespace().skip(7).map(str::parse);
+    match (numbers.next(), numbers.nth(1)) {
+        (Some(Ok(minor)), Some(Ok(major))) => Ok([minor, major]),
+        _ => Err(io::ErrorKind::InvalidData.into()),
+    }
+}
+
+/// Bytes of memory that process `pid` holds (its resident set). Errors when there is no such process.
+pub fn resident_bytes(pid: u32) -> io::Result<u64> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
+    let kibibytes = status_number(&status, "VmRSS:");
+    kibibytes.map(|number| number * 1024).ok_or_else(|| io::ErrorKind::NotFound.into())
+}
+
+/// Let this process open as many files as its hard limit allows: how many that are.
+pub fn raise_file_limit() -> u64 {
+    // SAFETY: `limit` outlives both calls. When they fail, a later socket tells so.
+    unsafe {
+        let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+        if libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) != 0 {
+            return u64::MAX;
+        }
+        limit.rlim_cur = limit.rlim_max;
+        libc::setrlimit(libc::RLIMIT_NOFILE, &limit);
+        limit.rlim_max
+    }
+}
+
+/// The threads that process `pid` has now.
+pub fn threads(pid: u32) -> io::Result<Vec<u32>> {
+    let names = std::fs::read_dir(format!("/proc/{pid}/task"))?;
+    names
+        .map(|entry| entry.map(|entry| entry.file_name()))
+        .map(|name| Ok(name?.to_string_lossy().parse().unwrap_or(0)))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn the_usage_of_a_process_grows_with_what_it_does() {
+        let before = ProcessUsage::of(std::process::id()).unwrap();
+        let began = process_cpu_ns(std::process::id()).unwrap();
+        std::thread::sleep(Duration::from_millis(1));
+        let memory = vec![1u8; 8 << 20];
+        while process_cpu_ns(std::process::id()).unwrap() < began + 50_000_000 {
+            std::hint::black_box(&memory);
+        }
+        let used = ProcessUsage::of(std::process::id()).unwrap().since(before);
+        assert!(used.voluntary_switches >= 1 && used.minor_faults >= 2, "{used:?}");
+        assert!(used.sampled_user_ns <= used.sampled_ns && used.sampled_ns > 0, "{used:?}");
+    }
+
+    #[test]
+    fn a_process_that_is_gone_is_an_error() {
+        assert!(ProcessUsage::of(1 << 30).is_err());
+    }
+}

@@ -1,0 +1,101 @@
+//! What is asked of a memcached server beside the load.
+
+use std::time::{Duration, Instant};
+use std::{io, thread};
+
+use crate::dialogue::tell;
+use crate::target::Target;
+use text::failure::Failure;
+
+const LONGEST_ANSWER: usize = 1 << 20;
+/// After a flush the server is asked for its items until they are as expected, so often and so long.
+const ASKED_EVERY: Duration = Duration::from_millis(50);
+const SETTLED_WITHIN: Duration = Duration::from_secs(5);
+
+/// The number of items that the server holds and has not flushed.
+///
+/// `flush_all` ends items and leaves them where they are: `curr_items` has them until the server comes by, a second or
+/// two later. So if it was ever flushed, and does not hold `expected` items, it is told to look through all of them, and
+/// asked again.
+pub fn count_living(target: &Target, expected: u64) -> Result<u64, Failure> {
+    let deadline = Instant::now() + SETTLED_WITHIN;
+    let mut is_crawling = false;
+    loop {
+        let stats = ask(target, "stats")?;
+        let items = stat(&stats, "curr_items")?;
+        if items <= expected || stat(&stats, "cmd_flush")? == 0 || Instant::now() >= deadline {
+            return Ok(items);
+        }
+        if !is_crawling {
+            // A server without a crawler says so, and comes by when it does.
+            ask(target, "lru_crawler crawl all")?;
+            is_crawling = true;
+        }
+        thread::sleep(ASKED_EVERY);
+    }
+}
+
+/// The statistic of that name.
+fn stat(stats: &str, name: &str) -> Result<u64, Failure> {
+    let number = |line: &str| line.strip_prefix("STAT ")?.strip_prefix(name)?.trim().parse().ok();
+    stats.lines().find_map(number).ok_or_else(|| {
+        let told: String = stats.chars().take(80).collect();
+        Failure::run(
+            format!("the server answered stats without {name}, {}", told.trim()),
+            "give a memcached server",
+        )
+    })
+}
+
+/// Connect, send a line, and hang up: all lines of the answer up to `END`, or an error line.
+fn ask(target: &Target, line: &str) -> Result<String, Failure> {
+    let mut channel = target.connect()?;
+    let deadline = Instant::now() + target.timeout;
+    let mut answer = Vec::new();
+    let mut hear = || {
+        tell(&mut channel, format!("{line}\r\n").as_bytes())?;
+        let mut chunk = [0; 4096];
+        while !is_whole(&answer) {
+            let received = channel.recv(&mut chunk)?;
+            answer.extend_from_slice(&chunk[..received]);
+            if received == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+            if Instant::now() >= deadline || answer.len() > LONGEST_ANSWER {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+        }
+        Ok(())
+    };
+    hear().map_err(|error: io::Error| {
+        let cause = match error.kind() {
+            io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
+                format!("no answer to {line} within {:?}", target.timeout)
+            }
+            _ => format!("no answer to {line} ({error})"),
+        };
+        Failure::run(cause, format!("check that {} is memcached", target.address))
+    })?;
+    Ok(String::from_utf8_lossy(&answer).into_owned())
+}
+
+/// Whether the last line ends the answer; an answer of another protocol is one line.
+fn is_whole(answer: &[u8]) -> bool {
+    match answer.starts_with(b"STAT ") {
+        true => answer.ends_with(b"\r\nEND\r\n"),
+        false => answer.ends_with(b"\r\n"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_ends_where_it_should() {
+        assert!(!is_whole(b"STAT pid 1\r\n"));
+        assert!(is_whole(b"STAT pid 1\r\nEND\r\n"));
+        assert!(is_whole(b"ERROR\r\n"));
+        assert!(!is_whole(b""));
+    }
+}

@@ -1,0 +1,143 @@
+//! Where the server is, how a session with it begins, and what its failures are called.
+
+use std::net::ToSocketAddrs;
+use std::time::Duration;
+use std::{fmt, io};
+
+use socket2::SockAddr;
+
+use crate::tls;
+use text::failure::Failure;
+use text::secrets::HIDDEN;
+
+/// The longest path that fits a unix socket address.
+const SOCKET_PATH_BYTES: usize = 107;
+/// What servers say that take no more connections: Redis and Valkey, memcached.
+const FULL: [&str; 2] = ["max number of clients reached", "Too many open connections"];
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Address {
+    Tcp { host: String, port: u16 },
+    Unix { path: String },
+}
+
+impl Address {
+    /// The socket at `path`; a usage failure when the path is longer than a socket address holds.
+    pub fn unix(path: &str) -> Result<Address, Failure> {
+        match path.len() <= SOCKET_PATH_BYTES {
+            true => Ok(Address::Unix { path: path.to_owned() }),
+            false => Err(Failure::usage(
+                "the path of -s is too long for a socket",
+                "give at most 107 bytes, or a relative path",
+            )),
+        }
+    }
+}
+
+impl Address {
+    /// `host:port`, or the path of a socket.
+    pub fn host_and_port(&self) -> String {
+        match self {
+            Address::Tcp { host, port } => format!("{host}:{port}"),
+            Address::Unix { path } => path.clone(),
+        }
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Address::Tcp { host, port } => write!(f, "tcp:{host}:{port}"),
+            Address::Unix { path } => write!(f, "unix:{path}"),
+        }
+    }
+}
+
+/// A server, how a session with it begins, and how long it may stay silent.
+#[derive(Debug, Clone)]
+pub struct Target {
+    pub address: Address,
+    pub tls: Option<tls::Client>,
+    /// Commands that open a session, each answered before the next is sent: AUTH, SELECT, HELLO ...
+    pub greeting: Vec<Vec<String>>,
+    pub timeout: Duration,
+}
+
+/// The command that logs in.
+pub fn auth(user: Option<&str>, password: &str) -> Vec<String> {
+    ["AUTH"].into_iter().chain(user).chain([password]).map(str::to_owned).collect()
+}
+
+impl Target {
+    /// The name of the server's machine.
+    pub fn host(&self) -> &str {
+        match &self.address {
+            Address::Tcp { host, .. } => host,
+            Address::Unix { .. } => "localhost",
+        }
+    }
+
+    pub fn peers(&self) -> io::Result<Vec<SockAddr>> {
+        match &self.address {
+            Address::Tcp { host, port } => {
+                Ok((host.as_str(), *port).to_socket_addrs()?.map(SockAddr::from).collect())
+            }
+            Address::Unix { path } => Ok(vec![SockAddr::unix(path)?]),
+        }
+    }
+
+    /// The failure of a connect that ended with `error`.
+    pub fn unreachable(&self, error: &io::Error) -> Failure {
+        let cause = format!("cannot connect to {} ({error})", self.address);
+        match error.raw_os_error() {
+            Some(libc::EMFILE) => Failure::machine(cause, "raise `ulimit -n` above the number of clients"),
+            Some(libc::EADDRNOTAVAIL) => Failure::machine(
+                cause,
+                "all local ports are taken, so wait for closed connections to be forgotten, or use a unix socket",
+            ),
+            _ => Failure::run(cause, "start the server, or correct -h, -p or -s"),
+        }
+    }
+
+    /// The failure of a TLS handshake that ended with `error`.
+    pub fn handshake_failed(&self, error: &io::Error) -> Failure {
+        Failure::run(
+            format!("the TLS handshake with {} failed ({error})", self.address),
+            "check that the server speaks TLS there, and --cacert, --cert and --key, or trust it with --insecure",
+        )
+    }
+
+    /// The failure of a greeting's command that was answered with the error `text`.
+    pub fn refused(&self, words: &[String], text: &str) -> Failure {
+        // Servers that do not know a command repeat its words.
+        let secrets = words.iter().skip(1).filter(|word| words[0] == "AUTH" && !word.is_empty());
+        let text = secrets.fold(text.to_owned(), |text, secret| text.replace(secret.as_str(), HIDDEN));
+        let (asked, remedy) = match words[0].as_str() {
+            "AUTH" => ("the login".to_owned(), "correct -a and --user"),
+            _ => (words.join(" "), "leave it out, or log in with -a, or use a server that knows it"),
+        };
+        Failure::run(format!("the server refused {asked}: -{text}"), remedy_of(&text, remedy))
+    }
+
+    /// The failure of a command whose answer did not come because of `error`.
+    pub fn unanswered<W: AsRef<[u8]>>(&self, words: &[W], error: &io::Error) -> Failure {
+        let asked = String::from_utf8_lossy(words[0].as_ref());
+        let cause = match error.kind() {
+            io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
+                format!("no answer to {asked} within {:?}", self.timeout)
+            }
+            _ => format!("no answer to {asked} ({error})"),
+        };
+        Failure::run(cause, format!("check that {} speaks RESP", self.address))
+    }
+}
+
+/// The remedy of an error that a server told as `text`: `otherwise`, unless it has no room for another connection.
+pub fn remedy_of<'a>(text: &str, otherwise: &'a str) -> &'a str {
+    let is_full = FULL.iter().any(|full| text.contains(full));
+    if is_full {
+        "raise the server's limit of clients (maxclients; memcached: -c), or lower the number of clients"
+    } else {
+        otherwise
+    }
+}

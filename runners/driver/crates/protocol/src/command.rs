@@ -1,0 +1,115 @@
+//! One command: its bytes, how to fill them, and the reply it should get.
+
+use crate::expectation::Expectation;
+use crate::template::{Fill, Part, Varying};
+
+/// One step of filling a command; `at` counts from the command's first byte.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Step {
+    Number {
+        at: usize,
+    },
+    Draw {
+        slot: u8,
+    },
+    Shared {
+        at: usize,
+        slot: u8,
+    },
+    Sequence {
+        at: usize,
+    },
+    DrawTag,
+    Tag {
+        at: usize,
+    },
+    Value {
+        at: usize,
+        bytes: usize,
+    },
+    /// Draw what will be pasted.
+    DrawVarying(Varying),
+    /// Paste, before byte `at`, the length of all that is drawn and not yet pasted, and `plus`.
+    PasteLength {
+        at: usize,
+        plus: usize,
+    },
+    /// Paste, before byte `at`, what was drawn first.
+    Paste {
+        at: usize,
+    },
+}
+
+/// One command: its bytes, how to fill them, and the reply it should get.
+#[derive(Debug, Clone)]
+pub struct Command {
+    /// What always stands there, with room for what has a fixed width.
+    pub bytes: Vec<u8>,
+    pub steps: Vec<Step>,
+    pub reply: Expectation,
+    /// The most bytes that it may have.
+    pub longest: usize,
+}
+
+impl Command {
+    pub fn new(parts: &[Part], reply: Expectation) -> Command {
+        let mut command = Command { bytes: Vec::new(), steps: Vec::new(), reply, longest: 0 };
+        let mut ahead = 0;
+        for (at, part) in parts.iter().enumerate() {
+            match part {
+                Part::Literal(bytes) => command.bytes.extend_from_slice(bytes),
+                Part::Filled(Fill::Length { plus, varying }) => {
+                    command.announce(*plus, parts[at..].iter().filter_map(Part::varying).take(*varying));
+                    ahead = *varying;
+                }
+                Part::Filled(Fill::Varying(varying)) => {
+                    command.paste(*varying, ahead == 0);
+                    ahead = usize::saturating_sub(ahead, 1);
+                }
+                Part::Filled(fill) => command.place(*fill),
+            }
+            command.longest += match part {
+                Part::Literal(bytes) => bytes.len(),
+                Part::Filled(fill) => fill.width() + fill.room(),
+            };
+        }
+        command
+    }
+
+    /// Whether all of its bytes stay where they are.
+    pub fn is_fixed(&self) -> bool {
+        !self.steps.iter().any(|step| matches!(step, Step::Paste { .. }))
+    }
+
+    fn announce(&mut self, plus: usize, varying: impl Iterator<Item = Varying>) {
+        self.steps.extend(varying.map(Step::DrawVarying));
+        self.steps.push(Step::PasteLength { at: self.bytes.len(), plus });
+    }
+
+    fn paste(&mut self, varying: Varying, undrawn: bool) {
+        self.steps.extend(undrawn.then_some(Step::DrawVarying(varying)));
+        self.steps.push(Step::Paste { at: self.bytes.len() });
+    }
+
+    fn place(&mut self, fill: Fill) {
+        let at = self.bytes.len();
+        let (drawn, step) = match fill {
+            Fill::Number => (None, Step::Number { at }),
+            Fill::Shared(slot) => (Some(Step::Draw { slot }), Step::Shared { at, slot }),
+            Fill::Sequence => (None, Step::Sequence { at }),
+            Fill::Tag => (Some(Step::DrawTag), Step::Tag { at }),
+            Fill::Value(bytes) => (None, Step::Value { at, bytes }),
+            Fill::Varying(_) | Fill::Length { .. } => return,
+        };
+        let missing = drawn.filter(|draw| !self.steps.contains(draw));
+        self.steps.extend(missing);
+        self.steps.push(step);
+        self.bytes.resize(at + fill.width(), b'0');
+    }
+
+    /// Key numbers that one filling draws.
+    pub fn numbers(&self) -> u64 {
+        self.steps.iter().filter(|step| matches!(step, Step::Number { .. } | Step::Draw { .. })).count()
+            as u64
+    }
+}

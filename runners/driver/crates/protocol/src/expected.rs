@@ -1,0 +1,174 @@
+//! The replies that commands of RESP should get: their type, their text where it is always the same, and their order.
+
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use crate::expectation::{Expectation, Type};
+use crate::replies::Garbage;
+use crate::script::Script;
+
+/// Of a reply that is refused, so many bytes are shown.
+const SHOWN: usize = 40;
+
+/// The replies to the commands of a script, in their order.
+#[derive(Debug)]
+pub struct Expected {
+    commands: Box<[Expectation]>,
+    /// The type of the first reply to each command; 0 until there was one.
+    first: Box<[AtomicU8]>,
+    order: Box<[u16]>,
+}
+
+impl Expected {
+    /// Always the same.
+    pub fn one(expectation: Expectation) -> Expected {
+        Expected::new(vec![expectation], vec![0])
+    }
+
+    pub fn new(commands: Vec<Expectation>, order: Vec<u16>) -> Expected {
+        let first = commands.iter().map(|_| AtomicU8::new(0)).collect();
+        Expected { commands: commands.into(), first, order: order.into() }
+    }
+
+    pub fn of(script: &Script) -> Expected {
+        match script.commands.as_slice() {
+            [command] => Expected::one(command.reply.clone()),
+            _ => Expected::new(in_transactions(script), script.order.clone()),
+        }
+    }
+
+    /// Whether there is but one.
+    #[inline(always)]
+    pub fn is_one(&self) -> bool {
+        self.commands.len() == 1
+    }
+
+    #[inline(always)]
+    pub fn at(&self, place: usize) -> &Expectation {
+        &self.commands[usize::from(self.order[place])]
+    }
+
+    #[inline(always)]
+    pub fn only(&self) -> &Expectation {
+        &self.commands[0]
+    }
+
+    /// Places in the order.
+    #[inline]
+    pub fn length(&self) -> usize {
+        self.order.len()
+    }
+
+    /// Whether a reply at `place` that begins with `byte` is of the right type.
+    pub fn suits(&self, place: usize, byte: u8) -> bool {
+        match self.at(place).reply {
+            Type::Any => true,
+            Type::First => [0, byte].contains(&self.first(place).load(Ordering::Relaxed)),
+            Type::Byte(wanted) => wanted == byte,
+            Type::Line(line) => line.as_bytes()[0] == byte,
+        }
+    }
+
+    /// A reply at `place` that is no error and no null begins with `byte`: whether those before did, too.
+    pub fn learn(&self, place: usize, byte: u8) -> bool {
+        if self.at(place).reply != Type::First {
+            return true;
+        }
+        let learned = self.first(place).compare_exchange(0, byte, Ordering::Relaxed, Ordering::Relaxed);
+        learned.is_ok() || learned == Err(byte)
+    }
+
+    fn first(&self, place: usize) -> &AtomicU8 {
+        &self.first[usize::from(self.order[place])]
+    }
+
+    /// The failure of a reply at `place` that begins with `bytes`.
+    #[cold]
+    pub fn refused(&self, place: usize, bytes: &[u8]) -> Garbage {
+        let expected = self.at(place);
+        let to =
+            if expected.command.is_empty() { String::new() } else { format!(" {} with", expected.command) };
+        let line = bytes.split(|byte| *byte == b'\r').next().unwrap_or_default();
+        let shown = line[..line.len().min(SHOWN)].escape_ascii();
+        let wanted = expected.wanted(self.first(place).load(Ordering::Relaxed));
+        Garbage(format!("the server answered{to} '{shown}' where {wanted} should stand"))
+    }
+}
+
+/// What the commands of `script` should get: between MULTI and EXEC they are queued.
+///
+/// A shuffled script has no transactions that a server would take: whatever it says about them is an error sooner or later.
+fn in_transactions(script: &Script) -> Vec<Expectation> {
+    let is = |reply: &Expectation, names: &[&str]| names.contains(&reply.command.as_str());
+    let replies = script.commands.iter().map(|command| &command.reply);
+    if script.shuffled && replies.clone().any(|reply| is(reply, &["MULTI"])) {
+        return replies
+            .map(|reply| Expectation {
+                nullable: true,
+                ..Expectation::of(reply.command.clone(), Type::Any, true)
+            })
+            .collect();
+    }
+    let mut open = false;
+    let mut expected = Vec::new();
+    for reply in replies {
+        let ends = is(reply, &["EXEC", "DISCARD"]);
+        let is_queued = open && !ends && !is(reply, &["MULTI", "WATCH"]);
+        expected.push(if is_queued { reply.queued() } else { reply.clone() });
+        open = (open && !ends) || is(reply, &["MULTI"]);
+    }
+    expected
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::resp;
+    use crate::template::Placeholders;
+
+    fn expectation(text: &str) -> Expectation {
+        Expectation::to(&text.split(' ').collect::<Vec<_>>(), 3)
+    }
+
+    #[test]
+    fn arguments_change_the_reply() {
+        for (text, reply, nullable) in [
+            ("get k", Type::Byte(b'$'), true),
+            ("SET k v", Type::Line("+OK"), false),
+            ("SET k v EX 10", Type::Line("+OK"), false),
+            ("set k v nx", Type::Line("+OK"), true),
+            ("SET k v XX GET", Type::Byte(b'$'), true),
+            ("PING", Type::Line("+PONG"), false),
+            ("PING a", Type::Byte(b'$'), false),
+            ("LPOP l", Type::Byte(b'$'), true),
+            ("LPOP l 2", Type::First, true),
+            ("ZADD z NX 1 a", Type::Byte(b':'), false),
+            ("ZADD z INCR 1 a", Type::First, true),
+            ("EVAL return 0", Type::Any, true),
+            ("JSON.GET k", Type::First, true),
+        ] {
+            let expected = expectation(text);
+            assert_eq!((expected.reply, expected.nullable), (reply, nullable), "{text}");
+        }
+    }
+
+    #[test]
+    fn commands_of_a_transaction_are_queued() {
+        let command = |text: &str| {
+            let words: Vec<&str> = text.split(' ').collect();
+            (1, resp::template(&words, &Placeholders::default(), Expectation::to(&words, 3)))
+        };
+        let texts = ["GET a", "MULTI", "GET a", "FOO", "EXEC", "GET a"];
+        let expected = Expected::of(&Script::sequence(texts.into_iter().map(command).collect()));
+        let types: Vec<Type> = (0..6).map(|place| expected.at(place).reply).collect();
+        let (bulk, queued) = (Type::Byte(b'$'), Type::Line("+QUEUED"));
+        assert_eq!(types, [bulk, Type::Line("+OK"), queued, queued, Type::Byte(b'*'), bulk]);
+    }
+
+    #[test]
+    fn the_first_type_is_learned_once() {
+        let expected = Expected::one(expectation("FOO"));
+        assert!(expected.suits(0, b':') && expected.suits(0, b'*'));
+        assert!(expected.learn(0, b':') && expected.learn(0, b':') && !expected.learn(0, b'*'));
+        assert!(expected.suits(0, b':') && !expected.suits(0, b'*'));
+    }
+}

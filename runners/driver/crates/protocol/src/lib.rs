@@ -1,0 +1,15 @@
+//! RESP and memcached: commands as templates, and replies that are skipped.
+
+pub mod command;
+pub mod expectation;
+pub mod expected;
+pub mod flat;
+pub mod memcached;
+pub mod number;
+pub mod replies;
+pub mod reply;
+pub mod resp;
+pub mod script;
+pub mod skipper;
+pub mod stride;
+pub mod template;

@@ -1,0 +1,133 @@
+//! The commands of a workload and the order in which each connection sends them, again and again.
+
+use crate::command::Command;
+use generator::rng::Rng;
+
+/// A weighted mix is dealt out of a shuffled ring of about this many commands.
+const RING: u64 = 1 << 16;
+
+/// The commands of a workload and the order in which each connection sends them, again and again.
+#[derive(Debug, Clone)]
+pub struct Script {
+    pub commands: Vec<Command>,
+    /// Places in `commands`; not empty.
+    pub order: Vec<u16>,
+    /// Whether the order is one of chance: a batch then begins anywhere in it.
+    pub shuffled: bool,
+}
+
+impl Script {
+    pub fn of(command: Command) -> Script {
+        Script::sequence(vec![(1, command)])
+    }
+
+    /// Each command so many times (at least once), one after the other.
+    pub fn sequence(steps: Vec<(usize, Command)>) -> Script {
+        let order = steps.iter().enumerate().flat_map(|(at, (times, _))| vec![at as u16; *times]).collect();
+        let commands = steps.into_iter().map(|(_, command)| command).collect();
+        Script { commands, order, shuffled: false }
+    }
+
+    /// Commands with weights (above 0), in an order of chance that depends on `seed` alone.
+    pub fn mix(weighted: Vec<(u64, Command)>, seed: u64) -> Script {
+        let total: u64 = weighted.iter().map(|(weight, _)| weight).sum();
+        let rounds = (RING / total).max(1);
+        let times = weighted.into_iter().map(|(weight, command)| ((weight * rounds) as usize, command));
+        let mut script = Script::sequence(times.collect());
+        let mut rng = Rng::stream(seed, u64::MAX - 1);
+        for last in (1..script.order.len()).rev() {
+            script.order.swap(last, rng.below(last as u64 + 1) as usize);
+        }
+        script.shuffled = script.commands.len() > 1;
+        script
+    }
+
+    /// The place in the order at which connection `index` begins: in a shuffled one each has its own.
+    pub fn entry(&self, index: usize) -> usize {
+        if self.shuffled { index * 7919 % self.order.len() } else { 0 }
+    }
+
+    /// Commands of a connection that belong together: a sequence is sent whole.
+    pub fn unit(&self) -> usize {
+        if self.shuffled { 1 } else { self.order.len() }
+    }
+
+    /// Key numbers that one [`Script::unit`] draws.
+    pub fn numbers_per_unit(&self) -> u64 {
+        let unit = self.order.iter().take(self.unit());
+        unit.map(|at| self.commands[usize::from(*at)].numbers()).sum()
+    }
+
+    /// Bytes of one [`Script::unit`] of a sequence.
+    pub fn unit_bytes(&self) -> usize {
+        self.order.iter().map(|at| self.commands[usize::from(*at)].bytes.len()).sum()
+    }
+
+    /// Bytes of the longest batch of `units` units.
+    pub fn batch_bytes(&self, units: usize) -> usize {
+        let longest = self.commands.iter().map(|command| command.longest).max().unwrap_or(0);
+        longest.saturating_mul(self.unit()).saturating_mul(units)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::command::Step;
+    use crate::expectation::Expectation;
+    use crate::template::{Placeholders, Value};
+
+    fn places() -> Placeholders {
+        Placeholders { numbers: true, tags: true, value: Value::Drawn(4), ttl: None }
+    }
+
+    fn command(text: &[u8]) -> Command {
+        Command::new(&places().cut(text), Expectation::default())
+    }
+
+    #[test]
+    fn a_text_is_cut_at_its_placeholders() {
+        let command = command(b"SET a{tag}:__rand_int____data__\r\n");
+        assert_eq!(command.bytes, b"SET a00000:0000000000000000\r\n");
+        let steps =
+            [Step::DrawTag, Step::Tag { at: 5 }, Step::Number { at: 11 }, Step::Value { at: 23, bytes: 4 }];
+        assert_eq!(command.steps, steps);
+    }
+
+    #[test]
+    fn a_shared_number_is_drawn_once_per_command() {
+        let command = command(b"__rand_1st__ __rand_1st__ __rand_2nd__ __key__");
+        let draws = command.steps.iter().filter(|step| matches!(step, Step::Draw { .. })).count();
+        assert_eq!((draws, command.numbers()), (3, 3));
+    }
+
+    #[test]
+    fn what_is_not_asked_for_stands_for_itself() {
+        let plain =
+            Placeholders { numbers: false, tags: false, value: Value::Same(b"D".to_vec()), ttl: None };
+        let command =
+            Command::new(&plain.cut(b"{tag}__rand_int____data____rand_1st__"), Expectation::default());
+        assert_eq!(command.bytes, b"{tag}__rand_int__D__rand_1st__");
+        assert!(command.steps.is_empty());
+    }
+
+    #[test]
+    fn a_mix_keeps_its_weights_and_its_seed() {
+        let mix = |seed| Script::mix(vec![(9, command(b"a")), (1, command(b"b"))], seed).order;
+        let order = mix(1);
+        let seconds = order.iter().filter(|at| **at == 1).count();
+        assert_eq!(seconds * 10, order.len());
+        assert_eq!(order, mix(1));
+        assert_ne!(order, mix(2));
+        // Shuffled: no stretch of 1000 is without the rare one.
+        assert!(order.windows(1000).all(|stretch| stretch.contains(&1)));
+    }
+
+    #[test]
+    fn a_sequence_repeats_its_steps() {
+        let script = Script::sequence(vec![(1, command(b"a")), (3, command(b"bb__rand_int__"))]);
+        assert_eq!(script.order, [0, 1, 1, 1]);
+        assert_eq!((script.unit(), script.numbers_per_unit()), (4, 3));
+        assert_eq!(script.batch_bytes(2), 2 * 4 * 14);
+    }
+}

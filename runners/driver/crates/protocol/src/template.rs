@@ -1,0 +1,217 @@
+//! Texts with places that are filled anew for each request.
+
+use generator::digits;
+use generator::values::Ttl;
+
+/// Shared numbers of one command: number 0 is `__key__`, 1 to 9 are `__rand_1st__` to `__rand_9th__`.
+pub const SHARED: usize = 10;
+/// A hash tag with its braces: `{abc}`.
+pub const TAG_WIDTH: usize = 5;
+
+/// What fills a place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fill {
+    /// A key number of its own.
+    Number,
+    /// A key number that is the same at all places of one command that name it.
+    Shared(u8),
+    /// The number of the command among those of all connections.
+    Sequence,
+    /// A hash tag that leads to the node of the connection, the same at all places of one command.
+    Tag,
+    /// So many bytes out of the value pool.
+    Value(usize),
+    /// Bytes whose number differs from request to request.
+    Varying(Varying),
+    /// The sum, as text, of `plus` and the lengths of the next so many varying fills.
+    Length { plus: usize, varying: usize },
+}
+
+/// A fill without a fixed width.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Varying {
+    /// A value by the rule of the pool, of at most so many bytes.
+    Value(usize),
+    /// A number of seconds.
+    Ttl(Ttl),
+}
+
+impl Fill {
+    /// Its bytes, if they are always so many; else 0.
+    pub fn width(self) -> usize {
+        match self {
+            Fill::Number | Fill::Shared(_) | Fill::Sequence => digits::WIDTH,
+            Fill::Tag => TAG_WIDTH,
+            Fill::Value(bytes) => bytes,
+            Fill::Varying(_) | Fill::Length { .. } => 0,
+        }
+    }
+
+    /// The most bytes that it may add to its width.
+    pub fn room(self) -> usize {
+        match self {
+            Fill::Varying(Varying::Value(largest)) => largest,
+            Fill::Varying(Varying::Ttl(_)) | Fill::Length { .. } => LONGEST_NUMBER,
+            _ => 0,
+        }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Part {
+    Literal(Vec<u8>),
+    Filled(Fill),
+}
+
+impl Part {
+    pub fn width(&self) -> usize {
+        match self {
+            Part::Literal(bytes) => bytes.len(),
+            Part::Filled(fill) => fill.width(),
+        }
+    }
+
+    pub fn varying(&self) -> Option<Varying> {
+        match self {
+            Part::Filled(Fill::Varying(varying)) => Some(*varying),
+            _ => None,
+        }
+    }
+}
+
+/// What `__data__` stands for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Value {
+    /// Other bytes in each request, so many.
+    Drawn(usize),
+    /// Other bytes in each request, at most so many.
+    Varying(usize),
+    /// These in all requests.
+    Same(Vec<u8>),
+}
+
+impl Default for Value {
+    fn default() -> Value {
+        Value::Drawn(0)
+    }
+}
+
+/// Which placeholders a text may hold; the others stand for themselves.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Placeholders {
+    /// `__rand_int__`, `__rand_1st__` to `__rand_9th__`.
+    pub numbers: bool,
+    /// `{tag}`.
+    pub tags: bool,
+    pub value: Value,
+    /// `__ttl__`.
+    pub ttl: Option<Ttl>,
+}
+
+const NAMED: [(&[u8], Fill); 13] = [
+    (b"__rand_int__", Fill::Number),
+    (b"__rand_1st__", Fill::Shared(1)),
+    (b"__rand_2nd__", Fill::Shared(2)),
+    (b"__rand_3rd__", Fill::Shared(3)),
+    (b"__rand_4th__", Fill::Shared(4)),
+    (b"__rand_5th__", Fill::Shared(5)),
+    (b"__rand_6th__", Fill::Shared(6)),
+    (b"__rand_7th__", Fill::Shared(7)),
+    (b"__rand_8th__", Fill::Shared(8)),
+    (b"__rand_9th__", Fill::Shared(9)),
+    (b"__key__", Fill::Shared(0)),
+    (b"__seq__", Fill::Sequence),
+    (b"{tag}", Fill::Tag),
+];
+
+const DATA: &[u8] = b"__data__";
+pub const TTL: &[u8] = b"__ttl__";
+/// Digits of the longest length or number of seconds.
+const LONGEST_NUMBER: usize = 20;
+
+impl Value {
+    /// Its bytes, or the most that it may have.
+    pub fn bytes(&self) -> usize {
+        match self {
+            Value::Drawn(bytes) | Value::Varying(bytes) => *bytes,
+            Value::Same(bytes) => bytes.len(),
+        }
+    }
+
+    /// Any bytes, as many as it has.
+    pub fn any(&self) -> Value {
+        match self {
+            Value::Varying(largest) => Value::Varying(*largest),
+            fixed => Value::Drawn(fixed.bytes()),
+        }
+    }
+
+    /// What stands for it in a command.
+    fn part(&self) -> Part {
+        match self {
+            Value::Drawn(bytes) => Part::Filled(Fill::Value(*bytes)),
+            Value::Varying(largest) => Part::Filled(Fill::Varying(Varying::Value(*largest))),
+            Value::Same(bytes) => Part::Literal(bytes.clone()),
+        }
+    }
+
+    /// Its length as text, before it.
+    pub fn length_part(&self) -> Part {
+        match self {
+            Value::Varying(_) => Part::Filled(Fill::Length { plus: 0, varying: 1 }),
+            fixed => Part::Literal(fixed.bytes().to_string().into_bytes()),
+        }
+    }
+}
+
+fn ttl_part(ttl: Ttl) -> Part {
+    match ttl.0 == ttl.1 {
+        true => Part::Literal(ttl.0.to_string().into_bytes()),
+        false => Part::Filled(Fill::Varying(Varying::Ttl(ttl))),
+    }
+}
+
+impl Placeholders {
+    pub fn value_bytes(&self) -> usize {
+        self.value.bytes()
+    }
+
+    /// Cut one argument into literal parts and places.
+    pub fn cut(&self, text: &[u8]) -> Vec<Part> {
+        let mut parts = Vec::new();
+        let mut literal = Vec::new();
+        let mut rest = text;
+        while let Some(&byte) = rest.first() {
+            match self.placeholder(rest) {
+                Some((width, part)) => {
+                    parts.push(Part::Literal(std::mem::take(&mut literal)));
+                    parts.push(part);
+                    rest = &rest[width..];
+                }
+                None => {
+                    literal.push(byte);
+                    rest = &rest[1..];
+                }
+            }
+        }
+        parts.push(Part::Literal(literal));
+        parts
+    }
+
+    /// The placeholder that `text` begins with, and how long its name is.
+    fn placeholder(&self, text: &[u8]) -> Option<(usize, Part)> {
+        if text.starts_with(DATA) {
+            return Some((DATA.len(), self.value.part()));
+        }
+        if let (true, Some(ttl)) = (text.starts_with(TTL), self.ttl) {
+            return Some((TTL.len(), ttl_part(ttl)));
+        }
+        let (name, fill) = NAMED.into_iter().find(|(name, _)| text.starts_with(name))?;
+        let known = match fill {
+            Fill::Tag => self.tags,
+            Fill::Number | Fill::Shared(1..) => self.numbers,
+            _ => true,
+        };
+        known.then_some((name.len(), Part::Filled(fill)))
+    }
+}

@@ -1,0 +1,228 @@
+//! The result of one test.
+
+use std::time::Duration;
+
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::flags;
+use crate::intervals::Intervals;
+use crate::prefill::Prefill;
+use crate::search::Search;
+use crate::usage::{ClientCpu, ServerCpu, ServerEvents, ServerUsage, Slices};
+use crate::warmup::{NO_STEADY_STATE, WarmUp};
+use engine::histogram::{Gain, Histogram};
+use engine::job::{Job, Spoken};
+use engine::latency::LatencyUs;
+use engine::outcome::Outcome;
+use engine::probe::Probe;
+use engine::record::{CommandRecord, Record};
+use engine::schedule::Arrivals;
+use engine::stage::depth_short_of;
+use engine::total::{Total, grown};
+use modes::findings::Findings;
+use text::units::{per, round, seconds};
+
+#[derive(Debug, Serialize)]
+pub struct TestResult {
+    pub name: String,
+    /// The phase as a workload file would say it.
+    pub workload: Value,
+    /// That of the phase.
+    pub prefill: Option<Prefill>,
+    pub mode: &'static str,
+    pub warmup: WarmUp,
+    pub window_began_ns: u64,
+    pub window_s: f64,
+    pub requests: u64,
+    pub unfinished: u64,
+    pub throughput_rps: f64,
+    pub hits: u64,
+    pub misses: u64,
+    pub pushes: u64,
+    pub errors: Errors,
+    pub latency_us: LatencyUs,
+    pub latency_hdr_v2: String,
+    pub service_us: Option<LatencyUs>,
+    pub service_hdr_v2: Option<String>,
+    pub open: Option<Open>,
+    pub commands: Vec<CommandResult>,
+    pub probe: Option<ProbeResult>,
+    pub search: Option<Search>,
+    pub client_cpu: ClientCpu,
+    pub server_cpu: Option<ServerCpu>,
+    pub server: Option<ServerUsage>,
+    /// Left out unless asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub server_events: Option<ServerEvents>,
+    pub slices: Slices,
+    pub flags: Vec<&'static str>,
+    #[serde(flatten)]
+    pub findings: Findings,
+    /// The most units that a connection could have in flight, if its share of the requests was less than the pipeline.
+    #[serde(skip)]
+    pub depth: Option<u64>,
+    /// What `latency_us` and `latency_hdr_v2` tell of, for the outputs that are no documents.
+    #[serde(skip)]
+    pub latency: Histogram,
+    #[serde(skip)]
+    pub intervals: Intervals,
+}
+
+#[derive(Debug, Serialize)]
+pub struct Errors {
+    pub count: u64,
+    pub first: Option<String>,
+}
+
+/// What only an open loop has.
+#[derive(Debug, Serialize)]
+pub struct Open {
+    pub asked_rps: f64,
+    pub arrivals: &'static str,
+    pub slip_us: SlipUs,
+    pub unsent: u64,
+    pub spun_ns: u64,
+}
+
+#[derive(Debug, Serialize)]
+pub struct SlipUs {
+    pub p50: f64,
+    pub p99: f64,
+    pub max: f64,
+}
+
+#[derive(Debug, Serialize)]
+pub struct CommandResult {
+    pub name: String,
+    pub requests: u64,
+    pub latency_us: LatencyUs,
+    pub latency_hdr_v2: String,
+}
+
+#[derive(Debug, Serialize)]
+pub struct ProbeResult {
+    pub clients: usize,
+    pub asked_rps: f64,
+    pub requests: u64,
+    pub latency_us: LatencyUs,
+    pub latency_hdr_v2: String,
+}
+
+impl TestResult {
+    /// What the threads of `job` counted, as one result of a phase that is measured in `mode`.
+    pub fn new(job: &Job, workload: Value, mode: &'static str, outcome: &Outcome) -> TestResult {
+        let total = Total::of(outcome);
+        let requests = total.inside.replies;
+        let arrivals = outcome.span.arrivals;
+        let (hits, misses) = hits_and_misses(job, &total);
+        TestResult {
+            name: job.name.clone(),
+            workload,
+            prefill: None,
+            mode,
+            warmup: WarmUp::fixed(Duration::ZERO),
+            window_began_ns: outcome.span.counts_from,
+            window_s: round(seconds(total.window_ns), 6),
+            requests,
+            unfinished: total.unfinished,
+            throughput_rps: round(per(requests as f64, seconds(total.window_ns)), 1),
+            hits,
+            misses,
+            pushes: total.inside.pushes,
+            latency_us: LatencyUs::of(&total.latency),
+            latency_hdr_v2: total.latency.to_hdr_base64(),
+            service_us: arrivals.map(|_| LatencyUs::of(&total.service)),
+            service_hdr_v2: arrivals.map(|_| total.service.to_hdr_base64()),
+            open: arrivals.map(|arrivals| Open::of(&total, arrivals)),
+            commands: job.spoken.iter().zip(&total.commands).map(CommandResult::of).collect(),
+            probe: job.probe.zip(outcome.probe.as_ref()).map(ProbeResult::of),
+            search: None,
+            client_cpu: ClientCpu::of(&total),
+            server_cpu: job.server_pid.map(|pid| ServerCpu::of(pid, &total.server_ns, requests)),
+            server: total.server_usage.map(|usage| ServerUsage::of(usage, grown(&total.server_ns))),
+            server_events: job.counters.as_deref().map(|counters| ServerEvents::of(counters, &total.counted)),
+            flags: flags::of(&total, job, arrivals),
+            slices: Slices::of(&total, job),
+            intervals: intervals(job, outcome),
+            errors: Errors { count: total.inside.errors, first: total.inside.first_error },
+            latency: total.latency,
+            findings: Findings::default(),
+            depth: outcome
+                .span
+                .requests
+                .and_then(|all| depth_short_of(job.pipeline, all, job.clients, job.script.unit())),
+        }
+    }
+
+    /// The same after `warmup`.
+    pub fn after(mut self, warmup: WarmUp) -> TestResult {
+        self.flags.extend((warmup.steady == Some(false)).then_some(NO_STEADY_STATE));
+        TestResult { warmup, ..self }
+    }
+}
+
+/// Keys that were there and keys that were not, as far as replies tell.
+fn hits_and_misses(job: &Job, total: &Total) -> (u64, u64) {
+    let inside = &total.inside;
+    match job.spoken.as_slice() {
+        [only] if only.reads => (inside.replies - inside.nulls - inside.errors, inside.nulls),
+        several if several.iter().any(|command| command.reads) => {
+            let counted = several.iter().zip(&total.commands).filter(|(command, _)| command.reads);
+            let asked: u64 = counted.map(|(_, record)| record.inside).sum();
+            (asked.saturating_sub(inside.nulls + inside.errors), inside.nulls)
+        }
+        _ => (inside.hits, inside.misses),
+    }
+}
+
+/// The intervals of all threads added up.
+fn intervals(job: &Job, outcome: &Outcome) -> Intervals {
+    let mut gains: Vec<Gain> = Vec::new();
+    for record in &outcome.records {
+        gains.resize(gains.len().max(record.intervals.len()), Gain::default());
+        gains.iter_mut().zip(&record.intervals).for_each(|(sum, gain)| sum.merge(gain));
+    }
+    Intervals {
+        begun_at: outcome.span.counts_from,
+        width_ns: job.slice_ns * job.interval_slices.unwrap_or(0) as u64,
+        ended_at: outcome.records.iter().map(|record| record.ended_at).max().unwrap_or(0),
+        gains,
+    }
+}
+
+impl Open {
+    fn of(total: &Total, arrivals: Arrivals) -> Open {
+        let us = |quantile: f64| round(total.slip.quantile(quantile) as f64 / 1000.0, 3);
+        Open {
+            asked_rps: arrivals.rate,
+            arrivals: arrivals.law.name(),
+            slip_us: SlipUs { p50: us(0.5), p99: us(0.99), max: round(total.slip.max() as f64 / 1000.0, 3) },
+            unsent: total.unsent,
+            spun_ns: total.spun_ns,
+        }
+    }
+}
+
+impl CommandResult {
+    fn of((spoken, record): (&Spoken, &CommandRecord)) -> CommandResult {
+        CommandResult {
+            name: spoken.name.clone(),
+            requests: record.inside,
+            latency_us: LatencyUs::of(&record.latency),
+            latency_hdr_v2: record.latency.to_hdr_base64(),
+        }
+    }
+}
+
+impl ProbeResult {
+    fn of((probe, record): (Probe, &Record)) -> ProbeResult {
+        ProbeResult {
+            clients: probe.clients,
+            asked_rps: probe.rate,
+            requests: record.inside.replies,
+            latency_us: LatencyUs::of(&record.latency),
+            latency_hdr_v2: record.latency.to_hdr_base64(),
+        }
+    }
+}

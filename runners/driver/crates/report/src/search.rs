@@ -1,0 +1,27 @@
+//! The search for the highest rate under a limit, as documents tell it.
+
+use serde::Serialize;
+
+/// What was tried, in that order, and what was found.
+#[derive(Debug, Serialize)]
+pub struct Search {
+    pub percentile: f64,
+    pub limit_us: f64,
+    pub steps: Vec<Step>,
+    /// The highest rate that held the limit twice; none if there was none.
+    pub highest_rps: Option<f64>,
+    /// Flags of the lowest rate that missed the limit: it may have been the driver that missed it.
+    pub limited_by: Vec<&'static str>,
+}
+
+/// One rate that was tried.
+#[derive(Debug, Clone, Serialize)]
+pub struct Step {
+    pub asked_rps: f64,
+    pub throughput_rps: f64,
+    pub latency_us: f64,
+    pub unsent: u64,
+    /// Whether the limit was kept and everything was sent.
+    pub held: bool,
+    pub flags: Vec<&'static str>,
+}

@@ -1,0 +1,9 @@
+//! A run from the first connection to the document.
+
+pub mod climb;
+pub mod modes;
+pub mod prefill;
+pub mod rates;
+pub mod run;
+pub mod session;
+pub mod warmup;

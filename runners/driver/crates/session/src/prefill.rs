@@ -1,0 +1,109 @@
+//! Keys that are set before the load, and counted.
+
+use crate::session::Session;
+use engine::job::{Job, Window};
+use engine::server_process::read_server_memory;
+use engine::stage::Stage;
+use generator::keys::KeyOrder;
+use machine::clock;
+use report::prefill::{Growth, Prefill};
+use text::failure::Failure;
+use text::units;
+use workload::memcached::suite::Needs;
+use workload::phase::Phase;
+use workload::protocol_name::Protocol;
+use workload::workload::Workload;
+
+/// A prefill batch is at most this deep ...
+const PREFILL_PIPELINE: usize = 64;
+/// ... and about this long.
+const PREFILL_BATCH_BYTES: usize = 64 * 1024;
+
+impl Session<'_> {
+    /// Refuse to prefill a server that holds keys, before anything is sent: they may be somebody's.
+    pub fn look_before_prefill(&self) -> Result<(), Failure> {
+        if self.plan.overwrites || !self.plan.phases.iter().any(|phase| phase.prefill) {
+            return Ok(());
+        }
+        match self.count_keys(0)? {
+            0 => Ok(()),
+            held => Err(Failure::run(
+                format!(
+                    "the server holds {held} keys{} already, which a prefill may overwrite",
+                    self.place()
+                ),
+                "give an empty server or another --dbnum, or --prefill=force to overwrite them",
+            )),
+        }
+    }
+
+    /// Where keys are counted, for a message.
+    fn place(&self) -> String {
+        match self.plan.protocol {
+            Protocol::Resp => format!(" in db{}", self.plan.database),
+            Protocol::Memcached => String::new(),
+        }
+    }
+
+    /// Set every key of the phase once, then let the server say how many it has.
+    pub fn prefill(&self, phase: &Phase) -> Result<Prefill, Failure> {
+        let before_bytes = self.server_memory()?;
+        let began = clock::now();
+        match self.plan.protocol {
+            Protocol::Resp => {
+                phase.workload.string_keys().iter().try_for_each(|key| self.fill(phase, key))?
+            }
+            Protocol::Memcached => self.fill_memcached(phase, Needs::Keys)?,
+        }
+        let seconds = units::round(units::seconds(clock::now() - began), 6);
+        let keys = self.note_filled(phase);
+        let keys_in_server = self.count_keys(keys)?;
+        if keys_in_server < keys || keys_in_server > keys && !self.plan.overwrites {
+            let limit = match self.plan.protocol {
+                Protocol::Resp => "maxmemory",
+                Protocol::Memcached => "-m",
+            };
+            return Err(Failure::run(
+                format!("the server holds {keys_in_server} keys{} after a prefill of {keys}", self.place()),
+                format!("start with an empty server, and look for eviction ({limit})"),
+            ));
+        }
+        let memory = before_bytes.zip(self.server_memory()?);
+        let server_memory = memory.map(|(before, after)| Growth::of(before, after, keys));
+        Ok(Prefill { keys, seconds, keys_in_server, server_memory })
+    }
+
+    fn server_memory(&self) -> Result<Option<u64>, Failure> {
+        self.plan.server_pid.map(read_server_memory).transpose()
+    }
+
+    /// How many keys all prefills so far have set.
+    fn note_filled(&self, phase: &Phase) -> u64 {
+        let mut filled = self.filled.borrow_mut();
+        for key in phase.workload.string_keys() {
+            let count = filled.entry(key).or_default();
+            *count = phase.keys.count.max(*count);
+        }
+        filled.values().sum()
+    }
+
+    fn fill(&self, phase: &Phase, key: &[u8]) -> Result<(), Failure> {
+        let keys = phase.keys.count;
+        let clients = phase.clients.min(usize::try_from(keys).unwrap_or(usize::MAX));
+        let workload = Workload::setting(key, phase.ttl.is_some());
+        let set = Phase { name: workload.text(), workload, ..phase.clone() };
+        let speech = self.speech(&set);
+        let job = Job {
+            clients,
+            threads: phase.threads.min(clients),
+            pipeline: (PREFILL_BATCH_BYTES / phase.values.largest().max(1)).clamp(1, PREFILL_PIPELINE),
+            key_order: KeyOrder::Parts,
+            probe: None,
+            verify: None,
+            window: Window::Batch,
+            allow_errors: false,
+            ..self.job(&set, &speech)
+        };
+        speech.run(&job, &[Stage::Exactly { requests: keys }], &mut |_| ()).map(|_| ())
+    }
+}

@@ -1,0 +1,180 @@
+//! Phases on a schedule: one rate, several in shuffled order, or the search for the highest under a limit. All rates
+//! of a phase are measured on the same connections.
+
+use crate::climb::{self, Climb};
+use crate::session::Session;
+use crate::warmup;
+use engine::job::Job;
+use engine::outcome::Outcome;
+use engine::schedule::{Arrivals, Law};
+use engine::stage::Stage;
+use engine::total::Total;
+use generator::rng::Rng;
+use report::progress_line::ProgressLine;
+use report::result::TestResult;
+use report::warmup::WarmUp;
+use text::failure::Failure;
+use text::units::{self, seconds};
+use workload::file::write;
+use workload::mode::{Limit, Mode};
+use workload::phase::{Length, Phase};
+
+/// A search begins at this part of what a closed loop draws from the server ...
+const FIRST_PART: f64 = 0.25;
+/// ... within at most so much time, ns.
+const CLOSED_NS: u64 = 1_000_000_000;
+
+impl Session<'_> {
+    /// A phase in one of the modes that have a schedule.
+    pub fn scheduled(&self, phase: &Phase) -> Result<Vec<TestResult>, Failure> {
+        match &phase.mode {
+            Mode::Open { rate, arrivals } => self.open(phase, *rate, *arrivals),
+            Mode::Sweep { rates, arrivals } => self.sweep(phase, rates, *arrivals),
+            Mode::Search { limit, arrivals, from } => self.search(phase, *limit, *arrivals, *from),
+            _ => unreachable!("a mode without a schedule"),
+        }
+    }
+
+    /// One rate.
+    fn open(&self, phase: &Phase, rate: f64, law: Law) -> Result<Vec<TestResult>, Failure> {
+        let (speech, job) = self.ready(phase)?;
+        let mut line = ProgressLine::new(&phase.name);
+        let arrivals = |series| Arrivals { rate, law, series };
+        let (outcome, warmup) = warmup::run(
+            phase,
+            (&speech, &job),
+            |window_ns, series| Stage::Open { warmup_ns: 0, window_ns, arrivals: arrivals(series) },
+            |warmup| {
+                let (warmup_ns, window_ns) = (units::ns(warmup), window_ns(phase, rate));
+                vec![Stage::Open { warmup_ns, window_ns, arrivals: arrivals(0) }]
+            },
+            &mut |progress| line.tell(progress),
+        )?;
+        Ok(vec![result(&job, phase, &outcome).after(warmup)])
+    }
+
+    /// Each of `rates` once, in an order of chance; the results in the order of the rates.
+    fn sweep(&self, phase: &Phase, rates: &[f64], law: Law) -> Result<Vec<TestResult>, Failure> {
+        let (speech, job) = self.ready(phase)?;
+        let mut line = ProgressLine::new(&phase.name);
+        let mut left: Vec<(u32, f64)> = (0..).zip(shuffled(rates, job.seed)).collect();
+        let mut results = Vec::new();
+        let mut director = |outcome: Option<Outcome>| {
+            results.extend(outcome.map(|outcome| result(&job, phase, &outcome)));
+            let (series, rate) = left.pop()?;
+            Some(stage(phase, Arrivals { rate, law, series }))
+        };
+        speech.direct(&job, &mut director, &mut |progress| line.tell(progress))?;
+        results.sort_by(|a, b| asked(a).total_cmp(&asked(b)));
+        Ok(results)
+    }
+
+    /// One result: the run at the highest rate that held `limit`, or the last one when none did.
+    fn search(
+        &self,
+        phase: &Phase,
+        limit: Limit,
+        law: Law,
+        from: Option<f64>,
+    ) -> Result<Vec<TestResult>, Failure> {
+        let (speech, job) = self.ready(phase)?;
+        let mut line = ProgressLine::new(&phase.name);
+        let climb_from = |rate| Climb::new(rate, limit, seconds(window_ns(phase, 1.0)));
+        let mut climb = from.map(climb_from);
+        let (mut best, mut last): (Option<TestResult>, _) = (None, None);
+        let mut series = 0;
+        let mut director = |outcome: Option<Outcome>| {
+            match (&mut climb, outcome) {
+                (None, None) => return Some(closed(phase)),
+                (None, Some(outcome)) => climb = Some(climb_from(FIRST_PART * throughput(&outcome))),
+                (Some(_), None) => {}
+                (Some(climb), Some(outcome)) => {
+                    let test = result(&job, phase, &outcome);
+                    let latency = &Total::of(&outcome).latency;
+                    let latency_us = latency.quantile(limit.percentile / 100.0) as f64 / 1000.0;
+                    climb.add(climb::step(&test, latency_us, limit));
+                    match climb.found() {
+                        Some(_) => best = Some(test),
+                        None => last = Some(test),
+                    }
+                }
+            }
+            let rate = climb.as_ref()?.next()?;
+            series += 1;
+            Some(stage(phase, Arrivals { rate, law, series }))
+        };
+        speech.direct(&job, &mut director, &mut |progress| line.tell(progress))?;
+        let search = climb.map(|climb| climb.end(limit));
+        let mut found = best.or(last).expect("at least one rate is tried");
+        for flag in search.iter().flat_map(|search| &search.limited_by) {
+            if !found.flags.contains(flag) {
+                found.flags.push(flag);
+            }
+        }
+        found.search = search;
+        Ok(vec![found])
+    }
+}
+
+fn result(job: &Job, phase: &Phase, outcome: &Outcome) -> TestResult {
+    let result = TestResult::new(job, write::written(phase), phase.mode.name(), outcome)
+        .after(WarmUp::fixed(phase.warmup));
+    let name = match phase.mode {
+        Mode::Sweep { .. } => format!("{}@{}", result.name, asked(&result)),
+        _ => result.name,
+    };
+    TestResult { name, ..result }
+}
+
+fn asked(result: &TestResult) -> f64 {
+    result.open.as_ref().map_or(0.0, |open| open.asked_rps)
+}
+
+fn stage(phase: &Phase, arrivals: Arrivals) -> Stage {
+    let window_ns = window_ns(phase, arrivals.rate);
+    Stage::Open { warmup_ns: units::ns(phase.warmup), window_ns, arrivals }
+}
+
+/// The window of `phase` at `rate`.
+fn window_ns(phase: &Phase, rate: f64) -> u64 {
+    match phase.length {
+        Length::Lasting(window) => units::ns(window),
+        Length::Requests(requests) => (requests as f64 * 1e9 / rate) as u64,
+    }
+}
+
+/// What tells a search where to begin.
+fn closed(phase: &Phase) -> Stage {
+    Stage::Timed { warmup_ns: units::ns(phase.warmup), window_ns: window_ns(phase, 1.0).min(CLOSED_NS) }
+}
+
+/// Replies per second.
+fn throughput(outcome: &Outcome) -> f64 {
+    let total = Total::of(outcome);
+    total.inside.replies as f64 * 1e9 / total.window_ns as f64
+}
+
+/// `rates` in an order that `seed` decides (Fisher and Yates).
+fn shuffled(rates: &[f64], seed: u64) -> Vec<f64> {
+    let (mut rates, mut rng) = (rates.to_vec(), Rng::stream(seed, u64::MAX - 1));
+    for last in (1..rates.len()).rev() {
+        rates.swap(last, rng.below(last as u64 + 1) as usize);
+    }
+    rates
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_order_of_rates_is_the_seeds() {
+        let rates: Vec<f64> = (0..20).map(f64::from).collect();
+        let order = shuffled(&rates, 1);
+        assert_eq!(order, shuffled(&rates, 1));
+        assert!(order != shuffled(&rates, 2) && order != rates);
+        let mut sorted = order;
+        sorted.sort_by(f64::total_cmp);
+        assert_eq!(sorted, rates);
+    }
+}

@@ -1,0 +1,65 @@
+//! Why nothing was measured: one line, the cause and the remedy.
+
+use std::{fmt, io};
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Failure {
+    /// The command line cannot be obeyed: exit code 2.
+    Usage(String),
+    /// The server or the machine did not let the measurement happen: exit code 1.
+    Run(String),
+    /// This machine has no more to give, whatever the server does: exit code 1.
+    Machine(String),
+}
+
+impl Failure {
+    pub fn usage(cause: impl fmt::Display, remedy: impl fmt::Display) -> Self {
+        Failure::Usage(one_line(format!("{cause}: {remedy}")))
+    }
+
+    pub fn run(cause: impl fmt::Display, remedy: impl fmt::Display) -> Self {
+        Failure::Run(one_line(format!("{cause}: {remedy}")))
+    }
+
+    pub fn machine(cause: impl fmt::Display, remedy: impl fmt::Display) -> Self {
+        Failure::Machine(one_line(format!("{cause}: {remedy}")))
+    }
+
+    /// The same failure, with the place where it is before it.
+    pub fn within(self, place: impl fmt::Display) -> Self {
+        let placed = |line| one_line(format!("{place}: {line}"));
+        match self {
+            Failure::Usage(line) => Failure::Usage(placed(line)),
+            Failure::Run(line) => Failure::Run(placed(line)),
+            Failure::Machine(line) => Failure::Machine(placed(line)),
+        }
+    }
+
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Failure::Usage(_) => 2,
+            Failure::Run(_) | Failure::Machine(_) => 1,
+        }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Failure::Usage(line) | Failure::Run(line) | Failure::Machine(line) => f.write_str(line),
+        }
+    }
+}
+
+/// A system call failed that fails only when the machine has no more to give.
+pub fn machine_failure(error: io::Error) -> Failure {
+    Failure::machine(
+        format!("a system call failed ({error})"),
+        "check limits of files and memory (ulimit -a)",
+    )
+}
+
+/// Texts of servers and arguments go into messages; none of them may break the line.
+fn one_line(text: String) -> String {
+    text.replace(|c: char| c.is_control(), " ")
+}

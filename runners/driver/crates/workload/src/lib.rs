@@ -1,0 +1,14 @@
+//! What a run is asked to do: workloads, phases and plans, and the files that describe them.
+
+pub mod file;
+pub mod limits;
+pub mod memcached;
+pub mod mode;
+pub mod order;
+pub mod phase;
+pub mod phase_check;
+pub mod plan;
+pub mod protocol_name;
+pub mod source;
+pub mod speech;
+pub mod workload;

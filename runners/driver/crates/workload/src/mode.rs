@@ -1,0 +1,109 @@
+//! When requests are sent, or what else connections do.
+
+use serde::{Deserialize, Serialize};
+
+use crate::protocol_name::Protocol;
+use crate::workload::Workload;
+use engine::schedule::Law;
+use modes::{blocking, pubsub};
+use text::checks::require;
+use text::failure::Failure;
+
+/// When requests are sent, or what else connections do.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Mode {
+    /// After the replies to those before.
+    Closed,
+    /// On a schedule, `rate` requests per second of all connections together.
+    Open {
+        rate: f64,
+        arrivals: Law,
+    },
+    /// The highest rate whose latencies keep the limit.
+    Search {
+        limit: Limit,
+        arrivals: Law,
+        /// The first rate; a part of what a closed loop draws, if none is given.
+        from: Option<f64>,
+    },
+    /// Each of these rates.
+    Sweep {
+        rates: Vec<f64>,
+        arrivals: Law,
+    },
+    /// Connections that are open, and silent.
+    Idle,
+    /// Connections that are opened and closed.
+    Churn,
+    PubSub(pubsub::Setting),
+    /// Clients that wait in the server.
+    Blocking(blocking::Setting),
+}
+
+/// So many percent of the latencies are at most so long.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Limit {
+    pub percentile: f64,
+    pub us: f64,
+}
+
+impl Limit {
+    pub fn check(self, name: &str) -> Result<Limit, Failure> {
+        require(
+            self.percentile > 0.0 && self.percentile <= 100.0 && self.us > 0.0 && self.us <= 1e9,
+            &format!("{name} cannot be {} us at {}%", self.us, self.percentile),
+            "give a percentile above 0, at most 100, and us above 0, at most 10^9",
+        )?;
+        Ok(self)
+    }
+}
+
+impl Mode {
+    /// Whether its connections send requests again and again.
+    pub fn sends(&self) -> bool {
+        matches!(self, Mode::Closed | Mode::Open { .. } | Mode::Search { .. } | Mode::Sweep { .. })
+    }
+
+    pub fn name(&self) -> &'static str {
+        match self {
+            Mode::Closed => "closed",
+            Mode::Open { .. } => "open",
+            Mode::Search { .. } => "search",
+            Mode::Sweep { .. } => "sweep",
+            Mode::Idle => "idle",
+            Mode::Churn => "churn",
+            Mode::PubSub(_) => "pubsub",
+            Mode::Blocking(_) => "blocking",
+        }
+    }
+
+    /// What is sent when nothing is named, if there is a usual thing.
+    pub fn usual_workload(&self, protocol: Protocol) -> Option<Workload> {
+        let ping = match protocol {
+            Protocol::Resp => "ping",
+            Protocol::Memcached => "mn",
+        };
+        let usual = Workload::named(protocol, ping).ok()?;
+        match self {
+            Mode::Idle | Mode::Churn => Some(usual),
+            Mode::PubSub(setting) => Some(usual.called(&setting.publish().to_lowercase())),
+            Mode::Blocking(setting) => Some(usual.called(setting.name())),
+            _ => None,
+        }
+    }
+
+    /// The same at `rate` values or messages per second, if it has any.
+    pub fn at_rate(self, rate: Option<f64>) -> Mode {
+        match self {
+            Mode::PubSub(setting) => Mode::PubSub(pubsub::Setting { rate, ..setting }),
+            Mode::Blocking(setting) => Mode::Blocking(blocking::Setting { rate, ..setting }),
+            other => other,
+        }
+    }
+
+    /// Whether it sends commands of its own and no others.
+    pub fn has_own_commands(&self) -> bool {
+        matches!(self, Mode::PubSub(_) | Mode::Blocking(_))
+    }
+}

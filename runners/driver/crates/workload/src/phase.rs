@@ -1,0 +1,143 @@
+//! One load on the server, with a result of its own.
+
+use std::time::Duration;
+
+use crate::mode::Mode;
+use crate::workload::Workload;
+use engine::job::{Verify, Window};
+use engine::probe::Probe;
+use engine::stage::Stage;
+use generator::keys::Distribution;
+use generator::values::{Sizes, Ttl};
+use protocol::template::{Placeholders, Value};
+use text::units::ns;
+
+/// One load on the server, with a result of its own.
+#[derive(Debug, Clone)]
+pub struct Phase {
+    pub name: String,
+    pub workload: Workload,
+    pub clients: usize,
+    pub threads: usize,
+    /// Units of the workload per batch, or in flight.
+    pub pipeline: usize,
+    pub window: Window,
+    pub keys: KeySpace,
+    pub values: Sizes,
+    /// What `__ttl__` stands for.
+    pub ttl: Option<Ttl>,
+    /// Whether every key is set once before, and counted.
+    pub prefill: bool,
+    pub expect: Expect,
+    /// The share of the values read that is compared in full.
+    pub verify: f64,
+    /// Fixed, or the least time when there is a most.
+    pub warmup: Duration,
+    /// The warm-up ends before this when the load is steady.
+    pub warmup_most: Option<Duration>,
+    pub length: Length,
+    pub mode: Mode,
+    pub probe: Option<Probe>,
+    pub resp3: bool,
+    pub tracking: bool,
+}
+
+/// How long the window is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Length {
+    Lasting(Duration),
+    Requests(u64),
+}
+
+/// Keys 0 to `count` - 1, and how often each is asked for.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct KeySpace {
+    pub count: u64,
+    pub distribution: Distribution,
+}
+
+/// What should come out; a flag is raised when it does not.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Expect {
+    /// Least and greatest share of the keys looked for that were there.
+    pub hit_rate: Option<[f64; 2]>,
+    /// Keys in the server afterwards.
+    pub keys: Option<u64>,
+}
+
+impl Phase {
+    /// A phase of `workload` with the usual settings.
+    pub fn of(workload: Workload) -> Phase {
+        Phase {
+            name: workload.text(),
+            workload,
+            clients: 50,
+            threads: 1,
+            pipeline: 1,
+            window: Window::Batch,
+            keys: KeySpace { count: 1, distribution: Distribution::Uniform },
+            values: Sizes::Fixed(3),
+            ttl: None,
+            prefill: false,
+            expect: Expect::default(),
+            verify: 0.0,
+            warmup: Length::DEFAULT.usual_warmup(),
+            warmup_most: None,
+            length: Length::DEFAULT,
+            mode: Mode::Closed,
+            probe: None,
+            resp3: false,
+            tracking: false,
+        }
+    }
+
+    /// What the placeholders of its commands stand for, with `tags` in a cluster.
+    pub fn places(&self, tags: bool) -> Placeholders {
+        let value = match self.values {
+            Sizes::Fixed(bytes) => Value::Drawn(bytes),
+            _ => Value::Varying(self.values.largest()),
+        };
+        Placeholders { numbers: true, tags, value, ttl: self.ttl }
+    }
+
+    /// Threads that have tables of files of their own.
+    pub fn threads_with_files(&self) -> usize {
+        if self.mode.sends() { self.threads } else { 1 }
+    }
+
+    /// The commands with which its connections begin, besides a login.
+    pub fn greeting(&self) -> Vec<Vec<String>> {
+        let wanted = [(self.resp3, "HELLO 3"), (self.tracking, "CLIENT TRACKING ON")];
+        let words = |text: &str| text.split(' ').map(str::to_owned).collect();
+        wanted.into_iter().filter(|(wanted, _)| *wanted).map(|(_, text)| words(text)).collect()
+    }
+
+    pub fn verification(&self) -> Option<Verify> {
+        let verify = || Verify { share: self.verify, reading: self.workload.reading() };
+        (self.verify > 0.0).then(verify)
+    }
+}
+
+impl Length {
+    pub const DEFAULT: Length = Length::Lasting(Duration::from_secs(5));
+
+    /// A count is exact: unless a warm-up is asked for, the server sees no request beyond it.
+    pub fn usual_warmup(self) -> Duration {
+        match self {
+            Length::Requests(_) => Duration::ZERO,
+            Length::Lasting(_) => Duration::from_millis(500),
+        }
+    }
+}
+
+/// A warm-up of `warmup`, then a window of `length`.
+pub fn stages(warmup: Duration, length: Length) -> Vec<Stage> {
+    let warmup_ns = ns(warmup);
+    match length {
+        Length::Lasting(window) => vec![Stage::Timed { warmup_ns, window_ns: ns(window) }],
+        Length::Requests(requests) if warmup_ns == 0 => vec![Stage::Exactly { requests }],
+        Length::Requests(requests) => {
+            vec![Stage::WarmUp { ns: warmup_ns }, Stage::Exactly { requests }]
+        }
+    }
+}

@@ -1,0 +1,175 @@
+//! What cannot be asked of a phase.
+
+use std::time::Duration;
+
+use crate::limits::{MOST_THREADS, fits};
+use crate::mode::Mode;
+use crate::phase::{Length, Phase};
+use crate::protocol_name::Protocol;
+use engine::schedule::Law;
+use generator::digits;
+use text::checks::require;
+use text::failure::Failure;
+
+const LARGEST_VALUE: usize = 512 * 1024 * 1024;
+/// Requests are kept whole in memory, up to ten values in each.
+const LARGEST_MEMCACHED_VALUE: usize = 16 * 1024 * 1024;
+/// No window is longer.
+const LONGEST_S: f64 = 86_400.0;
+
+/// What settings are called where they were given.
+pub struct Terms {
+    pub clients: &'static str,
+    pub threads: &'static str,
+    pub pipeline: &'static str,
+    pub keys: &'static str,
+    pub bytes: &'static str,
+    pub length: &'static str,
+    pub resp3: &'static str,
+    pub tracking: &'static str,
+}
+
+impl Phase {
+    /// Usage failures in the words of `terms`.
+    pub fn check(&self, terms: &Terms, protocol: Protocol) -> Result<(), Failure> {
+        let Terms { clients, threads, pipeline, keys, bytes, length, resp3, tracking } = terms;
+        let cannot_be_0 = |name: &str, least: &str| {
+            Err(Failure::usage(format!("{name} cannot be 0"), format!("give at least 1 {least}")))
+        };
+        match (self.clients, self.threads, self.pipeline) {
+            (0, ..) => return cannot_be_0(clients, "client"),
+            (_, 0, _) => return cannot_be_0(threads, "thread"),
+            (.., 0) => return cannot_be_0(pipeline, "request per batch"),
+            _ => {}
+        }
+        let empty = matches!(self.length, Length::Requests(0) | Length::Lasting(Duration::ZERO));
+        require(!empty, "the window is empty", &format!("give {length} above 0"))?;
+        self.check_mode(threads, protocol)?;
+        self.check_warmup()?;
+        require(
+            !self.tracking || self.resp3,
+            &format!("{tracking} is given without {resp3}, which invalidations need"),
+            "give both",
+        )?;
+        require(
+            protocol == Protocol::Resp || !self.resp3,
+            &format!("{resp3} is given for memcached"),
+            "leave it out",
+        )?;
+        self.check_schedule(length)?;
+        require(
+            self.threads <= MOST_THREADS,
+            &format!("{threads} is above {MOST_THREADS}"),
+            "give no more than there are CPUs",
+        )?;
+        require(
+            self.threads <= self.clients,
+            &format!("there are more {threads} than clients"),
+            &format!("lower {threads} or raise {clients}"),
+        )?;
+        require(
+            (1..=digits::LIMIT).contains(&self.keys.count),
+            &format!("{keys} is outside of 1 to 10^12"),
+            "keys have twelve digits",
+        )?;
+        require(
+            self.verify == 0.0 || (self.mode.sends() && self.workload.reading().contains(&true)),
+            "verify is given where no values are read",
+            "leave it out, or read values with GET",
+        )?;
+        require(
+            self.expect.hit_rate.is_none() || self.workload.looks_for_keys(),
+            "expect.hit_rate is given where no keys are looked for",
+            "leave it out, or read values with GET",
+        )?;
+        let (largest, limit) = match protocol {
+            Protocol::Resp => (LARGEST_VALUE, "512 MiB"),
+            Protocol::Memcached => (LARGEST_MEMCACHED_VALUE, "16 MiB"),
+        };
+        require(
+            self.values.largest() <= largest,
+            &format!("{bytes} is above {limit}"),
+            "give smaller values",
+        )?;
+        require(
+            fits(self.batch_bytes(), self.clients),
+            &format!("the requests of {clients} x {pipeline} x {bytes} do not fit into 4 GiB"),
+            "lower one of them",
+        )
+    }
+
+    fn check_warmup(&self) -> Result<(), Failure> {
+        let Some(most) = self.warmup_most else { return Ok(()) };
+        require(
+            matches!(self.mode, Mode::Closed | Mode::Open { .. }),
+            &format!("a warm-up until the load is steady is asked for in mode {}", self.mode.name()),
+            "give it a fixed time: a closed loop, or an open one at one rate, can be waited for",
+        )?;
+        require(
+            most >= self.warmup,
+            &format!("a warm-up of at least {:?} cannot end within {most:?}", self.warmup),
+            "raise the most or lower the least",
+        )
+    }
+
+    fn check_schedule(&self, length: &str) -> Result<(), Failure> {
+        let (law, lowest) = match &self.mode {
+            Mode::Open { rate, arrivals } => (*arrivals, *rate),
+            Mode::Sweep { rates, arrivals } => {
+                let twice = rates.iter().enumerate().find(|(at, rate)| rates[..*at].contains(rate));
+                if let Some((_, rate)) = twice {
+                    return Err(Failure::usage(
+                        format!("{rate} is a rate of the sweep twice"),
+                        "give it once",
+                    ));
+                }
+                (*arrivals, rates.iter().copied().fold(f64::INFINITY, f64::min))
+            }
+            Mode::Search { arrivals, .. } => (*arrivals, f64::INFINITY),
+            Mode::Closed => (Law::Fixed, f64::INFINITY),
+            _ => {
+                let cause = format!("a probe in mode {}", self.mode.name());
+                return require(self.probe.is_none(), &cause, "leave it out");
+            }
+        };
+        let Length::Requests(requests) = self.length else { return Ok(()) };
+        let remedy = format!("of {length}, give the time");
+        require(self.probe.is_none(), "a probe beside a number of requests", &remedy)?;
+        require(!matches!(self.mode, Mode::Search { .. }), "a search by a number of requests", &remedy)?;
+        require(law == Law::Fixed, "Poisson arrivals are no exact count of requests", &remedy)?;
+        require(
+            requests as f64 / lowest <= LONGEST_S,
+            &format!("{requests} requests take more than a day at {lowest} per second"),
+            "lower their number or raise the rate",
+        )
+    }
+
+    fn check_mode(&self, threads: &str, protocol: Protocol) -> Result<(), Failure> {
+        let (alone, timed) = (self.threads == 1, matches!(self.length, Length::Lasting(_)));
+        require(
+            self.mode != Mode::Idle || (alone && timed),
+            &format!("mode idle is given with {threads} or with a number of requests"),
+            "idle connections are held by one thread, for a time",
+        )?;
+        require(
+            !self.mode.has_own_commands() || protocol == Protocol::Resp,
+            &format!("mode {} is given for memcached", self.mode.name()),
+            "it is for RESP",
+        )?;
+        match &self.mode {
+            Mode::PubSub(setting) => setting.check(self.values.largest()),
+            Mode::Blocking(setting) => {
+                require(alone, &format!("mode blocking is given with {threads}"), "it has one thread")?;
+                setting.check()
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// About the bytes of the longest batch of a connection.
+    fn batch_bytes(&self) -> usize {
+        // The seed has no part in the length.
+        let script_bytes = self.workload.speech(&self.places(true), 0).script().batch_bytes(self.pipeline);
+        script_bytes.max(self.values.largest().saturating_mul(self.pipeline))
+    }
+}

@@ -1,0 +1,107 @@
+//! What a run is asked to do, checked: a server, and phases of load on it.
+
+use std::time::Duration;
+
+use crate::phase::Phase;
+use crate::protocol_name::Protocol;
+use engine::steadiness::FEWEST_SLICES;
+use network::target::Target;
+use text::checks::require;
+use text::failure::Failure;
+
+#[derive(Debug)]
+pub struct Plan {
+    /// The command line as it may be published: without passwords.
+    pub argv: Vec<String>,
+    pub protocol: Protocol,
+    pub target: Target,
+    /// The database whose keys are counted.
+    pub database: u32,
+    /// Whether the target is one node of a cluster, all of whose masters take a part of the load.
+    pub cluster: bool,
+    pub seed: u64,
+    /// Whether prefills may overwrite what the server holds.
+    pub overwrites: bool,
+    /// CPU of each thread; empty when they are not pinned.
+    pub cpus: Vec<usize>,
+    pub server_pid: Option<u32>,
+    /// What the kernel is to count of the server.
+    pub server_events: Vec<&'static str>,
+    pub slice_ms: u64,
+    pub allow_errors: bool,
+    pub output: Output,
+    /// The file that gets the latencies of each second.
+    pub hdr_log: Option<String>,
+    /// Run in this order; at least one.
+    pub phases: Vec<Phase>,
+}
+
+/// How the result is written to stdout.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Output {
+    #[default]
+    Table,
+    Json,
+    Csv,
+}
+
+impl Plan {
+    /// Slices per line of the log, about a second of them.
+    pub fn interval_slices(&self) -> Option<usize> {
+        self.hdr_log.as_ref().map(|_| (1000 / self.slice_ms).max(1) as usize)
+    }
+
+    /// Usage failures that no single phase has.
+    pub fn check(&self) -> Result<(), Failure> {
+        let threads = self.most_threads();
+        require(
+            !self.cluster || self.phases.iter().all(|phase| !phase.mode.has_own_commands()),
+            "modes pubsub and blocking are for one server",
+            "leave --cluster out",
+        )?;
+        require(
+            !self.cluster || self.phases.iter().all(|phase| !phase.prefill && phase.expect.keys.is_none()),
+            "keys of a cluster can be neither prefilled nor counted",
+            "leave --prefill or --cluster out",
+        )?;
+        require(
+            self.cpus.is_empty() || self.cpus.len() >= threads,
+            "--cpus names fewer CPUs than there are threads",
+            "name one CPU per thread",
+        )?;
+        require(
+            (1..=3_600_000).contains(&self.slice_ms),
+            "--slice-ms is outside of 1 to 3600000",
+            "100 is usual",
+        )?;
+        let looked_at = Duration::from_millis(FEWEST_SLICES * self.slice_ms);
+        require(
+            self.phases.iter().all(|phase| phase.warmup_most.is_none_or(|most| most >= looked_at)),
+            &format!("a warm-up until the load is steady cannot end within {looked_at:?}"),
+            "allow more time, or narrower slices",
+        )?;
+        let pid_ok = self.server_pid.is_none_or(|pid| (1..=1 << 22).contains(&pid));
+        require(
+            self.server_events.is_empty() || self.server_pid.is_some(),
+            "--server-events needs the process",
+            "give its id with --server-pid",
+        )?;
+        require(pid_ok, "--server-pid is not a process id", "give the pid of the server")
+    }
+
+    pub fn most_threads(&self) -> usize {
+        self.phases.iter().map(|phase| phase.threads).max().unwrap_or(1)
+    }
+}
+
+/// A usage failure when two phases have one name: results are known by it.
+pub fn check_names(phases: &[Phase]) -> Result<(), Failure> {
+    let twice = |(at, phase): &(usize, &Phase)| phases[..*at].iter().any(|other| other.name == phase.name);
+    match phases.iter().enumerate().find(twice) {
+        None => Ok(()),
+        Some((_, phase)) => Err(Failure::usage(
+            format!("two tests or phases are called {}", phase.name),
+            "leave one out, or give it a name of its own in a workload file",
+        )),
+    }
+}

@@ -1,0 +1,239 @@
+//! What `speedbench run` sends: which commands a test, a mix or a sequence stands for.
+
+use std::collections::BTreeSet;
+
+use crate::memcached::load::Load;
+use crate::memcached::suite::{self, Needs};
+use crate::order::Order;
+use crate::protocol_name::Protocol;
+use crate::source::{Origin, READING, Source, Test, resp_source};
+use crate::speech::Speech;
+use engine::job::Spoken;
+use protocol::template::Placeholders;
+use text::failure::Failure;
+
+/// What is sent: one command, several with weights that are mixed, or a sequence.
+#[derive(Debug, Clone)]
+pub struct Workload {
+    name: Option<String>,
+    parts: Parts,
+    order: Order,
+}
+
+#[derive(Debug, Clone)]
+enum Parts {
+    Resp(Vec<Item<Source>>),
+    Memcached(Vec<Item<&'static suite::Test>>),
+}
+
+/// One command, and how often it is sent.
+#[derive(Debug, Clone)]
+pub struct Item<S> {
+    pub name: String,
+    pub source: S,
+    pub count: u64,
+}
+
+impl Workload {
+    /// The tests that run when none is named.
+    pub fn all(protocol: Protocol) -> Vec<Workload> {
+        let single = |name: &str| Workload::named(protocol, name).expect("the name of a test");
+        match protocol {
+            Protocol::Resp => Test::ALL.map(|test| single(test.name())).to_vec(),
+            Protocol::Memcached => suite::usual().map(|test| single(test.name)).collect(),
+        }
+    }
+
+    /// `get`, or a mix such as `get:9+set:1`.
+    pub fn named(protocol: Protocol, name: &str) -> Result<Workload, Failure> {
+        let parts = match protocol {
+            Protocol::Resp => Parts::Resp(parts(name, resp_source)?),
+            Protocol::Memcached => Parts::Memcached(parts(name, suite::asked)?),
+        };
+        Ok(Workload { name: Some(name.to_owned()), parts, order: Order::Mix })
+    }
+
+    /// The same under another name.
+    pub fn called(self, name: &str) -> Workload {
+        Workload { name: Some(name.to_owned()), ..self }
+    }
+
+    /// Commands of RESP; at least one.
+    pub fn of(items: Vec<Item<Source>>, order: Order) -> Workload {
+        Workload { name: None, parts: Parts::Resp(items), order }
+    }
+
+    /// Tests of memcached; at least one.
+    pub fn of_memcached(items: Vec<Item<&'static suite::Test>>, order: Order) -> Workload {
+        Workload { name: None, parts: Parts::Memcached(items), order }
+    }
+
+    /// The name of its test, if it is one.
+    pub fn name(&self) -> Option<&str> {
+        self.name.as_deref()
+    }
+
+    /// What its counts mean.
+    pub fn order(&self) -> Order {
+        self.order
+    }
+
+    /// Its commands, as they were given.
+    pub fn items(&self) -> Vec<Item<Origin<'_>>> {
+        match &self.parts {
+            Parts::Resp(items) => items.iter().map(|item| item.with(item.source.origin())).collect(),
+            Parts::Memcached(items) => {
+                items.iter().map(|item| item.with(Origin::Test(item.source.name))).collect()
+            }
+        }
+    }
+
+    /// Its name, or its commands with their counts: `get:9+set:1`, `multi;incr:3;exec`.
+    pub fn text(&self) -> String {
+        let join = |texts: Vec<String>| texts.join(if self.order == Order::Mix { "+" } else { ";" });
+        match (&self.name, &self.parts) {
+            (Some(name), _) => name.clone(),
+            (None, Parts::Resp(items)) => join(items.iter().map(Item::text).collect()),
+            (None, Parts::Memcached(items)) => join(items.iter().map(Item::text).collect()),
+        }
+    }
+
+    pub fn speech(&self, places: &Placeholders, seed: u64) -> Speech {
+        match &self.parts {
+            Parts::Resp(items) => {
+                let commands = items.iter().map(|item| (item.count, item.source.command(places)));
+                Speech::Resp(self.order.script(commands.collect(), seed))
+            }
+            Parts::Memcached(items) => {
+                let tests: Vec<_> = items.iter().map(|item| (item.source, item.count)).collect();
+                Speech::Memcached(Load::ordered(&tests, self.order, places, seed))
+            }
+        }
+    }
+
+    /// Its commands, in the order in which its script has them. What memcached reads is counted as it is read.
+    pub fn spoken(&self) -> Vec<Spoken> {
+        let spoken = |name: &String, reads| Spoken { name: name.clone(), reads };
+        match &self.parts {
+            Parts::Resp(items) => {
+                items.iter().map(|item| spoken(&item.name, item.source.is_one_of(&READING))).collect()
+            }
+            Parts::Memcached(items) => items.iter().map(|item| spoken(&item.name, false)).collect(),
+        }
+    }
+
+    /// For each command, whether it reads one value.
+    pub fn reading(&self) -> Vec<bool> {
+        match &self.parts {
+            Parts::Resp(items) => items.iter().map(|item| item.source.is_one_of(&READING)).collect(),
+            Parts::Memcached(items) => items.iter().map(|item| item.source.reads_value()).collect(),
+        }
+    }
+
+    /// The keys that a prefill sets, as texts with a place for their number; those of the tests when it names none.
+    pub fn string_keys(&self) -> BTreeSet<Vec<u8>> {
+        let mut keys = match &self.parts {
+            Parts::Resp(items) => items.iter().filter_map(|item| item.source.string_keys()).collect(),
+            Parts::Memcached(_) => BTreeSet::new(),
+        };
+        if keys.is_empty() {
+            keys.insert(b"key:__key__".to_vec());
+        }
+        keys
+    }
+
+    /// Sets `key` to a value, which ends after `__ttl__` if it shall `end`.
+    pub fn setting(key: &[u8], end: bool) -> Workload {
+        let end = if end { ["EX", "__ttl__"].as_slice() } else { &[] };
+        let words = [b"SET", key, b"__data__"].into_iter().chain(end.iter().map(|word| word.as_bytes()));
+        let source = Source::Request(words.map(<[u8]>::to_vec).collect());
+        Workload::of(vec![Item { name: "set".to_owned(), source, count: 1 }], Order::Mix)
+    }
+
+    /// Whether replies tell of some keys whether they were there.
+    pub fn looks_for_keys(&self) -> bool {
+        match &self.parts {
+            Parts::Resp(_) => self.reading().contains(&true),
+            Parts::Memcached(items) => items.iter().any(|item| item.source.keys > 0),
+        }
+    }
+
+    /// Whether a request holds `text`.
+    pub fn holds(&self, text: &[u8]) -> bool {
+        let Parts::Resp(items) = &self.parts else { return false };
+        let mut words = items.iter().flat_map(|item| item.source.words(false));
+        words.any(|word| memchr::memmem::find(&word, text).is_some())
+    }
+
+    /// Keys that the tests need and a prefill does not set.
+    pub fn needs(&self) -> Vec<Needs> {
+        match &self.parts {
+            Parts::Resp(_) => Vec::new(),
+            Parts::Memcached(items) => {
+                let needs = items.iter().map(|item| item.source.needs);
+                needs.filter(|needs| !matches!(needs, Needs::Nothing | Needs::Keys)).collect()
+            }
+        }
+    }
+}
+
+impl<S> Item<S> {
+    fn with<T>(&self, source: T) -> Item<T> {
+        Item { name: self.name.clone(), source, count: self.count }
+    }
+
+    fn text(&self) -> String {
+        match self.count {
+            1 => self.name.clone(),
+            count => format!("{}:{count}", self.name),
+        }
+    }
+}
+
+/// Tests, each with its weight, which is 1 unless it is given.
+fn parts<S>(text: &str, source: impl Fn(&str) -> Result<S, Failure>) -> Result<Vec<Item<S>>, Failure> {
+    let part = |text: &str| {
+        let (name, weight) = text.split_once(':').unwrap_or((text, "1"));
+        Ok(Item { name: name.to_owned(), source: source(name)?, count: self::weight(name, weight)? })
+    };
+    text.split('+').map(part).collect()
+}
+
+fn weight(name: &str, weight: &str) -> Result<u64, Failure> {
+    weight.parse().ok().filter(|weight| (1..=1000).contains(weight)).ok_or_else(|| {
+        Failure::usage(
+            format!("the weight '{weight}' of {name} is not one"),
+            "give 1 to 1000, as in get:9+set:1",
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use protocol::template::Value;
+
+    fn places() -> Placeholders {
+        Placeholders { numbers: true, tags: false, value: Value::Drawn(3), ttl: None }
+    }
+
+    #[test]
+    fn protocols_have_tests_of_their_own() {
+        assert!(Workload::named(Protocol::Memcached, "gets_10:3+ms").is_ok());
+        assert!(Workload::named(Protocol::Resp, "gets_10").is_err());
+        let incr = Workload::named(Protocol::Memcached, "incr:2+get").unwrap();
+        assert_eq!(incr.needs(), [Needs::Counters]);
+    }
+
+    #[test]
+    fn a_mix_has_the_weights_of_its_name() {
+        let mix = Workload::named(Protocol::Resp, "get:3+set").unwrap();
+        let script = mix.speech(&places(), 1).script().clone();
+        let sets = script.order.iter().filter(|at| **at == 1).count();
+        assert_eq!(script.order.len(), 4 * sets);
+        let spoken = mix.spoken();
+        let told: Vec<_> = spoken.iter().map(|command| (command.name.as_str(), command.reads)).collect();
+        assert_eq!(told, [("get", true), ("set", false)]);
+        assert!(Workload::named(Protocol::Resp, "get:0+set").is_err());
+    }
+}
