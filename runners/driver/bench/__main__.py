@@ -30,7 +30,7 @@ RELEASE = Path(__file__).parent.parent / "target/release"
 DRIVER = RELEASE / "speedbench"
 PIPELINES = (1, 16, 100)
 # How speedbench is called, by protocol; memcached-benchmark would store all keys before each run.
-MOUTHS = {"resp": ["redis-benchmark", "-q"], "memcached": ["run", "--protocol", "memcached"]}
+FRONT_ENDS = {"resp": ["redis-benchmark", "-q"], "memcached": ["run", "--protocol", "memcached"]}
 MARKS = ("<!-- bench: begin -->\n", "<!-- bench: end -->\n")
 
 Servers = Mapping[tuple[str, str], Server]
@@ -107,7 +107,7 @@ def _native_place(address: Address) -> list[str]:
 
 def _measure(options: argparse.Namespace, servers: Servers) -> Iterator[Result]:
     dice = random.Random(options.seed)
-    for protocol, transport, pipeline in itertools.product(MOUTHS, TRANSPORTS, PIPELINES):
+    for protocol, transport, pipeline in itertools.product(FRONT_ENDS, TRANSPORTS, PIPELINES):
         result = Result(protocol, transport, pipeline, {})
         if options.only not in result.load:
             continue
@@ -123,7 +123,7 @@ def _measure(options: argparse.Namespace, servers: Servers) -> Iterator[Result]:
 def _clients(protocol: str, options: argparse.Namespace) -> dict[str, Client]:
     programs: dict[str, Path | str] = {OURS: DRIVER, AGAIN: DRIVER, NULL: DRIVER}
     programs |= {str(other): other for other in options.other}
-    clients = {name: like_redis_benchmark(program, *MOUTHS[protocol]) for name, program in programs.items()}
+    clients = {name: like_redis_benchmark(program, *FRONT_ENDS[protocol]) for name, program in programs.items()}
     if protocol == "resp":
         clients["redis-benchmark"] = like_redis_benchmark("redis-benchmark", "-q")
     if options.memtier:

@@ -4,10 +4,10 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    match cli::obey(std::env::args_os().collect()) {
+    match cli::run(std::env::args_os().collect()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            // There is nobody left to tell when this fails; the exit code remains.
+            // When stderr cannot be written either, the exit code remains.
             let _ = writeln!(io::stderr(), "speedbench: {failure}");
             ExitCode::from(failure.exit_code())
         }

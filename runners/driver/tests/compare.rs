@@ -208,9 +208,12 @@ fn what_is_not_known_has_a_reason() {
         assert!(metric["high"].is_null(), "{metric}");
     }
     assert_eq!(metric(&document, "latency_us_p50")["reason"], Value::Null);
-    let told = document["comparisons"][0]["warnings"].to_string();
+    let message = document["comparisons"][0]["warnings"].to_string();
     for name in ["client_cpu_ns_per_request", "server_cpu_ns_per_request"] {
-        assert!(told.contains(&format!("get: {name} is not above 0 in all files and is left out")), "{told}");
+        assert!(
+            message.contains(&format!("get: {name} is not above 0 in all files and is left out")),
+            "{message}"
+        );
     }
     // Nobody asked for the server's CPU time: nothing is missing.
     let alone = files.put("c.json", &poor);
@@ -249,8 +252,8 @@ fn what_cannot_be_compared_is_refused() {
         ),
         ("shape", |it| *it = json!([]), "is no result"),
     ] {
-        let told = failure_line(speedbench(words([base.as_str(), &changed(name, change)])), 1);
-        assert!(told.contains(cause), "{told}");
+        let message = failure_line(speedbench(words([base.as_str(), &changed(name, change)])), 1);
+        assert!(message.contains(cause), "{message}");
     }
     let digest = changed("digest", |it| it["driver"]["digest"] = json!("sha256:1"));
     let output = speedbench(words(["--any-driver", &base, &digest]));
@@ -269,8 +272,8 @@ fn wrong_words_are_told() {
         ("x.json --base a.json b.json --new c.json d.json", "files stand before"),
         ("--csv a.json b.json", "--csv"),
     ] {
-        let told = failure_line(speedbench(words(wrong.split_whitespace())), 2);
-        assert!(told.contains(cause), "{told}");
+        let message = failure_line(speedbench(words(wrong.split_whitespace())), 2);
+        assert!(message.contains(cause), "{message}");
     }
     let help = speedbench(words(["--help"]));
     assert!(String::from_utf8(help.stdout).unwrap().contains("--any-driver"));

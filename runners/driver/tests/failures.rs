@@ -9,7 +9,7 @@ use std::thread;
 
 use support::{Manner, Server, failure_line, speedbench};
 
-fn assert_told(line: &str, cause: &str, remedy: &str) {
+fn assert_says(line: &str, cause: &str, remedy: &str) {
     assert!(line.contains(cause) && line.contains(remedy), "{line}");
 }
 
@@ -17,9 +17,9 @@ fn assert_told(line: &str, cause: &str, remedy: &str) {
 fn an_error_reply_ends_the_run() {
     let server = Server::tcp(Manner::Refusing);
     let line = server.failure("-t incr -n 100 --json");
-    assert_told(&line, "the server answered incr with an error, -ERR no", "--allow-errors");
+    assert_says(&line, "the server answered incr with an error, -ERR no", "--allow-errors");
     let line = server.failure("-t get --prefill --json --allow-errors");
-    assert_told(&line, "the server answered set with an error, -ERR no", "correct the server");
+    assert_says(&line, "the server answered set with an error, -ERR no", "correct the server");
 }
 
 #[test]
@@ -27,7 +27,7 @@ fn a_server_that_hangs_up_ends_the_run() {
     for said in [b"$3\r\nab".as_slice(), b"$3\r\nabc\r\n", b"$"] {
         let server = Server::unix(Manner::HangingUp(said));
         let line = server.failure("-t get -n 100 -c 5 --threads 2 --json");
-        assert_told(&line, "the server closed connection", "server's log");
+        assert_says(&line, "the server closed connection", "server's log");
     }
 }
 
@@ -35,13 +35,13 @@ fn a_server_that_hangs_up_ends_the_run() {
 fn garbage_ends_the_run() {
     let server = Server::tcp(Manner::Saying(b"HTTP/1.1 400 Bad Request\r\n"));
     let line = server.failure("-t get -n 100");
-    assert_told(&line, "wrong answer to get", "speaks RESP");
+    assert_says(&line, "wrong answer to get", "speaks RESP");
     let server = Server::tcp(Manner::Saying(b":1\r\n"));
     let line = server.failure("-t ping -n 100");
-    assert_told(&line, "the server answered PING with ':1' where '+PONG' should stand", "speaks RESP");
+    assert_says(&line, "the server answered PING with ':1' where '+PONG' should stand", "speaks RESP");
     let server = Server::tcp(Manner::Saying(b"+PONG\r\n+PONG\r\n"));
     let line = server.failure("-t ping -n 100");
-    assert_told(&line, "1 replies too many", "speaks RESP");
+    assert_says(&line, "1 replies too many", "speaks RESP");
 }
 
 #[test]
@@ -49,11 +49,11 @@ fn a_silent_server_does_not_hang_the_run() {
     let server = Server::tcp(Manner::Silent);
     for options in ["-t ping -n 10 --timeout 0.2", "-t get --duration 0.3 -c 4 --threads 2 --timeout 0.2"] {
         let line = server.failure(options);
-        assert_told(&line, "the server stopped answering", "--timeout");
+        assert_says(&line, "the server stopped answering", "--timeout");
     }
     let half = Server::tcp(Manner::Saying(b"$3\r\na"));
     let line = half.failure("-t get -n 10 -c 1 --timeout 0.2");
-    assert_told(&line, "the server stopped answering get on connection 0 for 200ms", "--timeout");
+    assert_says(&line, "the server stopped answering get on connection 0 for 200ms", "--timeout");
 }
 
 /// How each mode is asked for, briefly.
@@ -91,7 +91,7 @@ fn a_churn_counts_what_it_lost_if_that_is_allowed() {
     assert_eq!(document["tests"][0]["connections"]["opened"], 50);
     let server = Server::tcp(Manner::HangingUp(b"+P"));
     let line = server.failure("--mode churn -n 50 -c 5 --allow-errors");
-    assert_told(&line, "no connection was of use", "the server closed connection");
+    assert_says(&line, "no connection was of use", "the server closed connection");
 }
 
 /// A port where each connection is given to `serve`, which may keep or drop it.
@@ -135,7 +135,7 @@ fn a_wrong_key_count_ends_the_run() {
     // Says OK to SET, and stores nothing.
     let server = Server::tcp(Manner::Lying("SET", "+OK\r\n"));
     let line = server.failure("--prefill -r 10 -t get -n 10 --json");
-    assert_told(&line, "the server holds 0 keys in db0 after a prefill of 10", "empty server");
+    assert_says(&line, "the server holds 0 keys in db0 after a prefill of 10", "empty server");
 }
 
 #[test]
@@ -151,7 +151,7 @@ fn a_prefill_looks_before_it_writes() {
         server.seen().store.insert(key.into(), b"theirs".to_vec());
         let words = if load == file { load.to_owned() } else { format!("--prefill {load}") };
         let line = server.failure(&format!("{words} --json"));
-        assert_told(&line, "the server holds 1 keys in db0 already", "--prefill=force");
+        assert_says(&line, "the server holds 1 keys in db0 already", "--prefill=force");
         let calls = server.seen().calls.clone();
         assert!(!calls.contains_key("SET") && !calls.contains_key("PING"), "{calls:?}");
         let document = server.document(&format!("--prefill=force {load}"));
@@ -168,7 +168,7 @@ fn a_prefill_looks_before_it_writes() {
 fn a_refused_login_ends_the_run() {
     let server = Server::tcp(Manner::Honest);
     let line = server.failure("-a wrong -t ping -n 10");
-    assert_told(&line, "the server refused the login: -WRONGPASS", "-a and --user");
+    assert_says(&line, "the server refused the login: -WRONGPASS", "-a and --user");
     assert!(!line.contains("wrong\r"));
 }
 
@@ -176,16 +176,16 @@ fn a_refused_login_ends_the_run() {
 fn an_absent_server_ends_the_run() {
     let run = |words: &str| failure_line(speedbench(words.split(' ').map(str::to_owned)), 1);
     let line = run("run -p 1 -t ping -n 1");
-    assert_told(&line, "cannot connect to tcp:127.0.0.1:1", "start the server");
+    assert_says(&line, "cannot connect to tcp:127.0.0.1:1", "start the server");
     let line = run("run -s /nonexistent/socket -t ping -n 1");
-    assert_told(&line, "cannot connect to unix:/nonexistent/socket", "start the server");
+    assert_says(&line, "cannot connect to unix:/nonexistent/socket", "start the server");
 }
 
 #[test]
 fn an_unreadable_server_clock_ends_the_run() {
     let server = Server::tcp(Manner::Honest);
     let line = server.failure("-t ping -n 10 --server-pid 4194304");
-    assert_told(&line, "cannot read the CPU clock of process 4194304", "--server-pid");
+    assert_says(&line, "cannot read the CPU clock of process 4194304", "--server-pid");
 }
 
 #[test]
@@ -193,7 +193,7 @@ fn a_cpu_that_is_not_there_ends_the_run() {
     let server = Server::tcp(Manner::Honest);
     for cpu in ["1023", "99999"] {
         let line = server.failure(&format!("-t ping -n 10 --cpus {cpu}"));
-        assert_told(&line, "cannot pin a thread to CPU", "--cpus");
+        assert_says(&line, "cannot pin a thread to CPU", "--cpus");
     }
 }
 
@@ -217,7 +217,7 @@ fn more_connections_than_files_are_refused_at_once() {
     ] {
         let script = format!("ulimit -n 256; exec {program} {words} {place}");
         let line = failure_line(Command::new("sh").args(["-c", &script]).output().unwrap(), 1);
-        assert_told(&line, "need more files than the 256 that", "lower the number of clients");
+        assert_says(&line, "need more files than the 256 that", "lower the number of clients");
     }
     // Threads have tables of their own.
     let script = format!("ulimit -n 256; exec {program} run -t get -c 300 --threads 2 -n 300 {place}");
@@ -226,67 +226,70 @@ fn more_connections_than_files_are_refused_at_once() {
     assert_eq!(streams, 300);
 }
 
+/// Words, and what the message says of cause and remedy.
+const USAGE_ERRORS: [(&str, &str, &str); 53] = [
+    ("", "no command given", "speedbench run"),
+    ("walk", "walk", "--help"),
+    ("run --fast", "--fast", "--help"),
+    ("run extra", "extra", "--help"),
+    ("run -p", "-p", "--help"),
+    ("run -p 70000", "-p cannot be '70000'", "--help"),
+    ("run -c x", "-c cannot be 'x'", "--help"),
+    ("run -c 0", "-c cannot be 0", "at least 1"),
+    ("run -P 0", "-P cannot be 0", "at least 1"),
+    ("run -n 0", "the window is empty", "-n"),
+    ("run -n 5 --duration 5", "both given", "one of them"),
+    ("run --duration -1", "--duration cannot be -1", "seconds"),
+    ("run --duration nan", "--duration cannot be NaN", "seconds"),
+    ("run --warmup 2 --warmup-most 1.5", "at least 2s cannot end within 1.5s", "raise the most"),
+    ("run --warmup-most 1", "cannot end within 1.1s", "allow more time"),
+    ("run --warmup-most 9 --sweep 1,2", "asked for in mode sweep", "fixed time"),
+    ("run --warmup 1e9", "--warmup cannot be 1000000000", "86400"),
+    ("run --timeout 0", "--timeout cannot be 0", "above 0"),
+    ("run -r 0", "-r is outside", "twelve digits"),
+    ("run -r 1000000000001", "-r is outside", "twelve digits"),
+    ("run -d 600000000", "-d is above 512 MiB", "smaller"),
+    ("run -d 1000000 -P 1000", "do not fit into 4 GiB", "lower"),
+    ("run -t set,fly", "no test 'fly'", "ping, set, get, incr"),
+    ("run -t get,set,get", "two tests or phases are called get", "leave one out"),
+    ("run --threads 0", "--threads cannot be 0", "at least 1"),
+    ("run --threads 4000 -c 4000", "--threads is above", "CPUs"),
+    ("run --insecure", "options of TLS are given without it", "--tls"),
+    ("run --threads 9 -c 8", "more --threads than clients", "raise -c"),
+    ("run --threads 2 --cpus 1", "fewer CPUs than", "one CPU per thread"),
+    ("run --cpus a", "--cpus cannot be 'a'", "1,3"),
+    ("run --slice-ms 0", "--slice-ms is outside", "100"),
+    ("run --server-pid 0", "--server-pid is not a process id", "pid"),
+    ("run --mode fly", "--mode cannot be 'fly'", "churn, pubsub or blocking"),
+    ("run --mode churn --rate 5", "--mode is given beside --rate", "leave it out"),
+    ("run --mode idle -n 5", "mode idle is given with", "for a time"),
+    ("run --mode idle --threads 2", "mode idle is given with --threads", "one thread"),
+    ("run --mode blocking --threads 2", "mode blocking is given with --threads", "one thread"),
+    ("run --mode blocking --pop lpop", "--pop cannot be 'lpop'", "bzpopmin"),
+    ("run --mode pubsub --subscribe all", "--subscribe cannot be 'all'", "patterns"),
+    ("run --mode pubsub --channels 0", "channels are outside", "1 is usual"),
+    ("run --mode pubsub -t get", "-t is given for a mode", "leave it out"),
+    ("run --mode pubsub --cluster", "are for one server", "--cluster"),
+    ("run --publishers 2", "--publishers is given without its mode", "--mode pubsub"),
+    ("run --protocol memcached --mode blocking", "mode blocking is given for memcached", "RESP"),
+    ("run --protocol memcached --tls", "--tls is given for memcached", "leave it out"),
+    ("run --protocol memcached -3", "-3 is given for memcached", "leave it out"),
+    ("run --tracking", "--tracking is given without -3", "both"),
+    ("run --prefill=yes", "--prefill cannot be 'yes'", "--prefill=force"),
+    ("run --cluster --prefill", "neither prefilled nor counted", "--cluster"),
+    ("run -u http://h", "has a scheme that is not redis", "redis://"),
+    ("run --tls --cert a.pem", "--cert and --key belong together", "both"),
+    ("run --tls --cacert /nonexistent.pem", "cannot read /nonexistent.pem", "PEM"),
+    ("run --user joe", "--user is given without a password", "-a"),
+];
+
 #[test]
 fn usage_errors_name_cause_and_remedy() {
     let long = format!("run -s /{}", "x".repeat(107));
-    for (words, cause, remedy) in [
-        ("", "no command given", "speedbench run"),
-        ("walk", "walk", "--help"),
-        ("run --fast", "--fast", "--help"),
-        ("run extra", "extra", "--help"),
-        ("run -p", "-p", "--help"),
-        ("run -p 70000", "-p cannot be '70000'", "--help"),
-        ("run -c x", "-c cannot be 'x'", "--help"),
-        ("run -c 0", "-c cannot be 0", "at least 1"),
-        ("run -P 0", "-P cannot be 0", "at least 1"),
-        ("run -n 0", "the window is empty", "-n"),
-        ("run -n 5 --duration 5", "both given", "one of them"),
-        ("run --duration -1", "--duration cannot be -1", "seconds"),
-        ("run --duration nan", "--duration cannot be NaN", "seconds"),
-        ("run --warmup 2 --warmup-most 1.5", "at least 2s cannot end within 1.5s", "raise the most"),
-        ("run --warmup-most 1", "cannot end within 1.1s", "allow more time"),
-        ("run --warmup-most 9 --sweep 1,2", "asked for in mode sweep", "fixed time"),
-        ("run --warmup 1e9", "--warmup cannot be 1000000000", "86400"),
-        ("run --timeout 0", "--timeout cannot be 0", "above 0"),
-        ("run -r 0", "-r is outside", "twelve digits"),
-        ("run -r 1000000000001", "-r is outside", "twelve digits"),
-        ("run -d 600000000", "-d is above 512 MiB", "smaller"),
-        ("run -d 1000000 -P 1000", "do not fit into 4 GiB", "lower"),
-        ("run -t set,fly", "no test 'fly'", "ping, set, get, incr"),
-        ("run -t get,set,get", "two tests or phases are called get", "leave one out"),
-        ("run --threads 0", "--threads cannot be 0", "at least 1"),
-        ("run --threads 4000 -c 4000", "--threads is above", "CPUs"),
-        ("run --insecure", "options of TLS are given without it", "--tls"),
-        ("run --threads 9 -c 8", "more --threads than clients", "raise -c"),
-        ("run --threads 2 --cpus 1", "fewer CPUs than", "one CPU per thread"),
-        ("run --cpus a", "--cpus cannot be 'a'", "1,3"),
-        ("run --slice-ms 0", "--slice-ms is outside", "100"),
-        ("run --server-pid 0", "--server-pid is not a process id", "pid"),
-        ("run --mode fly", "--mode cannot be 'fly'", "churn, pubsub or blocking"),
-        ("run --mode churn --rate 5", "--mode is given beside --rate", "leave it out"),
-        ("run --mode idle -n 5", "mode idle is given with", "for a time"),
-        ("run --mode idle --threads 2", "mode idle is given with --threads", "one thread"),
-        ("run --mode blocking --threads 2", "mode blocking is given with --threads", "one thread"),
-        ("run --mode blocking --pop lpop", "--pop cannot be 'lpop'", "bzpopmin"),
-        ("run --mode pubsub --subscribe all", "--subscribe cannot be 'all'", "patterns"),
-        ("run --mode pubsub --channels 0", "channels are outside", "1 is usual"),
-        ("run --mode pubsub -t get", "-t is given for a mode", "leave it out"),
-        ("run --mode pubsub --cluster", "are for one server", "--cluster"),
-        ("run --publishers 2", "--publishers is given without its mode", "--mode pubsub"),
-        ("run --protocol memcached --mode blocking", "mode blocking is given for memcached", "RESP"),
-        ("run --protocol memcached --tls", "--tls is given for memcached", "leave it out"),
-        ("run --protocol memcached -3", "-3 is given for memcached", "leave it out"),
-        ("run --tracking", "--tracking is given without -3", "both"),
-        ("run --prefill=yes", "--prefill cannot be 'yes'", "--prefill=force"),
-        ("run --cluster --prefill", "neither prefilled nor counted", "--cluster"),
-        ("run -u http://h", "has a scheme that is not redis", "redis://"),
-        ("run --tls --cert a.pem", "--cert and --key belong together", "both"),
-        ("run --tls --cacert /nonexistent.pem", "cannot read /nonexistent.pem", "PEM"),
-        ("run --user joe", "--user is given without a password", "-a"),
-        (&long, "too long for a socket", "107"),
-    ] {
+    let too_long = (long.as_str(), "too long for a socket", "107");
+    for (words, cause, remedy) in USAGE_ERRORS.into_iter().chain([too_long]) {
         let line = failure_line(speedbench(words.split_whitespace().map(str::to_owned)), 2);
-        assert_told(&line, cause, remedy);
+        assert_says(&line, cause, remedy);
     }
 }
 

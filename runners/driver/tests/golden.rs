@@ -102,9 +102,9 @@ fn every_field_is_in_the_table_of_the_readme() {
     let begin = README.find("## `speedbench.v1`").unwrap();
     let chapter = README[begin..].split("\n## ").next().unwrap();
     let cells: String = chapter.lines().filter_map(|line| line.split('|').nth(1)).collect();
-    let told: Vec<&str> = cells.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_')).collect();
+    let message: Vec<&str> = cells.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_')).collect();
     let mut fields = Vec::new();
     names(&golden(), &mut fields);
-    let missing: Vec<&String> = fields.iter().filter(|field| !told.contains(&field.as_str())).collect();
+    let missing: Vec<&String> = fields.iter().filter(|field| !message.contains(&field.as_str())).collect();
     assert!(missing.is_empty(), "{missing:?}");
 }

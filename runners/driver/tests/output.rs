@@ -40,10 +40,10 @@ fn a_pipeline_that_cannot_be_filled_is_told() {
         assert!(output.status.success());
         String::from_utf8(output.stderr).unwrap()
     };
-    let told = run("-P 1000 -n 100 -c 10");
+    let message = run("-P 1000 -n 100 -c 10");
     assert!(
-        told.starts_with("WARNING: a connection's share of -n is 10, so 10 are in flight, not the 1000"),
-        "{told}"
+        message.starts_with("WARNING: a connection's share of -n is 10, so 10 are in flight, not the 1000"),
+        "{message}"
     );
     assert_eq!(run("-P 10 -n 100 -c 10"), "");
 }
@@ -71,9 +71,10 @@ fn a_person_gets_a_table_and_curves() {
 fn notes_say_what_a_line_has_no_room_for() {
     let server = Server::tcp(Manner::Honest);
     let text = stdout(&server, "-t get:9+set:1 --rate 500 --probe-rate 50 -c 2 --duration 0.4 --warmup 0");
-    for wanted in ["500/s asked, fixed arrivals", "service time", "  get: 1", "  set: ", "  probe at 50/s: "]
+    for expected in
+        ["500/s asked, fixed arrivals", "service time", "  get: 1", "  set: ", "  probe at 50/s: "]
     {
-        assert!(text.contains(wanted), "{wanted}: {text}");
+        assert!(text.contains(expected), "{expected}: {text}");
     }
     assert!(text.contains("\nopen loop: from the intended start\n"), "{text}");
     let text = stdout(&server, "-t get -n 50 -c 2");
@@ -110,9 +111,9 @@ fn a_row_of_csv_has_what_the_document_has() {
 fn the_intervals_of_the_log_add_up_to_the_document() {
     let server = Server::unix(Manner::Honest);
     let path = std::env::temp_dir().join(format!("speedbench-{}.hlog", std::process::id()));
-    let told = path.to_str().unwrap();
+    let message = path.to_str().unwrap();
     let options = "-t get,get:9+set:1 -c 4 --threads 2 -P 4 --warmup 0.1 --duration 2.5 --slice-ms 250";
-    let document = server.document(&format!("{options} --hdr-log {told}"));
+    let document = server.document(&format!("{options} --hdr-log {message}"));
     let log = std::fs::read(&path).unwrap();
     std::fs::remove_file(&path).unwrap();
     let header = String::from_utf8_lossy(&log);
@@ -148,12 +149,12 @@ fn the_intervals_of_the_log_add_up_to_the_document() {
 #[test]
 fn a_log_that_cannot_be_written_is_told_before_anything_is_sent() {
     let server = Server::tcp(Manner::Honest);
-    let told = server.failure("-t ping -n 10 -c 1 --hdr-log /nonexistent/x");
-    assert!(told.contains("cannot write --hdr-log /nonexistent/x"), "{told}");
+    let message = server.failure("-t ping -n 10 -c 1 --hdr-log /nonexistent/x");
+    assert!(message.contains("cannot write --hdr-log /nonexistent/x"), "{message}");
     assert_eq!(server.seen().calls("PING"), 0);
     let words = ["run", "--json", "--csv"].map(str::to_owned);
-    let told = failure_line(speedbench(words), 2);
-    assert!(told.contains("--json and --csv are both given"), "{told}");
+    let message = failure_line(speedbench(words), 2);
+    assert!(message.contains("--json and --csv are both given"), "{message}");
 }
 
 /// What a terminal on stderr gets while the driver runs with `options`.

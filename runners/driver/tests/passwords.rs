@@ -113,11 +113,11 @@ fn workload_files_do_not_tell_it() {
     let place = at("-p PORT -asecret", &server.options[1]);
     let phase = r#"{"phase": [{"name": "a", "commands": [{"request": "REQUEST"}], "requests": 10}]}"#;
     said(&format!("run {place} --workload - --json"), &phase.replace("REQUEST", "GET a"), 0);
-    for (request, told) in [("AUTH secret", "AUTH ***"), ("AUTH joe secret", "AUTH *** ***")] {
+    for (request, message) in [("AUTH secret", "AUTH ***"), ("AUTH joe secret", "AUTH *** ***")] {
         let text = phase.replace("REQUEST", request);
-        assert!(said(&format!("run {place} --workload - --json"), &text, 0).contains(told));
+        assert!(said(&format!("run {place} --workload - --json"), &text, 0).contains(message));
         let path = written("passwords.json", &text);
-        assert!(said(&format!("run {place} --workload {path} --json"), "", 0).contains(told));
+        assert!(said(&format!("run {place} --workload {path} --json"), "", 0).contains(message));
     }
     for text in [
         r#"{"password": "secret", "phase": []}"#,
@@ -169,15 +169,15 @@ fn failures_do_not_tell_it() {
             kept.push(stream);
         }
     });
-    for (mouth, spellings) in [
+    for (front_end, spellings) in [
         ("run -t ping -n 1", OF_RUN.as_slice()),
         ("memtier-benchmark -n 1", &OF_MEMTIER),
         ("redis-benchmark -t get", &OF_REDIS_BENCHMARK),
     ] {
         for words in spellings {
-            let told = said(&format!("{mouth} {}", at(words, &port)), "", 1);
-            assert!(told.contains("refused the login"), "{told}");
-            said(&format!("{mouth} {}", at(words, "1")), "", 1);
+            let message = said(&format!("{front_end} {}", at(words, &port)), "", 1);
+            assert!(message.contains("refused the login"), "{message}");
+            said(&format!("{front_end} {}", at(words, "1")), "", 1);
         }
     }
 }

@@ -184,8 +184,8 @@ fn a_sequence_tells_its_commands_also_when_it_is_cut() {
         let commands = document["tests"][0]["commands"].as_array().unwrap().clone();
         let names: Vec<&str> = commands.iter().map(|command| command["name"].as_str().unwrap()).collect();
         assert_eq!(names, ["set", "read", "incr"]);
-        let told = commands.iter().map(|command| exported(&command["latency_hdr_v2"]));
-        assert_eq!(told.collect::<Vec<_>>(), counts, "{name}");
+        let message = commands.iter().map(|command| exported(&command["latency_hdr_v2"]));
+        assert_eq!(message.collect::<Vec<_>>(), counts, "{name}");
         let seen = server.seen();
         let seen = ["SET", "GET", "INCR"].map(|command| seen.calls(command));
         assert_eq!(seen, counts, "{name}");

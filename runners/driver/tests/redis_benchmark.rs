@@ -16,7 +16,7 @@ fn words(server: &Server, options: &str) -> Vec<String> {
         .collect()
 }
 
-fn assert_told(line: &str, cause: &str, remedy: &str) {
+fn assert_says(line: &str, cause: &str, remedy: &str) {
     assert!(line.contains(cause) && line.contains(remedy), "{line}");
 }
 
@@ -28,21 +28,21 @@ fn failure(manner: Manner, options: &str) -> String {
 #[test]
 fn a_server_that_misbehaves_ends_the_run() {
     let refused = failure(Manner::Refusing, "-t set -n 100");
-    assert_told(&refused, "the server answered SET with an error, -ERR no", "correct the server");
+    assert_says(&refused, "the server answered SET with an error, -ERR no", "correct the server");
     for said in [b"$3\r\nab".as_slice(), b"$3\r\nabc\r\n", b"$"] {
         let line = failure(Manner::HangingUp(said), "-t get -n 100 -c 5 --threads 2");
-        assert_told(&line, "the server closed connection", "server's log");
+        assert_says(&line, "the server closed connection", "server's log");
     }
     let garbage = failure(Manner::Saying(b"HTTP/1.1 400 Bad Request\r\n"), "-t get -n 100");
-    assert_told(&garbage, "wrong answer to GET", "speaks RESP");
+    assert_says(&garbage, "wrong answer to GET", "speaks RESP");
     let moved = failure(Manner::Saying(b"-MOVED 3999 127.0.0.1:6381\r\n"), "-t get -n 100");
-    assert_told(&moved, "-MOVED 3999", "--cluster");
+    assert_says(&moved, "-MOVED 3999", "--cluster");
     let silent = failure(Manner::Silent, "-t get -n 100 --timeout 0.2");
-    assert_told(&silent, "the server stopped answering GET", "--timeout");
+    assert_says(&silent, "the server stopped answering GET", "--timeout");
     let half = failure(Manner::Saying(b"*2\r\n:1\r\n"), "-n 100 -c 1 --timeout 0.2 lrange a 0 1");
-    assert_told(&half, "the server stopped answering lrange a 0 1 on connection 0", "--timeout");
+    assert_says(&half, "the server stopped answering lrange a 0 1 on connection 0", "--timeout");
     let greeted = failure(Manner::Refusing, "-3 -t get");
-    assert_told(&greeted, "the server refused HELLO 3: -ERR no", "leave it out");
+    assert_says(&greeted, "the server refused HELLO 3: -ERR no", "leave it out");
 }
 
 #[test]
@@ -50,9 +50,9 @@ fn an_absent_server_is_one_line() {
     let run = |words: &str| failure_line(speedbench(words.split(' ').map(str::to_owned)), 1);
     for output in ["-q", "--csv", "-c 3"] {
         let line = run(&format!("redis-benchmark -p 1 {output}"));
-        assert_told(&line, "cannot connect to tcp:127.0.0.1:1", "start the server");
+        assert_says(&line, "cannot connect to tcp:127.0.0.1:1", "start the server");
     }
-    assert_told(&run("redis-benchmark -p 1 -I"), "cannot connect", "start the server");
+    assert_says(&run("redis-benchmark -p 1 -I"), "cannot connect", "start the server");
 }
 
 #[test]
@@ -90,7 +90,7 @@ fn usage_errors_name_cause_and_remedy() {
     ] {
         let server = Server::tcp(Manner::Honest);
         let output = speedbench(self::words(&server, words));
-        assert_told(&failure_line(output, 2), cause, remedy);
+        assert_says(&failure_line(output, 2), cause, remedy);
     }
 }
 
@@ -136,11 +136,11 @@ fn warnings_do_not_end_the_run() {
     let server = Server::tcp(Manner::Honest);
     let output = speedbench(words(&server, "-e -t get --threads 501 -n 20 PING"));
     assert!(output.status.success());
-    let told = String::from_utf8(output.stderr).unwrap();
+    let message = String::from_utf8(output.stderr).unwrap();
     for warning in
         ["-e option has no effect", "Too many threads, limiting threads to 500", "Option -t is ignored"]
     {
-        assert!(told.contains(&format!("WARNING: {warning}")), "{told}");
+        assert!(message.contains(&format!("WARNING: {warning}")), "{message}");
     }
     assert_eq!(server.seen().calls("PING"), 20);
 }

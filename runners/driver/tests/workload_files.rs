@@ -127,13 +127,13 @@ fn modes_are_told_as_they_were_asked_for() {
     ] {
         let text = format!("[[phase]]\nclients = 3\nduration_s = 0.1\nwarmup_s = 0.0\n{phase}");
         let document = server.document(&format!("--workload {}", written("modes.toml", &text)));
-        let told = &document["tests"][0]["workload"];
+        let message = &document["tests"][0]["workload"];
         let asked: Value = toml::from_str(&text).unwrap();
         for (key, value) in asked["phase"][0].as_object().unwrap() {
-            assert_eq!(&told[key], value, "{key} of {phase}");
+            assert_eq!(&message[key], value, "{key} of {phase}");
         }
-        let again = measured(&server, &json!({ "phase": [told] }).to_string(), 1);
-        assert_eq!(&again["tests"][0]["workload"], told);
+        let again = measured(&server, &json!({ "phase": [message] }).to_string(), 1);
+        assert_eq!(&again["tests"][0]["workload"], message);
     }
 }
 
@@ -162,72 +162,72 @@ fn json_comes_over_stdin() {
     assert_eq!(seen.store[b"a b".as_slice()], b"x");
 }
 
+/// Files with one error each, and what the message says of it.
+const BAD_FILES: [(&str, &str); 56] = [
+    ("", "there is no phase: write at least one [[phase]]"),
+    ("phase = []", "there is no phase"),
+    ("phase = 3", "phase: invalid type: integer `3`"),
+    ("[[phase]\n", "line 1: "),
+    ("sede = 3", "sede: unknown field `sede`"),
+    ("protocol = 'http'", "protocol: unknown variant `http`"),
+    ("[[phase]]", "phase 1: there is nothing to send"),
+    ("[[phase]]\ntest='fly'", "phase 1 (fly): test: there is no test 'fly'"),
+    ("[[phase]]\ntest='get:0'", "phase 1 (get:0): test: the weight '0'"),
+    ("[[phase]]\ntest='get'\nsequence=[]", "phase 1 (get): more than one of test, commands and sequence"),
+    ("[[phase]]\ncommands=[]", "phase 1: commands is empty"),
+    ("[[phase]]\ncommands=[{request='GET a', test='get'}]", "commands[0]: a command has either"),
+    ("[[phase]]\ncommands=[{test='get'},{request=''}]", "commands[1]: request: there is no command"),
+    ("[[phase]]\ncommands=[{request=\"SET 'a\"}]", "commands[0]: request: quotes do not match"),
+    ("[[phase]]\ncommands=[{request=3}]", "commands[0].request: expected a command"),
+    ("[[phase]]\ncommands=[{test='get', times=2}]", "commands[0]: weight is for commands"),
+    ("[[phase]]\nsequence=[{test='get', times=0}]", "sequence[0]: times cannot be 0"),
+    ("[[phase]]\nsequence=[{test='get', times=65536}]", "sequence[0]: times cannot be 65536"),
+    ("[[phase]]\ntest='get'\n[[phase]]\ntest='get'", "two tests or phases are called get"),
+    ("[[phase]]\ntest='get'\nname=\"a\\nb\"", "name is empty or has control characters"),
+    ("[[phase]]\ntest='get'\nname=''", "name is empty or has control characters"),
+    ("[[phase]]\nname='a'\ntest='get'\nclients=0", "phase 1 (a): clients cannot be 0"),
+    ("[[phase]]\ntest='get'\nclients=-1", "clients: invalid value: integer `-1`"),
+    ("[[phase]]\ntest='get'\nclients=2\nthreads=3", "there are more threads than clients"),
+    ("[[phase]]\ntest='get'\nwindow='open'", "window: unknown variant `open`"),
+    ("[[phase]]\ntest='get'\nkeys.count=0", "keys.count is outside of 1 to 10^12"),
+    ("[[phase]]\ntest='get'\nkeys.cuont=1", "keys.cuont: unknown field"),
+    ("[[phase]]\ntest='get'\nkeys.exponent=1", "keys.exponent means nothing to this distribution"),
+    ("[[phase]]\ntest='get'\nkeys={distribution='zipf',exponent=0}", "keys.exponent cannot be 0"),
+    ("[[phase]]\ntest='get'\nkeys={distribution='zipf',exponent=nan}", "nan or inf is given"),
+    ("[[phase]]\ntest='get'\nkeys={distribution='gaussian',deviation=-1}", "keys.deviation cannot be -1"),
+    ("[[phase]]\ntest='get'\nkeys={distribution='hotspot',hot_keys=2}", "keys.hot_keys cannot be 2"),
+    ("[[phase]]\ntest='get'\nkeys={distribution='pareto'}", "keys.distribution: unknown variant `pareto`"),
+    ("[[phase]]\ntest='get'\nvalues={}", "values has not exactly one of bytes, range and weighted"),
+    ("[[phase]]\ntest='get'\nvalues={range=[9,3]}", "values.range ends before it begins"),
+    ("[[phase]]\ntest='get'\nvalues={weighted=[[3,0]]}", "values.weighted is not one"),
+    ("[[phase]]\ntest='get'\nvalues={bytes=600000000}", "values is above 512 MiB"),
+    ("[[phase]]\ntest='get'\nttl_s='a'", "ttl_s: expected a number, or two in a list"),
+    ("[[phase]]\ntest='get'\nttl_s=[5,3]", "ttl_s cannot be 5 to 3"),
+    ("[[phase]]\ntest='get'\nexpect.hit_rate=1.5", "expect.hit_rate is not a share"),
+    ("[[phase]]\ntest='get'\nverify=2", "verify cannot be 2"),
+    ("[[phase]]\ntest='get'\nwarmup_s=-1", "warmup_s cannot be -1"),
+    ("[[phase]]\ntest='get'\nrequests=1\nduration_s=1", "duration_s and requests are both given"),
+    ("[[phase]]\ntest='get'\nrequests=0", "the window is empty"),
+    ("[[phase]]\ntest='get'\nmode='ajar'", "mode: unknown variant `ajar`"),
+    ("[[phase]]\ntest='get'\nmode='pubsub'", "mode pubsub has its own commands"),
+    ("[[phase]]\ntest='get'\nmode='open'", "rate is missing"),
+    ("[[phase]]\ntest='get'\nrate=5", "rate means nothing in this mode"),
+    ("[[phase]]\ntest='get'\nmode='sweep'\nrates=[]", "rates is empty"),
+    ("[[phase]]\ntest='get'\nmode='sweep'\nrates=[10, 20, 10]", "10 is a rate of the sweep twice"),
+    ("[[phase]]\ntest='get'\nmode='search'\nlimit={percentile=101,us=1}", "limit cannot be 1 us at 101%"),
+    ("[[phase]]\ntest='get'\nprobe={clients=0}", "probe.clients cannot be 0"),
+    ("[[phase]]\ntest='set'\nverify=0.5", "verify is given where no values are read"),
+    ("[[phase]]\ntest='set'\nexpect.hit_rate=1", "expect.hit_rate is given where no keys are looked for"),
+    ("[[phase]]\nsequence=[{request='SET a b EX __ttl__'}]", "__ttl__ is sent, but ttl_s is not given"),
+    ("protocol='memcached'\n[[phase]]\ncommands=[{request='get a'}]", "a command of memcached is a test"),
+];
+
 #[test]
 fn bad_files_are_usage_errors_that_name_the_place() {
-    for (text, told) in [
-        ("", "there is no phase: write at least one [[phase]]"),
-        ("phase = []", "there is no phase"),
-        ("phase = 3", "phase: invalid type: integer `3`"),
-        ("[[phase]\n", "line 1: "),
-        ("sede = 3", "sede: unknown field `sede`"),
-        ("protocol = 'http'", "protocol: unknown variant `http`"),
-        ("[[phase]]", "phase 1: there is nothing to send"),
-        ("[[phase]]\ntest='fly'", "phase 1 (fly): test: there is no test 'fly'"),
-        ("[[phase]]\ntest='get:0'", "phase 1 (get:0): test: the weight '0'"),
-        ("[[phase]]\ntest='get'\nsequence=[]", "phase 1 (get): more than one of test, commands and sequence"),
-        ("[[phase]]\ncommands=[]", "phase 1: commands is empty"),
-        ("[[phase]]\ncommands=[{request='GET a', test='get'}]", "commands[0]: a command has either"),
-        ("[[phase]]\ncommands=[{test='get'},{request=''}]", "commands[1]: request: there is no command"),
-        ("[[phase]]\ncommands=[{request=\"SET 'a\"}]", "commands[0]: request: quotes do not match"),
-        ("[[phase]]\ncommands=[{request=3}]", "commands[0].request: expected a command"),
-        ("[[phase]]\ncommands=[{test='get', times=2}]", "commands[0]: weight is for commands"),
-        ("[[phase]]\nsequence=[{test='get', times=0}]", "sequence[0]: times cannot be 0"),
-        ("[[phase]]\nsequence=[{test='get', times=65536}]", "sequence[0]: times cannot be 65536"),
-        ("[[phase]]\ntest='get'\n[[phase]]\ntest='get'", "two tests or phases are called get"),
-        ("[[phase]]\ntest='get'\nname=\"a\\nb\"", "name is empty or has control characters"),
-        ("[[phase]]\ntest='get'\nname=''", "name is empty or has control characters"),
-        ("[[phase]]\nname='a'\ntest='get'\nclients=0", "phase 1 (a): clients cannot be 0"),
-        ("[[phase]]\ntest='get'\nclients=-1", "clients: invalid value: integer `-1`"),
-        ("[[phase]]\ntest='get'\nclients=2\nthreads=3", "there are more threads than clients"),
-        ("[[phase]]\ntest='get'\nwindow='open'", "window: unknown variant `open`"),
-        ("[[phase]]\ntest='get'\nkeys.count=0", "keys.count is outside of 1 to 10^12"),
-        ("[[phase]]\ntest='get'\nkeys.cuont=1", "keys.cuont: unknown field"),
-        ("[[phase]]\ntest='get'\nkeys.exponent=1", "keys.exponent means nothing to this distribution"),
-        ("[[phase]]\ntest='get'\nkeys={distribution='zipf',exponent=0}", "keys.exponent cannot be 0"),
-        ("[[phase]]\ntest='get'\nkeys={distribution='zipf',exponent=nan}", "nan or inf is given"),
-        ("[[phase]]\ntest='get'\nkeys={distribution='gaussian',deviation=-1}", "keys.deviation cannot be -1"),
-        ("[[phase]]\ntest='get'\nkeys={distribution='hotspot',hot_keys=2}", "keys.hot_keys cannot be 2"),
-        (
-            "[[phase]]\ntest='get'\nkeys={distribution='pareto'}",
-            "keys.distribution: unknown variant `pareto`",
-        ),
-        ("[[phase]]\ntest='get'\nvalues={}", "values has not exactly one of bytes, range and weighted"),
-        ("[[phase]]\ntest='get'\nvalues={range=[9,3]}", "values.range ends before it begins"),
-        ("[[phase]]\ntest='get'\nvalues={weighted=[[3,0]]}", "values.weighted is not one"),
-        ("[[phase]]\ntest='get'\nvalues={bytes=600000000}", "values is above 512 MiB"),
-        ("[[phase]]\ntest='get'\nttl_s='a'", "ttl_s: expected a number, or two in a list"),
-        ("[[phase]]\ntest='get'\nttl_s=[5,3]", "ttl_s cannot be 5 to 3"),
-        ("[[phase]]\ntest='get'\nexpect.hit_rate=1.5", "expect.hit_rate is not a share"),
-        ("[[phase]]\ntest='get'\nverify=2", "verify cannot be 2"),
-        ("[[phase]]\ntest='get'\nwarmup_s=-1", "warmup_s cannot be -1"),
-        ("[[phase]]\ntest='get'\nrequests=1\nduration_s=1", "duration_s and requests are both given"),
-        ("[[phase]]\ntest='get'\nrequests=0", "the window is empty"),
-        ("[[phase]]\ntest='get'\nmode='ajar'", "mode: unknown variant `ajar`"),
-        ("[[phase]]\ntest='get'\nmode='pubsub'", "mode pubsub has its own commands"),
-        ("[[phase]]\ntest='get'\nmode='open'", "rate is missing"),
-        ("[[phase]]\ntest='get'\nrate=5", "rate means nothing in this mode"),
-        ("[[phase]]\ntest='get'\nmode='sweep'\nrates=[]", "rates is empty"),
-        ("[[phase]]\ntest='get'\nmode='sweep'\nrates=[10, 20, 10]", "10 is a rate of the sweep twice"),
-        ("[[phase]]\ntest='get'\nmode='search'\nlimit={percentile=101,us=1}", "limit cannot be 1 us at 101%"),
-        ("[[phase]]\ntest='get'\nprobe={clients=0}", "probe.clients cannot be 0"),
-        ("[[phase]]\ntest='set'\nverify=0.5", "verify is given where no values are read"),
-        ("[[phase]]\ntest='set'\nexpect.hit_rate=1", "expect.hit_rate is given where no keys are looked for"),
-        ("[[phase]]\nsequence=[{request='SET a b EX __ttl__'}]", "__ttl__ is sent, but ttl_s is not given"),
-        ("protocol='memcached'\n[[phase]]\ncommands=[{request='get a'}]", "a command of memcached is a test"),
-    ] {
+    for (text, cause) in BAD_FILES {
         let path = written("bad.toml", text);
         let line = failure_line(speedbench(["run", "--workload", &path].map(str::to_owned)), 2);
-        assert!(line.contains(told) && line.contains("bad.toml: "), "{text:?} is told: {line}");
+        assert!(line.contains(cause) && line.contains("bad.toml: "), "{text:?}: {line}");
     }
 }
 

@@ -7,10 +7,10 @@ use support::{Manner, Server, failure_line, speedbench, written};
 /// An array, where a value, a status or a number should stand.
 const ARRAY: &str = "*1\r\n:1\r\n";
 
-fn assert_told(told: &str, cause: &str) {
+fn assert_says(message: &str, cause: &str) {
     assert!(
-        told.contains("wrong answer to") && told.contains(cause) && told.contains("speaks RESP"),
-        "{told}"
+        message.contains("wrong answer to") && message.contains(cause) && message.contains("speaks RESP"),
+        "{message}"
     );
 }
 
@@ -34,7 +34,7 @@ fn a_mix_knows_the_reply_to_each_of_its_commands() {
     ];
     for load in loads {
         let server = Server::tcp(Manner::Lying("GET", ARRAY));
-        assert_told(
+        assert_says(
             &server.failure(&format!("{usual} {load}")),
             "answered GET with '*1' where a '$' reply should stand",
         );
@@ -47,8 +47,8 @@ fn a_mix_knows_the_reply_to_each_of_its_commands() {
         ("GET", "+OK\r\n", "answered GET with '+OK' where a '$' reply"),
         ("GET", ":1\r\n", "answered GET with ':1' where a '$' reply"),
     ] {
-        let told = Server::tcp(Manner::Lying(about, lie)).failure(&format!("{usual} -n 1000 -P 4"));
-        assert_told(&told, cause);
+        let message = Server::tcp(Manner::Lying(about, lie)).failure(&format!("{usual} -n 1000 -P 4"));
+        assert_says(&message, cause);
     }
 }
 
@@ -60,15 +60,15 @@ fn nulls_are_answers_to_commands_that_read() {
         assert_eq!(document["tests"][0]["hits"], 0);
         assert!(document["tests"][0]["misses"].as_u64().unwrap() > 800);
     }
-    let told = Server::tcp(Manner::Lying("INCR", "_\r\n")).failure("-t incr -n 10 -3");
-    assert_told(&told, "answered INCR with '_' where a ':' reply");
+    let message = Server::tcp(Manner::Lying("INCR", "_\r\n")).failure("-t incr -n 10 -3");
+    assert_says(&message, "answered INCR with '_' where a ':' reply");
 }
 
 #[test]
 fn the_answers_to_a_prefill_are_judged() {
-    for (lie, shown) in [(ARRAY, "*1"), ("+QUEUED\r\n", "+QUEUED"), ("$-1\r\n", "$-1")] {
-        let told = Server::tcp(Manner::Lying("SET", lie)).failure("-t get -n 10 --prefill -r 10");
-        assert_told(&told, &format!("answered SET with '{shown}' where '+OK'"));
+    for (lie, preview) in [(ARRAY, "*1"), ("+QUEUED\r\n", "+QUEUED"), ("$-1\r\n", "$-1")] {
+        let message = Server::tcp(Manner::Lying("SET", lie)).failure("-t get -n 10 --prefill -r 10");
+        assert_says(&message, &format!("answered SET with '{preview}' where '+OK'"));
     }
 }
 
@@ -112,7 +112,7 @@ fn a_sequence_knows_the_reply_to_each_of_its_commands() {
         ),
     ] {
         let path = written(&format!("wrong-{name}.toml"), &text);
-        assert_told(&Server::tcp(Manner::Lying(about, lie)).failure(&format!("--workload {path}")), cause);
+        assert_says(&Server::tcp(Manner::Lying(about, lie)).failure(&format!("--workload {path}")), cause);
     }
 }
 
@@ -135,7 +135,7 @@ fn commands_of_redis_benchmark_and_memtier_are_judged() {
         let (program, rest) = words.split_once(' ').unwrap();
         let words =
             [program].into_iter().chain(["-p", &server.options[1]]).chain(rest.split(' ')).map(str::to_owned);
-        assert_told(&failure_line(speedbench(words), 1), cause);
+        assert_says(&failure_line(speedbench(words), 1), cause);
     }
 }
 
@@ -149,10 +149,10 @@ fn an_unknown_command_keeps_the_type_of_its_first_reply() {
     };
     assert!(output("-n 100 FOO a ; get b").status.success());
     // The same bytes answer both: whichever was first, the other is refused.
-    let told = Server::tcp(Manner::Saying(b"+OK\r\n:1\r\n"));
-    let place = ["redis-benchmark", "-p", &told.options[1], "-q", "-c", "1", "-P", "2", "-n", "2", "foo"];
+    let message = Server::tcp(Manner::Saying(b"+OK\r\n:1\r\n"));
+    let place = ["redis-benchmark", "-p", &message.options[1], "-q", "-c", "1", "-P", "2", "-n", "2", "foo"];
     let line = failure_line(speedbench(place.map(str::to_owned)), 1);
-    assert_told(&line, "answered FOO with ':1' where a '+' reply, as the first one was,");
+    assert_says(&line, "answered FOO with ':1' where a '+' reply, as the first one was,");
 }
 
 /// These hold to what each of their own commands is answered with.
@@ -170,9 +170,9 @@ fn modes_with_commands_of_their_own_judge_the_answers() {
         (blocking, "RPUSH", "$-1\r\n", "wrong answer to RPUSH, the server said '$'"),
         (blocking, "DEL", ARRAY, "the server answered DEL with '*1' where a ':' reply should stand"),
     ] {
-        let told = Server::tcp(Manner::Lying(about, lie)).failure(mode);
-        assert!(told.contains(cause), "{mode}: {told}");
+        let message = Server::tcp(Manner::Lying(about, lie)).failure(mode);
+        assert!(message.contains(cause), "{mode}: {message}");
     }
-    let told = Server::tcp(Manner::Lying("SELECT", ARRAY)).failure("-t ping -n 1 --dbnum 3");
-    assert!(told.contains("the server answered SELECT with '*1' where '+OK' should stand"), "{told}");
+    let message = Server::tcp(Manner::Lying("SELECT", ARRAY)).failure("-t ping -n 1 --dbnum 3");
+    assert!(message.contains("the server answered SELECT with '*1' where '+OK' should stand"), "{message}");
 }

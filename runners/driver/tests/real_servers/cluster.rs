@@ -61,17 +61,17 @@ fn the_load_is_spread_over_the_masters() {
 fn a_moved_key_is_told() {
     let nodes = cluster();
     let port = nodes[0].port.as_str();
-    let told = failure(&["-p", port, "--cluster", "-n", "300", "-q", "set", "untagged", "b"], 1);
-    assert!(told.contains("-MOVED") && told.contains("{tag}"), "{told}");
-    let told = failure(&["-p", port, "-n", "300", "-q", "-r", "1000", "-t", "set"], 1);
-    assert!(told.contains("-MOVED") && told.contains("--cluster"), "{told}");
+    let message = failure(&["-p", port, "--cluster", "-n", "300", "-q", "set", "untagged", "b"], 1);
+    assert!(message.contains("-MOVED") && message.contains("{tag}"), "{message}");
+    let message = failure(&["-p", port, "-n", "300", "-q", "-r", "1000", "-t", "set"], 1);
+    assert!(message.contains("-MOVED") && message.contains("--cluster"), "{message}");
 }
 
 #[test]
 fn a_server_without_a_cluster_is_told() {
     let redis = Redis::start(&[]);
-    let told = failure(&["-p", &redis.port, "--cluster", "-t", "set"], 1);
-    assert!(told.contains("CLUSTER SLOTS") && told.contains("leave --cluster out"), "{told}");
+    let message = failure(&["-p", &redis.port, "--cluster", "-t", "set"], 1);
+    assert!(message.contains("CLUSTER SLOTS") && message.contains("leave --cluster out"), "{message}");
 }
 
 #[test]
@@ -85,9 +85,9 @@ fn run_reaches_every_master() {
     assert_eq!(nodes.iter().map(|node| node.calls("set")).collect::<Vec<_>>(), [200; 3]);
     said(OURS, &["run", "-p", port, "--cluster", "--mode", "churn", "-t", "incr", "-n", "90", "-c", "6"]);
     assert_eq!(nodes.iter().map(|node| node.calls("incr")).collect::<Vec<_>>(), [30; 3]);
-    let told = output(OURS, &["run", "-p", port, "-t", "set", "-r", "1000", "-n", "600"]);
-    let told = String::from_utf8(told.stderr).unwrap();
-    assert!(told.contains("-MOVED") && told.contains("--cluster"), "{told}");
+    let message = output(OURS, &["run", "-p", port, "-t", "set", "-r", "1000", "-n", "600"]);
+    let message = String::from_utf8(message.stderr).unwrap();
+    assert!(message.contains("-MOVED") && message.contains("--cluster"), "{message}");
 }
 
 #[test]
@@ -106,7 +106,7 @@ fn slots_that_move_end_the_run() {
         nodes[0].cli(&["cluster", "setslot", &slot.to_string(), "node", other.trim()]);
     }
     let output = driver.wait_with_output().unwrap();
-    let told = String::from_utf8(output.stderr).unwrap();
-    assert_eq!((output.status.code(), output.stdout.len()), (Some(1), 0), "{told}");
-    assert!(told.contains("-MOVED") && told.contains("while no slots are being moved"), "{told}");
+    let message = String::from_utf8(output.stderr).unwrap();
+    assert_eq!((output.status.code(), output.stdout.len()), (Some(1), 0), "{message}");
+    assert!(message.contains("-MOVED") && message.contains("while no slots are being moved"), "{message}");
 }

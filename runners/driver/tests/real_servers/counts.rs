@@ -62,12 +62,12 @@ fn users_databases_and_uris_are_obeyed() {
     ours(&["-p", port, "-a", "secret", "--user", "joe", "--dbnum", "4", "-3", "-n", "50", "-t", "set", "-q"]);
     let keyspace = redis.cli(&["-a", "top", "--no-auth-warning", "info", "keyspace"]);
     assert!(keyspace.contains("db3:keys=1") && keyspace.contains("db4:keys=1"), "{keyspace}");
-    let told = failure(&["-p", port, "-a", "wrong", "--user", "joe", "-t", "set"], 1);
-    assert!(told.contains("refused the login") && told.contains("-a and --user"), "{told}");
-    let told = failure(&["-p", port, "-t", "set"], 1);
-    assert!(told.contains("NOAUTH") && told.contains("-a"), "{told}");
-    let told = failure(&["-p", port, "-a", "top", "--dbnum", "99", "-t", "set"], 1);
-    assert!(told.contains("refused SELECT 99"), "{told}");
+    let message = failure(&["-p", port, "-a", "wrong", "--user", "joe", "-t", "set"], 1);
+    assert!(message.contains("refused the login") && message.contains("-a and --user"), "{message}");
+    let message = failure(&["-p", port, "-t", "set"], 1);
+    assert!(message.contains("NOAUTH") && message.contains("-a"), "{message}");
+    let message = failure(&["-p", port, "-a", "top", "--dbnum", "99", "-t", "set"], 1);
+    assert!(message.contains("refused SELECT 99"), "{message}");
 }
 
 #[test]
@@ -123,11 +123,11 @@ fn a_full_server_is_told() {
             let (program, rest) = words.split_once(' ').unwrap();
             let output =
                 output(OURS, &[&[program], &place[..], &rest.split(' ').collect::<Vec<_>>()].concat());
-            let told = String::from_utf8(output.stderr).unwrap();
-            assert_eq!(output.status.code(), Some(1), "{words}: {told}");
+            let message = String::from_utf8(output.stderr).unwrap();
+            assert_eq!(output.status.code(), Some(1), "{words}: {message}");
             assert!(
-                told.contains("max number of clients reached") && told.contains("limit of clients"),
-                "{words}: {told}"
+                message.contains("max number of clients reached") && message.contains("limit of clients"),
+                "{words}: {message}"
             );
         }
     }

@@ -25,8 +25,8 @@ fn missing(program: &str, error: std::io::Error) -> ! {
 /// What a program that must succeed says on stdout.
 pub fn said<S: AsRef<OsStr>>(program: &str, words: &[S]) -> String {
     let output = output(program, words);
-    let told = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(output.status.success(), "{program}: {told}{}", String::from_utf8_lossy(&output.stdout));
+    let message = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{program}: {message}{}", String::from_utf8_lossy(&output.stdout));
     String::from_utf8(output.stdout).unwrap()
 }
 
@@ -38,10 +38,10 @@ pub fn ours(words: &[&str]) -> String {
 /// The one line of a run of ours that must fail with `code` and without a result.
 pub fn failure(words: &[&str], code: i32) -> String {
     let output = output(OURS, &[&["redis-benchmark"], words].concat());
-    let told = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(output.status.code(), Some(code), "{told}");
-    assert!(!String::from_utf8_lossy(&output.stdout).contains("requests"), "{told}");
-    told.lines().last().unwrap_or_default().to_owned()
+    let message = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(code), "{message}");
+    assert!(!String::from_utf8_lossy(&output.stdout).contains("requests"), "{message}");
+    message.lines().last().unwrap_or_default().to_owned()
 }
 
 /// A directory that ends with the test.
@@ -121,8 +121,8 @@ impl Redis {
         let mut redis = Redis { child, port, socket, _directory: directory };
         let socket = redis.socket.clone();
         await_answer("redis-server", &mut redis.child, || {
-            let told = output("redis-cli", &["-s", &socket, "ping"]).stdout;
-            ["PONG", "NOAUTH"].iter().any(|answer| String::from_utf8_lossy(&told).contains(answer))
+            let message = output("redis-cli", &["-s", &socket, "ping"]).stdout;
+            ["PONG", "NOAUTH"].iter().any(|answer| String::from_utf8_lossy(&message).contains(answer))
         });
         redis
     }

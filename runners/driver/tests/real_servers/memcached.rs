@@ -97,10 +97,10 @@ impl Drop for Memcached {
 /// The one line of a run that must fail without a result.
 fn failure(words: &[&str], code: i32) -> String {
     let output = output(OURS, words);
-    let told = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(output.status.code(), Some(code), "{words:?} {told}");
-    assert!(output.stdout.is_empty() && told.lines().count() == 1, "{words:?} {told}");
-    told
+    let message = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(code), "{words:?} {message}");
+    assert!(output.stdout.is_empty() && message.lines().count() == 1, "{words:?} {message}");
+    message
 }
 
 fn ask([option, place]: &[String; 2], line: &str) -> Option<String> {
@@ -174,8 +174,8 @@ fn exactly_what_was_asked_arrives() {
                 let counts = counted(&server, || {
                     server.ours(&format!("-q -r 10 -n 1000 -t {test} {options}"));
                 });
-                let wanted: HashMap<&str, u64> = effects.iter().copied().collect();
-                assert_eq!(counts, wanted, "{test} {options}");
+                let expected: HashMap<&str, u64> = effects.iter().copied().collect();
+                assert_eq!(counts, expected, "{test} {options}");
             }
         }
     }
@@ -265,20 +265,23 @@ fn refusals_are_told() {
     let small = Memcached::tcp(&["-m", "256"]);
     for first in ["memcached-benchmark", "run"] {
         let protocol = if first == "run" { "--protocol memcached" } else { "" };
-        let told = small.failure(first, &format!("{protocol} -t set -d 1100000 -c 2 -n 20"));
-        assert!(told.contains("with an error, SERVER_ERROR object too large for cache: "), "{told}");
-        assert!(told.contains("larger items (-I)"), "{told}");
+        let message = small.failure(first, &format!("{protocol} -t set -d 1100000 -c 2 -n 20"));
+        assert!(message.contains("with an error, SERVER_ERROR object too large for cache: "), "{message}");
+        assert!(message.contains("larger items (-I)"), "{message}");
     }
-    let told = small.document("-t set,ms_quiet -d 1100000 -n 10 -c 2 --allow-errors");
+    let document = small.document("-t set,ms_quiet -d 1100000 -n 10 -c 2 --allow-errors");
     assert_eq!(
-        (&told["tests"][0]["errors"]["count"], &told["tests"][0]["requests"]),
+        (&document["tests"][0]["errors"]["count"], &document["tests"][0]["requests"]),
         (&10.into(), &10.into())
     );
-    assert_eq!(told["tests"][1]["errors"]["count"], 10);
-    assert_eq!(told["tests"][0]["errors"]["first"], "SERVER_ERROR object too large for cache");
+    assert_eq!(document["tests"][1]["errors"]["count"], 10);
+    assert_eq!(document["tests"][0]["errors"]["first"], "SERVER_ERROR object too large for cache");
     let full = Memcached::tcp(&["-m", "8"]);
-    let told = full.failure("run", "--protocol memcached --prefill -r 20000 -d 2000 -t get");
-    assert!(told.contains("keys after a prefill of 20000") && told.contains("eviction (-m)"), "{told}");
+    let message = full.failure("run", "--protocol memcached --prefill -r 20000 -d 2000 -t get");
+    assert!(
+        message.contains("keys after a prefill of 20000") && message.contains("eviction (-m)"),
+        "{message}"
+    );
 }
 
 #[test]
@@ -312,14 +315,14 @@ fn a_server_that_goes_or_is_another_is_told() {
                 });
             }
         });
-        let told =
+        let message =
             failure(&["memcached-benchmark", "-p", &port, "-t", "get", "-n", "100", "-c", "1", "-q"], 1);
-        assert!(told.contains(cause) && told.contains(remedy), "{told}");
+        assert!(message.contains(cause) && message.contains(remedy), "{message}");
     }
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = silent.local_addr().unwrap().port().to_string();
-    let told = failure(&["memcached-benchmark", "-p", &port, "-t", "mn", "--timeout", "0.2"], 1);
-    assert!(told.contains("the server stopped answering MN"), "{told}");
+    let message = failure(&["memcached-benchmark", "-p", &port, "-t", "mn", "--timeout", "0.2"], 1);
+    assert!(message.contains("the server stopped answering MN"), "{message}");
 }
 
 #[test]
@@ -327,8 +330,11 @@ fn a_full_server_is_told() {
     let server = Memcached::tcp(&["-c", "20", "-o", "maxconns_fast"]);
     for first in ["memcached-benchmark", "run"] {
         let protocol = if first == "run" { "--protocol memcached" } else { "" };
-        let told = server.failure(first, &format!("{protocol} -t get_miss -c 60 -n 1000"));
-        assert!(told.contains("Too many open connections") && told.contains("limit of clients"), "{told}");
+        let message = server.failure(first, &format!("{protocol} -t get_miss -c 60 -n 1000"));
+        assert!(
+            message.contains("Too many open connections") && message.contains("limit of clients"),
+            "{message}"
+        );
     }
 }
 
@@ -346,8 +352,8 @@ fn wrong_words_are_told() {
         ("run --protocol memcached -a secret", "-a is given for memcached"),
         ("run -t gets", "there is no test 'gets'"),
     ] {
-        let told = failure(&words.split(' ').collect::<Vec<_>>(), 2);
-        assert!(told.contains(cause), "{told}");
+        let message = failure(&words.split(' ').collect::<Vec<_>>(), 2);
+        assert!(message.contains(cause), "{message}");
     }
 }
 

@@ -16,9 +16,9 @@ fn test(redis: &Redis, words: &str) -> Value {
 
 /// A number of `INFO`.
 fn info(redis: &Redis, section: &str, name: &str) -> u64 {
-    let told = redis.cli(&["info", section]);
-    let line = told.lines().find_map(|line| line.strip_prefix(&format!("{name}:")));
-    line.unwrap_or_else(|| panic!("no {name} in {told}")).trim().parse().unwrap()
+    let message = redis.cli(&["info", section]);
+    let line = message.lines().find_map(|line| line.strip_prefix(&format!("{name}:")));
+    line.unwrap_or_else(|| panic!("no {name} in {message}")).trim().parse().unwrap()
 }
 
 #[test]
@@ -74,13 +74,13 @@ fn lost_idle_connections_end_the_run_or_are_counted() {
         }
         redis.cli(&["client", "kill", "type", "normal", "skipme", "yes"]);
         let output = driver.wait_with_output().unwrap();
-        let told = String::from_utf8(output.stderr).unwrap();
+        let message = String::from_utf8(output.stderr).unwrap();
         if allowed {
             let document: Value = serde_json::from_slice(&output.stdout).unwrap();
             assert_eq!(document["tests"][0]["connections"]["lost"], 20, "{document}");
         } else {
             assert_eq!((output.status.code(), output.stdout.len()), (Some(1), 0));
-            assert!(told.contains("the server closed idle connection"), "{told}");
+            assert!(message.contains("the server closed idle connection"), "{message}");
         }
     }
 }

@@ -94,8 +94,8 @@ fn ciphers_can_be_chosen() {
     ] {
         ours(&[tls.as_slice(), &choice].concat());
     }
-    let told = failure(&[tls.as_slice(), &["--tls-ciphers", "RC4-MD5"]].concat(), 2);
-    assert!(told.contains("cannot have 'RC4-MD5'") && told.contains("rustls knows"), "{told}");
+    let message = failure(&[tls.as_slice(), &["--tls-ciphers", "RC4-MD5"]].concat(), 2);
+    assert!(message.contains("cannot have 'RC4-MD5'") && message.contains("rustls knows"), "{message}");
 }
 
 #[test]
@@ -120,8 +120,8 @@ fn certificates_of_both_sides_are_checked() {
 #[test]
 fn a_server_without_tls_is_told() {
     let redis = Redis::start(&[]);
-    let told = failure(&["-p", &redis.port, "--tls", "--insecure", "-t", "ping", "--timeout", "2"], 1);
-    assert!(told.contains("TLS handshake") && told.contains("speaks TLS"), "{told}");
+    let message = failure(&["-p", &redis.port, "--tls", "--insecure", "-t", "ping", "--timeout", "2"], 1);
+    assert!(message.contains("TLS handshake") && message.contains("speaks TLS"), "{message}");
 }
 
 #[test]
@@ -161,7 +161,11 @@ fn every_mode_of_run_speaks_tls() {
         "3",
     ];
     let output = crate::machine::output(OURS, &words);
-    let told = String::from_utf8(output.stderr).unwrap();
-    assert_eq!((output.status.code(), output.stdout.len(), told.lines().count()), (Some(1), 0, 1), "{told}");
-    assert!(told.contains("TLS handshake") && told.contains("--cacert"), "{told}");
+    let message = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(
+        (output.status.code(), output.stdout.len(), message.lines().count()),
+        (Some(1), 0, 1),
+        "{message}"
+    );
+    assert!(message.contains("TLS handshake") && message.contains("--cacert"), "{message}");
 }

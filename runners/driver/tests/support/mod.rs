@@ -92,8 +92,8 @@ impl Server {
     /// Run with `--json`; the document. Fails the test when the driver fails.
     pub fn document(&self, options: &str) -> serde_json::Value {
         let output = self.drive(&format!("{options} --json"));
-        let told = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{told}");
+        let message = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{message}");
         serde_json::from_slice(&output.stdout).unwrap()
     }
 
@@ -117,12 +117,12 @@ pub fn speedbench(words: impl IntoIterator<Item = String>) -> Output {
 
 /// The one line on stderr of a run that must have ended with `code` and nothing on stdout.
 pub fn failure_line(output: Output, code: i32) -> String {
-    let told = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(output.status.code(), Some(code), "{told}");
+    let message = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(code), "{message}");
     assert!(output.stdout.is_empty());
-    assert_eq!(told.lines().count(), 1, "{told}");
-    assert!(told.starts_with("speedbench: "), "{told}");
-    told
+    assert_eq!(message.lines().count(), 1, "{message}");
+    assert!(message.starts_with("speedbench: "), "{message}");
+    message
 }
 
 /// The path of a file of that name with that text, in a directory of this process.
@@ -196,11 +196,11 @@ fn answer(words: &[Vec<u8>], manner: Manner, seen: &mut Seen) -> Vec<u8> {
             honest(name, &words[1..], &mut seen.store)
         }
         (name, Manner::Corrupting(key)) => {
-            let told = honest(name, &words[1..], &mut seen.store);
+            let message = honest(name, &words[1..], &mut seen.store);
             if let Some(first) = seen.store.get_mut(key).filter(|_| name == "SET" && words[1] == key) {
                 first[0] ^= 1;
             }
-            told
+            message
         }
     }
 }

@@ -2,100 +2,114 @@
 
 use std::time::Duration;
 
-use crate::option_values::Words;
+use clap::Args;
+
 use crate::uri::{self, Uri};
+use crate::values::seconds;
 use network::target::{self, Address, Target};
 use network::tls;
 use text::checks::require;
 use text::failure::Failure;
-use text::secrets::HIDDEN;
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+const USUAL_HOST: &str = "127.0.0.1";
+const USUAL_TIMEOUT: Duration = Duration::from_secs(10);
+
+#[derive(Debug, Clone, Default, Args)]
+#[command(next_help_heading = "Server")]
 pub struct Endpoint {
-    pub host: String,
-    /// None when it was not given: the usual one of the protocol.
-    pub port: Option<u16>,
-    pub socket: Option<String>,
-    pub user: Option<String>,
-    pub password: Option<String>,
-    pub database: u32,
+    /// host name or address (127.0.0.1)
+    #[arg(short = 'h', value_name = "HOST")]
+    host: Option<String>,
+    /// port (6379; memcached 11211)
+    #[arg(short = 'p', value_name = "PORT")]
+    port: Option<u16>,
+    /// path of a unix socket; replaces -h and -p
+    #[arg(short = 's', value_name = "SOCKET")]
+    socket: Option<String>,
+    /// redis://user:password@host:port/db; rediss:// for TLS; other options take precedence
+    #[arg(short = 'u', value_name = "URI", value_parser = uri::parse)]
+    uri: Option<Uri>,
+    /// password
+    #[arg(short = 'a', value_name = "PASSWORD")]
+    password: Option<String>,
+    /// user of the password
+    #[arg(long, value_name = "NAME")]
+    user: Option<String>,
+    /// database (0)
+    #[arg(long = "dbnum", value_name = "DB")]
+    database: Option<u32>,
+    /// spread the load over the masters of a cluster; keys need {tag}
+    #[arg(long)]
     pub cluster: bool,
-    pub tls: bool,
-    pub tls_wanted: tls::Wanted,
-    pub timeout: Duration,
+    /// give up when the server is silent for S seconds (10)
+    #[arg(long, value_name = "S", value_parser = |text: &str| seconds("--timeout", text))]
+    timeout: Option<Duration>,
+    /// encrypt
+    #[arg(long)]
+    tls: bool,
+    #[command(flatten)]
+    pub tls_options: TlsOptions,
 }
 
-impl Default for Endpoint {
-    fn default() -> Self {
-        Endpoint {
-            host: "127.0.0.1".to_owned(),
-            port: None,
-            socket: None,
-            user: None,
-            password: None,
-            database: 0,
-            cluster: false,
-            tls: false,
-            tls_wanted: tls::Wanted::default(),
-            timeout: Duration::from_secs(10),
-        }
-    }
+#[derive(Debug, Clone, Default, PartialEq, Eq, Args)]
+#[command(next_help_heading = "TLS")]
+pub struct TlsOptions {
+    /// server name to ask for
+    #[arg(long, value_name = "NAME")]
+    sni: Option<String>,
+    /// certificates to trust, instead of those of the system
+    #[arg(long, value_name = "FILE")]
+    cacert: Option<String>,
+    /// a directory of them
+    #[arg(long, value_name = "DIR")]
+    cacertdir: Option<String>,
+    /// trust any certificate
+    #[arg(long)]
+    insecure: bool,
+    /// certificate to show, with its key
+    #[arg(long, value_name = "FILE")]
+    cert: Option<String>,
+    /// key of the certificate
+    #[arg(long, value_name = "FILE")]
+    key: Option<String>,
+    /// ciphers of TLS 1.2, separated by colons
+    #[arg(long = "tls-ciphers", value_name = "LIST")]
+    ciphers: Option<String>,
+    /// ciphers of TLS 1.3, separated by colons
+    #[arg(long = "tls-ciphersuites", value_name = "LIST")]
+    ciphersuites: Option<String>,
 }
 
 impl Endpoint {
-    /// Take `option`, with its value out of `words`; false when it is none of these.
-    pub fn take(&mut self, option: &str, words: &mut impl Words) -> Result<bool, Failure> {
-        match option {
-            "-h" => self.host = words.text(option)?,
-            "-p" => self.port = Some(words.value(option)?),
-            "-s" => self.socket = Some(words.text(option)?),
-            "-a" => self.password = Some(words.secret(option, |_| HIDDEN.to_owned())?),
-            "--user" => self.user = Some(words.text(option)?),
-            "-u" => self.take_uri(uri::parse(&words.secret(option, uri::without_login)?)?),
-            "--dbnum" => self.database = words.value(option)?,
-            "--cluster" => self.cluster = true,
-            "--timeout" => self.timeout = words.seconds(option)?,
-            _ => return self.take_tls(option, words),
-        }
-        Ok(true)
+    pub fn uses_tls(&self) -> bool {
+        self.tls || self.uri.as_ref().is_some_and(|uri| uri.tls)
     }
 
-    /// What a URI leaves out stays as it is.
-    fn take_uri(&mut self, uri: Uri) {
-        self.tls |= uri.tls;
-        if let Some(login) = uri.login {
-            self.user = login.user;
-            self.password = Some(login.password);
-        }
-        if let Some(host) = uri.host {
-            self.host = host;
-        }
-        self.port = uri.port.or(self.port);
-        self.database = uri.database.unwrap_or(self.database);
+    pub fn database(&self) -> u32 {
+        self.database.or(self.uri.as_ref().and_then(|uri| uri.database)).unwrap_or(0)
     }
 
-    fn take_tls(&mut self, option: &str, words: &mut impl Words) -> Result<bool, Failure> {
-        let wanted = &mut self.tls_wanted;
-        match option {
-            "--tls" => self.tls = true,
-            "--insecure" => wanted.insecure = true,
-            "--sni" => wanted.sni = Some(words.text(option)?),
-            "--cacert" => wanted.cacert = Some(words.text(option)?),
-            "--cacertdir" => wanted.cacertdir = Some(words.text(option)?),
-            "--cert" => wanted.cert = Some(words.text(option)?),
-            "--key" => wanted.key = Some(words.text(option)?),
-            "--tls-ciphers" => wanted.ciphers = Some(words.text(option)?),
-            "--tls-ciphersuites" => wanted.ciphersuites = Some(words.text(option)?),
-            _ => return Ok(false),
-        }
-        Ok(true)
+    fn uri_login(&self) -> Option<&uri::Login> {
+        self.uri.as_ref()?.login.as_ref()
     }
 
-    /// What no mouth accepts.
+    pub fn password(&self) -> Option<&str> {
+        self.password.as_deref().or(self.uri_login().map(|login| login.password.as_str()))
+    }
+
+    fn user(&self) -> Option<&str> {
+        self.user.as_deref().or(self.uri_login().and_then(|login| login.user.as_deref()))
+    }
+
+    fn timeout(&self) -> Duration {
+        self.timeout.unwrap_or(USUAL_TIMEOUT)
+    }
+
+    /// Settings that no front end accepts.
     pub fn check(&self) -> Result<(), Failure> {
-        require(!self.timeout.is_zero(), "--timeout cannot be 0", "give seconds above 0")?;
+        require(!self.timeout().is_zero(), "--timeout cannot be 0", "give seconds above 0")?;
         require(
-            self.user.is_none() || self.password.is_some(),
+            self.user().is_none() || self.password().is_some(),
             "--user is given without a password",
             "give -a, too",
         )
@@ -103,26 +117,39 @@ impl Endpoint {
 
     /// The command that logs in, if there is a password.
     pub fn login(&self) -> Option<Vec<String>> {
-        self.password.as_ref().map(|password| target::auth(self.user.as_deref(), password))
+        self.password().map(|password| target::auth(self.user(), password))
     }
 
     /// The command that chooses the database; a cluster has only one.
     pub fn select(&self) -> Option<Vec<String>> {
-        let chosen = self.database != 0 && !self.cluster;
-        chosen.then(|| vec!["SELECT".to_owned(), self.database.to_string()])
+        let chosen = self.database() != 0 && !self.cluster;
+        chosen.then(|| vec!["SELECT".to_owned(), self.database().to_string()])
     }
 
-    /// The server, on `port` unless another was given, whose sessions begin with the commands of `greeting`.
-    pub fn target(&self, port: u16, greeting: Vec<Vec<String>>) -> Result<Target, Failure> {
-        let address = match &self.socket {
-            Some(path) => Address::unix(path)?,
-            None => Address::Tcp { host: self.host.clone(), port: self.port.unwrap_or(port) },
-        };
+    fn address(&self, usual_port: u16) -> Result<Address, Failure> {
+        if let Some(path) = &self.socket {
+            return Address::unix(path);
+        }
+        let uri = self.uri.as_ref();
+        let host = self.host.as_ref().or(uri.and_then(|uri| uri.host.as_ref()));
+        let port = self.port.or(uri.and_then(|uri| uri.port)).unwrap_or(usual_port);
+        Ok(Address::Tcp { host: host.map_or(USUAL_HOST.to_owned(), String::clone), port })
+    }
+
+    /// The server, on `usual_port` unless another was given, whose sessions begin with the commands of `greeting`.
+    pub fn target(&self, usual_port: u16, greeting: Vec<Vec<String>>) -> Result<Target, Failure> {
         Ok(Target {
-            address,
-            tls: self.tls.then(|| self.tls_wanted.client()).transpose()?,
+            address: self.address(usual_port)?,
+            tls: self.uses_tls().then(|| self.tls_options.settings().client()).transpose()?,
             greeting,
-            timeout: self.timeout,
+            timeout: self.timeout(),
         })
+    }
+}
+
+impl TlsOptions {
+    fn settings(&self) -> tls::Settings {
+        let TlsOptions { sni, cacert, cacertdir, insecure, cert, key, ciphers, ciphersuites } = self.clone();
+        tls::Settings { sni, cacert, cacertdir, insecure, cert, key, ciphers, ciphersuites }
     }
 }

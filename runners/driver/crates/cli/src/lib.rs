@@ -1,61 +1,125 @@
 //! The command lines of `speedbench`: its own, and those that imitate other programs.
 
-pub mod command_line;
+pub mod arguments;
 pub mod endpoint;
 pub mod memcached_benchmark;
 pub mod memtier_benchmark;
-pub mod option_values;
 pub mod redis_benchmark;
 pub mod run;
 pub mod uri;
+pub mod values;
 
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
+use clap::Command;
+use clap_complete::Shell;
+
+use arguments::{Parsed, without_value};
 use machine::counters;
-use report::{csv, table};
-use run::options::Command;
 use text::failure::Failure;
 use text::output::print;
-use workload::plan::Output;
 
-type FrontEnd = fn(&str, Vec<OsString>) -> Result<(), Failure>;
+const SEE_HELP: &str = "see `speedbench --help`";
+const ABOUT: &str = "Measure a server that speaks RESP (Redis, Valkey) or the protocol of memcached";
 
-/// The front end of that name, with the name.
-fn front_end(name: &OsStr) -> Option<(FrontEnd, &'static str)> {
-    let redis = redis_benchmark::NAMES.map(|name| (redis_benchmark::run as FrontEnd, name));
-    let memcached = memcached_benchmark::NAMES.map(|name| (memcached_benchmark::run as FrontEnd, name));
-    let memtier = memtier_benchmark::NAMES.map(|name| (memtier_benchmark::run as FrontEnd, name));
-    redis.into_iter().chain(memcached).chain(memtier).find(|(_, known)| name == *known)
+/// A command line that imitates another program, under one of its names.
+struct FrontEnd {
+    name: &'static str,
+    command: fn(&'static str) -> Command,
+    run: fn(&'static str, Vec<OsString>) -> Result<(), Failure>,
 }
 
-/// Do what the words of a command line say, the program's name first.
-pub fn obey(words: Vec<OsString>) -> Result<(), Failure> {
+fn front_ends() -> impl Iterator<Item = FrontEnd> {
+    let redis = redis_benchmark::NAMES.map(|name| FrontEnd {
+        name,
+        command: redis_benchmark::command,
+        run: redis_benchmark::run,
+    });
+    let memcached = memcached_benchmark::NAMES.map(|name| FrontEnd {
+        name,
+        command: memcached_benchmark::command,
+        run: memcached_benchmark::run,
+    });
+    let memtier = memtier_benchmark::NAMES.map(|name| FrontEnd {
+        name,
+        command: memtier_benchmark::command,
+        run: memtier_benchmark::run,
+    });
+    redis.into_iter().chain(memcached).chain(memtier)
+}
+
+fn front_end(name: &OsStr) -> Option<FrontEnd> {
+    front_ends().find(|front_end| name == front_end.name)
+}
+
+/// Run the command line `words`, the program's name first. The name may be that of a front end.
+pub fn run(words: Vec<OsString>) -> Result<(), Failure> {
     let called = words.first().and_then(|name| Path::new(name).file_name()).unwrap_or_default();
     match (front_end(called), words.get(1).and_then(|word| front_end(word))) {
-        (Some((run, name)), _) => run(name, words[1..].to_vec()),
-        (None, Some((run, name))) => run(name, words[2..].to_vec()),
-        (None, None) if words.get(1).is_some_and(|word| word == "compare") => {
-            print(&compare::run(words[2..].to_vec())?)
-        }
-        (None, None) if words.get(1).is_some_and(|word| word == "counters") => {
-            print(&format!("{}\n", counters::offered()))
-        }
-        (None, None) => run_native(words),
+        (Some(front_end), _) => (front_end.run)(front_end.name, words[1..].to_vec()),
+        (None, Some(front_end)) => (front_end.run)(front_end.name, words[2..].to_vec()),
+        (None, None) => run_native(&words),
     }
 }
 
-fn run_native(words: Vec<OsString>) -> Result<(), Failure> {
-    match run::options::parse(words)? {
-        Command::Help => print(run::help::HELP),
-        Command::Version => print(&format!("speedbench {}\n", env!("CARGO_PKG_VERSION"))),
-        Command::Run(plan) => {
-            let document = session::run::run(&plan)?;
-            print(&match plan.output {
-                Output::Json => document.to_json() + "\n",
-                Output::Csv => csv::render(&document),
-                Output::Table => table::render(&document),
-            })
-        }
+fn run_native(words: &[OsString]) -> Result<(), Failure> {
+    let [program, first, rest @ ..] = words else {
+        return Err(Failure::usage("no command given", "say `speedbench run`, or --help"));
+    };
+    let program = [program, first].map(|word| word.to_string_lossy().into_owned());
+    match program[1].as_str() {
+        "run" => run::run(&program, rest.to_vec()),
+        "compare" => compare(rest.to_vec()),
+        "counters" => print(&format!("{}\n", counters::offered())),
+        "completions" => completions(rest.first()),
+        "--help" => print(&command().render_help().to_string()),
+        "--version" => print(&format!("speedbench {}\n", env!("CARGO_PKG_VERSION"))),
+        other => Err(Failure::usage(format!("invalid command '{}'", without_value(other)), SEE_HELP)),
     }
+}
+
+fn compare(words: Vec<OsString>) -> Result<(), Failure> {
+    let command = arguments::command::<compare::options::Options>("speedbench compare", Some(compare::ABOUT));
+    match arguments::parse(command, words, "see `speedbench compare --help`")? {
+        Parsed::Options(options, _) => print(&compare::run(&options)?),
+        Parsed::Text(text) => print(&text),
+    }
+}
+
+/// Print the completion script of a shell.
+fn completions(shell: Option<&OsString>) -> Result<(), Failure> {
+    let shell = shell.and_then(|name| name.to_str()).and_then(|name| name.parse::<Shell>().ok());
+    let shell = shell.ok_or_else(|| {
+        Failure::usage("completions are for a shell", "give bash, elvish, fish, powershell or zsh")
+    })?;
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut command(), "speedbench", &mut script);
+    print(&String::from_utf8_lossy(&script))
+}
+
+/// All command lines, for help and completion.
+fn command() -> Command {
+    let native = [
+        run::command().name("run").about("measure, and write the results"),
+        arguments::command::<compare::options::Options>("speedbench compare", None)
+            .name("compare")
+            .about("results with each other"),
+        Command::new("counters").about("what the kernel can count of a server here"),
+        Command::new("completions")
+            .about("completion script of a shell: bash, elvish, fish, powershell or zsh"),
+    ];
+    let imitations = front_ends().filter(|front_end| front_end.name.contains('-')).map(|front_end| {
+        let about = format!("as {}; see its --help", front_end.name);
+        (front_end.command)(front_end.name).about(about)
+    });
+    Command::new("speedbench")
+        .about(ABOUT)
+        .version(env!("CARGO_PKG_VERSION"))
+        .disable_help_flag(true)
+        .disable_help_subcommand(true)
+        .disable_version_flag(true)
+        .override_usage("speedbench run [OPTIONS]\n       speedbench COMMAND [OPTIONS]")
+        .after_help("`speedbench COMMAND --help` lists the options of a command.")
+        .subcommands(native.into_iter().chain(imitations))
 }

@@ -1,4 +1,4 @@
-//! `redis://user:password@host:port/db` and its relatives.
+//! URIs of servers: `redis://user:password@host:port/db` and the like.
 
 use text::failure::Failure;
 use text::secrets::HIDDEN;
@@ -21,7 +21,7 @@ pub fn without_login(uri: &str) -> String {
 }
 
 /// What a URI says of a server; none of what it leaves out.
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Uri {
     /// `rediss` and `valkeys` ask for it.
     pub tls: bool,
@@ -31,7 +31,7 @@ pub struct Uri {
     pub database: Option<u32>,
 }
 
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Login {
     pub user: Option<String>,
     pub password: String,
@@ -119,8 +119,8 @@ mod tests {
             "redis://:pw@h/x",
             "pw@h",
         ] {
-            let told = parse(uri).err().unwrap().to_string();
-            assert!(told.contains("-u") && !told.contains("pw"), "{told}");
+            let message = parse(uri).err().unwrap().to_string();
+            assert!(message.contains("-u") && !message.contains("pw"), "{message}");
         }
     }
 }

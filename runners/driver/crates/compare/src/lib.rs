@@ -1,4 +1,4 @@
-//! `speedbench compare`: two or more results beside each other, with what can be known of their difference.
+//! `speedbench compare`: two or more results beside each other, with intervals of their differences.
 
 pub mod document;
 pub mod metric;
@@ -9,17 +9,22 @@ pub mod result_file;
 pub mod statistics;
 pub mod table;
 
-use std::ffi::OsString;
-
 use crate::document::Document;
-use crate::options::{HELP, parse};
+use crate::options::Options;
 use crate::pairs::compare;
 use crate::result_file::ResultFile;
 use text::failure::Failure;
 
-/// Compare as the words after `compare` say; the text for stdout.
-pub fn run(words: Vec<OsString>) -> Result<String, Failure> {
-    let Some(options) = parse(words)? else { return Ok(HELP.to_owned()) };
+/// What the command does.
+pub const ABOUT: &str = "\
+Compare results that `speedbench run --json` wrote.
+
+With one file per side the intervals come from the slices and latencies of that run; they know nothing of how runs \
+differ. With two or more files per side the runs are the samples.";
+
+/// Compare as `options` say; the text for stdout.
+pub fn run(options: &Options) -> Result<String, Failure> {
+    options.check()?;
     let sides = match options.files.as_slice() {
         [] => vec![(read(&options.base)?, read(&options.new)?)],
         [base, others @ ..] => {

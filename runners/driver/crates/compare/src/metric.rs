@@ -1,4 +1,4 @@
-//! What is compared of a test, and how sure its ratio is.
+//! The metrics of a test that are compared, and the intervals of their ratios.
 
 use hdrhistogram::Histogram;
 use serde::Serialize;
@@ -6,7 +6,7 @@ use serde::Serialize;
 use crate::result_file::{Test, ranked};
 use crate::statistics::{self, Bounded, Estimate, Ratio};
 
-/// What the intervals tell of.
+/// What the intervals are made of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Method {
@@ -109,7 +109,7 @@ impl Side<'_> {
     }
 }
 
-/// All metrics that somebody measured. Errors say what is wrong with the latencies.
+/// All metrics that were measured. Errors say what is wrong with the latencies.
 pub fn compare(method: Method, base: &[Test], new: &[Test]) -> Result<Compared, String> {
     let (base, new) = (Side::of(base)?, Side::of(new)?);
     let mut compared = Compared::default();
@@ -128,7 +128,7 @@ impl Metric {
     fn compare(&self, method: Method, base: &Side, new: &Side) -> Option<Comparison> {
         let (olds, news) = (self.source.values(base)?, self.source.values(new)?);
         let (before, after) = (center(&olds), center(&news));
-        let known = match (method, self.source) {
+        let interval = match (method, self.source) {
             (Method::Runs, _) => both(statistics::of_runs(&olds), statistics::of_runs(&news)),
             (Method::Slices, Source::Latency(quantile)) => Some(statistics::ratio_of_bounded(
                 bounded(&base.latencies[0], quantile),
@@ -139,7 +139,7 @@ impl Metric {
             }
         };
         let nothing = Ratio { ratio: after / before, low: None, high: None, detectable: None };
-        let Ratio { low, high, detectable, .. } = known.unwrap_or(nothing);
+        let Ratio { low, high, detectable, .. } = interval.unwrap_or(nothing);
         let reason = match (low.and(high), method, self.source) {
             (None, Method::Slices, Source::Latency(_)) => Some(FEW_LATENCIES),
             (None, ..) => Some(FEW_SLICES),
@@ -180,7 +180,7 @@ fn center(values: &[f64]) -> f64 {
 }
 
 impl Source {
-    /// The value in one run; none if nobody measured it.
+    /// The value in one run; none if it was not measured.
     fn value(self, test: &Test, latencies: &Histogram<u64>) -> Option<f64> {
         match self {
             Source::Throughput => Some(test.throughput_rps),
@@ -199,8 +199,8 @@ impl Source {
         side.of_runs(self).map(|value| value.filter(|value| *value > 0.0)).collect()
     }
 
-    /// `value`, which is that of the whole window, with the error that the whole slices of the run tell; none for
-    /// percentiles, which slices do not have.
+    /// `value`, that of the whole window, with the error that the full slices of the run show; none for percentiles,
+    /// which slices do not have.
     fn estimate(self, test: &Test, value: f64) -> Option<Estimate> {
         Some(Estimate { log: value.ln(), ..self.of_slices(test)? })
     }

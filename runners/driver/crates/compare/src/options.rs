@@ -1,65 +1,31 @@
-//! The command line of `speedbench compare`.
+//! The options of `speedbench compare`.
 
-use lexopt::prelude::*;
-use std::ffi::OsString;
+use clap::Args;
 
 use text::failure::Failure;
 
-pub const HELP: &str = "\
-Compare results that `speedbench run --json` wrote.
-
-Usage: speedbench compare BASE.json NEW.json [NEW.json ...]
-       speedbench compare --base FILE FILE... --new FILE FILE...
-
-With one file per side the intervals come from the slices and latencies of that run; they know
-nothing of how runs differ. With two or more files per side the runs are the samples.
-
-  --base FILES...    results of one side, two or more ...
-  --new FILES...     ... and of the other
-  --any-driver       compare results of different driver binaries, too
-  --json             one document, schema speedbench-compare.v1, instead of tables
-  --help
-";
-
-#[derive(Debug, Default)]
+/// Files, as they were named.
+#[derive(Debug, Args)]
 pub struct Options {
+    /// BASE.json NEW.json [NEW.json ...]: results of one run per side
+    #[arg(value_name = "FILE")]
     pub files: Vec<String>,
+    /// results of one side, two or more ...
+    #[arg(long, value_name = "FILE", num_args = 1..)]
     pub base: Vec<String>,
+    /// ... and of the other
+    #[arg(long, value_name = "FILE", num_args = 1..)]
     pub new: Vec<String>,
+    /// compare results of different driver binaries, too
+    #[arg(long)]
     pub any_driver: bool,
+    /// one document, schema speedbench-compare.v1, instead of tables
+    #[arg(long)]
     pub json: bool,
 }
 
-/// None when help is asked for.
-pub fn parse(words: Vec<OsString>) -> Result<Option<Options>, Failure> {
-    let mut parser = lexopt::Parser::from_args(words);
-    let mut options = Options::default();
-    while let Some(word) = parser.next().map_err(bad_words)? {
-        match word {
-            Long("help") => return Ok(None),
-            Long("base") => options.base = files(&mut parser)?,
-            Long("new") => options.new = files(&mut parser)?,
-            Long("any-driver") => options.any_driver = true,
-            Long("json") => options.json = true,
-            Value(path) => options.files.push(path.to_string_lossy().into_owned()),
-            other => return Err(bad_words(other.unexpected())),
-        }
-    }
-    options.check()?;
-    Ok(Some(options))
-}
-
-pub fn files(parser: &mut lexopt::Parser) -> Result<Vec<String>, Failure> {
-    let values = parser.values().map_err(bad_words)?;
-    Ok(values.map(|path| path.to_string_lossy().into_owned()).collect())
-}
-
-fn bad_words(error: lexopt::Error) -> Failure {
-    Failure::usage(error, "see `speedbench compare --help`")
-}
-
 impl Options {
-    fn check(&self) -> Result<(), Failure> {
+    pub fn check(&self) -> Result<(), Failure> {
         let remedy = "name two files, or two and more behind each of --base and --new";
         let sides = [self.base.len(), self.new.len()];
         match (self.files.len(), sides) {

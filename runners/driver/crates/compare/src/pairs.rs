@@ -1,4 +1,4 @@
-//! Two sides beside each other, once it is sure that they are comparable.
+//! Checks that two sides are comparable, and their comparison.
 
 use crate::document::{Pair, TestPair};
 use crate::metric::{self, Method};
@@ -72,7 +72,7 @@ fn other_environments(files: &[&ResultFile], warnings: &mut Vec<String>) {
     }
 }
 
-/// Refuse to compare what was not asked of the servers in the same way.
+/// Refuse to compare results of different loads.
 fn same_load(files: &[&ResultFile], name: &str) -> Result<(), Failure> {
     let asked = |file: &ResultFile| {
         let test = file.test(name).expect("the test is in all files");
@@ -105,7 +105,7 @@ fn same_load(files: &[&ResultFile], name: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Refuse tests that had others before them, which leave other keys in the server.
+/// Refuse results with different phases: phases before a test change the keys in the server.
 fn same_workload(files: &[&ResultFile]) -> Result<(), Failure> {
     let first = files[0];
     match files.iter().find(|file| file.driver.workload_digest != first.driver.workload_digest) {

@@ -7,7 +7,7 @@ const TAIL: f64 = 0.025;
 const Z_TAIL: f64 = 1.959_963_984_540_054;
 /// The standard normal quantile of 80%: a difference that large is seen four times in five.
 const Z_POWER: f64 = 0.841_621_233_572_914_3;
-/// Fewer slices tell nothing about how they vary.
+/// With fewer slices their variance is unknown.
 pub const FEWEST_SLICES: usize = 10;
 /// Ranks of a percentile with fewer expected values beyond it are counted exactly.
 const EXACT_BELOW: f64 = 500.0;
@@ -154,8 +154,8 @@ mod tests {
     use super::*;
     use generator::rng::Rng;
 
-    fn near(value: f64, wanted: f64) {
-        assert!((value / wanted - 1.0).abs() < 1e-6, "{value} is not {wanted}");
+    fn near(value: f64, expected: f64) {
+        assert!((value / expected - 1.0).abs() < 1e-6, "{value} is not {expected}");
     }
 
     /// scipy 1.17: `a, b = np.log([101, 99, 103]), np.log([110, 108, 115, 109])`;
@@ -245,10 +245,10 @@ mod tests {
 
     #[test]
     fn ninety_five_of_a_hundred_intervals_hold_the_truth() {
-        // The seed is fixed, so none of this flickers.
+        // The seed is fixed, so the result is, too.
         let runs = coverage(|rng| of_runs(&[0; 4].map(|_| 100.0 + 3.0 * normal(rng))).unwrap());
         assert!((0.94..=0.97).contains(&runs), "{runs}");
-        // Slices that depend on the one before, as those of a server do.
+        // Slices that depend on the one before, as those of real servers.
         for (memory, least) in [(0.0, 0.94), (0.5, 0.92)] {
             let slices = coverage(|rng| {
                 let mut state = normal(rng) / f64::sqrt(1.0 - memory * memory);

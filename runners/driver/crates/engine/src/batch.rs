@@ -6,7 +6,7 @@ use std::sync::Arc;
 use generator::digits;
 use generator::keys::Keys;
 use generator::rng::Rng;
-use generator::values::{Cut, ValuePool};
+use generator::values::{ValuePool, ValueRange};
 use protocol::command::{Command, Step};
 use protocol::script::Script;
 use protocol::template::{SHARED, TAG_WIDTH, Varying};
@@ -15,7 +15,7 @@ use protocol::template::{SHARED, TAG_WIDTH, Varying};
 pub type Tags = Arc<[[u8; TAG_WIDTH]]>;
 
 /// What the places of a connection's commands are filled with.
-pub struct Feed {
+pub struct FillSource {
     pub keys: Keys,
     pub values: ValuePool,
     /// The stream of the connection.
@@ -26,8 +26,8 @@ pub struct Feed {
     pub clients: u64,
 }
 
-impl Feed {
-    /// The usual command holds one number and nothing else. A loop of its own with the stream in registers saves 7%
+impl FillSource {
+    /// The usual command holds one number and nothing else. Its own loop, with the stream in registers, saves 7%
     /// of the CPU time at -P 100.
     #[inline(always)]
     fn fill_number<'a>(&mut self, requests: impl Iterator<Item = &'a mut [u8]>, at: usize) {
@@ -50,37 +50,37 @@ impl Feed {
     }
 
     #[inline(always)]
-    fn fill(&mut self, drawn: &mut Drawn, request: &mut [u8], steps: &[Step]) {
+    fn fill(&mut self, state: &mut FillState, request: &mut [u8], steps: &[Step]) {
         for step in steps {
-            self.take(drawn, request, *step);
+            self.take(state, request, *step);
         }
         self.sequence += self.clients;
     }
 
     #[inline(always)]
-    fn take(&mut self, drawn: &mut Drawn, request: &mut [u8], step: Step) {
+    fn take(&mut self, state: &mut FillState, request: &mut [u8], step: Step) {
         match step {
             Step::Number { at } => {
-                drawn.last = self.keys.next(&mut self.rng);
-                number(request, at, drawn.last);
+                state.last = self.keys.next(&mut self.rng);
+                number(request, at, state.last);
             }
             Step::Value { at, bytes } => {
-                let from = self.values.place(&mut self.rng, drawn.last);
-                request[at..at + bytes].copy_from_slice(self.values.bytes(Cut { from, bytes }));
+                let from = self.values.place(&mut self.rng, state.last);
+                request[at..at + bytes].copy_from_slice(self.values.bytes(ValueRange { from, bytes }));
             }
             Step::Draw { slot } => {
-                drawn.last = self.keys.next(&mut self.rng);
-                drawn.numbers[usize::from(slot)] = drawn.last;
+                state.last = self.keys.next(&mut self.rng);
+                state.numbers[usize::from(slot)] = state.last;
             }
-            Step::Shared { at, slot } => number(request, at, drawn.numbers[usize::from(slot)]),
+            Step::Shared { at, slot } => number(request, at, state.numbers[usize::from(slot)]),
             Step::Sequence { at } => number(request, at, self.sequence % digits::LIMIT),
-            Step::DrawTag => drawn.tag = self.rng.below(self.tags.len() as u64) as usize,
-            Step::Tag { at } => request[at..at + TAG_WIDTH].copy_from_slice(&self.tags[drawn.tag]),
+            Step::DrawTag => state.tag = self.rng.below(self.tags.len() as u64) as usize,
+            Step::Tag { at } => request[at..at + TAG_WIDTH].copy_from_slice(&self.tags[state.tag]),
             Step::DrawVarying(varying) => {
-                let piece = self.draw(varying, drawn.last);
-                drawn.pieces.push_back(piece);
+                let piece = self.draw(varying, state.last);
+                state.pieces.push_back(piece);
             }
-            // Assembling does these.
+            // `assemble` does these.
             Step::PasteLength { .. } | Step::Paste { .. } => {}
         }
     }
@@ -93,24 +93,24 @@ impl Feed {
         }
     }
 
-    /// Put `command`, filled and with its varying pieces, behind `bytes`.
-    fn assemble(&mut self, drawn: &mut Drawn, command: &Command, bytes: &mut Vec<u8>) {
-        let mut fixed = std::mem::take(&mut drawn.fixed);
+    /// Append `command`, filled and with its varying pieces, to `bytes`.
+    fn assemble(&mut self, state: &mut FillState, command: &Command, bytes: &mut Vec<u8>) {
+        let mut fixed = std::mem::take(&mut state.fixed);
         fixed.clone_from(&command.bytes);
         let mut taken = 0;
         for step in &command.steps {
             let (Step::PasteLength { at, .. } | Step::Paste { at }) = *step else {
-                self.take(drawn, &mut fixed, *step);
+                self.take(state, &mut fixed, *step);
                 continue;
             };
             bytes.extend_from_slice(&fixed[taken..at]);
             taken = at;
             match *step {
                 Step::PasteLength { plus, .. } => {
-                    let length = plus + drawn.pieces.iter().map(Piece::length).sum::<usize>();
+                    let length = plus + state.pieces.iter().map(Piece::length).sum::<usize>();
                     text(bytes, length as u64);
                 }
-                _ => match drawn.pieces.pop_front() {
+                _ => match state.pieces.pop_front() {
                     Some(Piece::Value(cut)) => bytes.extend_from_slice(self.values.bytes(cut)),
                     Some(Piece::Number(number)) => text(bytes, number),
                     None => {}
@@ -118,14 +118,14 @@ impl Feed {
             }
         }
         bytes.extend_from_slice(&fixed[taken..]);
-        drawn.fixed = fixed;
+        state.fixed = fixed;
         self.sequence += self.clients;
     }
 }
 
 /// What is pasted into a command.
 enum Piece {
-    Value(Cut),
+    Value(ValueRange),
     Number(u64),
 }
 
@@ -161,7 +161,7 @@ fn text(bytes: &mut Vec<u8>, number: u64) {
 
 /// What the places of one command share.
 #[derive(Default)]
-struct Drawn {
+struct FillState {
     numbers: [u64; SHARED],
     tag: usize,
     /// The key number that was drawn last: a value belongs to it.
@@ -172,21 +172,21 @@ struct Drawn {
     fixed: Vec<u8>,
 }
 
-/// How commands come to stand behind each other.
+/// How the commands of a batch are laid out.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Layout {
-    /// Each has a place where it always stands, and is filled there.
+    /// Each has a fixed place, in which it is filled.
     Fixed,
-    /// They are copied before they are filled, because others may have stood there before.
+    /// They are copied before they are filled, because the place may hold another command.
     Copied,
-    /// They are put together of pieces, because their lengths vary.
+    /// They are assembled from pieces, because their lengths vary.
     Assembled,
 }
 
 pub struct Batch {
     script: Arc<Script>,
-    feed: Feed,
-    drawn: Drawn,
+    source: FillSource,
+    state: FillState,
     bytes: Vec<u8>,
     layout: Layout,
     /// Whether each batch begins with a unit.
@@ -197,7 +197,7 @@ pub struct Batch {
 
 impl Batch {
     /// Room for `units` units of the script. Batches that do not begin with a unit must be `copied`.
-    pub fn new(script: Arc<Script>, units: usize, copied: bool, feed: Feed) -> Batch {
+    pub fn new(script: Arc<Script>, units: usize, copied: bool, source: FillSource) -> Batch {
         let layout = match copied {
             _ if !script.commands.iter().all(Command::is_fixed) => Layout::Assembled,
             true => Layout::Copied,
@@ -208,8 +208,8 @@ impl Batch {
             Layout::Copied => vec![0; script.batch_bytes(units)],
             Layout::Assembled => Vec::new(),
         };
-        let next = script.entry(feed.sequence as usize);
-        Batch { script, feed, drawn: Drawn::default(), bytes, layout, whole: !copied, next }
+        let next = script.entry(source.sequence as usize);
+        Batch { script, source, state: FillState::default(), bytes, layout, whole: !copied, next }
     }
 
     /// The bytes of the last prepared requests.
@@ -238,10 +238,9 @@ impl Batch {
                 let length = command.bytes.len();
                 let requests = self.bytes.chunks_exact_mut(length).take(count);
                 match command.steps[..] {
-                    [Step::Number { at }] => self.feed.fill_number(requests, at),
-                    _ => {
-                        requests.for_each(|request| self.feed.fill(&mut self.drawn, request, &command.steps))
-                    }
+                    [Step::Number { at }] => self.source.fill_number(requests, at),
+                    _ => requests
+                        .for_each(|request| self.source.fill(&mut self.state, request, &command.steps)),
                 }
                 count * length
             }
@@ -261,7 +260,7 @@ impl Batch {
             if self.layout == Layout::Copied {
                 request.copy_from_slice(&command.bytes);
             }
-            self.feed.fill(&mut self.drawn, request, &command.steps);
+            self.source.fill(&mut self.state, request, &command.steps);
             end += command.bytes.len();
             self.next = following(&self.script, self.next);
         }
@@ -276,43 +275,43 @@ impl Batch {
         }
         for _ in 0..count {
             let command = &self.script.commands[usize::from(self.script.order[self.next])];
-            self.feed.assemble(&mut self.drawn, command, &mut self.bytes);
+            self.source.assemble(&mut self.state, command, &mut self.bytes);
             self.next = following(&self.script, self.next);
         }
         self.bytes.len()
     }
 }
 
-/// The requests of a connection once more, without their bytes.
+/// Generates the requests of a connection again, without their bytes.
 pub struct Replay {
     script: Arc<Script>,
-    feed: Feed,
-    drawn: Drawn,
+    source: FillSource,
+    state: FillState,
     /// Room for any command of the script.
     request: Vec<u8>,
     next: usize,
 }
 
 impl Replay {
-    pub fn new(script: Arc<Script>, feed: Feed) -> Replay {
+    pub fn new(script: Arc<Script>, source: FillSource) -> Replay {
         let room = script.commands.iter().map(|command| command.bytes.len()).max().unwrap_or(0);
-        let next = script.entry(feed.sequence as usize);
-        Replay { script, feed, drawn: Drawn::default(), request: vec![0; room], next }
+        let next = script.entry(source.sequence as usize);
+        Replay { script, source, state: FillState::default(), request: vec![0; room], next }
     }
 
     /// The next command, by its place among those of the script, and the key number that it drew last.
-    pub fn again(&mut self) -> (usize, u64) {
+    pub fn next_request(&mut self) -> (usize, u64) {
         let command = usize::from(self.script.order[self.next]);
-        self.feed.fill(&mut self.drawn, &mut self.request, &self.script.commands[command].steps);
-        self.drawn.pieces.clear();
+        self.source.fill(&mut self.state, &mut self.request, &self.script.commands[command].steps);
+        self.state.pieces.clear();
         self.next = following(&self.script, self.next);
-        (command, self.drawn.last)
+        (command, self.state.last)
     }
 
     /// The value that belongs to key `number`, if values are keyed.
     pub fn value_of(&mut self, number: u64) -> &[u8] {
-        let cut = self.feed.values.cut(&mut self.feed.rng, number);
-        self.feed.values.bytes(cut)
+        let cut = self.source.values.cut(&mut self.source.rng, number);
+        self.source.values.bytes(cut)
     }
 }
 

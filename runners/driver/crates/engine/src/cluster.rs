@@ -36,7 +36,7 @@ pub fn nodes(seed: &Target) -> Result<Vec<Master>, Failure> {
     Ok(masters(seed, &ranges))
 }
 
-/// A stretch of slots and the master that serves it.
+/// A range of slots and the master that serves it.
 struct Range {
     slots: std::ops::Range<usize>,
     host: Option<String>,
@@ -51,7 +51,7 @@ impl Range {
         let (first, last) = (usize::try_from(first.number()?).ok()?, usize::try_from(last.number()?).ok()?);
         Some(Range {
             slots: first..(last + 1).min(SLOTS),
-            // A node that does not know its own name is reached where it was asked.
+            // A node that does not know its own address is reached under the one that was asked.
             host: host.text().filter(|host| !host.is_empty() && host != "?"),
             port: u16::try_from(port.number()?).ok()?,
             name: rest.first().and_then(Reply::text).unwrap_or_default(),

@@ -1,53 +1,53 @@
-//! One connection: its requests, its replies, and what it still waits for.
+//! One connection: its requests, and the replies that are due.
 
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::BorrowedFd;
 
 use crate::batch::Batch;
-use crate::liveness::Pulse;
+use crate::liveness::Liveness;
 use crate::schedule::Schedule;
 use machine::clock;
 use network::channel::Channel;
-use protocol::replies::{Garbage, Replies, Tally};
+use protocol::replies::{ProtocolError, Replies, Tally};
 
 /// Why a connection can no longer be used.
 #[derive(Debug)]
-pub enum Broken {
+pub enum ConnectionError {
     Closed,
     Io(io::Error),
-    Garbage(Garbage),
+    ProtocolError(ProtocolError),
 }
 
-impl From<io::Error> for Broken {
+impl From<io::Error> for ConnectionError {
     fn from(error: io::Error) -> Self {
         match error.kind() {
-            io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => Broken::Closed,
-            _ => Broken::Io(error),
+            io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => ConnectionError::Closed,
+            _ => ConnectionError::Io(error),
         }
     }
 }
 
 /// When requests began, ns on the monotonic clock.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Begin {
-    /// When they were to be sent. Without a schedule that is when they were.
+pub struct SendTimes {
+    /// When they were due. Without a schedule that is when they were sent.
     pub due_at: u64,
     pub sent_at: u64,
 }
 
-impl Begin {
-    /// Of what is sent at once, without a schedule.
+impl SendTimes {
+    /// The times of requests without a schedule, which are sent at once.
     #[inline]
-    pub fn at(moment: u64) -> Begin {
-        Begin { due_at: moment, sent_at: moment }
+    pub fn at(moment: u64) -> SendTimes {
+        SendTimes { due_at: moment, sent_at: moment }
     }
 }
 
 /// Requests that began together.
 #[derive(Clone, Copy, Default)]
 struct Burst {
-    begin: Begin,
+    begin: SendTimes,
     unanswered: u64,
 }
 
@@ -55,28 +55,28 @@ pub struct Connection<R> {
     channel: Channel,
     batch: Batch,
     replies: R,
-    /// Replies to come.
+    /// Replies that are still due.
     awaited: u64,
     /// The bursts that are in flight. A batch window has one.
     oldest: Burst,
     younger: VecDeque<Burst>,
-    /// Bytes of the last burst: `sent` of `length` are with the kernel.
+    /// Bytes of the last burst: the kernel has taken `sent` of `length`.
     sent: usize,
     length: usize,
     /// Whether nothing was sent since it was opened.
     fresh: bool,
     /// Requests that may still be sent in this span.
     pub quota: u64,
-    pulse: Pulse,
+    liveness: Liveness,
     /// What an open loop sends in this span.
     pub schedule: Option<Schedule>,
     /// The place in the script of the command that the next reply answers.
     answered: usize,
-    /// Whether its turn is in the agenda.
+    /// Whether its turn is in the queue.
     pub has_turn: bool,
-    /// The moments that are being sent, kept for their memory.
+    /// The due times of the burst being sent; kept to reuse the memory.
     taken: Vec<u64>,
-    /// Whether window or socket took no more when something was last sent, and when that was over.
+    /// Whether window or socket was full after the last send, and when it had room again.
     full: bool,
     room_at: u64,
 }
@@ -94,7 +94,7 @@ impl<R: Replies> Connection<R> {
             length: 0,
             fresh: true,
             quota: 0,
-            pulse: Pulse::default(),
+            liveness: Liveness::default(),
             schedule: None,
             answered: 0,
             has_turn: false,
@@ -108,13 +108,13 @@ impl<R: Replies> Connection<R> {
         self.channel.socket()
     }
 
-    /// Go on over another channel; the one before is closed.
+    /// Continue over another channel; the one before is closed.
     pub fn renew(&mut self, channel: Channel) {
         self.channel = channel;
         self.fresh = true;
     }
 
-    /// What another connection can go on with.
+    /// The parts that another connection can reuse.
     pub fn into_parts(self) -> (Channel, Batch, R) {
         (self.channel, self.batch, self.replies)
     }
@@ -128,7 +128,7 @@ impl<R: Replies> Connection<R> {
         self.awaited == 0
     }
 
-    /// Replies to come.
+    /// Replies that are still due.
     #[inline]
     pub fn awaited(&self) -> usize {
         self.awaited as usize
@@ -142,21 +142,21 @@ impl<R: Replies> Connection<R> {
 
     /// Begin the next `count` requests and send what the socket takes. Nothing may be unsent.
     #[inline]
-    pub fn send_batch(&mut self, count: usize) -> Result<(), Broken> {
+    pub fn send_batch(&mut self, count: usize) -> Result<(), ConnectionError> {
         let now = self.prepare(count);
-        self.await_burst(Begin::at(now), count as u64);
+        self.await_burst(SendTimes::at(now), count as u64);
         self.flush()
     }
 
     /// Begin what is due at `now`, at most `most` moments of the schedule with `unit` requests each, and send what the
-    /// socket takes; `late` is told when each was due and how much later it was sent although there was room.
+    /// socket takes; `late` receives when each was due and how late it was sent although there was room.
     pub fn send_due(
         &mut self,
         now: u64,
         most: usize,
         unit: usize,
         mut late: impl FnMut(u64, u64),
-    ) -> Result<(), Broken> {
+    ) -> Result<(), ConnectionError> {
         let Some(schedule) = &mut self.schedule else { return Ok(()) };
         if most > 0 && std::mem::take(&mut self.full) {
             self.room_at = now;
@@ -172,7 +172,7 @@ impl<R: Replies> Connection<R> {
         for at in 0..self.taken.len() {
             let due_at = self.taken[at];
             late(due_at, sent_at.saturating_sub(due_at.max(self.room_at)));
-            self.await_burst(Begin { due_at, sent_at }, unit as u64);
+            self.await_burst(SendTimes { due_at, sent_at }, unit as u64);
         }
         self.flush()?;
         self.full = self.taken.len() == most || self.has_unsent();
@@ -198,12 +198,12 @@ impl<R: Replies> Connection<R> {
     }
 
     #[inline]
-    fn await_burst(&mut self, begin: Begin, unanswered: u64) {
+    fn await_burst(&mut self, begin: SendTimes, unanswered: u64) {
         let burst = Burst { begin, unanswered };
         match self.awaited {
             0 => {
                 self.oldest = burst;
-                self.pulse.beat(begin.sent_at);
+                self.liveness.moved(begin.sent_at);
             }
             _ => self.younger.push_back(burst),
         }
@@ -212,7 +212,7 @@ impl<R: Replies> Connection<R> {
 
     /// Send more of the burst, as much as the socket takes.
     #[inline]
-    pub fn flush(&mut self) -> Result<(), Broken> {
+    pub fn flush(&mut self) -> Result<(), ConnectionError> {
         while self.has_unsent() {
             match self.channel.send(&self.batch.bytes()[self.sent..self.length]) {
                 Ok(sent) => self.sent += sent,
@@ -224,24 +224,24 @@ impl<R: Replies> Connection<R> {
         Ok(())
     }
 
-    /// The same, when the socket has got room: the server has taken bytes.
-    pub fn flush_more(&mut self) -> Result<(), Broken> {
-        self.pulse.beat(clock::now());
+    /// The same, after the socket has got room: the server has read bytes.
+    pub fn flush_more(&mut self) -> Result<(), ConnectionError> {
+        self.liveness.moved(clock::now());
         self.flush()
     }
 
     /// Whether replies are awaited and no byte has moved for longer than `timeout_ns`; to be asked now and then.
     #[inline]
-    pub fn is_still(&mut self, now: u64, timeout_ns: u64) -> bool {
-        !self.is_idle() && self.pulse.is_still(self.channel.socket(), now, timeout_ns)
+    pub fn is_silent(&mut self, now: u64, timeout_ns: u64) -> bool {
+        !self.is_idle() && self.liveness.is_silent(self.channel.socket(), now, timeout_ns)
     }
 
     /// Receive into `buffer`; the number of bytes, none when nothing is there.
     #[inline]
-    pub fn receive(&mut self, buffer: &mut [u8]) -> Result<Option<usize>, Broken> {
+    pub fn receive(&mut self, buffer: &mut [u8]) -> Result<Option<usize>, ConnectionError> {
         loop {
             return match self.channel.recv(buffer) {
-                Ok(0) => Err(Broken::Closed),
+                Ok(0) => Err(ConnectionError::Closed),
                 Ok(received) => Ok(Some(received)),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
@@ -258,21 +258,23 @@ impl<R: Replies> Connection<R> {
 
     /// The replies that `bytes`, received at `now`, complete.
     #[inline]
-    pub fn take_replies(&mut self, now: u64, bytes: &[u8]) -> Result<Tally, Broken> {
+    pub fn take_replies(&mut self, now: u64, bytes: &[u8]) -> Result<Tally, ConnectionError> {
         let mut tally = Tally::default();
-        self.replies.skip(bytes, &mut tally).map_err(Broken::Garbage)?;
+        self.replies.skip(bytes, &mut tally).map_err(ConnectionError::ProtocolError)?;
         if tally.replies > self.awaited {
             let more = tally.replies - self.awaited;
-            return Err(Broken::Garbage(Garbage(format!("the server sent {more} replies too many"))));
+            return Err(ConnectionError::ProtocolError(ProtocolError(format!(
+                "the server sent {more} replies too many"
+            ))));
         }
         self.awaited -= tally.replies;
-        self.pulse.beat(now);
+        self.liveness.moved(now);
         Ok(tally)
     }
 
-    /// What a server has said that closed the connection; nothing, if that is no reply.
+    /// The error that a server sent before it closed the connection, if any.
     #[cold]
-    pub fn last_words(&mut self, buffer: &mut [u8]) -> Tally {
+    pub fn last_error(&mut self, buffer: &mut [u8]) -> Tally {
         let received = self.receive(buffer).ok().flatten().unwrap_or(0);
         self.take_replies(clock::now(), &buffer[..received]).unwrap_or_default()
     }
@@ -287,15 +289,15 @@ impl<R: Replies> Connection<R> {
 
     /// Of `replies` that were taken: how many answer the oldest burst, and when that began.
     #[inline]
-    pub fn land(&mut self, replies: u64) -> (u64, Begin) {
+    pub fn answer_oldest(&mut self, replies: u64) -> (u64, SendTimes) {
         let Burst { begin, unanswered } = self.oldest;
-        let landed = replies.min(unanswered);
-        self.oldest.unanswered -= landed;
+        let answered = replies.min(unanswered);
+        self.oldest.unanswered -= answered;
         if self.oldest.unanswered == 0
             && let Some(next) = self.younger.pop_front()
         {
             self.oldest = next;
         }
-        (landed, begin)
+        (answered, begin)
     }
 }

@@ -74,7 +74,7 @@ impl Histogram {
         self.max = self.max.max(other.max);
     }
 
-    /// What came since `earlier` was as this is now; `earlier` becomes this.
+    /// What was recorded since `earlier` was a copy of this; `earlier` becomes one again.
     pub fn gained_since(&self, earlier: &mut Histogram) -> Gain {
         let pairs = self.counts.iter().zip(&earlier.counts).enumerate();
         let gained = pairs.filter(|(_, (now, before))| now != before);

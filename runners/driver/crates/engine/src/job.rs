@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::batch::{Batch, Feed, Replay};
-use crate::connection::Broken;
+use crate::batch::{Batch, FillSource, Replay};
+use crate::connection::ConnectionError;
 use crate::node::Node;
 use crate::probe::Probe;
 use generator::keys::{KeyOrder, Keys};
@@ -14,7 +14,7 @@ use generator::rng::Rng;
 use generator::values::ValuePool;
 use machine::counters::Counters;
 use network::target::remedy_of;
-use protocol::replies::{Proto, Tally};
+use protocol::replies::{Protocol, Tally};
 use protocol::script::Script;
 use text::failure::{Failure, machine_failure};
 
@@ -28,9 +28,9 @@ pub enum Window {
     Rolling,
 }
 
-/// A command of the script, as results speak of it.
+/// A command of the script with its name in results.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Spoken {
+pub struct NamedCommand {
     pub name: String,
     /// Whether an empty reply means that the key was not there.
     pub reads: bool,
@@ -41,8 +41,8 @@ pub struct Job {
     /// At least one; connection `i` goes to node `i` modulo their number.
     pub nodes: Vec<Node>,
     pub script: Arc<Script>,
-    /// The commands of the script in its order; empty when nobody asks for them.
-    pub spoken: Vec<Spoken>,
+    /// The commands of the script in its order; empty when results do not list them.
+    pub named_commands: Vec<NamedCommand>,
     pub clients: usize,
     pub threads: usize,
     /// Units of the script per batch, or in flight.
@@ -72,7 +72,7 @@ pub struct Job {
 /// Which values that are read are compared with those that were stored.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Verify {
-    /// The part of them.
+    /// Their share.
     pub share: f64,
     /// For each command of the script, whether it reads one value.
     pub reading: Vec<bool>,
@@ -101,16 +101,16 @@ impl Job {
     pub fn batch(&self, index: usize) -> Batch {
         let script = &self.script;
         let partial = self.window == Window::Rolling && script.commands.len() > 1;
-        Batch::new(script.clone(), self.pipeline, script.shuffled || partial, self.feed(index))
+        Batch::new(script.clone(), self.pipeline, script.shuffled || partial, self.fill_source(index))
     }
 
     /// What [`Job::batch`] of `index` sends, again.
     pub fn replay(&self, index: usize) -> Replay {
-        Replay::new(self.script.clone(), self.feed(index))
+        Replay::new(self.script.clone(), self.fill_source(index))
     }
 
-    fn feed(&self, index: usize) -> Feed {
-        Feed {
+    fn fill_source(&self, index: usize) -> FillSource {
+        FillSource {
             keys: self.keys(index),
             values: self.values.clone(),
             rng: Rng::stream(self.seed, index as u64),
@@ -126,40 +126,40 @@ impl Job {
 
     /// Refuse error replies, unless they were allowed. `error_mark` stands before their text.
     #[inline]
-    pub fn accept(&self, tally: &Tally, error_mark: &str) -> Result<(), Failure> {
+    pub fn check_errors(&self, tally: &Tally, error_mark: &str) -> Result<(), Failure> {
         match &tally.first_error {
-            Some(text) if !self.allow_errors => Err(self.refused(text, error_mark)),
+            Some(text) if !self.allow_errors => Err(self.error_reply_failure(text, error_mark)),
             _ => Ok(()),
         }
     }
 
     /// The failure of connection `index`, which can no longer be used.
     #[cold]
-    pub fn broken<P: Proto>(&self, index: usize, broken: Broken) -> Failure {
+    pub fn connection_failure<P: Protocol>(&self, index: usize, broken: ConnectionError) -> Failure {
         let (test, address) = (&self.name, &self.node(index).target.address);
         match broken {
-            Broken::Closed => Failure::run(
+            ConnectionError::Closed => Failure::run(
                 format!("the server closed connection {index} during {test}"),
                 "look at the server's log and its limit of clients",
             ),
-            Broken::Garbage(garbage) => Failure::run(
+            ConnectionError::ProtocolError(garbage) => Failure::run(
                 format!("wrong answer to {test} on connection {index}, {}", garbage.0),
                 match self.values.is_keyed() {
                     false => format!("check that {address} speaks {}", P::NAME),
                     true => format!("check that {address} speaks {}, and who else writes its keys", P::NAME),
                 },
             ),
-            Broken::Io(error) if error.kind() == io::ErrorKind::InvalidData => Failure::run(
+            ConnectionError::Io(error) if error.kind() == io::ErrorKind::InvalidData => Failure::run(
                 format!("TLS broke on connection {index} during {test} ({error})"),
                 "look at the server's log and at its TLS settings",
             ),
-            Broken::Io(error) => machine_failure(error),
+            ConnectionError::Io(error) => machine_failure(error),
         }
     }
 
     /// The failure of connection `index`, whose replies do not come.
     #[cold]
-    pub fn silent(&self, index: usize) -> Failure {
+    pub fn silence_failure(&self, index: usize) -> Failure {
         let timeout = self.node(index).target.timeout;
         Failure::run(
             format!("the server stopped answering {} on connection {index} for {timeout:?}", self.name),
@@ -168,7 +168,7 @@ impl Job {
     }
 
     #[cold]
-    fn refused(&self, text: &str, mark: &str) -> Failure {
+    fn error_reply_failure(&self, text: &str, mark: &str) -> Failure {
         let clustered = !self.nodes[0].tags.is_empty();
         let remedy = match text.split(' ').next() {
             Some("MOVED" | "ASK") if clustered => {

@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::Arc;
 
-use crate::connection::Begin;
+use crate::connection::SendTimes;
 use crate::histogram::Histogram;
 use crate::record::{CommandRecord, Record};
 use crate::server_process::{read_server_clock, read_server_usage};
@@ -38,7 +38,7 @@ pub struct Meter {
     record: Record,
 }
 
-/// Latencies are told apart by intervals of so many slices.
+/// Latencies by intervals of so many slices.
 struct Log {
     slices: usize,
     /// The latencies at the end of the last interval.
@@ -63,7 +63,7 @@ impl Meter {
         }
     }
 
-    /// Tell the latencies apart by intervals of so many slices, too.
+    /// Count the latencies by intervals of so many slices, too.
     pub fn with_intervals(mut self, slices: Option<usize>) -> Meter {
         self.log = slices.map(|slices| Log { slices, before: Histogram::default() });
         self
@@ -75,7 +75,7 @@ impl Meter {
         self
     }
 
-    /// Tell the `commands` of a script apart, when it has several.
+    /// Count each of the `commands` of a script, when it has several.
     pub fn with_commands(mut self, commands: usize) -> Meter {
         self.record.commands.resize_with(if commands > 1 { commands } else { 0 }, CommandRecord::default);
         self
@@ -90,14 +90,14 @@ impl Meter {
         self.edge
     }
 
-    /// Bring the window up to `now`. Cheap unless an edge has been reached.
+    /// Advance the window to `now`. Cheap unless an edge has been reached.
     #[inline]
-    pub fn reach(&mut self, now: u64) -> Result<(), Failure> {
-        if now < self.edge { Ok(()) } else { self.cross(now) }
+    pub fn advance(&mut self, now: u64) -> Result<(), Failure> {
+        if now < self.edge { Ok(()) } else { self.cross_edge(now) }
     }
 
-    /// Time spent awake without a reply.
-    pub fn spun(&mut self, ns: u64) {
+    /// Count time that the thread polled without a reply.
+    pub fn add_spinning(&mut self, ns: u64) {
         if self.phase == Phase::Window {
             self.record.spun_ns += ns;
         }
@@ -105,8 +105,8 @@ impl Meter {
 
     /// Count replies received at `now` to requests that began at `begin`.
     #[inline]
-    pub fn count(&mut self, now: u64, begin: Begin, tally: Tally) -> Result<(), Failure> {
-        self.reach(now)?;
+    pub fn count(&mut self, now: u64, begin: SendTimes, tally: Tally) -> Result<(), Failure> {
+        self.advance(now)?;
         if self.phase == Phase::WarmUp {
             return Ok(());
         }
@@ -128,21 +128,21 @@ impl Meter {
     /// Count push frames that came without a reply at `now`.
     #[cold]
     pub fn count_pushes(&mut self, now: u64, pushes: u64) -> Result<(), Failure> {
-        self.reach(now)?;
+        self.advance(now)?;
         if self.phase == Phase::Window {
             self.record.inside.pushes += pushes;
         }
         Ok(())
     }
 
-    /// Whether each reply is to be told by [`Meter::count_command`], too.
+    /// Whether each reply must be passed to [`Meter::count_command`], too.
     #[inline]
-    pub fn tells_commands(&self) -> bool {
+    pub fn counts_commands(&self) -> bool {
         !self.record.commands.is_empty()
     }
 
     /// Count a reply to command number `command`, after [`Meter::count`] has counted it.
-    pub fn count_command(&mut self, now: u64, begin: Begin, command: usize) {
+    pub fn count_command(&mut self, now: u64, begin: SendTimes, command: usize) {
         if self.phase == Phase::WarmUp {
             return;
         }
@@ -152,7 +152,7 @@ impl Meter {
     }
 
     #[cold]
-    fn cross(&mut self, now: u64) -> Result<(), Failure> {
+    fn cross_edge(&mut self, now: u64) -> Result<(), Failure> {
         while now >= self.edge {
             match self.phase {
                 Phase::WarmUp if self.span.counts_from <= self.edge => self.open(now)?,
@@ -235,7 +235,7 @@ impl Meter {
 
     /// The record, once nothing is in flight any more. A window without a planned end closes here, at `now`.
     pub fn finish(mut self, now: u64) -> Result<Record, Failure> {
-        self.reach(now)?;
+        self.advance(now)?;
         if self.phase == Phase::Window {
             self.close(now)?;
         }

@@ -26,9 +26,9 @@ impl Node {
 pub fn prepare(nodes: &[Node], words: &[String]) -> Result<(), Failure> {
     for node in nodes {
         if let Reply::Error(text) = node.target.query(words)? {
-            let asked = words[..words.len().min(2)].join(" ");
+            let command = words[..words.len().min(2)].join(" ");
             return Err(Failure::run(
-                format!("the server answered {asked} with an error, -{text}"),
+                format!("the server answered {command} with an error, -{text}"),
                 remedy_of(&text, "use a server that knows the command"),
             ));
         }

@@ -1,4 +1,4 @@
-//! What a stage came to.
+//! The outcome of a stage.
 
 use crate::record::Record;
 use crate::stage::{Span, Stage};
@@ -10,5 +10,5 @@ pub struct Outcome {
     pub probe: Option<Record>,
 }
 
-/// Names the next stage, told the outcome of the one before; none ends the run.
-pub type Director<'a> = &'a mut dyn FnMut(Option<Outcome>) -> Option<Stage>;
+/// Returns the next stage, given the outcome of the one before; none ends the run.
+pub type StageSource<'a> = &'a mut dyn FnMut(Option<Outcome>) -> Option<Stage>;

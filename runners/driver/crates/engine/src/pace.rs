@@ -12,7 +12,7 @@ pub struct Pace {
 }
 
 impl Pace {
-    /// `rate` requests per second from `now` on; as many as can be, if there is none.
+    /// `rate` requests per second from `now` on; no limit without a rate.
     pub fn new(rate: Option<f64>, now: u64) -> Pace {
         Pace { ns_per_request: rate.map_or(0.0, |rate| NS_PER_S / rate), due: now as f64 }
     }

@@ -25,7 +25,7 @@ fn hundred() -> f64 {
 }
 
 impl Probe {
-    /// In the words of `clients` and `rate`.
+    /// A usage failure unless the settings are valid; `clients` and `rate` are their names.
     pub fn check(self, clients: &str, rate: &str) -> Result<Probe, Failure> {
         require(self.clients > 0, &format!("{clients} cannot be 0"), "give at least 1 client")?;
         check_rate(self.rate, rate)?;

@@ -1,4 +1,4 @@
-//! How far a run is: what threads tell each other, and those who watch.
+//! The progress of a run, as threads publish it and watchers see it.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -9,38 +9,43 @@ pub struct Progress {
     pub latency_ns: u64,
 }
 
-/// Is told of the progress now and then while a stage lasts.
+/// Receives the progress now and then while a stage lasts.
 pub type Watcher<'a> = &'a mut dyn FnMut(Progress);
 
 /// The progress of one thread, on a cache line of its own; written a few times per second.
 #[derive(Default)]
 #[repr(align(128))]
-struct Beat {
+struct ThreadProgress {
     replies: AtomicU64,
     latency_ns: AtomicU64,
 }
 
-/// All that threads tell each other.
+/// The memory that threads share.
 pub struct Shared {
-    /// Another thread gave up.
+    /// Whether a thread has failed.
     pub failed: AtomicBool,
-    beats: Vec<Beat>,
+    threads: Vec<ThreadProgress>,
 }
 
 impl Shared {
     pub fn new(threads: usize) -> Shared {
-        Shared { failed: AtomicBool::new(false), beats: (0..threads).map(|_| Beat::default()).collect() }
+        Shared {
+            failed: AtomicBool::new(false),
+            threads: (0..threads).map(|_| ThreadProgress::default()).collect(),
+        }
     }
 
-    pub fn beat(&self, thread: usize, (replies, latency_ns): (u64, u64)) {
-        self.beats[thread].replies.store(replies, Ordering::Relaxed);
-        self.beats[thread].latency_ns.store(latency_ns, Ordering::Relaxed);
+    pub fn publish(&self, thread: usize, (replies, latency_ns): (u64, u64)) {
+        self.threads[thread].replies.store(replies, Ordering::Relaxed);
+        self.threads[thread].latency_ns.store(latency_ns, Ordering::Relaxed);
     }
 
     /// Of the first `threads`.
     pub fn progress(&self, threads: usize) -> Progress {
-        let beats = &self.beats[..threads];
-        let sum = |of: fn(&Beat) -> &AtomicU64| beats.iter().map(|b| of(b).load(Ordering::Relaxed)).sum();
-        Progress { replies: sum(|beat| &beat.replies), latency_ns: sum(|beat| &beat.latency_ns) }
+        let threads = &self.threads[..threads];
+        let sum = |of: fn(&ThreadProgress) -> &AtomicU64| {
+            threads.iter().map(|thread| of(thread).load(Ordering::Relaxed)).sum()
+        };
+        Progress { replies: sum(|thread| &thread.replies), latency_ns: sum(|thread| &thread.latency_ns) }
     }
 }

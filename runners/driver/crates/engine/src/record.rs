@@ -14,14 +14,14 @@ pub struct CommandRecord {
     pub latency: Histogram,
 }
 
-/// What one thread brings home from a span.
+/// What one thread counted in a span.
 #[derive(Clone, Default)]
 pub struct Record {
     /// From the moment at which a request was to be sent.
     pub latency: Histogram,
     /// From the moment at which it was sent; empty without a schedule, where that is the same.
     pub service: Histogram,
-    /// How much too late requests that were due in the window were sent although there was room.
+    /// How late requests that were due in the window were sent although the connection had room.
     pub slip: Histogram,
     /// Requests that were due before the end of the window and were never sent.
     pub unsent: u64,
@@ -35,19 +35,19 @@ pub struct Record {
     pub slices: Vec<u64>,
     /// CPU clock of the server at the window's begin and at the end of each slice; empty without a server pid.
     pub server_ns: Vec<u64>,
-    /// What the server did in the window besides; none without a server pid.
+    /// Context switches and page faults of the server in the window; none without a server pid.
     pub server_usage: Option<ProcessUsage>,
     /// CPU time that the thread had used at the window's begin and at the end of each slice, ns.
     pub client_ns: Vec<u64>,
     /// What `latency` gained in each interval; the last has what came after the window, too. Empty unless asked for.
     pub intervals: Vec<Gain>,
-    /// Time in the window in which the thread looked for replies, awake, until its next turn.
+    /// Time in the window for which the thread polled for replies until its next turn.
     pub spun_ns: u64,
-    /// What the kernel counted of the server in the window; none where that was not asked for, or was no full count.
+    /// What the kernel counted of the server in the window; none when it was not requested or not counted all the time.
     pub counted: Option<Vec<Counted>>,
     /// What the thread used in the window.
     pub usage: Usage,
-    /// How long it was ready in the window and waited for a CPU, ns; none when the kernel does not tell.
+    /// How long it was ready in the window and waited for a CPU, ns; none when the kernel does not report it.
     pub run_delay_ns: Option<u64>,
     /// When the thread saw the window open and close, monotonic ns.
     pub opened_at: u64,

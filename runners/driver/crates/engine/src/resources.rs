@@ -23,7 +23,7 @@ pub fn require_files(connections: usize, threads: usize) -> Result<(), Failure> 
     }
 }
 
-/// Pin the calling thread, number `thread` of the job, as the job wants it.
+/// Pin the calling thread, number `thread` of the job, as the job says.
 pub fn pin(job: &Job, thread: usize) -> Result<(), Failure> {
     match job.cpus.get(thread) {
         None => Ok(()),

@@ -23,7 +23,7 @@ const NS_PER_S: f64 = 1e9;
 /// How the gaps between requests are distributed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Law {
+pub enum ArrivalProcess {
     /// All the same; the connections take turns.
     #[default]
     Fixed,
@@ -31,13 +31,13 @@ pub enum Law {
     Poisson,
 }
 
-impl Law {
-    pub const ALL: [Law; 2] = [Law::Fixed, Law::Poisson];
+impl ArrivalProcess {
+    pub const ALL: [ArrivalProcess; 2] = [ArrivalProcess::Fixed, ArrivalProcess::Poisson];
 
     pub fn name(self) -> &'static str {
         match self {
-            Law::Fixed => "fixed",
-            Law::Poisson => "poisson",
+            ArrivalProcess::Fixed => "fixed",
+            ArrivalProcess::Poisson => "poisson",
         }
     }
 }
@@ -47,14 +47,14 @@ impl Law {
 pub struct Arrivals {
     /// Requests per second of all connections together.
     pub rate: f64,
-    pub law: Law,
-    /// Another series has other gaps of chance.
+    pub process: ArrivalProcess,
+    /// Each series has its own random gaps.
     pub series: u32,
 }
 
 /// Whose schedule it is.
 #[derive(Debug, Clone, Copy)]
-pub struct Seat {
+pub struct Participant {
     pub seed: u64,
     pub index: usize,
     /// All that share the rate.
@@ -80,15 +80,20 @@ enum Gaps {
 
 impl Schedule {
     /// Requests from `begins_at` on and before `ends_at`.
-    pub fn new(arrivals: Arrivals, seat: Seat, begins_at: u64, ends_at: u64) -> Schedule {
-        let per_s = arrivals.rate / seat.unit as f64;
-        let gaps = match arrivals.law {
-            Law::Fixed => Gaps::Even { number: seat.index as u64, step: seat.clients as u64, per_s },
-            Law::Poisson => Gaps::Exponential {
+    pub fn new(arrivals: Arrivals, participant: Participant, begins_at: u64, ends_at: u64) -> Schedule {
+        let per_s = arrivals.rate / participant.unit as f64;
+        let gaps = match arrivals.process {
+            ArrivalProcess::Fixed => {
+                Gaps::Even { number: participant.index as u64, step: participant.clients as u64, per_s }
+            }
+            ArrivalProcess::Poisson => Gaps::Exponential {
                 // The streams below 2^32 are those of the requests.
-                rng: Rng::stream(seat.seed, ((u64::from(arrivals.series) + 1) << 32) + seat.index as u64),
+                rng: Rng::stream(
+                    participant.seed,
+                    ((u64::from(arrivals.series) + 1) << 32) + participant.index as u64,
+                ),
                 at: 0.0,
-                mean_ns: NS_PER_S * seat.clients as f64 / per_s,
+                mean_ns: NS_PER_S * participant.clients as f64 / per_s,
             },
         };
         let mut schedule = Schedule { gaps, begins_at, ends_at, due: 0 };

@@ -1,12 +1,12 @@
-//! Pacing as a value: when connections may send, and when replies count. The loop asks; it has no modes of its own.
+//! Pacing as a value: when connections may send, and when replies count. The loop asks it and has no modes of its own.
 
 use crate::schedule::Arrivals;
 use generator::share::share;
 
-/// An open loop begins so much later than it is ordered: all threads are awake by then.
+/// The delay between the start order and the begin of an open loop: by then all threads are awake.
 const LEAD_NS: u64 = 1_000_000;
 
-/// One uninterrupted stretch of load.
+/// One uninterrupted period of load.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Stage {
     /// Load that is not counted, brought to an end before the next stage.
@@ -81,7 +81,7 @@ impl Span {
 
 /// The units of `unit` requests that a connection can have in flight at most, if these are fewer than `pipeline`: its
 /// share of all `requests` of `clients` has no more.
-pub fn depth_short_of(pipeline: usize, requests: u64, clients: usize, unit: usize) -> Option<u64> {
+pub fn depth_below_pipeline(pipeline: usize, requests: u64, clients: usize, unit: usize) -> Option<u64> {
     let depth = requests.div_ceil(unit as u64).div_ceil(clients as u64);
     (depth < pipeline as u64).then_some(depth)
 }
@@ -105,9 +105,9 @@ mod tests {
 
     #[test]
     fn a_share_below_the_pipeline_bounds_it() {
-        assert_eq!(depth_short_of(1000, 100, 10, 1), Some(10));
-        assert_eq!(depth_short_of(10, 100, 10, 1), None);
-        assert_eq!(depth_short_of(4, 31, 3, 5), Some(3));
+        assert_eq!(depth_below_pipeline(1000, 100, 10, 1), Some(10));
+        assert_eq!(depth_below_pipeline(10, 100, 10, 1), None);
+        assert_eq!(depth_below_pipeline(4, 31, 3, 5), Some(3));
     }
 
     #[test]

@@ -1,8 +1,8 @@
-//! Was the rate the same at the beginning and at the end of the window? Has the load come to rest before it?
+//! Whether the rate was steady in the window, and whether the load was steady before it.
 
-/// A third of fewer slices than this says nothing.
+/// With fewer slices the thirds are too short to compare.
 const FEWEST_PER_THIRD: usize = 5;
-/// Medians of the thirds that differ by less are steady, however sure the difference is.
+/// Medians of the thirds that differ by less are steady, even if the difference is significant.
 const SHIFT_THAT_MATTERS: f64 = 0.05;
 /// Two-sided p = 0.01 of the normal distribution.
 const Z_LIMIT: f64 = 2.576;
@@ -23,18 +23,18 @@ pub fn is_unsteady(slices: &[u64]) -> bool {
     shift > SHIFT_THAT_MATTERS && rank_sum_z(first, last).abs() > Z_LIMIT
 }
 
-/// So many slices tell whether a load has come to rest.
+/// The number of slices that show whether a load is steady.
 pub const SETTLED_SLICES: usize = 10;
-/// What changes less over that many slices has come to rest, however sure the change is.
+/// A load that changes less over that many slices is steady, even if the change is significant.
 const CHANGE_THAT_MATTERS: f64 = 0.02;
 /// Two-sided p = 0.05 of Student's t with the degrees of freedom that a line through ten points leaves.
 const T_LIMIT: f64 = 2.306;
 
-/// Whether the values of [`SETTLED_SLICES`] slices neither climb, fall nor jump. True without values, false of few.
+/// Whether the values of [`SETTLED_SLICES`] slices are steady: no trend and no step. True without values, false with too few.
 ///
-/// They move when a change of more than 2% is sure: the slope of the least-squares line (95% interval without zero), or
-/// that between the halves (rank-sum test at p = 0.01, which is all of one above all of the other). Noise alone, of a busy
-/// machine, is no reason to go on waiting.
+/// They are not steady when a change of more than 2% is significant: the slope of the least-squares line (95% interval without zero), or
+/// that between the halves (rank-sum test at p = 0.01, which is all of one above all of the other). The noise of a
+/// busy machine alone is no reason to wait longer.
 pub fn is_settled(values: &[f64]) -> bool {
     if values.is_empty() {
         return true;
@@ -101,7 +101,7 @@ fn win(x: f64, y: f64) -> f64 {
     }
 }
 
-/// Connections are idle for a moment between the last look and the window: the load runs a slice before it counts.
+/// Connections are idle between the last check and the window, so the load runs for a slice before it counts.
 pub const SETTLING_SLICES: u64 = 1;
 /// The fewest slices that a warm-up which ends by itself may be allowed to take.
 pub const FEWEST_SLICES: u64 = SETTLED_SLICES as u64 + SETTLING_SLICES;

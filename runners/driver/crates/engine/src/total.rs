@@ -80,7 +80,7 @@ impl Total {
     }
 }
 
-/// The share of its core that a thread used in the window, 0 to 1, without what it spent awake and waiting.
+/// The share of its core that a thread used in the window, 0 to 1, without the time for which it polled.
 fn busy_share(record: &Record) -> f64 {
     let busy_ns = record.usage.cpu_ns().saturating_sub(record.spun_ns);
     per(busy_ns as f64, (record.closed_at - record.opened_at) as f64)
@@ -91,12 +91,12 @@ fn delayed_share(record: &Record) -> f64 {
     per(record.run_delay_ns.unwrap_or(0) as f64, (record.closed_at - record.opened_at) as f64)
 }
 
-/// What a clock went on between its readings.
+/// By how much a clock advanced between readings.
 fn differences(readings: &[u64]) -> Vec<u64> {
     readings.windows(2).map(|pair| pair[1] - pair[0]).collect()
 }
 
-/// What a clock went on from its first reading to its last.
+/// By how much a clock advanced from its first reading to its last.
 pub fn grown(readings: &[u64]) -> u64 {
     readings.last().unwrap_or(&0) - readings.first().unwrap_or(&0)
 }

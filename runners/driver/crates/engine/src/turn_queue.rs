@@ -5,11 +5,11 @@ use std::collections::BinaryHeap;
 
 /// Connections with the moments of their turns, ns on the monotonic clock. Each connection is in it at most once.
 #[derive(Default)]
-pub struct Agenda {
+pub struct TurnQueue {
     turns: BinaryHeap<Reverse<(u64, usize)>>,
 }
 
-impl Agenda {
+impl TurnQueue {
     pub fn put(&mut self, at: u64, token: usize) {
         self.turns.push(Reverse((at, token)));
     }
@@ -36,12 +36,12 @@ mod tests {
 
     #[test]
     fn turns_come_in_order_and_not_before_their_time() {
-        let mut agenda = Agenda::default();
+        let mut turns = TurnQueue::default();
         for (at, token) in [(30, 0), (10, 1), (20, 2)] {
-            agenda.put(at, token);
+            turns.put(at, token);
         }
-        assert_eq!((agenda.next_at(), agenda.take(9)), (10, None));
-        assert_eq!((agenda.take(25), agenda.take(25), agenda.take(25)), (Some(1), Some(2), None));
-        assert_eq!((agenda.take(30), agenda.next_at()), (Some(0), u64::MAX));
+        assert_eq!((turns.next_at(), turns.take(9)), (10, None));
+        assert_eq!((turns.take(25), turns.take(25), turns.take(25)), (Some(1), Some(2), None));
+        assert_eq!((turns.take(30), turns.next_at()), (Some(0), u64::MAX));
     }
 }

@@ -1,25 +1,25 @@
-//! Looks into a share of the replies: a value that was read must be the one that belongs to its key.
+//! Verification of a share of the replies: a value that was read must be the one that belongs to its key.
 //!
-//! Requests are a function of seed and connection. So the checker plays the requests of its connection again, one for
-//! each reply, and knows which key was asked for without a word from the side that sends.
+//! Requests are a function of seed and connection. So the checker generates the requests of its connection again,
+//! one per reply, and knows which key was requested without a message from the sending side.
 
 use crate::batch::Replay;
 use crate::job::{Job, Verify};
 use generator::rng::Rng;
-use protocol::replies::{Garbage, Proto, Replies, Tally};
+use protocol::replies::{Protocol, ProtocolError, Replies, Tally};
 use protocol::script::Script;
 
 /// The samples of connection i have stream number 2^63 + i, which no connection has.
 const SAMPLES: u64 = 1 << 63;
 
-/// A protocol whose replies are looked into.
+/// A protocol with verified replies.
 pub struct Verified<'a, P> {
     pub proto: &'a P,
     pub job: &'a Job,
     pub verify: &'a Verify,
 }
 
-impl<'a, P: Proto> Proto for Verified<'a, P> {
+impl<'a, P: Protocol> Protocol for Verified<'a, P> {
     type Replies = Checker<'a, P::Replies>;
     const NAME: &'static str = P::NAME;
     const ERROR_MARK: &'static str = P::ERROR_MARK;
@@ -40,21 +40,21 @@ pub struct Checker<'a, R> {
     replay: Replay,
     samples: Rng,
     verify: &'a Verify,
-    /// The reply under way.
+    /// The current reply.
     reply: Vec<u8>,
 }
 
 impl<R: Replies> Checker<'_, R> {
     /// Compare the reply, which is whole, if it is one of the sample.
-    fn check(&mut self) -> Result<(), Garbage> {
-        let (command, number) = self.replay.again();
+    fn check(&mut self) -> Result<(), ProtocolError> {
+        let (command, number) = self.replay.next_request();
         if !self.verify.reading[command] || self.samples.unit() >= self.verify.share {
             return Ok(());
         }
         let value = self.replay.value_of(number);
         match holds(&self.reply, value) {
             true => Ok(()),
-            false => Err(Garbage(format!(
+            false => Err(ProtocolError(format!(
                 "key number {number} does not hold its value of {} bytes but {}",
                 value.len(),
                 self.reply[..self.reply.len().min(80)].escape_ascii()
@@ -64,7 +64,7 @@ impl<R: Replies> Checker<'_, R> {
 }
 
 impl<R: Replies> Replies for Checker<'_, R> {
-    fn skip(&mut self, bytes: &[u8], tally: &mut Tally) -> Result<(), Garbage> {
+    fn skip(&mut self, bytes: &[u8], tally: &mut Tally) -> Result<(), ProtocolError> {
         let mut at = 0;
         while at < bytes.len() {
             let before = (tally.replies, tally.errors);
@@ -76,7 +76,7 @@ impl<R: Replies> Replies for Checker<'_, R> {
             }
             match (tally.replies > before.0, tally.errors > before.1) {
                 (true, false) => self.check()?,
-                (true, true) => _ = self.replay.again(),
+                (true, true) => _ = self.replay.next_request(),
                 // A push frame answers nothing.
                 (false, _) => {}
             }
@@ -85,7 +85,7 @@ impl<R: Replies> Replies for Checker<'_, R> {
         Ok(())
     }
 
-    fn skip_one(&mut self, bytes: &[u8], tally: &mut Tally) -> Result<(usize, bool), Garbage> {
+    fn skip_one(&mut self, bytes: &[u8], tally: &mut Tally) -> Result<(usize, bool), ProtocolError> {
         self.replies.skip_one(bytes, tally)
     }
 }

@@ -1,44 +1,44 @@
-//! The loop. Each thread has its own epoll set, connections, streams and counters, and shares nothing that is written.
+//! The loop. Each thread has its own epoll set, connections, streams and counters; threads share no written memory.
 
 use std::collections::VecDeque;
 use std::io;
 use std::ops::Range;
 use std::sync::atomic::Ordering;
 
-use crate::connection::{Broken, Connection};
+use crate::connection::{Connection, ConnectionError};
 use crate::histogram::Histogram;
 use crate::job::{Job, Window};
 use crate::meter::Meter;
 use crate::pace::Pace;
 use crate::progress::Shared;
 use crate::record::Record;
-use crate::schedule::{Schedule, Seat};
+use crate::schedule::{Participant, Schedule};
 use crate::stage::Span;
-use crate::turn_queue::Agenda;
+use crate::turn_queue::TurnQueue;
 use machine::clock;
 use machine::epoll::{Epoll, Ready};
 use machine::socket::{self, Interest};
 use network::channel::Channel;
-use protocol::replies::{Proto, Replies, Tally};
+use protocol::replies::{Protocol, Replies, Tally};
 use text::failure::{Failure, machine_failure};
 use text::units::NS_PER_MS;
 
 /// Replies are received into this much; what does not fit is received by the next call.
 const BUFFER_BYTES: usize = 64 * 1024;
-/// Silent servers and failed neighbours are looked for this often.
-const PATROL_NS: u64 = 100_000_000;
+/// Silent servers and failures of other threads are checked for this often.
+const CHECK_EVERY_NS: u64 = 100_000_000;
 /// What was due in an open loop and had no room is sent after the end for this part of the timeout.
 const DRAIN_PART: u64 = 4;
-/// Turns that are nearer than this are waited for awake: to fall asleep and to wake up takes about as long.
+/// The thread polls for turns that are nearer than this: to sleep and wake up takes about as long.
 const SPIN_NS: u64 = 50_000;
 
-pub struct Worker<'a, P: Proto> {
+pub struct Worker<'a, P: Protocol> {
     job: &'a Job,
     shared: &'a Shared,
     thread: usize,
     epoll: Epoll,
     /// The numbers of the connections among which the load is shared.
-    seats: Range<usize>,
+    participants: Range<usize>,
     /// With the number of each among all connections of the job.
     connections: Vec<(usize, Connection<P::Replies>)>,
     buffer: Vec<u8>,
@@ -50,25 +50,25 @@ pub struct Worker<'a, P: Proto> {
     /// Requests that each connection may have in flight.
     window: usize,
     /// The turns of connections that have room in an open loop.
-    agenda: Agenda,
+    turns: TurnQueue,
     /// How much too late requests that were due in the window were sent, although there was room.
     slip: Histogram,
 }
 
-impl<'a, P: Proto> Worker<'a, P> {
+impl<'a, P: Protocol> Worker<'a, P> {
     /// Connect the connections that fall to thread number `thread`; the one after the last is that of the probe.
     pub fn connect(proto: &P, job: &'a Job, thread: usize, shared: &'a Shared) -> Result<Self, Failure> {
-        let (seats, step, window) = match thread < job.threads {
+        let (participants, step, window) = match thread < job.threads {
             true => (0..job.clients, job.threads, job.window_requests()),
             false => (job.clients..job.connections(), 1, job.script.unit()),
         };
-        let mine = (seats.start + thread % job.threads..seats.end).step_by(step);
+        let mine = (participants.start + thread % job.threads..participants.end).step_by(step);
         let epoll = Epoll::edge_triggered(mine.len()).map_err(machine_failure)?;
         let mut worker = Worker {
             job,
             shared,
             thread,
-            seats,
+            participants,
             epoll,
             connections: Vec::with_capacity(mine.len()),
             buffer: vec![0; BUFFER_BYTES],
@@ -76,7 +76,7 @@ impl<'a, P: Proto> Worker<'a, P> {
             pace: Pace::new(None, 0),
             queue: VecDeque::new(),
             window,
-            agenda: Agenda::default(),
+            turns: TurnQueue::default(),
             slip: Histogram::default(),
         };
         for (token, index) in mine.enumerate() {
@@ -99,24 +99,24 @@ impl<'a, P: Proto> Worker<'a, P> {
     pub fn run(&mut self, span: &Span) -> Result<Record, Failure> {
         let mut meter = self.meter(span);
         let mut now = clock::now();
-        meter.reach(now)?;
+        meter.advance(now)?;
         self.pace = Pace::new(self.job.rate.map(|rate| rate / self.job.threads as f64), now);
         self.begin(span, now)?;
-        let mut patrol_at = now + PATROL_NS;
+        let mut check_at = now + CHECK_EVERY_NS;
         while self.busy > 0 || now < span.lasts_until() {
-            let ready = self.wait(now, meter.edge().min(patrol_at), &mut meter)?;
+            let ready = self.wait(now, meter.edge().min(check_at), &mut meter)?;
             now = clock::now();
             for event in 0..ready {
-                self.serve(event, span, &mut meter)?;
+                self.handle_ready(event, span, &mut meter)?;
                 self.take_turns(span)?;
             }
             self.dequeue(span, now)?;
             self.take_turns(span)?;
-            meter.reach(now)?;
-            if now >= patrol_at {
-                patrol_at = now + PATROL_NS;
-                self.shared.beat(self.thread, meter.so_far());
-                self.patrol(now)?;
+            meter.advance(now)?;
+            if now >= check_at {
+                check_at = now + CHECK_EVERY_NS;
+                self.shared.publish(self.thread, meter.so_far());
+                self.check_progress(now)?;
             }
         }
         let record = meter.finish(clock::now())?;
@@ -134,11 +134,12 @@ impl<'a, P: Proto> Worker<'a, P> {
         let unit = self.job.script.unit();
         for token in 0..self.connections.len() {
             let (index, connection) = &mut self.connections[token];
-            connection.quota = span.quota(*index - self.seats.start, self.seats.len(), unit);
+            connection.quota = span.quota(*index - self.participants.start, self.participants.len(), unit);
             connection.schedule = span.arrivals.map(|arrivals| {
-                let index = *index - self.seats.start;
-                let seat = Seat { seed: self.job.seed, index, clients: self.seats.len(), unit };
-                Schedule::new(arrivals, seat, span.begins_at, span.ends_at)
+                let index = *index - self.participants.start;
+                let participant =
+                    Participant { seed: self.job.seed, index, clients: self.participants.len(), unit };
+                Schedule::new(arrivals, participant, span.begins_at, span.ends_at)
             });
             self.busy += 1;
             self.send_next(token, span, now)?;
@@ -154,7 +155,7 @@ impl<'a, P: Proto> Worker<'a, P> {
 
     /// Wait for replies, but not longer than `until` or the next turn.
     fn wait(&mut self, now: u64, until: u64, meter: &mut Meter) -> Result<usize, Failure> {
-        let ready = match (self.queue.is_empty(), self.agenda.next_at()) {
+        let ready = match (self.queue.is_empty(), self.turns.next_at()) {
             (true, u64::MAX) => self.epoll.wait(until.saturating_sub(now).div_ceil(NS_PER_MS) as libc::c_int),
             (true, turn) => self.wait_awake(until.min(turn), meter),
             (false, _) => self.epoll.wait_ns(until.min(self.pace.due()).saturating_sub(now)),
@@ -171,13 +172,13 @@ impl<'a, P: Proto> Worker<'a, P> {
         }
         let ready = self.epoll.wait(0)?;
         if ready == 0 {
-            meter.spun(clock::now() - now);
+            meter.add_spinning(clock::now() - now);
         }
         Ok(ready)
     }
 
     #[inline]
-    fn serve(&mut self, event: usize, span: &Span, meter: &mut Meter) -> Result<(), Failure> {
+    fn handle_ready(&mut self, event: usize, span: &Span, meter: &mut Meter) -> Result<(), Failure> {
         let ready = self.epoll.ready(event);
         if ready.room {
             self.flush(ready.token, span)?;
@@ -194,14 +195,14 @@ impl<'a, P: Proto> Worker<'a, P> {
             let received = match connection.receive(&mut self.buffer) {
                 Ok(Some(received)) => received,
                 Ok(None) => return Ok(()),
-                Err(broken) => return Err(self.explain(token, broken)),
+                Err(broken) => return Err(self.failure_of(token, broken)),
             };
             let now = clock::now();
             let tally = match connection.take_replies(now, &self.buffer[..received]) {
                 Ok(tally) => tally,
-                Err(broken) => return Err(self.explain(token, broken)),
+                Err(broken) => return Err(self.failure_of(token, broken)),
             };
-            self.job.accept(&tally, P::ERROR_MARK)?;
+            self.job.check_errors(&tally, P::ERROR_MARK)?;
             if tally.replies > 0 {
                 count(meter, connection, now, tally)?;
                 self.send_next(token, span, now)?;
@@ -216,7 +217,7 @@ impl<'a, P: Proto> Worker<'a, P> {
         }
     }
 
-    /// Send what the window and the span allow; or queue for the pace; or let the connection rest.
+    /// Send what the window and the span allow; or queue for the pace; or leave the connection idle.
     #[inline]
     fn send_next(&mut self, token: usize, span: &Span, now: u64) -> Result<(), Failure> {
         if span.arrivals.is_some() {
@@ -258,7 +259,7 @@ impl<'a, P: Proto> Worker<'a, P> {
             }
         };
         if let Err(broken) = connection.send_due(now, room, unit, late) {
-            return Err(self.explain(token, broken));
+            return Err(self.failure_of(token, broken));
         }
         if connection.has_unsent() {
             return self.await_room(token, Interest::RepliesAndRoom);
@@ -268,24 +269,24 @@ impl<'a, P: Proto> Worker<'a, P> {
             self.busy -= usize::from(connection.is_idle());
         } else if self.window - connection.awaited() >= unit {
             connection.has_turn = true;
-            self.agenda.put(next, token);
+            self.turns.put(next, token);
         }
         Ok(())
     }
 
-    /// Let all send whose turn has come by now.
+    /// Send on all connections whose turn has come.
     #[inline]
     fn take_turns(&mut self, span: &Span) -> Result<(), Failure> {
-        while self.agenda.next_at() < u64::MAX {
+        while self.turns.next_at() < u64::MAX {
             let now = clock::now();
-            let Some(token) = self.agenda.take(now) else { break };
+            let Some(token) = self.turns.take(now) else { break };
             self.connections[token].1.has_turn = false;
             self.send_due(token, span, now)?;
         }
         Ok(())
     }
 
-    /// Send for those whose turn has come, and send home those whose time is over.
+    /// Send on queued connections whose turn has come, and release those whose time is over.
     #[inline]
     fn dequeue(&mut self, span: &Span, now: u64) -> Result<(), Failure> {
         let due = |worker: &Self| now >= worker.pace.due() || now >= span.ends_at;
@@ -306,7 +307,7 @@ impl<'a, P: Proto> Worker<'a, P> {
         match connection.send_batch(count) {
             Ok(()) if connection.has_unsent() => self.await_room(token, Interest::RepliesAndRoom),
             Ok(()) => Ok(()),
-            Err(broken) => Err(self.explain(token, broken)),
+            Err(broken) => Err(self.failure_of(token, broken)),
         }
     }
 
@@ -318,7 +319,7 @@ impl<'a, P: Proto> Worker<'a, P> {
                 self.await_room(token, Interest::Replies)?;
                 self.refill(token, span)
             }
-            Err(broken) => Err(self.explain(token, broken)),
+            Err(broken) => Err(self.failure_of(token, broken)),
         }
     }
 
@@ -336,7 +337,7 @@ impl<'a, P: Proto> Worker<'a, P> {
     }
 
     /// Give up when a server is silent or when another thread has given up.
-    fn patrol(&mut self, now: u64) -> Result<(), Failure> {
+    fn check_progress(&mut self, now: u64) -> Result<(), Failure> {
         if self.shared.failed.load(Ordering::Relaxed) {
             return Err(Failure::run("stopped because another thread failed", "see its message"));
         }
@@ -344,23 +345,24 @@ impl<'a, P: Proto> Worker<'a, P> {
         match self
             .connections
             .iter_mut()
-            .find_map(|(index, it)| it.is_still(now, timeout_ns).then_some(*index))
+            .find_map(|(index, it)| it.is_silent(now, timeout_ns).then_some(*index))
         {
             None => Ok(()),
-            Some(index) => Err(self.job.silent(index)),
+            Some(index) => Err(self.job.silence_failure(index)),
         }
     }
 
     #[cold]
-    fn explain(&mut self, token: usize, broken: Broken) -> Failure {
+    fn failure_of(&mut self, token: usize, broken: ConnectionError) -> Failure {
         let (index, connection) = &mut self.connections[token];
-        // A server that closes a connection may have said why.
-        if let Broken::Closed = broken
-            && let Err(failure) = self.job.accept(&connection.last_words(&mut self.buffer), P::ERROR_MARK)
+        // A server may send an error before it closes a connection.
+        if let ConnectionError::Closed = broken
+            && let Err(failure) =
+                self.job.check_errors(&connection.last_error(&mut self.buffer), P::ERROR_MARK)
         {
             return failure;
         }
-        self.job.broken::<P>(*index, broken)
+        self.job.connection_failure::<P>(*index, broken)
     }
 }
 
@@ -373,15 +375,15 @@ fn count<R: Replies>(
     tally: Tally,
 ) -> Result<(), Failure> {
     let mut left = tally.replies;
-    let mut told = tally;
+    let mut counted = tally;
     while left > 0 {
-        let (landed, begin) = connection.land(left);
-        let part = Tally { replies: landed, ..std::mem::take(&mut told) };
+        let (answered, begin) = connection.answer_oldest(left);
+        let part = Tally { replies: answered, ..std::mem::take(&mut counted) };
         meter.count(now, begin, part)?;
-        if meter.tells_commands() {
-            (0..landed).for_each(|_| meter.count_command(now, begin, connection.next_answered()));
+        if meter.counts_commands() {
+            (0..answered).for_each(|_| meter.count_command(now, begin, connection.next_answered()));
         }
-        left -= landed;
+        left -= answered;
     }
     Ok(())
 }

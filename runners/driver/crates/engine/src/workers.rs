@@ -6,44 +6,54 @@ use std::thread;
 use std::time::Duration;
 
 use crate::job::Job;
-use crate::outcome::{Director, Outcome};
+use crate::outcome::{Outcome, StageSource};
 use crate::progress::{Shared, Watcher};
 use crate::record::Record;
 use crate::resources::{pin, require_files};
-use crate::schedule::{Arrivals, Law};
+use crate::schedule::{ArrivalProcess, Arrivals};
 use crate::stage::{Span, Stage};
 use crate::worker::Worker;
 use machine::{clock, this_thread};
-use protocol::replies::Proto;
+use protocol::replies::Protocol;
 use text::failure::Failure;
 
-/// How often the watcher of a run is told how far it is.
-const TOLD_EVERY: Duration = Duration::from_millis(250);
+/// How often the progress of a run is reported.
+const PROGRESS_EVERY: Duration = Duration::from_millis(250);
 /// The series of a probe begin here.
 const PROBE_SERIES: u32 = 1 << 31;
 /// A thread says that it is connected (no record), or what it counted, or why it gave up.
 type Report = Result<Option<(usize, Record)>, Failure>;
 
 /// Run `stages` one after the other on the same connections; the outcome of the last.
-pub fn run<P: Proto>(proto: &P, job: &Job, stages: &[Stage], watcher: Watcher) -> Result<Outcome, Failure> {
-    in_turn(stages, |director| direct(proto, job, director, watcher))
+pub fn run<P: Protocol>(
+    proto: &P,
+    job: &Job,
+    stages: &[Stage],
+    watcher: Watcher,
+) -> Result<Outcome, Failure> {
+    run_in_order(stages, |next_stage| run_from(proto, job, next_stage, watcher))
 }
 
-/// Let `direct` run `stages` one after the other; the outcome of the last.
-pub fn in_turn(
+/// Let `run` go through `stages` one after the other; the outcome of the last.
+pub fn run_in_order(
     stages: &[Stage],
-    direct: impl FnOnce(Director) -> Result<(), Failure>,
+    run: impl FnOnce(StageSource) -> Result<(), Failure>,
 ) -> Result<Outcome, Failure> {
     let (mut stages, mut last) = (stages.iter().copied(), None);
-    direct(&mut |outcome: Option<Outcome>| {
+    run(&mut |outcome: Option<Outcome>| {
         last = outcome;
         stages.next()
     })?;
     Ok(last.expect("there is a stage"))
 }
 
-/// Run the stages that `director` names on the same connections.
-pub fn direct<P: Proto>(proto: &P, job: &Job, director: Director, watcher: Watcher) -> Result<(), Failure> {
+/// Run the stages that `next_stage` names on the same connections.
+pub fn run_from<P: Protocol>(
+    proto: &P,
+    job: &Job,
+    next_stage: StageSource,
+    watcher: Watcher,
+) -> Result<(), Failure> {
     require_files(job.clients, job.threads)?;
     let threads = job.threads + usize::from(job.probe.is_some());
     let shared = Shared::new(threads);
@@ -54,16 +64,17 @@ pub fn direct<P: Proto>(proto: &P, job: &Job, director: Director, watcher: Watch
             let (order, spans) = channel();
             orders.push(order);
             let (report, shared) = (report.clone(), &shared);
-            scope.spawn(move || work(proto, job, thread, shared, &spans, &report));
+            scope.spawn(move || thread_main(proto, job, thread, shared, &spans, &report));
         }
-        let end = command(job, &orders, &reports, director, &mut || watcher(shared.progress(job.threads)));
+        let end =
+            coordinate(job, &orders, &reports, next_stage, &mut || watcher(shared.progress(job.threads)));
         shared.failed.store(end.is_err(), Ordering::Relaxed);
         end
     })
 }
 
-/// The life of a thread: its return ends the thread, and so does the end of `spans`.
-fn work<P: Proto>(
+/// The main function of a thread, which ends when `spans` is closed.
+fn thread_main<P: Protocol>(
     proto: &P,
     job: &Job,
     thread: usize,
@@ -71,45 +82,45 @@ fn work<P: Proto>(
     spans: &Receiver<Span>,
     report: &Sender<Report>,
 ) {
-    // The crew has gone when a report cannot be sent, and nobody is left to tell.
-    let tell = |told: Report| report.send(told).is_ok();
+    // A report that cannot be sent has no receiver any more, so the error is ignored.
+    let send = |message: Report| report.send(message).is_ok();
     this_thread::wake_punctually();
     this_thread::own_descriptors();
     let connected = pin(job, thread).and_then(|()| Worker::connect(proto, job, thread, shared));
     let mut worker = match connected {
         Ok(worker) => worker,
         Err(failure) => {
-            tell(Err(failure));
+            send(Err(failure));
             return;
         }
     };
-    let mut going = tell(Ok(None));
+    let mut going = send(Ok(None));
     while let (true, Ok(span)) = (going, spans.recv()) {
         let record = worker.run(&span);
         let failed = record.is_err();
-        going = tell(record.map(|record| Some((thread, record)))) && !failed;
+        going = send(record.map(|record| Some((thread, record)))) && !failed;
     }
 }
 
-fn command(
+fn coordinate(
     job: &Job,
     orders: &[Sender<Span>],
     reports: &Receiver<Report>,
-    director: Director,
-    tell: &mut dyn FnMut(),
+    next_stage: StageSource,
+    watch: &mut dyn FnMut(),
 ) -> Result<(), Failure> {
-    gather(reports, orders.len(), &mut || ())?;
+    collect_reports(reports, orders.len(), &mut || ())?;
     let mut last = None;
-    while let Some(stage) = director(last) {
+    while let Some(stage) = next_stage(last) {
         let span = stage.span(clock::now());
         let (load, probe) = orders.split_at(job.threads);
-        for (orders, span) in [(load, span), (probe, probing(job, span))] {
+        for (orders, span) in [(load, span), (probe, probe_span(job, span))] {
             for order in orders {
-                // A thread that is gone has reported why; gather returns that.
+                // A thread that is gone has reported why; `collect_reports` returns that.
                 let _ = order.send(span);
             }
         }
-        let mut records = gather(reports, orders.len(), tell)?;
+        let mut records = collect_reports(reports, orders.len(), watch)?;
         let probe = job.probe.and_then(|_| records.pop());
         last = Some(Outcome { span, records, probe });
     }
@@ -118,37 +129,37 @@ fn command(
 
 /// What the probe does in `span`.
 ///
-/// Its moments are of chance, so what it meets is what holds on average over time (Wolff 1982: Poisson arrivals see
-/// time averages), whatever the rhythm of the load.
-fn probing(job: &Job, span: Span) -> Span {
+/// Its send times are random, so it sees time averages (Wolff 1982: Poisson arrivals see time averages), whatever the
+/// rhythm of the load.
+fn probe_span(job: &Job, span: Span) -> Span {
     let series = span.arrivals.map_or(0, |arrivals| arrivals.series);
     let arrivals = job.probe.map(|probe| Arrivals {
         rate: probe.rate,
-        law: Law::Poisson,
+        process: ArrivalProcess::Poisson,
         series: series + PROBE_SERIES,
     });
     Span { arrivals, ..span }
 }
 
-/// One report of each thread, in their order, or the first failure. Meanwhile `tell` is called now and then.
-fn gather(
+/// One report of each thread, in their order, or the first failure. Meanwhile `watch` is called now and then.
+fn collect_reports(
     reports: &Receiver<Report>,
     threads: usize,
-    tell: &mut dyn FnMut(),
+    watch: &mut dyn FnMut(),
 ) -> Result<Vec<Record>, Failure> {
-    let (mut told, mut missing) = (Vec::new(), threads);
+    let (mut reports_of_threads, mut missing) = (Vec::new(), threads);
     while missing > 0 {
-        match reports.recv_timeout(TOLD_EVERY) {
+        match reports.recv_timeout(PROGRESS_EVERY) {
             Ok(report) => {
-                told.extend(report?);
+                reports_of_threads.extend(report?);
                 missing -= 1;
             }
-            Err(RecvTimeoutError::Timeout) => tell(),
+            Err(RecvTimeoutError::Timeout) => watch(),
             Err(RecvTimeoutError::Disconnected) => {
                 return Err(Failure::run("a thread ended without a word", "report this as a defect"));
             }
         }
     }
-    told.sort_unstable_by_key(|(thread, _)| *thread);
-    Ok(told.into_iter().map(|(_, record)| record).collect())
+    reports_of_threads.sort_unstable_by_key(|(thread, _)| *thread);
+    Ok(reports_of_threads.into_iter().map(|(_, record)| record).collect())
 }

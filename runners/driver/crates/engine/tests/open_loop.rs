@@ -12,10 +12,10 @@ use engine::job::Job;
 use engine::job::Window;
 use engine::node::Node;
 use engine::outcome::Outcome;
+use engine::schedule::ArrivalProcess;
 use engine::schedule::Arrivals;
-use engine::schedule::Law;
+use engine::schedule::Participant;
 use engine::schedule::Schedule;
-use engine::schedule::Seat;
 use engine::stage::Stage;
 use engine::workers;
 use generator::keys::KeyOrder;
@@ -49,7 +49,7 @@ fn job(server: &Stalling, threads: usize, pipeline: usize) -> Job {
         name: "ping".into(),
         nodes: vec![Node { target, tags: [].into() }],
         script: Script::of(ping).into(),
-        spoken: Vec::new(),
+        named_commands: Vec::new(),
         clients: CLIENTS,
         threads,
         pipeline,
@@ -79,7 +79,7 @@ fn run(job: &Job, stage: Stage) -> Outcome {
 fn due(outcome: &Outcome, arrivals: Arrivals) -> Vec<Vec<u64>> {
     let span = outcome.span;
     let of = |index| {
-        let seat = Seat { seed: 1, index, clients: CLIENTS, unit: 1 };
+        let seat = Participant { seed: 1, index, clients: CLIENTS, unit: 1 };
         let mut schedule = Schedule::new(arrivals, seat, span.begins_at, span.ends_at);
         std::iter::from_fn(|| Some(schedule.take()).filter(|due| *due < u64::MAX)).collect()
     };
@@ -117,16 +117,16 @@ fn least<const N: usize>(bounds: [u64; N], mut excesses: impl FnMut() -> [u64; N
 }
 
 /// The open loop must see what stalls of `stall_ns` each `period_ns` do to `rate` requests per second.
-fn assert_sees_stalls(stall_ns: u64, period_ns: u64, rate: f64, law: Law, pipeline: usize) {
-    let attempt = || excesses(stall_ns, period_ns, rate, law, pipeline);
+fn assert_sees_stalls(stall_ns: u64, period_ns: u64, rate: f64, process: ArrivalProcess, pipeline: usize) {
+    let attempt = || excesses(stall_ns, period_ns, rate, process, pipeline);
     let least = least([NOISE_NS; 3], attempt);
     assert!(least.iter().all(|excess| *excess <= NOISE_NS), "{least:?} ns too long");
 }
 
 /// By how much p99, p99.9 and max are longer than what requests must have waited.
-fn excesses(stall_ns: u64, period_ns: u64, rate: f64, law: Law, pipeline: usize) -> [u64; 3] {
+fn excesses(stall_ns: u64, period_ns: u64, rate: f64, process: ArrivalProcess, pipeline: usize) -> [u64; 3] {
     let server = Stalling::start(stall_ns, period_ns);
-    let arrivals = Arrivals { rate, law, series: 0 };
+    let arrivals = Arrivals { rate, process, series: 0 };
     let stage = Stage::Open { warmup_ns: 0, window_ns: 1000 * MS, arrivals };
     let outcome = run(&job(&server, 1, pipeline), stage);
     let log = server.end();
@@ -161,24 +161,24 @@ fn excesses(stall_ns: u64, period_ns: u64, rate: f64, law: Law, pipeline: usize)
 
 #[test]
 fn a_stall_of_100_ms_is_seen_by_all_that_fell_due_in_it() {
-    assert_sees_stalls(100 * MS, 300 * MS, 2000.0, Law::Fixed, 1);
+    assert_sees_stalls(100 * MS, 300 * MS, 2000.0, ArrivalProcess::Fixed, 1);
 }
 
 #[test]
 fn so_it_is_with_a_deep_window_and_gaps_of_chance() {
-    assert_sees_stalls(100 * MS, 300 * MS, 2000.0, Law::Poisson, 64);
+    assert_sees_stalls(100 * MS, 300 * MS, 2000.0, ArrivalProcess::Poisson, 64);
 }
 
 #[test]
 fn a_stall_of_1_ms_is_seen_by_all_that_fell_due_in_it() {
-    assert_sees_stalls(MS, 20 * MS, 10_000.0, Law::Fixed, 1);
+    assert_sees_stalls(MS, 20 * MS, 10_000.0, ArrivalProcess::Fixed, 1);
 }
 
 #[test]
 fn each_connection_keeps_its_schedule_whatever_its_thread() {
     for threads in [1, 3] {
         let server = Stalling::start(MS, 20 * MS);
-        let arrivals = Arrivals { rate: 5000.0, law: Law::Poisson, series: 7 };
+        let arrivals = Arrivals { rate: 5000.0, process: ArrivalProcess::Poisson, series: 7 };
         let stage = Stage::Open { warmup_ns: 50 * MS, window_ns: 150 * MS, arrivals };
         let outcome = run(&job(&server, threads, 2), stage);
         // The server knows connections by the order in which they came.
@@ -213,7 +213,7 @@ fn what_cannot_be_sent_in_time_is_told() {
     let server = Stalling::start(600 * MS, 100 * MS);
     let mut job = job(&server, 2, 3);
     job.nodes[0].target.timeout = Duration::from_millis(1600);
-    let arrivals = Arrivals { rate: 1000.0, law: Law::Fixed, series: 0 };
+    let arrivals = Arrivals { rate: 1000.0, process: ArrivalProcess::Fixed, series: 0 };
     let outcome = run(&job, Stage::Open { warmup_ns: 0, window_ns: 200 * MS, arrivals });
     let answered: usize = server.end().answered.iter().map(Vec::len).sum();
     let unsent: u64 = outcome.records.iter().map(|record| record.unsent).sum();
@@ -226,7 +226,7 @@ fn what_cannot_be_sent_in_time_is_told() {
 fn the_window_lasts_as_long_as_asked_after_the_last_reply() {
     // Due at 0, 100 and 200 ms: the last reply comes long before the end.
     let server = Stalling::start(0, 1000 * MS);
-    let arrivals = Arrivals { rate: 10.0, law: Law::Fixed, series: 0 };
+    let arrivals = Arrivals { rate: 10.0, process: ArrivalProcess::Fixed, series: 0 };
     let outcome = run(&job(&server, 1, 1), Stage::Open { warmup_ns: 0, window_ns: 300 * MS, arrivals });
     assert_eq!(server.end().answered.concat().len(), 3);
     assert!(outcome.records.iter().all(|record| record.closed_at >= outcome.span.ends_at));

@@ -1,32 +1,32 @@
 //! The schedules of an open loop, moment by moment: deterministic, so no test here depends on the machine.
 
+use engine::schedule::ArrivalProcess;
 use engine::schedule::Arrivals;
-use engine::schedule::Law;
+use engine::schedule::Participant;
 use engine::schedule::Schedule;
-use engine::schedule::Seat;
 
 const S: u64 = 1_000_000_000;
 const BEGIN: u64 = 7 * S;
 
-fn moments(arrivals: Arrivals, seat: Seat, seconds: u64) -> Vec<u64> {
+fn moments(arrivals: Arrivals, seat: Participant, seconds: u64) -> Vec<u64> {
     let mut schedule = Schedule::new(arrivals, seat, BEGIN, BEGIN + seconds * S);
     std::iter::from_fn(|| Some(schedule.take()).filter(|due| *due < u64::MAX)).collect()
 }
 
 /// The moments of all `clients` connections, in order.
 fn all(arrivals: Arrivals, clients: usize, unit: usize, seconds: u64) -> Vec<u64> {
-    let seat = |index| Seat { seed: 1, index, clients, unit };
+    let seat = |index| Participant { seed: 1, index, clients, unit };
     let mut all: Vec<u64> = (0..clients).flat_map(|index| moments(arrivals, seat(index), seconds)).collect();
     all.sort_unstable();
     all
 }
 
 fn fixed(rate: f64) -> Arrivals {
-    Arrivals { rate, law: Law::Fixed, series: 0 }
+    Arrivals { rate, process: ArrivalProcess::Fixed, series: 0 }
 }
 
 fn poisson(rate: f64) -> Arrivals {
-    Arrivals { rate, law: Law::Poisson, series: 0 }
+    Arrivals { rate, process: ArrivalProcess::Poisson, series: 0 }
 }
 
 #[test]
@@ -53,12 +53,12 @@ fn the_rate_of_a_sequence_counts_its_requests() {
 
 #[test]
 fn a_schedule_depends_on_seed_connection_and_series_alone() {
-    let seat = Seat { seed: 1, index: 3, clients: 8, unit: 1 };
+    let seat = Participant { seed: 1, index: 3, clients: 8, unit: 1 };
     let of = |arrivals, seat| moments(arrivals, seat, 1);
     let first = of(poisson(8000.0), seat);
     assert_eq!(first, of(poisson(8000.0), seat));
-    assert_ne!(first, of(poisson(8000.0), Seat { seed: 2, ..seat }));
-    assert_ne!(first, of(poisson(8000.0), Seat { index: 4, ..seat }));
+    assert_ne!(first, of(poisson(8000.0), Participant { seed: 2, ..seat }));
+    assert_ne!(first, of(poisson(8000.0), Participant { index: 4, ..seat }));
     assert_ne!(first, of(Arrivals { series: 1, ..poisson(8000.0) }, seat));
     let (mut schedule, end) = (Schedule::new(poisson(8000.0), seat, BEGIN, BEGIN + S), first.len());
     schedule.take();
@@ -83,7 +83,7 @@ const LIMIT_OF_20000: f64 = 0.011_500_6;
 
 #[test]
 fn gaps_of_chance_are_exponential_on_each_connection_and_on_all_together() {
-    let one = moments(poisson(5000.0), Seat { seed: 1, index: 2, clients: 5, unit: 1 }, 30);
+    let one = moments(poisson(5000.0), Participant { seed: 1, index: 2, clients: 5, unit: 1 }, 30);
     for (moments, mean_ns) in [(one, 1e6), (all(poisson(10_000.0), 50, 1, 3), 1e5)] {
         let measured = distance(&moments[..20_001], mean_ns);
         assert!(measured < LIMIT_OF_20000, "{measured}");

@@ -1,11 +1,11 @@
 //! What counts when: the meter with moments of the test's own making.
 
-use engine::connection::Begin;
+use engine::connection::SendTimes;
 use engine::histogram::Histogram;
 use engine::meter::Meter;
 use engine::record::Record;
+use engine::schedule::ArrivalProcess;
 use engine::schedule::Arrivals;
-use engine::schedule::Law;
 use engine::stage::Stage;
 use protocol::replies::Tally;
 
@@ -16,9 +16,9 @@ fn replies(count: u64) -> Tally {
 /// The record of replies that come at `moments` (moment, count), each sent 5 ns before.
 fn record(stage: Stage, slice_ns: u64, moments: &[(u64, u64)]) -> Record {
     let mut meter = Meter::new(stage.span(1000), slice_ns, None);
-    meter.reach(1000).unwrap();
+    meter.advance(1000).unwrap();
     for &(moment, count) in moments {
-        meter.count(moment, Begin::at(moment - 5), replies(count)).unwrap();
+        meter.count(moment, SendTimes::at(moment - 5), replies(count)).unwrap();
     }
     meter.finish(moments.last().map_or(1000, |last| last.0)).unwrap()
 }
@@ -69,10 +69,10 @@ fn errors_and_nulls_count_only_inside() {
         first_error: Some(text.into()),
         ..Tally::default()
     };
-    meter.count(1005, Begin::at(1000), failed("early")).unwrap();
-    meter.count(1012, Begin::at(1006), failed("inside")).unwrap();
-    meter.count(1013, Begin::at(1006), failed("second")).unwrap();
-    meter.count(1025, Begin::at(1013), failed("late")).unwrap();
+    meter.count(1005, SendTimes::at(1000), failed("early")).unwrap();
+    meter.count(1012, SendTimes::at(1006), failed("inside")).unwrap();
+    meter.count(1013, SendTimes::at(1006), failed("second")).unwrap();
+    meter.count(1025, SendTimes::at(1013), failed("late")).unwrap();
     let record = meter.finish(1025).unwrap();
     let inside =
         Tally { replies: 2, nulls: 2, errors: 2, first_error: Some("inside".into()), ..Tally::default() };
@@ -81,13 +81,13 @@ fn errors_and_nulls_count_only_inside() {
 
 #[test]
 fn an_open_loop_counts_from_the_intended_start_and_from_the_sending() {
-    let arrivals = Arrivals { rate: 1e6, law: Law::Fixed, series: 0 };
+    let arrivals = Arrivals { rate: 1e6, process: ArrivalProcess::Fixed, series: 0 };
     let stage = Stage::Open { warmup_ns: 0, window_ns: 1000, arrivals };
     let span = stage.span(0);
     let mut meter = Meter::new(span, 100, None);
     let at = |ns| span.begins_at + ns;
     for (due, sent, answered) in [(0, 0, 100), (10, 100, 210), (20, 210, 500)] {
-        let begin = Begin { due_at: at(due), sent_at: at(sent) };
+        let begin = SendTimes { due_at: at(due), sent_at: at(sent) };
         meter.count(at(answered), begin, replies(1)).unwrap();
     }
     let record = meter.finish(at(1000)).unwrap();

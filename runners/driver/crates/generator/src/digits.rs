@@ -1,5 +1,5 @@
-//! Twelve decimal digits written in place, by arithmetic on several digits at once: after a system call a table would
-//! have to come back from a far cache.
+//! Twelve decimal digits written in place, by arithmetic on several digits at once: a lookup table would be evicted from
+//! the L1 cache by every system call.
 
 /// Digits of a key number.
 pub const WIDTH: usize = 12;

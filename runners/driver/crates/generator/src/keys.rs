@@ -18,7 +18,7 @@ pub enum Distribution {
     Parts,
     /// The key of rank k in proportion to k to the power of -`exponent`; ranks are scattered over the keys.
     Zipf { exponent: f64 },
-    /// As a bell over the keys, with this mean and standard deviation, both as shares of their count.
+    /// Normally distributed, with this mean and standard deviation, both as shares of the number of keys.
     Gaussian { mean: f64, deviation: f64 },
     /// The first `hot_keys` of all keys get `hot_requests` of all requests, both as shares.
     Hotspot { hot_keys: f64, hot_requests: f64 },
@@ -63,7 +63,7 @@ impl KeyOrder {
     }
 }
 
-/// A rule by which some keys are likelier than others.
+/// A rule by which some keys are more likely than others.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Skew {
     Zipf { ranks: Zipf, scatter: Scatter },

@@ -1,4 +1,4 @@
-//! Random numbers of the driver's own: a seed must give the same requests for ever, whatever a crate does.
+//! Own random number generators: a seed must give the same requests for ever, whatever becomes of a library.
 //!
 //! SplitMix64 (Steele, Lea, Flood 2014) spreads seeds; xoshiro256++ 1.0 (Blackman, Vigna 2019) draws.
 
@@ -30,7 +30,7 @@ impl Rng {
         Rng(std::array::from_fn(|_| words.next_u64()))
     }
 
-    /// Stream number `index` of `seed`. Both are hashed first, so that neighbours share nothing.
+    /// Stream number `index` of `seed`. Both are hashed first, so that neighbouring streams are independent.
     pub fn stream(seed: u64, index: u64) -> Self {
         let seed = SplitMix64::new(seed).next_u64();
         let index = SplitMix64::new(!index).next_u64();
@@ -40,7 +40,7 @@ impl Rng {
     #[inline]
     pub fn next_u64(&mut self) -> u64 {
         let s = &mut self.0;
-        let drawn = s[0].wrapping_add(s[3]).rotate_left(23).wrapping_add(s[0]);
+        let word = s[0].wrapping_add(s[3]).rotate_left(23).wrapping_add(s[0]);
         let t = s[1] << 17;
         s[2] ^= s[0];
         s[3] ^= s[1];
@@ -48,7 +48,7 @@ impl Rng {
         s[0] ^= s[3];
         s[2] ^= t;
         s[3] = s[3].rotate_left(45);
-        drawn
+        word
     }
 
     /// A number in `0..limit` from exactly one draw (Lemire's multiplication).
@@ -59,7 +59,7 @@ impl Rng {
         ((u128::from(self.next_u64()) * u128::from(limit)) >> 64) as u64
     }
 
-    /// A number from 0 up to, but without, 1: a multiple of 2^-53.
+    /// A number in [0, 1): a multiple of 2^-53.
     #[inline]
     pub fn unit(&mut self) -> f64 {
         (self.next_u64() >> 11) as f64 * (1.0 / (1u64 << 53) as f64)

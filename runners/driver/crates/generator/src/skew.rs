@@ -1,5 +1,5 @@
 //! Numbers that are not equally likely. A draw costs a few table look-ups; only ranks far down a long Zipf tail, and
-//! the bell, need logarithms, which come from `libm`: a seed gives the same numbers on every machine.
+//! the normal distribution, need logarithms, which come from `libm`: a seed gives the same numbers on every machine.
 
 use crate::rng::Rng;
 
@@ -81,10 +81,10 @@ struct Tail {
     exponent: f64,
     first: f64,
     last: f64,
-    /// The integral from where it is drawn to where.
+    /// The limits of the integral from which ranks are drawn.
     from: f64,
     to: f64,
-    /// Ranks that are rounded up by less than this need no further look.
+    /// Ranks that are rounded up by less than this are accepted at once.
     surely: f64,
 }
 
@@ -178,7 +178,7 @@ pub struct Bell {
 }
 
 impl Bell {
-    /// Box and Muller (1958); what falls outside is drawn again.
+    /// Box and Muller (1958); a draw outside of the range is repeated.
     #[inline(never)]
     pub fn draw(&self, rng: &mut Rng) -> u64 {
         loop {

@@ -1,4 +1,4 @@
-//! The bytes that are stored: out of one pool, of sizes by a rule, at places by chance or by the key.
+//! The bytes that are stored: slices of one pool, with sizes by a rule, at random places or at those of their key.
 
 use std::sync::Arc;
 
@@ -50,14 +50,14 @@ impl Ttl {
     }
 }
 
-/// A stretch of the pool.
+/// A slice of the pool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Cut {
+pub struct ValueRange {
     pub from: usize,
     pub bytes: usize,
 }
 
-/// Random bytes out of which all values are cut: values differ, and making one costs a copy.
+/// Random bytes of which all values are slices: values differ, and making one costs only a copy.
 #[derive(Clone)]
 pub struct ValuePool {
     bytes: Arc<[u8]>,
@@ -81,8 +81,8 @@ impl ValuePool {
         ValuePool { bytes: bytes.into(), rule: Rule::Fixed(largest), keyed: false }
     }
 
-    /// The same bytes for values of `sizes`, which the pool is large enough for. If `keyed`, the number of the key says
-    /// which value it has, else chance.
+    /// The same bytes for values of `sizes`, which the pool is large enough for. If `keyed`, the number of the key
+    /// determines its value; otherwise values are random.
     pub fn with(&self, sizes: &Sizes, keyed: bool) -> ValuePool {
         let rule = match sizes {
             Sizes::Fixed(bytes) => Rule::Fixed(*bytes),
@@ -106,14 +106,14 @@ impl ValuePool {
     }
 
     /// The next value of key `number`.
-    pub fn cut(&self, rng: &mut Rng, number: u64) -> Cut {
+    pub fn cut(&self, rng: &mut Rng, number: u64) -> ValueRange {
         let bytes = match (&self.rule, self.keyed) {
             (Rule::Fixed(bytes), _) => *bytes,
-            // Another word of the stream than the place's.
+            // A different word than the one that determines the place.
             (rule, true) => rule.size(SplitMix64::new(!number).next_u64()),
             (rule, false) => rule.size(rng.next_u64()),
         };
-        Cut { from: self.place(rng, number), bytes }
+        ValueRange { from: self.place(rng, number), bytes }
     }
 
     pub fn is_keyed(&self) -> bool {
@@ -121,7 +121,7 @@ impl ValuePool {
     }
 
     #[inline]
-    pub fn bytes(&self, cut: Cut) -> &[u8] {
+    pub fn bytes(&self, cut: ValueRange) -> &[u8] {
         &self.bytes[cut.from..cut.from + cut.bytes]
     }
 }

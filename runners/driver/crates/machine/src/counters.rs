@@ -25,14 +25,14 @@ pub struct Counters {
     counting: Vec<(&'static str, Vec<OwnedFd>)>,
 }
 
-/// What one event came to.
+/// The count of one event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Counted {
     pub name: &'static str,
     pub count: u64,
 }
 
-/// The events of a list such as `instructions,cycles`; none where it names another.
+/// The events of a list such as `instructions,cycles`; none when it names an unknown event.
 pub fn named(list: &str) -> Option<Vec<&'static str>> {
     list.split(',').map(|name| EVENTS.iter().find(|event| event.0 == name).map(|event| event.0)).collect()
 }
@@ -41,14 +41,14 @@ pub fn names() -> String {
     EVENTS.map(|event| event.0).join(", ")
 }
 
-/// What this machine can count of a process of its user: the scope, or why nothing.
+/// What this machine can count of a process of its user: the scope, or why it cannot count.
 pub fn offered() -> String {
     Counters::of(std::process::id(), &["instructions", "cycles"])
         .map_or_else(|cause| cause, |counters| counters.scope.to_owned())
 }
 
 impl Counters {
-    /// Begin to count. With the kernel's part where that is allowed. The error is a sentence with cause and remedy.
+    /// Start counting, in the kernel too where that is allowed. The error is a sentence with cause and remedy.
     pub fn of(pid: u32, names: &[&str]) -> Result<Counters, String> {
         let events: Vec<Event> = EVENTS.into_iter().filter(|event| names.contains(&event.0)).collect();
         match Counters::attached(pid, &events, true) {
@@ -62,12 +62,12 @@ impl Counters {
         let mut counting: Vec<(&'static str, Vec<OwnedFd>)> =
             events.iter().map(|event| (event.0, Vec::new())).collect();
         for thread in process::threads(pid).map_err(|error| ("threads", error))? {
-            // The first event leads a group: all of it is counted at the same times, or nothing is.
+            // The first event leads a group: the kernel counts all events of a group at the same times, or none.
             let mut opened: Vec<OwnedFd> = Vec::new();
             for &(name, kind, number) in events {
                 match perf::open_counter(thread, kind, number, kernel, opened.first()) {
                     Ok(counter) => opened.push(counter),
-                    // It ended since it was listed.
+                    // The thread has ended since it was listed.
                     Err(error) if error.raw_os_error() == Some(libc::ESRCH) => break,
                     Err(error) => return Err((name, error)),
                 }
@@ -87,8 +87,8 @@ impl Counters {
             .collect()
     }
 
-    /// What was counted between two readings. None where the events shared the counters with others' for a part of the
-    /// time: what would be left is an estimate.
+    /// What was counted between two readings. None when the events shared the hardware counters with other events for
+    /// part of the time: scaled counts would be estimates.
     pub fn between(&self, opened: &[PerfReading], closed: &[PerfReading]) -> Option<Vec<Counted>> {
         let names = self.counting.iter().map(|(name, _)| *name);
         names

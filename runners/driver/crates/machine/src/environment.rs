@@ -1,4 +1,4 @@
-//! What of the machine bears upon a result. A fact that cannot be read is `unknown`.
+//! Facts of the machine that influence a result. A fact that cannot be read is `unknown`.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -28,7 +28,7 @@ pub struct Environment {
     pub huge_pages: String,
 }
 
-/// The clock behind CLOCK_MONOTONIC, as the kernel calls it; none when it does not tell.
+/// The clock behind CLOCK_MONOTONIC, as the kernel calls it; none when it cannot be read.
 pub fn clocksource() -> Option<String> {
     line(&Path::new("/").join(CLOCKSOURCE))
 }
@@ -39,9 +39,9 @@ impl Environment {
         Environment::below(Path::new("/"))
     }
 
-    /// As the files of /proc and /sys below `root` tell it.
+    /// Read from the files of /proc and /sys below `root`.
     fn below(root: &Path) -> Environment {
-        let known = |fact: Option<String>| fact.unwrap_or_else(|| UNKNOWN.to_owned());
+        let or_unknown = |fact: Option<String>| fact.unwrap_or_else(|| UNKNOWN.to_owned());
         let line = |path: &str| line(&root.join(path));
         let switch = |path: String, on: &str| {
             line(&path).map(|word| if word == on { "on".to_owned() } else { "off".to_owned() })
@@ -50,15 +50,15 @@ impl Environment {
             .or_else(|| switch(format!("{CPUS}/intel_pstate/no_turbo"), "0"));
         let huge_pages = line("sys/kernel/mm/transparent_hugepage/enabled");
         Environment {
-            kernel: known(line("proc/sys/kernel/osrelease")),
-            cpu_model: known(entry(&root.join("proc/cpuinfo"), "model name")),
-            cpus_allowed: known(entry(&root.join("proc/self/status"), "Cpus_allowed_list")),
-            clocksource: known(line(CLOCKSOURCE)),
-            governor: known(governors(&root.join(CPUS))),
-            turbo: known(turbo),
-            smt: known(switch(format!("{CPUS}/smt/active"), "1")),
-            hypervisor: known(hypervisor(root)),
-            huge_pages: known(
+            kernel: or_unknown(line("proc/sys/kernel/osrelease")),
+            cpu_model: or_unknown(entry(&root.join("proc/cpuinfo"), "model name")),
+            cpus_allowed: or_unknown(entry(&root.join("proc/self/status"), "Cpus_allowed_list")),
+            clocksource: or_unknown(line(CLOCKSOURCE)),
+            governor: or_unknown(governors(&root.join(CPUS))),
+            turbo: or_unknown(turbo),
+            smt: or_unknown(switch(format!("{CPUS}/smt/active"), "1")),
+            hypervisor: or_unknown(hypervisor(root)),
+            huge_pages: or_unknown(
                 huge_pages.and_then(|modes| Some(modes.split_once('[')?.1.split_once(']')?.0.to_owned())),
             ),
         }
@@ -88,7 +88,7 @@ fn governors(cpus: &Path) -> Option<String> {
     (!joined.is_empty()).then_some(joined)
 }
 
-/// The CPU says whether there is one (x86); which one, only some kernels.
+/// The CPU flags say whether there is one (x86); only some kernels say which one.
 fn hypervisor(root: &Path) -> Option<String> {
     let named = line(&root.join("sys/hypervisor/type"));
     named.or_else(|| {
@@ -138,7 +138,7 @@ mod tests {
             ("sys/devices/system/cpu/smt/active", "0\n"),
             ("sys/kernel/mm/transparent_hugepage/enabled", "always [madvise] never\n"),
         ]);
-        let wanted = Environment {
+        let expected = Environment {
             kernel: "6.1.0-40-amd64".into(),
             cpu_model: "EPYC 9".into(),
             cpus_allowed: "0-1".into(),
@@ -149,6 +149,6 @@ mod tests {
             hypervisor: "present".into(),
             huge_pages: "madvise".into(),
         };
-        assert_eq!(environment, wanted);
+        assert_eq!(environment, expected);
     }
 }

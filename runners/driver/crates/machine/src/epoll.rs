@@ -26,15 +26,15 @@ pub struct Epoll {
 }
 
 impl Epoll {
-    /// A level-triggered set: a socket is ready as long as there is something.
+    /// A level-triggered set: a socket is ready as long as it has something to read.
     pub fn new(capacity: usize) -> io::Result<Epoll> {
-        // SAFETY: the descriptor is new and owned by nobody else.
+        // SAFETY: the descriptor is new and has no other owner.
         let fd = unsafe { OwnedFd::from_raw_fd(check(libc::epoll_create1(libc::EPOLL_CLOEXEC))?) };
         Ok(Epoll { fd, events: vec![epoll_event { events: 0, u64: 0 }; capacity.max(1)], trigger: 0 })
     }
 
-    /// A set that tells once what has arrived. It must then be received until there is no more, and when a socket has
-    /// ended until that shows. Saves the kernel a second look at every socket in the wait after.
+    /// An edge-triggered set: an arrival is reported once, so a socket must be read until it is empty, and after the peer
+    /// has closed until the read says so. The kernel then need not check every socket again in the next wait.
     pub fn edge_triggered(capacity: usize) -> io::Result<Epoll> {
         Ok(Epoll { trigger: (libc::EPOLLET | libc::EPOLLRDHUP) as u32, ..Epoll::new(capacity)? })
     }
@@ -71,7 +71,7 @@ impl Epoll {
             tv_sec: (ns / 1_000_000_000) as libc::time_t,
             tv_nsec: (ns % 1_000_000_000) as libc::c_long,
         };
-        // SAFETY: the vector and `time` outlive the call; without a signal mask its size is not looked at.
+        // SAFETY: the vector and `time` outlive the call; without a signal mask its size is ignored.
         let answer = unsafe {
             libc::syscall(
                 libc::SYS_epoll_pwait2,

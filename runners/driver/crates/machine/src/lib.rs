@@ -1,4 +1,4 @@
-//! This machine: its clocks, its system calls, and what it says of processes and of itself.
+//! This machine: clocks, system calls, processes, and facts of the hardware.
 
 pub mod clock;
 pub mod counters;

@@ -7,7 +7,7 @@ use libc::{c_int, c_void};
 
 use crate::clock::check;
 
-/// What an event was counted to, and for how long it was to be and was.
+/// The count of an event, for how long it was enabled, and for how long it was counted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct PerfReading {
     pub count: u64,
@@ -35,7 +35,7 @@ impl std::iter::Sum for PerfReading {
     }
 }
 
-/// `struct perf_event_attr` in its first form (PERF_ATTR_SIZE_VER0), which every kernel takes.
+/// `struct perf_event_attr` in its first form (PERF_ATTR_SIZE_VER0), which every kernel accepts.
 #[repr(C)]
 struct PerfAttributes {
     kind: u32,
@@ -75,7 +75,7 @@ pub fn open_counter(
     };
     const CLOSE_ON_EXEC: libc::c_ulong = 1 << 3;
     let group = leader.map_or(-1, |leader| leader.as_raw_fd());
-    // SAFETY: `attributes` outlives the call, and tells its own size; any CPU is -1.
+    // SAFETY: `attributes` outlives the call, and holds its own size; -1 stands for any CPU.
     let answer = unsafe {
         libc::syscall(
             libc::SYS_perf_event_open,
@@ -86,11 +86,11 @@ pub fn open_counter(
             CLOSE_ON_EXEC,
         )
     };
-    // SAFETY: the descriptor is new and owned by nobody else.
+    // SAFETY: the descriptor is new and has no other owner.
     check(answer as c_int).map(|fd| unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// What a counter has come to, that of inherited threads included.
+/// The value of a counter, inherited threads included.
 pub fn read_counter(counter: &OwnedFd) -> io::Result<PerfReading> {
     let mut numbers = [0u64; 3];
     // SAFETY: pointer and length are of one array.

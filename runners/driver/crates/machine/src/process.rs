@@ -1,4 +1,4 @@
-//! What the kernel tells of a process.
+//! What the kernel reports about a process.
 
 use std::io;
 
@@ -9,10 +9,10 @@ use crate::clock::clock_ns;
 /// What a CPU clock of another process counts; the kernel's numbers of `clock_getcpuclockid(3)`.
 #[derive(Clone, Copy)]
 enum CpuClock {
-    /// User and system time as clock ticks met them.
+    /// User and system time, sampled by clock ticks.
     Sampled = 0,
     SampledUser = 1,
-    /// What its threads ran, to the ns.
+    /// The time for which its threads ran, to the ns.
     Exact = 2,
 }
 
@@ -27,10 +27,10 @@ pub fn process_cpu_ns(pid: u32) -> io::Result<u64> {
     process_clock_ns(pid, CpuClock::Exact)
 }
 
-/// What a process has done since it began. Context switches are those of the threads that live.
+/// What a process has done since it began. Context switches are those of its live threads.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct ProcessUsage {
-    /// As clock ticks met it: their ratio is what is of use.
+    /// Sampled by clock ticks: only their ratio is of use.
     pub sampled_ns: u64,
     pub sampled_user_ns: u64,
     pub voluntary_switches: u64,
@@ -54,7 +54,7 @@ impl ProcessUsage {
         })
     }
 
-    /// A thread that ended takes its context switches along: they are 0 rather than below.
+    /// The context switches of a thread vanish when it ends, so differences are cut off at 0.
     pub fn since(self, earlier: ProcessUsage) -> ProcessUsage {
         ProcessUsage {
             sampled_ns: self.sampled_ns - earlier.sampled_ns,
@@ -70,7 +70,7 @@ impl ProcessUsage {
 /// The sum of a line of `/proc/PID/task/*/status` over all threads.
 fn tasks_sum(pid: u32, name: &str) -> io::Result<u64> {
     let tasks = std::fs::read_dir(format!("/proc/{pid}/task"))?;
-    // A thread may end between the listing and the look.
+    // A thread may end after it was listed.
     let texts = tasks.flatten().filter_map(|task| std::fs::read_to_string(task.path().join("status")).ok());
     Ok(texts.filter_map(|text| status_number(&text, name)).sum())
 }
@@ -98,9 +98,9 @@ pub fn resident_bytes(pid: u32) -> io::Result<u64> {
     kibibytes.map(|number| number * 1024).ok_or_else(|| io::ErrorKind::NotFound.into())
 }
 
-/// Let this process open as many files as its hard limit allows: how many that are.
+/// Raise the soft limit of open files to the hard limit; the limit.
 pub fn raise_file_limit() -> u64 {
-    // SAFETY: `limit` outlives both calls. When they fail, a later socket tells so.
+    // SAFETY: `limit` outlives both calls. When they fail, opening a socket fails later.
     unsafe {
         let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
         if libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) != 0 {
@@ -131,7 +131,8 @@ mod tests {
     fn the_usage_of_a_process_grows_with_what_it_does() {
         let before = ProcessUsage::of(std::process::id()).unwrap();
         let began = process_cpu_ns(std::process::id()).unwrap();
-        std::thread::sleep(Duration::from_millis(1));
+        // Threads of other tests end meanwhile, and their few context switches vanish.
+        (0..50).for_each(|_| std::thread::sleep(Duration::from_millis(1)));
         let memory = vec![1u8; 8 << 20];
         while process_cpu_ns(std::process::id()).unwrap() < began + 50_000_000 {
             std::hint::black_box(&memory);

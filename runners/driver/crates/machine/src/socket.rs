@@ -45,7 +45,7 @@ pub fn held_bytes(socket: BorrowedFd) -> io::Result<usize> {
     Ok(held as usize)
 }
 
-/// What a thread waits for besides replies, which are always waited for.
+/// Which events of a socket a thread waits for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Interest {
     Replies,
@@ -61,7 +61,7 @@ impl Interest {
     }
 }
 
-/// Wait for at most `limit` until a socket is ready; whether it is.
+/// Wait for at most `limit` until a socket is ready; false when it is not.
 pub fn await_ready(socket: BorrowedFd, interest: Interest, limit: Duration) -> io::Result<bool> {
     // The bits of poll and of epoll are the same.
     let mut waited =

@@ -68,7 +68,7 @@ pub fn pin(cpus: &[usize]) -> io::Result<()> {
             libc::CPU_SET(cpu, &mut set);
         }
         check(libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &set))?;
-        // The kernel drops CPUs it cannot give without a word.
+        // The kernel silently drops CPUs that it cannot give.
         let mut given: libc::cpu_set_t = std::mem::zeroed();
         check(libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), &mut given))?;
         match libc::CPU_EQUAL(&set, &given) {
@@ -78,20 +78,20 @@ pub fn pin(cpus: &[usize]) -> io::Result<()> {
     }
 }
 
-/// Let timers of the calling thread end to the ns; usually the kernel may be 50 us late to save wake-ups.
+/// Make the timers of the calling thread exact; by default the kernel may fire them 50 us late to save wake-ups.
 pub fn wake_punctually() {
     // SAFETY: takes a number only. When it fails, wake-ups are later, which the driver measures.
     unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1 as libc::c_ulong) };
 }
 
-/// How long the calling thread has been ready and waited for a CPU since it began; none when the kernel does not tell.
+/// How long the calling thread has been ready and waited for a CPU since it began; none when the kernel does not report it.
 pub fn run_delay_ns() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
     text.split(' ').nth(1)?.parse().ok()
 }
 
-/// Give the calling thread a table of descriptors of its own, in which system calls need not count their users. The
-/// descriptors that it opens from now on are its own, too. Where that is not allowed, the table stays shared.
+/// Give the calling thread its own table of file descriptors, so that system calls need not lock a shared one. Other
+/// threads cannot use descriptors that it opens from now on. Where that is not allowed, the table stays shared.
 pub fn own_descriptors() {
     // SAFETY: the arguments are a range of no descriptors, and a flag.
     unsafe { libc::syscall(libc::SYS_close_range, u32::MAX, u32::MAX, libc::CLOSE_RANGE_UNSHARE) };

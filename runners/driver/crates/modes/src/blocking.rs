@@ -1,14 +1,14 @@
-//! Clients that wait in the server until somebody brings a value: how long it takes until one of them has it.
+//! Clients that block in the server until a value is pushed: how long it takes until one of them has it.
 
 use std::collections::HashSet;
 
 use serde::{Deserialize, Serialize};
 
-use crate::line::Line;
-use crate::parallel::PATROL_NS;
+use crate::message_connection::MessageConnection;
+use crate::parallel::CHECK_EVERY_NS;
 use crate::stamp::{Stamp, blank};
 use crate::timing::{due, schedule};
-use engine::connection::Begin;
+use engine::connection::SendTimes;
 use engine::job::Job;
 use engine::meter::Meter;
 use engine::node::prepare;
@@ -24,42 +24,42 @@ use protocol::resp;
 use text::checks::require;
 use text::failure::{Failure, machine_failure};
 
-/// A command that waits, and the one that brings.
-struct Pop {
+/// A command that blocks, and the one that pushes a value for it.
+struct BlockingCommand {
     name: &'static str,
-    /// Words: `KEY`, `CLIENT`, `VALUE`, and how long to wait in `SECONDS` or `MS`.
+    /// Words: `KEY`, `CLIENT`, `VALUE`, and the timeout in `SECONDS` or `MS`.
     wait: &'static str,
     push: &'static str,
-    /// What the answer to that begins with.
-    pushed: u8,
-    /// What each key needs before.
+    /// What the answer to `push` begins with.
+    push_reply: u8,
+    /// What each key needs before, if anything.
     prepare: Option<&'static str>,
     /// Which word of the answer is the value.
     value_at: usize,
 }
 
-const POPS: [Pop; 3] = [
-    Pop {
+const COMMANDS: [BlockingCommand; 3] = [
+    BlockingCommand {
         name: "blpop",
         wait: "BLPOP KEY SECONDS",
         push: "RPUSH KEY VALUE",
-        pushed: b':',
+        push_reply: b':',
         prepare: None,
         value_at: 1,
     },
-    Pop {
+    BlockingCommand {
         name: "bzpopmin",
         wait: "BZPOPMIN KEY SECONDS",
         push: "ZADD KEY 0 VALUE",
-        pushed: b':',
+        push_reply: b':',
         prepare: None,
         value_at: 1,
     },
-    Pop {
+    BlockingCommand {
         name: "xreadgroup",
         wait: "XREADGROUP GROUP speedbench CLIENT COUNT 1 BLOCK MS NOACK STREAMS KEY >",
         push: "XADD KEY MAXLEN ~ 100000 * v VALUE",
-        pushed: b'$',
+        push_reply: b'$',
         prepare: Some("XGROUP CREATE KEY speedbench $ MKSTREAM"),
         value_at: 3,
     },
@@ -69,9 +69,9 @@ const POPS: [Pop; 3] = [
 #[serde(deny_unknown_fields, default)]
 pub struct Setting {
     pub command: Command,
-    /// How long the server lets a client wait; 0 for ever.
+    /// How long the server blocks a client; 0 for ever.
     pub block_s: f64,
-    /// Values per second; without it there are `pipeline` values on their way.
+    /// Values per second; without a rate `pipeline` values are in flight.
     #[serde(skip)]
     pub rate: Option<f64>,
 }
@@ -91,9 +91,9 @@ impl Default for Setting {
 }
 
 impl Setting {
-    /// The name of the command that waits.
+    /// The name of the command that blocks.
     pub fn name(&self) -> &'static str {
-        POPS[self.command as usize].name
+        COMMANDS[self.command as usize].name
     }
 
     /// Usage failures.
@@ -106,18 +106,18 @@ impl Setting {
     }
 }
 
-/// What was brought to those who waited.
+/// What was pushed to the blocked clients.
 #[derive(Debug, Serialize)]
 pub struct Wakeup {
     pub command: &'static str,
     pub asked_rps: Option<f64>,
     /// Sent in the window.
     pub pushed: u64,
-    /// Waits in the window that the server ended without a value.
+    /// How often in the window the server unblocked a client without a value.
     pub timeouts: u64,
 }
 
-/// Let `job.clients` clients wait, and one other bring values; a value that was brought counts as a request.
+/// Let `job.clients` clients block, and one more push values; a value that a client got counts as a request.
 ///
 /// Values have `value_bytes`, and at least those of a stamp.
 pub fn run(
@@ -128,16 +128,16 @@ pub fn run(
 ) -> Result<(Outcome, Wakeup), Failure> {
     resources::require_files(job.clients + 1, 1)?;
     resources::pin(job, 0)?;
-    let pop = &POPS[setting.command as usize];
-    let room = Room::open(job, setting, value_bytes, pop)?;
+    let command = &COMMANDS[setting.command as usize];
+    let clients = Clients::open(job, setting, value_bytes, command)?;
     let span = stage.span(clock::now());
-    let (record, pushed, timeouts) = room.run(&span)?;
+    let (record, pushed, timeouts) = clients.run(&span)?;
     clear(job)?;
-    let wakeup = Wakeup { command: pop.name, asked_rps: setting.rate, pushed, timeouts };
+    let wakeup = Wakeup { command: command.name, asked_rps: setting.rate, pushed, timeouts };
     Ok((Outcome { span, records: vec![record], probe: None }, wakeup))
 }
 
-/// No key without somebody who waits for it.
+/// The number of keys: each has a client that blocks on it.
 fn keys(job: &Job) -> usize {
     usize::try_from(job.keyspace).unwrap_or(usize::MAX).min(job.clients)
 }
@@ -146,13 +146,13 @@ fn key(number: usize) -> String {
     format!("speedbench:waiting:{number}")
 }
 
-/// The words of `line` for one client and key, with the value and the wait.
+/// The words of `line` for one client and key, with the value and the timeout.
 fn words(line: &str, client: usize, number: usize, block_s: f64, value: &[u8]) -> Vec<Vec<u8>> {
     let word = |word: &str| match word {
         "KEY" => key(number).into_bytes(),
         "CLIENT" => format!("client-{client}").into_bytes(),
         "SECONDS" => block_s.to_string().into_bytes(),
-        // 0 is for ever, so a little more than nothing is 1.
+        // 0 means for ever, so a fraction of a millisecond becomes 1.
         "MS" => ((block_s * 1000.0).ceil() as u64).to_string().into_bytes(),
         "VALUE" => value.to_vec(),
         _ => word.as_bytes().to_vec(),
@@ -160,82 +160,84 @@ fn words(line: &str, client: usize, number: usize, block_s: f64, value: &[u8]) -
     line.split(' ').map(word).collect()
 }
 
-/// Remove what this or an earlier run has left.
+/// Delete what this or an earlier run has left.
 fn clear(job: &Job) -> Result<(), Failure> {
     let words: Vec<String> = ["DEL".to_owned()].into_iter().chain((0..keys(job)).map(key)).collect();
     prepare(&job.nodes, &words)
 }
 
-/// Those who wait and the one who brings. Tokens are those of the waiting; the last one brings.
-struct Room<'a> {
+/// The clients that block and the one that pushes. A client's token is its index; the last token is the pusher's.
+struct Clients<'a> {
     job: &'a Job,
     setting: &'a Setting,
-    pop: &'static Pop,
+    command: &'static BlockingCommand,
     epoll: Epoll,
-    waiting: Vec<Line>,
+    waiting: Vec<MessageConnection>,
     requests: Vec<Vec<u8>>,
-    bringer: Line,
-    /// The pushing command of each key, and its value, which has room for a stamp.
-    gifts: Vec<Vec<u8>>,
+    pusher: MessageConnection,
+    /// The pushing command of each key, whose value has room for a stamp.
+    push_commands: Vec<Vec<u8>>,
     value_bytes: usize,
-    /// Values that are on their way, and answers to the pushing of values.
-    on_the_way: HashSet<u64>,
+    /// Values that no client has got yet, and push commands that are not answered.
+    in_flight: HashSet<u64>,
     unanswered: usize,
     next: u64,
     quota: u64,
-    moved_at: u64,
+    progress_at: u64,
     pushed: u64,
     timeouts: u64,
 }
 
-impl<'a> Room<'a> {
+impl<'a> Clients<'a> {
     fn open(
         job: &'a Job,
         setting: &'a Setting,
         value_bytes: usize,
-        pop: &'static Pop,
-    ) -> Result<Room<'a>, Failure> {
+        command: &'static BlockingCommand,
+    ) -> Result<Clients<'a>, Failure> {
         clear(job)?;
         let value = blank(value_bytes, job.seed);
         for number in 0..keys(job) {
-            let Some(line) = pop.prepare else { break };
+            let Some(line) = command.prepare else { break };
             let words = words(line, 0, number, 0.0, b"");
             let words = words.iter().map(|word| String::from_utf8_lossy(word).into_owned());
             prepare(&job.nodes, &words.collect::<Vec<_>>())?;
         }
         let target = &job.nodes[0].target;
         let epoll = Epoll::new(1024).map_err(machine_failure)?;
-        let open = |index: usize| Line::open(target, format!("waiting client {index}"), &epoll, index);
+        let open =
+            |index: usize| MessageConnection::open(target, format!("waiting client {index}"), &epoll, index);
         let mut waiting = (0..job.clients).map(open).collect::<Result<Vec<_>, _>>()?;
-        let request =
-            |index: usize| resp::command(&words(pop.wait, index, index % keys(job), setting.block_s, b""));
+        let request = |index: usize| {
+            resp::command(&words(command.wait, index, index % keys(job), setting.block_s, b""))
+        };
         let requests: Vec<_> = (0..job.clients).map(request).collect();
-        for (line, request) in waiting.iter_mut().zip(&requests) {
-            line.say(request, &epoll)?;
+        for (client, request) in waiting.iter_mut().zip(&requests) {
+            client.send(request, &epoll)?;
         }
-        let bringer = Line::open(
+        let pusher = MessageConnection::open(
             target,
-            pop.push.split(' ').next().unwrap_or_default().to_owned(),
+            command.push.split(' ').next().unwrap_or_default().to_owned(),
             &epoll,
             job.clients,
         )?;
-        let gift = |number| resp::command(&words(pop.push, 0, number, 0.0, &value));
-        let gifts = (0..keys(job)).map(gift).collect();
-        Ok(Room {
+        let push_command = |number| resp::command(&words(command.push, 0, number, 0.0, &value));
+        let push_commands = (0..keys(job)).map(push_command).collect();
+        Ok(Clients {
             job,
             setting,
-            pop,
+            command,
             epoll,
             waiting,
             requests,
-            bringer,
-            gifts,
+            pusher,
+            push_commands,
             value_bytes: value.len(),
-            on_the_way: HashSet::new(),
+            in_flight: HashSet::new(),
             unanswered: 0,
             next: 0,
             quota: 0,
-            moved_at: 0,
+            progress_at: 0,
             pushed: 0,
             timeouts: 0,
         })
@@ -247,113 +249,113 @@ impl<'a> Room<'a> {
         let mut schedule = self.setting.rate.map(|rate| schedule(rate, 0, 1, span));
         loop {
             let now = clock::now();
-            meter.reach(now)?;
-            let may_push = |room: &Self| span.allowance(now, room.quota, 1) > 0;
+            meter.advance(now)?;
+            let may_push = |clients: &Self| span.allowance(now, clients.quota, 1) > 0;
             while may_push(&self)
-                && let Some(sent_at) = self.turn(now, schedule.as_mut())
+                && let Some(sent_at) = self.push_time(now, schedule.as_mut())
             {
                 self.pushed += u64::from((span.counts_from..span.ends_at).contains(&now));
                 self.push(sent_at, now)?;
             }
-            if !may_push(&self) && self.on_the_way.is_empty() && self.unanswered == 0 {
+            if !may_push(&self) && self.in_flight.is_empty() && self.unanswered == 0 {
                 return Ok((meter.finish(clock::now())?, self.pushed, self.timeouts));
             }
-            self.patrol(now)?;
+            self.check_progress(now)?;
             let due = schedule.as_ref().filter(|_| may_push(&self)).map_or(u64::MAX, Schedule::due);
-            let until = meter.edge().min(now + PATROL_NS).min(due).saturating_sub(now);
+            let until = meter.edge().min(now + CHECK_EVERY_NS).min(due).saturating_sub(now);
             for event in 0..self.epoll.wait_ns(until).map_err(machine_failure)? {
                 match self.epoll.ready(event).token {
-                    token if token < self.waiting.len() => self.wake(token, span, &mut meter)?,
-                    _ => self.hear_bringer()?,
+                    token if token < self.waiting.len() => self.receive_value(token, span, &mut meter)?,
+                    _ => self.receive_push_reply()?,
                 }
             }
         }
     }
 
-    /// The moment to stamp if a value may be pushed now: when it was to be, or is about to.
-    fn turn(&self, now: u64, schedule: Option<&mut Schedule>) -> Option<u64> {
+    /// The time to stamp if a value may be pushed now: when it was due, or the present.
+    fn push_time(&self, now: u64, schedule: Option<&mut Schedule>) -> Option<u64> {
         match schedule {
             Some(schedule) => due(schedule, now),
-            None => (self.on_the_way.len() < self.job.pipeline).then(clock::now),
+            None => (self.in_flight.len() < self.job.pipeline).then(clock::now),
         }
     }
 
     fn push(&mut self, sent_at: u64, now: u64) -> Result<(), Failure> {
-        let gifts = self.gifts.len() as u64;
-        let gift = &mut self.gifts[(self.next % gifts) as usize];
-        let value = gift.len() - 2 - self.value_bytes;
-        Stamp { sent_at, sequence: self.next, sender: 0 }.write(&mut gift[value..]);
-        self.bringer.say(gift, &self.epoll)?;
-        if self.on_the_way.is_empty() && self.unanswered == 0 {
-            self.moved_at = now;
+        let keys = self.push_commands.len() as u64;
+        let command = &mut self.push_commands[(self.next % keys) as usize];
+        let value = command.len() - 2 - self.value_bytes;
+        Stamp { sent_at, sequence: self.next, sender: 0 }.write(&mut command[value..]);
+        self.pusher.send(command, &self.epoll)?;
+        if self.in_flight.is_empty() && self.unanswered == 0 {
+            self.progress_at = now;
         }
-        self.on_the_way.insert(self.next);
+        self.in_flight.insert(self.next);
         self.unanswered += 1;
         self.next += 1;
         self.quota -= 1;
         Ok(())
     }
 
-    /// Take what waiting client `index` was given, and let it wait again.
-    fn wake(&mut self, index: usize, span: &Span, meter: &mut Meter) -> Result<(), Failure> {
+    /// Take what client `index` got, and let it block again.
+    fn receive_value(&mut self, index: usize, span: &Span, meter: &mut Meter) -> Result<(), Failure> {
         let mut answers = 0;
-        let Room { waiting, on_the_way, moved_at, timeouts, pop, .. } = self;
-        let line = &mut waiting[index];
-        line.flush(&self.epoll)?;
-        line.hear(|name, flat, now| {
+        let Clients { waiting, in_flight, progress_at, timeouts, command, .. } = self;
+        let client = &mut waiting[index];
+        client.flush(&self.epoll)?;
+        client.receive(|name, message, now| {
             answers += 1;
-            let value = flat.word(pop.value_at);
-            if flat.is_error() || value.is_empty() && !flat.is_null {
-                return Err(name.refused(flat));
+            let value = message.word(command.value_at);
+            if message.is_error() || value.is_empty() && !message.is_null {
+                return Err(name.refused(message));
             }
-            if flat.is_null {
+            if message.is_null {
                 *timeouts += u64::from((span.counts_from..span.ends_at).contains(&now));
                 return Ok(());
             }
-            let stamp = Stamp::read(value).filter(|stamp| on_the_way.remove(&stamp.sequence));
+            let stamp = Stamp::read(value).filter(|stamp| in_flight.remove(&stamp.sequence));
             let stamp = stamp.ok_or_else(|| name.foreign())?;
-            *moved_at = now;
-            meter.count(now, Begin::at(stamp.sent_at), Tally { replies: 1, ..Tally::default() })
+            *progress_at = now;
+            meter.count(now, SendTimes::at(stamp.sent_at), Tally { replies: 1, ..Tally::default() })
         })?;
         for _ in 0..answers {
-            line.say(&self.requests[index], &self.epoll)?;
+            client.send(&self.requests[index], &self.epoll)?;
         }
-        if line.has_part() {
-            self.moved_at = clock::now();
+        if client.has_part() {
+            self.progress_at = clock::now();
         }
         Ok(())
     }
 
-    fn hear_bringer(&mut self) -> Result<(), Failure> {
-        let Room { bringer, unanswered, moved_at, pop, .. } = self;
-        bringer.flush(&self.epoll)?;
-        bringer.hear(|name, flat, now| {
-            if flat.kind != pop.pushed || flat.is_null || *unanswered == 0 {
-                return Err(name.refused(flat));
+    fn receive_push_reply(&mut self) -> Result<(), Failure> {
+        let Clients { pusher, unanswered, progress_at, command, .. } = self;
+        pusher.flush(&self.epoll)?;
+        pusher.receive(|name, message, now| {
+            if message.kind != command.push_reply || message.is_null || *unanswered == 0 {
+                return Err(name.refused(message));
             }
             *unanswered -= 1;
-            *moved_at = now;
+            *progress_at = now;
             Ok(())
         })
     }
 
-    fn patrol(&mut self, now: u64) -> Result<(), Failure> {
+    fn check_progress(&mut self, now: u64) -> Result<(), Failure> {
         let target = &self.job.nodes[0].target;
-        let idle = self.on_the_way.is_empty() && self.unanswered == 0;
-        let late = now.saturating_sub(self.moved_at) > self.job.timeout_ns();
-        if idle || !self.bringer.is_still(now, target) || !late {
+        let idle = self.in_flight.is_empty() && self.unanswered == 0;
+        let late = now.saturating_sub(self.progress_at) > self.job.timeout_ns();
+        if idle || !self.pusher.is_silent(now, target) || !late {
             return Ok(());
         }
         match self.unanswered {
             0 => Err(Failure::run(
                 format!(
-                    "{} values were brought and given to nobody for {:?}",
-                    self.on_the_way.len(),
+                    "{} values were pushed and given to no client for {:?}",
+                    self.in_flight.len(),
                     target.timeout
                 ),
                 "keep other clients away from keys that begin with speedbench:",
             )),
-            _ => Err(self.bringer.silent(target)),
+            _ => Err(self.pusher.silent(target)),
         }
     }
 }

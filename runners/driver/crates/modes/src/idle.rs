@@ -2,8 +2,8 @@
 
 use std::io;
 
-use crate::openings::{Connections, Openings, ServerMemory};
-use crate::parallel::PATROL_NS;
+use crate::openings::{Connections, OpeningStats, ServerMemory};
+use crate::parallel::CHECK_EVERY_NS;
 use engine::connection::Connection;
 use engine::job::Job;
 use engine::meter::Meter;
@@ -16,35 +16,39 @@ use engine::stage::{Span, Stage};
 use machine::clock;
 use machine::epoll::Epoll;
 use network::channel::Channel;
-use network::opening::Moments;
+use network::opening::OpeningTimes;
 use network::target::remedy_of;
-use protocol::replies::{Proto, Replies};
+use protocol::replies::{Protocol, Replies};
 use text::failure::{Failure, machine_failure};
 use text::units::{per, round};
 
-/// Connections that somebody looks after.
-pub struct Held {
+/// Idle connections that are watched for losses.
+pub struct IdleConnections {
     epoll: Epoll,
     channels: Vec<Option<Channel>>,
 }
 
-impl Held {
-    /// Open `clients` connections, one after the other; `opened` is told how long each took.
-    pub fn open(nodes: &[Node], clients: usize, opened: &mut dyn FnMut(Moments)) -> Result<Held, Failure> {
+impl IdleConnections {
+    /// Open `clients` connections, one after the other; `opened` receives the times of each.
+    pub fn open(
+        nodes: &[Node],
+        clients: usize,
+        opened: &mut dyn FnMut(OpeningTimes),
+    ) -> Result<IdleConnections, Failure> {
         resources::require_files(clients, 1)?;
         let epoll = Epoll::new(64).map_err(machine_failure)?;
         let mut channels = Vec::with_capacity(clients);
         for index in 0..clients {
-            let (dial, _) = nodes[index % nodes.len()].target.reach()?;
-            let (channel, moments) = dial.into_channel();
+            let (opening, _) = nodes[index % nodes.len()].target.open_connection()?;
+            let (channel, times) = opening.into_channel();
             epoll.add(channel.socket(), index).map_err(machine_failure)?;
             channels.push(Some(channel));
-            opened(moments);
+            opened(times);
         }
-        Ok(Held { epoll, channels })
+        Ok(IdleConnections { epoll, channels })
     }
 
-    /// Watch for at most `ns`; `lost` is told why a connection is no longer held.
+    /// Watch for at most `ns`; `lost` receives why a connection was lost.
     pub fn watch(
         &mut self,
         ns: u64,
@@ -62,7 +66,7 @@ impl Held {
     }
 }
 
-/// A server may push; what it says is not looked at.
+/// Whether the connection is still usable. Messages that the server pushes are ignored.
 fn check(channel: &mut Channel, index: usize) -> Result<(), Failure> {
     let closed =
         |cause: String| Failure::run(cause, "look at the server's log, its timeout and its limit of clients");
@@ -84,15 +88,15 @@ fn check(channel: &mut Channel, index: usize) -> Result<(), Failure> {
 /// Open all connections of `job`, leave them alone for the window of `stage`, and then ask each for one reply.
 ///
 /// The latencies are of these replies, which are asked for at once; no request is sent in the window.
-pub fn run<P: Proto>(proto: &P, job: &Job, stage: Stage) -> Result<(Outcome, Connections), Failure> {
-    let mut openings = Openings::default();
+pub fn run<P: Protocol>(proto: &P, job: &Job, stage: Stage) -> Result<(Outcome, Connections), Failure> {
+    let mut openings = OpeningStats::default();
     let before = resident(job)?;
-    let held = Held::open(&job.nodes, job.clients, &mut |moments| openings.opened(moments))?;
+    let held = IdleConnections::open(&job.nodes, job.clients, &mut |times| openings.opened(times))?;
     let span = stage.span(clock::now());
     let (held, mut record) = hold(held, job, &span, &mut openings)?;
-    // A server may take connections long after the kernel did so for it.
+    // A server may accept a connection long after the kernel has.
     let open = resident(job)?;
-    Roll::call(proto, job, held, &mut openings)?;
+    FirstReplies::call(proto, job, held, &mut openings)?;
     record.latency.merge(&openings.first_reply);
     let memory = before.zip(open).map(|(before_bytes, open_bytes)| ServerMemory {
         before_bytes,
@@ -110,33 +114,38 @@ fn resident(job: &Job) -> Result<Option<u64>, Failure> {
     job.server_pid.map(read_server_memory).transpose()
 }
 
-fn hold(mut held: Held, job: &Job, span: &Span, openings: &mut Openings) -> Result<(Held, Record), Failure> {
+fn hold(
+    mut held: IdleConnections,
+    job: &Job,
+    span: &Span,
+    openings: &mut OpeningStats,
+) -> Result<(IdleConnections, Record), Failure> {
     let mut meter = Meter::new(*span, job.slice_ns, job.server_pid);
     let mut now = clock::now();
     while now < span.ends_at {
-        meter.reach(now)?;
-        held.watch(meter.edge().saturating_sub(now), &mut |failure| openings.lose(job, failure))?;
+        meter.advance(now)?;
+        held.watch(meter.edge().saturating_sub(now), &mut |failure| openings.count_loss(job, failure))?;
         now = clock::now();
     }
     Ok((held, meter.finish(now)?))
 }
 
 /// Every connection that is still held is asked for one reply.
-struct Roll<'a, R> {
+struct FirstReplies<'a, R> {
     job: &'a Job,
     epoll: Epoll,
     connections: Vec<Option<Connection<R>>>,
     missing: usize,
 }
 
-impl<R: Replies> Roll<'_, R> {
-    fn call<P: Proto<Replies = R>>(
+impl<R: Replies> FirstReplies<'_, R> {
+    fn call<P: Protocol<Replies = R>>(
         proto: &P,
         job: &Job,
-        held: Held,
-        openings: &mut Openings,
+        held: IdleConnections,
+        openings: &mut OpeningStats,
     ) -> Result<(), Failure> {
-        let Held { epoll, channels } = held;
+        let IdleConnections { epoll, channels } = held;
         let connection = |(index, channel): (usize, Option<Channel>)| {
             let mut connection =
                 Connection::new(channel?, job.batch(index), proto.replies(&job.script, index));
@@ -145,21 +154,21 @@ impl<R: Replies> Roll<'_, R> {
         };
         let connections: Vec<_> = channels.into_iter().enumerate().map(connection).collect();
         let missing = connections.iter().flatten().count();
-        let mut roll = Roll { job, epoll, connections, missing };
+        let mut roll = FirstReplies { job, epoll, connections, missing };
         for index in 0..roll.connections.len() {
             let sent = roll.connections[index].as_mut().map_or(Ok(()), |it| it.send_batch(job.script.unit()));
             if let Err(broken) = sent {
-                roll.strike(index, job.broken::<P>(index, broken), openings)?;
+                roll.strike(index, job.connection_failure::<P>(index, broken), openings)?;
             }
         }
-        let mut patrol_at = clock::now() + PATROL_NS;
+        let mut check_at = clock::now() + CHECK_EVERY_NS;
         while roll.missing > 0 {
             let now = clock::now();
-            if now >= patrol_at {
-                patrol_at = now + PATROL_NS;
-                roll.patrol(now, openings)?;
+            if now >= check_at {
+                check_at = now + CHECK_EVERY_NS;
+                roll.check_progress(now, openings)?;
             }
-            for event in 0..roll.epoll.wait_ns(patrol_at.saturating_sub(now)).map_err(machine_failure)? {
+            for event in 0..roll.epoll.wait_ns(check_at.saturating_sub(now)).map_err(machine_failure)? {
                 let index = roll.epoll.ready(event).token;
                 if let Err(failure) = roll.hear::<P>(index, openings) {
                     roll.strike(index, failure, openings)?;
@@ -169,33 +178,33 @@ impl<R: Replies> Roll<'_, R> {
         Ok(())
     }
 
-    fn hear<P: Proto>(&mut self, index: usize, openings: &mut Openings) -> Result<(), Failure> {
+    fn hear<P: Protocol>(&mut self, index: usize, openings: &mut OpeningStats) -> Result<(), Failure> {
         let Some(connection) = &mut self.connections[index] else { return Ok(()) };
-        let broken = |broken| self.job.broken::<P>(index, broken);
+        let broken = |broken| self.job.connection_failure::<P>(index, broken);
         let mut buffer = [0; 4096];
         let Some(received) = connection.receive(&mut buffer).map_err(broken)? else { return Ok(()) };
         let now = clock::now();
         let tally = connection.take_replies(now, &buffer[..received]).map_err(broken)?;
-        self.job.accept(&tally, P::ERROR_MARK)?;
+        self.job.check_errors(&tally, P::ERROR_MARK)?;
         if tally.replies > 0 {
-            let (landed, begin) = connection.land(tally.replies);
-            openings.first_reply.record(now - begin.sent_at, landed);
+            let (answered, begin) = connection.answer_oldest(tally.replies);
+            openings.first_reply.record(now - begin.sent_at, answered);
             self.missing -= usize::from(connection.is_idle());
         }
         Ok(())
     }
 
-    fn strike(&mut self, index: usize, failure: Failure, openings: &mut Openings) -> Result<(), Failure> {
+    fn strike(&mut self, index: usize, failure: Failure, openings: &mut OpeningStats) -> Result<(), Failure> {
         let was_missing = self.connections[index].take().is_some_and(|connection| !connection.is_idle());
         self.missing -= usize::from(was_missing);
-        openings.lose(self.job, failure)
+        openings.count_loss(self.job, failure)
     }
 
-    fn patrol(&mut self, now: u64, openings: &mut Openings) -> Result<(), Failure> {
+    fn check_progress(&mut self, now: u64, openings: &mut OpeningStats) -> Result<(), Failure> {
         for index in 0..self.connections.len() {
             let connection = self.connections[index].as_mut();
-            if connection.is_some_and(|connection| connection.is_still(now, self.job.timeout_ns())) {
-                self.strike(index, self.job.silent(index), openings)?;
+            if connection.is_some_and(|connection| connection.is_silent(now, self.job.timeout_ns())) {
+                self.strike(index, self.job.silence_failure(index), openings)?;
             }
         }
         Ok(())

@@ -5,7 +5,7 @@ use serde::Serialize;
 use engine::histogram::Histogram;
 use engine::job::Job;
 use engine::latency::LatencyUs;
-use network::opening::Moments;
+use network::opening::OpeningTimes;
 use text::failure::Failure;
 
 /// What the server holds in memory, by what the kernel says of its process.
@@ -22,7 +22,7 @@ pub struct ServerMemory {
 #[derive(Debug, Serialize)]
 pub struct Connections {
     pub opened: u64,
-    /// Not opened, or broken before their time.
+    /// Not opened, or broken too early.
     pub lost: u64,
     pub first_loss: Option<String>,
     pub connect_us: LatencyUs,
@@ -35,7 +35,7 @@ pub struct Connections {
 
 /// The parts of opening a connection, in ns.
 #[derive(Clone, Default)]
-pub struct Openings {
+pub struct OpeningStats {
     pub connect: Histogram,
     tls: Histogram,
     login: Histogram,
@@ -44,15 +44,15 @@ pub struct Openings {
     pub first_loss: Option<String>,
 }
 
-impl Openings {
-    pub fn opened(&mut self, moments: Moments) {
-        self.connect.record(moments.connected - moments.began, 1);
-        self.tls.record(moments.secured - moments.connected, 1);
-        self.login.record(moments.open - moments.secured, 1);
+impl OpeningStats {
+    pub fn opened(&mut self, times: OpeningTimes) {
+        self.connect.record(times.connected - times.began, 1);
+        self.tls.record(times.secured - times.connected, 1);
+        self.login.record(times.open - times.secured, 1);
     }
 
-    /// Count a lost connection if errors are allowed and the server's.
-    pub fn lose(&mut self, job: &Job, failure: Failure) -> Result<(), Failure> {
+    /// Count a lost connection if errors are allowed and the server caused this one.
+    pub fn count_loss(&mut self, job: &Job, failure: Failure) -> Result<(), Failure> {
         if !job.allow_errors || matches!(failure, Failure::Machine(_)) {
             return Err(failure);
         }
@@ -61,7 +61,7 @@ impl Openings {
         Ok(())
     }
 
-    pub fn merge(&mut self, other: &Openings) {
+    pub fn merge(&mut self, other: &OpeningStats) {
         self.connect.merge(&other.connect);
         self.tls.merge(&other.tls);
         self.login.merge(&other.login);

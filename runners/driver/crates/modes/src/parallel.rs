@@ -7,10 +7,10 @@ use engine::job::Job;
 use engine::resources;
 use text::failure::Failure;
 
-/// Silent servers and failed neighbours are looked for this often.
-pub const PATROL_NS: u64 = 10_000_000;
+/// Silent servers and failures of other threads are checked for this often.
+pub const CHECK_EVERY_NS: u64 = 10_000_000;
 
-/// Do each of `works` on a thread of its own, told whether another has failed: the results in their order.
+/// Do each of `works` on a thread of its own, which sees whether another has failed: the results in their order.
 pub fn on_threads<W: Send, T: Send>(
     job: &Job,
     works: Vec<W>,
@@ -28,9 +28,9 @@ pub fn on_threads<W: Send, T: Send>(
         let threads: Vec<_> = works.map(|(thread, work)| scope.spawn(move || one(thread, work))).collect();
         threads.into_iter().map(|thread| thread.join().expect("a thread does not panic")).collect()
     });
-    // Whoever gave up because of another says less than the other.
-    let gave_up = |done: &Result<T, Failure>| done.as_ref().is_err_and(|failure| *failure == stopped());
-    match done.iter().position(|done| done.is_err() && !gave_up(done)) {
+    // A thread that stopped because another failed says less than the other.
+    let has_stopped = |done: &Result<T, Failure>| done.as_ref().is_err_and(|failure| *failure == stopped());
+    match done.iter().position(|done| done.is_err() && !has_stopped(done)) {
         Some(at) => done.into_iter().nth(at).into_iter().collect(),
         None => done.into_iter().collect(),
     }

@@ -1,4 +1,4 @@
-//! What a value says about its own journey.
+//! Sender, number and send time in the first bytes of a value.
 
 use generator::rng::Rng;
 

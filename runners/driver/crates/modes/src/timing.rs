@@ -1,13 +1,13 @@
-//! When those that do something at a rate are to do it.
+//! Schedules of clients that send at a rate.
 
-use engine::schedule::{Arrivals, Law, Schedule, Seat};
+use engine::schedule::{ArrivalProcess, Arrivals, Participant, Schedule};
 use engine::stage::Span;
 use machine::clock;
 
-/// When taker `index` of `takers`, which do something `rate` times per second together in turn, is to do it.
-pub fn schedule(rate: f64, index: usize, takers: usize, span: &Span) -> Schedule {
-    let arrivals = Arrivals { rate, law: Law::Fixed, series: 0 };
-    Schedule::new(arrivals, Seat { seed: 0, index, clients: takers, unit: 1 }, clock::now(), span.ends_at)
+/// The schedule of client `index` of `clients`, which take turns and send `rate` times per second together.
+pub fn schedule(rate: f64, index: usize, clients: usize, span: &Span) -> Schedule {
+    let arrivals = Arrivals { rate, process: ArrivalProcess::Fixed, series: 0 };
+    Schedule::new(arrivals, Participant { seed: 0, index, clients, unit: 1 }, clock::now(), span.ends_at)
 }
 
 /// The next moment of `schedule` if it is not after `now`.

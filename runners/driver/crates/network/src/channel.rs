@@ -14,11 +14,11 @@ pub enum Channel {
 pub struct Tls {
     session: rustls::ClientConnection,
     socket: OwnedFd,
-    /// Whether the last look at the socket took all that was there.
+    /// Whether the last read emptied the socket.
     drained: bool,
 }
 
-/// The socket as rustls wants it.
+/// The socket with the traits that rustls needs.
 struct Wire<'a> {
     socket: BorrowedFd<'a>,
     drained: &'a mut bool,
@@ -50,15 +50,16 @@ impl Channel {
         }
     }
 
-    /// Shake hands, if there is TLS; `WouldBlock` when the socket must be ready first.
-    pub fn shake(&mut self) -> io::Result<()> {
+    /// Do the TLS handshake, if there is TLS; `WouldBlock` when the socket must be ready first.
+    pub fn shake_hands(&mut self) -> io::Result<()> {
         match self {
             Channel::Plain(_) => Ok(()),
-            Channel::Tls(tls) => tls.shake(),
+            Channel::Tls(tls) => tls.shake_hands(),
         }
     }
 
-    /// Send what is taken now; `WouldBlock` when nothing is. With no bytes: send more of what TLS holds back.
+    /// Send as much as the socket takes now; `WouldBlock` when it takes nothing. Without bytes: send more of what TLS has
+    /// buffered.
     #[inline]
     pub fn send(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match self {
@@ -97,13 +98,13 @@ impl Channel {
 }
 
 impl Tls {
-    /// A session that has not begun, over a socket that never waits.
+    /// A session that has not begun, over a non-blocking socket.
     pub fn new(session: rustls::ClientConnection, socket: OwnedFd) -> Tls {
         Tls { session, socket, drained: false }
     }
 
-    /// Shake hands up to the last byte that the server needs; `WouldBlock` when the socket must be ready first.
-    fn shake(&mut self) -> io::Result<()> {
+    /// Do the handshake up to the last byte that the server needs; `WouldBlock` when the socket must be ready first.
+    fn shake_hands(&mut self) -> io::Result<()> {
         let Tls { session, socket, drained } = self;
         while session.is_handshaking() {
             session.complete_io(&mut Wire { socket: socket.as_fd(), drained })?;
@@ -133,7 +134,7 @@ impl Tls {
         loop {
             match session.reader().read(bytes) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                // A peer that closes without saying so closes all the same.
+                // A peer that closes without a close_notify has closed as well.
                 Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(0),
                 answer => return answer,
             }

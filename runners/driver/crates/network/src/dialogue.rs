@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use socket2::{SockAddr, SockRef};
 
 use crate::channel::Channel;
-use crate::opening::Dial;
+use crate::opening::Opening;
 use crate::target::Target;
 use machine::socket;
 use protocol::expectation::Expectation;
@@ -22,33 +22,33 @@ const QUEUE_AGAIN: Duration = Duration::from_millis(1);
 impl Target {
     /// A blocking connection on which the greeting was answered.
     pub fn connect(&self) -> Result<Channel, Failure> {
-        let (channel, _) = self.reach()?.0.into_channel();
-        self.let_wait(&channel).map_err(|error| self.unreachable(&error))?;
+        let (channel, _) = self.open_connection()?.0.into_channel();
+        self.set_blocking(&channel).map_err(|error| self.unreachable(&error))?;
         Ok(channel)
     }
 
-    /// An open connection that never waits, and the address that took it: the first of the host that does.
-    pub fn reach(&self) -> Result<(Dial, SockAddr), Failure> {
+    /// An open non-blocking connection, and its peer: the first address of the host that accepts.
+    pub fn open_connection(&self) -> Result<(Opening, SockAddr), Failure> {
         let mut refused = self.unreachable(&io::ErrorKind::AddrNotAvailable.into());
         for peer in self.peers().map_err(|error| self.unreachable(&error))? {
-            let mut dial = match Dial::begin(self, &peer) {
-                Ok(dial) => dial,
+            let mut opening = match Opening::begin(self, &peer) {
+                Ok(opening) => opening,
                 Err(failure) => {
                     refused = failure;
                     continue;
                 }
             };
-            match self.open(&mut dial) {
-                Ok(()) => return Ok((dial, peer)),
-                Err(failure) if dial.is_connected() => return Err(failure),
+            match self.open(&mut opening) {
+                Ok(()) => return Ok((opening, peer)),
+                Err(failure) if opening.is_connected() => return Err(failure),
                 Err(failure) => refused = failure,
             }
         }
         Err(refused)
     }
 
-    /// Let the socket of `channel` wait, up to the timeout.
-    fn let_wait(&self, channel: &Channel) -> io::Result<()> {
+    /// Make the socket of `channel` block, up to the timeout.
+    fn set_blocking(&self, channel: &Channel) -> io::Result<()> {
         let socket = channel.socket();
         let socket = SockRef::from(&socket);
         socket.set_nonblocking(false)?;
@@ -56,27 +56,27 @@ impl Target {
         socket.set_write_timeout(Some(self.timeout))
     }
 
-    /// Wait until `dial` is open, as long as the timeout allows.
-    fn open(&self, dial: &mut Dial) -> Result<(), Failure> {
+    /// Wait until `opening` is open, as long as the timeout allows.
+    fn open(&self, opening: &mut Opening) -> Result<(), Failure> {
         let deadline = Instant::now() + self.timeout;
-        while !dial.is_open() {
+        while !opening.is_open() {
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                return Err(dial.too_slow(self));
+                return Err(opening.timeout_failure(self));
             }
-            if dial.is_queueing() {
+            if opening.is_queueing() {
                 std::thread::sleep(QUEUE_AGAIN.min(left));
-            } else if !socket::await_ready(dial.socket(), dial.interest(), left)
+            } else if !socket::await_ready(opening.socket(), opening.interest(), left)
                 .map_err(|error| self.unreachable(&error))?
             {
                 continue;
             }
-            dial.go_on(self)?;
+            opening.advance(self)?;
         }
         Ok(())
     }
 
-    /// Connect, ask, and hang up: the reply to `words`.
+    /// Connect, send `words`, and disconnect: the reply.
     pub fn query<W: AsRef<[u8]>>(&self, words: &[W]) -> Result<Reply, Failure> {
         let answer = self.ask(&mut self.connect()?, words)?;
         Reply::parse(&answer).ok_or_else(|| {
@@ -99,21 +99,21 @@ impl Target {
     /// Send one command and wait for its whole reply, as raw bytes.
     fn ask<W: AsRef<[u8]>>(&self, channel: &mut Channel, words: &[W]) -> Result<Vec<u8>, Failure> {
         let deadline = Instant::now() + self.timeout;
-        tell(channel, &resp::command(words))
-            .and_then(|()| hear(channel, deadline, Skipper::new(Expectation::to(words, 0))))
+        send_all(channel, &resp::command(words))
+            .and_then(|()| receive_reply(channel, deadline, Skipper::new(Expectation::to(words, 0))))
             .map_err(|error| self.unanswered(words, &error))
     }
 }
 
 /// Send all of `bytes` over a blocking channel.
-pub fn tell(channel: &mut Channel, mut bytes: &[u8]) -> io::Result<()> {
+pub fn send_all(channel: &mut Channel, mut bytes: &[u8]) -> io::Result<()> {
     while !bytes.is_empty() || channel.holds_back() {
         bytes = &bytes[channel.send(bytes)?..];
     }
     Ok(())
 }
 
-fn hear(channel: &mut Channel, deadline: Instant, mut skipper: Skipper) -> io::Result<Vec<u8>> {
+fn receive_reply(channel: &mut Channel, deadline: Instant, mut skipper: Skipper) -> io::Result<Vec<u8>> {
     let mut tally = Tally::default();
     let (mut reply, mut chunk) = (Vec::new(), [0; 4096]);
     while tally.replies == 0 {

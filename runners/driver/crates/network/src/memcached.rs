@@ -3,20 +3,19 @@
 use std::time::{Duration, Instant};
 use std::{io, thread};
 
-use crate::dialogue::tell;
+use crate::dialogue::send_all;
 use crate::target::Target;
 use text::failure::Failure;
 
 const LONGEST_ANSWER: usize = 1 << 20;
-/// After a flush the server is asked for its items until they are as expected, so often and so long.
+/// After a flush the server is asked for its number of items this often and this long, until it is as expected.
 const ASKED_EVERY: Duration = Duration::from_millis(50);
 const SETTLED_WITHIN: Duration = Duration::from_secs(5);
 
 /// The number of items that the server holds and has not flushed.
 ///
-/// `flush_all` ends items and leaves them where they are: `curr_items` has them until the server comes by, a second or
-/// two later. So if it was ever flushed, and does not hold `expected` items, it is told to look through all of them, and
-/// asked again.
+/// `flush_all` only marks items as expired: `curr_items` counts them until the server removes them, a second or two
+/// later. So if it was ever flushed, and does not hold `expected` items, this starts its LRU crawler and asks again.
 pub fn count_living(target: &Target, expected: u64) -> Result<u64, Failure> {
     let deadline = Instant::now() + SETTLED_WITHIN;
     let mut is_crawling = false;
@@ -27,7 +26,7 @@ pub fn count_living(target: &Target, expected: u64) -> Result<u64, Failure> {
             return Ok(items);
         }
         if !is_crawling {
-            // A server without a crawler says so, and comes by when it does.
+            // A server without a crawler answers with an error, and removes the items in its own time.
             ask(target, "lru_crawler crawl all")?;
             is_crawling = true;
         }
@@ -39,21 +38,21 @@ pub fn count_living(target: &Target, expected: u64) -> Result<u64, Failure> {
 fn stat(stats: &str, name: &str) -> Result<u64, Failure> {
     let number = |line: &str| line.strip_prefix("STAT ")?.strip_prefix(name)?.trim().parse().ok();
     stats.lines().find_map(number).ok_or_else(|| {
-        let told: String = stats.chars().take(80).collect();
+        let begin: String = stats.chars().take(80).collect();
         Failure::run(
-            format!("the server answered stats without {name}, {}", told.trim()),
+            format!("the server answered stats without {name}, {}", begin.trim()),
             "give a memcached server",
         )
     })
 }
 
-/// Connect, send a line, and hang up: all lines of the answer up to `END`, or an error line.
+/// Connect, send a line, and disconnect: all lines of the answer up to `END`, or an error line.
 fn ask(target: &Target, line: &str) -> Result<String, Failure> {
     let mut channel = target.connect()?;
     let deadline = Instant::now() + target.timeout;
     let mut answer = Vec::new();
     let mut hear = || {
-        tell(&mut channel, format!("{line}\r\n").as_bytes())?;
+        send_all(&mut channel, format!("{line}\r\n").as_bytes())?;
         let mut chunk = [0; 4096];
         while !is_whole(&answer) {
             let received = channel.recv(&mut chunk)?;

@@ -1,4 +1,4 @@
-//! Opening a connection without waiting for it: connect, shake hands, send the greeting and take its answers.
+//! Opening a connection without blocking: connect, TLS handshake, greeting and its answers.
 
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -15,9 +15,9 @@ use protocol::resp;
 use protocol::skipper::Skipper;
 use text::failure::Failure;
 
-/// When each part of opening ended, monotonic ns. What there was nothing to do for ends with the part before.
+/// When each part of opening ended, monotonic ns. A part with nothing to do ends with the part before it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Moments {
+pub struct OpeningTimes {
     pub began: u64,
     pub connected: u64,
     pub secured: u64,
@@ -25,8 +25,8 @@ pub struct Moments {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Stage {
-    /// The queue of a unix socket is full, and its server does not tell when it is no longer.
+enum OpeningStage {
+    /// The queue of a unix socket is full; nothing signals when it has room again.
     Queue,
     Connect,
     Shake,
@@ -34,80 +34,82 @@ enum Stage {
     Open,
 }
 
-pub struct Dial {
+pub struct Opening {
     channel: Channel,
     peer: SockAddr,
-    stage: Stage,
-    moments: Moments,
-    /// Commands of the greeting that are answered, and the one under way.
+    stage: OpeningStage,
+    times: OpeningTimes,
+    /// The number of answered commands of the greeting, and the current one.
     answered: usize,
     request: Vec<u8>,
     sent: usize,
     replies: Skipper,
 }
 
-impl Dial {
-    /// Begin to connect to `peer`, an address of `target`, and go as far as it goes now.
-    pub fn begin(target: &Target, peer: &SockAddr) -> Result<Dial, Failure> {
+impl Opening {
+    /// Begin to connect to `peer`, an address of `target`, as far as is possible without blocking.
+    pub fn begin(target: &Target, peer: &SockAddr) -> Result<Opening, Failure> {
         let began = clock::now();
         let socket = stream(peer).map_err(|error| target.unreachable(&error))?;
         let channel = match &target.tls {
             None => Channel::Plain(socket),
             Some(tls) => Channel::Tls(Box::new(Tls::new(tls.session(target.host())?, socket))),
         };
-        let mut dial = Dial {
+        let mut opening = Opening {
             channel,
             peer: peer.clone(),
-            stage: Stage::Queue,
-            moments: Moments { began, ..Moments::default() },
+            stage: OpeningStage::Queue,
+            times: OpeningTimes { began, ..OpeningTimes::default() },
             answered: 0,
             request: Vec::new(),
             sent: 0,
             replies: Skipper::any(),
         };
-        dial.go_on(target)?;
-        Ok(dial)
+        opening.advance(target)?;
+        Ok(opening)
     }
 
     pub fn socket(&self) -> BorrowedFd<'_> {
         self.channel.socket()
     }
 
-    /// Whether the server has taken the connection.
+    /// Whether the server has accepted the connection.
     pub fn is_connected(&self) -> bool {
-        self.moments.connected > 0
+        self.times.connected > 0
     }
 
-    /// Whether no readiness of the socket will tell when to go on.
+    /// Whether the socket will not signal when to continue.
     pub fn is_queueing(&self) -> bool {
-        self.stage == Stage::Queue
+        self.stage == OpeningStage::Queue
     }
 
-    /// What must be ready before it is of use to go on.
+    /// The readiness without which nothing can continue.
     pub fn interest(&self) -> Interest {
         let unsent = self.sent < self.request.len() || self.channel.holds_back();
         match self.stage {
-            Stage::Connect | Stage::Open => Interest::RepliesAndRoom,
+            OpeningStage::Connect | OpeningStage::Open => Interest::RepliesAndRoom,
             _ if unsent => Interest::RepliesAndRoom,
             _ => Interest::Replies,
         }
     }
 
     pub fn is_open(&self) -> bool {
-        self.stage == Stage::Open
+        self.stage == OpeningStage::Open
     }
 
-    /// Go as far as it goes now. The socket must have been ready for its [`Dial::interest`].
-    pub fn go_on(&mut self, target: &Target) -> Result<(), Failure> {
+    /// Continue as far as is possible without blocking. The socket must have been ready for its [`Opening::interest`].
+    pub fn advance(&mut self, target: &Target) -> Result<(), Failure> {
         while !self.is_open() {
             let ended = match self.stage {
-                Stage::Queue => self.connect().map_err(|error| target.unreachable(&error))?,
-                Stage::Connect => self.take_connection().map_err(|error| target.unreachable(&error))?,
-                Stage::Shake => {
-                    waiting(self.channel.shake()).map_err(|error| target.handshake_failed(&error))?
+                OpeningStage::Queue => self.connect().map_err(|error| target.unreachable(&error))?,
+                OpeningStage::Connect => {
+                    self.take_connection().map_err(|error| target.unreachable(&error))?
                 }
-                Stage::Greet => self.greet(target)?,
-                Stage::Open => true,
+                OpeningStage::Shake => {
+                    waiting(self.channel.shake_hands()).map_err(|error| target.handshake_failed(&error))?
+                }
+                OpeningStage::Greet => self.greet(target)?,
+                OpeningStage::Open => true,
             };
             if !ended {
                 break;
@@ -120,42 +122,42 @@ impl Dial {
     fn next_stage(&mut self) {
         let now = clock::now();
         self.stage = match self.stage {
-            Stage::Queue | Stage::Connect => {
-                self.moments.connected = now;
-                Stage::Shake
+            OpeningStage::Queue | OpeningStage::Connect => {
+                self.times.connected = now;
+                OpeningStage::Shake
             }
-            Stage::Shake => {
-                self.moments.secured = now;
-                Stage::Greet
+            OpeningStage::Shake => {
+                self.times.secured = now;
+                OpeningStage::Greet
             }
-            Stage::Greet | Stage::Open => {
-                self.moments.open = now;
-                Stage::Open
+            OpeningStage::Greet | OpeningStage::Open => {
+                self.times.open = now;
+                OpeningStage::Open
             }
         };
     }
 
     /// The open connection, and how long it took.
-    pub fn into_channel(self) -> (Channel, Moments) {
-        (self.channel, self.moments)
+    pub fn into_channel(self) -> (Channel, OpeningTimes) {
+        (self.channel, self.times)
     }
 
     /// The failure when what is awaited takes longer than the timeout of `target`.
-    pub fn too_slow(&self, target: &Target) -> Failure {
+    pub fn timeout_failure(&self, target: &Target) -> Failure {
         let late = io::Error::from(io::ErrorKind::TimedOut);
         match (self.stage, target.greeting.get(self.answered)) {
-            (Stage::Queue | Stage::Connect, _) => target.unreachable(&late),
-            (Stage::Greet, Some(words)) => target.unanswered(words, &late),
+            (OpeningStage::Queue | OpeningStage::Connect, _) => target.unreachable(&late),
+            (OpeningStage::Greet, Some(words)) => target.unanswered(words, &late),
             _ => target.handshake_failed(&late),
         }
     }
 
-    /// Whether the connection is taken already.
+    /// Whether the connection is established already.
     fn connect(&mut self) -> io::Result<bool> {
         match SockRef::from(&self.channel.socket()).connect(&self.peer) {
             Ok(()) => Ok(true),
             Err(error) if error.raw_os_error() == Some(libc::EINPROGRESS) => {
-                self.stage = Stage::Connect;
+                self.stage = OpeningStage::Connect;
                 Ok(false)
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(false),
@@ -185,7 +187,7 @@ impl Dial {
         Ok(true)
     }
 
-    /// Ask `words`; none until the answer is there.
+    /// Send `words` and read the answer; none while it is incomplete.
     fn exchange(&mut self, words: &[String]) -> io::Result<Option<Tally>> {
         if self.request.is_empty() {
             self.request = resp::command(words);
@@ -196,7 +198,7 @@ impl Dial {
             match unless_blocked(self.channel.send(&self.request[self.sent..])) {
                 Ok(Some(sent)) => self.sent += sent,
                 Ok(None) => return Ok(None),
-                Err(error) => return self.last_words().map(Some).ok_or(error),
+                Err(error) => return self.last_error().map(Some).ok_or(error),
             }
         }
         let (mut tally, mut chunk) = (Tally::default(), [0; 4096]);
@@ -213,8 +215,8 @@ impl Dial {
         Ok(Some(tally))
     }
 
-    /// What a server has said that closed the connection.
-    fn last_words(&mut self) -> Option<Tally> {
+    /// The error that a server sent before it closed the connection, if any.
+    fn last_error(&mut self) -> Option<Tally> {
         let (mut tally, mut chunk) = (Tally::default(), [0; 4096]);
         let received = self.channel.recv(&mut chunk).ok()?;
         self.replies.skip(&chunk[..received], &mut tally).ok()?;
@@ -222,7 +224,7 @@ impl Dial {
     }
 }
 
-/// A socket for `peer` that never waits.
+/// A non-blocking socket for `peer`.
 fn stream(peer: &SockAddr) -> io::Result<OwnedFd> {
     let socket = Socket::new(peer.domain(), Type::STREAM.nonblocking(), None)?;
     if peer.domain() != Domain::UNIX {

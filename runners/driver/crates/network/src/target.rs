@@ -12,7 +12,7 @@ use text::secrets::HIDDEN;
 
 /// The longest path that fits a unix socket address.
 const SOCKET_PATH_BYTES: usize = 107;
-/// What servers say that take no more connections: Redis and Valkey, memcached.
+/// Error texts of servers that accept no more connections: Redis and Valkey, memcached.
 const FULL: [&str; 2] = ["max number of clients reached", "Too many open connections"];
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -53,7 +53,7 @@ impl fmt::Display for Address {
     }
 }
 
-/// A server, how a session with it begins, and how long it may stay silent.
+/// A server, how a session with it begins, and the timeout of its answers.
 #[derive(Debug, Clone)]
 pub struct Target {
     pub address: Address,
@@ -109,30 +109,30 @@ impl Target {
 
     /// The failure of a greeting's command that was answered with the error `text`.
     pub fn refused(&self, words: &[String], text: &str) -> Failure {
-        // Servers that do not know a command repeat its words.
+        // Errors about unknown commands repeat their words.
         let secrets = words.iter().skip(1).filter(|word| words[0] == "AUTH" && !word.is_empty());
         let text = secrets.fold(text.to_owned(), |text, secret| text.replace(secret.as_str(), HIDDEN));
-        let (asked, remedy) = match words[0].as_str() {
+        let (command, remedy) = match words[0].as_str() {
             "AUTH" => ("the login".to_owned(), "correct -a and --user"),
             _ => (words.join(" "), "leave it out, or log in with -a, or use a server that knows it"),
         };
-        Failure::run(format!("the server refused {asked}: -{text}"), remedy_of(&text, remedy))
+        Failure::run(format!("the server refused {command}: -{text}"), remedy_of(&text, remedy))
     }
 
     /// The failure of a command whose answer did not come because of `error`.
     pub fn unanswered<W: AsRef<[u8]>>(&self, words: &[W], error: &io::Error) -> Failure {
-        let asked = String::from_utf8_lossy(words[0].as_ref());
+        let command = String::from_utf8_lossy(words[0].as_ref());
         let cause = match error.kind() {
             io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
-                format!("no answer to {asked} within {:?}", self.timeout)
+                format!("no answer to {command} within {:?}", self.timeout)
             }
-            _ => format!("no answer to {asked} ({error})"),
+            _ => format!("no answer to {command} ({error})"),
         };
         Failure::run(cause, format!("check that {} speaks RESP", self.address))
     }
 }
 
-/// The remedy of an error that a server told as `text`: `otherwise`, unless it has no room for another connection.
+/// The remedy of the server error `text`: `otherwise`, unless the server has no room for another connection.
 pub fn remedy_of<'a>(text: &str, otherwise: &'a str) -> &'a str {
     let is_full = FULL.iter().any(|full| text.contains(full));
     if is_full {

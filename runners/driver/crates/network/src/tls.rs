@@ -1,4 +1,4 @@
-//! TLS by rustls with the ring provider: what the options of redis-benchmark mean, and which of them cannot be had.
+//! TLS by rustls with the ring provider: what the options of redis-benchmark mean, and which of them are unsupported.
 
 use std::fs;
 use std::path::Path;
@@ -13,9 +13,9 @@ use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, Error, RootC
 
 use text::failure::Failure;
 
-/// What was asked for; files are read by [`Wanted::client`].
+/// The options of TLS; [`Settings::client`] reads the files.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Wanted {
+pub struct Settings {
     pub sni: Option<String>,
     pub cacert: Option<String>,
     pub cacertdir: Option<String>,
@@ -27,7 +27,7 @@ pub struct Wanted {
     pub ciphersuites: Option<String>,
 }
 
-/// How a connection shakes hands.
+/// How connections do the handshake.
 #[derive(Debug, Clone)]
 pub struct Client {
     pub config: Arc<ClientConfig>,
@@ -47,7 +47,7 @@ impl Client {
     }
 }
 
-impl Wanted {
+impl Settings {
     pub fn client(&self) -> Result<Client, Failure> {
         let provider = Arc::new(self.provider()?);
         let builder = ClientConfig::builder_with_provider(provider.clone())
@@ -241,19 +241,21 @@ mod tests {
 
     #[test]
     fn ciphers_have_the_names_of_openssl() {
-        let wanted = Wanted {
+        let settings = Settings {
             ciphers: Some("ECDHE-RSA-CHACHA20-POLY1305:ECDHE-ECDSA-AES256-GCM-SHA384".into()),
             ciphersuites: Some("TLS_AES_256_GCM_SHA384".into()),
-            ..Wanted::default()
+            ..Settings::default()
         };
-        let suites = wanted.provider().unwrap().cipher_suites;
+        let suites = settings.provider().unwrap().cipher_suites;
         let names: Vec<String> = suites.iter().map(|suite| openssl_name(suite.suite())).collect();
         assert_eq!(
             names,
             ["TLS_AES_256_GCM_SHA384", "ECDHE-RSA-CHACHA20-POLY1305", "ECDHE-ECDSA-AES256-GCM-SHA384"]
         );
-        let old = Wanted { ciphers: Some("AES128-SHA".into()), ..Wanted::default() };
-        let told = old.provider().unwrap_err().to_string();
-        assert!(told.contains("cannot have 'AES128-SHA'") && told.contains("ECDHE-RSA-AES128-GCM-SHA256"));
+        let old = Settings { ciphers: Some("AES128-SHA".into()), ..Settings::default() };
+        let message = old.provider().unwrap_err().to_string();
+        assert!(
+            message.contains("cannot have 'AES128-SHA'") && message.contains("ECDHE-RSA-AES128-GCM-SHA256")
+        );
     }
 }

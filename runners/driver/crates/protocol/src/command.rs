@@ -43,7 +43,7 @@ pub enum Step {
 /// One command: its bytes, how to fill them, and the reply it should get.
 #[derive(Debug, Clone)]
 pub struct Command {
-    /// What always stands there, with room for what has a fixed width.
+    /// The constant bytes, with room for fills of a fixed width.
     pub bytes: Vec<u8>,
     pub steps: Vec<Step>,
     pub reply: Expectation,
@@ -93,7 +93,7 @@ impl Command {
 
     fn place(&mut self, fill: Fill) {
         let at = self.bytes.len();
-        let (drawn, step) = match fill {
+        let (draw, step) = match fill {
             Fill::Number => (None, Step::Number { at }),
             Fill::Shared(slot) => (Some(Step::Draw { slot }), Step::Shared { at, slot }),
             Fill::Sequence => (None, Step::Sequence { at }),
@@ -101,7 +101,7 @@ impl Command {
             Fill::Value(bytes) => (None, Step::Value { at, bytes }),
             Fill::Varying(_) | Fill::Length { .. } => return,
         };
-        let missing = drawn.filter(|draw| !self.steps.contains(draw));
+        let missing = draw.filter(|draw| !self.steps.contains(draw));
         self.steps.extend(missing);
         self.steps.push(step);
         self.bytes.resize(at + fill.width(), b'0');

@@ -4,8 +4,8 @@ use crate::stride::Stride;
 
 /// What a reply may be, besides an error.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Type {
-    /// Of every type, which may differ from reply to reply: a program decides.
+pub enum ReplyType {
+    /// Any type, which may differ from reply to reply: a script in the server decides.
     #[default]
     Any,
     /// Of the type of the first reply to the command on any connection.
@@ -21,43 +21,43 @@ pub enum Type {
 pub struct Expectation {
     /// The name of the command in messages.
     pub command: String,
-    pub reply: Type,
+    pub reply: ReplyType,
     /// Whether a null is an answer. It always is where the type is not known.
     pub nullable: bool,
-    /// Its usual bytes, over which runs of replies are jumped.
+    /// Its usual bytes: runs of such replies are skipped at once.
     pub usual: Option<Stride>,
 }
 
 /// Commands by what answers them, whatever their arguments are.
-const KNOWN: [(Type, bool, &str); 6] = [
+const KNOWN: [(ReplyType, bool, &str); 6] = [
     (
-        Type::Line("+OK"),
+        ReplyType::Line("+OK"),
         false,
         "AUTH DISCARD FLUSHALL FLUSHDB HMSET LSET LTRIM MSET MULTI PSETEX RENAME SELECT SETEX UNWATCH WATCH",
     ),
     (
-        Type::Byte(b':'),
+        ReplyType::Byte(b':'),
         false,
         "APPEND BITCOUNT DBSIZE DECR DECRBY DEL EXISTS EXPIRE HDEL HEXISTS HINCRBY HLEN HSET HSETNX HSTRLEN INCR \
          INCRBY LINSERT LLEN LPUSH LPUSHX LREM MSETNX PERSIST PEXPIRE PFADD PFCOUNT PTTL PUBLISH RPUSH RPUSHX \
          SADD SCARD SETBIT GETBIT SETNX SISMEMBER SMOVE SPUBLISH SREM STRLEN TOUCH TTL UNLINK XDEL XLEN XTRIM ZCARD \
          ZCOUNT ZREM",
     ),
-    (Type::Byte(b'$'), true, "GET GETDEL GETEX GETSET HGET LINDEX LMOVE RPOPLPUSH XADD"),
-    (Type::Byte(b'$'), false, "ECHO GETRANGE HINCRBYFLOAT INCRBYFLOAT"),
-    (Type::Byte(b'*'), false, "HMGET LRANGE MGET SCAN ZPOPMAX ZPOPMIN ZRANGE"),
-    (Type::Byte(b'*'), true, "EXEC"),
+    (ReplyType::Byte(b'$'), true, "GET GETDEL GETEX GETSET HGET LINDEX LMOVE RPOPLPUSH XADD"),
+    (ReplyType::Byte(b'$'), false, "ECHO GETRANGE HINCRBYFLOAT INCRBYFLOAT"),
+    (ReplyType::Byte(b'*'), false, "HMGET LRANGE MGET SCAN ZPOPMAX ZPOPMIN ZRANGE"),
+    (ReplyType::Byte(b'*'), true, "EXEC"),
 ];
 
-/// Commands whose reply is made by a program.
+/// Commands whose reply a script in the server makes.
 const PROGRAMS: [&str; 6] = ["EVAL", "EVALSHA", "EVALSHA_RO", "EVAL_RO", "FCALL", "FCALL_RO"];
 /// Conditions of SET: without one it always says OK.
 const CONDITIONS: [&str; 6] = ["NX", "XX", "IFEQ", "IFNE", "IFDEQ", "IFDNE"];
 
 impl Expectation {
-    pub fn of(command: String, reply: Type, nullable: bool) -> Expectation {
+    pub fn of(command: String, reply: ReplyType, nullable: bool) -> Expectation {
         let usual = match reply {
-            Type::Line(line) => Stride::new(format!("{line}\r\n").as_bytes(), 0),
+            ReplyType::Line(line) => Stride::new(format!("{line}\r\n").as_bytes(), 0),
             _ => None,
         };
         Expectation { command, reply, nullable, usual }
@@ -71,8 +71,8 @@ impl Expectation {
         let (reply, nullable) = reply_to(&words);
         let expected = Expectation::of(command, reply, nullable);
         match expected.command.as_str() {
-            "GET" | "LPOP" | "RPOP" if reply == Type::Byte(b'$') => expected.usually("$", value_bytes),
-            "SADD" | "ZADD" if reply == Type::Byte(b':') => {
+            "GET" | "LPOP" | "RPOP" if reply == ReplyType::Byte(b'$') => expected.usually("$", value_bytes),
+            "SADD" | "ZADD" if reply == ReplyType::Byte(b':') => {
                 Expectation { usual: Stride::new(b":0\r\n", 0), ..expected }
             }
             _ => expected,
@@ -85,38 +85,38 @@ impl Expectation {
 
     /// The same, sent between MULTI and EXEC.
     pub fn queued(&self) -> Expectation {
-        Expectation::of(self.command.clone(), Type::Line("+QUEUED"), false)
+        Expectation::of(self.command.clone(), ReplyType::Line("+QUEUED"), false)
     }
 
-    /// What a message says should have come.
-    pub fn wanted(&self, first: u8) -> String {
+    /// The expected reply, in the words of a message.
+    pub fn description(&self, first: u8) -> String {
         match self.reply {
-            Type::Any => "a reply".to_owned(),
-            Type::First => format!("a '{}' reply, as the first one was,", char::from(first)),
-            Type::Byte(byte) => format!("a '{}' reply", char::from(byte)),
-            Type::Line(line) => format!("'{line}'"),
+            ReplyType::Any => "a reply".to_owned(),
+            ReplyType::First => format!("a '{}' reply, as the first one was,", char::from(first)),
+            ReplyType::Byte(byte) => format!("a '{}' reply", char::from(byte)),
+            ReplyType::Line(line) => format!("'{line}'"),
         }
     }
 }
 
 /// The type of the reply to `words`, which are in capitals, and whether a null is one.
-fn reply_to(words: &[String]) -> (Type, bool) {
-    let Some(name) = words.first().map(String::as_str) else { return (Type::Any, true) };
+fn reply_to(words: &[String]) -> (ReplyType, bool) {
+    let Some(name) = words.first().map(String::as_str) else { return (ReplyType::Any, true) };
     let says = |names: &[&str]| words.iter().skip(2).any(|word| names.contains(&word.as_str()));
     match (name, words.len()) {
-        ("PING", 1) => (Type::Line("+PONG"), false),
-        ("PING", _) => (Type::Byte(b'$'), false),
-        ("SET", 4..) if says(&["GET"]) => (Type::Byte(b'$'), true),
-        ("SET", 4..) => (Type::Line("+OK"), says(&CONDITIONS)),
-        ("SET", _) => (Type::Line("+OK"), false),
-        // With a count these answer with lists.
-        ("LPOP" | "RPOP" | "SPOP", ..=2) => (Type::Byte(b'$'), true),
-        ("ZADD", _) if !says(&["INCR"]) => (Type::Byte(b':'), false),
-        (program, _) if PROGRAMS.contains(&program) => (Type::Any, true),
+        ("PING", 1) => (ReplyType::Line("+PONG"), false),
+        ("PING", _) => (ReplyType::Byte(b'$'), false),
+        ("SET", 4..) if says(&["GET"]) => (ReplyType::Byte(b'$'), true),
+        ("SET", 4..) => (ReplyType::Line("+OK"), says(&CONDITIONS)),
+        ("SET", _) => (ReplyType::Line("+OK"), false),
+        // With a count these commands answer with lists.
+        ("LPOP" | "RPOP" | "SPOP", ..=2) => (ReplyType::Byte(b'$'), true),
+        ("ZADD", _) if !says(&["INCR"]) => (ReplyType::Byte(b':'), false),
+        (program, _) if PROGRAMS.contains(&program) => (ReplyType::Any, true),
         _ => {
             let known =
                 KNOWN.iter().find(|(_, _, names)| names.split_whitespace().any(|known| known == name));
-            known.map_or((Type::First, true), |(reply, nullable, _)| (*reply, *nullable))
+            known.map_or((ReplyType::First, true), |(reply, nullable, _)| (*reply, *nullable))
         }
     }
 }

@@ -2,37 +2,37 @@
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use crate::expectation::{Expectation, Type};
-use crate::replies::Garbage;
+use crate::expectation::{Expectation, ReplyType};
+use crate::replies::ProtocolError;
 use crate::script::Script;
 
 /// Of a reply that is refused, so many bytes are shown.
-const SHOWN: usize = 40;
+const PREVIEW_BYTES: usize = 40;
 
 /// The replies to the commands of a script, in their order.
 #[derive(Debug)]
-pub struct Expected {
+pub struct ExpectedReplies {
     commands: Box<[Expectation]>,
     /// The type of the first reply to each command; 0 until there was one.
     first: Box<[AtomicU8]>,
     order: Box<[u16]>,
 }
 
-impl Expected {
+impl ExpectedReplies {
     /// Always the same.
-    pub fn one(expectation: Expectation) -> Expected {
-        Expected::new(vec![expectation], vec![0])
+    pub fn one(expectation: Expectation) -> ExpectedReplies {
+        ExpectedReplies::new(vec![expectation], vec![0])
     }
 
-    pub fn new(commands: Vec<Expectation>, order: Vec<u16>) -> Expected {
+    pub fn new(commands: Vec<Expectation>, order: Vec<u16>) -> ExpectedReplies {
         let first = commands.iter().map(|_| AtomicU8::new(0)).collect();
-        Expected { commands: commands.into(), first, order: order.into() }
+        ExpectedReplies { commands: commands.into(), first, order: order.into() }
     }
 
-    pub fn of(script: &Script) -> Expected {
+    pub fn of(script: &Script) -> ExpectedReplies {
         match script.commands.as_slice() {
-            [command] => Expected::one(command.reply.clone()),
-            _ => Expected::new(in_transactions(script), script.order.clone()),
+            [command] => ExpectedReplies::one(command.reply.clone()),
+            _ => ExpectedReplies::new(in_transactions(script), script.order.clone()),
         }
     }
 
@@ -61,16 +61,16 @@ impl Expected {
     /// Whether a reply at `place` that begins with `byte` is of the right type.
     pub fn suits(&self, place: usize, byte: u8) -> bool {
         match self.at(place).reply {
-            Type::Any => true,
-            Type::First => [0, byte].contains(&self.first(place).load(Ordering::Relaxed)),
-            Type::Byte(wanted) => wanted == byte,
-            Type::Line(line) => line.as_bytes()[0] == byte,
+            ReplyType::Any => true,
+            ReplyType::First => [0, byte].contains(&self.first(place).load(Ordering::Relaxed)),
+            ReplyType::Byte(kind) => kind == byte,
+            ReplyType::Line(line) => line.as_bytes()[0] == byte,
         }
     }
 
     /// A reply at `place` that is no error and no null begins with `byte`: whether those before did, too.
     pub fn learn(&self, place: usize, byte: u8) -> bool {
-        if self.at(place).reply != Type::First {
+        if self.at(place).reply != ReplyType::First {
             return true;
         }
         let learned = self.first(place).compare_exchange(0, byte, Ordering::Relaxed, Ordering::Relaxed);
@@ -83,20 +83,21 @@ impl Expected {
 
     /// The failure of a reply at `place` that begins with `bytes`.
     #[cold]
-    pub fn refused(&self, place: usize, bytes: &[u8]) -> Garbage {
+    pub fn refused(&self, place: usize, bytes: &[u8]) -> ProtocolError {
         let expected = self.at(place);
         let to =
             if expected.command.is_empty() { String::new() } else { format!(" {} with", expected.command) };
         let line = bytes.split(|byte| *byte == b'\r').next().unwrap_or_default();
-        let shown = line[..line.len().min(SHOWN)].escape_ascii();
-        let wanted = expected.wanted(self.first(place).load(Ordering::Relaxed));
-        Garbage(format!("the server answered{to} '{shown}' where {wanted} should stand"))
+        let preview = line[..line.len().min(PREVIEW_BYTES)].escape_ascii();
+        let description = expected.description(self.first(place).load(Ordering::Relaxed));
+        ProtocolError(format!("the server answered{to} '{preview}' where {description} should stand"))
     }
 }
 
 /// What the commands of `script` should get: between MULTI and EXEC they are queued.
 ///
-/// A shuffled script has no transactions that a server would take: whatever it says about them is an error sooner or later.
+/// A shuffled script has no valid transactions: the server will answer with errors sooner or later, so any reply is
+/// accepted.
 fn in_transactions(script: &Script) -> Vec<Expectation> {
     let is = |reply: &Expectation, names: &[&str]| names.contains(&reply.command.as_str());
     let replies = script.commands.iter().map(|command| &command.reply);
@@ -104,7 +105,7 @@ fn in_transactions(script: &Script) -> Vec<Expectation> {
         return replies
             .map(|reply| Expectation {
                 nullable: true,
-                ..Expectation::of(reply.command.clone(), Type::Any, true)
+                ..Expectation::of(reply.command.clone(), ReplyType::Any, true)
             })
             .collect();
     }
@@ -132,19 +133,19 @@ mod tests {
     #[test]
     fn arguments_change_the_reply() {
         for (text, reply, nullable) in [
-            ("get k", Type::Byte(b'$'), true),
-            ("SET k v", Type::Line("+OK"), false),
-            ("SET k v EX 10", Type::Line("+OK"), false),
-            ("set k v nx", Type::Line("+OK"), true),
-            ("SET k v XX GET", Type::Byte(b'$'), true),
-            ("PING", Type::Line("+PONG"), false),
-            ("PING a", Type::Byte(b'$'), false),
-            ("LPOP l", Type::Byte(b'$'), true),
-            ("LPOP l 2", Type::First, true),
-            ("ZADD z NX 1 a", Type::Byte(b':'), false),
-            ("ZADD z INCR 1 a", Type::First, true),
-            ("EVAL return 0", Type::Any, true),
-            ("JSON.GET k", Type::First, true),
+            ("get k", ReplyType::Byte(b'$'), true),
+            ("SET k v", ReplyType::Line("+OK"), false),
+            ("SET k v EX 10", ReplyType::Line("+OK"), false),
+            ("set k v nx", ReplyType::Line("+OK"), true),
+            ("SET k v XX GET", ReplyType::Byte(b'$'), true),
+            ("PING", ReplyType::Line("+PONG"), false),
+            ("PING a", ReplyType::Byte(b'$'), false),
+            ("LPOP l", ReplyType::Byte(b'$'), true),
+            ("LPOP l 2", ReplyType::First, true),
+            ("ZADD z NX 1 a", ReplyType::Byte(b':'), false),
+            ("ZADD z INCR 1 a", ReplyType::First, true),
+            ("EVAL return 0", ReplyType::Any, true),
+            ("JSON.GET k", ReplyType::First, true),
         ] {
             let expected = expectation(text);
             assert_eq!((expected.reply, expected.nullable), (reply, nullable), "{text}");
@@ -158,15 +159,15 @@ mod tests {
             (1, resp::template(&words, &Placeholders::default(), Expectation::to(&words, 3)))
         };
         let texts = ["GET a", "MULTI", "GET a", "FOO", "EXEC", "GET a"];
-        let expected = Expected::of(&Script::sequence(texts.into_iter().map(command).collect()));
-        let types: Vec<Type> = (0..6).map(|place| expected.at(place).reply).collect();
-        let (bulk, queued) = (Type::Byte(b'$'), Type::Line("+QUEUED"));
-        assert_eq!(types, [bulk, Type::Line("+OK"), queued, queued, Type::Byte(b'*'), bulk]);
+        let expected = ExpectedReplies::of(&Script::sequence(texts.into_iter().map(command).collect()));
+        let types: Vec<ReplyType> = (0..6).map(|place| expected.at(place).reply).collect();
+        let (bulk, queued) = (ReplyType::Byte(b'$'), ReplyType::Line("+QUEUED"));
+        assert_eq!(types, [bulk, ReplyType::Line("+OK"), queued, queued, ReplyType::Byte(b'*'), bulk]);
     }
 
     #[test]
     fn the_first_type_is_learned_once() {
-        let expected = Expected::one(expectation("FOO"));
+        let expected = ExpectedReplies::one(expectation("FOO"));
         assert!(expected.suits(0, b':') && expected.suits(0, b'*'));
         assert!(expected.learn(0, b':') && expected.learn(0, b':') && !expected.learn(0, b'*'));
         assert!(expected.suits(0, b':') && !expected.suits(0, b'*'));

@@ -3,8 +3,8 @@
 pub mod command;
 pub mod expectation;
 pub mod expected;
-pub mod flat;
 pub mod memcached;
+pub mod message;
 pub mod number;
 pub mod replies;
 pub mod reply;

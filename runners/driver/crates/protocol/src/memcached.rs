@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use crate::replies::{Garbage, Proto, Replies, Tally};
+use crate::replies::{Protocol, ProtocolError, Replies, Tally};
 use crate::script::Script;
 use crate::template::Part;
 
@@ -22,9 +22,9 @@ pub enum Kind {
     Item,
     /// `HD`, or a miss.
     Head,
-    /// Whatever quiet commands say, up to the `MN` that closes their batch.
+    /// The replies of quiet commands, up to the `MN` that closes their batch.
     Quiet,
-    /// `STORED`, or why not.
+    /// `STORED`, or the reason why not.
     Stored,
     /// The new value of a counter, or `NOT_FOUND`.
     Number,
@@ -46,7 +46,7 @@ enum Meaning {
 }
 
 impl Kind {
-    /// None when the line cannot stand here.
+    /// None when the line is invalid here.
     fn meaning(self, word: &[u8], alone: bool) -> Option<Meaning> {
         let meaning = match (self, word) {
             (Kind::Values, b"VALUE") => Meaning::Data(3),
@@ -68,7 +68,7 @@ impl Kind {
     }
 
     /// What should have come for `keys` that are looked for, for a message.
-    fn wanted(self, keys: u64) -> &'static str {
+    fn description(self, keys: u64) -> &'static str {
         match self {
             Kind::Values => "VALUE or END",
             Kind::Item => "VA or EN",
@@ -86,7 +86,7 @@ impl Kind {
         }
     }
 
-    /// Whether lines follow each other until one of them says that it is the last.
+    /// Whether the reply is a series of lines, the last of which marks its end.
     fn has_end(self) -> bool {
         matches!(self, Kind::Values | Kind::Quiet | Kind::NoOp)
     }
@@ -97,7 +97,7 @@ fn is_number(word: &[u8]) -> bool {
     (1..=20).contains(&word.len()) && word.iter().all(u8::is_ascii_digit)
 }
 
-/// The usual reply: its length and the bytes that are always the same. Replies that match are jumped over.
+/// The usual reply: its length and the bytes that are always the same. Replies that match are skipped at once.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pattern {
     length: usize,
@@ -170,7 +170,7 @@ impl Memcached {
     }
 }
 
-impl Proto for Memcached {
+impl Protocol for Memcached {
     type Replies = Skipper;
     const NAME: &'static str = "the text protocol of memcached";
     const ERROR_MARK: &'static str = "";
@@ -210,7 +210,7 @@ impl Skipper {
         &self.answers[usize::from(self.order[self.place])]
     }
 
-    /// Jump over usual replies at the front of `bytes`; the number of bytes jumped.
+    /// Skip usual replies at the front of `bytes` at once; the number of bytes skipped.
     #[inline]
     fn jump(&mut self, bytes: &[u8], tally: &mut Tally) -> usize {
         let mut at = 0;
@@ -231,18 +231,18 @@ impl Skipper {
     }
 
     /// Take some of `bytes`, which is not empty; how many.
-    fn step(&mut self, bytes: &[u8], tally: &mut Tally) -> Result<usize, Garbage> {
+    fn step(&mut self, bytes: &[u8], tally: &mut Tally) -> Result<usize, ProtocolError> {
         match self.state {
             State::Line => self.line(bytes, tally),
             State::Data(left) => self.data(left, bytes, tally),
         }
     }
 
-    fn line(&mut self, bytes: &[u8], tally: &mut Tally) -> Result<usize, Garbage> {
+    fn line(&mut self, bytes: &[u8], tally: &mut Tally) -> Result<usize, ProtocolError> {
         let end = memchr::memchr(b'\n', bytes);
         let taken = end.map_or(bytes.len(), |end| end + 1);
         if self.line.len() + taken > LONGEST_LINE {
-            return Err(Garbage(format!(
+            return Err(ProtocolError(format!(
                 "the server answered with a line of more than {LONGEST_LINE} bytes"
             )));
         }
@@ -259,7 +259,7 @@ impl Skipper {
     }
 
     /// Take a whole line with its end.
-    fn take(&mut self, line: &[u8], tally: &mut Tally) -> Result<(), Garbage> {
+    fn take(&mut self, line: &[u8], tally: &mut Tally) -> Result<(), ProtocolError> {
         let Some(text) = line.strip_suffix(b"\r\n") else { return Err(self.unexpected(line)) };
         self.begun = true;
         let word = text.split(|byte| *byte == b' ').next().unwrap_or_default();
@@ -285,16 +285,19 @@ impl Skipper {
         Ok(())
     }
 
-    fn find(&mut self) -> Result<(), Garbage> {
+    fn find(&mut self) -> Result<(), ProtocolError> {
         self.found += 1;
         let Answer { kind, keys, .. } = *self.answer();
         match kind.has_end() && self.found > keys {
-            true => Err(Garbage(format!("the server answered with more than the {keys} values asked for"))),
+            true => {
+                Err(ProtocolError(format!("the server answered with more than the {keys} values asked for")))
+            }
             false => Ok(()),
         }
     }
 
-    /// An error is told at once, and counted when the reply ends; quiet commands go on behind it.
+    /// The text of an error is kept at once, and the error is counted when the reply ends; the replies of quiet commands
+    /// go on after it.
     #[cold]
     fn fail(&mut self, text: &[u8], tally: &mut Tally) {
         let text = String::from_utf8_lossy(&text[..text.len().min(ERROR_TEXT)]).into_owned();
@@ -305,8 +308,8 @@ impl Skipper {
         }
     }
 
-    fn data(&mut self, left: u64, bytes: &[u8], tally: &mut Tally) -> Result<usize, Garbage> {
-        let wanted = match left {
+    fn data(&mut self, left: u64, bytes: &[u8], tally: &mut Tally) -> Result<usize, ProtocolError> {
+        let expected = match left {
             1 => b'\n',
             2 => b'\r',
             _ => {
@@ -315,9 +318,11 @@ impl Skipper {
                 return Ok(taken as usize);
             }
         };
-        if bytes[0] != wanted {
-            let told = bytes[0].escape_ascii();
-            return Err(Garbage(format!("the server sent '{told}' where a value should have ended")));
+        if bytes[0] != expected {
+            let preview = bytes[0].escape_ascii();
+            return Err(ProtocolError(format!(
+                "the server sent '{preview}' where a value should have ended"
+            )));
         }
         self.state = State::Data(left - 1);
         if left == 1 {
@@ -353,10 +358,13 @@ impl Skipper {
     }
 
     #[cold]
-    fn unexpected(&self, line: &[u8]) -> Garbage {
-        let told = line[..line.len().min(80)].trim_ascii_end().escape_ascii();
+    fn unexpected(&self, line: &[u8]) -> ProtocolError {
+        let preview = line[..line.len().min(80)].trim_ascii_end().escape_ascii();
         let Answer { test, kind, keys, .. } = self.answer();
-        Garbage(format!("the server answered {test} with '{told}' where {} should stand", kind.wanted(*keys)))
+        ProtocolError(format!(
+            "the server answered {test} with '{preview}' where {} should stand",
+            kind.description(*keys)
+        ))
     }
 }
 
@@ -372,7 +380,7 @@ fn length(word: &[u8]) -> Option<u64> {
 
 impl Replies for Skipper {
     #[inline]
-    fn skip(&mut self, bytes: &[u8], tally: &mut Tally) -> Result<(), Garbage> {
+    fn skip(&mut self, bytes: &[u8], tally: &mut Tally) -> Result<(), ProtocolError> {
         let mut at = 0;
         while at < bytes.len() {
             if !self.begun && self.line.is_empty() {
@@ -385,7 +393,7 @@ impl Replies for Skipper {
         Ok(())
     }
 
-    fn skip_one(&mut self, bytes: &[u8], tally: &mut Tally) -> Result<(usize, bool), Garbage> {
+    fn skip_one(&mut self, bytes: &[u8], tally: &mut Tally) -> Result<(usize, bool), ProtocolError> {
         let (mut at, before) = (0, tally.replies);
         while at < bytes.len() && tally.replies == before {
             at += self.step(&bytes[at..], tally)?;

@@ -1,4 +1,4 @@
-//! The seam between the engine and a protocol: commands come as templates, replies are skipped.
+//! The interface between the engine and a protocol: commands are templates, replies are skipped.
 
 use crate::script::Script;
 
@@ -33,9 +33,9 @@ impl Tally {
 
 /// The bytes are not of the protocol, or answer something that was not asked.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Garbage(pub String);
+pub struct ProtocolError(pub String);
 
-pub trait Proto: Sync {
+pub trait Protocol: Sync {
     type Replies: Replies + Send;
     /// Its name in messages.
     const NAME: &'static str;
@@ -48,9 +48,9 @@ pub trait Proto: Sync {
 
 pub trait Replies {
     /// Take the next bytes of a connection, cut anywhere; count the replies that they complete into `tally`.
-    fn skip(&mut self, bytes: &[u8], tally: &mut Tally) -> Result<(), Garbage>;
+    fn skip(&mut self, bytes: &[u8], tally: &mut Tally) -> Result<(), ProtocolError>;
 
     /// Take bytes, of which there is at least one, up to the end of a reply or of what stands between replies; how many,
     /// and whether that end was among them.
-    fn skip_one(&mut self, bytes: &[u8], tally: &mut Tally) -> Result<(usize, bool), Garbage>;
+    fn skip_one(&mut self, bytes: &[u8], tally: &mut Tally) -> Result<(usize, bool), ProtocolError>;
 }

@@ -42,7 +42,7 @@ impl Reply {
     }
 }
 
-/// Lists within lists beyond this are no answer to anything that is asked, and would eat the stack.
+/// Deeper nested lists answer no command that is sent here, and could overflow the stack.
 const DEEPEST: usize = 32;
 
 struct Reader<'a> {

@@ -4,24 +4,24 @@ use std::sync::Arc;
 
 use crate::command::Command;
 use crate::expectation::Expectation;
-use crate::expected::Expected;
-use crate::replies::Proto;
+use crate::expected::ExpectedReplies;
+use crate::replies::Protocol;
 use crate::script::Script;
 use crate::skipper::Skipper;
 use crate::template::{Fill, Part, Placeholders};
 
 /// The protocol with the replies to the commands of one script.
 pub struct Resp {
-    expected: Arc<Expected>,
+    expected: Arc<ExpectedReplies>,
 }
 
 impl Resp {
     pub fn of(script: &Script) -> Resp {
-        Resp { expected: Arc::new(Expected::of(script)) }
+        Resp { expected: Arc::new(ExpectedReplies::of(script)) }
     }
 }
 
-impl Proto for Resp {
+impl Protocol for Resp {
     type Replies = Skipper;
     const NAME: &'static str = "RESP";
     const ERROR_MARK: &'static str = "-";

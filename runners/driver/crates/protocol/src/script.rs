@@ -3,7 +3,7 @@
 use crate::command::Command;
 use generator::rng::Rng;
 
-/// A weighted mix is dealt out of a shuffled ring of about this many commands.
+/// A weighted mix repeats a shuffled order of about this many commands.
 const RING: u64 = 1 << 16;
 
 /// The commands of a workload and the order in which each connection sends them, again and again.
@@ -12,7 +12,7 @@ pub struct Script {
     pub commands: Vec<Command>,
     /// Places in `commands`; not empty.
     pub order: Vec<u16>,
-    /// Whether the order is one of chance: a batch then begins anywhere in it.
+    /// Whether the order is random: a batch then begins anywhere in it.
     pub shuffled: bool,
 }
 
@@ -28,7 +28,7 @@ impl Script {
         Script { commands, order, shuffled: false }
     }
 
-    /// Commands with weights (above 0), in an order of chance that depends on `seed` alone.
+    /// Commands with weights (above 0), in a random order that depends on `seed` alone.
     pub fn mix(weighted: Vec<(u64, Command)>, seed: u64) -> Script {
         let total: u64 = weighted.iter().map(|(weight, _)| weight).sum();
         let rounds = (RING / total).max(1);
@@ -119,7 +119,7 @@ mod tests {
         assert_eq!(seconds * 10, order.len());
         assert_eq!(order, mix(1));
         assert_ne!(order, mix(2));
-        // Shuffled: no stretch of 1000 is without the rare one.
+        // Shuffled: every 1000 successive commands contain the rare one.
         assert!(order.windows(1000).all(|stretch| stretch.contains(&1)));
     }
 

@@ -1,6 +1,6 @@
-//! Finds where RESP2 and RESP3 replies end, without building them: a parser would cost more than the request.
+//! Finds where RESP2 and RESP3 replies end without building them: a parser would cost more than sending the request.
 //!
-//! The state is a few numbers, so a reply may be cut at any byte and nothing is carried over. Nested aggregates need no
+//! The state is a few numbers, so a reply may be cut at any byte and no bytes need to be kept. Nested aggregates need no
 //! stack: only the number of elements still outstanding matters. Push frames are counted apart,
 //! attributes are skipped.
 
@@ -9,9 +9,9 @@ pub mod judge;
 use std::sync::Arc;
 
 use crate::expectation::Expectation;
-use crate::expected::Expected;
+use crate::expected::ExpectedReplies;
 use crate::number::Number;
-use crate::replies::{Garbage, Replies, Tally};
+use crate::replies::{ProtocolError, Replies, Tally};
 
 /// Errors are reported with at most this many bytes of their text.
 const ERROR_TEXT: usize = 200;
@@ -49,7 +49,7 @@ enum State {
     BodyLf,
 }
 
-/// How the reply under way stands to what was expected.
+/// How the current reply compares with the expected one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Trial {
     Passed,
@@ -63,8 +63,8 @@ pub enum Trial {
 
 #[derive(Debug, Clone)]
 pub struct Skipper {
-    expected: Arc<Expected>,
-    /// Of the reply under way, or of the next one, among those that are expected.
+    expected: Arc<ExpectedReplies>,
+    /// Of the current reply, or of the next one, among those that are expected.
     place: usize,
     trial: Trial,
     state: State,
@@ -73,7 +73,7 @@ pub struct Skipper {
     nested: bool,
     null: bool,
     failed: bool,
-    /// Whether the bulk under way is the text of an error.
+    /// Whether the current bulk is the text of an error.
     error_body: bool,
     /// Whether what is being skipped is no reply: a push frame or an attribute.
     aside: bool,
@@ -91,11 +91,11 @@ impl Skipper {
 
     /// Takes errors, and replies as `expected`.
     pub fn new(expected: Expectation) -> Skipper {
-        Skipper::following(Arc::new(Expected::one(expected)), 0)
+        Skipper::following(Arc::new(ExpectedReplies::one(expected)), 0)
     }
 
     /// Takes errors, and replies as `expected`, of which that at `place` comes first.
-    pub fn following(expected: Arc<Expected>, place: usize) -> Skipper {
+    pub fn following(expected: Arc<ExpectedReplies>, place: usize) -> Skipper {
         Skipper {
             place: place % expected.length(),
             expected,
@@ -113,7 +113,7 @@ impl Skipper {
         }
     }
 
-    /// Jump over the usual replies at the front of `bytes`; the number of bytes jumped.
+    /// Skip the usual replies at the front of `bytes` at once; the number of bytes skipped.
     #[inline(always)]
     fn jump(&mut self, bytes: &[u8], tally: &mut Tally) -> usize {
         if !self.expected.is_one() {
@@ -143,7 +143,7 @@ impl Skipper {
     }
 
     /// Take the type byte.
-    fn open(&mut self, bytes: &[u8]) -> Result<(), Garbage> {
+    fn open(&mut self, bytes: &[u8]) -> Result<(), ProtocolError> {
         let kind = match bytes[0] {
             b'+' | b',' | b'#' | b'(' => Kind::Simple,
             b'-' => Kind::Error,
@@ -165,7 +165,7 @@ impl Skipper {
         Ok(())
     }
 
-    fn begin_reply(&mut self, bytes: &[u8]) -> Result<(), Garbage> {
+    fn begin_reply(&mut self, bytes: &[u8]) -> Result<(), ProtocolError> {
         let byte = bytes[0];
         self.aside = matches!(byte, b'>' | b'|');
         self.push = byte == b'>';
@@ -179,7 +179,7 @@ impl Skipper {
     }
 
     /// Take bytes up to the CR of a line; how many.
-    fn line(&mut self, kind: Kind, bytes: &[u8]) -> Result<usize, Garbage> {
+    fn line(&mut self, kind: Kind, bytes: &[u8]) -> Result<usize, ProtocolError> {
         let end = memchr::memchr(b'\r', bytes);
         let text = &bytes[..end.unwrap_or(bytes.len())];
         match kind {
@@ -201,14 +201,14 @@ impl Skipper {
         Ok(text.len() + usize::from(end.is_some()))
     }
 
-    /// The first error of a reply is told when the reply is whole.
+    /// The first error of a reply is reported when the reply is complete.
     fn keep_error(&mut self, text: &[u8]) {
         let room = ERROR_TEXT.saturating_sub(self.error.len());
         self.error.extend_from_slice(&text[..text.len().min(room)]);
     }
 
     /// The line is whole: what follows it.
-    fn end_line(&mut self, kind: Kind, tally: &mut Tally) -> Result<(), Garbage> {
+    fn end_line(&mut self, kind: Kind, tally: &mut Tally) -> Result<(), ProtocolError> {
         match kind {
             Kind::Simple => self.end_element(tally),
             Kind::Error => {
@@ -234,7 +234,7 @@ impl Skipper {
         Ok(())
     }
 
-    fn end_length(&mut self, kind: Kind, length: i64, tally: &mut Tally) -> Result<(), Garbage> {
+    fn end_length(&mut self, kind: Kind, length: i64, tally: &mut Tally) -> Result<(), ProtocolError> {
         self.judge_length(length)?;
         match (kind, length) {
             (_, -1) => self.end_null(tally),
@@ -244,7 +244,7 @@ impl Skipper {
         Ok(())
     }
 
-    fn length(&self) -> Result<i64, Garbage> {
+    fn length(&self) -> Result<i64, ProtocolError> {
         self.number.signed().ok_or_else(|| unexpected("a number", b'\r'))
     }
 
@@ -254,18 +254,18 @@ impl Skipper {
     }
 
     /// The header of an aggregate of `length` elements is one element that is replaced by them.
-    fn end_header(&mut self, length: u64, tally: &mut Tally) -> Result<(), Garbage> {
+    fn end_header(&mut self, length: u64, tally: &mut Tally) -> Result<(), ProtocolError> {
         self.nested = true;
         self.announce(length)?;
         self.end_element(tally);
         Ok(())
     }
 
-    fn announce(&mut self, elements: u64) -> Result<(), Garbage> {
+    fn announce(&mut self, elements: u64) -> Result<(), ProtocolError> {
         self.outstanding = self
             .outstanding
             .checked_add(elements)
-            .ok_or_else(|| Garbage(format!("the server announced {elements} elements")))?;
+            .ok_or_else(|| ProtocolError(format!("the server announced {elements} elements")))?;
         Ok(())
     }
 
@@ -298,7 +298,7 @@ impl Skipper {
 
     /// Take some of `bytes`, which is not empty; how many.
     #[inline(never)]
-    fn step(&mut self, bytes: &[u8], tally: &mut Tally) -> Result<usize, Garbage> {
+    fn step(&mut self, bytes: &[u8], tally: &mut Tally) -> Result<usize, ProtocolError> {
         match self.state {
             State::Type => self.open(bytes).map(|()| 1),
             State::Line(kind) => self.line(kind, bytes),
@@ -330,7 +330,7 @@ impl Skipper {
 
 impl Replies for Skipper {
     #[inline]
-    fn skip(&mut self, bytes: &[u8], tally: &mut Tally) -> Result<(), Garbage> {
+    fn skip(&mut self, bytes: &[u8], tally: &mut Tally) -> Result<(), ProtocolError> {
         let mut at = 0;
         while at < bytes.len() {
             if self.outstanding == 0 {
@@ -343,7 +343,7 @@ impl Replies for Skipper {
         Ok(())
     }
 
-    fn skip_one(&mut self, bytes: &[u8], tally: &mut Tally) -> Result<(usize, bool), Garbage> {
+    fn skip_one(&mut self, bytes: &[u8], tally: &mut Tally) -> Result<(usize, bool), ProtocolError> {
         let mut at = 0;
         while at < bytes.len() {
             at += self.step(&bytes[at..], tally)?;
@@ -355,22 +355,22 @@ impl Replies for Skipper {
     }
 }
 
-fn require(wanted: u8, byte: u8) -> Result<(), Garbage> {
-    match byte == wanted {
+fn require(expected: u8, byte: u8) -> Result<(), ProtocolError> {
+    match byte == expected {
         true => Ok(()),
-        false => Err(unexpected(&format!("'{}'", wanted.escape_ascii()), byte)),
+        false => Err(unexpected(&format!("'{}'", expected.escape_ascii()), byte)),
     }
 }
 
-fn unsigned(length: i64) -> Result<u64, Garbage> {
-    u64::try_from(length).map_err(|_| Garbage(format!("the server announced a length of {length}")))
+fn unsigned(length: i64) -> Result<u64, ProtocolError> {
+    u64::try_from(length).map_err(|_| ProtocolError(format!("the server announced a length of {length}")))
 }
 
 /// The elements of so many pairs.
-fn doubled(pairs: i64) -> Result<u64, Garbage> {
+fn doubled(pairs: i64) -> Result<u64, ProtocolError> {
     unsigned(pairs).map(|pairs| pairs * 2)
 }
 
-fn unexpected(wanted: &str, byte: u8) -> Garbage {
-    Garbage(format!("the server answered '{}' where {wanted} should begin", byte.escape_ascii()))
+fn unexpected(expected: &str, byte: u8) -> ProtocolError {
+    ProtocolError(format!("the server answered '{}' where {expected} should begin", byte.escape_ascii()))
 }

@@ -1,6 +1,6 @@
 //! Runs of the same reply, found without looking at every byte.
 
-/// The usual reply as a constant: its first bytes and its whole length. Runs of it are jumped over.
+/// The usual reply as a constant: its first bytes and its whole length. Runs of it are skipped at once.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stride {
     prefix: u64,

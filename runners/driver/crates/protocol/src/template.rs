@@ -1,4 +1,4 @@
-//! Texts with places that are filled anew for each request.
+//! Texts with placeholders that are filled for each request.
 
 use generator::digits;
 use generator::values::Ttl;
@@ -17,11 +17,11 @@ pub enum Fill {
     Shared(u8),
     /// The number of the command among those of all connections.
     Sequence,
-    /// A hash tag that leads to the node of the connection, the same at all places of one command.
+    /// A hash tag of the connection's node, the same at all places of one command.
     Tag,
-    /// So many bytes out of the value pool.
+    /// So many bytes of the value pool.
     Value(usize),
-    /// Bytes whose number differs from request to request.
+    /// Bytes whose length differs from request to request.
     Varying(Varying),
     /// The sum, as text, of `plus` and the lengths of the next so many varying fills.
     Length { plus: usize, varying: usize },
@@ -37,7 +37,7 @@ pub enum Varying {
 }
 
 impl Fill {
-    /// Its bytes, if they are always so many; else 0.
+    /// Its length if that is constant, else 0.
     pub fn width(self) -> usize {
         match self {
             Fill::Number | Fill::Shared(_) | Fill::Sequence => digits::WIDTH,
@@ -82,11 +82,11 @@ impl Part {
 /// What `__data__` stands for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Value {
-    /// Other bytes in each request, so many.
+    /// So many bytes, which differ from request to request.
     Drawn(usize),
-    /// Other bytes in each request, at most so many.
+    /// At most so many bytes, which differ from request to request.
     Varying(usize),
-    /// These in all requests.
+    /// The same bytes in all requests.
     Same(Vec<u8>),
 }
 
@@ -96,7 +96,7 @@ impl Default for Value {
     }
 }
 
-/// Which placeholders a text may hold; the others stand for themselves.
+/// Which placeholders of a text are replaced; others are literal text.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Placeholders {
     /// `__rand_int__`, `__rand_1st__` to `__rand_9th__`.
@@ -146,7 +146,7 @@ impl Value {
         }
     }
 
-    /// What stands for it in a command.
+    /// Its part of a command.
     fn part(&self) -> Part {
         match self {
             Value::Drawn(bytes) => Part::Filled(Fill::Value(*bytes)),

@@ -8,8 +8,8 @@ use reference::{Reading, skipped};
 use std::sync::Arc;
 
 use protocol::expectation::Expectation;
-use protocol::expectation::Type;
-use protocol::expected::Expected;
+use protocol::expectation::ReplyType;
+use protocol::expected::ExpectedReplies;
 use protocol::replies::Replies;
 use protocol::replies::Tally;
 use protocol::skipper::Skipper;
@@ -138,7 +138,13 @@ fn taking_all(stride: Option<Stride>) -> Skipper {
 
 /// Of any type but that of the first reply, which the parser does not know.
 fn expectations() -> impl Strategy<Value = Expectation> {
-    let types = [Type::Any, Type::Byte(b':'), Type::Byte(b'$'), Type::Byte(b'*'), Type::Line("+OK")];
+    let types = [
+        ReplyType::Any,
+        ReplyType::Byte(b':'),
+        ReplyType::Byte(b'$'),
+        ReplyType::Byte(b'*'),
+        ReplyType::Line("+OK"),
+    ];
     (prop::sample::select(types.as_slice().to_vec()), any::<bool>())
         .prop_map(|(reply, nullable)| Expectation { reply, nullable, ..Expectation::default() })
 }
@@ -192,7 +198,7 @@ proptest! {
         cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..12),
     ) {
         let answers = ["$1\r\na\r\n", "+OK\r\n", ":12\r\n"];
-        let expected = Expected::new(vec![to("GET a"), to("SET a b"), to("INCR a")], order.clone());
+        let expected = ExpectedReplies::new(vec![to("GET a"), to("SET a b"), to("INCR a")], order.clone());
         let skipper = Skipper::following(Arc::new(expected), place);
         let mut asked: Vec<usize> =
             (0..order.len()).map(|at| usize::from(order[(place + at) % order.len()])).collect();
@@ -278,7 +284,7 @@ fn garbage_is_refused() {
 
 #[test]
 fn a_refusal_names_the_command_and_what_came() {
-    for (words, bytes, told) in [
+    for (words, bytes, message) in [
         ("get k", "*1\r\n:1\r\n", "GET with '*1' where a '$' reply should stand"),
         ("get k", "$1\r\na\r\n+OK\r\n", "GET with '+OK' where a '$' reply should stand"),
         ("get k", "hello\r\n", "GET with 'hello' where a '$' reply should stand"),
@@ -298,6 +304,6 @@ fn a_refusal_names_the_command_and_what_came() {
         ),
     ] {
         let garbage = Skipper::new(to(words)).skip(bytes.as_bytes(), &mut Tally::default()).unwrap_err().0;
-        assert_eq!(garbage, format!("the server answered {told}"));
+        assert_eq!(garbage, format!("the server answered {message}"));
     }
 }

@@ -7,7 +7,7 @@ use engine::steadiness::is_unsteady;
 use engine::total::Total;
 use machine::environment;
 
-/// A driver thread above this share of its core measures itself.
+/// A driver thread that uses more than this share of its core may be the bottleneck.
 const BOUND_ABOVE: f64 = 0.85;
 /// A driver thread that waited for its core for more than this share of the window was late for replies, too.
 const DELAYED_ABOVE: f64 = 0.01;
@@ -21,7 +21,7 @@ pub const CLIENT_BOUND: &str = "client_bound";
 pub const CLIENT_DELAYED: &str = "client_delayed";
 pub const SLIPPED: &str = "slipped";
 
-/// Those that are up for `total` of `job`, in the order of README.md.
+/// The flags that are raised for `total` of `job`, in the order of README.md.
 pub fn of(total: &Total, job: &Job, arrivals: Option<Arrivals>) -> Vec<&'static str> {
     let raised = [
         (CLIENT_BOUND, total.busiest_thread > BOUND_ABOVE),

@@ -1,4 +1,4 @@
-//! What a person should know of a test besides its line in the table: its mode and all that only that mode has.
+//! What the table says of a test besides its line: facts of its mode.
 
 use crate::result::{CommandResult, Open, ProbeResult, TestResult};
 use crate::search::{Search, Step};
@@ -50,11 +50,11 @@ fn schedule(open: &Open, service: &LatencyUs) -> [String; 2] {
 }
 
 fn command(command: &CommandResult) -> String {
-    told(&command.name, command.requests, &command.latency_us)
+    replies_note(&command.name, command.requests, &command.latency_us)
 }
 
 fn probe(probe: &ProbeResult) -> String {
-    told(&format!("probe at {:.0}/s", probe.asked_rps), probe.requests, &probe.latency_us)
+    replies_note(&format!("probe at {:.0}/s", probe.asked_rps), probe.requests, &probe.latency_us)
 }
 
 fn search(search: &Search) -> Vec<String> {
@@ -84,11 +84,11 @@ fn connections(found: &Connections) -> Vec<String> {
         ("login", found.login_us.as_ref()),
         ("first reply", Some(&found.first_reply_us)),
     ];
-    let told = parts.into_iter().filter_map(|(name, spread_of)| Some((name, spread_of?)));
+    let present = parts.into_iter().filter_map(|(name, spread_of)| Some((name, spread_of?)));
     let counts = format!("{} connections opened, {} lost", found.opened, found.lost);
     let memory = found.server_memory.as_ref();
     let mut notes = vec![counts];
-    notes.extend(told.map(|(name, latency)| format!("{name}: {}", spread(latency))));
+    notes.extend(present.map(|(name, latency)| format!("{name}: {}", spread(latency))));
     notes.extend(memory.map(|memory| match memory.open_bytes > memory.before_bytes {
         true => format!("{:.0} bytes per connection in the server", memory.bytes_per_connection),
         false => "the server's memory did not grow with the connections".to_owned(),
@@ -108,7 +108,7 @@ fn wakeup(found: &Wakeup) -> String {
 }
 
 /// Replies of which there were none have no percentiles.
-fn told(name: &str, replies: u64, latency: &LatencyUs) -> String {
+fn replies_note(name: &str, replies: u64, latency: &LatencyUs) -> String {
     match replies {
         0 => format!("{name}: 0 replies"),
         _ => format!("{name}: {replies} replies; {}", spread(latency)),
@@ -143,6 +143,6 @@ mod tests {
 
     #[test]
     fn a_command_without_replies_has_no_percentiles() {
-        assert_eq!(told("set", 0, &LatencyUs::of(&Histogram::default())), "set: 0 replies");
+        assert_eq!(replies_note("set", 0, &LatencyUs::of(&Histogram::default())), "set: 0 replies");
     }
 }

@@ -1,4 +1,4 @@
-//! Keys that were set before the load, as documents tell it.
+//! Keys that were set before the load, as documents report it.
 
 use serde::Serialize;
 

@@ -1,4 +1,4 @@
-//! One line on the terminal that is written over while a test runs, and is gone at its end.
+//! One line on the terminal that is overwritten while a test runs and cleared at its end.
 
 use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ const CLEAN: &str = "\r\x1b[K";
 /// Writes to stderr, if that is a terminal.
 pub struct ProgressLine {
     name: String,
-    shown: bool,
+    is_visible: bool,
     began: Instant,
     last: Progress,
     last_at: Instant,
@@ -22,15 +22,15 @@ impl ProgressLine {
         let began = Instant::now();
         ProgressLine {
             name: name.to_owned(),
-            shown: std::io::stderr().is_terminal(),
+            is_visible: std::io::stderr().is_terminal(),
             began,
             last: Progress::default(),
             last_at: began,
         }
     }
 
-    pub fn tell(&mut self, progress: Progress) {
-        if !self.shown {
+    pub fn update(&mut self, progress: Progress) {
+        if !self.is_visible {
             return;
         }
         let now = Instant::now();
@@ -42,7 +42,7 @@ impl ProgressLine {
 
 impl Drop for ProgressLine {
     fn drop(&mut self) {
-        if self.shown {
+        if self.is_visible {
             write(CLEAN);
         }
     }
@@ -57,7 +57,7 @@ fn text(name: &str, elapsed: Duration, counted: u64, part: Duration) -> String {
     }
 }
 
-/// Nothing is lost with a line of progress.
+/// Errors are ignored: a lost line of progress does no harm.
 fn write(line: &str) {
     let _ = std::io::stderr().lock().write_all(line.as_bytes());
 }

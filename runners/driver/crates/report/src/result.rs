@@ -12,13 +12,13 @@ use crate::search::Search;
 use crate::usage::{ClientCpu, ServerCpu, ServerEvents, ServerUsage, Slices};
 use crate::warmup::{NO_STEADY_STATE, WarmUp};
 use engine::histogram::{Gain, Histogram};
-use engine::job::{Job, Spoken};
+use engine::job::{Job, NamedCommand};
 use engine::latency::LatencyUs;
 use engine::outcome::Outcome;
 use engine::probe::Probe;
 use engine::record::{CommandRecord, Record};
 use engine::schedule::Arrivals;
-use engine::stage::depth_short_of;
+use engine::stage::depth_below_pipeline;
 use engine::total::{Total, grown};
 use modes::findings::Findings;
 use text::units::{per, round, seconds};
@@ -135,7 +135,7 @@ impl TestResult {
             service_us: arrivals.map(|_| LatencyUs::of(&total.service)),
             service_hdr_v2: arrivals.map(|_| total.service.to_hdr_base64()),
             open: arrivals.map(|arrivals| Open::of(&total, arrivals)),
-            commands: job.spoken.iter().zip(&total.commands).map(CommandResult::of).collect(),
+            commands: job.named_commands.iter().zip(&total.commands).map(CommandResult::of).collect(),
             probe: job.probe.zip(outcome.probe.as_ref()).map(ProbeResult::of),
             search: None,
             client_cpu: ClientCpu::of(&total),
@@ -151,7 +151,7 @@ impl TestResult {
             depth: outcome
                 .span
                 .requests
-                .and_then(|all| depth_short_of(job.pipeline, all, job.clients, job.script.unit())),
+                .and_then(|all| depth_below_pipeline(job.pipeline, all, job.clients, job.script.unit())),
         }
     }
 
@@ -165,12 +165,12 @@ impl TestResult {
 /// Keys that were there and keys that were not, as far as replies tell.
 fn hits_and_misses(job: &Job, total: &Total) -> (u64, u64) {
     let inside = &total.inside;
-    match job.spoken.as_slice() {
+    match job.named_commands.as_slice() {
         [only] if only.reads => (inside.replies - inside.nulls - inside.errors, inside.nulls),
         several if several.iter().any(|command| command.reads) => {
             let counted = several.iter().zip(&total.commands).filter(|(command, _)| command.reads);
-            let asked: u64 = counted.map(|(_, record)| record.inside).sum();
-            (asked.saturating_sub(inside.nulls + inside.errors), inside.nulls)
+            let requests: u64 = counted.map(|(_, record)| record.inside).sum();
+            (requests.saturating_sub(inside.nulls + inside.errors), inside.nulls)
         }
         _ => (inside.hits, inside.misses),
     }
@@ -196,7 +196,7 @@ impl Open {
         let us = |quantile: f64| round(total.slip.quantile(quantile) as f64 / 1000.0, 3);
         Open {
             asked_rps: arrivals.rate,
-            arrivals: arrivals.law.name(),
+            arrivals: arrivals.process.name(),
             slip_us: SlipUs { p50: us(0.5), p99: us(0.99), max: round(total.slip.max() as f64 / 1000.0, 3) },
             unsent: total.unsent,
             spun_ns: total.spun_ns,
@@ -205,9 +205,9 @@ impl Open {
 }
 
 impl CommandResult {
-    fn of((spoken, record): (&Spoken, &CommandRecord)) -> CommandResult {
+    fn of((command, record): (&NamedCommand, &CommandRecord)) -> CommandResult {
         CommandResult {
-            name: spoken.name.clone(),
+            name: command.name.clone(),
             requests: record.inside,
             latency_us: LatencyUs::of(&record.latency),
             latency_hdr_v2: record.latency.to_hdr_base64(),

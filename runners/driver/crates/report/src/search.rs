@@ -1,4 +1,4 @@
-//! The search for the highest rate under a limit, as documents tell it.
+//! The search for the highest rate under a limit, as documents report it.
 
 use serde::Serialize;
 
@@ -10,7 +10,7 @@ pub struct Search {
     pub steps: Vec<Step>,
     /// The highest rate that held the limit twice; none if there was none.
     pub highest_rps: Option<f64>,
-    /// Flags of the lowest rate that missed the limit: it may have been the driver that missed it.
+    /// Flags of the lowest rate that missed the limit: the driver itself may have missed it.
     pub limited_by: Vec<&'static str>,
 }
 

@@ -1,4 +1,4 @@
-//! The result for a person with a terminal of 80 columns: one line per test, then how the latencies of each are spread.
+//! The result for a terminal of 80 columns: one line per test, then the distribution of the latencies of each.
 
 use crate::document::Document;
 use crate::notes;
@@ -116,8 +116,9 @@ mod tests {
         let text = curve("get", "closed", &latency);
         let rows: Vec<Vec<&str>> =
             text.lines().skip(4).map(|line| line.split_whitespace().collect()).collect();
-        let near = |value: &str, wanted: f64| (value.parse::<f64>().unwrap() / wanted - 1.0).abs() < 0.002;
-        let wanted = [
+        let near =
+            |value: &str, expected: f64| (value.parse::<f64>().unwrap() / expected - 1.0).abs() < 0.002;
+        let expected = [
             ("50", 10_000.0, "10000"),
             ("75", 15_000.0, "5000"),
             ("90", 18_000.0, "2000"),
@@ -127,10 +128,10 @@ mod tests {
             ("99.99", 19_998.0, "2"),
             ("100", 20_000.0, "0"),
         ];
-        for (row, (percent, us, slower)) in rows.iter().zip(wanted) {
+        for (row, (percent, us, slower)) in rows.iter().zip(expected) {
             assert!(row[0] == percent && near(row[1], us) && row[2] == slower, "{text}");
         }
-        assert_eq!(rows.len(), wanted.len());
+        assert_eq!(rows.len(), expected.len());
         assert_eq!(rows[7][3].len(), BAR_COLUMNS as usize);
         assert!(text.lines().all(|line| line.len() <= 80), "{text}");
     }

@@ -28,7 +28,7 @@ pub struct ServerCpu {
     pub ns_per_request: f64,
 }
 
-/// What the server did in the window. The split of its CPU time is that of the clock ticks; null when none met it.
+/// What the server did in the window. The split of its CPU time is that of the clock ticks; null when no tick sampled it.
 #[derive(Debug, Serialize)]
 pub struct ServerUsage {
     pub user_ns: Option<u64>,

@@ -1,4 +1,4 @@
-//! What went before the window, as documents tell it.
+//! What went before the window, as documents report it.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use serde::Serialize;
 
 pub const NO_STEADY_STATE: &str = "no_steady_state";
 
-/// What went before the window, as documents tell it.
+/// What went before the window, as documents report it.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct WarmUp {
     pub seconds: f64,
@@ -20,7 +20,7 @@ pub struct WarmUp {
 }
 
 impl WarmUp {
-    /// One of a fixed time.
+    /// A warm-up of a fixed time.
     pub fn fixed(time: Duration) -> WarmUp {
         WarmUp {
             seconds: time.as_secs_f64(),

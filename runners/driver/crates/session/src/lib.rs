@@ -1,8 +1,8 @@
 //! A run from the first connection to the document.
 
-pub mod climb;
 pub mod modes;
 pub mod prefill;
+pub mod rate_search;
 pub mod rates;
 pub mod run;
 pub mod session;

@@ -11,7 +11,7 @@ use text::failure::Failure;
 use text::units;
 use workload::memcached::suite::Needs;
 use workload::phase::Phase;
-use workload::protocol_name::Protocol;
+use workload::protocol_name::ProtocolName;
 use workload::workload::Workload;
 
 /// A prefill batch is at most this deep ...
@@ -20,8 +20,8 @@ const PREFILL_PIPELINE: usize = 64;
 const PREFILL_BATCH_BYTES: usize = 64 * 1024;
 
 impl Session<'_> {
-    /// Refuse to prefill a server that holds keys, before anything is sent: they may be somebody's.
-    pub fn look_before_prefill(&self) -> Result<(), Failure> {
+    /// Refuse to prefill a server that holds keys, before anything is sent: they may still be needed.
+    pub fn require_empty_server(&self) -> Result<(), Failure> {
         if self.plan.overwrites || !self.plan.phases.iter().any(|phase| phase.prefill) {
             return Ok(());
         }
@@ -30,7 +30,7 @@ impl Session<'_> {
             held => Err(Failure::run(
                 format!(
                     "the server holds {held} keys{} already, which a prefill may overwrite",
-                    self.place()
+                    self.database_name()
                 ),
                 "give an empty server or another --dbnum, or --prefill=force to overwrite them",
             )),
@@ -38,33 +38,36 @@ impl Session<'_> {
     }
 
     /// Where keys are counted, for a message.
-    fn place(&self) -> String {
+    fn database_name(&self) -> String {
         match self.plan.protocol {
-            Protocol::Resp => format!(" in db{}", self.plan.database),
-            Protocol::Memcached => String::new(),
+            ProtocolName::Resp => format!(" in db{}", self.plan.database),
+            ProtocolName::Memcached => String::new(),
         }
     }
 
-    /// Set every key of the phase once, then let the server say how many it has.
+    /// Set every key of the phase once, then ask the server how many it holds.
     pub fn prefill(&self, phase: &Phase) -> Result<Prefill, Failure> {
         let before_bytes = self.server_memory()?;
         let began = clock::now();
         match self.plan.protocol {
-            Protocol::Resp => {
+            ProtocolName::Resp => {
                 phase.workload.string_keys().iter().try_for_each(|key| self.fill(phase, key))?
             }
-            Protocol::Memcached => self.fill_memcached(phase, Needs::Keys)?,
+            ProtocolName::Memcached => self.fill_memcached(phase, Needs::Keys)?,
         }
         let seconds = units::round(units::seconds(clock::now() - began), 6);
-        let keys = self.note_filled(phase);
+        let keys = self.count_filled(phase);
         let keys_in_server = self.count_keys(keys)?;
         if keys_in_server < keys || keys_in_server > keys && !self.plan.overwrites {
             let limit = match self.plan.protocol {
-                Protocol::Resp => "maxmemory",
-                Protocol::Memcached => "-m",
+                ProtocolName::Resp => "maxmemory",
+                ProtocolName::Memcached => "-m",
             };
             return Err(Failure::run(
-                format!("the server holds {keys_in_server} keys{} after a prefill of {keys}", self.place()),
+                format!(
+                    "the server holds {keys_in_server} keys{} after a prefill of {keys}",
+                    self.database_name()
+                ),
                 format!("start with an empty server, and look for eviction ({limit})"),
             ));
         }
@@ -78,7 +81,7 @@ impl Session<'_> {
     }
 
     /// How many keys all prefills so far have set.
-    fn note_filled(&self, phase: &Phase) -> u64 {
+    fn count_filled(&self, phase: &Phase) -> u64 {
         let mut filled = self.filled.borrow_mut();
         for key in phase.workload.string_keys() {
             let count = filled.entry(key).or_default();
@@ -90,9 +93,9 @@ impl Session<'_> {
     fn fill(&self, phase: &Phase, key: &[u8]) -> Result<(), Failure> {
         let keys = phase.keys.count;
         let clients = phase.clients.min(usize::try_from(keys).unwrap_or(usize::MAX));
-        let workload = Workload::setting(key, phase.ttl.is_some());
+        let workload = Workload::of_set(key, phase.ttl.is_some());
         let set = Phase { name: workload.text(), workload, ..phase.clone() };
-        let speech = self.speech(&set);
+        let traffic = self.traffic(&set);
         let job = Job {
             clients,
             threads: phase.threads.min(clients),
@@ -102,8 +105,8 @@ impl Session<'_> {
             verify: None,
             window: Window::Batch,
             allow_errors: false,
-            ..self.job(&set, &speech)
+            ..self.job(&set, &traffic)
         };
-        speech.run(&job, &[Stage::Exactly { requests: keys }], &mut |_| ()).map(|_| ())
+        traffic.run(&job, &[Stage::Exactly { requests: keys }], &mut |_| ()).map(|_| ())
     }
 }

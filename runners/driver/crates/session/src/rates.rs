@@ -1,12 +1,12 @@
 //! Phases on a schedule: one rate, several in shuffled order, or the search for the highest under a limit. All rates
 //! of a phase are measured on the same connections.
 
-use crate::climb::{self, Climb};
+use crate::rate_search::{self, RateSearch};
 use crate::session::Session;
 use crate::warmup;
 use engine::job::Job;
 use engine::outcome::Outcome;
-use engine::schedule::{Arrivals, Law};
+use engine::schedule::{ArrivalProcess, Arrivals};
 use engine::stage::Stage;
 use engine::total::Total;
 use generator::rng::Rng;
@@ -19,14 +19,14 @@ use workload::file::write;
 use workload::mode::{Limit, Mode};
 use workload::phase::{Length, Phase};
 
-/// A search begins at this part of what a closed loop draws from the server ...
+/// A search begins at this share of the rate that a closed loop reaches ...
 const FIRST_PART: f64 = 0.25;
 /// ... within at most so much time, ns.
 const CLOSED_NS: u64 = 1_000_000_000;
 
 impl Session<'_> {
     /// A phase in one of the modes that have a schedule.
-    pub fn scheduled(&self, phase: &Phase) -> Result<Vec<TestResult>, Failure> {
+    pub fn measure_scheduled(&self, phase: &Phase) -> Result<Vec<TestResult>, Failure> {
         match &phase.mode {
             Mode::Open { rate, arrivals } => self.open(phase, *rate, *arrivals),
             Mode::Sweep { rates, arrivals } => self.sweep(phase, rates, *arrivals),
@@ -36,36 +36,41 @@ impl Session<'_> {
     }
 
     /// One rate.
-    fn open(&self, phase: &Phase, rate: f64, law: Law) -> Result<Vec<TestResult>, Failure> {
-        let (speech, job) = self.ready(phase)?;
+    fn open(&self, phase: &Phase, rate: f64, process: ArrivalProcess) -> Result<Vec<TestResult>, Failure> {
+        let (traffic, job) = self.prepare(phase)?;
         let mut line = ProgressLine::new(&phase.name);
-        let arrivals = |series| Arrivals { rate, law, series };
+        let arrivals = |series| Arrivals { rate, process, series };
         let (outcome, warmup) = warmup::run(
             phase,
-            (&speech, &job),
+            (&traffic, &job),
             |window_ns, series| Stage::Open { warmup_ns: 0, window_ns, arrivals: arrivals(series) },
             |warmup| {
                 let (warmup_ns, window_ns) = (units::ns(warmup), window_ns(phase, rate));
                 vec![Stage::Open { warmup_ns, window_ns, arrivals: arrivals(0) }]
             },
-            &mut |progress| line.tell(progress),
+            &mut |progress| line.update(progress),
         )?;
         Ok(vec![result(&job, phase, &outcome).after(warmup)])
     }
 
-    /// Each of `rates` once, in an order of chance; the results in the order of the rates.
-    fn sweep(&self, phase: &Phase, rates: &[f64], law: Law) -> Result<Vec<TestResult>, Failure> {
-        let (speech, job) = self.ready(phase)?;
+    /// Each of `rates` once, in a random order; the results in the order of the rates.
+    fn sweep(
+        &self,
+        phase: &Phase,
+        rates: &[f64],
+        process: ArrivalProcess,
+    ) -> Result<Vec<TestResult>, Failure> {
+        let (traffic, job) = self.prepare(phase)?;
         let mut line = ProgressLine::new(&phase.name);
         let mut left: Vec<(u32, f64)> = (0..).zip(shuffled(rates, job.seed)).collect();
         let mut results = Vec::new();
-        let mut director = |outcome: Option<Outcome>| {
+        let mut next_stage = |outcome: Option<Outcome>| {
             results.extend(outcome.map(|outcome| result(&job, phase, &outcome)));
             let (series, rate) = left.pop()?;
-            Some(stage(phase, Arrivals { rate, law, series }))
+            Some(stage(phase, Arrivals { rate, process, series }))
         };
-        speech.direct(&job, &mut director, &mut |progress| line.tell(progress))?;
-        results.sort_by(|a, b| asked(a).total_cmp(&asked(b)));
+        traffic.run_from(&job, &mut next_stage, &mut |progress| line.update(progress))?;
+        results.sort_by(|a, b| asked_rps(a).total_cmp(&asked_rps(b)));
         Ok(results)
     }
 
@@ -74,37 +79,37 @@ impl Session<'_> {
         &self,
         phase: &Phase,
         limit: Limit,
-        law: Law,
+        process: ArrivalProcess,
         from: Option<f64>,
     ) -> Result<Vec<TestResult>, Failure> {
-        let (speech, job) = self.ready(phase)?;
+        let (traffic, job) = self.prepare(phase)?;
         let mut line = ProgressLine::new(&phase.name);
-        let climb_from = |rate| Climb::new(rate, limit, seconds(window_ns(phase, 1.0)));
-        let mut climb = from.map(climb_from);
+        let climb_from = |rate| RateSearch::new(rate, limit, seconds(window_ns(phase, 1.0)));
+        let mut search = from.map(climb_from);
         let (mut best, mut last): (Option<TestResult>, _) = (None, None);
         let mut series = 0;
-        let mut director = |outcome: Option<Outcome>| {
-            match (&mut climb, outcome) {
+        let mut next_stage = |outcome: Option<Outcome>| {
+            match (&mut search, outcome) {
                 (None, None) => return Some(closed(phase)),
-                (None, Some(outcome)) => climb = Some(climb_from(FIRST_PART * throughput(&outcome))),
+                (None, Some(outcome)) => search = Some(climb_from(FIRST_PART * throughput(&outcome))),
                 (Some(_), None) => {}
-                (Some(climb), Some(outcome)) => {
+                (Some(search), Some(outcome)) => {
                     let test = result(&job, phase, &outcome);
                     let latency = &Total::of(&outcome).latency;
                     let latency_us = latency.quantile(limit.percentile / 100.0) as f64 / 1000.0;
-                    climb.add(climb::step(&test, latency_us, limit));
-                    match climb.found() {
+                    search.add(rate_search::step(&test, latency_us, limit));
+                    match search.found() {
                         Some(_) => best = Some(test),
                         None => last = Some(test),
                     }
                 }
             }
-            let rate = climb.as_ref()?.next()?;
+            let rate = search.as_ref()?.next()?;
             series += 1;
-            Some(stage(phase, Arrivals { rate, law, series }))
+            Some(stage(phase, Arrivals { rate, process, series }))
         };
-        speech.direct(&job, &mut director, &mut |progress| line.tell(progress))?;
-        let search = climb.map(|climb| climb.end(limit));
+        traffic.run_from(&job, &mut next_stage, &mut |progress| line.update(progress))?;
+        let search = search.map(|search| search.end(limit));
         let mut found = best.or(last).expect("at least one rate is tried");
         for flag in search.iter().flat_map(|search| &search.limited_by) {
             if !found.flags.contains(flag) {
@@ -120,13 +125,13 @@ fn result(job: &Job, phase: &Phase, outcome: &Outcome) -> TestResult {
     let result = TestResult::new(job, write::written(phase), phase.mode.name(), outcome)
         .after(WarmUp::fixed(phase.warmup));
     let name = match phase.mode {
-        Mode::Sweep { .. } => format!("{}@{}", result.name, asked(&result)),
+        Mode::Sweep { .. } => format!("{}@{}", result.name, asked_rps(&result)),
         _ => result.name,
     };
     TestResult { name, ..result }
 }
 
-fn asked(result: &TestResult) -> f64 {
+fn asked_rps(result: &TestResult) -> f64 {
     result.open.as_ref().map_or(0.0, |open| open.asked_rps)
 }
 
@@ -143,7 +148,7 @@ fn window_ns(phase: &Phase, rate: f64) -> u64 {
     }
 }
 
-/// What tells a search where to begin.
+/// The stage whose rate a search begins with.
 fn closed(phase: &Phase) -> Stage {
     Stage::Timed { warmup_ns: units::ns(phase.warmup), window_ns: window_ns(phase, 1.0).min(CLOSED_NS) }
 }

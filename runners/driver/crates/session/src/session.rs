@@ -15,8 +15,8 @@ use workload::memcached::load;
 use workload::memcached::suite::Needs;
 use workload::phase::{Length, Phase};
 use workload::plan::Plan;
-use workload::protocol_name::Protocol;
-use workload::speech::Speech;
+use workload::protocol_name::ProtocolName;
+use workload::traffic::Traffic;
 
 /// What all phases of a run share.
 pub struct Session<'a> {
@@ -34,8 +34,8 @@ impl Session<'_> {
     /// The number of keys in the server, of which `expected` would be right.
     pub fn count_keys(&self, expected: u64) -> Result<u64, Failure> {
         match self.plan.protocol {
-            Protocol::Resp => self.plan.target.count_keys(self.plan.database),
-            Protocol::Memcached => memcached::count_living(&self.plan.target, expected),
+            ProtocolName::Resp => self.plan.target.count_keys(self.plan.database),
+            ProtocolName::Memcached => memcached::count_living(&self.plan.target, expected),
         }
     }
 
@@ -44,29 +44,29 @@ impl Session<'_> {
             (Needs::KeyPerRequest, Length::Requests(requests)) => requests,
             _ => phase.keys.count,
         };
-        load::fill(self.job(phase, &self.speech(phase)), needs, keys, &phase.places(false))
+        load::fill(self.job(phase, &self.traffic(phase)), needs, keys, &phase.places(false))
     }
 
     /// What `phase` sends, once the server holds the keys that it needs.
-    pub fn ready(&self, phase: &Phase) -> Result<(Speech, Job), Failure> {
+    pub fn prepare(&self, phase: &Phase) -> Result<(Traffic, Job), Failure> {
         for needs in phase.workload.needs() {
             self.fill_memcached(phase, needs)?;
         }
-        let speech = self.speech(phase);
-        let job = self.job(phase, &speech);
-        Ok((speech, job))
+        let traffic = self.traffic(phase);
+        let job = self.job(phase, &traffic);
+        Ok((traffic, job))
     }
 
-    pub fn speech(&self, phase: &Phase) -> Speech {
-        phase.workload.speech(&phase.places(self.plan.cluster), self.plan.seed)
+    pub fn traffic(&self, phase: &Phase) -> Traffic {
+        phase.workload.traffic(&phase.places(self.plan.cluster), self.plan.seed)
     }
 
-    pub fn job(&self, phase: &Phase, speech: &Speech) -> Job {
+    pub fn job(&self, phase: &Phase, traffic: &Traffic) -> Job {
         Job {
             name: phase.name.clone(),
             nodes: self.nodes.iter().map(|node| node.greeted(&phase.greeting())).collect(),
-            script: speech.script().clone().into(),
-            spoken: phase.workload.spoken(),
+            script: traffic.script().clone().into(),
+            named_commands: phase.workload.named_commands(),
             clients: phase.clients,
             threads: phase.threads,
             pipeline: phase.pipeline,

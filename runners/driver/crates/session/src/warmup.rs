@@ -1,5 +1,5 @@
-//! Warm-up until the load is steady: stretches of it are looked at until neither the rate nor the server's CPU time per
-//! request climbs, falls or jumps any more.
+//! Warm-up until the load is steady: it goes on until neither the rate nor the server's CPU time per request changes
+//! any more.
 
 use std::time::Duration;
 
@@ -13,13 +13,13 @@ use report::warmup::WarmUp;
 use text::failure::Failure;
 use text::units::{ns, per, round, seconds};
 use workload::phase::Phase;
-use workload::speech::Speech;
+use workload::traffic::Traffic;
 
-/// After a look that found no rest, so many more slices are waited for.
+/// After a check that found the load unsteady, it runs for so many more slices.
 const MORE_SLICES: u64 = 5;
 
 /// A warm-up that ends by itself.
-struct Search {
+struct SteadinessSearch {
     slice_ns: u64,
     /// Slices that are looked at, at least and at most.
     least: u64,
@@ -29,13 +29,13 @@ struct Search {
     costs: Vec<f64>,
 }
 
-impl Search {
-    fn new(least: Duration, most: Duration, slice_ns: u64) -> Search {
+impl SteadinessSearch {
+    fn new(least: Duration, most: Duration, slice_ns: u64) -> SteadinessSearch {
         let most = (ns(most) / slice_ns).saturating_sub(SETTLING_SLICES);
-        let asked = ns(least).div_ceil(slice_ns).saturating_sub(SETTLING_SLICES);
-        Search {
+        let least_slices = ns(least).div_ceil(slice_ns).saturating_sub(SETTLING_SLICES);
+        SteadinessSearch {
             slice_ns,
-            least: asked.max(SETTLED_SLICES as u64).min(most),
+            least: least_slices.max(SETTLED_SLICES as u64).min(most),
             most,
             rates: Vec::new(),
             costs: Vec::new(),
@@ -55,7 +55,7 @@ impl Search {
     }
 
     /// How many more slices are wanted; none when it is over.
-    fn wanted(&self) -> Option<u64> {
+    fn next_stretch(&self) -> Option<u64> {
         let had = self.rates.len() as u64;
         match had {
             0 => Some(self.least),
@@ -66,13 +66,13 @@ impl Search {
 
     fn end(&self) -> WarmUp {
         let slices = self.rates.len() as u64;
-        let told = |series: &[f64]| change(latest(series)).map(|change| round(change, 4));
+        let change_of = |series: &[f64]| change(latest(series)).map(|change| round(change, 4));
         WarmUp {
             seconds: round(seconds((slices + SETTLING_SLICES) * self.slice_ns), 6),
             slices,
             steady: Some(self.is_steady()),
-            rate_change: told(&self.rates),
-            server_cpu_change: told(&self.costs),
+            rate_change: change_of(&self.rates),
+            server_cpu_change: change_of(&self.costs),
         }
     }
 }
@@ -86,22 +86,22 @@ fn latest(series: &[f64]) -> &[f64] {
 /// `stretch` is the load for so many ns, as the n-th of its kind.
 pub fn run(
     phase: &Phase,
-    (speech, job): (&Speech, &Job),
+    (traffic, job): (&Traffic, &Job),
     stretch: impl Fn(u64, u32) -> Stage,
     measured: impl Fn(Duration) -> Vec<Stage>,
     watcher: Watcher,
 ) -> Result<(Outcome, WarmUp), Failure> {
     let Some(most) = phase.warmup_most else {
-        return Ok((speech.run(job, &measured(phase.warmup), watcher)?, WarmUp::fixed(phase.warmup)));
+        return Ok((traffic.run(job, &measured(phase.warmup), watcher)?, WarmUp::fixed(phase.warmup)));
     };
-    let mut search = Search::new(phase.warmup, most, job.slice_ns);
+    let mut search = SteadinessSearch::new(phase.warmup, most, job.slice_ns);
     let mut left = measured(Duration::from_nanos(SETTLING_SLICES * job.slice_ns)).into_iter();
     let (mut number, mut over, mut last) = (0, false, None);
-    let mut director = |outcome: Option<Outcome>| {
+    let mut next_stage = |outcome: Option<Outcome>| {
         if let (false, Some(outcome)) = (over, &outcome) {
             search.add(outcome);
         }
-        if let (false, Some(slices)) = (over, search.wanted()) {
+        if let (false, Some(slices)) = (over, search.next_stretch()) {
             number += 1;
             return Some(stretch(slices * job.slice_ns, number));
         }
@@ -109,7 +109,7 @@ pub fn run(
         last = outcome;
         left.next()
     };
-    speech.direct(job, &mut director, watcher)?;
+    traffic.run_from(job, &mut next_stage, watcher)?;
     Ok((last.expect("there is a stage"), search.end()))
 }
 
@@ -119,30 +119,30 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    fn search(least_ms: u64, most_ms: u64) -> Search {
-        Search::new(Duration::from_millis(least_ms), Duration::from_millis(most_ms), 100 * MS)
+    fn search(least_ms: u64, most_ms: u64) -> SteadinessSearch {
+        SteadinessSearch::new(Duration::from_millis(least_ms), Duration::from_millis(most_ms), 100 * MS)
     }
 
     #[test]
     fn a_steady_load_ends_it_after_the_least_time() {
         let mut search = search(2000, 9000);
-        assert_eq!(search.wanted(), Some(19));
+        assert_eq!(search.next_stretch(), Some(19));
         search.rates = vec![1000.0; 19];
-        assert_eq!(search.wanted(), None);
+        assert_eq!(search.next_stretch(), None);
         let end = search.end();
         assert_eq!((end.seconds, end.slices, end.steady), (2.0, 19, Some(true)));
     }
 
     #[test]
     fn no_least_time_is_shorter_than_what_is_looked_at() {
-        assert_eq!(search(0, 9000).wanted(), Some(10));
+        assert_eq!(search(0, 9000).next_stretch(), Some(10));
     }
 
     #[test]
     fn a_load_that_climbs_goes_on_to_the_cap() {
         let mut search = search(500, 2000);
         let mut had = 0;
-        while let Some(more) = search.wanted() {
+        while let Some(more) = search.next_stretch() {
             had += more;
             search.rates = (0..had).map(|slice| 1000.0 + 50.0 * slice as f64).collect();
         }
@@ -155,7 +155,7 @@ mod tests {
         let mut search = search(500, 9000);
         search.rates = vec![1000.0; 10];
         search.costs = (0..10).map(|slice| 3000.0 - 100.0 * f64::from(slice)).collect();
-        assert_eq!(search.wanted(), Some(5));
+        assert_eq!(search.next_stretch(), Some(5));
         assert_eq!(search.end().rate_change, Some(0.0));
         assert!(search.end().server_cpu_change.unwrap() < -0.3);
     }

@@ -1,4 +1,4 @@
-//! Checks that more than one part of the program makes.
+//! Checks of settings, shared by all front ends.
 
 use std::time::Duration;
 

@@ -8,7 +8,7 @@ pub enum Failure {
     Usage(String),
     /// The server or the machine did not let the measurement happen: exit code 1.
     Run(String),
-    /// This machine has no more to give, whatever the server does: exit code 1.
+    /// A resource of this machine is exhausted, whatever the server does: exit code 1.
     Machine(String),
 }
 
@@ -25,7 +25,7 @@ impl Failure {
         Failure::Machine(one_line(format!("{cause}: {remedy}")))
     }
 
-    /// The same failure, with the place where it is before it.
+    /// The same failure, with its place in front of the message.
     pub fn within(self, place: impl fmt::Display) -> Self {
         let placed = |line| one_line(format!("{place}: {line}"));
         match self {
@@ -51,7 +51,9 @@ impl fmt::Display for Failure {
     }
 }
 
-/// A system call failed that fails only when the machine has no more to give.
+impl std::error::Error for Failure {}
+
+/// The failure of a system call that fails only when a resource of this machine is exhausted.
 pub fn machine_failure(error: io::Error) -> Failure {
     Failure::machine(
         format!("a system call failed ({error})"),
@@ -59,7 +61,7 @@ pub fn machine_failure(error: io::Error) -> Failure {
     )
 }
 
-/// Texts of servers and arguments go into messages; none of them may break the line.
+/// Messages contain texts of servers and arguments, which may hold line breaks: replace them.
 fn one_line(text: String) -> String {
     text.replace(|c: char| c.is_control(), " ")
 }

@@ -1,4 +1,4 @@
-//! What programs say and read: failures, units, words, and no passwords.
+//! What every part of the program needs for its messages: failures, units, words of commands, hidden passwords.
 
 pub mod checks;
 pub mod failure;

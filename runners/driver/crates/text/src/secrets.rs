@@ -2,7 +2,7 @@
 
 use crate::words;
 
-/// Stands where a password was.
+/// Replaces a password.
 pub const HIDDEN: &str = "***";
 
 /// A command without the passwords in it.
@@ -39,14 +39,14 @@ mod tests {
 
     #[test]
     fn commands_are_told_without_passwords() {
-        for (text, told) in [
+        for (text, expected) in [
             ("AUTH joe secret", "AUTH *** ***"),
             ("hello 3 auth joe secret SETNAME x", "hello 3 auth *** *** SETNAME x"),
             ("CONFIG SET requirepass secret", "CONFIG SET requirepass ***"),
             ("ACL SETUSER joe on >secret ~*", "ACL SETUSER joe on *** ~*"),
             ("SET auth 'a b'", "SET auth 'a b'"),
         ] {
-            assert_eq!(text_without_password(text), told);
+            assert_eq!(text_without_password(text), expected);
         }
     }
 }

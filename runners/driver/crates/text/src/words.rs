@@ -18,7 +18,7 @@ pub fn join(words: &[Vec<u8>]) -> String {
     words.iter().map(|word| written(word)).collect::<Vec<_>>().join(" ")
 }
 
-/// A word as it is, or in quotes if it needs them.
+/// A word, in quotes if it needs them.
 fn written(word: &[u8]) -> String {
     let plain = |byte: &u8| byte.is_ascii_graphic() && !b"\"'".contains(byte);
     if !word.is_empty() && word.iter().all(plain) {
@@ -101,7 +101,7 @@ mod tests {
         let some = |words: &[&str]| Some(words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>());
         assert_eq!(cut("  SET  key:__key__ __data__ "), some(&["SET", "key:__key__", "__data__"]));
         assert_eq!(cut(r#"SET "a b\x00\n" 'c\'d\n' """#), some(&["SET", r"a b\x00\n", r"c\'d\\n", ""]));
-        // No sign is a digit.
+        // A sign is not a digit.
         assert_eq!(cut(r#""\x+f\xg0""#), some(&["x+fxg0"]));
         assert_eq!(cut(r#"a"b"c"#), None);
         assert_eq!(cut(r#"SET "a"#), None);

@@ -10,5 +10,5 @@ pub mod phase_check;
 pub mod plan;
 pub mod protocol_name;
 pub mod source;
-pub mod speech;
+pub mod traffic;
 pub mod workload;

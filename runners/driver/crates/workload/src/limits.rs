@@ -1,4 +1,4 @@
-//! The most that a load may ask of this machine.
+//! Limits on what a load may take of this machine.
 
 /// Request buffers of all connections together.
 const LARGEST_BUFFERS: usize = 4 * 1024 * 1024 * 1024;

@@ -2,9 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::protocol_name::Protocol;
+use crate::protocol_name::ProtocolName;
 use crate::workload::Workload;
-use engine::schedule::Law;
+use engine::schedule::ArrivalProcess;
 use modes::{blocking, pubsub};
 use text::checks::require;
 use text::failure::Failure;
@@ -17,19 +17,19 @@ pub enum Mode {
     /// On a schedule, `rate` requests per second of all connections together.
     Open {
         rate: f64,
-        arrivals: Law,
+        arrivals: ArrivalProcess,
     },
     /// The highest rate whose latencies keep the limit.
     Search {
         limit: Limit,
-        arrivals: Law,
+        arrivals: ArrivalProcess,
         /// The first rate; a part of what a closed loop draws, if none is given.
         from: Option<f64>,
     },
     /// Each of these rates.
     Sweep {
         rates: Vec<f64>,
-        arrivals: Law,
+        arrivals: ArrivalProcess,
     },
     /// Connections that are open, and silent.
     Idle,
@@ -79,16 +79,16 @@ impl Mode {
     }
 
     /// What is sent when nothing is named, if there is a usual thing.
-    pub fn usual_workload(&self, protocol: Protocol) -> Option<Workload> {
+    pub fn usual_workload(&self, protocol: ProtocolName) -> Option<Workload> {
         let ping = match protocol {
-            Protocol::Resp => "ping",
-            Protocol::Memcached => "mn",
+            ProtocolName::Resp => "ping",
+            ProtocolName::Memcached => "mn",
         };
         let usual = Workload::named(protocol, ping).ok()?;
         match self {
             Mode::Idle | Mode::Churn => Some(usual),
-            Mode::PubSub(setting) => Some(usual.called(&setting.publish().to_lowercase())),
-            Mode::Blocking(setting) => Some(usual.called(setting.name())),
+            Mode::PubSub(setting) => Some(usual.with_name(&setting.publish().to_lowercase())),
+            Mode::Blocking(setting) => Some(usual.with_name(setting.name())),
             _ => None,
         }
     }

@@ -107,9 +107,9 @@ impl Phase {
 
     /// The commands with which its connections begin, besides a login.
     pub fn greeting(&self) -> Vec<Vec<String>> {
-        let wanted = [(self.resp3, "HELLO 3"), (self.tracking, "CLIENT TRACKING ON")];
+        let optional = [(self.resp3, "HELLO 3"), (self.tracking, "CLIENT TRACKING ON")];
         let words = |text: &str| text.split(' ').map(str::to_owned).collect();
-        wanted.into_iter().filter(|(wanted, _)| *wanted).map(|(_, text)| words(text)).collect()
+        optional.into_iter().filter(|(optional, _)| *optional).map(|(_, text)| words(text)).collect()
     }
 
     pub fn verification(&self) -> Option<Verify> {

@@ -1,12 +1,12 @@
-//! What cannot be asked of a phase.
+//! Checks of the settings of a phase.
 
 use std::time::Duration;
 
 use crate::limits::{MOST_THREADS, fits};
 use crate::mode::Mode;
 use crate::phase::{Length, Phase};
-use crate::protocol_name::Protocol;
-use engine::schedule::Law;
+use crate::protocol_name::ProtocolName;
+use engine::schedule::ArrivalProcess;
 use generator::digits;
 use text::checks::require;
 use text::failure::Failure;
@@ -18,7 +18,7 @@ const LARGEST_MEMCACHED_VALUE: usize = 16 * 1024 * 1024;
 const LONGEST_S: f64 = 86_400.0;
 
 /// What settings are called where they were given.
-pub struct Terms {
+pub struct SettingNames {
     pub clients: &'static str,
     pub threads: &'static str,
     pub pipeline: &'static str,
@@ -30,33 +30,47 @@ pub struct Terms {
 }
 
 impl Phase {
-    /// Usage failures in the words of `terms`.
-    pub fn check(&self, terms: &Terms, protocol: Protocol) -> Result<(), Failure> {
-        let Terms { clients, threads, pipeline, keys, bytes, length, resp3, tracking } = terms;
-        let cannot_be_0 = |name: &str, least: &str| {
-            Err(Failure::usage(format!("{name} cannot be 0"), format!("give at least 1 {least}")))
-        };
-        match (self.clients, self.threads, self.pipeline) {
-            (0, ..) => return cannot_be_0(clients, "client"),
-            (_, 0, _) => return cannot_be_0(threads, "thread"),
-            (.., 0) => return cannot_be_0(pipeline, "request per batch"),
-            _ => {}
+    /// Usage failures, in which settings are called as `names` says.
+    pub fn check(&self, names: &SettingNames, protocol: ProtocolName) -> Result<(), Failure> {
+        self.check_counts(names)?;
+        self.check_mode(names.threads, protocol)?;
+        self.check_warmup()?;
+        self.check_session(names, protocol)?;
+        self.check_schedule(names.length)?;
+        self.check_threads(names)?;
+        self.check_keys(names)?;
+        self.check_bytes(names, protocol)
+    }
+
+    fn check_counts(&self, names: &SettingNames) -> Result<(), Failure> {
+        let counted = [
+            (self.clients, names.clients, "client"),
+            (self.threads, names.threads, "thread"),
+            (self.pipeline, names.pipeline, "request per batch"),
+        ];
+        for (count, name, unit) in counted {
+            require(count > 0, &format!("{name} cannot be 0"), &format!("give at least 1 {unit}"))?;
         }
         let empty = matches!(self.length, Length::Requests(0) | Length::Lasting(Duration::ZERO));
-        require(!empty, "the window is empty", &format!("give {length} above 0"))?;
-        self.check_mode(threads, protocol)?;
-        self.check_warmup()?;
+        require(!empty, "the window is empty", &format!("give {} above 0", names.length))
+    }
+
+    fn check_session(&self, names: &SettingNames, protocol: ProtocolName) -> Result<(), Failure> {
+        let SettingNames { resp3, tracking, .. } = names;
         require(
             !self.tracking || self.resp3,
             &format!("{tracking} is given without {resp3}, which invalidations need"),
             "give both",
         )?;
         require(
-            protocol == Protocol::Resp || !self.resp3,
+            protocol == ProtocolName::Resp || !self.resp3,
             &format!("{resp3} is given for memcached"),
             "leave it out",
-        )?;
-        self.check_schedule(length)?;
+        )
+    }
+
+    fn check_threads(&self, names: &SettingNames) -> Result<(), Failure> {
+        let SettingNames { clients, threads, .. } = names;
         require(
             self.threads <= MOST_THREADS,
             &format!("{threads} is above {MOST_THREADS}"),
@@ -66,10 +80,13 @@ impl Phase {
             self.threads <= self.clients,
             &format!("there are more {threads} than clients"),
             &format!("lower {threads} or raise {clients}"),
-        )?;
+        )
+    }
+
+    fn check_keys(&self, names: &SettingNames) -> Result<(), Failure> {
         require(
             (1..=digits::LIMIT).contains(&self.keys.count),
-            &format!("{keys} is outside of 1 to 10^12"),
+            &format!("{} is outside of 1 to 10^12", names.keys),
             "keys have twelve digits",
         )?;
         require(
@@ -81,10 +98,14 @@ impl Phase {
             self.expect.hit_rate.is_none() || self.workload.looks_for_keys(),
             "expect.hit_rate is given where no keys are looked for",
             "leave it out, or read values with GET",
-        )?;
+        )
+    }
+
+    fn check_bytes(&self, names: &SettingNames, protocol: ProtocolName) -> Result<(), Failure> {
+        let SettingNames { clients, pipeline, bytes, .. } = names;
         let (largest, limit) = match protocol {
-            Protocol::Resp => (LARGEST_VALUE, "512 MiB"),
-            Protocol::Memcached => (LARGEST_MEMCACHED_VALUE, "16 MiB"),
+            ProtocolName::Resp => (LARGEST_VALUE, "512 MiB"),
+            ProtocolName::Memcached => (LARGEST_MEMCACHED_VALUE, "16 MiB"),
         };
         require(
             self.values.largest() <= largest,
@@ -113,7 +134,7 @@ impl Phase {
     }
 
     fn check_schedule(&self, length: &str) -> Result<(), Failure> {
-        let (law, lowest) = match &self.mode {
+        let (process, lowest) = match &self.mode {
             Mode::Open { rate, arrivals } => (*arrivals, *rate),
             Mode::Sweep { rates, arrivals } => {
                 let twice = rates.iter().enumerate().find(|(at, rate)| rates[..*at].contains(rate));
@@ -126,7 +147,7 @@ impl Phase {
                 (*arrivals, rates.iter().copied().fold(f64::INFINITY, f64::min))
             }
             Mode::Search { arrivals, .. } => (*arrivals, f64::INFINITY),
-            Mode::Closed => (Law::Fixed, f64::INFINITY),
+            Mode::Closed => (ArrivalProcess::Fixed, f64::INFINITY),
             _ => {
                 let cause = format!("a probe in mode {}", self.mode.name());
                 return require(self.probe.is_none(), &cause, "leave it out");
@@ -136,7 +157,11 @@ impl Phase {
         let remedy = format!("of {length}, give the time");
         require(self.probe.is_none(), "a probe beside a number of requests", &remedy)?;
         require(!matches!(self.mode, Mode::Search { .. }), "a search by a number of requests", &remedy)?;
-        require(law == Law::Fixed, "Poisson arrivals are no exact count of requests", &remedy)?;
+        require(
+            process == ArrivalProcess::Fixed,
+            "Poisson arrivals are no exact count of requests",
+            &remedy,
+        )?;
         require(
             requests as f64 / lowest <= LONGEST_S,
             &format!("{requests} requests take more than a day at {lowest} per second"),
@@ -144,7 +169,7 @@ impl Phase {
         )
     }
 
-    fn check_mode(&self, threads: &str, protocol: Protocol) -> Result<(), Failure> {
+    fn check_mode(&self, threads: &str, protocol: ProtocolName) -> Result<(), Failure> {
         let (alone, timed) = (self.threads == 1, matches!(self.length, Length::Lasting(_)));
         require(
             self.mode != Mode::Idle || (alone && timed),
@@ -152,7 +177,7 @@ impl Phase {
             "idle connections are held by one thread, for a time",
         )?;
         require(
-            !self.mode.has_own_commands() || protocol == Protocol::Resp,
+            !self.mode.has_own_commands() || protocol == ProtocolName::Resp,
             &format!("mode {} is given for memcached", self.mode.name()),
             "it is for RESP",
         )?;
@@ -169,7 +194,7 @@ impl Phase {
     /// About the bytes of the longest batch of a connection.
     fn batch_bytes(&self) -> usize {
         // The seed has no part in the length.
-        let script_bytes = self.workload.speech(&self.places(true), 0).script().batch_bytes(self.pipeline);
+        let script_bytes = self.workload.traffic(&self.places(true), 0).script().batch_bytes(self.pipeline);
         script_bytes.max(self.values.largest().saturating_mul(self.pipeline))
     }
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::phase::Phase;
-use crate::protocol_name::Protocol;
+use crate::protocol_name::ProtocolName;
 use engine::steadiness::FEWEST_SLICES;
 use network::target::Target;
 use text::checks::require;
@@ -13,7 +13,7 @@ use text::failure::Failure;
 pub struct Plan {
     /// The command line as it may be published: without passwords.
     pub argv: Vec<String>,
-    pub protocol: Protocol,
+    pub protocol: ProtocolName,
     pub target: Target,
     /// The database whose keys are counted.
     pub database: u32,
@@ -74,10 +74,10 @@ impl Plan {
             "--slice-ms is outside of 1 to 3600000",
             "100 is usual",
         )?;
-        let looked_at = Duration::from_millis(FEWEST_SLICES * self.slice_ms);
+        let shortest = Duration::from_millis(FEWEST_SLICES * self.slice_ms);
         require(
-            self.phases.iter().all(|phase| phase.warmup_most.is_none_or(|most| most >= looked_at)),
-            &format!("a warm-up until the load is steady cannot end within {looked_at:?}"),
+            self.phases.iter().all(|phase| phase.warmup_most.is_none_or(|most| most >= shortest)),
+            &format!("a warm-up until the load is steady cannot end within {shortest:?}"),
             "allow more time, or narrower slices",
         )?;
         let pid_ok = self.server_pid.is_none_or(|pid| (1..=1 << 22).contains(&pid));
@@ -94,7 +94,7 @@ impl Plan {
     }
 }
 
-/// A usage failure when two phases have one name: results are known by it.
+/// A usage failure when two phases have the same name, as results are identified by it.
 pub fn check_names(phases: &[Phase]) -> Result<(), Failure> {
     let twice = |(at, phase): &(usize, &Phase)| phases[..*at].iter().any(|other| other.name == phase.name);
     match phases.iter().enumerate().find(twice) {

@@ -5,27 +5,27 @@ use serde::{Deserialize, Serialize};
 /// The protocol that the server speaks.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Protocol {
+pub enum ProtocolName {
     #[default]
     Resp,
     Memcached,
 }
 
-impl Protocol {
-    pub const ALL: [Protocol; 2] = [Protocol::Resp, Protocol::Memcached];
+impl ProtocolName {
+    pub const ALL: [ProtocolName; 2] = [ProtocolName::Resp, ProtocolName::Memcached];
 
     pub fn name(self) -> &'static str {
         match self {
-            Protocol::Resp => "resp",
-            Protocol::Memcached => "memcached",
+            ProtocolName::Resp => "resp",
+            ProtocolName::Memcached => "memcached",
         }
     }
 
     /// The port on which servers of the protocol usually are.
     pub fn port(self) -> u16 {
         match self {
-            Protocol::Resp => 6379,
-            Protocol::Memcached => 11211,
+            ProtocolName::Resp => 6379,
+            ProtocolName::Memcached => 11211,
         }
     }
 }

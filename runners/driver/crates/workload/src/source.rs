@@ -54,7 +54,7 @@ pub enum Source {
     Request(Vec<Vec<u8>>),
 }
 
-/// What a command was given as.
+/// The form in which a command was given.
 pub enum Origin<'a> {
     /// The name of a test.
     Test(&'static str),
@@ -92,7 +92,7 @@ impl Source {
         names.iter().any(|name| self.words(false)[0].eq_ignore_ascii_case(name.as_bytes()))
     }
 
-    /// The keys of strings that it names, if nothing but one number makes them differ.
+    /// The string keys that it names, if they differ in one number only.
     pub fn string_keys(&self) -> Option<Vec<u8>> {
         let words = self.words(false);
         let key = words.get(1).filter(|_| self.is_one_of(&OF_STRINGS))?;

@@ -5,10 +5,10 @@ use std::collections::BTreeSet;
 use crate::memcached::load::Load;
 use crate::memcached::suite::{self, Needs};
 use crate::order::Order;
-use crate::protocol_name::Protocol;
+use crate::protocol_name::ProtocolName;
 use crate::source::{Origin, READING, Source, Test, resp_source};
-use crate::speech::Speech;
-use engine::job::Spoken;
+use crate::traffic::Traffic;
+use engine::job::NamedCommand;
 use protocol::template::Placeholders;
 use text::failure::Failure;
 
@@ -36,25 +36,25 @@ pub struct Item<S> {
 
 impl Workload {
     /// The tests that run when none is named.
-    pub fn all(protocol: Protocol) -> Vec<Workload> {
+    pub fn all(protocol: ProtocolName) -> Vec<Workload> {
         let single = |name: &str| Workload::named(protocol, name).expect("the name of a test");
         match protocol {
-            Protocol::Resp => Test::ALL.map(|test| single(test.name())).to_vec(),
-            Protocol::Memcached => suite::usual().map(|test| single(test.name)).collect(),
+            ProtocolName::Resp => Test::ALL.map(|test| single(test.name())).to_vec(),
+            ProtocolName::Memcached => suite::default_tests().map(|test| single(test.name)).collect(),
         }
     }
 
     /// `get`, or a mix such as `get:9+set:1`.
-    pub fn named(protocol: Protocol, name: &str) -> Result<Workload, Failure> {
+    pub fn named(protocol: ProtocolName, name: &str) -> Result<Workload, Failure> {
         let parts = match protocol {
-            Protocol::Resp => Parts::Resp(parts(name, resp_source)?),
-            Protocol::Memcached => Parts::Memcached(parts(name, suite::asked)?),
+            ProtocolName::Resp => Parts::Resp(parts(name, resp_source)?),
+            ProtocolName::Memcached => Parts::Memcached(parts(name, suite::find_test)?),
         };
         Ok(Workload { name: Some(name.to_owned()), parts, order: Order::Mix })
     }
 
     /// The same under another name.
-    pub fn called(self, name: &str) -> Workload {
+    pub fn with_name(self, name: &str) -> Workload {
         Workload { name: Some(name.to_owned()), ..self }
     }
 
@@ -98,27 +98,27 @@ impl Workload {
         }
     }
 
-    pub fn speech(&self, places: &Placeholders, seed: u64) -> Speech {
+    pub fn traffic(&self, places: &Placeholders, seed: u64) -> Traffic {
         match &self.parts {
             Parts::Resp(items) => {
                 let commands = items.iter().map(|item| (item.count, item.source.command(places)));
-                Speech::Resp(self.order.script(commands.collect(), seed))
+                Traffic::Resp(self.order.script(commands.collect(), seed))
             }
             Parts::Memcached(items) => {
                 let tests: Vec<_> = items.iter().map(|item| (item.source, item.count)).collect();
-                Speech::Memcached(Load::ordered(&tests, self.order, places, seed))
+                Traffic::Memcached(Load::ordered(&tests, self.order, places, seed))
             }
         }
     }
 
-    /// Its commands, in the order in which its script has them. What memcached reads is counted as it is read.
-    pub fn spoken(&self) -> Vec<Spoken> {
-        let spoken = |name: &String, reads| Spoken { name: name.clone(), reads };
+    /// Its commands in the order of its script. Hits of memcached are counted by its skipper.
+    pub fn named_commands(&self) -> Vec<NamedCommand> {
+        let named_commands = |name: &String, reads| NamedCommand { name: name.clone(), reads };
         match &self.parts {
             Parts::Resp(items) => {
-                items.iter().map(|item| spoken(&item.name, item.source.is_one_of(&READING))).collect()
+                items.iter().map(|item| named_commands(&item.name, item.source.is_one_of(&READING))).collect()
             }
-            Parts::Memcached(items) => items.iter().map(|item| spoken(&item.name, false)).collect(),
+            Parts::Memcached(items) => items.iter().map(|item| named_commands(&item.name, false)).collect(),
         }
     }
 
@@ -142,15 +142,15 @@ impl Workload {
         keys
     }
 
-    /// Sets `key` to a value, which ends after `__ttl__` if it shall `end`.
-    pub fn setting(key: &[u8], end: bool) -> Workload {
+    /// Sets `key` to a value, with a time to live of `__ttl__` if it shall `end`.
+    pub fn of_set(key: &[u8], end: bool) -> Workload {
         let end = if end { ["EX", "__ttl__"].as_slice() } else { &[] };
         let words = [b"SET", key, b"__data__"].into_iter().chain(end.iter().map(|word| word.as_bytes()));
         let source = Source::Request(words.map(<[u8]>::to_vec).collect());
         Workload::of(vec![Item { name: "set".to_owned(), source, count: 1 }], Order::Mix)
     }
 
-    /// Whether replies tell of some keys whether they were there.
+    /// Whether replies show hits and misses.
     pub fn looks_for_keys(&self) -> bool {
         match &self.parts {
             Parts::Resp(_) => self.reading().contains(&true),
@@ -159,7 +159,7 @@ impl Workload {
     }
 
     /// Whether a request holds `text`.
-    pub fn holds(&self, text: &[u8]) -> bool {
+    pub fn contains(&self, text: &[u8]) -> bool {
         let Parts::Resp(items) = &self.parts else { return false };
         let mut words = items.iter().flat_map(|item| item.source.words(false));
         words.any(|word| memchr::memmem::find(&word, text).is_some())
@@ -219,21 +219,22 @@ mod tests {
 
     #[test]
     fn protocols_have_tests_of_their_own() {
-        assert!(Workload::named(Protocol::Memcached, "gets_10:3+ms").is_ok());
-        assert!(Workload::named(Protocol::Resp, "gets_10").is_err());
-        let incr = Workload::named(Protocol::Memcached, "incr:2+get").unwrap();
+        assert!(Workload::named(ProtocolName::Memcached, "gets_10:3+ms").is_ok());
+        assert!(Workload::named(ProtocolName::Resp, "gets_10").is_err());
+        let incr = Workload::named(ProtocolName::Memcached, "incr:2+get").unwrap();
         assert_eq!(incr.needs(), [Needs::Counters]);
     }
 
     #[test]
     fn a_mix_has_the_weights_of_its_name() {
-        let mix = Workload::named(Protocol::Resp, "get:3+set").unwrap();
-        let script = mix.speech(&places(), 1).script().clone();
+        let mix = Workload::named(ProtocolName::Resp, "get:3+set").unwrap();
+        let script = mix.traffic(&places(), 1).script().clone();
         let sets = script.order.iter().filter(|at| **at == 1).count();
         assert_eq!(script.order.len(), 4 * sets);
-        let spoken = mix.spoken();
-        let told: Vec<_> = spoken.iter().map(|command| (command.name.as_str(), command.reads)).collect();
-        assert_eq!(told, [("get", true), ("set", false)]);
-        assert!(Workload::named(Protocol::Resp, "get:0+set").is_err());
+        let named_commands = mix.named_commands();
+        let names: Vec<_> =
+            named_commands.iter().map(|command| (command.name.as_str(), command.reads)).collect();
+        assert_eq!(names, [("get", true), ("set", false)]);
+        assert!(Workload::named(ProtocolName::Resp, "get:0+set").is_err());
     }
 }

@@ -67,15 +67,15 @@ fn sent(test: &suite::Test) -> String {
 
 #[test]
 fn default_tests_are_those_of_the_protocol_in_order() {
-    let tests: Vec<(&str, String)> = suite::usual().map(|test| (test.title, sent(test))).collect();
-    let wanted: Vec<(&str, String)> = DEFAULTS.map(|(title, text)| (title, expanded(text))).to_vec();
-    assert_eq!(tests, wanted);
+    let tests: Vec<(&str, String)> = suite::default_tests().map(|test| (test.title, sent(test))).collect();
+    let expected: Vec<(&str, String)> = DEFAULTS.map(|(title, text)| (title, expanded(text))).to_vec();
+    assert_eq!(tests, expected);
 }
 
 #[test]
 fn tests_that_are_named_are_those_of_the_protocol() {
     for (name, text) in EXTRAS {
-        assert_eq!(sent(suite::asked(name).unwrap()), expanded(text), "{name}");
+        assert_eq!(sent(suite::find_test(name).unwrap()), expanded(text), "{name}");
     }
     assert_eq!(TESTS.len(), DEFAULTS.len() + EXTRAS.len() - 1);
 }

@@ -44,6 +44,32 @@ fn item(head: String, value: &[u8]) -> Vec<u8> {
     [head.as_bytes(), b"\r\n", value, b"\r\n"].concat()
 }
 
+/// Values, each with a number that may stand beside it.
+type Values = Vec<(Vec<u8>, Option<u64>)>;
+
+/// `VALUE` lines with their data, and CAS numbers.
+fn items_of_get(values: Values) -> Reply {
+    let cas = |cas: &Option<u64>| cas.map_or(String::new(), |cas| format!(" {cas}"));
+    let one = |(value, unique): &(Vec<u8>, Option<u64>)| {
+        let head = format!("VALUE key:000000000007 0 {}{}", value.len(), cas(unique));
+        item(head, value)
+    };
+    let mut bytes: Vec<u8> = values.iter().flat_map(one).collect();
+    bytes.extend_from_slice(b"END\r\n");
+    Reply { bytes, hits: values.len() as u64, error: None }
+}
+
+/// `VA` lines with their data, and opaque numbers.
+fn items_of_quiet_mg(values: Values) -> Reply {
+    let one = |(value, flag): &(Vec<u8>, Option<u64>)| match flag {
+        Some(flag) => item(format!("VA {} O{flag}", value.len()), value),
+        None => item(format!("VA {}", value.len()), value),
+    };
+    let mut bytes: Vec<u8> = values.iter().flat_map(one).collect();
+    bytes.extend_from_slice(b"MN\r\n");
+    Reply { bytes, hits: values.len() as u64, error: None }
+}
+
 /// The reply to a command of `kind` that asks for `keys` keys.
 fn reply(kind: Kind, keys: u64) -> BoxedStrategy<Reply> {
     let error = prop::sample::select(vec!["ERROR", "CLIENT_ERROR bad", "SERVER_ERROR out of memory"]);
@@ -57,29 +83,8 @@ fn reply(kind: Kind, keys: u64) -> BoxedStrategy<Reply> {
         prop_oneof![3 => Just(line(hit, 1)), 1 => miss.prop_map(|text| line(text, 0))].boxed()
     };
     let answer = match kind {
-        Kind::Values => values
-            .prop_map(|values| {
-                let cas = |cas: &Option<u64>| cas.map_or(String::new(), |cas| format!(" {cas}"));
-                let one = |(value, unique): &(Vec<u8>, Option<u64>)| {
-                    let head = format!("VALUE key:000000000007 0 {}{}", value.len(), cas(unique));
-                    item(head, value)
-                };
-                let mut bytes: Vec<u8> = values.iter().flat_map(one).collect();
-                bytes.extend_from_slice(b"END\r\n");
-                Reply { bytes, hits: values.len() as u64, error: None }
-            })
-            .boxed(),
-        Kind::Quiet => values
-            .prop_map(|values| {
-                let one = |(value, flag): &(Vec<u8>, Option<u64>)| match flag {
-                    Some(flag) => item(format!("VA {} O{flag}", value.len()), value),
-                    None => item(format!("VA {}", value.len()), value),
-                };
-                let mut bytes: Vec<u8> = values.iter().flat_map(one).collect();
-                bytes.extend_from_slice(b"MN\r\n");
-                Reply { bytes, hits: values.len() as u64, error: None }
-            })
-            .boxed(),
+        Kind::Values => values.prop_map(items_of_get).boxed(),
+        Kind::Quiet => values.prop_map(items_of_quiet_mg).boxed(),
         Kind::Item => prop_oneof![
             3 => value().prop_map(|value| {
                 Reply { bytes: item(format!("VA {} f0 t-1", value.len()), &value), hits: 1, error: None }
@@ -141,8 +146,8 @@ fn reference(tests: &[&'static Test], replies: &[Reply], length: usize) -> Tally
     for (place, reply) in replies.iter().enumerate() {
         end += reply.bytes.len();
         // The error of a quiet batch is told before its end.
-        let told = reply.error.as_ref().filter(|text| end - reply.bytes.len() + text.len() + 2 <= length);
-        tally.first_error = tally.first_error.or(told.cloned());
+        let message = reply.error.as_ref().filter(|text| end - reply.bytes.len() + text.len() + 2 <= length);
+        tally.first_error = tally.first_error.or(message.cloned());
         if end > length {
             break;
         }
@@ -206,10 +211,10 @@ proptest! {
         // A jump over usual replies does not look at the digits of a key.
         let answers = vec![Answer { usual: None, ..test.answer(&Value::Drawn(3)) }];
         let careful = Memcached::new(answers.clone(), &load(&[test]).script).skipper(0);
-        let wanted = memcached::read(&bytes, &answers);
-        prop_assert_eq!(&skipped(careful, &bytes, &cuts), &wanted);
+        let expected = memcached::read(&bytes, &answers);
+        prop_assert_eq!(&skipped(careful, &bytes, &cuts), &expected);
         let jumping = skipped(load(&[test]).proto.skipper(0), &bytes, &cuts);
-        prop_assert!(wanted.refused || jumping == wanted);
+        prop_assert!(expected.refused || jumping == expected);
     }
 }
 
@@ -246,7 +251,7 @@ const ALMOST: &[&str] = &[
 #[test]
 fn what_was_not_asked_is_refused() {
     let refused = |name: &str, bytes: &str| {
-        let mut skipper = load(&[suite::asked(name).unwrap()]).proto.skipper(0);
+        let mut skipper = load(&[suite::find_test(name).unwrap()]).proto.skipper(0);
         skipper.skip(bytes.as_bytes(), &mut Tally::default()).unwrap_err().0
     };
     for (name, bytes) in [

@@ -1,14 +1,15 @@
 //! `speedbench memcached-benchmark`: redis-benchmark's options and formats in front of memcached.
 
-pub mod help;
-
 use std::ffi::OsString;
 
+use clap::{Arg, Command};
+
+use crate::arguments::Parsed;
 use crate::redis_benchmark;
-use crate::redis_benchmark::options::{self, Asked, Options};
-use crate::redis_benchmark::planned::Planned;
+use crate::redis_benchmark::options::{self, Options};
+use crate::redis_benchmark::planned::PlannedTest;
 use crate::redis_benchmark::report::Printer;
-use crate::redis_benchmark::server::Configured;
+use crate::redis_benchmark::server::ServerSettings;
 use crate::redis_benchmark::suite::value;
 use engine::job::Job;
 use engine::node::Node;
@@ -23,94 +24,106 @@ use workload::phase::{self, Length};
 
 /// The names under which the program is this front end.
 pub const NAMES: [&str; 2] = ["memcached-benchmark", "mc-benchmark"];
-const PORT: &str = "11211";
-
-/// Options of redis-benchmark that mean something here: with a value, and without.
-const VALUED: [&str; 14] = [
-    "-h",
-    "-p",
-    "-s",
-    "-c",
-    "-n",
-    "-d",
-    "-k",
-    "-r",
-    "-P",
-    "-t",
-    "--threads",
-    "--seed",
-    "--precision",
-    "--timeout",
+const PORT: u16 = 11211;
+/// Options of redis-benchmark that mean something here.
+const MEANT: [&str; 19] = [
+    "host",
+    "port",
+    "socket",
+    "timeout",
+    "clients",
+    "requests",
+    "value_bytes",
+    "keepalive",
+    "keyspace",
+    "pipeline",
+    "names",
+    "threads",
+    "seed",
+    "precision",
+    "quiet",
+    "forever",
+    "csv",
+    "help",
+    "version",
 ];
-
-const PLAIN: [&str; 6] = ["-q", "-l", "--csv", "-v", "--version", "--help"];
 /// Requests are kept whole in memory, up to a hundred keys or ten values in each.
 const LARGEST_VALUE: usize = 16 << 20;
 
-/// Obey `words`, which follow the program's name; `name` is one of [`NAMES`].
-pub fn run(name: &str, words: Vec<OsString>) -> Result<(), Failure> {
-    check(&words)?;
-    let usual = ["-p", PORT].map(OsString::from);
-    let options = match options::parse(usual.into_iter().chain(words).collect())? {
-        Asked::Help => return output::print(&help::text().replace("memcached-benchmark", name)),
-        Asked::Version => return output::print(&format!("{name} {}\n", env!("CARGO_PKG_VERSION"))),
-        Asked::Run(options) => *options,
+/// The options of redis-benchmark, called `name`, without those that mean nothing here.
+pub fn command(name: &'static str) -> Command {
+    let meant = |arg: Arg| {
+        let is_meant = MEANT.contains(&arg.get_id().as_str());
+        arg.hide(!is_meant)
     };
+    redis_benchmark::command(name)
+        .override_usage(format!("{name} [OPTIONS]"))
+        .after_help(tests_help())
+        .mut_args(meant)
+}
+
+/// The names of all tests.
+fn tests_help() -> String {
+    let join = |names: Vec<&str>| names.join(" ");
+    let default = join(suite::default_tests().map(|test| test.name).collect());
+    let extra = join(suite::TESTS.iter().filter(|test| test.extra).map(|test| test.name).collect());
+    format!(
+        "Keys that a test needs are stored before it, not counted.\n\n\
+         Tests that run without -t, in this order:\n{default}\n\nAnd when -t names them:\n{extra}"
+    )
+}
+
+/// Run with `words`, which follow the program's name; `name` is one of [`NAMES`].
+pub fn run(name: &'static str, words: Vec<OsString>) -> Result<(), Failure> {
+    let options = match options::parse(command(name), words)? {
+        Parsed::Options(options, _) => options,
+        Parsed::Text(text) => return output::print(&text),
+    };
+    if let Some(word) = options.command.first() {
+        return Err(options::invalid(&String::from_utf8_lossy(word)));
+    }
     let tests = tests(&options)?;
     redis_benchmark::warn(&options, tests.iter().map(|test| &test.load.script));
     measure_all(&options, &tests)
 }
 
-/// Refuse options that only redis-benchmark has, and words that are no options.
-fn check(words: &[OsString]) -> Result<(), Failure> {
-    let mut words = words.iter().map(|word| word.to_string_lossy());
-    while let Some(word) = words.next() {
-        if VALUED.contains(&&*word) {
-            words.next();
-        } else if !PLAIN.contains(&&*word) {
-            return Err(options::invalid(&word));
-        }
-    }
-    Ok(())
-}
-
 /// One test that will be measured.
 struct Prepared {
     test: &'static Test,
-    planned: Planned,
+    planned: PlannedTest,
     load: Load,
 }
 
 fn places(options: &Options) -> Placeholders {
-    Placeholders { value: Value::Same(value(options.value_bytes)), ..Placeholders::default() }
+    Placeholders { value: Value::Same(value(options.load.value_bytes)), ..Placeholders::default() }
 }
 
 fn prepared(test: &'static Test, options: &Options) -> Prepared {
-    let load = Load::new(test, &places(options), options.seed);
-    let planned = Planned {
+    let load = Load::new(test, &places(options), options.load.seed);
+    let planned = PlannedTest {
         title: test.title.to_owned(),
         script: load.script.clone(),
-        payload_bytes: options.value_bytes,
+        payload_bytes: options.load.value_bytes,
         before: None,
     };
     Prepared { test, planned, load }
 }
 
 fn measure_all(options: &Options, tests: &[Prepared]) -> Result<(), Failure> {
-    let node = Node { target: options.target()?, tags: [].into() };
-    let mut printer = Printer::new(options, Configured::default());
+    let node = Node { target: options.target(PORT)?, tags: [].into() };
+    let mut printer = Printer::new(options, ServerSettings::default());
     let mut filled = vec![Needs::Nothing];
     loop {
         for test in tests {
             fill(options, &node, test, &mut filled)?;
             let job = job(options, &node, test);
-            let stages = phase::stages(options.warmup, options.length);
+            let stages = phase::stages(options.warmup(), options.length());
             let outcome =
                 test.load.run(&job, &stages, &mut |progress| printer.progress(test.test.title, progress))?;
             printer.result(options, &test.planned, &Total::of(&outcome))?;
         }
         printer.end_round(options)?;
-        if !options.forever {
+        if !options.tests.forever {
             return Ok(());
         }
     }
@@ -122,7 +135,7 @@ fn fill(options: &Options, node: &Node, test: &Prepared, filled: &mut Vec<Needs>
     if filled.contains(&needs) {
         return Ok(());
     }
-    let keys = match (needs, options.length) {
+    let keys = match (needs, options.length()) {
         (Needs::KeyPerRequest, Length::Requests(requests)) => requests,
         _ => keyspace(options),
     };
@@ -133,7 +146,7 @@ fn fill(options: &Options, node: &Node, test: &Prepared, filled: &mut Vec<Needs>
 }
 
 fn keyspace(options: &Options) -> u64 {
-    options.keyspace.unwrap_or(1).max(1)
+    options.load.keyspace.unwrap_or(1).max(1)
 }
 
 fn job(options: &Options, node: &Node, test: &Prepared) -> Job {
@@ -142,13 +155,13 @@ fn job(options: &Options, node: &Node, test: &Prepared) -> Job {
 
 /// The tests that are asked for, in the order of the suite.
 fn tests(options: &Options) -> Result<Vec<Prepared>, Failure> {
-    require(options.value_bytes <= LARGEST_VALUE, "-d is above 16 MiB", "give a smaller value")?;
-    let asked: Vec<&Test> = match &options.tests {
-        Some(list) => list.split(',').map(suite::asked).collect::<Result<_, _>>()?,
-        None => suite::usual().collect(),
+    require(options.load.value_bytes <= LARGEST_VALUE, "-d is above 16 MiB", "give a smaller value")?;
+    let named: Vec<&Test> = match &options.tests.names {
+        Some(list) => list.split(',').map(suite::find_test).collect::<Result<_, _>>()?,
+        None => suite::default_tests().collect(),
     };
-    let wanted = suite::TESTS.iter().filter(|test| asked.iter().any(|asked| asked.name == test.name));
-    let prepared: Vec<Prepared> = wanted.map(|test| prepared(test, options)).collect();
+    let selected = suite::TESTS.iter().filter(|test| named.iter().any(|named| named.name == test.name));
+    let prepared: Vec<Prepared> = selected.map(|test| prepared(test, options)).collect();
     prepared.iter().try_for_each(|test| options.check_buffers(&test.load.script))?;
     Ok(prepared)
 }

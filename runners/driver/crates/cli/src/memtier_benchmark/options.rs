@@ -1,230 +1,181 @@
-//! The options of memtier_benchmark, as they were given.
+//! The options of memtier_benchmark.
 
-use crate::option_values::Words;
-use std::str::FromStr;
 use std::time::Duration;
 
-use crate::command_line::CommandLine;
-use generator::values::{Sizes, Ttl};
-use text::checks::{self, require};
-use text::failure::Failure;
-use text::secrets::{HIDDEN, text_without_password};
-use workload::phase_check::Terms;
-use workload::protocol_name::Protocol;
+use clap::Args;
 
-const SEE_HELP: &str = "see --help";
-pub const TIMEOUT: Duration = Duration::from_secs(10);
-pub const MOST_WEIGHT: u64 = 65_535;
-
-pub const TERMS: Terms = Terms {
-    clients: "--clients",
-    threads: "--threads",
-    pipeline: "--pipeline",
-    keys: "the number of keys",
-    bytes: "--data-size",
-    length: "--requests or --test-time",
-    resp3: "-P resp3",
-    tracking: "",
+use crate::arguments::{Given, cannot_be};
+use crate::memtier_benchmark::values::{
+    Protocol, Requests, data_size_list, expiry_range, pattern, protocol, range, ratio, requests,
 };
+use crate::values::seconds;
+use generator::values::{Sizes, Ttl};
+use text::failure::Failure;
 
-/// What the options say, defaults first.
+#[derive(Debug, Args)]
 pub struct Options {
+    #[command(flatten)]
+    pub server: ServerOptions,
+    #[command(flatten)]
+    pub load: LoadOptions,
+    #[command(flatten)]
+    pub data: DataOptions,
+    #[command(flatten)]
+    pub result: ResultOptions,
+}
+
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Server")]
+pub struct ServerOptions {
+    /// host name or address
+    #[arg(
+        short = 'h',
+        long,
+        short_alias = 's',
+        alias = "server",
+        value_name = "HOST",
+        default_value = "localhost"
+    )]
     pub host: String,
+    /// port (6379; memcache_text 11211)
+    #[arg(short = 'p', long, value_name = "PORT")]
     pub port: Option<u16>,
+    /// path of a unix socket
+    #[arg(short = 'S', long = "unix-socket", value_name = "PATH")]
     pub socket: Option<String>,
+    /// redis, resp2, resp3 or memcache_text
+    #[arg(short = 'P', long, value_name = "NAME", default_value = "redis", value_parser = protocol)]
     pub protocol: Protocol,
-    pub resp3: bool,
+    /// PASSWORD or USER:PASSWORD
+    #[arg(short = 'a', long = "authenticate", value_name = "LOGIN")]
     pub login: Option<String>,
-    /// Of each thread.
+}
+
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Load")]
+pub struct LoadOptions {
+    /// connections per thread
+    #[arg(short = 'c', long, value_name = "N", default_value_t = 50)]
     pub clients: usize,
+    /// threads
+    #[arg(short = 't', long, value_name = "N", default_value_t = 4)]
     pub threads: usize,
-    /// Of each connection; none is one for each key, of all together.
-    pub requests: Option<u64>,
+    /// of each connection, or allkeys
+    #[arg(short = 'n', long, value_name = "N", default_value = "10000", value_parser = requests)]
+    pub requests: Requests,
+    /// seconds instead of -n
+    #[arg(long, value_name = "S", value_parser = |text: &str| seconds("--test-time", text))]
     pub test_time: Option<Duration>,
+    /// requests in flight of a connection
+    #[arg(long, value_name = "N", default_value_t = 1)]
     pub pipeline: usize,
-    /// Of each connection.
+    /// of each connection: an open loop
+    #[arg(long = "rate-limiting", value_name = "RPS")]
     pub rate: Option<f64>,
+    /// sets and gets
+    #[arg(long, value_name = "SETS:GETS", default_value = "1:10", value_parser = ratio)]
     pub ratio: [u64; 2],
-    pub commands: Vec<(String, u64)>,
-    pub sizes: Sizes,
+    /// instead of them, with __key__ and __data__; may be repeated
+    #[arg(long, value_name = "TEXT")]
+    command: Vec<String>,
+    /// of the command before it (1)
+    #[arg(long, value_name = "N")]
+    command_ratio: Vec<u64>,
+    /// of all commands: see --key-pattern
+    #[arg(long, value_name = "LETTER", value_parser = |text: &str| pattern("--command-key-pattern", text))]
+    pub command_key_pattern: Option<char>,
+    /// without effect: connections always differ here
+    #[arg(long)]
+    distinct_client_seed: bool,
+    /// without effect: see there
+    #[arg(long)]
+    randomize: bool,
+    /// without effect: see there
+    #[arg(long)]
+    random_data: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Values and keys")]
+pub struct DataOptions {
+    /// bytes of a value (32)
+    #[arg(short = 'd', long, value_name = "BYTES")]
+    data_size: Option<usize>,
+    /// any size of the range
+    #[arg(long, value_name = "LEAST-MOST", value_parser = |text: &str| range::<usize>("--data-size-range", text))]
+    data_size_range: Option<(usize, usize)>,
+    /// sizes with weights
+    #[arg(long, value_name = "BYTES:WEIGHT,...", value_parser = data_size_list)]
+    data_size_list: Option<::std::vec::Vec<(usize, u64)>>,
+    /// seconds
+    #[arg(long = "expiry-range", value_name = "LEAST-MOST", value_parser = expiry_range)]
     pub ttl: Option<Ttl>,
+    /// the begin of each key (memtier-)
+    #[arg(long = "key-prefix", value_name = "TEXT")]
     pub prefix: Option<String>,
-    pub keys: [u64; 2],
-    pub pattern: char,
+    /// the first key
+    #[arg(long = "key-minimum", value_name = "N", default_value_t = 0)]
+    pub first_key: u64,
+    /// the last key
+    #[arg(long = "key-maximum", value_name = "N", default_value_t = 10_000_000)]
+    pub last_key: u64,
+    /// R, S, G, Z or P, for sets and for gets
+    #[arg(
+        long,
+        value_name = "LETTER:LETTER",
+        default_value = "R:R",
+        value_parser = |text: &str| pattern("--key-pattern", text)
+    )]
+    pub key_pattern: char,
+    /// standard deviation of pattern G, in keys
+    #[arg(long = "key-stddev", value_name = "N")]
     pub deviation: Option<f64>,
+    /// median of pattern G
+    #[arg(long = "key-median", value_name = "N")]
     pub median: Option<f64>,
+    /// exponent of pattern Z
+    #[arg(long = "key-zipf-exp", value_name = "S", default_value_t = 1.0)]
     pub exponent: f64,
+}
+
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Result")]
+pub struct ResultOptions {
+    /// write the document, too
+    #[arg(long = "json-out-file", value_name = "FILE")]
     pub json_file: Option<String>,
-    pub histogram: bool,
+    /// without the percentiles
+    #[arg(long)]
+    pub hide_histogram: bool,
 }
 
-impl Default for Options {
-    fn default() -> Options {
-        Options {
-            host: "localhost".to_owned(),
-            port: None,
-            socket: None,
-            protocol: Protocol::Resp,
-            resp3: false,
-            login: None,
-            clients: 50,
-            threads: 4,
-            requests: Some(10_000),
-            test_time: None,
-            pipeline: 1,
-            rate: None,
-            ratio: [1, 10],
-            commands: Vec::new(),
-            sizes: Sizes::Fixed(32),
-            ttl: None,
-            prefix: None,
-            keys: [0, 10_000_000],
-            pattern: 'R',
-            deviation: None,
-            median: None,
-            exponent: 1.0,
-            json_file: None,
-            histogram: true,
+impl LoadOptions {
+    /// The commands with their ratios: each ratio is that of the command before it.
+    pub fn commands(&self, given: &Given) -> Result<Vec<(String, u64)>, Failure> {
+        let mut commands: Vec<(usize, String, u64)> = given
+            .places("command")
+            .into_iter()
+            .zip(&self.command)
+            .map(|(at, text)| (at, text.clone(), 1))
+            .collect();
+        for (place, ratio) in given.places("command_ratio").into_iter().zip(&self.command_ratio) {
+            let before = commands.iter_mut().rev().find(|(at, ..)| *at < place);
+            let (_, _, counted) = before.ok_or_else(|| {
+                cannot_be("--command-ratio", &ratio.to_string(), "give --command before it")
+            })?;
+            *counted = *ratio;
+        }
+        Ok(commands.into_iter().map(|(_, text, ratio)| (text, ratio)).collect())
+    }
+}
+
+impl DataOptions {
+    /// The most specific of the options.
+    pub fn sizes(&self) -> Sizes {
+        match (&self.data_size_list, self.data_size_range) {
+            (Some(list), _) => Sizes::Weighted(list.clone()),
+            (None, Some((least, most))) => Sizes::Range(least, most),
+            (None, None) => Sizes::Fixed(self.data_size.unwrap_or(32)),
         }
     }
-}
-
-pub fn wrong(option: &str, word: &str) -> Failure {
-    Failure::usage(format!("--{option} cannot be '{word}'"), SEE_HELP)
-}
-
-/// The long name of an option, without its dashes.
-fn long(option: &str) -> Result<&str, Failure> {
-    Ok(match option {
-        "-h" | "-s" => "host",
-        "-p" => "port",
-        "-S" => "unix-socket",
-        "-P" => "protocol",
-        "-a" => "authenticate",
-        "-c" => "clients",
-        "-t" => "threads",
-        "-n" => "requests",
-        "-d" => "data-size",
-        other => other.strip_prefix("--").ok_or_else(|| unknown(other))?,
-    })
-}
-
-fn unknown(option: &str) -> Failure {
-    Failure::usage(format!("there is no option {option} here"), SEE_HELP)
-}
-
-fn parsed<T: FromStr>(option: &str, word: &str) -> Result<T, Failure> {
-    word.parse().map_err(|_| wrong(option, word))
-}
-
-/// Two numbers with `between` them, the lesser first.
-fn range<T: FromStr + PartialOrd>(option: &str, word: &str) -> Result<(T, T), Failure> {
-    let (least, most) = word.split_once('-').ok_or_else(|| wrong(option, word))?;
-    let (least, most) = (parsed(option, least)?, parsed(option, most)?);
-    if least <= most { Ok((least, most)) } else { Err(wrong(option, word)) }
-}
-
-impl Options {
-    pub fn take(&mut self, option: &str, line: &mut CommandLine) -> Result<(), Failure> {
-        let option = long(option)?;
-        match option {
-            "hide-histogram" => self.histogram = false,
-            // Streams of connections always differ here.
-            "distinct-client-seed" | "randomize" | "random-data" => {}
-            _ => {
-                let word = match option {
-                    "authenticate" => line.secret(option, |_| HIDDEN.to_owned()),
-                    "command" => line.secret(option, text_without_password),
-                    _ => line.text(option),
-                }?;
-                self.take_value(option, &word)?;
-            }
-        }
-        Ok(())
-    }
-
-    fn take_value(&mut self, option: &str, word: &str) -> Result<(), Failure> {
-        let last = self.commands.last_mut();
-        match option {
-            "host" | "server" => self.host = word.to_owned(),
-            "port" => self.port = Some(parsed(option, word)?),
-            "unix-socket" => self.socket = Some(word.to_owned()),
-            "protocol" => (self.protocol, self.resp3) = protocol(word)?,
-            "authenticate" => self.login = Some(word.to_owned()),
-            "clients" => self.clients = parsed(option, word)?,
-            "threads" => self.threads = parsed(option, word)?,
-            "requests" if word == "allkeys" => self.requests = None,
-            "requests" => self.requests = Some(parsed(option, word)?),
-            "test-time" => self.test_time = Some(checks::duration(parsed(option, word)?, "--test-time")?),
-            "pipeline" => self.pipeline = parsed(option, word)?,
-            "rate-limiting" => self.rate = Some(parsed(option, word)?),
-            "ratio" => self.ratio = ratio(word)?,
-            "command" => self.commands.push((word.to_owned(), 1)),
-            "command-ratio" => {
-                let (_, ratio) = last.ok_or_else(|| wrong(option, word))?;
-                *ratio = parsed::<u64>(option, word)?;
-            }
-            "data-size" => self.sizes = Sizes::Fixed(parsed(option, word)?),
-            "data-size-range" => {
-                let (least, most) = range(option, word)?;
-                self.sizes = Sizes::Range(least, most);
-            }
-            "data-size-list" => self.sizes = Sizes::Weighted(list(word)?),
-            "expiry-range" => {
-                let (least, most) = range(option, word)?;
-                require(least > 0, "--expiry-range begins with 0", "give seconds above 0")?;
-                self.ttl = Some(Ttl(least, most));
-            }
-            "key-prefix" => self.prefix = Some(word.to_owned()),
-            "key-minimum" => self.keys[0] = parsed(option, word)?,
-            "key-maximum" => self.keys[1] = parsed(option, word)?,
-            "key-pattern" | "command-key-pattern" => self.pattern = pattern(option, word)?,
-            "key-stddev" => self.deviation = Some(parsed(option, word)?),
-            "key-median" => self.median = Some(parsed(option, word)?),
-            "key-zipf-exp" => self.exponent = parsed(option, word)?,
-            "json-out-file" => self.json_file = Some(word.to_owned()),
-            _ => return Err(unknown(&format!("--{option}"))),
-        }
-        Ok(())
-    }
-}
-
-fn protocol(word: &str) -> Result<(Protocol, bool), Failure> {
-    match word {
-        "redis" | "resp2" => Ok((Protocol::Resp, false)),
-        "resp3" => Ok((Protocol::Resp, true)),
-        "memcache_text" => Ok((Protocol::Memcached, false)),
-        _ => Err(Failure::usage(
-            format!("--protocol cannot be '{word}'"),
-            "give redis, resp2, resp3 or memcache_text",
-        )),
-    }
-}
-
-pub fn ratio(word: &str) -> Result<[u64; 2], Failure> {
-    let (sets, gets) = word.split_once(':').ok_or_else(|| wrong("ratio", word))?;
-    Ok([parsed("ratio", sets)?, parsed("ratio", gets)?])
-}
-
-fn list(word: &str) -> Result<Vec<(usize, u64)>, Failure> {
-    let pair = |pair: &str| {
-        let (bytes, weight) = pair.split_once(':').ok_or_else(|| wrong("data-size-list", word))?;
-        let weight = parsed("data-size-list", weight)?;
-        require(weight > 0, "--data-size-list has a weight of 0", "leave it out")?;
-        Ok((parsed("data-size-list", bytes)?, weight))
-    };
-    word.split(',').map(pair).collect()
-}
-
-/// One letter, or the same for sets and gets.
-fn pattern(option: &str, word: &str) -> Result<char, Failure> {
-    let letters: Vec<&str> = word.split(':').collect();
-    let letter =
-        letters[0].chars().next().filter(|letter| letters[0].len() == 1 && "RSGZP".contains(*letter));
-    require(
-        letters.iter().all(|other| *other == letters[0]),
-        &format!("--{option} {word} has two patterns"),
-        "give both the same, or two runs",
-    )?;
-    letter.ok_or_else(|| wrong(option, word))
 }

@@ -1,7 +1,7 @@
 //! Custom commands: quoted binary words, sequences with `;`, and repeat counts.
 
 use crate::redis_benchmark::options::Options;
-use crate::redis_benchmark::planned::{Planned, placeholders};
+use crate::redis_benchmark::planned::{PlannedTest, placeholders};
 use protocol::command::Command;
 use protocol::expectation::Expectation;
 use protocol::resp;
@@ -11,12 +11,13 @@ use text::secrets::without_password;
 use text::words::escape;
 
 /// The words of the command line as one test.
-pub fn plan(options: &Options) -> Result<Planned, Failure> {
+pub fn plan(options: &Options) -> Result<PlannedTest, Failure> {
     // What came from stdin is not part of the title.
-    let shown = &options.command[..options.command.len() - usize::from(options.stdin)];
-    let shown: Vec<_> = shown.split(|word| word == b";").map(without_password).collect();
-    let shown = shown.join(&b";".to_vec());
-    let title: Vec<String> = shown.iter().map(|word| String::from_utf8_lossy(word).into_owned()).collect();
+    let title_words = &options.command[..options.command.len() - usize::from(options.tests.stdin)];
+    let title_words: Vec<_> = title_words.split(|word| word == b";").map(without_password).collect();
+    let title_words = title_words.join(&b";".to_vec());
+    let title: Vec<String> =
+        title_words.iter().map(|word| String::from_utf8_lossy(word).into_owned()).collect();
     let steps: Vec<&[Vec<u8>]> = options.command.split(|word| word == b";").collect();
     let several = steps.len() > 1;
     let steps = steps.into_iter().filter(|words| !words.is_empty());
@@ -27,7 +28,7 @@ pub fn plan(options: &Options) -> Result<Planned, Failure> {
         return Err(Failure::usage("the sequence has no or too many commands", "give 1 to 65535 of them"));
     }
     let script = Script::sequence(steps);
-    Ok(Planned { title: title.join(" "), payload_bytes: script.unit_bytes(), script, before: None })
+    Ok(PlannedTest { title: title.join(" "), payload_bytes: script.unit_bytes(), script, before: None })
 }
 
 /// One command of a sequence; it may begin with how often it is sent.
@@ -44,7 +45,7 @@ fn step(words: &[Vec<u8>], several: bool, options: &Options) -> Result<(usize, C
         ));
     }
     let words: Vec<Vec<u8>> = words.iter().map(|word| unquoted(word)).collect::<Result<_, _>>()?;
-    let expectation = Expectation::to(&words, options.value_bytes);
+    let expectation = Expectation::to(&words, options.load.value_bytes);
     Ok((times, resp::template(&words, &placeholders(options), expectation)))
 }
 
@@ -76,11 +77,18 @@ fn wrong_quotes(word: &[u8]) -> Failure {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use std::ffi::OsString;
 
-    fn planned(words: &[&str]) -> Result<Planned, Failure> {
-        let command = words.iter().map(|word| word.as_bytes().to_vec()).collect();
-        plan(&Options { command, keyspace: Some(10), ..Options::default() })
+    use super::*;
+    use crate::arguments::Parsed;
+    use crate::redis_benchmark::{command, options};
+
+    fn planned(words: &[&str]) -> Result<PlannedTest, Failure> {
+        let words = ["-r", "10", "--"].iter().chain(words).map(OsString::from);
+        match options::parse(command("redis-benchmark"), words.collect())? {
+            Parsed::Options(options, _) => plan(&options),
+            Parsed::Text(text) => panic!("{text}"),
+        }
     }
 
     #[test]

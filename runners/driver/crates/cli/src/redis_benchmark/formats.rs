@@ -1,10 +1,10 @@
-//! The formats of redis-benchmark, to the byte but for the numbers.
+//! The output formats of redis-benchmark; only the numbers differ.
 
 use std::time::Duration;
 
 use crate::redis_benchmark::options::Options;
-use crate::redis_benchmark::planned::Planned;
-use crate::redis_benchmark::server::Configured;
+use crate::redis_benchmark::planned::PlannedTest;
+use crate::redis_benchmark::server::ServerSettings;
 use engine::cluster::Master;
 use engine::histogram::Histogram;
 use engine::progress::Progress;
@@ -49,18 +49,18 @@ pub fn one_line(title: &str, total: &Total) -> String {
     format!("{title}: {:.2} requests per second, p50={p50:.3} msec{misses}\n", rate(total))
 }
 
-pub fn report(options: &Options, test: &Planned, total: &Total, configured: &Configured) -> String {
+pub fn report(options: &Options, test: &PlannedTest, total: &Total, configured: &ServerSettings) -> String {
     let mut text = format!("====== {} ======\n", test.title);
     text += &format!(
         "  {} requests completed in {:.2} seconds\n",
         total.inside.replies,
         seconds(total.window_ns)
     );
-    text += &format!("  {} parallel clients\n", options.clients);
+    text += &format!("  {} parallel clients\n", options.load.clients);
     text += &format!("  {} bytes payload\n", test.payload_bytes);
-    text += &format!("  keep alive: {}\n", u8::from(options.keepalive));
+    text += &format!("  keep alive: {}\n", u8::from(options.load.keepalive));
     text += &configured.text(options.endpoint.cluster);
-    text += &match options.threads {
+    text += &match options.load.threads {
         None => "  multi-thread: no\n".to_owned(),
         Some(threads) => format!("  multi-thread: yes\n  threads: {threads}\n"),
     };
@@ -68,7 +68,7 @@ pub fn report(options: &Options, test: &Planned, total: &Total, configured: &Con
         text += &format!("  hits: {}\n  misses: {}\n", total.inside.hits, total.inside.misses);
     }
     text += "\nLatency by percentile distribution:\n";
-    text += &by_percentile(&total.latency, options.precision);
+    text += &by_percentile(&total.latency, options.output.precision);
     text += "\nCumulative distribution of latencies:\n";
     text += &cumulative(&total.latency);
     text += &format!("\nSummary:\n  throughput summary: {:.2} requests per second\n", rate(total));
@@ -131,7 +131,7 @@ pub fn progress(title: &str, last: (Progress, Duration), now: (Progress, Duratio
     )
 }
 
-/// What is said about a cluster before its tests.
+/// The lines about a cluster before its tests.
 pub fn masters(masters: &[Master]) -> String {
     let line = |(place, master): (usize, &Master)| {
         let address = master.node.target.address.host_and_port();

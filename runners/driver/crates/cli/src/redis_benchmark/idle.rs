@@ -4,7 +4,7 @@ use std::io::IsTerminal;
 
 use crate::redis_benchmark::options::Options;
 use engine::node::Node;
-use modes::idle::Held;
+use modes::idle::IdleConnections;
 use text::failure::Failure;
 use text::output::print;
 use text::units::NS_PER_MS;
@@ -14,16 +14,16 @@ const SHOWN_EVERY_NS: u64 = 250 * NS_PER_MS;
 
 /// Open the connections and wait until a server closes one.
 pub fn hold(options: &Options, nodes: &[Node]) -> Result<(), Failure> {
-    let mut held = Held::open(nodes, options.clients, &mut |_| ())?;
+    let mut held = IdleConnections::open(nodes, options.load.clients, &mut |_| ())?;
     print(&format!(
         "Creating {} idle connections and waiting forever (Ctrl+C when done)\n",
-        options.clients
+        options.load.clients
     ))?;
-    let shown = std::io::stdout().is_terminal();
+    let is_terminal_output = std::io::stdout().is_terminal();
     loop {
         held.watch(SHOWN_EVERY_NS, &mut Err)?;
-        if shown {
-            print(&format!("clients: {}\r", options.clients))?;
+        if is_terminal_output {
+            print(&format!("clients: {}\r", options.load.clients))?;
         }
     }
 }

@@ -3,7 +3,6 @@
 
 pub mod custom;
 pub mod formats;
-pub mod help;
 pub mod idle;
 pub mod options;
 pub mod plan;
@@ -15,18 +14,21 @@ pub mod suite;
 use std::ffi::OsString;
 use std::sync::Arc;
 
+use clap::Command;
+
+use crate::arguments::{self, Parsed};
 use engine::job::{Job, Window};
 use engine::node::{self, Node};
 use engine::total::Total;
 use engine::{cluster, workers};
 use generator::keys::KeyOrder;
 use generator::values::ValuePool;
-use options::{Asked, Options};
-use planned::Planned;
+use options::Options;
+use planned::PlannedTest;
 use protocol::resp::Resp;
 use protocol::script::Script;
 use report::Printer;
-use server::Configured;
+use server::ServerSettings;
 use text::failure::Failure;
 use text::output;
 use workload::phase;
@@ -34,33 +36,50 @@ use workload::phase;
 /// The names under which the program is this front end.
 pub const NAMES: [&str; 2] = ["redis-benchmark", "valkey-benchmark"];
 
-/// Obey `words`, which follow the program's name; `name` is one of [`NAMES`].
-pub fn run(name: &str, words: Vec<OsString>) -> Result<(), Failure> {
-    let mut options = match options::parse(words)? {
-        Asked::Help => return output::print(&help::HELP.replace("redis-benchmark", name)),
-        Asked::Version => return output::print(&format!("{name} {}\n", env!("CARGO_PKG_VERSION"))),
-        Asked::Run(options) => *options,
+const PORT: u16 = 6379;
+const AFTER_HELP: &str = "\
+A command may hold __rand_int__ (a number of its own), __rand_1st__ to __rand_9th__ and __key__ (the same number \
+wherever it stands in one command), __seq__ (counts all commands), __data__ (a value of -d bytes) and, with --cluster, \
+{tag}. A word in double quotes may hold escapes: \"\\x00\\n\". A word ';' separates commands of a sequence; a number \
+before a command repeats it.
+
+  redis-benchmark -q -n 100000 -P 16 -t set,get
+  redis-benchmark -r 100000 -n 1000000 --csv -- multi ';' 3 incr a:__rand_int__ ';' exec";
+
+/// The options of redis-benchmark, called `name`.
+pub fn command(name: &'static str) -> Command {
+    arguments::command::<Options>(name, None)
+        .override_usage(format!("{name} [OPTIONS] [COMMAND ARGS...]"))
+        .after_help(AFTER_HELP)
+        .mut_arg("version", |arg| arg.short('v'))
+}
+
+/// Run with `words`, which follow the program's name; `name` is one of [`NAMES`].
+pub fn run(name: &'static str, words: Vec<OsString>) -> Result<(), Failure> {
+    let mut options = match options::parse(command(name), words)? {
+        Parsed::Options(options, _) => options,
+        Parsed::Text(text) => return output::print(&text),
     };
     options.with_extras = name == "valkey-benchmark";
     let tests = plan::tests(&options)?;
     warn(&options, tests.iter().map(|test| &test.script));
-    let target = options.target()?;
+    let target = options.target(PORT)?;
     let nodes = match options.endpoint.cluster {
         true => cluster::nodes(&target)?,
         false => vec![cluster::Master { name: String::new(), node: Node { target, tags: [].into() } }],
     };
     if options.endpoint.cluster {
-        options.threads.get_or_insert(nodes.len());
+        options.load.threads.get_or_insert(nodes.len());
         output::print(&formats::masters(&nodes))?;
     }
     let nodes: Vec<Node> = nodes.into_iter().map(|master| master.node).collect();
-    match options.idle {
+    match options.load.idle {
         true => idle::hold(&options, &nodes),
         false => measure_all(&options, &nodes, &tests),
     }
 }
 
-/// Say what is odd about the options and about what they ask `scripts` for, once each.
+/// Warn about questionable options, and about a pipeline that `scripts` cannot fill, once each.
 pub fn warn<'a>(options: &Options, mut scripts: impl Iterator<Item = &'a Script>) {
     let depth = scripts.find_map(|script| options.depth_warning(script));
     for warning in options.warnings.iter().chain(&depth) {
@@ -68,10 +87,10 @@ pub fn warn<'a>(options: &Options, mut scripts: impl Iterator<Item = &'a Script>
     }
 }
 
-fn measure_all(options: &Options, nodes: &[Node], tests: &[Planned]) -> Result<(), Failure> {
+fn measure_all(options: &Options, nodes: &[Node], tests: &[PlannedTest]) -> Result<(), Failure> {
     // Only the full report names settings of the server.
-    let configured = match options.quiet || options.csv {
-        true => Configured::default(),
+    let configured = match options.output.quiet || options.output.csv {
+        true => ServerSettings::default(),
         false => server::configuration(nodes)?,
     };
     let mut printer = Printer::new(options, configured);
@@ -80,18 +99,23 @@ fn measure_all(options: &Options, nodes: &[Node], tests: &[Planned]) -> Result<(
             measure(options, nodes, test, &mut printer)?;
         }
         printer.end_round(options)?;
-        if !options.forever {
+        if !options.tests.forever {
             return Ok(());
         }
     }
 }
 
-fn measure(options: &Options, nodes: &[Node], test: &Planned, printer: &mut Printer) -> Result<(), Failure> {
+fn measure(
+    options: &Options,
+    nodes: &[Node],
+    test: &PlannedTest,
+    printer: &mut Printer,
+) -> Result<(), Failure> {
     if let Some(words) = &test.before {
         node::prepare(nodes, words)?;
     }
     let job = job(options, &test.title, nodes, &test.script);
-    let stages = phase::stages(options.warmup, options.length);
+    let stages = phase::stages(options.warmup(), options.length());
     let outcome = workers::run(&Resp::of(&test.script), &job, &stages, &mut |progress| {
         printer.progress(&test.title, progress)
     })?;
@@ -104,17 +128,17 @@ pub fn job(options: &Options, name: &str, nodes: &[Node], script: &Script) -> Jo
         name: name.to_owned(),
         nodes: nodes.to_vec(),
         script: Arc::new(script.clone()),
-        spoken: Vec::new(),
-        clients: options.clients,
-        threads: options.threads.unwrap_or(1).clamp(1, options.clients),
-        pipeline: options.pipeline,
+        named_commands: Vec::new(),
+        clients: options.load.clients,
+        threads: options.load.threads.unwrap_or(1).clamp(1, options.load.clients),
+        pipeline: options.load.pipeline,
         window: Window::Batch,
-        rate: options.rate,
-        keepalive: options.keepalive,
-        keyspace: options.keyspace.unwrap_or(1).max(1),
-        key_order: if options.sequential { KeyOrder::Sequential } else { KeyOrder::Uniform },
-        values: ValuePool::new(options.seed, 0),
-        seed: options.seed,
+        rate: options.load.rate,
+        keepalive: options.load.keepalive,
+        keyspace: options.load.keyspace.unwrap_or(1).max(1),
+        key_order: if options.load.sequential { KeyOrder::Sequential } else { KeyOrder::Uniform },
+        values: ValuePool::new(options.load.seed, 0),
+        seed: options.load.seed,
         probe: None,
         cpus: Vec::new(),
         server_pid: None,

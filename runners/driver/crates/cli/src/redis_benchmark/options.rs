@@ -5,205 +5,226 @@ use std::io::Read;
 use std::os::unix::ffi::OsStringExt;
 use std::time::Duration;
 
-use crate::command_line;
+use clap::{Arg, ArgAction, Args, Command};
+
+use crate::arguments::{self, Parsed, without_value};
 use crate::endpoint::Endpoint;
-use crate::option_values::{self, Words as _};
-use engine::stage::depth_short_of;
+use crate::values::{parsed, seconds};
+use engine::stage::depth_below_pipeline;
 use generator::digits;
 use network::target::Target;
 use protocol::script::Script;
-use text::checks;
+use text::checks::require;
 use text::failure::Failure;
-use workload::limits::{self, MOST_THREADS};
+use workload::limits::{MOST_THREADS, fits};
 use workload::phase::Length;
 
-/// Where the server is unless it is said.
-const PORT: u16 = 6379;
 const SEE_HELP: &str = "see --help";
 const LARGEST_VALUE: i64 = 1 << 30;
+const USUAL_REQUESTS: u64 = 100_000;
 
-pub enum Asked {
-    Run(Box<Options>),
-    Help,
-    Version,
-}
-
+#[derive(Debug, Args)]
 pub struct Options {
+    #[command(flatten)]
     pub endpoint: Endpoint,
-    pub resp3: bool,
-    pub tracking: bool,
-    pub clients: usize,
-    pub length: Length,
-    pub warmup: Duration,
-    pub rate: Option<f64>,
-    pub value_bytes: usize,
-    /// None when it was not given: single thread mode.
-    pub threads: Option<usize>,
-    pub keepalive: bool,
-    /// Below this are key numbers; none when -r was not given.
-    pub keyspace: Option<u64>,
-    pub sequential: bool,
-    pub pipeline: usize,
-    pub quiet: bool,
-    pub csv: bool,
-    pub precision: u8,
-    pub forever: bool,
-    pub idle: bool,
-    pub tests: Option<String>,
-    pub seed: u64,
-    pub functions: usize,
-    pub keys_in_fcall: usize,
+    #[command(flatten)]
+    pub load: LoadOptions,
+    #[command(flatten)]
+    pub tests: TestOptions,
+    #[command(flatten)]
+    pub output: OutputOptions,
     /// The words of a custom command.
+    #[arg(skip)]
     pub command: Vec<Vec<u8>>,
     /// Whether valkey-benchmark's own tests belong to those that run without -t.
+    #[arg(skip)]
     pub with_extras: bool,
+    #[arg(skip)]
     pub warnings: Vec<String>,
-    pub(super) stdin: bool,
-    pub(super) requests: Option<u64>,
-    pub(super) duration: Option<Duration>,
 }
 
-impl Default for Options {
-    fn default() -> Self {
-        Options {
-            endpoint: Endpoint::default(),
-            resp3: false,
-            tracking: false,
-            clients: 50,
-            length: Length::Requests(100_000),
-            warmup: Duration::ZERO,
-            rate: None,
-            value_bytes: 3,
-            threads: None,
-            keepalive: true,
-            keyspace: None,
-            sequential: false,
-            pipeline: 1,
-            quiet: false,
-            csv: false,
-            precision: 3,
-            forever: false,
-            idle: false,
-            tests: None,
-            seed: 1,
-            functions: 10,
-            keys_in_fcall: 1,
-            command: Vec::new(),
-            with_extras: false,
-            warnings: Vec::new(),
-            stdin: false,
-            requests: None,
-            duration: None,
-        }
-    }
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Load")]
+pub struct LoadOptions {
+    /// connections
+    #[arg(short = 'c', value_name = "CLIENTS", default_value_t = 50)]
+    pub clients: usize,
+    /// exactly so many requests (100000)
+    #[arg(short = 'n', value_name = "REQUESTS")]
+    requests: Option<u64>,
+    /// seconds instead of -n
+    #[arg(long, value_name = "S", value_parser = |text: &str| seconds("--duration", text))]
+    duration: Option<Duration>,
+    /// seconds of the same load before, not counted (0)
+    #[arg(long, value_name = "S", value_parser = |text: &str| seconds("--warmup", text))]
+    warmup: Option<Duration>,
+    /// at most so many requests per second
+    #[arg(long = "rps", value_name = "RATE")]
+    pub rate: Option<f64>,
+    /// requests per batch of a connection
+    #[arg(short = 'P', value_name = "PIPELINE", default_value = "1", value_parser = at_least_1)]
+    pub pipeline: usize,
+    /// bytes of a value
+    #[arg(short = 'd', value_name = "BYTES", default_value = "3", value_parser = value_bytes)]
+    pub value_bytes: usize,
+    /// put numbers below it for __rand_int__ and its kin
+    #[arg(short = 'r', value_name = "KEYSPACE", value_parser = keyspace)]
+    pub keyspace: Option<u64>,
+    /// count these numbers up instead of drawing them
+    #[arg(long)]
+    pub sequential: bool,
+    /// 0: a new connection for each batch
+    #[arg(short = 'k', value_name = "0|1", default_value = "1", action = ArgAction::Set, value_parser = keepalive)]
+    pub keepalive: bool,
+    /// threads (single thread mode)
+    #[arg(long, value_name = "N")]
+    pub threads: Option<usize>,
+    /// the same seed sends the same requests
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+    /// speak RESP3
+    #[arg(short = '3')]
+    resp3: bool,
+    /// ask for client tracking
+    #[arg(long = "enable-tracking")]
+    tracking: bool,
+    /// open idle connections and wait
+    #[arg(short = 'I')]
+    pub idle: bool,
 }
 
-/// The words that are left.
-struct Words(std::vec::IntoIter<OsString>);
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Tests")]
+pub struct TestOptions {
+    /// names separated by commas (all)
+    #[arg(short = 't', value_name = "TESTS", value_parser = lowercase)]
+    pub names: Option<String>,
+    /// the last word of the command is read from stdin
+    #[arg(short = 'x')]
+    pub stdin: bool,
+    /// again and again
+    #[arg(short = 'l')]
+    pub forever: bool,
+    /// functions in the library of FUNCTION LOAD
+    #[arg(long = "num-functions", value_name = "N", default_value_t = 10)]
+    pub functions: usize,
+    /// keys of FCALL
+    #[arg(long = "num-keys-in-fcall", value_name = "N", default_value_t = 1)]
+    pub keys_in_fcall: usize,
+}
 
-impl option_values::Words for Words {
-    const SEE: &'static str = SEE_HELP;
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Output")]
+pub struct OutputOptions {
+    /// one line per test
+    #[arg(short = 'q')]
+    pub quiet: bool,
+    /// comma separated values
+    #[arg(long)]
+    pub csv: bool,
+    /// significant digits of the percentile table, 1 to 4
+    #[arg(long, value_name = "N", default_value_t = 3)]
+    pub precision: u8,
+    /// without effect: an error reply always ends the run
+    #[arg(short = 'e')]
+    show_errors: bool,
+}
 
-    fn secret(&mut self, option: &str, _publish: fn(&str) -> String) -> Result<String, Failure> {
-        let word = self.0.next().ok_or_else(|| invalid(option))?;
-        Ok(word.to_string_lossy().into_owned())
-    }
+fn at_least_1(text: &str) -> Result<usize, Failure> {
+    parsed::<i64>("-P", text).map(|number| number.max(1) as usize)
+}
+
+fn value_bytes(text: &str) -> Result<usize, Failure> {
+    parsed::<i64>("-d", text).map(|bytes| bytes.clamp(1, LARGEST_VALUE) as usize)
+}
+
+fn keyspace(text: &str) -> Result<u64, Failure> {
+    parsed::<i64>("-r", text).map(|keys| keys.max(0) as u64)
+}
+
+fn keepalive(text: &str) -> Result<bool, Failure> {
+    parsed::<i64>("-k", text).map(|number| number != 0)
+}
+
+fn lowercase(text: &str) -> Result<String, Failure> {
+    Ok(text.to_lowercase())
 }
 
 /// The failure of a word that is no option, or lacks its value.
 pub fn invalid(option: &str) -> Failure {
-    let cause = format!("Invalid option \"{}\" or option argument missing", command_line::shown(option));
+    let cause = format!("Invalid option \"{}\" or option argument missing", without_value(option));
     Failure::usage(cause, SEE_HELP)
 }
 
-pub fn parse(words: Vec<OsString>) -> Result<Asked, Failure> {
-    let mut words = Words(words.into_iter());
-    let mut options = Options::default();
-    while let Some(word) = words.0.next() {
-        let option = word.to_string_lossy().into_owned();
-        match option.as_str() {
-            "--help" => return Ok(Asked::Help),
-            "-v" | "--version" => return Ok(Asked::Version),
-            "--" => {
-                options.command = words.0.by_ref().map(OsStringExt::into_vec).collect();
-            }
-            _ if option.starts_with('-') => options.take(&option, &mut words)?,
-            _ => {
-                options.command = [word].into_iter().chain(words.0.by_ref()).map(OsString::into_vec).collect()
-            }
+/// Read `words` by the options of `command`, those that it hides excepted.
+pub fn parse(command: Command, words: Vec<OsString>) -> Result<Parsed<Options>, Failure> {
+    let (words, custom) = split(&command, words)?;
+    Ok(match arguments::parse::<Options>(command, words, SEE_HELP)? {
+        Parsed::Options(mut options, given) => {
+            options.command = custom.into_iter().map(OsStringExt::into_vec).collect();
+            options.finish()?;
+            Parsed::Options(options, given)
+        }
+        text => text,
+    })
+}
+
+/// The options among `words`, and the custom command behind them. As in redis-benchmark an option is a word, and so is
+/// its value: `-c 5`, not `-c5`.
+fn split(command: &Command, words: Vec<OsString>) -> Result<(Vec<OsString>, Vec<OsString>), Failure> {
+    let mut options = Vec::new();
+    let mut words = words.into_iter();
+    while let Some(word) = words.next() {
+        let text = word.to_string_lossy().into_owned();
+        if text == "--" {
+            break;
+        }
+        if !text.starts_with('-') {
+            return Ok((options, [word].into_iter().chain(words).collect()));
+        }
+        let arg = command
+            .get_arguments()
+            .find(|arg| !arg.is_hide_set() && is_spelled(arg, &text))
+            .ok_or_else(|| invalid(&text))?;
+        options.push(word);
+        if arg.get_action().takes_values() {
+            options.push(words.next().ok_or_else(|| invalid(&text))?);
         }
     }
-    options.finish()?;
-    Ok(Asked::Run(Box::new(options)))
+    Ok((options, words.collect()))
+}
+
+fn is_spelled(arg: &Arg, word: &str) -> bool {
+    let is_short = |letter: char| word.strip_prefix('-').is_some_and(|rest| rest == letter.to_string());
+    let shorts = arg.get_short().into_iter().chain(arg.get_all_short_aliases().unwrap_or_default());
+    let is_long = |name: &str| word.strip_prefix("--") == Some(name);
+    shorts.into_iter().any(is_short) || arg.get_long().is_some_and(is_long)
 }
 
 impl Options {
-    fn take(&mut self, option: &str, words: &mut Words) -> Result<(), Failure> {
-        match option {
-            "-3" => self.resp3 = true,
-            "--enable-tracking" => self.tracking = true,
-            "-I" => self.idle = true,
-            "-e" => self.warn("-e option has no effect. An error reply always ends the run."),
-            "-q" => self.quiet = true,
-            "--csv" => self.csv = true,
-            "--precision" => self.precision = words.value(option)?,
-            "-t" => self.tests = Some(words.text(option)?.to_lowercase()),
-            "-x" => self.stdin = true,
-            "-l" => self.forever = true,
-            _ => return self.take_load(option, words),
+    /// All options were read: derive settings from them and check them.
+    fn finish(&mut self) -> Result<(), Failure> {
+        if self.output.show_errors {
+            self.warn("-e option has no effect. An error reply always ends the run.");
         }
-        Ok(())
-    }
-
-    fn take_load(&mut self, option: &str, words: &mut Words) -> Result<(), Failure> {
-        match option {
-            "-c" => self.clients = words.value(option)?,
-            "-n" => self.requests = Some(words.value(option)?),
-            "--duration" => self.duration = Some(words.seconds(option)?),
-            "--warmup" => self.warmup = words.seconds(option)?,
-            "--rps" => self.rate = Some(words.value(option)?),
-            "-d" => self.value_bytes = words.value::<i64>(option)?.clamp(1, LARGEST_VALUE) as usize,
-            "--threads" => self.threads = Some(words.value(option)?),
-            "-k" => self.keepalive = words.value::<i64>(option)? != 0,
-            "-r" => self.keyspace = Some(words.value::<i64>(option)?.max(0) as u64),
-            "--sequential" => self.sequential = true,
-            "-P" => self.pipeline = words.value::<i64>(option)?.max(1) as usize,
-            "--seed" => self.seed = words.value(option)?,
-            "--num-functions" => self.functions = words.value(option)?,
-            "--num-keys-in-fcall" => self.keys_in_fcall = words.value(option)?,
-            _ if self.endpoint.take(option, words)? => {}
-            _ => return Err(invalid(option)),
+        if self.load.threads == Some(0) {
+            self.load.threads = None;
         }
-        Ok(())
+        if self.load.threads.is_some_and(|threads| threads > MOST_THREADS) {
+            self.warn(&format!("Too many threads, limiting threads to {MOST_THREADS}."));
+            self.load.threads = Some(MOST_THREADS);
+        }
+        if !self.command.is_empty() && self.tests.names.is_some() {
+            self.warn("Option -t is ignored.");
+        }
+        if self.tests.stdin {
+            self.read_last_word()?;
+        }
+        self.check()
     }
 
     fn warn(&mut self, text: &str) {
         self.warnings.push(text.to_owned());
-    }
-
-    /// Everything was read: what follows from it, and what cannot be.
-    fn finish(&mut self) -> Result<(), Failure> {
-        self.length = match (self.duration, self.requests) {
-            (Some(_), Some(_)) => {
-                return Err(Failure::usage("-n and --duration are both given", "give one of them"));
-            }
-            (Some(duration), None) => Length::Lasting(duration),
-            (None, requests) => Length::Requests(requests.unwrap_or(100_000)),
-        };
-        if self.threads == Some(0) {
-            self.threads = None;
-        }
-        if self.threads.is_some_and(|threads| threads > MOST_THREADS) {
-            self.warn(&format!("Too many threads, limiting threads to {MOST_THREADS}."));
-            self.threads = Some(MOST_THREADS);
-        }
-        if !self.command.is_empty() && self.tests.is_some() {
-            self.warn("Option -t is ignored.");
-        }
-        if self.stdin {
-            self.read_last_word()?;
-        }
-        self.check()
     }
 
     fn read_last_word(&mut self) -> Result<(), Failure> {
@@ -211,37 +232,51 @@ impl Options {
         std::io::stdin()
             .read_to_end(&mut word)
             .map_err(|error| Failure::run(format!("cannot read stdin ({error})"), "leave -x out"))?;
-        checks::require(!self.command.is_empty(), "-x is given without a command", "give its first words")?;
+        require(!self.command.is_empty(), "-x is given without a command", "give its first words")?;
         self.command.push(word);
         Ok(())
     }
 
     fn check(&self) -> Result<(), Failure> {
-        let empty = matches!(self.length, Length::Requests(0) | Length::Lasting(Duration::ZERO));
-        checks::require(!empty, "there is nothing to measure", "give -n or --duration above 0")?;
-        checks::require(self.clients > 0, "-c cannot be 0", "give at least 1 client")?;
-        checks::require(
-            self.keyspace.is_none_or(|keyspace| keyspace <= digits::LIMIT),
+        let load = &self.load;
+        let both = load.duration.is_some() && load.requests.is_some();
+        require(!both, "-n and --duration are both given", "give one of them")?;
+        let empty = matches!(self.length(), Length::Requests(0) | Length::Lasting(Duration::ZERO));
+        require(!empty, "there is nothing to measure", "give -n or --duration above 0")?;
+        require(load.clients > 0, "-c cannot be 0", "give at least 1 client")?;
+        require(
+            load.keyspace.is_none_or(|keyspace| keyspace <= digits::LIMIT),
             "-r is above 10^12",
             "keys have twelve digits",
         )?;
-        checks::require((1..=4).contains(&self.precision), "--precision is outside of 1 to 4", "3 is usual")?;
-        checks::require(
-            self.rate.is_none_or(|rate| rate > 0.0 && rate.is_finite()),
+        require((1..=4).contains(&self.output.precision), "--precision is outside of 1 to 4", "3 is usual")?;
+        require(
+            load.rate.is_none_or(|rate| rate > 0.0 && rate.is_finite()),
             "--rps is not above 0",
             "leave it out for no limit",
         )?;
-        checks::require(
-            !self.sequential || self.keyspace.is_some(),
+        require(
+            !load.sequential || load.keyspace.is_some(),
             "--sequential is given without a keyspace",
             "give -r, too",
         )?;
         self.endpoint.check()
     }
 
+    pub fn length(&self) -> Length {
+        match self.load.duration {
+            Some(duration) => Length::Lasting(duration),
+            None => Length::Requests(self.load.requests.unwrap_or(USUAL_REQUESTS)),
+        }
+    }
+
+    pub fn warmup(&self) -> Duration {
+        self.load.warmup.unwrap_or_default()
+    }
+
     pub fn check_buffers(&self, script: &Script) -> Result<(), Failure> {
-        checks::require(
-            limits::fits(script.batch_bytes(self.pipeline), self.clients),
+        require(
+            fits(script.batch_bytes(self.load.pipeline), self.load.clients),
             "the requests of -c x -P x -d do not fit into 4 GiB",
             "lower one of them",
         )
@@ -249,23 +284,23 @@ impl Options {
 
     /// What to say when the requests of `script` are too few for the pipeline.
     pub fn depth_warning(&self, script: &Script) -> Option<String> {
-        let Length::Requests(requests) = self.length else { return None };
-        let depth = depth_short_of(self.pipeline, requests, self.clients, script.unit())?;
+        let Length::Requests(requests) = self.length() else { return None };
+        let LoadOptions { pipeline, clients, .. } = self.load;
+        let depth = depth_below_pipeline(pipeline, requests, clients, script.unit())?;
         Some(format!(
-            "a connection's share of -n is {depth}, so {depth} are in flight, not the {} of -P: raise -n or lower -c",
-            self.pipeline
+            "a connection's share of -n is {depth}, so {depth} are in flight, not the {pipeline} of -P: raise -n or lower -c"
         ))
     }
 
     /// The server, with the commands that open a session in the order of redis-benchmark.
-    pub fn target(&self) -> Result<Target, Failure> {
+    pub fn target(&self, usual_port: u16) -> Result<Target, Failure> {
         let words = |line: &str| line.split(' ').map(str::to_owned).collect::<Vec<_>>();
         let greeting = [
             self.endpoint.login(),
-            self.tracking.then(|| words("CLIENT TRACKING on")),
+            self.load.tracking.then(|| words("CLIENT TRACKING on")),
             self.endpoint.select(),
-            self.resp3.then(|| words("HELLO 3")),
+            self.load.resp3.then(|| words("HELLO 3")),
         ];
-        self.endpoint.target(PORT, greeting.into_iter().flatten().collect())
+        self.endpoint.target(usual_port, greeting.into_iter().flatten().collect())
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::redis_benchmark::custom;
 use crate::redis_benchmark::options::Options;
-use crate::redis_benchmark::planned::{Planned, placeholders};
+use crate::redis_benchmark::planned::{PlannedTest, placeholders};
 use crate::redis_benchmark::suite::{self, Test};
 use protocol::command::Command;
 use protocol::expectation::Expectation;
@@ -11,11 +11,12 @@ use protocol::script::Script;
 use protocol::template::Part;
 use text::failure::Failure;
 
-fn asked(options: &Options) -> Result<Vec<Planned>, Failure> {
+fn selected_tests(options: &Options) -> Result<Vec<PlannedTest>, Failure> {
     if !options.command.is_empty() {
         return custom::plan(options).map(|planned| vec![planned]);
     }
-    if let Some(unknown) = options.tests.iter().flat_map(|list| list.split(',')).find(|name| !is_known(name))
+    if let Some(unknown) =
+        options.tests.names.iter().flat_map(|list| list.split(',')).find(|name| !is_known(name))
     {
         let known: Vec<&str> = names().collect();
         return Err(Failure::usage(
@@ -42,20 +43,20 @@ fn is_known(name: &str) -> bool {
 }
 
 fn is_selected(test: &Test, options: &Options) -> bool {
-    match &options.tests {
+    match &options.tests.names {
         None => !test.extra || options.with_extras,
         Some(list) => list.split(',').any(|name| test.names.contains(&name)),
     }
 }
 
-fn planned(test: &Test, options: &Options) -> Planned {
+fn planned(test: &Test, options: &Options) -> PlannedTest {
     let fcall = test.names == ["fcall"];
-    let library = || suite::library(1, options.keys_in_fcall > 0);
+    let library = || suite::library(1, options.tests.keys_in_fcall > 0);
     let before = fcall.then(|| ["FUNCTION", "LOAD", "REPLACE", &library()].map(str::to_owned).to_vec());
-    Planned {
+    PlannedTest {
         title: test.title.to_owned(),
         script: Script::of(command(test, options)),
-        payload_bytes: options.value_bytes,
+        payload_bytes: options.load.value_bytes,
         before,
     }
 }
@@ -67,7 +68,7 @@ fn command(test: &Test, options: &Options) -> Command {
     }
     let words: Vec<String> = test.words.split(' ').flat_map(|word| expanded(word, options)).collect();
     let words = repeated(words);
-    let expectation = Expectation::to(&words, options.value_bytes);
+    let expectation = Expectation::to(&words, options.load.value_bytes);
     resp::template(&words, &placeholders(options), expectation)
 }
 
@@ -78,12 +79,12 @@ fn expanded(word: &str, options: &Options) -> Vec<String> {
     match word {
         "D" => one("__data__"),
         "D*10" => one("__data__*10"),
-        "S" if options.keyspace.is_some() => one("__rand_int__"),
+        "S" if options.load.keyspace.is_some() => one("__rand_int__"),
         "S" => one("0"),
-        "L" => vec![suite::library(options.functions, false)],
+        "L" => vec![suite::library(options.tests.functions, false)],
         "K" => {
-            let keys = (1..=options.keys_in_fcall).map(|key| format!("key{key}"));
-            [options.keys_in_fcall.to_string()].into_iter().chain(keys).collect()
+            let keys = (1..=options.tests.keys_in_fcall).map(|key| format!("key{key}"));
+            [options.tests.keys_in_fcall.to_string()].into_iter().chain(keys).collect()
         }
         _ => match word.split_once('T').filter(|(name, _)| name.chars().all(char::is_lowercase)) {
             Some((name, rest)) if !name.is_empty() => vec![format!("{name}{tag}{rest}")],
@@ -103,8 +104,8 @@ fn repeated(words: Vec<String>) -> Vec<String> {
 }
 
 /// The tests that are asked for, checked.
-pub fn tests(options: &Options) -> Result<Vec<Planned>, Failure> {
-    let tests = asked(options)?;
+pub fn tests(options: &Options) -> Result<Vec<PlannedTest>, Failure> {
+    let tests = selected_tests(options)?;
     tests.iter().try_for_each(|test| options.check_buffers(&test.script))?;
     Ok(tests)
 }

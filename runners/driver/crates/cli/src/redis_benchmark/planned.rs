@@ -6,7 +6,7 @@ use protocol::script::Script;
 use protocol::template::{Placeholders, Value};
 
 /// One test that will be measured.
-pub struct Planned {
+pub struct PlannedTest {
     pub title: String,
     pub script: Script,
     /// What the report calls the bytes of the payload.
@@ -17,9 +17,9 @@ pub struct Planned {
 
 pub fn placeholders(options: &Options) -> Placeholders {
     Placeholders {
-        numbers: options.keyspace.is_some(),
+        numbers: options.load.keyspace.is_some(),
         tags: options.endpoint.cluster,
-        value: Value::Same(suite::value(options.value_bytes)),
+        value: Value::Same(suite::value(options.load.value_bytes)),
         ttl: None,
     }
 }

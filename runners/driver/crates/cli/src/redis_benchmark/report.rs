@@ -5,32 +5,32 @@ use std::time::{Duration, Instant};
 
 use crate::redis_benchmark::formats;
 use crate::redis_benchmark::options::Options;
-use crate::redis_benchmark::planned::Planned;
-use crate::redis_benchmark::server::Configured;
+use crate::redis_benchmark::planned::PlannedTest;
+use crate::redis_benchmark::server::ServerSettings;
 use engine::progress::Progress;
 use engine::total::Total;
 use text::failure::Failure;
 use text::output::print;
 
 pub struct Printer {
-    configured: Configured,
+    configured: ServerSettings,
     /// Whether the header of the CSV is still to come: it is no result, so it waits for the first.
     header: bool,
     shows_progress: bool,
     /// Length of the progress line that stands on the terminal.
     standing: usize,
-    /// The progress told last, and when.
+    /// The progress that was shown last, and when.
     last: Progress,
     last_at: Option<Instant>,
     began: Instant,
 }
 
 impl Printer {
-    pub fn new(options: &Options, configured: Configured) -> Printer {
+    pub fn new(options: &Options, configured: ServerSettings) -> Printer {
         Printer {
             configured,
-            header: options.csv,
-            shows_progress: !options.csv && std::io::stdout().is_terminal(),
+            header: options.output.csv,
+            shows_progress: !options.output.csv && std::io::stdout().is_terminal(),
             standing: 0,
             last: Progress::default(),
             last_at: None,
@@ -49,19 +49,19 @@ impl Printer {
         }
         let before = self.last_at.unwrap_or(self.began);
         let line = formats::progress(title, (self.last, now - before), (progress, now - self.began));
-        // Nothing is lost with a line of progress.
+        // Errors are ignored: a lost line of progress does no harm.
         let _ = print(&format!("{}{line}\r", self.clean_line()));
         (self.last, self.last_at, self.standing) = (progress, Some(now), line.len());
     }
 
-    /// Blanks over what stands on the line.
+    /// Blanks that overwrite the line.
     fn clean_line(&self) -> String {
         format!("{:1$}\r", " ", self.standing.max(1))
     }
 
-    pub fn result(&mut self, options: &Options, test: &Planned, total: &Total) -> Result<(), Failure> {
+    pub fn result(&mut self, options: &Options, test: &PlannedTest, total: &Total) -> Result<(), Failure> {
         let clean = self.clean_line();
-        let text = match (options.csv, options.quiet) {
+        let text = match (options.output.csv, options.output.quiet) {
             (true, _) if self.header => {
                 formats::CSV_HEADER.to_owned() + &formats::csv_row(&test.title, total)
             }
@@ -76,7 +76,7 @@ impl Printer {
 
     /// A blank line ends a round of the default tests.
     pub fn end_round(&self, options: &Options) -> Result<(), Failure> {
-        match options.csv || !options.command.is_empty() {
+        match options.output.csv || !options.command.is_empty() {
             true => Ok(()),
             false => print("\n"),
         }

@@ -1,4 +1,4 @@
-//! What is asked of the servers before a test.
+//! What the servers are asked before a test.
 
 use engine::node::Node;
 use network::target::Target;
@@ -7,26 +7,26 @@ use text::failure::Failure;
 
 /// The settings that a report names, per node; none of a node that does not tell.
 #[derive(Default)]
-pub struct Configured(Vec<Option<Persistence>>);
+pub struct ServerSettings(Vec<Option<Persistence>>);
 
 struct Persistence {
     save: String,
     appendonly: String,
 }
 
-pub fn configuration(nodes: &[Node]) -> Result<Configured, Failure> {
-    nodes.iter().map(|node| persistence(&node.target)).collect::<Result<_, _>>().map(Configured)
+pub fn configuration(nodes: &[Node]) -> Result<ServerSettings, Failure> {
+    nodes.iter().map(|node| persistence(&node.target)).collect::<Result<_, _>>().map(ServerSettings)
 }
 
 fn persistence(target: &Target) -> Result<Option<Persistence>, Failure> {
-    let told = match (setting(target, "save")?, setting(target, "appendonly")?) {
+    let persistence = match (setting(target, "save")?, setting(target, "appendonly")?) {
         (Some(save), Some(appendonly)) => Some(Persistence { save, appendonly }),
         _ => None,
     };
-    if told.is_none() {
+    if persistence.is_none() {
         eprintln!("WARNING: Could not fetch server CONFIG");
     }
-    Ok(told)
+    Ok(persistence)
 }
 
 fn setting(target: &Target, name: &str) -> Result<Option<String>, Failure> {
@@ -34,19 +34,23 @@ fn setting(target: &Target, name: &str) -> Result<Option<String>, Failure> {
     Ok(answer.list().get(1).and_then(Reply::text))
 }
 
-impl Configured {
+impl ServerSettings {
     pub fn text(&self, cluster: bool) -> String {
-        let known = self.0.iter().enumerate().filter_map(|(at, told)| told.as_ref().map(|told| (at, told)));
-        let line = |(at, told): (usize, &Persistence)| match cluster {
+        let known = self
+            .0
+            .iter()
+            .enumerate()
+            .filter_map(|(at, persistence)| persistence.as_ref().map(|persistence| (at, persistence)));
+        let line = |(at, persistence): (usize, &Persistence)| match cluster {
             false => format!(
                 "  host configuration \"save\": {}\n  host configuration \"appendonly\": {}\n",
-                told.save, told.appendonly
+                persistence.save, persistence.appendonly
             ),
             true => {
-                let save = if told.save.is_empty() { "NONE" } else { &told.save };
+                let save = if persistence.save.is_empty() { "NONE" } else { &persistence.save };
                 format!(
                     "  node [{at}] configuration:\n    save: {save}\n    appendonly: {}\n",
-                    told.appendonly
+                    persistence.appendonly
                 )
             }
         };

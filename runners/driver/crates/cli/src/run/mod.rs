@@ -1,6 +1,49 @@
-//! The command line of `speedbench run`: words in, one checked [`Plan`] out.
+//! `speedbench run`: words in, one checked plan out, and its result.
 
-pub mod help;
 pub mod options;
 pub mod phases;
 pub mod values;
+
+use std::ffi::OsString;
+
+use clap::Command;
+
+use crate::arguments::{self, Parsed};
+use crate::uri;
+use options::RunOptions;
+use report::{csv, table};
+use text::failure::Failure;
+use text::output::print;
+use text::secrets::HIDDEN;
+use workload::plan::Output;
+
+const ABOUT: &str = "Measure a server that speaks RESP (Redis, Valkey) or the protocol of memcached";
+const SEE_HELP: &str = "see `speedbench run --help`";
+
+pub fn command() -> Command {
+    arguments::command::<RunOptions>("speedbench run", Some(ABOUT))
+}
+
+/// Run with `words`, which follow `program`, the words that name it.
+pub fn run(program: &[String], words: Vec<OsString>) -> Result<(), Failure> {
+    let (options, given): (RunOptions, _) = match arguments::parse(command(), words, SEE_HELP)? {
+        Parsed::Options(options, given) => (options, given),
+        Parsed::Text(text) => return print(&text),
+    };
+    let plan = options.plan(&given, given.record(program, publish))?;
+    let document = session::run::run(&plan)?;
+    print(&match plan.output {
+        Output::Json => document.to_json() + "\n",
+        Output::Csv => csv::render(&document),
+        Output::Table => table::render(&document),
+    })
+}
+
+/// The value of the option `id` without passwords.
+fn publish(id: &str, value: &str) -> String {
+    match id {
+        "password" => HIDDEN.to_owned(),
+        "uri" => uri::without_login(value),
+        _ => value.to_owned(),
+    }
+}

@@ -1,174 +1,195 @@
-//! The options of `speedbench run`, as they were given.
+//! The options of `speedbench run`.
 
-use std::ffi::OsString;
 use std::time::Duration;
 
-use crate::command_line::{CommandLine, shown};
-use crate::endpoint::Endpoint;
-use crate::run::help::SEE_HELP;
-use crate::run::values::{cpus, events, law, limit, protocol, rates, seconds, value, window};
+use clap::Args;
+
+use crate::arguments::Given;
+use crate::endpoint::{Endpoint, TlsOptions};
+use crate::run::values::{Prefill, cpus, events, limit, prefill, rate, rates};
+use crate::values::{named, seconds};
 use engine::job::Window;
-use engine::schedule::{Law, check_rate};
+use engine::schedule::ArrivalProcess;
 use network::target::Target;
-use network::tls;
 use text::checks::require;
 use text::failure::Failure;
 use workload::file::{self, WorkloadFile};
 use workload::mode::Limit;
 use workload::plan::{Output, Plan};
-use workload::protocol_name::Protocol;
+use workload::protocol_name::ProtocolName;
 
-#[derive(Debug)]
-pub enum Command {
-    Run(Box<Plan>),
-    Help,
-    Version,
-}
-
-/// What was given, before defaults and checks.
-#[derive(Default)]
-pub struct Given {
-    pub protocol: Option<Protocol>,
+#[derive(Debug, Args)]
+pub struct RunOptions {
+    #[command(flatten)]
     endpoint: Endpoint,
-    workload: Option<String>,
+    #[command(flatten)]
+    load: LoadOptions,
+    #[command(flatten)]
+    frame: FrameOptions,
+}
+
+/// What a workload file says instead.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Load")]
+pub struct LoadOptions {
+    /// resp or memcached (resp)
+    #[arg(long, value_name = "NAME", value_parser = |text: &str| named::<ProtocolName>("--protocol", text, "resp or memcached"))]
+    pub protocol: Option<ProtocolName>,
+    /// closed, idle, churn, pubsub or blocking; README.md says what connections do in each (closed)
+    #[arg(long, value_name = "NAME")]
     pub mode: Option<String>,
+    /// publishers of mode pubsub (1)
+    #[arg(long, value_name = "N")]
     pub publishers: Option<usize>,
+    /// channels of mode pubsub (1)
+    #[arg(long, value_name = "N")]
     pub channels: Option<usize>,
+    /// how mode pubsub subscribes: channels, patterns or shards (channels)
+    #[arg(long, value_name = "KIND")]
     pub subscribe: Option<String>,
+    /// command of mode blocking: blpop, bzpopmin or xreadgroup (blpop)
+    #[arg(long, value_name = "COMMAND")]
     pub pop: Option<String>,
+    /// of ping,set,get,incr, in this order (all); a mix with weights is a test, too: get:9+set:1
+    #[arg(short = 't', value_name = "TESTS")]
     pub tests: Option<String>,
+    /// connections (50)
+    #[arg(short = 'c', value_name = "CLIENTS")]
     pub clients: Option<usize>,
+    /// requests per batch of a connection (1)
+    #[arg(short = 'P', value_name = "PIPELINE")]
     pub pipeline: Option<usize>,
-    pub window: Option<Window>,
+    /// keys (1)
+    #[arg(short = 'r', value_name = "KEYSPACE")]
     pub keyspace: Option<u64>,
+    /// bytes of a value (3)
+    #[arg(short = 'd', value_name = "VALUE_BYTES")]
     pub value_bytes: Option<usize>,
-    seed: Option<u64>,
-    pub prefill: bool,
-    pub force: bool,
+    /// batch: send when all replies are in; rolling: after each (batch)
+    #[arg(long, value_name = "KIND", value_parser = |text: &str| named::<Window>("--window", text, "batch or rolling"))]
+    pub window: Option<Window>,
+    /// speak RESP3
+    #[arg(short = '3')]
     pub resp3: bool,
+    /// ask for client tracking, with -3: invalidations are counted
+    #[arg(long)]
     pub tracking: bool,
+    /// open loop: R requests per second of all connections; -P limits those in flight on each
+    #[arg(long, value_name = "R", value_parser = rate)]
     pub rate: Option<f64>,
-    pub arrivals: Option<Law>,
-    pub sweep: Option<Vec<f64>>,
+    /// fixed, or poisson: random gaps (fixed)
+    #[arg(long, value_name = "PROCESS", value_parser = |text: &str| named::<ArrivalProcess>("--arrivals", text, "fixed or poisson"))]
+    pub arrivals: Option<ArrivalProcess>,
+    /// each of these rates, as in 10000,20000
+    #[arg(long, value_name = "LIST", value_parser = rates)]
+    pub sweep: Option<::std::vec::Vec<f64>>,
+    /// the highest rate that keeps it, as in p99:1000us; begins at --rate
+    #[arg(long, value_name = "LIMIT", value_parser = limit)]
     pub search: Option<Limit>,
+    /// connections that ask at a low rate beside the load (1)
+    #[arg(long, value_name = "N")]
     pub probe_clients: Option<usize>,
+    /// requests per second of all of them (100); either asks for a probe
+    #[arg(long, value_name = "R")]
     pub probe_rate: Option<f64>,
+    /// seconds (5)
+    #[arg(long, value_name = "S", value_parser = |text: &str| seconds("--duration", text))]
     pub duration: Option<Duration>,
+    /// exactly so many requests instead
+    #[arg(short = 'n', value_name = "REQUESTS")]
     pub requests: Option<u64>,
+    /// seconds of the same load before it (0.5; with -n 0)
+    #[arg(long, value_name = "S", value_parser = |text: &str| seconds("--warmup", text))]
     pub warmup: Option<Duration>,
+    /// go on with it until the load is steady, but no longer than this
+    #[arg(long, value_name = "S", value_parser = |text: &str| seconds("--warmup-most", text))]
     pub warmup_most: Option<Duration>,
-    slice_ms: Option<u64>,
+    /// driver threads (1)
+    #[arg(long, value_name = "N")]
     pub threads: Option<usize>,
-    cpus: Vec<usize>,
+}
+
+/// How the load is measured and its result written.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Run")]
+pub struct FrameOptions {
+    /// phases of load as TOML, or JSON (*.json, or - for stdin), instead of the options of Load
+    #[arg(long, value_name = "FILE")]
+    workload: Option<String>,
+    /// the same seed sends the same requests (1)
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+    /// first set every key once; the server must hold no keys, unless it is --prefill=force
+    #[arg(
+        long,
+        value_name = "force",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "",
+        value_parser = prefill
+    )]
+    prefill: Option<Prefill>,
+    /// width of the slices (100)
+    #[arg(long, value_name = "MS")]
+    slice_ms: Option<u64>,
+    /// pin thread i to CPU i of the list, as in 1,3
+    #[arg(long, value_name = "LIST", value_parser = cpus)]
+    cpus: Option<::std::vec::Vec<usize>>,
+    /// read the CPU time of this process, too
+    #[arg(long, value_name = "PID")]
     server_pid: Option<u32>,
-    server_events: Vec<&'static str>,
-    allow_errors: bool,
+    /// of instructions,cycles,task-clock,page-faults,context-switches: let the kernel count them
+    #[arg(long, value_name = "LIST", value_parser = events)]
+    server_events: Option<::std::vec::Vec<&'static str>>,
+    /// one document, schema speedbench.v1, instead of a table
+    #[arg(long)]
     json: bool,
+    /// one row per test instead of a table
+    #[arg(long)]
     csv: bool,
+    /// latencies of each second, as a log of HdrHistogram intervals
+    #[arg(long, value_name = "FILE")]
     hdr_log: Option<String>,
+    /// count error replies instead of giving up
+    #[arg(long)]
+    allow_errors: bool,
 }
 
-/// Parse the words of a command line, the program's name first. Errors are [`Failure::Usage`].
-pub fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Command, Failure> {
-    let mut words = words.into_iter();
-    let program = words.next().unwrap_or_default().to_string_lossy().into_owned();
-    let Some(first) = words.next() else {
-        return Err(Failure::usage("no command given", "say `speedbench run`, or --help"));
-    };
-    match first.to_str() {
-        Some("run") => parse_run(CommandLine::new(&[program, "run".to_owned()], words)),
-        Some("--help") => Ok(Command::Help),
-        Some("--version") => Ok(Command::Version),
-        _ => Err(Failure::usage(format!("invalid command '{}'", shown(&first.to_string_lossy())), SEE_HELP)),
-    }
-}
-
-fn parse_run(mut line: CommandLine) -> Result<Command, Failure> {
-    let mut given = Given::default();
-    let parser = &mut line;
-    while let Some(option) = parser.option()? {
-        match option.as_str() {
-            "--help" => return Ok(Command::Help),
-            "--version" => return Ok(Command::Version),
-            "--workload" => given.workload = Some(value(parser, "--workload")?),
-            "--mode" => given.mode = Some(value(parser, "--mode")?),
-            "--publishers" => given.publishers = Some(value(parser, "--publishers")?),
-            "--channels" => given.channels = Some(value(parser, "--channels")?),
-            "--subscribe" => given.subscribe = Some(value(parser, "--subscribe")?),
-            "--pop" => given.pop = Some(value(parser, "--pop")?),
-            "-t" => given.tests = Some(value(parser, "-t")?),
-            "--protocol" => given.protocol = Some(protocol(&value::<String>(parser, "--protocol")?)?),
-            "-c" => given.clients = Some(value(parser, "-c")?),
-            "-P" => given.pipeline = Some(value(parser, "-P")?),
-            "--window" => given.window = Some(window(&value::<String>(parser, "--window")?)?),
-            "-r" => given.keyspace = Some(value(parser, "-r")?),
-            "-d" => given.value_bytes = Some(value(parser, "-d")?),
-            "--seed" => given.seed = Some(value(parser, "--seed")?),
-            "--prefill" => match parser.optional().as_deref() {
-                None => given.prefill = true,
-                Some("force") => given.force = true,
-                Some(other) => {
-                    let cause = format!("--prefill cannot be '{other}'");
-                    return Err(Failure::usage(cause, "leave the value out, or give --prefill=force"));
-                }
-            },
-            "-3" => given.resp3 = true,
-            "--tracking" => given.tracking = true,
-            "--rate" => given.rate = Some(check_rate(value(parser, "--rate")?, "--rate")?),
-            "--arrivals" => given.arrivals = Some(law(&value::<String>(parser, "--arrivals")?)?),
-            "--sweep" => given.sweep = Some(rates(&value::<String>(parser, "--sweep")?)?),
-            "--search" => given.search = Some(limit(&value::<String>(parser, "--search")?)?),
-            "--probe-clients" => given.probe_clients = Some(value(parser, "--probe-clients")?),
-            "--probe-rate" => given.probe_rate = Some(value(parser, "--probe-rate")?),
-            "--duration" => given.duration = Some(seconds(parser, "--duration")?),
-            "-n" => given.requests = Some(value(parser, "-n")?),
-            "--warmup" => given.warmup = Some(seconds(parser, "--warmup")?),
-            "--warmup-most" => given.warmup_most = Some(seconds(parser, "--warmup-most")?),
-            "--slice-ms" => given.slice_ms = Some(value(parser, "--slice-ms")?),
-            "--threads" => given.threads = Some(value(parser, "--threads")?),
-            "--cpus" => given.cpus = cpus(&value::<String>(parser, "--cpus")?)?,
-            "--server-pid" => given.server_pid = Some(value(parser, "--server-pid")?),
-            "--server-events" => given.server_events = events(&value::<String>(parser, "--server-events")?)?,
-            "--allow-errors" => given.allow_errors = true,
-            "--json" => given.json = true,
-            "--csv" => given.csv = true,
-            "--hdr-log" => given.hdr_log = Some(value(parser, "--hdr-log")?),
-            _ if given.endpoint.take(&option, parser)? => {}
-            _ => return Err(Failure::usage(format!("invalid option '{option}'"), SEE_HELP)),
-        }
-    }
-    given.plan(line.record()).map(|plan| Command::Run(Box::new(plan)))
-}
-
-impl Given {
-    fn plan(self, argv: Vec<String>) -> Result<Plan, Failure> {
-        let file = self.workload.as_deref().map(|path| self.read(path)).transpose()?;
+impl RunOptions {
+    /// The plan that the options stand for; `argv` is the command line as it may be published.
+    pub fn plan(self, given: &Given, argv: Vec<String>) -> Result<Plan, Failure> {
+        let RunOptions { endpoint, load, frame } = self;
+        let file = frame.workload.as_deref().map(|path| frame.read(path, given)).transpose()?;
         let (protocol, seed, phases) = match file {
-            Some(file) => (file.protocol, self.seed.unwrap_or(file.seed), file.phases),
-            None => (self.protocol.unwrap_or_default(), self.seed.unwrap_or(1), self.phases()?),
+            Some(file) => (file.protocol, frame.seed.unwrap_or(file.seed), file.phases),
+            None => {
+                let phases = load.phases(frame.prefill.is_some())?;
+                (load.protocol.unwrap_or_default(), frame.seed.unwrap_or(1), phases)
+            }
         };
-        let output = self.output()?;
         let plan = Plan {
             argv,
             protocol,
-            target: self.target(protocol)?,
-            database: self.endpoint.database,
-            cluster: self.endpoint.cluster,
+            target: target(&endpoint, protocol)?,
+            database: endpoint.database(),
+            cluster: endpoint.cluster,
             seed,
-            overwrites: self.force,
+            overwrites: frame.prefill == Some(Prefill::Force),
             phases,
-            cpus: self.cpus,
-            server_pid: self.server_pid,
-            server_events: self.server_events,
-            slice_ms: self.slice_ms.unwrap_or(100),
-            allow_errors: self.allow_errors,
-            output,
-            hdr_log: self.hdr_log,
+            output: frame.output()?,
+            cpus: frame.cpus.unwrap_or_default(),
+            server_pid: frame.server_pid,
+            server_events: frame.server_events.unwrap_or_default(),
+            slice_ms: frame.slice_ms.unwrap_or(100),
+            allow_errors: frame.allow_errors,
+            hdr_log: frame.hdr_log,
         };
         plan.check()?;
         Ok(plan)
     }
+}
 
+impl FrameOptions {
     fn output(&self) -> Result<Output, Failure> {
         match (self.json, self.csv) {
             (true, true) => Err(Failure::usage("--json and --csv are both given", "give one of them")),
@@ -178,65 +199,39 @@ impl Given {
         }
     }
 
-    /// The workload file, which leaves no room for options that say the same.
-    fn read(&self, path: &str) -> Result<WorkloadFile, Failure> {
-        let given = [
-            ("--protocol", self.protocol.is_some()),
-            ("--mode", self.mode.is_some()),
-            ("--publishers", self.publishers.is_some()),
-            ("--channels", self.channels.is_some()),
-            ("--subscribe", self.subscribe.is_some()),
-            ("--pop", self.pop.is_some()),
-            ("-t", self.tests.is_some()),
-            ("-c", self.clients.is_some()),
-            ("-P", self.pipeline.is_some()),
-            ("--window", self.window.is_some()),
-            ("-r", self.keyspace.is_some()),
-            ("-d", self.value_bytes.is_some()),
-            ("--prefill", self.prefill),
-            ("-3", self.resp3),
-            ("--tracking", self.tracking),
-            ("--rate", self.rate.is_some()),
-            ("--arrivals", self.arrivals.is_some()),
-            ("--sweep", self.sweep.is_some()),
-            ("--search", self.search.is_some()),
-            ("--probe-clients", self.probe_clients.is_some()),
-            ("--probe-rate", self.probe_rate.is_some()),
-            ("--duration", self.duration.is_some()),
-            ("-n", self.requests.is_some()),
-            ("--warmup", self.warmup.is_some()),
-            ("--warmup-most", self.warmup_most.is_some()),
-            ("--threads", self.threads.is_some()),
-        ];
-        match given.into_iter().find(|(_, given)| *given) {
+    /// The workload file, beside which options that say the same are refused.
+    fn read(&self, path: &str, given: &Given) -> Result<WorkloadFile, Failure> {
+        let prefill = (self.prefill == Some(Prefill::EmptyServer)).then(|| "--prefill".to_owned());
+        match given.first_of::<LoadOptions>().or(prefill) {
             None => file::read(path),
-            Some((option, _)) => {
+            Some(option) => {
                 Err(Failure::usage(format!("{option} is given beside --workload"), "write it into the file"))
             }
         }
     }
+}
 
-    fn target(&self, protocol: Protocol) -> Result<Target, Failure> {
-        let endpoint = &self.endpoint;
-        endpoint.check()?;
-        require(
-            endpoint.tls || endpoint.tls_wanted == tls::Wanted::default(),
-            "options of TLS are given without it",
-            "give --tls or a rediss:// URI, too",
-        )?;
-        let more = [
-            ("-a", endpoint.password.is_some()),
-            ("--dbnum", endpoint.database != 0),
-            ("--cluster", endpoint.cluster),
-            ("--tls", endpoint.tls),
-        ];
-        if let Some((option, _)) = more.iter().find(|(_, given)| *given && protocol == Protocol::Memcached) {
-            return Err(Failure::usage(
-                format!("{option} is given for memcached, which is spoken without it here"),
-                "leave it out",
-            ));
-        }
-        let greeting = [endpoint.login(), endpoint.select()];
-        endpoint.target(protocol.port(), greeting.into_iter().flatten().collect())
+fn target(endpoint: &Endpoint, protocol: ProtocolName) -> Result<Target, Failure> {
+    endpoint.check()?;
+    require(
+        endpoint.uses_tls() || endpoint.tls_options == TlsOptions::default(),
+        "options of TLS are given without it",
+        "give --tls or a rediss:// URI, too",
+    )?;
+    let for_resp = [
+        ("-a", endpoint.password().is_some()),
+        ("--dbnum", endpoint.database() != 0),
+        ("--cluster", endpoint.cluster),
+        ("--tls", endpoint.uses_tls()),
+    ];
+    if let Some((option, _)) =
+        for_resp.iter().find(|(_, given)| *given && protocol == ProtocolName::Memcached)
+    {
+        return Err(Failure::usage(
+            format!("{option} is given for memcached, which is spoken without it here"),
+            "leave it out",
+        ));
     }
+    let greeting = [endpoint.login(), endpoint.select()];
+    endpoint.target(protocol.port(), greeting.into_iter().flatten().collect())
 }

@@ -1,7 +1,7 @@
 //! The phases that the options of a command line stand for.
 
-use crate::run::options::Given;
-use crate::run::values::known;
+use crate::run::options::LoadOptions;
+use crate::values::named;
 use engine::probe::Probe;
 use generator::keys::Distribution;
 use generator::values::Sizes;
@@ -10,12 +10,12 @@ use text::checks::require;
 use text::failure::Failure;
 use workload::mode::Mode;
 use workload::phase::{KeySpace, Length, Phase};
-use workload::phase_check::Terms;
+use workload::phase_check::SettingNames;
 use workload::plan;
 use workload::workload::Workload;
 
 /// What the settings of a workload are called on the command line.
-const TERMS: Terms = Terms {
+const TERMS: SettingNames = SettingNames {
     clients: "-c",
     threads: "--threads",
     pipeline: "-P",
@@ -26,11 +26,11 @@ const TERMS: Terms = Terms {
     tracking: "--tracking",
 };
 
-impl Given {
-    /// One phase per test, alike but for the prefill, which is done once.
-    pub fn phases(&self) -> Result<Vec<Phase>, Failure> {
+impl LoadOptions {
+    /// One phase per test, all alike; only the first one has a prefill.
+    pub fn phases(&self, prefill: bool) -> Result<Vec<Phase>, Failure> {
         let protocol = self.protocol.unwrap_or_default();
-        let named = |name: &str| Workload::named(protocol, &name.to_lowercase());
+        let workload = |name: &str| Workload::named(protocol, &name.to_lowercase());
         let mode = self.loop_mode()?;
         let workloads = match (&self.tests, mode.usual_workload(protocol)) {
             (Some(_), _) if mode.has_own_commands() => {
@@ -39,12 +39,12 @@ impl Given {
                     "leave it out",
                 ));
             }
-            (Some(list), _) => list.split(',').map(named).collect::<Result<_, _>>()?,
+            (Some(list), _) => list.split(',').map(workload).collect::<Result<_, _>>()?,
             (None, Some(usual)) => vec![usual],
             (None, None) => Workload::all(protocol),
         };
         let phase = |(at, workload)| {
-            let phase = self.phase(workload, (self.prefill || self.force) && at == 0)?;
+            let phase = self.phase(workload, prefill && at == 0)?;
             Ok(Phase { mode: mode.clone(), ..phase })
         };
         let phases: Vec<Phase> = workloads.into_iter().enumerate().map(phase).collect::<Result<_, _>>()?;
@@ -141,7 +141,7 @@ impl Given {
 
     fn pubsub(&self) -> Result<pubsub::Setting, Failure> {
         let usual = pubsub::Setting::default();
-        let subscribe = |name: &String| known(name, "--subscribe", "channels, patterns or shards");
+        let subscribe = |name: &String| named("--subscribe", name, "channels, patterns or shards");
         Ok(pubsub::Setting {
             publishers: self.publishers.unwrap_or(usual.publishers),
             channels: self.channels.unwrap_or(usual.channels),
@@ -152,7 +152,7 @@ impl Given {
 
     fn blocking(&self) -> Result<blocking::Setting, Failure> {
         let usual = blocking::Setting::default();
-        let pop = |name: &String| known(name, "--pop", "blpop, bzpopmin or xreadgroup");
+        let pop = |name: &String| named("--pop", name, "blpop, bzpopmin or xreadgroup");
         Ok(blocking::Setting { command: self.pop.as_ref().map_or(Ok(usual.command), pop)?, ..usual })
     }
 

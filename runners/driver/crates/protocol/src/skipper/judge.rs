@@ -1,20 +1,20 @@
 //! Whether a reply is the one that its command should get.
 
-use crate::expectation::Type;
-use crate::replies::Garbage;
+use crate::expectation::ReplyType;
+use crate::replies::ProtocolError;
 use crate::skipper::{Skipper, Trial};
 
 impl Skipper {
     /// What is to be said of a reply that begins with `bytes`, and is no error.
-    pub(super) fn judge(&self, bytes: &[u8]) -> Result<Trial, Garbage> {
+    pub(super) fn judge(&self, bytes: &[u8]) -> Result<Trial, ProtocolError> {
         let expected = self.expected.at(self.place);
         let byte = bytes[0];
         // The length of these tells whether they are a null.
         let may_be_null = matches!(byte, b'$' | b'*');
         match expected.reply {
             _ if byte == b'_' && expected.nullable => Ok(Trial::Passed),
-            Type::Any => Ok(Trial::Passed),
-            Type::Line(_) if self.expected.suits(self.place, byte) => Ok(Trial::Line(1)),
+            ReplyType::Any => Ok(Trial::Passed),
+            ReplyType::Line(_) if self.expected.suits(self.place, byte) => Ok(Trial::Line(1)),
             _ if self.expected.suits(self.place, byte) && may_be_null => Ok(Trial::Begun(byte)),
             _ if self.expected.suits(self.place, byte) && self.expected.learn(self.place, byte) => {
                 Ok(Trial::Passed)
@@ -25,7 +25,7 @@ impl Skipper {
     }
 
     /// The length of the bulk or array is known; nothing of one within another is judged.
-    pub(super) fn judge_length(&mut self, length: i64) -> Result<(), Garbage> {
+    pub(super) fn judge_length(&mut self, length: i64) -> Result<(), ProtocolError> {
         let holds = match (self.trial, length) {
             _ if self.nested => true,
             (Trial::Begun(_), -1) => self.expected.at(self.place).nullable,
@@ -42,8 +42,9 @@ impl Skipper {
     }
 
     /// Compare the next `text` of a line, which is `whole` with it, with what the line should be.
-    pub(super) fn compare(&mut self, text: &[u8], whole: bool) -> Result<(), Garbage> {
-        let (Trial::Line(at), Type::Line(line)) = (self.trial, self.expected.at(self.place).reply) else {
+    pub(super) fn compare(&mut self, text: &[u8], whole: bool) -> Result<(), ProtocolError> {
+        let (Trial::Line(at), ReplyType::Line(line)) = (self.trial, self.expected.at(self.place).reply)
+        else {
             return Ok(());
         };
         let (known, rest) = line.as_bytes().split_at(at);
@@ -55,7 +56,7 @@ impl Skipper {
     }
 
     #[cold]
-    pub(super) fn refused(&self, bytes: &[u8]) -> Garbage {
+    pub(super) fn refused(&self, bytes: &[u8]) -> ProtocolError {
         self.expected.refused(self.place, bytes)
     }
 }

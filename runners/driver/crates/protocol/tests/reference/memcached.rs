@@ -4,7 +4,7 @@ use protocol::memcached::Answer;
 use protocol::memcached::Kind;
 use protocol::replies::Tally;
 
-use super::{Reading, Stop, told};
+use super::{Reading, Stop, message};
 
 const LONGEST_LINE: usize = 2048;
 
@@ -85,8 +85,8 @@ impl<'a> Reader<'a> {
             let word = parts[0];
             let known = parts.len() == 1 || is_open(answer.kind, word);
             if ["ERROR", "CLIENT_ERROR", "SERVER_ERROR"].contains(&word) {
-                error.get_or_insert_with(|| told(line));
-                tally.first_error.get_or_insert_with(|| told(line));
+                error.get_or_insert_with(|| message(line));
+                tally.first_error.get_or_insert_with(|| message(line));
                 if answer.kind == Kind::Quiet {
                     continue;
                 }
@@ -148,10 +148,10 @@ impl<'a> Reader<'a> {
         length.checked_add(2).ok_or(Stop::Refused)?;
         let length = usize::try_from(length).map_err(|_| Stop::Cut)?;
         self.at = self.at.checked_add(length).filter(|at| *at <= self.bytes.len()).ok_or(Stop::Cut)?;
-        for wanted in [b'\r', b'\n'] {
+        for expected in [b'\r', b'\n'] {
             let byte = *self.bytes.get(self.at).ok_or(Stop::Cut)?;
             self.at += 1;
-            if byte != wanted {
+            if byte != expected {
                 return Err(Stop::Refused);
             }
         }

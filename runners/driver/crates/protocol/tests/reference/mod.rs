@@ -23,7 +23,7 @@ pub enum Stop {
 /// Errors are told with at most so many bytes.
 const ERROR_TEXT: usize = 200;
 
-fn told(text: &[u8]) -> String {
+fn message(text: &[u8]) -> String {
     String::from_utf8_lossy(&text[..text.len().min(ERROR_TEXT)]).into_owned()
 }
 

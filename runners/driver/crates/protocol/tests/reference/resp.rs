@@ -1,8 +1,8 @@
 //! RESP2 and RESP3 by recursive descent.
 
-use super::{Reading, Stop, told};
+use super::{Reading, Stop, message};
 use protocol::expectation::Expectation;
-use protocol::expectation::Type;
+use protocol::expectation::ReplyType;
 
 /// Read the replies in `bytes`. Those that are no error, push frame or attribute must be as `expected`.
 pub fn read(bytes: &[u8], expected: &Expectation) -> Reading {
@@ -50,14 +50,14 @@ impl<'a> Reader<'a> {
     fn is_other(&self, kind: u8, expected: &Expectation) -> bool {
         let rest = &self.bytes[self.at + 1..];
         let right = match expected.reply {
-            Type::Any => return false,
-            Type::Byte(byte) => byte == kind,
-            Type::Line(line) => {
+            ReplyType::Any => return false,
+            ReplyType::Byte(byte) => byte == kind,
+            ReplyType::Line(line) => {
                 let text = rest.split(|byte| *byte == b'\r').next().unwrap_or_default();
                 let (is_whole, wanted) = (text.len() < rest.len(), &line.as_bytes()[1..]);
                 kind == b'+' && if is_whole { text == wanted } else { wanted.starts_with(text) }
             }
-            Type::First => panic!("what comes first is not known here"),
+            ReplyType::First => panic!("what comes first is not known here"),
         };
         if kind == b'_' {
             return !expected.nullable;
@@ -77,7 +77,7 @@ impl<'a> Reader<'a> {
         match kind {
             b'+' | b',' | b'#' | b'(' => self.text().map(drop)?,
             b'-' => {
-                let text = told(self.text()?);
+                let text = message(self.text()?);
                 self.errors.push(text);
             }
             b':' => self.number().map(drop)?,
@@ -174,7 +174,7 @@ impl<'a> Reader<'a> {
         self.at += length;
         self.line_end()?;
         if error {
-            self.errors.push(told(body));
+            self.errors.push(message(body));
         }
         Ok(())
     }

@@ -1,10 +1,10 @@
-//! What a phase sends, out of its written form.
+//! What a phase sends, from its form in a workload file.
 
-use crate::file::written::{Entry, Request, Written, label};
+use crate::file::written::{CommandFields, PhaseFields, Request, label};
 use crate::memcached::suite;
 use crate::mode::Mode;
 use crate::order::Order;
-use crate::protocol_name::Protocol;
+use crate::protocol_name::ProtocolName;
 use crate::source;
 use crate::workload::{Item, Workload};
 use text::checks::require;
@@ -14,7 +14,7 @@ use text::words;
 /// The counts of a list of commands add up to no more.
 const MOST_COMMANDS: u64 = 65_535;
 
-pub fn workload(written: &Written, protocol: Protocol, mode: &Mode) -> Result<Workload, Failure> {
+pub fn workload(written: &PhaseFields, protocol: ProtocolName, mode: &Mode) -> Result<Workload, Failure> {
     match (&written.test, &written.commands, &written.sequence) {
         (None, None, None) => mode
             .usual_workload(protocol)
@@ -35,7 +35,7 @@ pub fn workload(written: &Written, protocol: Protocol, mode: &Mode) -> Result<Wo
     }
 }
 
-fn composed(entries: &[Entry], order: Order, protocol: Protocol) -> Result<Workload, Failure> {
+fn composed(entries: &[CommandFields], order: Order, protocol: ProtocolName) -> Result<Workload, Failure> {
     let key = match order {
         Order::Mix => "commands",
         Order::Sequence => "sequence",
@@ -45,7 +45,7 @@ fn composed(entries: &[Entry], order: Order, protocol: Protocol) -> Result<Workl
         let count = count(entry, order).map_err(|failure| failure.within(format!("{key}[{at}]")))?;
         Ok((at, entry, count))
     });
-    let counted: Vec<(usize, &Entry, u64)> = counts.collect::<Result<_, Failure>>()?;
+    let counted: Vec<(usize, &CommandFields, u64)> = counts.collect::<Result<_, Failure>>()?;
     let commands: u64 = counted.iter().map(|(.., count)| count).sum();
     require(
         commands <= MOST_COMMANDS,
@@ -53,13 +53,13 @@ fn composed(entries: &[Entry], order: Order, protocol: Protocol) -> Result<Workl
         "lower weight or times",
     )?;
     match protocol {
-        Protocol::Resp => Ok(Workload::of(items(&counted, key, resp_source)?, order)),
-        Protocol::Memcached => Ok(Workload::of_memcached(items(&counted, key, memcached_test)?, order)),
+        ProtocolName::Resp => Ok(Workload::of(items(&counted, key, resp_source)?, order)),
+        ProtocolName::Memcached => Ok(Workload::of_memcached(items(&counted, key, memcached_test)?, order)),
     }
 }
 
 /// How often a command is sent: its weight in a mix, its repeats in a sequence.
-fn count(entry: &Entry, order: Order) -> Result<u64, Failure> {
+fn count(entry: &CommandFields, order: Order) -> Result<u64, Failure> {
     let (count, other, name) = match order {
         Order::Mix => (entry.weight, entry.times, "weight"),
         Order::Sequence => (entry.times, entry.weight, "times"),
@@ -72,11 +72,11 @@ fn count(entry: &Entry, order: Order) -> Result<u64, Failure> {
 }
 
 fn items<S>(
-    counted: &[(usize, &Entry, u64)],
+    counted: &[(usize, &CommandFields, u64)],
     key: &str,
-    source: impl Fn(&Entry) -> Result<(String, S), Failure>,
+    source: impl Fn(&CommandFields) -> Result<(String, S), Failure>,
 ) -> Result<Vec<Item<S>>, Failure> {
-    let item = |&(at, entry, count): &(usize, &Entry, u64)| {
+    let item = |&(at, entry, count): &(usize, &CommandFields, u64)| {
         let (name, source) = source(entry).map_err(|failure| failure.within(format!("{key}[{at}]")))?;
         let name = label(entry.name.as_deref().unwrap_or(&name))
             .map_err(|failure| failure.within(format!("{key}[{at}]")))?;
@@ -86,7 +86,7 @@ fn items<S>(
 }
 
 /// A command of RESP with its usual name.
-fn resp_source(entry: &Entry) -> Result<(String, source::Source), Failure> {
+fn resp_source(entry: &CommandFields) -> Result<(String, source::Source), Failure> {
     match (&entry.request, &entry.test) {
         (None, Some(test)) => Ok((test.clone(), source::resp_source(test)?)),
         (Some(request), None) => {
@@ -112,9 +112,9 @@ fn request_words(request: &Request) -> Result<Vec<Vec<u8>>, Failure> {
     Ok(words)
 }
 
-fn memcached_test(entry: &Entry) -> Result<(String, &'static suite::Test), Failure> {
+fn memcached_test(entry: &CommandFields) -> Result<(String, &'static suite::Test), Failure> {
     match (&entry.request, &entry.test) {
-        (None, Some(test)) => Ok((test.clone(), suite::asked(test)?)),
+        (None, Some(test)) => Ok((test.clone(), suite::find_test(test)?)),
         _ => Err(Failure::usage("a command of memcached is a test", "give test = NAME, not request")),
     }
 }

@@ -1,13 +1,13 @@
 //! Keys and values out of their written form.
 
-use crate::file::written::{DistributionName, Keys, Values};
+use crate::file::written::{DistributionName, KeyFields, ValueFields};
 use crate::phase::KeySpace;
 use generator::keys;
 use generator::values::Sizes;
 use text::checks::require;
 use text::failure::Failure;
 
-pub fn key_space(keys: &Keys, usual_count: u64) -> Result<KeySpace, Failure> {
+pub fn key_space(keys: &KeyFields, usual_count: u64) -> Result<KeySpace, Failure> {
     use DistributionName::{Gaussian, Hotspot, Latest, Parts, Sequential, Uniform, Zipf};
     let name = keys.distribution;
     let parameters = [
@@ -60,7 +60,7 @@ pub fn share(number: f64, name: &str, zero: bool) -> Result<f64, Failure> {
     Ok(number)
 }
 
-pub fn sizes(values: &Values) -> Result<Sizes, Failure> {
+pub fn sizes(values: &ValueFields) -> Result<Sizes, Failure> {
     match (values.bytes, values.range, &values.weighted) {
         (Some(bytes), None, None) => Ok(Sizes::Fixed(bytes)),
         (None, Some([from, to]), None) => {

@@ -16,14 +16,14 @@ use crate::file::phase::phase;
 use crate::file::written::read_as;
 use crate::phase::Phase;
 use crate::plan;
-use crate::protocol_name::Protocol;
+use crate::protocol_name::ProtocolName;
 use text::checks::require;
 use text::failure::Failure;
 
 /// What a file says.
 #[derive(Debug)]
 pub struct WorkloadFile {
-    pub protocol: Protocol,
+    pub protocol: ProtocolName,
     pub seed: u64,
     pub phases: Vec<Phase>,
 }
@@ -52,7 +52,7 @@ pub fn parse(text: &str, json: bool) -> Result<WorkloadFile, Failure> {
         true => serde_json::from_str(text).map_err(|error| Failure::usage(error, "write JSON"))?,
         false => toml::from_str(text).map_err(|error| not_toml(text, &error))?,
     };
-    // TOML has no null: that is how its nan and inf come out.
+    // TOML has no null: its nan and inf are read as null.
     require(json || !has_null(&document), "nan or inf is given", "give numbers")?;
     let document: Document = read_as(document)?;
     require(!document.phase.is_empty(), "there is no phase", "write at least one [[phase]]")?;
@@ -92,7 +92,7 @@ fn place(at: usize, phase: &Value) -> String {
 #[serde(deny_unknown_fields)]
 struct Document {
     #[serde(default)]
-    protocol: Protocol,
+    protocol: ProtocolName,
     #[serde(default = "one")]
     seed: u64,
     #[serde(default)]
@@ -113,7 +113,7 @@ mod tests {
     use crate::phase::Length;
     use generator::values::Sizes;
 
-    fn told(text: &str) -> String {
+    fn message(text: &str) -> String {
         parse(text, false).unwrap_err().to_string()
     }
 
@@ -128,10 +128,12 @@ mod tests {
 
     #[test]
     fn errors_name_key_and_place() {
-        let line = told("[[phase]]\ntest='get'\n[[phase]]\nname='mixed'\ntest='set'\nkeys.count='many'");
+        let line = message("[[phase]]\ntest='get'\n[[phase]]\nname='mixed'\ntest='set'\nkeys.count='many'");
         assert!(line.starts_with("phase 2 (mixed): keys.count: invalid type: string"), "{line}");
-        assert!(told("[[phase]]\ntest='get'\nclient=3").starts_with("phase 1 (get): client: unknown field"));
-        assert!(told("seed=1\nphase=1]").starts_with("line 2: "));
+        assert!(
+            message("[[phase]]\ntest='get'\nclient=3").starts_with("phase 1 (get): client: unknown field")
+        );
+        assert!(message("seed=1\nphase=1]").starts_with("line 2: "));
     }
 
     #[test]

@@ -1,21 +1,21 @@
-//! A phase out of its written form.
+//! A phase from its form in a workload file.
 
 use serde_json::Value;
 
 use crate::file::commands::workload;
 use crate::file::keys_and_values::{key_space, share, sizes};
-use crate::file::written::{Expected, ModeName, OneOrTwo, Written, label, read_as};
+use crate::file::written::{ExpectFields, ModeName, OneOrTwo, PhaseFields, label, read_as};
 use crate::mode::Mode;
 use crate::phase::{Expect, Length, Phase};
-use crate::phase_check::Terms;
-use crate::protocol_name::Protocol;
+use crate::phase_check::SettingNames;
+use crate::protocol_name::ProtocolName;
 use engine::schedule::check_rate;
 use generator::values::Ttl;
 use protocol::template::TTL;
 use text::checks::{self, require};
 use text::failure::Failure;
 
-const TERMS: Terms = Terms {
+const TERMS: SettingNames = SettingNames {
     clients: "clients",
     threads: "threads",
     pipeline: "pipeline",
@@ -26,8 +26,8 @@ const TERMS: Terms = Terms {
     tracking: "tracking",
 };
 
-pub fn phase(value: Value, at: usize, protocol: Protocol) -> Result<Phase, Failure> {
-    let written: Written = read_as(value)?;
+pub fn phase(value: Value, at: usize, protocol: ProtocolName) -> Result<Phase, Failure> {
+    let written: PhaseFields = read_as(value)?;
     let length = length(&written)?;
     let mode = mode(&written)?;
     let usual = Phase::of(workload(&written, protocol, &mode)?);
@@ -57,7 +57,7 @@ pub fn phase(value: Value, at: usize, protocol: Protocol) -> Result<Phase, Failu
         ..usual
     };
     require(
-        phase.ttl.is_some() || !phase.workload.holds(TTL),
+        phase.ttl.is_some() || !phase.workload.contains(TTL),
         "__ttl__ is sent, but ttl_s is not given",
         "give seconds",
     )?;
@@ -65,7 +65,7 @@ pub fn phase(value: Value, at: usize, protocol: Protocol) -> Result<Phase, Failu
     Ok(phase)
 }
 
-fn length(written: &Written) -> Result<Length, Failure> {
+fn length(written: &PhaseFields) -> Result<Length, Failure> {
     match (written.duration_s, written.requests) {
         (Some(_), Some(_)) => {
             Err(Failure::usage("duration_s and requests are both given", "give one of them"))
@@ -83,7 +83,7 @@ fn ttl(seconds: OneOrTwo<u64>) -> Result<Ttl, Failure> {
     Ok(Ttl(least, most))
 }
 
-fn expect(expected: &Expected) -> Result<Expect, Failure> {
+fn expect(expected: &ExpectFields) -> Result<Expect, Failure> {
     let hit_rate = expected.hit_rate.map(OneOrTwo::both);
     if let Some([least, most]) = hit_rate {
         let fits = 0.0 <= least && least <= most && most <= 1.0;
@@ -92,7 +92,7 @@ fn expect(expected: &Expected) -> Result<Expect, Failure> {
     Ok(Expect { hit_rate, keys: expected.keys })
 }
 
-pub fn mode(written: &Written) -> Result<Mode, Failure> {
+pub fn mode(written: &PhaseFields) -> Result<Mode, Failure> {
     let name = written.mode;
     let scheduled = matches!(name, ModeName::Open | ModeName::Search | ModeName::Sweep);
     let settings = [

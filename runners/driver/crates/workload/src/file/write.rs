@@ -3,12 +3,13 @@
 use serde_json::{Value, json};
 
 use crate::file::written::{
-    DistributionName, Entry, Expected, Keys, ModeName, OneOrTwo, Request, Values, Written,
+    CommandFields, DistributionName, ExpectFields, KeyFields, ModeName, OneOrTwo, PhaseFields, Request,
+    ValueFields,
 };
 use crate::mode::Mode;
 use crate::order::Order;
 use crate::phase::{KeySpace, Length, Phase};
-use crate::protocol_name::Protocol;
+use crate::protocol_name::ProtocolName;
 use crate::source::Origin;
 use crate::workload::Item;
 use generator::keys;
@@ -16,41 +17,41 @@ use generator::values::{Sizes, Ttl};
 use text::secrets::without_password;
 use text::words;
 
-/// `phases` as a file would say them, every setting in words, but for the seed.
-pub fn document(protocol: Protocol, phases: &[Phase]) -> Value {
+/// `phases` as a workload file with every setting but the seed.
+pub fn document(protocol: ProtocolName, phases: &[Phase]) -> Value {
     json!({ "protocol": protocol, "phase": phases.iter().map(written).collect::<Vec<_>>() })
 }
 
-/// `phase` as a file would say it, every setting in words.
+/// `phase` as in a workload file, with every setting.
 pub fn written(phase: &Phase) -> Value {
-    let value = serde_json::to_value(Written::from(phase)).expect("the keys are strings");
+    let value = serde_json::to_value(PhaseFields::from(phase)).expect("the keys are strings");
     without_nulls(value)
 }
 
 fn without_nulls(value: Value) -> Value {
     match value {
         Value::Object(fields) => {
-            let told = fields.into_iter().filter(|(_, value)| !value.is_null());
-            told.map(|(key, value)| (key, without_nulls(value))).collect()
+            let present = fields.into_iter().filter(|(_, value)| !value.is_null());
+            present.map(|(key, value)| (key, without_nulls(value))).collect()
         }
         Value::Array(values) => values.into_iter().map(without_nulls).collect(),
         other => other,
     }
 }
 
-impl From<&Phase> for Written {
-    fn from(phase: &Phase) -> Written {
+impl From<&Phase> for PhaseFields {
+    fn from(phase: &Phase) -> PhaseFields {
         let workload = &phase.workload;
         let named = workload.name().filter(|_| !phase.mode.has_own_commands()).map(str::to_owned);
         let entries = |order| {
-            let wanted = workload.name().is_none() && workload.order() == order;
-            wanted.then(|| workload.items().iter().map(|item| Entry::of(item, order)).collect())
+            let is_of_order = workload.name().is_none() && workload.order() == order;
+            is_of_order.then(|| workload.items().iter().map(|item| CommandFields::of(item, order)).collect())
         };
         let (duration_s, requests) = match phase.length {
             Length::Lasting(window) => (Some(window.as_secs_f64()), None),
             Length::Requests(requests) => (None, Some(requests)),
         };
-        let written = Written {
+        let written = PhaseFields {
             name: Some(phase.name.clone()),
             test: named,
             commands: entries(Order::Mix),
@@ -59,11 +60,14 @@ impl From<&Phase> for Written {
             threads: Some(phase.threads),
             pipeline: Some(phase.pipeline),
             window: Some(phase.window),
-            keys: Keys::from(&phase.keys),
-            values: Some(Values::from(&phase.values)),
+            keys: KeyFields::from(&phase.keys),
+            values: Some(ValueFields::from(&phase.values)),
             ttl_s: phase.ttl.map(|Ttl(least, most)| OneOrTwo::of([least, most])),
             prefill: phase.prefill,
-            expect: Expected { hit_rate: phase.expect.hit_rate.map(OneOrTwo::of), keys: phase.expect.keys },
+            expect: ExpectFields {
+                hit_rate: phase.expect.hit_rate.map(OneOrTwo::of),
+                keys: phase.expect.keys,
+            },
             verify: phase.verify,
             warmup_s: Some(phase.warmup.as_secs_f64()),
             warmup_most_s: phase.warmup_most.map(|most| most.as_secs_f64()),
@@ -72,70 +76,70 @@ impl From<&Phase> for Written {
             probe: phase.probe,
             resp3: phase.resp3,
             tracking: phase.tracking,
-            ..Written::default()
+            ..PhaseFields::default()
         };
         written.with_mode(&phase.mode)
     }
 }
 
-impl Written {
-    fn with_mode(self, mode: &Mode) -> Written {
+impl PhaseFields {
+    fn with_mode(self, mode: &Mode) -> PhaseFields {
         match mode {
             Mode::Closed => self,
-            Mode::Idle => Written { mode: ModeName::Idle, ..self },
-            Mode::Churn => Written { mode: ModeName::Churn, ..self },
+            Mode::Idle => PhaseFields { mode: ModeName::Idle, ..self },
+            Mode::Churn => PhaseFields { mode: ModeName::Churn, ..self },
             Mode::Open { rate, arrivals } => {
-                Written { mode: ModeName::Open, rate: Some(*rate), arrivals: Some(*arrivals), ..self }
+                PhaseFields { mode: ModeName::Open, rate: Some(*rate), arrivals: Some(*arrivals), ..self }
             }
-            Mode::Search { limit, arrivals, from } => Written {
+            Mode::Search { limit, arrivals, from } => PhaseFields {
                 mode: ModeName::Search,
                 limit: Some(*limit),
                 arrivals: Some(*arrivals),
                 rate: *from,
                 ..self
             },
-            Mode::Sweep { rates, arrivals } => Written {
+            Mode::Sweep { rates, arrivals } => PhaseFields {
                 mode: ModeName::Sweep,
                 rates: Some(rates.clone()),
                 arrivals: Some(*arrivals),
                 ..self
             },
             Mode::PubSub(setting) => {
-                Written { mode: ModeName::PubSub, rate: setting.rate, pubsub: Some(*setting), ..self }
+                PhaseFields { mode: ModeName::PubSub, rate: setting.rate, pubsub: Some(*setting), ..self }
             }
             Mode::Blocking(setting) => {
-                Written { mode: ModeName::Blocking, rate: setting.rate, blocking: Some(*setting), ..self }
+                PhaseFields { mode: ModeName::Blocking, rate: setting.rate, blocking: Some(*setting), ..self }
             }
         }
     }
 }
 
-impl Entry {
-    fn of(item: &Item<Origin>, order: Order) -> Entry {
+impl CommandFields {
+    fn of(item: &Item<Origin>, order: Order) -> CommandFields {
         let (test, request) = match item.source {
             Origin::Test(name) => (Some(name.to_owned()), None),
             Origin::Request(words) => (None, Some(Request::Text(words::join(&without_password(words))))),
         };
-        let count = |wanted: Order| (order == wanted).then_some(item.count);
+        let count = |is_of_order: Order| (order == is_of_order).then_some(item.count);
         let (weight, times) = (count(Order::Mix), count(Order::Sequence));
-        Entry { request, test, name: Some(item.name.clone()), weight, times }
+        CommandFields { request, test, name: Some(item.name.clone()), weight, times }
     }
 }
 
-impl From<&KeySpace> for Keys {
-    fn from(keys: &KeySpace) -> Keys {
+impl From<&KeySpace> for KeyFields {
+    fn from(keys: &KeySpace) -> KeyFields {
         use keys::Distribution as D;
-        let of = |distribution| Keys { count: Some(keys.count), distribution, ..Keys::default() };
+        let of = |distribution| KeyFields { count: Some(keys.count), distribution, ..KeyFields::default() };
         match keys.distribution {
             D::Uniform => of(DistributionName::Uniform),
             D::Sequential => of(DistributionName::Sequential),
             D::Parts => of(DistributionName::Parts),
-            D::Zipf { exponent } => Keys { exponent: Some(exponent), ..of(DistributionName::Zipf) },
-            D::Latest { exponent } => Keys { exponent: Some(exponent), ..of(DistributionName::Latest) },
+            D::Zipf { exponent } => KeyFields { exponent: Some(exponent), ..of(DistributionName::Zipf) },
+            D::Latest { exponent } => KeyFields { exponent: Some(exponent), ..of(DistributionName::Latest) },
             D::Gaussian { mean, deviation } => {
-                Keys { mean: Some(mean), deviation: Some(deviation), ..of(DistributionName::Gaussian) }
+                KeyFields { mean: Some(mean), deviation: Some(deviation), ..of(DistributionName::Gaussian) }
             }
-            D::Hotspot { hot_keys, hot_requests } => Keys {
+            D::Hotspot { hot_keys, hot_requests } => KeyFields {
                 hot_keys: Some(hot_keys),
                 hot_requests: Some(hot_requests),
                 ..of(DistributionName::Hotspot)
@@ -144,12 +148,14 @@ impl From<&KeySpace> for Keys {
     }
 }
 
-impl From<&Sizes> for Values {
-    fn from(sizes: &Sizes) -> Values {
+impl From<&Sizes> for ValueFields {
+    fn from(sizes: &Sizes) -> ValueFields {
         match sizes {
-            Sizes::Fixed(bytes) => Values { bytes: Some(*bytes), ..Values::default() },
-            Sizes::Range(least, most) => Values { range: Some([*least, *most]), ..Values::default() },
-            Sizes::Weighted(sizes) => Values { weighted: Some(sizes.clone()), ..Values::default() },
+            Sizes::Fixed(bytes) => ValueFields { bytes: Some(*bytes), ..ValueFields::default() },
+            Sizes::Range(least, most) => {
+                ValueFields { range: Some([*least, *most]), ..ValueFields::default() }
+            }
+            Sizes::Weighted(sizes) => ValueFields { weighted: Some(sizes.clone()), ..ValueFields::default() },
         }
     }
 }

@@ -7,14 +7,14 @@ use serde_json::Value;
 use crate::mode;
 use engine::job::Window;
 use engine::probe;
-use engine::schedule::Law;
+use engine::schedule::ArrivalProcess;
 use modes::{blocking, pubsub};
 use text::checks::require;
 use text::failure::Failure;
 
 const SEE_README: &str = "see the table of keys in README.md";
 
-/// `value` as a `T`; what does not fit is named by its key.
+/// `value` as a `T`; the failure names the key that does not fit.
 pub fn read_as<T: DeserializeOwned>(value: Value) -> Result<T, Failure> {
     serde_path_to_error::deserialize(value).map_err(|error| {
         let key = match error.path().to_string().as_str() {
@@ -28,23 +28,23 @@ pub fn read_as<T: DeserializeOwned>(value: Value) -> Result<T, Failure> {
 /// A phase as it is written.
 #[derive(Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Written {
+pub struct PhaseFields {
     pub name: Option<String>,
     pub test: Option<String>,
-    pub commands: Option<Vec<Entry>>,
-    pub sequence: Option<Vec<Entry>>,
+    pub commands: Option<Vec<CommandFields>>,
+    pub sequence: Option<Vec<CommandFields>>,
     pub clients: Option<usize>,
     pub threads: Option<usize>,
     pub pipeline: Option<usize>,
     pub window: Option<Window>,
     #[serde(default)]
-    pub keys: Keys,
-    pub values: Option<Values>,
+    pub keys: KeyFields,
+    pub values: Option<ValueFields>,
     pub ttl_s: Option<OneOrTwo<u64>>,
     #[serde(default)]
     pub prefill: bool,
     #[serde(default)]
-    pub expect: Expected,
+    pub expect: ExpectFields,
     #[serde(default)]
     pub verify: f64,
     pub warmup_s: Option<f64>,
@@ -56,7 +56,7 @@ pub struct Written {
     pub pubsub: Option<pubsub::Setting>,
     pub blocking: Option<blocking::Setting>,
     pub rate: Option<f64>,
-    pub arrivals: Option<Law>,
+    pub arrivals: Option<ArrivalProcess>,
     pub rates: Option<Vec<f64>>,
     pub limit: Option<mode::Limit>,
     pub probe: Option<probe::Probe>,
@@ -69,7 +69,7 @@ pub struct Written {
 /// A command of a mix or a sequence.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Entry {
+pub struct CommandFields {
     pub request: Option<Request>,
     pub test: Option<String>,
     pub name: Option<String>,
@@ -106,7 +106,7 @@ impl<T: Copy + PartialEq> OneOrTwo<T> {
 
 #[derive(Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Keys {
+pub struct KeyFields {
     pub count: Option<u64>,
     #[serde(default)]
     pub distribution: DistributionName,
@@ -132,7 +132,7 @@ pub enum DistributionName {
 
 #[derive(Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Values {
+pub struct ValueFields {
     pub bytes: Option<usize>,
     pub range: Option<[usize; 2]>,
     pub weighted: Option<Vec<(usize, u64)>>,
@@ -140,7 +140,7 @@ pub struct Values {
 
 #[derive(Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Expected {
+pub struct ExpectFields {
     pub hit_rate: Option<OneOrTwo<f64>>,
     pub keys: Option<u64>,
 }
@@ -159,9 +159,9 @@ pub enum ModeName {
     Blocking,
 }
 
-/// A name that tables and logs can show: a line of its own would break them.
+/// A name that tables and logs can show, so one without line breaks.
 pub fn label(name: &str) -> Result<String, Failure> {
-    let shown = !name.trim().is_empty() && !name.chars().any(char::is_control);
-    require(shown, "name is empty or has control characters", "give one line of text")?;
+    let is_printable = !name.trim().is_empty() && !name.chars().any(char::is_control);
+    require(is_printable, "name is empty or has control characters", "give one line of text")?;
     Ok(name.to_owned())
 }

@@ -63,7 +63,7 @@ pub fn fill(job: Job, needs: Needs, keys: u64, places: &Placeholders) -> Result<
         keepalive: true,
         allow_errors: false,
         script: load.script.clone().into(),
-        spoken: Vec::new(),
+        named_commands: Vec::new(),
         ..job
     };
     load.run(&job, &[Stage::Exactly { requests: keys }], &mut |_| ()).map(|_| ())

@@ -51,7 +51,7 @@ pub struct Test {
     pub name: &'static str,
     request: Text,
     kind: Kind,
-    /// Keys that one request looks for; 0 when it finds none missing.
+    /// Keys that one request looks for; 0 when it has no misses.
     pub keys: u64,
     usual: Option<Text>,
     pub needs: Needs,
@@ -93,7 +93,7 @@ const END: &str = "END\r\n";
 const STORED: Text = once("STORED\r\n");
 const HD: Text = once("HD\r\n");
 
-/// In the order of their default run; extras behind the test that they resemble.
+/// In the order of their default run; extras follow the test that they resemble.
 pub static TESTS: &[Test] = &[
     test("MN", "mn", once("mn\r\n"), Kind::NoOp, 0).usually(once("MN\r\n")),
     test("VERSION", "version", once("version\r\n"), Kind::Version, 0),
@@ -232,7 +232,7 @@ fn named(name: &str) -> &'static Test {
 }
 
 /// The test of that name; `ping` is `mn`. A usage failure when there is none.
-pub fn asked(name: &str) -> Result<&'static Test, Failure> {
+pub fn find_test(name: &str) -> Result<&'static Test, Failure> {
     find(if name == "ping" { "mn" } else { name }).ok_or_else(|| {
         let known: Vec<&str> = TESTS.iter().map(|test| test.name).collect();
         Failure::usage(format!("there is no test '{name}'"), format!("-t takes {}", known.join(",")))
@@ -240,7 +240,7 @@ pub fn asked(name: &str) -> Result<&'static Test, Failure> {
 }
 
 /// The tests that run when none is named.
-pub fn usual() -> impl Iterator<Item = &'static Test> {
+pub fn default_tests() -> impl Iterator<Item = &'static Test> {
     TESTS.iter().filter(|test| !test.extra)
 }
 
@@ -256,7 +256,7 @@ impl Test {
     }
 
     pub fn answer(&self, value: &Value) -> Answer {
-        // Other values of the same length are as usual.
+        // Any value of the same length is usual.
         let places = Placeholders { value: value.any(), ..Placeholders::default() };
         let usual = self.usual.as_ref().and_then(|text| Pattern::new(&text.parts(&places)));
         Answer { test: self.name, kind: self.kind, keys: self.keys, usual }
@@ -264,7 +264,7 @@ impl Test {
 }
 
 impl Text {
-    /// Keys are stored without an end unless `places` say when it comes.
+    /// Keys are stored without a time to live unless `places` has one.
     fn parts(&self, places: &Placeholders) -> Vec<Part> {
         let text = self.head.to_owned() + &self.each.repeat(self.times) + self.tail;
         let places = Placeholders { ttl: places.ttl.or(Some(Ttl(0, 0))), numbers: true, ..places.clone() };

@@ -29,7 +29,8 @@ pub fn step(test: &TestResult, latency_us: f64, limit: Limit) -> Step {
     }
 }
 
-/// Flags that make the driver a suspect. What an overloaded server leaves no room for is not the driver's slip.
+/// Flags that make the driver a suspect. Requests for which an overloaded server left no room are not sent late by the
+/// driver.
 fn suspicions(step: &Step) -> Vec<&'static str> {
     let suspicious =
         |flag: &&&str| OF_THE_DRIVER.contains(*flag) && !(**flag == flags::SLIPPED && step.unsent > 0);
@@ -37,18 +38,18 @@ fn suspicions(step: &Step) -> Vec<&'static str> {
 }
 
 /// Doubles from a first rate until the limit is missed, bisects, and tries the highest rate that held again.
-pub struct Climb {
+pub struct RateSearch {
     first: f64,
     lowest: f64,
     steps: Vec<Step>,
 }
 
-impl Climb {
+impl RateSearch {
     /// Begins with `first` requests/s in windows of `window_s`.
-    pub fn new(first: f64, limit: Limit, window_s: f64) -> Climb {
+    pub fn new(first: f64, limit: Limit, window_s: f64) -> RateSearch {
         let fewest = (1.0 / (1.0 - limit.percentile / 100.0)).clamp(FEWEST, MOST_FEWEST);
         let lowest = fewest / window_s;
-        Climb { first: first.max(lowest), lowest, steps: Vec::new() }
+        RateSearch { first: first.max(lowest), lowest, steps: Vec::new() }
     }
 
     pub fn add(&mut self, step: Step) {
@@ -119,11 +120,11 @@ mod tests {
 
     /// A search from `first` on a server that holds the limit as `holds` says of rate and step.
     fn search(first: f64, holds: impl Fn(f64, usize) -> bool) -> Search {
-        let mut climb = Climb::new(first, LIMIT, 10.0);
-        while let Some(rate) = climb.next() {
-            climb.add(tried(rate, holds(rate, climb.steps.len()), &[], 0));
+        let mut search = RateSearch::new(first, LIMIT, 10.0);
+        while let Some(rate) = search.next() {
+            search.add(tried(rate, holds(rate, search.steps.len()), &[], 0));
         }
-        climb.end(LIMIT)
+        search.end(LIMIT)
     }
 
     #[test]
@@ -140,7 +141,7 @@ mod tests {
 
     #[test]
     fn what_does_not_hold_again_was_not_found() {
-        // The 4th step holds by luck.
+        // The 4th step holds by chance.
         let search = search(8000.0, |rate, step| rate <= 10_000.0 || step == 3);
         assert!(search.highest_rps.unwrap() <= 10_000.0, "{search:?}");
     }
@@ -156,11 +157,11 @@ mod tests {
     #[test]
     fn says_when_the_driver_may_be_the_limit() {
         let limited = |flags: &[&'static str], unsent| {
-            let mut climb = Climb::new(1.0, LIMIT, 10.0);
-            climb.add(tried(1000.0, true, &["client_bound"], 0));
-            climb.add(tried(2000.0, false, flags, unsent));
-            climb.add(tried(4000.0, false, &["client_delayed"], 0));
-            climb.end(LIMIT).limited_by
+            let mut search = RateSearch::new(1.0, LIMIT, 10.0);
+            search.add(tried(1000.0, true, &["client_bound"], 0));
+            search.add(tried(2000.0, false, flags, unsent));
+            search.add(tried(4000.0, false, &["client_delayed"], 0));
+            search.end(LIMIT).limited_by
         };
         assert_eq!(limited(&["client_bound", "unsteady"], 0), ["client_bound"]);
         assert_eq!(limited(&["slipped"], 0), ["slipped"]);

@@ -1,13 +1,13 @@
-//! Messages of RESP as lists of their words, read in place: for modes that look into what they receive.
+//! Messages of RESP as lists of their words, read in place: for modes that need the contents of messages.
 
-use crate::replies::Garbage;
+use crate::replies::ProtocolError;
 
 /// Words of a message that are kept; what comes after them is skipped.
 const KEPT: usize = 8;
 
 /// One message, its nesting left out.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Flat<'a> {
+pub struct Message<'a> {
     /// Its type byte.
     pub kind: u8,
     words: [&'a [u8]; KEPT],
@@ -17,9 +17,9 @@ pub struct Flat<'a> {
     pub length: usize,
 }
 
-impl<'a> Flat<'a> {
+impl<'a> Message<'a> {
     /// The message at the front of `bytes`; none when it is not whole.
-    pub fn read(bytes: &'a [u8]) -> Result<Option<Flat<'a>>, Garbage> {
+    pub fn read(bytes: &'a [u8]) -> Result<Option<Message<'a>>, ProtocolError> {
         let Some(&kind) = bytes.first() else { return Ok(None) };
         let mut reader = Reader { bytes, at: 0, words: [b""; KEPT], kept: 0, outstanding: 1 };
         while reader.outstanding > 0 {
@@ -28,7 +28,7 @@ impl<'a> Flat<'a> {
             }
         }
         let is_null = [&b"_"[..], b"$-1\r", b"*-1\r"].iter().any(|null| bytes.starts_with(null));
-        Ok(Some(Flat { kind, words: reader.words, is_null, length: reader.at }))
+        Ok(Some(Message { kind, words: reader.words, is_null, length: reader.at }))
     }
 
     /// Word number `index`: a string, or the text of a number; empty when there is none.
@@ -51,7 +51,7 @@ struct Reader<'a> {
 
 impl<'a> Reader<'a> {
     /// Take one element, or the head of a list; none when it is not whole.
-    fn element(&mut self) -> Result<Option<()>, Garbage> {
+    fn element(&mut self) -> Result<Option<()>, ProtocolError> {
         let Some((kind, line)) = self.line() else { return Ok(None) };
         self.outstanding -= 1;
         match kind {
@@ -67,7 +67,7 @@ impl<'a> Reader<'a> {
             b'+' | b'-' | b':' | b',' | b'#' | b'(' | b'_' => self.keep(line),
             byte => {
                 let byte = byte.escape_ascii();
-                return Err(Garbage(format!("the server said '{byte}' where a message should begin")));
+                return Err(ProtocolError(format!("the server said '{byte}' where a message should begin")));
             }
         }
         Ok(Some(()))
@@ -97,12 +97,11 @@ impl<'a> Reader<'a> {
 }
 
 /// The length in a line, -1 for null.
-fn length(line: &[u8]) -> Result<i64, Garbage> {
+fn length(line: &[u8]) -> Result<i64, ProtocolError> {
     let text = std::str::from_utf8(line).unwrap_or_default();
-    text.parse()
-        .ok()
-        .filter(|length| (-1..=1 << 40).contains(length))
-        .ok_or_else(|| Garbage(format!("the server said '{}' where a length should be", line.escape_ascii())))
+    text.parse().ok().filter(|length| (-1..=1 << 40).contains(length)).ok_or_else(|| {
+        ProtocolError(format!("the server said '{}' where a length should be", line.escape_ascii()))
+    })
 }
 
 #[cfg(test)]
@@ -113,17 +112,20 @@ mod tests {
 
     #[test]
     fn a_message_is_flat() {
-        let flat = Flat::read(MESSAGE).unwrap().unwrap();
-        assert_eq!((flat.kind, flat.length), (b'*', MESSAGE.len() - 7));
-        assert_eq!([flat.word(0), flat.word(1), flat.word(2)], [&b"message"[..], b"c", b"a\r\nb"]);
+        let message = Message::read(MESSAGE).unwrap().unwrap();
+        assert_eq!((message.kind, message.length), (b'*', MESSAGE.len() - 7));
+        assert_eq!([message.word(0), message.word(1), message.word(2)], [&b"message"[..], b"c", b"a\r\nb"]);
         let nested = b"*1\r\n*2\r\n$1\r\ns\r\n%1\r\n+id\r\n*2\r\n_\r\n:-3\r\n";
-        let flat = Flat::read(nested).unwrap().unwrap();
-        assert_eq!([flat.word(0), flat.word(1), flat.word(3), flat.word(9)], [&b"s"[..], b"id", b"-3", b""]);
+        let message = Message::read(nested).unwrap().unwrap();
+        assert_eq!(
+            [message.word(0), message.word(1), message.word(3), message.word(9)],
+            [&b"s"[..], b"id", b"-3", b""]
+        );
     }
 
     #[test]
     fn a_null_is_no_empty_string() {
-        let is_null = |bytes: &[u8]| Flat::read(bytes).unwrap().unwrap().is_null;
+        let is_null = |bytes: &[u8]| Message::read(bytes).unwrap().unwrap().is_null;
         assert!([&b"_\r\n"[..], b"$-1\r\n", b"*-1\r\n"].into_iter().all(is_null));
         assert!(![&b"$0\r\n\r\n"[..], b"*0\r\n", b":-1\r\n", b"+\r\n"].into_iter().any(is_null));
     }
@@ -131,14 +133,14 @@ mod tests {
     #[test]
     fn a_cut_message_is_not_whole() {
         for end in 0..MESSAGE.len() - 7 {
-            assert_eq!(Flat::read(&MESSAGE[..end]), Ok(None), "{end}");
+            assert_eq!(Message::read(&MESSAGE[..end]), Ok(None), "{end}");
         }
     }
 
     #[test]
     fn garbage_is_told() {
         for bytes in [&b"HTTP/1.1 400\r\n"[..], b"$x\r\n", b"*-7\r\n", b"\r\n"] {
-            assert!(Flat::read(bytes).is_err(), "{bytes:?}");
+            assert!(Message::read(bytes).is_err(), "{bytes:?}");
         }
     }
 }

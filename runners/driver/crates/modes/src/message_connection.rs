@@ -1,42 +1,47 @@
-//! A connection of RESP whose messages are looked into.
+//! A RESP connection whose messages are read, not skipped.
 
 use std::io;
 use std::os::fd::BorrowedFd;
 
-use engine::liveness::Pulse;
+use engine::liveness::Liveness;
 use machine::clock;
 use machine::epoll::Epoll;
 use machine::socket::Interest;
 use network::channel::Channel;
 use network::target::{Target, remedy_of};
-use protocol::flat::Flat;
+use protocol::message::Message;
 use text::failure::{Failure, machine_failure};
 
 /// Taken from the socket at once.
 const CHUNK_BYTES: usize = 64 * 1024;
 
-/// What a line is called in messages: `subscriber 3`.
+/// What a connection is called in failures: `subscriber 3`.
 pub struct Name(String);
 
-pub struct Line {
+pub struct MessageConnection {
     channel: Channel,
     name: Name,
     token: usize,
     unsent: Vec<u8>,
-    /// Whether room in the socket is awaited.
+    /// Whether the socket took no more, so room is awaited.
     is_full: bool,
     received: Vec<u8>,
     read: usize,
-    pulse: Pulse,
+    liveness: Liveness,
 }
 
-impl Line {
-    /// An open line to `target`, which `epoll` knows as `token`.
-    pub fn open(target: &Target, name: String, epoll: &Epoll, token: usize) -> Result<Line, Failure> {
-        let (dial, _) = target.reach()?;
-        let (channel, _) = dial.into_channel();
+impl MessageConnection {
+    /// An open connection to `target`, which `epoll` knows as `token`.
+    pub fn open(
+        target: &Target,
+        name: String,
+        epoll: &Epoll,
+        token: usize,
+    ) -> Result<MessageConnection, Failure> {
+        let (opening, _) = target.open_connection()?;
+        let (channel, _) = opening.into_channel();
         epoll.add(channel.socket(), token).map_err(machine_failure)?;
-        Ok(Line {
+        Ok(MessageConnection {
             channel,
             name: Name(name),
             token,
@@ -44,7 +49,7 @@ impl Line {
             is_full: false,
             received: Vec::new(),
             read: 0,
-            pulse: Pulse::default(),
+            liveness: Liveness::default(),
         })
     }
 
@@ -53,18 +58,18 @@ impl Line {
     }
 
     /// Send `bytes` as soon as the socket takes them.
-    pub fn say(&mut self, bytes: &[u8], epoll: &Epoll) -> Result<(), Failure> {
+    pub fn send(&mut self, bytes: &[u8], epoll: &Epoll) -> Result<(), Failure> {
         self.unsent.extend_from_slice(bytes);
         if self.is_full { Ok(()) } else { self.flush(epoll) }
     }
 
-    /// Send more of what was said.
+    /// Send more of what is still unsent.
     pub fn flush(&mut self, epoll: &Epoll) -> Result<(), Failure> {
         while !self.unsent.is_empty() || self.channel.holds_back() {
             match self.channel.send(&self.unsent) {
                 Ok(sent) => {
                     self.unsent.drain(..sent);
-                    self.pulse.beat(clock::now());
+                    self.liveness.moved(clock::now());
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -80,24 +85,24 @@ impl Line {
         Ok(())
     }
 
-    /// Receive what is there and give `take` each whole message, with the moment of its coming.
-    pub fn hear(
+    /// Receive what is there and give `take` each whole message, with the time at which it came.
+    pub fn receive(
         &mut self,
-        mut take: impl FnMut(&Name, &Flat, u64) -> Result<(), Failure>,
+        mut take: impl FnMut(&Name, &Message, u64) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
         loop {
-            let received = self.receive()?;
+            let received = self.read_socket()?;
             self.read += received;
             let now = clock::now();
             if received > 0 {
-                self.pulse.beat(now);
+                self.liveness.moved(now);
             }
             let mut at = 0;
-            while let Some(flat) =
-                Flat::read(&self.received[at..self.read]).map_err(|garbage| self.name.garbled(&garbage.0))?
+            while let Some(message) = Message::read(&self.received[at..self.read])
+                .map_err(|garbage| self.name.garbled(&garbage.0))?
             {
-                at += flat.length;
-                take(&self.name, &flat, now)?;
+                at += message.length;
+                take(&self.name, &message, now)?;
             }
             self.received.copy_within(at..self.read, 0);
             self.read -= at;
@@ -107,18 +112,18 @@ impl Line {
         }
     }
 
-    /// Whether a message has begun to come and is not whole.
+    /// Whether the begin of a message has come, and not its end.
     pub fn has_part(&self) -> bool {
         self.read > 0
     }
 
     /// Whether no byte has moved for longer than the timeout of `target`; to be asked now and then.
-    pub fn is_still(&mut self, now: u64, target: &Target) -> bool {
-        self.pulse.is_still(self.channel.socket(), now, target.timeout.as_nanos() as u64)
+    pub fn is_silent(&mut self, now: u64, target: &Target) -> bool {
+        self.liveness.is_silent(self.channel.socket(), now, target.timeout.as_nanos() as u64)
     }
 
-    /// The number of bytes that are there.
-    fn receive(&mut self) -> Result<usize, Failure> {
+    /// Read what is there; the number of bytes.
+    fn read_socket(&mut self) -> Result<usize, Failure> {
         self.received.resize(self.read + CHUNK_BYTES, 0);
         match self.channel.recv(&mut self.received[self.read..]) {
             Ok(0) => Err(self.closed()),
@@ -130,12 +135,12 @@ impl Line {
         }
     }
 
-    /// The failure of a connection that the server has closed, and may have said why.
-    fn last_words(&mut self) -> Failure {
+    /// The failure of a connection that the server has closed, with the error that it may have sent before.
+    fn last_error(&mut self) -> Failure {
         self.received.resize(self.read + CHUNK_BYTES, 0);
         let received = self.channel.recv(&mut self.received[self.read..]).unwrap_or(0);
-        match Flat::read(&self.received[..self.read + received]) {
-            Ok(Some(flat)) if flat.is_error() => self.name.refused(&flat),
+        match Message::read(&self.received[..self.read + received]) {
+            Ok(Some(message)) if message.is_error() => self.name.refused(&message),
             _ => self.closed(),
         }
     }
@@ -149,7 +154,7 @@ impl Line {
 
     fn broken(&mut self, error: &io::Error) -> Failure {
         match error.kind() {
-            io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => self.last_words(),
+            io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => self.last_error(),
             _ => Failure::run(
                 format!("the connection of {} broke ({error})", self.name.0),
                 "look at the server's log",
@@ -167,22 +172,22 @@ impl Line {
 }
 
 impl Name {
-    /// The failure of an answer that is an error, or another than can be.
-    pub fn refused(&self, flat: &Flat) -> Failure {
-        let text = String::from_utf8_lossy(flat.word(0));
-        match flat.is_error() {
+    /// The failure of an answer that is an error, or of the wrong kind.
+    pub fn refused(&self, message: &Message) -> Failure {
+        let text = String::from_utf8_lossy(message.word(0));
+        match message.is_error() {
             true => Failure::run(
                 format!("the server answered {} with an error, -{text}", self.0),
                 remedy_of(&text, "use a server that knows the command, or log in as a user that may do this"),
             ),
             false => self.garbled(&format!(
                 "the server said '{}{text}', which is no answer to that",
-                char::from(flat.kind)
+                char::from(message.kind)
             )),
         }
     }
 
-    /// The failure of a value that nobody here has sent.
+    /// The failure of a value that another program has sent.
     pub fn foreign(&self) -> Failure {
         Failure::run(
             format!("{} got a value that was not sent to it", self.0),
