@@ -12,7 +12,7 @@ use text::secrets::HIDDEN;
 
 /// A command line as it was read: options, or a text that answers it.
 pub enum Parsed<O> {
-    Options(O, Given),
+    Options(O, Box<Given>),
     Text(String),
 }
 
@@ -56,7 +56,7 @@ pub fn parse<O: FromArgMatches>(
     match command.try_get_matches_from_mut(words) {
         Ok(matches) => {
             let options = O::from_arg_matches(&matches).map_err(|error| failure(&error, see))?;
-            Ok(Parsed::Options(options, Given { command, matches }))
+            Ok(Parsed::Options(options, Box::new(Given { command, matches })))
         }
         Err(error) if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) => {
             Ok(Parsed::Text(error.render().to_string()))
