@@ -10,11 +10,11 @@ mod cuts;
 mod reference;
 
 use libfuzzer_sys::fuzz_target;
-use reference::{memcached, skipped};
 use protocol::memcached::Answer;
 use protocol::memcached::Memcached;
 use protocol::script::Script;
-use protocol::template::Value;
+use protocol::template::{Placeholders, Value};
+use reference::{memcached, skipped};
 use workload::memcached::suite::TESTS;
 
 fn protocol(answers: &[Answer], script: &Script) -> Memcached {
@@ -25,10 +25,10 @@ fuzz_target!(|data: &[u8]| {
     let [first, second, seed, bytes @ ..] = data else { return };
     // One test, or two in turn.
     let chosen = [Some(first), (seed & 1 == 1).then_some(second)];
-    let value = Value::Drawn(3);
+    let places = Placeholders { value: Value::Drawn(3), ..Placeholders::default() };
     let tests = chosen.into_iter().flatten().map(|choice| &TESTS[usize::from(*choice) % TESTS.len()]);
     let (commands, answers): (Vec<_>, Vec<_>) =
-        tests.map(|test| ((1, test.command(&value)), test.answer(&value))).unzip();
+        tests.map(|test| ((1, test.command(&places)), test.answer(&places.value))).unzip();
     let script = Script::sequence(commands);
     let plain: Vec<Answer> = answers.iter().map(|answer| Answer { usual: None, ..answer.clone() }).collect();
     let wanted = memcached::read(bytes, &answers);

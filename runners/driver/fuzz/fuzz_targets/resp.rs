@@ -7,9 +7,9 @@ mod cuts;
 mod reference;
 
 use libfuzzer_sys::fuzz_target;
-use reference::{resp, skipped};
 use protocol::expectation::Expectation;
 use protocol::skipper::Skipper;
+use reference::{resp, skipped};
 
 /// What the commands of the driver expect.
 fn expectation(choice: u8) -> Expectation {

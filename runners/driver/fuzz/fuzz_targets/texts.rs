@@ -2,8 +2,8 @@
 //! refused in one line.
 #![no_main]
 
-use libfuzzer_sys::fuzz_target;
 use cli::uri;
+use libfuzzer_sys::fuzz_target;
 use text::failure::Failure;
 use text::words;
 use workload::file;
