@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -19,7 +20,6 @@ MIN_SAMPLES = 5  # per side, or pairs: below it the answer is always unknown
 RESAMPLES = 1999
 LEVEL = 0.01
 EXCLUDED = 1 / 4  # of a suspected change: to exclude that much refutes it; history overstates what it suspects
-AT_ONCE = 1_000_000  # pairwise means held in memory
 
 
 class Answer(StrEnum):
@@ -123,10 +123,9 @@ def settle(
         raise ValueError("nothing to compare: no pairs")
     scale = Scale.of(value for pair in pairs for value in pair)
     steps = scale.place(head for _, head in pairs) - scale.place(base for base, _ in pairs)
-    boot = _hodges_lehmann(_resample(np.random.default_rng(seed), steps))
-    low, high = _interval(boot, len(steps))
-    delta = float(_hodges_lehmann(steps[None, :])[0])
-    shift = _Shift(delta, low, high, signed_rank_p(steps.tolist()))
+    means = _walsh_averages(steps)
+    low, high = _resampled_interval(np.random.default_rng(seed), np.sort(steps), np.sort(means))
+    shift = _Shift(float(np.median(means)), low, high, signed_rank_p(steps.tolist()))
     sign = -1.0 if suspected < 1 else 1.0
     least = EXCLUDED * scale.effect(abs(suspected - 1) if scale.unit else suspected**sign - 1)
     bound = max(scale.effect(smallest_effect), least)
@@ -174,21 +173,50 @@ def _resample(rng: np.random.Generator, values: Array) -> Array:
     return drawn
 
 
-def _hodges_lehmann(rows: Array) -> Array:
-    """The median of all pairwise means (Walsh averages) of each row, some rows at a time to bound the memory."""
-    i, j = np.triu_indices(rows.shape[1])
-    parts = np.array_split(rows, math.ceil(len(rows) * len(i) / AT_ONCE))
-    return np.concatenate([np.median((part[:, i] + part[:, j]) / 2, axis=1) for part in parts])
+def _walsh_averages(steps: Array) -> Array:
+    """The means of all pairs of steps, and the steps themselves; their median is the Hodges-Lehmann estimate."""
+    i, j = np.triu_indices(len(steps))
+    means: Array = (steps[i] + steps[j]) / 2
+    return means
+
+
+def _resampled_interval(rng: np.random.Generator, steps: Array, means: Array) -> tuple[float, float]:
+    """Percentile interval of the Hodges-Lehmann estimate over resamples of the steps. Steps and means are ascending.
+
+    A resample draws a step so many times; its estimate is at most t if half of its Walsh averages are. So the quantiles
+    of all estimates are found among the means by bisection, without the averages of each resample.
+    """
+    n = len(steps)
+    drawn = rng.multinomial(n, np.full(n, 1 / n), size=RESAMPLES)
+    below = np.concatenate([np.zeros((RESAMPLES, 1), dtype=drawn.dtype), np.cumsum(drawn, axis=1)], axis=1)
+    rounding = 1e-12 * float(np.abs(steps).max())
+
+    def share(place: int) -> float:
+        """Of the resamples, those whose estimate is at most this one of the means."""
+        limit = means[place] + rounding
+        ordered = (drawn * below[:, np.searchsorted(steps, 2 * limit - steps, side="right")]).sum(axis=1)
+        single = below[:, np.searchsorted(steps, limit, side="right")]
+        return float((ordered + single >= n * (n + 1) / 2).mean())
+
+    tail = _tail(n)
+    places = range(len(means))
+    low, high = (bisect_left(places, quantile, key=share) for quantile in (tail, 1 - tail))
+    return float(means[low]), float(means[min(high, len(means) - 1)])
 
 
 def _interval(boot: Array, n: int) -> tuple[float, float]:
-    """Percentile interval, widened for small n (Hesterberg 2015, What Teachers Should Know about the Bootstrap)."""
-    if n < 2:
-        return float(boot.min()), float(boot.max())
-    z = NormalDist().inv_cdf((1 + CONFIDENCE) / 2)
-    tail = NormalDist().cdf(-math.sqrt(n / (n - 1)) * _student(z, n - 1))
+    """Percentile interval of the resampled estimates."""
+    tail = _tail(n)
     low, high = np.quantile(boot, [tail, 1 - tail])
     return float(low), float(high)
+
+
+def _tail(n: int) -> float:
+    """The share cut from each end: less for small n (Hesterberg 2015, What Teachers Should Know About Bootstrap)."""
+    if n < 2:
+        return 0.0
+    z = NormalDist().inv_cdf((1 + CONFIDENCE) / 2)
+    return NormalDist().cdf(-math.sqrt(n / (n - 1)) * _student(z, n - 1))
 
 
 def _student(z: float, freedom: int) -> float:

@@ -9,10 +9,13 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from speedtrack.stats.compare import (
+    RESAMPLES,
     Answer,
     Comparison,
-    _hodges_lehmann,
+    _resampled_interval,
     _student,
+    _tail,
+    _walsh_averages,
     benjamini_hochberg,
     compare,
     compare_exact,
@@ -258,9 +261,19 @@ def test_student_quantile_is_that_of_scipy(freedom: int) -> None:
     )
 
 
-def test_hodges_lehmann_of_rows() -> None:
-    rows = np.array([[1.0, 2.0, 9.0], [0.0, 0.0, 0.0]])
-    assert _hodges_lehmann(rows).tolist() == [3.5, 0.0]
+@pytest.mark.parametrize("values", [[1.0, 2.0, 4.0, 9.0], [3.0] * 6, [1.0, 1.0, 2.0, 2.0, 2.0, 7.0, 7.5]])
+def test_the_interval_of_resamples_is_that_of_their_estimates(values: list[float]) -> None:
+    steps = np.sort(np.array([*values, *np.random.default_rng(1).normal(3, 2, 20).round(1)]))
+    rng = np.random.default_rng(2)
+    estimates = [float(np.median(_walsh_averages(rng.choice(steps, len(steps))))) for _ in range(RESAMPLES)]
+    low, high = _resampled_interval(np.random.default_rng(3), steps, np.sort(_walsh_averages(steps)))
+    tail = _tail(len(steps))
+    assert low == pytest.approx(float(np.quantile(estimates, tail)), abs=0.15)
+    assert high == pytest.approx(float(np.quantile(estimates, 1 - tail)), abs=0.15)
+
+
+def test_the_interval_of_equal_steps_is_a_point() -> None:
+    assert _resampled_interval(np.random.default_rng(1), np.full(9, 0.3), np.full(45, 0.3)) == (0.3, 0.3)
 
 
 @pytest.mark.parametrize(
