@@ -35,11 +35,11 @@ def drifted(
 
     ``reference``, ``newest``: values of measured commits in commit order, LEVEL of each. ``explained``: the product
     of the ratios of the steps between them. The noise is that between neighbouring commits, which a drift does not
-    widen. None: no drift, or fewer than FEWEST points on a side.
+    widen. None: no drift, fewer than FEWEST points on a side, or positive values after a step to zero or below.
     """
-    if min(len(reference), len(newest)) < FEWEST:
-        return None
     scale = Scale.of([*reference, *newest])
+    if min(len(reference), len(newest)) < FEWEST or (scale.unit is None and explained <= 0):
+        return None
     old, new = scale.place(reference), scale.place(newest)
     step = math.log(explained) if scale.unit is None else explained - 1
     delta = float(np.median(new) - np.median(old)) - step

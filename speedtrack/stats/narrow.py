@@ -46,18 +46,26 @@ def place(pairs: Sequence[tuple[float, float]], *, ratio: float, error: float) -
     from half of the change, and the noise is taken larger while the pairs are few. So it may be asked after any
     number of pairs. Unknown below FEWEST pairs, and where the pairs lie about half of the change.
     """
-    if ratio <= 0 or ratio == 1:
-        raise ValueError(f"a change to {ratio} times the old level has no halves")
+    if ratio == 1:
+        raise ValueError("a change to the old level itself has no halves")
     if not pairs:
         raise ValueError("nothing to place: no pairs")
-    scale = Scale.of(value for pair in pairs for value in pair)
-    steps = scale.place(head for _, head in pairs) - scale.place(base for base, _ in pairs)
-    change = math.log(ratio) if scale.unit is None else ratio - 1
+    scale, steps, change = _steps(pairs, ratio)
     sigma = noise_of(steps)
     centre = float(np.mean(np.clip(steps - np.median(steps), -CLIP * sigma, CLIP * sigma)) + np.median(steps))
     reach = 1.96 * sigma / math.sqrt(len(steps))
     low, middle, high = (scale.ratio(centre + sign * reach) for sign in (-1, 0, 1))
     return Placement(_side(steps, change, sigma, error), middle, low, high, len(steps))
+
+
+def _steps(pairs: Sequence[tuple[float, float]], ratio: float) -> tuple[Scale, Array, float]:
+    """The scale, the step of each pair on it, and the change; linear for a change to zero or below, as for such pairs.
+
+    A change from 5 to 0 is placed by pairs of 5 and 5 as well, where the commit runs on the old level.
+    """
+    scale = Scale.of((value for pair in pairs for value in pair), linear=ratio <= 0)
+    steps = scale.place(head for _, head in pairs) - scale.place(base for base, _ in pairs)
+    return scale, steps, math.log(ratio) if scale.unit is None else ratio - 1
 
 
 def cautious(ratio: float, low: float, high: float) -> float:
@@ -95,8 +103,6 @@ def noise_of(steps: Array) -> float:
 
 def pairs_needed(pairs: Sequence[tuple[float, float]], *, ratio: float, error: float) -> int:
     """How many pairs will usually place a commit, by the noise of pairs that were measured already."""
-    scale = Scale.of(value for pair in pairs for value in pair)
-    steps = scale.place(head for _, head in pairs) - scale.place(base for base, _ in pairs)
-    change = math.log(ratio) if scale.unit is None else ratio - 1
+    _, steps, change = _steps(pairs, ratio)
     expected = 2 * math.log((1 - error) / error) * (noise_of(steps) / change) ** 2
     return max(FEWEST, min(MOST // 3, math.ceil(ROOM * expected)))

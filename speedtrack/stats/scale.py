@@ -24,15 +24,16 @@ class Scale:
     unit: float | None = None
 
     @classmethod
-    def of(cls, values: Iterable[float]) -> Scale:
+    def of(cls, values: Iterable[float], *, linear: bool = False) -> Scale:
         """The scale for these values together; the unit is the median size of those that are not 0.
 
-        So a metric that was always 0 and now is not has moved by one unit, however long it was 0.
+        So a metric that was always 0 and now is not has moved by one unit, however long it was 0. ``linear``: also
+        where all are positive.
         """
         size = np.fromiter(values, dtype=np.float64)
         if not np.isfinite(size).all():
             raise ValueError("a sample is not a finite number: leave out what was not measured")
-        if (size > 0).all():
+        if not linear and (size > 0).all():
             return cls()
         size = np.abs(size[size != 0])
         return cls(float(np.median(size)) if len(size) else 1.0)
