@@ -1,33 +1,42 @@
 """Evaluate detection and settling from the measurement to the named commit, and print (or write) the tables.
 
 python -m research.detection_eval [--quick] [--harness FOLDER [--data FOLDER]] [--peers PYTHON] [--write FILE]
-    [--lines N] [--seed N]
+    [--lines N] [--seed N] [--only PART,...] [--resume]
 
 Generated lines are the project's own; with --harness those of that folder's generate.py (`synthetic`, `resampled`,
 `labelled`), which add resampled noise of real histories and histories whose changes people confirmed; --data is where
-it finds them. --peers is a Python in which requirements-peers.txt is installed. A run of the same arguments on the same
-code gives the same tables, but for costs.
+it finds them. --peers is a Python in which requirements-peers.txt is installed. What is found is kept piece by piece in
+--store: with --resume a run goes on with what one of the same arguments has left, and with --only it works out these
+parts alone and writes the tables from all that is there. The same arguments give the same tables on the same code, but
+for costs.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
-import time
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
-from research.detection_eval import beside, cost, datasets, noise, report, settling, workers
+from research.detection_eval import beside, cost, datasets, noise, peers, report, settling, workers
 from research.detection_eval.datasets import DataSet
+from research.detection_eval.report import Findings
 from research.detection_eval.scores import score
 from research.detection_eval.settling import Case
+from research.detection_eval.store import Store
 
 MARKS = ("<!-- detection-eval: begin -->", "<!-- detection-eval: end -->")
+PARTS = ("settling", "narrowing", "history", "young", "lines", "peers", "costs")  # in the order of their work
 SPREADS, CHANGES = (0.01, 0.017, 0.02, 0.04), (0.01, 0.02, 0.03, 0.05)
+NULLS = {Case(0.0, 0.01): 0.7, Case(0.0, 0.017): 0.15, Case(0.0, 0.017, heavy=True): 0.05, Case(0.0, 0.04): 0.1}
 NARROW = tuple(Case(change, 0.017) for change in (0.02, 0.03, 0.05, 0.10))
 BETWEEN = (0.01, 0.017)  # of the runs of young lines
+BESIDE = (
+    datasets.SYNTHETIC, datasets.SYNTHETIC_NONE, datasets.REAL, datasets.REAL_NONE, datasets.SAP, datasets.TALOS
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -35,7 +44,7 @@ class Extent:
     """How much of everything."""
 
     lines: int  # of the largest data set
-    nulls: int  # suspicions without a change, over all spreads
+    nulls: int  # suspicions without a change, over the shares of NULLS
     power: int  # suspicions of each change and spread
     narrowings: int
     young: int
@@ -43,7 +52,7 @@ class Extent:
 
 
 QUICK = Extent(lines=4, nulls=400, power=40, narrowings=60, young=20, lengths=(240, 1000))
-WHOLE = Extent(lines=24, nulls=4000, power=200, narrowings=1000, young=60, lengths=(240, 1000, 10_000))
+WHOLE = Extent(lines=16, nulls=20_000, power=200, narrowings=1000, young=40, lengths=(240, 1000, 10_000))
 
 
 def main() -> None:
@@ -54,10 +63,14 @@ def main() -> None:
     sets = datasets.own(sizes, options.seed, harness)
     if harness:
         sets += datasets.public(sizes, options.seed, harness)
-    begun = time.monotonic()
+    store = Store(options.store / name_of(options), resume=options.resume or bool(options.only))
+    parts = [part for part in PARTS if part in (options.only or PARTS)]
     with workers.pool(workers.cores()) as executor:
-        parts = evaluate(executor, sets, extent, options.seed, options.peers)
-    text = "\n\n".join([heading(options, sets, time.monotonic() - begun), *parts])
+        for part in parts:
+            say(part)
+            work_out(part, executor, store, sets, extent, options)
+    found = findings(store, sets, extent)
+    text = "\n\n".join([heading(options, found), *report.tables(found)])
     print(text)
     if options.write:
         write(options.write, text)
@@ -65,79 +78,97 @@ def main() -> None:
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="under three minutes")
+    parser.add_argument("--quick", action="store_true", help="some minutes instead of half an hour")
     parser.add_argument("--harness", type=Path, help="a folder with generate.py and harness.py")
     parser.add_argument("--data", type=Path, help="the histories that the harness reads")
     parser.add_argument("--peers", help="a Python that has the peers")
     parser.add_argument("--write", type=Path, help="a file in which the tables stand between two marks")
     parser.add_argument("--lines", type=int, help="generated lines with steps; other sets scale with them")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--only", type=lambda names: names.split(","), help=f"of {', '.join(PARTS)}")
+    parser.add_argument("--resume", action="store_true", help="go on with what an earlier run has found")
+    parser.add_argument("--store", type=Path, default=Path("var/detection-eval"), help="where it is kept")
     options = parser.parse_args()
     if options.data and not options.harness:
         parser.error("--data is read by the harness's generator: give --harness too")
+    if unknown := set(options.only or ()) - set(PARTS):
+        parser.error(f"--only {','.join(sorted(unknown))}: there is only {', '.join(PARTS)}")
     return options
 
 
-def evaluate(
-    executor: ProcessPoolExecutor, sets: Sequence[DataSet], extent: Extent, seed: int, peers: str | None
-) -> list[str]:
-    """The tables, in the order in which they are read."""
-    records = workers.play(executor, sets, seed, say)
-    scores = {name: score(found) for name, found in records.items()}
-    failed = [record.line.id for found in records.values() for record in found if record.error]
-    parts = [
-        "### From a measurement to a confirmed change\n\n" + report.whole_way(scores),
-        "### To the right commit\n\n" + report.commits_named(scores),
-        "### Where true changes are lost\n\n" + report.losses(scores),
-        "### Drift\n\n" + report.drift(records[datasets.DRIFT]),
-        *([f"Detection failed on: {', '.join(failed)}."] if failed else []),
-    ]
-    say("settling")
-    nulls = [Case(0.0, spread) for spread in (0.01, 0.017, 0.04)] + [Case(0.0, 0.017, heavy=True)]
-    power = [Case(change, spread) for change in CHANGES for spread in SPREADS]
-    rows = settling.power(executor, nulls, extent.nulls // len(nulls), seed)
-    rows += settling.power(executor, power, extent.power, seed)
-    parts.append("### Settling\n\n" + report.rounds(rows))
-    narrowings = settling.narrowing(executor, NARROW, extent.narrowings, seed)
-    parts.append(f"### Narrowing a range of {settling.RANGE}\n\n" + report.narrowed(narrowings))
-    parts.append("### Lines of 12 commits, five trials of 0.5%\n\n" + report.young_lines(young(executor, extent, seed)))
-    say("costs")
-    points = [executor.submit(cost.of_a_point, length, 1, seed).result() for length in extent.lengths]
-    points.append(executor.submit(cost.of_a_point, 1000, 20, seed).result())
-    parts.append("### Cost of detection per new point\n\n" + report.costs(points))
-    parts.insert(0, "### Beside the targets\n\n" + report.targets(scores, rows, narrowings, points))
-    others = [one for one in sets if one.name in BESIDE]
-    found = beside.history(executor, others)
-    if peers:
-        say("peers")
-        found += beside.compare(peers, others, workers.cores())
-    if found:
-        parts.append("### Beside other detectors\n\n" + report.beside_peers(scores, found))
-    return parts
+def name_of(options: argparse.Namespace) -> str:
+    """Of the folder in which runs of the same lines keep what they found."""
+    extent = "quick" if options.quick else "whole"
+    return f"{extent}-{'harness' if options.harness else 'own'}-{options.lines or 'all'}-{options.seed}"
 
 
-BESIDE = (
-    datasets.SYNTHETIC, datasets.SYNTHETIC_NONE, datasets.REAL, datasets.REAL_NONE, datasets.SAP, datasets.TALOS
-)  # fmt: skip
+def work_out(
+    part: str, executor: ProcessPoolExecutor, store: Store, sets: Sequence[DataSet], extent: Extent,
+    options: argparse.Namespace,
+) -> None:  # fmt: skip
+    """Find what a part lacks yet."""
+    seed, others = options.seed, [one for one in sets if one.name in BESIDE]
+    if part == "settling":
+        for case, runs in suspicions(extent).items():
+            store.made(f"settling {case}", partial(settling.power, executor, case, runs, seed))
+    elif part == "narrowing":
+        for case in NARROW:
+            store.made(f"narrowing {case}", partial(settling.narrowing, executor, case, extent.narrowings, seed))
+    elif part == "history":
+        store.made("history", partial(beside.history, executor, others))
+    elif part == "young":
+        workers.play(executor, store, young(extent, seed), seed, say)
+    elif part == "lines":
+        workers.play(executor, store, sets, seed, say)
+    elif part == "peers" and options.peers:
+        for peer in peers.PEERS:
+            store.made(f"peer {peer}", partial(beside.compare, options.peers, peer, others, workers.cores()))
+    elif part == "costs":
+        for points, branches in lengths(extent):
+            job = executor.submit(cost.of_a_point, points, branches, seed)
+            store.put(f"cost {points} {branches}", job.result())
 
 
-def young(executor: ProcessPoolExecutor, extent: Extent, seed: int) -> dict[float, float]:
-    """False suspicions per 1000 commits of lines that have just begun, by how much their runs differ."""
-    sets = [DataSet(str(between), noise.young(extent.young, seed, between=between)) for between in BETWEEN]
-    records = workers.play(executor, sets, seed, say)
-    return {float(name): score(found).suspicions for name, found in records.items()}
+def suspicions(extent: Extent) -> dict[Case, int]:
+    """How many of each case are settled."""
+    nulls = {case: round(share * extent.nulls) for case, share in NULLS.items()}
+    return nulls | {Case(change, spread): extent.power for change in CHANGES for spread in SPREADS}
 
 
-def heading(options: argparse.Namespace, sets: Sequence[DataSet], seconds: float) -> str:
-    commits = sum(len(line.values) for one in sets for line in one.lines)
+def young(extent: Extent, seed: int) -> list[DataSet]:
+    """Lines that have just begun, by how much their runs differ."""
+    return [DataSet(f"young {between}", noise.young(extent.young, seed, between=between)) for between in BETWEEN]
+
+
+def lengths(extent: Extent) -> list[tuple[int, int]]:
+    return [*((points, 1) for points in extent.lengths), (1000, 20)]
+
+
+def findings(store: Store, sets: Sequence[DataSet], extent: Extent) -> Findings:
+    """All that there is, whichever run found it."""
+    records = {one.name: workers.records_of(store, one) for one in sets}
+    begun = {between: workers.records_of(store, one) for between, one in zip(BETWEEN, young(extent, 0), strict=True)}
+    pieces = [store.get(f"peer {peer}") or [] for peer in peers.PEERS]
+    return Findings(
+        records={name: found for name, found in records.items() if found},
+        settled=[row for case in suspicions(extent) if (row := store.get(f"settling {case}"))],
+        narrowed=[row for case in NARROW if (row := store.get(f"narrowing {case}"))],
+        young={between: score(found).suspicions for between, found in begun.items() if found},
+        costs=[row for one in lengths(extent) if (row := store.get(f"cost {one[0]} {one[1]}"))],
+        history=store.get("history") or [],
+        peers=[row for piece in pieces for row in piece],
+    )
+
+
+def heading(options: argparse.Namespace, found: Findings) -> str:
     given = [word for word, value in (("QUICK=1", options.quick), (f"LINES={options.lines}", options.lines),
                                       ("HARNESS=…", options.harness), ("DATA=…", options.data),
-                                      ("PEERS=1", options.peers)) if value]  # fmt: skip
+                                      ("PEERS=1", found.peers)) if value]  # fmt: skip
     source = "the harness's generator and histories" if options.harness else "the project's own generator"
-    lines = sum(len(one.lines) for one in sets)
+    commits = sum(len(record.line.values) for records in found.records.values() for record in records)
     return (
-        f"`{' '.join(['make detection-eval', *given])}`: seed {options.seed}, {commits} commits of {lines} lines from "
-        f"{source}, {workers.cores()} processes, {seconds / 60:.0f} minutes."
+        f"`{' '.join(['make detection-eval', *given])}`: seed {options.seed}, {commits} commits of "
+        f"{sum(map(len, found.records.values()))} lines from {source}."
     )
 
 

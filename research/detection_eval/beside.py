@@ -16,7 +16,6 @@ from pathlib import Path
 
 from research.detection_eval.datasets import DataSet
 from research.detection_eval.lines import Line
-from research.detection_eval.peers import PEERS
 from research.detection_eval.scores import Found, Record, Score, score
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -32,11 +31,11 @@ class PeerScore:
     vanished: float  # share of its reports that it took back
 
 
-def compare(python: str, sets: Sequence[DataSet], count: int) -> list[PeerScore]:
-    """The scores of all peers that this Python has, by ``count`` processes."""
+def compare(python: str, peer: str, sets: Sequence[DataSet], count: int) -> list[PeerScore]:
+    """The scores of a peer on each set, by ``count`` processes; none if this Python does not have it."""
     lines = [[list(point) for point in line.values] for one in sets for line in one.lines]
     places = [(one, line) for one in sets for line in one.lines]
-    jobs = [{"peer": peer, "line": i} for peer in PEERS for i in range(len(lines)) if i % SLOW.get(peer, 1) == 0]
+    jobs = [{"peer": peer, "line": i} for i in range(0, len(lines), SLOW.get(peer, 1))]
     parts = [jobs[k::count] for k in range(count)]
     with ThreadPoolExecutor(count) as threads:
         answers = [a for part in threads.map(lambda part: list(run(python, lines, part)), parts) for a in part]

@@ -133,22 +133,16 @@ def in_parts(executor: ProcessPoolExecutor, verb: object, case: Case, runs: int,
     return [answer for job in jobs for answer in job.result()]
 
 
-def power(executor: ProcessPoolExecutor, cases: Sequence[Case], runs: int, seed: int) -> list[Rounds]:
-    rows = []
-    for case in cases:
-        found = in_parts(executor, rounds_of, case, runs, seed)
-        different, same, unknown = (share(found, word) for word in ("different", "same", "unknown"))
-        rows.append(Rounds(case, runs, different, same, unknown, mean_pairs(found)))
-    return rows
+def power(executor: ProcessPoolExecutor, case: Case, runs: int, seed: int) -> Rounds:
+    found = in_parts(executor, rounds_of, case, runs, seed)
+    different, same, unknown = (share(found, word) for word in ("different", "same", "unknown"))
+    return Rounds(case, runs, different, same, unknown, mean_pairs(found))
 
 
-def narrowing(executor: ProcessPoolExecutor, cases: Sequence[Case], runs: int, seed: int) -> list[Narrowed]:
-    rows = []
-    for case in cases:
-        found = in_parts(executor, narrowings_of, case, runs, seed)
-        right, wrong, wide = (share(found, word) for word in ("right", "wrong", "wide"))
-        rows.append(Narrowed(case, runs, right, wrong, wide, mean_pairs(found)))
-    return rows
+def narrowing(executor: ProcessPoolExecutor, case: Case, runs: int, seed: int) -> Narrowed:
+    found = in_parts(executor, narrowings_of, case, runs, seed)
+    right, wrong, wide = (share(found, word) for word in ("right", "wrong", "wide"))
+    return Narrowed(case, runs, right, wrong, wide, mean_pairs(found))
 
 
 def share(found: Sequence[tuple[str, int]], word: str) -> float:

@@ -8,11 +8,13 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
+from operator import itemgetter
 from typing import Any
 
 from research.detection_eval import database
 from research.detection_eval.datasets import DataSet
 from research.detection_eval.scores import Record
+from research.detection_eval.store import Store
 
 Progress = Callable[[str], None]
 
@@ -36,26 +38,30 @@ def begin(urls: Any) -> None:
     database.use(urls.get())
 
 
-def play(
-    executor: ProcessPoolExecutor, sets: Iterable[DataSet], seed: int, progress: Progress
-) -> dict[str, list[Record]]:
-    """The records of all lines, by data set."""
-    sets = list(sets)
-    jobs = {
-        executor.submit(play_line, line, seed, one.margin): (one.name, i)
-        for one in sets
-        for i, line in enumerate(one.lines)
-    }
-    found: dict[str, dict[int, Record]] = {one.name: {} for one in sets}
+def play(executor: ProcessPoolExecutor, store: Store, sets: Iterable[DataSet], seed: int, progress: Progress) -> None:
+    """Put the records of all lines into the store; those that it has already are not played again.
+
+    The lines of all sets take turns, so that an interrupted run has some of each.
+    """
+    turns = sorted(((one, i) for one in sets for i in range(len(one.lines))), key=itemgetter(1))
+    left = [(one, i) for one, i in turns if not store.has(piece(one, i))]
+    jobs = {executor.submit(play_line, one.lines[i], seed, one.margin): (one, i) for one, i in left}
     begun, commits = time.monotonic(), 0
-    for done in as_completed(jobs):
-        name, i = jobs[done]
-        found[name][i] = record = done.result()
+    for number, done in enumerate(as_completed(jobs), start=1):
+        record = done.result()
+        store.put(piece(*jobs[done]), record)
         commits += len(record.line.values)
-        progress(
-            f"{commits} commits, {sum(map(len, found.values()))} of {len(jobs)} lines, {time.monotonic() - begun:.0f} s"
-        )
-    return {name: [records[i] for i in sorted(records)] for name, records in found.items()}
+        progress(f"{commits} commits, {number} of {len(jobs)} lines, {time.monotonic() - begun:.0f} s")
+
+
+def piece(one: DataSet, i: int) -> str:
+    return f"line {one.name} {i}"
+
+
+def records_of(store: Store, one: DataSet) -> list[Record]:
+    """Those that were played, in the order of the lines."""
+    found = (store.get(piece(one, i)) for i in range(len(one.lines)))
+    return [record for record in found if record]
 
 
 def play_line(line: Any, seed: int, margin: int) -> Record:
