@@ -1,6 +1,6 @@
 """Find suspected change points in series that have new measurements. Sensitive, never mailed: confirm.py settles."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 
 from django.db import connection, transaction
@@ -15,8 +15,11 @@ from speedtrack.alerts.windows import Line
 from speedtrack.benchmarks.metrics import METRICS
 from speedtrack.runs.models import Series
 from speedtrack.stats.changepoint import DEFAULT, NEAR, Point, Shift, suspect
+from speedtrack.stats.history import Verdict, verdicts
 
 Status = ChangePoint.Status
+
+LOOKED_BACK = 200  # newest points, at most, whose arrival the history is asked about: an import brings thousands
 
 UNFOUNDED = """
     SELECT cp.id
@@ -138,7 +141,22 @@ def what_moved(line: Line, shift: Shift) -> dict[str, float | int]:
 
 
 def find_shifts(series: Series, line: Line, known: Sequence[KnownChange], effect: float) -> list[Shift]:
-    """The suspected shifts of at least the smallest effect."""
+    """The suspected shifts of at least the smallest effect.
+
+    Those that stand out as they arrive, and what only the history of the line as a whole shows at a new point.
+    """
     points = [Point(point.trials) for point in line.points]
     settled = [answer for one in known if (answer := one.settled())]
-    return suspect(points, smallest_effect=effect, settled=settled, spread=spreads.of(series, points, effect))
+    shifts = suspect(points, smallest_effect=effect, settled=settled, spread=spreads.of(series, points, effect))
+    levels = [one.last for one in settled if one.confirmed]
+    since = max(min(line.new), len(points) - LOOKED_BACK)
+    shown = verdicts(points, smallest_effect=effect, settled=levels, since=since)
+    return [*shifts, *unsuspected(shown, shifts, known)]
+
+
+def unsuspected(shown: Sequence[Verdict], shifts: Sequence[Shift], known: Sequence[KnownChange]) -> Iterator[Shift]:
+    """What the history shows where no shift is; in the place of an open suspicion, if it may be that one."""
+    for verdict in shown:
+        if not any(verdict.may_be_at(shift.index) for shift in shifts):
+            place = next((one.last for one in known if one.is_open and verdict.may_be_at(one.last)), verdict.index)
+            yield Shift(place, verdict.ratio, verdict.low, verdict.high, verdict.score, verdict.seen)

@@ -1,4 +1,5 @@
-"""Did one series change its level, as far as its history alone can tell? For what cannot be measured again.
+"""Did one series change its level, as far as its history alone can tell? For what cannot be measured again, and to
+suspect what no shift of the newest points shows.
 
 A verdict is conservative, and it is sticky: it rests on the points up to the one that gave it, so no later point takes
 it back or moves it. The test is a kernel change point test (Harchaoui & Cappe 2007; Arlot, Celisse & Harchaoui 2019)
@@ -16,7 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from speedtrack.stats.changepoint import Point
+from speedtrack.stats.changepoint import NEAR, Point
 from speedtrack.stats.scale import Array, Scale
 from speedtrack.stats.summary import MAD_TO_SIGMA
 
@@ -45,7 +46,7 @@ class Strictness:
 
 
 BLOCK = 8  # points whose mean shows slow movement
-NEAR = 60  # points before a split that its old level rests on
+OLD = 60  # points before a split that its old level rests on
 BASE = 40  # points before a split that a visit is told from
 CLIP = 3.0  # standard deviations: wilder points count as these
 QUICK = 20  # points after a split from which its place must be certain
@@ -69,6 +70,9 @@ class Verdict:
     high: float
     score: float
     seen: int
+
+    def may_be_at(self, index: int) -> bool:
+        return self.first - NEAR <= index <= self.last + NEAR
 
 
 class _Split(NamedTuple):
@@ -123,7 +127,7 @@ def newest(level: Array, start: int, scale: Scale, smallest_effect: float) -> Ve
     split = best_split(part, effect)
     if split.gain < _least(len(part), split.scatter):
         return None
-    old, new = part[max(0, split.at - NEAR) : split.at], part[split.at :]
+    old, new = part[max(0, split.at - OLD) : split.at], part[split.at :]
     delta = float(np.median(new) - np.median(old))
     noise = noise_about(part, split.at)
     score = _score(split, noise, delta, len(part))
