@@ -66,11 +66,11 @@ bench: $(DRIVER) ## the driver's speed beside redis-benchmark and memtier; QUICK
 	@$(PYTHON) runners/driver/bench $(if $(QUICK),--quick) $(if $(WRITE),--write docs/driver.md) \
 		$(if $(JSON),--json $(JSON)) $(if $(MEMTIER),--memtier $(MEMTIER))
 
-detection-eval: $(VENV)/.runtime ## how well changes are found; QUICK=1, LINES=24, HARNESS=folder DATA=folder, PEERS=1, WRITE=1 into docs/detection.md
+detection-eval: $(VENV)/.runtime ## how well changes are found; QUICK=1, LINES=16, HARNESS=folder DATA=folder, PEERS=1, ONLY=part,part, RESUME=1, WRITE=1 into docs/detection.md
 	@$(if $(PEERS),$(MAKE) --no-print-directory $(PEERS_VENV)/.installed)
 	$(PY) -m research.detection_eval $(if $(QUICK),--quick) $(if $(HARNESS),--harness $(HARNESS)) \
 		$(if $(DATA),--data $(DATA)) $(if $(LINES),--lines $(LINES)) $(if $(SEED),--seed $(SEED)) $(if $(WRITE),--write docs/detection.md) \
-		$(if $(PEERS),--peers $(PEERS_VENV)/bin/python)
+		$(if $(PEERS),--peers $(PEERS_VENV)/bin/python) $(if $(ONLY),--only $(ONLY)) $(if $(RESUME),--resume)
 
 $(PEERS_VENV)/.installed: research/detection_eval/requirements-peers.txt
 	$(PYTHON) -m venv $(PEERS_VENV)

@@ -51,7 +51,7 @@ class Extent:
     lengths: tuple[int, ...]
 
 
-QUICK = Extent(lines=4, nulls=400, power=40, narrowings=60, young=20, lengths=(240, 1000))
+QUICK = Extent(lines=3, nulls=400, power=20, narrowings=60, young=10, lengths=(240, 1000))
 WHOLE = Extent(lines=16, nulls=20_000, power=200, narrowings=1000, young=40, lengths=(240, 1000, 10_000))
 
 

@@ -35,7 +35,7 @@ def sizes_for(lines: int) -> Sizes:
     """The sizes of all data sets, by the lines of the largest."""
     return Sizes(
         mixed=lines,
-        gaussian=max(1, lines // 2),
+        gaussian=max(1, lines // 4),
         kind=lines // 12,
         real=max(1, lines // 8),
         drift=max(1, lines // 4),

@@ -1,3 +1,4 @@
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -6,7 +7,10 @@ import pytest
 from research.detection_eval import noise, peers, tracker
 from research.detection_eval.__main__ import MARKS, write
 from research.detection_eval.lines import Line
+from research.detection_eval.report import Findings, of_settling, sum_at_first, tables
 from research.detection_eval.scores import Found, Record, match, score
+from research.detection_eval.settling import Case, Rounds
+from research.detection_eval.store import Store
 
 STEP = 40
 
@@ -81,6 +85,41 @@ def test_the_tables_replace_those_between_the_marks_of_a_page(tmp_path: Path) ->
     page.write_text("no marks")
     with pytest.raises(SystemExit, match="must have each of the lines"):
         write(page, "new")
+
+
+def test_what_was_found_is_kept_and_not_worked_out_again(tmp_path: Path) -> None:
+    made: list[str] = []
+
+    def make() -> Rounds:
+        made.append("once more")
+        return Rounds(Case(0.02, 0.017), 10, 1.0, 0.0, 0.0, 24.0)
+
+    first = Store(tmp_path / "here", resume=False).made("settling 2%", make)
+    again = Store(tmp_path / "here", resume=True)
+    assert again.made("settling 2%", make) == first
+    assert again.get("settling 3%") is None
+    Store(tmp_path / "here", resume=False).made("settling 2%", make)
+    assert made == ["once more"] * 2
+
+
+def test_the_tables_are_of_what_is_there() -> None:
+    settled = [Rounds(Case(0.0, 0.01), 300, 0.01, 0.9, 0.09, 20.0), Rounds(Case(0.0, 0.04), 100, 0.02, 0, 0.98, 150.0)]
+    nothing = Findings({}, [], [], {}, [], [], [])
+    assert [part.splitlines()[0] for part in tables(nothing)] == ["### Beside the targets"]
+    titles = [part.splitlines()[0] for part in tables(replace(nothing, settled=settled))]
+    assert titles == ["### Beside the targets", "### Settling"]
+    wrong = next(row for row in of_settling(replace(nothing, settled=settled)))
+    assert (wrong.job, wrong.now) == ("of 400 suspicions without a change, confirmed", "1.25%")
+
+
+def test_a_drift_is_told_by_what_it_had_come_to() -> None:
+    (line,) = noise.drifting(1, 1)
+    step = Found(150, 1, [150], "confirmed", None, (149, 150), 151)  # before it began
+    late = Found(205, 1, [200], "confirmed", None, (199, 205), 209)
+    record = Record(line, [step, late])
+    assert sum_at_first(record, lambda one: one.seen) == pytest.approx(1.003**6 - 1)
+    assert sum_at_first(record, lambda one: one.confirmed_at) == pytest.approx(1.003**10 - 1)
+    assert sum_at_first(Record(line, [step]), lambda one: one.seen) is None
 
 
 @pytest.mark.parametrize("name", ["Perfherder t-test", "Chromium, 2%"])

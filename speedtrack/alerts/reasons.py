@@ -12,8 +12,10 @@ from speedtrack.alerts.series import MeasuredCommit
 from speedtrack.projects.models import Branch
 from speedtrack.runs.models import Series
 from speedtrack.stats import explain
-from speedtrack.stats.changepoint import Point
+from speedtrack.stats.changepoint import NEAR, Point
 from speedtrack.stats.explain import Limit, Reason
+from speedtrack.stats.history import Verdict as HistoryVerdict
+from speedtrack.stats.history import verdicts
 
 AROUND = 240  # measured commits before a place, and 64 after it, that say why
 AFTER = 64
@@ -54,8 +56,11 @@ def why(series: Series, branch: Branch, number: int) -> Why | None:
     reason = explain.explain(trials, place, smallest_effect=effect, since=since)
     if reason is None:
         return Why(False, "it is the first point of its level: there is nothing to hold it against", [])
-    here = [cp for at, found in known.items() for cp in found if at == points[place].position]
-    return Why(reason.suspicious, judgement(reason), [step for cp in here for step in steps_of(cp)])
+    shown = verdicts(trials, smallest_effect=effect, settled=[since], since=place)
+    found = next((verdict for verdict in shown if abs(verdict.index - place) <= NEAR), None)
+    words = [judgement(reason), *([by_history(found)] if found and not reason.suspicious else [])]
+    here = [cp for at, cps in known.items() for cp in cps if at == points[place].position]
+    return Why(reason.suspicious or found is not None, "; ".join(words), [step for cp in here for step in steps_of(cp)])
 
 
 def divides(cp: ChangePoint) -> bool:
@@ -85,6 +90,10 @@ def judgement(reason: Reason) -> str:
     if not reason.suspicious:
         return f"{moved} exceeds {limit} (score {reason.score:.2f}), but only {agree}"
     return f"{moved} exceeds {limit} (score {reason.score:.2f}); {agree}"
+
+
+def by_history(found: HistoryVerdict) -> str:
+    return f"the history of the line as a whole shows {found.ratio - 1:+.1%} (score {found.score:.2f})"
 
 
 def steps_of(cp: ChangePoint) -> list[str]:

@@ -9,10 +9,11 @@ import pytest
 from django.db import connection, transaction
 from django.test.utils import CaptureQueriesContext
 
-from speedtrack.alerts import detection, spreads, windows
+from speedtrack.alerts import detection, reasons, replay, spreads, windows
 from speedtrack.alerts.models import Alert, ChangePoint
 from speedtrack.projects.models import Commit, Position
 from speedtrack.runs.models import Attempt, Measurement, Sample, Series
+from speedtrack.stats.changepoint import Point, suspect
 from speedtrack.tests import builders
 from speedtrack.tests.histories import History
 
@@ -53,6 +54,55 @@ def read(node: dict[str, Any]) -> float:
     dropped = sum(count for name, count in node.items() if name.startswith("Rows Removed"))
     own: float = (node["Actual Rows"] + dropped) * node["Actual Loops"]
     return own + sum(read(child) for child in node.get("Plans", []))
+
+
+def on_two_levels(step: float, at: int) -> list[list[float]]:
+    """Single trials of a line that sits on the upper of two levels now and then, with one step of its level."""
+    rng = random.Random(1)
+    drawn = [0.005 * rng.gauss(0, 1) + 0.08 * (rng.random() < 0.3) for _ in range(140)]
+    return [[100 * math.exp(deviation + step * (i >= at))] for i, deviation in enumerate(drawn)]
+
+
+class TestHistory:
+    """What the history of a line as a whole shows, though no shift of its newest points stands out."""
+
+    def near_the_step(self) -> list[ChangePoint]:
+        found = ChangePoint.objects.filter(kind=ChangePoint.Kind.STEP, commit__positions__number__range=(85, 95))
+        return list(found.order_by("id").distinct())
+
+    def test_it_is_suspected_once_and_says_why(self, history: History) -> None:
+        values = on_two_levels(0.05, at=90)
+        places = [shift.index for shift in suspect([Point(tuple(one)) for one in values])]
+        assert not any(85 <= place <= 95 for place in places)
+        commits = history.commits(len(values))
+        series = told(history, commits[:100], values[:100])
+        assert self.near_the_step() == []
+        for first in range(100, 140, 4):
+            measure(history, series, commits[first : first + 4], values[first : first + 4])
+            detection.detect()
+        (found,) = self.near_the_step()
+        assert (found.status, found.ratio > 1) == (Status.SUSPECTED, True)
+        assert (found.before.subject, found.commit.subject) == ("Change 89", "Change 90")
+        why = reasons.why(series, history.branch, 90)
+        assert why is not None
+        assert why.suspicious
+        assert "does not exceed" in why.judgement
+        assert "the history of the line as a whole shows" in why.judgement
+        replayed = [e for e in replay.replay(history.project) if 85 <= e.point.position <= 95 and e.suspected]
+        assert [entry.point.position for entry in replayed] == [90]
+
+    def test_what_the_pairs_refuted_is_not_suspected_again(self, history: History) -> None:
+        values = on_two_levels(0.05, at=90)
+        commits = history.commits(len(values))
+        series = told(history, commits[:120], values[:120])
+        ChangePoint.objects.filter(pk__in=[cp.pk for cp in self.near_the_step()]).update(
+            status=Status.REFUTED, before=commits[86], commit=commits[93]
+        )
+        assert len(self.near_the_step()) == 1
+        for first in range(120, 140, 4):
+            measure(history, series, commits[first : first + 4], values[first : first + 4])
+            detection.detect()
+        assert len(self.near_the_step()) == 1
 
 
 class TestWindow:
