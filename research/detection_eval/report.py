@@ -53,13 +53,14 @@ def whole_way(scores: Mapping[str, Score]) -> str:
     """From a measurement to a confirmed change, by data set."""
     head = (
         "data", "lines, commits, changes", "suspicions /1000", "from commit 240 on", "P", "R", "F1", "false /1000",
-        "pairs /1000", "delay, median / 90%",
+        "pairs /1000", "delay, median / 90%", "drifts told, false",
     )  # fmt: skip
     rows = [
         (
             name, f"{s.lines}, {s.commits}, {s.changes}", number(s.suspicions, 1), number(s.suspicions_mature, 1),
             number(s.precision), number(s.recall), number(s.f1), number(s.false_rate), number(s.pairs, 0),
             f"{number(quantile(s.delays, 0.5), 0)} / {number(quantile(s.delays, 0.9), 0)}",
+            f"{s.drifts}, {s.false_drifts}",
         )
         for name, s in scores.items() if name != datasets.DRIFT
     ]  # fmt: skip

@@ -11,6 +11,7 @@ import numpy as np
 from research.detection_eval.lines import Change, Line
 
 MARGIN = 5  # commits beside the true one within which a report still speaks of it
+MOVED = 0.005  # of the level: half of the smallest effect
 MATURE = 240  # commits after which a line has all the history that detection looks back on
 
 
@@ -30,6 +31,7 @@ class Found:
     range: tuple[int, int] | None = None
     confirmed_at: int | None = None
     ratio: float = 1.0  # by the history, when it was first suspected
+    kind: str = "step"  # or "drift", which names no commit: since its reference the level has moved
 
     def holds(self, index: int) -> bool:
         return self.range is not None and self.range[0] < index <= self.range[1]
@@ -56,7 +58,18 @@ class Record:
 
     @property
     def confirmed(self) -> list[Found]:
-        return [one for one in self.found if one.status == "confirmed"]
+        """The steps."""
+        return [one for one in self.found if one.status == "confirmed" and one.kind == "step"]
+
+    @property
+    def drifts(self) -> list[Found]:
+        return [one for one in self.found if one.status == "confirmed" and one.kind == "drift"]
+
+    def has_moved(self, drift: Found) -> bool:
+        """Is the true level really another one than at the reference, the way that the drift says?"""
+        assert drift.range is not None
+        old, new = self.line.levels[list(drift.range)]
+        return bool((new - old) * drift.direction > MOVED * abs(old))
 
 
 def match(truth: Sequence[Change], found: Sequence[Found], margin: int) -> dict[int, int]:
@@ -77,7 +90,8 @@ def match(truth: Sequence[Change], found: Sequence[Found], margin: int) -> dict[
 def loss(record: Record, change: Change) -> str:
     """At which stage a true change that was not confirmed was lost."""
     index, direction = change
-    near = [one for one in record.found if one.direction == direction and told_of(one, index, record.margin)]
+    steps = [one for one in record.found if one.kind == "step"]
+    near = [one for one in steps if one.direction == direction and told_of(one, index, record.margin)]
     held = [one for one in near if one.bracket and one.bracket[0] < index <= one.bracket[1]]
     if not near:
         return "never suspected"
@@ -117,6 +131,8 @@ class Score:
     delays: list[int]
     losses: Counter[str]
     vanished: float
+    drifts: int = 0  # confirmed
+    false_drifts: int = 0  # of them, those whose level is that of their reference
 
     @property
     def precision(self) -> float:
@@ -138,6 +154,7 @@ def score(records: Iterable[Record]) -> Score:
     causeless = mature = mature_commits = null_commits = null_false = pairs = founds = withdrawn = 0
     for record in records:
         truth, confirmed = record.line.truth, record.confirmed
+        steps = [one for one in record.found if one.kind == "step"]
         n = len(record.line.values)
         pairs_of = match(truth, confirmed, record.margin)
         total.commits += n
@@ -151,11 +168,14 @@ def score(records: Iterable[Record]) -> Score:
         causeless += len(aimless)
         mature += sum(one.seen >= MATURE for one in aimless)
         mature_commits += max(0, n - MATURE)
+        wrong = sum(not record.has_moved(one) for one in record.drifts)
+        total.drifts += len(record.drifts)
+        total.false_drifts += wrong
         if not truth:
             null_commits += n
-            null_false += len(confirmed)
+            null_false += len(confirmed) + wrong
         for t, change in enumerate(truth):
-            told = [o for o in record.found if o.direction == change[1] and o.near(change[0], record.margin)]
+            told = [o for o in steps if o.direction == change[1] and o.near(change[0], record.margin)]
             total.suspected += bool(told)
             if t not in pairs_of:
                 total.losses[loss(record, change)] += 1

@@ -36,6 +36,7 @@ METRIC = "server_cpu_ns_per_request"
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 MOST_ROUNDS = 500  # of step and pairs after one point: settling must come to rest
 OPEN = (ChangePoint.Status.SUSPECTED, ChangePoint.Status.SETTLING)
+NOTED = ("pk", "kind", "status", "before", "commit", "ratio")
 TABLES = ("projects_project", "runs_machine", "benchmarks_suite")
 
 
@@ -183,9 +184,11 @@ class Lives:
         """Take down what there is now, and what is gone."""
         rows = ChangePoint.objects.filter(series=self.tracked.series).order_by("id")
         there = set()
-        for pk, status, before, commit, ratio in rows.values_list("pk", "status", "before", "commit", "ratio"):
+        index = self.tracked.index
+        for pk, kind, status, before, commit, ratio in rows.values_list(*NOTED):
             there.add(pk)
-            self.note_one(pk, now, status, (self.tracked.index[before], self.tracked.index[commit]), ratio)
+            self.note_one(pk, now, status, (index[before], index[commit]), ratio)
+            self.known[pk].kind = kind
         for pk, found in self.known.items():
             if pk not in there:
                 found.status = "withdrawn"

@@ -5,10 +5,9 @@ from __future__ import annotations
 import multiprocessing
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
-from operator import itemgetter
 from typing import Any
 
 from research.detection_eval import database
@@ -38,13 +37,13 @@ def begin(urls: Any) -> None:
     database.use(urls.get())
 
 
-def play(executor: ProcessPoolExecutor, store: Store, sets: Iterable[DataSet], seed: int, progress: Progress) -> None:
+def play(executor: ProcessPoolExecutor, store: Store, sets: Sequence[DataSet], seed: int, progress: Progress) -> None:
     """Put the records of all lines into the store; those that it has already are not played again.
 
-    The lines of all sets take turns, so that an interrupted run has some of each.
+    The lines of all sets take turns, so that an interrupted run has got about as far with each.
     """
-    turns = sorted(((one, i) for one in sets for i in range(len(one.lines))), key=itemgetter(1))
-    left = [(one, i) for one, i in turns if not store.has(piece(one, i))]
+    turns = sorted(((i + 1) / len(one.lines), k, i) for k, one in enumerate(sets) for i in range(len(one.lines)))
+    left = [(sets[k], i) for _, k, i in turns if not store.has(piece(sets[k], i))]
     jobs = {executor.submit(play_line, one.lines[i], seed, one.margin): (one, i) for one, i in left}
     begun, commits = time.monotonic(), 0
     for number, done in enumerate(as_completed(jobs), start=1):
