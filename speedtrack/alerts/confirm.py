@@ -69,6 +69,8 @@ def open_brackets() -> None:
                 give_up(cp, why)
             elif cp.kind == ChangePoint.Kind.DRIFT and drift.is_explained(cp):
                 cp.delete()
+            elif drift.waits_for_a_step(cp):
+                continue
             elif pairing.same_binary(cp):
                 end(cp, Status.REFUTED, "both commits build the very same server: this is the machine's own noise")
             elif runs := runs_that_tell(cp):

@@ -89,17 +89,25 @@ def look(series: Series, line: Line, effect: float, replaced: Sequence[Replaced]
     steps += [(number, cp.ratio) for cp, _, number in replaced]
     if within(steps, points[-LEVEL].position, head.position):
         return None  # the newest points are of two levels, and the step between them is looked after by itself
+    fresh = drift.fresh_step(without_steps(points, steps))
     found: list[tuple[Reference, Drift]] = []
     for reference in references(series, branch, head, best_commit(series, branch, points, effect)):
         if reference.position > points[-LEVEL].position - 1 or within(steps, reference.begin, reference.position):
             continue
         explained = math.prod(within(steps, reference.position, head.position))
-        if one := drift.drifted(reference.values, newest, smallest_effect=effect, explained=explained):
+        one = drift.drifted(reference.values, newest, smallest_effect=effect, explained=explained)
+        left = drift.drifted(reference.values, newest, smallest_effect=effect, explained=explained * fresh)
+        if one and left and (one.ratio > 1) == (left.ratio > 1):
             found.append((reference, one))
     for reference, one in sorted(found, key=lambda pair: -pair[1].score):
         if is_news(series, branch, reference, one):
             return suspect(series, branch, reference, head, one)
     return None
+
+
+def without_steps(points: Sequence[Measured], steps: Sequence[tuple[int, float]]) -> list[float]:
+    """The values of the points, as they would be without these steps (position, ratio)."""
+    return [point.value / math.prod(within(steps, 0, point.position)) for point in points]
 
 
 def suspect(series: Series, branch: Branch, reference: Reference, head: Measured, found: Drift) -> ChangePoint:
@@ -182,21 +190,38 @@ def is_news(series: Series, branch: Branch, reference: Reference, found: Drift) 
     earlier = ChangePoint.objects.filter(series=series, kind=Kind.DRIFT, commit__positions__branch=branch).filter(
         Q(commit__positions__number__gt=reference.position) | Q(status__in=ChangePoint.OPEN)
     )
-    same = [cp for cp in earlier.distinct() if (cp.ratio > 1) == (found.ratio > 1)]
+    is_up = found.ratio > 1
+    same = [cp for cp in earlier.distinct() if (cp.ratio > 1) == is_up]
     if any(cp.status in ChangePoint.OPEN for cp in same):
         return False
-    return all(drift.has_grown(found.ratio, cp.ratio) for cp in same)
+    surely = found.low if is_up else found.high  # noise alone must not look like growth
+    return all((surely > 1) == is_up and drift.has_grown(surely, cp.ratio) for cp in same)
+
+
+def steps_in(cp: ChangePoint) -> QuerySet[ChangePoint]:
+    """The steps between the ends of a drift."""
+    ends = dict(cp.branch.positions.filter(commit__in=[cp.before_id, cp.commit_id]).values_list("commit_id", "number"))
+    if len(ends) < 2:
+        return ChangePoint.objects.none()
+    return steps_between(cp.series, cp.branch, ends[cp.before_id], ends[cp.commit_id])
 
 
 def is_explained(cp: ChangePoint) -> bool:
     """Do steps that were suspected or settled since then explain a suspected drift?"""
-    ends = dict(cp.branch.positions.filter(commit__in=[cp.before_id, cp.commit_id]).values_list("commit_id", "number"))
-    if len(ends) < 2:
-        return False
-    newer = steps_between(cp.series, cp.branch, ends[cp.before_id], ends[cp.commit_id]).filter(pk__gt=cp.pk)
-    explained = math.prod(ratio for ratio in newer.values_list("ratio", flat=True) if ratio > 0)
-    left = cp.ratio / explained
+    newer = steps_in(cp).filter(pk__gt=cp.pk).values_list("ratio", flat=True)
+    left = cp.ratio / math.prod(ratio for ratio in newer if ratio > 0)
     return (left - 1) * (cp.ratio - 1) <= 0 or abs(left - 1) < smallest_effect(cp.series)
+
+
+def waits_for_a_step(cp: ChangePoint) -> bool:
+    """Is a step between the ends of a drift not settled yet? Then nobody knows what it explains."""
+    return cp.kind == Kind.DRIFT and steps_in(cp).filter(status__in=ChangePoint.OPEN).exists()
+
+
+def steps_seen_by_pairs(cp: ChangePoint) -> float:
+    """The ratio that pairs of the ends of a drift show besides it: that of the steps which are the code's."""
+    code = steps_in(cp).filter(status__in=(Status.CONFIRMED, Status.HISTORY)).values_list("ratio", flat=True)
+    return math.prod(ratio for ratio in code if ratio > 0)
 
 
 def words(cp: ChangePoint) -> str:

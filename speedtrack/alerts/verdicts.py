@@ -5,7 +5,7 @@ from collections import Counter
 
 from django.db.models import Sum
 
-from speedtrack.alerts import brackets
+from speedtrack.alerts import brackets, drift
 from speedtrack.alerts.models import ChangePoint, Verdict
 from speedtrack.alerts.pairing import suite_of
 from speedtrack.alerts.series import sample_pairs
@@ -58,9 +58,10 @@ def rounds_of(run: Run, cp: ChangePoint) -> list[Run]:
 
 
 def compare_ends(run: Run, cp: ChangePoint) -> Comparison | None:
-    """Base against head over all clean pairs; None when there is none."""
+    """Base against head over all clean pairs; None when there is none. Of a drift without the steps it goes over."""
     rounds = rounds_of(run, cp)
-    pairs = sample_pairs(rounds, cp.series)
+    steps = drift.steps_seen_by_pairs(cp) if cp.kind == ChangePoint.Kind.DRIFT else 1.0
+    pairs = [(base * steps, head) for base, head in sample_pairs(rounds, cp.series)]
     if not pairs:
         return None
     effect = suite_of(cp).smallest_effect(cp.metric.name, cp.metric.smallest_effect)

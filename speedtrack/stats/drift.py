@@ -14,6 +14,7 @@ from speedtrack.stats.summary import MAD_TO_SIGMA
 LEVEL = 8  # points that make a level
 FEWEST = 5  # points of a level below which nothing is said
 CLEARLY = 4.0  # standard errors that a drift must be beyond what steps explain
+FRESH = 40  # points after a step in which it is to be suspected by itself
 GROWN = 1.5  # times the drift that was looked at before, for another look
 FURTHER = 0.05  # or so much more
 
@@ -56,6 +57,34 @@ def noise(*levels: Array) -> float:
     moves = np.concatenate([np.abs(np.diff(level)) for level in levels])
     usual = MAD_TO_SIGMA * float(np.median(moves)) / math.sqrt(2)
     return max(usual, math.sqrt(math.pi) / 2 * float(np.mean(moves)))
+
+
+def fresh_step(values: Sequence[float]) -> float:
+    """The ratio of the step that moved the newest points, if it is a step, not a ramp, and no older than FRESH; else 1.
+
+    Such a step is to be suspected by itself, at its commit. ``values``: a line in commit order, without what known
+    steps explain. Of all places the best step and the best beginning of a ramp are compared by the squares they leave.
+    """
+    scale = Scale.of(values)
+    line = scale.place(values)[-2 * FRESH :]
+    if len(line) < 2 * LEVEL:
+        return 1.0
+    smooth = np.median([line[:-2], line[1:-1], line[2:]], axis=0)  # without single outliers
+    at = np.arange(len(smooth), dtype=np.float64)
+    begins = at[1:, None]
+    steps = explained_by(np.where(at >= begins, 1.0, 0.0), smooth)
+    ramps = explained_by(np.maximum(0, at - begins + 1), smooth)[:-FEWEST]
+    begin = 1 + int(steps.argmax())
+    if steps.max() <= ramps.max() or len(smooth) - begin > FRESH:
+        return 1.0
+    return scale.ratio(float(np.median(smooth[begin:]) - np.median(smooth[:begin])))
+
+
+def explained_by(shapes: Array, line: Array) -> Array:
+    """The sum of squares of the line that each shape (a row) explains, when scaled and moved as fits best."""
+    centred = shapes - shapes.mean(axis=1, keepdims=True)
+    explained: Array = (centred @ line) ** 2 / np.square(centred).sum(axis=1)
+    return explained
 
 
 def has_grown(ratio: float, before: float) -> bool:

@@ -1,18 +1,29 @@
 import random
+from datetime import timedelta
 
-from speedtrack.alerts import confirm, detection
+import pytest
+
+from speedtrack.alerts import confirm, detection, drift
 from speedtrack.alerts.models import Alert, AlertEvent, BestLevel, ChangePoint
+from speedtrack.alerts.windows import Measured
 from speedtrack.notices.mail import message
 from speedtrack.notices.models import Outbox
 from speedtrack.notices.telling import tell_subscribers
-from speedtrack.projects.models import Tag
+from speedtrack.projects.models import Commit, Tag
 from speedtrack.runs.models import Reason, Run
+from speedtrack.stats.drift import Drift
 from speedtrack.tests import builders
+from speedtrack.tests.histories import BEGUN, History
 
 from .conftest import World
 
 Kind = ChangePoint.Kind
 Status = ChangePoint.Status
+
+
+@pytest.fixture
+def history(db: None) -> History:
+    return History()
 
 
 def drifting(world: World, commits: int, per_commit: float = 0.003) -> None:
@@ -67,6 +78,53 @@ def test_a_confirmed_step_is_no_drift(world: World) -> None:
     world.until_quiet()
     assert Alert.objects.get().commit.sha == world.shas[20]
     assert not ChangePoint.objects.filter(kind=Kind.DRIFT, status=Status.CONFIRMED).exists()
+    # What the pairs of a suspected drift show of the step is not the drift's.
+    step = ChangePoint.objects.filter(status=Status.CONFIRMED).earliest("id")
+    ends = {"before": Commit.objects.get(sha=world.shas[10]), "commit": Commit.objects.get(sha=world.shas[-1])}
+    suspicion = ChangePoint.objects.create(
+        series=step.series, branch=step.branch, kind=Kind.DRIFT, reference="7.4.0", ratio=1.04, low=1.02, high=1.06,
+        score=2, **ends,
+    )  # fmt: skip
+    assert not drift.waits_for_a_step(suspicion)
+    ChangePoint.objects.filter(pk=step.pk).update(status=Status.SETTLING)
+    assert drift.waits_for_a_step(suspicion)
+    ChangePoint.objects.filter(pk=step.pk).update(status=Status.CONFIRMED)
+    world.until_quiet()
+    suspicion.refresh_from_db()
+    assert suspicion.status == Status.REFUTED
+    found = suspicion.verdicts.latest("id")
+    assert found.low < 1 < found.high
+
+
+def test_a_fresh_step_is_not_taken_for_a_drift(history: History) -> None:
+    """Where runs differ, a drift against the release would be seen before the step itself."""
+    commits = history.commits(60)
+    rng, series = random.Random(2), [history.series(f"b{i}") for i in range(8)]
+    Tag.objects.create(project=history.project, name="1.0", sha=commits[10].sha)
+    for i, commit in enumerate(commits):
+        levels = [5000 * (1.05 if i >= 46 else 1) * rng.gauss(1, 0.013) for _ in series]
+        history.measure(series, {commit.pk: [[level * rng.gauss(1, 0.004) for _ in range(5)] for level in levels]})
+        detection.detect()
+    assert not ChangePoint.objects.filter(kind=Kind.DRIFT).exists()
+    assert ChangePoint.objects.filter(kind=Kind.STEP, commit__in=commits[44:49]).count() >= 6
+
+
+def test_the_references_are_the_release_the_commits_of_so_many_days_before_and_the_best_level(history: History) -> None:
+    commits = history.commits(140)  # one per hour
+    for i, commit in enumerate(commits):
+        commit.committed_at = BEGUN + timedelta(days=i)
+    Commit.objects.bulk_update(commits, ["committed_at"])
+    Tag.objects.create(project=history.project, name="1.0", sha=commits[70].sha)
+    Tag.objects.create(project=history.project, name="0.9", sha=commits[20].sha)
+    series = history.series()
+    history.measure([series], {commit.pk: [[5000.0 + i] * 5] for i, commit in enumerate(commits) if i % 2 == 0})
+    head = Measured(138, commits[138].pk, (1.0,))
+    found = {r.name: r for r in drift.references(series, history.branch, head, commits[40].pk)}
+    assert {name: r.position for name, r in found.items()} == {
+        "1.0": 70, "30 days before": 108, "90 days before": 48, "its best level": 40,
+    }  # fmt: skip
+    assert found["1.0"].begin == 56 and found["1.0"].values == [5056.0 + 2 * i for i in range(8)]
+    assert found["30 days before"].commit_id == commits[108].pk
 
 
 def test_a_steady_line_has_a_best_level_and_no_drift(world: World) -> None:
@@ -74,3 +132,16 @@ def test_a_steady_line_has_a_best_level_and_no_drift(world: World) -> None:
     push_by_push(world)
     assert not ChangePoint.objects.filter(kind=Kind.DRIFT).exists()
     assert BestLevel.objects.count() == 4  # the watched series of both benchmarks
+
+
+@pytest.mark.parametrize(("low", "news"), [(1.04, False), (1.06, False), (1.15, True)])
+def test_a_drift_has_grown_only_where_noise_does_not_explain_it(history: History, low: float, news: bool) -> None:
+    commits = history.commits(60)
+    series = history.series()
+    ChangePoint.objects.create(
+        series=series, branch=history.branch, kind=Kind.DRIFT, status=Status.CONFIRMED, reference="1.0",
+        before=commits[10], commit=commits[50], ratio=1.05, low=1.04, high=1.06, score=2,
+    )  # fmt: skip
+    reference = drift.Reference("1.0", 3, 10, commits[10].pk, [5000.0] * 8)
+    found = Drift(ratio=low + 0.05, low=low, high=low + 0.1, score=2)
+    assert drift.is_news(series, history.branch, reference, found) is news

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from speedtrack.stats.drift import LEVEL, drifted, has_grown
+from speedtrack.stats.drift import FRESH, LEVEL, drifted, fresh_step, has_grown
 
 
 def medians(rng: np.random.Generator, per_commit: float, count: int) -> list[float]:
@@ -51,3 +51,23 @@ def test_a_drift_is_looked_at_again_once_it_has_grown_by_half_or_by_a_twentieth(
     ratio: float, before: float, grown: bool
 ) -> None:
     assert has_grown(ratio, before) is grown
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_ramp_is_no_fresh_step(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    assert fresh_step(medians(rng, 0.0, 40) + medians(rng, 0.003, 30)) == 1
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_step_is_fresh_until_it_should_have_been_suspected(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    values = medians(rng, 0.0, 60) + [1.06 * value for value in medians(rng, 0.0, 90)]
+    assert all(1.045 < fresh_step(values[:now]) < 1.075 for now in range(66, 60 + FRESH))
+    assert 0.98 < fresh_step(values) < 1.02
+
+
+def test_lines_without_a_level_have_no_fresh_step() -> None:
+    assert fresh_step([100.0] * 80) == 1
+    assert fresh_step([100.0] * 8) == 1
+    assert fresh_step([0.0] * 40 + [1.0] * 20) == 2  # one unit more
