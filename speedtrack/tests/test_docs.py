@@ -1,0 +1,94 @@
+"""What the documents name exists: files, links, commands, make targets, settings and pages."""
+
+import re
+import subprocess
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+from django.conf import settings
+from django.core.management import get_commands
+from django.urls import Resolver404, resolve
+
+ROOT: Path = settings.BASE_DIR
+
+
+@cache
+def tracked() -> tuple[str, ...]:
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True, text=True).stdout
+    return tuple(name for name in listed.split("\0") if name)
+
+
+@cache
+def sources() -> str:
+    """Everything that may give a setting its meaning, as one text."""
+    kinds = (".py", ".yml", ".toml", ".example", "Makefile", "Dockerfile", ".rs", ".sh")
+    return "\n".join((ROOT / name).read_text() for name in tracked() if name.endswith(kinds))
+
+
+DOCUMENTS = [name for name in tracked() if name.endswith(".md")]
+
+
+def code(text: str) -> Iterator[str]:
+    """What stands between backticks, and the lines of fenced blocks."""
+    for i, part in enumerate(re.split(r"^```.*$", text, flags=re.M)):
+        yield from part.splitlines() if i % 2 else re.findall(r"`([^`\n]+)`", part)
+
+
+def anchors(path: Path) -> set[str]:
+    titles = re.findall(r"^#+ +(.+)$", path.read_text(), flags=re.M)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+@pytest.fixture(params=DOCUMENTS)
+def document(request: pytest.FixtureRequest) -> Path:
+    return ROOT / str(request.param)
+
+
+def test_links_lead_somewhere(document: Path) -> None:
+    dead = []
+    for target in re.findall(r"\]\(([^)\s]+)\)", document.read_text()):
+        path, _, anchor = target.partition("#")
+        place = document.parent / path if path else document
+        if "://" not in target and (not place.exists() or (anchor and anchor not in anchors(place))):
+            dead.append(target)
+    assert dead == []
+
+
+def test_files_exist(document: Path) -> None:
+    kinds = r"py|md|toml|yml|ts|rs|css|html|mjs|in|txt|json"
+    named = {word for part in code(document.read_text()) for word in re.findall(rf"^[\w./-]+\.(?:{kinds})$", part)}
+    absent = [word for word in named if not any(f"/{name}".endswith(f"/{word}") for name in tracked())]
+    assert sorted(absent) == []
+
+
+def test_commands_and_targets_exist(document: Path) -> None:
+    text = "\n".join(code(document.read_text()))
+    commands = set(re.findall(r"manage\.py ([a-z_]+)", text)) - set(get_commands())
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), flags=re.M))
+    assert (sorted(commands), sorted(set(re.findall(r"^make ([a-z-]+)", text, flags=re.M)) - targets)) == ([], [])
+
+
+def test_settings_exist(document: Path) -> None:
+    named = {
+        word
+        for part in code(document.read_text())
+        for word in re.findall(r"\b(?!TLS_)[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+\b", part)
+    }
+    assert sorted(word for word in named if not re.search(rf"\b{word}\b", sources())) == []
+
+
+def test_pages_exist(document: Path) -> None:
+    named = {
+        word
+        for part in code(document.read_text())
+        for word in re.findall(r"^(/(?:p|api|alerts|runs|machines|hooks|settings)/\S*)$", part)
+    }
+    absent = []
+    for word in named:
+        try:
+            resolve(re.sub(r"[A-Z]+|<\w+>|…|\.\.\.", "1", word.partition("?")[0]))
+        except Resolver404:
+            absent.append(word)
+    assert sorted(absent) == []
