@@ -15,6 +15,7 @@ import os
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from statistics import median
 
@@ -84,16 +85,14 @@ def of_lengths(lengths: list[int], branches: int) -> None:
         detection.detect()
         since = history.measure([series], {commits[-1].pk: [values[-1]]})
         analyse()
-        cost(f"{length} points, the newest is new", lambda s=series, t=since: detection.detect_in(s, t))  # type: ignore[misc]
+        cost(f"{length} points, the newest is new", partial(detection.detect_in, series, since))
         middle = history.measure([series], {commits[length // 2].pk: [values[length // 2]]})
-        cost(f"{length} points, one in the middle is new", lambda s=series, t=middle: detection.detect_in(s, t))  # type: ignore[misc]
+        cost(f"{length} points, one in the middle is new", partial(detection.detect_in, series, middle))
         if length == lengths[-1]:
             for i in range(branches - 1):
                 history.fork(f"fork-{i}", commits)
             analyse()
-            cost(
-                f"{length} points, {branches} equal branches", lambda s=series, t=middle: detection.detect_in(s, t), 10
-            )  # type: ignore[misc]
+            cost(f"{length} points, {branches} equal branches", partial(detection.detect_in, series, middle), 10)
             tips(history, series, branches)
 
 
@@ -106,7 +105,7 @@ def tips(history: History, series: Series, branches: int) -> None:
     shared = history.branch.positions.order_by("-number")[3].commit
     since = history.measure([series], {shared.pk: [[5000.0, 5010, 4990, 5020, 4980]]})
     analyse()
-    cost(f"{branches} branches grown apart, a shared one is new", lambda: detection.detect_in(series, since), 10)
+    cost(f"{branches} branches grown apart, a shared one is new", partial(detection.detect_in, series, since), 10)
 
 
 def pass_over(count: int, points: int) -> None:

@@ -28,13 +28,15 @@ from statistics import median
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from runners.documents import Benchmark, ServerRecipe
-from runners.loads.speedbench import Driver, Outcome, Target
+from runners.loads.speedbench import Driver
+from runners.loads.target import Outcome, Target
 from runners.machine import placement
 from runners.machine.facts import UNKNOWN
 from runners.machine.placement import Placement
 from runners.measuring.indicators import INDICATORS, Findings
 from runners.measuring.quiet import QuietGate
-from runners.processes.children import Processes, affinity
+from runners.processes.affinity import affinity
+from runners.processes.children import Processes
 from runners.processes.control import Control
 from runners.servers.server import Launcher, ServerSpec
 from runners.work.settings import find_driver

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from research.detection_eval.datasets import DataSet
 from research.detection_eval.lines import Line
@@ -74,7 +75,7 @@ def history_of(line: Line) -> tuple[list[Found], float]:
     return founds, time.process_time() - begun
 
 
-def run(python: str, lines: Sequence[object], jobs: Sequence[object]) -> Iterator[dict]:
+def run(python: str, lines: Sequence[object], jobs: Sequence[object]) -> Iterator[dict[str, Any]]:
     argv = [python, "-m", "research.detection_eval.peers"]
     work = json.dumps({"lines": lines, "jobs": jobs})
     done = subprocess.run(argv, cwd=ROOT, input=work, stdout=subprocess.PIPE, text=True)

@@ -91,7 +91,7 @@ def generator_of(harness: Path, data: Path | None) -> Any:
     """The generator of a folder with harness.py and generate.py, which reads its histories from ``data``."""
     sys.path.insert(0, str(harness))
     try:
-        generate = importlib.import_module("generate")
+        generate: Any = importlib.import_module("generate")
     except ImportError as e:
         sys.exit(f"HARNESS={harness} has no generate.py that can be imported ({e}): give the harness's folder")
     if data:

@@ -259,8 +259,8 @@ def of_settling(found: Findings) -> list[Target]:
     nulls = [one for one in found.settled if not one.case.change]
     if nulls:
         count = sum(one.runs for one in nulls)
-        wrong = percent(sum(one.different * one.runs for one in nulls) / count, 2)
-        rows.append(Target(f"of {count} suspicions without a change, confirmed", "0.8%", "≤ 1%", wrong))
+        confirmed = percent(sum(one.different * one.runs for one in nulls) / count, 2)
+        rows.append(Target(f"of {count} suspicions without a change, confirmed", "0.8%", "≤ 1%", confirmed))
     wanted = {(0.02, 0.017): ("2% at a spread of 1.7%", "73% at a spread of 2%", "≥ 99% in ≤ 30 pairs"),
               (0.01, 0.01): ("1% at a spread of 1%", "55%", "≥ 90%")}  # fmt: skip
     for one in found.settled:

@@ -6,7 +6,7 @@ These call `stats.compare.settle` and `stats.narrow.place` with the rounds and l
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -78,7 +78,7 @@ def confirm_once(case: Case, rng: np.random.Generator, suspected: float) -> tupl
     return found, pairs
 
 
-def rounds_of(case: Case, runs: int, seed: int) -> list[tuple[str, int]]:
+def rounds_of(case: Case, runs: int, seed: int | list[int]) -> list[tuple[str, int]]:
     """The answers of so many suspicions of a slowdown; run in a process of its own."""
     rng = np.random.default_rng(seed)
     settled = [confirm_once(case, rng, 1 + max(SUSPECTED, case.change)) for _ in range(runs)]
@@ -120,16 +120,21 @@ def narrow_once(case: Case, rng: np.random.Generator) -> tuple[str, int]:
     return ("right" if last - first == 1 else "wide"), spent
 
 
-def narrowings_of(case: Case, runs: int, seed: int) -> list[tuple[str, int]]:
+def narrowings_of(case: Case, runs: int, seed: int | list[int]) -> list[tuple[str, int]]:
     rng = np.random.default_rng(seed)
     return [narrow_once(case, rng) for _ in range(runs)]
 
 
-def in_parts(executor: ProcessPoolExecutor, verb: object, case: Case, runs: int, seed: int) -> list[tuple[str, int]]:
+Answers = list[tuple[str, int]]
+
+
+def in_parts(
+    executor: ProcessPoolExecutor, verb: Callable[[Case, int, list[int]], Answers], case: Case, runs: int, seed: int
+) -> Answers:
     """All answers of a case, worked out in parts by the processes of the pool."""
     sizes = [min(AT_ONCE, runs - begun) for begun in range(0, runs, AT_ONCE)]
     key = int(1e6 * case.change) + int(1e5 * case.spread)
-    jobs = [executor.submit(verb, case, size, [seed, key, i]) for i, size in enumerate(sizes)]  # type: ignore[arg-type]
+    jobs = [executor.submit(verb, case, size, [seed, key, i]) for i, size in enumerate(sizes)]
     return [answer for job in jobs for answer in job.result()]
 
 

@@ -1,6 +1,6 @@
 """Pure statistics: lists of floats in, plain dataclasses out. No database, no clock, no I/O, no global random.
 
-summary      What do these samples of one commit say?            summarize -> Estimate, spread -> Spread
+summary      What do these samples of one commit say?            summarize -> Estimate
 compare      Are these two sets of trials different?             compare, settle -> Comparison; benjamini_hochberg
 changepoint  Where does this series look as if it had moved?     suspect -> list[Shift]
 windows      What must a shift exceed to stand out?              yardsticks and the Sensitivity of suspect

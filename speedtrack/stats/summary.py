@@ -23,14 +23,6 @@ class Estimate:
     n: int
 
 
-@dataclass(frozen=True)
-class Spread:
-    """Relative spread: ``cv`` is standard deviation / mean, ``robust`` the same from median absolute deviations."""
-
-    cv: float
-    robust: float
-
-
 def summarize(samples: Sequence[float], confidence: float = CONFIDENCE) -> Estimate:
     """Median and its distribution-free interval between two order statistics (Conover 1999, section 3.2).
 
@@ -55,21 +47,3 @@ def outer_rank(n: int, confidence: float) -> int:
         if below > tail:
             return max(0, k - 1)
     return 0
-
-
-def spread(samples: Sequence[float]) -> Spread:
-    """Relative spread of the samples; 0 for a single or constant sample, infinite around a centre of zero."""
-    if not samples:
-        raise ValueError("no samples: an unmeasured commit is a gap, not an estimate")
-    values = np.asarray(samples, dtype=np.float64)
-    if len(values) == 1 or np.ptp(values) == 0:
-        return Spread(0.0, 0.0)
-    centre = float(np.median(values))
-    deviation = MAD_TO_SIGMA * float(np.median(np.abs(values - centre)))
-    return Spread(_relative(float(values.std(ddof=1)), float(values.mean())), _relative(deviation, centre))
-
-
-def _relative(deviation: float, centre: float) -> float:
-    if deviation == 0:
-        return 0.0
-    return deviation / abs(centre) if centre else math.inf

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from speedtrack.stats.summary import Estimate, Spread, outer_rank, spread, summarize
+from speedtrack.stats.summary import Estimate, outer_rank, summarize
 
 numbers = st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=60)
 
@@ -70,25 +70,3 @@ def test_order_of_samples_does_not_matter_and_the_interval_holds_the_value(sampl
 def test_what_was_not_measured_is_refused(samples: list[float]) -> None:
     with pytest.raises(ValueError):
         summarize(samples)
-
-
-def test_spread_matches_scipy() -> None:
-    samples = np.random.default_rng(2).normal(100, 3, 50).tolist()
-    found = spread(samples)
-    assert found.cv == pytest.approx(stats.variation(samples, ddof=1))
-    mad = float(stats.median_abs_deviation(samples, scale="normal"))
-    assert found.robust == pytest.approx(mad / float(np.median(samples)))
-
-
-def test_one_outlier_moves_the_cv_and_not_the_robust_spread() -> None:
-    calm = [100.0, 101.0, 99.0, 100.5, 99.5, 100.2, 99.8]
-    assert spread([*calm, 200.0]).cv > 10 * spread(calm).cv
-    assert spread([*calm, 200.0]).robust < 2 * spread(calm).robust
-
-
-def test_spread_of_degenerate_samples() -> None:
-    assert spread([3.0]) == Spread(0.0, 0.0)
-    assert spread([0.0, 0.0]) == Spread(0.0, 0.0)
-    assert spread([-1.0, 1.0]) == Spread(math.inf, math.inf)
-    with pytest.raises(ValueError):
-        spread([])
