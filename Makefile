@@ -30,7 +30,7 @@ test: setup $(VENV)/.development ## all tests: Python on a real PostgreSQL, Rust
 	$(PY) -m pytest --numprocesses 2
 	@$(if $(strip $(ABSENT)),echo "left out: the driver's tests beside real servers: not on PATH:$(ABSENT)",:)
 
-check: $(VENV)/.development ## style, types and the arrows between the rooms
+check: $(VENV)/.development frontend/node_modules/.installed ## style, types and the arrows between the rooms
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
@@ -38,6 +38,7 @@ check: $(VENV)/.development ## style, types and the arrows between the rooms
 	$(PY) manage.py makemigrations --check --dry-run
 	cd runners/driver && cargo fmt --all --check
 	cd runners/driver && cargo clippy --quiet --locked --all-targets --features real-servers -- -D warnings
+	npm --prefix frontend run --silent check
 
 $(VENV)/.runtime: requirements.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed")'

@@ -3,7 +3,10 @@ import { readdirSync, rmSync } from "node:fs";
 import { build } from "esbuild";
 
 const common = { bundle: true, target: ["es2022"], logLevel: "warning" };
-const named = (folder, end) => readdirSync(folder).filter((f) => f.endsWith(end)).map((f) => `${folder}/${f}`);
+const named = (folder, end) =>
+  readdirSync(folder)
+    .filter((f) => f.endsWith(end))
+    .map((f) => `${folder}/${f}`);
 
 if (process.argv[2] === "tests") {
   rmSync("dist-tests", { recursive: true, force: true });

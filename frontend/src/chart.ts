@@ -12,7 +12,25 @@ import {
   Tooltip,
 } from "chart.js";
 import * as draw from "./draw";
-import { type Break, bounds, breakText, type Change, gaps, marks, type Measured, nearest, type Point, points, rulings, sentences, stops, stretches, type Timeline, title, withBreaks } from "./timeline";
+import {
+  type Break,
+  bounds,
+  breakText,
+  type Change,
+  gaps,
+  marks,
+  type Measured,
+  nearest,
+  type Point,
+  points,
+  rulings,
+  sentences,
+  stops,
+  stretches,
+  type Timeline,
+  title,
+  withBreaks,
+} from "./timeline";
 import { change, tick } from "./units";
 
 Chart.register(LineController, LineElement, PointElement, LinearScale, Tooltip);
@@ -131,7 +149,9 @@ function bandPlugin(timeline: Timeline, parts: Measured[][][], colour: Colours):
         const own = colour.series[machines.indexOf(line.machine) % colour.series.length]!;
         for (const part of parts[i]!) {
           const reach = part.map((p) => ({
-            x: x.getPixelForValue(p.x), low: y.getPixelForValue(p.low), high: y.getPixelForValue(p.high),
+            x: x.getPixelForValue(p.x),
+            low: y.getPixelForValue(p.low),
+            high: y.getPixelForValue(p.high),
           }));
           draw.band(ctx, reach, own);
         }
@@ -153,7 +173,13 @@ function markPlugin(timeline: Timeline, colour: Colours): Plugin<"line"> {
       timeline.breaks.forEach((one, i) => {
         const at = x.getPixelForValue(one.at - 0.5);
         draw.line(ctx, at, chartArea.top, at, chartArea.bottom, [2, 3]);
-        label(ctx, timeline, one, { x: at, y: chartArea.bottom - 16 - 15 * (i % 3), before: at - chartArea.left, after: chartArea.right - at }, colour);
+        label(
+          ctx,
+          timeline,
+          one,
+          { x: at, y: chartArea.bottom - 16 - 15 * (i % 3), before: at - chartArea.left, after: chartArea.right - at },
+          colour,
+        );
       });
       tags(ctx, timeline, x, chartArea.top);
       ctx.restore();
@@ -243,29 +269,49 @@ function pointerPlugin(timeline: Timeline, options: Options, colour: Colours): P
       const all = stops(timeline);
       const at = (event: PointerEvent) => event.clientX - chart.canvas.getBoundingClientRect().left;
       const when = { signal: (ended = new AbortController()).signal };
-      chart.canvas.addEventListener("pointerdown", (event) => {
-        if (event.button !== 0) return;
-        begun = now = at(event);
-        if (event.pointerType === "mouse") chart.canvas.setPointerCapture(event.pointerId);
-      }, when);
-      chart.canvas.addEventListener("pointermove", (event) => {
-        if (begun === null || event.pointerType !== "mouse") return;
-        now = at(event);
-        chart.draw();
-      }, when);
-      chart.canvas.addEventListener("pointerup", (event) => {
-        if (begun === null) return;
-        const x = chart.scales["x"]!;
-        const [from, to] = [Math.min(begun, at(event)), Math.max(begun, at(event))].map((p) => Math.round(x.getValueForPixel(p)!));
-        const dragged = Math.abs(at(event) - begun) > 6;
-        begun = null;
-        chart.draw();
-        const last = timeline.commits.sha.length - 1;
-        if (dragged && to! - from! >= 2) options.zoomed(Math.max(0, from!), Math.min(last, to!));
-        const chosen = nearest(all, x.getValueForPixel(at(event))!);
-        if (!dragged && chosen !== null) options.chosen(chosen);
-      }, when);
-      chart.canvas.addEventListener("pointercancel", () => { begun = null; }, when);
+      chart.canvas.addEventListener(
+        "pointerdown",
+        (event) => {
+          if (event.button !== 0) return;
+          begun = now = at(event);
+          if (event.pointerType === "mouse") chart.canvas.setPointerCapture(event.pointerId);
+        },
+        when,
+      );
+      chart.canvas.addEventListener(
+        "pointermove",
+        (event) => {
+          if (begun === null || event.pointerType !== "mouse") return;
+          now = at(event);
+          chart.draw();
+        },
+        when,
+      );
+      chart.canvas.addEventListener(
+        "pointerup",
+        (event) => {
+          if (begun === null) return;
+          const x = chart.scales["x"]!;
+          const [from, to] = [Math.min(begun, at(event)), Math.max(begun, at(event))].map((p) =>
+            Math.round(x.getValueForPixel(p)!),
+          );
+          const dragged = Math.abs(at(event) - begun) > 6;
+          begun = null;
+          chart.draw();
+          const last = timeline.commits.sha.length - 1;
+          if (dragged && to! - from! >= 2) options.zoomed(Math.max(0, from!), Math.min(last, to!));
+          const chosen = nearest(all, x.getValueForPixel(at(event))!);
+          if (!dragged && chosen !== null) options.chosen(chosen);
+        },
+        when,
+      );
+      chart.canvas.addEventListener(
+        "pointercancel",
+        () => {
+          begun = null;
+        },
+        when,
+      );
     },
     stop() {
       ended.abort();
@@ -291,8 +337,18 @@ function config(timeline: Timeline, options: Options): ChartConfiguration<"line"
   const rules = rulings(low, high, options.small ? 5 : 7);
   return {
     type: "line",
-    data: { datasets: [...lineDatasets(timeline, parts, colour), flaggedDataset(all.flat(), colour), gapDataset(timeline, colour)] },
-    plugins: [bandPlugin(timeline, parts, colour), markPlugin(timeline, colour), pointerPlugin(timeline, options, colour)],
+    data: {
+      datasets: [
+        ...lineDatasets(timeline, parts, colour),
+        flaggedDataset(all.flat(), colour),
+        gapDataset(timeline, colour),
+      ],
+    },
+    plugins: [
+      bandPlugin(timeline, parts, colour),
+      markPlugin(timeline, colour),
+      pointerPlugin(timeline, options, colour),
+    ],
     options: {
       animation: false,
       responsive: true,
@@ -312,9 +368,16 @@ function config(timeline: Timeline, options: Options): ChartConfiguration<"line"
           grid: { display: false },
           border: { color: colour.line },
           ticks: {
-            color: colour.soft, font: { family: colour.font, size: 11.5 }, autoSkip: true, autoSkipPadding: 24, maxRotation: 0, callback: (at) => tickText(timeline, Number(at)),
+            color: colour.soft,
+            font: { family: colour.font, size: 11.5 },
+            autoSkip: true,
+            autoSkipPadding: 24,
+            maxRotation: 0,
+            callback: (at) => tickText(timeline, Number(at)),
           },
-          afterBuildTicks: (axis) => { axis.ticks = spread(count).map((value) => ({ value })); },
+          afterBuildTicks: (axis) => {
+            axis.ticks = spread(count).map((value) => ({ value }));
+          },
         },
         y: {
           min: low,
@@ -322,18 +385,27 @@ function config(timeline: Timeline, options: Options): ChartConfiguration<"line"
           grid: { color: colour.line },
           border: { display: false },
           ticks: {
-            color: colour.soft, font: { family: colour.font, size: 11.5 },
+            color: colour.soft,
+            font: { family: colour.font, size: 11.5 },
             callback: (value) => tick(unit, Number(value), high, rules.step),
           },
-          afterBuildTicks: (axis) => { axis.ticks = rules.at.map((value) => ({ value })); },
+          afterBuildTicks: (axis) => {
+            axis.ticks = rules.at.map((value) => ({ value }));
+          },
         },
         gaps: { display: false, min: 0, max: 1 },
       },
       plugins: {
         tooltip: {
-          displayColors: false, padding: 10, titleMarginBottom: 6, caretPadding: 10,
-          titleFont: { family: colour.font, size: 12.5 }, bodyFont: { family: colour.font, size: 12.5 },
-          backgroundColor: colour.ink, titleColor: colour.surface, bodyColor: colour.surface,
+          displayColors: false,
+          padding: 10,
+          titleMarginBottom: 6,
+          caretPadding: 10,
+          titleFont: { family: colour.font, size: 12.5 },
+          bodyFont: { family: colour.font, size: 12.5 },
+          backgroundColor: colour.ink,
+          titleColor: colour.surface,
+          bodyColor: colour.surface,
           callbacks: {
             title: (items) => (items[0] ? title(timeline, Math.round(items[0].parsed.x!)) : []),
             label: () => "",
@@ -357,7 +429,12 @@ function tickText(timeline: Timeline, at: number): string {
   const { sha, time } = timeline.commits;
   if (sha[at] === undefined) return "";
   if (sha.length <= FEW) return sha[at].slice(0, 7);
-  return new Date(1000 * time[at]!).toLocaleDateString("en-GB", { day: "numeric", month: "short", year: "2-digit", timeZone: "UTC" });
+  return new Date(1000 * time[at]!).toLocaleDateString("en-GB", {
+    day: "numeric",
+    month: "short",
+    year: "2-digit",
+    timeZone: "UTC",
+  });
 }
 
 /** Draws a timeline on a canvas. The page decides what becomes of a chosen commit or range. */

@@ -4,8 +4,16 @@ import * as t from "./timeline";
 
 function line(at: number[], value: number[], more: Partial<t.LineColumns> = {}): t.LineColumns {
   return {
-    machine: "m1", environment: "e1", definition: "d1", at, value,
-    low: value.map((v) => v * 0.99), high: value.map((v) => v * 1.01), n: value.map(() => 5), flags: {}, ...more,
+    machine: "m1",
+    environment: "e1",
+    definition: "d1",
+    at,
+    value,
+    low: value.map((v) => v * 0.99),
+    high: value.map((v) => v * 1.01),
+    n: value.map(() => 5),
+    flags: {},
+    ...more,
   };
 }
 
@@ -16,10 +24,17 @@ function timeline(lines: t.LineColumns[], count: number, more: Partial<t.Timelin
     benchmark: "get-p1",
     metric: { name: "server_cpu_ns_per_request", title: "Server CPU per request", unit: "ns", better: "lower" },
     commits: {
-      sha: each.map((i) => `${i}`.padStart(12, "0")), subject: each.map((i) => `Change ${i}`),
-      author: each.map(() => "Ada"), time: each.map((i) => 1_700_000_000 + i),
+      sha: each.map((i) => `${i}`.padStart(12, "0")),
+      subject: each.map((i) => `Change ${i}`),
+      author: each.map(() => "Ada"),
+      time: each.map((i) => 1_700_000_000 + i),
     },
-    lines, gaps: [], changes: [], breaks: [], tags: [], ...more,
+    lines,
+    gaps: [],
+    changes: [],
+    breaks: [],
+    tags: [],
+    ...more,
   };
 }
 
@@ -29,15 +44,27 @@ function mark(at: number, status: string, ratio: number, worse = true): t.Change
 
 test("an unmeasured commit breaks the line", () => {
   const parts = t.stretches(t.points(line([0, 1, 3, 4], [1, 2, 3, 4])));
-  assert.deepEqual(parts.map((part) => part.map((p) => p.x)), [[0, 1], [3, 4]]);
+  assert.deepEqual(
+    parts.map((part) => part.map((p) => p.x)),
+    [
+      [0, 1],
+      [3, 4],
+    ],
+  );
   const drawn = t.withBreaks(parts);
-  assert.deepEqual(drawn.map((p) => p.x), [0, 1, 2.5, 3, 4]);
+  assert.deepEqual(
+    drawn.map((p) => p.x),
+    [0, 1, 2.5, 3, 4],
+  );
   assert.ok(Number.isNaN(drawn[2]!.y));
 });
 
 test("a flagged point is no part of the line", () => {
   const parts = t.stretches(t.points(line([0, 1, 2], [1, 9, 1], { flags: { "1": ["steal"] } })));
-  assert.deepEqual(parts.map((part) => part.map((p) => p.x)), [[0], [2]]);
+  assert.deepEqual(
+    parts.map((part) => part.map((p) => p.x)),
+    [[0], [2]],
+  );
 });
 
 test("bounds hold every interval and do not magnify noise", () => {
@@ -51,7 +78,15 @@ test("bounds hold every interval and do not magnify noise", () => {
 
 test("bounds take ten thousand points", () => {
   const many = [...Array(10_000).keys()];
-  const [low, high] = t.bounds(t.points(line(many, many.map((i) => 100 + (i % 7)))), false);
+  const [low, high] = t.bounds(
+    t.points(
+      line(
+        many,
+        many.map((i) => 100 + (i % 7)),
+      ),
+    ),
+    false,
+  );
   assert.ok(low < 100 && high > 106);
 });
 
@@ -65,13 +100,27 @@ test("rulings are round, few and inside", () => {
 test("gaps keep their reason; long timelines leave out what nobody asked for", () => {
   const gap = { at: 2, state: "failed", reason: "make exited with code 2" };
   const one = timeline([line([0], [1])], 4, { gaps: [gap] });
-  assert.deepEqual(t.gaps(one).map((g) => g.state), ["unmeasured", "failed", "unmeasured"]);
+  assert.deepEqual(
+    t.gaps(one).map((g) => g.state),
+    ["unmeasured", "failed", "unmeasured"],
+  );
   assert.deepEqual(t.gaps(one, 3), [gap]);
 });
 
 test("one mark per commit and direction, the surest first", () => {
-  const found = t.marks([mark(5, "suspected", 1.5), mark(5, "confirmed", 1.05), mark(5, "confirmed", 1.1), mark(5, "confirmed", 0.9, false)]);
-  assert.deepEqual(found.map((c) => [c.ratio, c.worse]), [[1.1, true], [0.9, false]]);
+  const found = t.marks([
+    mark(5, "suspected", 1.5),
+    mark(5, "confirmed", 1.05),
+    mark(5, "confirmed", 1.1),
+    mark(5, "confirmed", 0.9, false),
+  ]);
+  assert.deepEqual(
+    found.map((c) => [c.ratio, c.worse]),
+    [
+      [1.1, true],
+      [0.9, false],
+    ],
+  );
 });
 
 test("a break says what changed, and on which machine where there are several", () => {

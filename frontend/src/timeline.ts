@@ -216,9 +216,12 @@ export function sentences(timeline: Timeline, at: number): string[] {
     if (i >= 0) said.push(`${several ? `${line.machine}: ` : ""}${pointText(timeline.metric.unit, points(line)[i]!)}`);
   }
   for (const one of timeline.changes.filter((c) => c.at === at)) {
-    said.push(`${one.worse ? "▼" : "▲"} ${effect(timeline.metric.name, one.worse)} ${change(one.ratio)}${several ? ` on ${one.machine}` : ""}, ${one.status}${one.width > 1 ? `, by one of ${one.width} commits up to this one` : ""}`);
+    said.push(
+      `${one.worse ? "▼" : "▲"} ${effect(timeline.metric.name, one.worse)} ${change(one.ratio)}${several ? ` on ${one.machine}` : ""}, ${one.status}${one.width > 1 ? `, by one of ${one.width} commits up to this one` : ""}`,
+    );
   }
-  for (const one of timeline.breaks.filter((b) => b.at === at)) said.push(`new environment: ${breakText(timeline, one, 200)}`);
+  for (const one of timeline.breaks.filter((b) => b.at === at))
+    said.push(`new environment: ${breakText(timeline, one, 200)}`);
   for (const tag of timeline.tags.filter((t) => t.at === at)) said.push(`tag ${tag.name}`);
   const gap = timeline.gaps.find((g) => g.at === at);
   if (said.length === 0 || gap) said.push(gap?.reason ?? "not measured");

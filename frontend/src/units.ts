@@ -2,11 +2,30 @@
 
 const MINUS = "−";
 const SCALES: Record<string, [number, string][]> = {
-  ns: [[1, "ns"], [1e3, "µs"], [1e6, "ms"], [1e9, "s"]],
-  µs: [[1, "µs"], [1e3, "ms"], [1e6, "s"]],
+  ns: [
+    [1, "ns"],
+    [1e3, "µs"],
+    [1e6, "ms"],
+    [1e9, "s"],
+  ],
+  µs: [
+    [1, "µs"],
+    [1e3, "ms"],
+    [1e6, "s"],
+  ],
   s: [[1, "s"]],
-  "requests/s": [[1, "/s"], [1e3, "k/s"], [1e6, "M/s"], [1e9, "G/s"]],
-  bytes: [[1, "B"], [1e3, "kB"], [1e6, "MB"], [1e9, "GB"]],
+  "requests/s": [
+    [1, "/s"],
+    [1e3, "k/s"],
+    [1e6, "M/s"],
+    [1e9, "G/s"],
+  ],
+  bytes: [
+    [1, "B"],
+    [1e3, "kB"],
+    [1e6, "MB"],
+    [1e9, "GB"],
+  ],
 };
 
 export interface Scale {
@@ -82,6 +101,9 @@ export function effect(metric: string, worse: boolean): string {
 /** The label of an axis tick: the unit fits the axis' end, the decimals its step. */
 export function tick(unit: string, value: number, end: number, step: number): string {
   const shown = scale(unit, end);
-  const decimals = [0, 1, 2, 3].find((d) => Math.abs((step / shown.factor) * 10 ** d - Math.round((step / shown.factor) * 10 ** d)) < 1e-6) ?? 4;
+  const decimals =
+    [0, 1, 2, 3].find(
+      (d) => Math.abs((step / shown.factor) * 10 ** d - Math.round((step / shown.factor) * 10 ** d)) < 1e-6,
+    ) ?? 4;
   return `${number({ ...shown, decimals }, value)} ${shown.unit}`;
 }

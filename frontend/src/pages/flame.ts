@@ -25,7 +25,8 @@ function start(graph: Element): void {
     const frame = (event.target as Element).closest("a");
     if (frame) said.textContent = frame.getAttribute("aria-label");
   };
-  const only = (frame: Element): void => frames.forEach((one) => one.setAttribute("tabindex", one === frame ? "0" : "-1"));
+  const only = (frame: Element): void =>
+    frames.forEach((one) => one.setAttribute("tabindex", one === frame ? "0" : "-1"));
   if (frames[0]) only(frames[0]);
   graph.addEventListener("pointerover", tell);
   graph.addEventListener("focusin", tell);

@@ -46,7 +46,9 @@ function keyboard(canvas: HTMLCanvasElement, timeline: Timeline, drawn: () => Dr
     Home: () => move(all[0] ?? null),
     End: () => move(all[all.length - 1] ?? null),
     Escape: () => move(null),
-    Enter: () => { if (at !== null) open(at); },
+    Enter: () => {
+      if (at !== null) open(at);
+    },
   };
   canvas.addEventListener("keydown", (event) => {
     const act = keys[event.key];
