@@ -58,26 +58,61 @@ SELDOM = 20  # requests, about as with the effects: a spin that follows a spin i
 
 def benchmark(name: str, test: str, pipeline: int, options: argparse.Namespace) -> dict[str, Any]:
     workload = {
-        "test": test, "clients": 50, "pipeline": pipeline, "keys": {"count": options.keys}, "values": {"bytes": 32},
-        "prefill": True, "warmup_s": options.warmup, "duration_s": options.seconds, "mode": "closed",
-    }  # fmt: skip
+        "test": test,
+        "clients": 50,
+        "pipeline": pipeline,
+        "keys": {"count": options.keys},
+        "values": {"bytes": 32},
+        "prefill": True,
+        "warmup_s": options.warmup,
+        "duration_s": options.seconds,
+        "mode": "closed",
+    }
     return {
-        "name": name, "digest": "sha256:0", "driver": "speedbench", "transport": "unix", "workload": workload,
-        "command": "", "timeout_s": 60, "target": 0.01, "instructions": "",
-    }  # fmt: skip
+        "name": name,
+        "digest": "sha256:0",
+        "driver": "speedbench",
+        "transport": "unix",
+        "workload": workload,
+        "command": "",
+        "timeout_s": 60,
+        "target": 0.01,
+        "instructions": "",
+    }
 
 
 def job(server: str, sides: tuple[str, ...], benchmarks: list[dict[str, Any]]) -> Job:
     protocol, command = COMMANDS[server]
-    return parse_job({
-        "schema": "speedtrack.job/3", "run": 1, "token": 1, "attempt": 1, "reason": "confirm", "project": server,
-        "seed": 1, "trials": 5, "most_trials": 5, "lease_s": 60, "deadline_s": 86_400, "profile": None,
-        "sides": [{"side": side, "sha": "0" * 40} for side in sides],
-        "build": {"command": "true", "artifacts": ["server"], "timeout_s": 1, "environment": {}, "kind": "host",
-                  "image": "", "dockerfile": "", "dockerfile_network": False, "trust": "none"},
-        "server": {"command": command, "listen": {}, "protocol": protocol, "ready_timeout_s": 20, "cores": 1},
-        "benchmarks": benchmarks,
-    })  # fmt: skip
+    return parse_job(
+        {
+            "schema": "speedtrack.job/3",
+            "run": 1,
+            "token": 1,
+            "attempt": 1,
+            "reason": "confirm",
+            "project": server,
+            "seed": 1,
+            "trials": 5,
+            "most_trials": 5,
+            "lease_s": 60,
+            "deadline_s": 86_400,
+            "profile": None,
+            "sides": [{"side": side, "sha": "0" * 40} for side in sides],
+            "build": {
+                "command": "true",
+                "artifacts": ["server"],
+                "timeout_s": 1,
+                "environment": {},
+                "kind": "host",
+                "image": "",
+                "dockerfile": "",
+                "dockerfile_network": False,
+                "trust": "none",
+            },
+            "server": {"command": command, "listen": {}, "protocol": protocol, "ready_timeout_s": 20, "cores": 1},
+            "benchmarks": benchmarks,
+        }
+    )
 
 
 class Bench:

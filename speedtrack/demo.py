@@ -74,8 +74,9 @@ def demonstrate(console: Console, stack: Stack) -> bool:
 
 def push(console: Console, project: Project, repository: Path, before: Commit) -> None:
     """Send the webhook that GitHub would send for the commits that came after ``before``."""
-    after = subprocess.run(["git", "-C", str(repository), "rev-parse", "HEAD"], capture_output=True, text=True,
-                           check=True).stdout.strip()  # fmt: skip
+    after = subprocess.run(
+        ["git", "-C", str(repository), "rev-parse", "HEAD"], capture_output=True, text=True, check=True
+    ).stdout.strip()
     body = json.dumps({"ref": f"refs/heads/{project.default_branch}", "before": before.sha, "after": after}).encode()
     signature = hmac.new(project.hook_secret.encode(), body, hashlib.sha256).hexdigest()
     answer = httpx.post(

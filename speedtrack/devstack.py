@@ -34,8 +34,18 @@ SOCKET = "valkey.sock"
 LONGEST_SOCKET = 100  # bytes of a socket's path; Linux takes 107, macOS 103
 OWNER_ONLY = 0o700
 STOP_S = 20  # a runner finishes its trial when told to stop
-WORKER = ["-m", "celery", "--app", "speedtrack", "worker", "--loglevel", "warning", "--without-gossip",
-          "--without-mingle", "--without-heartbeat"]  # fmt: skip
+WORKER = [
+    "-m",
+    "celery",
+    "--app",
+    "speedtrack",
+    "worker",
+    "--loglevel",
+    "warning",
+    "--without-gossip",
+    "--without-mingle",
+    "--without-heartbeat",
+]
 # The server's processes: what to tell this Python interpreter, in BASE_DIR.
 PROCESSES = {
     "web": ["-m", "speedtrack.webserver"],
@@ -45,7 +55,7 @@ PROCESSES = {
     "notify": [*WORKER, "--hostname", "notify@%h", "--queues", "notify", "--concurrency", "4", "--pool", "threads"],
     # Threads, for all they do is wait for git. As many remotes may hang before others wait.
     "git": [*WORKER, "--hostname", "git@%h", "--queues", "sync,poll", "--concurrency", "4", "--pool", "threads"],
-}  # fmt: skip
+}
 
 
 class StackError(Exception):

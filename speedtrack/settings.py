@@ -75,8 +75,13 @@ def env_keys(name: str) -> list[str]:
 
 
 # A server that has vanished from the network ends the connection within half a minute; else a call waits for hours.
-ANSWERS_OR_ENDS: dict[str, Any] = {"connect_timeout": 5, "keepalives_idle": 15, "keepalives_interval": 5,
-                                   "keepalives_count": 3, "tcp_user_timeout": 30_000}  # fmt: skip
+ANSWERS_OR_ENDS: dict[str, Any] = {
+    "connect_timeout": 5,
+    "keepalives_idle": 15,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 30_000,
+}
 
 
 def database(url: str) -> dict[str, Any]:

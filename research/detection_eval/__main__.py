@@ -34,9 +34,7 @@ SPREADS, CHANGES = (0.01, 0.017, 0.02, 0.04), (0.01, 0.02, 0.03, 0.05)
 NULLS = {Case(0.0, 0.01): 0.7, Case(0.0, 0.017): 0.15, Case(0.0, 0.017, heavy=True): 0.05, Case(0.0, 0.04): 0.1}
 NARROW = tuple(Case(change, 0.017) for change in (0.02, 0.03, 0.05, 0.10))
 BETWEEN = (0.01, 0.017)  # of the runs of young lines
-BESIDE = (
-    datasets.SYNTHETIC, datasets.SYNTHETIC_NONE, datasets.REAL, datasets.REAL_NONE, datasets.SAP, datasets.TALOS
-)  # fmt: skip
+BESIDE = (datasets.SYNTHETIC, datasets.SYNTHETIC_NONE, datasets.REAL, datasets.REAL_NONE, datasets.SAP, datasets.TALOS)
 
 
 @dataclass(frozen=True)
@@ -103,9 +101,13 @@ def name_of(options: argparse.Namespace) -> str:
 
 
 def work_out(
-    part: str, executor: ProcessPoolExecutor, store: Store, sets: Sequence[DataSet], extent: Extent,
+    part: str,
+    executor: ProcessPoolExecutor,
+    store: Store,
+    sets: Sequence[DataSet],
+    extent: Extent,
     options: argparse.Namespace,
-) -> None:  # fmt: skip
+) -> None:
     """Find what a part lacks yet."""
     seed, others = options.seed, [one for one in sets if one.name in BESIDE]
     if part == "settling":
@@ -161,9 +163,17 @@ def findings(store: Store, sets: Sequence[DataSet], extent: Extent) -> Findings:
 
 
 def heading(options: argparse.Namespace, found: Findings) -> str:
-    given = [word for word, value in (("QUICK=1", options.quick), (f"LINES={options.lines}", options.lines),
-                                      ("HARNESS=…", options.harness), ("DATA=…", options.data),
-                                      ("PEERS=1", found.peers)) if value]  # fmt: skip
+    given = [
+        word
+        for word, value in (
+            ("QUICK=1", options.quick),
+            (f"LINES={options.lines}", options.lines),
+            ("HARNESS=…", options.harness),
+            ("DATA=…", options.data),
+            ("PEERS=1", found.peers),
+        )
+        if value
+    ]
     source = "the harness's generator and histories" if options.harness else "the project's own generator"
     commits = sum(len(record.line.values) for records in found.records.values() for record in records)
     return (

@@ -16,9 +16,14 @@ from research.detection_eval.scores import Found, Record, Score, quantile, score
 from research.detection_eval.settling import RANGE, Narrowed, Rounds
 
 STAGES = (
-    "never suspected", "beside the bracket", "refuted, though in the bracket", "unsettled", "withdrawn",
-    "confirmed elsewhere", "still open at the end",
-)  # fmt: skip
+    "never suspected",
+    "beside the bracket",
+    "refuted, though in the bracket",
+    "unsettled",
+    "withdrawn",
+    "confirmed elsewhere",
+    "still open at the end",
+)
 DRIFT_STEP = 0.003
 STEPS = {datasets.SYNTHETIC: datasets.SYNTHETIC_NONE, datasets.REAL: datasets.REAL_NONE}  # and the same without steps
 
@@ -52,32 +57,66 @@ def percent(value: float, digits: int = 0) -> str:
 def whole_way(scores: Mapping[str, Score]) -> str:
     """From a measurement to a confirmed change, by data set."""
     head = (
-        "data", "lines, commits, changes", "suspicions /1000", "from commit 240 on", "P", "R", "F1", "false /1000",
-        "pairs /1000", "delay, median / 90%", "drifts told, false",
-    )  # fmt: skip
+        "data",
+        "lines, commits, changes",
+        "suspicions /1000",
+        "from commit 240 on",
+        "P",
+        "R",
+        "F1",
+        "false /1000",
+        "pairs /1000",
+        "delay, median / 90%",
+        "drifts told, false",
+    )
     rows = [
         (
-            name, f"{s.lines}, {s.commits}, {s.changes}", number(s.suspicions, 1), number(s.suspicions_mature, 1),
-            number(s.precision), number(s.recall), number(s.f1), number(s.false_rate), number(s.pairs, 0),
+            name,
+            f"{s.lines}, {s.commits}, {s.changes}",
+            number(s.suspicions, 1),
+            number(s.suspicions_mature, 1),
+            number(s.precision),
+            number(s.recall),
+            number(s.f1),
+            number(s.false_rate),
+            number(s.pairs, 0),
             f"{number(quantile(s.delays, 0.5), 0)} / {number(quantile(s.delays, 0.9), 0)}",
             f"{s.drifts}, {s.false_drifts}",
         )
-        for name, s in scores.items() if name != datasets.DRIFT
-    ]  # fmt: skip
+        for name, s in scores.items()
+        if name != datasets.DRIFT
+    ]
     return table(head, rows)
 
 
 def commits_named(scores: Mapping[str, Score]) -> str:
     """Of the true changes, how many reach their commit."""
-    head = ("data", "changes", "suspected", "confirmed", "named alone", "of those suspected", "in a wider range",
-            "at a wrong commit", "widest range")  # fmt: skip
+    head = (
+        "data",
+        "changes",
+        "suspected",
+        "confirmed",
+        "named alone",
+        "of those suspected",
+        "in a wider range",
+        "at a wrong commit",
+        "widest range",
+    )
     rows = [
         (
-            name, s.changes, s.suspected, s.hits, s.named, percent(s.named / s.suspected if s.suspected else math.nan),
-            s.held - s.named, s.wrong, max(s.widths, default="–"),
+            name,
+            s.changes,
+            s.suspected,
+            s.hits,
+            s.named,
+            percent(s.named / s.suspected if s.suspected else math.nan),
+            s.held - s.named,
+            s.wrong,
+            max(s.widths, default="–"),
         )
-        for name, s in scores.items() if s.changes and name != datasets.DRIFT
-    ]  # fmt: skip
+        for name, s in scores.items()
+        if s.changes and name != datasets.DRIFT
+    ]
     return table(head, rows)
 
 
@@ -113,12 +152,15 @@ def rounds(rows: Sequence[Rounds]) -> str:
             (
                 percent(r.case.change) if r.case.change else "none (A/A)",
                 f"{percent(r.case.spread, 1)}{', heavy tails' if r.case.heavy else ''}",
-                percent(r.different, 2 if not r.case.change else 1), percent(r.same, 1), percent(r.unknown, 1),
-                number(r.pairs, 1), r.runs,
+                percent(r.different, 2 if not r.case.change else 1),
+                percent(r.same, 1),
+                percent(r.unknown, 1),
+                number(r.pairs, 1),
+                r.runs,
             )
             for r in rows
         ],
-    )  # fmt: skip
+    )
 
 
 def narrowed(rows: Sequence[Narrowed]) -> str:
@@ -127,12 +169,17 @@ def narrowed(rows: Sequence[Narrowed]) -> str:
         head,
         [
             (
-                percent(r.case.change), percent(r.case.spread, 1), percent(r.right, 1), percent(r.wrong, 1),
-                percent(r.wide, 1), number(r.pairs, 0), r.runs,
+                percent(r.case.change),
+                percent(r.case.spread, 1),
+                percent(r.right, 1),
+                percent(r.wrong, 1),
+                percent(r.wide, 1),
+                number(r.pairs, 0),
+                r.runs,
             )
             for r in rows
         ],
-    )  # fmt: skip
+    )
 
 
 def costs(rows: Sequence[Cost]) -> str:
@@ -140,11 +187,17 @@ def costs(rows: Sequence[Cost]) -> str:
     return table(
         head,
         [
-            (c.points, c.branches, number(c.worker_ms, 1), number(c.database_ms, 1),
-             number(c.worker_ms + c.database_ms, 1), number(c.elapsed_ms, 1))
+            (
+                c.points,
+                c.branches,
+                number(c.worker_ms, 1),
+                number(c.database_ms, 1),
+                number(c.worker_ms + c.database_ms, 1),
+                number(c.elapsed_ms, 1),
+            )
             for c in rows
         ],
-    )  # fmt: skip
+    )
 
 
 def beside_peers(ours: Mapping[str, Score], peers: Sequence[PeerScore]) -> str:
@@ -220,34 +273,45 @@ def of_lines(scores: Mapping[str, Score]) -> list[Target]:
     rows = []
     suspicions = "suspicions per 1000 change-free commits of a long line"
     for name, kind, before, most in (
-        (datasets.SYNTHETIC_NONE, "mixed noise", "41.8", "6"), (datasets.GAUSSIAN, "Gaussian", "6.7", "1")
-    ):  # fmt: skip
+        (datasets.SYNTHETIC_NONE, "mixed noise", "41.8", "6"),
+        (datasets.GAUSSIAN, "Gaussian", "6.7", "1"),
+    ):
         if name in scores:
             now = number(scores[name].suspicions_mature, 1)
             rows.append(Target(f"{suspicions}, {kind}", before, f"≤ {most}", now))
     for kind, steps, f1, least in (
-        ("synthetic", datasets.SYNTHETIC, "0.74 (0.06)", "0.82"), ("public real noise", datasets.REAL, "0.29", "0.42")
-    ):  # fmt: skip
+        ("synthetic", datasets.SYNTHETIC, "0.74 (0.06)", "0.82"),
+        ("public real noise", datasets.REAL, "0.29", "0.42"),
+    ):
         if steps in scores:
             s = scores[steps]
             named = percent(s.named / s.suspected if s.suspected else math.nan)
             rows += [
                 Target(f"F1 after settling (false per 1000), {kind}", f1, f"≥ {least} (≤ 0.1)", cell(scores, steps)),
                 Target(f"pairs per 1000 commits, {kind}", "934", "≤ 400", number(s.pairs, 0)),
-                Target(f"changes suspected within five commits that reach the right one, {kind}", "about half",
-                       "≥ 90%", named),
-            ]  # fmt: skip
+                Target(
+                    f"changes suspected within five commits that reach the right one, {kind}",
+                    "about half",
+                    "≥ 90%",
+                    named,
+                ),
+            ]
     return rows
 
 
 def of_history(found: Sequence[PeerScore]) -> list[Target]:
     scores = {one.dataset: one.score for one in found}
-    wanted = {datasets.SYNTHETIC: ("0.33", "≥ 0.80 (≤ 0.3)"), datasets.REAL: ("–", "–"),
-              datasets.SAP: ("0.22", "1.00"), datasets.TALOS: ("0.27", "≥ 0.84")}  # fmt: skip
+    wanted = {
+        datasets.SYNTHETIC: ("0.33", "≥ 0.80 (≤ 0.3)"),
+        datasets.REAL: ("–", "–"),
+        datasets.SAP: ("0.22", "1.00"),
+        datasets.TALOS: ("0.27", "≥ 0.84"),
+    }
     rows = [
         Target(f"F1 of the history alone (false per 1000), {name}", *wanted[name], cell(scores, name))
-        for name in wanted if name in scores
-    ]  # fmt: skip
+        for name in wanted
+        if name in scores
+    ]
     if found:
         gone = float(np.mean([one.vanished for one in found]))
         rows.append(Target("its reports that vanish", "56%", "0", percent(gone)))
@@ -261,8 +325,10 @@ def of_settling(found: Findings) -> list[Target]:
         count = sum(one.runs for one in nulls)
         confirmed = percent(sum(one.different * one.runs for one in nulls) / count, 2)
         rows.append(Target(f"of {count} suspicions without a change, confirmed", "0.8%", "≤ 1%", confirmed))
-    wanted = {(0.02, 0.017): ("2% at a spread of 1.7%", "73% at a spread of 2%", "≥ 99% in ≤ 30 pairs"),
-              (0.01, 0.01): ("1% at a spread of 1%", "55%", "≥ 90%")}  # fmt: skip
+    wanted = {
+        (0.02, 0.017): ("2% at a spread of 1.7%", "73% at a spread of 2%", "≥ 99% in ≤ 30 pairs"),
+        (0.01, 0.01): ("1% at a spread of 1%", "55%", "≥ 90%"),
+    }
     for one in found.settled:
         if (key := (one.case.change, one.case.spread)) in wanted:
             rows.append(Target(*wanted[key], f"{percent(one.different, 1)} in {number(one.pairs, 0)} pairs"))

@@ -51,8 +51,11 @@ def test_losses_are_told_by_the_stage_at_which_they_happened() -> None:
     ]
     total = score([Record(line, found)])
     assert total.losses == {
-        "never suspected": 1, "refuted, though in the bracket": 1, "beside the bracket": 1, "unsettled": 1,
-    }  # fmt: skip
+        "never suspected": 1,
+        "refuted, though in the bracket": 1,
+        "beside the bracket": 1,
+        "unsettled": 1,
+    }
     assert (total.suspected, total.hits, total.named) == (4, 1, 1)
 
 

@@ -103,11 +103,16 @@ class TrackedLine:
     def write_commits(self, count: int) -> list[Commit]:
         commits = Commit.objects.bulk_create(
             Commit(
-                project=self.project, sha=f"{i:040x}", author_name="Ada", author_email="ada@example.org",
-                authored_at=time_of(i), committed_at=time_of(i), subject=f"Change {i}",
+                project=self.project,
+                sha=f"{i:040x}",
+                author_name="Ada",
+                author_email="ada@example.org",
+                authored_at=time_of(i),
+                committed_at=time_of(i),
+                subject=f"Change {i}",
             )
             for i in range(count)
-        )  # fmt: skip
+        )
         Position.objects.bulk_create(
             Position(branch=self.branch, commit=commit, number=i) for i, commit in enumerate(commits)
         )
@@ -118,12 +123,22 @@ class TrackedLine:
         values = self.line.values
         runs = Run.objects.bulk_create(
             Run(
-                project=self.project, commit=commit, machine=self.machine, suite=self.suite,
-                benchmarks=[self.benchmark.name], benchmark_set="set", reason=Reason.PUSH, rank=i,
-                trials=len(values[i]), status=Status.SUCCEEDED, attempt=1, lease_token=1, ended_at=time_of(i),
+                project=self.project,
+                commit=commit,
+                machine=self.machine,
+                suite=self.suite,
+                benchmarks=[self.benchmark.name],
+                benchmark_set="set",
+                reason=Reason.PUSH,
+                rank=i,
+                trials=len(values[i]),
+                status=Status.SUCCEEDED,
+                attempt=1,
+                lease_token=1,
+                ended_at=time_of(i),
             )
             for i, commit in enumerate(self.commits)
-        )  # fmt: skip
+        )
         return self.write_attempts(runs, [time_of(i) for i in range(len(runs))])
 
     def measure(self, first: int, last: int | None = None) -> None:
@@ -161,11 +176,19 @@ class TrackedLine:
         estimates = [summarize(values) for *_, values in rows]
         measurements = Measurement.objects.bulk_create(
             Measurement(
-                attempt=attempt, series=self.series, commit=commit, side=side, paired=paired, accepted=True,
-                value=found.value, low=found.low, high=found.high, n=found.n,
+                attempt=attempt,
+                series=self.series,
+                commit=commit,
+                side=side,
+                paired=paired,
+                accepted=True,
+                value=found.value,
+                low=found.low,
+                high=found.high,
+                n=found.n,
             )
             for (attempt, commit, side, _), found in zip(rows, estimates, strict=True)
-        )  # fmt: skip
+        )
         Sample.objects.bulk_create(
             Sample(measurement=measurement, trial=trial, value=value)
             for measurement, (*_, values) in zip(measurements, rows, strict=True)

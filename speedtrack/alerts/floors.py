@@ -94,9 +94,14 @@ def against_itself(plan: planning.Plan, commit: Commit) -> planning.Plan:
 def measure(choice: Choice) -> int:
     """Queue A/A runs by hand, before all that waits. Returns how many."""
     plan = planning.Plan(
-        choice.project, choice.suite, choice.benchmarks, Reason.AA, trials=PAIRS, metrics=WATCHED,
+        choice.project,
+        choice.suite,
+        choice.benchmarks,
+        Reason.AA,
+        trials=PAIRS,
+        metrics=WATCHED,
         priority=PRIORITY["manual"],
-    )  # fmt: skip
+    )
     commits = choice.project.commits.in_bulk(choice.ranks)
     for commit in commits.values():
         for machine in choice.machines:

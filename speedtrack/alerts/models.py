@@ -292,9 +292,12 @@ class ChangePoint(models.Model):
         "self", models.CASCADE, null=True, related_name="returns", help_text="the change that this one takes back"
     )
     spoken_for_by = models.ForeignKey(
-        "self", models.SET_NULL, null=True, related_name="speaks_for",
+        "self",
+        models.SET_NULL,
+        null=True,
+        related_name="speaks_for",
         help_text="the clearest change of many that moved at once: it is measured first",
-    )  # fmt: skip
+    )
 
     objects: ClassVar = ChangePointQuerySet.as_manager()
 
@@ -423,8 +426,11 @@ class Mute(models.Model):
         mine = (self.benchmark or series.benchmark.name, self.metric or series.metric)
         machine = self.machine_id or series.machine_id
         return (*mine, machine, self.project_id) == (
-            series.benchmark.name, series.metric, series.machine_id, series.project_id
-        )  # fmt: skip
+            series.benchmark.name,
+            series.metric,
+            series.machine_id,
+            series.project_id,
+        )
 
 
 class NoiseFloor(models.Model):

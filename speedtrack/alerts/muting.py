@@ -39,9 +39,14 @@ def mute(project: Project, quiet: Quiet, who: User) -> Mute:
     if quiet.metric and not quiet.benchmark:
         raise ValueError("say of which benchmark the metric is muted")
     return Mute.objects.create(
-        project=project, benchmark=quiet.benchmark, metric=quiet.metric, machine=quiet.machine,
-        reason=quiet.reason.strip(), until=Now() + timedelta(days=quiet.days), who=who,
-    )  # fmt: skip
+        project=project,
+        benchmark=quiet.benchmark,
+        metric=quiet.metric,
+        machine=quiet.machine,
+        reason=quiet.reason.strip(),
+        until=Now() + timedelta(days=quiet.days),
+        who=who,
+    )
 
 
 def end(mute: Mute, who: User) -> bool:

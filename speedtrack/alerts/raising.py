@@ -107,9 +107,14 @@ def make_alert(cp: ChangePoint) -> Alert:
 def tell(alert: Alert, kind: AlertEvent.Kind, note: str, *, past: bool = False, after: str = "") -> AlertEvent:
     """Write what happened by itself. Of what is muted nobody is told."""
     return AlertEvent.objects.create(
-        alert=alert, kind=kind, note=note, past=past, after=after, improvement=alert.improvement,
+        alert=alert,
+        kind=kind,
+        note=note,
+        past=past,
+        after=after,
+        improvement=alert.improvement,
         untold=not alert.muted,
-    )  # fmt: skip
+    )
 
 
 def join(alert: Alert, cp: ChangePoint, told: bool) -> None:

@@ -40,9 +40,12 @@ def elsewhere(series: Series, smallest_effect: float) -> float:
     None known: the smallest effect itself, as a metric's threshold is set above its usual noise.
     """
     asked: dict[str, Any] = {
-        "project": series.project_id, "metric": series.metric, "series": series.pk,
-        "benchmark": series.benchmark_id, "machine": series.machine_id,
-    }  # fmt: skip
+        "project": series.project_id,
+        "metric": series.metric,
+        "series": series.pk,
+        "benchmark": series.benchmark_id,
+        "machine": series.machine_id,
+    }
     known: dict[int, list[float]] = {}
     with connection.cursor() as cursor:
         cursor.execute(KIN, asked)

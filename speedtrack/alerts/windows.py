@@ -154,10 +154,14 @@ def load(series: Series, one: News) -> Line:
         cursor.execute(
             POINTS,
             {
-                "series": series.pk, "branch": one.branch.pk, "first": one.numbers[0], "last": one.numbers[-1],
-                "before": BEFORE, "ahead": AHEAD,
+                "series": series.pk,
+                "branch": one.branch.pk,
+                "first": one.numbers[0],
+                "last": one.numbers[-1],
+                "before": BEFORE,
+                "ahead": AHEAD,
             },
-        )  # fmt: skip
+        )
         points = [Measured(number, commit, tuple(trials)) for number, commit, trials in cursor if trials]
     return Line(one.branch, points, frozenset(one.commits))
 

@@ -137,9 +137,15 @@ class BenchmarkSection(Strict):
     def work(self) -> dict[str, Any]:
         """What a job tells the runner of it (docs/result-format.md)."""
         workload = self.workload.phase() if self.workload else {}
-        return {"driver": self.driver, "transport": self.transport, "workload": workload,
-                "command": self.command or "", "timeout_s": self.timeout_s,
-                "instructions": self.instructions or "", "target": self.target}  # fmt: skip
+        return {
+            "driver": self.driver,
+            "transport": self.transport,
+            "workload": workload,
+            "command": self.command or "",
+            "timeout_s": self.timeout_s,
+            "instructions": self.instructions or "",
+            "target": self.target,
+        }
 
     @property
     def rate_of(self) -> str | None:
@@ -253,10 +259,20 @@ def explain(where: str, error: Any) -> str:
 
 
 SECTIONS: dict[str, type[BaseModel]] = {
-    "build": BuildSection, "server": ServerSection, "benchmark": BenchmarkSection, "metrics": MetricSection,
-    "workload": Workload, "commands": Weighted, "sequence": Repeated, "keys": Keys, "values": Values,
-    "expect": Expectations, "rate": RateOf, "probe": Probe, "setup": Setup,
-}  # fmt: skip
+    "build": BuildSection,
+    "server": ServerSection,
+    "benchmark": BenchmarkSection,
+    "metrics": MetricSection,
+    "workload": Workload,
+    "commands": Weighted,
+    "sequence": Repeated,
+    "keys": Keys,
+    "values": Values,
+    "expect": Expectations,
+    "rate": RateOf,
+    "probe": Probe,
+    "setup": Setup,
+}
 
 
 def allowed_keys(place: tuple[str | int, ...]) -> list[str]:

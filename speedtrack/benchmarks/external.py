@@ -9,11 +9,24 @@ COMMON = {"test", "transport", "clients", "threads", "pipeline", "keys", "values
 KEYS = {"redis-benchmark": COMMON | {"commands"}, "memtier": COMMON | {"ttl_s"}}
 TESTS = {
     "redis-benchmark": (
-        "ping_inline", "ping_mbulk", "set", "get", "incr", "lpush", "rpush", "lpop", "rpop", "sadd", "hset", "spop",
-        "zadd", "zpopmin", "mset",
+        "ping_inline",
+        "ping_mbulk",
+        "set",
+        "get",
+        "incr",
+        "lpush",
+        "rpush",
+        "lpop",
+        "rpop",
+        "sadd",
+        "hset",
+        "spop",
+        "zadd",
+        "zpopmin",
+        "mset",
     ),
     "memtier": ("get", "set"),
-}  # fmt: skip
+}
 DISTRIBUTIONS = {"redis-benchmark": ("uniform",), "memtier": ("uniform", "sequential", "gaussian", "zipf")}
 
 

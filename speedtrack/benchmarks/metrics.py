@@ -38,27 +38,41 @@ VOIDS_LATENCY = VOIDS_THROUGHPUT | {"client_delayed", "slipped"}
 METRICS = {
     m.name: m
     for m in (
-        Metric("server_cpu_ns_per_request", "Server CPU per request", "ns", Direction.LOWER, 0.01, True,
-               VOIDS_CPU),
+        Metric("server_cpu_ns_per_request", "Server CPU per request", "ns", Direction.LOWER, 0.01, True, VOIDS_CPU),
         Metric("instructions_per_request", "Instructions per request", "", Direction.LOWER, 0.01, True, OTHER_WORK),
         Metric("cycles_per_request", "Cycles per request", "", Direction.LOWER, 0.01, False, VOIDS_CPU),
         # Measured once, so that no pairs could confirm what a change of it says.
-        Metric("callgrind_instructions_per_request", "Instructions per request (callgrind)", "", Direction.LOWER, 0.05,
-               False, frozenset()),
+        Metric(
+            "callgrind_instructions_per_request",
+            "Instructions per request (callgrind)",
+            "",
+            Direction.LOWER,
+            0.05,
+            False,
+            frozenset(),
+        ),
         Metric("throughput_rps", "Throughput", "requests/s", Direction.HIGHER, 0.03, True, VOIDS_THROUGHPUT),
         Metric("latency_us_p50", "Latency p50", "µs", Direction.LOWER, 0.05, False, VOIDS_LATENCY),
         Metric("latency_us_p99", "Latency p99", "µs", Direction.LOWER, 0.10, False, VOIDS_LATENCY),
         Metric("server_user_ns_per_request", "Server CPU in user mode", "ns", Direction.LOWER, 0.05, False, VOIDS_CPU),
-        Metric("server_system_ns_per_request", "Server CPU in the kernel", "ns", Direction.LOWER, 0.05, False,
-               VOIDS_CPU),
-        Metric("context_switches_per_request", "Context switches per request", "", Direction.LOWER, 0.05, False,
-               VOIDS_THROUGHPUT),
+        Metric(
+            "server_system_ns_per_request", "Server CPU in the kernel", "ns", Direction.LOWER, 0.05, False, VOIDS_CPU
+        ),
+        Metric(
+            "context_switches_per_request",
+            "Context switches per request",
+            "",
+            Direction.LOWER,
+            0.05,
+            False,
+            VOIDS_THROUGHPUT,
+        ),
         Metric("bytes_per_key", "Memory per key", "bytes", Direction.LOWER, 0.02, False, frozenset({"paging"})),
         Metric("peak_rss_bytes", "Peak memory", "bytes", Direction.LOWER, 0.02, True, frozenset({"paging"})),
         Metric("build_seconds", "Build time", "s", Direction.LOWER, 0.10, False, frozenset({"ccache"})),
         Metric("binary_bytes", "Binary size", "bytes", Direction.LOWER, 0.01, False, frozenset(), exact=True),
     )
-}  # fmt: skip
+}
 
 HEADLINE = "server_cpu_ns_per_request"
 WATCHED = [metric.name for metric in METRICS.values() if metric.watched]

@@ -13,12 +13,45 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field
 TESTS = {
     "resp": ("ping", "set", "get", "incr"),
     "memcached": (
-        "mn", "ping", "version", "set", "get", "get_miss", "gets_10", "gets_100", "add", "replace", "append", "cas",
-        "incr", "touch", "gat", "delete", "ms", "mg", "mg_quiet", "md", "ma", "get_10", "get_100", "gets", "gat_10",
-        "gat_100", "gats", "gats_10", "gats_100", "prepend", "decr", "ms_base64", "mg_base64", "ms_quiet", "mg_flags",
-        "mg_touch", "ma_value",
+        "mn",
+        "ping",
+        "version",
+        "set",
+        "get",
+        "get_miss",
+        "gets_10",
+        "gets_100",
+        "add",
+        "replace",
+        "append",
+        "cas",
+        "incr",
+        "touch",
+        "gat",
+        "delete",
+        "ms",
+        "mg",
+        "mg_quiet",
+        "md",
+        "ma",
+        "get_10",
+        "get_100",
+        "gets",
+        "gat_10",
+        "gat_100",
+        "gats",
+        "gats_10",
+        "gats_100",
+        "prepend",
+        "decr",
+        "ms_base64",
+        "mg_base64",
+        "ms_quiet",
+        "mg_flags",
+        "mg_touch",
+        "ma_value",
     ),
-}  # fmt: skip
+}
 
 
 #: How the forms of a key that may have several are told apart; these words stand in the places of pydantic's errors.
@@ -99,8 +132,12 @@ class Keys(Strict):
 
     @model_validator(mode="after")
     def of_the_distribution(self) -> "Keys":
-        owners = {"exponent": ("zipf", "latest"), "deviation": ("gaussian",), "hot_keys": ("hotspot",),
-                  "hot_requests": ("hotspot",)}  # fmt: skip
+        owners = {
+            "exponent": ("zipf", "latest"),
+            "deviation": ("gaussian",),
+            "hot_keys": ("hotspot",),
+            "hot_requests": ("hotspot",),
+        }
         for name, distributions in owners.items():
             if getattr(self, name) is not None and self.distribution not in distributions:
                 wanted = " or ".join(f'"{one}"' for one in distributions)

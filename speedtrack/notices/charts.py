@@ -105,8 +105,10 @@ def draw_pairs(axes: "Axes", change_point: ChangePoint, pairs: Sequence[float]) 
     axes.plot(percent, range(len(percent), 0, -1), "o", ms=3.2, color=INK, alpha=0.75)
     axes.set_title(
         f"{len(pairs)} pairs measured again: after against before; median and 95% interval",
-        loc="left", fontsize=9, color=INK,
-    )  # fmt: skip
+        loc="left",
+        fontsize=9,
+        color=INK,
+    )
     axes.xaxis.set_major_formatter(lambda value, _: f"{value:+g}%".replace("-", numbers.MINUS) if value else "0")
     axes.set_yticks([])
     axes.margins(y=0.12)

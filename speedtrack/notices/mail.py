@@ -167,8 +167,14 @@ class Listed:
 
 
 def notices_of(row: Outbox) -> list[Notice]:
-    related = ("subscriber", "event__who", "event__alert__project", "event__alert__branch",
-               "event__alert__before", "event__alert__commit")  # fmt: skip
+    related = (
+        "subscriber",
+        "event__who",
+        "event__alert__project",
+        "event__alert__branch",
+        "event__alert__before",
+        "event__alert__commit",
+    )
     return list(row.notices.select_related(*related).order_by("event_id"))
 
 
@@ -293,9 +299,13 @@ def wrapped(line: str) -> list[str]:
         return [line if line == "-- " else line.rstrip()]  # the mark of a signature ends in a blank
     indent = " " * (len(line) - len(line.lstrip()))
     return textwrap.wrap(
-        line.strip(), COLUMNS, initial_indent=indent, subsequent_indent=indent + "  ",
-        break_long_words=False, break_on_hyphens=False,
-    )  # fmt: skip
+        line.strip(),
+        COLUMNS,
+        initial_indent=indent,
+        subsequent_indent=indent + "  ",
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
 
 
 def happened(event: AlertEvent) -> str:

@@ -26,10 +26,13 @@ REMEDIES = (
     (r"No space left on device|Disk quota exceeded", "Make room on this machine"),
     (r"Permission denied", "Let the server write to {mirror}"),
     (r"\.lock'?:", "Another git is at work there, or was killed: its lock is removed {timeout} s after it was made"),
-    (r"unable to access|Could not (?:resolve|read from)|not appear to be|early EOF|hung up|RPC failed|not allowed"
-     r"|bad pack header|[Cc]onnection", "Check the address and the network"),
+    (
+        r"unable to access|Could not (?:resolve|read from)|not appear to be|early EOF|hung up|RPC failed|not allowed"
+        r"|bad pack header|[Cc]onnection",
+        "Check the address and the network",
+    ),
     ("", "If it stays so, remove {mirror}: it is then cloned anew"),
-)  # fmt: skip
+)
 
 
 @dataclass(frozen=True)

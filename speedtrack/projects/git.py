@@ -225,8 +225,9 @@ def resolve(slug: str, name: str) -> str:
         "on no tracked branch"
     )
     try:
-        found = run_git("rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}",
-                        directory=mirror_of(slug)).strip()  # fmt: skip
+        found = run_git(
+            "rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}", directory=mirror_of(slug)
+        ).strip()
     except GitFailed as e:
         if e.returncode == NOT_FOUND and not e.said:
             raise none from e
@@ -238,8 +239,9 @@ def resolve(slug: str, name: str) -> str:
 
 def first_parents(slug: str, head: str) -> list[str]:
     """The ids from the root to ``head`` along first parents, oldest first."""
-    return run_git("rev-list", "--first-parent", "--reverse", "--end-of-options", head,
-                   directory=mirror_of(slug)).split()  # fmt: skip
+    return run_git(
+        "rev-list", "--first-parent", "--reverse", "--end-of-options", head, directory=mirror_of(slug)
+    ).split()
 
 
 def in_range(slug: str, expression: str, find: Callable[[str], str] | None = None) -> list[str]:
@@ -251,15 +253,29 @@ def in_range(slug: str, expression: str, find: Callable[[str], str] | None = Non
     if ".." not in expression:
         return [find(expression)]
     begin, _, end = expression.partition("..")
-    return run_git("rev-list", "--first-parent", "--reverse", "--end-of-options", find(end.lstrip(".")),
-                   f"^{find(begin)}", directory=mirror_of(slug)).split()  # fmt: skip
+    return run_git(
+        "rev-list",
+        "--first-parent",
+        "--reverse",
+        "--end-of-options",
+        find(end.lstrip(".")),
+        f"^{find(begin)}",
+        directory=mirror_of(slug),
+    ).split()
 
 
 def revisions(slug: str, shas: list[str]) -> Iterator[Revision]:
     """The commits of these ids, in their order. Asks git in blocks, so that a long history fits a command line."""
     for at in range(0, len(shas), 1000):
-        text = run_git("log", "--no-walk=unsorted", "-z", f"--format={'%x00'.join(FIELDS)}", "--end-of-options",
-                       *shas[at : at + 1000], directory=mirror_of(slug))  # fmt: skip
+        text = run_git(
+            "log",
+            "--no-walk=unsorted",
+            "-z",
+            f"--format={'%x00'.join(FIELDS)}",
+            "--end-of-options",
+            *shas[at : at + 1000],
+            directory=mirror_of(slug),
+        )
         # NUL is the one character that no field can hold.
         words = text.split("\0")
         for first in range(0, len(words) - 1, len(FIELDS)):

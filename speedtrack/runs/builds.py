@@ -69,15 +69,27 @@ def store_series(attempt: Attempt, commit: Commit, build: BuildDocument, environ
         if not value:
             continue  # an empty file, a build in no time: nothing to compare with
         series, _ = Series.objects.get_or_create(
-            project=attempt.run.project, benchmark=benchmark, metric=metric, machine=environment.machine,
+            project=attempt.run.project,
+            benchmark=benchmark,
+            metric=metric,
+            machine=environment.machine,
             environment=environment,
-        )  # fmt: skip
+        )
         void = sorted(METRICS[metric].voided_by.intersection(flags))
         measurement, new = Measurement.objects.get_or_create(
-            attempt=attempt, series=series, side=build.side,
-            defaults={"commit": commit, "value": value, "low": value, "high": value, "n": 1, "flags": void,
-                      "paired": False},
-        )  # fmt: skip
+            attempt=attempt,
+            series=series,
+            side=build.side,
+            defaults={
+                "commit": commit,
+                "value": value,
+                "low": value,
+                "high": value,
+                "n": 1,
+                "flags": void,
+                "paired": False,
+            },
+        )
         if new:
             Sample.objects.create(measurement=measurement, trial=0, value=value, flagged=bool(void))
 

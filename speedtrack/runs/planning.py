@@ -86,9 +86,13 @@ def plan_pair(plan: Plan, commit_id: int, machine: Machine) -> Run:
     """Queue the paired run of a plan (whose base is set) against one commit, unless it exists; return it."""
     plan_commits(plan, {commit_id: 0}, [machine])
     return Run.objects.get(
-        commit_id=commit_id, base=plan.base, machine=machine, benchmark_set=plan.set_digest, reason=plan.reason,
+        commit_id=commit_id,
+        base=plan.base,
+        machine=machine,
+        benchmark_set=plan.set_digest,
+        reason=plan.reason,
         round=plan.round,
-    )  # fmt: skip
+    )
 
 
 def priority_of(reason: Reason, is_head: bool, in_step: bool) -> int:

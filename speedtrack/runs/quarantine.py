@@ -23,9 +23,17 @@ from speedtrack.stats.canary import IN_A_ROW
 
 FLAG = "machine_drift"
 SAME_RUN = (
-    "project_id", "commit_id", "machine_id", "suite_id", "benchmarks", "benchmark_set", "reason", "trials", "priority",
+    "project_id",
+    "commit_id",
+    "machine_id",
+    "suite_id",
+    "benchmarks",
+    "benchmark_set",
+    "reason",
+    "trials",
+    "priority",
     "rank",
-)  # fmt: skip
+)
 
 Kind = MachineEvent.Kind
 

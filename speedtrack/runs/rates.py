@@ -17,9 +17,13 @@ def reference(machine: Machine, benchmark: Benchmark) -> ReferenceRate | None:
     if row:
         return row
     found = Measurement.objects.filter(
-        series__machine=machine, series__benchmark=benchmark, series__metric=METRIC,
-        accepted=True, paired=False, flags__contained_by=LASTING_FLAGS,
-    )  # fmt: skip
+        series__machine=machine,
+        series__benchmark=benchmark,
+        series__metric=METRIC,
+        accepted=True,
+        paired=False,
+        flags__contained_by=LASTING_FLAGS,
+    )
     first = found.order_by("id").first()
     if first is None:
         return None

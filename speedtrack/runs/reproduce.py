@@ -11,9 +11,15 @@ from speedtrack.runs.models import Trial
 
 # What a place in a command line is in the script.
 PLACES = {
-    "{port}": "$port", "{socket}": "$socket", "{data}": "$room/data", "{pid}": "$server", "{room}": "$room",
-    "{speedbench}": "$speedbench", "{driver_cpus}": "$driver_cpus", "{cores}": "$(nproc)",
-}  # fmt: skip
+    "{port}": "$port",
+    "{socket}": "$socket",
+    "{data}": "$room/data",
+    "{pid}": "$server",
+    "{room}": "$room",
+    "{speedbench}": "$speedbench",
+    "{driver_cpus}": "$driver_cpus",
+    "{cores}": "$(nproc)",
+}
 PLACE = re.compile(r"\{(?:[a-z_]+|artifact:[^{}]+)\}")
 
 SCRIPT = """\

@@ -56,10 +56,15 @@ class Repository:
     def git(self, *arguments: str) -> str:
         at = f"{1_700_000_000 + 3600 * getattr(self, 'count', 0)} +0000"
         environment = {
-            "PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": str(self.path),
-            "GIT_AUTHOR_NAME": "Ada Example", "GIT_AUTHOR_EMAIL": "ada@example.org", "GIT_AUTHOR_DATE": at,
-            "GIT_COMMITTER_NAME": "Ada Example", "GIT_COMMITTER_EMAIL": "ada@example.org", "GIT_COMMITTER_DATE": at,
-        }  # fmt: skip
+            "PATH": "/usr/local/bin:/usr/bin:/bin",
+            "HOME": str(self.path),
+            "GIT_AUTHOR_NAME": "Ada Example",
+            "GIT_AUTHOR_EMAIL": "ada@example.org",
+            "GIT_AUTHOR_DATE": at,
+            "GIT_COMMITTER_NAME": "Ada Example",
+            "GIT_COMMITTER_EMAIL": "ada@example.org",
+            "GIT_COMMITTER_DATE": at,
+        }
         return subprocess.run(
             ["git", "-C", str(self.path), *arguments], env=environment, check=True, capture_output=True, text=True
         ).stdout.strip()
@@ -151,11 +156,16 @@ def trials(metrics: list[dict[str, float]], flags: list[list[str]] | None = None
     begun = datetime(2026, 1, 1, tzinfo=UTC)
     return [
         {
-            "trial": i, "order": i, "started_at": (begun + timedelta(seconds=i)).isoformat(), "seconds": 1.0,
-            "metrics": values, "flags": flags[i] if flags else [], "driver": {"schema": "speedbench.v1"},
+            "trial": i,
+            "order": i,
+            "started_at": (begun + timedelta(seconds=i)).isoformat(),
+            "seconds": 1.0,
+            "metrics": values,
+            "flags": flags[i] if flags else [],
+            "driver": {"schema": "speedbench.v1"},
         }
         for i, values in enumerate(metrics)
-    ]  # fmt: skip
+    ]
 
 
 def side_of(run: Run, commit: Commit) -> str:
@@ -194,17 +204,28 @@ def digest_of_binary(content: str) -> str:
 
 
 def send_build(
-    run: Run, commit: Commit, succeeded: bool = True, binary: str | None = None,
-    side: str | None = None, environment: dict[str, Any] | None = None, **changes: Any,
-) -> Run | None:  # fmt: skip
+    run: Run,
+    commit: Commit,
+    succeeded: bool = True,
+    binary: str | None = None,
+    side: str | None = None,
+    environment: dict[str, Any] | None = None,
+    **changes: Any,
+) -> Run | None:
     """Report a build whose artifact is made of ``binary`` (default: something of this commit alone)."""
     digest = digest_of_binary(binary or commit.sha)
     token = changes.pop("token", run.lease_token)
     build = {
-        "side": side or side_of(run, commit), "sha": commit.sha, "succeeded": succeeded,
-        "cached": False, "seconds": 1.5, "artifacts": {"kvd": {"digest": digest, "bytes": 1000}} if succeeded else {},
-        "recipe_digest": DIGEST, "error": None if succeeded else "make exited with code 2", **changes,
-    }  # fmt: skip
+        "side": side or side_of(run, commit),
+        "sha": commit.sha,
+        "succeeded": succeeded,
+        "cached": False,
+        "seconds": 1.5,
+        "artifacts": {"kvd": {"digest": digest, "bytes": 1000}} if succeeded else {},
+        "recipe_digest": DIGEST,
+        "error": None if succeeded else "make exited with code 2",
+        **changes,
+    }
     document = {"token": token, "build": build, "environment": environment}
     return builds.report(run.machine, run.pk, BuildReport.model_validate(document))
 
@@ -220,11 +241,18 @@ def send_profile(run: Run, benchmark: str, commit: Commit, **changes: Any) -> No
     found = next(b for b in jobs.benchmarks_of(run) if b.name == benchmark)
     side = side_of(run, commit)
     document = {
-        "token": run.lease_token, "side": side, "sha": commit.sha,
-        "benchmark": {"name": found.name, "digest": found.digest}, "event": "cpu-clock", "frequency_hz": 997,
-        "samples": {"base": 1000, "head": 1200}[side], "folded": FOLDED[side],
-        "cpu_ns_per_request": {"base": 5000.0, "head": 6000.0}[side], "unavailable": "", **changes,
-    }  # fmt: skip
+        "token": run.lease_token,
+        "side": side,
+        "sha": commit.sha,
+        "benchmark": {"name": found.name, "digest": found.digest},
+        "event": "cpu-clock",
+        "frequency_hz": 997,
+        "samples": {"base": 1000, "head": 1200}[side],
+        "folded": FOLDED[side],
+        "cpu_ns_per_request": {"base": 5000.0, "head": 6000.0}[side],
+        "unavailable": "",
+        **changes,
+    }
     profiles.accept(run.machine, run.pk, ProfileDocument.model_validate(document))
 
 

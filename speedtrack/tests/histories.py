@@ -48,14 +48,18 @@ class History:
         commits = Commit.objects.bulk_create(
             [
                 Commit(
-                    project=self.project, sha=f"{known + i:040x}", author_name="Ada", author_email="ada@example.org",
-                    authored_at=BEGUN + timedelta(hours=known + i), committed_at=BEGUN + timedelta(hours=known + i),
+                    project=self.project,
+                    sha=f"{known + i:040x}",
+                    author_name="Ada",
+                    author_email="ada@example.org",
+                    authored_at=BEGUN + timedelta(hours=known + i),
+                    committed_at=BEGUN + timedelta(hours=known + i),
                     subject=f"Change {known + i}",
                 )
                 for i in range(count)
             ],
             batch_size=5000,
-        )  # fmt: skip
+        )
         for commit in commits:
             for name, value in changes.items():
                 setattr(commit, name, value)
@@ -95,14 +99,21 @@ class History:
         runs = Run.objects.bulk_create(
             [
                 Run(
-                    project=self.project, commit_id=commit, machine=machine, suite=self.suite, benchmarks=[],
-                    benchmark_set="sha256:set", reason=Reason.PUSH, trials=5, status=Status.SUCCEEDED,
+                    project=self.project,
+                    commit_id=commit,
+                    machine=machine,
+                    suite=self.suite,
+                    benchmarks=[],
+                    benchmark_set="sha256:set",
+                    reason=Reason.PUSH,
+                    trials=5,
+                    status=Status.SUCCEEDED,
                     round=self.rounds,
                 )
                 for commit in values
             ],
             batch_size=2000,
-        )  # fmt: skip
+        )
         attempts = Attempt.objects.bulk_create(
             [
                 Attempt(run=run, number=1, token=1, outcome="succeeded", ended_at=moment + timedelta(seconds=1 + i))

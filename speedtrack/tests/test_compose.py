@@ -43,8 +43,12 @@ class Stack:
         environment = {name: os.environ[name] for name in ("PATH", "HOME", "DOCKER_HOST") if name in os.environ}
         done = subprocess.run(
             ["docker-compose", "--project-name", self.project, "--profile", "runner", *words],
-            cwd=self.directory, env=environment, capture_output=True, text=True, timeout=timeout_s,
-        )  # fmt: skip
+            cwd=self.directory,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=timeout_s,
+        )
         assert done.returncode == 0, f"compose {' '.join(words)}: {done.stdout[-2000:]}\n{done.stderr[-4000:]}"
         return done.stdout
 
@@ -109,10 +113,14 @@ def stack(tmp_path: Path) -> Iterator[Stack]:
     (tmp_path / "docker-compose.override.yml").write_text(OVERRIDE)
     cpus = sorted(os.sched_getaffinity(0))[:2]
     for line in (
-        "POSTGRES_PASSWORD=p@ss/w:rd#1", "SECRET_KEY=of-this-test", f"WEB_ADDRESS=127.0.0.1:{port}",
-        "SPEEDTRACK_IMAGE=speedtrack-test:server", "SPEEDTRACK_RUNNER_IMAGE=speedtrack-test:runner",
-        "ALLOW_LOCAL_REPOSITORIES=true", f"RUNNER_CPUS={','.join(map(str, cpus))}",
-    ):  # fmt: skip
+        "POSTGRES_PASSWORD=p@ss/w:rd#1",
+        "SECRET_KEY=of-this-test",
+        f"WEB_ADDRESS=127.0.0.1:{port}",
+        "SPEEDTRACK_IMAGE=speedtrack-test:server",
+        "SPEEDTRACK_RUNNER_IMAGE=speedtrack-test:runner",
+        "ALLOW_LOCAL_REPOSITORIES=true",
+        f"RUNNER_CPUS={','.join(map(str, cpus))}",
+    ):
         stack.setting(line)
     images = [BASE_DIR / ".ci/images/build"]
     subprocess.run(images, env={**os.environ, "PYTHON": sys.executable}, check=True, timeout=300)
@@ -178,8 +186,9 @@ def test_the_stack_measures_and_loses_nothing(stack: Stack) -> None:
 def test_a_missing_secret_is_named(tmp_path: Path, name: str) -> None:
     shutil.copy(BASE_DIR / "docker-compose.yml", tmp_path)
     example = (BASE_DIR / ".env.example").read_text()
-    (tmp_path / ".env").write_text(re.sub(r"^(POSTGRES_PASSWORD|SECRET_KEY)=$", r"\1=x", example, flags=re.M)
-                                   .replace(f"{name}=x", f"{name}="))  # fmt: skip
+    (tmp_path / ".env").write_text(
+        re.sub(r"^(POSTGRES_PASSWORD|SECRET_KEY)=$", r"\1=x", example, flags=re.M).replace(f"{name}=x", f"{name}=")
+    )
     done = subprocess.run(
         ["docker-compose", "config"], cwd=tmp_path, env={"PATH": os.environ["PATH"]}, capture_output=True, text=True
     )

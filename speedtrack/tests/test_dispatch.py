@@ -32,8 +32,12 @@ def broker_url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]
 @pytest.fixture
 def celery(broker_url: str) -> Celery:
     celery = Celery("test", broker=broker_url)
-    celery.conf.update(broker_transport_options=BROKER_TRANSPORT, task_queues=app.conf.task_queues,
-                       task_default_queue=app.conf.task_default_queue, task_create_missing_queues=False)  # fmt: skip
+    celery.conf.update(
+        broker_transport_options=BROKER_TRANSPORT,
+        task_queues=app.conf.task_queues,
+        task_default_queue=app.conf.task_default_queue,
+        task_create_missing_queues=False,
+    )
     return celery
 
 
@@ -84,8 +88,11 @@ def test_each_duty_with_work_is_nudged_on_its_own_queue(celery: Celery, broker_u
     builders.work(machine, lambda sha, benchmark, trial: 5000.0 + trial)
     dispatch.tick(celery)
     assert {name: messages(broker_url, name) for name in ("sync", "poll", "detect", "notify")} == {
-        "sync": 1, "poll": 0, "detect": 1, "notify": 0,
-    }  # fmt: skip
+        "sync": 1,
+        "poll": 0,
+        "detect": 1,
+        "notify": 0,
+    }
 
 
 def test_expired_leases_are_reaped_by_the_tick(celery: Celery, broker_url: str, machine: Machine) -> None:

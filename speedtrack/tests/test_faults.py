@@ -88,8 +88,11 @@ class System:
     @property
     def celery(self) -> Celery:
         celery = Celery("test", broker=self.broker_url)
-        celery.conf.update(broker_transport_options=BROKER_TRANSPORT, task_queues=app.conf.task_queues,
-                           task_default_queue=app.conf.task_default_queue)  # fmt: skip
+        celery.conf.update(
+            broker_transport_options=BROKER_TRANSPORT,
+            task_queues=app.conf.task_queues,
+            task_default_queue=app.conf.task_default_queue,
+        )
         return celery
 
     def start_runner(self) -> None:
@@ -102,8 +105,14 @@ class System:
             "SPEEDTRACK_PATIENCE_S": "1",
         }
         with (self.home / "runner.log").open("ab") as log:
-            self.runner = subprocess.Popen([sys.executable, "-m", "runners"], cwd=devstack.BASE_DIR, env=environment,
-                                           stdout=log, stderr=log, start_new_session=True)  # fmt: skip
+            self.runner = subprocess.Popen(
+                [sys.executable, "-m", "runners"],
+                cwd=devstack.BASE_DIR,
+                env=environment,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
 
     def kill_runner(self) -> None:
         assert self.runner is not None
@@ -164,8 +173,12 @@ class System:
 
 
 def write_history(repository: Path, commits: int) -> None:
-    subprocess.run([sys.executable, "-m", "runners.sample", str(repository), "--upto", str(commits)],
-                   cwd=devstack.BASE_DIR, check=True, capture_output=True)  # fmt: skip
+    subprocess.run(
+        [sys.executable, "-m", "runners.sample", str(repository), "--upto", str(commits)],
+        cwd=devstack.BASE_DIR,
+        check=True,
+        capture_output=True,
+    )
 
 
 @pytest.fixture
@@ -208,8 +221,12 @@ def left_over(home: Path) -> list[str]:
     """What there is of any trial: processes, directories, sockets, unsent results. Nothing, once a runner is idle."""
     runner = home / "runner"
     mark = (runner / "mark").read_text()[:8]
-    places = [runner.glob("trial-*"), (runner / "spool").iterdir(), (runner / "processes").iterdir(),
-              Path("/tmp").glob(f"speedtrack-*-{mark}/*")]  # fmt: skip # noqa: S108
+    places = [
+        runner.glob("trial-*"),
+        (runner / "spool").iterdir(),
+        (runner / "processes").iterdir(),
+        Path("/tmp").glob(f"speedtrack-*-{mark}/*"),  # noqa: S108
+    ]
     return strays(home) + [str(path) for place in places for path in place]
 
 

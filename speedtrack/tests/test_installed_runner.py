@@ -46,8 +46,10 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     room = tmp_path_factory.mktemp("wheel")
     done = subprocess.run(
         [sys.executable, *PIP, "wheel", "--no-deps", "--wheel-dir", str(room), str(PACKAGE)],
-        capture_output=True, text=True, timeout=INSTALL_S,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        timeout=INSTALL_S,
+    )
     assert done.returncode == 0, done.stderr
     [found] = room.glob("*.whl")
     return found
@@ -63,8 +65,10 @@ def python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     python = room / "venv" / "bin" / "python"
     done = subprocess.run(
         [str(python), *PIP, "install", "--constraint", str(room / "locked.txt"), str(wheel)],
-        capture_output=True, text=True, timeout=INSTALL_S,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        timeout=INSTALL_S,
+    )
     assert done.returncode == 0, done.stderr
     return python
 
@@ -89,8 +93,14 @@ def test_every_module_can_be_imported_and_comes_from_the_installation(python: Pa
         "    one.name.endswith('__main__') or importlib.import_module(one.name)\n"
         "print(runners.__file__)"
     )
-    done = subprocess.run([str(python), "-c", look], cwd=tmp_path, env=environment(tmp_path),
-                          capture_output=True, text=True, timeout=WORK_S)  # fmt: skip
+    done = subprocess.run(
+        [str(python), "-c", look],
+        cwd=tmp_path,
+        env=environment(tmp_path),
+        capture_output=True,
+        text=True,
+        timeout=WORK_S,
+    )
     assert done.returncode == 0, done.stderr
     assert Path(done.stdout.strip()).is_relative_to(python.parents[1])
 
@@ -98,8 +108,14 @@ def test_every_module_can_be_imported_and_comes_from_the_installation(python: Pa
 @pytest.mark.parametrize("words", [["python", "-m", "runners"], ["speedtrack-runner"]], ids=["module", "script"])
 def test_the_installed_runner_shows_its_plan(python: Path, tmp_path: Path, words: list[str]) -> None:
     program = str(python.parent / words[0])
-    done = subprocess.run([program, *words[1:], "plan", "--json"], cwd=tmp_path, env=environment(tmp_path),
-                          capture_output=True, text=True, timeout=WORK_S)  # fmt: skip
+    done = subprocess.run(
+        [program, *words[1:], "plan", "--json"],
+        cwd=tmp_path,
+        env=environment(tmp_path),
+        capture_output=True,
+        text=True,
+        timeout=WORK_S,
+    )
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["server"]
 
@@ -109,19 +125,30 @@ def test_the_installed_runner_measures_a_queued_run(
     python: Path, live_server: Any, tmp_path: Path, settings: Any
 ) -> None:
     builders.use_suite(settings, tmp_path / "suites", SUITE)
-    subprocess.run([sys.executable, "-m", "runners.sample", str(tmp_path / "kvd"), "--upto", "1"],
-                   cwd=devstack.BASE_DIR, check=True, capture_output=True)  # fmt: skip
+    subprocess.run(
+        [sys.executable, "-m", "runners.sample", str(tmp_path / "kvd"), "--upto", "1"],
+        cwd=devstack.BASE_DIR,
+        check=True,
+        capture_output=True,
+    )
     token = tracking.add_machine("m1")
     tracking.track(Wish(str(tmp_path / "kvd"), "tiny", last=1))
     (tmp_path / "elsewhere").mkdir()
     settings_of_runner = environment(
-        tmp_path, SPEEDTRACK_URL=live_server.url, SPEEDTRACK_TOKEN=token, SPEEDTRACK_DRIVER=str(DRIVER),
+        tmp_path,
+        SPEEDTRACK_URL=live_server.url,
+        SPEEDTRACK_TOKEN=token,
+        SPEEDTRACK_DRIVER=str(DRIVER),
         SPEEDTRACK_PATIENCE_S="1",
-    )  # fmt: skip
+    )
     runner = subprocess.Popen(
-        [str(python), "-m", "runners", "--poll", "--every", "0.2"], cwd=tmp_path / "elsewhere", env=settings_of_runner,
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-    )  # fmt: skip
+        [str(python), "-m", "runners", "--poll", "--every", "0.2"],
+        cwd=tmp_path / "elsewhere",
+        env=settings_of_runner,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
     assert runner.stdout is not None
     output: list[str] = []
     limit = threading.Timer(WORK_S, runner.kill)

@@ -54,47 +54,93 @@ TEXTS = [
 ]
 # What each page reads of the query; a page that reads nothing has an empty list.
 QUERIES: dict[str, list[str]] = {
-    "home": [], "project": ["branch", "machine", "metric"],
+    "home": [],
+    "project": ["branch", "machine", "metric"],
     "timeline": ["branch", "machine", "last", "from", "to", "around", "metric", "why"],
     "timeline-values": ["branch", "machine", "last", "from", "to", "around"],
-    "commit": ["branch"], "alerts": ["status"], "all-alerts": ["status"], "alert": ["zoom"],
-    "run": ["part", "zoom"], "run-log": ["phase"], "run-script": ["benchmark", "side"], "profile-folded": [],
-    "queue": ["part"], "machine": [], "machine-values": [], "login": ["next"], "logout": [], "healthz": [], "hook": [],
-    "alerts-feed": ["status"], "all-alerts-feed": ["status"], "sensitivity": [], "sensitivity-values": [], "mutes": [],
-    "mute-end": [], "alert-move": [], "alert-split": [], "alert-merge": [], "channels": [], "channel-add": [],
-    "channel": [], "channel-act": [], "notifications": [], "notifications-of": [], "unsubscribe": [],
+    "commit": ["branch"],
+    "alerts": ["status"],
+    "all-alerts": ["status"],
+    "alert": ["zoom"],
+    "run": ["part", "zoom"],
+    "run-log": ["phase"],
+    "run-script": ["benchmark", "side"],
+    "profile-folded": [],
+    "queue": ["part"],
+    "machine": [],
+    "machine-values": [],
+    "login": ["next"],
+    "logout": [],
+    "healthz": [],
+    "hook": [],
+    "alerts-feed": ["status"],
+    "all-alerts-feed": ["status"],
+    "sensitivity": [],
+    "sensitivity-values": [],
+    "mutes": [],
+    "mute-end": [],
+    "alert-move": [],
+    "alert-split": [],
+    "alert-merge": [],
+    "channels": [],
+    "channel-add": [],
+    "channel": [],
+    "channel-act": [],
+    "notifications": [],
+    "notifications-of": [],
+    "unsubscribe": [],
     "source": ["token"],
-}  # fmt: skip
+}
 FORMS = {
-    "alert": ["seen", "status", "assignee", "note"], "machine": ["level"], "login": ["username", "password", "next"],
-    "hook": ["payload"], "logout": ["next"], "alert-move": ["commit", "note"], "alert-split": ["change", "note"],
-    "alert-merge": ["into", "note"], "mutes": ["benchmark", "metric", "machine", "days", "reason"],
+    "alert": ["seen", "status", "assignee", "note"],
+    "machine": ["level"],
+    "login": ["username", "password", "next"],
+    "hook": ["payload"],
+    "logout": ["next"],
+    "alert-move": ["commit", "note"],
+    "alert-split": ["change", "note"],
+    "alert-merge": ["into", "note"],
+    "mutes": ["benchmark", "metric", "machine", "days", "reason"],
     "channel-add": ["name", "url", "place", "secret"],
     "notifications": ["act", "subscription", "project", "branches", "benchmarks", "smallest_percent", "time_zone"],
-}  # fmt: skip
+}
 BODIES = [
     ("application/x-www-form-urlencoded", b"\xff\x00=%ff&&=;%"),
-    ("application/x-www-form-urlencoded; charset=nonsense", b"a=b"), ("text/plain; charset=rot13", b"a"),
+    ("application/x-www-form-urlencoded; charset=nonsense", b"a=b"),
+    ("text/plain; charset=rot13", b"a"),
     ("application/x-www-form-urlencoded; charset=utf-7", b"note=+2AA-"),
     (
         "multipart/form-data; charset=utf-7; boundary=x",
-        b"--x\r\nContent-Disposition: form-data; name=\"note\"\r\n\r\n+2AA-\r\n--x--\r\n",
+        b'--x\r\nContent-Disposition: form-data; name="note"\r\n\r\n+2AA-\r\n--x--\r\n',
     ),
     ("multipart/form-data", b"no boundary"),
-    ("multipart/form-data; boundary=x", b"--x\r\nContent-Disposition: form-data; name=\"note\"\r\n\r\nhalf"),
+    ("multipart/form-data; boundary=x", b'--x\r\nContent-Disposition: form-data; name="note"\r\n\r\nhalf'),
     ("multipart/form-data; boundary=\xe9", b"--x"),
-    ("multipart/form-data; boundary=x", b"--x\r\nContent-Disposition: form-data; name=\"a\"\r\n\r\n\x00\r\n--x--\r\n"),
-    ("application/json", b""), ("application/json", b"\xff\xfe"), ("application/json", b"null"),
-    ("application/json", b'{"a": "\\u0000"}'), ("application/json", b'{"a": NaN}'), ("application/json", b"1" * 5000),
-    ("application/json", b"[" * 100_000), ("application/json", b'{"a":' * 5000), ("nonsense", b"{}"), ("", b"{}"),
-]  # fmt: skip
+    ("multipart/form-data; boundary=x", b'--x\r\nContent-Disposition: form-data; name="a"\r\n\r\n\x00\r\n--x--\r\n'),
+    ("application/json", b""),
+    ("application/json", b"\xff\xfe"),
+    ("application/json", b"null"),
+    ("application/json", b'{"a": "\\u0000"}'),
+    ("application/json", b'{"a": NaN}'),
+    ("application/json", b"1" * 5000),
+    ("application/json", b"[" * 100_000),
+    ("application/json", b'{"a":' * 5000),
+    ("nonsense", b"{}"),
+    ("", b"{}"),
+]
 HEADERS = [
-    ("Authorization", "Bearer a\0b"), ("Authorization", "Bearer strn_a\0b_c"),
+    ("Authorization", "Bearer a\0b"),
+    ("Authorization", "Bearer strn_a\0b_c"),
     ("Authorization", "Bearer " + "_" * 9000),
-    ("Authorization", "Bearer strn_\xed\xa0\x80_x"), ("X-Hub-Signature-256", "sha256=\xe9"), ("Host", "a\0b"),
-    *(("Cookie", f"{name}={value}") for name in ("sessionid", "csrftoken", "messages") for value in (
-        '"a\\000bcdefghij"', "a" * 5000, '"\\355\\240\\200aaaaaaaaa"', "\xe9" * 40)),
-]  # fmt: skip
+    ("Authorization", "Bearer strn_\xed\xa0\x80_x"),
+    ("X-Hub-Signature-256", "sha256=\xe9"),
+    ("Host", "a\0b"),
+    *(
+        ("Cookie", f"{name}={value}")
+        for name in ("sessionid", "csrftoken", "messages")
+        for value in ('"a\\000bcdefghij"', "a" * 5000, '"\\355\\240\\200aaaaaaaaa"', "\xe9" * 40)
+    ),
+]
 
 
 @pytest.fixture
@@ -105,12 +151,26 @@ def clients(db: None, settings: Any, tmp_path: Any) -> Iterator[tuple[Client, di
     assert run
     client = Client(raise_request_exception=False)
     client.force_login(User.objects.create_user("ada", is_staff=True))
-    yield client, {
-        "slug": "kvd", "benchmark": "get-p1", "metric": CPU, "form": "json", "sha": made.shas[5], "run_id": str(run.pk),
-        "alerts pk": str(alert.pk), "runs pk": str(run.pk), "profiles pk": "1",
-        "p pk": "1", "kind": "webhook", "verb": "pause", "token": "no-token",
-        "name": made.machines[0].name, "hook_id": made.project.hook_id,
-    }  # fmt: skip
+    yield (
+        client,
+        {
+            "slug": "kvd",
+            "benchmark": "get-p1",
+            "metric": CPU,
+            "form": "json",
+            "sha": made.shas[5],
+            "run_id": str(run.pk),
+            "alerts pk": str(alert.pk),
+            "runs pk": str(run.pk),
+            "profiles pk": "1",
+            "p pk": "1",
+            "kind": "webhook",
+            "verb": "pause",
+            "token": "no-token",
+            "name": made.machines[0].name,
+            "hook_id": made.project.hook_id,
+        },
+    )
 
 
 def patterns(resolver: URLResolver | None = None, before: str = "") -> Iterator[tuple[str, str]]:

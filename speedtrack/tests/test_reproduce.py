@@ -30,16 +30,27 @@ def test_the_script_of_a_measurement_builds_starts_and_loads_the_same(
 ) -> None:
     settings.MIRRORS = tmp_path / "mirrors"
     repository = tmp_path / "kvd"
-    written = program(tmp_path, sys.executable, "-m", "runners.sample", str(repository), "--upto", "2",
-                      PYTHONPATH=str(BASE_DIR))  # fmt: skip
+    written = program(
+        tmp_path, sys.executable, "-m", "runners.sample", str(repository), "--upto", "2", PYTHONPATH=str(BASE_DIR)
+    )
     assert written.returncode == 0, written.stderr
     token = tracking.add_machine("m1")
     tracking.track(tracking.Wish(str(repository), "sample", last=0))
     tracking.measure("kvd", "HEAD", ["get-p16"], None)
-    ran = program(tmp_path, sys.executable, "-m", "runners", "--once", PYTHONPATH=str(BASE_DIR),
-                  SPEEDTRACK_URL=live_server.url, SPEEDTRACK_TOKEN=token, SPEEDTRACK_DRIVER=str(DRIVER),
-                  SPEEDTRACK_RUNNER_HOME=str(tmp_path / "runner"), SPEEDTRACK_ALLOW_SHARED_CORES="1",
-                  SPEEDTRACK_LOCK_DIR=os.environ["SPEEDTRACK_LOCK_DIR"])  # fmt: skip
+    ran = program(
+        tmp_path,
+        sys.executable,
+        "-m",
+        "runners",
+        "--once",
+        PYTHONPATH=str(BASE_DIR),
+        SPEEDTRACK_URL=live_server.url,
+        SPEEDTRACK_TOKEN=token,
+        SPEEDTRACK_DRIVER=str(DRIVER),
+        SPEEDTRACK_RUNNER_HOME=str(tmp_path / "runner"),
+        SPEEDTRACK_ALLOW_SHARED_CORES="1",
+        SPEEDTRACK_LOCK_DIR=os.environ["SPEEDTRACK_LOCK_DIR"],
+    )
     run = Run.objects.get()
     assert run.status == Status.SUCCEEDED, ran.stderr
 

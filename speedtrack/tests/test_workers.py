@@ -40,9 +40,14 @@ class Servers:
         for name in devstack.PROCESSES.keys() - {"web"}:
             with (self.home / f"{name}.log").open("ab") as log:
                 self.processes[name] = subprocess.Popen(
-                    [sys.executable, *devstack.PROCESSES[name]], cwd=devstack.BASE_DIR, env=self.environment,
-                    stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
-                )  # fmt: skip
+                    [sys.executable, *devstack.PROCESSES[name]],
+                    cwd=devstack.BASE_DIR,
+                    env=self.environment,
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    start_new_session=True,
+                )
 
     def stop(self) -> None:
         for process in self.processes.values():
@@ -74,11 +79,16 @@ def servers(tmp_path: Path, settings: Any) -> Iterator[Servers]:
     settings.MIRRORS = tmp_path / "mirrors"
     with ValkeyServer() as broker:
         environment = {
-            **os.environ, "DATABASE_URL": database_url(), "BROKER_URL": f"redis://127.0.0.1:{broker.port}/0",
-            "SPEEDTRACK_HOME": str(tmp_path), "SUITES": str(tmp_path / "suites"), "EMAIL_FILES": str(tmp_path / "mail"),
-            "OPERATORS": "ops@example.org", "SECRET_KEY": "of-this-test",
+            **os.environ,
+            "DATABASE_URL": database_url(),
+            "BROKER_URL": f"redis://127.0.0.1:{broker.port}/0",
+            "SPEEDTRACK_HOME": str(tmp_path),
+            "SUITES": str(tmp_path / "suites"),
+            "EMAIL_FILES": str(tmp_path / "mail"),
+            "OPERATORS": "ops@example.org",
+            "SECRET_KEY": "of-this-test",
             "DJANGO_SETTINGS_MODULE": "speedtrack.settings",
-        }  # fmt: skip
+        }
         servers = Servers(tmp_path, environment)
         try:
             yield servers
@@ -97,8 +107,15 @@ def tracked(home: Path, name: str) -> Repository:
 
 
 def tell(name: str) -> None:
-    Delivery.objects.create(project=Project.objects.get(slug=name), provider="github", delivery_id=name, event="push",
-                            headers={}, body=b"{}", body_digest=name)  # fmt: skip
+    Delivery.objects.create(
+        project=Project.objects.get(slug=name),
+        provider="github",
+        delivery_id=name,
+        event="push",
+        headers={},
+        body=b"{}",
+        body_digest=name,
+    )
 
 
 def block_list(repository: Repository) -> None:
@@ -116,8 +133,11 @@ def block_objects(repository: Repository) -> None:
 
 
 def gits_at(directory: Path) -> list[psutil.Process]:
-    return [p for p in psutil.process_iter(["name", "cmdline"])
-            if p.info["name"] == "git" and str(directory) in " ".join(p.info["cmdline"] or [])]  # fmt: skip
+    return [
+        p
+        for p in psutil.process_iter(["name", "cmdline"])
+        if p.info["name"] == "git" and str(directory) in " ".join(p.info["cmdline"] or [])
+    ]
 
 
 def test_remotes_that_hang_hold_up_nobody_else(servers: Servers, tmp_path: Path) -> None:

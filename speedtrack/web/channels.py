@@ -42,33 +42,58 @@ FORGE = "Shows the status of each new commit, and keeps one comment on pull requ
 WORDS: dict[str, Words] = {
     Kind.WEBHOOK: Words(
         "Sends a signed JSON document of every event to a server of yours.",
-        "URL", "https://ci.example.org/hooks/speedtrack", "", "", "Signing secret",
+        "URL",
+        "https://ci.example.org/hooks/speedtrack",
+        "",
+        "",
+        "Signing secret",
     ),
     Kind.SLACK: Words(
-        "Posts alerts and decisions to a Slack channel.", "URL of the incoming webhook",
+        "Posts alerts and decisions to a Slack channel.",
+        "URL of the incoming webhook",
         "https://hooks.slack.com/services/…",
     ),
     Kind.MATRIX: Words(
-        "Posts alerts and decisions to a Matrix room.", "URL of the home server", "https://matrix.example.org",
-        "Room id (not its alias)", ROOM, "Access token",
+        "Posts alerts and decisions to a Matrix room.",
+        "URL of the home server",
+        "https://matrix.example.org",
+        "Room id (not its alias)",
+        ROOM,
+        "Access token",
     ),
     Kind.TEAMS: Words(
-        "Posts alerts and decisions to a Teams channel.", "URL of the workflow",
+        "Posts alerts and decisions to a Teams channel.",
+        "URL of the workflow",
         "https://….logic.azure.com/workflows/…",
     ),
     Kind.GITHUB: Words(
-        FORGE, "URL of the API", "https://api.github.com, or https://github.example.org/api/v3",
-        "Repository", REPOSITORY, "Token (commit statuses and pull requests: write)", "https://api.github.com",
+        FORGE,
+        "URL of the API",
+        "https://api.github.com, or https://github.example.org/api/v3",
+        "Repository",
+        REPOSITORY,
+        "Token (commit statuses and pull requests: write)",
+        "https://api.github.com",
     ),
     Kind.GITLAB: Words(
-        FORGE, "URL of the server", "https://gitlab.com", "Project, with its groups", REPOSITORY,
-        "Token (scope api)", "https://gitlab.com",
+        FORGE,
+        "URL of the server",
+        "https://gitlab.com",
+        "Project, with its groups",
+        REPOSITORY,
+        "Token (scope api)",
+        "https://gitlab.com",
     ),
     Kind.GITEA: Words(
-        FORGE, "URL of the server", "https://codeberg.org", "Repository", REPOSITORY,
-        "Token (repository and issue: write)", "https://codeberg.org",
+        FORGE,
+        "URL of the server",
+        "https://codeberg.org",
+        "Repository",
+        REPOSITORY,
+        "Token (repository and issue: write)",
+        "https://codeberg.org",
     ),
-}  # fmt: skip
+}
 
 
 class ChannelForm(forms.Form):

@@ -19,15 +19,16 @@ class Words(NamedTuple):
 
 WORDS: dict[int, Words] = {
     400: Words("Bad request", "The server cannot read this request: check its address, its Host header and its form."),
-    403: Words("Not allowed", "The form is too old, or cookies are off: go back, load the page anew, and send the form"
-               " again."),
+    403: Words(
+        "Not allowed", "The form is too old, or cookies are off: go back, load the page anew, and send the form again."
+    ),
     404: Words("Not found", "There is nothing at this address."),
     405: Words("Not possible", "This address takes no such method: the Allow header names those that it takes."),
     411: Words("Length needed", "The body has no Content-Length: send it in one piece, with its length."),
     413: Words("Too large", "The body is too large: the limit is {limit} bytes."),
     500: Words("Defect", "The server failed at this request. Its log says where."),
     503: Words("Not now", f"The database does not answer. Nothing is lost: try again in {RETRY_AFTER_S} seconds."),
-}  # fmt: skip
+}
 
 
 def is_program(request: HttpRequest) -> bool:

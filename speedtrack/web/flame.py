@@ -181,9 +181,15 @@ def frame(node: Node, scale: Scale, x: float, width: float, depth: int) -> Frame
         f"{difference(node.head - node.base)} of a request's CPU time before"
     )
     return Frame(
-        str(node.number), node.name, title, f"{x:.3f}%", f"{width:.3f}%", depth * ROW,
-        colour(node.head - node.base), width >= LABELLED,
-    )  # fmt: skip
+        str(node.number),
+        node.name,
+        title,
+        f"{x:.3f}%",
+        f"{width:.3f}%",
+        depth * ROW,
+        colour(node.head - node.base),
+        width >= LABELLED,
+    )
 
 
 def difference(cost: float) -> str:
@@ -203,11 +209,14 @@ def functions(base: Stacks, head: Stacks, scale: Scale) -> list[Function]:
     largest = sorted(seen, key=lambda name: (-abs(differences[name]), name))[:FUNCTIONS]
     return [
         Function(
-            name, scale.before(before[name]), scale.after(after[name]), difference(differences[name]),
+            name,
+            scale.before(before[name]),
+            scale.after(after[name]),
+            difference(differences[name]),
             differences[name] > 0,
         )
         for name in largest
-    ]  # fmt: skip
+    ]
 
 
 def own(side: Stacks, per_sample: float) -> "Counter[str]":

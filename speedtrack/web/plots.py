@@ -113,10 +113,14 @@ class Pairs:
 
         step = (PAIRS_WIDTH - 90) / len(pairs)
         shapes = [
-            PairShape(round(80 + (i + 0.5) * step, 1), y(a), y(b),
-                      f"pair {i + 1}: {numbers.quantity(metric, a)} before, {numbers.quantity(metric, b)} after")
+            PairShape(
+                round(80 + (i + 0.5) * step, 1),
+                y(a),
+                y(b),
+                f"pair {i + 1}: {numbers.quantity(metric, a)} before, {numbers.quantity(metric, b)} after",
+            )
             for i, (a, b) in enumerate(pairs)
-        ]  # fmt: skip
+        ]
         return cls(shapes, numbers.quantity(metric, high), numbers.quantity(metric, low))
 
 

@@ -79,9 +79,11 @@ def reference_of(benchmark: Benchmark, machines: list[str]) -> list[tuple[str, s
     if not isinstance(rate, dict):
         return []
     rows = ReferenceRate.objects.filter(
-        machine__name__in=machines, benchmark__project=benchmark.project_id, benchmark__name=rate["of"],
+        machine__name__in=machines,
+        benchmark__project=benchmark.project_id,
+        benchmark__name=rate["of"],
         benchmark__digest=benchmark.definition["rate_of"],
-    ).select_related("machine", "measurement__attempt", "measurement__commit")  # fmt: skip
+    ).select_related("machine", "measurement__attempt", "measurement__commit")
     return [(row.machine.name, rate_text(row.rps * rate["share"]), row) for row in rows.order_by("machine__name")]
 
 

@@ -64,8 +64,12 @@ def test_a_commit_that_slows_everything_down_is_one_alert_of_all_benchmarks(wide
     alert = Alert.objects.get()
     assert alert.commit.sha == wide.shas[7]
     assert {cp.series.benchmark.name for cp in alert.change_points.all()} == {
-        "get-p1", "set-p1", "more-0", "more-1", "more-2",
-    }  # fmt: skip
+        "get-p1",
+        "set-p1",
+        "more-0",
+        "more-1",
+        "more-2",
+    }
     assert Outbox.objects.count() == 1
     assert [len(benchmarks) for benchmarks, _ in pairs_measured()] == [
         1,

@@ -82,9 +82,16 @@ def test_a_confirmed_step_is_no_drift(world: World) -> None:
     step = ChangePoint.objects.filter(status=Status.CONFIRMED).earliest("id")
     ends = {"before": Commit.objects.get(sha=world.shas[10]), "commit": Commit.objects.get(sha=world.shas[-1])}
     suspicion = ChangePoint.objects.create(
-        series=step.series, branch=step.branch, kind=Kind.DRIFT, reference="7.4.0", ratio=1.04, low=1.02, high=1.06,
-        score=2, **ends,
-    )  # fmt: skip
+        series=step.series,
+        branch=step.branch,
+        kind=Kind.DRIFT,
+        reference="7.4.0",
+        ratio=1.04,
+        low=1.02,
+        high=1.06,
+        score=2,
+        **ends,
+    )
     assert not drift.waits_for_a_step(suspicion)
     ChangePoint.objects.filter(pk=step.pk).update(status=Status.SETTLING)
     assert drift.waits_for_a_step(suspicion)
@@ -121,8 +128,11 @@ def test_the_references_are_the_release_the_commits_of_so_many_days_before_and_t
     head = Measured(138, commits[138].pk, (1.0,))
     found = {r.name: r for r in drift.references(series, history.branch, head, commits[40].pk)}
     assert {name: r.position for name, r in found.items()} == {
-        "1.0": 70, "30 days before": 108, "90 days before": 48, "its best level": 40,
-    }  # fmt: skip
+        "1.0": 70,
+        "30 days before": 108,
+        "90 days before": 48,
+        "its best level": 40,
+    }
     assert found["1.0"].begin == 56 and found["1.0"].values == [5056.0 + 2 * i for i in range(8)]
     assert found["30 days before"].commit_id == commits[108].pk
 
@@ -139,9 +149,18 @@ def test_a_drift_has_grown_only_where_noise_does_not_explain_it(history: History
     commits = history.commits(60)
     series = history.series()
     ChangePoint.objects.create(
-        series=series, branch=history.branch, kind=Kind.DRIFT, status=Status.CONFIRMED, reference="1.0",
-        before=commits[10], commit=commits[50], ratio=1.05, low=1.04, high=1.06, score=2,
-    )  # fmt: skip
+        series=series,
+        branch=history.branch,
+        kind=Kind.DRIFT,
+        status=Status.CONFIRMED,
+        reference="1.0",
+        before=commits[10],
+        commit=commits[50],
+        ratio=1.05,
+        low=1.04,
+        high=1.06,
+        score=2,
+    )
     reference = drift.Reference("1.0", 3, 10, commits[10].pk, [5000.0] * 8)
     found = Drift(ratio=low + 0.05, low=low, high=low + 0.1, score=2)
     assert drift.is_news(series, history.branch, reference, found) is news

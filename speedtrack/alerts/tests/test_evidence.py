@@ -76,9 +76,14 @@ def test_a_machine_that_measured_the_same_commits(
 def test_the_canary_of_the_machine(history: History, commits: list[Commit], ratio: float, answers: set[str]) -> None:
     series = [history.series(name) for name in BENCHMARKS]
     canary = Canary.objects.create(
-        machine=history.machine, project=history.project, commit=commits[0], suite=history.suite,
-        benchmarks=[], benchmark_set="sha256:canary", artifacts={},
-    )  # fmt: skip
+        machine=history.machine,
+        project=history.project,
+        commit=commits[0],
+        suite=history.suite,
+        benchmarks=[],
+        benchmark_set="sha256:canary",
+        artifacts={},
+    )
     measure(history, series, commits[:STEP], 5000)
     check(history, canary, series[0], 1.0)
     measure(history, series, commits[STEP:], 5000 * SLOWER)
@@ -93,10 +98,18 @@ def check(history: History, canary: Canary, series: Series, ratio: float) -> Non
     at = Attempt.objects.aggregate(last=Max("ended_at"))["last"]
     for _ in range(3):
         run = Run.objects.create(
-            project=history.project, commit=canary.commit, machine=history.machine, suite=history.suite,
-            benchmarks=[], benchmark_set=canary.benchmark_set, canary=canary, reason=Reason.CANARY, trials=5,
-            status="succeeded", round=1 + CanaryCheck.objects.count(),
-        )  # fmt: skip
+            project=history.project,
+            commit=canary.commit,
+            machine=history.machine,
+            suite=history.suite,
+            benchmarks=[],
+            benchmark_set=canary.benchmark_set,
+            canary=canary,
+            reason=Reason.CANARY,
+            trials=5,
+            status="succeeded",
+            round=1 + CanaryCheck.objects.count(),
+        )
         CanaryCheck.objects.create(run=run, canary=canary, at=at, answer="steady", series=series, ratio=ratio)
 
 

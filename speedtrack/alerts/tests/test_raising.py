@@ -42,9 +42,16 @@ def confirmed(alert: Alert, benchmark: str, ratio: float, metric: str = "server_
     series = Series.objects.get(project=alert.project, benchmark__name=benchmark, metric=metric)
     ChangePoint.objects.filter(series=series, alert=alert).delete()
     return ChangePoint.objects.create(
-        series=series, branch=alert.branch, before=alert.before, commit=alert.commit, status="confirmed",
-        ratio=ratio, low=ratio * 0.99, high=ratio * 1.01, score=3,
-    )  # fmt: skip
+        series=series,
+        branch=alert.branch,
+        before=alert.before,
+        commit=alert.commit,
+        status="confirmed",
+        ratio=ratio,
+        low=ratio * 0.99,
+        high=ratio * 1.01,
+        score=3,
+    )
 
 
 def mailed() -> list[str]:
@@ -96,9 +103,16 @@ def test_the_other_way_of_the_same_series_is_another_alert(world: World) -> None
     ChangePoint.objects.filter(alert=alert).update(before=commit(world, 2), commit=commit(world, 9))
     mine = alert.change_points.get(series__metric="server_cpu_ns_per_request")
     back = ChangePoint.objects.create(
-        series=mine.series, branch=mine.branch, before=commit(world, 8), commit=commit(world, 10), status="confirmed",
-        ratio=0.8, low=0.79, high=0.81, score=3,
-    )  # fmt: skip
+        series=mine.series,
+        branch=mine.branch,
+        before=commit(world, 8),
+        commit=commit(world, 10),
+        status="confirmed",
+        ratio=0.8,
+        low=0.79,
+        high=0.81,
+        score=3,
+    )
     raising.raise_alerts()
     back.refresh_from_db()
     assert back.alert and back.alert != alert and back.alert.improvement

@@ -48,8 +48,9 @@ def test_an_alert_is_moved_to_another_commit_and_back(world: World, alert: Alert
     assert list(alert.change_points.order_by("id").values_list("before", "commit")) == measured
     event = alert.events.get(kind="moved")
     assert (event.who, event.note) == (
-        ada, f"moved from {world.shas[4][:10]} to {world.shas[6][:10]}; the cache came with it"
-    )  # fmt: skip
+        ada,
+        f"moved from {world.shas[4][:10]} to {world.shas[6][:10]}; the cache came with it",
+    )
     regrouping.move(alert, world.shas[4], "", ada)
     alert.refresh_from_db()
     assert (alert.before.sha, alert.commit.sha) == (world.shas[3], world.shas[4])
@@ -63,9 +64,16 @@ def test_what_is_confirmed_later_finds_an_alert_that_was_moved_and_leaves_its_co
     series = ChangePoint.objects.filter(alert=alert).earliest("id").series
     other = series.project.series.get(benchmark__name="set-p1", metric=series.metric)
     late = ChangePoint.objects.create(
-        series=other, branch=alert.branch, before=was[0], commit=was[1], status="confirmed", ratio=1.1, low=1.09,
-        high=1.11, score=2,
-    )  # fmt: skip
+        series=other,
+        branch=alert.branch,
+        before=was[0],
+        commit=was[1],
+        status="confirmed",
+        ratio=1.1,
+        low=1.09,
+        high=1.11,
+        score=2,
+    )
     raising.raise_alerts()
     late.refresh_from_db()
     alert.refresh_from_db()

@@ -25,9 +25,11 @@ class Runner:
         """A call; ``body`` is JSON, or bytes that are sent as they are."""
         raw = body if isinstance(body, bytes) else json.dumps({} if body is None else body).encode()
         return self.client.post(
-            f"/api/runner/{path}", raw, content_type="application/json",
+            f"/api/runner/{path}",
+            raw,
+            content_type="application/json",
             headers={"Authorization": f"Bearer {self.token if token is None else token}"},
-        )  # fmt: skip
+        )
 
     def get(self, path: str) -> HttpResponse:
         return self.client.get(f"/api/runner/{path}", headers={"Authorization": f"Bearer {self.token}"})

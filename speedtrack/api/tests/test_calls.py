@@ -14,13 +14,23 @@ from speedtrack.tests import builders
 from .conftest import Runner, error
 
 BUILD = {
-    "side": "head", "succeeded": False, "cached": False, "seconds": 2.5, "artifacts": {},
-    "recipe_digest": builders.DIGEST, "error": "make exited with code 2",
-}  # fmt: skip
+    "side": "head",
+    "succeeded": False,
+    "cached": False,
+    "seconds": 2.5,
+    "artifacts": {},
+    "recipe_digest": builders.DIGEST,
+    "error": "make exited with code 2",
+}
 PROFILE = {
-    "side": "head", "event": "cycles", "frequency_hz": 997, "samples": 3, "folded": "kvd;main 3\n",
-    "cpu_ns_per_request": None, "unavailable": "",
-}  # fmt: skip
+    "side": "head",
+    "event": "cycles",
+    "frequency_hz": 997,
+    "samples": 3,
+    "folded": "kvd;main 3\n",
+    "cpu_ns_per_request": None,
+    "unavailable": "",
+}
 
 
 def calls(run: Run, document: dict[str, Any], token: int) -> dict[str, Any]:
@@ -91,8 +101,10 @@ def test_a_run_goes_its_way_over_http(runner: Runner, tracked: Tracked) -> None:
     run.refresh_from_db()
     assert run.status == Status.SUCCEEDED
     assert (Measurement.objects.filter(accepted=True).count(), LogChunk.objects.count(), Build.objects.count()) == (
-        4, 1, 1,
-    )  # fmt: skip
+        4,
+        1,
+        1,
+    )
 
 
 def test_a_failure_is_told_twice(runner: Runner, run: Run) -> None:
@@ -206,11 +218,14 @@ def test_text_that_the_database_cannot_hold_is_kept_readable(runner: Runner, run
         ("fail", {"kind": "permanent", "error": ""}, "error"),
         ("build", {"build": {**BUILD, "sha": "main"}}, "build.sha"),
         ("build", {"build": {**BUILD, "sha": "0" * 40, "seconds": float("nan")}}, "build.seconds"),
-        ("build", {"build": {**BUILD, "sha": "0" * 40, "artifacts": {"a\0b": {"digest": builders.DIGEST, "bytes": 1}}}},
-         "build.artifacts"),
+        (
+            "build",
+            {"build": {**BUILD, "sha": "0" * 40, "artifacts": {"a\0b": {"digest": builders.DIGEST, "bytes": 1}}}},
+            "build.artifacts",
+        ),
         ("renew", {"progress": {"done": -1, "total": 1, "now": ""}}, "progress.done"),
     ],
-)  # fmt: skip
+)
 def test_a_wrong_field_of_a_call_is_named(runner: Runner, run: Run, name: str, body: Any, place: str) -> None:
     answer = runner.post(f"runs/{run.pk}/{name}", {"token": run.lease_token, **body})
     assert answer.status_code == 422

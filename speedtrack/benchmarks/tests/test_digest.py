@@ -66,16 +66,24 @@ def digests(text: str) -> dict[str, str]:
 @pytest.mark.parametrize(
     ("old", "new"),
     [
-        ('test = "get"', 'test = "incr"'), ("clients = 50", "clients = 51"), ("pipeline = 1", "pipeline = 2"),
-        ("count = 1000", "count = 1001"), ("bytes = 32", "bytes = 33"),
-        ("prefill = true", "prefill = false"), ("prefill = true", 'prefill = true, transport = "tcp"'),
-        ("prefill = true", "prefill = true, warmup_s = 1.5"), ("prefill = true", "prefill = true, duration_s = 2.5"),
-        ("hit_rate = 1.0", "hit_rate = 0.9"), (", expect = { hit_rate = 1.0 }", ""),
-        ("--unixsocket {socket}", "--unixsocket {socket} --fast"), ('command = "make"', 'command = "make -O3"'),
-        ('artifacts = ["kvd"]', 'artifacts = ["kvd", "more"]'), ('protocol = "resp"', 'protocol = "resp"\ncores = 2'),
+        ('test = "get"', 'test = "incr"'),
+        ("clients = 50", "clients = 51"),
+        ("pipeline = 1", "pipeline = 2"),
+        ("count = 1000", "count = 1001"),
+        ("bytes = 32", "bytes = 33"),
+        ("prefill = true", "prefill = false"),
+        ("prefill = true", 'prefill = true, transport = "tcp"'),
+        ("prefill = true", "prefill = true, warmup_s = 1.5"),
+        ("prefill = true", "prefill = true, duration_s = 2.5"),
+        ("hit_rate = 1.0", "hit_rate = 0.9"),
+        (", expect = { hit_rate = 1.0 }", ""),
+        ("--unixsocket {socket}", "--unixsocket {socket} --fast"),
+        ('command = "make"', 'command = "make -O3"'),
+        ('artifacts = ["kvd"]', 'artifacts = ["kvd", "more"]'),
+        ('protocol = "resp"', 'protocol = "resp"\ncores = 2'),
         ("[server]", 'environment = { CFLAGS = "-O3" }\n[server]'),
     ],
-)  # fmt: skip
+)
 def test_what_changes_the_meaning_changes_the_digest(old: str, new: str) -> None:
     assert digest(old, new) != digest()
 
@@ -83,17 +91,21 @@ def test_what_changes_the_meaning_changes_the_digest(old: str, new: str) -> None
 @pytest.mark.parametrize(
     ("old", "new"),
     [
-        ("the plain read path", "another word about it"), ('name = "tiny"', 'name = "small"'),
-        ("trials = 5", "trials = 50"), ("[server]", "timeout_s = 5\n[server]"),
-        ('protocol = "resp"', 'protocol = "resp"\nready_timeout_s = 3\ncores = 1'), ("smallest_effect = 0.03",
-        "smallest_effect = 0.3"), ("hit_rate = 1.0", "hit_rate = 1"),
-        ("clients = 50, pipeline = 1", "pipeline = 1, clients = 50"), ("count = 1000", "count = 1_000"),
+        ("the plain read path", "another word about it"),
+        ('name = "tiny"', 'name = "small"'),
+        ("trials = 5", "trials = 50"),
+        ("[server]", "timeout_s = 5\n[server]"),
+        ('protocol = "resp"', 'protocol = "resp"\nready_timeout_s = 3\ncores = 1'),
+        ("smallest_effect = 0.03", "smallest_effect = 0.3"),
+        ("hit_rate = 1.0", "hit_rate = 1"),
+        ("clients = 50, pipeline = 1", "pipeline = 1, clients = 50"),
+        ("count = 1000", "count = 1_000"),
         ("prefill = true", 'prefill = true, transport = "unix"'),
         ("prefill = true", "prefill = true, warmup_s = 0.5, duration_s = 5"),
         ('why = "the plain read path"', 'why = "reads"\ntimeout_s = 5'),
         ('command = "make"\nartifacts = ["kvd"]', 'artifacts = ["kvd"]\ncommand = "make"'),
     ],
-)  # fmt: skip
+)
 def test_what_does_not_change_the_meaning_leaves_the_digest(old: str, new: str) -> None:
     assert digest(old, new) == digest()
 

@@ -49,9 +49,16 @@ def test_a_margin_has_a_digit_that_says_something() -> None:
 
 @pytest.mark.parametrize(
     ("seconds", "text"),
-    [(0.25, "250 ms"), (1.5, "1.5 s"), (42, "42 s"), (95, "1 min 35 s"), (1860, "31 min"), (7500, "2 h 5 min"),
-     (100_000, "1 d 3 h")],
-)  # fmt: skip
+    [
+        (0.25, "250 ms"),
+        (1.5, "1.5 s"),
+        (42, "42 s"),
+        (95, "1 min 35 s"),
+        (1860, "31 min"),
+        (7500, "2 h 5 min"),
+        (100_000, "1 d 3 h"),
+    ],
+)
 def test_duration(seconds: float, text: str) -> None:
     assert numbers.duration(seconds) == text
 

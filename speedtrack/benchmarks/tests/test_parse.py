@@ -67,17 +67,30 @@ def test_there_are_suites_to_ship() -> None:
         ("prefill = true", "duration_s = 0", "benchmark.0.workload.duration_s", "greater than 0"),
         ("prefill = true", "duration_s = inf", "benchmark.0.workload.duration_s", "3600"),
         ("prefill = true", "prefill = 1", "benchmark.0.workload.prefill", "valid boolean"),
-        ("clients = 50, pipeline = 1, keys = { count = 1000 }, values = { bytes = 32 }, prefill", "clients = 1.5, \
-prefill", "benchmark.0.workload.clients", "integer"),
+        (
+            "clients = 50, pipeline = 1, keys = { count = 1000 }, values = { bytes = 32 }, prefill",
+            "clients = 1.5, \
+prefill",
+            "benchmark.0.workload.clients",
+            "integer",
+        ),
         ("hit_rate = 1.0", "hit_rate = 1.5", "benchmark.0.workload.expect.hit_rate", "less than or equal to 1"),
         ("hit_rate = 1.0", "hitrate = 1.0", "benchmark.0.workload.expect.hitrate", "allowed here: hit_rate, keys"),
         ("[metrics.server_cpu_ns_per_request]", "[metrics.cpu]", "suite", "no metric cpu: there are server_cpu_ns"),
-        ("smallest_effect = 0.03", "smallest_effect = 3", "metrics.server_cpu_ns_per_request.smallest_effect",
-         "less than 1"),
-        ("smallest_effect = 0.03", "effect = 0.03", "metrics.server_cpu_ns_per_request.effect",
-         "no such key; allowed here: smallest_effect"),
+        (
+            "smallest_effect = 0.03",
+            "smallest_effect = 3",
+            "metrics.server_cpu_ns_per_request.smallest_effect",
+            "less than 1",
+        ),
+        (
+            "smallest_effect = 0.03",
+            "effect = 0.03",
+            "metrics.server_cpu_ns_per_request.effect",
+            "no such key; allowed here: smallest_effect",
+        ),
     ],
-)  # fmt: skip
+)
 def test_a_mistake_is_named_with_its_place_and_remedy(old: str, new: str, place: str, words: str) -> None:
     lines = refusal(old, new).splitlines()
     assert any(line.startswith(f"tiny.toml: {place}: ") and words in line for line in lines), lines
@@ -135,15 +148,18 @@ def test_a_suite_is_named_never_reached_by_a_path(tmp_path: Path, settings: Any,
 @pytest.mark.parametrize(
     ("old", "new", "words"),
     [
-        ("--unixsocket {socket}", "--port {prot}", "server.command: {prot} is no placeholder; there are {artifact:kvd},"
-         " {data}, {port}, {socket}"),
+        (
+            "--unixsocket {socket}",
+            "--port {prot}",
+            "server.command: {prot} is no placeholder; there are {artifact:kvd}, {data}, {port}, {socket}",
+        ),
         ("--unixsocket {socket}", "--unixsocket {SOCKET}", "server.command: {SOCKET} is no placeholder"),
         ("--unixsocket {socket}", "{artifact:kvdd}", "server.command: {artifact:kvdd} is no placeholder"),
         ("--unixsocket {socket}", "-j{cores}", "server.command: {cores} is no placeholder"),
         ('command = "make"', 'command = "make -j{core}"', "build.command: {core} is no placeholder; there are {cores}"),
         ('command = "make"', 'command = "make {port}"', "build.command: {port} is no placeholder"),
     ],
-)  # fmt: skip
+)
 def test_an_unknown_placeholder_is_named_with_those_there_are(old: str, new: str, words: str) -> None:
     assert words in refusal(old, new)
 

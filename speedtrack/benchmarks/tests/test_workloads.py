@@ -78,7 +78,7 @@ def test_a_stored_workload_is_read_back_as_it_was(workload: dict[str, Any]) -> N
         ({"test": "get", "mode": "open", "rate": {"off": "one", "share": 0.5}}, "no such key; allowed here: of, share"),
         ({"test": "get", "mode": "open", "rate": "fast"}, "workload.rate: Input should be a valid number"),
     ],
-)  # fmt: skip
+)
 def test_what_only_a_suite_can_get_wrong(workload: dict[str, Any], words: str) -> None:
     assert words in refusal(workload)
 
@@ -137,9 +137,14 @@ def own(command: str) -> str:
 def test_a_command_of_ones_own_says_its_transport(command: str, transport: str) -> None:
     [section] = definitions.parse(own(command), "tiny.toml").benchmark
     assert section.work() == {
-        "driver": "command", "transport": transport, "workload": {}, "command": command, "timeout_s": 300,
-        "instructions": "", "target": 0.01,
-    }  # fmt: skip
+        "driver": "command",
+        "transport": transport,
+        "workload": {},
+        "command": command,
+        "timeout_s": 300,
+        "instructions": "",
+        "target": 0.01,
+    }
 
 
 @pytest.mark.parametrize(

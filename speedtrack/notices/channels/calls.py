@@ -118,10 +118,13 @@ def call(what: Call) -> Answer:
         with (
             pool,
             pool.stream(
-                what.method, url, headers=list((headers | dict(what.headers)).items()), content=content,
+                what.method,
+                url,
+                headers=list((headers | dict(what.headers)).items()),
+                content=content,
                 extensions={"timeout": limits},
             ) as response,
-        ):  # fmt: skip
+        ):
             names = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in response.headers}
             return Answer(response.status, names, bounded(response.iter_stream(), what.most_bytes))
     except httpcore.ReadTimeout as e:
@@ -166,9 +169,13 @@ class Pinned(httpcore.NetworkBackend):
         self.addresses, self.deadline, self.plain = addresses, deadline, httpcore.SyncBackend()
 
     def connect_tcp(
-        self, host: str, port: int, timeout: float | None = None, local_address: str | None = None,
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,
+        local_address: str | None = None,
         socket_options: Iterable[Any] | None = None,
-    ) -> httpcore.NetworkStream:  # fmt: skip
+    ) -> httpcore.NetworkStream:
         for place, address in enumerate(self.addresses, 1):
             try:
                 limit = min(timeout or CONNECT_S, left(self.deadline))

@@ -41,9 +41,12 @@ def unwatched_of(channel: Any, project: Any, created: Any) -> QuerySet[Position]
     planned = Run.objects.own().filter(commit=OuterRef("commit"), reason=Reason.PUSH, created__gte=created)
     known = CommitStatus.objects.filter(channel=channel, commit=OuterRef("commit"))
     return Position.objects.filter(
-        Exists(planned), ~Exists(known), branch__project=project, branch__deleted_at=None,
+        Exists(planned),
+        ~Exists(known),
+        branch__project=project,
+        branch__deleted_at=None,
         number__gt=Subquery(head) - HEADS,
-    )  # fmt: skip
+    )
 
 
 def unwatched() -> QuerySet[Channel]:

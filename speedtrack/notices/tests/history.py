@@ -36,9 +36,14 @@ class History:
         number = next(self.numbers)
         at = datetime(2026, 1, 1, tzinfo=UTC) + timedelta(hours=number)
         commit = Commit.objects.create(
-            project=self.project, sha=f"{number + 1:02d}{'ab' * 19}", author_name="Ada Example", author_email=author,
-            authored_at=at, committed_at=at, subject=subject or f"Commit {number}",
-        )  # fmt: skip
+            project=self.project,
+            sha=f"{number + 1:02d}{'ab' * 19}",
+            author_name="Ada Example",
+            author_email=author,
+            authored_at=at,
+            committed_at=at,
+            subject=subject or f"Commit {number}",
+        )
         Position.objects.create(branch=self.branch, commit=commit, number=number)
         return commit
 
@@ -65,9 +70,18 @@ class History:
 
     def grow(self, alert: Alert, ratio: float, benchmark: str) -> ChangePoint:
         return ChangePoint.objects.create(
-            series=self.series(benchmark), branch=self.branch, before=alert.before, commit=alert.commit, alert=alert,
-            status="confirmed", ratio=ratio, low=ratio - 0.01, high=ratio + 0.01, score=5, note="30 pairs",
-        )  # fmt: skip
+            series=self.series(benchmark),
+            branch=self.branch,
+            before=alert.before,
+            commit=alert.commit,
+            alert=alert,
+            status="confirmed",
+            ratio=ratio,
+            low=ratio - 0.01,
+            high=ratio + 0.01,
+            score=5,
+            note="30 pairs",
+        )
 
     def happen(self, alert: Alert, kind: str, **about: Any) -> AlertEvent:
         return AlertEvent.objects.create(alert=alert, kind=kind, **about)

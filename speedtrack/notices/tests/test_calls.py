@@ -17,26 +17,79 @@ from speedtrack.notices.errors import Permanent, Temporary
 from speedtrack.notices.tests.receivers import Receiver, serving
 
 NO_URLS = [
-    "", "/relative", "//example.org/", "ftp://example.org/", "file:///etc/passwd", "gopher://example.org/",
-    "javascript:alert(1)", "https://", "https:///path", "https://user@example.org/", "https://a:b@example.org/",
-    "https://example.org@127.0.0.1/", "https://example.org#@evil.org/", "https://example.org/#fragment",
-    "https://exa mple.org/", "https://example.org/\r\nX: y",
-    "https://example.org\\@127.0.0.1/", "https://ex\u0430mple.org/",
-    "https://example.org:99999/", "https://example.org:x/", "https://[::1", "https://[fe80::1%25eth0]/", "https://-x.org/",
-    "https://example..org/", "https://\u2460\u2461\u2466.0.0.1/", "https://%31%32%37.0.0.1/",
+    "",
+    "/relative",
+    "//example.org/",
+    "ftp://example.org/",
+    "file:///etc/passwd",
+    "gopher://example.org/",
+    "javascript:alert(1)",
+    "https://",
+    "https:///path",
+    "https://user@example.org/",
+    "https://a:b@example.org/",
+    "https://example.org@127.0.0.1/",
+    "https://example.org#@evil.org/",
+    "https://example.org/#fragment",
+    "https://exa mple.org/",
+    "https://example.org/\r\nX: y",
+    "https://example.org\\@127.0.0.1/",
+    "https://ex\u0430mple.org/",
+    "https://example.org:99999/",
+    "https://example.org:x/",
+    "https://[::1",
+    "https://[fe80::1%25eth0]/",
+    "https://-x.org/",
+    "https://example..org/",
+    "https://\u2460\u2461\u2466.0.0.1/",
+    "https://%31%32%37.0.0.1/",
     "https://example.org/" + "a" * 2000,
-]  # fmt: skip
+]
 INNER = [
-    "127.0.0.1", "127.1", "2130706433", "0x7f000001", "0x7f.1", "017700000001", "0177.0.0.1", "localhost",
-    "10.0.0.1", "172.16.0.1", "192.168.1.1", "100.64.0.1", "192.0.2.1", "198.18.0.1", "240.0.0.1",
-    "[::1]", "[fd00::1]", "[fec0::1]", "[::ffff:127.0.0.1]", "[::ffff:7f00:1]", "[::127.0.0.1]", "[64:ff9b::127.0.0.1]",
-    "[64:ff9b:1::7f00:1]", "[2002:7f00:1::]", "[2001:db8::1]", "[100::1]",
-]  # fmt: skip
+    "127.0.0.1",
+    "127.1",
+    "2130706433",
+    "0x7f000001",
+    "0x7f.1",
+    "017700000001",
+    "0177.0.0.1",
+    "localhost",
+    "10.0.0.1",
+    "172.16.0.1",
+    "192.168.1.1",
+    "100.64.0.1",
+    "192.0.2.1",
+    "198.18.0.1",
+    "240.0.0.1",
+    "[::1]",
+    "[fd00::1]",
+    "[fec0::1]",
+    "[::ffff:127.0.0.1]",
+    "[::ffff:7f00:1]",
+    "[::127.0.0.1]",
+    "[64:ff9b::127.0.0.1]",
+    "[64:ff9b:1::7f00:1]",
+    "[2002:7f00:1::]",
+    "[2001:db8::1]",
+    "[100::1]",
+]
 NEVER = [
-    "169.254.169.254", "0xa9fea9fe", "[::ffff:169.254.169.254]", "[fe80::1]", "[fd00:ec2::254]", "100.100.100.200",
-    "168.63.129.16", "192.0.0.192", "0", "[::]", "224.0.0.1", "[ff02::1]", "255.255.255.255",
-    "[64:ff9b::a9fe:a9fe]", "[2002:a9fe:a9fe::]",
-]  # fmt: skip
+    "169.254.169.254",
+    "0xa9fea9fe",
+    "[::ffff:169.254.169.254]",
+    "[fe80::1]",
+    "[fd00:ec2::254]",
+    "100.100.100.200",
+    "168.63.129.16",
+    "192.0.0.192",
+    "0",
+    "[::]",
+    "224.0.0.1",
+    "[ff02::1]",
+    "255.255.255.255",
+    "[64:ff9b::a9fe:a9fe]",
+    "[2002:a9fe:a9fe::]",
+]
 
 
 @pytest.mark.parametrize("url", NO_URLS)
@@ -193,10 +246,25 @@ def test_nobody_listening_is_tried_again_later(settings: Any) -> None:
 
 def test_a_certificate_of_nobody_is_not_trusted(settings: Any, tmp_path: Path) -> None:
     subprocess.run(
-        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", "-subj", "/CN=localhost",
-         "-keyout", str(tmp_path / "key"), "-out", str(tmp_path / "certificate")],
-        check=True, capture_output=True,
-    )  # fmt: skip
+        [
+            "openssl",
+            "req",
+            "-x509",
+            "-newkey",
+            "rsa:2048",
+            "-nodes",
+            "-days",
+            "1",
+            "-subj",
+            "/CN=localhost",
+            "-keyout",
+            str(tmp_path / "key"),
+            "-out",
+            str(tmp_path / "certificate"),
+        ],
+        check=True,
+        capture_output=True,
+    )
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(tmp_path / "certificate", tmp_path / "key")
 
@@ -211,16 +279,24 @@ def test_a_certificate_of_nobody_is_not_trusted(settings: Any, tmp_path: Path) -
 @pytest.mark.parametrize(
     ("status", "headers", "error", "wait"),
     [
-        (401, {}, Permanent, None), (403, {}, Permanent, None), (404, {}, Permanent, None), (410, {}, Permanent, None),
-        (422, {}, Permanent, None), (418, {}, Permanent, None), (408, {}, Temporary, None), (500, {}, Temporary, None),
-        (503, {"retry-after": "120"}, Temporary, 120), (429, {"retry-after": "30"}, Temporary, 30),
-        (403, {"retry-after": "60"}, Temporary, 60), (429, {}, Temporary, None),
+        (401, {}, Permanent, None),
+        (403, {}, Permanent, None),
+        (404, {}, Permanent, None),
+        (410, {}, Permanent, None),
+        (422, {}, Permanent, None),
+        (418, {}, Permanent, None),
+        (408, {}, Temporary, None),
+        (500, {}, Temporary, None),
+        (503, {"retry-after": "120"}, Temporary, 120),
+        (429, {"retry-after": "30"}, Temporary, 30),
+        (403, {"retry-after": "60"}, Temporary, 60),
+        (429, {}, Temporary, None),
         (429, {"retry-after": "soon"}, Temporary, None),
         (429, {"retry-after": "9" * 30}, Temporary, 6 * 3600),
         (403, {"x-ratelimit-remaining": "0", "x-ratelimit-reset": "1"}, Temporary, 1),
         (403, {"x-ratelimit-remaining": "12", "x-ratelimit-reset": "1"}, Permanent, None),
     ],
-)  # fmt: skip
+)
 def test_an_answer_that_is_no_success_says_whether_to_try_again_and_when(
     status: int, headers: dict[str, str], error: type[Exception], wait: float | None
 ) -> None:

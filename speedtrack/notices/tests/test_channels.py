@@ -58,9 +58,12 @@ def test_a_webhook_gets_the_alert_as_a_signed_document(world: World, project: Pr
     assert request.headers["x-speedtrack-delivery"] == document["delivery"]
     assert (document["schema"], document["event"]["kind"]) == ("speedtrack.alert/1", "raised")
     assert document["alert"] == {
-        "id": alert.pk, "url": f"http://127.0.0.1:8000/alerts/{alert.pk}/", "status": "confirmed",
-        "direction": "slower", "created": alert.created.isoformat(),
-    }  # fmt: skip
+        "id": alert.pk,
+        "url": f"http://127.0.0.1:8000/alerts/{alert.pk}/",
+        "status": "confirmed",
+        "direction": "slower",
+        "created": alert.created.isoformat(),
+    }
     assert document["range"]["commit"] == world.shas[8] and document["range"]["branches"] == ["main"]
     assert document["change_count"] == len(document["changes"]) == alert.change_points.count()
     worst = document["changes"][0]
@@ -157,9 +160,11 @@ def test_chats_are_told_of_what_calls_to_work_and_webhooks_of_all(
     world: World, project: Project, receiver: Receiver, django_user_model: Any
 ) -> None:
     for kind, path, place in [
-        ("webhook", "/hook", ""), ("slack", "/services/T/B/x", ""), ("teams", "/workflow", ""),
+        ("webhook", "/hook", ""),
+        ("slack", "/services/T/B/x", ""),
+        ("teams", "/workflow", ""),
         ("matrix", "", "!room:example.org"),
-    ]:  # fmt: skip
+    ]:
         channel(project, kind, receiver.url + path, place)
     until_raised(world)
     assert send_due() == 4
@@ -176,8 +181,11 @@ def test_chats_are_told_of_what_calls_to_work_and_webhooks_of_all(
     assert send_due() == 4
     paths = [request.path.partition("/send/")[0] for request in receiver.requests]
     assert sorted(set(paths)) == [
-        "/_matrix/client/v3/rooms/%21room%3Aexample.org", "/hook", "/services/T/B/x", "/workflow",
-    ]  # fmt: skip
+        "/_matrix/client/v3/rooms/%21room%3Aexample.org",
+        "/hook",
+        "/services/T/B/x",
+        "/workflow",
+    ]
     assert paths.count("/hook") == 3
 
 

@@ -126,9 +126,14 @@ def test_only_the_newest_commits_of_a_push_are_watched(world: World, forge: Forg
 
 
 @pytest.mark.parametrize(
-    "answer", [(429, {"Retry-After": "60"}, b"{}"), (500, {}, b"oops"), (502, {}, b""),
-               (403, {"X-RateLimit-Remaining": "0", "X-RateLimit-Reset": "1"}, b"{}")],
-)  # fmt: skip
+    "answer",
+    [
+        (429, {"Retry-After": "60"}, b"{}"),
+        (500, {}, b"oops"),
+        (502, {}, b""),
+        (403, {"X-RateLimit-Remaining": "0", "X-RateLimit-Reset": "1"}, b"{}"),
+    ],
+)
 def test_a_forge_in_trouble_gets_the_newest_state_later_and_once(world: World, forge: Forge, answer: Any) -> None:
     [sha] = push(world)
     forge.trouble = [answer]

@@ -18,9 +18,14 @@ def channel(db: None, settings: Any, tmp_path: Any) -> Channel:
     repository.commits(1)
     project = builders.track(repository).project
     return Channel.objects.create(
-        project=project, kind="gitlab", name="ours", url=Secret.of("https://gitlab.example.org"),
-        origin="https://gitlab.example.org", place="group/kvd", secret=Secret.of(TEXT),
-    )  # fmt: skip
+        project=project,
+        kind="gitlab",
+        name="ours",
+        url=Secret.of("https://gitlab.example.org"),
+        origin="https://gitlab.example.org",
+        place="group/kvd",
+        secret=Secret.of(TEXT),
+    )
 
 
 def test_the_database_holds_no_plain_text(channel: Channel) -> None:

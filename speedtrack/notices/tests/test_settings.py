@@ -14,9 +14,12 @@ def started(home: Path, **environment: str) -> subprocess.CompletedProcess[str]:
     known = {name: value for name, value in os.environ.items() if not name.startswith("EMAIL_")}
     command = "import speedtrack.settings as s; print(s.EMAIL_PORT, s.EMAIL_USE_TLS, s.EMAIL_USE_SSL)"
     return subprocess.run(
-        [sys.executable, "-c", command], env={**known, "SPEEDTRACK_HOME": str(home), **PLAIN, **environment},
-        capture_output=True, text=True, cwd=Path(__file__).parents[3],
-    )  # fmt: skip
+        [sys.executable, "-c", command],
+        env={**known, "SPEEDTRACK_HOME": str(home), **PLAIN, **environment},
+        capture_output=True,
+        text=True,
+        cwd=Path(__file__).parents[3],
+    )
 
 
 @pytest.mark.parametrize(

@@ -17,19 +17,33 @@ URL = "https://speed.example.org/alerts/7/"
 
 def document(text: str = HOSTILE, commits: int = 10, changes: int = 50, **event: Any) -> Document:
     change = {
-        "benchmark": text[:100], "metric": "throughput_rps", "title": "throughput", "better": "higher",
-        "machine": "m1", "effect": "slower", "change": "−5.2%", "ratio": 0.948, "low": 0.94, "high": 0.955,
-        "p": 0.001, "pairs": 12, "status": "confirmed",
-    }  # fmt: skip
+        "benchmark": text[:100],
+        "metric": "throughput_rps",
+        "title": "throughput",
+        "better": "higher",
+        "machine": "m1",
+        "effect": "slower",
+        "change": "−5.2%",
+        "ratio": 0.948,
+        "low": 0.94,
+        "high": 0.955,
+        "p": 0.001,
+        "pairs": 12,
+        "status": "confirmed",
+    }
     commit = {"sha": "a" * 40, "short": "a" * 10, "subject": text, "author": text, "url": URL}
     return {
-        "schema": "speedtrack.alert/1", "delivery": "d", "summary": text,
+        "schema": "speedtrack.alert/1",
+        "delivery": "d",
+        "summary": text,
         "event": {"id": 1, "kind": "raised", "at": "", "by": text, "before": "", "after": "", "note": text, **event},
         "project": {"slug": "kvd", "name": text, "url": URL},
         "alert": {"id": 7, "url": URL, "status": "confirmed", "direction": "slower", "created": ""},
         "range": {"before": "b" * 40, "commit": "a" * 40, "count": commits, "branches": [text] * 3},
-        "commits": [commit] * commits, "changes": [change] * changes, "change_count": changes,
-    }  # fmt: skip
+        "commits": [commit] * commits,
+        "changes": [change] * changes,
+        "change_count": changes,
+    }
 
 
 def texts(message: Any) -> list[str]:

@@ -90,11 +90,22 @@ def test_a_branch_whose_name_begins_with_a_dash_is_a_branch_like_others(
 @pytest.mark.parametrize(
     "url",
     [
-        "http://example.org/a/b", "ssh://example.org/a/b", "git@example.org:a/b.git", "file:///etc",
-        "git://example.org/a/b", "ftp://example.org/a", "ext::sh -c id", "--upload-pack=id", "-x", "", "https://",
-        "https:///a", "example.org/a/b", "HTTP://example.org/a",
+        "http://example.org/a/b",
+        "ssh://example.org/a/b",
+        "git@example.org:a/b.git",
+        "file:///etc",
+        "git://example.org/a/b",
+        "ftp://example.org/a",
+        "ext::sh -c id",
+        "--upload-pack=id",
+        "-x",
+        "",
+        "https://",
+        "https:///a",
+        "example.org/a/b",
+        "HTTP://example.org/a",
     ],
-)  # fmt: skip
+)
 def test_only_https_addresses_may_be_tracked(url: str) -> None:
     with pytest.raises(RepositoryError):
         git.checked_url(url)

@@ -54,14 +54,18 @@ def test_the_example_of_github_holds_as_openssl_computes_it(project: Project) ->
 @pytest.mark.parametrize(
     "given",
     [
-        {}, {"X-Hub-Signature-256": ""}, {"X-Hub-Signature-256": "sha256="},
-        {"X-Hub-Signature-256": signature(PUSH, "other")}, {"X-Hub-Signature-256": signature(PUSH + b" ")},
+        {},
+        {"X-Hub-Signature-256": ""},
+        {"X-Hub-Signature-256": "sha256="},
+        {"X-Hub-Signature-256": signature(PUSH, "other")},
+        {"X-Hub-Signature-256": signature(PUSH + b" ")},
         {"X-Hub-Signature-256": signature(PUSH).removeprefix("sha256=")},
-        {"X-Hub-Signature-256": signature(PUSH)[:-1]}, {"X-Hub-Signature-256": signature(PUSH, "")},
+        {"X-Hub-Signature-256": signature(PUSH)[:-1]},
+        {"X-Hub-Signature-256": signature(PUSH, "")},
         {"X-Hub-Signature-256": "sha256=é"},
         {"X-Hub-Signature": "sha1=" + hmac.new(b"s3cret", PUSH, hashlib.sha1).hexdigest()},
     ],
-)  # fmt: skip
+)
 def test_a_call_without_the_right_signature_stores_nothing(project: Project, given: dict[str, str]) -> None:
     with pytest.raises(intake.BadSignature, match=r"X-Hub-Signature-256"):
         intake.receive(project, {"X-GitHub-Event": "push", "X-GitHub-Delivery": "d1", **given}, PUSH)

@@ -19,9 +19,13 @@ def mirrors(tmp_path: Path, settings: Any, repository: Repository) -> None:
 
 def commit_of(message: bytes, author: bytes = b"Ada <ada@example.org>", header: bytes = b"") -> bytes:
     return (
-        b"tree TREE\nauthor " + author + b" 1700000000 +0100\ncommitter Bob <bob@example.org> 1700000060 +0000\n"
-        + header + b"\n" + message
-    )  # fmt: skip
+        b"tree TREE\nauthor "
+        + author
+        + b" 1700000000 +0100\ncommitter Bob <bob@example.org> 1700000060 +0000\n"
+        + header
+        + b"\n"
+        + message
+    )
 
 
 def read_back(repository: Repository, content: bytes) -> Revision:
@@ -101,9 +105,14 @@ def test_an_author_with_control_characters_is_read(repository: Repository, name:
 
 @pytest.mark.parametrize(
     ("when", "year"),
-    [(b"1700000000 +9999", 2023), (b"1700000000 -9959", 2023), (b"1700000000 +051800", 2023), (b"0 +0000", 1970),
-     (b"999999999999 +0000", 9999)],
-)  # fmt: skip
+    [
+        (b"1700000000 +9999", 2023),
+        (b"1700000000 -9959", 2023),
+        (b"1700000000 +051800", 2023),
+        (b"0 +0000", 1970),
+        (b"999999999999 +0000", 9999),
+    ],
+)
 def test_an_odd_date_is_read_as_its_moment(repository: Repository, when: bytes, year: int) -> None:
     content = b"tree TREE\nauthor A <a@b> " + when + b"\ncommitter A <a@b> " + when + b"\n\nsubject\n"
     revision = read_back(repository, content)

@@ -79,8 +79,12 @@ def test_flagged_trials_are_kept_and_do_not_count(run: Run) -> None:
     measurement = Measurement.objects.get(series__metric="server_cpu_ns_per_request")
     assert (measurement.value, measurement.n, measurement.flags) == (2.0, 3, [])
     assert list(measurement.samples.order_by("trial").values_list("flagged", flat=True)) == [
-        False, True, False, True, False,
-    ]  # fmt: skip
+        False,
+        True,
+        False,
+        True,
+        False,
+    ]
 
 
 def test_a_flag_voids_only_the_metrics_that_it_touches(run: Run) -> None:

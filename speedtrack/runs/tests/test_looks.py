@@ -36,9 +36,14 @@ def two(machine: Machine, suites: Path, tmp_path: Path) -> list[Repository]:
 
 def tell(slug: str, body: bytes = b"{}") -> None:
     Delivery.objects.create(
-        project=Project.objects.get(slug=slug), provider="github", delivery_id=str(Delivery.objects.count()),
-        event="push", headers={}, body=body, body_digest=str(Delivery.objects.count()),
-    )  # fmt: skip
+        project=Project.objects.get(slug=slug),
+        provider="github",
+        delivery_id=str(Delivery.objects.count()),
+        event="push",
+        headers={},
+        body=body,
+        body_digest=str(Delivery.objects.count()),
+    )
 
 
 def wait(**long: int) -> None:

@@ -31,12 +31,21 @@ def queue_some(reason: Reason, priority: int, count: int, **changes: Any) -> lis
     first = Run.objects.order_by("-round")[0].round + 1
     return [
         Run.objects.create(
-            project=one.project, commit=one.commit, machine=one.machine, suite=one.suite, benchmarks=one.benchmarks,
-            benchmark_set=one.benchmark_set, reason=reason, priority=priority, round=first + number, trials=5,
-            **paired, **changes,
+            project=one.project,
+            commit=one.commit,
+            machine=one.machine,
+            suite=one.suite,
+            benchmarks=one.benchmarks,
+            benchmark_set=one.benchmark_set,
+            reason=reason,
+            priority=priority,
+            round=first + number,
+            trials=5,
+            **paired,
+            **changes,
         )
         for number in range(count)
-    ]  # fmt: skip
+    ]
 
 
 def suspicions(count: int) -> list[Run]:

@@ -36,8 +36,9 @@ def test_a_push_queues_each_new_commit_on_each_machine(pushed: Project, reposito
     runs = Run.objects.filter(reason=Reason.PUSH)
     assert Counter(runs.values_list("commit__sha", flat=True)) == Counter({new[0]: 2, new[1]: 2})
     assert dict(runs.filter(machine__name="m1").values_list("commit__sha", "priority")) == {
-        new[0]: PRIORITY["rest"], new[1]: PRIORITY["head"],
-    }  # fmt: skip
+        new[0]: PRIORITY["rest"],
+        new[1]: PRIORITY["head"],
+    }
 
 
 def test_taking_the_same_push_twice_queues_nothing_new(pushed: Project, repository: Repository) -> None:
@@ -78,8 +79,11 @@ def test_a_forced_push_cancels_what_waits_for_the_commits_that_are_gone(
     assert pushes.take(pushed) == 1
     status = dict(Run.objects.filter(reason=Reason.PUSH).values_list("commit__sha", "status"))
     assert status == {
-        gone[0]: Status.QUEUED, gone[1]: Status.CANCELLED, gone[2]: Status.LEASED, other: Status.QUEUED,
-    }  # fmt: skip
+        gone[0]: Status.QUEUED,
+        gone[1]: Status.CANCELLED,
+        gone[2]: Status.LEASED,
+        other: Status.QUEUED,
+    }
     assert at_work.commit.sha == gone[2]
     assert Run.objects.get(commit__sha=gone[1]).events.get().why == "the commit is no longer on main"
 

@@ -18,8 +18,10 @@ Pairs = list[tuple[float, float]]
 def pairs_of(rng: np.random.Generator, n: int, deviation: float, shift: float = 0.0) -> Pairs:
     """Normal log ratios, around sides that are anywhere."""
     sides = 5000 * np.exp(rng.normal(0, 0.3, n))
-    return [(float(base), float(base * math.exp(step))) for base, step in
-            zip(sides, rng.normal(shift, deviation, n), strict=True)]  # fmt: skip
+    return [
+        (float(base), float(base * math.exp(step)))
+        for base, step in zip(sides, rng.normal(shift, deviation, n), strict=True)
+    ]
 
 
 def different(pairs: Pairs, seed: int) -> bool:

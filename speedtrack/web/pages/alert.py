@@ -137,9 +137,13 @@ def samples_by_side(runs: Iterable[int]) -> Sides:
     samples = Sample.objects.filter(
         flagged=False, measurement__accepted=True, measurement__attempt__run__in=list(runs)
     ).values_list(
-        "measurement__attempt__run_id", "measurement__series__benchmark_id", "measurement__series__metric",
-        "measurement__side", "trial", "value",
-    )  # fmt: skip
+        "measurement__attempt__run_id",
+        "measurement__series__benchmark_id",
+        "measurement__series__metric",
+        "measurement__side",
+        "trial",
+        "value",
+    )
     for run_id, benchmark_id, metric, side, trial, value in samples:
         sides[run_id, benchmark_id, metric, side][trial] = value
     return sides

@@ -127,10 +127,19 @@ def load(slug: str, sha: str, branch_name: str | None) -> CommitPage:
     earlier, later = neighbours(branch, places[branch]) if branch else (None, None)
     posts = posts_of(commit, branch, places[branch], runs, points) if branch else []
     return CommitPage(
-        project, commit, branch, list(places), list(project.tags.filter(sha=commit.sha).order_by("name")),
-        parents_of(project, commit), earlier, later, posts, builds_of(commit), runs,
+        project,
+        commit,
+        branch,
+        list(places),
+        list(project.tags.filter(sha=commit.sha).order_by("name")),
+        parents_of(project, commit),
+        earlier,
+        later,
+        posts,
+        builds_of(commit),
+        runs,
         changes.grouped(cp for cp in points if cp.status in changes.SHOWN),
-    )  # fmt: skip
+    )
 
 
 def parents_of(project: Project, commit: Commit) -> list[Commit | str]:
@@ -207,9 +216,13 @@ def samples_of_points(points: list[Drawn]) -> Samples:
 
 
 def result_of(
-    series: Series, point: Drawn, before: tuple[Commit, Drawn] | None, samples: Samples, suite: Suite | None,
+    series: Series,
+    point: Drawn,
+    before: tuple[Commit, Drawn] | None,
+    samples: Samples,
+    suite: Suite | None,
     change: ChangePoint | None,
-) -> Result:  # fmt: skip
+) -> Result:
     metric = METRICS[series.metric]
     if before is None:
         return Result(series, metric, point, None, None, None, change)

@@ -186,7 +186,8 @@ def document(page: MachinePage) -> dict[str, Any]:
         "quarantined_why": machine.quarantined_why,
         "last_seen_at": machine.last_seen_at,
         "facts": {"series": page.post.facts, "recorded": page.recorded},
-        "canary": canary and {
+        "canary": canary
+        and {
             "project": canary.project.slug,
             "sha": canary.commit.sha,
             "benchmarks": canary.benchmarks,
@@ -194,20 +195,35 @@ def document(page: MachinePage) -> dict[str, Any]:
             "since": canary.since,
         },
         "checks": [
-            {"run": one.check.run_id, "at": one.check.at, "answer": one.check.answer, "benchmark": one.benchmark,
-             "metric": one.check.series.metric if one.check.series else "", "ratio": one.check.ratio,
-             "limit": one.check.limit}
+            {
+                "run": one.check.run_id,
+                "at": one.check.at,
+                "answer": one.check.answer,
+                "benchmark": one.benchmark,
+                "metric": one.check.series.metric if one.check.series else "",
+                "ratio": one.check.ratio,
+                "limit": one.check.limit,
+            }
             for one in page.checks
         ],
         "environments": [
-            {"digest": era.environment.digest, "since": era.environment.created,
-             "changed": [changed._asdict() for changed in era.changed]}
+            {
+                "digest": era.environment.digest,
+                "since": era.environment.created,
+                "changed": [changed._asdict() for changed in era.changed],
+            }
             for era in page.eras
         ],
         "shifts": [
-            {"project": cp.series.project.slug, "benchmark": cp.series.benchmark.name, "metric": cp.series.metric,
-             "sha": cp.commit.sha, "ratio": cp.ratio, "why": cp.note}
+            {
+                "project": cp.series.project.slug,
+                "benchmark": cp.series.benchmark.name,
+                "metric": cp.series.metric,
+                "sha": cp.commit.sha,
+                "ratio": cp.ratio,
+                "why": cp.note,
+            }
             for cp in page.shifts
         ],
         "events": [{"at": event.at, "kind": event.kind, "why": event.why} for event in page.events],
-    }  # fmt: skip
+    }

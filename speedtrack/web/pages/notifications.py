@@ -22,8 +22,14 @@ class PersonForm(forms.ModelForm):  # type: ignore[type-arg]
     class Meta:
         model = Subscriber
         fields: ClassVar = [
-            "own_commits", "follow_ups", "time_zone", "quiet_from", "quiet_until", "digest_hour", "most_per_day",
-        ]  # fmt: skip
+            "own_commits",
+            "follow_ups",
+            "time_zone",
+            "quiet_from",
+            "quiet_until",
+            "digest_hour",
+            "most_per_day",
+        ]
 
     def clean_time_zone(self) -> str:
         zone: str = self.cleaned_data["time_zone"]

@@ -171,8 +171,9 @@ def trials_of(attempt: Attempt | None) -> Iterator[Trial]:
 def recipes_of(run: Run, attempt: Attempt | None) -> list[Recipe]:
     """The scripts of the first trials, by benchmark and side."""
     found = Trial.objects.filter(attempt=attempt, number=0, reproduce__isnull=False).defer("driver")
-    trials = found.select_related("benchmark", "commit", "attempt__run__project", "attempt__run__suite",
-                                  "attempt__run__machine").order_by("benchmark__name", "side")  # fmt: skip
+    trials = found.select_related(
+        "benchmark", "commit", "attempt__run__project", "attempt__run__suite", "attempt__run__machine"
+    ).order_by("benchmark__name", "side")
     return [Recipe(trial.benchmark.name, trial.side, reproduce.script(trial)) for trial in trials]
 
 

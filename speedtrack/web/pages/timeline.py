@@ -370,9 +370,22 @@ def table(timeline: Rows, breaks: Sequence[NamedBreak] = ()) -> Iterator[TableRo
 
 
 HEADER = [
-    "position", "sha", "committed_at", "author", "subject", "machine", "environment",
-    "value", "low", "high", "n", "unit", "flags", "state", "change",
-]  # fmt: skip
+    "position",
+    "sha",
+    "committed_at",
+    "author",
+    "subject",
+    "machine",
+    "environment",
+    "value",
+    "low",
+    "high",
+    "n",
+    "unit",
+    "flags",
+    "state",
+    "change",
+]
 
 
 def csv_rows(timeline: Rows) -> Iterator[list[str]]:
@@ -385,8 +398,17 @@ def csv_rows(timeline: Rows) -> Iterator[list[str]]:
         if row.point and row.series:
             p, environment = row.point, short(row.series.environment.digest)
             change = row.change.status if row.change else ""
-            yield [*head, row.series.machine.name, environment, *map(repr, (p.value, p.low, p.high)), str(p.n), unit,
-                   " ".join(p.flags), "measured", change]  # fmt: skip
+            yield [
+                *head,
+                row.series.machine.name,
+                environment,
+                *map(repr, (p.value, p.low, p.high)),
+                str(p.n),
+                unit,
+                " ".join(p.flags),
+                "measured",
+                change,
+            ]
         else:
             yield [*head, "", "", "", "", "", "", unit, "", row.gap.state, ""]
 

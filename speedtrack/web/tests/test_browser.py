@@ -17,9 +17,14 @@ from speedtrack.web.tests.world import CPU, World, slowed
 pytestmark = pytest.mark.browser
 
 FLAGS = [
-    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-    "--disable-component-update", "--disable-sync",
-]  # fmt: skip
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
 COLOURED = """
     canvas => {
         const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
@@ -117,9 +122,16 @@ def test_dragging_zooms_and_the_address_keeps_it(shown: tuple[World, Alert, str]
 def test_no_page_scrolls_sideways(shown: tuple[World, Alert, str], chromium: Browser) -> None:
     made, alert, url = shown
     addresses = [
-        "/", "/p/kvd/", f"/p/kvd/timeline/get-p1/{CPU}", f"/p/kvd/c/{made.shas[5]}/", "/alerts/",
-        f"/alerts/{alert.pk}/", "/queue/", "/machines/kvd-m1/", "/login/",
-    ]  # fmt: skip
+        "/",
+        "/p/kvd/",
+        f"/p/kvd/timeline/get-p1/{CPU}",
+        f"/p/kvd/c/{made.shas[5]}/",
+        "/alerts/",
+        f"/alerts/{alert.pk}/",
+        "/queue/",
+        "/machines/kvd-m1/",
+        "/login/",
+    ]
     for width in (1280, 390):
         complaints: list[str] = []
         page = watched(chromium, width, complaints)

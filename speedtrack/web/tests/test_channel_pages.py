@@ -92,8 +92,11 @@ def test_a_change_keeps_what_is_left_empty(ada: Client, kvd: World) -> None:
     ada.post(address(kvd, f"{Channel.objects.get().pk}/"), {"name": "renamed", "place": "a/c"})
     made = Channel.objects.get()
     assert (made.name, made.place, made.secret.reveal(), made.url.reveal()) == (
-        "renamed", "a/c", TOKEN, "https://gitlab.com",
-    )  # fmt: skip
+        "renamed",
+        "a/c",
+        TOKEN,
+        "https://gitlab.com",
+    )
 
 
 def test_a_token_is_not_sent_to_another_server_than_it_was_entered_for(ada: Client, kvd: World) -> None:

@@ -61,9 +61,16 @@ def test_a_missing_page_of_somebody_logged_in_while_the_database_is_away(client:
 
 @pytest.mark.parametrize(
     ("method", "address", "status"),
-    [("GET", HOOK, 405), ("HEAD", CLAIM, 405), ("GET", CLAIM, 405), ("POST", HOOK, 404), ("GET", "/hooks/", 404),
-     ("GET", "/api/", 404), ("POST", "/api/runner/nowhere", 404)],
-)  # fmt: skip
+    [
+        ("GET", HOOK, 405),
+        ("HEAD", CLAIM, 405),
+        ("GET", CLAIM, 405),
+        ("POST", HOOK, 404),
+        ("GET", "/hooks/", 404),
+        ("GET", "/api/", 404),
+        ("POST", "/api/runner/nowhere", 404),
+    ],
+)
 def test_programs_are_refused_in_json(client: Client, db: None, method: str, address: str, status: int) -> None:
     answer = client.generic(method, address)
     assert (answer.status_code, answer["Content-Type"]) == (status, "application/json")
@@ -113,9 +120,16 @@ def test_a_form_without_its_token_has_a_page(db: None) -> None:
 
 @pytest.mark.parametrize(
     ("method", "address", "status"),
-    [("GET", "/static/web/mark.svg", 200), ("GET", "/static/nothing.js", 404), ("GET", "/healthz", 200),
-     ("GET", "/nowhere/", 404), ("POST", "/", 405), ("POST", HOOK, 404), ("GET", CLAIM, 405)],
-)  # fmt: skip
+    [
+        ("GET", "/static/web/mark.svg", 200),
+        ("GET", "/static/nothing.js", 404),
+        ("GET", "/healthz", 200),
+        ("GET", "/nowhere/", 404),
+        ("POST", "/", 405),
+        ("POST", HOOK, 404),
+        ("GET", CLAIM, 405),
+    ],
+)
 def test_every_answer_has_the_headers(client: Client, db: None, method: str, address: str, status: int) -> None:
     answer = client.generic(method, address)
     assert answer.status_code == status
@@ -136,10 +150,25 @@ def test_pages_answer_to_head(client: Client, kvd: World) -> None:
     line = f"/p/kvd/timeline/get-p1/{CPU}"
     machine = kvd.machines[0].name
     addresses = [
-        "/", "/p/kvd/", line, f"{line}.json", f"{line}.csv", f"/p/kvd/c/{kvd.shas[0]}/", "/p/kvd/alerts/", "/alerts/",
-        "/runs/1/log", "/queue/", f"/machines/{machine}/", f"/machines/{machine}.json", "/login/", "/healthz",
-        "/alerts/1/", "/runs/1/", "/runs/1/reproduce.sh", "/profiles/1.folded",
-    ]  # fmt: skip
+        "/",
+        "/p/kvd/",
+        line,
+        f"{line}.json",
+        f"{line}.csv",
+        f"/p/kvd/c/{kvd.shas[0]}/",
+        "/p/kvd/alerts/",
+        "/alerts/",
+        "/runs/1/log",
+        "/queue/",
+        f"/machines/{machine}/",
+        f"/machines/{machine}.json",
+        "/login/",
+        "/healthz",
+        "/alerts/1/",
+        "/runs/1/",
+        "/runs/1/reproduce.sh",
+        "/profiles/1.folded",
+    ]
     for address in addresses:
         page, head = client.get(address), client.head(address)
         assert (head.status_code, head.get("Content-Type")) == (page.status_code, page.get("Content-Type")), address

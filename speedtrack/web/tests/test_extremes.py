@@ -30,13 +30,19 @@ def extreme(metric: str, slow: bool) -> float:
 
 
 def trials(run: Run, slow: bool, mixed: bool) -> list[dict[str, Any]]:
-    made = builders.trials([
-        {metric: extreme(metric, slow ^ (mixed and i % 2 == 1)) for metric in MEASURED} for i in range(run.trials)
-    ])  # fmt: skip
+    made = builders.trials(
+        [{metric: extreme(metric, slow ^ (mixed and i % 2 == 1)) for metric in MEASURED} for i in range(run.trials)]
+    )
     late = timezone.now() + timedelta(hours=23)
     for i, trial in enumerate(made):
-        trial |= {"order": LARGEST_INTEGER - i, "seconds": LONGEST_S * (i % 2), "quiet": FACTS, "server": FACTS,
-                  "started_at": str((EARLIEST, late)[i % 2]), "driver": FACTS}  # fmt: skip
+        trial |= {
+            "order": LARGEST_INTEGER - i,
+            "seconds": LONGEST_S * (i % 2),
+            "quiet": FACTS,
+            "server": FACTS,
+            "started_at": str((EARLIEST, late)[i % 2]),
+            "driver": FACTS,
+        }
     return made
 
 
@@ -50,17 +56,29 @@ def play(run: Run, slow: set[str], mixed: set[str]) -> None:
         is_slow, is_mixed = commit.sha in slow, commit.sha in mixed
         size = LARGEST_SIZE if is_slow else 0
         artifacts = {"kvd": {"digest": builders.digest_of_binary(commit.sha), "bytes": size, "loaded_bytes": size}}
-        builders.send_build(run, commit, side=side, artifacts=artifacts, seconds=LONGEST_S * is_slow,
-                            environment=builders.environment() | {"recorded": FACTS},
-                            ccache={"hits": 0, "misses": LARGEST_INTEGER})  # fmt: skip
+        builders.send_build(
+            run,
+            commit,
+            side=side,
+            artifacts=artifacts,
+            seconds=LONGEST_S * is_slow,
+            environment=builders.environment() | {"recorded": FACTS},
+            ccache={"hits": 0, "misses": LARGEST_INTEGER},
+        )
         for name in builders.measured(run):
             if run.reason == Reason.PROFILE:
                 profile(run, name, commit, side)
                 continue
-            stopping = {"reason": "cap", "half_width": LARGEST[""], "target": LARGEST[""], "trials": run.trials,
-                        "thrown_out": LARGEST_INTEGER}  # fmt: skip
-            result = builders.result(run, name, commit, [1.0], side=side, trials=trials(run, is_slow, is_mixed),
-                                     stopping=stopping)  # fmt: skip
+            stopping = {
+                "reason": "cap",
+                "half_width": LARGEST[""],
+                "target": LARGEST[""],
+                "trials": run.trials,
+                "thrown_out": LARGEST_INTEGER,
+            }
+            result = builders.result(
+                run, name, commit, [1.0], side=side, trials=trials(run, is_slow, is_mixed), stopping=stopping
+            )
             results.accept(machine, run.pk, result)
     queue.complete(machine, run.pk, run.lease_token)
 
@@ -98,12 +116,18 @@ def addresses(made: World) -> list[str]:
     line = "/p/kvd/timeline"
     lines = [f"{line}/{'get-p1' if metric in MEASURED else 'build'}/{metric}" for metric in METRICS]
     return [
-        "/", "/p/kvd/", "/p/kvd/alerts/", "/alerts/", "/queue/", *(f"/p/kvd/?metric={metric}" for metric in METRICS),
+        "/",
+        "/p/kvd/",
+        "/p/kvd/alerts/",
+        "/alerts/",
+        "/queue/",
+        *(f"/p/kvd/?metric={metric}" for metric in METRICS),
         *(f"{each}{form}" for each in lines for form in ("", "?last=2", ".json", ".csv")),
-        *(f"/p/kvd/c/{sha}/" for sha in made.shas), *(f"/alerts/{alert.pk}/" for alert in Alert.objects.all()),
+        *(f"/p/kvd/c/{sha}/" for sha in made.shas),
+        *(f"/alerts/{alert.pk}/" for alert in Alert.objects.all()),
         *(f"/machines/{machine.name}{form}" for machine in made.machines for form in ("/", ".json")),
         *(f"/runs/{run.pk}/{part}" for run in Run.objects.all() for part in ("", "?part=live", "log", "reproduce.sh")),
-    ]  # fmt: skip
+    ]
 
 
 def test_every_page_shows_the_most_extreme_values_that_are_accepted(client: Client, extremes: World) -> None:

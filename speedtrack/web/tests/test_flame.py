@@ -25,8 +25,11 @@ def frames(drawing: Flame) -> dict[str, flame.Frame]:
 def test_widths_are_those_of_the_head_and_colours_those_of_the_difference() -> None:
     shown = frames(Flame.of(BASE, HEAD))
     assert [shown[name].width for name in ("all", "read_[k]", "get", "count_keys")] == [
-        "100.000%", "50.000%", "50.000%", "16.667%",
-    ]  # fmt: skip
+        "100.000%",
+        "50.000%",
+        "50.000%",
+        "16.667%",
+    ]
     # 600 of 1000 samples of 5000 ns, and 600 of 1200 of 6000 ns: the same 3000 ns, although the share fell.
     assert shown["read_[k]"].colour == "same"
     assert shown["count_keys"].colour == shown["get"].colour == "more3"
@@ -107,8 +110,15 @@ def test_why_there_is_no_profile_is_shown(client: Client, profiled: tuple[World,
     run = builders.claim(made.machines[0])
     for commit in (alert.before, alert.commit):
         for name in builders.measured(run):
-            builders.send_profile(run, name, commit, samples=0, folded="", cpu_ns_per_request=None,
-                                  unavailable="perf is <not> here: install it")  # fmt: skip
+            builders.send_profile(
+                run,
+                name,
+                commit,
+                samples=0,
+                folded="",
+                cpu_ns_per_request=None,
+                unavailable="perf is <not> here: install it",
+            )
     builders.queue.complete(run.machine, run.pk, run.lease_token)
     page = section(client, f"/alerts/{alert.pk}/")
     assert "Not available here: perf is &lt;not&gt; here: install it" in page and "<svg" not in page

@@ -70,9 +70,17 @@ def test_a_machine_shows_what_moved_with_it_and_not_with_the_code(client: Client
     series = Series.objects.filter(machine__name="kvd-m1").earliest("id")
     before, commit = Commit.objects.filter(measurements__series=series).distinct().order_by("id")[:2]
     ChangePoint.objects.create(
-        series=series, branch=Branch.objects.get(name="main"), before=before, commit=commit, status="machine",
-        ratio=1.05, low=1.04, high=1.06, score=3.0, note="the canary moved at that time",
-    )  # fmt: skip
+        series=series,
+        branch=Branch.objects.get(name="main"),
+        before=before,
+        commit=commit,
+        status="machine",
+        ratio=1.05,
+        low=1.04,
+        high=1.06,
+        score=3.0,
+        note="the canary moved at that time",
+    )
     page = client.get(PAGE).content.decode()
     assert "Moved with this machine" in page and "the canary moved at that time" in page
     (shift,) = client.get(f"{PAGE[:-1]}.json").json()["shifts"]
@@ -146,8 +154,9 @@ def test_an_operator_works_at_the_shell(kvd: World, quarantined: Machine) -> Non
     assert "at work again" in told("lift", "kvd-m1")
     with pytest.raises(CommandError, match="not in quarantine"):
         told("lift", "kvd-m1")
-    assert "set-p1 of kvd at" in told("canary", "kvd-m1", "--project", "kvd", "--benchmark", "set-p1",
-                                      "--commit", kvd.shas[0])  # fmt: skip
+    assert "set-p1 of kvd at" in told(
+        "canary", "kvd-m1", "--project", "kvd", "--benchmark", "set-p1", "--commit", kvd.shas[0]
+    )
     for words, why in [
         (("canary", "kvd-m1"), "say of which project"),
         (("canary", "kvd-m1", "--project", "nobody"), "there is no project"),

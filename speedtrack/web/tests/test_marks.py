@@ -43,9 +43,16 @@ def marked(slow: tuple[World, Alert]) -> tuple[World, Alert]:
     Tag.objects.create(project=made.project, name="v1", sha=made.shas[2])
     LogChunk.objects.create(attempt=run.attempts.get(), seq=900, phase="build", text="some words")
     for model, *fields in (
-        (Commit, "subject", "author_name"), (Branch, "name"), (Tag, "name"), (Run, "error"), (RunEvent, "why"),
-        (LogChunk, "text"), (Project, "error", "name"), (ChangePoint, "note"), (AlertEvent, "note"),
-    ):  # fmt: skip
+        (Commit, "subject", "author_name"),
+        (Branch, "name"),
+        (Tag, "name"),
+        (Run, "error"),
+        (RunEvent, "why"),
+        (LogChunk, "text"),
+        (Project, "error", "name"),
+        (ChangePoint, "note"),
+        (AlertEvent, "note"),
+    ):
         rows = model.objects.all()  # type: ignore[attr-defined]
         rows.update(**{field: Concat(field, mark) for field in fields})
     Machine.objects.update(quarantined_at=Now(), quarantined_why=mark)
@@ -57,10 +64,21 @@ def test_pages_show_none(client: Client, marked: tuple[World, Alert]) -> None:
     line, machine = f"/p/kvd/timeline/get-p1/{CPU}", made.machines[0].name
     runs = [f"/runs/{pk}/" for pk in Run.objects.values_list("pk", flat=True)]
     addresses = [
-        "/", "/p/kvd/", line, f"{line}.json", f"{line}.csv", f"/p/kvd/c/{made.shas[5]}/", "/p/kvd/alerts/", "/alerts/",
-        f"/alerts/{alert.pk}/", *runs, *(f"{run}log" for run in runs), "/queue/", f"/machines/{machine}/",
+        "/",
+        "/p/kvd/",
+        line,
+        f"{line}.json",
+        f"{line}.csv",
+        f"/p/kvd/c/{made.shas[5]}/",
+        "/p/kvd/alerts/",
+        "/alerts/",
+        f"/alerts/{alert.pk}/",
+        *runs,
+        *(f"{run}log" for run in runs),
+        "/queue/",
+        f"/machines/{machine}/",
         f"/machines/{machine}.json",
-    ]  # fmt: skip
+    ]
     texts = {}
     for address in addresses:
         answer = client.get(address)

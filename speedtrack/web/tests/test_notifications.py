@@ -18,13 +18,23 @@ from speedtrack.notices.tests.servers import Mailbox, free_port, serving, use
 NOON = datetime(2026, 11, 18, 12, tzinfo=UTC)
 PAGE = "/settings/notifications/"
 PERSON = {
-    "act": "person", "own_commits": "on", "time_zone": "Europe/Berlin", "quiet_from": "22:00", "quiet_until": "07:30",
-    "digest_hour": "9", "most_per_day": "5",
-}  # fmt: skip
+    "act": "person",
+    "own_commits": "on",
+    "time_zone": "Europe/Berlin",
+    "quiet_from": "22:00",
+    "quiet_until": "07:30",
+    "digest_hour": "9",
+    "most_per_day": "5",
+}
 ASKED = {
-    "act": "subscription", "project": "redis", "branches": " unstable   8.* ", "benchmarks": "",
-    "smallest_percent": "2.5", "direction": "both", "pace": "daily",
-}  # fmt: skip
+    "act": "subscription",
+    "project": "redis",
+    "branches": " unstable   8.* ",
+    "benchmarks": "",
+    "smallest_percent": "2.5",
+    "direction": "both",
+    "pace": "daily",
+}
 
 
 @pytest.fixture

@@ -20,9 +20,17 @@ def test_every_page_sends_the_policy_and_has_nothing_inline(client: Client, slow
     run = Run.objects.filter(reason="confirm").first()
     assert run
     addresses = [
-        "/", "/p/kvd/", f"/p/kvd/timeline/get-p1/{CPU}", f"/p/kvd/c/{made.shas[5]}/", "/p/kvd/alerts/", "/alerts/",
-        f"/alerts/{alert.pk}/", f"/runs/{run.pk}/", "/queue/", "/login/",
-    ]  # fmt: skip
+        "/",
+        "/p/kvd/",
+        f"/p/kvd/timeline/get-p1/{CPU}",
+        f"/p/kvd/c/{made.shas[5]}/",
+        "/p/kvd/alerts/",
+        "/alerts/",
+        f"/alerts/{alert.pk}/",
+        f"/runs/{run.pk}/",
+        "/queue/",
+        "/login/",
+    ]
     for address in addresses:
         answer = client.get(address)
         assert answer.status_code == 200, address

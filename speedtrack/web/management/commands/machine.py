@@ -59,10 +59,17 @@ class Command(PlainCommand):
         parser.add_argument("name", nargs="?", help="name of the machine: letters, digits, - and _")
         parser.add_argument("--project", help="canary: whose server is frozen")
         parser.add_argument("--commit", help="canary: which one (default: the head of the default branch)")
-        parser.add_argument("--benchmark", action="append", default=[], help="canary: the workload (default: the first"
-                            " of the suite without a rate); may be given more than once")  # fmt: skip
-        parser.add_argument("--accept-level", action="store_true", help="lift: what the canary shows now is right; its"
-                            " history starts anew")  # fmt: skip
+        parser.add_argument(
+            "--benchmark",
+            action="append",
+            default=[],
+            help="canary: the workload (default: the first of the suite without a rate); may be given more than once",
+        )
+        parser.add_argument(
+            "--accept-level",
+            action="store_true",
+            help="lift: what the canary shows now is right; its history starts anew",
+        )
 
     def handle(self, *args: Any, **options: Any) -> None:
         action, name = options["action"], options["name"]

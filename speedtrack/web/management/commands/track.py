@@ -25,9 +25,10 @@ class Command(PlainCommand):
         parser.add_argument("--name", help="name of the project (default: the last part of the URL)")
         parser.add_argument("--mail", action="append", default=[], metavar="ADDRESS", help="who is told of slowdowns")
         parser.add_argument(
-            "--mail-history-verdicts", action=BooleanOptionalAction,
+            "--mail-history-verdicts",
+            action=BooleanOptionalAction,
             help="alert for slowdowns that the history alone shows, where nothing can be measured again (default: no)",
-        )  # fmt: skip
+        )
 
     def handle(self, *args: Any, **options: Any) -> None:
         try:
