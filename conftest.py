@@ -110,6 +110,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items[:] = [item for item, need in zip(items, needs, strict=True) if not need & absent]
 
 
+@pytest.fixture(scope="session", autouse=True)
+def folders_of_this_session(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Open to other users: where tests run as root, the embedded PostgreSQL and some processes are those of others."""
+    base = tmp_path_factory.getbasetemp()
+    for directory in (base, *base.parents):
+        if directory.name.startswith(("pytest-", "popen-")):
+            directory.chmod(0o755)
+
+
 def pytest_sessionfinish(session: pytest.Session) -> None:
     if hasattr(session.config, "workeroutput"):
         session.config.workeroutput["left_out"] = dict(left_out)

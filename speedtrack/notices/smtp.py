@@ -116,7 +116,8 @@ class EmailBackend(smtp.EmailBackend):
             raise kind(f"mail server {self.host}:{self.port}: {self.words(e)}") from e
 
     def words(self, error: Exception) -> str:
-        if self.ran_out or isinstance(error, TimeoutError):
+        # smtplib makes a timeout of its socket a connection that was closed.
+        if self.ran_out or isinstance(error, TimeoutError) or isinstance(error.__context__, TimeoutError):
             return f"no answer within EMAIL_TIMEOUT ({self.timeout} s)"
         if isinstance(error, smtplib.SMTPResponseException):
             return reply(error)

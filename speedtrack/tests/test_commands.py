@@ -22,8 +22,7 @@ def manage(home: Path, *arguments: str, **environment: str) -> "subprocess.Compl
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A home whose embedded database has its tables."""
     home = tmp_path_factory.mktemp("home")
-    for directory in (home, *home.parents[:2]):
-        directory.chmod(0o755)  # where tests run as root, the embedded PostgreSQL runs as another user
+    home.chmod(0o755)  # where tests run as root, the embedded PostgreSQL runs as another user
     done = manage(home, "migrate", "--verbosity", "0")
     assert done.returncode == 0, done.stderr
     return home
@@ -104,8 +103,7 @@ def test_database_that_is_not_there(home: Path) -> None:
 
 
 def test_database_without_tables(tmp_path: Path) -> None:
-    for directory in (tmp_path, *tmp_path.parents[:2]):
-        directory.chmod(0o755)
+    tmp_path.chmod(0o755)
     fails_with(manage(tmp_path, "machine", "list"), "run `manage.py migrate` first")
 
 

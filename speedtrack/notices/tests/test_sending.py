@@ -12,6 +12,7 @@ from django.utils import timezone
 
 from speedtrack.notices import sending
 from speedtrack.notices.models import MAIL_LANE, Outbox
+from speedtrack.notices.smtp import EmailBackend
 from speedtrack.notices.tests.servers import Mailbox, Misbehaving, certificate, free_port, knows, serving, use
 from speedtrack.runs.models import MachineEvent
 from speedtrack.tests import builders
@@ -163,6 +164,18 @@ def test_a_server_that_never_gets_to_the_point_is_left(rows: list[Outbox], setti
     rows[0].refresh_from_db()
     assert "no answer within EMAIL_TIMEOUT (1 s)" in rows[0].error
     assert not Outbox.objects.due().exists()
+
+
+def test_a_socket_that_times_out_first_is_told_the_same(
+    rows: list[Outbox], settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings.EMAIL_TIMEOUT = 1
+    monkeypatch.setattr(EmailBackend, "cut", lambda backend: None)
+    with Misbehaving("silent") as server:
+        use(settings, server.port)
+        assert sending.send_due() == 0
+    rows[0].refresh_from_db()
+    assert "no answer within EMAIL_TIMEOUT (1 s)" in rows[0].error
 
 
 @pytest.mark.parametrize("manner", ["hanging", "dropping"])
