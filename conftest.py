@@ -91,7 +91,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 class ByFile(LoadScopeScheduling):  # type: ignore[misc]
-    """The tests of a file run on one worker; so do all that start servers and take cores, one after the other."""
+    """Keeps each file's tests on one worker, and all tests that start servers or pin cores together on the same one."""
 
     def _split_scope(self, nodeid: str) -> str:
         return "machine" if nodeid.startswith(("runners/", "speedtrack/tests/")) else nodeid.partition("::")[0]
@@ -111,8 +111,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 @pytest.fixture(scope="session", autouse=True)
-def folders_of_this_session(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Open to other users: where tests run as root, the embedded PostgreSQL and some processes are those of others."""
+def open_session_folders(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Let other users enter: where root runs the tests, the embedded PostgreSQL and some processes run as others."""
     base = tmp_path_factory.getbasetemp()
     for directory in (base, *base.parents):
         if directory.name.startswith(("pytest-", "popen-")):
@@ -127,7 +127,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
     """Every worker of pytest-xdist has collected all tests: each knows what was left out."""
-    for what, count in node.workeroutput.get("left_out", {}).items():
+    for what, count in getattr(node, "workeroutput", {}).get("left_out", {}).items():  # none from a worker that crashed
         left_out[what] = count
 
 

@@ -7,7 +7,7 @@ from django.db import connection, transaction
 
 from speedtrack.alerts import drift, history, spreads, windows
 from speedtrack.alerts.history import smallest_effect
-from speedtrack.alerts.known import KnownChange, Replaced, known_changes, rewritten
+from speedtrack.alerts.known import ChangeRange, KnownChange, known_changes, rewritten_changes
 from speedtrack.alerts.models import ChangePoint
 from speedtrack.alerts.past import mark_past
 from speedtrack.alerts.trouble import isolated
@@ -19,7 +19,7 @@ from speedtrack.stats.history import Verdict, verdicts
 
 Status = ChangePoint.Status
 
-LOOKED_BACK = 200  # newest points, at most, whose arrival the history is asked about: an import brings thousands
+MOST_NEWS = 200  # newest points at which the history is asked, at most: an import brings thousands
 
 UNFOUNDED = """
     SELECT cp.id
@@ -54,11 +54,11 @@ def detect_in(series: Series, since: datetime) -> None:
     effect = smallest_effect(series)
     why = history.why_not_measurable(series)
     for line in lines:
-        replaced = rewritten(series, line)
-        update_suspicions(series, line, effect, replaced)
+        rewritten = rewritten_changes(series, line)
+        update_suspicions(series, line, effect, rewritten)
         if why:
             history.judge(series, line, effect, why)
-        drift.look(series, line, effect, replaced)
+        drift.look(series, line, effect, rewritten)
 
 
 def withdraw_unfounded(series: Series) -> None:
@@ -73,7 +73,7 @@ def drop(suspicions: Sequence[int]) -> None:
         ChangePoint.objects.filter(pk__in=suspicions, status=Status.SUSPECTED).delete()
 
 
-def update_suspicions(series: Series, line: Line, effect: float, replaced: Sequence[Replaced]) -> None:
+def update_suspicions(series: Series, line: Line, effect: float, rewritten: Sequence[ChangeRange]) -> None:
     """Write the suspicions that new points have raised, and move or drop those that points between have changed.
 
     A shift counts when a new point is among those it rests on: a point at the end of the line raises suspicions that
@@ -83,7 +83,7 @@ def update_suspicions(series: Series, line: Line, effect: float, replaced: Seque
     new = line.new
     if not new:
         return
-    known = known_changes(series, line, replaced)
+    known = known_changes(series, line, rewritten)
     shifts = find_shifts(series, line, known, effect)
     earlier: ChangePoint | None = None
     found: list[ChangePoint] = []
@@ -149,14 +149,16 @@ def find_shifts(series: Series, line: Line, known: Sequence[KnownChange], effect
     settled = [answer for one in known if (answer := one.settled())]
     shifts = suspect(points, smallest_effect=effect, settled=settled, spread=spreads.of(series, points, effect))
     levels = [one.last for one in settled if one.confirmed]
-    since = max(min(line.new), len(points) - LOOKED_BACK)
-    shown = verdicts(points, smallest_effect=effect, settled=levels, since=since)
-    return [*shifts, *unsuspected(shown, shifts, known)]
+    since = max(min(line.new), len(points) - MOST_NEWS)
+    by_history = verdicts(points, smallest_effect=effect, settled=levels, since=since)
+    return [*shifts, *only_in_history(by_history, shifts, known)]
 
 
-def unsuspected(shown: Sequence[Verdict], shifts: Sequence[Shift], known: Sequence[KnownChange]) -> Iterator[Shift]:
-    """What the history shows where no shift is; in the place of an open suspicion, if it may be that one."""
-    for verdict in shown:
+def only_in_history(
+    by_history: Sequence[Verdict], shifts: Sequence[Shift], known: Sequence[KnownChange]
+) -> Iterator[Shift]:
+    """The verdicts near which no shift was found, as shifts. One that may be an open suspicion gets its place."""
+    for verdict in by_history:
         if not any(verdict.may_be_at(shift.index) for shift in shifts):
             place = next((one.last for one in known if one.is_open and verdict.may_be_at(one.last)), verdict.index)
             yield Shift(place, verdict.ratio, verdict.low, verdict.high, verdict.score, verdict.seen)

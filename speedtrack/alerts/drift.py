@@ -15,7 +15,7 @@ from django.db import connection
 from django.db.models import Q, QuerySet
 
 from speedtrack.alerts.history import smallest_effect
-from speedtrack.alerts.known import Replaced
+from speedtrack.alerts.known import ChangeRange
 from speedtrack.alerts.models import BestLevel, ChangePoint
 from speedtrack.alerts.windows import Line, Measured
 from speedtrack.benchmarks.metrics import METRICS, Direction
@@ -47,7 +47,7 @@ REFERENCES = """
                      JOIN projects_position p ON p.branch_id = %(branch)s AND p.commit_id = c.id
                     WHERE c.project_id = %(project)s AND p.number < %(number)s
                       AND c.committed_at <= head.committed_at - make_interval(days => age.days)
-                 ORDER BY c.committed_at DESC LIMIT 1) older
+                 ORDER BY c.committed_at DESC, p.number DESC LIMIT 1) older
          WHERE head.id = %(head)s
         UNION ALL
         SELECT 'its best level', p.number
@@ -79,14 +79,14 @@ class Reference:
     values: Sequence[float]
 
 
-def look(series: Series, line: Line, effect: float, replaced: Sequence[Replaced]) -> ChangePoint | None:
+def look(series: Series, line: Line, effect: float, rewritten: Sequence[ChangeRange]) -> ChangePoint | None:
     """Suspect a drift that the newest point of a line shows. ``effect``: the smallest that counts as a change."""
     branch, points = line.branch, line.points
     if not line.new or line.new[-1] != len(points) - 1 or len(points) < 2 * LEVEL:
         return None
     newest, head = [point.value for point in points[-LEVEL:]], points[-1]
     steps = list(steps_between(series, branch, 0, head.position).values_list("commit__positions__number", "ratio"))
-    steps += [(number, cp.ratio) for cp, _, number in replaced]
+    steps += [(number, cp.ratio) for cp, _, number in rewritten]
     if within(steps, points[-LEVEL].position, head.position):
         return None  # the newest points are of two levels, and the step between them is looked after by itself
     fresh = drift.fresh_step(without_steps(points, steps))
@@ -106,7 +106,7 @@ def look(series: Series, line: Line, effect: float, replaced: Sequence[Replaced]
 
 
 def without_steps(points: Sequence[Measured], steps: Sequence[tuple[int, float]]) -> list[float]:
-    """The values of the points, as they would be without these steps (position, ratio)."""
+    """The values of the points with the effect of these steps removed. A step is (position, ratio)."""
     return [point.value / math.prod(within(steps, 0, point.position)) for point in points]
 
 

@@ -19,7 +19,7 @@ Status = ChangePoint.Status
 LEVELS = (Status.CONFIRMED, Status.HISTORY, Status.MACHINE)  # with these a new level begins, whatever the cause
 
 
-Replaced = tuple[ChangePoint, int, int]  # with the positions of its two commits
+ChangeRange = tuple[ChangePoint, int, int]  # with the positions of its two commits
 
 # The confirmed steps of a series whose commits no live branch has any more.
 GONE = """
@@ -74,8 +74,8 @@ class KnownChange:
         return Settled(self.first, self.last, self.is_up, cp.status in LEVELS and not invalid)
 
 
-def known_changes(series: Series, line: Line, replaced: Sequence[Replaced]) -> list[KnownChange]:
-    """The change points of the series whose ranges lie on this part of the branch, and the ``replaced`` ones."""
+def known_changes(series: Series, line: Line, rewritten: Sequence[ChangeRange]) -> list[KnownChange]:
+    """The change points of the series whose ranges lie on this part of the branch, and the ``rewritten`` ones."""
     places = [point.position for point in line.points]
     found = (
         ChangePoint.objects.filter(
@@ -94,11 +94,11 @@ def known_changes(series: Series, line: Line, replaced: Sequence[Replaced]) -> l
     own = ((cp, *ends(cp)) for cp in found)
     return [
         KnownChange(cp, bisect_left(places, begin + 1), bisect_left(places, end))
-        for cp, begin, end in (*own, *replaced)
+        for cp, begin, end in (*own, *rewritten)
     ]
 
 
-def rewritten(series: Series, line: Line) -> list[Replaced]:
+def rewritten_changes(series: Series, line: Line) -> list[ChangeRange]:
     """Confirmed changes whose commits no live branch has any more, at the commits of this line that replaced them.
 
     A rebase keeps author, author date and subject of a commit. What was refuted is not carried over: an amended commit

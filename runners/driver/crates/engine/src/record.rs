@@ -17,9 +17,9 @@ pub struct CommandRecord {
 /// What one thread counted in a span.
 #[derive(Clone, Default)]
 pub struct Record {
-    /// From the moment at which a request was to be sent.
+    /// Latency from the intended start: the moment at which the schedule said to send the request.
     pub latency: Histogram,
-    /// From the moment at which it was sent; empty without a schedule, where that is the same.
+    /// Service time: from the moment the request was sent. Empty without a schedule, where both are the same.
     pub service: Histogram,
     /// How late requests that were due in the window were sent although the connection had room.
     pub slip: Histogram,

@@ -86,7 +86,7 @@ impl Target {
         }
     }
 
-    /// The failure of a connect that ended with `error`.
+    /// What to report when connecting ended with `error`.
     pub fn unreachable(&self, error: &io::Error) -> Failure {
         let cause = format!("cannot connect to {} ({error})", self.address);
         match error.raw_os_error() {

@@ -1,4 +1,4 @@
-//! Commands as they may be published: without the passwords in them.
+//! Command lines that are fit to be published: their passwords are redacted.
 
 use crate::words;
 
