@@ -1,0 +1,55 @@
+"""Who measures, what is to be measured, and what came out. PostgreSQL holds the rules, by named constraints."""
+
+from speedtrack.runs.models.canaries import Canary, CanaryCheck
+from speedtrack.runs.models.machines import Environment, Machine, MachineEvent, UnknownToken
+from speedtrack.runs.models.measurements import (
+    Build,
+    Measurement,
+    Profile,
+    ReferenceRate,
+    Sample,
+    Series,
+    SeriesQuerySet,
+    Trial,
+)
+from speedtrack.runs.models.runs import (
+    ACTIVE,
+    MOVES,
+    PAIRED,
+    Attempt,
+    LogChunk,
+    Reason,
+    Run,
+    RunEvent,
+    RunQuerySet,
+    Side,
+    Status,
+)
+
+__all__ = [
+    "ACTIVE",
+    "MOVES",
+    "PAIRED",
+    "Attempt",
+    "Build",
+    "Canary",
+    "CanaryCheck",
+    "Environment",
+    "LogChunk",
+    "Machine",
+    "MachineEvent",
+    "Measurement",
+    "Profile",
+    "Reason",
+    "ReferenceRate",
+    "Run",
+    "RunEvent",
+    "RunQuerySet",
+    "Sample",
+    "Series",
+    "SeriesQuerySet",
+    "Side",
+    "Status",
+    "Trial",
+    "UnknownToken",
+]
