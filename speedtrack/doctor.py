@@ -17,6 +17,7 @@ from django.db.migrations.executor import MigrationExecutor
 
 from speedtrack import dispatch
 from speedtrack.benchmarks import definitions
+from speedtrack.benchmarks.suitefiles import load_suite
 from speedtrack.celery import app
 from speedtrack.devstack import BASE_DIR
 from speedtrack.notices.models import Outbox
@@ -159,7 +160,7 @@ def suites() -> tuple[str, str]:
     wrong = []
     for name in names:
         try:
-            definitions.load(name)
+            load_suite(name)
         except definitions.DefinitionError as e:
             wrong.append(str(e))
     return ("bad", "; ".join(wrong)) if wrong else ("good", ", ".join(names) or "none")

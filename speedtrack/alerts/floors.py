@@ -20,9 +20,10 @@ from speedtrack.alerts.models import NoiseFloor
 from speedtrack.alerts.series import sample_pairs
 from speedtrack.alerts.trouble import isolated
 from speedtrack.alerts.verdicts import LEVEL, LOOKS, PAIRS
-from speedtrack.benchmarks import definitions
 from speedtrack.benchmarks.definitions import DefinitionError
 from speedtrack.benchmarks.metrics import WATCHED
+from speedtrack.benchmarks.storing import store_suite, usual_benchmarks
+from speedtrack.benchmarks.suitefiles import load_suite
 from speedtrack.projects.models import Commit, Project
 from speedtrack.runs import planning
 from speedtrack.runs.models import PAIRED, Build, Machine, Measurement, Reason, Run, RunQuerySet, Series, Side
@@ -69,10 +70,10 @@ def plan_one(machine: Machine) -> bool:
 
 def plan_if_due(machine: Machine, project: Project, newest: Measurement) -> planning.Plan | None:
     """What the project's next A/A run measures; None: the last one still speaks."""
-    definition = definitions.load(project.suite)
-    suite, benchmarks = definitions.store(project, definition)
+    definition = load_suite(project.suite)
+    suite, benchmarks = store_suite(project, definition)
     plan = planning.Plan(
-        project, suite, definitions.usual(definition, benchmarks), Reason.AA, trials=PAIRS, metrics=WATCHED
+        project, suite, usual_benchmarks(definition, benchmarks), Reason.AA, trials=PAIRS, metrics=WATCHED
     )
     runs = Run.objects.filter(project=project, machine=machine, reason=Reason.AA, benchmark_set=plan.set_digest)
     last = runs.filter(created__gt=Now() - timedelta(settings.AA_EVERY_DAYS)).order_by("-id").first()

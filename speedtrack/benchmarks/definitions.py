@@ -1,22 +1,15 @@
-"""Suite files: TOML text -> checked Definition -> rows, with digests that cover what changes a number's meaning."""
+"""What a suite file may say: the models of its sections, with the rules that hold between them."""
 
-import hashlib
-import json
 import re
 import shlex
-import tomllib
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Literal
 
-from django.conf import settings
-from pydantic import BaseModel, Field, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, Field, field_validator, model_validator
 
 from speedtrack.benchmarks import external
 from speedtrack.benchmarks.metrics import METRICS
-from speedtrack.benchmarks.models import Benchmark, Suite
 from speedtrack.benchmarks.workloads import (
-    FORMS,
     Expectations,
     Keys,
     Name,
@@ -29,7 +22,6 @@ from speedtrack.benchmarks.workloads import (
     Weighted,
     Workload,
 )
-from speedtrack.projects.models import Project
 
 USUAL_CAP = 15  # trials; the interval of five is halved by about as many
 BUILD = "build"  # the benchmark that stands for building the server
@@ -235,29 +227,6 @@ def check_placeholders(place: str, command: str, known: set[str]) -> None:
             )
 
 
-def parse(text: str, where: str) -> Definition:
-    """A suite file's text, checked. Raises DefinitionError with one line per mistake."""
-    try:
-        return Definition.model_validate_json(json.dumps(tomllib.loads(text)))
-    except tomllib.TOMLDecodeError as e:
-        raise DefinitionError(f"{where}: not TOML: {e}") from e
-    except (TypeError, ValueError) as e:
-        if isinstance(e, ValidationError):
-            raise DefinitionError("\n".join(explain(where, error) for error in e.errors())) from e
-        raise DefinitionError(f"{where}: {e}") from e
-
-
-def explain(where: str, error: Any) -> str:
-    """One mistake as ``file: place: cause and remedy``."""
-    place = ".".join(str(part) for part in error["loc"] if part not in FORMS) or "suite"
-    if error["type"] == "extra_forbidden":
-        return f"{where}: {place}: no such key; allowed here: {', '.join(allowed_keys(error['loc']))}"
-    if error["type"] == "missing":
-        return f"{where}: {place}: this key is missing"
-    given = f" (given: {error['input']!r})" if not isinstance(error["input"], dict) else ""
-    return f"{where}: {place}: {error['msg'].removeprefix('Value error, ')}{given}"
-
-
 SECTIONS: dict[str, type[BaseModel]] = {
     "build": BuildSection,
     "server": ServerSection,
@@ -273,140 +242,3 @@ SECTIONS: dict[str, type[BaseModel]] = {
     "probe": Probe,
     "setup": Setup,
 }
-
-
-def allowed_keys(place: tuple[str | int, ...]) -> list[str]:
-    model: type[BaseModel] = Definition
-    for part in place[:-1]:
-        model = SECTIONS.get(str(part), model)
-    return sorted(model.model_fields)
-
-
-def load(name: str) -> Definition:
-    """The suite of that name from the suites' directory. Raises DefinitionError naming the suites there are."""
-    directory = Path(settings.SUITES)
-    names = sorted(p.stem for p in directory.glob("*.toml"))
-    if name not in names:
-        raise DefinitionError(f"there is no suite {name!r} in {directory}: there are {', '.join(names) or 'none'}")
-    try:
-        text = (directory / f"{name}.toml").read_text("utf-8")
-    except UnicodeDecodeError as e:
-        raise DefinitionError(f"{name}.toml: not UTF-8: {e}: save it as UTF-8") from e
-    return parse(text, f"{name}.toml")
-
-
-def digest_of(value: Any) -> str:
-    """``sha256:`` and the SHA-256 of the value as canonical JSON."""
-    text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-    return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
-
-
-def set_digest(benchmarks: Iterable[Benchmark]) -> str:
-    """One digest over a set of benchmarks, whatever their order."""
-    return digest_of(sorted(b.digest + b.name for b in benchmarks))
-
-
-#: By section, the keys that a digest tells of even where they have their default: those it told of before this table
-#: was made. Every other key is left out while it has its default, so that a key that is added later changes no digest
-#: that is stored. Nothing is ever added here, and no default is ever changed.
-ALWAYS_TOLD = {
-    "build": {"environment"},
-    "server": {"listen"},
-    "benchmark": {"driver"},
-    "workload": {"transport", "clients", "pipeline", "window", "keys", "values", "prefill", "expect", "verify", "mode"},
-    "commands": {"weight"},
-    "sequence": {"times"},
-    "setup": {"times"},
-    "keys": {"count", "distribution"},
-    "probe": {"clients", "rate"},
-}
-
-
-def meaning(content: Content, section: Content) -> Content:
-    """All that changes what a benchmark's number means, and nothing else: not its ``why``, not its name.
-
-    ``content`` is a whole definition as it is stored, by whatever version, and ``section`` one of its benchmarks. The
-    driver's digest belongs to the Environment: a driver built on another machine is another binary, and the benchmark
-    would then have another identity on each machine.
-    """
-    own: Content = {key: section[key] for key in ("driver", "workload", "command") if key in section}
-    told = canonical("benchmark", own)
-    if isinstance(rate := told.get("workload", {}).get("rate"), dict):
-        reference = next(one for one in content["benchmark"] if one["name"] == rate["of"])
-        told["rate_of"] = digest_of(meaning(content, reference))
-    server = {key: value for key, value in content["server"].items() if key != "ready_timeout_s"}
-    return told | {"server": canonical("server", server), "build": build_meaning(content)}
-
-
-def build_meaning(content: Content) -> Content:
-    """What of a stored definition's build section changes what is measured."""
-    build = {key: value for key, value in content["build"].items() if key not in ("timeout_s", "trust")}
-    return canonical("build", build | {"artifacts": sorted(build["artifacts"])})
-
-
-def canonical(place: str, content: Content) -> Content:
-    """A section as its digest tells of it: without what is not given, or has a default not in ALWAYS_TOLD."""
-    defaults = defaults_of(SECTIONS[place])
-    always = ALWAYS_TOLD.get(place, set())
-    left = {
-        key: value
-        for key, value in content.items()
-        if value is not None and (key in always or key not in defaults or value != defaults[key])
-    }
-    return {key: canonical_value(key, value) for key, value in left.items()}
-
-
-def canonical_value(key: str, value: Any) -> Any:
-    """The value of a key; of a section that lies in it, or of each of a list of them, what its digest tells."""
-    if isinstance(value, list):
-        return [canonical_value(key, one) for one in value]
-    return canonical(key, value) if key in SECTIONS and isinstance(value, dict) else value
-
-
-def defaults_of(section: type[BaseModel]) -> Content:
-    """The defaults of a section's keys, as they are stored."""
-    found = {name: field.default for name, field in section.model_fields.items() if not field.is_required()}
-    return {name: value.model_dump() if isinstance(value, BaseModel) else value for name, value in found.items()}
-
-
-def digests(content: Content) -> dict[str, str]:
-    """The digest of each benchmark of a stored definition by its name, in the suite's order."""
-    return {section["name"]: digest_of(meaning(content, section)) for section in content["benchmark"]}
-
-
-def of_suite(suite: Suite) -> Definition:
-    """A stored suite as the definition it was; keys added since have their defaults. Raises DefinitionError."""
-    try:
-        return Definition.model_validate(suite.definition)
-    except ValidationError as e:
-        mistakes = "; ".join(explain(f"suite {suite}", error) for error in e.errors())
-        raise DefinitionError(
-            f"another version of SpeedTrack stored this suite, and this one cannot read it: {mistakes}: "
-            "correct the suite file and queue the commit again (`manage.py measure`)"
-        ) from e
-
-
-def usual(definition: Definition, benchmarks: list[Benchmark]) -> list[Benchmark]:
-    """Those of a suite's benchmarks that are measured without being asked for."""
-    extended = {section.name for section in definition.benchmark if section.extended}
-    return [benchmark for benchmark in benchmarks if benchmark.name not in extended]
-
-
-def store(project: Project, definition: Definition) -> tuple[Suite, list[Benchmark]]:
-    """The rows of a suite and of its benchmarks, in the file's order, made where they are missing."""
-    content = definition.model_dump()
-    suite, _ = Suite.objects.get_or_create(
-        digest=digest_of(content), defaults={"name": definition.name, "definition": content}
-    )
-    return suite, [store_benchmark(project, content, section) for section in content["benchmark"]]
-
-
-def store_benchmark(project: Project, content: Content, section: Content) -> Benchmark:
-    told = meaning(content, section)
-    benchmark, _ = Benchmark.objects.update_or_create(
-        project=project,
-        name=section["name"],
-        digest=digest_of(told),
-        defaults={"definition": told, "why": section["why"]},
-    )
-    return benchmark

@@ -3,6 +3,7 @@
 from django.db import transaction
 
 from speedtrack.benchmarks import definitions
+from speedtrack.benchmarks.digests import build_meaning, json_digest
 from speedtrack.benchmarks.metrics import METRICS
 from speedtrack.benchmarks.models import Benchmark
 from speedtrack.projects.models import Commit
@@ -96,11 +97,11 @@ def store_series(attempt: Attempt, commit: Commit, build: BuildDocument, environ
 
 def benchmark_of(run: Run) -> Benchmark:
     """The benchmark that stands for building: its identity is the build section."""
-    meaning = {"build": definitions.build_meaning(run.suite.definition)}
+    meaning = {"build": build_meaning(run.suite.definition)}
     benchmark, _ = Benchmark.objects.get_or_create(
         project=run.project,
         name=definitions.BUILD,
-        digest=definitions.digest_of(meaning),
+        digest=json_digest(meaning),
         defaults={"definition": meaning, "why": "what building the server takes, and how large it is"},
     )
     return benchmark

@@ -24,6 +24,7 @@ from speedtrack.benchmarks import definitions
 from speedtrack.benchmarks.definitions import BenchmarkSection
 from speedtrack.benchmarks.metrics import METRICS
 from speedtrack.benchmarks.models import Benchmark, Suite
+from speedtrack.benchmarks.storing import definition_of
 from speedtrack.projects.models import Branch, Commit, Project
 from speedtrack.runs import quarantine
 from speedtrack.runs.models import (
@@ -104,7 +105,7 @@ def adopt(run: Run) -> None:
 
 def suited(suite: Suite, among: Sequence[str], project: Project) -> Benchmark | None:
     """The first of these benchmarks of a suite that loads a server as fast as it goes: that says most in least time."""
-    definition = definitions.of_suite(suite)
+    definition = definition_of(suite)
     fit = [section for section in definition.benchmark if section.name in among and is_fit(section)]
     digests = definitions.digests(suite.definition)
     return Benchmark.objects.get(project=project, name=fit[0].name, digest=digests[fit[0].name]) if fit else None

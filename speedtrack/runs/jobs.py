@@ -8,6 +8,7 @@ from django.conf import settings
 from speedtrack.benchmarks import definitions, metrics
 from speedtrack.benchmarks.definitions import Definition
 from speedtrack.benchmarks.models import Benchmark
+from speedtrack.benchmarks.storing import definition_of
 from speedtrack.runs import queue, rates
 from speedtrack.runs.models import Reason, Run
 
@@ -17,7 +18,7 @@ DEADLINE_S = 4 * 3600  # of one attempt; the runner stops itself
 
 def document(run: Run) -> dict[str, Any]:
     """The ``speedtrack.job/3`` document of a claimed run (docs/result-format.md)."""
-    definition = definitions.of_suite(run.suite)
+    definition = definition_of(run.suite)
     sides = [{"side": "head", "sha": run.commit.sha}]
     if run.base:
         sides.insert(0, {"side": "base", "sha": run.base.sha})

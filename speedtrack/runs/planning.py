@@ -8,6 +8,8 @@ from django.db.models import QuerySet
 
 from speedtrack.benchmarks import definitions
 from speedtrack.benchmarks.models import Benchmark, Suite
+from speedtrack.benchmarks.storing import store_suite, usual_benchmarks
+from speedtrack.benchmarks.suitefiles import load_suite
 from speedtrack.projects.models import Branch, Commit, Project
 from speedtrack.runs import queue
 from speedtrack.runs.models import Machine, Reason, Run, Status
@@ -107,8 +109,8 @@ def plan_branch(branch: Branch, commits: QuerySet[Commit], reason: Reason) -> in
     A waiting run of what is the head of no branch any more steps back: people want the newest first.
     """
     project = branch.project
-    definition = definitions.load(project.suite)
-    suite, benchmarks = definitions.store(project, definition)
+    definition = load_suite(project.suite)
+    suite, benchmarks = store_suite(project, definition)
     ranks = dict(branch.positions.filter(commit__in=commits).values_list("commit_id", "number").order_by("number"))
     if not ranks:
         return 0
@@ -118,7 +120,7 @@ def plan_branch(branch: Branch, commits: QuerySet[Commit], reason: Reason) -> in
         Run.objects.filter(project=project, status=Status.QUEUED, priority=PRIORITY["head"]).exclude(
             commit__in=heads
         ).update(priority=PRIORITY["rest"])
-    plan = Plan(project, suite, definitions.usual(definition, benchmarks), reason)
+    plan = Plan(project, suite, usual_benchmarks(definition, benchmarks), reason)
     return plan_commits(plan, ranks, project.machines.all(), head)
 
 

@@ -3,6 +3,7 @@
 from speedtrack.benchmarks import definitions
 from speedtrack.benchmarks.definitions import BenchmarkSection
 from speedtrack.benchmarks.models import Benchmark
+from speedtrack.benchmarks.storing import definition_of
 from speedtrack.benchmarks.workloads import RateOf
 from speedtrack.runs.models import Machine, Measurement, ReferenceRate, Run
 
@@ -43,7 +44,7 @@ def asked(run: Run, section: BenchmarkSection, digests: dict[str, str]) -> float
 
 def postponed(run: Run) -> dict[str, str]:
     """Benchmarks of the run whose rate is not known yet, each with the reason."""
-    definition = definitions.of_suite(run.suite)
+    definition = definition_of(run.suite)
     digests = definitions.digests(run.suite.definition)
     waiting = [
         section

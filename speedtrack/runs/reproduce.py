@@ -5,8 +5,8 @@ import re
 import shlex
 from pathlib import PurePosixPath
 
-from speedtrack.benchmarks import definitions
 from speedtrack.benchmarks.definitions import BuildSection
+from speedtrack.benchmarks.storing import definition_of
 from speedtrack.runs.models import Trial
 
 # What a place in a command line is in the script.
@@ -74,7 +74,7 @@ def script(trial: Trial) -> str:
     """The script of a trial that kept its recipe."""
     run, recipe = trial.attempt.run, trial.reproduce
     assert recipe is not None
-    definition = definitions.of_suite(run.suite)
+    definition = definition_of(run.suite)
     section = next(one for one in definition.benchmark if one.name == trial.benchmark.name)
     built = {PurePosixPath(path).name: f"$room/source/{path}" for path in definition.build.artifacts}
     places = PLACES | {f"{{artifact:{name}}}": path for name, path in built.items()}

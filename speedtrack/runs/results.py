@@ -8,7 +8,7 @@ from typing import Any
 from django.db import models, transaction
 from django.db.models.functions import Now
 
-from speedtrack.benchmarks import definitions
+from speedtrack.benchmarks.digests import json_digest
 from speedtrack.benchmarks.metrics import METRICS
 from speedtrack.benchmarks.models import Benchmark
 from speedtrack.projects.models import Commit
@@ -134,7 +134,7 @@ def check_same_samples(source: Source, benchmark: Benchmark, samples: Samples) -
 
 def store_environment(machine: Machine, document: EnvironmentDocument) -> Environment:
     """The environment's row. Raises ResultError if its digest is not that of its facts."""
-    digest = definitions.digest_of(document.series)
+    digest = json_digest(document.series)
     if digest != document.digest:
         raise ResultError(f"environment.digest is {document.digest}, but the facts under series have {digest}")
     environment, _ = Environment.objects.get_or_create(

@@ -12,9 +12,10 @@ from django.db import IntegrityError, transaction
 from django.db.models import Max, QuerySet
 from django.urls import reverse
 
-from speedtrack.benchmarks import definitions
 from speedtrack.benchmarks.definitions import DefinitionError
 from speedtrack.benchmarks.models import Benchmark, Suite
+from speedtrack.benchmarks.storing import store_suite, usual_benchmarks
+from speedtrack.benchmarks.suitefiles import load_suite
 from speedtrack.projects import fetching, git
 from speedtrack.projects.errors import RepositoryError
 from speedtrack.projects.fetching import head_ref
@@ -65,7 +66,7 @@ def track(wish: Wish) -> Tracked:
     Raises RepositoryError or DefinitionError; a project that was not there before is then not there afterwards.
     """
     url = git.checked_url(wish.url)
-    definitions.load(wish.suite)
+    load_suite(wish.suite)
     branch_name = checked_branch(url, wish.branch)
     slug = checked_slug(wish.name or PurePosixPath(url.rstrip("/")).name.removesuffix(".git"))
     project, made = Project.objects.get_or_create(
@@ -152,10 +153,10 @@ def choose(slug: str, expression: str, names: list[str], machine_name: str | Non
     Raises NoSuchThing, RepositoryError or DefinitionError.
     """
     project = project_named(slug)
-    definition = definitions.load(project.suite)
-    suite, benchmarks = definitions.store(project, definition)
+    definition = load_suite(project.suite)
+    suite, benchmarks = store_suite(project, definition)
     check_known(suite, benchmarks, names)
-    usual = benchmarks if extended else definitions.usual(definition, benchmarks)
+    usual = benchmarks if extended else usual_benchmarks(definition, benchmarks)
     chosen = [b for b in benchmarks if b.name in names] or usual
     machines = [machine_named(machine_name)] if machine_name else list(project.machines.all())
     shas = git.in_range(slug, expression, partial(fetching.find, slug, project.url))
@@ -269,8 +270,8 @@ def set_canary(name: str, slug: str, revision: str | None, names: list[str]) -> 
     Raises NoSuchThing, RepositoryError or DefinitionError.
     """
     machine, project = machine_named(name), project_named(slug)
-    definition = definitions.load(project.suite)
-    suite, benchmarks = definitions.store(project, definition)
+    definition = load_suite(project.suite)
+    suite, benchmarks = store_suite(project, definition)
     check_known(suite, benchmarks, names)
     suited = canary.suited(suite, [b.name for b in benchmarks], project)
     chosen = [b for b in benchmarks if b.name in names] or [b for b in [suited] if b]

@@ -11,7 +11,7 @@ from typing import Any
 import redis
 from django.db import connection
 
-from speedtrack.benchmarks import definitions
+from speedtrack.benchmarks.digests import json_digest
 from speedtrack.notices import subscribing
 from speedtrack.projects.models import Commit, Project
 from speedtrack.runs import builds, jobs, profiles, pushes, queue, results, tracking
@@ -178,7 +178,7 @@ def sides_of(run: Run) -> list[tuple[str, Commit]]:
 
 
 def environment() -> dict[str, Any]:
-    return {"digest": definitions.digest_of(SERIES_FACTS), "series": SERIES_FACTS, "recorded": {}}
+    return {"digest": json_digest(SERIES_FACTS), "series": SERIES_FACTS, "recorded": {}}
 
 
 def result(run: Run, benchmark: str, commit: Commit, values: list[float], **changes: Any) -> Result:

@@ -13,6 +13,7 @@ from speedtrack import dispatch
 from speedtrack.alerts import floors
 from speedtrack.alerts.models import ChangePoint, NoiseFloor
 from speedtrack.alerts.verdicts import LEVEL, LOOKS, PAIRS
+from speedtrack.benchmarks.digests import json_digest
 from speedtrack.runs import planning, queue, results
 from speedtrack.runs.models import Machine, Measurement, Reason, Run, Trial
 from speedtrack.stats.floor import standard_shift
@@ -128,7 +129,7 @@ def change_environment(world: World) -> None:
     builders.track(world.repository, last=1)
     run = builders.claim(world.machine)
     facts = builders.SERIES_FACTS | {"kernel": "6.2"}
-    environment = {"digest": builders.definitions.digest_of(facts), "series": facts, "recorded": {}}
+    environment = {"digest": json_digest(facts), "series": facts, "recorded": {}}
     for name in builders.measured(run):
         document = builders.result(run, name, run.commit, [5000.0] * 5, environment=environment)
         results.accept(world.machine, run.pk, document)

@@ -5,6 +5,8 @@ import hashlib
 import pytest
 
 from speedtrack.benchmarks import definitions
+from speedtrack.benchmarks.digests import json_digest
+from speedtrack.benchmarks.suitefiles import parse_suite
 from speedtrack.benchmarks.workloads import Workload
 from speedtrack.tests.builders import SUITE
 
@@ -60,7 +62,7 @@ def digest(old: str = "", new: str = "", benchmark: str = "get-p1") -> str:
 
 
 def digests(text: str) -> dict[str, str]:
-    return definitions.digests(definitions.parse(text, "tiny.toml").model_dump())
+    return definitions.digests(parse_suite(text, "tiny.toml").model_dump())
 
 
 @pytest.mark.parametrize(
@@ -134,7 +136,7 @@ def test_another_benchmark_of_the_suite_leaves_the_digest() -> None:
 def test_a_digest_is_the_sha256_of_canonical_json() -> None:
     canonical = '{"a":"ü","b":[1,2.5,null,true]}'
     wanted = f"sha256:{hashlib.sha256(canonical.encode()).hexdigest()}"
-    assert definitions.digest_of({"b": [1, 2.5, None, True], "a": "ü"}) == wanted
+    assert json_digest({"b": [1, 2.5, None, True], "a": "ü"}) == wanted
 
 
 class LaterWorkload(Workload):
@@ -148,7 +150,7 @@ def test_a_key_that_is_added_later_leaves_the_digest_while_it_has_its_default(
     jitter: int, same: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(definitions.SECTIONS, "workload", LaterWorkload)
-    content = definitions.parse(SUITE, "tiny.toml").model_dump()
+    content = parse_suite(SUITE, "tiny.toml").model_dump()
     content["benchmark"][0]["workload"]["jitter"] = jitter
     assert (definitions.digests(content)["get-p1"] == digest()) == same
 

@@ -9,6 +9,7 @@ from django.conf import settings
 
 from speedtrack.benchmarks import definitions
 from speedtrack.benchmarks.definitions import DefinitionError
+from speedtrack.benchmarks.suitefiles import load_suite, parse_suite
 from speedtrack.tests.builders import SUITE
 
 #: The runner's tests show the same table to the driver.
@@ -36,13 +37,13 @@ def suite(workload: dict[str, Any], more: str = "") -> str:
 
 def refusal(workload: dict[str, Any], more: str = "") -> str:
     with pytest.raises(DefinitionError) as caught:
-        definitions.parse(suite(workload, more), "tiny.toml")
+        parse_suite(suite(workload, more), "tiny.toml")
     return str(caught.value)
 
 
 @pytest.mark.parametrize("workload", TABLE["good"], ids=json.dumps)
 def test_what_the_driver_takes_is_taken(workload: dict[str, Any]) -> None:
-    [section] = definitions.parse(suite(workload), "tiny.toml").benchmark
+    [section] = parse_suite(suite(workload), "tiny.toml").benchmark
     phase = section.work()["workload"]
     assert {key: phase[key] for key in workload.keys() & {"test", "clients", "requests", "rate", "ttl_s"}}.items() <= (
         workload.items()
@@ -59,7 +60,7 @@ def test_what_the_driver_refuses_is_refused_by_its_place(place: str, workload: d
 
 @pytest.mark.parametrize("workload", TABLE["good"], ids=json.dumps)
 def test_a_stored_workload_is_read_back_as_it_was(workload: dict[str, Any]) -> None:
-    suite_read = definitions.parse(suite(workload), "tiny.toml")
+    suite_read = parse_suite(suite(workload), "tiny.toml")
     stored = json.loads(json.dumps(suite_read.model_dump()))
     assert definitions.Definition.model_validate(stored) == suite_read
     assert definitions.digests(stored) == definitions.digests(suite_read.model_dump())
@@ -85,7 +86,7 @@ def test_what_only_a_suite_can_get_wrong(workload: dict[str, Any], words: str) -
 
 def test_a_sequence_of_setup_is_told_to_the_runner() -> None:
     workload = {"commands": [{"request": "LRANGE l 0 9"}], "setup": {"request": "RPUSH l __data__", "times": 10}}
-    [section] = definitions.parse(suite(workload), "tiny.toml").benchmark
+    [section] = parse_suite(suite(workload), "tiny.toml").benchmark
     assert section.work()["workload"]["setup"] == {"request": "RPUSH l __data__", "times": 10}
 
 
@@ -115,15 +116,15 @@ def test_what_another_driver_cannot_do_is_refused(driver: str, workload: dict[st
 
 def test_another_driver_is_another_benchmark() -> None:
     drivers = ("speedbench", "redis-benchmark", "memtier")
-    suites = [definitions.parse(suite({"test": "get", "requests": 9}, f'driver = "{d}"\n'), "") for d in drivers]
+    suites = [parse_suite(suite({"test": "get", "requests": 9}, f'driver = "{d}"\n'), "") for d in drivers]
     assert len({definitions.digests(one.model_dump())["one"] for one in suites}) == 3
 
 
 def test_the_rate_of_an_open_loop_is_part_of_its_meaning() -> None:
     """Another reference is another rate, so it is another benchmark, too."""
     text = SUITE + suite({"test": "set", "mode": "open", "rate": {"of": "get-p1", "share": 0.5}})[len(HEAD) :]
-    digests = definitions.digests(definitions.parse(text, "tiny.toml").model_dump())
-    other = definitions.digests(definitions.parse(text.replace("count = 1000", "count = 1001", 1), "").model_dump())
+    digests = definitions.digests(parse_suite(text, "tiny.toml").model_dump())
+    other = definitions.digests(parse_suite(text.replace("count = 1000", "count = 1001", 1), "").model_dump())
     assert digests["get-p1"] != other["get-p1"] and digests["one"] != other["one"]
 
 
@@ -135,7 +136,7 @@ def own(command: str) -> str:
     ("command", "transport"), [("load -s {socket} -o {output}", "unix"), ("load {host}:{port} {output}", "tcp")]
 )
 def test_a_command_of_ones_own_says_its_transport(command: str, transport: str) -> None:
-    [section] = definitions.parse(own(command), "tiny.toml").benchmark
+    [section] = parse_suite(own(command), "tiny.toml").benchmark
     assert section.work() == {
         "driver": "command",
         "transport": transport,
@@ -159,7 +160,7 @@ def test_a_command_of_ones_own_says_its_transport(command: str, transport: str) 
 )
 def test_a_command_that_cannot_work_is_refused(command: str, words: str) -> None:
     with pytest.raises(DefinitionError) as caught:
-        definitions.parse(own(command), "tiny.toml")
+        parse_suite(own(command), "tiny.toml")
     assert words in str(caught.value)
 
 
@@ -167,11 +168,11 @@ def test_listen_has_words_for_every_transport_that_is_used() -> None:
     server = 'command = "{artifact:kvd} {listen}"\nlisten = { tcp = "-p {port}" }'
     text = suite({"test": "get"}).replace('command = "{artifact:kvd} --unixsocket {socket}"', server)
     with pytest.raises(DefinitionError, match=r"server\.listen has no words for transport 'unix'"):
-        definitions.parse(text, "tiny.toml")
-    tcp = definitions.parse(text.replace('test = "get"', 'test = "get", transport = "tcp"'), "tiny.toml")
+        parse_suite(text, "tiny.toml")
+    tcp = parse_suite(text.replace('test = "get"', 'test = "get", transport = "tcp"'), "tiny.toml")
     assert tcp.server.listen == {"tcp": "-p {port}"}
 
 
 def test_redis_and_valkey_are_measured_alike() -> None:
-    redis, valkey = definitions.load("redis"), definitions.load("valkey")
+    redis, valkey = load_suite("redis"), load_suite("valkey")
     assert redis.benchmark == valkey.benchmark

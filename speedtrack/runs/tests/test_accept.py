@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from speedtrack.benchmarks import definitions
+from speedtrack.benchmarks.digests import json_digest
 from speedtrack.runs import queue, results
 from speedtrack.runs.documents import LogPiece
 from speedtrack.runs.models import (
@@ -19,7 +19,7 @@ from speedtrack.runs.models import (
 from speedtrack.runs.tracking import Tracked
 from speedtrack.tests import builders
 
-EMPTY = definitions.digest_of({})
+EMPTY = json_digest({})
 
 
 @pytest.fixture
@@ -102,7 +102,7 @@ def test_a_measurement_of_flagged_trials_alone_carries_the_flags(run: Run) -> No
 def test_another_environment_is_another_series(run: Run) -> None:
     send(run, [1.0] * 5)
     facts = {**builders.SERIES_FACTS, "kernel": "6.2"}
-    changed = {"digest": results.definitions.digest_of(facts), "series": facts, "recorded": {}}
+    changed = {"digest": results.json_digest(facts), "series": facts, "recorded": {}}
     results.accept(run.machine, run.pk, builders.result(run, "set-p1", run.commit, [1.0] * 5, environment=changed))
     assert Environment.objects.count() == 2
     assert Series.objects.values("environment").distinct().count() == 2

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from speedtrack.benchmarks import definitions
+from speedtrack.benchmarks.digests import build_meaning, json_digest
 from speedtrack.runs import quarantine, queue
 from speedtrack.runs.documents import Failure
 from speedtrack.runs.models import Machine, Measurement, Reason, Run, Sample, Series, Status
@@ -71,7 +72,7 @@ def test_what_must_be_measured_is_not_linked(history: list[Run], machine: Machin
     if how == "by hand":
         Run.objects.filter(pk=second.pk).update(reason=Reason.MANUAL)
     facts = {"cpu": "another"} if how == "another environment" else builders.SERIES_FACTS
-    environment = {"digest": definitions.digest_of(facts), "series": facts, "recorded": {}}
+    environment = {"digest": json_digest(facts), "series": facts, "recorded": {}}
     assert builders.send_build(second, second.commit, binary="same", environment=environment) is None
     with pytest.raises(queue.Incomplete):
         queue.complete(machine, second.pk, second.lease_token)
@@ -111,4 +112,4 @@ def test_a_new_build_section_begins_a_new_line(history: list[Run], machine: Mach
     run = builders.claim(machine)
     send_build(run)
     benchmark = Series.objects.get(metric="binary_bytes").benchmark
-    assert benchmark.digest == definitions.digest_of({"build": definitions.build_meaning(run.suite.definition)})
+    assert benchmark.digest == json_digest({"build": build_meaning(run.suite.definition)})

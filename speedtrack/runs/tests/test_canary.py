@@ -9,6 +9,7 @@ from django.db import IntegrityError, connection, transaction
 from django.db.models import F
 
 from speedtrack.alerts import series as lines
+from speedtrack.benchmarks.digests import json_digest
 from speedtrack.projects.models import Commit
 from speedtrack.runs import canary, jobs, queue, tracking
 from speedtrack.runs.canary import Frozen
@@ -116,7 +117,7 @@ def test_two_odd_ones_are_doubt_and_no_verdict(watched: Canary, machine: Machine
 
 def test_another_environment_has_a_history_of_its_own(watched: Canary, machine: Machine) -> None:
     facts = builders.SERIES_FACTS | {"kernel": "6.2"}
-    environment = {"digest": canary.definitions.digest_of(facts), "series": facts, "recorded": {}}
+    environment = {"digest": json_digest(facts), "series": facts, "recorded": {}}
     measure_canary(machine, LEVEL * 2, environment=environment)
     measure_work(machine)
     assert canary_answers()[-1] == "learning"

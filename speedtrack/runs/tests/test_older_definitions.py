@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from speedtrack.benchmarks import definitions
+from speedtrack.benchmarks.digests import json_digest
 from speedtrack.benchmarks.models import Benchmark, Suite
 from speedtrack.runs import jobs, planning
 from speedtrack.runs.models import Machine, Reason, Run, Status
@@ -39,11 +39,11 @@ def queued(tracked: Tracked, machine: Machine) -> Run:
     """A run that the older version has queued, with the rows of its suite and benchmarks."""
     Run.objects.update(status=Status.CANCELLED)
     content = older(Suite.objects.get().definition)
-    suite = Suite.objects.create(name="tiny", digest=definitions.digest_of(content), definition=content)
+    suite = Suite.objects.create(name="tiny", digest=json_digest(content), definition=content)
     benchmarks = []
     for section in content["benchmark"]:
         meaning = older_meaning(content, section)
-        digest = definitions.digest_of(meaning)
+        digest = json_digest(meaning)
         row = {"name": section["name"], "digest": digest, "definition": meaning}
         benchmarks.append(Benchmark.objects.create(project=tracked.project, **row))
     plan = planning.Plan(tracked.project, suite, benchmarks, Reason.MANUAL)

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from speedtrack.benchmarks import definitions
+from speedtrack.benchmarks.suitefiles import parse_suite
 from speedtrack.runs import jobs, queue, results, tracking
 from speedtrack.runs.models import Machine, Measurement, ReferenceRate, Run, RunEvent, Status
 from speedtrack.tests import builders
@@ -117,13 +118,13 @@ def test_extended_benchmarks_are_measured_when_they_are_asked_for(
 
 
 def test_what_is_extended_is_not_part_of_a_meaning() -> None:
-    usual, extended = (definitions.parse(builders.SUITE + more, "tiny.toml") for more in (OPEN, EXTENDED))
+    usual, extended = (parse_suite(builders.SUITE + more, "tiny.toml") for more in (OPEN, EXTENDED))
     assert definitions.digests(usual.model_dump()) == definitions.digests(extended.model_dump())
 
 
 def test_the_default_set_must_not_be_empty_nor_depend_on_the_rest() -> None:
     text = builders.SUITE.replace("[[benchmark]]", "[[benchmark]]\nextended = true")
     with pytest.raises(definitions.DefinitionError, match="every benchmark is extended"):
-        definitions.parse(text, "tiny.toml")
+        parse_suite(text, "tiny.toml")
     with pytest.raises(definitions.DefinitionError, match="get-p1 is extended: then this one must be, too"):
-        definitions.parse(text + OPEN, "tiny.toml")
+        parse_suite(text + OPEN, "tiny.toml")

@@ -7,7 +7,7 @@ from django.contrib.auth.models import User
 from django.test import Client
 
 from speedtrack.alerts.models import ChangePoint
-from speedtrack.benchmarks import definitions
+from speedtrack.benchmarks.digests import json_digest
 from speedtrack.projects.models import Branch, Commit
 from speedtrack.runs import canary, queue, results, tracking
 from speedtrack.runs.models import CanaryCheck, Machine, MachineEvent, Run, Series
@@ -27,7 +27,7 @@ def fly(machine: Machine, value: float, **facts: str) -> None:
     run = builders.claim(machine)
     builders.send_build(run, run.commit)
     series = builders.SERIES_FACTS | facts
-    environment = {"digest": definitions.digest_of(series), "series": series, "recorded": {"governor": "performance"}}
+    environment = {"digest": json_digest(series), "series": series, "recorded": {"governor": "performance"}}
     results.accept(machine, run.pk, builders.result(run, "get-p1", run.commit, [value] * 5, environment=environment))
     queue.complete(machine, run.pk, run.lease_token)
     queue.claim(machine)

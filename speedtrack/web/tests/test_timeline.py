@@ -10,7 +10,7 @@ from django.test import Client
 
 from speedtrack.alerts import series as lines
 from speedtrack.alerts.models import Alert
-from speedtrack.benchmarks import definitions
+from speedtrack.benchmarks.digests import json_digest
 from speedtrack.projects.models import Commit, Tag
 from speedtrack.runs import queue, results, tracking
 from speedtrack.runs.models import Series
@@ -98,7 +98,7 @@ def measure_under(kvd: World, kernel: str) -> None:
     run = queue.claim(kvd.machines[0])
     assert run
     facts = {**builders.SERIES_FACTS, "kernel": kernel}
-    environment = {"digest": definitions.digest_of(facts), "series": facts, "recorded": {}}
+    environment = {"digest": json_digest(facts), "series": facts, "recorded": {}}
     for name in run.benchmarks:
         document_sent = builders.result(run, name, run.commit, [5000.0] * 5, environment=environment)
         results.accept(run.machine, run.pk, document_sent)

@@ -1,0 +1,79 @@
+"""Digests of what is measured: they cover everything that changes the meaning of a number, and nothing else."""
+
+import hashlib
+import json
+from typing import Any
+
+from pydantic import BaseModel
+
+from speedtrack.benchmarks.definitions import SECTIONS
+
+Content = dict[str, Any]  # a section or a whole suite as JSON, as it is stored
+
+#: By section, the keys that a digest tells of even where they have their default: those it told of before this table
+#: was made. Every other key is left out while it has its default, so that a key that is added later changes no digest
+#: that is stored. Nothing is ever added here, and no default is ever changed.
+ALWAYS_TOLD = {
+    "build": {"environment"},
+    "server": {"listen"},
+    "benchmark": {"driver"},
+    "workload": {"transport", "clients", "pipeline", "window", "keys", "values", "prefill", "expect", "verify", "mode"},
+    "commands": {"weight"},
+    "sequence": {"times"},
+    "setup": {"times"},
+    "keys": {"count", "distribution"},
+    "probe": {"clients", "rate"},
+}
+
+
+def json_digest(value: Any) -> str:
+    """``sha256:`` and the SHA-256 of the value as canonical JSON."""
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
+
+
+def benchmark_meaning(content: Content, section: Content) -> Content:
+    """All that changes what a benchmark's number means, and nothing else: not its ``why``, not its name.
+
+    ``content`` is a whole definition as it is stored, by whatever version, and ``section`` one of its benchmarks. The
+    driver's digest belongs to the Environment: a driver built on another machine is another binary, and the benchmark
+    would then have another identity on each machine.
+    """
+    own: Content = {key: section[key] for key in ("driver", "workload", "command") if key in section}
+    told = canonical_section("benchmark", own)
+    if isinstance(rate := told.get("workload", {}).get("rate"), dict):
+        reference = next(one for one in content["benchmark"] if one["name"] == rate["of"])
+        told["rate_of"] = json_digest(benchmark_meaning(content, reference))
+    server = {key: value for key, value in content["server"].items() if key != "ready_timeout_s"}
+    return told | {"server": canonical_section("server", server), "build": build_meaning(content)}
+
+
+def build_meaning(content: Content) -> Content:
+    """What of a stored definition's build section changes what is measured."""
+    build = {key: value for key, value in content["build"].items() if key not in ("timeout_s", "trust")}
+    return canonical_section("build", build | {"artifacts": sorted(build["artifacts"])})
+
+
+def canonical_section(place: str, content: Content) -> Content:
+    """A section as its digest tells of it: without what is not given, or has a default not in ALWAYS_TOLD."""
+    defaults = defaults_of(SECTIONS[place])
+    always = ALWAYS_TOLD.get(place, set())
+    left = {
+        key: value
+        for key, value in content.items()
+        if value is not None and (key in always or key not in defaults or value != defaults[key])
+    }
+    return {key: canonical_value(key, value) for key, value in left.items()}
+
+
+def canonical_value(key: str, value: Any) -> Any:
+    """The value of a key; of a section that lies in it, or of each of a list of them, what its digest tells."""
+    if isinstance(value, list):
+        return [canonical_value(key, one) for one in value]
+    return canonical_section(key, value) if key in SECTIONS and isinstance(value, dict) else value
+
+
+def defaults_of(section: type[BaseModel]) -> Content:
+    """The defaults of a section's keys, as they are stored."""
+    found = {name: field.default for name, field in section.model_fields.items() if not field.is_required()}
+    return {name: value.model_dump() if isinstance(value, BaseModel) else value for name, value in found.items()}
