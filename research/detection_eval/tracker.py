@@ -17,6 +17,7 @@ from research.detection_eval.scores import MARGIN, Found, Record
 from speedtrack.alerts import confirm, detection
 from speedtrack.alerts.models import ChangePoint
 from speedtrack.benchmarks.models import Benchmark, Suite
+from speedtrack.benchmarks.storing import store_set
 from speedtrack.projects.models import Branch, Commit, Position, Project
 from speedtrack.runs.models import (
     Attempt,
@@ -90,8 +91,10 @@ class TrackedLine:
         self.machine = Machine.objects.create(name=self.project.slug, token_id=self.project.slug[:16])
         self.project.machines.add(self.machine)
         environment = Environment.objects.create(machine=self.machine, digest="any", facts={})
-        self.suite = Suite.objects.create(name="suite", digest=self.project.slug, definition={"trials": 1})
+        definition = {"trials": 1, "benchmark": []}
+        self.suite = Suite.objects.create(name="suite", digest=self.project.slug, definition=definition)
         self.benchmark = Benchmark.objects.create(project=self.project, name="get", digest="get", definition={})
+        self.benchmark_set = store_set(self.suite, [self.benchmark])
         self.series = Series.objects.create(
             project=self.project, benchmark=self.benchmark, metric=METRIC, machine=self.machine, environment=environment
         )
@@ -127,8 +130,7 @@ class TrackedLine:
                 commit=commit,
                 machine=self.machine,
                 suite=self.suite,
-                benchmarks=[self.benchmark.name],
-                benchmark_set="set",
+                benchmark_set=self.benchmark_set,
                 reason=Reason.PUSH,
                 rank=i,
                 trials=len(values[i]),

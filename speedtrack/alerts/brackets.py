@@ -108,7 +108,7 @@ def paired_runs_around(cp: ChangePoint) -> QuerySet[Run]:
         project=cp.series.project_id,
         machine=cp.series.machine_id,
         reason=Reason.CONFIRM,
-        benchmarks__contains=[cp.series.benchmark.name],
+        benchmark_set__benchmarks=cp.series.benchmark_id,
         base__positions__branch=cp.branch,
         base__positions__number__range=(max(own.lowest, own.first - width), numbers[cp.before_id]),
         commit__positions__branch=cp.branch,

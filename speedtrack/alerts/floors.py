@@ -22,7 +22,7 @@ from speedtrack.alerts.trouble import isolated
 from speedtrack.alerts.verdicts import LEVEL, LOOKS, PAIRS
 from speedtrack.benchmarks.definitions import DefinitionError
 from speedtrack.benchmarks.metrics import WATCHED
-from speedtrack.benchmarks.storing import store_suite, usual_benchmarks
+from speedtrack.benchmarks.storing import store_set, store_suite, usual_benchmarks
 from speedtrack.benchmarks.suitefiles import load_suite
 from speedtrack.projects.models import Commit, Project
 from speedtrack.runs import planning
@@ -72,10 +72,9 @@ def plan_if_due(machine: Machine, project: Project, newest: Measurement) -> plan
     """What the project's next A/A run measures; None: the last one still speaks."""
     definition = load_suite(project.suite)
     suite, benchmarks = store_suite(project, definition)
-    plan = planning.Plan(
-        project, suite, usual_benchmarks(definition, benchmarks), Reason.AA, trials=PAIRS, metrics=WATCHED
-    )
-    runs = Run.objects.filter(project=project, machine=machine, reason=Reason.AA, benchmark_set=plan.set_digest)
+    usual = store_set(suite, usual_benchmarks(definition, benchmarks))
+    plan = planning.Plan(project, suite, usual, Reason.AA, trials=PAIRS, metrics=WATCHED)
+    runs = Run.objects.filter(project=project, machine=machine, reason=Reason.AA, benchmark_set=plan.benchmark_set)
     last = runs.filter(created__gt=Now() - timedelta(settings.AA_EVERY_DAYS)).order_by("-id").first()
     return plan if last is None or environment_changed(last, newest) else None
 
@@ -97,7 +96,7 @@ def measure(choice: Choice) -> int:
     plan = planning.Plan(
         choice.project,
         choice.suite,
-        choice.benchmarks,
+        choice.benchmark_set,
         Reason.AA,
         trials=PAIRS,
         metrics=WATCHED,

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from speedtrack.alerts.models import ChangePoint
 from speedtrack.benchmarks.models import Suite
+from speedtrack.benchmarks.storing import store_set
 from speedtrack.projects.models import Commit
 from speedtrack.runs import planning
 from speedtrack.runs.models import Build, Machine, Measurement, Reason, Run
@@ -24,14 +25,15 @@ def plan(pair: Pair, change_points: Iterable[ChangePoint], trials: int) -> Run:
     """Queue a paired run of all benchmarks of these change points, of so many pairs each."""
     group = list(change_points)
     benchmarks = {cp.series.benchmark_id: cp.series.benchmark for cp in group}
+    suite = suite_of(group[0])
     earlier = Run.objects.filter(
         commit_id=pair.commit_id, base_id=pair.base_id, machine=pair.machine, reason=pair.reason
     )
     return planning.plan_pair(
         planning.Plan(
             project=group[0].series.project,
-            suite=suite_of(group[0]),
-            benchmarks=sorted(benchmarks.values(), key=lambda b: b.pk),
+            suite=suite,
+            benchmark_set=store_set(suite, list(benchmarks.values())),
             reason=pair.reason,
             base=Commit.objects.get(pk=pair.base_id),
             round=earlier.count(),

@@ -5,6 +5,7 @@ from django.db.models import Exists, OuterRef
 from speedtrack.alerts.models import Alert, ChangePoint
 from speedtrack.alerts.pairing import suite_of
 from speedtrack.alerts.trouble import isolated
+from speedtrack.benchmarks.storing import store_set
 from speedtrack.runs import profiles
 from speedtrack.runs.models import Reason, Run, Series
 
@@ -30,6 +31,7 @@ def plan(alert: Alert, by_hand: bool = False) -> Run | None:
         return None
     machine = worst_first[0].series.machine
     names = {cp.series.benchmark.name: cp.series.benchmark for cp in worst_first if cp.series.machine == machine}
-    benchmarks = list(names.values())[:MOST_BENCHMARKS]
-    change = profiles.Change(alert.project, alert.before, alert.commit, machine, suite_of(worst_first[0]), benchmarks)
+    suite = suite_of(worst_first[0])
+    benchmark_set = store_set(suite, list(names.values())[:MOST_BENCHMARKS])
+    change = profiles.Change(alert.project, alert.before, alert.commit, machine, suite, benchmark_set)
     return profiles.plan(change, by_hand)

@@ -41,11 +41,16 @@ def benchmark_meaning(content: Content, section: Content) -> Content:
     """
     own: Content = {key: section[key] for key in ("driver", "workload", "command") if key in section}
     told = canonical_section("benchmark", own)
-    if isinstance(rate := told.get("workload", {}).get("rate"), dict):
-        reference = next(one for one in content["benchmark"] if one["name"] == rate["of"])
+    if reference := rate_reference(content, section):
         told["rate_of"] = json_digest(benchmark_meaning(content, reference))
     server = {key: value for key, value in content["server"].items() if key != "ready_timeout_s"}
     return told | {"server": canonical_section("server", server), "build": build_meaning(content)}
+
+
+def rate_reference(content: Content, section: Content) -> Content | None:
+    """The section of the benchmark whose throughput sets the rate of this one; None where the rate is a number."""
+    rate = (section.get("workload") or {}).get("rate")
+    return next(one for one in content["benchmark"] if one["name"] == rate["of"]) if isinstance(rate, dict) else None
 
 
 def build_meaning(content: Content) -> Content:
@@ -77,3 +82,8 @@ def defaults_of(section: type[BaseModel]) -> Content:
     """The defaults of a section's keys, as they are stored."""
     found = {name: field.default for name, field in section.model_fields.items() if not field.is_required()}
     return {name: value.model_dump() if isinstance(value, BaseModel) else value for name, value in found.items()}
+
+
+def benchmark_digests(content: Content) -> dict[str, str]:
+    """The digest of each benchmark of a stored definition, by its name."""
+    return {section["name"]: json_digest(benchmark_meaning(content, section)) for section in content["benchmark"]}

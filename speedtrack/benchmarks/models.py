@@ -33,6 +33,13 @@ class Benchmark(models.Model):
     digest = models.CharField(max_length=80)
     definition = models.JSONField()
     why = models.TextField(default="")
+    rate_from = models.ForeignKey(
+        "self",
+        models.RESTRICT,
+        null=True,
+        related_name="+",
+        help_text="the benchmark whose first throughput on a machine sets the rate of this one there",
+    )
 
     class Meta:
         constraints: ClassVar = [
@@ -41,3 +48,23 @@ class Benchmark(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+
+class BenchmarkSet(models.Model):
+    """The benchmarks that a run measures. Equal sets are one row, which many runs share."""
+
+    project = models.ForeignKey(Project, models.CASCADE, related_name="benchmark_sets")
+    digest = models.CharField(max_length=80, help_text="over the names and digests of its benchmarks")
+    benchmarks = models.ManyToManyField(Benchmark, related_name="sets")
+
+    class Meta:
+        constraints: ClassVar = [
+            models.UniqueConstraint(fields=["project", "digest"], name="a_benchmark_set_once_per_project"),
+        ]
+
+    def __str__(self) -> str:
+        return ", ".join(self.names)
+
+    @property
+    def names(self) -> list[str]:
+        return list(self.benchmarks.order_by("pk").values_list("name", flat=True))

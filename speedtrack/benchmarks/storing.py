@@ -1,10 +1,13 @@
 """Suites and benchmarks as rows."""
 
+from collections.abc import Sequence
+
+from django.db import transaction
 from pydantic import ValidationError
 
 from speedtrack.benchmarks.definitions import Definition, DefinitionError
-from speedtrack.benchmarks.digests import Content, benchmark_meaning, json_digest
-from speedtrack.benchmarks.models import Benchmark, Suite
+from speedtrack.benchmarks.digests import Content, benchmark_digests, benchmark_meaning, json_digest, rate_reference
+from speedtrack.benchmarks.models import Benchmark, BenchmarkSet, Suite
 from speedtrack.benchmarks.suitefiles import explain_mistake
 from speedtrack.projects.models import Project
 
@@ -37,11 +40,32 @@ def store_suite(project: Project, definition: Definition) -> tuple[Suite, list[B
 
 
 def store_benchmark(project: Project, content: Content, section: Content) -> Benchmark:
-    told = benchmark_meaning(content, section)
+    """The row of a benchmark, and of the one that sets its rate."""
+    meaning = benchmark_meaning(content, section)
+    reference = rate_reference(content, section)
     benchmark, _ = Benchmark.objects.update_or_create(
         project=project,
         name=section["name"],
-        digest=json_digest(told),
-        defaults={"definition": told, "why": section["why"]},
+        digest=json_digest(meaning),
+        defaults={
+            "definition": meaning,
+            "why": section["why"],
+            "rate_from": store_benchmark(project, content, reference) if reference else None,
+        },
     )
     return benchmark
+
+
+def store_set(suite: Suite, benchmarks: Sequence[Benchmark]) -> BenchmarkSet:
+    """The set of these benchmarks of one project, made where it is missing.
+
+    A run measures what its suite says, so a benchmark that the suite defines in another way is left out.
+    """
+    digests = benchmark_digests(suite.definition)
+    members = [one for one in benchmarks if digests.get(one.name, one.digest) == one.digest]
+    digest = json_digest(sorted(one.digest + one.name for one in members))
+    with transaction.atomic():
+        found, made = BenchmarkSet.objects.get_or_create(project_id=benchmarks[0].project_id, digest=digest)
+        if made:
+            found.benchmarks.set(members)
+    return found

@@ -113,10 +113,10 @@ def measured_parent(attempt: Attempt, commit: Commit, build: BuildDocument, envi
     parents = Commit.objects.filter(project=run.project, sha__in=commit.parents[:1], positions__isnull=False)
     runs = (
         Run.objects.own()
-        .filter(commit__in=parents, machine=run.machine, benchmark_set=run.benchmark_set, status=Status.SUCCEEDED)
+        .filter(commit__in=parents, machine=run.machine, benchmark_set=run.benchmark_set_id, status=Status.SUCCEEDED)
         .select_related("linked__commit", "commit")
     )
-    wanted = set(run.benchmarks) - attempt.postponed.keys()
+    wanted = set(run.benchmark_set.names) - attempt.postponed.keys()
     digests = {name: one.digest for name, one in build.artifacts.items()}
     for candidate in runs.order_by("-id").distinct()[:LOOK_BACK]:
         origin = candidate.linked or candidate

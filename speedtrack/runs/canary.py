@@ -9,7 +9,7 @@
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import takewhile
@@ -20,11 +20,9 @@ from django.db import transaction
 from django.db.models import Exists, Max, OuterRef, Q, QuerySet
 from django.db.models.functions import Now
 
-from speedtrack.benchmarks import definitions
-from speedtrack.benchmarks.definitions import BenchmarkSection
 from speedtrack.benchmarks.metrics import METRICS
-from speedtrack.benchmarks.models import Benchmark, Suite
-from speedtrack.benchmarks.storing import definition_of
+from speedtrack.benchmarks.models import Benchmark, BenchmarkSet, Suite
+from speedtrack.benchmarks.storing import store_set
 from speedtrack.projects.models import Branch, Commit, Project
 from speedtrack.runs import quarantine
 from speedtrack.runs.models import (
@@ -61,7 +59,7 @@ class Frozen:
     project: Project
     commit: Commit
     suite: Suite
-    benchmarks: Sequence[Benchmark]
+    benchmark_set: BenchmarkSet
 
 
 @transaction.atomic
@@ -85,8 +83,7 @@ def kept(machine: Machine, frozen: Frozen, who: User | None = None) -> Canary:
             "project": frozen.project,
             "commit": frozen.commit,
             "suite": frozen.suite,
-            "benchmarks": [benchmark.name for benchmark in frozen.benchmarks],
-            "benchmark_set": definitions.set_digest(frozen.benchmarks),
+            "benchmark_set": frozen.benchmark_set,
         },
     )
     if made:
@@ -98,21 +95,19 @@ def adopt(run: Run) -> None:
     """Let the first head that a machine has measured be its canary, unless it has or had one, or that is turned off."""
     if not settings.CANARY_AUTO or run.reason not in HISTORY or Canary.objects.filter(machine=run.machine_id).exists():
         return
-    benchmark = suited(run.suite, run.benchmarks, run.project)
+    benchmark = suited(run.benchmark_set.benchmarks.order_by("pk"))
     if benchmark and Branch.objects.filter(head=run.commit_id, deleted_at=None).exists():
-        kept(run.machine, Frozen(run.project, run.commit, run.suite, [benchmark]))
+        kept(run.machine, Frozen(run.project, run.commit, run.suite, store_set(run.suite, [benchmark])))
 
 
-def suited(suite: Suite, among: Sequence[str], project: Project) -> Benchmark | None:
-    """The first of these benchmarks of a suite that loads a server as fast as it goes: that says most in least time."""
-    definition = definition_of(suite)
-    fit = [section for section in definition.benchmark if section.name in among and is_fit(section)]
-    digests = definitions.digests(suite.definition)
-    return Benchmark.objects.get(project=project, name=fit[0].name, digest=digests[fit[0].name]) if fit else None
+def suited(benchmarks: Iterable[Benchmark]) -> Benchmark | None:
+    """The first benchmark that loads a server as fast as it goes: it tells most in the least time."""
+    return next((benchmark for benchmark in benchmarks if is_closed_loop(benchmark)), None)
 
 
-def is_fit(section: BenchmarkSection) -> bool:
-    return section.workload is not None and section.workload.rate is None
+def is_closed_loop(benchmark: Benchmark) -> bool:
+    workload = benchmark.definition.get("workload")
+    return workload is not None and "rate" not in workload
 
 
 def freeze(run: Run, artifacts: dict[str, str]) -> None:
@@ -272,7 +267,7 @@ def part(share: float) -> timedelta:
 def plan(canary: Canary, at: datetime) -> None:
     """Queue one run of the canary, not before a time."""
     same = Run.objects.filter(
-        commit=canary.commit_id, machine=canary.machine_id, benchmark_set=canary.benchmark_set, reason=Reason.CANARY
+        commit=canary.commit_id, machine=canary.machine_id, benchmark_set=canary.benchmark_set_id, reason=Reason.CANARY
     )
     last = same.aggregate(round=Max("round"))["round"]
     Run.objects.create(
@@ -281,8 +276,7 @@ def plan(canary: Canary, at: datetime) -> None:
         machine_id=canary.machine_id,
         canary=canary,
         suite=canary.suite,
-        benchmarks=canary.benchmarks,
-        benchmark_set=canary.benchmark_set,
+        benchmark_set_id=canary.benchmark_set_id,
         reason=Reason.CANARY,
         round=0 if last is None else last + 1,
         trials=canary.suite.definition["trials"],

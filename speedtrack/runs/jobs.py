@@ -5,9 +5,8 @@ from typing import Any
 
 from django.conf import settings
 
-from speedtrack.benchmarks import definitions, metrics
+from speedtrack.benchmarks import metrics
 from speedtrack.benchmarks.definitions import Definition
-from speedtrack.benchmarks.models import Benchmark
 from speedtrack.benchmarks.storing import definition_of
 from speedtrack.runs import queue, rates
 from speedtrack.runs.models import Reason, Run
@@ -38,7 +37,7 @@ def document(run: Run) -> dict[str, Any]:
         "frozen": run.canary.artifacts if run.canary else None,
         "build": definition.build.model_dump() | {"trust": definition.build.trust or run.project.slug},
         "server": definition.server.model_dump(),
-        "benchmarks": _work(run, definition),
+        "benchmarks": _requested(run, definition),
         "profile": {"frequency_hz": PROFILE_HZ} if run.reason == Reason.PROFILE else None,
         "repeat_for": repeat_for(run),
     }
@@ -49,23 +48,17 @@ def repeat_for(run: Run) -> list[str]:
     return metrics.voiding(run.metrics or [metrics.HEADLINE])
 
 
-def _work(run: Run, definition: Definition) -> list[dict[str, Any]]:
+def _requested(run: Run, definition: Definition) -> list[dict[str, Any]]:
     """What the run measures now, in the suite's order: rates in requests/s, without what its attempt postponed."""
-    digests = definitions.digests(run.suite.definition)
-    left_out = queue.attempt_of(run).postponed
+    postponed = queue.attempt_of(run).postponed
+    benchmarks = {
+        benchmark.name: benchmark for benchmark in rates.benchmarks_of(run) if benchmark.name not in postponed
+    }
     found = []
     for section in definition.benchmark:
-        if section.name in run.benchmarks and section.name not in left_out:
-            told = {"name": section.name, "digest": digests[section.name]} | section.work()
-            if rate := rates.asked(run, section, digests):
-                told["workload"]["rate"] = rate
-            found.append(told)
+        if benchmark := benchmarks.get(section.name):
+            requested = {"name": section.name, "digest": benchmark.digest} | section.work()
+            if rate := rates.requested_rate(run.machine, benchmark):
+                requested["workload"]["rate"] = rate
+            found.append(requested)
     return found
-
-
-def benchmarks_of(run: Run) -> list[Benchmark]:
-    """The run's benchmarks as its suite defines them, in the suite's order."""
-    digests = definitions.digests(run.suite.definition)
-    rows = Benchmark.objects.filter(project=run.project, name__in=run.benchmarks, digest__in=digests.values())
-    known = {(b.name, b.digest): b for b in rows}
-    return [known[name, digest] for name, digest in digests.items() if name in run.benchmarks]

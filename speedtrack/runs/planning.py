@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from django.db import transaction
 from django.db.models import QuerySet
 
-from speedtrack.benchmarks import definitions
-from speedtrack.benchmarks.models import Benchmark, Suite
-from speedtrack.benchmarks.storing import store_suite, usual_benchmarks
+from speedtrack.benchmarks.models import BenchmarkSet, Suite
+from speedtrack.benchmarks.storing import store_set, store_suite, usual_benchmarks
 from speedtrack.benchmarks.suitefiles import load_suite
 from speedtrack.projects.models import Branch, Commit, Project
 from speedtrack.runs import queue
@@ -22,24 +21,20 @@ GONE = "the commit is no longer on"
 
 @dataclass(frozen=True)
 class Plan:
-    """What to queue: commits in any order, why, on which machines, with which benchmarks of the suite (None: all).
+    """What to queue: which benchmarks of a suite, and why.
 
-    ``metrics`` are what the runs are to tell (none: the headline): what a flag voids of them is measured again.
+    ``metrics``: those that the runs are for (none: the headline). A trial whose flags void one of them is repeated.
     """
 
     project: Project
     suite: Suite
-    benchmarks: Sequence[Benchmark]
+    benchmark_set: BenchmarkSet
     reason: Reason
     base: Commit | None = None
     round: int = 0
     trials: int | None = None
     priority: int | None = None
     metrics: Sequence[str] = ()
-
-    @property
-    def set_digest(self) -> str:
-        return definitions.set_digest(self.benchmarks)
 
 
 def plan_commits(plan: Plan, ranks: dict[int, int], machines: Iterable[Machine], head: int | None = None) -> int:
@@ -57,8 +52,7 @@ def plan_commits(plan: Plan, ranks: dict[int, int], machines: Iterable[Machine],
             base=plan.base,
             machine=machine,
             suite=plan.suite,
-            benchmarks=[b.name for b in plan.benchmarks],
-            benchmark_set=plan.set_digest,
+            benchmark_set=plan.benchmark_set,
             reason=plan.reason,
             round=plan.round,
             trials=plan.trials or plan.suite.definition["trials"],
@@ -80,7 +74,7 @@ def already_planned(plan: Plan, commits: Iterable[int]) -> set[tuple[int, int]]:
     """(commit, machine) that a push and a backfill need not queue both."""
     if plan.reason not in ROUTINE:
         return set()
-    runs = Run.objects.filter(commit__in=commits, benchmark_set=plan.set_digest, reason__in=ROUTINE, base=None)
+    runs = Run.objects.filter(commit__in=commits, benchmark_set=plan.benchmark_set, reason__in=ROUTINE, base=None)
     return set(runs.values_list("commit_id", "machine_id"))
 
 
@@ -91,7 +85,7 @@ def plan_pair(plan: Plan, commit_id: int, machine: Machine) -> Run:
         commit_id=commit_id,
         base=plan.base,
         machine=machine,
-        benchmark_set=plan.set_digest,
+        benchmark_set=plan.benchmark_set,
         reason=plan.reason,
         round=plan.round,
     )
@@ -120,7 +114,8 @@ def plan_branch(branch: Branch, commits: QuerySet[Commit], reason: Reason) -> in
         Run.objects.filter(project=project, status=Status.QUEUED, priority=PRIORITY["head"]).exclude(
             commit__in=heads
         ).update(priority=PRIORITY["rest"])
-    plan = Plan(project, suite, usual_benchmarks(definition, benchmarks), reason)
+    usual = store_set(suite, usual_benchmarks(definition, benchmarks))
+    plan = Plan(project, suite, usual, reason)
     return plan_commits(plan, ranks, project.machines.all(), head)
 
 

@@ -5,14 +5,14 @@ time, so its numbers belong to no line and to no pair.
 """
 
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from django.db import transaction
 
-from speedtrack.benchmarks.models import Benchmark, Suite
+from speedtrack.benchmarks.models import BenchmarkSet, Suite
 from speedtrack.projects.models import Commit, Project
-from speedtrack.runs import jobs, planning, queue, results
+from speedtrack.runs import planning, queue, results
 from speedtrack.runs.documents import ProfileDocument
 from speedtrack.runs.models import Machine, Profile, Reason, Run, Status
 from speedtrack.runs.order import PRIORITY
@@ -31,7 +31,7 @@ class Change:
     commit: Commit
     machine: Machine
     suite: Suite
-    benchmarks: Sequence[Benchmark]
+    benchmark_set: BenchmarkSet
 
 
 def change_of(run: Run) -> Change:
@@ -40,7 +40,7 @@ def change_of(run: Run) -> Change:
     base = run.base or known.first()
     if base is None:
         raise NoBase(f"the commit before {run.commit.short} is not tracked: profile a run of a later commit")
-    return Change(run.project, base, run.commit, run.machine, run.suite, jobs.benchmarks_of(run))
+    return Change(run.project, base, run.commit, run.machine, run.suite, run.benchmark_set)
 
 
 @transaction.atomic
@@ -81,7 +81,7 @@ def plan(change: Change, by_hand: bool = False) -> Run:
         planning.Plan(
             project=change.project,
             suite=change.suite,
-            benchmarks=change.benchmarks,
+            benchmark_set=change.benchmark_set,
             reason=Reason.PROFILE,
             base=change.base,
             round=runs.count(),

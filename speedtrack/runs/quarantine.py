@@ -27,8 +27,7 @@ SAME_RUN = (
     "commit_id",
     "machine_id",
     "suite_id",
-    "benchmarks",
-    "benchmark_set",
+    "benchmark_set_id",
     "reason",
     "trials",
     "priority",
@@ -76,7 +75,7 @@ def void(run: Run) -> Run:
     flagged = Func(F("flags"), Value(FLAG, CharField()), function="array_append")
     shown.exclude(flags__contains=[FLAG]).update(flags=flagged)
     same = Run.objects.own().filter(
-        commit=run.commit_id, machine=run.machine_id, benchmark_set=run.benchmark_set, reason=run.reason
+        commit=run.commit_id, machine=run.machine_id, benchmark_set=run.benchmark_set_id, reason=run.reason
     )
     last: int = same.aggregate(last=Max("round"))["last"]
     again = Run.objects.create(**{name: getattr(run, name) for name in SAME_RUN}, round=last + 1)

@@ -14,6 +14,7 @@ from django.db.models.functions import Least, Now
 
 from speedtrack.benchmarks import definitions
 from speedtrack.benchmarks.definitions import DefinitionError
+from speedtrack.benchmarks.storing import definition_of
 from speedtrack.projects.models import Commit
 from speedtrack.runs import canary, order, rates
 from speedtrack.runs.documents import Failure, LogPiece, Renewal
@@ -104,10 +105,12 @@ def lease(run: Run, instance: str) -> bool:
 def unmeasurable(run: Run) -> tuple[dict[str, str], str]:
     """Benchmarks that the run postpones, each with the reason; and why nothing of it can be measured, or nothing."""
     try:
-        postponed = rates.postponed(run)
+        definition_of(run.suite)
     except DefinitionError as e:
         return {}, str(e)
-    if len(postponed) < len(run.benchmarks):
+    benchmarks = list(rates.benchmarks_of(run))
+    postponed = rates.postponed(run, benchmarks)
+    if len(postponed) < len(benchmarks):
         return postponed, ""
     return postponed, "nothing to measure: " + "; ".join(f"{name}: {why}" for name, why in postponed.items())
 
@@ -198,7 +201,7 @@ def complete(machine: Machine, run_id: int, token: int) -> None:
         accept_measurements(run)
         finish(run, Status.SUCCEEDED, f"{run.linked.commit.short} is the same program: not measured again")
         return
-    wanted = (2 if run.base else 1) * (len(run.benchmarks) - len(attempt.postponed))
+    wanted = (2 if run.base else 1) * (run.benchmark_set.benchmarks.count() - len(attempt.postponed))
     what = "profiles" if run.reason == Reason.PROFILE else "measurements"
     found = len(brought(attempt, what))
     if found < wanted:

@@ -12,7 +12,7 @@ from speedtrack.benchmarks.digests import json_digest
 from speedtrack.benchmarks.metrics import METRICS
 from speedtrack.benchmarks.models import Benchmark
 from speedtrack.projects.models import Commit
-from speedtrack.runs import jobs, queue
+from speedtrack.runs import queue
 from speedtrack.runs.documents import EnvironmentDocument, ProfileDocument, Result, TrialDocument
 from speedtrack.runs.models import Attempt, Environment, Machine, Measurement, Run, Sample, Series, Trial
 from speedtrack.stats.summary import summarize
@@ -75,10 +75,11 @@ def check_frozen(run: Run, result: Result) -> None:
 
 def benchmark_of(run: Run, result: Result | ProfileDocument) -> Benchmark:
     """The benchmark that a document speaks of. Raises ResultError if its run has no such one."""
-    for benchmark in jobs.benchmarks_of(run):
-        if (benchmark.name, benchmark.digest) == (result.benchmark.name, result.benchmark.digest):
-            return benchmark
-    raise ResultError(f"run {run.pk} does not measure {result.benchmark.name} with digest {result.benchmark.digest}")
+    name, digest = result.benchmark.name, result.benchmark.digest
+    benchmark = Benchmark.objects.filter(sets=run.benchmark_set_id, name=name, digest=digest).first()
+    if benchmark is None:
+        raise ResultError(f"run {run.pk} does not measure {name} with digest {digest}")
+    return benchmark
 
 
 def check_trials(trials: Sequence[TrialDocument]) -> list[str]:

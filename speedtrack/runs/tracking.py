@@ -13,8 +13,8 @@ from django.db.models import Max, QuerySet
 from django.urls import reverse
 
 from speedtrack.benchmarks.definitions import DefinitionError
-from speedtrack.benchmarks.models import Benchmark, Suite
-from speedtrack.benchmarks.storing import store_suite, usual_benchmarks
+from speedtrack.benchmarks.models import Benchmark, BenchmarkSet, Suite
+from speedtrack.benchmarks.storing import store_set, store_suite, usual_benchmarks
 from speedtrack.benchmarks.suitefiles import load_suite
 from speedtrack.projects import fetching, git
 from speedtrack.projects.errors import RepositoryError
@@ -142,7 +142,7 @@ class Choice:
 
     project: Project
     suite: Suite
-    benchmarks: list[Benchmark]
+    benchmark_set: BenchmarkSet
     machines: list[Machine]
     ranks: dict[int, int]
 
@@ -161,7 +161,8 @@ def choose(slug: str, expression: str, names: list[str], machine_name: str | Non
     machines = [machine_named(machine_name)] if machine_name else list(project.machines.all())
     shas = git.in_range(slug, expression, partial(fetching.find, slug, project.url))
     commits = store_commits(project, shas)
-    return Choice(project, suite, chosen, machines, {commits[sha].pk: place for place, sha in enumerate(shas)})
+    ranks = {commits[sha].pk: place for place, sha in enumerate(shas)}
+    return Choice(project, suite, store_set(suite, chosen), machines, ranks)
 
 
 def measure(slug: str, expression: str, names: list[str], machine_name: str | None, extended: bool = False) -> int:
@@ -170,7 +171,7 @@ def measure(slug: str, expression: str, names: list[str], machine_name: str | No
     manual = Run.objects.filter(project=choice.project, reason=Reason.MANUAL, commit__in=choice.ranks)
     last = manual.aggregate(last=Max("round"))["last"]
     round = 0 if last is None else last + 1
-    plan = planning.Plan(choice.project, choice.suite, choice.benchmarks, Reason.MANUAL, round=round)
+    plan = planning.Plan(choice.project, choice.suite, choice.benchmark_set, Reason.MANUAL, round=round)
     return planning.plan_commits(plan, choice.ranks, choice.machines)
 
 
@@ -273,12 +274,12 @@ def set_canary(name: str, slug: str, revision: str | None, names: list[str]) -> 
     definition = load_suite(project.suite)
     suite, benchmarks = store_suite(project, definition)
     check_known(suite, benchmarks, names)
-    suited = canary.suited(suite, [b.name for b in benchmarks], project)
+    suited = canary.suited(benchmarks)
     chosen = [b for b in benchmarks if b.name in names] or [b for b in [suited] if b]
     if not chosen:
         raise NoSuchThing(f"suite {suite} has no benchmark without a rate: name one with --benchmark")
     sha = fetching.find(slug, project.url, revision or project.default_branch)
-    return canary.put(machine, Frozen(project, store_commits(project, [sha])[sha], suite, chosen))
+    return canary.put(machine, Frozen(project, store_commits(project, [sha])[sha], suite, store_set(suite, chosen)))
 
 
 def lift(name: str, accept_level: bool) -> None:

@@ -183,7 +183,7 @@ def environment() -> dict[str, Any]:
 
 def result(run: Run, benchmark: str, commit: Commit, values: list[float], **changes: Any) -> Result:
     """A result document of one side, with ``values`` as server CPU in ns per request."""
-    found = next(b for b in jobs.benchmarks_of(run) if b.name == benchmark)
+    found = run.benchmark_set.benchmarks.get(name=benchmark)
     metrics = [{"server_cpu_ns_per_request": v, "throughput_rps": 1e9 / v} for v in values]
     document: dict[str, Any] = {
         "schema": "speedtrack.result/1",
@@ -238,7 +238,7 @@ FOLDED = {
 
 def send_profile(run: Run, benchmark: str, commit: Commit, **changes: Any) -> None:
     """Send a profile of one side: the head has a function that the base has not."""
-    found = next(b for b in jobs.benchmarks_of(run) if b.name == benchmark)
+    found = run.benchmark_set.benchmarks.get(name=benchmark)
     side = side_of(run, commit)
     document = {
         "token": run.lease_token,

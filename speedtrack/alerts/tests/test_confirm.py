@@ -124,7 +124,7 @@ def test_a_commit_that_is_the_same_program_is_neither_suspected_nor_measured(wor
 
 def finish(world: World, run: Run, binary: str | None = None, **changes: Any) -> None:
     linked = builders.send_build(run, run.commit, binary=binary, **changes)
-    for name in [] if linked else run.benchmarks:
+    for name in [] if linked else run.benchmark_set.names:
         values = [world.speed(run.commit.sha, name, trial) for trial in range(run.trials)]
         results.accept(world.machine, run.pk, builders.result(run, name, run.commit, values))
     queue.complete(world.machine, run.pk, run.lease_token)

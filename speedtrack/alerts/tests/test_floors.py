@@ -195,4 +195,4 @@ def test_aa_runs_by_hand_go_first_and_may_be_repeated(measured: World) -> None:
     first, second = aa_runs()
     assert (first.round, second.round) == (0, 1)
     assert first.priority == planning.PRIORITY["manual"]
-    assert first.benchmarks == ["get-p1"]
+    assert first.benchmark_set.names == ["get-p1"]

@@ -28,7 +28,7 @@ def profile_runs() -> list[Run]:
 def test_an_alert_is_profiled_once_on_its_machine_under_its_benchmark(world: World, alert: Alert) -> None:
     assert [profiling.plan_missing(), profiling.plan_missing()] == [1, 0]
     (run,) = profile_runs()
-    assert (run.base, run.commit, run.machine, run.benchmarks) == (
+    assert (run.base, run.commit, run.machine, run.benchmark_set.names) == (
         alert.before,
         alert.commit,
         world.machine,
@@ -86,7 +86,7 @@ def test_a_run_is_profiled_against_the_commit_before_it(world: World, alert: Ale
     call_command("profile", "--run", str(run.pk))
     (made,) = profile_runs()
     assert made.base and (made.base.sha, made.commit.sha) == (world.shas[3], world.shas[4])
-    assert made.benchmarks == run.benchmarks
+    assert made.benchmark_set == run.benchmark_set
     first = Run.objects.get(commit__sha=world.shas[0], base=None)
     for what, number, words in [
         ("--run", first.pk, "is not tracked: profile a run of a later commit"),

@@ -5,7 +5,7 @@ import hashlib
 import pytest
 
 from speedtrack.benchmarks import definitions
-from speedtrack.benchmarks.digests import json_digest
+from speedtrack.benchmarks.digests import benchmark_digests, json_digest
 from speedtrack.benchmarks.suitefiles import parse_suite
 from speedtrack.benchmarks.workloads import Workload
 from speedtrack.tests.builders import SUITE
@@ -62,7 +62,7 @@ def digest(old: str = "", new: str = "", benchmark: str = "get-p1") -> str:
 
 
 def digests(text: str) -> dict[str, str]:
-    return definitions.digests(parse_suite(text, "tiny.toml").model_dump())
+    return benchmark_digests(parse_suite(text, "tiny.toml").model_dump())
 
 
 @pytest.mark.parametrize(
@@ -152,7 +152,7 @@ def test_a_key_that_is_added_later_leaves_the_digest_while_it_has_its_default(
     monkeypatch.setitem(definitions.SECTIONS, "workload", LaterWorkload)
     content = parse_suite(SUITE, "tiny.toml").model_dump()
     content["benchmark"][0]["workload"]["jitter"] = jitter
-    assert (definitions.digests(content)["get-p1"] == digest()) == same
+    assert (benchmark_digests(content)["get-p1"] == digest()) == same
 
 
 def test_the_digests_are_those_of_the_first_version() -> None:

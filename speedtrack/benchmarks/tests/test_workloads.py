@@ -9,6 +9,7 @@ from django.conf import settings
 
 from speedtrack.benchmarks import definitions
 from speedtrack.benchmarks.definitions import DefinitionError
+from speedtrack.benchmarks.digests import benchmark_digests
 from speedtrack.benchmarks.suitefiles import load_suite, parse_suite
 from speedtrack.tests.builders import SUITE
 
@@ -63,7 +64,7 @@ def test_a_stored_workload_is_read_back_as_it_was(workload: dict[str, Any]) -> N
     suite_read = parse_suite(suite(workload), "tiny.toml")
     stored = json.loads(json.dumps(suite_read.model_dump()))
     assert definitions.Definition.model_validate(stored) == suite_read
-    assert definitions.digests(stored) == definitions.digests(suite_read.model_dump())
+    assert benchmark_digests(stored) == benchmark_digests(suite_read.model_dump())
 
 
 @pytest.mark.parametrize(
@@ -117,14 +118,14 @@ def test_what_another_driver_cannot_do_is_refused(driver: str, workload: dict[st
 def test_another_driver_is_another_benchmark() -> None:
     drivers = ("speedbench", "redis-benchmark", "memtier")
     suites = [parse_suite(suite({"test": "get", "requests": 9}, f'driver = "{d}"\n'), "") for d in drivers]
-    assert len({definitions.digests(one.model_dump())["one"] for one in suites}) == 3
+    assert len({benchmark_digests(one.model_dump())["one"] for one in suites}) == 3
 
 
 def test_the_rate_of_an_open_loop_is_part_of_its_meaning() -> None:
     """Another reference is another rate, so it is another benchmark, too."""
     text = SUITE + suite({"test": "set", "mode": "open", "rate": {"of": "get-p1", "share": 0.5}})[len(HEAD) :]
-    digests = definitions.digests(parse_suite(text, "tiny.toml").model_dump())
-    other = definitions.digests(parse_suite(text.replace("count = 1000", "count = 1001", 1), "").model_dump())
+    digests = benchmark_digests(parse_suite(text, "tiny.toml").model_dump())
+    other = benchmark_digests(parse_suite(text.replace("count = 1000", "count = 1001", 1), "").model_dump())
     assert digests["get-p1"] != other["get-p1"] and digests["one"] != other["one"]
 
 

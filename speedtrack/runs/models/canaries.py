@@ -2,12 +2,11 @@
 
 from typing import ClassVar
 
-from django.contrib.postgres.fields import ArrayField
 from django.db import models
 from django.db.models import Q
 from django.db.models.functions import Now
 
-from speedtrack.benchmarks.models import Suite
+from speedtrack.benchmarks.models import BenchmarkSet, Suite
 from speedtrack.projects.models import Commit, Project
 from speedtrack.runs.models.machines import Machine
 
@@ -23,8 +22,7 @@ class Canary(models.Model):
     project = models.ForeignKey(Project, models.CASCADE, related_name="+")
     commit = models.ForeignKey(Commit, models.PROTECT, related_name="+")
     suite = models.ForeignKey(Suite, models.PROTECT, related_name="+")
-    benchmarks = ArrayField(models.CharField(max_length=100))
-    benchmark_set = models.CharField(max_length=80, help_text="as that of its runs")
+    benchmark_set = models.ForeignKey(BenchmarkSet, models.PROTECT, related_name="+")
     artifacts = models.JSONField(null=True)
     created = models.DateTimeField(db_default=Now())
     since = models.DateTimeField(db_default=Now())
@@ -39,7 +37,7 @@ class Canary(models.Model):
         ]
 
     def __str__(self) -> str:
-        return f"canary of {self.machine}: {', '.join(self.benchmarks)} of {self.project} at {self.commit.short}"
+        return f"canary of {self.machine}: {self.benchmark_set} of {self.project} at {self.commit.short}"
 
 
 class CanaryCheck(models.Model):

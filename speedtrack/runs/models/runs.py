@@ -7,7 +7,7 @@ from django.db import models
 from django.db.models import Exists, OuterRef, Q
 from django.db.models.functions import Now
 
-from speedtrack.benchmarks.models import Suite
+from speedtrack.benchmarks.models import BenchmarkSet, Suite
 from speedtrack.projects.models import Commit, Position, Project
 from speedtrack.runs.models.canaries import Canary
 from speedtrack.runs.models.machines import Machine
@@ -90,8 +90,7 @@ class Run(models.Model):
     machine = models.ForeignKey(Machine, models.PROTECT, related_name="runs")
     canary = models.ForeignKey(Canary, models.RESTRICT, null=True, related_name="runs")
     suite = models.ForeignKey(Suite, models.PROTECT, related_name="+")
-    benchmarks = ArrayField(models.CharField(max_length=100), help_text="names, as the suite defines them")
-    benchmark_set = models.CharField(max_length=80, help_text="digest over the benchmarks")
+    benchmark_set = models.ForeignKey(BenchmarkSet, models.PROTECT, related_name="runs")
     reason = models.CharField(max_length=20, choices=Reason)
     round = models.IntegerField(default=0)
     trials = models.IntegerField(help_text="trials per benchmark, or pairs of a paired run")

@@ -35,7 +35,7 @@ def measure_canary(machine: Machine, value: float, **changes: Any) -> Run:
     run = builders.claim(machine)
     assert run.reason == Reason.CANARY
     builders.send_build(run, run.commit)
-    for name in run.benchmarks:
+    for name in run.benchmark_set.names:
         values = [value * (1 + 0.0001 * trial) for trial in range(run.trials)]
         results.accept(machine, run.pk, builders.result(run, name, run.commit, values, **changes))
     queue.complete(machine, run.pk, run.lease_token)

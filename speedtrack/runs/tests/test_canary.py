@@ -46,7 +46,7 @@ def test_the_first_head_that_is_measured_becomes_the_canary_and_its_build_is_fro
 ) -> None:
     head = measure_work(machine)
     made = Canary.objects.get()
-    assert (made.commit, made.benchmarks, made.artifacts) == (head.commit, ["get-p1"], None)
+    assert (made.commit, made.benchmark_set.names, made.artifacts) == (head.commit, ["get-p1"], None)
     run = builders.claim(machine)
     assert (run.reason, run.canary, jobs.document(run)["frozen"]) == (Reason.CANARY, made, None)
     builders.send_build(run, run.commit)
@@ -164,7 +164,7 @@ def test_another_canary_takes_the_place_of_the_first(watched: Canary, machine: M
     first = Commit.objects.order_by("pk").first()
     assert first
     new = tracking.set_canary("m1", tracked.project.slug, first.sha, ["set-p1"])
-    assert (new.commit, new.benchmarks) == (first, ["set-p1"])
+    assert (new.commit, new.benchmark_set.names) == (first, ["set-p1"])
     watched.refresh_from_db()
     assert watched.retired_at
     assert measure_canary(machine, LEVEL).canary == new
@@ -208,8 +208,9 @@ def test_the_database_refuses_what_no_canary_may_be(watched: Canary, machine: Ma
     attack(round=99, status=Status.SUCCEEDED, canary=None)
     attack(round=99, status=Status.SUCCEEDED, reason=Reason.PUSH)
     with pytest.raises(IntegrityError), transaction.atomic():
-        canary.kept(machine, Frozen(watched.project, watched.commit, watched.suite, []))
-        Canary.objects.create(machine=machine, project=watched.project, commit=watched.commit, suite=watched.suite)
+        canary.kept(machine, Frozen(watched.project, watched.commit, watched.suite, watched.benchmark_set))
+        watched.pk = None
+        watched.save(force_insert=True)
     with pytest.raises(IntegrityError, match="a_quarantine_has_a_reason"), transaction.atomic():
         Machine.objects.update(quarantined_why="because")
     with pytest.raises(IntegrityError, match="has_a_ratio"), transaction.atomic():

@@ -6,7 +6,7 @@ import pytest
 from django.db import connection
 from django.db.models.functions import Now
 
-from speedtrack.runs import jobs, planning, queue, results
+from speedtrack.runs import planning, queue, results
 from speedtrack.runs.documents import Failure, Renewal
 from speedtrack.runs.models import Machine, Measurement, Reason, Run, Sample, Series, Status
 from speedtrack.runs.tracking import Tracked
@@ -69,16 +69,15 @@ def test_a_run_without_all_its_measurements_is_not_complete(tracked: Tracked, ma
 def test_a_paired_run_needs_both_sides(tracked: Tracked, machine: Machine) -> None:
     first = Run.objects.get(rank=0)
     head = Run.objects.get(rank=2).commit
-    benchmarks = jobs.benchmarks_of(first)
-    plan = planning.Plan(first.project, first.suite, benchmarks, Reason.CONFIRM, base=first.commit)
+    plan = planning.Plan(first.project, first.suite, first.benchmark_set, Reason.CONFIRM, base=first.commit)
     paired = planning.plan_pair(plan, head.pk, machine)
     run = builders.claim(machine)
     assert run == paired
-    for name in run.benchmarks:
+    for name in run.benchmark_set.names:
         results.accept(machine, run.pk, builders.result(run, name, head, [1.0] * 5))
     with pytest.raises(queue.Incomplete, match="2 of 4"):
         queue.complete(machine, run.pk, run.lease_token)
-    for name in run.benchmarks:
+    for name in run.benchmark_set.names:
         results.accept(machine, run.pk, builders.result(run, name, first.commit, [1.0] * 5))
     queue.complete(machine, run.pk, run.lease_token)
     assert shown(tracked) == {}

@@ -10,7 +10,7 @@ from django.db.models import F
 
 from speedtrack import dispatch
 from speedtrack.projects.models import Position
-from speedtrack.runs import jobs, planning, queue
+from speedtrack.runs import planning, queue
 from speedtrack.runs.documents import Failure
 from speedtrack.runs.models import Machine, Reason, Run, Status
 from speedtrack.runs.tracking import Tracked
@@ -72,7 +72,7 @@ def test_a_run_at_fault_itself_is_not_tried_again(tracked: Tracked, machine: Mac
 def test_a_pair_is_left_to_who_planned_it(tracked: Tracked, machine: Machine, settings: Any) -> None:
     settings.MAX_ATTEMPTS = 1
     first = Run.objects.get(rank=0)
-    plan = planning.Plan(first.project, first.suite, jobs.benchmarks_of(first), Reason.CONFIRM, base=first.commit)
+    plan = planning.Plan(first.project, first.suite, first.benchmark_set, Reason.CONFIRM, base=first.commit)
     planning.plan_pair(plan, Run.objects.get(rank=1).commit_id, machine)
     run = builders.claim(machine)
     assert run.paired

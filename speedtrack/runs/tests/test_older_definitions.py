@@ -6,6 +6,7 @@ import pytest
 
 from speedtrack.benchmarks.digests import json_digest
 from speedtrack.benchmarks.models import Benchmark, Suite
+from speedtrack.benchmarks.storing import store_set
 from speedtrack.runs import jobs, planning
 from speedtrack.runs.models import Machine, Reason, Run, Status
 from speedtrack.runs.tracking import Tracked
@@ -46,7 +47,7 @@ def queued(tracked: Tracked, machine: Machine) -> Run:
         digest = json_digest(meaning)
         row = {"name": section["name"], "digest": digest, "definition": meaning}
         benchmarks.append(Benchmark.objects.create(project=tracked.project, **row))
-    plan = planning.Plan(tracked.project, suite, benchmarks, Reason.MANUAL)
+    plan = planning.Plan(tracked.project, suite, store_set(suite, benchmarks), Reason.MANUAL)
     planning.plan_commits(plan, {Run.objects.order_by("rank")[0].commit_id: 0}, [machine])
     return Run.objects.get(status=Status.QUEUED)
 
@@ -60,7 +61,7 @@ def test_a_run_queued_before_a_key_was_added_is_measured_under_the_digests_store
     asked = jobs.document(run)["benchmarks"]
     assert {one["name"]: one["digest"] for one in asked} == stored
     assert {one["workload"]["window"] for one in asked} == {"batch"}
-    assert {b.name: b.digest for b in jobs.benchmarks_of(run)} == stored
+    assert {b.name: b.digest for b in run.benchmark_set.benchmarks.all()} == stored
 
 
 def test_its_results_are_accepted(queued: Run, machine: Machine) -> None:

@@ -9,7 +9,7 @@ from django.db import connection
 from django.db.models import F
 from django.db.models.functions import Now
 
-from speedtrack.runs import jobs, order, planning, queue
+from speedtrack.runs import order, planning, queue
 from speedtrack.runs.models import Machine, Reason, Run, Status
 from speedtrack.runs.order import PRIORITY
 from speedtrack.runs.tracking import Tracked
@@ -35,7 +35,6 @@ def queue_some(reason: Reason, priority: int, count: int, **changes: Any) -> lis
             commit=one.commit,
             machine=one.machine,
             suite=one.suite,
-            benchmarks=one.benchmarks,
             benchmark_set=one.benchmark_set,
             reason=reason,
             priority=priority,
@@ -205,7 +204,7 @@ def rows_read(plan: dict[str, Any]) -> float:
 def test_planned_runs_are_claimed_by_these_rules(tracked: Tracked, machine: Machine) -> None:
     """As the verbs plan them: a head and its history, and a pair beside them."""
     first = Run.objects.get(rank=0)
-    pair = planning.Plan(first.project, first.suite, jobs.benchmarks_of(first), Reason.CONFIRM, base=first.commit)
+    pair = planning.Plan(first.project, first.suite, first.benchmark_set, Reason.CONFIRM, base=first.commit)
     planning.plan_pair(pair, Run.objects.get(rank=1).commit_id, machine)
     claimed = [run.reason for run in builders.work(machine, lambda *_: 5000.0)]
     assert sorted(claimed) == ["backfill", "backfill", "backfill", "confirm"]

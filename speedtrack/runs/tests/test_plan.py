@@ -127,7 +127,7 @@ def test_reasons_of_their_own_have_priorities_of_their_own() -> None:
 
 def test_a_pair_is_planned_once(tracked: Tracked, machine: Machine) -> None:
     first = Run.objects.get(rank=0)
-    plan = planning.Plan(first.project, first.suite, jobs.benchmarks_of(first), Reason.CONFIRM, base=first.commit)
+    plan = planning.Plan(first.project, first.suite, first.benchmark_set, Reason.CONFIRM, base=first.commit)
     head = Run.objects.get(rank=1).commit_id
     assert planning.plan_pair(plan, head, machine) == planning.plan_pair(plan, head, machine)
     assert planning.plan_pair(plan, head, machine).paired
@@ -211,7 +211,7 @@ def test_a_new_head_leaves_the_heads_of_other_branches_in_front(pushed: Project,
 
 def test_a_backlog_of_just_the_cap_is_not_thinned(tracked: Tracked) -> None:
     first = Run.objects.all()[0]
-    plan = planning.Plan(first.project, first.suite, jobs.benchmarks_of(first), Reason.PUSH, round=1)
+    plan = planning.Plan(first.project, first.suite, first.benchmark_set, Reason.PUSH, round=1)
     template = Commit.objects.get(pk=first.commit_id)
     rows = []
     for number in range(planning.BACKLOG_CAP):

@@ -46,7 +46,7 @@ def test_a_machine_that_moved_is_quarantined_and_what_it_measured_is_measured_ag
     assert set(Measurement.objects.filter(attempt__run=before).values_list("flags", flat=True)[0]) == set()
     assert {tuple(m.flags) for m in Measurement.objects.filter(attempt__run=since)} == {("machine_drift",)}
     again = Run.objects.get(commit=since.commit, round=1)
-    assert (again.status, again.reason, again.benchmarks) == (Status.QUEUED, since.reason, since.benchmarks)
+    assert (again.status, again.reason, again.benchmark_set) == (Status.QUEUED, since.reason, since.benchmark_set)
     assert f"measured again by run {again.pk}" in since.events.order_by("pk").last().why
     event = MachineEvent.objects.get(kind="quarantined")
     assert event.untold and "+5.0%" in event.why and "1 run is to be measured again" in event.why

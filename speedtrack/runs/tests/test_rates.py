@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from speedtrack.benchmarks import definitions
+from speedtrack.benchmarks.digests import benchmark_digests
 from speedtrack.benchmarks.suitefiles import parse_suite
 from speedtrack.runs import jobs, queue, results, tracking
 from speedtrack.runs.models import Machine, Measurement, ReferenceRate, Run, RunEvent, Status
@@ -86,7 +87,7 @@ def test_a_run_of_postponed_benchmarks_alone_fails_at_once_and_the_next_is_claim
     tracking.measure(tracked.project.slug, "main", ["half"], None)
     run = builders.claim(machine)
     assert builders.measured(run) == ["get-p1", "set-p1"]
-    failed = Run.objects.get(benchmarks=["half"])
+    [failed] = [one for one in Run.objects.all() if one.benchmark_set.names == ["half"]]
     assert failed.status == Status.FAILED
     assert failed.error.startswith("nothing to measure: half: no undisturbed result of get-p1 on m1 yet")
     assert builders.moves(failed) == [("queued", "leased"), ("leased", "failed")]
@@ -109,17 +110,17 @@ def test_extended_benchmarks_are_measured_when_they_are_asked_for(
 ) -> None:
     builders.use_suite(settings, suites, builders.SUITE + EXTENDED)
     slug = builders.track(three_commits).project.slug
-    assert {tuple(run.benchmarks) for run in Run.objects.all()} == {("get-p1", "set-p1")}
+    assert {tuple(run.benchmark_set.names) for run in Run.objects.all()} == {("get-p1", "set-p1")}
     tracking.measure(slug, "main", [], None)
     tracking.measure(slug, "main", [], None, extended=True)
     tracking.measure(slug, "main", ["half"], None)
-    manual = Run.objects.filter(reason="manual").order_by("pk").values_list("benchmarks", flat=True)
-    assert list(manual) == [["get-p1", "set-p1"], ["get-p1", "set-p1", "half"], ["half"]]
+    manual = Run.objects.filter(reason="manual").order_by("pk")
+    assert [run.benchmark_set.names for run in manual] == [["get-p1", "set-p1"], ["get-p1", "set-p1", "half"], ["half"]]
 
 
 def test_what_is_extended_is_not_part_of_a_meaning() -> None:
     usual, extended = (parse_suite(builders.SUITE + more, "tiny.toml") for more in (OPEN, EXTENDED))
-    assert definitions.digests(usual.model_dump()) == definitions.digests(extended.model_dump())
+    assert benchmark_digests(usual.model_dump()) == benchmark_digests(extended.model_dump())
 
 
 def test_the_default_set_must_not_be_empty_nor_depend_on_the_rest() -> None:

@@ -150,7 +150,7 @@ def test_a_range_by_hand_is_without_its_begin_and_with_its_end(tracked: Tracked,
     assert tracking.measure("repository", "main~2..main", ["set-p1"], "m1") == 2
     runs = Run.objects.filter(reason=Reason.MANUAL).order_by("rank")
     assert [r.commit.subject for r in runs] == ["Change number 2", "Change number 3"]
-    assert runs[0].benchmarks == ["set-p1"]
+    assert runs[0].benchmark_set.names == ["set-p1"]
 
 
 @pytest.mark.parametrize(

@@ -190,7 +190,7 @@ def document(page: MachinePage) -> dict[str, Any]:
         and {
             "project": canary.project.slug,
             "sha": canary.commit.sha,
-            "benchmarks": canary.benchmarks,
+            "benchmarks": canary.benchmark_set.names,
             "artifacts": canary.artifacts,
             "since": canary.since,
         },

@@ -7,6 +7,7 @@ from typing import Any
 from django.http import Http404
 
 from speedtrack.benchmarks.metrics import METRICS, Metric
+from speedtrack.benchmarks.models import Benchmark
 from speedtrack.runs import reproduce
 from speedtrack.runs.models import (
     ACTIVE,
@@ -52,6 +53,7 @@ class RunPage:
     live: bool
     progress: Progress | None
     ahead: int
+    benchmarks: int
     attempts: list[Attempt]
     log: str
     log_cut: bool
@@ -90,6 +92,7 @@ def load(pk: int) -> RunPage:
         live=not run.done,
         progress=progress_of(run),
         ahead=ahead_of(run) if run.status == Status.QUEUED else 0,
+        benchmarks=Benchmark.objects.filter(sets=run.benchmark_set_id).count(),
         attempts=attempts,
         log=log,
         log_cut=cut,

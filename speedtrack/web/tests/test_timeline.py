@@ -99,7 +99,7 @@ def measure_under(kvd: World, kernel: str) -> None:
     assert run
     facts = {**builders.SERIES_FACTS, "kernel": kernel}
     environment = {"digest": json_digest(facts), "series": facts, "recorded": {}}
-    for name in run.benchmarks:
+    for name in run.benchmark_set.names:
         document_sent = builders.result(run, name, run.commit, [5000.0] * 5, environment=environment)
         results.accept(run.machine, run.pk, document_sent)
     queue.complete(run.machine, run.pk, run.lease_token)
@@ -132,7 +132,7 @@ def test_flagged_points_are_told(client: Client, kvd: World) -> None:
     kvd.push(1)
     run = queue.claim(kvd.machines[0])
     assert run
-    for name in run.benchmarks:
+    for name in run.benchmark_set.names:
         sent = builders.result(run, name, run.commit, [5000.0] * 5, flags=[["steal"]] * 5)
         results.accept(run.machine, run.pk, sent)
     queue.complete(run.machine, run.pk, run.lease_token)
