@@ -39,7 +39,7 @@ from runners.measuring.trials import Trial, TrialRunner
 from runners.processes.control import Control
 from runners.work.settings import read_settings
 from runners.work.startup import assemble
-from speedtrack.stats.compare import Answer, Comparison, fewest_pairs, settle
+from speedtrack.stats.compare import Comparison, ComparisonAnswer, fewest_pairs, settle_pairs
 
 COMMANDS = {
     "kvd": ("resp", "{artifact:server} --bind 127.0.0.1 --port {port} --unixsocket {socket}"),
@@ -173,11 +173,11 @@ def compare(runner: TrialRunner, one: Benchmark, effects: Mapping[str, float], s
         if not found:
             raise SystemExit("no block was undisturbed: is the machine quiet?")
         for metric, effect in effects.items():
-            if metric not in settled or settled[metric].verdict.answer is Answer.UNKNOWN:
+            if metric not in settled or settled[metric].verdict.answer is ComparisonAnswer.UNKNOWN:
                 values = [block[metric] for block in found]
-                verdict = settle(values, smallest_effect=effect, level=LEVEL, looks=LOOKS, look=look, seed=seed)
+                verdict = settle_pairs(values, smallest_effect=effect, level=LEVEL, looks=LOOKS, look=look, seed=seed)
                 settled[metric] = Settled(verdict, len(found), time.monotonic() - begin)
-        if all(one.verdict.answer is not Answer.UNKNOWN for one in settled.values()):
+        if all(one.verdict.answer is not ComparisonAnswer.UNKNOWN for one in settled.values()):
             break
     return settled
 
@@ -196,11 +196,11 @@ def series(
 
 def summary(title: str, found: list[Settled]) -> str:
     verdicts = [one.verdict for one in found]
-    count = {answer: sum(verdict.answer is answer for verdict in verdicts) for answer in Answer}
-    slower = sum(verdict.answer is Answer.DIFFERENT and verdict.ratio > 1 for verdict in verdicts)
+    count = {answer: sum(verdict.answer is answer for verdict in verdicts) for answer in ComparisonAnswer}
+    slower = sum(verdict.answer is ComparisonAnswer.DIFFERENT and verdict.ratio > 1 for verdict in verdicts)
     return (
-        f"{title:>18} {len(found):>5} {count[Answer.DIFFERENT]:>10} {slower:>7} {count[Answer.SAME]:>5} "
-        f"{count[Answer.UNKNOWN]:>8} {statistics.median(one.pairs for one in found):>6.0f} "
+        f"{title:>18} {len(found):>5} {count[ComparisonAnswer.DIFFERENT]:>10} {slower:>7} "
+        f"{count[ComparisonAnswer.SAME]:>5} {count[ComparisonAnswer.UNKNOWN]:>8} {statistics.median(one.pairs for one in found):>6.0f} "
         f"{statistics.median(one.seconds for one in found):>7.1f} "
         f"{statistics.median(verdict.ratio for verdict in verdicts) - 1:>+8.2%} "
         f"{statistics.median(verdict.high - verdict.low for verdict in verdicts) / 2:>9.2%}"

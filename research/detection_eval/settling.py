@@ -65,15 +65,15 @@ def draw(rng: np.random.Generator, count: int, case: Case, changed: bool = True)
 def confirm_once(case: Case, rng: np.random.Generator, suspected: float) -> tuple[Comparison, Pairs]:
     """The answer after all rounds that the workers would measure, and the pairs of those."""
     from speedtrack.alerts.verdicts import LEVEL, ROUNDS
-    from speedtrack.stats.compare import Answer, settle
+    from speedtrack.stats.compare import ComparisonAnswer, settle_pairs
 
     pairs: Pairs = []
     for look, count in enumerate(ROUNDS, start=1):
         pairs += draw(rng, count, case)
-        found = settle(
+        found = settle_pairs(
             pairs, smallest_effect=EFFECT, level=LEVEL, looks=len(ROUNDS), look=look, seed=look, suspected=suspected
         )
-        if found.answer != Answer.UNKNOWN:
+        if found.answer != ComparisonAnswer.UNKNOWN:
             break
     return found, pairs
 

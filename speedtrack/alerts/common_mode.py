@@ -20,7 +20,7 @@ from speedtrack.alerts.trouble import isolated
 from speedtrack.benchmarks.metrics import METRICS, WATCHED, Direction
 from speedtrack.runs.models import CanaryCheck, Measurement, Series
 from speedtrack.stats import common
-from speedtrack.stats.common import Cause
+from speedtrack.stats.common import MoveCause
 
 BEFORE, AFTER = 8, 4  # measured commits to each side of the place that show whether a series moved
 CHECKS = 3  # checks of the canary to each side of the moment
@@ -90,7 +90,7 @@ def groups(suspicions: list[ChangePoint]) -> Iterator[Group]:
 
 
 def group_of(members: list[ChangePoint], numbers: dict[int, int]) -> Group:
-    slower = sorted(slowdown(cp.series.metric, common.shift([1.0], [cp.ratio]) or 0.0) for cp in members)
+    slower = sorted(slowdown(cp.series.metric, common.log_shift([1.0], [cp.ratio]) or 0.0) for cp in members)
     first, last = (min(numbers[cp.before_id] for cp in members), max(numbers[cp.commit_id] for cp in members))
     return Group(list(members), first, last, slower[len(slower) // 2])
 
@@ -107,11 +107,11 @@ def decide(group: Group) -> None:
     if not common.is_common(moves(cp, group), group.usual):
         return
     votes = dict(evidence(group))
-    cause = common.cause(votes.values())
-    if cause == Cause.MACHINE:
-        why = "; ".join(words for words, vote in votes.items() if vote == Cause.MACHINE)
+    cause = common.cause_by_votes(votes.values())
+    if cause == MoveCause.MACHINE:
+        why = "; ".join(words for words, vote in votes.items() if vote == MoveCause.MACHINE)
         blame_machine(group.members, why)
-    elif cause == Cause.UNKNOWN:
+    elif cause == MoveCause.UNKNOWN:
         others = [one.pk for one in group.members if one != group.clearest]
         ChangePoint.objects.filter(pk__in=others).update(spoken_for_by=group.clearest)
 
@@ -160,11 +160,11 @@ def moves_of(metrics: dict[int, str], cp: ChangePoint, group: Group) -> dict[int
     for row in rows:
         if not row.flags and not group.first < row.position < group.last:
             (before if row.position <= group.first else after)[row.series_id].append(row.value)
-    found = {pk: common.shift(before[pk][-BEFORE:], after[pk][:AFTER]) for pk in metrics}
+    found = {pk: common.log_shift(before[pk][-BEFORE:], after[pk][:AFTER]) for pk in metrics}
     return {pk: slowdown(metrics[pk], move) for pk, move in found.items() if move is not None}
 
 
-def evidence(group: Group) -> Iterator[tuple[str, Cause]]:
+def evidence(group: Group) -> Iterator[tuple[str, MoveCause]]:
     """What each source that costs nothing says, in words."""
     cp = group.members[0]
     yield "both commits build the very same server", by_binaries(cp)
@@ -182,42 +182,48 @@ def moment(cp: ChangePoint) -> datetime | None:
     return ended.order_by("attempt__ended_at").values_list("attempt__ended_at", flat=True).first()
 
 
-def by_binaries(cp: ChangePoint) -> Cause:
-    return Cause.MACHINE if same_binary(cp) else Cause.UNKNOWN
+def by_binaries(cp: ChangePoint) -> MoveCause:
+    return MoveCause.MACHINE if same_binary(cp) else MoveCause.UNKNOWN
 
 
-def vote(took_part: bool | None, *, with_it: Cause, without: Cause) -> Cause:
-    return Cause.UNKNOWN if took_part is None else with_it if took_part else without
+def vote(took_part: bool | None, *, with_it: MoveCause, without: MoveCause) -> MoveCause:
+    return MoveCause.UNKNOWN if took_part is None else with_it if took_part else without
 
 
-def by_other_machines(cp: ChangePoint, group: Group) -> Cause:
+def by_other_machines(cp: ChangePoint, group: Group) -> MoveCause:
     """A change of the code is seen by every machine that measured it."""
     names = {one.series.benchmark_id for one in group.members}
     others = Series.objects.filter(project=cp.series.project_id, benchmark__in=names, metric__in=WATCHED)
     metrics = dict(others.exclude(machine=cp.series.machine_id).values_list("pk", "metric"))
     found = sorted(moves_of(metrics, cp, group).values()) if metrics else []
     if len(found) < 2:
-        return Cause.UNKNOWN
-    return vote(common.took_part(found[len(found) // 2], group.usual), with_it=Cause.CODE, without=Cause.MACHINE)
+        return MoveCause.UNKNOWN
+    return vote(
+        common.took_part(found[len(found) // 2], group.usual), with_it=MoveCause.CODE, without=MoveCause.MACHINE
+    )
 
 
-def by_canary(cp: ChangePoint, when: datetime, usual: float) -> Cause:
+def by_canary(cp: ChangePoint, when: datetime, usual: float) -> MoveCause:
     """The canary never changes: if it moved as well, it was the machine. That it stood still is no proof: it is one."""
     checks = CanaryCheck.objects.filter(canary__machine=cp.series.machine_id, ratio__isnull=False, series__isnull=False)
     old = middle(checks.filter(at__lt=when).order_by("-at")[:CHECKS])
     new = middle(checks.filter(at__gte=when).order_by("at")[:CHECKS])
     move = None if old is None or new is None else new - old
-    return vote(None if move is None else common.took_part(move, usual), with_it=Cause.MACHINE, without=Cause.UNKNOWN)
+    return vote(
+        None if move is None else common.took_part(move, usual), with_it=MoveCause.MACHINE, without=MoveCause.UNKNOWN
+    )
 
 
 def middle(checks: QuerySet[CanaryCheck]) -> float | None:
     """The median log slowdown of some checks; None if there is none."""
     rows = checks.values_list("series__metric", "ratio")
-    found = sorted(slowdown(metric, common.shift([1.0], [ratio]) or 0.0) for metric, ratio in rows if metric and ratio)
+    found = sorted(
+        slowdown(metric, common.log_shift([1.0], [ratio]) or 0.0) for metric, ratio in rows if metric and ratio
+    )
     return found[len(found) // 2] if found else None
 
 
-def by_other_projects(cp: ChangePoint, when: datetime, usual: float) -> Cause:
+def by_other_projects(cp: ChangePoint, when: datetime, usual: float) -> MoveCause:
     """Another project's series of the same machine, in the order of time: its code is another one."""
     others = Measurement.objects.filter(
         series__machine=cp.series.machine_id, series__metric__in=WATCHED, accepted=True, paired=False, flags=[]
@@ -232,15 +238,15 @@ def by_other_projects(cp: ChangePoint, when: datetime, usual: float) -> Cause:
         for pk, metric, value in rows.values_list(*columns)[:VALUES]:
             side[pk, metric].append(value)
     found = sorted(
-        slowdown(key[1], move) for key in old if (move := common.shift(old[key], new.get(key, []))) is not None
+        slowdown(key[1], move) for key in old if (move := common.log_shift(old[key], new.get(key, []))) is not None
     )
     if len(found) < 2:
-        return Cause.UNKNOWN
+        return MoveCause.UNKNOWN
     moved = common.took_part(found[len(found) // 2], usual)
-    return vote(moved, with_it=Cause.MACHINE, without=Cause.UNKNOWN)
+    return vote(moved, with_it=MoveCause.MACHINE, without=MoveCause.UNKNOWN)
 
 
-def by_order(cp: ChangePoint, when: datetime, group: Group) -> Cause:
+def by_order(cp: ChangePoint, when: datetime, group: Group) -> MoveCause:
     """Commits before the place that were measured after the moment: with the new level it is the machine."""
     metrics = dict(watched(cp).values_list("pk", "metric"))
     clean = Measurement.objects.filter(series__in=metrics, accepted=True, paired=False, flags=[])
@@ -253,9 +259,11 @@ def by_order(cp: ChangePoint, when: datetime, group: Group) -> Cause:
     for pk, value, ended in near.values_list("series_id", "value", "attempt__ended_at"):
         (late if ended and ended > when else early)[pk].append(value)
     found = sorted(
-        slowdown(metrics[pk], move) for pk in late if (move := common.shift(early.get(pk, []), late[pk])) is not None
+        slowdown(metrics[pk], move)
+        for pk in late
+        if (move := common.log_shift(early.get(pk, []), late[pk])) is not None
     )
     if len(found) < common.FEWEST:
-        return Cause.UNKNOWN
+        return MoveCause.UNKNOWN
     moved = common.took_part(found[len(found) // 2], group.usual)
-    return vote(moved, with_it=Cause.MACHINE, without=Cause.CODE)
+    return vote(moved, with_it=MoveCause.MACHINE, without=MoveCause.CODE)

@@ -14,8 +14,8 @@ from speedtrack.alerts.trouble import isolated
 from speedtrack.alerts.windows import Line
 from speedtrack.benchmarks.metrics import METRICS
 from speedtrack.runs.models import Series
-from speedtrack.stats.changepoint import DEFAULT, NEAR, Point, Shift, suspect
-from speedtrack.stats.history import Verdict, verdicts
+from speedtrack.stats.changepoint import DEFAULT, NEAR, Point, Shift, suspect_shifts
+from speedtrack.stats.history import HistoryVerdict, verdicts
 
 Status = ChangePoint.Status
 
@@ -147,7 +147,7 @@ def find_shifts(series: Series, line: Line, known: Sequence[KnownChange], effect
     """
     points = [Point(point.trials) for point in line.points]
     settled = [answer for one in known if (answer := one.settled())]
-    shifts = suspect(points, smallest_effect=effect, settled=settled, spread=spreads.of(series, points, effect))
+    shifts = suspect_shifts(points, smallest_effect=effect, settled=settled, spread=spreads.of(series, points, effect))
     levels = [one.last for one in settled if one.confirmed]
     since = max(min(line.new), len(points) - MOST_NEWS)
     by_history = verdicts(points, smallest_effect=effect, settled=levels, since=since)
@@ -155,7 +155,7 @@ def find_shifts(series: Series, line: Line, known: Sequence[KnownChange], effect
 
 
 def only_in_history(
-    by_history: Sequence[Verdict], shifts: Sequence[Shift], known: Sequence[KnownChange]
+    by_history: Sequence[HistoryVerdict], shifts: Sequence[Shift], known: Sequence[KnownChange]
 ) -> Iterator[Shift]:
     """The verdicts near which no shift was found, as shifts. One that may be an open suspicion gets its place."""
     for verdict in by_history:

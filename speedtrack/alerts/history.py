@@ -15,7 +15,7 @@ from speedtrack.benchmarks.models import Suite
 from speedtrack.projects.models import Branch
 from speedtrack.runs.models import Run, Series
 from speedtrack.stats.changepoint import Point
-from speedtrack.stats.history import Verdict, verdicts
+from speedtrack.stats.history import HistoryVerdict, verdicts
 
 SILENT = timedelta(days=14)  # a machine not heard of for so long is taken for gone
 PAUSED = timedelta(days=7)  # a paused one sooner
@@ -48,7 +48,7 @@ def judge(series: Series, line: Line, effect: float, why: str) -> None:
         write(series, line.branch, line.points, verdict, why)
 
 
-def of_line(points: Sequence[Measured], known: Sequence[int], effect: float, since: int) -> list[Verdict]:
+def of_line(points: Sequence[Measured], known: Sequence[int], effect: float, since: int) -> list[HistoryVerdict]:
     trials = [Point(point.trials) for point in points]
     return verdicts(trials, smallest_effect=effect, settled=known, since=since)
 
@@ -70,7 +70,7 @@ def known_places(series: Series, branch: Branch, points: Sequence[Measured]) -> 
     return [i for i, point in enumerate(points) if point.position in places]
 
 
-def write(series: Series, branch: Branch, points: Sequence[Measured], verdict: Verdict, why: str) -> ChangePoint:
+def write(series: Series, branch: Branch, points: Sequence[Measured], verdict: HistoryVerdict, why: str) -> ChangePoint:
     """Make the suspicion that the verdict speaks of one by history, or write a new change point."""
     first, last = max(0, verdict.index - 1 - NEAR), min(len(points) - 1, verdict.index + NEAR)
     open_here = ChangePoint.objects.filter(

@@ -12,7 +12,7 @@ from speedtrack.alerts.models import Alert, ChangePoint
 from speedtrack.alerts.windows import Line
 from speedtrack.projects.models import Commit, Position
 from speedtrack.runs.models import Series
-from speedtrack.stats.changepoint import NEAR, Settled, Shift
+from speedtrack.stats.changepoint import NEAR, SettledShift, Shift
 
 Status = ChangePoint.Status
 
@@ -61,7 +61,7 @@ class KnownChange:
             return settled.is_same(shift.index, shift.ratio > 1)
         return self.is_up == (shift.ratio > 1) and self.first - NEAR <= shift.index <= self.last + NEAR
 
-    def settled(self) -> Settled | None:
+    def settled(self) -> SettledShift | None:
         """What the detector may take for granted: the pairs decided it, or a person did.
 
         Not what is being measured, nor what could not be settled: there the history alone speaks, as long as nothing
@@ -71,7 +71,7 @@ class KnownChange:
         if cp.status not in (*LEVELS, Status.REFUTED):
             return None
         invalid = cp.alert is not None and cp.alert.status == Alert.Status.INVALID
-        return Settled(self.first, self.last, self.is_up, cp.status in LEVELS and not invalid)
+        return SettledShift(self.first, self.last, self.is_up, cp.status in LEVELS and not invalid)
 
 
 def known_changes(series: Series, line: Line, rewritten: Sequence[ChangeRange]) -> list[KnownChange]:

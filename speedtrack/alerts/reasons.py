@@ -13,9 +13,8 @@ from speedtrack.projects.models import Branch
 from speedtrack.runs.models import Series
 from speedtrack.stats import explain
 from speedtrack.stats.changepoint import NEAR, Point
-from speedtrack.stats.explain import Limit, Reason
-from speedtrack.stats.history import Verdict as HistoryVerdict
-from speedtrack.stats.history import verdicts
+from speedtrack.stats.explain import Limit, WindowEvidence
+from speedtrack.stats.history import HistoryVerdict, verdicts
 
 AROUND = 240  # measured commits before a place, and 64 after it, that say why
 AFTER = 64
@@ -53,7 +52,7 @@ def why(series: Series, branch: Branch, number: int) -> Why | None:
     since = next((i for i, point in enumerate(points) if earlier and point.position >= max(earlier)), 0)
     effect = Effects(series.project_id).of(series.metric)
     trials = [Point(point.trials) for point in points]
-    reason = explain.explain(trials, place, smallest_effect=effect, since=since)
+    reason = explain.explain_place(trials, place, smallest_effect=effect, since=since)
     if reason is None:
         return Why(False, "it is the first point of its level: there is nothing to hold it against", [])
     shown = verdicts(trials, smallest_effect=effect, settled=[since], since=place)
@@ -78,7 +77,7 @@ def changes_on(series: Series, branch: Branch) -> dict[int, list[ChangePoint]]:
     return found
 
 
-def judgement(reason: Reason) -> str:
+def judgement(reason: WindowEvidence) -> str:
     """The statistics' own words: what moved, what it had to exceed, and whether it did."""
     moved = f"{reason.ratio - 1:+.1%} over {reason.after} commit{'' if reason.after == 1 else 's'}"
     if reason.limited_by == Limit.HISTORY:

@@ -18,8 +18,8 @@ from speedtrack.benchmarks.metrics import WATCHED
 from speedtrack.projects.models import Branch, Project
 from speedtrack.runs.models import Series
 from speedtrack.stats import explain
-from speedtrack.stats.changepoint import Shift, suspect
-from speedtrack.stats.history import Verdict, verdicts
+from speedtrack.stats.changepoint import Shift, suspect_shifts
+from speedtrack.stats.history import HistoryVerdict, verdicts
 
 ALWAYS = datetime(1970, 1, 1, tzinfo=UTC)
 NEARLY = 0.7  # of what it had to exceed: such a place is told of as well, with why it was not suspected
@@ -58,13 +58,13 @@ def entries_of(series: Series, branch: Branch) -> Iterator[Entry]:
     points = [point for point in lines.load([series], branch) if not point.flags]
     trials = trials_of(points)
     effect = Effects(series.project_id).of(series.metric)
-    shifts = suspect(trials, smallest_effect=effect)
+    shifts = suspect_shifts(trials, smallest_effect=effect)
     known = reasons.changes_on(series, branch)
     starts = [0, *(shift.index for shift in shifts)]
     for shift in shifts:
         since = max(start for start in starts if start < shift.index)
         begin = max(since, shift.index - reasons.AROUND)
-        reason = explain.explain(trials[begin : shift.seen + 1], shift.index - begin, smallest_effect=effect)
+        reason = explain.explain_place(trials[begin : shift.seen + 1], shift.index - begin, smallest_effect=effect)
         words = judgement(reason) if reason else f"score {shift.score:.2f}"
         steps = [step for cp in standing_for(known, points, shift) for step in steps_of(cp)]
         returns = "; back where it was before: waits for what becomes of that" if shift.returns else ""
@@ -77,7 +77,7 @@ def entries_of(series: Series, branch: Branch) -> Iterator[Entry]:
 
 
 def standing_for(
-    known: dict[int, list[ChangePoint]], points: list[MeasuredCommit], shift: Shift | Verdict
+    known: dict[int, list[ChangePoint]], points: list[MeasuredCommit], shift: Shift | HistoryVerdict
 ) -> list[ChangePoint]:
     """The change points that were written for a shift, as far as its place tells."""
     low = points[max(0, shift.index - NEAR)].position
@@ -89,10 +89,10 @@ def near_misses(series: Series, points: list[MeasuredCommit], shifts: list[Shift
     """Places that were nearly suspected: the clearest one between any two shifts, with why it was not."""
     trials = trials_of(points)
     for start, stop in pairwise([0, *sorted(shift.index for shift in shifts), len(points)]):
-        place = explain.clearest(trials[start:stop], smallest_effect=effect)
+        place = explain.clearest_place(trials[start:stop], smallest_effect=effect)
         if place is None:
             continue
-        reason = explain.explain(trials[start:stop], place, smallest_effect=effect)
+        reason = explain.explain_place(trials[start:stop], place, smallest_effect=effect)
         if reason and not reason.suspicious and reason.score >= NEARLY:
             seen = points[start + place + reason.after - 1]
             yield Entry(series, seen, points[start + place], False, judgement(reason), [])

@@ -17,8 +17,8 @@ from speedtrack.alerts.series import Drawn
 from speedtrack.benchmarks.metrics import METRICS, Metric
 from speedtrack.projects.models import Branch
 from speedtrack.runs.models import Run, Series, Trial
-from speedtrack.stats.explain import Sight, sight
-from speedtrack.stats.noise import Noise, noise_of
+from speedtrack.stats.explain import VisibleChange, smallest_visible_change
+from speedtrack.stats.noise import LineNoise, line_noise
 
 COMMITS = 100  # of the branch, the newest, by which a series is judged
 FLAGGED_RUNS = 30  # of a machine, the newest, whose trials are asked for their flags
@@ -60,8 +60,8 @@ class Sensitivity:
 
     series: Series
     points: int
-    noise: Noise | None
-    sight: Sight | None
+    noise: LineNoise | None
+    sight: VisibleChange | None
     floor: NoiseFloor | None
     aa_runs: int
     aa_different: int
@@ -149,8 +149,8 @@ def judge(series: Series, points: list[Drawn], known: tuple[NoiseFloor | None, t
     return Sensitivity(
         series,
         len(points),
-        noise_of(level, error),
-        sight(level, error, smallest_effect=effect),
+        line_noise(level, error),
+        smallest_visible_change(level, error, smallest_effect=effect),
         floor,
         runs,
         different,

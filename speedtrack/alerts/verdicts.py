@@ -40,7 +40,7 @@ def confirmations(run: Run, waiting: list[ChangePoint]) -> list[tuple[ChangePoin
 
 
 def answer_of(comparison: Comparison, significant: bool) -> Answer:
-    taken_back = comparison.answer == compare.Answer.DIFFERENT and not significant
+    taken_back = comparison.answer == compare.ComparisonAnswer.DIFFERENT and not significant
     return Answer.UNKNOWN if taken_back else Answer(comparison.answer)
 
 
@@ -66,7 +66,7 @@ def compare_ends(run: Run, cp: ChangePoint) -> Comparison | None:
         return None
     effect = suite_of(cp).smallest_effect(cp.metric.name, cp.metric.smallest_effect)
     look = min(len(rounds), LOOKS)
-    return compare.settle(
+    return compare.settle_pairs(
         pairs, smallest_effect=effect, level=LEVEL, looks=LOOKS, look=look, seed=cp.pk, suspected=cp.ratio
     )
 
@@ -102,7 +102,7 @@ def read_side(cp: ChangePoint) -> Verdict | None:
         pairs = sample_pairs(mine, cp.series)
         if not pairs:
             continue
-        found = narrow.place(pairs, ratio=ratio_to_place(cp), error=error_per_step(cp))
+        found = narrow.place_commit(pairs, ratio=ratio_to_place(cp), error=error_per_step(cp))
         verdict, _ = Verdict.objects.update_or_create(
             change_point=cp,
             base=mine[0].base,

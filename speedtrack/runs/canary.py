@@ -155,7 +155,10 @@ def judge(run: Run) -> CanaryCheck:
     assert run.canary is not None
     about = {"run": run, "canary": run.canary, "at": run.ended_at}
     verdicts = [
-        (measurement.series, stats.judge(history(run.canary, measurement), measurement.value, smallest(measurement)))
+        (
+            measurement.series,
+            stats.judge_canary(history(run.canary, measurement), measurement.value, smallest(measurement)),
+        )
         for measurement in measured(run)
     ]
     if not verdicts:
@@ -184,9 +187,9 @@ def smallest(measurement: Measurement) -> float:
     return max(SMALLEST_EFFECT, METRICS[measurement.series.metric].smallest_effect)
 
 
-def severity(verdict: stats.Verdict) -> tuple[int, float]:
+def severity(verdict: stats.CanaryVerdict) -> tuple[int, float]:
     """What is off before what is steady before what is not known; then by how much of the limit is used up."""
-    order = (stats.Answer.LEARNING, stats.Answer.STEADY, stats.Answer.OFF)
+    order = (stats.CanaryAnswer.LEARNING, stats.CanaryAnswer.STEADY, stats.CanaryAnswer.OFF)
     return order.index(verdict.answer), abs(math.log(verdict.ratio)) / (verdict.limit or 1)
 
 

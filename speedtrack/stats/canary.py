@@ -17,22 +17,22 @@ ANCHOR = 20  # oldest values that fix the level: a level that followed the newes
 RECENT = 60  # newest values that show the noise
 
 
-class Answer(StrEnum):
+class CanaryAnswer(StrEnum):
     LEARNING = "learning"  #: too little history to tell
     STEADY = "steady"
     OFF = "off"
 
 
 @dataclass(frozen=True)
-class Verdict:
+class CanaryVerdict:
     """``ratio``: value / usual level. ``limit``: how far from 1 that may be, either way; None while learning."""
 
-    answer: Answer
+    answer: CanaryAnswer
     ratio: float
     limit: float | None
 
 
-def judge(history: Sequence[float], value: float, smallest_effect: float) -> Verdict:
+def judge_canary(history: Sequence[float], value: float, smallest_effect: float) -> CanaryVerdict:
     """Is a value further from the history's level than its noise and ``smallest_effect`` (0.02 = 2%) explain?
 
     ``history``: earlier values that were found steady, oldest first. The level is the median of the oldest, the noise
@@ -42,16 +42,16 @@ def judge(history: Sequence[float], value: float, smallest_effect: float) -> Ver
     placed, place = scale.place(history), float(scale.place([value])[0])
     if len(placed) < FEWEST:
         level = float(np.median(placed)) if len(placed) else place
-        return Verdict(Answer.LEARNING, scale.ratio(place - level), None)
+        return CanaryVerdict(CanaryAnswer.LEARNING, scale.ratio(place - level), None)
     level = float(np.median(placed[:ANCHOR]))
     recent = placed[-RECENT:]
     noise = MAD_TO_SIGMA * float(np.median(np.abs(recent - np.median(recent))))
-    limit = max(scale.effect(smallest_effect), quantile(len(recent)) * noise)
-    answer = Answer.OFF if abs(place - level) > limit else Answer.STEADY
-    return Verdict(answer, scale.ratio(place - level), scale.ratio(limit) - 1)
+    limit = max(scale.effect(smallest_effect), outlier_limit(len(recent)) * noise)
+    answer = CanaryAnswer.OFF if abs(place - level) > limit else CanaryAnswer.STEADY
+    return CanaryVerdict(answer, scale.ratio(place - level), scale.ratio(limit) - 1)
 
 
-def quantile(n: int) -> float:
+def outlier_limit(n: int) -> float:
     """How many deviations a further value of steady normal noise exceeds once in a thousand, after ``n`` values.
 
     A fit to 200,000 simulated histories each of 8 to 60 values, within 5%. (A prediction interval from the t

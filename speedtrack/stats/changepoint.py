@@ -61,7 +61,7 @@ class Shift:
 
 
 @dataclass(frozen=True)
-class Settled:
+class SettledShift:
     """What is known of a shift for good: it was confirmed or refuted. Its new level starts at ``first`` to ``last``."""
 
     first: int
@@ -112,11 +112,11 @@ class _Last:
     new: float
 
 
-def suspect(
+def suspect_shifts(
     points: Sequence[Point],
     *,
     smallest_effect: float = 0.01,
-    settled: Sequence[Settled] = (),
+    settled: Sequence[SettledShift] = (),
     spread: float = 0.0,
     sensitivity: Sensitivity = DEFAULT,
 ) -> list[Shift]:
@@ -151,7 +151,7 @@ def suspect(
     return [_shift(alarm, cuts, series, scale) for alarm in alarms if not alarm.known]
 
 
-def _walls(level: Array, settled: Iterable[Settled]) -> list[int]:
+def _walls(level: Array, settled: Iterable[SettledShift]) -> list[int]:
     """Where confirmed shifts start new levels: in the range of each, where two levels fit best."""
     walls = set()
     for one in settled:
@@ -163,7 +163,7 @@ def _walls(level: Array, settled: Iterable[Settled]) -> list[int]:
 
 
 def _alarms(
-    series: _Series, settled: Sequence[Settled], walls: Sequence[int], sensitivity: Sensitivity
+    series: _Series, settled: Sequence[SettledShift], walls: Sequence[int], sensitivity: Sensitivity
 ) -> Iterator[_Alarm]:
     """Replay: scan a segment until something stands out, start a new segment there, go on with the next point."""
     segment, last, now = _Segment(0, np.empty((0, len(AFTER)))), None, 1
@@ -203,7 +203,7 @@ def _is_return(index: int, level: float, last: _Last, sensitivity: Sensitivity) 
 
 
 def _first(
-    series: _Series, segment: _Segment, table: Shifts, when: tuple[int, Sensitivity], settled: Sequence[Settled]
+    series: _Series, segment: _Segment, table: Shifts, when: tuple[int, Sensitivity], settled: Sequence[SettledShift]
 ) -> _Alarm | None:
     """The first alarm from point ``now`` on; of several window sizes at one point the clearest that is consistent."""
     now, sensitivity = when
@@ -213,7 +213,7 @@ def _first(
     scores = np.nan_to_num(scores[now - begin :])
     for row in np.flatnonzero((scores > 1).any(axis=1)):
         seen = now + int(row)
-        nothing: list[Settled] = []  # what was found to be a refuted shift again at this point
+        nothing: list[SettledShift] = []  # what was found to be a refuted shift again at this point
         for column in np.argsort(-scores[row])[: np.count_nonzero(scores[row] > 1)]:
             split, size = seen + 1 - int(AFTER[column]), float(table.size[seen - begin, column])
             before, after = series.level[max(begin, split - sensitivity.before) : split], series.level[split : seen + 1]

@@ -14,7 +14,7 @@ ALIKE = 0.5  # of the usual move: a series that moved so far took part
 QUIET = 0.25  # of the usual move: what moved less stood still
 
 
-class Cause(StrEnum):
+class MoveCause(StrEnum):
     """What many moves at once come from."""
 
     MACHINE = "machine"
@@ -22,7 +22,7 @@ class Cause(StrEnum):
     UNKNOWN = "unknown"
 
 
-def shift(before: Sequence[float], after: Sequence[float]) -> float | None:
+def log_shift(before: Sequence[float], after: Sequence[float]) -> float | None:
     """Logarithm of the level after / before; None without points on both sides, or with values of zero or below."""
     if not len(before) or not len(after) or min(*before, *after) <= 0:
         return None
@@ -44,7 +44,7 @@ def took_part(move: float, usual: float) -> bool | None:
     return True if along >= ALIKE else False if along <= QUIET else None
 
 
-def cause(votes: Iterable[Cause]) -> Cause:
+def cause_by_votes(votes: Iterable[MoveCause]) -> MoveCause:
     """The one cause that evidence speaks for; unknown where it is silent or contradicts itself."""
-    known = {vote for vote in votes if vote != Cause.UNKNOWN}
-    return known.pop() if len(known) == 1 else Cause.UNKNOWN
+    known = {vote for vote in votes if vote != MoveCause.UNKNOWN}
+    return known.pop() if len(known) == 1 else MoveCause.UNKNOWN

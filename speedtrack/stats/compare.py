@@ -22,7 +22,7 @@ LEVEL = 0.01
 EXCLUDED = 1 / 4  # of a suspected change: to exclude that much refutes it; history overstates what it suspects
 
 
-class Answer(StrEnum):
+class ComparisonAnswer(StrEnum):
     DIFFERENT = "different"
     SAME = "same"
     UNKNOWN = "unknown"
@@ -32,7 +32,7 @@ class Answer(StrEnum):
 class Comparison:
     """``ratio`` is after / before, [low, high] its 95% interval; ``p`` was held against ``level``; n is per side."""
 
-    answer: Answer
+    answer: ComparisonAnswer
     ratio: float
     low: float
     high: float
@@ -51,7 +51,7 @@ class _Shift:
     p: float
 
 
-def compare(
+def compare_samples(
     before: Sequence[float], after: Sequence[float], *, smallest_effect: float, level: float = LEVEL, seed: int
 ) -> Comparison:
     """Compare independent trials: the ratio of medians, its bootstrap interval, the exact Mann-Whitney p-value.
@@ -84,7 +84,7 @@ def compare_exact(before: float, after: float, *, smallest_effect: float) -> Com
     ratio = after / before if min(before, after) > 0 else 1 + (after / size - before / size)
     different = abs(ratio - 1) >= smallest_effect
     return Comparison(
-        Answer.DIFFERENT if different else Answer.SAME,
+        ComparisonAnswer.DIFFERENT if different else ComparisonAnswer.SAME,
         ratio,
         ratio,
         ratio,
@@ -94,7 +94,7 @@ def compare_exact(before: float, after: float, *, smallest_effect: float) -> Com
     )
 
 
-def settle(
+def settle_pairs(
     pairs: Sequence[tuple[float, float]],
     *,
     smallest_effect: float,
@@ -131,13 +131,13 @@ def settle(
     bound = max(scale.effect(smallest_effect), least)
     excluded = shift.high < bound if sign > 0 else shift.low > -bound
     comparison = _judge(shift, scale, _Limits(smallest_effect / 2, smallest_effect, level / looks), (len(steps),) * 2)
-    if comparison.answer == Answer.UNKNOWN and least and excluded and len(steps) >= MIN_SAMPLES:
-        return replace(comparison, answer=Answer.SAME)
+    if comparison.answer == ComparisonAnswer.UNKNOWN and least and excluded and len(steps) >= MIN_SAMPLES:
+        return replace(comparison, answer=ComparisonAnswer.SAME)
     return comparison
 
 
 def fewest_pairs(level: float, looks: int) -> int:
-    """How many pairs a look needs before `settle` can answer different at all."""
+    """How many pairs a look needs before `settle_pairs` can answer different at all."""
     return max(MIN_SAMPLES, math.ceil(1 - math.log2(level / looks)))
 
 
@@ -158,12 +158,12 @@ class _Limits(NamedTuple):
 
 def _judge(shift: _Shift, scale: Scale, limits: _Limits, n: tuple[int, int]) -> Comparison:
     least, most = scale.effect(limits.different), scale.effect(limits.same)
-    answer = Answer.UNKNOWN
+    answer = ComparisonAnswer.UNKNOWN
     if min(n) >= MIN_SAMPLES:
         if shift.p <= limits.level and abs(shift.delta) >= least and not shift.low <= 0 <= shift.high:
-            answer = Answer.DIFFERENT
+            answer = ComparisonAnswer.DIFFERENT
         elif -most <= shift.low and shift.high <= most:
-            answer = Answer.SAME
+            answer = ComparisonAnswer.SAME
     low, ratio, high = (scale.ratio(delta) for delta in (shift.low, shift.delta, shift.high))
     return Comparison(answer, ratio, low, high, shift.p, limits.level, n)
 

@@ -1,6 +1,6 @@
 """Why was a shift suspected at a place of a series, or why not? And how small a shift would be suspected now?
 
-It answers by the same windows and yardsticks as `changepoint.suspect`, for one place, with what decided.
+It answers by the same windows and yardsticks as `changepoint.suspect_shifts`, for one place, with what decided.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Limit(StrEnum):
 
 
 @dataclass(frozen=True)
-class Reason:
+class WindowEvidence:
     """The clearest window at a place. ``after``: how many points were taken for the new level.
 
     ``ratio`` is new level / old level by these points, ``limit`` the relative change that it had to exceed, ``score``
@@ -61,7 +61,7 @@ class Reason:
 
 
 @dataclass(frozen=True)
-class Sight:
+class VisibleChange:
     """A lasting change of this relative size is suspected within so many points."""
 
     smallest: float
@@ -69,9 +69,9 @@ class Sight:
     limited_by: Limit
 
 
-def explain(
+def explain_place(
     points: Sequence[Point], place: int, *, smallest_effect: float, since: int = 0, sensitivity: Sensitivity = DEFAULT
-) -> Reason | None:
+) -> WindowEvidence | None:
     """What is to be said for and against a new level from point ``place`` on, by all window sizes that have arrived.
 
     ``since``: where the level before it began, at the previous shift or 0. None where there is no point before or at
@@ -96,11 +96,13 @@ def explain(
         agreement = _agreement(before, level[begin : seen + 1], size)
         wanted = sensitivity.agree[0 if after <= FEW else 1]
         name = names[seen][column]
-        found.append(Reason(after, scale.ratio(size), scale.ratio(limit) - 1, score, name, agreement, wanted))
+        found.append(WindowEvidence(after, scale.ratio(size), scale.ratio(limit) - 1, score, name, agreement, wanted))
     return max(found, key=lambda reason: (reason.suspicious, reason.score))
 
 
-def clearest(points: Sequence[Point], *, smallest_effect: float, sensitivity: Sensitivity = DEFAULT) -> int | None:
+def clearest_place(
+    points: Sequence[Point], *, smallest_effect: float, sensitivity: Sensitivity = DEFAULT
+) -> int | None:
     """The place, within one level, at which a shift comes nearest to what it had to exceed. None below two points."""
     if len(points) < 2:
         return None
@@ -113,9 +115,9 @@ def clearest(points: Sequence[Point], *, smallest_effect: float, sensitivity: Se
     return max(1, int(seen) + 1 - int(AFTER[column]))
 
 
-def sight(
+def smallest_visible_change(
     level: Sequence[float], error: Sequence[float], *, smallest_effect: float, sensitivity: Sensitivity = DEFAULT
-) -> Sight | None:
+) -> VisibleChange | None:
     """How small a lasting change would be suspected soon, by the points of one level: their logarithms and errors.
 
     An unknown error is NaN. None below two points, and where nothing is known to hold a change against.
@@ -127,7 +129,7 @@ def sight(
     column = int(np.argmin(last))
     if math.isinf(last[column]):
         return None
-    return Sight(math.expm1(float(last[column])), int(AFTER[column]), names[-1][column])
+    return VisibleChange(math.expm1(float(last[column])), int(AFTER[column]), names[-1][column])
 
 
 def _limits(level: Array, error: Array, effect: float, sensitivity: Sensitivity) -> tuple[Array, list[list[Limit]]]:

@@ -9,7 +9,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from speedtrack.stats.compare import MIN_SAMPLES, settle
+from speedtrack.stats.compare import MIN_SAMPLES, settle_pairs
 from speedtrack.stats.ranks import signed_rank_limit, signed_ranks
 from speedtrack.stats.scale import Scale
 
@@ -43,7 +43,7 @@ def noise_floor(pairs: Sequence[tuple[float, float]], *, level: float, planned: 
     scale = Scale.of(value for pair in pairs for value in pair)
     steps = scale.place(head for _, head in pairs) - scale.place(base for base, _ in pairs)
     deviation = float(steps.std(ddof=1))
-    found = settle(pairs, smallest_effect=0.01, level=level, looks=1, look=1, seed=seed)
+    found = settle_pairs(pairs, smallest_effect=0.01, level=level, looks=1, look=1, seed=seed)
     smallest = scale.ratio(deviation * standard_shift(planned, level)) - 1
     return Floor(len(pairs), deviation, found.ratio, found.low, found.high, smallest)
 
@@ -52,7 +52,7 @@ def noise_floor(pairs: Sequence[tuple[float, float]], *, level: float, planned: 
 def standard_shift(n: int, level: float, power: float = POWER) -> float:
     """The shift, in standard deviations of a difference, that n pairs show with this power at this level.
 
-    Of normal differences under Wilcoxon's signed-rank test, which is what `settle` asks before all else. For ten pairs
+    Of normal differences under Wilcoxon's signed-rank test, which is what `settle_pairs` asks before all else. For ten pairs
     at 0.33% it is 2.0: only ten equal signs are rare enough there, so power is Phi(shift)^10. There is no
     formula for larger n that holds in the tails (Noether's of 1987 gives no answer at all for ten), so it is simulated,
     with numbers that are always the same. Infinite where n pairs can never reach the level.

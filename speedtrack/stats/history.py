@@ -54,7 +54,7 @@ DEFAULT = Strictness()
 
 
 @dataclass(frozen=True)
-class Verdict:
+class HistoryVerdict:
     """A change of level that the history shows.
 
     ``index`` is the first point of the new level, which lies within ``first`` to ``last``; ``seen`` the point whose
@@ -95,7 +95,7 @@ class _Noise(NamedTuple):
 
 def verdicts(
     points: Sequence[Point], *, smallest_effect: float, settled: Iterable[int] = (), since: int = 0
-) -> list[Verdict]:
+) -> list[HistoryVerdict]:
     """The changes that the points from ``since`` on have shown by their arrival, in the order in which they were seen.
 
     ``settled``: indices at which the series is known to have changed; each is a fixed boundary, and nothing before
@@ -105,16 +105,16 @@ def verdicts(
         return []
     scale = Scale.of(value for point in points for value in point.values)
     level = scale.place([median(point.values) for point in points])
-    known, found = sorted(settled), list[Verdict]()
+    known, found = sorted(settled), list[HistoryVerdict]()
     for seen in range(since, len(points)):
         start = max([found[-1].index if found else 0, *[index for index in known if index <= seen]])
-        verdict = newest(level[: seen + 1], start, scale, smallest_effect)
+        verdict = newest_verdict(level[: seen + 1], start, scale, smallest_effect)
         if verdict is not None:
             found.append(verdict)
     return found
 
 
-def newest(level: Array, start: int, scale: Scale, smallest_effect: float) -> Verdict | None:
+def newest_verdict(level: Array, start: int, scale: Scale, smallest_effect: float) -> HistoryVerdict | None:
     """Does the newest point show a change since ``start``? ``level``: the points so far on the scale.
 
     Looks at the last `Strictness.window` points, so the cost of a point is bounded whatever the series' length.
@@ -140,7 +140,7 @@ def newest(level: Array, start: int, scale: Scale, smallest_effect: float) -> Ve
     error = noise.sigma * math.sqrt(math.pi / 2 * (1 / len(old) + 1 / len(new)))
     low, ratio, high = (scale.ratio(delta + side * 1.96 * error) for side in (-1, 0, 1))
     places = (begin + split.at, begin + split.first, begin + split.last)
-    return Verdict(*places, ratio, low, high, max(score), len(level) - 1)
+    return HistoryVerdict(*places, ratio, low, high, max(score), len(level) - 1)
 
 
 def best_split(part: Array, effect: float) -> _Split:

@@ -18,7 +18,7 @@ ROOM = 1.3  # how many more pairs are planned than the expected number, so that 
 CLIP = 2.5  # standard deviations: a wild pair counts as one of these
 
 
-class Side(StrEnum):
+class CommitLevel(StrEnum):
     """The level on which a commit runs."""
 
     OLD = "old"
@@ -27,17 +27,17 @@ class Side(StrEnum):
 
 
 @dataclass(frozen=True)
-class Placement:
+class CommitPlacement:
     """``side`` of a commit; ``ratio`` is commit / base over ``n`` pairs, [low, high] roughly its 95% interval."""
 
-    side: Side
+    side: CommitLevel
     ratio: float
     low: float
     high: float
     n: int
 
 
-def place(pairs: Sequence[tuple[float, float]], *, ratio: float, error: float) -> Placement:
+def place_commit(pairs: Sequence[tuple[float, float]], *, ratio: float, error: float) -> CommitPlacement:
     """Does a commit, measured in (base, commit) pairs, run on the level of its base or on that of the change?
 
     ``ratio`` is the confirmed change, new level / old level; ``error`` the probability of the wrong side that is
@@ -51,11 +51,11 @@ def place(pairs: Sequence[tuple[float, float]], *, ratio: float, error: float) -
     if not pairs:
         raise ValueError("nothing to place: no pairs")
     scale, steps, change = _steps(pairs, ratio)
-    sigma = noise_of(steps)
+    sigma = step_noise(steps)
     centre = float(np.mean(np.clip(steps - np.median(steps), -CLIP * sigma, CLIP * sigma)) + np.median(steps))
     reach = 1.96 * sigma / math.sqrt(len(steps))
     low, middle, high = (scale.ratio(centre + sign * reach) for sign in (-1, 0, 1))
-    return Placement(_side(steps, change, sigma, error), middle, low, high, len(steps))
+    return CommitPlacement(_side(steps, change, sigma, error), middle, low, high, len(steps))
 
 
 def _steps(pairs: Sequence[tuple[float, float]], ratio: float) -> tuple[Scale, Array, float]:
@@ -78,16 +78,16 @@ def cautious(ratio: float, low: float, high: float) -> float:
     return ratio - (ratio - (low if ratio > 1 else high)) / 1.96
 
 
-def _side(steps: Array, change: float, sigma: float, error: float) -> Side:
+def _side(steps: Array, change: float, sigma: float, error: float) -> CommitLevel:
     if len(steps) < FEWEST:
-        return Side.UNKNOWN
+        return CommitLevel.UNKNOWN
     beyond_half = np.clip((steps - change / 2) / sigma, -CLIP, CLIP)
     evidence = float(beyond_half.sum()) * change / sigma  # log likelihood ratio of the new level against the old
     limit = math.log((1 - error) / error)
-    return Side.NEW if evidence >= limit else Side.OLD if evidence <= -limit else Side.UNKNOWN
+    return CommitLevel.NEW if evidence >= limit else CommitLevel.OLD if evidence <= -limit else CommitLevel.UNKNOWN
 
 
-def noise_of(steps: Array) -> float:
+def step_noise(steps: Array) -> float:
     """Standard deviation of a pair's step, with steps beyond CLIP robust deviations moved there; more for few pairs.
 
     The factor is the square root of (n + 1) / (n - 2), with which a predicted step has the variance of Student's t.
@@ -104,5 +104,5 @@ def noise_of(steps: Array) -> float:
 def pairs_needed(pairs: Sequence[tuple[float, float]], *, ratio: float, error: float) -> int:
     """How many pairs will usually place a commit, by the noise of pairs that were measured already."""
     _, steps, change = _steps(pairs, ratio)
-    expected = 2 * math.log((1 - error) / error) * (noise_of(steps) / change) ** 2
+    expected = 2 * math.log((1 - error) / error) * (step_noise(steps) / change) ** 2
     return max(FEWEST, min(MOST // 3, math.ceil(ROOM * expected)))

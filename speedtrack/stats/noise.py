@@ -18,7 +18,7 @@ SHARE = 0.2  # of the points that each mode must have
 
 
 @dataclass(frozen=True)
-class Noise:
+class LineNoise:
     """Relative standard deviations: of the medians of neighbouring points, and the error of a point by its own trials.
 
     ``modes``: how far apart the two levels are on which it sits by turns; None where there is one.
@@ -34,7 +34,7 @@ class Noise:
         return self.between > 2 * self.within
 
 
-def noise_of(level: Sequence[float], error: Sequence[float]) -> Noise | None:
+def line_noise(level: Sequence[float], error: Sequence[float]) -> LineNoise | None:
     """Of the logarithms of a line's medians and their errors (NaN: unknown), in commit order. None below five points.
 
     By differences of successive points, so that a change of the level hardly counts.
@@ -45,7 +45,7 @@ def noise_of(level: Sequence[float], error: Sequence[float]) -> Noise | None:
     moves = np.abs(np.diff(values))
     between = MAD_TO_SIGMA * float(np.median(moves)) / math.sqrt(2)
     known = np.asarray(error)[~np.isnan(error)]
-    return Noise(max(between, _usual(moves)), float(np.median(known)) if len(known) else 0.0, _modes(values))
+    return LineNoise(max(between, _usual(moves)), float(np.median(known)) if len(known) else 0.0, _modes(values))
 
 
 def _usual(moves: Array) -> float:

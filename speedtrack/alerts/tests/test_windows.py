@@ -13,7 +13,7 @@ from speedtrack.alerts import detection, reasons, replay, spreads, windows
 from speedtrack.alerts.models import Alert, ChangePoint
 from speedtrack.projects.models import Commit, Position
 from speedtrack.runs.models import Attempt, Measurement, Sample, Series
-from speedtrack.stats.changepoint import Point, suspect
+from speedtrack.stats.changepoint import Point, suspect_shifts
 from speedtrack.tests import builders
 from speedtrack.tests.histories import History
 
@@ -72,7 +72,7 @@ class TestHistory:
 
     def test_it_is_suspected_once_and_says_why(self, history: History) -> None:
         values = on_two_levels(0.05, at=90)
-        places = [shift.index for shift in suspect([Point(tuple(one)) for one in values])]
+        places = [shift.index for shift in suspect_shifts([Point(tuple(one)) for one in values])]
         assert not any(85 <= place <= 95 for place in places)
         commits = history.commits(len(values))
         series = told(history, commits[:100], values[:100])

@@ -45,7 +45,7 @@ def test_what_was_reported_stays_whatever_comes_later() -> None:
 def test_one_point_at_a_time_says_the_same_as_all_at_once() -> None:
     points = line(5, {60: 1.1, 120: 1.07})
     whole = verdicts(points, smallest_effect=0.01)
-    single: list[history.Verdict] = []
+    single: list[history.HistoryVerdict] = []
     for seen in range(len(points)):
         settled = [one.index for one in single]
         single += verdicts(points[: seen + 1], smallest_effect=0.01, settled=settled, since=seen)

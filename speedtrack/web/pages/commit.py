@@ -15,7 +15,7 @@ from speedtrack.benchmarks.metrics import METRICS, Metric
 from speedtrack.benchmarks.models import Suite
 from speedtrack.projects.models import Branch, Commit, Position, Project, Tag
 from speedtrack.runs.models import Build, LogChunk, Measurement, Run, Series
-from speedtrack.stats.compare import Comparison, compare, compare_exact
+from speedtrack.stats.compare import Comparison, compare_exact, compare_samples
 from speedtrack.text import plain
 from speedtrack.web.pages import changes
 from speedtrack.web.scope import chosen, project_named
@@ -231,7 +231,7 @@ def result_of(
     if metric.exact:
         exact = compare_exact(old.value, point.value, smallest_effect=smallest)
         return Result(series, metric, point, commit, old, exact, change)
-    comparison = compare(
+    comparison = compare_samples(
         samples[series.pk, commit.pk], samples[series.pk, point.commit_id], smallest_effect=smallest, seed=series.pk
     )
     return Result(series, metric, point, commit, old, comparison, change)
