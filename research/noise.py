@@ -200,7 +200,8 @@ def summary(title: str, found: list[Settled]) -> str:
     slower = sum(verdict.answer is ComparisonAnswer.DIFFERENT and verdict.ratio > 1 for verdict in verdicts)
     return (
         f"{title:>18} {len(found):>5} {count[ComparisonAnswer.DIFFERENT]:>10} {slower:>7} "
-        f"{count[ComparisonAnswer.SAME]:>5} {count[ComparisonAnswer.UNKNOWN]:>8} {statistics.median(one.pairs for one in found):>6.0f} "
+        f"{count[ComparisonAnswer.SAME]:>5} {count[ComparisonAnswer.UNKNOWN]:>8} "
+        f"{statistics.median(one.pairs for one in found):>6.0f} "
         f"{statistics.median(one.seconds for one in found):>7.1f} "
         f"{statistics.median(verdict.ratio for verdict in verdicts) - 1:>+8.2%} "
         f"{statistics.median(verdict.high - verdict.low for verdict in verdicts) / 2:>9.2%}"

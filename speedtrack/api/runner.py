@@ -20,7 +20,7 @@ from speedtrack.runs.documents import (
     LogPiece,
     ProfileDocument,
     Renewal,
-    Result,
+    ResultDocument,
 )
 from speedtrack.runs.models import Machine, UnknownToken
 
@@ -75,7 +75,7 @@ def build(request: MachineRequest, run_id: int, report: BuildReport) -> Answer:
 
 
 @api.post("runs/{run_id}/measurement")
-def measurement(request: MachineRequest, run_id: int, result: Result) -> Answer:
+def measurement(request: MachineRequest, run_id: int, result: ResultDocument) -> Answer:
     results.accept(request.auth, run_id, result)
     return {}
 

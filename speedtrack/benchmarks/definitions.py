@@ -117,7 +117,7 @@ class BenchmarkSection(Strict):
         if self.instructions and self.driver != "speedbench":
             raise ValueError('instructions = "callgrind" needs the native driver: it sends a number of requests')
         if self.workload and self.driver != "speedbench":
-            external.check(self.driver, self.workload)
+            external.check_external_driver(self.driver, self.workload)
         return self
 
     @property

@@ -30,7 +30,7 @@ TESTS = {
 DISTRIBUTIONS = {"redis-benchmark": ("uniform",), "memtier": ("uniform", "sequential", "gaussian", "zipf")}
 
 
-def check(driver: str, workload: Workload) -> None:
+def check_external_driver(driver: str, workload: Workload) -> None:
     """Raises ValueError naming what this tool cannot do."""
     for key, field in Workload.model_fields.items():
         ignored = key in KEYS[driver] or key in ("warmup_s", "duration_s")

@@ -78,6 +78,6 @@ HEADLINE = "server_cpu_ns_per_request"
 WATCHED = [metric.name for metric in METRICS.values() if metric.watched]
 
 
-def voiding(metrics: Iterable[str]) -> list[str]:
+def voiding_flags(metrics: Iterable[str]) -> list[str]:
     """The flags under which any of these metrics says nothing."""
     return sorted(frozenset[str]().union(*(METRICS[name].voided_by for name in metrics)))

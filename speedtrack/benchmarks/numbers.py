@@ -30,7 +30,7 @@ SPANS = ((365 * DAY, "year"), (30 * DAY, "month"), (DAY, "day"), (3600, "hour"),
 
 
 @dataclass(frozen=True)
-class Scale:
+class UnitScale:
     """A unit fit for numbers of one size: divide by ``factor`` and show ``decimals``."""
 
     factor: float
@@ -44,7 +44,7 @@ class Scale:
         return f"{self.number(value)} {self.unit}".rstrip()
 
 
-def scale(unit: str, size: float) -> Scale:
+def unit_scale(unit: str, size: float) -> UnitScale:
     """The scale on which a number of this size has three digits."""
     factor, name = 1.0, unit
     for step, step_name in SCALES.get(unit, ((1, unit),)):
@@ -52,26 +52,26 @@ def scale(unit: str, size: float) -> Scale:
             factor, name = step, step_name
     shown = abs(size) / factor
     decimals = 0 if shown >= 99.95 or (shown == int(shown) and factor == 1) else 1 if shown >= 9.995 else 2
-    return Scale(factor, name, decimals)
+    return UnitScale(factor, name, decimals)
 
 
 def quantity(metric: Metric, value: float) -> str:
-    return scale(metric.unit, value).text(value)
+    return unit_scale(metric.unit, value).text(value)
 
 
 def margin(metric: Metric, value: float, low: float, high: float) -> str:
     """Half the interval, in the unit of the value, with one digit more than the value if that says something."""
-    shown = scale(metric.unit, value)
+    shown = unit_scale(metric.unit, value)
     half = (high - low) / 2
     rounds_to_zero = half and round(half / shown.factor, shown.decimals) == 0
-    return f"±{Scale(shown.factor, '', shown.decimals + bool(rounds_to_zero)).number(half).rstrip()}"
+    return f"±{UnitScale(shown.factor, '', shown.decimals + bool(rounds_to_zero)).number(half).rstrip()}"
 
 
 def interval(metric: Metric, low: float, high: float) -> str:
     """Both ends in the unit of the higher one, as far apart as they can be told."""
-    shown = scale(metric.unit, high)
+    shown = unit_scale(metric.unit, high)
     if low != high and shown.number(low) == shown.number(high):
-        shown = Scale(shown.factor, shown.unit, shown.decimals + 1)
+        shown = UnitScale(shown.factor, shown.unit, shown.decimals + 1)
     return f"{shown.number(low)} to {shown.text(high)}"
 
 

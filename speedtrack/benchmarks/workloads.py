@@ -60,29 +60,29 @@ FORMS = ("single", "list", "table")
 REQUEST = re.compile(r"""\s*(?:(?:[^\s"']|"(?:\\.|[^"\\])*"(?=\s|$)|'(?:\\'|[^'])*'(?=\s|$))+\s*)+""")
 
 
-def form(value: Any) -> str:
+def form_of(value: Any) -> str:
     return "list" if isinstance(value, list) else "table" if isinstance(value, dict | BaseModel) else "single"
 
 
-def quoted(request: str) -> str:
+def check_request_text(request: str) -> str:
     if not REQUEST.fullmatch(request):
         raise ValueError("this is no command: begin it with a name, and close its quotes before a space")
     return request
 
 
-def named(words: list[str]) -> list[str]:
+def check_request_words(words: list[str]) -> list[str]:
     if not words[0]:
         raise ValueError("the first word is the name of a command: it must not be empty")
     return words
 
 
-def weighed(pair: list[int]) -> list[int]:
+def check_weighted_size(pair: list[int]) -> list[int]:
     if not 1 <= pair[1] <= 1_000_000:
         raise ValueError("this is [bytes, weight], with a weight of 1 to 1000000")
     return pair
 
 
-def rising(pair: list[Any]) -> list[Any]:
+def check_rising(pair: list[Any]) -> list[Any]:
     if pair[0] > pair[1]:
         raise ValueError("the lesser comes first")
     return pair
@@ -90,9 +90,9 @@ def rising(pair: list[Any]) -> list[Any]:
 
 #: The driver looks at ten slices of 0.1 s, and lets the load run for one more before the window.
 LEAST_JUDGED_S = 1.1
-Single, Listed, Table, BY_FORM = Tag("single"), Tag("list"), Tag("table"), Discriminator(form)
+Single, Listed, Table, BY_FORM = Tag("single"), Tag("list"), Tag("table"), Discriminator(form_of)
 TWO = Field(min_length=2, max_length=2)
-RISING = AfterValidator(rising)
+RISING = AfterValidator(check_rising)
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,60}$")]
 Part = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 Share = Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)]
@@ -103,8 +103,8 @@ HitRate = Annotated[Annotated[Part, Single] | Annotated[list[Part], TWO, RISING,
 Lifetime = Annotated[Annotated[Seconds, Single] | Annotated[list[Seconds], TWO, RISING, Listed], BY_FORM]
 #: As one would type it, or its words.
 Request = Annotated[
-    Annotated[str, AfterValidator(quoted), Single]
-    | Annotated[list[str], Field(min_length=1), AfterValidator(named), Listed],
+    Annotated[str, AfterValidator(check_request_text), Single]
+    | Annotated[list[str], Field(min_length=1), AfterValidator(check_request_words), Listed],
     BY_FORM,
 ]
 
@@ -113,7 +113,7 @@ class Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
-def one_of(model: BaseModel, *names: str) -> None:
+def require_one_of(model: BaseModel, *names: str) -> None:
     """Raises ValueError unless exactly one of these keys is given."""
     given = [name for name in names if getattr(model, name) is not None]
     if len(given) != 1:
@@ -150,11 +150,13 @@ class Values(Strict):
 
     bytes: Size | None = None
     range: Annotated[list[Size], TWO, RISING] | None = None
-    weighted: Annotated[list[Annotated[list[Size], TWO, AfterValidator(weighed)]], Field(min_length=1)] | None = None
+    weighted: (
+        Annotated[list[Annotated[list[Size], TWO, AfterValidator(check_weighted_size)]], Field(min_length=1)] | None
+    ) = None
 
     @model_validator(mode="after")
     def one_form(self) -> "Values":
-        one_of(self, "bytes", "range", "weighted")
+        require_one_of(self, "bytes", "range", "weighted")
         return self
 
 
@@ -167,7 +169,7 @@ class Item(Strict):
 
     @model_validator(mode="after")
     def one_form(self) -> "Item":
-        one_of(self, "request", "test")
+        require_one_of(self, "request", "test")
         return self
 
 
@@ -247,8 +249,8 @@ class Workload(Strict):
 
     @model_validator(mode="after")
     def consistent(self) -> "Workload":
-        one_of(self, "test", "commands", "sequence")
-        one_of(self, "duration_s", "requests")
+        require_one_of(self, "test", "commands", "sequence")
+        require_one_of(self, "duration_s", "requests")
         if self.warmup_most_s is not None and self.warmup_most_s < self.warmup_s:
             raise ValueError("this warm-up can end before warmup_s: raise warmup_most_s, or lower that")
         if self.mode == "open" and self.rate is None:

@@ -71,7 +71,7 @@ def draw_line(axes: "Axes", change_point: ChangePoint, points: Sequence[Measured
         branch=change_point.branch_id, commit__in=[change_point.before_id, change_point.commit_id]
     )
     places = sorted(ends.values_list("number", flat=True))
-    unit = numbers.scale(change_point.metric.unit, median([p.value for p in points] or [1]))
+    unit = numbers.unit_scale(change_point.metric.unit, median([p.value for p in points] or [1]))
     if len(places) == 2:
         axes.axvspan(places[0] + 0.5, places[1] + 0.5, color="#f6d9a8", lw=0, zorder=0)
     for group, colour in ((before(points, places), BEFORE), (after(points, places), colour_of(change_point))):

@@ -31,11 +31,11 @@ MOST_STACKS = 5000
 MOST_FRAMES = 200
 
 
-def readable(text: Any) -> Any:
+def replace_unstorable(text: Any) -> Any:
     return UNSTORABLE.sub("\N{REPLACEMENT CHARACTER}", text) if isinstance(text, str) else text
 
 
-def parts(value: Any) -> Iterator[tuple[Any, int]]:
+def values_with_depth(value: Any) -> Iterator[tuple[Any, int]]:
     """All values and keys in a JSON document, with their depth. No recursion: a document may be deeper than a stack."""
     waiting: list[tuple[Any, int]] = [(value, 0)]
     while waiting:
@@ -45,7 +45,7 @@ def parts(value: Any) -> Iterator[tuple[Any, int]]:
         waiting += [(each, depth + 1) for each in inner]
 
 
-def check_part(part: Any, depth: int) -> None:
+def check_value(part: Any, depth: int) -> None:
     if depth > DEEPEST:
         raise ValueError(f"JSON is at most {DEEPEST} levels deep here")
     if isinstance(part, str) and UNSTORABLE.search(part):
@@ -54,14 +54,14 @@ def check_part(part: Any, depth: int) -> None:
         raise ValueError(f"the size of a number is 0, or {SMALLEST_NUMBER:g} to {LARGEST_NUMBER:g}")
 
 
-def storable(value: dict[str, Any]) -> dict[str, Any]:
+def check_storable(value: dict[str, Any]) -> dict[str, Any]:
     """The value, if PostgreSQL's JSON can hold it and pages can show it. Raises ValueError."""
-    for part, depth in parts(value):
-        check_part(part, depth)
+    for part, depth in values_with_depth(value):
+        check_value(part, depth)
     return value
 
 
-def of_length(most: int) -> AfterValidator:
+def at_most_characters(most: int) -> AfterValidator:
     def check(value: dict[str, Any]) -> dict[str, Any]:
         length = len(json.dumps(value, ensure_ascii=False))
         if length > most:
@@ -71,7 +71,7 @@ def of_length(most: int) -> AfterValidator:
     return AfterValidator(check)
 
 
-def plausible(metrics: dict[str, float]) -> dict[str, float]:
+def check_plausible(metrics: dict[str, float]) -> dict[str, float]:
     """The values of metrics, if each is one that its unit can have. Raises ValueError."""
     for name, value in metrics.items():
         unit = METRICS[name].unit
@@ -80,7 +80,7 @@ def plausible(metrics: dict[str, float]) -> dict[str, float]:
     return metrics
 
 
-def well_folded(folded: str) -> str:
+def check_folded(folded: str) -> str:
     lines = folded.removesuffix("\n").split("\n") if folded else []
     if len(lines) > MOST_STACKS:
         raise ValueError(f"at most {MOST_STACKS} stacks, not {len(lines)}")
@@ -92,10 +92,10 @@ def well_folded(folded: str) -> str:
     return folded
 
 
-Text = Annotated[str, BeforeValidator(readable)]
-Json = Annotated[dict[str, Any], AfterValidator(storable)]
-Facts = Annotated[Json, of_length(FACTS_LENGTH)]
-Details = Annotated[Json, of_length(DETAILS_LENGTH)]
+Text = Annotated[str, BeforeValidator(replace_unstorable)]
+Json = Annotated[dict[str, Any], AfterValidator(check_storable)]
+Facts = Annotated[Json, at_most_characters(FACTS_LENGTH)]
+Details = Annotated[Json, at_most_characters(DETAILS_LENGTH)]
 ArtifactName = Annotated[str, Field(pattern=r"^[^\x00-\x1f]{1,250}$")]
 Digest = Annotated[str, Field(pattern=r"^sha256:[0-9a-f]{64}$")]
 Sha = Annotated[str, Field(pattern=r"^[0-9a-f]{40}([0-9a-f]{24})?$")]
@@ -106,7 +106,7 @@ Size = Annotated[int, Field(ge=0, le=LARGEST_SIZE)]
 Share = Annotated[float, Field(allow_inf_nan=False, ge=0, le=LARGEST[""])]
 Date = Annotated[AwareDatetime, Field(ge=EARLIEST)]  # how late it may be says the database's clock: results.accept
 MetricName = Annotated[str, Field(pattern=f"^({'|'.join(METRICS)})$")]
-Metrics = Annotated[dict[MetricName, Positive], AfterValidator(plausible)]
+Metrics = Annotated[dict[MetricName, Positive], AfterValidator(check_plausible)]
 Word = Annotated[Text, Field(max_length=10_000)]
 CpuList = Annotated[str, Field(pattern=r"^[0-9,-]{0,4000}$")]
 Flag = Annotated[str, Field(pattern=r"^[a-z_]{1,40}$")]
@@ -126,7 +126,7 @@ class Claim(Document):
     instance: str = Field("", pattern=r"^[^\x00-\x1f]{0,64}$")
 
 
-class Progress(Document):
+class ProgressDocument(Document):
     done: Count
     total: Count
     now: Text = Field(max_length=200)
@@ -139,7 +139,7 @@ class Leased(Document):
 
 
 class Renewal(Leased):
-    progress: Progress | None = None
+    progress: ProgressDocument | None = None
 
 
 class LogPiece(Leased):
@@ -148,7 +148,7 @@ class LogPiece(Leased):
     text: Text = Field(max_length=1_000_000)
 
 
-class Artifact(Document):
+class ArtifactDocument(Document):
     digest: Digest
     bytes: Size
     loaded_bytes: Size | None = None
@@ -159,7 +159,7 @@ class Artifact(Document):
         return self.bytes if self.loaded_bytes is None else self.loaded_bytes
 
 
-class CompilerCache(Document):
+class CompilerCacheDocument(Document):
     hits: Count
     misses: Count
 
@@ -170,8 +170,8 @@ class BuildDocument(Document):
     succeeded: bool
     cached: bool
     seconds: Seconds
-    artifacts: dict[ArtifactName, Artifact] = Field(max_length=100)
-    ccache: CompilerCache | None = None
+    artifacts: dict[ArtifactName, ArtifactDocument] = Field(max_length=100)
+    ccache: CompilerCacheDocument | None = None
     recipe_digest: Digest
     error: Text | None = Field(None, max_length=20_000)
 
@@ -202,7 +202,7 @@ class LoadRecipe(Document):
     workload: Details | None
 
 
-class Recipe(Document):
+class RecipeDocument(Document):
     """How a trial is repeated by hand; places stand in braces."""
 
     server: list[Word] = Field(min_length=1, max_length=1000)
@@ -223,7 +223,7 @@ class TrialDocument(Document):
     pairing: Details | None = None
     quiet: Details = Field(default_factory=dict)
     server: Details = Field(default_factory=dict)
-    reproduce: Recipe | None = None
+    reproduce: RecipeDocument | None = None
     driver: Details
 
 
@@ -246,12 +246,12 @@ class ProfileDocument(Leased):
     event: Text = Field(max_length=40)
     frequency_hz: int = Field(ge=1, le=100_000)
     samples: Count
-    folded: Annotated[Text, Field(max_length=8_000_000), AfterValidator(well_folded)]
+    folded: Annotated[Text, Field(max_length=8_000_000), AfterValidator(check_folded)]
     cpu_ns_per_request: Annotated[float, Field(allow_inf_nan=False, ge=SMALLEST, le=LARGEST["ns"])] | None
     unavailable: Text = Field(max_length=2_000)
 
 
-class Result(Leased):
+class ResultDocument(Leased):
     """One measurement: one benchmark on one side of a run, all its trials."""
 
     schema_: Literal["speedtrack.result/1"] = Field(alias="schema")

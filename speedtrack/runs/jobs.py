@@ -45,7 +45,7 @@ def document(run: Run) -> dict[str, Any]:
 
 def repeat_for(run: Run) -> list[str]:
     """The flags for which a trial of this run is measured again: those that void what it is to tell."""
-    return metrics.voiding(run.metrics or [metrics.HEADLINE])
+    return metrics.voiding_flags(run.metrics or [metrics.HEADLINE])
 
 
 def _requested(run: Run, definition: Definition) -> list[dict[str, Any]]:

@@ -13,7 +13,7 @@ from speedtrack.benchmarks.metrics import METRICS
 from speedtrack.benchmarks.models import Benchmark
 from speedtrack.projects.models import Commit
 from speedtrack.runs import queue
-from speedtrack.runs.documents import EnvironmentDocument, ProfileDocument, Result, TrialDocument
+from speedtrack.runs.documents import EnvironmentDocument, ProfileDocument, ResultDocument, TrialDocument
 from speedtrack.runs.models import Attempt, Environment, Machine, Measurement, Run, Sample, Series, Trial
 from speedtrack.stats.summary import summarize
 
@@ -35,11 +35,11 @@ class Source:
 
     attempt: Attempt
     commit: Commit
-    result: Result
+    result: ResultDocument
 
 
 @transaction.atomic
-def accept(machine: Machine, run_id: int, result: Result) -> None:
+def accept(machine: Machine, run_id: int, result: ResultDocument) -> None:
     """Store one measurement of each metric, with every sample. The same document again changes nothing.
 
     Raises queue.LeaseLost for an old token, ResultError for a document that does not fit its run, and Contradiction
@@ -67,13 +67,13 @@ def accept(machine: Machine, run_id: int, result: Result) -> None:
         store_measurement(source, series, found)
 
 
-def check_frozen(run: Run, result: Result) -> None:
+def check_frozen(run: Run, result: ResultDocument) -> None:
     """Raises ResultError if a canary's run measured anything but what was frozen."""
     if run.canary and run.canary.artifacts != result.artifacts:
         raise ResultError(f"artifacts: run {run.pk} is of a canary, frozen as {run.canary.artifacts}: drop the work")
 
 
-def benchmark_of(run: Run, result: Result | ProfileDocument) -> Benchmark:
+def benchmark_of(run: Run, result: ResultDocument | ProfileDocument) -> Benchmark:
     """The benchmark that a document speaks of. Raises ResultError if its run has no such one."""
     name, digest = result.benchmark.name, result.benchmark.digest
     benchmark = Benchmark.objects.filter(sets=run.benchmark_set_id, name=name, digest=digest).first()
@@ -103,7 +103,7 @@ def check_clock(attempt: Attempt, trials: Sequence[TrialDocument]) -> None:
             )
 
 
-def samples_of(result: Result, metrics: list[str]) -> Samples:
+def samples_of(result: ResultDocument, metrics: list[str]) -> Samples:
     """Of each metric the samples (trial, value, flags)."""
     samples = {metric: [(t.trial, t.metrics[metric], t.flags) for t in result.trials] for metric in metrics}
     return samples | {metric: [(0, value, [])] for metric, value in result.once.items()}

@@ -52,9 +52,9 @@ def noise_floor(pairs: Sequence[tuple[float, float]], *, level: float, planned: 
 def standard_shift(n: int, level: float, power: float = POWER) -> float:
     """The shift, in standard deviations of a difference, that n pairs show with this power at this level.
 
-    Of normal differences under Wilcoxon's signed-rank test, which is what `settle_pairs` asks before all else. For ten pairs
-    at 0.33% it is 2.0: only ten equal signs are rare enough there, so power is Phi(shift)^10. There is no
-    formula for larger n that holds in the tails (Noether's of 1987 gives no answer at all for ten), so it is simulated,
+    Of normal differences under Wilcoxon's signed-rank test, which is what `settle_pairs` asks before all else. For ten
+    pairs at 0.33% it is 2.0: only ten equal signs are rare enough there, so power is Phi(shift)^10. There is no formula
+    for larger n that holds in the tails (Noether's of 1987 gives no answer at all for ten), so it is simulated,
     with numbers that are always the same. Infinite where n pairs can never reach the level.
     """
     limit = signed_rank_limit(n, level)

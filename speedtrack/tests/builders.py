@@ -15,7 +15,7 @@ from speedtrack.benchmarks.digests import json_digest
 from speedtrack.notices import subscribing
 from speedtrack.projects.models import Commit, Project
 from speedtrack.runs import builds, jobs, profiles, pushes, queue, results, tracking
-from speedtrack.runs.documents import BuildReport, ProfileDocument, Renewal, Result
+from speedtrack.runs.documents import BuildReport, ProfileDocument, Renewal, ResultDocument
 from speedtrack.runs.models import Machine, Reason, Run
 from speedtrack.runs.tracking import Tracked, Wish
 
@@ -181,7 +181,7 @@ def environment() -> dict[str, Any]:
     return {"digest": json_digest(SERIES_FACTS), "series": SERIES_FACTS, "recorded": {}}
 
 
-def result(run: Run, benchmark: str, commit: Commit, values: list[float], **changes: Any) -> Result:
+def result(run: Run, benchmark: str, commit: Commit, values: list[float], **changes: Any) -> ResultDocument:
     """A result document of one side, with ``values`` as server CPU in ns per request."""
     found = run.benchmark_set.benchmarks.get(name=benchmark)
     metrics = [{"server_cpu_ns_per_request": v, "throughput_rps": 1e9 / v} for v in values]
@@ -196,7 +196,7 @@ def result(run: Run, benchmark: str, commit: Commit, values: list[float], **chan
         "trials": trials(metrics, changes.pop("flags", None)),
         **changes,
     }
-    return Result.model_validate(document)
+    return ResultDocument.model_validate(document)
 
 
 def digest_of_binary(content: str) -> str:

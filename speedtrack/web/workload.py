@@ -3,7 +3,7 @@
 from typing import Any
 
 from speedtrack.benchmarks.models import Benchmark
-from speedtrack.benchmarks.numbers import scale
+from speedtrack.benchmarks.numbers import unit_scale
 from speedtrack.runs.models import ReferenceRate
 
 
@@ -69,7 +69,11 @@ def pace(workload: dict[str, Any]) -> str:
     if workload.get("mode", "closed") == "closed":
         return ""
     rate = workload["rate"]
-    of = f"{100 * rate['share']:g}% of {rate['of']}" if isinstance(rate, dict) else scale("requests/s", rate).text(rate)
+    of = (
+        f"{100 * rate['share']:g}% of {rate['of']}"
+        if isinstance(rate, dict)
+        else unit_scale("requests/s", rate).text(rate)
+    )
     return f"open loop at {of}" + (", Poisson arrivals" if workload.get("arrivals") == "poisson" else "")
 
 
@@ -88,4 +92,4 @@ def reference_of(benchmark: Benchmark, machines: list[str]) -> list[tuple[str, s
 
 
 def rate_text(rps: float) -> str:
-    return scale("requests/s", rps).text(rps)
+    return unit_scale("requests/s", rps).text(rps)

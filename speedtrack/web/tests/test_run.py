@@ -4,7 +4,7 @@ from django.test import Client
 
 from speedtrack.alerts.models import Alert
 from speedtrack.runs import queue, results
-from speedtrack.runs.documents import LogPiece, Progress, Renewal
+from speedtrack.runs.documents import LogPiece, ProgressDocument, Renewal
 from speedtrack.runs.models import Run
 from speedtrack.tests import builders
 from speedtrack.web.tests.world import World, queries
@@ -32,7 +32,7 @@ def test_a_running_run_is_live(client: Client, kvd: World) -> None:
     kvd.push(1)
     run = queue.claim(kvd.machines[0])
     assert run
-    progress = Progress(done=3, total=10, now="trial 3 of get-p1")
+    progress = ProgressDocument(done=3, total=10, now="trial 3 of get-p1")
     queue.renew(run.machine, run.pk, Renewal(token=run.lease_token, progress=progress))
     text = "\x1b[1mcc\x1b[0m -c <main>.c\n"
     queue.log(run.machine, run.pk, LogPiece(token=run.lease_token, seq=0, phase="measure", text=text))
