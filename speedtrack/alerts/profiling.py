@@ -33,5 +33,5 @@ def plan(alert: Alert, by_hand: bool = False) -> Run | None:
     names = {cp.series.benchmark.name: cp.series.benchmark for cp in worst_first if cp.series.machine == machine}
     suite = suite_of(worst_first[0])
     benchmark_set = store_set(suite, list(names.values())[:MOST_BENCHMARKS])
-    change = profiles.Change(alert.project, alert.before, alert.commit, machine, suite, benchmark_set)
-    return profiles.plan(change, by_hand)
+    change = profiles.ProfiledChange(alert.project, alert.before, alert.commit, machine, suite, benchmark_set)
+    return profiles.plan_profile(change, by_hand)

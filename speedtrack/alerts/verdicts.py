@@ -49,7 +49,7 @@ def may_tell(run: Run, cp: ChangePoint) -> bool:
 
     A run measures every metric of its benchmarks, but repeats a trial only for flags that void those it is to tell.
     """
-    return cp.metric.voided_by.issubset(jobs.repeat_for(run)) or bool(sample_pairs([run], cp.series))
+    return cp.metric.voided_by.issubset(jobs.flags_to_repeat(run)) or bool(sample_pairs([run], cp.series))
 
 
 def rounds_of(run: Run, cp: ChangePoint) -> list[Run]:

@@ -53,7 +53,7 @@ def hello(request: MachineRequest, hello: Hello) -> Answer:
 @api.post("claim")
 def claim(request: MachineRequest, claim: Claim) -> HttpResponse:
     run = queue.claim(request.auth, claim.instance)
-    return JsonResponse(jobs.document(run)) if run else HttpResponse(status=204)
+    return JsonResponse(jobs.job_document(run)) if run else HttpResponse(status=204)
 
 
 @api.post("runs/{run_id}/renew")
@@ -70,19 +70,19 @@ def log(request: MachineRequest, run_id: int, piece: LogPiece) -> Answer:
 
 @api.post("runs/{run_id}/build")
 def build(request: MachineRequest, run_id: int, report: BuildReport) -> Answer:
-    linked = builds.report(request.auth, run_id, report)
+    linked = builds.accept_build(request.auth, run_id, report)
     return {"linked": {"run": linked.pk, "sha": linked.commit.sha} if linked else None}
 
 
 @api.post("runs/{run_id}/measurement")
 def measurement(request: MachineRequest, run_id: int, result: ResultDocument) -> Answer:
-    results.accept(request.auth, run_id, result)
+    results.accept_result(request.auth, run_id, result)
     return {}
 
 
 @api.post("runs/{run_id}/profile")
 def profile(request: MachineRequest, run_id: int, profile: ProfileDocument) -> Answer:
-    profiles.accept(request.auth, run_id, profile)
+    profiles.accept_profile(request.auth, run_id, profile)
     return {}
 
 

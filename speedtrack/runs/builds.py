@@ -27,7 +27,7 @@ LOOK_BACK = 5  # runs of the parent that are looked at
 
 
 @transaction.atomic
-def report(machine: Machine, run_id: int, report: BuildReport) -> Run | None:
+def accept_build(machine: Machine, run_id: int, report: BuildReport) -> Run | None:
     """Keep what became of one side's build; the same report again changes nothing.
 
     Raises queue.LeaseLost, and results.Contradiction for a second, different report of one side.
@@ -65,7 +65,7 @@ def store_series(attempt: Attempt, commit: Commit, build: BuildDocument, environ
     if not build.cached:
         values["build_seconds"] = build.seconds
     flags = ["ccache"] if build.ccache and build.ccache.hits else []
-    benchmark = benchmark_of(attempt.run)
+    benchmark = build_benchmark(attempt.run)
     for metric, value in values.items():
         if not value:
             continue  # an empty file, a build in no time: nothing to compare with
@@ -95,7 +95,7 @@ def store_series(attempt: Attempt, commit: Commit, build: BuildDocument, environ
             Sample.objects.create(measurement=measurement, trial=0, value=value, flagged=bool(void))
 
 
-def benchmark_of(run: Run) -> Benchmark:
+def build_benchmark(run: Run) -> Benchmark:
     """The benchmark that stands for building: its identity is the build section."""
     meaning = {"build": build_meaning(run.suite.definition)}
     benchmark, _ = Benchmark.objects.get_or_create(
@@ -120,18 +120,18 @@ def measured_parent(attempt: Attempt, commit: Commit, build: BuildDocument, envi
     digests = {name: one.digest for name, one in build.artifacts.items()}
     for candidate in runs.order_by("-id").distinct()[:LOOK_BACK]:
         origin = candidate.linked or candidate
-        if artifacts_of(origin) == digests and wanted <= measured_by(origin, environment):
+        if built_artifacts(origin) == digests and wanted <= measured_benchmarks(origin, environment):
             return origin
     return None
 
 
-def artifacts_of(run: Run) -> dict[str, str] | None:
+def built_artifacts(run: Run) -> dict[str, str] | None:
     """Name -> digest of what a run's last attempt built of its commit."""
     build = Build.objects.filter(attempt__run=run, attempt__token=run.lease_token, commit_id=run.commit_id).first()
     return {name: str(one["digest"]) for name, one in build.artifacts.items()} if build else None
 
 
-def measured_by(run: Run, environment: Environment) -> set[str]:
+def measured_benchmarks(run: Run, environment: Environment) -> set[str]:
     """The benchmarks of which a run has an accepted measurement in this environment, on a machine that was right."""
     measured = Measurement.objects.filter(attempt__run=run, accepted=True, series__environment=environment)
     measured = measured.exclude(flags__contains=[quarantine.FLAG])

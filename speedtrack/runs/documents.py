@@ -104,7 +104,7 @@ Seconds = Annotated[float, Field(allow_inf_nan=False, ge=0, le=LONGEST_S)]
 Count = Annotated[int, Field(ge=0, le=LARGEST_INTEGER)]
 Size = Annotated[int, Field(ge=0, le=LARGEST_SIZE)]
 Share = Annotated[float, Field(allow_inf_nan=False, ge=0, le=LARGEST[""])]
-Date = Annotated[AwareDatetime, Field(ge=EARLIEST)]  # how late it may be says the database's clock: results.accept
+Date = Annotated[AwareDatetime, Field(ge=EARLIEST)]  # results.check_clock refuses those in the future
 MetricName = Annotated[str, Field(pattern=f"^({'|'.join(METRICS)})$")]
 Metrics = Annotated[dict[MetricName, Positive], AfterValidator(check_plausible)]
 Word = Annotated[Text, Field(max_length=10_000)]

@@ -20,33 +20,33 @@ class Changed(NamedTuple):
         return f"{self.fact} {self.before} → {self.after}"
 
 
-def difference(before: Environment, after: Environment) -> list[Changed]:
+def changed_facts(before: Environment, after: Environment) -> list[Changed]:
     """The facts that differ, of those that tell series apart."""
-    old, new = (dict(flat(one.facts.get("series", {}))) for one in (before, after))
+    old, new = (dict(flat_facts(one.facts.get("series", {}))) for one in (before, after))
     names = [*old, *(name for name in new if name not in old)]
     return [
-        Changed(name, shown(old.get(name, "none")), shown(new.get(name, "none")))
+        Changed(name, shorten(old.get(name, "none")), shorten(new.get(name, "none")))
         for name in names
         if old.get(name) != new.get(name)
     ]
 
 
-def flat(facts: dict[str, Any], path: str = "") -> Iterator[tuple[str, Any]]:
+def flat_facts(facts: dict[str, Any], path: str = "") -> Iterator[tuple[str, Any]]:
     """(name, value) of each fact; a fact inside another one by both names."""
     for name, value in facts.items():
         if isinstance(value, dict):
-            yield from flat(value, f"{path}{name} ")
+            yield from flat_facts(value, f"{path}{name} ")
         else:
             yield f"{path}{name}".replace("_", " "), value
 
 
-def shown(value: Any) -> str:
+def shorten(value: Any) -> str:
     text = str(value)
     if text.startswith("sha256:"):
         return text.removeprefix("sha256:")[:DIGEST]
     return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
 
 
-def words(changed: list[Changed]) -> str:
+def changes_in_words(changed: list[Changed]) -> str:
     """All of it on one line."""
     return ", ".join(map(str, changed)) or "nothing that is known"

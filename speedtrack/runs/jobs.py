@@ -15,7 +15,7 @@ PROFILE_HZ = 997  # a prime: in step with nothing that happens every so many mil
 DEADLINE_S = 4 * 3600  # of one attempt; the runner stops itself
 
 
-def document(run: Run) -> dict[str, Any]:
+def job_document(run: Run) -> dict[str, Any]:
     """The ``speedtrack.job/3`` document of a claimed run (docs/result-format.md)."""
     definition = definition_of(run.suite)
     sides = [{"side": "head", "sha": run.commit.sha}]
@@ -39,11 +39,11 @@ def document(run: Run) -> dict[str, Any]:
         "server": definition.server.model_dump(),
         "benchmarks": _requested(run, definition),
         "profile": {"frequency_hz": PROFILE_HZ} if run.reason == Reason.PROFILE else None,
-        "repeat_for": repeat_for(run),
+        "repeat_for": flags_to_repeat(run),
     }
 
 
-def repeat_for(run: Run) -> list[str]:
+def flags_to_repeat(run: Run) -> list[str]:
     """The flags for which a trial of this run is measured again: those that void what it is to tell."""
     return metrics.voiding_flags(run.metrics or [metrics.HEADLINE])
 

@@ -23,7 +23,7 @@ class NoBase(Exception):
 
 
 @dataclass(frozen=True)
-class Change:
+class ProfiledChange:
     """Two commits whose servers are to be held against each other, and where."""
 
     project: Project
@@ -34,17 +34,17 @@ class Change:
     benchmark_set: BenchmarkSet
 
 
-def change_of(run: Run) -> Change:
+def change_of_run(run: Run) -> ProfiledChange:
     """What a run is profiled against: its base, or the first parent of its commit. Raises NoBase."""
     known = Commit.objects.filter(project=run.project, sha__in=run.commit.parents[:1])
     base = run.base or known.first()
     if base is None:
         raise NoBase(f"the commit before {run.commit.short} is not tracked: profile a run of a later commit")
-    return Change(run.project, base, run.commit, run.machine, run.suite, run.benchmark_set)
+    return ProfiledChange(run.project, base, run.commit, run.machine, run.suite, run.benchmark_set)
 
 
 @transaction.atomic
-def accept(machine: Machine, run_id: int, document: ProfileDocument) -> None:
+def accept_profile(machine: Machine, run_id: int, document: ProfileDocument) -> None:
     """Keep one side's profile under one benchmark; the same again changes nothing.
 
     Raises queue.LeaseLost, results.ResultError, and results.Contradiction for a second, different one.
@@ -53,7 +53,7 @@ def accept(machine: Machine, run_id: int, document: ProfileDocument) -> None:
     queue.side_of(run, document.side, document.sha)
     profile = Profile(
         attempt=queue.attempt_of(run),
-        benchmark=results.benchmark_of(run, document),
+        benchmark=results.benchmark_in_run(run, document),
         folded=zlib.compress(document.folded.encode()),
         **document.model_dump(
             include={"side", "event", "frequency_hz", "samples", "cpu_ns_per_request", "unavailable"}
@@ -66,12 +66,12 @@ def accept(machine: Machine, run_id: int, document: ProfileDocument) -> None:
         profile.save(force_insert=True)
 
 
-def folded(profile: Profile) -> str:
+def folded_stacks(profile: Profile) -> str:
     """The folded stacks, one per line."""
     return zlib.decompress(profile.folded).decode()
 
 
-def plan(change: Change, by_hand: bool = False) -> Run:
+def plan_profile(change: ProfiledChange, by_hand: bool = False) -> Run:
     """Queue a profile run, unless one of this change waits already. By hand: before all others, and again if asked."""
     runs = Run.objects.filter(
         base=change.base, commit=change.commit, machine=change.machine, reason=Reason.PROFILE
@@ -95,7 +95,7 @@ def plan(change: Change, by_hand: bool = False) -> Run:
     return run
 
 
-def of_runs(runs: Iterable[Run]) -> list[Profile]:
+def profiles_of(runs: Iterable[Run]) -> list[Profile]:
     """What the newest finished attempt of each of these profile runs brought."""
     found = Profile.objects.filter(attempt__run__in=list(runs), attempt__outcome=Status.SUCCEEDED)
     return list(found.select_related("benchmark", "attempt__run__machine").order_by("attempt_id", "id"))

@@ -39,7 +39,7 @@ class Source:
 
 
 @transaction.atomic
-def accept(machine: Machine, run_id: int, result: ResultDocument) -> None:
+def accept_result(machine: Machine, run_id: int, result: ResultDocument) -> None:
     """Store one measurement of each metric, with every sample. The same document again changes nothing.
 
     Raises queue.LeaseLost for an old token, ResultError for a document that does not fit its run, and Contradiction
@@ -48,13 +48,13 @@ def accept(machine: Machine, run_id: int, result: ResultDocument) -> None:
     run = queue.held(machine, run_id, result.token)
     commit = queue.side_of(run, result.side, result.sha)
     check_frozen(run, result)
-    benchmark = benchmark_of(run, result)
+    benchmark = benchmark_in_run(run, result)
     environment = store_environment(machine, result.environment)
     attempt = queue.attempt_of(run)
     check_clock(attempt, result.trials)
-    samples = samples_of(result, check_trials(result.trials))
+    samples = samples_by_metric(result, check_trials(result.trials))
     source = Source(attempt, commit, result)
-    trials = trials_of(source, benchmark)
+    trials = trial_rows(source, benchmark)
     if sent := list(Trial.objects.filter(attempt=attempt, benchmark=benchmark, side=result.side).order_by("number")):
         check_same(f"measurement of {benchmark.name}, side {result.side}", sent, trials)
         check_same_samples(source, benchmark, samples)
@@ -73,7 +73,7 @@ def check_frozen(run: Run, result: ResultDocument) -> None:
         raise ResultError(f"artifacts: run {run.pk} is of a canary, frozen as {run.canary.artifacts}: drop the work")
 
 
-def benchmark_of(run: Run, result: ResultDocument | ProfileDocument) -> Benchmark:
+def benchmark_in_run(run: Run, result: ResultDocument | ProfileDocument) -> Benchmark:
     """The benchmark that a document speaks of. Raises ResultError if its run has no such one."""
     name, digest = result.benchmark.name, result.benchmark.digest
     benchmark = Benchmark.objects.filter(sets=run.benchmark_set_id, name=name, digest=digest).first()
@@ -103,7 +103,7 @@ def check_clock(attempt: Attempt, trials: Sequence[TrialDocument]) -> None:
             )
 
 
-def samples_of(result: ResultDocument, metrics: list[str]) -> Samples:
+def samples_by_metric(result: ResultDocument, metrics: list[str]) -> Samples:
     """Of each metric the samples (trial, value, flags)."""
     samples = {metric: [(t.trial, t.metrics[metric], t.flags) for t in result.trials] for metric in metrics}
     return samples | {metric: [(0, value, [])] for metric, value in result.once.items()}
@@ -111,11 +111,11 @@ def samples_of(result: ResultDocument, metrics: list[str]) -> Samples:
 
 def check_same(what: str, sent: Sequence[models.Model], again: Sequence[models.Model]) -> None:
     """Raises Contradiction if rows that are stored differ from those that the same thing would make now."""
-    if [content(row) for row in sent] != [content(row) for row in again]:
+    if [stored_content(row) for row in sent] != [stored_content(row) for row in again]:
         raise Contradiction(f"this attempt has sent another {what}, which stays: measure again in another run")
 
 
-def content(row: models.Model) -> dict[str, Any]:
+def stored_content(row: models.Model) -> dict[str, Any]:
     """What a runner said of a row: all columns but those that the database fills."""
     fields = [field for field in row._meta.concrete_fields if field.name not in ("id", "created")]
     return {field.attname: getattr(row, field.attname) for field in fields}
@@ -144,7 +144,7 @@ def store_environment(machine: Machine, document: EnvironmentDocument) -> Enviro
     return environment
 
 
-def trials_of(source: Source, benchmark: Benchmark) -> list[Trial]:
+def trial_rows(source: Source, benchmark: Benchmark) -> list[Trial]:
     """The rows of a document's trials, by number."""
     return [
         Trial(

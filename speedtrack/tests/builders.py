@@ -227,7 +227,7 @@ def send_build(
         **changes,
     }
     document = {"token": token, "build": build, "environment": environment}
-    return builds.report(run.machine, run.pk, BuildReport.model_validate(document))
+    return builds.accept_build(run.machine, run.pk, BuildReport.model_validate(document))
 
 
 FOLDED = {
@@ -253,12 +253,12 @@ def send_profile(run: Run, benchmark: str, commit: Commit, **changes: Any) -> No
         "unavailable": "",
         **changes,
     }
-    profiles.accept(run.machine, run.pk, ProfileDocument.model_validate(document))
+    profiles.accept_profile(run.machine, run.pk, ProfileDocument.model_validate(document))
 
 
 def measured(run: Run) -> list[str]:
     """The benchmarks that a claimed run's job asks for."""
-    return [benchmark["name"] for benchmark in jobs.document(run)["benchmarks"]]
+    return [benchmark["name"] for benchmark in jobs.job_document(run)["benchmarks"]]
 
 
 def work(machine: Machine, speed: Any, until: int = 1000) -> list[Run]:
@@ -275,7 +275,7 @@ def work(machine: Machine, speed: Any, until: int = 1000) -> list[Run]:
                     send_profile(run, name, commit)
                     continue
                 values = [speed(commit.sha, name, trial) for trial in range(run.trials)]
-                results.accept(machine, run.pk, result(run, name, commit, values, side=side))
+                results.accept_result(machine, run.pk, result(run, name, commit, values, side=side))
         queue.complete(machine, run.pk, run.lease_token)
         done.append(run)
     return done
@@ -293,7 +293,7 @@ def measure(run: Run, value: float = 5000.0) -> None:
     for side, commit in sides_of(run):
         for name in measured(run):
             values = [value + i for i in range(run.trials)]
-            results.accept(run.machine, run.pk, result(run, name, commit, values, side=side))
+            results.accept_result(run.machine, run.pk, result(run, name, commit, values, side=side))
 
 
 def expire_lease(run: Run) -> None:

@@ -18,7 +18,7 @@ class Break(NamedTuple):
 
     @property
     def what(self) -> str:
-        return environments.words(self.changed)
+        return environments.changes_in_words(self.changed)
 
 
 def find_breaks(places: Iterable[tuple[Series, Iterable[int]]]) -> list[Break]:
@@ -45,8 +45,8 @@ def _breaks_of(machine: str, points: dict[int, list[Series]]) -> Iterator[Break]
 
 def _differing(old: Series, new: Series) -> list[Changed]:
     """What differs between two series of one machine."""
-    facts = environments.difference(old.environment, new.environment)
+    facts = environments.changed_facts(old.environment, new.environment)
     if old.benchmark_id != new.benchmark_id:
-        digests = (environments.shown(series.benchmark.digest) for series in (old, new))
+        digests = (environments.shorten(series.benchmark.digest) for series in (old, new))
         facts.insert(0, Changed("definition", *digests))
     return facts

@@ -84,7 +84,7 @@ def test_what_moves_everywhere_but_builds_the_same_server_is_the_machine(wide: W
         for name in run.benchmark_set.names:
             level = 5000 * (1.05 if wide.shas.index(run.commit.sha) >= 7 else 1)
             values = [level * wide.rng.gauss(1, 0.004) for _ in range(run.trials)]
-            results.accept(wide.machine, run.pk, builders.result(run, name, run.commit, values))
+            results.accept_result(wide.machine, run.pk, builders.result(run, name, run.commit, values))
         queue.complete(wide.machine, run.pk, run.lease_token)
     wide.until_quiet()
     found = ChangePoint.objects.all()

@@ -126,7 +126,7 @@ def finish(world: World, run: Run, binary: str | None = None, **changes: Any) ->
     linked = builders.send_build(run, run.commit, binary=binary, **changes)
     for name in [] if linked else run.benchmark_set.names:
         values = [world.speed(run.commit.sha, name, trial) for trial in range(run.trials)]
-        results.accept(world.machine, run.pk, builders.result(run, name, run.commit, values))
+        results.accept_result(world.machine, run.pk, builders.result(run, name, run.commit, values))
     queue.complete(world.machine, run.pk, run.lease_token)
 
 
@@ -188,7 +188,7 @@ def test_a_metric_that_the_pairs_leave_open_takes_no_more_once_another_shows_the
         values = [world.speed(commit.sha, "get-p1", trial) for trial in range(run.trials)]
         flags = [["client_bound"] if trial else [] for trial in range(run.trials)]
         document = builders.result(run, "get-p1", commit, values, flags=flags, side=side)
-        results.accept(world.machine, run.pk, document)
+        results.accept_result(world.machine, run.pk, document)
     queue.complete(world.machine, run.pk, run.lease_token)
     confirm.step()
     told = {cp.series.metric: (cp.status, cp.note) for cp in ChangePoint.objects.all()}
@@ -212,7 +212,7 @@ def test_pairs_with_a_flagged_side_do_not_count(world: World) -> None:
         builders.send_build(run, commit)
         values = [world.speed(commit.sha, "get-p1", trial) for trial in range(run.trials)]
         flags = [["steal"]] * run.trials
-        results.accept(world.machine, run.pk, builders.result(run, "get-p1", commit, values, flags=flags))
+        results.accept_result(world.machine, run.pk, builders.result(run, "get-p1", commit, values, flags=flags))
     queue.complete(world.machine, run.pk, run.lease_token)
     confirm.step()
     assert not Alert.objects.exists()
@@ -243,11 +243,11 @@ def test_a_pair_is_repeated_for_the_flags_that_void_what_is_suspected(world: Wor
     ChangePoint.objects.exclude(series__metric="throughput_rps").delete()
     confirm.step()
     paired = builders.claim(world.machine)
-    assert set(jobs.repeat_for(paired)) == METRICS["throughput_rps"].voided_by
-    assert set(jobs.repeat_for(own)) == METRICS[HEADLINE].voided_by
+    assert set(jobs.flags_to_repeat(paired)) == METRICS["throughput_rps"].voided_by
+    assert set(jobs.flags_to_repeat(own)) == METRICS[HEADLINE].voided_by
     for metric in METRICS.values():
         paired.metrics = [metric.name]
-        assert set(jobs.repeat_for(paired)) == metric.voided_by
+        assert set(jobs.flags_to_repeat(paired)) == metric.voided_by
 
 
 def test_pairs_that_are_void_for_another_metric_are_measured_again_for_it(world: World) -> None:
@@ -263,7 +263,7 @@ def test_pairs_that_are_void_for_another_metric_are_measured_again_for_it(world:
         builders.send_build(run, commit, side=side)
         values = [world.speed(commit.sha, "get-p1", trial) for trial in range(run.trials)]
         flags = [["delayed"]] * run.trials
-        results.accept(world.machine, run.pk, builders.result(run, "get-p1", commit, values, flags=flags))
+        results.accept_result(world.machine, run.pk, builders.result(run, "get-p1", commit, values, flags=flags))
     queue.complete(world.machine, run.pk, run.lease_token)
     confirm.step()
     Series.objects.update(undetected_since="2026-01-01T00:00Z")

@@ -132,7 +132,7 @@ def change_environment(world: World) -> None:
     environment = {"digest": json_digest(facts), "series": facts, "recorded": {}}
     for name in builders.measured(run):
         document = builders.result(run, name, run.commit, [5000.0] * 5, environment=environment)
-        results.accept(world.machine, run.pk, document)
+        results.accept_result(world.machine, run.pk, document)
     queue.complete(world.machine, run.pk, run.lease_token)
 
 
@@ -168,7 +168,7 @@ def test_pairs_that_are_not_clean_say_nothing(measured: World) -> None:
     for side, commit in builders.sides_of(run):
         for name in builders.measured(run):
             document = builders.result(run, name, commit, [5000.0] * 10, side=side, flags=[["steal"]] * 10)
-            results.accept(run.machine, run.pk, document)
+            results.accept_result(run.machine, run.pk, document)
     queue.complete(run.machine, run.pk, run.lease_token)
     assert floors.store_due() == 1
     assert set(NoiseFloor.objects.values_list("pairs", "smallest")) == {(0, None)}

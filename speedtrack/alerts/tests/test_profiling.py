@@ -38,9 +38,9 @@ def test_an_alert_is_profiled_once_on_its_machine_under_its_benchmark(world: Wor
     builders.work(world.machine, world.speed)
     run.refresh_from_db()
     assert run.status == Status.SUCCEEDED and Measurement.objects.count() == before
-    found = profiles.of_runs([run])
+    found = profiles.profiles_of([run])
     assert [p.side for p in found] == ["base", "head"]
-    assert profiles.folded(found[0]) == builders.FOLDED["base"]
+    assert profiles.folded_stacks(found[0]) == builders.FOLDED["base"]
 
 
 def test_the_job_says_that_it_is_to_be_profiled_and_goes_after_what_is_to_be_measured(
@@ -51,7 +51,7 @@ def test_the_job_says_that_it_is_to_be_profiled_and_goes_after_what_is_to_be_mea
     assert builders.claim(world.machine).reason == Reason.MANUAL
     builders.work(world.machine, world.speed, until=0)
     Run.objects.filter(reason=Reason.MANUAL).update(status=Status.CANCELLED, lease_until=None)
-    job = jobs.document(builders.claim(world.machine))
+    job = jobs.job_document(builders.claim(world.machine))
     assert job["profile"] == {"frequency_hz": 997} and job["reason"] == "profile"
     assert [side["side"] for side in job["sides"]] == ["base", "head"]
 

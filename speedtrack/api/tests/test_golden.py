@@ -30,7 +30,7 @@ def shape(value: Any) -> Any:
     return type(value).__name__
 
 
-#: The golden suite as TOML: what `jobs.document` makes of it must be the golden job.
+#: The golden suite as TOML: what `jobs.job_document` makes of it must be the golden job.
 SUITE = """
 name = "tiny"
 [build]

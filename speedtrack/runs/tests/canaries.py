@@ -37,7 +37,7 @@ def measure_canary(machine: Machine, value: float, **changes: Any) -> Run:
     builders.send_build(run, run.commit)
     for name in run.benchmark_set.names:
         values = [value * (1 + 0.0001 * trial) for trial in range(run.trials)]
-        results.accept(machine, run.pk, builders.result(run, name, run.commit, values, **changes))
+        results.accept_result(machine, run.pk, builders.result(run, name, run.commit, values, **changes))
     queue.complete(machine, run.pk, run.lease_token)
     return run
 

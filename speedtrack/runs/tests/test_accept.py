@@ -28,7 +28,7 @@ def run(tracked: Tracked, machine: Machine) -> Run:
 
 
 def send(run: Run, values: list[float], **changes: Any) -> None:
-    results.accept(run.machine, run.pk, builders.result(run, "get-p1", run.commit, values, **changes))
+    results.accept_result(run.machine, run.pk, builders.result(run, "get-p1", run.commit, values, **changes))
 
 
 def counts() -> list[int]:
@@ -103,7 +103,9 @@ def test_another_environment_is_another_series(run: Run) -> None:
     send(run, [1.0] * 5)
     facts = {**builders.SERIES_FACTS, "kernel": "6.2"}
     changed = {"digest": results.json_digest(facts), "series": facts, "recorded": {}}
-    results.accept(run.machine, run.pk, builders.result(run, "set-p1", run.commit, [1.0] * 5, environment=changed))
+    results.accept_result(
+        run.machine, run.pk, builders.result(run, "set-p1", run.commit, [1.0] * 5, environment=changed)
+    )
     assert Environment.objects.count() == 2
     assert Series.objects.values("environment").distinct().count() == 2
 
@@ -126,7 +128,7 @@ def test_a_benchmark_that_the_run_does_not_measure_is_refused(run: Run, wrong: d
     right = builders.result(run, "get-p1", run.commit, [1.0] * 5)
     document = right.model_copy(update={"benchmark": right.benchmark.model_copy(update=wrong)})
     with pytest.raises(results.ResultError, match="does not measure"):
-        results.accept(run.machine, run.pk, document)
+        results.accept_result(run.machine, run.pk, document)
     assert counts() == [0] * 5
 
 
@@ -134,7 +136,7 @@ def test_a_commit_that_is_no_side_of_the_run_is_refused(run: Run) -> None:
     other = Run.objects.get(rank=0).commit
     for side, commit in (("head", other), ("base", run.commit)):
         with pytest.raises(queue.LeaseLost, match=f"no side {side}"):
-            results.accept(run.machine, run.pk, builders.result(run, "get-p1", commit, [1.0] * 5, side=side))
+            results.accept_result(run.machine, run.pk, builders.result(run, "get-p1", commit, [1.0] * 5, side=side))
     assert counts() == [0] * 5
 
 

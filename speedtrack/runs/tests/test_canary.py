@@ -48,12 +48,12 @@ def test_the_first_head_that_is_measured_becomes_the_canary_and_its_build_is_fro
     made = Canary.objects.get()
     assert (made.commit, made.benchmark_set.names, made.artifacts) == (head.commit, ["get-p1"], None)
     run = builders.claim(machine)
-    assert (run.reason, run.canary, jobs.document(run)["frozen"]) == (Reason.CANARY, made, None)
+    assert (run.reason, run.canary, jobs.job_document(run)["frozen"]) == (Reason.CANARY, made, None)
     builders.send_build(run, run.commit)
     made.refresh_from_db()
     assert made.artifacts == {"kvd": builders.digest_of_binary(head.commit.sha)}
     again = builders.claim(machine)
-    assert again.pk == run.pk and jobs.document(again)["frozen"] == made.artifacts
+    assert again.pk == run.pk and jobs.job_document(again)["frozen"] == made.artifacts
 
 
 def test_no_canary_by_itself_where_that_is_turned_off(tracked: Tracked, machine: Machine, settings: Any) -> None:

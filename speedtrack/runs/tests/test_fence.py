@@ -18,7 +18,9 @@ CALLS: dict[str, Callable[[Machine, Run, int], Any]] = {
     ),
     "log": lambda m, r, t: queue.log(m, r.pk, LogPiece(token=t, seq=0, phase="measure", text="x")),
     "build": lambda m, r, t: builders.send_build(r, r.commit, token=t),
-    "measurement": lambda m, r, t: results.accept(m, r.pk, builders.result(r, "get-p1", r.commit, [1.0] * 5, token=t)),
+    "measurement": lambda m, r, t: results.accept_result(
+        m, r.pk, builders.result(r, "get-p1", r.commit, [1.0] * 5, token=t)
+    ),
     "complete": lambda m, r, t: queue.complete(m, r.pk, t),
     "fail": lambda m, r, t: queue.fail(m, r.pk, Failure(token=t, kind="permanent", error="late")),
     "fail for now": lambda m, r, t: queue.fail(m, r.pk, Failure(token=t, kind="transient", error="late")),

@@ -58,7 +58,7 @@ def test_a_run_queued_before_a_key_was_added_is_measured_under_the_digests_store
     run = builders.claim(machine)
     assert run == queued
     stored = {b.name: b.digest for b in Benchmark.objects.order_by("id")[2:]}
-    asked = jobs.document(run)["benchmarks"]
+    asked = jobs.job_document(run)["benchmarks"]
     assert {one["name"]: one["digest"] for one in asked} == stored
     assert {one["workload"]["window"] for one in asked} == {"batch"}
     assert {b.name: b.digest for b in run.benchmark_set.benchmarks.all()} == stored

@@ -135,7 +135,7 @@ def test_a_pair_is_planned_once(tracked: Tracked, machine: Machine) -> None:
 
 def test_a_run_keeps_the_suite_it_was_planned_with(tracked: Tracked, machine: Machine, settings: Any) -> None:
     builders.use_suite(settings, settings.SUITES, builders.SUITE.replace("clients = 50", "clients = 99"))
-    workload = jobs.document(builders.claim(machine))["benchmarks"][0]["workload"]
+    workload = jobs.job_document(builders.claim(machine))["benchmarks"][0]["workload"]
     assert workload["clients"] == 50
 
 

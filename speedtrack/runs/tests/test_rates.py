@@ -27,13 +27,13 @@ def suites(tmp_path: Path, settings: Any) -> Path:
 
 def rates(run: Run) -> list[Any]:
     """What the job of a claimed run says of the open loop's rate; empty when it is not in the job."""
-    return [b["workload"]["rate"] for b in jobs.document(run)["benchmarks"] if b["name"] == "half"]
+    return [b["workload"]["rate"] for b in jobs.job_document(run)["benchmarks"] if b["name"] == "half"]
 
 
 def measure(run: Run, value: float, **changes: Any) -> None:
     """Measure and complete a claimed run: `value` ns of server CPU, which the builders make 1e9 / value requests/s."""
     for name in builders.measured(run):
-        results.accept(run.machine, run.pk, builders.result(run, name, run.commit, [value] * 5, **changes))
+        results.accept_result(run.machine, run.pk, builders.result(run, name, run.commit, [value] * 5, **changes))
     queue.complete(run.machine, run.pk, run.lease_token)
 
 

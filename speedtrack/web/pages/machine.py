@@ -150,7 +150,7 @@ def checks_of(canary: Canary, history: dict[int, Environment]) -> list[Shown]:
     last: Environment | None = None
     for check in reversed(found):
         now = history.get(check.series.environment_id) if check.series else last
-        changed = environments.difference(last, now) if last and now and last != now else []
+        changed = environments.changed_facts(last, now) if last and now and last != now else []
         shown.append(Shown(check, now.pk if now else None, changed))
         last = now or last
     return shown
@@ -164,14 +164,14 @@ def dot(shown: Shown) -> CanaryDot:
         limit=check.limit,
         answer=check.answer,
         title=f"{check.at:%Y-%m-%d %H:%M} UTC, {said}{check.answer}",
-        begins=environments.words(shown.begins) if shown.begins else "",
+        begins=environments.changes_in_words(shown.begins) if shown.begins else "",
     )
 
 
 def eras(history: list[Environment]) -> list[Era]:
     """The machine's environments, newest first."""
     found = [Era(history[0], [])] if history else []
-    found += [Era(after, environments.difference(before, after)) for before, after in pairwise(history)]
+    found += [Era(after, environments.changed_facts(before, after)) for before, after in pairwise(history)]
     return list(reversed(found))
 
 

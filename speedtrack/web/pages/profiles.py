@@ -48,7 +48,7 @@ def of_runs(runs: QuerySet[Run], zoom: str) -> Section:
     """``zoom``: a benchmark, a colon and the number of a frame."""
     newest = runs.order_by("-id").select_related("machine", "base", "commit").first()
     done = runs.filter(status=Status.SUCCEEDED).order_by("-id").first()
-    return Section(newest, paired(profiles.of_runs([done]), zoom) if done else [])
+    return Section(newest, paired(profiles.profiles_of([done]), zoom) if done else [])
 
 
 def paired(found: list[Profile], zoom: str) -> list[Shown]:
@@ -71,7 +71,7 @@ def shown(name: str, base: Profile, head: Profile, zoom: str) -> Shown:
 
 
 def stacks(profile: Profile) -> Stacks:
-    return Stacks(profiles.folded(profile), profile.cpu_ns_per_request)
+    return Stacks(profiles.folded_stacks(profile), profile.cpu_ns_per_request)
 
 
 def folded(pk: int) -> str:
@@ -79,4 +79,4 @@ def folded(pk: int) -> str:
     profile = Profile.objects.filter(pk=pk).first()
     if profile is None:
         raise Http404(f"There is no profile {pk}.")
-    return profiles.folded(profile)
+    return profiles.folded_stacks(profile)

@@ -177,7 +177,7 @@ def recipes_of(run: Run, attempt: Attempt | None) -> list[Recipe]:
     trials = found.select_related(
         "benchmark", "commit", "attempt__run__project", "attempt__run__suite", "attempt__run__machine"
     ).order_by("benchmark__name", "side")
-    return [Recipe(trial.benchmark.name, trial.side, reproduce.script(trial)) for trial in trials]
+    return [Recipe(trial.benchmark.name, trial.side, reproduce.script_of(trial)) for trial in trials]
 
 
 def script(pk: int, benchmark: str | None, side: str | None) -> str:

@@ -79,7 +79,7 @@ def play(run: Run, slow: set[str], mixed: set[str]) -> None:
             result = builders.result(
                 run, name, commit, [1.0], side=side, trials=trials(run, is_slow, is_mixed), stopping=stopping
             )
-            results.accept(machine, run.pk, result)
+            results.accept_result(machine, run.pk, result)
     queue.complete(machine, run.pk, run.lease_token)
 
 
@@ -107,7 +107,7 @@ def extremes(db: None, settings: Any, tmp_path: Any) -> World:
         confirm.step()
         play_all(machine, slow, {made.shas[2]})
     run = Run.objects.filter(commit__sha=made.shas[6], reason=Reason.PUSH).get()
-    profiles.plan(profiles.change_of(run), by_hand=True)
+    profiles.plan_profile(profiles.change_of_run(run), by_hand=True)
     play_all(machine, slow, set())
     return made
 

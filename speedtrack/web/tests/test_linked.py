@@ -18,7 +18,7 @@ def linked(kvd: World) -> World:
         run = builders.claim(kvd.machines[0])
         if not builders.send_build(run, run.commit, binary="same", environment=builders.environment()):
             for name in builders.measured(run):
-                results.accept(
+                results.accept_result(
                     run.machine,
                     run.pk,
                     builders.result(run, name, run.commit, [kvd.speed(run.commit.sha, name, i) for i in range(5)]),

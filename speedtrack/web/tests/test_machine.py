@@ -28,7 +28,9 @@ def fly(machine: Machine, value: float, **facts: str) -> None:
     builders.send_build(run, run.commit)
     series = builders.SERIES_FACTS | facts
     environment = {"digest": json_digest(series), "series": series, "recorded": {"governor": "performance"}}
-    results.accept(machine, run.pk, builders.result(run, "get-p1", run.commit, [value] * 5, environment=environment))
+    results.accept_result(
+        machine, run.pk, builders.result(run, "get-p1", run.commit, [value] * 5, environment=environment)
+    )
     queue.complete(machine, run.pk, run.lease_token)
     queue.claim(machine)
 

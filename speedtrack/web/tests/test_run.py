@@ -90,6 +90,6 @@ def test_a_measurement_says_why_its_trials_ended(client: Client, kvd: World) -> 
     run = builders.claim(kvd.machines[0])
     how = {"reason": "cap", "half_width": 0.0123, "target": 0.01, "trials": 5, "thrown_out": 1}
     document = builders.result(run, "get-p1", run.commit, [5000.0 + i for i in range(5)], stopping=how)
-    results.accept(run.machine, run.pk, document)
+    results.accept_result(run.machine, run.pk, document)
     page = client.get(f"/runs/{run.pk}/").content.decode()
     assert "get-p1: 5 trials, 1 thrown out and repeated; median ±1.23%, wanted ±1.00%: no more are allowed" in page

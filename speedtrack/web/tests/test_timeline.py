@@ -101,7 +101,7 @@ def measure_under(kvd: World, kernel: str) -> None:
     environment = {"digest": json_digest(facts), "series": facts, "recorded": {}}
     for name in run.benchmark_set.names:
         document_sent = builders.result(run, name, run.commit, [5000.0] * 5, environment=environment)
-        results.accept(run.machine, run.pk, document_sent)
+        results.accept_result(run.machine, run.pk, document_sent)
     queue.complete(run.machine, run.pk, run.lease_token)
 
 
@@ -134,7 +134,7 @@ def test_flagged_points_are_told(client: Client, kvd: World) -> None:
     assert run
     for name in run.benchmark_set.names:
         sent = builders.result(run, name, run.commit, [5000.0] * 5, flags=[["steal"]] * 5)
-        results.accept(run.machine, run.pk, sent)
+        results.accept_result(run.machine, run.pk, sent)
     queue.complete(run.machine, run.pk, run.lease_token)
     assert document(client)["lines"][0]["flags"] == {"4": ["steal"]}
 

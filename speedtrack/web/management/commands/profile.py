@@ -40,6 +40,6 @@ def of_run(number: int) -> Run:
     if run is None:
         raise CommandError(f"there is no run {number}: its number is at the end of its page's address")
     try:
-        return profiles.plan(profiles.change_of(run), by_hand=True)
+        return profiles.plan_profile(profiles.change_of_run(run), by_hand=True)
     except profiles.NoBase as e:
         raise CommandError(str(e)) from e
