@@ -46,7 +46,7 @@ def accept_build(machine: Machine, run_id: int, report: BuildReport) -> Run | No
     else:
         row.save(force_insert=True)
     if run.canary_id and build.succeeded:
-        canary.freeze(run, {name: artifact.digest for name, artifact in build.artifacts.items()})
+        canary.freeze_artifacts(run, {name: artifact.digest for name, artifact in build.artifacts.items()})
     if not build.succeeded or report.environment is None:
         return None
     environment = results.store_environment(machine, report.environment)

@@ -53,7 +53,7 @@ Kind = MachineEvent.Kind
 
 
 @dataclass(frozen=True)
-class Frozen:
+class FrozenCommit:
     """What a canary is made of."""
 
     project: Project
@@ -63,18 +63,18 @@ class Frozen:
 
 
 @transaction.atomic
-def put(machine: Machine, frozen: Frozen, who: User | None = None) -> Canary:
+def replace_canary(machine: Machine, frozen: FrozenCommit, who: User | None = None) -> Canary:
     """Give a machine this canary, in the place of the one it has, and queue its first run."""
     Machine.objects.select_for_update(no_key=True).get(pk=machine.pk)
     machine.canaries.filter(retired_at=None).update(retired_at=Now())
     for run in Run.objects.filter(machine=machine, reason=Reason.CANARY, status=Status.QUEUED).select_for_update():
         run.move(Status.CANCELLED, "the machine has another canary now", ended_at=Now(), cancel_requested_at=Now())
-    canary = kept(machine, frozen, who)
-    plan_due(machine, canary)
+    canary = ensure_canary(machine, frozen, who)
+    queue_if_due(machine, canary)
     return canary
 
 
-def kept(machine: Machine, frozen: Frozen, who: User | None = None) -> Canary:
+def ensure_canary(machine: Machine, frozen: FrozenCommit, who: User | None = None) -> Canary:
     """The machine's canary: this one, unless it has one in use."""
     canary, made = Canary.objects.get_or_create(
         machine=machine,
@@ -91,16 +91,16 @@ def kept(machine: Machine, frozen: Frozen, who: User | None = None) -> Canary:
     return canary
 
 
-def adopt(run: Run) -> None:
+def adopt_first_head(run: Run) -> None:
     """Let the first head that a machine has measured be its canary, unless it has or had one, or that is turned off."""
     if not settings.CANARY_AUTO or run.reason not in HISTORY or Canary.objects.filter(machine=run.machine_id).exists():
         return
-    benchmark = suited(run.benchmark_set.benchmarks.order_by("pk"))
+    benchmark = first_closed_loop(run.benchmark_set.benchmarks.order_by("pk"))
     if benchmark and Branch.objects.filter(head=run.commit_id, deleted_at=None).exists():
-        kept(run.machine, Frozen(run.project, run.commit, run.suite, store_set(run.suite, [benchmark])))
+        ensure_canary(run.machine, FrozenCommit(run.project, run.commit, run.suite, store_set(run.suite, [benchmark])))
 
 
-def suited(benchmarks: Iterable[Benchmark]) -> Benchmark | None:
+def first_closed_loop(benchmarks: Iterable[Benchmark]) -> Benchmark | None:
     """The first benchmark that loads a server as fast as it goes: it tells most in the least time."""
     return next((benchmark for benchmark in benchmarks if is_closed_loop(benchmark)), None)
 
@@ -110,7 +110,7 @@ def is_closed_loop(benchmark: Benchmark) -> bool:
     return workload is not None and "rate" not in workload
 
 
-def freeze(run: Run, artifacts: dict[str, str]) -> None:
+def freeze_artifacts(run: Run, artifacts: dict[str, str]) -> None:
     """Keep what the first successful build of a canary gave: nothing else is measured under its name from now on."""
     Canary.objects.filter(runs=run, artifacts__isnull=True).update(artifacts=artifacts)
 
@@ -121,10 +121,10 @@ def attend(machine: Machine) -> None:
     if canary is None:
         return
     for run in unjudged().filter(machine=machine).select_related("canary").order_by("id"):
-        check = judge(run)
+        check = check_run(run)
         if check.canary_id == canary.pk:
-            follow(machine, canary, check)
-    plan_due(machine, canary)
+            act_on_check(machine, canary, check)
+    queue_if_due(machine, canary)
 
 
 def unattended() -> QuerySet[Machine]:
@@ -150,16 +150,16 @@ def unjudged() -> QuerySet[Run]:
     return Run.objects.filter(reason=Reason.CANARY, status__in=ended, canary_check=None)
 
 
-def judge(run: Run) -> CanaryCheck:
+def check_run(run: Run) -> CanaryCheck:
     """Hold what a canary run measured against the canary's history, and write down what it says."""
     assert run.canary is not None
     about = {"run": run, "canary": run.canary, "at": run.ended_at}
     verdicts = [
         (
             measurement.series,
-            stats.judge_canary(history(run.canary, measurement), measurement.value, smallest(measurement)),
+            stats.judge_canary(steady_values(run.canary, measurement), measurement.value, smallest_effect(measurement)),
         )
-        for measurement in measured(run)
+        for measurement in judged_measurements(run)
     ]
     if not verdicts:
         return CanaryCheck.objects.create(**about, answer=Answer.UNKNOWN)
@@ -167,13 +167,13 @@ def judge(run: Run) -> CanaryCheck:
     return CanaryCheck.objects.create(**about, answer=worst.answer, series=series, ratio=worst.ratio, limit=worst.limit)
 
 
-def measured(run: Run) -> QuerySet[Measurement]:
+def judged_measurements(run: Run) -> QuerySet[Measurement]:
     """What a run of a canary measured that can be judged."""
     whole = Measurement.objects.filter(attempt__run=run, attempt__outcome=Status.SUCCEEDED)
     return whole.filter(series__metric__in=JUDGED, flags=[]).select_related("series__benchmark").order_by("id")
 
 
-def history(canary: Canary, measurement: Measurement) -> list[float]:
+def steady_values(canary: Canary, measurement: Measurement) -> list[float]:
     """The values of the same series that this canary has shown while it was found good, oldest first."""
     good = canary.checks.filter(answer__in=CanaryCheck.GOOD, at__gt=canary.since)
     values = Measurement.objects.filter(
@@ -182,7 +182,7 @@ def history(canary: Canary, measurement: Measurement) -> list[float]:
     return list(values.order_by("id").values_list("value", flat=True))
 
 
-def smallest(measurement: Measurement) -> float:
+def smallest_effect(measurement: Measurement) -> float:
     """The smallest effect that matters, as a share."""
     return max(SMALLEST_EFFECT, METRICS[measurement.series.metric].smallest_effect)
 
@@ -193,21 +193,21 @@ def severity(verdict: stats.CanaryVerdict) -> tuple[int, float]:
     return order.index(verdict.answer), abs(math.log(verdict.ratio)) / (verdict.limit or 1)
 
 
-def follow(machine: Machine, canary: Canary, check: CanaryCheck) -> None:
+def act_on_check(machine: Machine, canary: Canary, check: CanaryCheck) -> None:
     """What the newest check means for its machine."""
-    recent = checks(machine, canary)
+    recent = recent_checks(machine, canary)
     if in_a_row(recent, Answer.UNKNOWN) == BLIND_AFTER:
-        why = f"its canary could not be measured {BLIND_AFTER} times in a row: {cause(check.run)}"
-        quarantine.tell(machine, Kind.BLIND, why)
+        why = f"its canary could not be measured {BLIND_AFTER} times in a row: {failure_cause(check.run)}"
+        quarantine.record_event(machine, Kind.BLIND, why)
     if machine.quarantined_at is None:
         if in_a_row(recent, Answer.OFF) >= stats.IN_A_ROW:
-            quarantine.begin(machine, check)
+            quarantine.begin_quarantine(machine, check)
     elif in_a_row(recent, *CanaryCheck.GOOD) >= CALM:
         learning = ", in an environment that has no history yet" if check.answer == Answer.LEARNING else ""
-        quarantine.end(machine, f"{CALM} canaries in a row showed nothing unusual{learning}")
+        quarantine.end_quarantine(machine, f"{CALM} canaries in a row showed nothing unusual{learning}")
 
 
-def checks(machine: Machine, canary: Canary) -> list[CanaryCheck]:
+def recent_checks(machine: Machine, canary: Canary) -> list[CanaryCheck]:
     """The canary's checks since the machine was last quarantined or let out, newest first."""
     turns = machine.events.filter(kind__in=(Kind.QUARANTINED, Kind.LIFTED))
     since = turns.aggregate(at=Max("at"))["at"] or canary.created
@@ -219,23 +219,23 @@ def in_a_row(recent: Iterable[CanaryCheck], *answers: str) -> int:
     return len(list(takewhile(lambda check: check.answer in answers, recent)))
 
 
-def cause(run: Run) -> str:
+def failure_cause(run: Run) -> str:
     return run.error.strip().partition("\n")[0] or "every trial was flagged, the machine was too unsteady"
 
 
-def plan_due(machine: Machine, canary: Canary) -> None:
+def queue_if_due(machine: Machine, canary: Canary) -> None:
     """Queue the canary's next run if it is due and none is unfinished; in quarantine also ahead of its time."""
     if machine.paused or Run.objects.unfinished().filter(machine=machine, reason=Reason.CANARY).exists():
         return
-    recent = checks(machine, canary)
+    recent = recent_checks(machine, canary)
     now = Machine.objects.annotate(now=Now()).values_list("now", flat=True).get(pk=machine.pk)
     last = recent[0].at if recent else last_check_at(canary)
     if last is None:
-        plan(canary, now)
+        queue_run(canary, now)
     elif machine.quarantined_at or in_a_row(recent, Answer.OFF):
-        plan(canary, last + pause(machine, recent))
-    elif wanted(machine, last, now, pause(machine, recent)):
-        plan(canary, now)
+        queue_run(canary, last + pause_after(machine, recent))
+    elif is_due(machine, last, now, pause_after(machine, recent)):
+        queue_run(canary, now)
 
 
 def last_check_at(canary: Canary) -> datetime | None:
@@ -243,31 +243,31 @@ def last_check_at(canary: Canary) -> datetime | None:
     return at
 
 
-def wanted(machine: Machine, last: datetime, now: datetime, after: timedelta) -> bool:
+def is_due(machine: Machine, last: datetime, now: datetime, after: timedelta) -> bool:
     """Is there work to do that the last check is too old for, or was there work that none has followed?"""
     if Run.objects.claimable().filter(machine=machine).exists():
         return last + after <= now
     worked = Run.objects.filter(machine=machine, ended_at__gt=last).exclude(reason=Reason.CANARY)
-    return last + part(LEARNING_PART) <= now and worked.exists()
+    return last + part_of_interval(LEARNING_PART) <= now and worked.exists()
 
 
-def pause(machine: Machine, recent: list[CanaryCheck]) -> timedelta:
+def pause_after(machine: Machine, recent: list[CanaryCheck]) -> timedelta:
     """How long after the last check the next canary is due."""
     off, unknown = in_a_row(recent, Answer.OFF), in_a_row(recent, Answer.UNKNOWN)
     if machine.quarantined_at:
-        return min(part(AGAIN_PART * 2 ** (off + unknown)), part(1))
+        return min(part_of_interval(AGAIN_PART * 2 ** (off + unknown)), part_of_interval(1))
     if off:
         return timedelta()
     if unknown:
-        return part(AGAIN_PART if unknown < BLIND_AFTER else 1)
-    return part(LEARNING_PART if recent and recent[0].answer == Answer.LEARNING else 1)
+        return part_of_interval(AGAIN_PART if unknown < BLIND_AFTER else 1)
+    return part_of_interval(LEARNING_PART if recent and recent[0].answer == Answer.LEARNING else 1)
 
 
-def part(share: float) -> timedelta:
+def part_of_interval(share: float) -> timedelta:
     return timedelta(seconds=share * settings.CANARY_EVERY_S)
 
 
-def plan(canary: Canary, at: datetime) -> None:
+def queue_run(canary: Canary, at: datetime) -> None:
     """Queue one run of the canary, not before a time."""
     same = Run.objects.filter(
         commit=canary.commit_id, machine=canary.machine_id, benchmark_set=canary.benchmark_set_id, reason=Reason.CANARY

@@ -41,7 +41,7 @@ class NotQuarantined(Exception):
     """The machine is at work: there is nothing to lift."""
 
 
-def begin(machine: Machine, check: CanaryCheck) -> None:
+def begin_quarantine(machine: Machine, check: CanaryCheck) -> None:
     """Give the machine canary runs only, flag what it measured since the last good one, and queue that again."""
     assert check.series is not None and check.ratio is not None and check.limit is not None
     why = (
@@ -50,27 +50,27 @@ def begin(machine: Machine, check: CanaryCheck) -> None:
     )
     machine.quarantined_at, machine.quarantined_why = timezone.now(), why
     Machine.objects.filter(pk=machine.pk).update(quarantined_at=Now(), quarantined_why=why)
-    again = [void(run) for run in affected(machine, check)]
+    again = [flag_and_requeue(run) for run in affected_runs(machine, check)]
     measured_again = "1 run is" if len(again) == 1 else f"{len(again)} runs are"
-    tell(machine, Kind.QUARANTINED, f"{why}; {measured_again} to be measured again")
+    record_event(machine, Kind.QUARANTINED, f"{why}; {measured_again} to be measured again")
 
 
-def affected(machine: Machine, check: CanaryCheck) -> list[Run]:
+def affected_runs(machine: Machine, check: CanaryCheck) -> list[Run]:
     """Runs with points that ended since the last good canary. No pairs: whatever happened, it met both sides alike."""
     good = check.canary.checks.filter(answer__in=CanaryCheck.GOOD)
     since = good.aggregate(ended_at=Max("run__ended_at"))["ended_at"] or check.canary.created
-    has_points = Exists(points().filter(attempt__run=OuterRef("pk")))
+    has_points = Exists(charted_measurements().filter(attempt__run=OuterRef("pk")))
     return list(Run.objects.own().filter(has_points, machine=machine, ended_at__gt=since).order_by("id"))
 
 
-def points() -> QuerySet[Measurement]:
+def charted_measurements() -> QuerySet[Measurement]:
     """What servers showed under load. What their builds took and gave stays as it is: nothing is built again."""
     return Measurement.objects.filter(accepted=True).exclude(series__benchmark__name=definitions.BUILD)
 
 
-def void(run: Run) -> Run:
+def flag_and_requeue(run: Run) -> Run:
     """Flag what a run measured, and queue it again as a new round; nothing is overwritten. Returns the new run."""
-    shown = points().filter(attempt__run=run)
+    shown = charted_measurements().filter(attempt__run=run)
     Series.objects.filter(measurements__in=shown).update(undetected_since=Now())
     flagged = Func(F("flags"), Value(FLAG, CharField()), function="array_append")
     shown.exclude(flags__contains=[FLAG]).update(flags=flagged)
@@ -84,17 +84,17 @@ def void(run: Run) -> Run:
     return again
 
 
-def end(machine: Machine, why: str, who: User | None = None) -> None:
+def end_quarantine(machine: Machine, why: str, who: User | None = None) -> None:
     """Let the machine work again. In the caller's transaction, which holds the machine's row."""
     machine.quarantined_at, machine.quarantined_why = None, ""
     Machine.objects.filter(pk=machine.pk).update(quarantined_at=None, quarantined_why="")
     waiting = Run.objects.filter(machine=machine, reason=Reason.CANARY, status=Status.QUEUED)
     waiting.update(not_before=Now())
-    tell(machine, Kind.LIFTED, why, who)
+    record_event(machine, Kind.LIFTED, why, who)
 
 
 @transaction.atomic
-def lift(machine: Machine, who: User | None = None, accept_level: bool = False) -> None:
+def lift_by_hand(machine: Machine, who: User | None = None, accept_level: bool = False) -> None:
     """End a quarantine by hand. Raises NotQuarantined.
 
     ``accept_level``: what the canary shows now is right from now on; its history starts anew.
@@ -104,9 +104,9 @@ def lift(machine: Machine, who: User | None = None, accept_level: bool = False) 
         raise NotQuarantined(f"machine {machine} is not in quarantine")
     if accept_level:
         machine.canaries.filter(retired_at=None).update(since=Now())
-    end(machine, "by hand" + (": the canary's new level is accepted" if accept_level else ""), who)
+    end_quarantine(machine, "by hand" + (": the canary's new level is accepted" if accept_level else ""), who)
 
 
-def tell(machine: Machine, kind: MachineEvent.Kind, why: str, who: User | None = None) -> None:
+def record_event(machine: Machine, kind: MachineEvent.Kind, why: str, who: User | None = None) -> None:
     """Write what happened to a machine; the operators' mails follow from it."""
     MachineEvent.objects.create(machine=machine, kind=kind, why=why, who=who, untold=kind in MachineEvent.TOLD)

@@ -208,7 +208,7 @@ def complete(machine: Machine, run_id: int, token: int) -> None:
         raise Incomplete(f"run {run.pk} has {found} of {wanted} {what}")
     accept_measurements(run)
     finish(run, Status.SUCCEEDED, f"all {what} are there")
-    canary.adopt(run)
+    canary.adopt_first_head(run)
 
 
 def brought(attempt: Attempt, what: str) -> set[tuple[str, str]]:

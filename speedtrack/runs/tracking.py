@@ -22,7 +22,7 @@ from speedtrack.projects.fetching import head_ref
 from speedtrack.projects.models import Branch, Commit, Project
 from speedtrack.projects.sync import store_commits, sync
 from speedtrack.runs import canary, planning, pushes, quarantine, queue
-from speedtrack.runs.canary import Frozen
+from speedtrack.runs.canary import FrozenCommit
 from speedtrack.runs.models import Canary, Machine, Reason, Run, Status
 
 LONGEST_SLUG = 50  # as Project.slug
@@ -274,18 +274,20 @@ def set_canary(name: str, slug: str, revision: str | None, names: list[str]) -> 
     definition = load_suite(project.suite)
     suite, benchmarks = store_suite(project, definition)
     check_known(suite, benchmarks, names)
-    suited = canary.suited(benchmarks)
+    suited = canary.first_closed_loop(benchmarks)
     chosen = [b for b in benchmarks if b.name in names] or [b for b in [suited] if b]
     if not chosen:
         raise NoSuchThing(f"suite {suite} has no benchmark without a rate: name one with --benchmark")
     sha = fetching.find(slug, project.url, revision or project.default_branch)
-    return canary.put(machine, Frozen(project, store_commits(project, [sha])[sha], suite, store_set(suite, chosen)))
+    return canary.replace_canary(
+        machine, FrozenCommit(project, store_commits(project, [sha])[sha], suite, store_set(suite, chosen))
+    )
 
 
 def lift(name: str, accept_level: bool) -> None:
     """End a machine's quarantine by hand. Raises NoSuchThing."""
     try:
-        quarantine.lift(machine_named(name), accept_level=accept_level)
+        quarantine.lift_by_hand(machine_named(name), accept_level=accept_level)
     except quarantine.NotQuarantined as e:
         raise NoSuchThing(str(e)) from e
 

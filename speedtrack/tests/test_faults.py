@@ -117,7 +117,7 @@ def test_a_canary_is_measured_after_the_first_head_and_no_other_server_in_its_na
 
     Canary.objects.update(artifacts={"kvd": "sha256:" + "0" * 64})
     system.until(lambda: CanaryCheck.objects.exists())
-    canary.plan(frozen, frozen.created)
+    canary.queue_run(frozen, frozen.created)
     system.until(lambda: canaries.filter(status="failed").exists())
     assert f"gave another one: kvd is {digest}, frozen was sha256:000" in canaries.get(status="failed").error
     system.until(lambda: CanaryCheck.objects.filter(answer="unknown").exists())

@@ -75,7 +75,7 @@ def resume() -> None:
 
 
 def tell_operators() -> None:
-    quarantine.tell(Machine.objects.get(), MachineEvent.Kind.BLIND, "its canary could not be measured")
+    quarantine.record_event(Machine.objects.get(), MachineEvent.Kind.BLIND, "its canary could not be measured")
 
 
 def queue_a_mail() -> None:

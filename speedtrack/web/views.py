@@ -225,7 +225,7 @@ def lift(request: HttpRequest, name: str) -> HttpResponse:
     assert isinstance(request.user, User)
     try:
         level = request.POST.get("level") == "new"
-        quarantine.lift(machine_page.machine_named(name), request.user, accept_level=level)
+        quarantine.lift_by_hand(machine_page.machine_named(name), request.user, accept_level=level)
         messages.success(request, "The machine is at work again.")
     except quarantine.NotQuarantined as e:
         messages.error(request, f"Nothing to lift: {e}.")

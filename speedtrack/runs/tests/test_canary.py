@@ -12,7 +12,7 @@ from speedtrack.alerts import series as lines
 from speedtrack.benchmarks.digests import json_digest
 from speedtrack.projects.models import Commit
 from speedtrack.runs import canary, jobs, queue, tracking
-from speedtrack.runs.canary import Frozen
+from speedtrack.runs.canary import FrozenCommit
 from speedtrack.runs.documents import Failure
 from speedtrack.runs.models import (
     Canary,
@@ -208,7 +208,9 @@ def test_the_database_refuses_what_no_canary_may_be(watched: Canary, machine: Ma
     attack(round=99, status=Status.SUCCEEDED, canary=None)
     attack(round=99, status=Status.SUCCEEDED, reason=Reason.PUSH)
     with pytest.raises(IntegrityError), transaction.atomic():
-        canary.kept(machine, Frozen(watched.project, watched.commit, watched.suite, watched.benchmark_set))
+        canary.ensure_canary(
+            machine, FrozenCommit(watched.project, watched.commit, watched.suite, watched.benchmark_set)
+        )
         watched.pk = None
         watched.save(force_insert=True)
     with pytest.raises(IntegrityError, match="a_quarantine_has_a_reason"), transaction.atomic():

@@ -87,9 +87,9 @@ def test_the_dispatcher_does_not_nudge_a_machine_in_quarantine_in_vain(watched: 
 def test_lifting_by_hand_is_written_down_with_its_author(watched: Canary, machine: Machine, db: None) -> None:
     ada = User.objects.create_user("ada")
     with pytest.raises(quarantine.NotQuarantined, match="not in quarantine"):
-        quarantine.lift(machine, ada)
+        quarantine.lift_by_hand(machine, ada)
     quarantine_machine(machine)
-    quarantine.lift(machine, ada)
+    quarantine.lift_by_hand(machine, ada)
     assert MachineEvent.objects.get(kind="lifted").who == ada
     measure_canary(machine, LEVEL * 1.05)
     assert canary_answers()[-1] == "off"

@@ -23,7 +23,7 @@ def fly(machine: Machine, value: float, **facts: str) -> None:
     """The canary is measured once, at once."""
     inuse = machine.canaries.get(retired_at=None)
     if not Run.objects.unfinished().filter(canary=inuse).exists():
-        canary.plan(inuse, inuse.created)
+        canary.queue_run(inuse, inuse.created)
     run = builders.claim(machine)
     builders.send_build(run, run.commit)
     series = builders.SERIES_FACTS | facts
