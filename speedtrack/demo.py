@@ -26,7 +26,7 @@ from speedtrack.notices.models import Outbox
 from speedtrack.projects.models import Commit, Project
 from speedtrack.runs import tracking
 from speedtrack.runs.models import Run, Series
-from speedtrack.runs.tracking import Wish
+from speedtrack.runs.tracking import TrackingRequest
 from speedtrack.text import plain
 
 BEFORE_PUSH = 4  # commits that the repository has when it is tracked; the others arrive by a push
@@ -60,8 +60,8 @@ def demonstrate(console: Console, stack: Stack) -> bool:
     """Track, push, watch, report. True if exactly one alert stands, and it names the planted commit."""
     repository = settings.HOME / "demo" / "kvd"
     first = write_history(repository, BEFORE_PUSH) if not repository.exists() else []
-    wish = Wish(str(repository), PROJECT, name=PROJECT, last=BEFORE_PUSH)
-    project = tracking.track(wish).project
+    request = TrackingRequest(str(repository), PROJECT, name=PROJECT, last=BEFORE_PUSH)
+    project = tracking.track(request).project
     subscribing.subscribe(project, [SUBSCRIBER])
     console.print(f"Tracking {repository}" + (f" with {len(first)} commits" if first else ", as the last demo left it"))
     before = project.branches.get().head

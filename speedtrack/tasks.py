@@ -16,13 +16,13 @@ from speedtrack.runs import pushes
 @shared_task
 def sync() -> None:
     """Look at every repository that a webhook has told of, and queue its new commits."""
-    pushes.look_at_each(Project.objects.told, pushes.take)
+    pushes.look_at_each(Project.objects.told, pushes.sync_and_plan)
 
 
 @shared_task
 def poll() -> None:
     """Look at every repository that nobody has told of for a while."""
-    pushes.look_at_each(partial(Project.objects.due, settings.POLL_EVERY_S), pushes.poll)
+    pushes.look_at_each(partial(Project.objects.due, settings.POLL_EVERY_S), pushes.look_for_news)
 
 
 @shared_task

@@ -64,7 +64,7 @@ def renew(request: MachineRequest, run_id: int, renewal: Renewal) -> Answer:
 
 @api.post("runs/{run_id}/log")
 def log(request: MachineRequest, run_id: int, piece: LogPiece) -> Answer:
-    queue.log(request.auth, run_id, piece)
+    queue.keep_log(request.auth, run_id, piece)
     return {}
 
 
@@ -101,7 +101,7 @@ def fail(request: MachineRequest, run_id: int, failure: Failure) -> Answer:
 @api.get("runs/{run_id}/source/{sha}")
 def source(request: MachineRequest, run_id: int, sha: str, token: int) -> StreamingHttpResponse:
     """The files of one side of a held run, as a tar."""
-    run = queue.glance(request.auth, run_id, token)
+    run = queue.held_run_unlocked(request.auth, run_id, token)
     if sha not in {run.commit.sha, run.base.sha if run.base else None}:
         raise RepositoryError(f"run {run_id} does not build {sha}")
     return StreamingHttpResponse(git.archive(run.project.slug, sha), content_type="application/x-tar")

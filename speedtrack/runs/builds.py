@@ -35,7 +35,7 @@ def accept_build(machine: Machine, run_id: int, report: BuildReport) -> Run | No
     Returns the run that measured the very same program for the commit's parent, where that is enough for this run: it
     then ends without measurements.
     """
-    run = queue.held(machine, run_id, report.token)
+    run = queue.held_run(machine, run_id, report.token)
     build = report.build
     commit = queue.side_of(run, build.side, build.sha)
     attempt = queue.attempt_of(run)

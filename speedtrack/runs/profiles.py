@@ -49,7 +49,7 @@ def accept_profile(machine: Machine, run_id: int, document: ProfileDocument) -> 
 
     Raises queue.LeaseLost, results.ResultError, and results.Contradiction for a second, different one.
     """
-    run = queue.held(machine, run_id, document.token)
+    run = queue.held_run(machine, run_id, document.token)
     queue.side_of(run, document.side, document.sha)
     profile = Profile(
         attempt=queue.attempt_of(run),

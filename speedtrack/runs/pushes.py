@@ -28,10 +28,10 @@ def look_at_each(asked_for: Callable[[], ProjectQuerySet], look: Callable[[Proje
         with alone(project) as is_mine:
             # Another process may have done it before the lock was taken.
             if is_mine and asked_for().filter(pk=project.pk).exists():
-                guarded(project, look)
+                look_noting_failure(project, look)
 
 
-def guarded(project: Project, look: Callable[[Project], object]) -> None:
+def look_noting_failure(project: Project, look: Callable[[Project], object]) -> None:
     """Look at a project; whatever goes wrong is written on it, where its page shows it."""
     try:
         look(project)
@@ -45,15 +45,15 @@ def guarded(project: Project, look: Callable[[Project], object]) -> None:
         note_failure(project, f"{type(e).__name__}: {e} (a defect of SpeedTrack: its log says where)")
 
 
-def poll(project: Project) -> None:
+def look_for_news(project: Project) -> None:
     """Take what is new, if anything is. Raises RepositoryError or DefinitionError."""
     if has_news(project):
-        take(project)
+        sync_and_plan(project)
     else:
         note_success(project)
 
 
-def take(project: Project) -> int:
+def sync_and_plan(project: Project) -> int:
     """Sync the project and plan its new commits. Returns how many runs were queued.
 
     The deliveries that came before the look are processed by it, whatever they said: a payload is a hint. Raises
@@ -64,7 +64,7 @@ def take(project: Project) -> int:
 
     def plan(moved: Moved) -> None:
         nonlocal queued
-        new = follow(moved)
+        new = plan_moved(moved)
         queued += new
         if moved.added or moved.removed:
             words.append(f"{moved.branch}: {len(moved.added)} new, {len(moved.removed)} gone, {new} runs queued")
@@ -77,7 +77,7 @@ def take(project: Project) -> int:
     return queued
 
 
-def follow(moved: Moved) -> int:
+def plan_moved(moved: Moved) -> int:
     """Queue the new commits of a branch and cancel what waits for those that left it.
 
     The history of a branch seen for the first time is no push: whoever tracks it says how much of it to measure.

@@ -73,7 +73,7 @@ def claim(machine: Machine, instance: str = "") -> Run | None:
                 "(`manage.py machine add NAME`)"
             )
         for run in Run.objects.active().filter(machine=machine).select_for_update():
-            take_back(run, "the runner was restarted while it held this run")
+            requeue_lost(run, "the runner was restarted while it held this run")
         canary.attend(machine)
         while picked := order.next_run(machine):
             if lease(picked, instance):
@@ -98,7 +98,7 @@ def lease(run: Run, instance: str) -> bool:
     )
     Attempt.objects.create(run=run, number=run.attempt, token=run.lease_token, instance=instance, postponed=postponed)
     if fault:
-        finish(run, Status.FAILED, fault)
+        end_run(run, Status.FAILED, fault)
     return not fault
 
 
@@ -109,13 +109,13 @@ def unmeasurable(run: Run) -> tuple[dict[str, str], str]:
     except DefinitionError as e:
         return {}, str(e)
     benchmarks = list(rates.benchmarks_of(run))
-    postponed = rates.postponed(run, benchmarks)
+    postponed = rates.postponed_benchmarks(run, benchmarks)
     if len(postponed) < len(benchmarks):
         return postponed, ""
     return postponed, "nothing to measure: " + "; ".join(f"{name}: {why}" for name, why in postponed.items())
 
 
-def held(machine: Machine, run_id: int, token: int) -> Run:
+def held_run(machine: Machine, run_id: int, token: int) -> Run:
     """The machine's active run of this token, locked for the caller's transaction. Raises NoSuchRun, LeaseLost."""
     run = (
         Run.objects.select_for_update(of=("self",))
@@ -130,10 +130,10 @@ def held(machine: Machine, run_id: int, token: int) -> Run:
     return run
 
 
-def glance(machine: Machine, run_id: int, token: int) -> Run:
-    """As ``held``, without keeping it locked: for reading."""
+def held_run_unlocked(machine: Machine, run_id: int, token: int) -> Run:
+    """As ``held_run``, without keeping it locked: for reading."""
     with transaction.atomic():
-        return held(machine, run_id, token)
+        return held_run(machine, run_id, token)
 
 
 def lease_s() -> int:
@@ -148,9 +148,9 @@ def attempt_of(run: Run) -> Attempt:
 @transaction.atomic
 def renew(machine: Machine, run_id: int, renewal: Renewal) -> bool:
     """Prolong the lease and note the progress. True: the run was cancelled, stop the work. Raises LeaseLost."""
-    run = held(machine, run_id, renewal.token)
+    run = held_run(machine, run_id, renewal.token)
     if run.cancel_requested_at:
-        finish(run, Status.CANCELLED, "cancelled on request")
+        end_run(run, Status.CANCELLED, "cancelled on request")
         return True
     progress = renewal.progress.model_dump() if renewal.progress else run.progress
     lease = {"lease_until": Now() + timedelta(seconds=settings.LEASE_S), "progress": progress}
@@ -162,12 +162,12 @@ def renew(machine: Machine, run_id: int, renewal: Renewal) -> bool:
 
 
 @transaction.atomic
-def log(machine: Machine, run_id: int, piece: LogPiece) -> None:
+def keep_log(machine: Machine, run_id: int, piece: LogPiece) -> None:
     """Keep a piece of the log; the same piece again changes nothing. Raises LeaseLost.
 
     What comes after LOG_BYTES is dropped, with a line that says so: the work goes on without.
     """
-    attempt = attempt_of(held(machine, run_id, piece.token))
+    attempt = attempt_of(held_run(machine, run_id, piece.token))
     length = Func("text", function="octet_length", output_field=IntegerField())
     left = LOG_BYTES - attempt.log.aggregate(size=Sum(length + LOG_CHUNK_BYTES, default=0))["size"]
     if left > 0:
@@ -193,25 +193,25 @@ def complete(machine: Machine, run_id: int, token: int) -> None:
 
     Raises LeaseLost, and Incomplete if a measurement of a benchmark is missing.
     """
-    if ended_with(machine, run_id, token, Status.SUCCEEDED):
+    if already_ended(machine, run_id, token, Status.SUCCEEDED):
         return
-    run = held(machine, run_id, token)
+    run = held_run(machine, run_id, token)
     attempt = attempt_of(run)
     if run.linked:
         accept_measurements(run)
-        finish(run, Status.SUCCEEDED, f"{run.linked.commit.short} is the same program: not measured again")
+        end_run(run, Status.SUCCEEDED, f"{run.linked.commit.short} is the same program: not measured again")
         return
     wanted = (2 if run.base else 1) * (run.benchmark_set.benchmarks.count() - len(attempt.postponed))
     what = "profiles" if run.reason == Reason.PROFILE else "measurements"
-    found = len(brought(attempt, what))
+    found = len(sent_documents(attempt, what))
     if found < wanted:
         raise Incomplete(f"run {run.pk} has {found} of {wanted} {what}")
     accept_measurements(run)
-    finish(run, Status.SUCCEEDED, f"all {what} are there")
+    end_run(run, Status.SUCCEEDED, f"all {what} are there")
     canary.adopt_first_head(run)
 
 
-def brought(attempt: Attempt, what: str) -> set[tuple[str, str]]:
+def sent_documents(attempt: Attempt, what: str) -> set[tuple[str, str]]:
     """(benchmark, side) of the profiles or of the measurements that an attempt has sent."""
     if what == "profiles":
         return set(attempt.profiles.values_list("benchmark__name", "side"))
@@ -226,24 +226,24 @@ def fail(machine: Machine, run_id: int, failure: Failure) -> None:
     Transient: the run is queued again, until the attempt cap. Permanent: it ends, with what was measured accepted.
     Stopped: the runner was told to stop, and hands the run back; that is no attempt.
     """
-    if ended_with(machine, run_id, failure.token, Status.FAILED) or waits_after(machine, run_id, failure):
+    if already_ended(machine, run_id, failure.token, Status.FAILED) or already_requeued(machine, run_id, failure):
         return
-    run = held(machine, run_id, failure.token)
+    run = held_run(machine, run_id, failure.token)
     if failure.kind == "permanent":
         accept_measurements(run)
-        finish(run, Status.FAILED, failure.error)
+        end_run(run, Status.FAILED, failure.error)
     elif failure.kind == "stopped" and not run.cancel_requested_at:
-        hand_back(run, failure.error)
+        requeue_unharmed(run, failure.error)
     else:
-        take_back(run, failure.error, pause_s=RETRY_PAUSE_S * run.attempt)
+        requeue_lost(run, failure.error, pause_s=RETRY_PAUSE_S * run.attempt)
 
 
-def ended_with(machine: Machine, run_id: int, token: int, status: Status) -> bool:
+def already_ended(machine: Machine, run_id: int, token: int, status: Status) -> bool:
     """Has this very attempt already ended so? (The answer to its first call was lost on the way.)"""
     return Run.objects.filter(pk=run_id, machine=machine, lease_token=token, status=status).exists()
 
 
-def waits_after(machine: Machine, run_id: int, failure: Failure) -> bool:
+def already_requeued(machine: Machine, run_id: int, failure: Failure) -> bool:
     """Has this very failure already queued the run again?"""
     return Run.objects.filter(
         pk=run_id, machine=machine, lease_token=failure.token, status=Status.QUEUED, error=failure.error
@@ -267,7 +267,7 @@ def accept_measurements(run: Run) -> None:
     Series.objects.filter(pk__in=changed).update(undetected_since=Least(F("undetected_since"), Now()))
 
 
-def finish(run: Run, to: Status, why: str) -> None:
+def end_run(run: Run, to: Status, why: str) -> None:
     """End a run and its attempt."""
     Attempt.objects.filter(run=run, token=run.lease_token).update(ended_at=Now(), outcome=to)
     error = why if to == Status.FAILED else ""
@@ -275,25 +275,25 @@ def finish(run: Run, to: Status, why: str) -> None:
     run.move(to, why, ended_at=Now(), lease_until=None, progress=None, error=error, floors_due=floors_due)
 
 
-def take_back(run: Run, why: str, pause_s: float = 0) -> None:
+def requeue_lost(run: Run, why: str, pause_s: float = 0) -> None:
     """End a lost attempt: the run is queued again, or failed at the attempt cap, or cancelled if that was asked."""
     if run.cancel_requested_at:
-        finish(run, Status.CANCELLED, "cancelled on request")
+        end_run(run, Status.CANCELLED, "cancelled on request")
     elif run.attempt >= settings.MAX_ATTEMPTS:
-        give_up(run, f"given up after {run.attempt} attempts; the last: {why}")
+        fail_without_machine(run, f"given up after {run.attempt} attempts; the last: {why}")
     else:
         Attempt.objects.filter(run=run, token=run.lease_token).update(ended_at=Now(), outcome=Status.QUEUED)
         not_before = Now() + timedelta(seconds=pause_s)
         run.move(Status.QUEUED, why, lease_until=None, not_before=not_before, progress=None, error=why)
 
 
-def give_up(run: Run, why: str) -> None:
+def fail_without_machine(run: Run, why: str) -> None:
     """Fail a run for want of a machine. One that measures a commit for its line gets a further attempt after a pause.
 
     The pauses grow, so that a run which kills its runner does so rarely, and in the end not at all. Pairs and canaries
     get none: who planned them looks at how they ended, and plans anew.
     """
-    finish(run, Status.FAILED, why)
+    end_run(run, Status.FAILED, why)
     further = run.attempt - settings.MAX_ATTEMPTS
     if further < FURTHER_ATTEMPTS and not run.paired and run.canary_id is None:
         Run.objects.filter(pk=run.pk).update(retry_at=Now() + FURTHER_PAUSE * 3**further)
@@ -312,7 +312,7 @@ def retry_given_up() -> int:
     return queued
 
 
-def hand_back(run: Run, why: str) -> None:
+def requeue_unharmed(run: Run, why: str) -> None:
     """Queue a run again that its runner gave back unharmed: the attempt does not count."""
     Attempt.objects.filter(run=run, token=run.lease_token).update(ended_at=Now(), outcome=Status.QUEUED)
     run.move(Status.QUEUED, why, attempt=F("attempt") - 1, lease_until=None, not_before=Now(), progress=None)
@@ -325,7 +325,7 @@ def reap() -> int:
         with transaction.atomic():
             run = Run.objects.lost().select_for_update(skip_locked=True, of=("self",)).filter(pk=run_id).first()
             if run:
-                take_back(run, f"the runner was silent for more than {settings.LEASE_S} s")
+                requeue_lost(run, f"the runner was silent for more than {settings.LEASE_S} s")
                 taken += 1
     return taken
 

@@ -12,7 +12,7 @@ METRIC = "throughput_rps"
 LASTING_FLAGS = ["client_bound"]
 
 
-def reference(machine: Machine, benchmark: Benchmark) -> ReferenceRate | None:
+def reference_rate(machine: Machine, benchmark: Benchmark) -> ReferenceRate | None:
     """The row of the first accepted throughput of this definition on this machine, made when it is first asked for."""
     row = ReferenceRate.objects.filter(machine=machine, benchmark=benchmark).first()
     if row:
@@ -37,7 +37,7 @@ def requested_rate(machine: Machine, benchmark: Benchmark) -> float | None:
     rate = benchmark.definition.get("workload", {}).get("rate")
     if benchmark.rate_from is None:
         return rate
-    row = reference(machine, benchmark.rate_from)
+    row = reference_rate(machine, benchmark.rate_from)
     return float(max(1, round(row.rps * rate["share"]))) if row else None
 
 
@@ -46,7 +46,7 @@ def benchmarks_of(run: Run) -> QuerySet[Benchmark]:
     return Benchmark.objects.filter(sets=run.benchmark_set_id).select_related("rate_from").order_by("pk")
 
 
-def postponed(run: Run, benchmarks: Iterable[Benchmark]) -> dict[str, str]:
+def postponed_benchmarks(run: Run, benchmarks: Iterable[Benchmark]) -> dict[str, str]:
     """Those of the run's benchmarks whose rate is not known yet, each with the reason."""
     return {
         one.name: f"no undisturbed result of {one.rate_from} on {run.machine} yet, which sets its rate"

@@ -45,7 +45,7 @@ def accept_result(machine: Machine, run_id: int, result: ResultDocument) -> None
     Raises queue.LeaseLost for an old token, ResultError for a document that does not fit its run, and Contradiction
     for a second one of the same benchmark and side with other contents.
     """
-    run = queue.held(machine, run_id, result.token)
+    run = queue.held_run(machine, run_id, result.token)
     commit = queue.side_of(run, result.side, result.sha)
     check_frozen(run, result)
     benchmark = benchmark_in_run(run, result)

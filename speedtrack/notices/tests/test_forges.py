@@ -39,7 +39,7 @@ def push(world: World, count: int = 1, branch: str = "main") -> list[str]:
         world.repository.git("checkout", "--quiet", "-B", branch)
     new = world.repository.commits(count)
     world.shas += new
-    pushes.take(Project.objects.get())
+    pushes.sync_and_plan(Project.objects.get())
     return new
 
 

@@ -148,14 +148,14 @@ def test_a_document_of_a_run_planned_with_an_older_suite_still_fits(run: Run, se
 
 def test_a_piece_of_log_is_stored_once_per_number(run: Run) -> None:
     for text in ("first", "second"):
-        queue.log(run.machine, run.pk, LogPiece(token=run.lease_token, seq=0, phase="measure", text=text))
-    queue.log(run.machine, run.pk, LogPiece(token=run.lease_token, seq=1, phase="measure", text="a\0b 🐙"))
+        queue.keep_log(run.machine, run.pk, LogPiece(token=run.lease_token, seq=0, phase="measure", text=text))
+    queue.keep_log(run.machine, run.pk, LogPiece(token=run.lease_token, seq=1, phase="measure", text="a\0b 🐙"))
     assert list(LogChunk.objects.order_by("seq").values_list("text", flat=True)) == ["first", "a�b 🐙"]
 
 
 def test_a_log_ends_with_a_line_that_says_so(run: Run) -> None:
     def send_piece(seq: int, text: str) -> None:
-        queue.log(run.machine, run.pk, LogPiece(token=run.lease_token, seq=seq, phase="measure", text=text))
+        queue.keep_log(run.machine, run.pk, LogPiece(token=run.lease_token, seq=seq, phase="measure", text=text))
 
     pieces = queue.LOG_BYTES // 900_000
     for seq in range(pieces):

@@ -188,7 +188,7 @@ def test_a_dead_runner_does_not_keep_a_canary_from_being_judged(watched: Canary,
 
 
 def test_a_paused_machine_gets_no_canary(watched: Canary, machine: Machine) -> None:
-    tracking.pause("m1", True)
+    tracking.set_paused("m1", True)
     assert queue.claim(machine) is None
     assert not Run.objects.filter(reason=Reason.CANARY, status=Status.QUEUED).exists()
 

@@ -36,7 +36,9 @@ def test_a_failed_build_shows_its_log(client: Client, kvd: World) -> None:
     run = queue.claim(kvd.machines[0])
     assert run
     text = "\x1b[31merror:\x1b[0m <b>bold</b>\u202eevil\n"
-    queue.log(run.machine, run.pk, LogPiece(token=run.lease_token, seq=0, phase=f"build {run.commit.sha}", text=text))
+    queue.keep_log(
+        run.machine, run.pk, LogPiece(token=run.lease_token, seq=0, phase=f"build {run.commit.sha}", text=text)
+    )
     kvd.fail()
     # the claim of fail() took the run back; its second attempt failed without a log
     page = client.get(f"/p/kvd/c/{run.commit.sha}/").content.decode()

@@ -37,7 +37,7 @@ def test_a_silent_or_paused_machine_promises_nothing(client: Client, kvd: World)
     page = client.get("/queue/").content.decode()
     assert ">silent<" in page
     assert "nothing is done until the runner is heard of again" in page
-    tracking.pause("kvd-m1", True)
+    tracking.set_paused("kvd-m1", True)
     assert "the machine is paused" in client.get("/queue/").content.decode()
 
 

@@ -35,7 +35,7 @@ def test_a_running_run_is_live(client: Client, kvd: World) -> None:
     progress = ProgressDocument(done=3, total=10, now="trial 3 of get-p1")
     queue.renew(run.machine, run.pk, Renewal(token=run.lease_token, progress=progress))
     text = "\x1b[1mcc\x1b[0m -c <main>.c\n"
-    queue.log(run.machine, run.pk, LogPiece(token=run.lease_token, seq=0, phase="measure", text=text))
+    queue.keep_log(run.machine, run.pk, LogPiece(token=run.lease_token, seq=0, phase="measure", text=text))
     part = client.get(f"/runs/{run.pk}/?part=live").content.decode()
     assert "<html" not in part
     assert 'data-going="yes"' in part
@@ -49,7 +49,7 @@ def test_the_whole_log_is_plain_text(client: Client, kvd: World) -> None:
     run = queue.claim(kvd.machines[0])
     assert run
     for seq, phase in enumerate(("build a", "build a", "measure")):
-        queue.log(run.machine, run.pk, LogPiece(token=run.lease_token, seq=seq, phase=phase, text=f"<{seq}>\n"))
+        queue.keep_log(run.machine, run.pk, LogPiece(token=run.lease_token, seq=seq, phase=phase, text=f"<{seq}>\n"))
     answer = client.get(f"/runs/{run.pk}/log")
     assert answer["Content-Type"] == "text/plain; charset=utf-8"
     assert answer["X-Content-Type-Options"] == "nosniff"

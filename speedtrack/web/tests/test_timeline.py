@@ -123,7 +123,7 @@ def test_a_machine_that_returns_to_an_environment_breaks_twice(client: Client, k
     found = document(client)
     assert [line["at"] for line in found["lines"]] == [[0, 1, 2, 3, 5], [4]]
     assert [(one["at"], one["what"]) for one in found["breaks"]] == [(4, "kernel 6.1 → 6.2"), (5, "kernel 6.2 → 6.1")]
-    tracking.measure("kvd", kvd.shas[4], [], None)
+    tracking.queue_by_hand("kvd", kvd.shas[4], [], None)
     kvd.measure()  # now under both: nothing begins or ends there any more
     assert document(client)["breaks"] == []
 
@@ -146,7 +146,7 @@ def test_tags(client: Client, kvd: World) -> None:
 
 
 def test_a_commit_measured_twice_is_one_point_of_all_its_samples(client: Client, kvd: World) -> None:
-    tracking.measure("kvd", kvd.shas[1], [], None)
+    tracking.queue_by_hand("kvd", kvd.shas[1], [], None)
     kvd.measure()
     (line,) = document(client)["lines"]
     assert line["at"] == [0, 1, 2, 3]

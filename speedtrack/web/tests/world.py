@@ -48,7 +48,7 @@ class World:
         self.shas += new
         if slow:
             self.slow |= set(new)
-        pushes.take(self.project)
+        pushes.sync_and_plan(self.project)
         return new
 
     def settle(self) -> Alert | None:

@@ -24,17 +24,17 @@ def put_canary(name: str, options: Options) -> str:
 
 
 def lift(name: str, options: Options) -> str:
-    tracking.lift(name, options["accept_level"])
+    tracking.lift_quarantine(name, options["accept_level"])
     return f"machine {name} is at work again"
 
 
 def pause(name: str, options: Options) -> str:
-    tracking.pause(name, True)
+    tracking.set_paused(name, True)
     return f"machine {name} paused"
 
 
 def resume(name: str, options: Options) -> str:
-    tracking.pause(name, False)
+    tracking.set_paused(name, False)
     return f"machine {name} resumed"
 
 
@@ -74,7 +74,7 @@ class Command(PlainCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         action, name = options["action"], options["name"]
         if action == "list":
-            for machine in tracking.machines():
+            for machine in tracking.machines_by_name():
                 self.stdout.write(f"{machine.name:20} {state(machine):10} last seen {machine.last_seen_at or 'never'}")
             return
         if not name:

@@ -16,7 +16,7 @@ class Command(BaseCommand):
         parser.add_argument("runs", nargs="+", type=int, metavar="NUMBER", help="of a run, as its page says it")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        act = tracking.retry if options["action"] == "retry" else tracking.cancel
+        act = tracking.retry_run if options["action"] == "retry" else tracking.cancel_run
         for number in options["runs"]:
             try:
                 self.stdout.write(act(number))

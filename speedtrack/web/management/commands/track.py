@@ -34,7 +34,7 @@ class Command(PlainCommand):
         try:
             subscribing.check_addresses(options["mail"])
             tracked = tracking.track(
-                tracking.Wish(
+                tracking.TrackingRequest(
                     url=options["url"],
                     suite=options["suite"],
                     branch=options["branch"],
