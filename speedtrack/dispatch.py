@@ -67,7 +67,7 @@ def duties() -> list[tuple[str, QuerySet[Any]]]:
         ("reap", Run.objects.lost()),
         ("retry", Run.objects.given_up()),
         ("attend", canary.unattended()),
-        ("sync", Project.objects.told().at_rest()),
+        ("sync", Project.objects.with_deliveries().at_rest()),
         ("poll", Project.objects.due(settings.POLL_EVERY_S).at_rest()),
         ("notify", Outbox.objects.due()),
         ("notify", Notice.objects.due()),

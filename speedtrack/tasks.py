@@ -16,7 +16,7 @@ from speedtrack.runs import pushes
 @shared_task
 def sync() -> None:
     """Look at every repository that a webhook has told of, and queue its new commits."""
-    pushes.look_at_each(Project.objects.told, pushes.sync_and_plan)
+    pushes.look_at_each(Project.objects.with_deliveries, pushes.sync_and_plan)
 
 
 @shared_task

@@ -84,9 +84,9 @@ def fetch_refs(slug: str, url: str, refs: Sequence[str]) -> dict[str, str]:
     try:
         run_fetch(slug, url, [f"+{ref}:{ref}" for ref in refs])
     except GitFailed as e:
-        why = fault_of(e.said)
+        why = ref_fault(e.said)
         if not why:
-            raise failure(slug, url, e) from e
+            raise failure_with_remedy(slug, url, e) from e
         if len(refs) == 1:
             return {refs[0]: why}
         middle = len(refs) // 2
@@ -99,7 +99,7 @@ def run_fetch(slug: str, url: str, refspecs: list[str]) -> None:
     git.run_git(*FETCH, "--stdin", "--", url, directory=git.mirror_of(slug), given="".join(f"{r}\n" for r in refspecs))
 
 
-def fault_of(said: str) -> str:
+def ref_fault(said: str) -> str:
     """What is wrong with the reference at the remote, and who can mend it, from git's words; empty if nothing is."""
     if malformed := MALFORMED.search(said):
         return f"object {malformed[1]} is malformed ({malformed[2]}): write that history anew in the repository"
@@ -114,7 +114,7 @@ def fault_of(said: str) -> str:
     return ""
 
 
-def failure(slug: str, url: str, error: GitFailed) -> RepositoryError:
+def failure_with_remedy(slug: str, url: str, error: GitFailed) -> RepositoryError:
     """A failure that is no reference's fault, with what helps."""
     remedy = next(remedy for pattern, remedy in REMEDIES if re.search(pattern, error.said))
     remedy = remedy.format(mirror=git.mirror_of(slug), timeout=settings.GIT_TIMEOUT_S)
@@ -128,13 +128,13 @@ def break_old_locks(mirror: Path) -> None:
             lock.unlink(missing_ok=True)
 
 
-def find(slug: str, url: str, name: str) -> str:
+def find_commit(slug: str, url: str, name: str) -> str:
     """The commit id a name stands for, fetched if it is none of the tracked branches' names. Raises RepositoryError.
 
     So tags and branches that are not tracked, and full commit ids, can be named too.
     """
     try:
-        return git.resolve(slug, name)
+        return git.resolve_revision(slug, name)
     except NoSuchCommit:
         base = re.split(r"[~^@:]", name, maxsplit=1)[0]
         remote = git.remote_refs(url)
@@ -146,6 +146,6 @@ def find(slug: str, url: str, name: str) -> str:
     try:
         run_fetch(slug, url, [f"+{wanted}:refs/asked/{sha}"])
     except GitFailed as e:
-        why = fault_of(e.said)
-        raise (RepositoryError(f"cannot fetch {wanted}: {why}") if why else failure(slug, url, e)) from e
-    return git.resolve(slug, sha + name[len(base) :])
+        why = ref_fault(e.said)
+        raise (RepositoryError(f"cannot fetch {wanted}: {why}") if why else failure_with_remedy(slug, url, e)) from e
+    return git.resolve_revision(slug, sha + name[len(base) :])

@@ -51,7 +51,7 @@ NOT_FOUND = 1  # what a quiet `rev-parse --verify` ends with; other failures of 
 COMPLAINTS = ("error:", "fatal:", "remote: error:", "remote: fatal:")
 
 ending = threading.Event()  # set when this process is about to end
-running: set[int] = set()  # the process groups of those that ``ended`` waits for
+running: set[int] = set()  # the process groups of those that ``run_to_end`` waits for
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class Revision:
     reverts: list[str]  #: ids, perhaps abbreviated, of the commits that its message takes back
 
 
-def environment() -> dict[str, str]:
+def git_environment() -> dict[str, str]:
     protocols = "https:file" if settings.ALLOW_LOCAL_REPOSITORIES else "https"
     return {
         "PATH": os.environ.get("PATH", os.defpath),
@@ -82,7 +82,7 @@ def environment() -> dict[str, str]:
     }
 
 
-def command(arguments: list[str], directory: Path | None) -> list[str]:
+def git_command(arguments: list[str], directory: Path | None) -> list[str]:
     guards = [word for key, value in GUARDS.items() for word in ("-c", f"{key}={value}")]
     place = ["-C", str(directory)] if directory else []
     return ["git", *place, *guards, *arguments]
@@ -95,9 +95,9 @@ def run_git(*arguments: str, directory: Path | None = None, timeout_s: float | N
     """
     if any("\0" in argument for argument in arguments):
         raise NoSuchCommit(f"git {arguments[0]}: a name has a zero byte: check the spelling")
-    words = command(list(arguments), directory)
+    words = git_command(list(arguments), directory)
     try:
-        returncode, out, err = ended(words, timeout_s or settings.GIT_TIMEOUT_S, given.encode())
+        returncode, out, err = run_to_end(words, timeout_s or settings.GIT_TIMEOUT_S, given.encode())
     except FileNotFoundError as e:
         raise RepositoryError("git is not installed on this machine: install it and try again") from e
     except subprocess.TimeoutExpired as e:
@@ -112,13 +112,13 @@ def run_git(*arguments: str, directory: Path | None = None, timeout_s: float | N
     return out.decode("utf-8", "replace")
 
 
-def ended(words: list[str], timeout_s: float, given: bytes = b"") -> tuple[int, bytes, bytes]:
+def run_to_end(words: list[str], timeout_s: float, given: bytes = b"") -> tuple[int, bytes, bytes]:
     """Exit code, output and errors of a program. Whatever ends the wait ends all its processes."""
     if ending.is_set():
         raise Interrupted("this process ends")
     pipe = subprocess.PIPE
     with subprocess.Popen(
-        words, env=environment(), stdin=pipe, stdout=pipe, stderr=pipe, start_new_session=True
+        words, env=git_environment(), stdin=pipe, stdout=pipe, stderr=pipe, start_new_session=True
     ) as process:
         running.add(process.pid)
         try:
@@ -197,7 +197,7 @@ def remote_refs(url: str) -> dict[str, str]:
         listing = run_git("ls-remote", "--heads", "--tags", "--", url, timeout_s=list_timeout_s())
     except RepositoryError as e:
         raise RepositoryUnreachable(f"cannot read {url}: {e}. Check the address and the network") from e
-    return ids_by_name(listing)
+    return parse_refs(listing)
 
 
 def list_timeout_s() -> float:
@@ -205,7 +205,7 @@ def list_timeout_s() -> float:
     return min(LIST_TIMEOUT_S, settings.GIT_TIMEOUT_S)
 
 
-def ids_by_name(listing: str) -> dict[str, str]:
+def parse_refs(listing: str) -> dict[str, str]:
     """Lines of an object id, a tab and a reference name, by name. Names that are not UTF-8 are left out."""
     pairs = (line.split("\t") for line in listing.split("\n") if line and NOT_UTF8 not in line)
     return {name: sha for sha, name in pairs}
@@ -218,7 +218,7 @@ def remote_default_branch(url: str) -> str | None:
     return match[1] if match else None
 
 
-def resolve(slug: str, name: str) -> str:
+def resolve_revision(slug: str, name: str) -> str:
     """The commit id a name stands for. Raises NoSuchCommit; another RepositoryError if git could not find out."""
     none = NoSuchCommit(
         f"{slug} has no commit, branch or tag {name!r}: check the spelling, and give the full id of a commit that is "
@@ -244,12 +244,12 @@ def first_parents(slug: str, head: str) -> list[str]:
     ).split()
 
 
-def in_range(slug: str, expression: str, find: Callable[[str], str] | None = None) -> list[str]:
+def commits_in_range(slug: str, expression: str, find: Callable[[str], str] | None = None) -> list[str]:
     """First-parent commits of ``A..B``, or the one commit a name stands for, oldest first.
 
-    ``find`` tells the commit id of a name (default: ``resolve`` in the mirror).
+    ``find`` tells the commit id of a name (default: ``resolve_revision`` in the mirror).
     """
-    find = find or partial(resolve, slug)
+    find = find or partial(resolve_revision, slug)
     if ".." not in expression:
         return [find(expression)]
     begin, _, end = expression.partition("..")
@@ -279,24 +279,24 @@ def revisions(slug: str, shas: list[str]) -> Iterator[Revision]:
         # NUL is the one character that no field can hold.
         words = text.split("\0")
         for first in range(0, len(words) - 1, len(FIELDS)):
-            yield parsed(words[first : first + len(FIELDS)])
+            yield parse_revision(words[first : first + len(FIELDS)])
 
 
-def parsed(words: list[str]) -> Revision:
+def parse_revision(words: list[str]) -> Revision:
     sha, parents, name, email, authored, committed, subject, body = words
     return Revision(
         sha=sha,
         parents=parents.split(),
         author_name=name[:200],
         author_email=email[:254],
-        authored_at=moment(authored),
-        committed_at=moment(committed),
+        authored_at=datetime_of(authored),
+        committed_at=datetime_of(committed),
         subject=subject.strip()[:500],
         reverts=list(dict.fromkeys(REVERTS.findall(body)))[:MOST_REVERTS],
     )
 
 
-def moment(seconds: str) -> datetime:
+def datetime_of(seconds: str) -> datetime:
     """The moment of git's seconds since 1970; 1970 where the commit holds none, for git then repeats the question."""
     return datetime.fromtimestamp(min(int(seconds), LAST_MOMENT_S) if seconds.isdigit() else 0, UTC)
 
@@ -308,7 +308,7 @@ def has_mirror(slug: str) -> bool:
 def local_refs(slug: str) -> dict[str, str]:
     """Reference name -> object id of the mirror's branches and tags, as ``remote_refs`` tells them."""
     form = "--format=%(objectname)%09%(refname)"
-    return ids_by_name(run_git("for-each-ref", form, "refs/heads", "refs/tags", directory=mirror_of(slug)))
+    return parse_refs(run_git("for-each-ref", form, "refs/heads", "refs/tags", directory=mirror_of(slug)))
 
 
 def delete_refs(slug: str, names: Iterable[str]) -> None:
@@ -326,7 +326,7 @@ def commits_among(slug: str, shas: Iterable[str]) -> set[str]:
     return {sha for sha, kind in zip(asked, kinds, strict=False) if kind == "commit"}
 
 
-def tags(slug: str) -> dict[str, str]:
+def tags_by_name(slug: str) -> dict[str, str]:
     """Tag name -> id of the commit it points at; tags of other things, and names beyond measure, are left out."""
     columns = ("refname:strip=2", "objectname", "*objectname", "objecttype", "*objecttype")
     form = "%09".join(f"%({column})" for column in columns)
@@ -346,12 +346,12 @@ def archive(slug: str, sha: str) -> Iterator[bytes]:
     """
     if not SHA.fullmatch(sha):
         raise RepositoryError(f"{sha!r} is not a commit id")
-    return archive_blocks(slug, resolve(slug, sha))
+    return archive_blocks(slug, resolve_revision(slug, sha))
 
 
 def archive_blocks(slug: str, sha: str) -> Iterator[bytes]:
     process = subprocess.Popen(
-        command(["archive", "--format=tar", sha], mirror_of(slug)), env=environment(), stdout=subprocess.PIPE
+        git_command(["archive", "--format=tar", sha], mirror_of(slug)), env=git_environment(), stdout=subprocess.PIPE
     )
     assert process.stdout is not None
     with process, process.stdout as stream:

@@ -48,7 +48,7 @@ def receive(project: Project, headers: Mapping[str, str], body: bytes) -> Delive
     The id header is not signed, so the body's digest is a second key, but only while an equal body waits: the look to
     come covers both. A call that comes again later under its old id (a redelivery by hand) causes another look.
     """
-    delivery = parsed(project, headers, body)
+    delivery = delivery_of_call(project, headers, body)
     for is_last in (False, False, True):
         try:
             with transaction.atomic():
@@ -59,7 +59,7 @@ def receive(project: Project, headers: Mapping[str, str], body: bytes) -> Delive
                 raise
         if is_repeated(delivery):
             return None
-        if again := awakened(delivery):
+        if again := requeue_delivery(delivery):
             return again
         # What stood in the way has gone in between.
     raise AssertionError("the last try returns or raises")
@@ -74,7 +74,7 @@ def is_repeated(delivery: Delivery) -> bool:
     return known.filter(equal, status=Delivery.Status.RECEIVED).update(received_at=Now()) > 0
 
 
-def awakened(delivery: Delivery) -> Delivery | None:
+def requeue_delivery(delivery: Delivery) -> Delivery | None:
     """The call that came under this id before and no longer waits, as it comes now: it waits again."""
     same = Delivery.objects.filter(project=delivery.project, delivery_id=delivery.delivery_id)
     contents = {name: getattr(delivery, name) for name in CONTENTS}
@@ -86,9 +86,9 @@ def awakened(delivery: Delivery) -> Delivery | None:
     return same.first() if woken else None
 
 
-def parsed(project: Project, headers: Mapping[str, str], body: bytes) -> Delivery:
+def delivery_of_call(project: Project, headers: Mapping[str, str], body: bytes) -> Delivery:
     """The row of a call. Raises BadSignature."""
-    provider = signed_by(project, headers, body)
+    provider = signing_provider(project, headers, body)
     event = headers.get(provider.event_header, "")[:50]
     digest = hashlib.sha256(body).hexdigest()
     return Delivery(
@@ -104,7 +104,7 @@ def parsed(project: Project, headers: Mapping[str, str], body: bytes) -> Deliver
     )
 
 
-def signed_by(project: Project, headers: Mapping[str, str], body: bytes) -> Provider:
+def signing_provider(project: Project, headers: Mapping[str, str], body: bytes) -> Provider:
     """The provider whose signature over the raw body is right. Raises BadSignature."""
     for provider in PROVIDERS:
         given = headers.get(provider.signature_header)

@@ -19,15 +19,15 @@ LOOKED_AT_NOW = """SELECT objid::bigint FROM pg_locks WHERE locktype = 'advisory
     AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"""
 
 
-def hook_id() -> str:
+def new_hook_id() -> str:
     return secrets.token_urlsafe(16)
 
 
-def hook_secret() -> str:
+def new_hook_secret() -> str:
     return secrets.token_urlsafe(32)
 
 
-def has_rested() -> Q:
+def pause_is_over() -> Q:
     """True but for projects whose last looks failed, while their pause lasts."""
     doublings = Least(F("failures") - 1, Value(DOUBLINGS), output_field=models.FloatField())
     pause = Least(
@@ -40,13 +40,13 @@ class ProjectQuerySet(models.QuerySet["Project"]):
     def due(self, every_s: int) -> "ProjectQuerySet":
         """Projects not looked at for their polling interval, which a jitter spreads by up to a quarter."""
         interval = (1 + F("poll_jitter")) * Value(timedelta(seconds=every_s))
-        return self.filter(has_rested(), Q(polled_at=None) | Q(polled_at__lt=Now() - interval))
+        return self.filter(pause_is_over(), Q(polled_at=None) | Q(polled_at__lt=Now() - interval))
 
-    def told(self) -> "ProjectQuerySet":
+    def with_deliveries(self) -> "ProjectQuerySet":
         """Projects with a delivery to be looked into; one that came after a failure waits the first pause only."""
         waiting = Delivery.objects.filter(project=OuterRef("pk"), status="received")
         fresh = Exists(waiting.filter(received_at__gt=OuterRef("polled_at")))
-        return self.filter(has_rested() | Q(fresh, polled_at__lt=Now() - Value(FIRST_PAUSE)), Exists(waiting))
+        return self.filter(pause_is_over() | Q(fresh, polled_at__lt=Now() - Value(FIRST_PAUSE)), Exists(waiting))
 
     def at_rest(self) -> "ProjectQuerySet":
         """Not those that somebody looks at just now."""
@@ -61,8 +61,8 @@ class Project(models.Model):
     url = models.CharField(max_length=500)
     default_branch = models.CharField(max_length=250)
     suite = models.CharField(max_length=100, help_text="name of a suite file")
-    hook_id = models.CharField(max_length=40, unique=True, default=hook_id)
-    hook_secret = models.CharField(max_length=100, default=hook_secret)
+    hook_id = models.CharField(max_length=40, unique=True, default=new_hook_id)
+    hook_secret = models.CharField(max_length=100, default=new_hook_secret)
     created = models.DateTimeField(db_default=Now())
     polled_at = models.DateTimeField(null=True)
     poll_jitter = models.FloatField(default=0)

@@ -19,7 +19,7 @@ LEFT_OUT_AGAIN = timedelta(days=1)  # what could not be fetched is tried again t
 
 
 @dataclass(frozen=True)
-class Moved:
+class BranchChange:
     """What one look at a branch changed: ids of new commits on it, oldest first, and of those that left it.
 
     ``first``: the branch was never seen before, so its whole history is new.
@@ -32,7 +32,7 @@ class Moved:
 
 
 @contextmanager
-def alone(project: Project) -> Iterator[bool]:
+def try_project_lock(project: Project) -> Iterator[bool]:
     """Hold the project's lock of the database session, unless another session holds it: then False."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_try_advisory_lock(%s, %s)", [SYNC_LOCK, project.pk])
@@ -45,7 +45,7 @@ def alone(project: Project) -> Iterator[bool]:
 
 
 @contextmanager
-def one_at_a_time(project: Project) -> Iterator[None]:
+def project_lock(project: Project) -> Iterator[None]:
     """Hold the project's lock of the database session: a fetch takes minutes, too long for a transaction."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_advisory_lock(%s, %s)", [SYNC_LOCK, project.pk])
@@ -55,14 +55,14 @@ def one_at_a_time(project: Project) -> Iterator[None]:
             cursor.execute("SELECT pg_advisory_unlock(%s, %s)", [SYNC_LOCK, project.pk])
 
 
-def sync(project: Project, then: Callable[[Moved], object] = lambda moved: None) -> list[Moved]:
+def sync(project: Project, then: Callable[[BranchChange], object] = lambda moved: None) -> list[BranchChange]:
     """Fetch the repository and update branches, commits, positions and tags.
 
     ``then`` is called for each branch in the same transaction: if it raises, or the process dies, the next look finds
     the same news again. Two looks at one project never run side by side: the second waits. A branch or tag that cannot
     be fetched stays as it was, and ``project.left_out`` says why. Raises RepositoryError; nothing is changed then.
     """
-    with one_at_a_time(project):
+    with project_lock(project):
         branches = list(project.branches.select_related("project", "head"))
         fetched = fetching.fetch(project.slug, project.url, [branch.name for branch in branches])
         with transaction.atomic():
@@ -78,15 +78,15 @@ def sync(project: Project, then: Callable[[Moved], object] = lambda moved: None)
 
 def note_success(project: Project, **changes: Any) -> None:
     """Note that the remote was looked at just now."""
-    note(project, error="", failures=0, **changes)
+    note_look(project, error="", failures=0, **changes)
 
 
 def note_failure(project: Project, why: str) -> None:
     """Note why the remote could not be looked at; the next try waits, the longer the more often it failed."""
-    note(project, error=why.replace("\0", ""), failures=F("failures") + 1)
+    note_look(project, error=why.replace("\0", ""), failures=F("failures") + 1)
 
 
-def note(project: Project, **changes: Any) -> None:
+def note_look(project: Project, **changes: Any) -> None:
     Project.objects.filter(pk=project.pk).update(polled_at=Now(), poll_jitter=random.uniform(0, 0.25), **changes)
 
 
@@ -103,7 +103,7 @@ def has_news(project: Project) -> bool:
     known |= {ref: sha for ref, sha in git.local_refs(project.slug).items() if ref.startswith("refs/tags/")}
     known |= {ref: fault["sha"] for ref, fault in project.left_out.items()}
     now = {ref: remote[ref] for ref in branches if ref in remote} | fetching.wanted_tags(project.slug, remote)
-    return now != known or git.tags(project.slug) != dict(project.tags.values_list("name", "sha"))
+    return now != known or git.tags_by_name(project.slug) != dict(project.tags.values_list("name", "sha"))
 
 
 def left_out_for_long(project: Project) -> bool:
@@ -111,7 +111,7 @@ def left_out_for_long(project: Project) -> bool:
     return bool(project.left_out) and long_ago.exists()
 
 
-def update_branch(branch: Branch, fetched: Fetched) -> Moved:
+def update_branch(branch: Branch, fetched: Fetched) -> BranchChange:
     """Make the branch's positions those of the mirror. A deleted branch keeps its history and is marked.
 
     Deleted is what the remote does not list; any other failure is none of the branch.
@@ -120,10 +120,10 @@ def update_branch(branch: Branch, fetched: Fetched) -> Moved:
     if ref not in fetched.remote:
         Branch.objects.filter(pk=branch.pk, deleted_at=None).update(deleted_at=Now())
     if ref not in fetched.remote or ref in fetched.faults:
-        return Moved(branch, [], [])
-    head = git.resolve(slug, ref)
+        return BranchChange(branch, [], [])
+    head = git.resolve_revision(slug, ref)
     if branch.head and branch.head.sha == head and not branch.deleted_at:
-        return Moved(branch, [], [])
+        return BranchChange(branch, [], [])
     path = git.first_parents(slug, head)
     known = dict(branch.positions.values_list("commit__sha", "number"))
     removed = [sha for sha, number in known.items() if number >= len(path) or path[number] != sha]
@@ -137,7 +137,7 @@ def update_branch(branch: Branch, fetched: Fetched) -> Moved:
     Branch.objects.filter(pk=branch.pk).update(
         head=Commit.objects.get(project=branch.project, sha=head), deleted_at=None
     )
-    return Moved(branch, added, removed, first=branch.head is None)
+    return BranchChange(branch, added, removed, first=branch.head is None)
 
 
 def store_commits(project: Project, shas: list[str]) -> dict[str, Commit]:
@@ -154,7 +154,7 @@ def store_commits(project: Project, shas: list[str]) -> dict[str, Commit]:
 
 def update_tags(project: Project) -> None:
     """Make the project's tags those of the mirror; a moved tag moves."""
-    now = git.tags(project.slug)
+    now = git.tags_by_name(project.slug)
     before = dict(project.tags.values_list("name", "sha"))
     stale = [name for name, sha in before.items() if now.get(name) != sha]
     project.tags.filter(name__in=stale).delete()

@@ -9,7 +9,7 @@ from django.db.models.functions import Now
 from speedtrack.benchmarks.definitions import DefinitionError
 from speedtrack.projects.errors import Interrupted, RepositoryError
 from speedtrack.projects.models import Commit, Delivery, Project, ProjectQuerySet
-from speedtrack.projects.sync import Moved, alone, has_news, note_failure, note_success, sync
+from speedtrack.projects.sync import BranchChange, has_news, note_failure, note_success, sync, try_project_lock
 from speedtrack.runs import planning
 from speedtrack.runs.models import Reason
 
@@ -25,7 +25,7 @@ def look_at_each(asked_for: Callable[[], ProjectQuerySet], look: Callable[[Proje
     oldest = F("polled_at").asc(nulls_first=True)
     while project := asked_for().at_rest().exclude(pk__in=done).order_by(oldest, "pk").first():
         done.append(project.pk)
-        with alone(project) as is_mine:
+        with try_project_lock(project) as is_mine:
             # Another process may have done it before the lock was taken.
             if is_mine and asked_for().filter(pk=project.pk).exists():
                 look_noting_failure(project, look)
@@ -62,7 +62,7 @@ def sync_and_plan(project: Project) -> int:
     begun = Project.objects.annotate(now=Now()).values_list("now", flat=True).get(pk=project.pk)
     queued, words = 0, []
 
-    def plan(moved: Moved) -> None:
+    def plan(moved: BranchChange) -> None:
         nonlocal queued
         new = plan_moved(moved)
         queued += new
@@ -77,7 +77,7 @@ def sync_and_plan(project: Project) -> int:
     return queued
 
 
-def plan_moved(moved: Moved) -> int:
+def plan_moved(moved: BranchChange) -> int:
     """Queue the new commits of a branch and cancel what waits for those that left it.
 
     The history of a branch seen for the first time is no push: whoever tracks it says how much of it to measure.

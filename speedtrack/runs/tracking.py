@@ -160,7 +160,7 @@ def choose(slug: str, expression: str, names: list[str], machine_name: str | Non
     usual = benchmarks if extended else usual_benchmarks(definition, benchmarks)
     chosen = [b for b in benchmarks if b.name in names] or usual
     machines = [machine_named(machine_name)] if machine_name else list(project.machines.all())
-    shas = git.in_range(slug, expression, partial(fetching.find, slug, project.url))
+    shas = git.commits_in_range(slug, expression, partial(fetching.find_commit, slug, project.url))
     commits = store_commits(project, shas)
     ranks = {commits[sha].pk: place for place, sha in enumerate(shas)}
     return Choice(project, suite, store_set(suite, chosen), machines, ranks)
@@ -281,7 +281,7 @@ def set_canary(name: str, slug: str, revision: str | None, names: list[str]) -> 
     chosen = [b for b in benchmarks if b.name in names] or [b for b in [suited] if b]
     if not chosen:
         raise NoSuchThing(f"suite {suite} has no benchmark without a rate: name one with --benchmark")
-    sha = fetching.find(slug, project.url, revision or project.default_branch)
+    sha = fetching.find_commit(slug, project.url, revision or project.default_branch)
     return canary.replace_canary(
         machine, FrozenCommit(project, store_commits(project, [sha])[sha], suite, store_set(suite, chosen))
     )

@@ -103,4 +103,4 @@ def test_what_a_person_settled_stays(world: World, django_user_model: type) -> N
 )
 def test_what_a_message_says_that_it_reverts(body: str, found: list[str]) -> None:
     words = ["a" * 40, "", "Ada", "a@b", "1", "1", "Revert it", body]
-    assert git.parsed(words).reverts == found
+    assert git.parse_revision(words).reverts == found

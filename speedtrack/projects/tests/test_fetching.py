@@ -246,6 +246,6 @@ def test_a_mirror_that_lost_objects_is_filled_again(project: Project, repository
     ],
 )
 def test_each_failure_has_a_remedy_of_its_own(project: Project, said: str, remedy: str) -> None:
-    assert not fetching.fault_of(said)
+    assert not fetching.ref_fault(said)
     with pytest.raises(RepositoryError, match=remedy):
-        raise fetching.failure("kvd", project.url, GitFailed(f"git fetch: {said}", 128, said))
+        raise fetching.failure_with_remedy("kvd", project.url, GitFailed(f"git fetch: {said}", 128, said))

@@ -29,13 +29,13 @@ def files_under(directory: Path) -> set[str]:
 def test_a_revision_that_is_an_option_is_refused_and_writes_nothing(mirror: Path, tmp_path: Path, option: str) -> None:
     hostile = option.format(tmp_path / "pwned")
     before = files_under(tmp_path)
-    for ask in (git.resolve, git.in_range, git.first_parents):
+    for ask in (git.resolve_revision, git.commits_in_range, git.first_parents):
         with pytest.raises(RepositoryError):
             ask("kvd", hostile)
     with pytest.raises(RepositoryError):
-        git.in_range("kvd", f"main..{hostile}")
+        git.commits_in_range("kvd", f"main..{hostile}")
     with pytest.raises(RepositoryError):
-        git.in_range("kvd", f"{hostile}..main")
+        git.commits_in_range("kvd", f"{hostile}..main")
     with pytest.raises(RepositoryError):
         list(git.revisions("kvd", [hostile]))
     with pytest.raises(RepositoryError):
@@ -82,9 +82,9 @@ def test_a_branch_whose_name_begins_with_a_dash_is_a_branch_like_others(
     repository.git("update-ref", "refs/heads/-x", sha)
     repository.git("update-ref", "refs/tags/-x", sha)
     fetching.fetch("kvd", str(repository.path), ["-x", name])
-    assert git.resolve("kvd", f"refs/heads/{name}") == sha
-    assert git.first_parents("kvd", git.resolve("kvd", "refs/heads/-x")) == [sha]
-    assert git.tags("kvd") == {"-x": sha}
+    assert git.resolve_revision("kvd", f"refs/heads/{name}") == sha
+    assert git.first_parents("kvd", git.resolve_revision("kvd", "refs/heads/-x")) == [sha]
+    assert git.tags_by_name("kvd") == {"-x": sha}
 
 
 @pytest.mark.parametrize(
@@ -167,19 +167,19 @@ def test_hooks_and_configuration_of_the_mirror_and_of_the_user_run_nothing(
     monkeypatch.setenv("GIT_DIR", str(repository.path / ".git"))
     repository.commit_object(b"tree TREE\nauthor A <a@b> 1 +0000\ncommitter A <a@b> 1 +0000\n\nmore\n")
     fetching.fetch("kvd", str(repository.path), ["main"])
-    assert next(git.revisions("kvd", [git.resolve("kvd", "main")])).subject == "more"
+    assert next(git.revisions("kvd", [git.resolve_revision("kvd", "main")])).subject == "more"
     assert not pwned.exists()
 
 
 def test_git_is_given_no_secret_of_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SECRET_KEY", "hidden")
-    assert "hidden" not in " ".join(git.environment().values())
+    assert "hidden" not in " ".join(git.git_environment().values())
 
 
 @pytest.mark.parametrize("name", ["main~1..", "nonsense", "", "main:file.txt", "0" * 40, "main\nmain"])
 def test_a_name_that_is_no_commit_is_refused_with_a_remedy(mirror: Path, name: str) -> None:
     with pytest.raises(RepositoryError, match="check the spelling"):
-        git.resolve("kvd", name)
+        git.resolve_revision("kvd", name)
 
 
 @pytest.mark.parametrize("url", ["https://[bad", "https://[::1/a", "https://h]/a"])
@@ -190,7 +190,7 @@ def test_an_address_that_cannot_be_parsed_is_refused(url: str) -> None:
 
 def test_a_name_with_a_zero_byte_is_refused(mirror: Path) -> None:
     with pytest.raises(RepositoryError):
-        git.resolve("kvd", "main\0x")
+        git.resolve_revision("kvd", "main\0x")
 
 
 def test_a_git_that_takes_too_long_is_ended_with_all_it_started(
@@ -231,4 +231,4 @@ def test_a_lock_that_a_killed_git_left_behind_is_broken_when_it_is_old(
         fetching.fetch("kvd", str(repository.path), ["main"])
     os.utime(lock, (lock.stat().st_mtime - 2 * settings.GIT_TIMEOUT_S,) * 2)
     fetching.fetch("kvd", str(repository.path), ["main"])
-    assert git.resolve("kvd", "main") == sha
+    assert git.resolve_revision("kvd", "main") == sha
