@@ -25,7 +25,7 @@ from speedtrack.alerts.pairing import Pair, plan
 from speedtrack.alerts.trouble import isolated
 from speedtrack.alerts.verdicts import LEVEL, LOOKS, PAIRS, ROUNDS
 from speedtrack.projects.models import Commit
-from speedtrack.runs.models import PAIRED, Machine, Reason, Run
+from speedtrack.runs.models import SETTLING, Machine, Reason, Run
 from speedtrack.runs.models import Status as RunStatus
 from speedtrack.stats.compare import fewest_pairs
 from speedtrack.stats.narrow import MOST
@@ -288,7 +288,7 @@ def next_commit(cp: ChangePoint) -> Commit | None:
     """
     runs = Run.objects.filter(machine=cp.series.machine)
     same_as_parent = Q(runs__in=runs.exclude(linked=None))
-    unfit = Q(builds__succeeded=False) | Q(runs__in=runs.filter(reason__in=PAIRED, status=RunStatus.FAILED))
+    unfit = Q(builds__succeeded=False) | Q(runs__in=runs.filter(reason__in=SETTLING, status=RunStatus.FAILED))
     between = brackets.commits_between(cp.branch, cp.before_id, cp.commit_id)
     fit = list(between.exclude(unfit | same_as_parent))
     if not between.exclude(same_as_parent).exists() and (last := between.last()):

@@ -26,7 +26,7 @@ from speedtrack.benchmarks.storing import store_set, store_suite, usual_benchmar
 from speedtrack.benchmarks.suitefiles import load_suite
 from speedtrack.projects.models import Commit, Project
 from speedtrack.runs import planning
-from speedtrack.runs.models import PAIRED, Build, Machine, Measurement, Reason, Run, RunQuerySet, Series, Side
+from speedtrack.runs.models import SETTLING, Build, Machine, Measurement, Reason, Run, RunQuerySet, Series, Side
 from speedtrack.runs.order import PRIORITY
 from speedtrack.runs.tracking import Choice
 from speedtrack.stats.floor import noise_floor
@@ -115,7 +115,7 @@ def due() -> RunQuerySet:
     base = Build.objects.filter(attempt__run=OuterRef("pk"), attempt__token=OuterRef("lease_token"), side=Side.BASE)
     twins = base.filter(Exists(head), succeeded=True)
     runs = Run.objects.filter(floors_due=True, floors=None)
-    return runs.filter(Q(reason=Reason.AA) | (Q(reason__in=PAIRED) & Exists(twins)))
+    return runs.filter(Q(reason=Reason.AA) | (Q(reason__in=SETTLING) & Exists(twins)))
 
 
 @transaction.atomic

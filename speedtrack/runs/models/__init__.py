@@ -15,7 +15,7 @@ from speedtrack.runs.models.measurements import (
 from speedtrack.runs.models.runs import (
     ACTIVE,
     MOVES,
-    PAIRED,
+    SETTLING,
     Attempt,
     LogChunk,
     Reason,
@@ -29,7 +29,7 @@ from speedtrack.runs.models.runs import (
 __all__ = [
     "ACTIVE",
     "MOVES",
-    "PAIRED",
+    "SETTLING",
     "Attempt",
     "Build",
     "Canary",

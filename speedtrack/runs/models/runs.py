@@ -49,7 +49,7 @@ class Side(models.TextChoices):
     BASE = "base"
 
 
-PAIRED = (Reason.CONFIRM, Reason.BISECT)
+SETTLING = (Reason.CONFIRM, Reason.BISECT)  #: paired runs that settle a suspicion; A/A runs and profiles are paired too
 
 
 class RunQuerySet(models.QuerySet["Run"]):
@@ -167,6 +167,7 @@ class Run(models.Model):
 
     @property
     def paired(self) -> bool:
+        """Does it measure two sides, whatever for?"""
         return self.base_id is not None
 
     @property
