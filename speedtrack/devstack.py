@@ -115,7 +115,7 @@ def keep_socket_to_owner(path: Path, url: str) -> None:
 
 
 @contextlib.contextmanager
-def broker() -> Iterator[str]:
+def running_broker() -> Iterator[str]:
     """BROKER_URL, or that of an embedded Valkey that runs as long as the block. It keeps nothing: nudges may go.
 
     The embedded one has no password and no TCP port: a socket in a directory that only its owner may enter.

@@ -83,7 +83,7 @@ def duties() -> list[tuple[str, QuerySet[Any]]]:
     ]
 
 
-def run(stopping: Callable[[], bool]) -> None:
+def run_until_stopped(stopping: Callable[[], bool]) -> None:
     """Look for work until told to stop. A broker or database that is away is waited for, with a line that says so."""
     session = Session()
     while not stopping():
@@ -117,7 +117,7 @@ class Session:
             if not cursor.fetchone()[0]:
                 return False
             cursor.execute(f"LISTEN {CHANNEL}")  # before the first look, so that nothing falls between the two
-        self.leading, self.question = connection.connection, question()
+        self.leading, self.question = connection.connection, build_question()
         return True
 
     def wait(self, stopping: Callable[[], bool]) -> None:
@@ -136,38 +136,38 @@ class Session:
 
 def tick(celery: Celery = app, question: Question | None = None) -> None:
     """Do the upkeep that is due, then nudge everybody who has work and has not been told."""
-    found = seen(question)
+    found = duties_with_work(question)
     if due := [verb for duty, verb in UPKEEP.items() if duty in found]:
         for verb in due:
             verb()
-        found = seen(question)
-    if nudges := wanted(found):
+        found = duties_with_work(question)
+    if nudges := nudges_for(found):
         with celery.connection_for_write() as broker, broker.channel() as channel:
             for name, task in nudges:
                 if channel.queue_declare(name).message_count == 0:
                     celery.send_task(task, queue=Queue(name), connection=broker, ignore_result=True)
 
 
-def question() -> Question:
+def build_question() -> Question:
     """All that is looked for, as one statement: to make it takes ten times the CPU time of having it answered."""
     found = [rows.order_by().values_list(Value(duty, TextField()))[:1] for duty, rows in duties()]
     machines = idle_machines_with_work().values_list(Concat(Value("machine."), "name", output_field=TextField()))
     return machines.union(*found, all=True).query.sql_with_params()
 
 
-def seen(asked: Question | None = None) -> set[str]:
+def duties_with_work(asked: Question | None = None) -> set[str]:
     """The duties that have work, and the queues of the machines that have. ``asked``: the question, made before."""
     with connection.cursor() as cursor:
-        cursor.execute(*(asked or question()))
+        cursor.execute(*(asked or build_question()))
         return {name for (name,) in cursor.fetchall()}
 
 
 def decisions_wanted() -> bool:
     """Are there new measurements, suspicions to confirm, paired runs to judge, or people to be told?"""
-    return bool({"detect", "notify"} & seen())
+    return bool({"detect", "notify"} & duties_with_work())
 
 
-def wanted(found: set[str]) -> list[tuple[str, str]]:
+def nudges_for(found: set[str]) -> list[tuple[str, str]]:
     """(queue, task) of each duty and machine that was found to have work. Nothing is calibrated beside detection."""
     left = found - ({"calibrate"} if "detect" in found else set())
     machines = [(name, LOOK_FOR_WORK) for name in sorted(left) if name.startswith("machine.")]

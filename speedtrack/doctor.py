@@ -48,7 +48,7 @@ def examine(names: Iterable[str]) -> Iterator[Finding]:
         yield Finding(name, state, words)
 
 
-def database() -> tuple[str, str]:
+def check_database() -> tuple[str, str]:
     version = connection.cursor().connection.info.server_version
     missing = MigrationExecutor(connection).migration_plan(MigrationExecutor(connection).loader.graph.leaf_nodes())
     if missing:
@@ -56,7 +56,7 @@ def database() -> tuple[str, str]:
     return "good", f"PostgreSQL {version // 10_000}.{version % 10_000}, all migrations applied"
 
 
-def broker() -> tuple[str, str]:
+def check_broker() -> tuple[str, str]:
     if "BROKER_URL" not in os.environ:
         return "note", "BROKER_URL is not set: `make serve` and `make demo` start an embedded one"
     try:
@@ -67,8 +67,8 @@ def broker() -> tuple[str, str]:
     return "good", "answers"
 
 
-def git() -> tuple[str, str]:
-    words = output("git", "--version").split()
+def check_git() -> tuple[str, str]:
+    words = output_of("git", "--version").split()
     if len(words) < 3:
         return "bad", "git is not installed: install it"
     version = tuple(int(part) for part in words[2].split(".")[:2])
@@ -77,23 +77,23 @@ def git() -> tuple[str, str]:
     return "good", f"git {words[2]}"
 
 
-def driver() -> tuple[str, str]:
+def check_driver() -> tuple[str, str]:
     path = DRIVER if DRIVER.exists() else shutil.which("speedbench")
     if path is None:
         return "bad", "speedbench is not built: run `make setup`"
-    return "good", output(str(path), "--version")
+    return "good", output_of(str(path), "--version")
 
 
-def compiler() -> tuple[str, str]:
+def check_compiler() -> tuple[str, str]:
     for program in ("cc", "make", "tar"):
         if not shutil.which(program):
             return "bad", f"{program} is not installed: a runner on this machine needs it to build servers"
     if not shutil.which("ccache"):
         return "note", "ccache is not installed: each build compiles everything anew"
-    return "good", output("cc", "--version").splitlines()[0]
+    return "good", output_of("cc", "--version").splitlines()[0]
 
 
-def containers() -> tuple[str, str]:
+def check_docker() -> tuple[str, str]:
     """Asks as a runner on this machine would; no suite needs it but those that build in containers."""
     try:
         version = docker.from_env(timeout=5).version()
@@ -116,8 +116,8 @@ def safe_runc(version: str) -> bool:
     return any(numbers[:2] == oldest[:2] and numbers >= oldest for oldest in OLDEST_RUNC) or numbers[:2] > (1, 3)
 
 
-def placement() -> tuple[str, str]:
-    done = runner("plan")
+def check_placement() -> tuple[str, str]:
+    done = run_runner("plan")
     if done.returncode:
         return "bad", done.stderr.strip()
     plan = json.loads(done.stdout)
@@ -126,21 +126,21 @@ def placement() -> tuple[str, str]:
     return ("note", f"{words} ({plan['override']})") if plan["override"] else ("good", words)
 
 
-def runner(command: str) -> subprocess.CompletedProcess[str]:
+def run_runner(command: str) -> subprocess.CompletedProcess[str]:
     """What the runner says for programs."""
     return subprocess.run(
         [sys.executable, "-m", "runners", command, "--json"], cwd=BASE_DIR, capture_output=True, text=True
     )
 
 
-def sandbox() -> tuple[str, str]:
+def check_sandbox() -> tuple[str, str]:
     """Asks as a runner on this machine would."""
     done = subprocess.run([sys.executable, "-m", "runners.sandbox"], cwd=BASE_DIR, capture_output=True, text=True)
     return ("note" if done.returncode else "good"), (done.stdout or done.stderr).strip()
 
 
-def kernel() -> tuple[str, str]:
-    done = runner("tune")
+def check_kernel() -> tuple[str, str]:
+    done = run_runner("tune")
     if done.returncode:
         return "bad", done.stderr.strip()
     # A wish for short sleeps lasts only as long as the process that has it.
@@ -155,7 +155,7 @@ def kernel() -> tuple[str, str]:
     return "good", "set as wanted for measuring"
 
 
-def suites() -> tuple[str, str]:
+def check_suites() -> tuple[str, str]:
     names = sorted(path.stem for path in Path(settings.SUITES).glob("*.toml"))
     wrong = []
     for name in names:
@@ -166,7 +166,7 @@ def suites() -> tuple[str, str]:
     return ("bad", "; ".join(wrong)) if wrong else ("good", ", ".join(names) or "none")
 
 
-def machines() -> tuple[str, str]:
+def check_machines() -> tuple[str, str]:
     known = list(Machine.objects.order_by("name"))
     if moved := [f"{m.name}: {m.quarantined_why}" for m in known if m.quarantined_at]:
         return "bad", f"in quarantine: {'; '.join(moved)}. Look at its page, or `manage.py machine lift NAME`"
@@ -176,7 +176,7 @@ def machines() -> tuple[str, str]:
     return ("good", ", ".join(names)) if known else ("note", "none: add one with `manage.py machine add NAME`")
 
 
-def mails() -> tuple[str, str]:
+def check_mails() -> tuple[str, str]:
     failing = Outbox.objects.failing()
     given_up = failing.exclude(given_up_at=None).count()
     waiting = failing.filter(given_up_at=None).order_by("-pk").first()
@@ -191,7 +191,7 @@ def mails() -> tuple[str, str]:
     return "good", f"none is held up; they go to {where}"
 
 
-def output(*command: str) -> str:
+def output_of(*command: str) -> str:
     try:
         return subprocess.run(command, capture_output=True, text=True, timeout=10).stdout.strip()
     except OSError:
@@ -199,16 +199,16 @@ def output(*command: str) -> str:
 
 
 CHECKS: dict[str, Callable[[], tuple[str, str]]] = {
-    "database": database,
-    "broker": broker,
-    "git": git,
-    "driver": driver,
-    "compiler": compiler,
-    "docker": containers,
-    "placement": placement,
-    "sandbox": sandbox,
-    "kernel": kernel,
-    "suites": suites,
-    "machines": machines,
-    "mails": mails,
+    "database": check_database,
+    "broker": check_broker,
+    "git": check_git,
+    "driver": check_driver,
+    "compiler": check_compiler,
+    "docker": check_docker,
+    "placement": check_placement,
+    "sandbox": check_sandbox,
+    "kernel": check_kernel,
+    "suites": check_suites,
+    "machines": check_machines,
+    "mails": check_mails,
 }

@@ -13,22 +13,22 @@ def directory(path: Path) -> Path:
     return path
 
 
-def keep(file: Path, content: str) -> str:
+def write_once(file: Path, content: str) -> str:
     """Make a file with this content, unless there is one. Of several writers the first one wins, for all."""
     if not file.exists():
-        with written(file.parent, content.encode()) as complete, contextlib.suppress(FileExistsError):
+        with temporary_file(file.parent, content.encode()) as complete, contextlib.suppress(FileExistsError):
             os.link(complete, file)
     return file.read_text()
 
 
 def replace(file: Path, content: bytes) -> None:
     """Make a file with this content, in place of the one that is there."""
-    with written(file.parent, content) as complete:
+    with temporary_file(file.parent, content) as complete:
         complete.rename(file)
 
 
 @contextlib.contextmanager
-def written(parent: Path, content: bytes) -> Iterator[Path]:
+def temporary_file(parent: Path, content: bytes) -> Iterator[Path]:
     """A complete file beside where it shall be (mode 0600); removed at the end, unless it was renamed."""
     descriptor, name = tempfile.mkstemp(prefix=".new-", dir=directory(parent))
     try:

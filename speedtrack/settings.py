@@ -39,7 +39,7 @@ def env_secret(name: str, file: Path) -> str:
     """The variable, or else a random value made once and kept in ``file``, readable by its owner only."""
     if value := os.environ.get(name):
         return value
-    kept = privatefiles.keep(file, secrets.token_urlsafe(48))
+    kept = privatefiles.write_once(file, secrets.token_urlsafe(48))
     if not kept:
         raise ImproperlyConfigured(f"{file} is empty: delete it, or set {name}")
     return kept

@@ -44,7 +44,7 @@ def plain_json(document: str) -> str:
     return json.dumps(plain_values(json.loads(document)), separators=(",", ":"))
 
 
-def cell(value: str) -> str:
+def csv_cell(value: str) -> str:
     """A value for a CSV file, which no spreadsheet takes for a formula."""
     shown = plain(value)
     return f"'{shown}" if shown.startswith(("=", "+", "-", "@", "\t")) else shown

@@ -51,7 +51,7 @@ class Request(HTTPRequestParser):
             self.adj.max_request_body_size = LARGE_BODY_BYTES + 1
 
 
-class Refusal(ErrorTask):
+class JsonRefusal(ErrorTask):
     """The answer to what is no request, as JSON like all refusals outside of the pages."""
 
     def execute(self) -> None:
@@ -64,11 +64,11 @@ class Refusal(ErrorTask):
         self.write(body)
 
 
-class Channel(HTTPChannel):
+class Connection(HTTPChannel):
     """One connection."""
 
     parser_class = Request
-    error_task_class = Refusal
+    error_task_class = JsonRefusal
 
     def busy(self) -> bool:
         """Is a request or an answer under way?"""
@@ -83,8 +83,8 @@ class Channel(HTTPChannel):
         return bool(self.total_outbufs_len > BUFFERED_BYTES and now - self.last_activity > IDLE_S)
 
 
-class Server(TcpWSGIServer):
-    channel_class = Channel
+class WebServer(TcpWSGIServer):
+    channel_class = Connection
     ending = False
 
     def __init__(self, application: Any, adj: Adjustments, headers_s: float, body_s: float) -> None:
@@ -147,7 +147,7 @@ def main(arguments: list[str]) -> None:
     from speedtrack.wsgi import application  # Django, only once the arguments are right
 
     try:
-        server = Server(application, adjustments(options.bind), options.headers_s, options.body_s)
+        server = WebServer(application, adjustments(options.bind), options.headers_s, options.body_s)
     except OSError as e:
         sys.exit(f"error: {options.bind} cannot be served here ({e.strerror}): name another address with --bind")
     server.run()

@@ -121,7 +121,7 @@ ANSWERS: dict[type[Exception], int] = {
 }
 
 
-def answer(status: int) -> Any:
+def error_handler(status: int) -> Any:
     def handler(request: HttpRequest, error: Exception) -> HttpResponse:
         return JsonResponse({"error": str(error)}, status=status)
 
@@ -129,27 +129,27 @@ def answer(status: int) -> Any:
 
 
 for kind, status in ANSWERS.items():
-    api.exception_handler(kind)(answer(status))
+    api.exception_handler(kind)(error_handler(status))
 
 
 @api.exception_handler(AuthenticationError)
-def no_token(request: HttpRequest, error: AuthenticationError) -> HttpResponse:
+def refuse_no_token(request: HttpRequest, error: AuthenticationError) -> HttpResponse:
     return JsonResponse({"error": "no machine token: send `Authorization: Bearer <token>`"}, status=401)
 
 
 @api.exception_handler(ValidationError)
-def wrong_document(request: HttpRequest, error: ValidationError) -> HttpResponse:
+def refuse_wrong_document(request: HttpRequest, error: ValidationError) -> HttpResponse:
     """422 with each wrong place of the document, and what was wanted there."""
-    places = [f"{place(e['loc'])}: {e['msg']}" for e in error.errors]
+    places = [f"{place_in_document(e['loc'])}: {e['msg']}" for e in error.errors]
     return JsonResponse({"error": "; ".join(places[:10])}, status=422)
 
 
-def place(location: tuple[str | int, ...]) -> str:
+def place_in_document(location: tuple[str | int, ...]) -> str:
     """A place in the body (whose location begins with the name of the argument), or a part of the address."""
     where, *parts = location
     return ".".join(str(part) for part in (parts[1:] if where == "body" else parts)) or "document"
 
 
 @api.exception_handler(HttpError)
-def not_json(request: HttpRequest, error: HttpError) -> HttpResponse:
+def refuse_not_json(request: HttpRequest, error: HttpError) -> HttpResponse:
     return JsonResponse({"error": f"document: {error}: send JSON in UTF-8"}, status=422)

@@ -115,7 +115,7 @@ class Dispatcher:
     def work(self) -> None:
         try:
             with connection.execute_wrapper(self.note):
-                dispatch.run(self.ends.is_set)
+                dispatch.run_until_stopped(self.ends.is_set)
         finally:
             connection.close()
 
@@ -144,7 +144,7 @@ def dispatcher(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, quiet: Machine) 
     monkeypatch.setattr(devstack, "HOME", tmp_path)
     monkeypatch.setattr(dispatch, "TICK_S", 3600.0)
     monkeypatch.delenv("BROKER_URL", raising=False)
-    with devstack.broker() as url:
+    with devstack.running_broker() as url:
         celery = Celery("test", broker=url)
         queues = {"task_queues": app.conf.task_queues, "task_default_queue": app.conf.task_default_queue}
         celery.conf.update(broker_transport_options=BROKER_TRANSPORT, task_create_missing_queues=False, **queues)

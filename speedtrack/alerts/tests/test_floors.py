@@ -46,13 +46,13 @@ def aa_runs() -> list[Run]:
 
 
 def test_an_idle_machine_measures_its_newest_commit_against_itself(measured: World) -> None:
-    assert ("detect", "speedtrack.tasks.calibrate") in dispatch.wanted(dispatch.seen())
+    assert ("detect", "speedtrack.tasks.calibrate") in dispatch.nudges_for(dispatch.duties_with_work())
     assert floors.plan_due() == 1
     [run] = aa_runs()
     assert run.commit == run.base
     assert (run.commit.sha, run.trials, run.machine) == (measured.shas[-1], PAIRS, measured.machine)
     assert run.priority < min(planning.PRIORITY[word] for word in ("manual", "head", "rest", "later"))
-    assert not {task for _, task in dispatch.wanted(dispatch.seen()) if "calibrate" in task}
+    assert not {task for _, task in dispatch.nudges_for(dispatch.duties_with_work()) if "calibrate" in task}
     builders.work(measured.machine, measured.speed)
     run.refresh_from_db()
     assert run.status == "succeeded"
@@ -140,7 +140,7 @@ def test_a_finished_aa_run_gives_every_series_a_floor(measured: World) -> None:
     measured.noise = 0.004
     floors.plan_due()
     builders.work(measured.machine, measured.speed)
-    assert "detect" in dispatch.seen()
+    assert "detect" in dispatch.duties_with_work()
     assert floors.store_due() == 1
     assert floors.store_due() == 0 and not floors.due().exists()
     assert NoiseFloor.objects.count() == 2 * 2  # benchmarks, metrics

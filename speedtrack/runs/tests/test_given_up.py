@@ -36,9 +36,9 @@ def let_time_pass(**length: float) -> None:
 
 def test_it_is_a_further_attempt_of_the_same_run_after_a_pause(given_up: Run, machine: Machine) -> None:
     rows = Run.objects.count()
-    assert queue.retry_given_up() == 0 and "retry" not in dispatch.seen()
+    assert queue.retry_given_up() == 0 and "retry" not in dispatch.duties_with_work()
     let_time_pass(minutes=10)
-    assert "retry" in dispatch.seen()
+    assert "retry" in dispatch.duties_with_work()
     dispatch.UPKEEP["retry"]()
     assert queue.retry_given_up() == 0
     run = builders.claim(machine)

@@ -18,7 +18,7 @@ from speedtrack.benchmarks.metrics import Metric
 from speedtrack.benchmarks.models import Benchmark
 from speedtrack.projects.models import Branch, Commit, Position
 from speedtrack.runs.models import Run, Series
-from speedtrack.text import cell, plain_json, plain_values
+from speedtrack.text import csv_cell, plain_json, plain_values
 from speedtrack.web.breaks import Break, find_breaks
 from speedtrack.web.gaps import LEFT_OUT, TOLD, UNMEASURED, Gap, gap_of
 from speedtrack.web.pages import changes
@@ -394,7 +394,7 @@ def csv_rows(timeline: Rows) -> Iterator[list[str]]:
     unit = timeline.view.scope.metric.unit
     for row in reversed(list(table(timeline))):
         step = row.step
-        head = [str(step.number), step.sha, step.time.isoformat(), cell(step.author), cell(step.subject)]
+        head = [str(step.number), step.sha, step.time.isoformat(), csv_cell(step.author), csv_cell(step.subject)]
         if row.point and row.series:
             p, environment = row.point, short(row.series.environment.digest)
             change = row.change.status if row.change else ""

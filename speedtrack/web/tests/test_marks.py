@@ -139,8 +139,8 @@ def test_commands_fail_without_any(db: None, settings: Any, tmp_path: Path, caps
 def test_the_demonstration_prints_none(marked: tuple[World, Alert]) -> None:
     console = Console(file=io.StringIO(), soft_wrap=True, highlight=False)
     Commit.objects.update(subject=Concat(Value("[/x] "), "subject"))
-    demo.say(console, list(Run.objects.select_related("commit")))
-    demo.report(console, marked[0].project, [])
+    demo.print_runs(console, list(Run.objects.select_related("commit")))
+    demo.print_findings(console, marked[0].project, [])
     printed = console.file.getvalue()  # type: ignore[attr-defined]
     assert "[/x] Change number 3" in printed
     assert not FOUND.search(printed)

@@ -23,6 +23,6 @@ class Command(PlainCommand):
             return int(not right) if os.environ.get("DEMO_EXIT") == "1" else None
 
         try:
-            sys.exit(serving.serve(console, work))
+            sys.exit(serving.serve_all(console, work))
         except StackError as e:
             raise CommandError(str(e)) from e

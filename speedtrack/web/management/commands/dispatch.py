@@ -14,4 +14,4 @@ class Command(PlainCommand):
         ends: list[int] = []
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda received, frame: ends.append(received))
-        dispatch.run(lambda: bool(ends))
+        dispatch.run_until_stopped(lambda: bool(ends))

@@ -16,6 +16,6 @@ class Command(PlainCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         try:
-            sys.exit(serving.serve(Console(soft_wrap=True, highlight=False), lambda stack: None))
+            sys.exit(serving.serve_all(Console(soft_wrap=True, highlight=False), lambda stack: None))
         except StackError as e:
             raise CommandError(str(e)) from e
