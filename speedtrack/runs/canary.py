@@ -157,7 +157,9 @@ def check_run(run: Run) -> CanaryCheck:
     verdicts = [
         (
             measurement.series,
-            stats.judge_canary(steady_values(run.canary, measurement), measurement.value, smallest_effect(measurement)),
+            stats.judge_canary(
+                steady_values(run.canary, measurement), measurement.value, smallest_canary_effect(measurement)
+            ),
         )
         for measurement in judged_measurements(run)
     ]
@@ -182,7 +184,7 @@ def steady_values(canary: Canary, measurement: Measurement) -> list[float]:
     return list(values.order_by("id").values_list("value", flat=True))
 
 
-def smallest_effect(measurement: Measurement) -> float:
+def smallest_canary_effect(measurement: Measurement) -> float:
     """The smallest effect that matters, as a share."""
     return max(SMALLEST_EFFECT, METRICS[measurement.series.metric].smallest_effect)
 
