@@ -30,15 +30,15 @@ PLACEHOLDER = re.compile(r"(?<!\$)\{[A-Za-z_]\w*(?::[^{}]*)?\}")  # not ${NAME}:
 
 
 class DefinitionError(Exception):
-    """The suite is wrong; the message names the file, the place, the cause and the remedy."""
+    """The suite is wrong; the message names file, place, cause and remedy."""
 
 
 class BuildSection(Strict):
-    """How the server is built: a shell command run in the fresh source tree, and the files it must leave.
+    """How to build the server: a shell command for a fresh source tree, and the files that it must produce.
 
-    ``kind`` = "docker": in a container of ``image``, or of an image made from ``dockerfile`` (its text; no files go in,
-    and its steps have no network without ``dockerfile_network``). ``trust``: who shares a compiler cache; empty: the
-    runs of the project.
+    ``kind`` = "docker": in a container of ``image``, or of an image built from ``dockerfile`` (its text; the build
+    context is empty, and its steps have no network without ``dockerfile_network``). ``trust``: runs with the same value
+    share a compiler cache; empty: the runs of the project.
     """
 
     command: str = Field(min_length=1)
@@ -57,7 +57,7 @@ class BuildSection(Strict):
         if given != (self.kind == "docker"):
             raise ValueError('kind = "docker" needs either image or dockerfile; kind = "host" takes neither')
         if self.dockerfile_network and not self.dockerfile:
-            raise ValueError("dockerfile_network speaks of the steps of a dockerfile, and there is none")
+            raise ValueError("dockerfile_network is for the steps of a dockerfile: add one, or remove it")
         return self
 
     @field_validator("artifacts")
@@ -73,9 +73,10 @@ class BuildSection(Strict):
 
 
 class ServerSection(Strict):
-    """How the server is started and spoken to. ``listen``: words for {listen} where it cannot serve both transports.
+    """How to start the server and talk to it.
 
-    ``cores``: physical cores it is given, for servers of several threads.
+    ``listen``: per transport, the text for {listen}, for servers that cannot serve both at once. ``cores``: the number
+    of physical cores for a multithreaded server.
     """
 
     command: str = Field(min_length=1)
@@ -86,9 +87,9 @@ class ServerSection(Strict):
 
 
 class BenchmarkSection(Strict):
-    """One benchmark. ``extended``: left out unless it is asked for by name or with all the others.
+    """One benchmark. ``extended``: measured only if it is named, or if all extended benchmarks are requested.
 
-    ``target``: half the width of the median's 95% interval, as a share of it, at which no more trials are needed.
+    ``target``: no more trials are needed once the half-width of the median's 95% interval is at most this share of it.
     """
 
     name: Name
@@ -127,7 +128,7 @@ class BenchmarkSection(Strict):
         return "tcp" if self.command and "{port}" in self.command else "unix"
 
     def work(self) -> dict[str, Any]:
-        """What a job tells the runner of it (docs/result-format.md)."""
+        """The benchmark's part of a job (docs/result-format.md)."""
         workload = self.workload.phase() if self.workload else {}
         return {
             "driver": self.driver,
@@ -141,7 +142,7 @@ class BenchmarkSection(Strict):
 
     @property
     def rate_of(self) -> str | None:
-        """The benchmark whose first throughput on a machine sets the rate of this one there."""
+        """Name of the benchmark whose first throughput on a machine sets the rate of this one there."""
         rate = self.workload.rate if self.workload else None
         return rate.of if isinstance(rate, RateOf) else None
 
@@ -167,11 +168,11 @@ class Definition(Strict):
             raise ValueError(f"most_trials is below trials, which is {self.trials}: raise it")
         names = [b.name for b in self.benchmark]
         if twice := {n for n in names if names.count(n) > 1}:
-            raise ValueError(f"benchmark names must differ: {', '.join(sorted(twice))} stands twice")
+            raise ValueError(f"benchmark names must differ: {', '.join(sorted(twice))} occurs twice")
         if BUILD in names:
-            raise ValueError(f"a benchmark cannot be named {BUILD}: that is the name of the build's own series")
+            raise ValueError(f"a benchmark cannot be named {BUILD}: the build's own series have that name")
         if all(b.extended for b in self.benchmark):
-            raise ValueError("every benchmark is extended, so none would be measured: leave that out of some")
+            raise ValueError("every benchmark is extended, so none would be measured: remove that from some")
         if unknown := self.metrics.keys() - METRICS.keys():
             raise ValueError(f"no metric {', '.join(sorted(unknown))}: there are {', '.join(METRICS)}")
         known = {f"{{artifact:{Path(a).name}}}" for a in self.build.artifacts}
@@ -192,17 +193,17 @@ class Definition(Strict):
 
     @property
     def cap(self) -> int:
-        """Trials of a benchmark at most, however far its interval is from the target."""
+        """The largest number of trials of a benchmark, even if its interval is wider than the target."""
         return self.most_trials or max(self.trials, USUAL_CAP)
 
     def check_benchmark(self, section: BenchmarkSection) -> None:
-        """Raises ValueError for what does not fit the server or the other benchmarks."""
+        """Raise ValueError if a benchmark does not fit the server or the other benchmarks."""
         if self.server.listen and section.transport not in self.server.listen:
-            raise ValueError(f"server.listen has no words for transport {section.transport!r}: add them")
+            raise ValueError(f"server.listen has no text for transport {section.transport!r}: add it")
         if section.workload and section.driver == "speedbench":
             section.workload.check_protocol(self.server.protocol)
         if section.driver == "redis-benchmark" and self.server.protocol != "resp":
-            raise ValueError('driver = "redis-benchmark" speaks resp: use speedbench or memtier')
+            raise ValueError('driver = "redis-benchmark" supports only resp: use speedbench or memtier')
         if section.rate_of:
             self.reference_of(section)
 
@@ -212,9 +213,9 @@ class Definition(Strict):
         if other is None:
             raise ValueError(f"rate.of: there is no benchmark {section.rate_of!r}: name one of this suite")
         if other.workload and other.workload.mode == "open":
-            raise ValueError(f"rate.of: {other.name} has a rate itself: name one that finds out what the server can do")
+            raise ValueError(f"rate.of: {other.name} has a rate itself: name a benchmark without a rate")
         if other.extended and not section.extended:
-            raise ValueError(f"rate.of: {other.name} is extended: then this one must be, too")
+            raise ValueError(f"rate.of: {other.name} is extended: then this one must be extended, too")
         return other
 
 
@@ -222,8 +223,8 @@ def check_placeholders(place: str, command: str, known: set[str]) -> None:
     for word in PLACEHOLDER.findall(command):
         if word not in known:
             raise ValueError(
-                f"{place}: {word} is no placeholder; there are {', '.join(sorted(known))}"
-                " (braces for the shell: put spaces inside them)"
+                f"{place}: {word} is not a placeholder; there are {', '.join(sorted(known))}"
+                " (for braces of the shell, put spaces inside them)"
             )
 
 

@@ -1,4 +1,4 @@
-"""Digests of what is measured: they cover everything that changes the meaning of a number, and nothing else."""
+"""Digests of benchmarks: they cover everything that affects the meaning of a result, and nothing else."""
 
 import hashlib
 import json
@@ -10,10 +10,9 @@ from speedtrack.benchmarks.definitions import SECTIONS
 
 Content = dict[str, Any]  # a section or a whole suite as JSON, as it is stored
 
-#: By section, the keys that a digest tells of even where they have their default: those it told of before this table
-#: was made. Every other key is left out while it has its default, so that a key that is added later changes no digest
-#: that is stored. Nothing is ever added here, and no default is ever changed.
-ALWAYS_TOLD = {
+#: Per section, the keys that digests include even when they have their default. All other keys are left out while they
+#: have their default, so that adding a key does not change stored digests. Never add to this table or change a default.
+ALWAYS_INCLUDED = {
     "build": {"environment"},
     "server": {"listen"},
     "benchmark": {"driver"},
@@ -33,11 +32,11 @@ def json_digest(value: Any) -> str:
 
 
 def benchmark_meaning(content: Content, section: Content) -> Content:
-    """All that changes what a benchmark's number means, and nothing else: not its ``why``, not its name.
+    """Everything that affects the meaning of a benchmark's results, so neither its name nor its ``why``.
 
-    ``content`` is a whole definition as it is stored, by whatever version, and ``section`` one of its benchmarks. The
-    driver's digest belongs to the Environment: a driver built on another machine is another binary, and the benchmark
-    would then have another identity on each machine.
+    ``content`` is a whole definition as any version has stored it, and ``section`` one of its benchmarks. The driver's
+    digest belongs to the Environment: drivers built on different machines are different binaries, so a benchmark would
+    have another identity on each machine.
     """
     own: Content = {key: section[key] for key in ("driver", "workload", "command") if key in section}
     told = canonical_section("benchmark", own)
@@ -48,21 +47,21 @@ def benchmark_meaning(content: Content, section: Content) -> Content:
 
 
 def rate_reference(content: Content, section: Content) -> Content | None:
-    """The section of the benchmark whose throughput sets the rate of this one; None where the rate is a number."""
+    """The section of the benchmark whose throughput sets this one's rate; None without such a rate."""
     rate = (section.get("workload") or {}).get("rate")
     return next(one for one in content["benchmark"] if one["name"] == rate["of"]) if isinstance(rate, dict) else None
 
 
 def build_meaning(content: Content) -> Content:
-    """What of a stored definition's build section changes what is measured."""
+    """The parts of a stored definition's build section that affect results."""
     build = {key: value for key, value in content["build"].items() if key not in ("timeout_s", "trust")}
     return canonical_section("build", build | {"artifacts": sorted(build["artifacts"])})
 
 
 def canonical_section(place: str, content: Content) -> Content:
-    """A section as its digest tells of it: without what is not given, or has a default not in ALWAYS_TOLD."""
+    """A section as digests include it: without absent values, and without defaults that are not in ALWAYS_INCLUDED."""
     defaults = defaults_of(SECTIONS[place])
-    always = ALWAYS_TOLD.get(place, set())
+    always = ALWAYS_INCLUDED.get(place, set())
     left = {
         key: value
         for key, value in content.items()
@@ -72,14 +71,14 @@ def canonical_section(place: str, content: Content) -> Content:
 
 
 def canonical_value(key: str, value: Any) -> Any:
-    """The value of a key; of a section that lies in it, or of each of a list of them, what its digest tells."""
+    """The value of a key as digests include it; nested sections are reduced as well."""
     if isinstance(value, list):
         return [canonical_value(key, one) for one in value]
     return canonical_section(key, value) if key in SECTIONS and isinstance(value, dict) else value
 
 
 def defaults_of(section: type[BaseModel]) -> Content:
-    """The defaults of a section's keys, as they are stored."""
+    """The defaults of a section's keys, in stored form."""
     found = {name: field.default for name, field in section.model_fields.items() if not field.is_required()}
     return {name: value.model_dump() if isinstance(value, BaseModel) else value for name, value in found.items()}
 

@@ -1,4 +1,4 @@
-"""Suites and benchmarks as rows."""
+"""Store suites, benchmarks and sets of benchmarks as rows."""
 
 from collections.abc import Sequence
 
@@ -13,7 +13,7 @@ from speedtrack.projects.models import Project
 
 
 def definition_of(suite: Suite) -> Definition:
-    """A stored suite as the definition it was; keys added since have their defaults. Raises DefinitionError."""
+    """The definition in a stored suite; keys that were added since have their defaults. Raises DefinitionError."""
     try:
         return Definition.model_validate(suite.definition)
     except ValidationError as e:
@@ -25,13 +25,13 @@ def definition_of(suite: Suite) -> Definition:
 
 
 def usual_benchmarks(definition: Definition, benchmarks: list[Benchmark]) -> list[Benchmark]:
-    """Those of a suite's benchmarks that are measured without being asked for."""
+    """The benchmarks of a suite that are measured without being requested: those that are not extended."""
     extended = {section.name for section in definition.benchmark if section.extended}
     return [benchmark for benchmark in benchmarks if benchmark.name not in extended]
 
 
 def store_suite(project: Project, definition: Definition) -> tuple[Suite, list[Benchmark]]:
-    """The rows of a suite and of its benchmarks, in the file's order, made where they are missing."""
+    """The rows of a suite and of its benchmarks in the file's order, made where they are missing."""
     content = definition.model_dump()
     suite, _ = Suite.objects.get_or_create(
         digest=json_digest(content), defaults={"name": definition.name, "definition": content}

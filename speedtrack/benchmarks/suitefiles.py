@@ -1,4 +1,4 @@
-"""Suite files: TOML text -> checked Definition, with one line per mistake."""
+"""Read suite files: from TOML text to a validated Definition, with one line per mistake."""
 
 import json
 import tomllib
@@ -13,7 +13,7 @@ from speedtrack.benchmarks.workloads import FORMS
 
 
 def parse_suite(text: str, where: str) -> Definition:
-    """A suite file's text, checked. Raises DefinitionError with one line per mistake."""
+    """Parse and validate the text of a suite file. Raises DefinitionError with one line per mistake."""
     try:
         return Definition.model_validate_json(json.dumps(tomllib.loads(text)))
     except tomllib.TOMLDecodeError as e:
@@ -43,7 +43,7 @@ def allowed_keys(place: tuple[str | int, ...]) -> list[str]:
 
 
 def load_suite(name: str) -> Definition:
-    """The suite of that name from the suites' directory. Raises DefinitionError naming the suites there are."""
+    """Read the suite of this name from the directory of suites. Raises DefinitionError that lists the suites."""
     directory = Path(settings.SUITES)
     names = sorted(p.stem for p in directory.glob("*.toml"))
     if name not in names:

@@ -1,7 +1,7 @@
-"""What a suite may ask of the load driver: a phase of its workload documents (runners/driver/README.md), checked.
+"""The workloads of suites: phases of the load driver's workload documents (runners/driver/README.md), validated.
 
-The driver checks again, and its word counts: runners/tests/golden/workloads.json holds both to the same answers. Modes
-that measure something else than one server's speed at one load (search, sweep, idle, churn, ...) are not for suites.
+The driver validates them again; both are tested with runners/tests/golden/workloads.json. Modes that do not measure the
+speed of one server under one load (search, sweep, idle, churn, ...) are not available to suites.
 """
 
 import re
@@ -54,9 +54,9 @@ TESTS = {
 }
 
 
-#: How the forms of a key that may have several are told apart; these words stand in the places of pydantic's errors.
+#: Tags for the forms of a key that may have several; they occur in the locations of pydantic's errors.
 FORMS = ("single", "list", "table")
-#: A command line as redis-cli cuts it: quotes may begin anywhere, and end before a space.
+#: A command line as redis-cli splits it: quotes may begin anywhere, and must end before a space.
 REQUEST = re.compile(r"""\s*(?:(?:[^\s"']|"(?:\\.|[^"\\])*"(?=\s|$)|'(?:\\'|[^'])*'(?=\s|$))+\s*)+""")
 
 
@@ -66,7 +66,7 @@ def form_of(value: Any) -> str:
 
 def check_request_text(request: str) -> str:
     if not REQUEST.fullmatch(request):
-        raise ValueError("this is no command: begin it with a name, and close its quotes before a space")
+        raise ValueError("this is not a command: begin it with a name, and close its quotes before a space")
     return request
 
 
@@ -84,11 +84,11 @@ def check_weighted_size(pair: list[int]) -> list[int]:
 
 def check_rising(pair: list[Any]) -> list[Any]:
     if pair[0] > pair[1]:
-        raise ValueError("the lesser comes first")
+        raise ValueError("the smaller number must come first")
     return pair
 
 
-#: The driver looks at ten slices of 0.1 s, and lets the load run for one more before the window.
+#: The driver judges ten slices of 0.1 s, and lets the load run for another one before the window.
 LEAST_JUDGED_S = 1.1
 Single, Listed, Table, BY_FORM = Tag("single"), Tag("list"), Tag("table"), Discriminator(form_of)
 TWO = Field(min_length=2, max_length=2)
@@ -101,7 +101,7 @@ Size = Annotated[int, Field(ge=0, le=512 << 20)]
 Seconds = Annotated[int, Field(ge=1, le=2**32 - 1)]
 HitRate = Annotated[Annotated[Part, Single] | Annotated[list[Part], TWO, RISING, Listed], BY_FORM]
 Lifetime = Annotated[Annotated[Seconds, Single] | Annotated[list[Seconds], TWO, RISING, Listed], BY_FORM]
-#: As one would type it, or its words.
+#: A command line as one types it, or its words.
 Request = Annotated[
     Annotated[str, AfterValidator(check_request_text), Single]
     | Annotated[list[str], Field(min_length=1), AfterValidator(check_request_words), Listed],
@@ -114,14 +114,14 @@ class Strict(BaseModel):
 
 
 def require_one_of(model: BaseModel, *names: str) -> None:
-    """Raises ValueError unless exactly one of these keys is given."""
+    """Raise ValueError unless exactly one of these keys is given."""
     given = [name for name in names if getattr(model, name) is not None]
     if len(given) != 1:
         raise ValueError(f"exactly one of {', '.join(names)} is needed ({' and '.join(given) or 'none'} given)")
 
 
 class Keys(Strict):
-    """Which keys requests take, of how many."""
+    """How many keys there are, and how requests choose among them."""
 
     count: int = Field(1, ge=1, le=10**12)
     distribution: Literal["uniform", "sequential", "zipf", "gaussian", "hotspot", "latest"] = "uniform"
@@ -146,7 +146,7 @@ class Keys(Strict):
 
 
 class Values(Strict):
-    """How large values are, in bytes: always the same, even over a range, or some sizes, each with its weight."""
+    """The sizes of values in bytes: one size, a uniform range, or several sizes with weights."""
 
     bytes: Size | None = None
     range: Annotated[list[Size], TWO, RISING] | None = None
@@ -182,35 +182,35 @@ class Repeated(Item):
 
 
 class Setup(Strict):
-    """A request that one connection sends so many times before, uncounted."""
+    """A request that one connection sends a number of times before the load; it is not measured."""
 
     request: Request
     times: int = Field(1, ge=1, le=10**9)
 
 
 class Expectations(Strict):
-    """What must be true of every trial, or it is no measurement."""
+    """Conditions that every trial must meet to count."""
 
     hit_rate: HitRate | None = None
     keys: int | None = Field(None, ge=0)
 
 
 class RateOf(Strict):
-    """A share of what another benchmark reached when it was first measured on the machine."""
+    """A rate as a share of the throughput another benchmark had when first measured on the machine."""
 
     of: Name
     share: Share
 
 
 class Probe(Strict):
-    """Connections beside the load that see what a rare request waits."""
+    """Additional connections with few requests, which measure how long a rare request waits."""
 
     clients: int = Field(1, ge=1, le=1000)
     rate: Rate = 100.0
 
 
 class Workload(Strict):
-    """A phase of the driver's workload documents, and the transport it goes over."""
+    """A phase of the driver's workload documents, and its transport."""
 
     test: str | None = None
     commands: list[Weighted] | None = Field(None, min_length=1)
@@ -241,7 +241,7 @@ class Workload(Strict):
     @model_validator(mode="before")
     @classmethod
     def long_enough(cls, given: Any) -> Any:
-        """The driver's defaults: half a second of warm-up and five of window; none with a number of requests."""
+        """Fill in the driver's defaults: warm-up of 0.5 s and window of 5 s, or neither with a number of requests."""
         if not isinstance(given, dict):
             return given
         length = {"warmup_s": 0.0} if given.get("requests") is not None else {"warmup_s": 0.5, "duration_s": 5.0}
@@ -252,7 +252,7 @@ class Workload(Strict):
         require_one_of(self, "test", "commands", "sequence")
         require_one_of(self, "duration_s", "requests")
         if self.warmup_most_s is not None and self.warmup_most_s < self.warmup_s:
-            raise ValueError("this warm-up can end before warmup_s: raise warmup_most_s, or lower that")
+            raise ValueError("warmup_most_s is less than warmup_s: raise it, or lower warmup_s")
         if self.mode == "open" and self.rate is None:
             raise ValueError('mode = "open" needs a rate: requests/s, or { of = "BENCHMARK", share = 0.5 }')
         for name in ("rate", "arrivals"):
@@ -261,14 +261,14 @@ class Workload(Strict):
         if self.threads and self.threads > self.clients:
             raise ValueError("there are more threads than clients: lower threads or raise clients")
         if self.setup and self.prefill:
-            raise ValueError("prefill wants an empty server: use it or setup")
+            raise ValueError("prefill needs an empty server: use either prefill or setup")
         return self
 
     def items(self) -> list[Item]:
         return [*(self.commands or []), *(self.sequence or [])]
 
     def check_protocol(self, protocol: str) -> None:
-        """Raises ValueError for a request or a test that this protocol does not have."""
+        """Raise ValueError for a request or a test that this protocol does not have."""
         names = [self.test, *(item.test for item in self.items())]
         parts = (part.partition(":") for name in names if name for part in name.split("+"))
         for test, colon, weight in parts:
@@ -283,5 +283,5 @@ class Workload(Strict):
                 raise ValueError(f'{name} is for protocol = "resp": remove it')
 
     def phase(self) -> dict[str, Any]:
-        """What the driver is told: every key that is used, but the transport."""
+        """The phase for the driver: all keys that have a value, without the transport."""
         return self.model_dump(exclude={"transport"}, exclude_none=True)

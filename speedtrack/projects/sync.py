@@ -1,4 +1,4 @@
-"""Bring rows in line with the repository: fetch, then first-parent history into positions."""
+"""Update rows from the repository: fetch, then store first-parent histories as positions."""
 
 import random
 from collections.abc import Callable, Iterator
@@ -15,14 +15,14 @@ from speedtrack.projects import fetching, git
 from speedtrack.projects.fetching import Fetched, head_ref
 from speedtrack.projects.models import SYNC_LOCK, Branch, Commit, Position, Project, Tag
 
-LEFT_OUT_AGAIN = timedelta(days=1)  # what could not be fetched is tried again then, even without news
+LEFT_OUT_AGAIN = timedelta(days=1)  # after which references that could not be fetched are tried again in any case
 
 
 @dataclass(frozen=True)
 class BranchChange:
-    """What one look at a branch changed: ids of new commits on it, oldest first, and of those that left it.
+    """What a look at a branch changed: ids of its new commits, oldest first, and of those that left it.
 
-    ``first``: the branch was never seen before, so its whole history is new.
+    ``first``: the branch is looked at for the first time, so its whole history is new.
     """
 
     branch: Branch
@@ -33,7 +33,7 @@ class BranchChange:
 
 @contextmanager
 def try_project_lock(project: Project) -> Iterator[bool]:
-    """Hold the project's lock of the database session, unless another session holds it: then False."""
+    """Hold the project's advisory lock of this database session. False if another session holds it."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_try_advisory_lock(%s, %s)", [SYNC_LOCK, project.pk])
         (is_mine,) = cursor.fetchone()
@@ -46,7 +46,7 @@ def try_project_lock(project: Project) -> Iterator[bool]:
 
 @contextmanager
 def project_lock(project: Project) -> Iterator[None]:
-    """Hold the project's lock of the database session: a fetch takes minutes, too long for a transaction."""
+    """Hold the project's advisory lock of this database session. A fetch takes minutes, too long for a transaction."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_advisory_lock(%s, %s)", [SYNC_LOCK, project.pk])
         try:
@@ -59,8 +59,8 @@ def sync(project: Project, then: Callable[[BranchChange], object] = lambda moved
     """Fetch the repository and update branches, commits, positions and tags.
 
     ``then`` is called for each branch in the same transaction: if it raises, or the process dies, the next look finds
-    the same news again. Two looks at one project never run side by side: the second waits. A branch or tag that cannot
-    be fetched stays as it was, and ``project.left_out`` says why. Raises RepositoryError; nothing is changed then.
+    the same changes again. Looks at one project never overlap: the second one waits. A branch or tag that cannot be
+    fetched stays as it was, and ``project.left_out`` says why. Raises RepositoryError, and then changes nothing.
     """
     with project_lock(project):
         branches = list(project.branches.select_related("project", "head"))
@@ -77,12 +77,12 @@ def sync(project: Project, then: Callable[[BranchChange], object] = lambda moved
 
 
 def note_success(project: Project, **changes: Any) -> None:
-    """Note that the remote was looked at just now."""
+    """Note a successful look at the remote."""
     note_look(project, error="", failures=0, **changes)
 
 
 def note_failure(project: Project, why: str) -> None:
-    """Note why the remote could not be looked at; the next try waits, the longer the more often it failed."""
+    """Note why a look at the remote failed. The pause before the next look grows with every failure."""
     note_look(project, error=why.replace("\0", ""), failures=F("failures") + 1)
 
 
@@ -91,9 +91,9 @@ def note_look(project: Project, **changes: Any) -> None:
 
 
 def has_news(project: Project) -> bool:
-    """Does the remote's list of references differ from what is stored? Much cheaper than a fetch.
+    """Do the remote's references differ from the stored ones? Much cheaper than a fetch.
 
-    What is left out is no news while it stays the same at the remote, but once a day.
+    A reference that could not be fetched counts as news when it changes at the remote, and once a day.
     """
     if not git.has_mirror(project.slug) or left_out_for_long(project):
         return True
@@ -112,9 +112,9 @@ def left_out_for_long(project: Project) -> bool:
 
 
 def update_branch(branch: Branch, fetched: Fetched) -> BranchChange:
-    """Make the branch's positions those of the mirror. A deleted branch keeps its history and is marked.
+    """Update the branch's positions from the mirror. A deleted branch is marked and keeps its history.
 
-    Deleted is what the remote does not list; any other failure is none of the branch.
+    A branch counts as deleted only if the remote does not list it; no other failure marks it.
     """
     slug, ref = branch.project.slug, head_ref(branch.name)
     if ref not in fetched.remote:
@@ -141,7 +141,7 @@ def update_branch(branch: Branch, fetched: Fetched) -> BranchChange:
 
 
 def store_commits(project: Project, shas: list[str]) -> dict[str, Commit]:
-    """Rows of these commits, made where they are missing."""
+    """The rows of these commits, made where they are missing."""
     present = set(Commit.objects.filter(project=project, sha__in=shas).values_list("sha", flat=True))
     missing = [sha for sha in shas if sha not in present]
     Commit.objects.bulk_create(
@@ -153,7 +153,7 @@ def store_commits(project: Project, shas: list[str]) -> dict[str, Commit]:
 
 
 def update_tags(project: Project) -> None:
-    """Make the project's tags those of the mirror; a moved tag moves."""
+    """Update the project's tags from the mirror, moved ones as well."""
     now = git.tags_by_name(project.slug)
     before = dict(project.tags.values_list("name", "sha"))
     stale = [name for name, sha in before.items() if now.get(name) != sha]

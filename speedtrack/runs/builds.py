@@ -1,4 +1,4 @@
-"""What became of a build: its row, its own series (time and size), and whether its program was measured already."""
+"""Reports of builds: store the result and its series (time, size), and find out whether the program was measured."""
 
 from django.db import transaction
 
@@ -23,17 +23,15 @@ from speedtrack.runs.models import (
 )
 
 POINTS = (*planning.ROUTINE, Reason.MANUAL)  # runs whose builds are points of a line
-LOOK_BACK = 5  # runs of the parent that are looked at
+LOOK_BACK = 5  # runs of the parent that are examined
 
 
 @transaction.atomic
 def accept_build(machine: Machine, run_id: int, report: BuildReport) -> Run | None:
-    """Keep what became of one side's build; the same report again changes nothing.
+    """Store the result of one side's build. The same report again changes nothing.
 
-    Raises queue.LeaseLost, and results.Contradiction for a second, different report of one side.
-
-    Returns the run that measured the very same program for the commit's parent, where that is enough for this run: it
-    then ends without measurements.
+    Return the run that measured the identical program for the parent commit, if that is enough for this run: it then
+    ends without measurements. Raises queue.LeaseLost, or results.Contradiction for a second, different report.
     """
     run = queue.held_run(machine, run_id, report.token)
     build = report.build
@@ -60,7 +58,7 @@ def accept_build(machine: Machine, run_id: int, report: BuildReport) -> Run | No
 
 
 def store_series(attempt: Attempt, commit: Commit, build: BuildDocument, environment: Environment) -> None:
-    """A point of each series of the build. The time is one only if the build was made, not taken from a store."""
+    """Store a point of each series of the build; of its time only if it was really built, not taken from the store."""
     values = {"binary_bytes": float(sum(one.size for one in build.artifacts.values()))}
     if not build.cached:
         values["build_seconds"] = build.seconds
@@ -68,7 +66,7 @@ def store_series(attempt: Attempt, commit: Commit, build: BuildDocument, environ
     benchmark = build_benchmark(attempt.run)
     for metric, value in values.items():
         if not value:
-            continue  # an empty file, a build in no time: nothing to compare with
+            continue  # ratios need values above 0
         series, _ = Series.objects.get_or_create(
             project=attempt.run.project,
             benchmark=benchmark,
@@ -96,7 +94,7 @@ def store_series(attempt: Attempt, commit: Commit, build: BuildDocument, environ
 
 
 def build_benchmark(run: Run) -> Benchmark:
-    """The benchmark that stands for building: its identity is the build section."""
+    """The benchmark that the build's own series belong to. The build section is its identity."""
     meaning = {"build": build_meaning(run.suite.definition)}
     benchmark, _ = Benchmark.objects.get_or_create(
         project=run.project,
@@ -108,7 +106,7 @@ def build_benchmark(run: Run) -> Benchmark:
 
 
 def measured_parent(attempt: Attempt, commit: Commit, build: BuildDocument, environment: Environment) -> Run | None:
-    """The run that measured the same artifacts for the first parent: same benchmarks, machine and environment."""
+    """The run that measured identical artifacts of the first parent: same benchmarks, machine and environment."""
     run = attempt.run
     parents = Commit.objects.filter(project=run.project, sha__in=commit.parents[:1], positions__isnull=False)
     runs = (
@@ -126,13 +124,13 @@ def measured_parent(attempt: Attempt, commit: Commit, build: BuildDocument, envi
 
 
 def built_artifacts(run: Run) -> dict[str, str] | None:
-    """Name -> digest of what a run's last attempt built of its commit."""
+    """Name -> digest of the artifacts that a run's last attempt built from its commit; None without a build."""
     build = Build.objects.filter(attempt__run=run, attempt__token=run.lease_token, commit_id=run.commit_id).first()
     return {name: str(one["digest"]) for name, one in build.artifacts.items()} if build else None
 
 
 def measured_benchmarks(run: Run, environment: Environment) -> set[str]:
-    """The benchmarks of which a run has an accepted measurement in this environment, on a machine that was right."""
+    """The benchmarks that a run has accepted measurements of in this environment, without the flag of a quarantine."""
     measured = Measurement.objects.filter(attempt__run=run, accepted=True, series__environment=environment)
     measured = measured.exclude(flags__contains=[quarantine.FLAG])
     return set(measured.values_list("series__benchmark__name", flat=True))

@@ -1,4 +1,4 @@
-"""The documents that runners send, as checked models. docs/result-format.md describes every field."""
+"""The documents that runners send, as validated models. docs/result-format.md describes every field."""
 
 import json
 import re
@@ -16,10 +16,10 @@ LARGEST_TOKEN = 2**63 - 1
 LARGEST_SIZE = 10**15  # bytes of one file
 LONGEST_S = 1e7  # four months
 EARLIEST = datetime(2020, 1, 1, tzinfo=UTC)
-# Pages divide and square what is measured, and draw in 32 bits: the bounds are far from where that ends in inf or nan.
+# Pages divide and square values, and draw in 32 bits: within these bounds the results stay finite.
 SMALLEST = 1e-9
 LARGEST = {"ns": 1e15, "µs": 1e12, "s": LONGEST_S, "bytes": 1e18, "requests/s": 1e12, "": 1e15}  # of a metric, by unit
-# Free JSON: what the runner, the driver and the server under test say of themselves.
+# JSON of any shape: what the runner, the driver and the server under test report about themselves.
 FACTS_LENGTH = 256 * 1024  # characters as JSON
 DETAILS_LENGTH = 1024 * 1024
 DEEPEST = 32
@@ -36,7 +36,7 @@ def replace_unstorable(text: Any) -> Any:
 
 
 def values_with_depth(value: Any) -> Iterator[tuple[Any, int]]:
-    """All values and keys in a JSON document, with their depth. No recursion: a document may be deeper than a stack."""
+    """All keys and values of a JSON document with their depth. Not recursive: documents may be deeper than a stack."""
     waiting: list[tuple[Any, int]] = [(value, 0)]
     while waiting:
         part, depth = waiting.pop()
@@ -55,7 +55,7 @@ def check_value(part: Any, depth: int) -> None:
 
 
 def check_storable(value: dict[str, Any]) -> dict[str, Any]:
-    """The value, if PostgreSQL's JSON can hold it and pages can show it. Raises ValueError."""
+    """The document, if PostgreSQL's JSON can hold it and pages can show it. Raises ValueError."""
     for part, depth in values_with_depth(value):
         check_value(part, depth)
     return value
@@ -72,7 +72,7 @@ def at_most_characters(most: int) -> AfterValidator:
 
 
 def check_plausible(metrics: dict[str, float]) -> dict[str, float]:
-    """The values of metrics, if each is one that its unit can have. Raises ValueError."""
+    """The values of metrics, if each is plausible for its unit. Raises ValueError."""
     for name, value in metrics.items():
         unit = METRICS[name].unit
         if not SMALLEST <= value <= LARGEST[unit]:
@@ -155,7 +155,7 @@ class ArtifactDocument(Document):
 
     @property
     def size(self) -> int:
-        """Code and data where that is known, else the file."""
+        """The size of code and data if it is known, else of the file."""
         return self.bytes if self.loaded_bytes is None else self.loaded_bytes
 
 
@@ -203,7 +203,7 @@ class LoadRecipe(Document):
 
 
 class RecipeDocument(Document):
-    """How a trial is repeated by hand; places stand in braces."""
+    """How to repeat a trial by hand. Placeholders are in braces."""
 
     server: list[Word] = Field(min_length=1, max_length=1000)
     loads: list[LoadRecipe] = Field(min_length=1, max_length=100)
@@ -228,7 +228,7 @@ class TrialDocument(Document):
 
 
 class Stopping(Document):
-    """Why a side's trials ended: the widths are shares of the median of the headline metric."""
+    """Why no more trials of a side were made. Widths are shares of the median of the headline metric."""
 
     reason: Literal["target", "cap", "fixed"]
     half_width: Share | None
@@ -238,7 +238,7 @@ class Stopping(Document):
 
 
 class ProfileDocument(Leased):
-    """Where the server of one side spent its time under one benchmark."""
+    """The profile of one side's server under one benchmark."""
 
     side: Literal["head", "base"]
     sha: Sha
@@ -252,7 +252,7 @@ class ProfileDocument(Leased):
 
 
 class ResultDocument(Leased):
-    """One measurement: one benchmark on one side of a run, all its trials."""
+    """One measurement: all trials of one benchmark on one side of a run."""
 
     schema_: Literal["speedtrack.result/1"] = Field(alias="schema")
     side: Literal["head", "base"]

@@ -1,4 +1,4 @@
-"""What changed on a machine, in plain words."""
+"""What changed on a machine from one environment to the next, as text."""
 
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -6,11 +6,11 @@ from typing import Any, NamedTuple
 from speedtrack.runs.models import Environment
 
 LONGEST = 48  # characters of a value
-DIGEST = 12  # digits of a digest that are enough to tell two apart
+DIGEST = 12  # digits shown of a digest, enough to tell two apart
 
 
 class Changed(NamedTuple):
-    """One fact, before and after, as people read them."""
+    """One fact before and after, as text."""
 
     fact: str
     before: str
@@ -21,7 +21,7 @@ class Changed(NamedTuple):
 
 
 def changed_facts(before: Environment, after: Environment) -> list[Changed]:
-    """The facts that differ, of those that tell series apart."""
+    """The facts that differ, of those that separate series."""
     old, new = (dict(flat_facts(one.facts.get("series", {}))) for one in (before, after))
     names = [*old, *(name for name in new if name not in old)]
     return [
@@ -32,7 +32,7 @@ def changed_facts(before: Environment, after: Environment) -> list[Changed]:
 
 
 def flat_facts(facts: dict[str, Any], path: str = "") -> Iterator[tuple[str, Any]]:
-    """(name, value) of each fact; a fact inside another one by both names."""
+    """(name, value) of each fact. The name of a nested fact begins with that of the outer one."""
     for name, value in facts.items():
         if isinstance(value, dict):
             yield from flat_facts(value, f"{path}{name} ")
@@ -48,5 +48,5 @@ def shorten(value: Any) -> str:
 
 
 def changes_in_words(changed: list[Changed]) -> str:
-    """All of it on one line."""
+    """The changes on one line."""
     return ", ".join(map(str, changed)) or "nothing that is known"

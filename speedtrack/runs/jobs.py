@@ -1,4 +1,4 @@
-"""What a claimed run asks of its runner: the ``speedtrack.job/3`` document (docs/result-format.md)."""
+"""What a claimed run tells its runner to do: the ``speedtrack.job/3`` document (docs/result-format.md)."""
 
 import zlib
 from typing import Any
@@ -11,8 +11,8 @@ from speedtrack.benchmarks.storing import definition_of
 from speedtrack.runs import queue, rates
 from speedtrack.runs.models import Reason, Run
 
-PROFILE_HZ = 997  # a prime: in step with nothing that happens every so many milliseconds
-DEADLINE_S = 4 * 3600  # of one attempt; the runner stops itself
+PROFILE_HZ = 997  # a prime, so that sampling does not fall into step with a periodic task
+DEADLINE_S = 4 * 3600  # of one attempt; the runner stops by itself
 
 
 def job_document(run: Run) -> dict[str, Any]:
@@ -44,12 +44,12 @@ def job_document(run: Run) -> dict[str, Any]:
 
 
 def flags_to_repeat(run: Run) -> list[str]:
-    """The flags for which a trial of this run is measured again: those that void what it is to tell."""
+    """The flags for which a trial of this run is repeated: those that void a metric the run is for."""
     return metrics.voiding_flags(run.metrics or [metrics.HEADLINE])
 
 
 def _requested(run: Run, definition: Definition) -> list[dict[str, Any]]:
-    """What the run measures now, in the suite's order: rates in requests/s, without what its attempt postponed."""
+    """The benchmarks to measure now, in the suite's order, with rates in requests/s. Postponed ones are left out."""
     postponed = queue.attempt_of(run).postponed
     benchmarks = {
         benchmark.name: benchmark for benchmark in rates.benchmarks_of(run) if benchmark.name not in postponed

@@ -1,4 +1,4 @@
-"""What is queued, and how soon: one run per commit and machine, pairs of commits, and what a force push takes away."""
+"""Queue runs: one per commit and machine, and pairs. Cancel those that a force push made needless."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -14,8 +14,8 @@ from speedtrack.runs import queue
 from speedtrack.runs.models import Machine, Reason, Run, Status
 from speedtrack.runs.order import PRIORITY
 
-BACKLOG_CAP = 200  # commits of one plan that keep their priority; between them the others are filled in later
-ROUTINE = (Reason.PUSH, Reason.BACKFILL)  # one of them is enough for a commit
+BACKLOG_CAP = 200  # commits of one plan, evenly spread, that keep their priority; the others are measured later
+ROUTINE = (Reason.PUSH, Reason.BACKFILL)  # a commit needs a run for one of them only
 GONE = "the commit is no longer on"
 
 
@@ -38,9 +38,9 @@ class Plan:
 
 
 def plan_commits(plan: Plan, ranks: dict[int, int], machines: Iterable[Machine], head: int | None = None) -> int:
-    """Queue one run per commit and machine, unless it exists. Returns how many were new.
+    """Queue one run per commit and machine, unless it exists. Return the number of new runs.
 
-    ``ranks``: commit id -> position on its branch. ``head``: the commit id that goes first.
+    ``ranks``: commit id -> position on its branch. ``head``: id of the commit that is measured first.
     """
     planned = already_planned(plan, ranks)
     newest_first = sorted(ranks, key=lambda commit: ranks[commit], reverse=True)
@@ -71,7 +71,7 @@ def plan_commits(plan: Plan, ranks: dict[int, int], machines: Iterable[Machine],
 
 
 def already_planned(plan: Plan, commits: Iterable[int]) -> set[tuple[int, int]]:
-    """(commit, machine) that a push and a backfill need not queue both."""
+    """The pairs of commit and machine for which a push or a backfill has queued a run already."""
     if plan.reason not in ROUTINE:
         return set()
     runs = Run.objects.filter(commit__in=commits, benchmark_set=plan.benchmark_set, reason__in=ROUTINE, base=None)
@@ -79,7 +79,7 @@ def already_planned(plan: Plan, commits: Iterable[int]) -> set[tuple[int, int]]:
 
 
 def plan_pair(plan: Plan, commit_id: int, machine: Machine) -> Run:
-    """Queue the paired run of a plan (whose base is set) against one commit, unless it exists; return it."""
+    """Queue the paired run of a commit and the plan's base, unless it exists. Return it."""
     plan_commits(plan, {commit_id: 0}, [machine])
     return Run.objects.get(
         commit_id=commit_id,
@@ -98,9 +98,9 @@ def priority_of(reason: Reason, is_head: bool, in_step: bool) -> int:
 
 
 def plan_branch(branch: Branch, commits: QuerySet[Commit], reason: Reason) -> int:
-    """Queue commits of a branch on all machines of its project. Returns how many runs were new.
+    """Queue commits of a branch on all machines of its project. Return the number of new runs.
 
-    A waiting run of what is the head of no branch any more steps back: people want the newest first.
+    Waiting runs of commits that are no longer the head of a branch lose their priority: people want the newest first.
     """
     project = branch.project
     definition = load_suite(project.suite)
@@ -120,7 +120,7 @@ def plan_branch(branch: Branch, commits: QuerySet[Commit], reason: Reason) -> in
 
 
 def cancel_unreachable(branch: Branch, shas: list[str]) -> int:
-    """Cancel waiting runs of commits that left a branch by a force push and are on no other branch."""
+    """Cancel the waiting runs of commits that a force push removed from a branch, unless another branch has them."""
     gone = Run.objects.filter(
         project=branch.project, status=Status.QUEUED, commit__sha__in=shas, commit__positions=None, canary=None
     )
@@ -130,7 +130,7 @@ def cancel_unreachable(branch: Branch, shas: list[str]) -> int:
 
 
 def requeue_returned(branch: Branch, commits: QuerySet[Commit]) -> int:
-    """Queue again what was cancelled when these commits, which are back, left their branch."""
+    """Queue the runs again that were cancelled when these commits left the branch. Return how many."""
     cancelled = Run.objects.filter(project=branch.project, status=Status.CANCELLED, commit__in=commits)
     back = cancelled.filter(events__after=Status.CANCELLED, events__why__startswith=GONE).distinct()
     for run in back:

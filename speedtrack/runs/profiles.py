@@ -1,7 +1,7 @@
-"""Profiles: both sides of a change are sampled once, so that people see which functions take more time.
+"""Profiles: sample both sides of a change once, so that people see which functions take more time.
 
-A profile run is a paired run whose reason says so. It brings profiles, no measurements: being sampled costs the server
-time, so its numbers belong to no line and to no pair.
+A profile run is a paired run with the reason ``profile``. It sends profiles and no measurements: sampling slows the
+server down, so the numbers would fit neither a line nor a pair.
 """
 
 import zlib
@@ -19,12 +19,12 @@ from speedtrack.runs.order import PRIORITY
 
 
 class NoBase(Exception):
-    """A run cannot be profiled against the commit before it; the message says why."""
+    """There is no commit to profile a run against; the message says why."""
 
 
 @dataclass(frozen=True)
 class ProfiledChange:
-    """Two commits whose servers are to be held against each other, and where."""
+    """Two commits whose profiles are to be compared, and the machine and benchmarks for that."""
 
     project: Project
     base: Commit
@@ -35,7 +35,7 @@ class ProfiledChange:
 
 
 def change_of_run(run: Run) -> ProfiledChange:
-    """What a run is profiled against: its base, or the first parent of its commit. Raises NoBase."""
+    """The change that a run measured: from its base, or from the first parent of its commit. Raises NoBase."""
     known = Commit.objects.filter(project=run.project, sha__in=run.commit.parents[:1])
     base = run.base or known.first()
     if base is None:
@@ -45,9 +45,9 @@ def change_of_run(run: Run) -> ProfiledChange:
 
 @transaction.atomic
 def accept_profile(machine: Machine, run_id: int, document: ProfileDocument) -> None:
-    """Keep one side's profile under one benchmark; the same again changes nothing.
+    """Store the profile of one side under one benchmark. The same document again changes nothing.
 
-    Raises queue.LeaseLost, results.ResultError, and results.Contradiction for a second, different one.
+    Raises queue.LeaseLost, results.ResultError, or results.Contradiction for a second, different profile.
     """
     run = queue.held_run(machine, run_id, document.token)
     queue.side_of(run, document.side, document.sha)
@@ -72,7 +72,7 @@ def folded_stacks(profile: Profile) -> str:
 
 
 def plan_profile(change: ProfiledChange, by_hand: bool = False) -> Run:
-    """Queue a profile run, unless one of this change waits already. By hand: before all others, and again if asked."""
+    """Queue the profile run of a change, unless there is one. By hand: before other runs, and again after one ended."""
     runs = Run.objects.filter(
         base=change.base, commit=change.commit, machine=change.machine, reason=Reason.PROFILE
     ).order_by("id")
@@ -96,6 +96,6 @@ def plan_profile(change: ProfiledChange, by_hand: bool = False) -> Run:
 
 
 def profiles_of(runs: Iterable[Run]) -> list[Profile]:
-    """What the newest finished attempt of each of these profile runs brought."""
+    """The profiles that these runs sent in their finished attempts."""
     found = Profile.objects.filter(attempt__run__in=list(runs), attempt__outcome=Status.SUCCEEDED)
     return list(found.select_related("benchmark", "attempt__run__machine").order_by("attempt_id", "id"))

@@ -1,4 +1,4 @@
-"""From a webhook or a poll to queued runs: look at the repository, queue what is new, cancel what is gone."""
+"""From a webhook or a poll to queued runs: look at the repository, queue new commits, cancel those that are gone."""
 
 import logging
 from collections.abc import Callable
@@ -17,9 +17,9 @@ log = logging.getLogger(__name__)
 
 
 def look_at_each(asked_for: Callable[[], ProjectQuerySet], look: Callable[[Project], object]) -> None:
-    """Look at each project asked for, the one longest not looked at first; leave alone what others look at.
+    """Look at each project that ``asked_for`` selects, the longest neglected first, except those being looked at.
 
-    Any failure of one is written on it and logged, and the next one has its turn.
+    A failure is logged and stored on its project, and the next project is looked at.
     """
     done: list[int] = []
     oldest = F("polled_at").asc(nulls_first=True)
@@ -32,7 +32,7 @@ def look_at_each(asked_for: Callable[[], ProjectQuerySet], look: Callable[[Proje
 
 
 def look_noting_failure(project: Project, look: Callable[[Project], object]) -> None:
-    """Look at a project; whatever goes wrong is written on it, where its page shows it."""
+    """Look at a project. A failure is stored on it, and its page shows it."""
     try:
         look(project)
     except Interrupted:
@@ -40,13 +40,13 @@ def look_noting_failure(project: Project, look: Callable[[Project], object]) -> 
     except (RepositoryError, DefinitionError) as e:
         log.warning("%s: %s", project, e)
         note_failure(project, str(e))
-    except Exception as e:  # the top of a loop over projects: a defect met in one must not stop the others
+    except Exception as e:  # a defect that one project triggers must not stop the loop over the others
         log.exception("%s: the look at its repository failed", project)
         note_failure(project, f"{type(e).__name__}: {e} (a defect of SpeedTrack: its log says where)")
 
 
 def look_for_news(project: Project) -> None:
-    """Take what is new, if anything is. Raises RepositoryError or DefinitionError."""
+    """Sync the project and plan its new commits if its references have changed. Raises as ``sync_and_plan``."""
     if has_news(project):
         sync_and_plan(project)
     else:
@@ -54,9 +54,9 @@ def look_for_news(project: Project) -> None:
 
 
 def sync_and_plan(project: Project) -> int:
-    """Sync the project and plan its new commits. Returns how many runs were queued.
+    """Sync the project and plan its new commits. Return the number of runs queued.
 
-    The deliveries that came before the look are processed by it, whatever they said: a payload is a hint. Raises
+    All deliveries that came before are then processed, whatever they say: a payload is only a hint. Raises
     RepositoryError, or DefinitionError while the suite has a mistake; the deliveries then wait for the next try.
     """
     begun = Project.objects.annotate(now=Now()).values_list("now", flat=True).get(pk=project.pk)
@@ -78,9 +78,9 @@ def sync_and_plan(project: Project) -> int:
 
 
 def plan_moved(moved: BranchChange) -> int:
-    """Queue the new commits of a branch and cancel what waits for those that left it.
+    """Queue the new commits of a branch and cancel the waiting runs of those that left it. Return the number of runs.
 
-    The history of a branch seen for the first time is no push: whoever tracks it says how much of it to measure.
+    The history of a branch seen for the first time is not a push: whoever tracks it says how much of it to measure.
     """
     planning.cancel_unreachable(moved.branch, moved.removed)
     if moved.first:

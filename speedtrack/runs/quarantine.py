@@ -1,4 +1,4 @@
-"""Take a machine that has moved out of the work, take back what it measured, and let it in again."""
+"""Keep a machine that has moved from measuring commits, flag what it measured, and let it work again later."""
 
 from django.contrib.auth.models import User
 from django.db import transaction
@@ -38,11 +38,11 @@ Kind = MachineEvent.Kind
 
 
 class NotQuarantined(Exception):
-    """The machine is at work: there is nothing to lift."""
+    """The machine is not in quarantine."""
 
 
 def begin_quarantine(machine: Machine, check: CanaryCheck) -> None:
-    """Give the machine canary runs only, flag what it measured since the last good one, and queue that again."""
+    """Allow the machine canary runs only; flag what it measured since the last good check, and queue that again."""
     assert check.series is not None and check.ratio is not None and check.limit is not None
     why = (
         f"its canary moved: {check.series.benchmark.name}, {METRICS[check.series.metric].title} is "
@@ -56,7 +56,7 @@ def begin_quarantine(machine: Machine, check: CanaryCheck) -> None:
 
 
 def affected_runs(machine: Machine, check: CanaryCheck) -> list[Run]:
-    """Runs with points that ended since the last good canary. No pairs: whatever happened, it met both sides alike."""
+    """Runs with points that ended since the last good check. Not pairs: a drift affects both of their sides alike."""
     good = check.canary.checks.filter(answer__in=CanaryCheck.GOOD)
     since = good.aggregate(ended_at=Max("run__ended_at"))["ended_at"] or check.canary.created
     has_points = Exists(charted_measurements().filter(attempt__run=OuterRef("pk")))
@@ -64,12 +64,12 @@ def affected_runs(machine: Machine, check: CanaryCheck) -> list[Run]:
 
 
 def charted_measurements() -> QuerySet[Measurement]:
-    """What servers showed under load. What their builds took and gave stays as it is: nothing is built again."""
+    """Accepted measurements of servers under load. Those of builds keep their points: nothing is built again."""
     return Measurement.objects.filter(accepted=True).exclude(series__benchmark__name=definitions.BUILD)
 
 
 def flag_and_requeue(run: Run) -> Run:
-    """Flag what a run measured, and queue it again as a new round; nothing is overwritten. Returns the new run."""
+    """Flag what a run measured, and queue it again as a new round. Nothing is overwritten. Return the new run."""
     shown = charted_measurements().filter(attempt__run=run)
     Series.objects.filter(measurements__in=shown).update(undetected_since=Now())
     flagged = Func(F("flags"), Value(FLAG, CharField()), function="array_append")
@@ -85,7 +85,7 @@ def flag_and_requeue(run: Run) -> Run:
 
 
 def end_quarantine(machine: Machine, why: str, who: User | None = None) -> None:
-    """Let the machine work again. In the caller's transaction, which holds the machine's row."""
+    """Let the machine work again. The caller's transaction holds a lock of the machine's row."""
     machine.quarantined_at, machine.quarantined_why = None, ""
     Machine.objects.filter(pk=machine.pk).update(quarantined_at=None, quarantined_why="")
     waiting = Run.objects.filter(machine=machine, reason=Reason.CANARY, status=Status.QUEUED)
@@ -97,7 +97,7 @@ def end_quarantine(machine: Machine, why: str, who: User | None = None) -> None:
 def lift_by_hand(machine: Machine, who: User | None = None, accept_level: bool = False) -> None:
     """End a quarantine by hand. Raises NotQuarantined.
 
-    ``accept_level``: what the canary shows now is right from now on; its history starts anew.
+    ``accept_level``: the canary's present level is the right one, and its history starts anew.
     """
     machine = Machine.objects.select_for_update(no_key=True).get(pk=machine.pk)
     if machine.quarantined_at is None:
@@ -108,5 +108,5 @@ def lift_by_hand(machine: Machine, who: User | None = None, accept_level: bool =
 
 
 def record_event(machine: Machine, kind: MachineEvent.Kind, why: str, who: User | None = None) -> None:
-    """Write what happened to a machine; the operators' mails follow from it."""
-    MachineEvent.objects.create(machine=machine, kind=kind, why=why, who=who, untold=kind in MachineEvent.TOLD)
+    """Store what happened to a machine. The mails to operators are made from such events."""
+    MachineEvent.objects.create(machine=machine, kind=kind, why=why, who=who, untold=kind in MachineEvent.MAILED)

@@ -1,4 +1,4 @@
-"""Rates of open-loop benchmarks: shares of what another benchmark reached when it was first measured on the machine."""
+"""Rates of open-loop benchmarks: shares of the throughput another benchmark had when first measured on the machine."""
 
 from collections.abc import Iterable
 
@@ -8,12 +8,12 @@ from speedtrack.benchmarks.models import Benchmark
 from speedtrack.runs.models import Machine, Measurement, ReferenceRate, Run
 
 METRIC = "throughput_rps"
-# A driver at the end of its core belongs to the machine: it will be there the next time, too. Other flags pass.
+# Flags that measuring again does not remove: a driver at the limit of its core is a property of the machine.
 LASTING_FLAGS = ["client_bound"]
 
 
 def reference_rate(machine: Machine, benchmark: Benchmark) -> ReferenceRate | None:
-    """The row of the first accepted throughput of this definition on this machine, made when it is first asked for."""
+    """The first accepted throughput of a benchmark on a machine, stored when it is first needed; None without one."""
     row = ReferenceRate.objects.filter(machine=machine, benchmark=benchmark).first()
     if row:
         return row
@@ -33,7 +33,7 @@ def reference_rate(machine: Machine, benchmark: Benchmark) -> ReferenceRate | No
 
 
 def requested_rate(machine: Machine, benchmark: Benchmark) -> float | None:
-    """The rate of a benchmark in requests/s on a machine; None where it has none, or its reference no result yet."""
+    """The rate of a benchmark on a machine in requests/s. None without a rate, or while its reference has no result."""
     rate = benchmark.definition.get("workload", {}).get("rate")
     if benchmark.rate_from is None:
         return rate
@@ -42,12 +42,12 @@ def requested_rate(machine: Machine, benchmark: Benchmark) -> float | None:
 
 
 def benchmarks_of(run: Run) -> QuerySet[Benchmark]:
-    """The benchmarks of a run, each with the one that sets its rate."""
+    """The benchmarks of a run, each with the benchmark that sets its rate."""
     return Benchmark.objects.filter(sets=run.benchmark_set_id).select_related("rate_from").order_by("pk")
 
 
 def postponed_benchmarks(run: Run, benchmarks: Iterable[Benchmark]) -> dict[str, str]:
-    """Those of the run's benchmarks whose rate is not known yet, each with the reason."""
+    """The benchmarks whose rate is not known yet: name -> reason."""
     return {
         one.name: f"no undisturbed result of {one.rate_from} on {run.machine} yet, which sets its rate"
         for one in benchmarks

@@ -9,7 +9,7 @@ from speedtrack.benchmarks.definitions import BuildSection
 from speedtrack.benchmarks.storing import definition_of
 from speedtrack.runs.models import Trial
 
-# What a place in a command line is in the script.
+# The variables of the script that replace the placeholders of command lines.
 PLACES = {
     "{port}": "$port",
     "{socket}": "$socket",
@@ -25,7 +25,7 @@ PLACE = re.compile(r"\{(?:[a-z_]+|artifact:[^{}]+)\}")
 SCRIPT = """\
 #!/usr/bin/env bash
 # {title}
-# Prints what the load generator prints. What may differ on another machine stands in the variables.
+# Prints what the load generator prints. Adapt the variables to another machine.
 set -euo pipefail
 repository=${{REPOSITORY:-{repository}}}
 speedbench=${{SPEEDBENCH:-speedbench}}   # the load driver: runners/driver of SpeedTrack, built with cargo
@@ -71,7 +71,7 @@ READY = {"unix": '[ -S "$socket" ]', "tcp": '(exec 3<>"/dev/tcp/127.0.0.1/$port"
 
 
 def script_of(trial: Trial) -> str:
-    """The script of a trial that kept its recipe."""
+    """The script of a trial, which must have its recipe."""
     run, recipe = trial.attempt.run, trial.reproduce
     assert recipe is not None
     definition = definition_of(run.suite)
@@ -107,7 +107,7 @@ def build_lines(section: BuildSection) -> str:
 
 
 def load_line(one: dict[str, object], places: dict[str, str], last: bool) -> str:
-    """One load; what only prepares the server prints nothing."""
+    """The lines that run one load. Loads that only prepare the server print nothing."""
     argv, workload = one["argv"], one["workload"]
     assert isinstance(argv, list)
     line = quote_words(argv, places) + ("" if last else " >/dev/null")
@@ -122,7 +122,7 @@ def quote_words(argv: list[str], places: dict[str, str]) -> str:
 
 
 def quote_word(text: str, places: dict[str, str]) -> str:
-    """A word of a command line, quoted; places become the script's variables."""
+    """A word of a command line, quoted; placeholders become the script's variables."""
     quoted = shlex.quote(text)
     filled = PLACE.sub(lambda match: f"'\"{places[match[0]]}\"'" if match[0] in places else match[0], quoted)
     return filled if filled == quoted else filled.replace("''", "")

@@ -1,4 +1,4 @@
-"""What an operator asks for: track a repository, measure some commits, register a machine."""
+"""The operator's commands: track a repository, measure commits, register and maintain machines."""
 
 import re
 from dataclasses import dataclass
@@ -30,14 +30,14 @@ LONGEST_BRANCH = 250
 
 
 class NoSuchThing(Exception):
-    """What was named does not exist, or exists already; the message says what there is."""
+    """The named thing does not exist, or exists already; the message lists what exists."""
 
 
 @dataclass(frozen=True)
 class TrackingRequest:
-    """How a repository is to be tracked.
+    """How to track a repository.
 
-    ``last``: how many of its newest commits are measured now. ``mail_history_verdicts``: None leaves it as it is.
+    ``last``: the number of newest commits to measure now. ``mail_history_verdicts``: None leaves the setting as it is.
     """
 
     url: str
@@ -63,7 +63,7 @@ class Tracked:
 def track(request: TrackingRequest) -> Tracked:
     """Track a repository, or another branch of one that is tracked. Safe to repeat.
 
-    Raises RepositoryError or DefinitionError; a project that was not there before is then not there afterwards.
+    Raises RepositoryError or DefinitionError, and then leaves no new project behind.
     """
     url = git.checked_url(request.url)
     load_suite(request.suite)
@@ -89,7 +89,7 @@ def check_same_url(project: Project, url: str) -> None:
 
 
 def track_branch(project: Project, branch_name: str, request: TrackingRequest) -> Tracked:
-    """Bring the branch's history into rows and queue its newest commits on all machines."""
+    """Store the branch's history and queue its newest commits on all machines."""
     project.suite = request.suite
     if request.mail_history_verdicts is not None:
         project.mail_history_verdicts = request.mail_history_verdicts
@@ -108,14 +108,14 @@ def track_branch(project: Project, branch_name: str, request: TrackingRequest) -
 
 
 def check_fetched(project: Project, branch: Branch) -> None:
-    """A branch that could not be fetched when it was first asked for is not tracked. Raises RepositoryError."""
+    """Raise RepositoryError if a new branch could not be fetched, and do not track it."""
     if fault := project.left_out.get(head_ref(branch.name)):
         branch.delete()
         raise RepositoryError(f"cannot fetch branch {branch} of {project.url}: {fault['why']}")
 
 
 def checked_branch(url: str, name: str | None) -> str:
-    """The branch to track, known to exist. Raises RepositoryError naming the branches there are."""
+    """The branch to track, which exists. Raises RepositoryError that lists the branches."""
     refs = git.remote_refs(url)
     branches = sorted(ref.removeprefix("refs/heads/") for ref in refs if ref.startswith("refs/heads/"))
     if not branches:
@@ -139,7 +139,7 @@ def checked_slug(name: str) -> str:
 
 @dataclass(frozen=True)
 class Choice:
-    """What an operator named: benchmarks of a project's suite, machines, and commits with their ranks."""
+    """What an operator chose: benchmarks of a project's suite, machines, and commits with their ranks."""
 
     project: Project
     suite: Suite
@@ -149,7 +149,7 @@ class Choice:
 
 
 def choose(slug: str, expression: str, names: list[str], machine_name: str | None, extended: bool = False) -> Choice:
-    """What these words name. ``extended``: with the suite's extended benchmarks, otherwise measured when named.
+    """Look up what the operator named. ``extended``: with the extended benchmarks, which else must be named.
 
     Raises NoSuchThing, RepositoryError or DefinitionError.
     """
@@ -169,7 +169,7 @@ def choose(slug: str, expression: str, names: list[str], machine_name: str | Non
 def queue_by_hand(
     slug: str, expression: str, names: list[str], machine_name: str | None, extended: bool = False
 ) -> int:
-    """Queue commits by hand, also ones measured before. Returns how many runs were queued. Raises as ``choose``."""
+    """Queue commits by hand, also those measured before. Return the number of runs. Raises as ``choose``."""
     choice = choose(slug, expression, names, machine_name, extended)
     manual = Run.objects.filter(project=choice.project, reason=Reason.MANUAL, commit__in=choice.ranks)
     last = manual.aggregate(last=Max("round"))["last"]
@@ -179,7 +179,7 @@ def queue_by_hand(
 
 
 def retry_run(number: int) -> str:
-    """Queue a run again that failed or was cancelled, with fresh attempts; what to say of it. Raises NoSuchThing."""
+    """Queue a failed or cancelled run again, with fresh attempts. Return a message. Raises NoSuchThing."""
     run = run_numbered(number)
     try:
         queue.retry(run, "by hand")
@@ -192,7 +192,7 @@ def retry_run(number: int) -> str:
 
 
 def cancel_run(number: int) -> str:
-    """Cancel a run, or the further attempts of a failed one; what to say of it. Raises NoSuchThing."""
+    """Cancel a run, or the further attempts of a failed one. Return a message. Raises NoSuchThing."""
     run = run_numbered(number)
     if run.status in (Status.SUCCEEDED, Status.CANCELLED) or (run.status == Status.FAILED and not run.retry_at):
         raise NoSuchThing(f"run {number} is {run.status} already")
@@ -207,12 +207,12 @@ def run_numbered(number: int) -> Run:
     """The run. Raises NoSuchThing."""
     run = Run.objects.filter(pk=number).first()
     if run is None:
-        raise NoSuchThing(f"there is no run {number}: the queue's page shows the newest")
+        raise NoSuchThing(f"there is no run {number}: the queue's page lists the newest")
     return run
 
 
 def check_known(suite: Suite, benchmarks: list[Benchmark], names: list[str]) -> None:
-    """Raises NoSuchThing naming the benchmarks there are."""
+    """Raise NoSuchThing if the suite lacks one of these benchmarks."""
     unknown = set(names) - {b.name for b in benchmarks}
     if unknown:
         known = ", ".join(b.name for b in benchmarks)
@@ -220,7 +220,7 @@ def check_known(suite: Suite, benchmarks: list[Benchmark], names: list[str]) -> 
 
 
 def project_named(slug: str) -> Project:
-    """The project. Raises NoSuchThing naming those there are."""
+    """The project. Raises NoSuchThing that lists the projects."""
     try:
         return Project.objects.get(slug=slug)
     except Project.DoesNotExist:
@@ -229,7 +229,7 @@ def project_named(slug: str) -> Project:
 
 
 def machine_named(name: str) -> Machine:
-    """The machine. Raises NoSuchThing naming those there are."""
+    """The machine. Raises NoSuchThing that lists the machines."""
     try:
         return Machine.objects.get(name=name)
     except Machine.DoesNotExist:
@@ -242,7 +242,7 @@ def machines_by_name() -> QuerySet[Machine]:
 
 
 def add_machine(name: str) -> str:
-    """Register a machine for all projects; its token. Raises NoSuchThing if the name is taken or not a name."""
+    """Register a machine for all projects. Return its token. Raises NoSuchThing if the name is taken or invalid."""
     try:
         validate_slug(name)
         MaxLengthValidator(LONGEST_SLUG)(name)
@@ -261,7 +261,7 @@ def add_machine(name: str) -> str:
 
 
 def renew_token(name: str) -> str:
-    """A new token for a machine; the old one ends at once. Raises NoSuchThing."""
+    """Give a machine a new token and return it. The old one is invalid at once. Raises NoSuchThing."""
     machine = machine_named(name)
     token = machine.new_token()
     machine.save(update_fields=["token_id", "token_digest"])
@@ -269,7 +269,7 @@ def renew_token(name: str) -> str:
 
 
 def set_canary(name: str, slug: str, revision: str | None, names: list[str]) -> Canary:
-    """Freeze a commit (default: the head) and some benchmarks (default: one) of a project as a machine's canary.
+    """Make a commit (default: the head) with some benchmarks (default: one) of a project the machine's canary.
 
     Raises NoSuchThing, RepositoryError or DefinitionError.
     """
@@ -296,5 +296,5 @@ def lift_quarantine(name: str, accept_level: bool) -> None:
 
 
 def set_paused(name: str, paused: bool) -> None:
-    """Stop giving a machine work, or begin again. Raises NoSuchThing."""
+    """Stop or resume giving work to a machine. Raises NoSuchThing."""
     Machine.objects.filter(pk=machine_named(name).pk).update(paused=paused)

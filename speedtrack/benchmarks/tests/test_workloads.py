@@ -71,7 +71,7 @@ def test_a_stored_workload_is_read_back_as_it_was(workload: dict[str, Any]) -> N
     ("workload", "words"),
     [
         ({"test": "get", "mode": "idle"}, "workload.mode: Input should be 'closed' or 'open'"),
-        ({"test": "get", "setup": {"request": "SET a 1"}, "prefill": True}, "prefill wants an empty server"),
+        ({"test": "get", "setup": {"request": "SET a 1"}, "prefill": True}, "prefill needs an empty server"),
         ({"protocol": "memcached", "test": "get", "setup": {"request": "set a 0 0 1"}}, 'are for protocol = "resp"'),
         ({"test": "get", "mode": "open", "rate": {"of": "two", "share": 0.5}}, "there is no benchmark 'two'"),
         ({"test": "get", "mode": "open", "rate": {"of": "one", "share": 0.5}}, "one has a rate itself"),
@@ -95,16 +95,16 @@ def test_a_sequence_of_setup_is_told_to_the_runner() -> None:
     ("driver", "workload", "words"),
     [
         ("redis-benchmark", {"test": "get"}, "use requests, without times"),
-        ("redis-benchmark", {"test": "get", "requests": 100, "mode": "open", "rate": 5.0}, "has nothing for mode"),
-        ("redis-benchmark", {"test": "get", "requests": 100, "ttl_s": 5}, "has nothing for ttl_s"),
+        ("redis-benchmark", {"test": "get", "requests": 100, "mode": "open", "rate": 5.0}, "does not support mode"),
+        ("redis-benchmark", {"test": "get", "requests": 100, "ttl_s": 5}, "does not support ttl_s"),
         ("redis-benchmark", {"test": "get", "requests": 100, "values": {"range": [1, 2]}}, "use values.bytes"),
         ("redis-benchmark", {"test": "get", "requests": 100, "keys": {"distribution": "zipf"}}, "it has uniform"),
         ("redis-benchmark", {"test": "lrange_100", "requests": 100}, "no test 'lrange_100': there are ping_inline"),
         ("redis-benchmark", {"test": "get:9+set:1", "requests": 100}, "has no mixes"),
         ("redis-benchmark", {"commands": [{"test": "get"}], "requests": 100}, "give one request, or a test"),
-        ("redis-benchmark", {"test": "get", "requests": 100, "protocol": "memcached"}, "speaks resp"),
+        ("redis-benchmark", {"test": "get", "requests": 100, "protocol": "memcached"}, "supports only resp"),
         ("memtier", {"test": "incr", "requests": 100}, "no test 'incr': there are get, set"),
-        ("memtier", {"commands": [{"request": "GET a"}], "requests": 100}, "has nothing for commands"),
+        ("memtier", {"commands": [{"request": "GET a"}], "requests": 100}, "does not support commands"),
         ("memtier", {"test": "get", "requests": 100, "clients": 3, "threads": 2}, "clients must divide by threads"),
         ("memtier", {"test": "get", "requests": 100, "keys": {"distribution": "latest"}}, "it has uniform, sequential"),
         ("magic", {"test": "get"}, "benchmark.0.driver: Input should be 'speedbench', 'redis-benchmark'"),
@@ -155,7 +155,7 @@ def test_a_command_of_ones_own_says_its_transport(command: str, transport: str) 
         ("load {socket}", "command needs {output}"),
         ("load {output}", "either {host} and {port} or {socket}"),
         ("load {socket} {port} {output}", "either {host} and {port} or {socket}"),
-        ("load {sock} {output}", "{sock} is no placeholder"),
+        ("load {sock} {output}", "{sock} is not a placeholder"),
         ("load '{socket} {output}", "cannot be split: No closing quotation"),
     ],
 )
@@ -168,7 +168,7 @@ def test_a_command_that_cannot_work_is_refused(command: str, words: str) -> None
 def test_listen_has_words_for_every_transport_that_is_used() -> None:
     server = 'command = "{artifact:kvd} {listen}"\nlisten = { tcp = "-p {port}" }'
     text = suite({"test": "get"}).replace('command = "{artifact:kvd} --unixsocket {socket}"', server)
-    with pytest.raises(DefinitionError, match=r"server\.listen has no words for transport 'unix'"):
+    with pytest.raises(DefinitionError, match=r"server\.listen has no text for transport 'unix'"):
         parse_suite(text, "tiny.toml")
     tcp = parse_suite(text.replace('test = "get"', 'test = "get", transport = "tcp"'), "tiny.toml")
     assert tcp.server.listen == {"tcp": "-p {port}"}

@@ -50,7 +50,7 @@ BAD: dict[str, Callable[[Repository], str]] = {
     "treeNotSorted": lambda r: with_tree(r, ("100644", "b"), ("100644", "a")),
     "is missing or damaged at the remote": of_a_lost_blob,
     ABSENT: lambda r: commit(r, lambda c: [f"tree {ABSENT}", *c[1:]]),
-    "names no commit": lambda r: r.git("rev-parse", "HEAD:file.txt"),
+    "not name a commit": lambda r: r.git("rev-parse", "HEAD:file.txt"),
     "find it with `git fsck` there": lambda r: commit(r, lambda c: [c[0], f"parent {ABSENT}", *c[2:]]),
 }
 

@@ -1,4 +1,4 @@
-"""Who measures, what is to be measured, and what came out. PostgreSQL holds the rules, by named constraints."""
+"""Machines, runs and measurements. PostgreSQL enforces the rules by named constraints."""
 
 from speedtrack.runs.models.canaries import Canary, CanaryCheck
 from speedtrack.runs.models.machines import Environment, Machine, MachineEvent, UnknownToken

@@ -12,10 +12,10 @@ from speedtrack.runs.models.machines import Machine
 
 
 class Canary(models.Model):
-    """A frozen server and a frozen workload: what a machine measures of them speaks of the machine alone.
+    """A frozen server and a frozen workload: when their results change, the machine has changed.
 
-    ``artifacts`` (name -> digest) are those of its first successful build; nothing else is ever measured under its
-    name. Its history begins ``since``: values before, and those of another environment, say nothing about a level.
+    ``artifacts`` (name -> digest) are those of the first successful build; its runs never measure others. The history
+    begins ``since``: values before that, and values of another environment, do not count.
     """
 
     machine = models.ForeignKey(Machine, models.CASCADE, related_name="canaries")
@@ -41,13 +41,13 @@ class Canary(models.Model):
 
 
 class CanaryCheck(models.Model):
-    """What one run of a canary said of its machine. ``answer`` is that of the series that moved most."""
+    """What one canary run says about its machine. ``answer`` is that of the series that moved most."""
 
     class Answer(models.TextChoices):
-        LEARNING = "learning"  #: too little history in this environment to tell
+        LEARNING = "learning"  #: too little history in this environment
         STEADY = "steady"
-        OFF = "off"  #: beyond its own history
-        UNKNOWN = "unknown"  #: not measured, or only with flags that void it
+        OFF = "off"  #: further from its history than noise explains
+        UNKNOWN = "unknown"  #: not measured, or only with flags that void the result
 
     GOOD = (Answer.LEARNING, Answer.STEADY)
 

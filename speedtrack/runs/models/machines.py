@@ -1,4 +1,4 @@
-"""The machines that measure: their tokens, what happened to them, and their environments."""
+"""The machines that measure: their tokens, events and environments."""
 
 import hashlib
 import hmac
@@ -14,11 +14,11 @@ from speedtrack.projects.models import Project
 
 
 class UnknownToken(Exception):
-    """The token is not that of a registered machine."""
+    """No registered machine has this token."""
 
 
 class Machine(models.Model):
-    """A box that measures. It does one thing at a time."""
+    """A computer that measures. It does one thing at a time."""
 
     name = models.SlugField(unique=True)
     token_id = models.CharField(max_length=16, unique=True)
@@ -50,14 +50,14 @@ class Machine(models.Model):
         return f"machine.{self.name}"
 
     def new_token(self) -> str:
-        """Give the machine a new token, and return it. Only its digest is kept; the old one ends with ``save``."""
+        """Give the machine a new token and return it. Only its digest is stored; ``save`` invalidates the old token."""
         self.token_id, secret = secrets.token_hex(6), secrets.token_urlsafe(32)
         self.token_digest = hashlib.sha256(secret.encode()).hexdigest()
         return f"strn_{self.token_id}_{secret}"
 
     @classmethod
     def of_token(cls, token: str) -> "Machine":
-        """The machine of a token. Raises UnknownToken."""
+        """The machine that has this token. Raises UnknownToken."""
         _, _, rest = token.partition("_")
         token_id, _, secret = rest.partition("_")
         machine = cls.objects.filter(token_id=token_id).first()
@@ -70,18 +70,18 @@ class Machine(models.Model):
 
 
 class MachineEvent(models.Model):
-    """What happened to a machine, written in the same transaction; ``who`` is empty for what happened by itself.
+    """Something that happened to a machine, stored in the same transaction. ``who`` is empty if no person did it.
 
-    ``untold`` until the mails to the operators are in the outbox.
+    ``untold``: operators are to be mailed, and the mails are not in the outbox yet.
     """
 
     class Kind(models.TextChoices):
-        CANARY = "canary"  #: it got a canary, or another one, or the same with a new level
+        CANARY = "canary"  #: it got a canary, or another one
         QUARANTINED = "quarantined"  #: its canary moved
-        LIFTED = "lifted"  #: its canary is steady again, or a person said that all is well
-        BLIND = "blind"  #: its canary cannot be measured, so nobody watches over it
+        LIFTED = "lifted"  #: its canary is steady again, or a person ended the quarantine
+        BLIND = "blind"  #: its canary cannot be measured, so drift would go unnoticed
 
-    TOLD = (Kind.QUARANTINED, Kind.LIFTED, Kind.BLIND)  #: those of which operators are told
+    MAILED = (Kind.QUARANTINED, Kind.LIFTED, Kind.BLIND)  #: operators are mailed about these
 
     machine = models.ForeignKey(Machine, models.CASCADE, related_name="events")
     at = models.DateTimeField(db_default=Now())
@@ -97,7 +97,7 @@ class MachineEvent(models.Model):
 
 
 class Environment(models.Model):
-    """What was on the machine. A new environment starts new series; it never bends the old line."""
+    """Everything on a machine that affects measurements. A new environment starts new series."""
 
     machine = models.ForeignKey(Machine, models.PROTECT, related_name="environments")
     digest = models.CharField(max_length=80)

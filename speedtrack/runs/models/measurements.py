@@ -1,4 +1,4 @@
-"""What the attempts of runs produced: builds, trials, and the measurements of each series."""
+"""The results of attempts: builds, trials, profiles, and the measurements of each series."""
 
 from typing import ClassVar
 
@@ -14,7 +14,7 @@ from speedtrack.runs.models.runs import Attempt, Side
 
 
 class Build(models.Model):
-    """A commit built one way by one attempt: artifacts by digest, or why it failed. Its log is the attempt's phase."""
+    """A commit built by one attempt: artifacts by digest, or why it failed. ``phase`` finds its part of the log."""
 
     attempt = models.ForeignKey(Attempt, models.CASCADE, related_name="builds")
     commit = models.ForeignKey(Commit, models.CASCADE, related_name="builds")
@@ -40,15 +40,15 @@ class Build(models.Model):
 
 class SeriesQuerySet(models.QuerySet["Series"]):
     def undetected(self) -> "SeriesQuerySet":
-        """Those with new measurements; after a failure, not before a pause."""
+        """Series with new measurements; after a failure, only once the pause is over."""
         return self.filter(Q(retry_at=None) | Q(retry_at__lte=Now()), undetected_since__isnull=False)
 
 
 class Series(models.Model):
-    """One line on a chart. Not the branch: a branch is a path through the commits of a series.
+    """One line on a chart. It is independent of branches: a branch is a path through the commits of a series.
 
-    ``error``, ``failures`` and ``retry_at``: why the last look for changes failed, how often in a row, and when the
-    next one is made.
+    ``error``, ``failures`` and ``retry_at``: why the last search for changes failed, the number of failures in a row,
+    and when it is tried again.
     """
 
     project = models.ForeignKey(Project, models.CASCADE, related_name="series")
@@ -56,7 +56,7 @@ class Series(models.Model):
     metric = models.CharField(max_length=60)
     machine = models.ForeignKey(Machine, models.PROTECT, related_name="series")
     environment = models.ForeignKey(Environment, models.PROTECT, related_name="series")
-    # When the oldest measurement was accepted that detection has not seen; cleared with compare-and-swap.
+    # When the oldest measurement that detection has not seen was accepted; cleared by compare-and-swap.
     undetected_since = models.DateTimeField(null=True)
     error = models.TextField(default="")
     failures = models.IntegerField(default=0)
@@ -79,10 +79,10 @@ class Series(models.Model):
 
 
 class Measurement(models.Model):
-    """A run's samples of one series for one commit, with their summary. A re-run adds one, never overwrites.
+    """A run's samples of one series for one commit, with their summary. A new run adds rows and overwrites none.
 
-    ``accepted`` follows the attempt: what a lost attempt sent stays here, unseen by charts and detection. So does all
-    that a canary run sent: it speaks of the machine, never of its commit.
+    ``accepted`` follows the attempt: measurements of a lost attempt stay here, and charts and detection ignore them.
+    The same holds for canary runs, whose measurements describe the machine, not the commit.
     """
 
     attempt = models.ForeignKey(Attempt, models.CASCADE, related_name="measurements")
@@ -115,9 +115,9 @@ class Measurement(models.Model):
 
 
 class ReferenceRate(models.Model):
-    """What a benchmark reached when it was first measured on a machine, in requests/s.
+    """The throughput of a benchmark when it was first measured on a machine, in requests/s.
 
-    Rates of open-loop benchmarks are shares of it, so that they never move with the commit under test.
+    Rates of open-loop benchmarks are shares of it, so they do not depend on the commit under test.
     """
 
     machine = models.ForeignKey(Machine, models.CASCADE, related_name="+")
@@ -134,7 +134,7 @@ class ReferenceRate(models.Model):
 
 
 class Trial(models.Model):
-    """One fresh server process measured once, inside a run; with the driver's whole document."""
+    """One fresh server process, measured once within a run, with the driver's whole document."""
 
     attempt = models.ForeignKey(Attempt, models.CASCADE, related_name="trials")
     benchmark = models.ForeignKey(Benchmark, models.CASCADE, related_name="+")
@@ -146,9 +146,9 @@ class Trial(models.Model):
     seconds = models.FloatField()
     flags = ArrayField(models.CharField(max_length=40), default=list)
     pairing = models.JSONField(null=True, help_text="its block, slot and slices, where both sides were up at once")
-    quiet = models.JSONField(default=dict, help_text="what the quiet gate read while it was measured")
-    server = models.JSONField(default=dict, help_text="what the server did, and the growth of its own counters")
-    reproduce = models.JSONField(null=True, help_text="how to repeat it by hand; null: from before that was kept")
+    quiet = models.JSONField(default=dict, help_text="readings of the quiet gate during the trial")
+    server = models.JSONField(default=dict, help_text="the server's resource usage, and the growth of its counters")
+    reproduce = models.JSONField(null=True, help_text="how to repeat the trial by hand; null: not known")
     driver = models.JSONField()
 
     class Meta:
@@ -168,7 +168,7 @@ class Sample(models.Model):
 
 
 class Profile(models.Model):
-    """Where one side's server spent its CPU time under a benchmark, sampled; or why that cannot be known there."""
+    """A sampled profile of one side's server under a benchmark, or why the machine cannot take one."""
 
     attempt = models.ForeignKey(Attempt, models.CASCADE, related_name="profiles")
     benchmark = models.ForeignKey(Benchmark, models.CASCADE, related_name="+")
@@ -178,7 +178,7 @@ class Profile(models.Model):
     samples = models.IntegerField()
     folded = models.BinaryField(help_text="folded stacks, one per line, compressed by zlib")
     cpu_ns_per_request = models.FloatField(null=True, help_text="of the server, while it was sampled")
-    unavailable = models.TextField(default="", help_text="empty, or the cause and what to do")
+    unavailable = models.TextField(default="", help_text="empty, or cause and remedy")
     created = models.DateTimeField(db_default=Now())
 
     class Meta:

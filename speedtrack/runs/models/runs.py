@@ -1,4 +1,4 @@
-"""What is queued and its lifecycle: runs, their attempts, events and logs."""
+"""Runs and their lifecycle: attempts, events and logs."""
 
 from typing import Any, ClassVar
 
@@ -14,12 +14,12 @@ from speedtrack.runs.models.machines import Machine
 
 
 class Status(models.TextChoices):
-    QUEUED = "queued"  #: waiting for its machine
-    LEASED = "leased"  #: given to a runner that has not yet spoken; after a crash ``queue.reap`` queues it again
+    QUEUED = "queued"  #: waits for its machine
+    LEASED = "leased"  #: a runner claimed it and has not called since; after a crash ``queue.reap`` queues it again
     RUNNING = "running"  #: the runner renews its lease; after a crash ``queue.reap`` queues it again
     SUCCEEDED = "succeeded"  #: all its measurements are accepted
     FAILED = "failed"  #: it ended without all measurements; ``error`` says why
-    CANCELLED = "cancelled"  #: somebody, or the end of its branch, made it needless
+    CANCELLED = "cancelled"  #: a person cancelled it, or its commit left its branch
 
 
 ACTIVE = (Status.LEASED, Status.RUNNING)
@@ -41,7 +41,7 @@ class Reason(models.TextChoices):
     MANUAL = "manual"
     CANARY = "canary"
     AA = "aa", "A/A"
-    PROFILE = "profile"  #: both sides of a change are sampled; nothing is measured
+    PROFILE = "profile"  #: both sides of a change are sampled by a profiler; nothing is measured
 
 
 class Side(models.TextChoices):
@@ -54,7 +54,7 @@ SETTLING = (Reason.CONFIRM, Reason.BISECT)  #: paired runs that settle a suspici
 
 class RunQuerySet(models.QuerySet["Run"]):
     def own(self) -> "RunQuerySet":
-        """Runs that measure a commit for its line: neither one side of a pair nor the machine's canary."""
+        """Runs that measure a commit for its line: neither paired runs nor canary runs."""
         return self.filter(base=None, canary=None)
 
     def active(self) -> "RunQuerySet":
@@ -64,7 +64,7 @@ class RunQuerySet(models.QuerySet["Run"]):
         return self.filter(status__in=(Status.QUEUED, *ACTIVE))
 
     def claimable(self) -> "RunQuerySet":
-        """Waiting runs whose time has come; of a quarantined machine, those of its canary."""
+        """Waiting runs that may start now; of a machine in quarantine, only canary runs."""
         return self.filter(Q(machine__quarantined_at=None) | Q(reason=Reason.CANARY)).filter(
             status=Status.QUEUED, not_before__lte=Now()
         )
@@ -73,14 +73,14 @@ class RunQuerySet(models.QuerySet["Run"]):
         return self.active().filter(lease_until__lt=Now())
 
     def given_up(self) -> "RunQuerySet":
-        """Runs that failed for want of a machine, whose time has come; not of commits that left their branches."""
+        """Failed runs that no machine finished and whose pause is over, unless their commit left its branches."""
         on_a_branch = Exists(Position.objects.filter(commit=OuterRef("commit")))
         by_hand = ~Q(reason__in=(Reason.PUSH, Reason.BACKFILL))
         return self.filter(on_a_branch | by_hand, status=Status.FAILED, retry_at__lte=Now())
 
 
 class Run(models.Model):
-    """One commit on one machine for one set of benchmarks. A retry raises ``attempt``; it is never a new row."""
+    """One commit on one machine with one set of benchmarks. A retry raises ``attempt``; it is never a new row."""
 
     project = models.ForeignKey(Project, models.CASCADE, related_name="runs")
     commit = models.ForeignKey(Commit, models.PROTECT, related_name="runs")
@@ -95,11 +95,13 @@ class Run(models.Model):
     round = models.IntegerField(default=0)
     trials = models.IntegerField(help_text="trials per benchmark, or pairs of a paired run")
     metrics = ArrayField(
-        models.CharField(max_length=100), default=list, help_text="what it is to tell; none: each benchmark's headline"
+        models.CharField(max_length=100),
+        default=list,
+        help_text="those the run is for; none: each benchmark's headline",
     )
     status = models.CharField(max_length=20, choices=Status, default=Status.QUEUED)
     linked = models.ForeignKey(
-        "self", models.SET_NULL, null=True, related_name="+", help_text="the run of the same program that stands for it"
+        "self", models.SET_NULL, null=True, related_name="+", help_text="the run that measured the identical program"
     )
     priority = models.IntegerField(default=0)
     rank = models.IntegerField(default=0, help_text="position on the branch: of equal priority, newest first")
@@ -114,10 +116,10 @@ class Run(models.Model):
     progress = models.JSONField(null=True)
     error = models.TextField(default="")
     retry_at = models.DateTimeField(
-        null=True, help_text="it failed for want of a machine: when it is queued again; null: not by itself"
+        null=True, help_text="when a run that no machine finished is queued again; null: not automatically"
     )
     floors_due = models.BooleanField(
-        default=False, help_text="what its pairs say of the machine's noise was not looked at yet"
+        default=False, help_text="the noise floors that its pairs show have not been stored yet"
     )
 
     objects: ClassVar = RunQuerySet.as_manager()
@@ -167,7 +169,7 @@ class Run(models.Model):
 
     @property
     def paired(self) -> bool:
-        """Does it measure two sides, whatever for?"""
+        """Does it measure two sides, for whatever reason?"""
         return self.base_id is not None
 
     @property
@@ -175,9 +177,9 @@ class Run(models.Model):
         return self.status in (Status.SUCCEEDED, Status.FAILED, Status.CANCELLED)
 
     def move(self, to: Status, why: str, **changes: Any) -> bool:
-        """Change the status if nobody else did meanwhile, with its event, in the caller's transaction.
+        """Change the status by compare-and-swap and store the event, in the caller's transaction.
 
-        False if the run has moved already or was taken again. Raises ValueError for a move that is not in MOVES.
+        False if the status or the lease has changed meanwhile. Raises ValueError for a move that is not in MOVES.
         """
         if to not in MOVES[Status(self.status)]:
             raise ValueError(f"run {self.pk} cannot move from {self.status} to {to}")
@@ -191,7 +193,7 @@ class Run(models.Model):
 
 
 class RunEvent(models.Model):
-    """A change of a run's status, written in the same transaction."""
+    """A change of a run's status, stored in the same transaction."""
 
     run = models.ForeignKey(Run, models.CASCADE, related_name="events")
     at = models.DateTimeField(db_default=Now())
@@ -202,7 +204,7 @@ class RunEvent(models.Model):
 
 
 class Attempt(models.Model):
-    """One lease of a run, from claim to its end. Logs, builds and measurements hang on it."""
+    """One lease of a run, from its claim to its end. Logs, builds and measurements belong to it."""
 
     run = models.ForeignKey(Run, models.CASCADE, related_name="attempts")
     number = models.IntegerField()
@@ -211,7 +213,7 @@ class Attempt(models.Model):
     started_at = models.DateTimeField(db_default=Now())
     ended_at = models.DateTimeField(null=True)
     outcome = models.CharField(max_length=20, default="", help_text="the run's status after it; empty while it lasts")
-    postponed = models.JSONField(default=dict, help_text="benchmarks of the run that could not be measured yet: why")
+    postponed = models.JSONField(default=dict, help_text="benchmarks that cannot be measured yet: name -> reason")
 
     class Meta:
         constraints: ClassVar = [
@@ -223,7 +225,7 @@ class Attempt(models.Model):
 
 
 class LogChunk(models.Model):
-    """A piece of what the build or the measuring printed."""
+    """A piece of the log of a build or a measurement."""
 
     attempt = models.ForeignKey(Attempt, models.CASCADE, related_name="log")
     seq = models.IntegerField()

@@ -119,7 +119,7 @@ def test_an_environment_that_does_not_fit_its_digest_is_refused(run: Run) -> Non
 
 def test_a_trial_number_twice_is_refused(run: Run) -> None:
     trials = builders.trials([{"throughput_rps": 1.0}] * 2)
-    with pytest.raises(results.ResultError, match="a trial number stands twice"):
+    with pytest.raises(results.ResultError, match="a trial number occurs twice"):
         send(run, [], trials=[trials[0], trials[0]])
 
 

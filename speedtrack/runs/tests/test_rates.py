@@ -127,5 +127,5 @@ def test_the_default_set_must_not_be_empty_nor_depend_on_the_rest() -> None:
     text = builders.SUITE.replace("[[benchmark]]", "[[benchmark]]\nextended = true")
     with pytest.raises(definitions.DefinitionError, match="every benchmark is extended"):
         parse_suite(text, "tiny.toml")
-    with pytest.raises(definitions.DefinitionError, match="get-p1 is extended: then this one must be, too"):
+    with pytest.raises(definitions.DefinitionError, match="get-p1 is extended: then this one must be extended, too"):
         parse_suite(text + OPEN, "tiny.toml")
