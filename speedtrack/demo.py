@@ -1,4 +1,4 @@
-"""The demonstration: a push to a real repository leads, without a hand on it, to a mail that names the slow commit."""
+"""The demonstration: a push to a real repository leads automatically to a mail that names the slow commit."""
 
 import hashlib
 import hmac
@@ -29,7 +29,7 @@ from speedtrack.runs.models import Run, Series
 from speedtrack.runs.tracking import TrackingRequest
 from speedtrack.text import plain
 
-BEFORE_PUSH = 4  # commits that the repository has when it is tracked; the others arrive by a push
+BEFORE_PUSH = 4  # commits of the repository when it is tracked; a push adds the others
 PROJECT = "sample"
 SUBSCRIBER = "performance@example.org"
 POLL_S = 0.5
@@ -37,7 +37,7 @@ POLL_S = 0.5
 
 @dataclass(frozen=True)
 class Planted:
-    """A commit of the sample history and what it does to the speed: none, slower, faster, does-not-compile ..."""
+    """A commit of the sample history and its effect on the speed: none, slower, faster, does-not-compile ..."""
 
     number: int
     short: str
@@ -46,7 +46,7 @@ class Planted:
 
 
 def write_sample_history(repository: Path, upto: int | None = None) -> list[Planted]:
-    """Let the sample server's recipe write its repository, or bring it forward; what its table says of each commit."""
+    """Write or extend the sample server's repository by its recipe. Return the recipe's table of commits."""
     command = [sys.executable, "-m", "runners.sample", str(repository)]
     command += ["--upto", str(upto)] if upto else []
     done = subprocess.run(command, cwd=BASE_DIR, capture_output=True, text=True)
@@ -57,7 +57,7 @@ def write_sample_history(repository: Path, upto: int | None = None) -> list[Plan
 
 
 def demonstrate(console: Console, stack: Stack) -> bool:
-    """Track, push, watch, report. True if exactly one alert stands, and it names the planted commit."""
+    """Track, push, wait and report. True if the findings are exactly what was planted."""
     repository = settings.HOME / "demo" / "kvd"
     first = write_sample_history(repository, BEFORE_PUSH) if not repository.exists() else []
     request = TrackingRequest(str(repository), PROJECT, name=PROJECT, last=BEFORE_PUSH)
@@ -73,7 +73,7 @@ def demonstrate(console: Console, stack: Stack) -> bool:
 
 
 def send_push(console: Console, project: Project, repository: Path, before: Commit) -> None:
-    """Send the webhook that GitHub would send for the commits that came after ``before``."""
+    """Send the webhook that GitHub would send for the commits after ``before``."""
     after = subprocess.run(
         ["git", "-C", str(repository), "rev-parse", "HEAD"], capture_output=True, text=True, check=True
     ).stdout.strip()
@@ -95,7 +95,7 @@ def send_push(console: Console, project: Project, repository: Path, before: Comm
 
 
 def show_progress(console: Console, stack: Stack, project: Project) -> None:
-    """Show the progress until nothing is left to build, measure, settle or mail."""
+    """Show the progress until there is nothing left to build, measure, settle or mail."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
         bar = progress.add_task("waiting for the runner")
@@ -132,7 +132,7 @@ def print_runs(console: Console, runs: list[Run]) -> None:
 
 
 def print_findings(console: Console, project: Project, history: list[Planted]) -> bool:
-    """Print what was found, and compare it with what the history's table says was planted."""
+    """Print the findings, and compare them with what was planted in the history. True if they agree."""
     for cp in confirmed_changes(project):
         console.print(f"  {describe_change(cp)}")
     alerts = list(Alert.objects.filter(project=project, improvement=False).select_related("commit"))
@@ -162,7 +162,7 @@ def describe_change(cp: ChangePoint) -> str:
 
 
 def mistakes_found(project: Project, alerts: list[Alert], history: list[Planted]) -> list[str]:
-    """How what was found differs from what was planted; nothing if all is right."""
+    """The differences between the findings and what was planted; empty if there are none."""
     planted = {effect: [p.short for p in history if p.effect == effect] for effect in ("slower", "faster")}
     faster = {cp.commit.sha[:12] for cp in confirmed_changes(project) if not cp.is_slowdown}
     mistakes = []

@@ -1,10 +1,10 @@
-"""The dispatcher: sees in PostgreSQL what is to be done, and nudges who does it. It decides nothing else.
+"""The dispatcher finds work in PostgreSQL and nudges the process that does it. It decides nothing else.
 
-It looks when a row has changed of which work may follow: database triggers notify it (the migrations of projects, runs
-and alerts that are named for that). It looks every TICK_S as well, for what is due by time, and so that nothing
+It looks when a row that may cause work has changed: database triggers notify it (the migrations named for that in
+projects, runs, alerts and notices). It also looks every TICK_S, for work that is due by time, and so that nothing
 depends on a notification. A look is one statement.
 
-A nudge is sent only where there is work and the queue is empty. So a busy or absent receiver gathers no backlog, and
+A nudge is sent only if there is work and the queue is empty. So no backlog builds up for a busy or absent receiver, and
 a message lost with the broker is sent again at the next tick. One dispatcher works at a time; a second one waits.
 """
 
@@ -37,14 +37,14 @@ Question = tuple[str, tuple[Any, ...]]  # SQL and its parameters
 log = logging.getLogger(__name__)
 
 TICK_S = 5.0
-REST_S = 0.1  # between two looks, however many notifications come
-STOP_S = 1.0  # how often it is asked whether to stop, and how long an absent server is waited for
+REST_S = 0.1  # least time between two looks, however many notifications come
+STOP_S = 1.0  # interval of checks whether to stop, and pause after a server did not answer
 CHANNEL = "speedtrack_work"  # of the triggers
 LEADER_LOCK = 0x5339  # advisory: one dispatcher at a time
 BROKER_ERRORS = (BrokerError, RedisError)
 DATABASE_ERRORS = (OperationalError, InterfaceError)
 LOOK_FOR_WORK = "speedtrack.look_for_work"
-#: What the dispatcher does itself, as the first thing of a tick.
+#: What the dispatcher does itself, at the beginning of a tick.
 UPKEEP: dict[str, Callable[[], object]] = {
     "reap": queue.reap,
     "retry": queue.retry_given_up,
@@ -61,7 +61,7 @@ TASKS = {
 
 
 def duties() -> list[tuple[str, QuerySet[Any]]]:
-    """What is looked for: a duty, and rows that are work for it."""
+    """The duties, each with the rows that are work for it."""
     under_way = Run.objects.unfinished().filter(change_points=OuterRef("pk"))
     return [
         ("reap", Run.objects.lost()),
@@ -84,7 +84,7 @@ def duties() -> list[tuple[str, QuerySet[Any]]]:
 
 
 def run_until_stopped(stopping: Callable[[], bool]) -> None:
-    """Look for work until told to stop. A broker or database that is away is waited for, with a line that says so."""
+    """Look for work until told to stop. While the broker or the database does not answer, log that and wait."""
     session = Session()
     while not stopping():
         try:
@@ -101,14 +101,14 @@ def run_until_stopped(stopping: Callable[[], bool]) -> None:
 
 
 class Session:
-    """The dispatcher's database session: the leader's lock and the notifications belong to it, and end with it."""
+    """The dispatcher's database session, to which the leader's lock and the notifications belong."""
 
     def __init__(self) -> None:
         self.leading: Any = None  # the connection that holds the lock
         self.question: Question | None = None
 
     def lead(self) -> bool:
-        """Take the leader's lock and ask for notifications, unless this session has."""
+        """Take the leader's lock and listen for notifications, unless this session does. False if another one leads."""
         connection.ensure_connection()
         if connection.connection is self.leading:
             return True
@@ -116,16 +116,16 @@ class Session:
             cursor.execute("SELECT pg_try_advisory_lock(%s, 0)", [LEADER_LOCK])
             if not cursor.fetchone()[0]:
                 return False
-            cursor.execute(f"LISTEN {CHANNEL}")  # before the first look, so that nothing falls between the two
+            cursor.execute(f"LISTEN {CHANNEL}")  # before the first look, so that no change is missed
         self.leading, self.question = connection.connection, build_question()
         return True
 
     def wait(self, stopping: Callable[[], bool]) -> None:
-        """Until a notification comes, the next tick is due, or it is time to stop. Raises if the session is lost."""
+        """Wait for a notification, the next tick, or the time to stop. Raises if the session is lost."""
         until = time.monotonic() + TICK_S
         time.sleep(REST_S)
         while not stopping() and not self.notified() and (left := until - time.monotonic()) > 0:
-            # psycopg would wake up ten times a second to wait here.
+            # psycopg's own wait wakes up ten times a second.
             select.select([connection.connection], [], [], min(left, STOP_S))
 
     def notified(self) -> bool:
@@ -135,7 +135,7 @@ class Session:
 
 
 def tick(celery: Celery = app, question: Question | None = None) -> None:
-    """Do the upkeep that is due, then nudge everybody who has work and has not been told."""
+    """Do the upkeep that is due, then nudge every process that has work and no message in its queue."""
     found = duties_with_work(question)
     if due := [verb for duty, verb in UPKEEP.items() if duty in found]:
         for verb in due:
@@ -149,33 +149,33 @@ def tick(celery: Celery = app, question: Question | None = None) -> None:
 
 
 def build_question() -> Question:
-    """All that is looked for, as one statement: to make it takes ten times the CPU time of having it answered."""
+    """The statement that finds all work. Building it takes ten times the CPU time of its execution."""
     found = [rows.order_by().values_list(Value(duty, TextField()))[:1] for duty, rows in duties()]
     machines = idle_machines_with_work().values_list(Concat(Value("machine."), "name", output_field=TextField()))
     return machines.union(*found, all=True).query.sql_with_params()
 
 
 def duties_with_work(asked: Question | None = None) -> set[str]:
-    """The duties that have work, and the queues of the machines that have. ``asked``: the question, made before."""
+    """The duties that have work, and the queues of machines with work. ``asked``: the question, if already built."""
     with connection.cursor() as cursor:
         cursor.execute(*(asked or build_question()))
         return {name for (name,) in cursor.fetchall()}
 
 
 def decisions_wanted() -> bool:
-    """Are there new measurements, suspicions to confirm, paired runs to judge, or people to be told?"""
+    """Are there new measurements, suspicions to settle, paired runs to judge, or notices to send?"""
     return bool({"detect", "notify"} & duties_with_work())
 
 
 def nudges_for(found: set[str]) -> list[tuple[str, str]]:
-    """(queue, task) of each duty and machine that was found to have work. Nothing is calibrated beside detection."""
+    """(queue, task) for each duty and machine with work. Calibration waits while detection has work."""
     left = found - ({"calibrate"} if "detect" in found else set())
     machines = [(name, LOOK_FOR_WORK) for name in sorted(left) if name.startswith("machine.")]
     return [TASKS[duty] for duty in TASKS if duty in left] + machines
 
 
 def idle_machines_with_work() -> QuerySet[Machine]:
-    """Machines that hold no run although one waits for them."""
+    """Machines without an active run for which a run waits."""
     runs = Run.objects.filter(machine=OuterRef("pk"))
     waiting = Exists(runs.filter(pk__in=Run.objects.claimable().filter(status=Status.QUEUED)))
     at_work = Exists(runs.filter(status__in=["leased", "running"]))

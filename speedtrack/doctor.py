@@ -1,4 +1,4 @@
-"""Is this installation fit? Each check says what it found, and what to do if that is not right."""
+"""Check this installation. Each check reports what it found, and what to do about a problem."""
 
 import json
 import os
@@ -25,13 +25,13 @@ from speedtrack.runs.models import Machine
 
 DRIVER = BASE_DIR / "runners" / "driver" / "target" / "release" / "speedbench"
 OLDEST_GIT = (2, 38)
-# Older ones let a container out onto its host (CVE-2025-31133, -52565, -52881).
+# In older releases a container can escape to its host (CVE-2025-31133, -52565, -52881).
 OLDEST_RUNC = ((1, 2, 8), (1, 3, 3))
 
 
 @dataclass(frozen=True)
 class Finding:
-    """``state``: good, note (it works, yet could be better) or bad."""
+    """``state``: good, note (it works, but could be better) or bad."""
 
     name: str
     state: str
@@ -39,7 +39,7 @@ class Finding:
 
 
 def examine(names: Iterable[str]) -> Iterator[Finding]:
-    """The findings of these checks, one after another."""
+    """Run these checks one after another, and yield their findings."""
     for name in names:
         try:
             state, words = CHECKS[name]()
@@ -94,7 +94,7 @@ def check_compiler() -> tuple[str, str]:
 
 
 def check_docker() -> tuple[str, str]:
-    """Asks as a runner on this machine would; no suite needs it but those that build in containers."""
+    """Ask the daemon as a runner on this machine would. Only suites that build in containers need it."""
     try:
         version = docker.from_env(timeout=5).version()
     except docker.errors.DockerException:
@@ -111,7 +111,7 @@ def check_docker() -> tuple[str, str]:
 
 
 def safe_runc(version: str) -> bool:
-    """Does this release have the fixes? Those of a distribution that carries them under an old number are not seen."""
+    """Does this release have the fixes? Fixes that a distribution ported to an older release are not recognized."""
     numbers = tuple(int(part) for part in re.findall(r"\d+", version)[:3])
     return any(numbers[:2] == oldest[:2] and numbers >= oldest for oldest in OLDEST_RUNC) or numbers[:2] > (1, 3)
 
@@ -127,14 +127,14 @@ def check_placement() -> tuple[str, str]:
 
 
 def run_runner(command: str) -> subprocess.CompletedProcess[str]:
-    """What the runner says for programs."""
+    """Run a command of the runner with JSON output."""
     return subprocess.run(
         [sys.executable, "-m", "runners", command, "--json"], cwd=BASE_DIR, capture_output=True, text=True
     )
 
 
 def check_sandbox() -> tuple[str, str]:
-    """Asks as a runner on this machine would."""
+    """Try the sandbox as a runner on this machine would."""
     done = subprocess.run([sys.executable, "-m", "runners.sandbox"], cwd=BASE_DIR, capture_output=True, text=True)
     return ("note" if done.returncode else "good"), (done.stdout or done.stderr).strip()
 
@@ -143,7 +143,7 @@ def check_kernel() -> tuple[str, str]:
     done = run_runner("tune")
     if done.returncode:
         return "bad", done.stderr.strip()
-    # A wish for short sleeps lasts only as long as the process that has it.
+    # A limit on sleep states lasts only as long as the process that requests it.
     rows = [row for row in json.loads(done.stdout) if row["setting"] != "sleep_states"]
     wrong = [
         f"{row['setting']} {row['now']} (wanted {row['target']})"
@@ -152,7 +152,7 @@ def check_kernel() -> tuple[str, str]:
     ]
     if wrong:
         return "note", f"{', '.join(wrong)}: `python -m runners tune` says why, SPEEDTRACK_TUNE=1 lets a runner set it"
-    return "good", "set as wanted for measuring"
+    return "good", "set as needed for measuring"
 
 
 def check_suites() -> tuple[str, str]:
@@ -171,7 +171,7 @@ def check_machines() -> tuple[str, str]:
     if moved := [f"{m.name}: {m.quarantined_why}" for m in known if m.quarantined_at]:
         return "bad", f"in quarantine: {'; '.join(moved)}. Look at its page, or `manage.py machine lift NAME`"
     if known and not settings.OPERATORS:
-        return "note", "OPERATORS names nobody: no mail tells of a machine whose canary moved"
+        return "note", "OPERATORS is empty: nobody is mailed when a machine's canary moves"
     names = [f"{m.name}{' (paused)' if m.paused else ''}" for m in known]
     return ("good", ", ".join(names)) if known else ("note", "none: add one with `manage.py machine add NAME`")
 

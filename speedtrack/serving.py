@@ -1,4 +1,4 @@
-"""The whole system on this machine, with this machine as its runner, until it is told to stop."""
+"""Run the whole system on this machine, with this machine as its runner, until it is told to stop."""
 
 import contextlib
 import signal
@@ -23,7 +23,7 @@ MACHINE = "this-machine"
 
 def serve_all(console: Console, work: Callable[[Stack], int | None]) -> int:
     """Start the whole system, do ``work``, and serve until Ctrl-C or SIGTERM unless it returns an exit code."""
-    for number in (signal.SIGINT, signal.SIGTERM):  # said aloud: a shell starts background jobs with SIGINT ignored
+    for number in (signal.SIGINT, signal.SIGTERM):  # SIGINT as well: shells start background jobs with it ignored
         signal.signal(number, signal.default_int_handler)
     call_command("migrate", verbosity=0)
     token_file = settings.HOME / "machine-token"
@@ -49,7 +49,7 @@ def serve_all(console: Console, work: Callable[[Stack], int | None]) -> int:
 
 
 def machine_token(file: Path) -> None:
-    """Register this machine, with its token in a file of its owner, unless that is done."""
+    """Register this machine and write its token to a private file, unless the file has a valid token."""
     if file.exists():
         with contextlib.suppress(UnknownToken):
             Machine.of_token(file.read_text())
@@ -60,7 +60,7 @@ def machine_token(file: Path) -> None:
 
 
 def require_database() -> None:
-    """Raise StackError if PostgreSQL has ended; the embedded one is started again with the whole system."""
+    """Raise StackError if PostgreSQL has ended. Starting the whole system again starts the embedded one."""
     try:
         with connection.cursor() as cursor:
             cursor.execute("SELECT 1")

@@ -1,4 +1,4 @@
-"""The calls of a runner (docs/result-format.md). Each parses, calls one verb, and answers."""
+"""The HTTP calls of runners (docs/result-format.md). Each parses, calls one verb, and answers."""
 
 from typing import Any
 
@@ -100,7 +100,7 @@ def fail(request: MachineRequest, run_id: int, failure: Failure) -> Answer:
 
 @api.get("runs/{run_id}/source/{sha}")
 def source(request: MachineRequest, run_id: int, sha: str, token: int) -> StreamingHttpResponse:
-    """The files of one side of a held run, as a tar."""
+    """The files of one side's commit of a held run, as a tar."""
     run = queue.held_run_unlocked(request.auth, run_id, token)
     if sha not in {run.commit.sha, run.base.sha if run.base else None}:
         raise RepositoryError(f"run {run_id} does not build {sha}")
@@ -116,7 +116,7 @@ ANSWERS: dict[type[Exception], int] = {
     results.Contradiction: 409,
     results.ResultError: 422,
     RepositoryError: 422,
-    RepositoryUnreachable: 503,  # git took too long or failed, which says nothing of the commit: the runner asks again
+    RepositoryUnreachable: 503,  # git took too long or failed, which is not the commit's fault: the runner asks again
     GitFailed: 503,
 }
 
@@ -139,13 +139,13 @@ def refuse_no_token(request: HttpRequest, error: AuthenticationError) -> HttpRes
 
 @api.exception_handler(ValidationError)
 def refuse_wrong_document(request: HttpRequest, error: ValidationError) -> HttpResponse:
-    """422 with each wrong place of the document, and what was wanted there."""
+    """422 with the wrong places of the document, and what is expected there."""
     places = [f"{place_in_document(e['loc'])}: {e['msg']}" for e in error.errors]
     return JsonResponse({"error": "; ".join(places[:10])}, status=422)
 
 
 def place_in_document(location: tuple[str | int, ...]) -> str:
-    """A place in the body (whose location begins with the name of the argument), or a part of the address."""
+    """A place in the body (pydantic's location begins with the name of the argument), or a part of the address."""
     where, *parts = location
     return ".".join(str(part) for part in (parts[1:] if where == "body" else parts)) or "document"
 

@@ -1,6 +1,6 @@
 """Why was a shift suspected at a place of a series, or why not? And how small a shift would be suspected now?
 
-It answers by the same windows and yardsticks as `changepoint.suspect_shifts`, for one place, with what decided.
+The answers use the same windows and limits as `changepoint.suspect_shifts`, and say which limit was decisive.
 """
 
 from __future__ import annotations
@@ -25,26 +25,26 @@ from speedtrack.stats.windows import (
     yardsticks,
 )
 
-SOON = 16  # points: a smaller shift that only more of them show is not seen now
+SOON = 16  # points: shifts that only larger windows can show do not count as visible
 
 
 class Limit(StrEnum):
-    """Which yardstick asked for most."""
+    """Which limit was the highest."""
 
-    NOISE = "noise"  #: what the line does by itself
-    TRIALS = "trials"  #: the error that the trials themselves show
+    NOISE = "noise"  #: the line's own moves
+    TRIALS = "trials"  #: the error shown by the trials
     ROUNDING = "rounding"  #: the smallest step of a rounded metric
     EFFECT = "effect"  #: the smallest effect that matters
-    HISTORY = "history"  #: too few points before it, and too few trials, to hold it against anything
+    HISTORY = "history"  #: too few points before the place and too few trials to compare with
 
 
 @dataclass(frozen=True)
 class WindowEvidence:
-    """The clearest window at a place. ``after``: how many points were taken for the new level.
+    """The clearest window at a place. ``after``: the number of points taken for the new level.
 
     ``ratio`` is new level / old level by these points, ``limit`` the relative change that it had to exceed, ``score``
-    how often it does (> 1 is suspicious). ``agreement``: the share of pairs, one point before and one after, that moved
-    that way; ``wanted`` of them had to.
+    the change in units of the limit (> 1 is suspicious). ``agreement``: the share of pairs, one point before and one
+    after, that agree with the direction; at least ``wanted`` must.
     """
 
     after: int
@@ -62,7 +62,7 @@ class WindowEvidence:
 
 @dataclass(frozen=True)
 class VisibleChange:
-    """A lasting change of this relative size is suspected within so many points."""
+    """The smallest lasting relative change that would be suspected, within ``after`` points."""
 
     smallest: float
     after: int
@@ -72,10 +72,10 @@ class VisibleChange:
 def explain_place(
     points: Sequence[Point], place: int, *, smallest_effect: float, since: int = 0, sensitivity: Sensitivity = DEFAULT
 ) -> WindowEvidence | None:
-    """What is to be said for and against a new level from point ``place`` on, by all window sizes that have arrived.
+    """The evidence for and against a new level from point ``place`` on, by all window sizes that have enough points.
 
-    ``since``: where the level before it began, at the previous shift or 0. None where there is no point before or at
-    the place.
+    ``since``: where the level before it begins, at the previous shift or 0. None if there is no point before the place
+    or at it.
     """
     if not since < place < len(points):
         return None
@@ -103,7 +103,7 @@ def explain_place(
 def clearest_place(
     points: Sequence[Point], *, smallest_effect: float, sensitivity: Sensitivity = DEFAULT
 ) -> int | None:
-    """The place, within one level, at which a shift comes nearest to what it had to exceed. None below two points."""
+    """The place within one level at which a shift comes nearest to its limit. None for fewer than two points."""
     if len(points) < 2:
         return None
     scale = Scale.of(value for point in points for value in point.values)
@@ -118,9 +118,9 @@ def clearest_place(
 def smallest_visible_change(
     level: Sequence[float], error: Sequence[float], *, smallest_effect: float, sensitivity: Sensitivity = DEFAULT
 ) -> VisibleChange | None:
-    """How small a lasting change would be suspected soon, by the points of one level: their logarithms and errors.
+    """The smallest lasting change that would be suspected soon, by the logarithms and errors of one level's points.
 
-    An unknown error is NaN. None below two points, and where nothing is known to hold a change against.
+    An unknown error is NaN. None for fewer than two points, or if nothing is known to compare a change with.
     """
     if len(level) < 2:
         return None
@@ -133,7 +133,7 @@ def smallest_visible_change(
 
 
 def _limits(level: Array, error: Array, effect: float, sensitivity: Sensitivity) -> tuple[Array, list[list[Limit]]]:
-    """What each shift must exceed, and which yardstick says so: one row per point, one column per window size."""
+    """The limit of each shift and which one it is: one row per point, one column per window size."""
     table = shifts(level, newest_means(level, sensitivity.trim), sensitivity)
     noise = yardsticks(table, np.empty((0, len(AFTER))), sensitivity)
     trials = sensitivity.trials * trial_errors(error, sensitivity.before)

@@ -1,4 +1,4 @@
-"""What a set of samples of one metric says: a value, its interval, its spread."""
+"""Summarize the samples of one metric: the median and its interval."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MAD_TO_SIGMA = 1 / NormalDist().inv_cdf(0.75)
 
 @dataclass(frozen=True)
 class Estimate:
-    """A median with its interval; ``n`` samples. One sample has no interval: low = high = value."""
+    """The median of ``n`` samples with its interval. One sample has none: low = high = value."""
 
     value: float
     low: float
