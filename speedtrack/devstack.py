@@ -226,7 +226,7 @@ class Stack:
                 raise StackError(f"the {name} ended with exit code {process.returncode}: {last[0]}\nIts log: {log}")
 
     def stop(self) -> None:
-        """End all processes, the runner first: it hands its run back to the web server. Kill those that ignore SIGTERM."""
+        """End all processes, the runner first, which hands back its run. Kill those that ignore SIGTERM."""
         for process in reversed(self.processes.values()):
             process.terminate()
             try:
