@@ -99,14 +99,14 @@ def show_progress(console: Console, stack: Stack, project: Project) -> None:
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
         bar = progress.add_task("waiting for the runner")
-        shown: set[int] = set()
+        printed: set[int] = set()
         while work_is_left(project):
             stack.check()
             runs = Run.objects.filter(project=project)
             done = [run for run in runs.select_related("commit", "base", "machine").order_by("id") if run.done]
             if not console.is_terminal:
-                print_runs(console, [run for run in done if run.pk not in shown])
-            shown.update(run.pk for run in done)
+                print_runs(console, [run for run in done if run.pk not in printed])
+            printed.update(run.pk for run in done)
             progress.update(bar, completed=len(done), total=runs.count(), description=current_step(project))
             time.sleep(POLL_S)
 

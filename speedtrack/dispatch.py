@@ -155,10 +155,10 @@ def build_question() -> Question:
     return machines.union(*found, all=True).query.sql_with_params()
 
 
-def duties_with_work(asked: Question | None = None) -> set[str]:
+def duties_with_work(question: Question | None = None) -> set[str]:
     """The duties that have work, and the queues of machines with work. ``asked``: the question, if already built."""
     with connection.cursor() as cursor:
-        cursor.execute(*(asked or build_question()))
+        cursor.execute(*(question or build_question()))
         return {name for (name,) in cursor.fetchall()}
 
 

@@ -46,8 +46,8 @@ def plain_json(document: str) -> str:
 
 def csv_cell(value: str) -> str:
     """A value for a CSV file that no spreadsheet interprets as a formula."""
-    shown = plain(value)
-    return f"'{shown}" if shown.startswith(("=", "+", "-", "@", "\t")) else shown
+    text = plain(value)
+    return f"'{text}" if text.startswith(("=", "+", "-", "@", "\t")) else text
 
 
 class PlainFormatter(logging.Formatter):

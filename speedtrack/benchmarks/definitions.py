@@ -53,8 +53,8 @@ class BuildSection(Strict):
 
     @model_validator(mode="after")
     def one_image(self) -> "BuildSection":
-        given = bool(self.image) + bool(self.dockerfile)
-        if given != (self.kind == "docker"):
+        images = bool(self.image) + bool(self.dockerfile)
+        if images != (self.kind == "docker"):
             raise ValueError('kind = "docker" needs either image or dockerfile; kind = "host" takes neither')
         if self.dockerfile_network and not self.dockerfile:
             raise ValueError("dockerfile_network is for the steps of a dockerfile: add one, or remove it")

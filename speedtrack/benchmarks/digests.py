@@ -39,11 +39,11 @@ def benchmark_meaning(content: Content, section: Content) -> Content:
     have another identity on each machine.
     """
     own: Content = {key: section[key] for key in ("driver", "workload", "command") if key in section}
-    told = canonical_section("benchmark", own)
+    meaning = canonical_section("benchmark", own)
     if reference := rate_reference(content, section):
-        told["rate_of"] = json_digest(benchmark_meaning(content, reference))
+        meaning["rate_of"] = json_digest(benchmark_meaning(content, reference))
     server = {key: value for key, value in content["server"].items() if key != "ready_timeout_s"}
-    return told | {"server": canonical_section("server", server), "build": build_meaning(content)}
+    return meaning | {"server": canonical_section("server", server), "build": build_meaning(content)}
 
 
 def rate_reference(content: Content, section: Content) -> Content | None:

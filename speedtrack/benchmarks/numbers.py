@@ -50,8 +50,8 @@ def unit_scale(unit: str, size: float) -> UnitScale:
     for step, step_name in SCALES.get(unit, ((1, unit),)):
         if step == 1 or abs(size) >= step * 0.9995:
             factor, name = step, step_name
-    shown = abs(size) / factor
-    decimals = 0 if shown >= 99.95 or (shown == int(shown) and factor == 1) else 1 if shown >= 9.995 else 2
+    number = abs(size) / factor
+    decimals = 0 if number >= 99.95 or (number == int(number) and factor == 1) else 1 if number >= 9.995 else 2
     return UnitScale(factor, name, decimals)
 
 
@@ -61,18 +61,18 @@ def quantity(metric: Metric, value: float) -> str:
 
 def margin(metric: Metric, value: float, low: float, high: float) -> str:
     """Half the interval in the unit of the value, with one more digit than the value if it would round to zero."""
-    shown = unit_scale(metric.unit, value)
+    scale = unit_scale(metric.unit, value)
     half = (high - low) / 2
-    rounds_to_zero = half and round(half / shown.factor, shown.decimals) == 0
-    return f"±{UnitScale(shown.factor, '', shown.decimals + bool(rounds_to_zero)).number(half).rstrip()}"
+    rounds_to_zero = half and round(half / scale.factor, scale.decimals) == 0
+    return f"±{UnitScale(scale.factor, '', scale.decimals + bool(rounds_to_zero)).number(half).rstrip()}"
 
 
 def interval(metric: Metric, low: float, high: float) -> str:
     """Both ends in the unit of the higher one, with one more digit if they would look equal."""
-    shown = unit_scale(metric.unit, high)
-    if low != high and shown.number(low) == shown.number(high):
-        shown = UnitScale(shown.factor, shown.unit, shown.decimals + 1)
-    return f"{shown.number(low)} to {shown.text(high)}"
+    scale = unit_scale(metric.unit, high)
+    if low != high and scale.number(low) == scale.number(high):
+        scale = UnitScale(scale.factor, scale.unit, scale.decimals + 1)
+    return f"{scale.number(low)} to {scale.text(high)}"
 
 
 def change(ratio: float) -> str:

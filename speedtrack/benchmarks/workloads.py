@@ -115,9 +115,9 @@ class Strict(BaseModel):
 
 def require_one_of(model: BaseModel, *names: str) -> None:
     """Raise ValueError unless exactly one of these keys is given."""
-    given = [name for name in names if getattr(model, name) is not None]
-    if len(given) != 1:
-        raise ValueError(f"exactly one of {', '.join(names)} is needed ({' and '.join(given) or 'none'} given)")
+    present = [name for name in names if getattr(model, name) is not None]
+    if len(present) != 1:
+        raise ValueError(f"exactly one of {', '.join(names)} is needed ({' and '.join(present) or 'none'} given)")
 
 
 class Keys(Strict):
@@ -140,8 +140,8 @@ class Keys(Strict):
         }
         for name, distributions in owners.items():
             if getattr(self, name) is not None and self.distribution not in distributions:
-                wanted = " or ".join(f'"{one}"' for one in distributions)
-                raise ValueError(f"{name} is for distribution = {wanted}: remove it")
+                names = " or ".join(f'"{one}"' for one in distributions)
+                raise ValueError(f"{name} is for distribution = {names}: remove it")
         return self
 
 
@@ -240,12 +240,12 @@ class Workload(Strict):
 
     @model_validator(mode="before")
     @classmethod
-    def long_enough(cls, given: Any) -> Any:
+    def long_enough(cls, document: Any) -> Any:
         """Fill in the driver's defaults: warm-up of 0.5 s and window of 5 s, or neither with a number of requests."""
-        if not isinstance(given, dict):
-            return given
-        length = {"warmup_s": 0.0} if given.get("requests") is not None else {"warmup_s": 0.5, "duration_s": 5.0}
-        return length | {key: value for key, value in given.items() if value is not None}
+        if not isinstance(document, dict):
+            return document
+        length = {"warmup_s": 0.0} if document.get("requests") is not None else {"warmup_s": 0.5, "duration_s": 5.0}
+        return length | {key: value for key, value in document.items() if value is not None}
 
     @model_validator(mode="after")
     def consistent(self) -> "Workload":

@@ -96,7 +96,7 @@ def fetch_refs(slug: str, url: str, refs: Sequence[str]) -> dict[str, str]:
 
 def run_fetch(slug: str, url: str, refspecs: list[str]) -> None:
     """Fetch these refspecs, given on standard input because thousands of tags do not fit on a command line."""
-    git.run_git(*FETCH, "--stdin", "--", url, directory=git.mirror_of(slug), given="".join(f"{r}\n" for r in refspecs))
+    git.run_git(*FETCH, "--stdin", "--", url, directory=git.mirror_of(slug), stdin="".join(f"{r}\n" for r in refspecs))
 
 
 def ref_fault(said: str) -> str:
@@ -139,13 +139,13 @@ def find_commit(slug: str, url: str, name: str) -> str:
         base = re.split(r"[~^@:]", name, maxsplit=1)[0]
         remote = git.remote_refs(url)
         ref = next((r for r in (f"refs/tags/{base}", head_ref(base), base) if r in remote), None)
-        wanted = ref or (base if git.SHA.fullmatch(base) else None)
-        if not wanted:
+        source = ref or (base if git.SHA.fullmatch(base) else None)
+        if not source:
             raise
-    sha = remote.get(wanted, wanted)
+    sha = remote.get(source, source)
     try:
-        run_fetch(slug, url, [f"+{wanted}:refs/asked/{sha}"])
+        run_fetch(slug, url, [f"+{source}:refs/asked/{sha}"])
     except GitFailed as e:
         why = ref_fault(e.said)
-        raise (RepositoryError(f"cannot fetch {wanted}: {why}") if why else failure_with_remedy(slug, url, e)) from e
+        raise (RepositoryError(f"cannot fetch {source}: {why}") if why else failure_with_remedy(slug, url, e)) from e
     return git.resolve_revision(slug, sha + name[len(base) :])

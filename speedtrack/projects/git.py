@@ -88,7 +88,7 @@ def git_command(arguments: list[str], directory: Path | None) -> list[str]:
     return ["git", *place, *guards, *arguments]
 
 
-def run_git(*arguments: str, directory: Path | None = None, timeout_s: float | None = None, given: str = "") -> str:
+def run_git(*arguments: str, directory: Path | None = None, timeout_s: float | None = None, stdin: str = "") -> str:
     """Run git with this standard input and return its standard output. Raises RepositoryError with git's message.
 
     Split the output at "\\n" or NUL only: names and subjects may contain Unicode line breaks.
@@ -97,7 +97,7 @@ def run_git(*arguments: str, directory: Path | None = None, timeout_s: float | N
         raise NoSuchCommit(f"git {arguments[0]}: a name contains a zero byte: check the spelling")
     words = git_command(list(arguments), directory)
     try:
-        returncode, out, err = run_to_end(words, timeout_s or settings.GIT_TIMEOUT_S, given.encode())
+        returncode, out, err = run_to_end(words, timeout_s or settings.GIT_TIMEOUT_S, stdin.encode())
     except FileNotFoundError as e:
         raise RepositoryError("git is not installed on this machine: install it and try again") from e
     except subprocess.TimeoutExpired as e:
@@ -112,7 +112,7 @@ def run_git(*arguments: str, directory: Path | None = None, timeout_s: float | N
     return out.decode("utf-8", "replace")
 
 
-def run_to_end(words: list[str], timeout_s: float, given: bytes = b"") -> tuple[int, bytes, bytes]:
+def run_to_end(words: list[str], timeout_s: float, stdin: bytes = b"") -> tuple[int, bytes, bytes]:
     """Run a program and return its exit code, output and errors. If the wait is broken off, all its processes die."""
     if ending.is_set():
         raise Interrupted("this process ends")
@@ -122,7 +122,7 @@ def run_to_end(words: list[str], timeout_s: float, given: bytes = b"") -> tuple[
     ) as process:
         running.add(process.pid)
         try:
-            out, err = process.communicate(given, timeout=timeout_s)
+            out, err = process.communicate(stdin, timeout=timeout_s)
         except BaseException:
             os.killpg(process.pid, signal.SIGKILL)
             process.communicate()  # returns when the last process has closed its end of the pipes
@@ -315,15 +315,15 @@ def delete_refs(slug: str, names: Iterable[str]) -> None:
     """Delete these references from the mirror. Their objects stay."""
     orders = "".join(f"delete {name}\0\0" for name in names)
     if orders:
-        run_git("update-ref", "--no-deref", "-z", "--stdin", directory=mirror_of(slug), given=orders)
+        run_git("update-ref", "--no-deref", "-z", "--stdin", directory=mirror_of(slug), stdin=orders)
 
 
 def commits_among(slug: str, shas: Iterable[str]) -> set[str]:
     """The ids among these that are commits in the mirror."""
-    asked = sorted(set(shas))
-    lines = "".join(f"{sha}\n" for sha in asked)
-    kinds = run_git("cat-file", "--batch-check=%(objecttype)", directory=mirror_of(slug), given=lines).split("\n")
-    return {sha for sha, kind in zip(asked, kinds, strict=False) if kind == "commit"}
+    ids = sorted(set(shas))
+    lines = "".join(f"{sha}\n" for sha in ids)
+    kinds = run_git("cat-file", "--batch-check=%(objecttype)", directory=mirror_of(slug), stdin=lines).split("\n")
+    return {sha for sha, kind in zip(ids, kinds, strict=False) if kind == "commit"}
 
 
 def tags_by_name(slug: str) -> dict[str, str]:

@@ -80,10 +80,10 @@ def requeue_delivery(delivery: Delivery) -> Delivery | None:
     contents = {name: getattr(delivery, name) for name in CONTENTS}
     try:
         with transaction.atomic():
-            woken = same.exclude(status=Delivery.Status.RECEIVED).update(received_at=Now(), **contents)
+            updated = same.exclude(status=Delivery.Status.RECEIVED).update(received_at=Now(), **contents)
     except IntegrityError:  # an equal body has just come with another id
         return None
-    return same.first() if woken else None
+    return same.first() if updated else None
 
 
 def delivery_of_call(project: Project, headers: Mapping[str, str], body: bytes) -> Delivery:
@@ -107,11 +107,11 @@ def delivery_of_call(project: Project, headers: Mapping[str, str], body: bytes) 
 def signing_provider(project: Project, headers: Mapping[str, str], body: bytes) -> Provider:
     """The provider whose signature of the raw body is correct. Raises BadSignature."""
     for provider in PROVIDERS:
-        given = headers.get(provider.signature_header)
-        if given is None:
+        signature = headers.get(provider.signature_header)
+        if signature is None:
             continue
-        wanted = hmac.new(project.hook_secret.encode(), body, hashlib.sha256).hexdigest()
-        if hmac.compare_digest(given.encode(), f"{provider.signature_prefix}{wanted}".encode()):
+        expected = hmac.new(project.hook_secret.encode(), body, hashlib.sha256).hexdigest()
+        if hmac.compare_digest(signature.encode(), f"{provider.signature_prefix}{expected}".encode()):
             return provider
         raise BadSignature(f"{provider.signature_header} does not match: set the project's secret at the forge")
     names = ", ".join(p.signature_header for p in PROVIDERS)

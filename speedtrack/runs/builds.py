@@ -114,11 +114,11 @@ def measured_parent(attempt: Attempt, commit: Commit, build: BuildDocument, envi
         .filter(commit__in=parents, machine=run.machine, benchmark_set=run.benchmark_set_id, status=Status.SUCCEEDED)
         .select_related("linked__commit", "commit")
     )
-    wanted = set(run.benchmark_set.names) - attempt.postponed.keys()
+    needed = set(run.benchmark_set.names) - attempt.postponed.keys()
     digests = {name: one.digest for name, one in build.artifacts.items()}
     for candidate in runs.order_by("-id").distinct()[:LOOK_BACK]:
         origin = candidate.linked or candidate
-        if built_artifacts(origin) == digests and wanted <= measured_benchmarks(origin, environment):
+        if built_artifacts(origin) == digests and needed <= measured_benchmarks(origin, environment):
             return origin
     return None
 

@@ -66,7 +66,7 @@ def next_run(machine: Machine) -> Run | None:
     """The run that the machine takes next, locked in the caller's transaction, which also holds the machine's row."""
     if machine.paused:
         return None
-    given = {
+    parameters = {
         "machine": machine.pk,
         "canaries_only": machine.quarantined_at is not None,
         "settling": PRIORITY["confirm"],
@@ -76,4 +76,4 @@ def next_run(machine: Machine) -> Run | None:
         "recent": RECENT,
         "percent": settings.SETTLING_PERCENT,
     }
-    return next(iter(Run.objects.raw(NEXT, given)), None)
+    return next(iter(Run.objects.raw(NEXT, parameters)), None)

@@ -59,7 +59,7 @@ def sync_and_plan(project: Project) -> int:
     All deliveries that came before are then processed, whatever they say: a payload is only a hint. Raises
     RepositoryError, or DefinitionError while the suite has a mistake; the deliveries then wait for the next try.
     """
-    begun = Project.objects.annotate(now=Now()).values_list("now", flat=True).get(pk=project.pk)
+    started_at = Project.objects.annotate(now=Now()).values_list("now", flat=True).get(pk=project.pk)
     queued, words = 0, []
 
     def plan(moved: BranchChange) -> None:
@@ -71,7 +71,7 @@ def sync_and_plan(project: Project) -> int:
 
     sync(project, then=plan)
     words += [f"{ref} was left out: {fault['why']}" for ref, fault in project.left_out.items()]
-    Delivery.objects.filter(project=project, status=Delivery.Status.RECEIVED, received_at__lte=begun).update(
+    Delivery.objects.filter(project=project, status=Delivery.Status.RECEIVED, received_at__lte=started_at).update(
         status=Delivery.Status.PROCESSED, outcome="; ".join(words) or "nothing new on the tracked branches"
     )
     return queued

@@ -70,10 +70,10 @@ def charted_measurements() -> QuerySet[Measurement]:
 
 def flag_and_requeue(run: Run) -> Run:
     """Flag what a run measured, and queue it again as a new round. Nothing is overwritten. Return the new run."""
-    shown = charted_measurements().filter(attempt__run=run)
-    Series.objects.filter(measurements__in=shown).update(undetected_since=Now())
+    measurements = charted_measurements().filter(attempt__run=run)
+    Series.objects.filter(measurements__in=measurements).update(undetected_since=Now())
     flagged = Func(F("flags"), Value(FLAG, CharField()), function="array_append")
-    shown.exclude(flags__contains=[FLAG]).update(flags=flagged)
+    measurements.exclude(flags__contains=[FLAG]).update(flags=flagged)
     same = Run.objects.own().filter(
         commit=run.commit_id, machine=run.machine_id, benchmark_set=run.benchmark_set_id, reason=run.reason
     )

@@ -203,11 +203,11 @@ def complete(machine: Machine, run_id: int, token: int) -> None:
         accept_measurements(run)
         end_run(run, Status.SUCCEEDED, f"{run.linked.commit.short} is the same program: not measured again")
         return
-    wanted = (2 if run.base else 1) * (run.benchmark_set.benchmarks.count() - len(attempt.postponed))
+    expected = (2 if run.base else 1) * (run.benchmark_set.benchmarks.count() - len(attempt.postponed))
     what = "profiles" if run.reason == Reason.PROFILE else "measurements"
     found = len(sent_documents(attempt, what))
-    if found < wanted:
-        raise Incomplete(f"run {run.pk} has {found} of {wanted} {what}")
+    if found < expected:
+        raise Incomplete(f"run {run.pk} has {found} of {expected} {what}")
     accept_measurements(run)
     end_run(run, Status.SUCCEEDED, f"all {what} are there")
     canary.adopt_first_head(run)

@@ -169,8 +169,8 @@ def _judge(shift: _Shift, scale: Scale, limits: _Limits, n: tuple[int, int]) -> 
 
 
 def _resample(rng: np.random.Generator, values: Array) -> Array:
-    drawn: Array = values[rng.integers(0, len(values), size=(RESAMPLES, len(values)))]
-    return drawn
+    resamples: Array = values[rng.integers(0, len(values), size=(RESAMPLES, len(values)))]
+    return resamples
 
 
 def _walsh_averages(steps: Array) -> Array:
@@ -187,14 +187,14 @@ def _resampled_interval(rng: np.random.Generator, steps: Array, means: Array) ->
     of the estimates among the means, without computing the averages of each resample.
     """
     n = len(steps)
-    drawn = rng.multinomial(n, np.full(n, 1 / n), size=RESAMPLES)
-    below = np.concatenate([np.zeros((RESAMPLES, 1), dtype=drawn.dtype), np.cumsum(drawn, axis=1)], axis=1)
+    resamples = rng.multinomial(n, np.full(n, 1 / n), size=RESAMPLES)
+    below = np.concatenate([np.zeros((RESAMPLES, 1), dtype=resamples.dtype), np.cumsum(resamples, axis=1)], axis=1)
     rounding = 1e-12 * float(np.abs(steps).max())
 
     def share(place: int) -> float:
         """The share of resamples whose estimate is at most this mean."""
         limit = means[place] + rounding
-        ordered = (drawn * below[:, np.searchsorted(steps, 2 * limit - steps, side="right")]).sum(axis=1)
+        ordered = (resamples * below[:, np.searchsorted(steps, 2 * limit - steps, side="right")]).sum(axis=1)
         single = below[:, np.searchsorted(steps, limit, side="right")]
         return float((ordered + single >= n * (n + 1) / 2).mean())
 

@@ -91,11 +91,11 @@ def yardsticks(table: Shifts, past: Array, sensitivity: Sensitivity) -> Array:
     begin = np.maximum(0, stop - sensitivity.history)
     usual, n = _usual(placebos, begin, stop)
     lately, m = _usual(placebos, np.maximum(begin, stop - sensitivity.recent), stop)
-    wanted = sensitivity.enough * AFTER
-    usual = np.where(m >= np.maximum(sensitivity.recent // 2, wanted), np.maximum(usual, lately), usual)
-    usual = np.fmax.accumulate(np.where(n >= np.maximum(wanted, FEWEST_SHIFTS), usual, np.nan), axis=1)
+    enough = sensitivity.enough * AFTER
+    usual = np.where(m >= np.maximum(sensitivity.recent // 2, enough), np.maximum(usual, lately), usual)
+    usual = np.fmax.accumulate(np.where(n >= np.maximum(enough, FEWEST_SHIFTS), usual, np.nan), axis=1)
     worst = _largest(np.nan_to_num(placebos), sensitivity.history)[stop, np.arange(len(AFTER))]
-    worst = np.where(n >= wanted, worst, np.nan) * (1 + sensitivity.early / np.maximum(n, 1))
+    worst = np.where(n >= enough, worst, np.nan) * (1 + sensitivity.early / np.maximum(n, 1))
     single, few, some, many = sensitivity.usual
     times_usual = np.select([AFTER == 1, AFTER < 4, AFTER <= 16], [single, few, some], many)
     times_worst = np.where(AFTER == 1, *sensitivity.worst)
