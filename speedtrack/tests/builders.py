@@ -104,12 +104,12 @@ class Repository:
 
 
 def redis_client(broker_url: str) -> redis.Redis:
-    """A client of an embedded broker, whose address is one for Celery."""
+    """A client of an embedded broker, by its URL for Celery."""
     return redis.Redis.from_url(broker_url.replace("redis+socket:", "unix:"))
 
 
 def processes_with(word: str) -> list[str]:
-    """The command lines of all running processes that have this word in them."""
+    """The command lines of all running processes that contain this word."""
     lines = []
     for file in Path("/proc").glob("[0-9]*/cmdline"):
         with contextlib.suppress(OSError):  # it has just ended
@@ -118,7 +118,7 @@ def processes_with(word: str) -> list[str]:
 
 
 def use_suite(settings: Any, directory: Path, text: str = SUITE, name: str = "tiny") -> None:
-    """Let ``name`` be the only suite there is."""
+    """Make ``name`` the only suite."""
     directory.mkdir(parents=True, exist_ok=True)
     (directory / f"{name}.toml").write_text(text)
     settings.SUITES = directory
@@ -237,7 +237,7 @@ FOLDED = {
 
 
 def send_profile(run: Run, benchmark: str, commit: Commit, **changes: Any) -> None:
-    """Send a profile of one side: the head has a function that the base has not."""
+    """Send a profile of one side: the head has a function that the base does not have."""
     found = run.benchmark_set.benchmarks.get(name=benchmark)
     side = side_of(run, commit)
     document = {
@@ -282,7 +282,7 @@ def work(machine: Machine, speed: Any, until: int = 1000) -> list[Run]:
 
 
 def claim(machine: Machine) -> Run:
-    """The machine's next run; there must be one."""
+    """Claim the machine's next run, which must exist."""
     run = queue.claim(machine)
     assert run is not None
     return run
@@ -297,13 +297,13 @@ def measure(run: Run, value: float = 5000.0) -> None:
 
 
 def expire_lease(run: Run) -> None:
-    """Let the run's lease have ended a second ago, by the database's clock."""
+    """Make the run's lease end a second ago by the database's clock."""
     with connection.cursor() as cursor:
         cursor.execute("UPDATE runs_run SET lease_until = now() - interval '1 second' WHERE id = %s", [run.pk])
 
 
 def moves(run: Run) -> list[tuple[str, str]]:
-    """The status changes of a run, as its events tell them."""
+    """The status changes of a run by its events."""
     return list(run.events.order_by("id").values_list("before", "after"))
 
 

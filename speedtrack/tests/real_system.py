@@ -1,4 +1,4 @@
-"""The whole system with real processes, for tests: what happens to them is up to the test."""
+"""The whole system with real processes, for tests that kill, suspend or restart them."""
 
 import contextlib
 import hashlib
@@ -96,7 +96,7 @@ class System:
 
     @contextlib.contextmanager
     def asleep(self) -> Iterator[None]:
-        """The runner and all that it has started stand still inside, as on a machine that is suspended."""
+        """Suspend the runner and all processes that it has started, as a suspended machine does."""
         assert self.runner is not None
         processes = [psutil.Process(self.runner.pid), *marked(self.home)]
         for process in processes:
@@ -108,7 +108,7 @@ class System:
                 process.resume()
 
     def catch(self, stage: Callable[["System"], bool]) -> None:
-        """Kill the runner as soon as its work is at this stage, without a chance to tidy up; start another one."""
+        """Kill the runner at this stage of its work, so that it cannot clean up, and start another one."""
         self.at(stage)
         self.kill_runner()
         self.start_runner()
@@ -145,7 +145,7 @@ def write_history(repository: Path, commits: int) -> None:
 
 
 def marked(home: Path) -> list[psutil.Process]:
-    """Processes that the runner of this home has started and that still live, by its mark in their environment."""
+    """Running processes that the runner of this home has started, by its mark in their environment."""
     mark = (home / "runner" / "mark").read_text().strip()
     return [
         process
@@ -160,7 +160,7 @@ def strays(home: Path) -> list[str]:
 
 
 def left_over(home: Path) -> list[str]:
-    """What there is of any trial: processes, directories, sockets, unsent results. Nothing, once a runner is idle."""
+    """What is left of trials: processes, directories, sockets, unsent results. Nothing while the runner is idle."""
     runner = home / "runner"
     mark = (runner / "mark").read_text()[:8]
     places = [
@@ -173,7 +173,7 @@ def left_over(home: Path) -> list[str]:
 
 
 def keys_in(socket_path: Path) -> int:
-    """What a trial's server holds now; -1 while there is none that answers."""
+    """The number of keys in a trial's server; -1 while no server answers."""
     try:
         with socket.socket(socket.AF_UNIX) as connection:
             connection.settimeout(5)

@@ -1,4 +1,4 @@
-"""What charts and detection load of a run's attempts: the accepted one, and no other."""
+"""Charts and detection load the accepted attempt of a run, and no other."""
 
 from speedtrack.alerts import series
 from speedtrack.runs import queue

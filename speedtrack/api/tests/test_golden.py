@@ -1,4 +1,4 @@
-"""The golden documents, which the runner's tests hold too."""
+"""The golden documents, which the runner's tests use as well."""
 
 import json
 from pathlib import Path
@@ -22,7 +22,7 @@ def golden(name: str) -> Any:
 
 
 def shape(value: Any) -> Any:
-    """Keys and types of a document, through all its depths; a list has the shapes of its items."""
+    """Keys and types of a document at all depths; a list has the shapes of its items."""
     if isinstance(value, dict):
         return {key: shape(part) for key, part in value.items()}
     if isinstance(value, list):

@@ -1,4 +1,4 @@
-"""The digest changes with everything that changes the meaning of a number, and with nothing else."""
+"""The digest changes with everything that affects the meaning of a result, and with nothing else."""
 
 import hashlib
 
@@ -140,7 +140,7 @@ def test_a_digest_is_the_sha256_of_canonical_json() -> None:
 
 
 class LaterWorkload(Workload):
-    """A workload of a later version, which has one key more."""
+    """A workload of a later version with one more key."""
 
     jitter: int = 0
 
@@ -156,7 +156,7 @@ def test_a_key_that_is_added_later_leaves_the_digest_while_it_has_its_default(
 
 
 def test_the_digests_are_those_of_the_first_version() -> None:
-    """A digest stands in stored rows and in addresses. Whoever changes one of these breaks every line there is."""
+    """Stored rows and URLs contain digests. Changing one of these breaks every existing line."""
     assert digests(SUITE) == {
         "get-p1": "sha256:d7d0f3e72a7cf396d1ad577f339b183b487bf62e37fc9e60c31ca240806e2c9b",
         "set-p1": "sha256:047795da889004a5637111b9cbccc4d2e13860e30ba3c2fbc1239e15ce034993",

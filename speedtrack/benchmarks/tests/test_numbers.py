@@ -1,4 +1,4 @@
-"""Numbers as people read them; the golden file is shared with the charts."""
+"""Numbers formatted for people; the tests of the charts use the same golden file."""
 
 import json
 import math

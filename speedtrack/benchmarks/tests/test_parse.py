@@ -1,4 +1,4 @@
-"""Every wrong suite gets a line that names the file, the place, the cause and the remedy."""
+"""Every mistake in a suite gives a line that names file, place, cause and remedy."""
 
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from speedtrack.tests.builders import SUITE
 
 
 def refusal(old: str, new: str) -> str:
-    """What is said to the builders' suite with ``old`` replaced by ``new``."""
+    """The error for the builders' suite with ``old`` replaced by ``new``."""
     assert old in SUITE
     with pytest.raises(DefinitionError) as caught:
         parse_suite(SUITE.replace(old, new), "tiny.toml")

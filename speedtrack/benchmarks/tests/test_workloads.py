@@ -1,4 +1,4 @@
-"""Workloads that the driver takes are taken in suites, and those it refuses are refused, by their place."""
+"""Suites accept the workloads that the driver accepts, and refuse the others with the place of the mistake."""
 
 import json
 from pathlib import Path
@@ -122,7 +122,7 @@ def test_another_driver_is_another_benchmark() -> None:
 
 
 def test_the_rate_of_an_open_loop_is_part_of_its_meaning() -> None:
-    """Another reference is another rate, so it is another benchmark, too."""
+    """Another reference means another rate, so it is another benchmark."""
     text = SUITE + suite({"test": "set", "mode": "open", "rate": {"of": "get-p1", "share": 0.5}})[len(HEAD) :]
     digests = benchmark_digests(parse_suite(text, "tiny.toml").model_dump())
     other = benchmark_digests(parse_suite(text.replace("count = 1000", "count = 1001", 1), "").model_dump())

@@ -1,4 +1,4 @@
-"""Attacks on git through what strangers may name, each tried for real."""
+"""Attacks on git by names that strangers may choose, each tried for real."""
 
 import os
 from pathlib import Path
@@ -44,7 +44,7 @@ def test_a_revision_that_is_an_option_is_refused_and_writes_nothing(mirror: Path
 
 
 def test_the_attack_by_output_works_on_a_git_without_the_guard(repository: Repository, tmp_path: Path) -> None:
-    """So the tests above would see it."""
+    """This shows that the tests above would notice it."""
     repository.commit()
     repository.git("log", f"--output={tmp_path / 'pwned'}")
     assert (tmp_path / "pwned").exists()

@@ -108,7 +108,7 @@ def test_the_same_body_after_the_look_is_another_delivery(project: Project) -> N
 
 @pytest.mark.parametrize("id", ["d1", "d2"])
 def test_an_ignored_call_swallows_no_real_one(project: Project, id: str) -> None:
-    """The event and the id are not signed: whoever has seen a push may send its body first, as something else."""
+    """Event and id are not signed: somebody who saw a push may send its body first, as something else."""
     intake.receive(project, headers(PUSH, "d1", event="ping"), PUSH)
     delivery = intake.receive(project, headers(PUSH, id), PUSH)
     assert delivery is not None and delivery.event == "push"
@@ -130,7 +130,7 @@ def test_a_redelivery_while_an_equal_one_waits_is_covered_by_that(project: Proje
 
 
 def test_a_repeated_call_makes_the_one_that_waits_as_new_as_itself(project: Project) -> None:
-    """A look that began before it came does not count as its look."""
+    """A look that began before the delivery came does not process it."""
     intake.receive(project, headers(PUSH, "d1"), PUSH)
     before = Delivery.objects.get().received_at
     intake.receive(project, headers(PUSH, "d2"), PUSH)

@@ -1,4 +1,4 @@
-"""What git's log tells, read back whole, whatever authors wrote into it."""
+"""Commits are read from git's log correctly, whatever their authors wrote."""
 
 from datetime import UTC, datetime
 from pathlib import Path

@@ -22,7 +22,7 @@ LEVEL = 5000.0
 
 
 def let_pass(**span: float) -> None:
-    """Let everything have happened so much earlier."""
+    """Shift everything that has happened into the past by this time."""
     ago = timedelta(**span)
     Run.objects.update(ended_at=F("ended_at") - ago, created=F("created") - ago, not_before=F("not_before") - ago)
     CanaryCheck.objects.update(at=F("at") - ago)
@@ -31,7 +31,7 @@ def let_pass(**span: float) -> None:
 
 
 def measure_canary(machine: Machine, value: float, **changes: Any) -> Run:
-    """The machine's next run, which must be its canary, shows this much CPU per request."""
+    """Measure the machine's next run, which must be a canary run, with this CPU time per request."""
     run = builders.claim(machine)
     assert run.reason == Reason.CANARY
     builders.send_build(run, run.commit)
@@ -43,7 +43,7 @@ def measure_canary(machine: Machine, value: float, **changes: Any) -> Run:
 
 
 def measure_work(machine: Machine, value: float = LEVEL) -> Run:
-    """The machine's next run, which must be other work, is measured."""
+    """Measure the machine's next run, which must not be a canary run."""
     run = builders.claim(machine)
     assert run.reason != Reason.CANARY
     builders.send_build(run, run.commit)
@@ -58,7 +58,7 @@ def measure_work_at_once(machine: Machine) -> Run:
 
 
 def quarantine_machine(machine: Machine, value: float = LEVEL * 1.05) -> Machine:
-    """Canaries until the machine is quarantined."""
+    """Measure canary runs with this value until the machine is in quarantine."""
     for _ in range(IN_A_ROW):
         measure_canary(machine, value)
     assert queue.claim(machine) is None

@@ -1,4 +1,4 @@
-"""A build has series of its own, and a program that was measured already is not measured again."""
+"""A build has its own series, and a program that was measured before is not measured again."""
 
 from typing import Any
 
@@ -26,7 +26,7 @@ def send_build(run: Run, binary: str = "same", **changes: Any) -> Run | None:
 
 @pytest.fixture
 def history(tracked: Tracked, machine: Machine) -> list[Run]:
-    """The waiting runs of a history, oldest commit first; all at one priority, the oldest first."""
+    """The waiting runs of a history with one priority, oldest commit first."""
     runs = list(Run.objects.order_by("rank"))
     for number, run in enumerate(runs):
         Run.objects.filter(pk=run.pk).update(priority=100, rank=-number)

@@ -1,4 +1,4 @@
-"""Each named constraint is attacked by SQL or the ORM, past all verbs, and holds."""
+"""Each named constraint holds against attacks by SQL or the ORM that bypass the verbs."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""How an attempt ends: complete, fail, silence."""
+"""How an attempt ends: by complete, by fail, or because the runner is silent."""
 
 from typing import Any
 
@@ -203,7 +203,7 @@ def test_a_running_run_is_reaped_too_and_failed_at_the_cap(tracked: Tracked, mac
 
 
 def test_a_lease_is_renewed_by_the_clock_of_the_database(tracked: Tracked, machine: Machine) -> None:
-    """A renewal reaches into the future that PostgreSQL sees, so a lease about to end is not reaped."""
+    """A renewal extends the lease by PostgreSQL's clock, so that a lease about to end is not reaped."""
     run = builders.claim(machine)
     builders.expire_lease(run)
     assert not queue.renew(machine, run.pk, Renewal(token=run.lease_token))

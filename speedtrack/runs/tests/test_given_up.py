@@ -1,4 +1,4 @@
-"""Runs that failed for want of a machine: they are tried again, rarely, and in the end not at all."""
+"""Runs that no machine finished are tried again, less and less often, and in the end no more."""
 
 from datetime import timedelta
 from io import StringIO
@@ -19,7 +19,7 @@ from speedtrack.tests import builders
 
 @pytest.fixture
 def given_up(tracked: Tracked, machine: Machine, settings: Any) -> Run:
-    """A run whose runner fell silent with it as often as it may."""
+    """A run whose runners went silent until the attempt cap."""
     settings.MAX_ATTEMPTS = 2
     for _ in range(2):
         run = builders.claim(machine)

@@ -1,4 +1,4 @@
-"""Many projects, some of which fail or hang: each look is noted, and none holds up another."""
+"""Many projects, some of which fail or hang: each look is noted, and none delays another."""
 
 import threading
 from collections.abc import Callable
@@ -47,7 +47,7 @@ def tell(slug: str, body: bytes = b"{}") -> None:
 
 
 def wait(**long: int) -> None:
-    """As if this time had gone by since everything that was noted."""
+    """Shift everything that was noted into the past by this time."""
     Project.objects.update(polled_at=F("polled_at") - timedelta(**long))
     Delivery.objects.update(received_at=F("received_at") - timedelta(**long))
 

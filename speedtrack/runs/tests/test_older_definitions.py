@@ -1,4 +1,4 @@
-"""Runs that were queued by an older version, whose suites knew fewer keys, or other ones."""
+"""Runs that an older version queued, whose suites had fewer keys or different ones."""
 
 from typing import Any
 
@@ -25,7 +25,7 @@ def older(content: dict[str, Any]) -> dict[str, Any]:
 
 
 def older_meaning(content: dict[str, Any], section: dict[str, Any]) -> dict[str, Any]:
-    """What the digests of that version told of."""
+    """What the digests of that version included."""
     workload = {key: value for key, value in section["workload"].items() if value is not None}
     workload["keys"] = {"count": 1000, "distribution": "uniform"}
     workload["values"] = {"bytes": 32}

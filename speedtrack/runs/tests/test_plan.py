@@ -160,7 +160,7 @@ def test_two_looks_at_one_push_at_once_queue_it_once(pushed: Project, repository
 def test_a_push_whose_planning_breaks_off_is_planned_by_the_next_look(
     pushed: Project, repository: Repository, settings: Any
 ) -> None:
-    """Rows of the branch and runs are written together or not at all."""
+    """The branch's rows and the runs are stored together or not at all."""
     new = repository.commit()
     right = settings.SUITES
     settings.SUITES = right / "nowhere"

@@ -1,4 +1,4 @@
-"""Rates of open loops: a share of a reference that is written down once and never moves."""
+"""Rates of open-loop benchmarks: shares of a reference that is stored once and never changes."""
 
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,7 @@ def suites(tmp_path: Path, settings: Any) -> Path:
 
 
 def rates(run: Run) -> list[Any]:
-    """What the job of a claimed run says of the open loop's rate; empty when it is not in the job."""
+    """The rate of the open-loop benchmark in the job of a claimed run; empty if it is not in the job."""
     return [b["workload"]["rate"] for b in jobs.job_document(run)["benchmarks"] if b["name"] == "half"]
 
 

@@ -1,4 +1,4 @@
-"""What every verb that judges a series or pairs answers to values that no healthy benchmark gives."""
+"""How every function that judges series or pairs handles values that no healthy benchmark gives."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ FINDINGS = ("suspect", "suspect beside a confirmed change", "history", "drift") 
 
 
 def numbers_in(answer: object) -> list[float]:
-    """All numbers of an answer, however deep."""
+    """All numbers of an answer at any depth."""
     if isinstance(answer, bool | str) or answer is None:
         return []
     if isinstance(answer, int | float):

@@ -13,7 +13,7 @@ EFFECT = 0.02
 
 
 def moved(values: Array) -> int | None:
-    """The place of the canary at which a machine is quarantined; None: never."""
+    """The index of the canary run at which the machine is quarantined; None: never."""
     history: list[float] = []
     off = 0
     for place, value in enumerate(values):
@@ -76,7 +76,7 @@ def test_a_step_is_found_as_soon_as_it_can_be(step: float, sigma: float, least: 
 
 @pytest.mark.parametrize(("slope", "most"), [(0.0001, 1.03), (0.0005, 1.06)])
 def test_a_slow_drift_is_found(slope: float, most: float) -> None:
-    """A level that followed the newest values would never see it."""
+    """A level that followed the newest values would never show it."""
     for seed in range(20):
         values = noise("normal", 0.002, seed, 400) * (1 + slope * np.arange(400))
         place = moved(values)

@@ -198,7 +198,7 @@ class TestSettled:
         assert suspect_shifts(points, settled=[SettledShift(56, 64, upwards=True, confirmed=True)]) == []
 
     def test_a_refuted_shift_joins_the_segments_that_it_had_cut(self) -> None:
-        """An episode of noise: neither it nor its end is suspected, and the old level holds on."""
+        """An episode of noise: neither it nor its end is suspected, and the old level goes on."""
         points = single([100.0] * 60 + [106.0] * 6 + [100.0] * 60, 0.01, 15)
         assert found(suspect_shifts(points))[0] == (60, 1)
         assert suspect_shifts(points, settled=[SettledShift(57, 63, upwards=True, confirmed=False)]) == []

@@ -227,7 +227,7 @@ class TestSettle:
         assert found / 200 >= least
 
     def test_a_change_a_third_of_what_was_suspected_is_not_refuted(self) -> None:
-        """History overstates what it has just noticed: +4% at a spread of 4% first looked like +12%."""
+        """A fresh suspicion overstates the change: +4% at a spread of 4% first looked like +12%."""
         rng = np.random.default_rng(1)
         answers = []
         for _ in range(40):

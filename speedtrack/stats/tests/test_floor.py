@@ -16,7 +16,7 @@ Pairs = list[tuple[float, float]]
 
 
 def pairs_of(rng: np.random.Generator, n: int, deviation: float, shift: float = 0.0) -> Pairs:
-    """Normal log ratios, around sides that are anywhere."""
+    """Normal log ratios of sides at any level."""
     sides = 5000 * np.exp(rng.normal(0, 0.3, n))
     return [
         (float(base), float(base * math.exp(step)))

@@ -20,7 +20,7 @@ def pairs(rng: np.random.Generator, shift: float, n: int, noise: float, wild: fl
 
 
 def decide(rng: np.random.Generator, truth: float, ratio: float, noise: float, wild: float = 0.0) -> CommitLevel:
-    """More and more pairs until the side is known."""
+    """Take more pairs until the side is known."""
     measured: Pairs = []
     while len(measured) < MOST:
         measured += pairs(rng, truth, 8, noise, wild)
