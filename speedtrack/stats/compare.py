@@ -7,10 +7,10 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from statistics import NormalDist
 from typing import NamedTuple
 
 import numpy as np
+from scipy.special import ndtr, stdtrit
 
 from speedtrack.stats.ranks import rank_sum_p, signed_rank_p
 from speedtrack.stats.scale import Array, Scale
@@ -215,13 +215,4 @@ def _tail(n: int) -> float:
     """The share cut from each end; smaller for small n (Hesterberg 2015, What Teachers Should Know About Bootstrap)."""
     if n < 2:
         return 0.0
-    z = NormalDist().inv_cdf((1 + CONFIDENCE) / 2)
-    return NormalDist().cdf(-math.sqrt(n / (n - 1)) * _student(z, n - 1))
-
-
-def _student(z: float, freedom: int) -> float:
-    """Student's t quantile for a normal quantile z (Abramowitz & Stegun 26.7.5)."""
-    first = (z**3 + z) / 4
-    second = (5 * z**5 + 16 * z**3 + 3 * z) / 96
-    third = (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384
-    return z + first / freedom + second / freedom**2 + third / freedom**3
+    return float(ndtr(-math.sqrt(n / (n - 1)) * stdtrit(n - 1, (1 + CONFIDENCE) / 2)))

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
+from scipy.ndimage import maximum_filter1d
 
 from speedtrack.stats.scale import Array
 
@@ -117,13 +118,9 @@ def _usual(placebos: Array, begin: Array, stop: Array) -> tuple[Array, Array]:
 
 
 def _largest(values: Array, width: int) -> Array:
-    """Row i: the largest of rows i - width to i - 1 of each column, 0 where there are none; by doubling windows."""
-    top, reach = np.concatenate([np.zeros((width, values.shape[1])), values]), 1
-    while reach < width:
-        step = min(reach, width - reach)
-        top = np.maximum(top[:-step], top[step:])
-        reach += step
-    return top
+    """Row i: the largest of rows i - width to i - 1 of each column, 0 where there are none. Values are 0 or above."""
+    largest = maximum_filter1d(values, width, axis=0, origin=(width - 1) // 2, mode="constant")
+    return np.concatenate([np.zeros((1, values.shape[1])), largest])
 
 
 def trial_errors(error: Array, before: int) -> Array:

@@ -116,7 +116,7 @@ def machine_named(name: str) -> Machine:
 
 def load(name: str) -> MachinePage:
     machine = machine_named(name)
-    canary = machine.canaries.filter(retired_at=None).select_related("project", "commit").first()
+    canary = machine.canaries.filter(retired_at=None).select_related("project", "commit", "benchmark_set").first()
     history = list(Environment.objects.filter(machine=machine).order_by("pk"))
     checks = checks_of(canary, {one.pk: one for one in history}) if canary else []
     (post,) = queue.posts(Machine.objects.filter(pk=machine.pk))
