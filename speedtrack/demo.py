@@ -36,7 +36,7 @@ POLL_S = 0.5
 
 
 @dataclass(frozen=True)
-class Planted:
+class PlantedCommit:
     """A commit of the sample history and its effect on the speed: none, slower, faster, does-not-compile ..."""
 
     number: int
@@ -45,7 +45,7 @@ class Planted:
     subject: str
 
 
-def write_sample_history(repository: Path, upto: int | None = None) -> list[Planted]:
+def write_sample_history(repository: Path, upto: int | None = None) -> list[PlantedCommit]:
     """Write or extend the sample server's repository by its recipe. Return the recipe's table of commits."""
     command = [sys.executable, "-m", "runners.sample", str(repository)]
     command += ["--upto", str(upto)] if upto else []
@@ -53,7 +53,7 @@ def write_sample_history(repository: Path, upto: int | None = None) -> list[Plan
     if done.returncode:
         sys.exit(f"the sample history could not be written: {done.stderr.strip()}")
     rows = re.findall(r"^ *(\d+) ([0-9a-f]{12}) (\S+) +(.*)$", done.stdout, re.M)
-    return [Planted(int(number), short, effect, subject) for number, short, effect, subject in rows]
+    return [PlantedCommit(int(number), short, effect, subject) for number, short, effect, subject in rows]
 
 
 def demonstrate(console: Console, stack: Stack) -> bool:
@@ -131,7 +131,7 @@ def print_runs(console: Console, runs: list[Run]) -> None:
         console.print(f"{run.status:9} {run.reason:8} {run.commit.short} {subject}", markup=False)
 
 
-def print_findings(console: Console, project: Project, history: list[Planted]) -> bool:
+def print_findings(console: Console, project: Project, history: list[PlantedCommit]) -> bool:
     """Print the findings, and compare them with what was planted in the history. True if they agree."""
     for cp in confirmed_changes(project):
         console.print(f"  {describe_change(cp)}")
@@ -161,7 +161,7 @@ def describe_change(cp: ChangePoint) -> str:
     )
 
 
-def mistakes_found(project: Project, alerts: list[Alert], history: list[Planted]) -> list[str]:
+def mistakes_found(project: Project, alerts: list[Alert], history: list[PlantedCommit]) -> list[str]:
     """The differences between the findings and what was planted; empty if there are none."""
     planted = {effect: [p.short for p in history if p.effect == effect] for effect in ("slower", "faster")}
     faster = {cp.commit.sha[:12] for cp in confirmed_changes(project) if not cp.is_slowdown}

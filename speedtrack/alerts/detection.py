@@ -15,7 +15,7 @@ from speedtrack.alerts.windows import Line
 from speedtrack.benchmarks.metrics import METRICS
 from speedtrack.runs.models import Series
 from speedtrack.stats.changepoint import DEFAULT, NEAR, Point, Shift, suspect_shifts
-from speedtrack.stats.history import HistoryVerdict, verdicts
+from speedtrack.stats.history import HistoryVerdict, history_verdicts
 
 Status = ChangePoint.Status
 
@@ -150,7 +150,7 @@ def find_shifts(series: Series, line: Line, known: Sequence[KnownChange], effect
     shifts = suspect_shifts(points, smallest_effect=effect, settled=settled, spread=spreads.of(series, points, effect))
     levels = [one.last for one in settled if one.confirmed]
     since = max(min(line.new), len(points) - MOST_NEWS)
-    by_history = verdicts(points, smallest_effect=effect, settled=levels, since=since)
+    by_history = history_verdicts(points, smallest_effect=effect, settled=levels, since=since)
     return [*shifts, *only_in_history(by_history, shifts, known)]
 
 

@@ -95,8 +95,8 @@ def look(series: Series, line: Line, effect: float, rewritten: Sequence[ChangeRa
         if reference.position > points[-LEVEL].position - 1 or within(steps, reference.begin, reference.position):
             continue
         explained = math.prod(within(steps, reference.position, head.position))
-        one = drift.drifted(reference.values, newest, smallest_effect=effect, explained=explained)
-        left = drift.drifted(reference.values, newest, smallest_effect=effect, explained=explained * fresh)
+        one = drift.drift_since(reference.values, newest, smallest_effect=effect, explained=explained)
+        left = drift.drift_since(reference.values, newest, smallest_effect=effect, explained=explained * fresh)
         if one and left and (one.ratio > 1) == (left.ratio > 1):
             found.append((reference, one))
     for reference, one in sorted(found, key=lambda pair: -pair[1].score):

@@ -15,7 +15,7 @@ from speedtrack.benchmarks.models import Suite
 from speedtrack.projects.models import Branch
 from speedtrack.runs.models import Run, Series
 from speedtrack.stats.changepoint import Point
-from speedtrack.stats.history import HistoryVerdict, verdicts
+from speedtrack.stats.history import HistoryVerdict, history_verdicts
 
 SILENT = timedelta(days=14)  # a machine not heard of for so long is taken for gone
 PAUSED = timedelta(days=7)  # a paused one sooner
@@ -50,7 +50,7 @@ def judge(series: Series, line: Line, effect: float, why: str) -> None:
 
 def of_line(points: Sequence[Measured], known: Sequence[int], effect: float, since: int) -> list[HistoryVerdict]:
     trials = [Point(point.trials) for point in points]
-    return verdicts(trials, smallest_effect=effect, settled=known, since=since)
+    return history_verdicts(trials, smallest_effect=effect, settled=known, since=since)
 
 
 def smallest_effect(series: Series) -> float:

@@ -14,7 +14,7 @@ from speedtrack.runs.models import Series
 from speedtrack.stats import explain
 from speedtrack.stats.changepoint import NEAR, Point
 from speedtrack.stats.explain import Limit, WindowEvidence
-from speedtrack.stats.history import HistoryVerdict, verdicts
+from speedtrack.stats.history import HistoryVerdict, history_verdicts
 
 AROUND = 240  # measured commits before a place, and 64 after it, that say why
 AFTER = 64
@@ -55,7 +55,7 @@ def why(series: Series, branch: Branch, number: int) -> Why | None:
     reason = explain.explain_place(trials, place, smallest_effect=effect, since=since)
     if reason is None:
         return Why(False, "it is the first point of its level: there is nothing to hold it against", [])
-    shown = verdicts(trials, smallest_effect=effect, settled=[since], since=place)
+    shown = history_verdicts(trials, smallest_effect=effect, settled=[since], since=place)
     found = next((verdict for verdict in shown if abs(verdict.index - place) <= NEAR), None)
     words = [judgement(reason), *([by_history(found)] if found and not reason.suspicious else [])]
     here = [cp for at, cps in known.items() for cp in cps if at == points[place].position]

@@ -19,7 +19,7 @@ from speedtrack.projects.models import Branch, Project
 from speedtrack.runs.models import Series
 from speedtrack.stats import explain
 from speedtrack.stats.changepoint import Shift, suspect_shifts
-from speedtrack.stats.history import HistoryVerdict, verdicts
+from speedtrack.stats.history import HistoryVerdict, history_verdicts
 
 ALWAYS = datetime(1970, 1, 1, tzinfo=UTC)
 NEARLY = 0.7  # of what it had to exceed: such a place is told of as well, with why it was not suspected
@@ -69,7 +69,7 @@ def entries_of(series: Series, branch: Branch) -> Iterator[Entry]:
         steps = [step for cp in standing_for(known, points, shift) for step in steps_of(cp)]
         returns = "; back where it was before: waits for what becomes of that" if shift.returns else ""
         yield Entry(series, points[shift.seen], points[shift.index], True, words + returns, steps)
-    for verdict in verdicts(trials, smallest_effect=effect, settled=starts[1:]):
+    for verdict in history_verdicts(trials, smallest_effect=effect, settled=starts[1:]):
         if not any(verdict.may_be_at(start) for start in starts[1:]):
             steps = [step for cp in standing_for(known, points, verdict) for step in steps_of(cp)]
             yield Entry(series, points[verdict.seen], points[verdict.index], True, reasons.by_history(verdict), steps)

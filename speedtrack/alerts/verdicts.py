@@ -117,7 +117,7 @@ def read_side(cp: ChangePoint) -> Verdict | None:
 
 def ratio_to_place(cp: ChangePoint) -> float:
     """The change that commits are placed by: what the pairs of its bracket confirmed, at its cautious end."""
-    return narrow.cautious(cp.ratio, cp.low, cp.high)
+    return narrow.cautious_ratio(cp.ratio, cp.low, cp.high)
 
 
 def error_per_step(cp: ChangePoint) -> float:

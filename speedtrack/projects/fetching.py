@@ -36,7 +36,7 @@ REMEDIES = (
 
 
 @dataclass(frozen=True)
-class Fetched:
+class FetchResult:
     """The remote's references (name -> object id), and the reasons why some could not be fetched."""
 
     remote: dict[str, str]
@@ -47,7 +47,7 @@ def head_ref(branch: str) -> str:
     return f"refs/heads/{branch}"
 
 
-def fetch(slug: str, url: str, branches: Iterable[str]) -> Fetched:
+def fetch(slug: str, url: str, branches: Iterable[str]) -> FetchResult:
     """Update the mirror to these branches of the remote, and to the remote's tags of mirrored commits.
 
     One call at a time per project. Raises RepositoryError if nothing can be fetched at all.
@@ -59,13 +59,13 @@ def fetch(slug: str, url: str, branches: Iterable[str]) -> Fetched:
     # Deletions first: the name of a deleted branch may become the folder of a new one.
     git.delete_refs(slug, [ref for ref in local if ref.startswith("refs/heads/") and ref not in heads])
     faults = fetch_refs(slug, url, heads)
-    tags = wanted_tags(slug, remote)
+    tags = tags_to_fetch(slug, remote)
     git.delete_refs(slug, [ref for ref in local if ref.startswith("refs/tags/") and ref not in tags])
     faults |= fetch_refs(slug, url, [ref for ref, sha in tags.items() if local.get(ref) != sha])
-    return Fetched(remote, faults)
+    return FetchResult(remote, faults)
 
 
-def wanted_tags(slug: str, remote: dict[str, str]) -> dict[str, str]:
+def tags_to_fetch(slug: str, remote: dict[str, str]) -> dict[str, str]:
     """The remote's tags of commits that the mirror has, by reference name; not names longer than LONGEST_TAG."""
     longest = len("refs/tags/") + git.LONGEST_TAG
     tags = [ref for ref in remote if ref.startswith("refs/tags/") and not ref.endswith("^{}") and len(ref) <= longest]

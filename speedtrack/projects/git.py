@@ -142,7 +142,7 @@ def end_all() -> None:
             os.killpg(group, signal.SIGKILL)
 
 
-def checked_url(url: str) -> str:
+def valid_url(url: str) -> str:
     """The address, if it may be tracked. Raises RepositoryError that says which addresses may."""
     if any(ord(c) < 33 or ord(c) == 127 for c in url) or url.startswith("-"):
         raise RepositoryError(f"{url!r} is not a repository address: it has white space or control characters")

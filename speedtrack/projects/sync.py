@@ -12,7 +12,7 @@ from django.db.models import F
 from django.db.models.functions import Now
 
 from speedtrack.projects import fetching, git
-from speedtrack.projects.fetching import Fetched, head_ref
+from speedtrack.projects.fetching import FetchResult, head_ref
 from speedtrack.projects.models import SYNC_LOCK, Branch, Commit, Position, Project, Tag
 
 LEFT_OUT_AGAIN = timedelta(days=1)  # after which references that could not be fetched are tried again in any case
@@ -102,7 +102,7 @@ def has_news(project: Project) -> bool:
     known = {ref: branch.head.sha for ref, branch in branches.items() if branch.head and not branch.deleted_at}
     known |= {ref: sha for ref, sha in git.local_refs(project.slug).items() if ref.startswith("refs/tags/")}
     known |= {ref: fault["sha"] for ref, fault in project.left_out.items()}
-    now = {ref: remote[ref] for ref in branches if ref in remote} | fetching.wanted_tags(project.slug, remote)
+    now = {ref: remote[ref] for ref in branches if ref in remote} | fetching.tags_to_fetch(project.slug, remote)
     return now != known or git.tags_by_name(project.slug) != dict(project.tags.values_list("name", "sha"))
 
 
@@ -111,7 +111,7 @@ def left_out_for_long(project: Project) -> bool:
     return bool(project.left_out) and long_ago.exists()
 
 
-def update_branch(branch: Branch, fetched: Fetched) -> BranchChange:
+def update_branch(branch: Branch, fetched: FetchResult) -> BranchChange:
     """Update the branch's positions from the mirror. A deleted branch is marked and keeps its history.
 
     A branch counts as deleted only if the remote does not list it; no other failure marks it.

@@ -9,7 +9,7 @@ LONGEST = 48  # characters of a value
 DIGEST = 12  # digits shown of a digest, enough to tell two apart
 
 
-class Changed(NamedTuple):
+class ChangedFact(NamedTuple):
     """One fact before and after, as text."""
 
     fact: str
@@ -20,12 +20,12 @@ class Changed(NamedTuple):
         return f"{self.fact} {self.before} → {self.after}"
 
 
-def changed_facts(before: Environment, after: Environment) -> list[Changed]:
+def changed_facts(before: Environment, after: Environment) -> list[ChangedFact]:
     """The facts that differ, of those that separate series."""
     old, new = (dict(flat_facts(one.facts.get("series", {}))) for one in (before, after))
     names = [*old, *(name for name in new if name not in old)]
     return [
-        Changed(name, shorten(old.get(name, "none")), shorten(new.get(name, "none")))
+        ChangedFact(name, shorten(old.get(name, "none")), shorten(new.get(name, "none")))
         for name in names
         if old.get(name) != new.get(name)
     ]
@@ -47,6 +47,6 @@ def shorten(value: Any) -> str:
     return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
 
 
-def changes_in_words(changed: list[Changed]) -> str:
+def changes_in_words(changed: list[ChangedFact]) -> str:
     """The changes on one line."""
     return ", ".join(map(str, changed)) or "nothing that is known"

@@ -37,7 +37,7 @@ def job_document(run: Run) -> dict[str, Any]:
         "frozen": run.canary.artifacts if run.canary else None,
         "build": definition.build.model_dump() | {"trust": definition.build.trust or run.project.slug},
         "server": definition.server.model_dump(),
-        "benchmarks": _requested(run, definition),
+        "benchmarks": _requested_benchmarks(run, definition),
         "profile": {"frequency_hz": PROFILE_HZ} if run.reason == Reason.PROFILE else None,
         "repeat_for": flags_to_repeat(run),
     }
@@ -48,7 +48,7 @@ def flags_to_repeat(run: Run) -> list[str]:
     return metrics.voiding_flags(run.metrics or [metrics.HEADLINE])
 
 
-def _requested(run: Run, definition: Definition) -> list[dict[str, Any]]:
+def _requested_benchmarks(run: Run, definition: Definition) -> list[dict[str, Any]]:
     """The benchmarks to measure now, in the suite's order, with rates in requests/s. Postponed ones are left out."""
     postponed = queue.attempt_of(run).postponed
     benchmarks = {

@@ -65,10 +65,10 @@ def track(request: TrackingRequest) -> Tracked:
 
     Raises RepositoryError or DefinitionError, and then leaves no new project behind.
     """
-    url = git.checked_url(request.url)
+    url = git.valid_url(request.url)
     load_suite(request.suite)
-    branch_name = checked_branch(url, request.branch)
-    slug = checked_slug(request.name or PurePosixPath(url.rstrip("/")).name.removesuffix(".git"))
+    branch_name = branch_to_track(url, request.branch)
+    slug = valid_slug(request.name or PurePosixPath(url.rstrip("/")).name.removesuffix(".git"))
     project, made = Project.objects.get_or_create(
         slug=slug,
         defaults={"name": request.name or slug, "url": url, "default_branch": branch_name, "suite": request.suite},
@@ -114,7 +114,7 @@ def check_fetched(project: Project, branch: Branch) -> None:
         raise RepositoryError(f"cannot fetch branch {branch} of {project.url}: {fault['why']}")
 
 
-def checked_branch(url: str, name: str | None) -> str:
+def branch_to_track(url: str, name: str | None) -> str:
     """The branch to track, which exists. Raises RepositoryError that lists the branches."""
     refs = git.remote_refs(url)
     branches = sorted(ref.removeprefix("refs/heads/") for ref in refs if ref.startswith("refs/heads/"))
@@ -128,7 +128,7 @@ def checked_branch(url: str, name: str | None) -> str:
     return name
 
 
-def checked_slug(name: str) -> str:
+def valid_slug(name: str) -> str:
     slug = re.sub(r"[^a-z0-9_-]+", "-", name.lower()).strip("-")
     if not slug:
         raise RepositoryError(f"cannot make a project name of {name!r}: give one with --name")

@@ -29,7 +29,7 @@ class Drift:
     score: float
 
 
-def drifted(
+def drift_since(
     reference: Sequence[float], newest: Sequence[float], *, smallest_effect: float, explained: float = 1.0
 ) -> Drift | None:
     """Is the newest level further from the reference than noise, the smallest effect and known steps explain?
@@ -44,7 +44,7 @@ def drifted(
     old, new = scale.place(reference), scale.place(newest)
     step = math.log(explained) if scale.unit is None else explained - 1
     delta = float(np.median(new) - np.median(old)) - step
-    error = noise(old, new) * math.sqrt(math.pi / 2 * (1 / len(old) + 1 / len(new)))
+    error = neighbour_noise(old, new) * math.sqrt(math.pi / 2 * (1 / len(old) + 1 / len(new)))
     score = abs(delta) / max(scale.effect(smallest_effect), CLEARLY * error, 1e-12)
     if score < 1:
         return None
@@ -52,7 +52,7 @@ def drifted(
     return Drift(ratio, low, high, score)
 
 
-def noise(*levels: Array) -> float:
+def neighbour_noise(*levels: Array) -> float:
     """Standard deviation of a point, by the differences between neighbours on the same level."""
     moves = np.concatenate([np.abs(np.diff(level)) for level in levels])
     usual = MAD_TO_SIGMA * float(np.median(moves)) / math.sqrt(2)

@@ -93,7 +93,7 @@ class _Noise(NamedTuple):
     blocks: float
 
 
-def verdicts(
+def history_verdicts(
     points: Sequence[Point], *, smallest_effect: float, settled: Iterable[int] = (), since: int = 0
 ) -> list[HistoryVerdict]:
     """The changes shown by the arrival of the points from ``since`` on, in the order in which they were seen.
@@ -231,7 +231,9 @@ class Replay:
         skipped = max(0, len(self.points) - DEFAULT.window - DEFAULT.memory)
         recent = self.points[skipped:]
         settled = [place - skipped for place, _ in self.found if place >= skipped]
-        for verdict in verdicts(recent, smallest_effect=self.smallest_effect, settled=settled, since=len(recent) - 1):
+        for verdict in history_verdicts(
+            recent, smallest_effect=self.smallest_effect, settled=settled, since=len(recent) - 1
+        ):
             self.found.append((skipped + verdict.index, 1 if verdict.ratio > 1 else -1))
         return self.found
 

@@ -68,7 +68,7 @@ def _steps(pairs: Sequence[tuple[float, float]], ratio: float) -> tuple[Scale, A
     return scale, steps, math.log(ratio) if scale.unit is None else ratio - 1
 
 
-def cautious(ratio: float, low: float, high: float) -> float:
+def cautious_ratio(ratio: float, low: float, high: float) -> float:
     """A confirmed ratio moved one standard error towards 1; [low, high] is its 95% interval, which excludes 1.
 
     Only changes with large estimates are confirmed, so estimates are too large on average. Half of a change that is

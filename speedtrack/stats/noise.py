@@ -46,10 +46,12 @@ def line_noise(level: Sequence[float], error: Sequence[float]) -> LineNoise | No
     moves = np.abs(np.diff(values))
     between = MAD_TO_SIGMA * float(np.median(moves)) / math.sqrt(2)
     known = np.asarray(error)[~np.isnan(error)]
-    return LineNoise(max(between, _usual(moves)), float(np.median(known)) if len(known) else 0.0, _modes(values))
+    return LineNoise(
+        max(between, _noise_without_modes(moves)), float(np.median(known)) if len(known) else 0.0, _modes(values)
+    )
 
 
-def _usual(moves: Array) -> float:
+def _noise_without_modes(moves: Array) -> float:
     """The noise by the mean move without the largest tenth. The median is too small for a line with two levels."""
     kept = np.sort(moves)[: max(1, math.floor(0.9 * len(moves)))]
     return float(kept.mean()) * math.sqrt(math.pi) / 2

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from speedtrack.runs import environments
-from speedtrack.runs.environments import Changed
+from speedtrack.runs.environments import ChangedFact
 from speedtrack.runs.models import Series
 
 
@@ -14,7 +14,7 @@ class Break(NamedTuple):
 
     machine: str
     position: int
-    changed: list[Changed]
+    changed: list[ChangedFact]
 
     @property
     def what(self) -> str:
@@ -43,10 +43,10 @@ def _breaks_of(machine: str, points: dict[int, list[Series]]) -> Iterator[Break]
         before = before if before in here else here[-1]
 
 
-def _differing(old: Series, new: Series) -> list[Changed]:
+def _differing(old: Series, new: Series) -> list[ChangedFact]:
     """What differs between two series of one machine."""
     facts = environments.changed_facts(old.environment, new.environment)
     if old.benchmark_id != new.benchmark_id:
         digests = (environments.shorten(series.benchmark.digest) for series in (old, new))
-        facts.insert(0, Changed("definition", *digests))
+        facts.insert(0, ChangedFact("definition", *digests))
     return facts

@@ -108,13 +108,13 @@ def test_a_branch_whose_name_begins_with_a_dash_is_a_branch_like_others(
 )
 def test_only_https_addresses_may_be_tracked(url: str) -> None:
     with pytest.raises(RepositoryError):
-        git.checked_url(url)
+        git.valid_url(url)
 
 
 @pytest.mark.parametrize("url", ["https://user@example.org/a", "https://user:pass@example.org/a", "https://:p@h/a"])
 def test_an_address_with_a_user_is_refused_without_repeating_the_password(url: str) -> None:
     with pytest.raises(RepositoryError, match="leave it out") as caught:
-        git.checked_url(url)
+        git.valid_url(url)
     assert "pass" not in str(caught.value).replace("password", "")
 
 
@@ -122,19 +122,19 @@ def test_an_address_with_a_user_is_refused_without_repeating_the_password(url: s
 def test_control_characters_in_an_address_are_refused(character: str) -> None:
     for url in (f"https://example.org/a{character}b", f"{character}https://example.org/a", f"/srv/a{character}b"):
         with pytest.raises(RepositoryError, match="control characters"):
-            git.checked_url(url)
+            git.valid_url(url)
 
 
 @pytest.mark.parametrize("url", ["https://example.org/a/b", "https://example.org:8443/a/b.git", "https://h/a@b"])
 def test_an_https_address_stays_as_it_is(url: str) -> None:
-    assert git.checked_url(url) == url
+    assert git.valid_url(url) == url
 
 
 def test_a_local_path_needs_the_setting(tmp_path: Path, settings: Any) -> None:
-    assert git.checked_url(str(tmp_path)) == str(tmp_path)
+    assert git.valid_url(str(tmp_path)) == str(tmp_path)
     settings.ALLOW_LOCAL_REPOSITORIES = False
     with pytest.raises(RepositoryError, match="ALLOW_LOCAL_REPOSITORIES"):
-        git.checked_url(str(tmp_path))
+        git.valid_url(str(tmp_path))
 
 
 def test_a_local_repository_is_not_fetched_once_the_setting_is_gone(
@@ -147,7 +147,7 @@ def test_a_local_repository_is_not_fetched_once_the_setting_is_gone(
 
 def test_a_local_path_that_is_no_directory_is_named(tmp_path: Path) -> None:
     with pytest.raises(RepositoryError, match=r"there is no directory .*/nowhere"):
-        git.checked_url(str(tmp_path / "nowhere"))
+        git.valid_url(str(tmp_path / "nowhere"))
 
 
 def test_hooks_and_configuration_of_the_mirror_and_of_the_user_run_nothing(
@@ -185,7 +185,7 @@ def test_a_name_that_is_no_commit_is_refused_with_a_remedy(mirror: Path, name: s
 @pytest.mark.parametrize("url", ["https://[bad", "https://[::1/a", "https://h]/a"])
 def test_an_address_that_cannot_be_parsed_is_refused(url: str) -> None:
     with pytest.raises(RepositoryError, match="not a repository address"):
-        git.checked_url(url)
+        git.valid_url(url)
 
 
 def test_a_name_with_a_zero_byte_is_refused(mirror: Path) -> None:

@@ -126,12 +126,12 @@ def test_a_name_that_is_taken_by_another_repository_is_refused(
     ("name", "slug"), [("My Redis", "my-redis"), ("a/../b", "a-b"), ("Ünïcode", "n-code"), ("x.git", "x-git")]
 )
 def test_a_project_has_a_name_fit_for_addresses(name: str, slug: str) -> None:
-    assert tracking.checked_slug(name) == slug
+    assert tracking.valid_slug(name) == slug
 
 
 def test_a_name_without_letters_is_refused() -> None:
     with pytest.raises(RepositoryError, match="give one with --name"):
-        tracking.checked_slug("..")
+        tracking.valid_slug("..")
 
 
 def test_the_branch_is_that_of_the_repository_where_none_is_named(machine: Machine, repository: Repository) -> None:

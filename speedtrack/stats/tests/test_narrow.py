@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest
 
-from speedtrack.stats.narrow import FEWEST, MOST, CommitLevel, cautious, pairs_needed, place_commit
+from speedtrack.stats.narrow import FEWEST, MOST, CommitLevel, cautious_ratio, pairs_needed, place_commit
 
 Pairs = list[tuple[float, float]]
 
@@ -41,7 +41,7 @@ def test_the_wrong_side_is_as_rare_as_stated_however_often_one_looks(effect: flo
 
 def test_an_overstated_change_is_placed_by_its_cautious_end() -> None:
     """+2% that was confirmed as +2.8% [1.6%, 4.0%]: by half of 2.8% commits of the new level are taken for old ones."""
-    careless, careful = 1.028, cautious(1.028, 1.016, 1.04)
+    careless, careful = 1.028, cautious_ratio(1.028, 1.016, 1.04)
     wrong = []
     for ratio in (careless, careful):
         rng = np.random.default_rng(5)
@@ -50,9 +50,9 @@ def test_an_overstated_change_is_placed_by_its_cautious_end() -> None:
 
 
 def test_the_cautious_end_is_nearer_to_no_change_on_both_sides() -> None:
-    assert cautious(1.04, 1.02, 1.06) == pytest.approx(1.04 - 0.02 / 1.96)
-    assert cautious(0.96, 0.94, 0.98) == pytest.approx(0.96 + 0.02 / 1.96)
-    assert cautious(1.1, 1.1, 1.1) == 1.1
+    assert cautious_ratio(1.04, 1.02, 1.06) == pytest.approx(1.04 - 0.02 / 1.96)
+    assert cautious_ratio(0.96, 0.94, 0.98) == pytest.approx(0.96 + 0.02 / 1.96)
+    assert cautious_ratio(1.1, 1.1, 1.1) == 1.1
 
 
 def test_a_commit_halfway_is_not_placed_by_few_pairs() -> None:

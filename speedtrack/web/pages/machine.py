@@ -9,7 +9,7 @@ from django.http import Http404
 from speedtrack.alerts.models import ChangePoint
 from speedtrack.benchmarks.metrics import METRICS
 from speedtrack.runs import environments
-from speedtrack.runs.environments import Changed
+from speedtrack.runs.environments import ChangedFact
 from speedtrack.runs.models import (
     Canary,
     CanaryCheck,
@@ -45,7 +45,7 @@ class Shown:
 
     check: CanaryCheck
     environment_id: int | None
-    begins: list[Changed]  #: what changed on the machine before it, if its environment is another one
+    begins: list[ChangedFact]  #: what changed on the machine before it, if its environment is another one
 
     @property
     def title(self) -> str:
@@ -61,7 +61,7 @@ class Era:
     """An environment, and what changed when it began."""
 
     environment: Environment
-    changed: list[Changed]
+    changed: list[ChangedFact]
 
 
 @dataclass(frozen=True)
