@@ -24,7 +24,7 @@ from speedtrack.benchmarks.workloads import (
 )
 
 USUAL_CAP = 15  # trials; the interval of five is halved by about as many
-BUILD = "build"  # the benchmark that stands for building the server
+BUILD = "build"  # name of the benchmark that the build's own series belong to
 Content = dict[str, Any]  # a section or a whole suite as JSON, as it is stored
 PLACEHOLDER = re.compile(r"(?<!\$)\{[A-Za-z_]\w*(?::[^{}]*)?\}")  # not ${NAME}: that is the shell's
 
@@ -68,7 +68,7 @@ class BuildSection(Strict):
                 raise ValueError(f"{path!r} must be a path inside the source tree")
         names = [Path(path).name for path in artifacts]
         if "" in names or len(set(names)) != len(names):
-            raise ValueError("each artifact needs a file name of its own, for {artifact:NAME}")
+            raise ValueError("artifacts need different file names, for {artifact:NAME}")
         return artifacts
 
 

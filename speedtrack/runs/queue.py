@@ -308,7 +308,7 @@ def retry_given_up() -> int:
         with transaction.atomic():
             run = Run.objects.given_up().select_for_update(skip_locked=True, of=("self",)).filter(pk=run_id).first()
             if run:
-                why = "it failed for want of a machine: a further attempt"
+                why = "no machine finished it: it gets a further attempt"
                 run.move(Status.QUEUED, why, ended_at=None, not_before=Now(), retry_at=None)
                 queued += 1
     return queued

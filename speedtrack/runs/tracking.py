@@ -252,7 +252,7 @@ def add_machine(name: str) -> str:
             machine.save()
     except ValidationError:
         raise NoSuchThing(
-            f"{name!r} is no name for a machine: use up to {LONGEST_SLUG} letters, digits, - and _"
+            f"{name!r} is not a valid name of a machine: use up to {LONGEST_SLUG} letters, digits, - and _"
         ) from None
     except IntegrityError:
         raise NoSuchThing(f"machine {name} exists: `manage.py machine token {name}` gives it a new token") from None

@@ -145,7 +145,7 @@ class Trial(models.Model):
     started_at = models.DateTimeField()
     seconds = models.FloatField()
     flags = ArrayField(models.CharField(max_length=40), default=list)
-    pairing = models.JSONField(null=True, help_text="its block, slot and slices, where both sides were up at once")
+    pairing = models.JSONField(null=True, help_text="its block, slot and slices, if both servers ran at the same time")
     quiet = models.JSONField(default=dict, help_text="readings of the quiet gate during the trial")
     server = models.JSONField(default=dict, help_text="the server's resource usage, and the growth of its counters")
     reproduce = models.JSONField(null=True, help_text="how to repeat the trial by hand; null: not known")
