@@ -1,6 +1,7 @@
 """Rates of open-loop benchmarks: shares of the throughput another benchmark had when first measured on the machine."""
 
 from collections.abc import Iterable
+from typing import Any
 
 from django.db.models import QuerySet
 
@@ -34,9 +35,9 @@ def reference_rate(machine: Machine, benchmark: Benchmark) -> ReferenceRate | No
 
 def requested_rate(machine: Machine, benchmark: Benchmark) -> float | None:
     """The rate of a benchmark on a machine in requests/s. None without a rate, or while its reference has no result."""
-    rate = benchmark.definition.get("workload", {}).get("rate")
+    rate: Any = benchmark.definition.get("workload", {}).get("rate")
     if benchmark.rate_from is None:
-        return rate
+        return None if rate is None else float(rate)
     row = reference_rate(machine, benchmark.rate_from)
     return float(max(1, round(row.rps * rate["share"]))) if row else None
 
