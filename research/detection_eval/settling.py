@@ -1,6 +1,7 @@
 """How often pairs confirm a change of a given size, or one that is not there, and where the narrowing ends.
 
-These call `stats.compare.settle` and `stats.narrow.place_commit` with the rounds and levels of the workers; no database.
+These call `stats.compare.settle_pairs` and `stats.narrow.place_commit` with the rounds and levels of the workers; no
+database.
 """
 
 from __future__ import annotations
