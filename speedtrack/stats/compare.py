@@ -10,7 +10,6 @@ from enum import StrEnum
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import ndtr, stdtrit
 
 from speedtrack.stats.ranks import rank_sum_p, signed_rank_p
 from speedtrack.stats.scale import Array, Scale
@@ -213,6 +212,8 @@ def _interval(boot: Array, n: int) -> tuple[float, float]:
 
 def _tail(n: int) -> float:
     """The share cut from each end; smaller for small n (Hesterberg 2015, What Teachers Should Know About Bootstrap)."""
+    from scipy.special import ndtr, stdtrit  # here: processes that are idle need not hold scipy
+
     if n < 2:
         return 0.0
     return float(ndtr(-math.sqrt(n / (n - 1)) * stdtrit(n - 1, (1 + CONFIDENCE) / 2)))

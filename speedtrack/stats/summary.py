@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from statistics import NormalDist
 
 import numpy as np
-from scipy.special import bdtr
 
 CONFIDENCE = 0.95
 MAD_TO_SIGMA = 1 / NormalDist().inv_cdf(0.75)
@@ -42,5 +41,7 @@ def summarize(samples: Sequence[float], confidence: float = CONFIDENCE) -> Estim
 
 def outer_rank(n: int, confidence: float) -> int:
     """The largest k such that sample k and sample n-1-k (from 0) enclose the median with ``confidence``; else 0."""
+    from scipy.special import bdtr  # here: processes that are idle need not hold scipy
+
     below = bdtr(np.arange(n // 2 + 1), n, 0.5)  # of each k: the probability of at most k samples below the median
     return max(0, int(np.searchsorted(below, (1 - confidence) / 2, side="right")) - 1)

@@ -11,7 +11,6 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
-from scipy.ndimage import maximum_filter1d
 
 from speedtrack.stats.scale import Array
 
@@ -119,6 +118,8 @@ def _usual(placebos: Array, begin: Array, stop: Array) -> tuple[Array, Array]:
 
 def _largest(values: Array, width: int) -> Array:
     """Row i: the largest of rows i - width to i - 1 of each column, 0 where there are none. Values are 0 or above."""
+    from scipy.ndimage import maximum_filter1d  # here: processes that are idle need not hold scipy
+
     largest = maximum_filter1d(values, width, axis=0, origin=(width - 1) // 2, mode="constant")
     return np.concatenate([np.zeros((1, values.shape[1])), largest])
 

@@ -13,7 +13,6 @@ from speedtrack.stats.compare import (
     Comparison,
     ComparisonAnswer,
     _resampled_interval,
-    _student,
     _tail,
     _walsh_averages,
     benjamini_hochberg,
@@ -265,11 +264,9 @@ class TestBenjaminiHochberg:
         assert benjamini_hochberg([], 0.05) == []
 
 
-@pytest.mark.parametrize("freedom", [4, 7, 9, 19, 60])
-def test_student_quantile_is_that_of_scipy(freedom: int) -> None:
-    assert _student(float(stats.norm.ppf(0.975)), freedom) == pytest.approx(
-        float(stats.t.ppf(0.975, freedom)), rel=0.01
-    )
+@pytest.mark.parametrize(("n", "share"), [(1, 0.0), (5, 0.00095410), (10, 0.00855064), (1000, 0.02480431)])
+def test_the_share_cut_from_each_end_is_smaller_for_few_pairs(n: int, share: float) -> None:
+    assert _tail(n) == pytest.approx(share, rel=1e-5)
 
 
 @pytest.mark.parametrize("values", [[1.0, 2.0, 4.0, 9.0], [3.0] * 6, [1.0, 1.0, 2.0, 2.0, 2.0, 7.0, 7.5]])
