@@ -55,7 +55,7 @@ class BenchmarkSet(models.Model):
 
     project = models.ForeignKey(Project, models.CASCADE, related_name="benchmark_sets")
     digest = models.CharField(max_length=80, help_text="over the names and digests of its benchmarks")
-    benchmarks = models.ManyToManyField(Benchmark, related_name="sets")
+    benchmarks = models.ManyToManyField(Benchmark, through="SetMember", related_name="sets")
 
     class Meta:
         constraints: ClassVar = [
@@ -68,3 +68,15 @@ class BenchmarkSet(models.Model):
     @property
     def names(self) -> list[str]:
         return list(self.benchmarks.order_by("pk").values_list("name", flat=True))
+
+
+class SetMember(models.Model):
+    """A benchmark in a set."""
+
+    benchmark_set = models.ForeignKey(BenchmarkSet, models.CASCADE, related_name="members")
+    benchmark = models.ForeignKey(Benchmark, models.RESTRICT, related_name="+")
+
+    class Meta:
+        constraints: ClassVar = [
+            models.UniqueConstraint(fields=["benchmark_set", "benchmark"], name="a_benchmark_once_in_a_set"),
+        ]

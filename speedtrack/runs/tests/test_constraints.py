@@ -8,7 +8,7 @@ from django.db import IntegrityError, connection, transaction
 from django.db.models import ProtectedError
 from django.db.models.functions import Now
 
-from speedtrack.benchmarks.models import BenchmarkSet
+from speedtrack.benchmarks.models import BenchmarkSet, SetMember
 from speedtrack.projects.models import Branch, Commit, Delivery, Position, Project, Tag
 from speedtrack.runs.models import (
     MOVES,
@@ -87,8 +87,7 @@ def test_a_run_stands_once_per_commit_machine_benchmarks_reason_and_round(run: R
 
 def test_a_benchmark_set_stands_once_per_project_and_a_benchmark_once_in_it(run: Run) -> None:
     refuses("a_benchmark_set_once_per_project", again(BenchmarkSet.objects.get()))
-    membership = BenchmarkSet.benchmarks.through.objects.all()[0]
-    refuses("benchmarkset_id_benchmark_id", again(membership))
+    refuses("a_benchmark_once_in_a_set", again(SetMember.objects.all()[0]))
 
 
 def test_a_benchmark_that_a_run_measures_is_not_deleted(run: Run) -> None:
