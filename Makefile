@@ -10,7 +10,8 @@ DRIVER := runners/driver/target/release/speedbench
 REAL_SERVERS := redis-server redis-benchmark redis-cli memcached openssl
 ABSENT = $(foreach program,$(REAL_SERVERS),$(if $(shell command -v $(program)),,$(program)))
 
-.PHONY: demo serve test check bench detection-eval setup lock clean help
+.PHONY: demo serve test test-server test-driver check check-server check-driver check-pages bench detection-eval setup lock \
+	migrations clean help
 
 help:            ## show this list
 	@sed -n 's/^\([a-z-]*\): *[^#]*## /\1\t/p' Makefile
@@ -23,21 +24,32 @@ serve: setup     ## web server, dispatcher, worker and runner on this machine
 
 setup: $(VENV)/.runtime $(DRIVER) frontend/dist/.built
 
-test: setup $(VENV)/.development ## all tests: Python on a real PostgreSQL, Rust, TypeScript, a browser
-	$(MAKE) check
-	cd runners/driver && cargo test --quiet --locked $(if $(strip $(ABSENT)),,--features real-servers)
-	npm --prefix frontend test
-	$(PY) -m pytest --numprocesses 2
+# Two lanes at a time, as cargo and pytest leave a core idle in turns; what one lane says may stand among the other's.
+test:            ## all tests: Python on a real PostgreSQL, Rust, TypeScript, a browser
+	@$(MAKE) --no-print-directory --jobs 2 test-server test-driver
 	@$(if $(strip $(ABSENT)),echo "left out: the driver's tests beside real servers: not on PATH:$(ABSENT)",:)
 
-check: $(VENV)/.development frontend/node_modules/.installed ## style, types and the arrows between the rooms
+test-server: setup check-server check-pages
+	npm --prefix frontend test
+	$(PY) -m pytest --numprocesses 2
+
+test-driver: check-driver
+	cd runners/driver && cargo test --quiet --locked $(if $(strip $(ABSENT)),,--features real-servers)
+
+check: check-server check-driver check-pages ## style, types and the arrows between the rooms
+
+check-server: $(VENV)/.development
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
 	$(VENV)/bin/lint-imports --no-logo
 	$(PY) manage.py makemigrations --check --dry-run
+
+check-driver:
 	cd runners/driver && cargo fmt --all --check
 	cd runners/driver && cargo clippy --quiet --locked --all-targets --features real-servers -- -D warnings
+
+check-pages: frontend/node_modules/.installed
 	npm --prefix frontend run --silent check
 
 $(VENV)/.runtime: requirements.txt
