@@ -1,6 +1,6 @@
 """Tests with needs beyond this checkout: each need is a marker, detected once; a test whose need is absent is left out.
 
-What was left out, and for lack of what, is said at the end. `TESTS_MUST_HAVE="docker ..."` makes an absence an error.
+The last lines list what was left out, and what it lacks. `TESTS_MUST_HAVE="docker ..."` makes an absence an error.
 """
 
 import os
@@ -67,7 +67,7 @@ def lacks_ordinary_user() -> str:
     return f"there is no {python} for all users" if absent else ""
 
 
-# Marker: says what is missing ("" for nothing). The text after it is shown by `pytest --markers`.
+# Marker: returns what is missing ("" for nothing). The text after it is shown by `pytest --markers`.
 NEEDS: dict[str, tuple[Callable[[], str], str]] = {
     "browser": (lacks_browser, "needs Chromium, and the pages' scripts built"),
     "docker": (lacks_docker, f"needs a Docker daemon with the image {BUILD_IMAGE} (`.ci/docker up` makes both)"),
