@@ -50,11 +50,15 @@ class Repository:
     def __init__(self, path: Path) -> None:
         self.path = path
         path.mkdir(parents=True)
-        self.git("init", "--quiet", "--initial-branch=main")
         self.count = 0
+        self.git("init", "--quiet", "--initial-branch=main")
+
+    @property
+    def now(self) -> str:
+        return f"{1_700_000_000 + 3600 * self.count} +0000"
 
     def git(self, *arguments: str) -> str:
-        at = f"{1_700_000_000 + 3600 * getattr(self, 'count', 0)} +0000"
+        at = self.now
         environment = {
             "PATH": "/usr/local/bin:/usr/bin:/bin",
             "HOME": str(self.path),
@@ -77,7 +81,18 @@ class Repository:
         return self.git("rev-parse", "HEAD")
 
     def commits(self, count: int) -> list[str]:
-        return [self.commit() for _ in range(count)]
+        """Commits as ``commit`` makes them; the first ones of a repository by one process, as most tests need some."""
+        if self.count or not count:
+            return [self.commit() for _ in range(count)]
+        stream = ""
+        for self.count in range(1, count + 1):
+            who, text = f"Ada Example <ada@example.org> {self.now}", f"{self.count}\n"
+            subject = f"Change number {self.count}\n"
+            stream += f"commit refs/heads/main\nauthor {who}\ncommitter {who}\ndata {len(subject)}\n{subject}"
+            stream += f"M 100644 inline file.txt\ndata {len(text)}\n{text}\n"
+        self.feed(["fast-import", "--quiet"], stream.encode())
+        self.git("reset", "--quiet", "--hard")
+        return self.git("rev-list", "--reverse", "HEAD").split()
 
     def fast_import(self, count: int, branch: str = "main") -> None:
         """A long history at once: ``count`` commits whose subjects count from 0, on a new branch."""
