@@ -61,10 +61,11 @@ def python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     room = tmp_path_factory.mktemp("installed")
     lock = (devstack.BASE_DIR / "requirements.txt").read_text()
     (room / "locked.txt").write_text("\n".join(re.findall(r"^[a-z].*(?= \\$)", lock, re.MULTILINE)))  # no hashes
-    subprocess.run([sys.executable, "-m", "venv", str(room / "venv")], check=True, timeout=INSTALL_S)
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(room / "venv")], check=True, timeout=INSTALL_S)
     python = room / "venv" / "bin" / "python"
+    install = ["--python", str(python), "install", "--no-compile", "--constraint", str(room / "locked.txt"), str(wheel)]
     done = subprocess.run(
-        [str(python), *PIP, "install", "--constraint", str(room / "locked.txt"), str(wheel)],
+        [sys.executable, *PIP, *install],
         capture_output=True,
         text=True,
         timeout=INSTALL_S,
