@@ -1,7 +1,7 @@
 """The dispatcher: sees in PostgreSQL what is to be done, and nudges who does it. It decides nothing else.
 
-It looks when a row has changed of which work may follow: database triggers notify it (the migrations of projects, runs
-and alerts that are named for that). It looks every TICK_S as well, for what is due by time, and so that nothing
+It looks when a row has changed of which work may follow: database triggers notify it (wakeups.py, and the models that
+have a ``Wakes``). It looks every TICK_S as well, for what is due by time, and so that nothing
 depends on a notification. A look is one statement.
 
 A nudge is sent only where there is work and the queue is empty. So a busy or absent receiver gathers no backlog, and
@@ -31,6 +31,7 @@ from speedtrack.notices.models import CommitStatus, Notice, Outbox
 from speedtrack.projects.models import Project
 from speedtrack.runs import canary, queue
 from speedtrack.runs.models import Machine, MachineEvent, Run, Series, Status
+from speedtrack.wakeups import CHANNEL
 
 Question = tuple[str, tuple[Any, ...]]  # SQL and its parameters
 
@@ -39,7 +40,6 @@ log = logging.getLogger(__name__)
 TICK_S = 5.0
 REST_S = 0.1  # between two looks, however many notifications come
 STOP_S = 1.0  # how often it is asked whether to stop, and how long an absent server is waited for
-CHANNEL = "speedtrack_work"  # of the triggers
 LEADER_LOCK = 0x5339  # advisory: one dispatcher at a time
 BROKER_ERRORS = (BrokerError, RedisError)
 DATABASE_ERRORS = (OperationalError, InterfaceError)

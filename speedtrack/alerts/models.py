@@ -13,6 +13,7 @@ from speedtrack.benchmarks.metrics import METRICS, Direction, Metric
 from speedtrack.projects.models import Branch, Commit, Position, Project
 from speedtrack.runs.models import Machine, Reason, Run, Series
 from speedtrack.runs.models import Status as RunStatus
+from speedtrack.wakeups import Wakes
 
 LATELY = timedelta(days=30)  # so long is what pairs have left open worth more of them
 
@@ -170,6 +171,7 @@ class AlertEvent(models.Model):
 
     class Meta:
         indexes: ClassVar = [models.Index(fields=["id"], name="alert_events_untold", condition=Q(untold=True))]
+        constraints: ClassVar = [Wakes(name="an_event_of_an_alert_wakes", after="INSERT")]
 
 
 class ChangePointQuerySet(models.QuerySet["ChangePoint"]):

@@ -14,6 +14,7 @@ from speedtrack.notices.hours import Hours
 from speedtrack.projects.models import Commit, Project
 from speedtrack.runs.models import MachineEvent
 from speedtrack.sealed import SealedField, Secret
+from speedtrack.wakeups import Wakes
 
 MAIL_LANE = 0
 DEFAULT_MOST_PER_DAY = 20
@@ -166,6 +167,7 @@ class Outbox(models.Model):
                 | Q(channel__isnull=False, recipient="", machine_event=None, digest=False),
                 name="a_message_goes_to_an_address_or_a_channel",
             ),
+            Wakes(name="a_mail_wakes", after="INSERT"),
         ]
         indexes: ClassVar = [
             models.Index(fields=["not_before"], name="outbox_waiting", condition=Q(sent_at=None, given_up_at=None)),

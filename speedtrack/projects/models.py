@@ -10,6 +10,8 @@ from django.db.models import Exists, F, OuterRef, Q, Value
 from django.db.models.expressions import RawSQL
 from django.db.models.functions import Least, Now, Power
 
+from speedtrack.wakeups import Wakes
+
 SYNC_LOCK = 0x5337  # the class of the advisory lock of who looks at a repository; the object is the project
 # After a look at a repository that failed; the pause doubles with every further failure.
 FIRST_PAUSE = timedelta(seconds=30)
@@ -186,4 +188,5 @@ class Delivery(models.Model):
                 condition=Q(status="received"),
                 name="one_waiting_delivery_per_body",
             ),
+            Wakes(name="a_delivery_wakes", after="INSERT OR UPDATE OF status"),
         ]

@@ -13,6 +13,7 @@ from django.db.models.functions import Now
 
 from speedtrack.benchmarks.models import Benchmark, Suite
 from speedtrack.projects.models import Commit, Position, Project
+from speedtrack.wakeups import Wakes
 
 
 class UnknownToken(Exception):
@@ -42,6 +43,7 @@ class Machine(models.Model):
                 | (Q(quarantined_at__isnull=False) & ~Q(quarantined_why="")),
                 name="a_quarantine_has_a_reason",
             ),
+            Wakes(name="a_resumed_machine_wakes", after="UPDATE OF paused, quarantined_at"),
         ]
 
     def __str__(self) -> str:
@@ -96,6 +98,7 @@ class MachineEvent(models.Model):
         indexes: ClassVar = [
             models.Index(fields=["id"], name="machine_events_untold", condition=Q(untold=True)),
         ]
+        constraints: ClassVar = [Wakes(name="an_untold_event_wakes", after="INSERT", rows="NEW.untold")]
 
 
 class Environment(models.Model):
@@ -279,6 +282,13 @@ class Run(models.Model):
             models.CheckConstraint(
                 condition=Q(retry_at=None) | Q(status="failed"), name="only_a_failed_run_waits_for_its_machine"
             ),
+            Wakes(name="a_new_run_wakes", after="INSERT"),
+            # A run that is claimed is work for nobody.
+            Wakes(
+                name="a_run_that_waits_or_has_ended_wakes",
+                after="UPDATE OF status",
+                rows="NEW.status NOT IN ('leased', 'running')",
+            ),
         ]
         indexes: ClassVar = [
             models.Index(
@@ -452,6 +462,11 @@ class Series(models.Model):
         constraints: ClassVar = [
             models.UniqueConstraint(
                 fields=["project", "benchmark", "metric", "machine", "environment"], name="a_series_once"
+            ),
+            Wakes(
+                name="new_measurements_wake",
+                after="UPDATE OF undetected_since",
+                rows="NEW.undetected_since IS NOT NULL",
             ),
         ]
         indexes: ClassVar = [

@@ -12,6 +12,7 @@ from typing import Any
 import psycopg
 import pytest
 from celery import Celery
+from django.apps import apps
 from django.db import connection
 
 from speedtrack import devstack, dispatch
@@ -22,6 +23,7 @@ from speedtrack.projects.models import Project
 from speedtrack.runs import quarantine, queue, tracking
 from speedtrack.runs.models import Machine, MachineEvent, Run
 from speedtrack.tests import builders
+from speedtrack.wakeups import CHANNEL, Wakes
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -54,7 +56,7 @@ def now() -> Any:
 def listening() -> Iterator[psycopg.Connection]:
     """Another session that hears what the triggers send."""
     with psycopg.connect(**connection.get_connection_params() | {"autocommit": True}) as session:
-        session.execute(f"LISTEN {dispatch.CHANNEL}")
+        session.execute(f"LISTEN {CHANNEL}")
         yield session
 
 
@@ -81,6 +83,32 @@ def tell_operators() -> None:
 def queue_a_mail() -> None:
     tell_operators()
     Outbox.objects.create(recipient="a@example.org", machine_event=MachineEvent.objects.get(), event="blind")
+
+
+def triggers() -> set[tuple[str, str]]:
+    """Table and name of each trigger that PostgreSQL has."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT tgrelid::regclass::text, tgname FROM pg_trigger WHERE tgfoid = 'wake_the_dispatcher'::regproc"
+        )
+        return set(cursor.fetchall())
+
+
+def test_the_database_has_the_triggers_of_the_models() -> None:
+    declared = {
+        (model._meta.db_table, one.name): (model, one)
+        for model in apps.get_models()
+        for one in model._meta.constraints
+        if isinstance(one, Wakes)
+    }
+    assert declared and triggers() == set(declared)
+    model, trigger = declared["runs_machine", "a_resumed_machine_wakes"]
+    with connection.schema_editor() as editor:  # as a later migration would
+        editor.remove_constraint(model, trigger)
+    assert triggers() == set(declared) - {("runs_machine", trigger.name)}
+    with connection.schema_editor() as editor:
+        editor.add_constraint(model, trigger.clone())
+    assert triggers() == set(declared)
 
 
 @pytest.mark.parametrize("write", [deliver, ask_for_a_run, resume, tell_operators, queue_a_mail])

@@ -2,6 +2,7 @@
 
 import django.db.models.deletion
 import django.db.models.functions.datetime
+import speedtrack.wakeups
 from django.conf import settings
 from django.db import migrations, models
 
@@ -190,5 +191,9 @@ class Migration(migrations.Migration):
         migrations.AddConstraint(
             model_name='verdict',
             constraint=models.UniqueConstraint(fields=('change_point', 'base', 'commit', 'pairs'), name='a_verdict_once_per_number_of_pairs'),
+        ),
+        migrations.AddConstraint(
+            model_name='alertevent',
+            constraint=speedtrack.wakeups.Wakes(after='INSERT', name='an_event_of_an_alert_wakes', rows=''),
         ),
     ]

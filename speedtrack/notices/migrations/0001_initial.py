@@ -4,6 +4,7 @@ import django.db.models.deletion
 import django.db.models.functions.datetime
 import django.db.models.functions.text
 import speedtrack.sealed
+import speedtrack.wakeups
 from django.conf import settings
 from django.db import migrations, models
 
@@ -225,5 +226,9 @@ class Migration(migrations.Migration):
         migrations.AddConstraint(
             model_name='notice',
             constraint=models.UniqueConstraint(fields=('subscriber', 'event'), name='a_subscriber_is_told_once_of_an_event'),
+        ),
+        migrations.AddConstraint(
+            model_name='outbox',
+            constraint=speedtrack.wakeups.Wakes(after='INSERT', name='a_mail_wakes', rows=''),
         ),
     ]

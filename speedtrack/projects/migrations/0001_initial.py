@@ -4,6 +4,7 @@ import django.contrib.postgres.fields
 import django.db.models.deletion
 import django.db.models.functions.datetime
 import speedtrack.projects.models
+import speedtrack.wakeups
 from django.db import migrations, models
 
 
@@ -143,5 +144,9 @@ class Migration(migrations.Migration):
         migrations.AddConstraint(
             model_name='tag',
             constraint=models.UniqueConstraint(fields=('project', 'name'), name='a_tag_once_per_project'),
+        ),
+        migrations.AddConstraint(
+            model_name='delivery',
+            constraint=speedtrack.wakeups.Wakes(after='INSERT OR UPDATE OF status', name='a_delivery_wakes', rows=''),
         ),
     ]

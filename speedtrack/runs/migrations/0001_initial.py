@@ -3,6 +3,7 @@
 import django.contrib.postgres.fields
 import django.db.models.deletion
 import django.db.models.functions.datetime
+import speedtrack.wakeups
 from django.conf import settings
 from django.db import migrations, models
 
@@ -404,5 +405,25 @@ class Migration(migrations.Migration):
         migrations.AddConstraint(
             model_name='trial',
             constraint=models.UniqueConstraint(fields=('attempt', 'benchmark', 'side', 'number'), name='a_trial_once_per_attempt'),
+        ),
+        migrations.AddConstraint(
+            model_name='machine',
+            constraint=speedtrack.wakeups.Wakes(after='UPDATE OF paused, quarantined_at', name='a_resumed_machine_wakes', rows=''),
+        ),
+        migrations.AddConstraint(
+            model_name='machineevent',
+            constraint=speedtrack.wakeups.Wakes(after='INSERT', name='an_untold_event_wakes', rows='NEW.untold'),
+        ),
+        migrations.AddConstraint(
+            model_name='run',
+            constraint=speedtrack.wakeups.Wakes(after='INSERT', name='a_new_run_wakes', rows=''),
+        ),
+        migrations.AddConstraint(
+            model_name='run',
+            constraint=speedtrack.wakeups.Wakes(after='UPDATE OF status', name='a_run_that_waits_or_has_ended_wakes', rows="NEW.status NOT IN ('leased', 'running')"),
+        ),
+        migrations.AddConstraint(
+            model_name='series',
+            constraint=speedtrack.wakeups.Wakes(after='UPDATE OF undetected_since', name='new_measurements_wake', rows='NEW.undetected_since IS NOT NULL'),
         ),
     ]
