@@ -126,7 +126,6 @@ INSTALLED_APPS = [
     "django.contrib.messages",
     "whitenoise.runserver_nostatic",
     "django.contrib.staticfiles",
-    "django.contrib.humanize",
     "axes",
     "speedtrack.projects",
     "speedtrack.benchmarks",
