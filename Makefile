@@ -31,7 +31,7 @@ test:            ## all tests: Python on a real PostgreSQL, Rust, TypeScript, a 
 
 test-server: setup check-server check-pages
 	npm --prefix frontend test
-	$(PY) -m pytest --numprocesses 2
+	MAKEFLAGS= $(PY) -m pytest --numprocesses 2
 
 test-driver: check-driver
 	cd runners/driver && cargo test --quiet --locked $(if $(strip $(ABSENT)),,--features real-servers)
