@@ -12,7 +12,7 @@ from datetime import datetime
 
 from django.db.models import QuerySet
 
-from speedtrack.alerts import series as lines
+from speedtrack.alerts import lines
 from speedtrack.alerts.brackets import numbers_of
 from speedtrack.alerts.models import ChangePoint
 from speedtrack.alerts.pairing import same_binary
@@ -154,7 +154,7 @@ def moves(cp: ChangePoint, group: Group) -> list[float]:
 
 def moves_of(metrics: dict[int, str], cp: ChangePoint, group: Group) -> dict[int, float]:
     """Series id -> log slowdown, of those with points on both sides of the place."""
-    rows = lines.drawn(list(metrics), cp.branch, max(0, group.first - 4 * BEFORE), group.last + 4 * AFTER)
+    rows = lines.points(list(metrics), cp.branch, max(0, group.first - 4 * BEFORE), group.last + 4 * AFTER)
     before: dict[int, list[float]] = defaultdict(list)
     after: dict[int, list[float]] = defaultdict(list)
     for row in rows:

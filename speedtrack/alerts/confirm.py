@@ -21,7 +21,7 @@ from django.db.models.functions import Now
 from speedtrack.alerts import brackets, common_mode, drift, history, pairing, raising, resolving, verdicts
 from speedtrack.alerts.brackets import Bracket
 from speedtrack.alerts.models import ChangePoint, Verdict
-from speedtrack.alerts.pairing import Pair, plan
+from speedtrack.alerts.pairing import Pair
 from speedtrack.alerts.trouble import isolated
 from speedtrack.alerts.verdicts import LEVEL, LOOKS, PAIRS, ROUNDS
 from speedtrack.projects.models import Commit
@@ -81,7 +81,7 @@ def open_brackets() -> None:
         with isolated(*[cp.series for cp in group]):
             pair = Pair(bracket.base_id, bracket.commit_id, group[0].series.machine, Reason.CONFIRM)
             trials = max(PAIRS, fewest_pairs(LEVEL / len(group), LOOKS))
-            run = plan(pair, group, trials)
+            run = pairing.plan_pairs(pair, group, trials)
             for cp in group:
                 settle_by(cp, [run])
 
@@ -150,7 +150,7 @@ def judge_confirmation(run: Run, waiting: list[ChangePoint]) -> None:
     again = [cp for cp, found in open_still if not left_to_another(cp, found)]
     if again:
         with isolated(*[cp.series for cp in again]):
-            looks = min(len(verdicts.rounds_of(run, cp)) for cp in again)
+            looks = min(verdicts.rounds_of(run, cp) for cp in again)
             plan_round(run, again, looks)
 
 
@@ -158,7 +158,7 @@ def plan_round(run: Run, group: list[ChangePoint], looks: int) -> None:
     """Measure the two commits of a confirming run once more for these change points, which had so many looks."""
     assert run.base_id is not None
     pair = Pair(run.base_id, run.commit_id, run.machine, Reason.CONFIRM)
-    more = plan(pair, group, ROUNDS[min(looks, LOOKS - 1)])
+    more = pairing.plan_pairs(pair, group, ROUNDS[min(looks, LOOKS - 1)])
     for cp in group:
         cp.runs.add(more)
 
@@ -276,7 +276,7 @@ def narrow(leader: ChangePoint, followers: list[ChangePoint]) -> None:
     pair = Pair(leader.before_id, middle.pk, leader.series.machine, Reason.BISECT)
     group = [leader, *followers]
     trials = max(verdicts.pairs_to_place(leader), verdicts.trials_spent(leader, middle))
-    run = plan(pair, group, trials)
+    run = pairing.plan_pairs(pair, group, trials)
     for cp in group:
         cp.runs.add(run)
 

@@ -3,15 +3,16 @@
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 
-from django.db import connection, transaction
+from django.db import transaction
 
-from speedtrack.alerts import drift, history, spreads, windows
-from speedtrack.alerts.history import smallest_effect
-from speedtrack.alerts.known import ChangeRange, KnownChange, known_changes, rewritten_changes
+from speedtrack.alerts import drift, history
+from speedtrack.alerts.effects import smallest_effect
+from speedtrack.alerts.known import KnownChange, known_changes, lost_steps, placed, rewritten_changes, steps_on
 from speedtrack.alerts.models import ChangePoint
 from speedtrack.alerts.past import mark_past
+from speedtrack.alerts.spreads import spread_of
 from speedtrack.alerts.trouble import isolated
-from speedtrack.alerts.windows import Line
+from speedtrack.alerts.windows import Window, windows_since
 from speedtrack.benchmarks.metrics import METRICS
 from speedtrack.runs.models import Series
 from speedtrack.stats.changepoint import DEFAULT, NEAR, Point, Shift, suspect
@@ -19,16 +20,7 @@ from speedtrack.stats.history import Verdict, verdicts
 
 Status = ChangePoint.Status
 
-MOST_NEWS = 200  # newest points at which the history is asked, at most: an import brings thousands
-
-UNFOUNDED = """
-    SELECT cp.id
-      FROM alerts_changepoint cp, unnest(ARRAY[cp.before_id, cp.commit_id]) AS side (commit_id)
-     WHERE cp.series_id = %s AND cp.kind = 'step' AND cp.status = 'suspected'
-       AND NOT EXISTS (SELECT FROM runs_measurement m
-                        WHERE m.series_id = cp.series_id AND m.commit_id = side.commit_id
-                          AND m.accepted AND NOT m.paired AND m.flags = '{}')
-"""
+MOST_JUDGED = 200  # newest points at which the history is asked, at most: an import brings thousands
 
 
 def detect() -> int:
@@ -47,46 +39,66 @@ def detect_in(series: Series, since: datetime) -> None:
     """Suspect changes that rest on measurements accepted since then, on every line of the series through them."""
     if not METRICS[series.metric].watched:
         return
-    withdraw_unfounded(series)
-    lines = windows.lines(series, since)
-    if not lines:
+    lost = lost_steps(series)
+    drop(lost.unfounded)
+    windows = windows_since(series, since)
+    if not windows:
         return
     effect = smallest_effect(series)
     why = history.why_not_measurable(series)
-    for line in lines:
-        rewritten = rewritten_changes(series, line)
-        update_suspicions(series, line, effect, rewritten)
-        if why:
-            history.judge(series, line, effect, why)
-        drift.look(series, line, effect, rewritten)
+    for window in windows:
+        steps = steps_on(series, window.branch)
+        rewritten = rewritten_changes(lost, window) if window.new else []
+        if window.new and look_for_steps(series, window, known_changes(window, steps, rewritten), effect, why):
+            steps = steps_on(series, window.branch)
+        drift.look_for_drift(series, window, effect, [*steps, *map(placed, rewritten)])
 
 
-def withdraw_unfounded(series: Series) -> None:
-    """Drop the suspicions one of whose two commits is no point any more: what was measured of it is now flagged."""
-    with connection.cursor() as cursor:
-        cursor.execute(UNFOUNDED, [series.pk])
-        drop([pk for (pk,) in cursor])
+def drop(suspicions: Sequence[int]) -> bool:
+    """Delete suspicions that nobody began to settle meanwhile. True if there were any."""
+    return bool(suspicions) and ChangePoint.objects.filter(pk__in=suspicions, status=Status.SUSPECTED).delete()[0] > 0
 
 
-def drop(suspicions: Sequence[int]) -> None:
-    if suspicions:
-        ChangePoint.objects.filter(pk__in=suspicions, status=Status.SUSPECTED).delete()
+def look_for_steps(series: Series, window: Window, known: list[KnownChange], effect: float, why: str) -> bool:
+    """Write the steps that new points of a window show. True if any was written, moved or dropped.
+
+    ``why``: why nothing can be measured again, so that the history decides; empty where it can.
+    """
+    points = [Point(point.trials) for point in window.points]
+    by_history = verdicts_at_new(window, points, known, effect, bool(why))
+    settled = [answer for one in known if (answer := one.settled())]
+    spread = spread_of(series, [point.value for point in window.points], effect)
+    shifts = suspect(points, smallest_effect=effect, settled=settled, spread=spread)
+    changed = update_suspicions(series, window, known, [*shifts, *only_in_history(by_history, shifts, known)])
+    if why:
+        for verdict in by_history:
+            history.write_verdict(series, window, verdict, why)
+    return changed or bool(why and by_history)
 
 
-def update_suspicions(series: Series, line: Line, effect: float, rewritten: Sequence[ChangeRange]) -> None:
+def verdicts_at_new(
+    window: Window, points: Sequence[Point], known: Sequence[KnownChange], effect: float, decisive: bool
+) -> list[Verdict]:
+    """What the history of the line shows at its new points. ``decisive``: nothing else will ever tell.
+
+    Then all new points are asked, and what was reported once stays, whatever a person said of it.
+    """
+    first = min(window.new) if decisive else max(min(window.new), len(points) - MOST_JUDGED)
+    levels = [one.last for one in known if one.begins_level or (decisive and one.is_reported)]
+    return verdicts(points, smallest_effect=effect, settled=levels, since=first)
+
+
+def update_suspicions(series: Series, window: Window, known: list[KnownChange], shifts: Sequence[Shift]) -> bool:
     """Write the suspicions that new points have raised, and move or drop those that points between have changed.
 
     A shift counts when a new point is among those it rests on: a point at the end of the line raises suspicions that
     its arrival has shown, one that fills a gap also those around it. So a window that slides over a long line suspects
-    no old commit again.
+    no old commit again. True if anything was written.
     """
-    new = line.new
-    if not new:
-        return
-    known = known_changes(series, line, rewritten)
-    shifts = find_shifts(series, line, known, effect)
+    new = window.new
     earlier: ChangePoint | None = None
     found: list[ChangePoint] = []
+    changed = False
     for shift in shifts:
         match = next((k for k in known if k.is_same(shift)), None)
         if shift.returns and (earlier is None or earlier.status in (Status.REFUTED, Status.UNSETTLED)):
@@ -95,20 +107,21 @@ def update_suspicions(series: Series, line: Line, effect: float, rewritten: Sequ
         origin = earlier if shift.returns else None
         earlier = match.change_point if match else None
         if match and match.is_open and match.change_point not in found:
-            move(match.change_point, line, shift)
+            changed |= move_suspicion(match.change_point, window, shift)
             found.append(match.change_point)
-        elif match is None and (new_points := rests_on(shift, new)):
-            earlier = raise_suspicion(series, line, shift, origin)
-            mark_past(earlier, [line.points[i].commit_id for i in new_points])
+        elif match is None and (rests_on_new := rests_on(shift, new)):
+            earlier = raise_suspicion(series, window, shift, origin)
+            mark_past(earlier, [window.points[i].commit_id for i in rests_on_new])
             known.append(KnownChange(earlier, shift.index, shift.index))
             found.append(earlier)
-    filled = [i for i in new if i < len(line.points) - 1]
+            changed = True
+    filled = [i for i in new if i < len(window.points) - 1]
     dissolved = [
         k.change_point.pk
         for k in known
         if k.is_open and k.change_point not in found and any(-NEAR <= k.last - i <= DEFAULT.before for i in filled)
     ]
-    drop(dissolved)
+    return drop(dissolved) or changed
 
 
 def rests_on(shift: Shift, new: Sequence[int]) -> list[int]:
@@ -116,42 +129,29 @@ def rests_on(shift: Shift, new: Sequence[int]) -> list[int]:
     return [i for i in new if shift.index - DEFAULT.before <= i <= shift.seen]
 
 
-def raise_suspicion(series: Series, line: Line, shift: Shift, origin: ChangePoint | None) -> ChangePoint:
+def raise_suspicion(series: Series, window: Window, shift: Shift, origin: ChangePoint | None) -> ChangePoint:
     return ChangePoint.objects.create(
-        series=series, branch=line.branch, status=Status.SUSPECTED, returns_from=origin, **what_moved(line, shift)
+        series=series, branch=window.branch, status=Status.SUSPECTED, returns_from=origin, **fields_of(window, shift)
     )
 
 
-def move(suspicion: ChangePoint, line: Line, shift: Shift) -> None:
+def move_suspicion(suspicion: ChangePoint, window: Window, shift: Shift) -> bool:
     """Bring an open suspicion in line with what further points say of it, unless it is being settled meanwhile."""
-    moved = what_moved(line, shift)
-    if any(getattr(suspicion, name) != value for name, value in moved.items()):
-        ChangePoint.objects.filter(pk=suspicion.pk, status=Status.SUSPECTED).update(**moved)
+    fields = fields_of(window, shift)
+    if all(getattr(suspicion, name) == value for name, value in fields.items()):
+        return False
+    return ChangePoint.objects.filter(pk=suspicion.pk, status=Status.SUSPECTED).update(**fields) > 0
 
 
-def what_moved(line: Line, shift: Shift) -> dict[str, float | int]:
+def fields_of(window: Window, shift: Shift) -> dict[str, float | int]:
     return {
-        "before_id": line.points[shift.index - 1].commit_id,
-        "commit_id": line.points[shift.index].commit_id,
+        "before_id": window.points[shift.index - 1].commit_id,
+        "commit_id": window.points[shift.index].commit_id,
         "ratio": shift.ratio,
         "low": shift.low,
         "high": shift.high,
         "score": shift.score,
     }
-
-
-def find_shifts(series: Series, line: Line, known: Sequence[KnownChange], effect: float) -> list[Shift]:
-    """The suspected shifts of at least the smallest effect.
-
-    Those that stand out as they arrive, and what only the history of the line as a whole shows at a new point.
-    """
-    points = [Point(point.trials) for point in line.points]
-    settled = [answer for one in known if (answer := one.settled())]
-    shifts = suspect(points, smallest_effect=effect, settled=settled, spread=spreads.of(series, points, effect))
-    levels = [one.last for one in settled if one.confirmed]
-    since = max(min(line.new), len(points) - MOST_NEWS)
-    by_history = verdicts(points, smallest_effect=effect, settled=levels, since=since)
-    return [*shifts, *only_in_history(by_history, shifts, known)]
 
 
 def only_in_history(

@@ -17,13 +17,13 @@ from django.db.models.functions import Now
 
 from speedtrack.alerts.confirm import measure_further
 from speedtrack.alerts.models import NoiseFloor
-from speedtrack.alerts.series import sample_pairs
+from speedtrack.alerts.pairing import plan_next_round, sample_pairs
 from speedtrack.alerts.trouble import isolated
 from speedtrack.alerts.verdicts import LEVEL, LOOKS, PAIRS
 from speedtrack.benchmarks import definitions
 from speedtrack.benchmarks.definitions import DefinitionError
 from speedtrack.benchmarks.metrics import WATCHED
-from speedtrack.projects.models import Commit, Project
+from speedtrack.projects.models import Project
 from speedtrack.runs import planning
 from speedtrack.runs.models import PAIRED, Build, Machine, Measurement, Reason, Run, RunQuerySet, Series, Side
 from speedtrack.runs.order import PRIORITY
@@ -60,7 +60,7 @@ def plan_one(machine: Machine) -> bool:
         try:
             if newest and (plan := plan_if_due(machine, project, newest)):
                 head = measured.order_by("-attempt__run__rank", "-id")[0].commit
-                planning.plan_pair(against_itself(plan, head), head.pk, machine)
+                plan_next_round(replace(plan, base=head), head.pk, machine)
                 return True
         except DefinitionError:
             continue  # its suite is wrong meanwhile: whoever tracks or pushes is told
@@ -86,11 +86,6 @@ def environment_changed(run: Run, newest: Measurement) -> bool:
     return bool(known) and newest.created > run.created and newest.series.environment_id not in known
 
 
-def against_itself(plan: planning.Plan, commit: Commit) -> planning.Plan:
-    rounds = Run.objects.filter(commit=commit, base=commit, reason=Reason.AA)
-    return replace(plan, base=commit, round=rounds.count())
-
-
 def measure(choice: Choice) -> int:
     """Queue A/A runs by hand, before all that waits. Returns how many."""
     plan = planning.Plan(
@@ -105,7 +100,7 @@ def measure(choice: Choice) -> int:
     commits = choice.project.commits.in_bulk(choice.ranks)
     for commit in commits.values():
         for machine in choice.machines:
-            planning.plan_pair(against_itself(plan, commit), commit.pk, machine)
+            plan_next_round(replace(plan, base=commit), commit.pk, machine)
     return len(commits) * len(choice.machines)
 
 

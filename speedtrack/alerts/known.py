@@ -1,36 +1,89 @@
-"""The change points that a series has already, as a line shows them: what is settled is not suspected again."""
+"""The steps that a series has already, as a window of its line shows them: what is settled is not suspected again."""
 
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
-from operator import attrgetter
+from typing import Any, NamedTuple
 
 from django.db import connection
-from django.db.models import F, Q
+from django.db.models import Q
 
+from speedtrack.alerts import lines
 from speedtrack.alerts.models import Alert, ChangePoint
-from speedtrack.alerts.windows import Line
-from speedtrack.projects.models import Commit, Position
+from speedtrack.alerts.windows import Window
+from speedtrack.projects.models import Branch, Commit, Position
 from speedtrack.runs.models import Series
 from speedtrack.stats.changepoint import NEAR, Settled, Shift
 
 Status = ChangePoint.Status
+
 
 LEVELS = (Status.CONFIRMED, Status.HISTORY, Status.MACHINE)  # with these a new level begins, whatever the cause
 
 
 ChangeRange = tuple[ChangePoint, int, int]  # with the positions of its two commits
 
-# The confirmed steps of a series whose commits no live branch has any more.
-GONE = """
-    SELECT cp.id
+STEPS = """
+    SELECT cp.id, cp.status, cp.ratio,
+           (SELECT p.number FROM projects_position p WHERE p.branch_id = %(branch)s AND p.commit_id = cp.before_id),
+           (SELECT p.number FROM projects_position p WHERE p.branch_id = %(branch)s AND p.commit_id = cp.commit_id)
       FROM alerts_changepoint cp
-     WHERE cp.series_id = %s AND cp.kind = 'step' AND cp.status = 'confirmed'
-       AND NOT EXISTS (SELECT FROM projects_position p
-                         JOIN projects_branch b ON b.id = p.branch_id AND b.deleted_at IS NULL
-                        WHERE p.commit_id = cp.commit_id)
+     WHERE cp.series_id = %(series)s AND cp.kind = 'step'
   ORDER BY cp.id
 """
+# Suspicions one of whose two commits has no clean point any more, as what was measured of it is now flagged; and
+# confirmed steps whose commits no live branch has any more.
+LOST = lines.sql("""
+    SELECT cp.id, cp.status
+      FROM alerts_changepoint cp
+     WHERE cp.series_id = %(series)s AND cp.kind = 'step'
+       AND (cp.status = 'suspected'
+            AND EXISTS (SELECT FROM unnest(ARRAY[cp.before_id, cp.commit_id]) AS p (commit_id) WHERE NOT IS_MEASURED)
+         OR cp.status = 'confirmed'
+            AND NOT EXISTS (SELECT FROM projects_position p
+                              JOIN projects_branch b ON b.id = p.branch_id AND b.deleted_at IS NULL
+                             WHERE p.commit_id = cp.commit_id))
+  ORDER BY cp.id
+""")
+
+
+class PlacedStep(NamedTuple):
+    """A step of a series at its place on a branch.
+
+    ``first`` is the position of the commit before it, None where that is not on the branch.
+    """
+
+    id: int
+    status: str
+    ratio: float
+    first: int | None
+    last: int
+
+
+def steps_on(series: Series, branch: Branch) -> list[PlacedStep]:
+    """The steps of a series whose commits lie on a branch, whatever became of them."""
+    asked: dict[str, Any] = {"series": series.pk, "branch": branch.pk}
+    with connection.cursor() as cursor:
+        cursor.execute(STEPS, asked)
+        return [PlacedStep._make(row) for row in cursor if row[-1] is not None]
+
+
+@dataclass(frozen=True)
+class LostSteps:
+    """The ids of steps that lost a commit: suspicions that lost a point, and confirmed ones that lost their branch."""
+
+    unfounded: list[int]
+    rewritten: list[int]
+
+
+def lost_steps(series: Series) -> LostSteps:
+    with connection.cursor() as cursor:
+        cursor.execute(LOST, {"series": series.pk})
+        rows = cursor.fetchall()
+    return LostSteps(
+        [pk for pk, status in rows if status == Status.SUSPECTED],
+        [pk for pk, status in rows if status == Status.CONFIRMED],
+    )
 
 
 @dataclass(frozen=True)
@@ -47,6 +100,16 @@ class KnownChange:
     @property
     def is_open(self) -> bool:
         return self.change_point.status == Status.SUSPECTED
+
+    @property
+    def is_reported(self) -> bool:
+        """Was it confirmed by pairs, or by the history?"""
+        return self.change_point.status in (Status.CONFIRMED, Status.HISTORY)
+
+    @property
+    def begins_level(self) -> bool:
+        settled = self.settled()
+        return settled is not None and settled.confirmed
 
     @property
     def is_up(self) -> bool:
@@ -74,51 +137,48 @@ class KnownChange:
         return Settled(self.first, self.last, self.is_up, cp.status in LEVELS and not invalid)
 
 
-def known_changes(series: Series, line: Line, rewritten: Sequence[ChangeRange]) -> list[KnownChange]:
-    """The change points of the series whose ranges lie on this part of the branch, and the ``rewritten`` ones."""
-    places = [point.position for point in line.points]
-    found = (
-        ChangePoint.objects.filter(
-            series=series,
-            kind=ChangePoint.Kind.STEP,
-            before__positions__branch=line.branch,
-            before__positions__number__lt=places[-1],
-            commit__positions__branch=line.branch,
-            commit__positions__number__gt=places[0],
-        )
-        .select_related("alert")
-        .order_by("pk")
-        .annotate(begin=F("before__positions__number"), end=F("commit__positions__number"))
-    )
-    ends = attrgetter("begin", "end")
-    own = ((cp, *ends(cp)) for cp in found)
+def known_changes(window: Window, steps: Sequence[PlacedStep], rewritten: Sequence[ChangeRange]) -> list[KnownChange]:
+    """Those of these steps whose ranges lie in the window, and the ``rewritten`` ones."""
+    places = [point.position for point in window.points]
+    ranges = {
+        step.id: (step.first, step.last)
+        for step in steps
+        if step.first is not None and step.first < places[-1] and step.last > places[0]
+    }
+    found = ChangePoint.objects.filter(pk__in=ranges).select_related("alert").order_by("pk") if ranges else ()
+    own = ((cp, *ranges[cp.pk]) for cp in found)
     return [
         KnownChange(cp, bisect_left(places, begin + 1), bisect_left(places, end))
         for cp, begin, end in (*own, *rewritten)
     ]
 
 
-def rewritten_changes(series: Series, line: Line) -> list[ChangeRange]:
+def rewritten_changes(lost: LostSteps, window: Window) -> list[ChangeRange]:
     """Confirmed changes whose commits no live branch has any more, at the commits of this line that replaced them.
 
     A rebase keeps author, author date and subject of a commit. What was refuted is not carried over: an amended commit
     has these as well, and may be slower than the one that was measured.
     """
-    with connection.cursor() as cursor:
-        cursor.execute(GONE, [series.pk])
-        gone = [pk for (pk,) in cursor]
+    if not lost.rewritten:
+        return []
     found = []
-    for cp in ChangePoint.objects.filter(pk__in=gone).select_related("alert", "before", "commit") if gone else []:
-        if (end := place_of_twin(cp.commit, line)) is not None:
-            begin = place_of_twin(cp.before, line)
+    gone = ChangePoint.objects.filter(pk__in=lost.rewritten).select_related("alert", "before", "commit")
+    for cp in gone.order_by("pk"):
+        if (end := place_of_twin(cp.commit, window)) is not None:
+            begin = place_of_twin(cp.before, window)
             found.append((cp, begin if begin is not None and begin < end else end - 1, end))
     return found
 
 
-def place_of_twin(commit: Commit, line: Line) -> int | None:
+def placed(change: ChangeRange) -> PlacedStep:
+    cp, first, last = change
+    return PlacedStep(cp.pk, cp.status, cp.ratio, first, last)
+
+
+def place_of_twin(commit: Commit, window: Window) -> int | None:
     """The position of a commit on the part of the branch, or of the one that a rewriting made of it."""
     same = {name: getattr(commit, name) for name in ("author_name", "author_email", "authored_at", "subject")}
-    window = (line.points[0].position, line.points[-1].position)
-    places = Position.objects.filter(branch=line.branch, number__range=window)
+    within = (window.points[0].position, window.points[-1].position)
+    places = Position.objects.filter(branch=window.branch, number__range=within)
     here = places.filter(Q(commit=commit) | Q(**{f"commit__{name}": value for name, value in same.items()}))
     return here.order_by("-number").values_list("number", flat=True).first()

@@ -1,14 +1,11 @@
 """Why was a change of a series suspected, confirmed or told of, and why was it not? In words."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
-from speedtrack.alerts import series as lines
-from speedtrack.alerts import windows
+from speedtrack.alerts.effects import smallest_effect
 from speedtrack.alerts.models import ChangePoint, Verdict
 from speedtrack.alerts.muting import mute_of
-from speedtrack.alerts.sensitivity import Effects
-from speedtrack.alerts.series import MeasuredCommit
+from speedtrack.alerts.windows import points_around
 from speedtrack.projects.models import Branch
 from speedtrack.runs.models import Series
 from speedtrack.stats import explain
@@ -36,14 +33,9 @@ class Why:
     steps: list[str]
 
 
-def trials_of(points: Sequence[MeasuredCommit]) -> list[Point]:
-    samples = lines.samples_of(id for point in points for id in point.measurement_ids)
-    return [Point(tuple(v for id in point.measurement_ids for v in samples[id])) for point in points]
-
-
 def why(series: Series, branch: Branch, number: int) -> Why | None:
     """Of the measured commit at a position of a branch, or the next one. None where the series has no points there."""
-    points = windows.load(series, windows.News(branch, (number,), ())).points
+    points = points_around(series, branch, number)
     place = next((i for i, point in enumerate(points) if point.position >= number), None)
     if place is None:
         return None
@@ -51,7 +43,7 @@ def why(series: Series, branch: Branch, number: int) -> Why | None:
     known = changes_on(series, branch)
     earlier = [at for at, found in known.items() if at < points[place].position and any(map(divides, found))]
     since = next((i for i, point in enumerate(points) if earlier and point.position >= max(earlier)), 0)
-    effect = Effects(series.project_id).of(series.metric)
+    effect = smallest_effect(series)
     trials = [Point(point.trials) for point in points]
     reason = explain.explain(trials, place, smallest_effect=effect, since=since)
     if reason is None:

@@ -15,7 +15,7 @@ from statistics import median
 from django.db import transaction
 from django.db.models import Exists, OuterRef
 
-from speedtrack.alerts import series as lines
+from speedtrack.alerts import lines
 from speedtrack.alerts.brackets import numbers_of
 from speedtrack.alerts.models import Alert, AlertEvent, ChangePoint
 from speedtrack.alerts.raising import lock, tell
@@ -140,7 +140,7 @@ def levels_around(cp: ChangePoint, revert: Commit) -> tuple[list[float], list[fl
         numbers = numbers_of(branch, [revert.pk, cp.before_id])
         if len(numbers) == 2:
             old, new = numbers[cp.before_id], numbers[revert.pk]
-            points = lines.load([cp.series], branch, max(0, old - 5 * BEFORE))
+            points = lines.points([cp.series_id], branch, max(0, old - 5 * BEFORE))
             clean = [(p.position, math.log(p.value)) for p in points if not p.flags and p.value > 0]
             return [v for at, v in clean if at <= old][-BEFORE:], [v for at, v in clean if at >= new][-BEFORE:]
     return [], []
@@ -159,6 +159,6 @@ def mark_fixed(alert: Alert, returns: list[Return]) -> bool:
     where = f"; fixed on {', '.join(fixed_on) or 'no branch any more'}"
     where += f", not on {', '.join(not_on)}" if not_on else ""
     shown = "; ".join(dict.fromkeys(found.words for found in returns))
-    event = tell(alert, Kind.FIXED, f"{by.short} brought the old level back ({shown}){where}", after=alert.status)
-    AlertEvent.objects.filter(pk=event.pk).update(before=before)
+    note = f"{by.short} brought the old level back ({shown}){where}"
+    tell(alert, Kind.FIXED, note, before=before, after=alert.status)
     return True

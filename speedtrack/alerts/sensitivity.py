@@ -10,13 +10,13 @@ from typing import NamedTuple
 
 from django.db.models import Count, Q
 
-from speedtrack.alerts import floors
-from speedtrack.alerts import series as lines
+from speedtrack.alerts import floors, lines
+from speedtrack.alerts.effects import SmallestEffects
+from speedtrack.alerts.lines import LinePoint
 from speedtrack.alerts.models import ChangePoint, NoiseFloor
-from speedtrack.alerts.series import Drawn
 from speedtrack.benchmarks.metrics import METRICS, Metric
 from speedtrack.projects.models import Branch
-from speedtrack.runs.models import Run, Series, Trial
+from speedtrack.runs.models import Series, Trial
 from speedtrack.stats.explain import Sight, sight
 from speedtrack.stats.noise import Noise, noise_of
 
@@ -93,13 +93,13 @@ def of_branch(branch: Branch, series: Iterable[Series]) -> list[Sensitivity]:
     head = branch.positions.order_by("-number").values_list("number", flat=True).first()
     if head is None or not known:
         return []
-    points: dict[int, list[Drawn]] = defaultdict(list)
-    for point in lines.drawn(known, branch, max(0, head - COMMITS + 1), head):
+    points: dict[int, list[LinePoint]] = defaultdict(list)
+    for point in lines.points(known, branch, max(0, head - COMMITS + 1), head):
         points[point.series_id].append(point)
-    found_floors, rates, effects = floors.newest(points), aa_rates(points), Effects(branch.project_id)
+    found_floors, rates, effects = floors.newest(points), aa_rates(points), SmallestEffects(branch.project_id)
     levels = level_starts(points, branch)
     judged = [
-        judge(
+        sensitivity_of(
             known[pk],
             levelled(found, levels[pk]),
             (found_floors.get(pk), rates.get(pk, (0, 0)), effects.of(known[pk].metric)),
@@ -127,7 +127,7 @@ def level_starts(series: Iterable[int], branch: Branch) -> dict[int, list[int]]:
     return starts
 
 
-def levelled(points: list[Drawn], starts: list[int]) -> list[Drawn]:
+def levelled(points: list[LinePoint], starts: list[int]) -> list[LinePoint]:
     """The points that are fit to judge noise by, all brought to one level: a confirmed change is no noise."""
     clean = [point for point in points if not point.flags and point.value > 0 and point.low > 0]
     bounds = sorted(starts)
@@ -142,7 +142,9 @@ def levelled(points: list[Drawn], starts: list[int]) -> list[Drawn]:
     return scaled
 
 
-def judge(series: Series, points: list[Drawn], known: tuple[NoiseFloor | None, tuple[int, int], float]) -> Sensitivity:
+def sensitivity_of(
+    series: Series, points: list[LinePoint], known: tuple[NoiseFloor | None, tuple[int, int], float]
+) -> Sensitivity:
     floor, (runs, different), effect = known
     level = [math.log(point.value) for point in points]
     error = [error_of(point) for point in points]
@@ -158,23 +160,11 @@ def judge(series: Series, points: list[Drawn], known: tuple[NoiseFloor | None, t
     )
 
 
-def error_of(point: Drawn) -> float:
+def error_of(point: LinePoint) -> float:
     """The relative standard error of a point's median, by its interval; NaN where that says nothing."""
     if point.n < 2:
         return math.nan
     return (math.log(point.high) - math.log(point.low)) / 2 / TO_95
-
-
-class Effects:
-    """The smallest effects of a project's newest suite."""
-
-    def __init__(self, project_id: int) -> None:
-        run = Run.objects.own().filter(project=project_id).order_by("-id").select_related("suite").first()
-        self.suite = run.suite if run else None
-
-    def of(self, metric: str) -> float:
-        usual = METRICS[metric].smallest_effect
-        return self.suite.smallest_effect(metric, usual) if self.suite else usual
 
 
 def aa_rates(series: Iterable[int]) -> dict[int, tuple[int, int]]:

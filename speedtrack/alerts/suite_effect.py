@@ -5,7 +5,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 from statistics import median
 
-from speedtrack.alerts import series as lines
+from speedtrack.alerts import lines
 from speedtrack.alerts.brackets import numbers_of
 from speedtrack.alerts.models import Alert, ChangePoint
 from speedtrack.benchmarks.metrics import HEADLINE, METRICS, Metric
@@ -54,7 +54,7 @@ def steps_of_lines(alert: Alert, worst: ChangePoint, ends: tuple[int, int]) -> d
     series = Series.objects.filter(project=alert.project_id, machine=worst.series.machine_id, metric=HEADLINE)
     benchmarks = dict(series.values_list("pk", "benchmark"))
     first, last = ends
-    points = lines.drawn(benchmarks, alert.branch, max(0, first - BESIDE + 1), last + BESIDE - 1)
+    points = lines.points(benchmarks, alert.branch, max(0, first - BESIDE + 1), last + BESIDE - 1)
     before: dict[int, list[float]] = defaultdict(list)
     after: dict[int, list[float]] = defaultdict(list)
     for point in points:

@@ -33,15 +33,16 @@ def isolated(*series: Series) -> Iterator[None]:
         for one in series:
             note(one, e)
     else:
-        Series.objects.filter(pk__in=[one.pk for one in series], failures__gt=0).update(
-            error="", failures=0, retry_at=None
-        )
+        recovered = [one.pk for one in series if one.failures]
+        if recovered:
+            Series.objects.filter(pk__in=recovered).update(error="", failures=0, retry_at=None)
 
 
 def note(series: Series, e: Exception) -> None:
     """Write a failure on a series, with the time of the next look."""
-    failures = Series.objects.values_list("failures", flat=True).get(pk=series.pk)
-    pause = timedelta(seconds=min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2 ** min(failures, 20)))
+    before = Series.objects.values_list("failures", flat=True).get(pk=series.pk)
+    pause = timedelta(seconds=min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2 ** min(before, 20)))
+    series.failures = before + 1
     Series.objects.filter(pk=series.pk).update(
-        error=f"{type(e).__name__}: {e}"[:2000], failures=failures + 1, retry_at=Now() + pause
+        error=f"{type(e).__name__}: {e}"[:2000], failures=series.failures, retry_at=Now() + pause
     )

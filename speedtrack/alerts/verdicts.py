@@ -2,13 +2,13 @@
 
 import math
 from collections import Counter
+from typing import Any
 
 from django.db.models import Sum
 
 from speedtrack.alerts import brackets, drift
 from speedtrack.alerts.models import ChangePoint, Verdict
-from speedtrack.alerts.pairing import suite_of
-from speedtrack.alerts.series import sample_pairs
+from speedtrack.alerts.pairing import measured_runs, pairs_of, sample_pairs, suite_of
 from speedtrack.alerts.trouble import isolated
 from speedtrack.projects.models import Commit
 from speedtrack.runs import jobs
@@ -36,7 +36,7 @@ def confirmations(run: Run, waiting: list[ChangePoint]) -> list[tuple[ChangePoin
         with isolated(cp.series):
             found.append((cp, compare_ends(run, cp)))
     kept = iter(benjamini_hochberg([c.p for _, c in found if c], LEVEL / LOOKS))
-    return [(cp, write(cp, run, answer_of(c, next(kept)), c) if c else None) for cp, c in found]
+    return [(cp, verdict_on_ends(cp, run, answer_of(c, next(kept)), c) if c else None) for cp, c in found]
 
 
 def answer_of(comparison: Comparison, significant: bool) -> Answer:
@@ -52,32 +52,34 @@ def may_tell(run: Run, cp: ChangePoint) -> bool:
     return cp.metric.voided_by.issubset(jobs.repeat_for(run)) or bool(sample_pairs([run], cp.series))
 
 
-def rounds_of(run: Run, cp: ChangePoint) -> list[Run]:
-    """The change point's measured runs of the same two commits, oldest first."""
-    return list(cp.runs.filter(base=run.base, commit=run.commit, status=RunStatus.SUCCEEDED).order_by("id"))
+def rounds_of(run: Run, cp: ChangePoint) -> int:
+    """How many rounds of pairs of the run's two commits were measured for the change point."""
+    return measured_runs(cp, run.base_id, run.commit_id).count()
 
 
 def compare_ends(run: Run, cp: ChangePoint) -> Comparison | None:
     """Base against head over all clean pairs; None when there is none. Of a drift without the steps it goes over."""
-    rounds = rounds_of(run, cp)
     steps = drift.steps_seen_by_pairs(cp) if cp.kind == ChangePoint.Kind.DRIFT else 1.0
-    pairs = [(base * steps, head) for base, head in sample_pairs(rounds, cp.series)]
+    pairs = [(base * steps, head) for base, head in pairs_of(cp, run.base_id, run.commit_id)]
     if not pairs:
         return None
     effect = suite_of(cp).smallest_effect(cp.metric.name, cp.metric.smallest_effect)
-    look = min(len(rounds), LOOKS)
+    look = min(rounds_of(run, cp), LOOKS)
     return compare.settle(
         pairs, smallest_effect=effect, level=LEVEL, looks=LOOKS, look=look, seed=cp.pk, suspected=cp.ratio
     )
 
 
-def write(cp: ChangePoint, run: Run, answer: Answer, found: Comparison) -> Verdict:
+def verdict_on_ends(cp: ChangePoint, run: Run, answer: Answer, found: Comparison) -> Verdict:
+    said = {"answer": answer, "ratio": found.ratio, "low": found.low, "high": found.high, "p": found.p}
+    return write_verdict(cp, (run.base_id, run.commit_id), found.n[0], said)
+
+
+def write_verdict(cp: ChangePoint, ends: tuple[int | None, int], pairs: int, said: dict[str, Any]) -> Verdict:
+    """Write what so many pairs of two commits said of the change point; the same pairs say it once."""
+    base, commit = ends
     verdict, _ = Verdict.objects.update_or_create(
-        change_point=cp,
-        base=run.base,
-        commit=run.commit,
-        pairs=found.n[0],
-        defaults={"answer": answer, "ratio": found.ratio, "low": found.low, "high": found.high, "p": found.p},
+        change_point=cp, base_id=base, commit_id=commit, pairs=pairs, defaults=said
     )
     return verdict
 
@@ -98,18 +100,12 @@ def read_side(cp: ChangePoint) -> Verdict | None:
     between = brackets.commits_between(cp.branch, cp.before_id, cp.commit_id)
     runs = cp.runs.filter(base=cp.before_id, commit__in=between, reason=Reason.BISECT, status=RunStatus.SUCCEEDED)
     for commit_id in set(runs.values_list("commit", flat=True)):
-        mine = list(runs.filter(commit=commit_id).select_related("base", "commit").order_by("id"))
-        pairs = sample_pairs(mine, cp.series)
+        pairs = pairs_of(cp, cp.before_id, commit_id)
         if not pairs:
             continue
         found = narrow.place(pairs, ratio=ratio_to_place(cp), error=error_per_step(cp))
-        verdict, _ = Verdict.objects.update_or_create(
-            change_point=cp,
-            base=mine[0].base,
-            commit=mine[0].commit,
-            pairs=found.n,
-            defaults={"answer": Answer(found.side), "ratio": found.ratio, "low": found.low, "high": found.high},
-        )
+        said = {"answer": Answer(found.side), "ratio": found.ratio, "low": found.low, "high": found.high}
+        verdict = write_verdict(cp, (cp.before_id, commit_id), found.n, said)
         if verdict.answer != Answer.UNKNOWN:
             return verdict
     return None
@@ -130,8 +126,7 @@ def error_per_step(cp: ChangePoint) -> float:
 def pairs_to_place(cp: ChangePoint) -> int:
     """How many pairs will usually tell the side of a commit, by the noise of those that confirmed the change."""
     bracket = cp.verdicts.filter(answer=Answer.DIFFERENT).latest("id")
-    runs = cp.runs.filter(base=bracket.base_id, commit=bracket.commit_id, status=RunStatus.SUCCEEDED)
-    pairs = sample_pairs(runs, cp.series)
+    pairs = pairs_of(cp, bracket.base_id, bracket.commit_id)
     return narrow.pairs_needed(pairs, ratio=ratio_to_place(cp), error=error_per_step(cp)) if pairs else narrow.MOST
 
 

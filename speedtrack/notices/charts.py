@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from PIL import Image
 
-from speedtrack.alerts import series
+from speedtrack.alerts import lines, pairing
+from speedtrack.alerts.lines import LinePoint
 from speedtrack.alerts.models import ChangePoint
-from speedtrack.alerts.series import MeasuredCommit
 from speedtrack.benchmarks import numbers
 from speedtrack.projects.models import Position
 
@@ -45,14 +45,13 @@ def small_png(figure: Any) -> bytes:
     return small.getvalue()
 
 
-def line_around(change_point: ChangePoint) -> list[MeasuredCommit]:
+def line_around(change_point: ChangePoint) -> list[LinePoint]:
     """The measured commits around the change on the branch where it was found."""
     place = Position.objects.filter(branch=change_point.branch_id, commit=change_point.commit_id).first()
     if place is None:  # the commit has left the branch
         return []
     first, last = place.number - AROUND[0], place.number + AROUND[1]
-    found = series.load([change_point.series], change_point.branch, first=max(first, 0))
-    return [point for point in found if point.position <= last]
+    return lines.points([change_point.series_id], change_point.branch, max(first, 0), last)
 
 
 def ratios(change_point: ChangePoint) -> list[float]:
@@ -60,12 +59,11 @@ def ratios(change_point: ChangePoint) -> list[float]:
     ends = change_point.verdicts.filter(answer="different").order_by("id").first()
     if ends is None:
         return []
-    runs = change_point.runs.filter(base=ends.base_id, commit=ends.commit_id).order_by("id")
-    pairs = series.sample_pairs(runs, change_point.series)
+    pairs = pairing.pairs_of(change_point, ends.base_id, ends.commit_id)
     return [after / before for before, after in pairs if before > 0][:MOST_PAIRS]
 
 
-def draw_line(axes: "Axes", change_point: ChangePoint, points: Sequence[MeasuredCommit]) -> None:
+def draw_line(axes: "Axes", change_point: ChangePoint, points: Sequence[LinePoint]) -> None:
     """Values with their intervals; the range of the change is shaded."""
     ends = Position.objects.filter(
         branch=change_point.branch_id, commit__in=[change_point.before_id, change_point.commit_id]
@@ -87,11 +85,11 @@ def draw_line(axes: "Axes", change_point: ChangePoint, points: Sequence[Measured
     plain(axes)
 
 
-def before(points: Sequence[MeasuredCommit], places: list[int]) -> list[MeasuredCommit]:
+def before(points: Sequence[LinePoint], places: list[int]) -> list[LinePoint]:
     return [p for p in points if not places or p.position < places[-1]]
 
 
-def after(points: Sequence[MeasuredCommit], places: list[int]) -> list[MeasuredCommit]:
+def after(points: Sequence[LinePoint], places: list[int]) -> list[LinePoint]:
     return [p for p in points if places and p.position >= places[-1]]
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from statistics import NormalDist, median
 
-from speedtrack.alerts.series import Drawn
+from speedtrack.alerts.lines import LinePoint
 from speedtrack.benchmarks.metrics import Direction, Metric
 
 Z95 = NormalDist().inv_cdf(0.975)
@@ -25,21 +25,21 @@ class Grade:
     errors: float
 
 
-def noise_of(points: Sequence[Drawn]) -> float:
+def noise_of(points: Sequence[LinePoint]) -> float:
     """Standard deviation of the logarithm of a point, by successive differences; 0 where too few are known."""
     values = [math.log(p.value) for p in points if p.value > 0 and not p.flags]
     moves = [abs(b - a) for a, b in pairwise(values)]
     return MAD_TO_SIGMA * median(moves) / math.sqrt(2) if len(moves) >= FEW else 0.0
 
 
-def error_of(point: Drawn) -> float:
+def error_of(point: LinePoint) -> float:
     """Standard error of the logarithm of a point, as far as its own interval tells."""
     if point.low <= 0 or point.value <= 0:
         return 0.0
     return math.log(point.high / point.low) / (2 * Z95)
 
 
-def grade(before: Drawn, after: Drawn, noise: float, metric: Metric, smallest_effect: float) -> Grade | None:
+def grade(before: LinePoint, after: LinePoint, noise: float, metric: Metric, smallest_effect: float) -> Grade | None:
     """Compare two neighbours of one series; None where a ratio means nothing or nothing is known of the noise."""
     if before.value <= 0 or after.value <= 0:
         return None

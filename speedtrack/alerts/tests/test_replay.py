@@ -46,8 +46,8 @@ def test_a_dry_run_says_what_when_and_why_and_writes_nothing(slowed: World) -> N
 
 def test_the_replay_is_in_the_order_of_the_commits_that_show_it(slowed: World) -> None:
     entries = replay.replay(Project.objects.get())
-    assert [e.seen.position for e in entries] == sorted(e.seen.position for e in entries)
-    assert all(e.seen.position >= e.point.position for e in entries)
+    assert [e.seen.number for e in entries] == sorted(e.seen.number for e in entries)
+    assert all(e.seen.number >= e.place.number for e in entries)
 
 
 def test_since_leaves_out_what_older_commits_show(slowed: World) -> None:

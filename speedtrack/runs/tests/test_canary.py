@@ -10,8 +10,7 @@ from django.contrib.auth.models import User
 from django.db import IntegrityError, connection, transaction
 from django.db.models import F
 
-from speedtrack.alerts import confirm, detection
-from speedtrack.alerts import series as lines
+from speedtrack.alerts import confirm, detection, lines
 from speedtrack.alerts.models import ChangePoint, Verdict
 from speedtrack.dispatch import idle_machines_with_work
 from speedtrack.projects.models import Commit
@@ -130,7 +129,7 @@ def test_what_a_canary_measures_is_no_point_of_any_line(watched: Canary, machine
     assert Measurement.objects.filter(attempt__run__canary=watched).count() == 2 * FEWEST
     assert not Measurement.objects.filter(accepted=True).exists()
     assert not Series.objects.filter(undetected_since__isnull=False).exists()
-    assert lines.load(Series.objects.all(), tracked.branch) == []
+    assert lines.points(Series.objects.values_list("pk", flat=True), tracked.branch, 0) == []
 
 
 def test_a_canary_is_due_before_work_when_the_last_is_old(watched: Canary, machine: Machine) -> None:

@@ -3,12 +3,12 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from django.db import connection
 from django.db.models import Exists, OuterRef
 from django.http import Http404
 
+from speedtrack.alerts import lines
+from speedtrack.alerts.lines import LinePoint
 from speedtrack.alerts.models import ChangePoint
-from speedtrack.alerts.series import Drawn, drawn, samples_of_attempts
 from speedtrack.benchmarks import numbers
 from speedtrack.benchmarks.definitions import BUILD
 from speedtrack.benchmarks.metrics import METRICS, Metric
@@ -22,17 +22,6 @@ from speedtrack.web.scope import chosen, project_named
 
 REACH = 500  # commits of the branch among which the measured one before is looked for
 TAIL = 12_000  # characters of the build log that the page shows
-BEFORE = """
-    SELECT s.id, found.commit_id, found.number
-      FROM unnest(%(series)s::bigint[]) AS s(id)
-CROSS JOIN LATERAL (
-        SELECT p.commit_id, p.number
-          FROM projects_position p
-         WHERE p.branch_id = %(branch)s AND p.number < %(number)s AND p.number >= %(number)s - %(reach)s
-           AND EXISTS (SELECT 1 FROM runs_measurement m
-                        WHERE m.series_id = s.id AND m.commit_id = p.commit_id AND m.accepted AND NOT m.paired)
-      ORDER BY p.number DESC LIMIT 1) found
-"""
 
 
 @dataclass(frozen=True)
@@ -41,9 +30,9 @@ class Result:
 
     series: Series
     metric: Metric
-    point: Drawn
+    point: LinePoint
     before: Commit | None
-    before_point: Drawn | None
+    before_point: LinePoint | None
     comparison: Comparison | None
     change: ChangePoint | None
 
@@ -166,7 +155,7 @@ def posts_of(commit: Commit, branch: Branch, number: int, runs: list[Run], point
     series = list(
         Series.objects.filter(pk__in=measured).select_related("benchmark", "machine", "environment").order_by("pk")
     )
-    here = {p.series_id: p for p in drawn([s.pk for s in series], branch, number, number)}
+    here = {p.series_id: p for p in lines.points([s.pk for s in series], branch, number, number)}
     before = measured_before(series, branch, number)
     samples = samples_of_points([*here.values(), *(p for _, p in before.values())])
     suite = runs[0].suite if runs else None
@@ -190,35 +179,33 @@ def post_of(machine: str, results: list[Result]) -> Post:
     return Post(machine, shown, table, rows)
 
 
-def measured_before(series: list[Series], branch: Branch, number: int) -> dict[int, tuple[Commit, Drawn]]:
+def measured_before(series: list[Series], branch: Branch, number: int) -> dict[int, tuple[Commit, LinePoint]]:
     """By series: the nearest commit before this one that it measured, and its point."""
     ids = [s.pk for s in series]
-    with connection.cursor() as cursor:
-        cursor.execute(BEFORE, {"series": ids, "branch": branch.pk, "number": number, "reach": REACH})
-        places = {series_id: (commit_id, at) for series_id, commit_id, at in cursor}
+    places = lines.nearest_before(ids, branch, number, REACH)
     if not places:
         return {}
     commits = Commit.objects.in_bulk({commit_id for commit_id, _ in places.values()})
     numbers = [at for _, at in places.values()]
-    points = {(p.series_id, p.commit_id): p for p in drawn(places, branch, min(numbers), max(numbers))}
+    points = {(p.series_id, p.commit_id): p for p in lines.points(places, branch, min(numbers), max(numbers))}
     return {s: (commits[c], points[s, c]) for s, (c, _) in places.items()}
 
 
 Samples = dict[tuple[int, int], list[float]]
 
 
-def samples_of_points(points: list[Drawn]) -> Samples:
+def samples_of_points(points: list[LinePoint]) -> Samples:
     """By series and commit: the samples of all its measurements of these points."""
     found: Samples = {}
-    for (series_id, commit_id, _), values in sorted(samples_of_attempts(points).items()):
+    for (series_id, commit_id, _), values in sorted(lines.samples_of_points(points).items()):
         found.setdefault((series_id, commit_id), []).extend(values)
     return found
 
 
 def result_of(
     series: Series,
-    point: Drawn,
-    before: tuple[Commit, Drawn] | None,
+    point: LinePoint,
+    before: tuple[Commit, LinePoint] | None,
     samples: Samples,
     suite: Suite | None,
     change: ChangePoint | None,

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from django.conf import settings
 from django.urls import reverse
 
-from speedtrack.alerts import series as lines
+from speedtrack.alerts import lines
+from speedtrack.alerts.lines import LinePoint
 from speedtrack.alerts.models import Alert, ChangePoint
-from speedtrack.alerts.series import Drawn
 from speedtrack.benchmarks import numbers
 from speedtrack.benchmarks.models import Suite
 from speedtrack.projects.models import Project
@@ -38,7 +38,7 @@ class Row:
     benchmark: str
     why: str
     url: str
-    newest: Drawn
+    newest: LinePoint
     spark: list[float | None]
     cells: list[Cell]
 
@@ -78,13 +78,13 @@ def grid(scope: Scope) -> Grid:
         return Grid(path[-COLUMNS:], [], {})
     found = Series.objects.filter(project=scope.project, machine=scope.machine, metric=scope.metric.name)
     series = {s.pk: s for s in found.select_related("benchmark").order_by("pk")}
-    drawn = lines.drawn(series, scope.branch, path[0].number, scope.head)
+    found_points = lines.points(series, scope.branch, path[0].number, scope.head)
     gaps = gaps_of(scope.machine, [p.commit.pk for p in path[-COLUMNS:]])
     smallest, order = suite_of(scope)
     marks = marks_of(scope, path)
-    points: dict[str, list[Drawn]] = defaultdict(list)
+    points: dict[str, list[LinePoint]] = defaultdict(list)
     whys = {}
-    for point in drawn:
+    for point in found_points:
         points[series[point.series_id].benchmark.name].append(point)
     for one in series.values():
         whys[one.benchmark.name] = one.benchmark.why
@@ -121,12 +121,12 @@ def marks_of(scope: Scope, path: list[PlacedCommit]) -> dict[str, dict[int, Chan
     return marks
 
 
-def newest_series(points: list[Drawn]) -> list[Drawn]:
+def newest_series(points: list[LinePoint]) -> list[LinePoint]:
     return [p for p in points if p.series_id == points[-1].series_id]
 
 
 def row_of(
-    context: Context, name: str, why: str, points: list[Drawn], path: list[PlacedCommit], gaps: dict[int, Gap]
+    context: Context, name: str, why: str, points: list[LinePoint], path: list[PlacedCommit], gaps: dict[int, Gap]
 ) -> Row:
     by_commit = {p.commit_id: p for p in points}
     grades = grades_of(context, points)
@@ -144,10 +144,10 @@ def row_of(
     return Row(name, why, url, points[-1], spark, cells)
 
 
-def grades_of(context: Context, points: list[Drawn]) -> dict[int, Grade]:
+def grades_of(context: Context, points: list[LinePoint]) -> dict[int, Grade]:
     """By commit: its point against the clean point before it in the same series."""
     found: dict[int, Grade] = {}
-    before: dict[int, Drawn] = {}
+    before: dict[int, LinePoint] = {}
     for point in points:
         last = before.get(point.series_id)
         if last and (g := grade(last, point, context.noise, context.scope.metric, context.smallest_effect)):
@@ -158,7 +158,7 @@ def grades_of(context: Context, points: list[Drawn]) -> dict[int, Grade]:
 
 
 def measured_cell(
-    context: Context, placed: PlacedCommit, point: Drawn, graded: Grade | None, mark: ChangePoint | None
+    context: Context, placed: PlacedCommit, point: LinePoint, graded: Grade | None, mark: ChangePoint | None
 ) -> Cell:
     metric = context.scope.metric
     title = f"{placed.commit.short}: {numbers.quantity(metric, point.value)}"

@@ -10,10 +10,9 @@ from typing import Any, NamedTuple
 from django.db import connection
 from django.http import Http404, QueryDict
 
-from speedtrack.alerts import floors
-from speedtrack.alerts import series as lines
+from speedtrack.alerts import floors, lines
+from speedtrack.alerts.lines import LineColumns, LinePoint
 from speedtrack.alerts.models import ChangePoint, NoiseFloor
-from speedtrack.alerts.series import Drawn
 from speedtrack.benchmarks.metrics import Metric
 from speedtrack.benchmarks.models import Benchmark
 from speedtrack.projects.models import Branch, Commit, Position
@@ -47,29 +46,6 @@ COMMIT_COLUMNS = """
               FROM projects_position p JOIN projects_commit c ON c.id = p.commit_id
              WHERE p.branch_id = %(branch)s AND p.number BETWEEN %(first)s AND %(last)s
           ORDER BY p.number) path
-"""
-LINE_COLUMNS = """
-    SELECT m.series_id,
-           array_agg(p.number - %(first)s ORDER BY p.number),
-           json_agg(m.value::real ORDER BY p.number)::text,
-           json_agg(m.low::real ORDER BY p.number)::text,
-           json_agg(m.high::real ORDER BY p.number)::text,
-           json_agg(m.n ORDER BY p.number)::text,
-           coalesce(json_object_agg(p.number - %(first)s, m.flags) FILTER (WHERE m.flags <> '{}'), '{}')::text
-      FROM projects_position p
-      JOIN runs_measurement m ON m.commit_id = p.commit_id
-     WHERE p.branch_id = %(branch)s AND p.number BETWEEN %(first)s AND %(last)s
-       AND m.series_id = ANY(%(series)s) AND m.accepted AND NOT m.paired
-  GROUP BY m.series_id
-  ORDER BY min(p.number), m.series_id
-"""
-PLACES = """
-    SELECT m.series_id, array_agg(DISTINCT p.number ORDER BY p.number)
-      FROM projects_position p
-      JOIN runs_measurement m ON m.commit_id = p.commit_id
-     WHERE p.branch_id = %(branch)s AND p.number BETWEEN %(first)s AND %(last)s
-       AND m.series_id = ANY(%(series)s) AND m.accepted AND NOT m.paired
-  GROUP BY m.series_id
 """
 TAGS = """
     SELECT p.number, t.name
@@ -128,7 +104,6 @@ class View:
                 {
                     "project": self.scope.project.pk,
                     "branch": self.branch.pk,
-                    "series": [s.pk for s in self.series],
                     "first": self.first,
                     "last": self.last,
                     "subject": SUBJECT,
@@ -144,7 +119,7 @@ class Rows:
 
     view: View
     path: list[Step]
-    points: list[Drawn]
+    points: list[LinePoint]
     gaps: dict[int, Gap]
     change_points: list[ChangePoint]
 
@@ -194,7 +169,7 @@ def position_of(branch: Branch, sha: str) -> int:
 def load(view: View, newest: int | None = None) -> Rows:
     """The commits of a view (or its newest) with their points, in a number of queries that does not depend on both."""
     shown = view.newest(newest) if newest else view
-    points = lines.drawn([s.pk for s in view.series], view.branch, shown.first, shown.last)
+    points = lines.points([s.pk for s in view.series], view.branch, shown.first, shown.last)
     return Rows(view, [Step._make(row) for row in shown.ask(COMMITS)], points, gaps(shown), change_points_of(view))
 
 
@@ -242,7 +217,7 @@ def document(view: View) -> bytes:
     return joined(plain_values(content), commits=plain_json(commits), lines=f"[{drawn_lines}]").encode()
 
 
-def breaks_among(view: View, columns: list[tuple[Series, "Columns"]]) -> list[Break]:
+def breaks_among(view: View, columns: list[tuple[Series, LineColumns]]) -> list[Break]:
     """The breaks of the lines drawn; none where each machine has one."""
     if len({series.machine_id for series, _ in columns}) == len(columns):
         return []
@@ -254,24 +229,11 @@ def break_document(view: View, one: Break) -> dict[str, Any]:
     return {"at": one.position - view.first, "machine": one.machine, "what": one.what, "facts": facts}
 
 
-class Columns(NamedTuple):
-    """The points of a line: their places, and the rest as JSON."""
-
-    at: list[int]
-    value: str
-    low: str
-    high: str
-    n: str
-    flags: str
-
-
-def columns_of(view: View) -> Iterator[tuple[Series, Columns]]:
+def columns_of(view: View) -> Iterator[tuple[Series, LineColumns]]:
     """The series that have points here, in the order in which they begin."""
     known = {s.pk: s for s in view.series}
-    for series_id, *columns in view.ask(LINE_COLUMNS):
-        line = Columns(*columns)
-        again = len(set(line.at)) < len(line.at)
-        yield known[series_id], pooled_columns(view, known[series_id]) if again else line
+    for line in lines.columns(known, view.branch, view.first, view.last):
+        yield known[line.series_id], line
 
 
 def floors_of(view: View) -> list[NoiseFloor]:
@@ -280,21 +242,7 @@ def floors_of(view: View) -> list[NoiseFloor]:
     return list({floor.series.machine_id: floor for floor in found}.values())
 
 
-def pooled_columns(view: View, series: Series) -> Columns:
-    """The columns of a series that measured some commit more than once: with the samples of such a commit pooled."""
-    points = lines.drawn([series.pk], view.branch, view.first, view.last)
-    flags = {p.position - view.first: p.flags for p in points if p.flags}
-    return Columns(
-        at=[p.position - view.first for p in points],
-        value=json.dumps([p.value for p in points]),
-        low=json.dumps([p.low for p in points]),
-        high=json.dumps([p.high for p in points]),
-        n=json.dumps([p.n for p in points]),
-        flags=json.dumps(flags),
-    )
-
-
-def line_document(series: Series, line: Columns) -> str:
+def line_document(series: Series, line: LineColumns) -> str:
     names = {
         "machine": series.machine.name,
         "environment": short(series.environment.digest),
@@ -345,7 +293,7 @@ class NamedBreak:
 @dataclass(frozen=True)
 class TableRow:
     step: Step
-    point: Drawn | None
+    point: LinePoint | None
     series: Series | None
     gap: Gap
     change: ChangePoint | None
@@ -355,7 +303,7 @@ class TableRow:
 def table(timeline: Rows, breaks: Sequence[NamedBreak] = ()) -> Iterator[TableRow]:
     """The commits, newest first, each with its points, or with why it has none."""
     begins = {(b.at.position, b.at.machine): b.at.what for b in breaks}
-    points: dict[int, list[Drawn]] = defaultdict(list)
+    points: dict[int, list[LinePoint]] = defaultdict(list)
     for point in timeline.points:
         points[point.commit_id].append(point)
     marks = {(cp.commit_id, cp.series_id): cp for cp in timeline.change_points}
@@ -423,7 +371,8 @@ class Extent:
 
 def extent(view: View) -> Extent:
     known = {s.pk: s for s in view.series}
-    places = [(known[series_id], numbers) for series_id, numbers in view.ask(PLACES)]
+    found = lines.positions(known, view.branch, view.first, view.last)
+    places = [(known[series_id], numbers) for series_id, numbers in found.items()]
     return Extent(len({number for _, numbers in places for number in numbers}), places)
 
 
@@ -440,7 +389,7 @@ class Summary:
 
     commits: int
     measured: int
-    newest: Drawn | None
+    newest: LinePoint | None
     newest_step: Step | None
     newest_machine: str
     last_change: ChangePoint | None

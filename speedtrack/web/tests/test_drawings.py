@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import pytest
 
-from speedtrack.alerts.series import Drawn
+from speedtrack.alerts.lines import LinePoint
 from speedtrack.benchmarks.metrics import METRICS
 from speedtrack.web.grades import grade, noise_of
 from speedtrack.web.plots import Forest, Pairs
@@ -14,8 +14,8 @@ from speedtrack.web.sparkline import Sparkline, path_through
 CPU = METRICS["server_cpu_ns_per_request"]
 
 
-def point(value: float, spread: float = 0.01, flags: tuple[str, ...] = ()) -> Drawn:
-    return Drawn(1, 0, 0, 0, value, value * (1 - spread), value * (1 + spread), 5, list(flags))
+def point(value: float, spread: float = 0.01, flags: tuple[str, ...] = ()) -> LinePoint:
+    return LinePoint(1, 0, 0, 0, value, value * (1 - spread), value * (1 + spread), 5, list(flags))
 
 
 def test_a_gap_ends_a_line_and_a_lone_point_is_a_dot() -> None:

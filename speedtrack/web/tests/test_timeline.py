@@ -8,7 +8,7 @@ import pytest
 from django.db.models.functions import Now
 from django.test import Client
 
-from speedtrack.alerts import series as lines
+from speedtrack.alerts import lines
 from speedtrack.alerts.models import Alert
 from speedtrack.benchmarks import definitions
 from speedtrack.projects.models import Commit, Tag
@@ -162,7 +162,7 @@ def test_samples_stay_in_the_database(client: Client, kvd: World) -> None:
 def test_the_points_come_from_the_index(kvd: World) -> None:
     branch = kvd.project.branches.get()
     series = Series.objects.get(benchmark__name="get-p1", metric=CPU)
-    points = lines.drawn([series.pk], branch, 1, 2)
+    points = lines.points([series.pk], branch, 1, 2)
     assert [(p.position, p.n) for p in points] == [(1, 5), (2, 5)]
 
 

@@ -45,8 +45,8 @@ class Command(PlainCommand):
         what = "suspected" if entry.suspected else "not suspected"
         where = f"{entry.series.benchmark.name}, {metric} on {entry.series.machine}"
         self.stdout.write(
-            f"{entry.seen.committed_at:%Y-%m-%d} {entry.seen.sha[:10]} {what}: {where} "
-            f"at {entry.point.sha[:10]} {entry.point.subject}"
+            f"{entry.seen.commit.committed_at:%Y-%m-%d} {entry.seen.commit.short} {what}: {where} "
+            f"at {entry.place.commit.short} {entry.place.commit.subject}"
         )
         for line in (entry.judgement, *entry.steps):
             self.stdout.write(f"    {line}")

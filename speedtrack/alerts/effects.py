@@ -1,0 +1,22 @@
+"""The smallest change of a metric that matters to a project: its newest suite says it, or else the metric does."""
+
+from speedtrack.benchmarks.metrics import METRICS
+from speedtrack.benchmarks.models import Suite
+from speedtrack.runs.models import Run, Series
+
+
+class SmallestEffects:
+    """Those of a project, as ratios; one query for all metrics."""
+
+    def __init__(self, project_id: int) -> None:
+        runs = Run.objects.own().filter(project=project_id).order_by("-id")
+        overrides = runs.values_list("suite__definition__metrics", flat=True).first()
+        self.suite = Suite(definition={"metrics": overrides or {}})
+
+    def of(self, metric: str) -> float:
+        return self.suite.smallest_effect(metric, METRICS[metric].smallest_effect)
+
+
+def smallest_effect(series: Series) -> float:
+    """That of one series."""
+    return SmallestEffects(series.project_id).of(series.metric)
