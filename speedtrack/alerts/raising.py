@@ -104,13 +104,16 @@ def make_alert(cp: ChangePoint) -> Alert:
     return alert
 
 
-def tell(alert: Alert, kind: AlertEvent.Kind, note: str, *, past: bool = False, after: str = "") -> AlertEvent:
+def tell(
+    alert: Alert, kind: AlertEvent.Kind, note: str, *, past: bool = False, before: str = "", after: str = ""
+) -> AlertEvent:
     """Write what happened by itself. Of what is muted nobody is told."""
     return AlertEvent.objects.create(
         alert=alert,
         kind=kind,
         note=note,
         past=past,
+        before=before,
         after=after,
         improvement=alert.improvement,
         untold=not alert.muted,
@@ -123,10 +126,15 @@ def join(alert: Alert, cp: ChangePoint, told: bool) -> None:
     if alert.status not in Alert.OPEN:
         tell(alert, Kind.NOTED, f"{what} moved with {cp.commit.short} too; it stays {alert.status}", past=cp.past)
         return
+    before = alert.status
+    if cp.status == Status.CONFIRMED and before == Alert.Status.SUSPECTED:
+        alert.status = Alert.Status.CONFIRMED  # the history alone had raised it; now pairs confirm it
+        alert.save(update_fields=["status"])
+    change = {"before": before, "after": alert.status} if alert.status != before else {}
     if becomes_work(alert, cp):
         tell(alert, Kind.RAISED, f"{what} got worse with {cp.commit.short}", past=cp.past, after=alert.status)
-    elif not told:
-        tell(alert, Kind.GREW, words_of_more(cp, what), past=cp.past)
+    elif change or not told:
+        tell(alert, Kind.GREW, words_of_more(cp, what), past=cp.past, **change)
     follow_narrowest(alert, cp, told)
 
 
@@ -176,13 +184,13 @@ def words_of(cp: ChangePoint) -> str:
     """Why an alert is raised."""
     if cp.status == Status.HISTORY:
         return cp.note
-    return drift.words(cp) if cp.kind == ChangePoint.Kind.DRIFT else "both sides were measured again"
+    return drift.description(cp) if cp.kind == ChangePoint.Kind.DRIFT else "both sides were measured again"
 
 
 def words_of_more(cp: ChangePoint, what: str) -> str:
     """What is said of another change, of which an alert tells already."""
     if cp.kind == ChangePoint.Kind.DRIFT:
-        return f"{what}: {drift.words(cp)}"
+        return f"{what}: {drift.description(cp)}"
     how = "seen in the history" if cp.status == Status.HISTORY else "confirmed"
     return f"another change of {cp.commit.short} was {how}: {what}"
 

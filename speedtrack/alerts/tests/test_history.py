@@ -64,6 +64,32 @@ def test_a_project_that_asks_for_it_is_mailed_of_the_history_once(world: World) 
     assert Outbox.objects.get().recipient == "dev@example.org"
 
 
+def test_pairs_that_confirm_another_change_confirm_an_alert_that_the_history_raised(world: World) -> None:
+    long_world(world)
+    Project.objects.update(mail_history_verdicts=True)
+    machine_is_gone()
+    settle()
+    alert = Alert.objects.get()
+    seen = alert.change_points.earliest("id")
+    other = Series.objects.get(benchmark__name="set-p1", metric=seen.series.metric)
+    ChangePoint.objects.create(
+        series=other,
+        branch=alert.branch,
+        before=alert.before,
+        commit=alert.commit,
+        status=Status.CONFIRMED,
+        ratio=1.1,
+        low=1.08,
+        high=1.12,
+        score=3,
+    )
+    confirm.step()
+    alert.refresh_from_db()
+    assert alert.status == Alert.Status.CONFIRMED
+    grew = alert.events.get(kind=AlertEvent.Kind.GREW)
+    assert (grew.before, grew.after) == (Alert.Status.SUSPECTED, Alert.Status.CONFIRMED)
+
+
 def test_a_verdict_of_the_history_stays_where_it_is(world: World) -> None:
     long_world(world)
     machine_is_gone()

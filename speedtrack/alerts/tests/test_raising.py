@@ -1,5 +1,6 @@
 """Which change points become one alert, of whom somebody is told, and what stays settled."""
 
+from collections import Counter
 from datetime import timedelta
 from typing import Any
 
@@ -13,7 +14,7 @@ from speedtrack.alerts.models import Alert, AlertEvent, ChangePoint, Mute
 from speedtrack.alerts.muting import Quiet
 from speedtrack.alerts.triage import Decision
 from speedtrack.notices import subscribing
-from speedtrack.notices.models import Outbox
+from speedtrack.notices.models import Outbox, Subscriber, Subscription
 from speedtrack.projects.models import Commit, Project
 from speedtrack.runs import pushes, tracking
 from speedtrack.runs.models import Run, Series
@@ -94,6 +95,23 @@ def test_the_first_slowdown_beside_an_improvement_is_told(world: World) -> None:
     alert.refresh_from_db()
     assert (alert.improvement, kinds(alert)) == (False, ["raised", "raised"])
     assert Outbox.objects.count() == 1
+
+
+def test_a_slowdown_that_joins_an_improvement_is_no_second_mail_to_who_was_told(world: World) -> None:
+    subscriber = Subscriber.objects.create(email="both@example.org", own_commits=False)
+    Subscription.objects.create(subscriber=subscriber, direction=Subscription.Direction.BOTH)
+    alert = slowed(world, by=0.75, emails=MAIL)
+    assert recipients() == {"both@example.org": 1}
+    confirmed(alert, "set-p1", 0.9)
+    world.until_quiet()
+    confirmed(alert, "set-p1", 0.9, "throughput_rps")
+    world.until_quiet()
+    assert kinds(alert) == ["raised", "grew", "raised"]
+    assert recipients() == {"both@example.org": 1, MAIL[0]: 1}
+
+
+def recipients() -> Counter[str]:
+    return Counter(Outbox.objects.values_list("recipient", flat=True))
 
 
 def test_the_other_way_of_the_same_series_is_another_alert(world: World) -> None:
