@@ -31,7 +31,7 @@ Status = ChangePoint.Status
 
 
 @dataclass(frozen=True)
-class Group:
+class SuspicionGroup:
     """Suspicions of one machine, branch and place, all slowdowns or none. ``usual``: log slowdown of their median."""
 
     members: list[ChangePoint]
@@ -74,7 +74,7 @@ def follow_spokesmen() -> None:
         blame_machine([cp], f"{spokesman.series.benchmark.name}, measured again for all of them, did not move")
 
 
-def groups(suspicions: list[ChangePoint]) -> Iterator[Group]:
+def groups(suspicions: list[ChangePoint]) -> Iterator[SuspicionGroup]:
     """Those of a machine and branch by place: ranges that overlap, or touch, belong together."""
     numbers = numbers_of(suspicions[0].branch, {end for cp in suspicions for end in (cp.before_id, cp.commit_id)})
     placed = [cp for cp in suspicions if cp.before_id in numbers and cp.commit_id in numbers]
@@ -89,10 +89,10 @@ def groups(suspicions: list[ChangePoint]) -> Iterator[Group]:
         yield group_of(members, numbers)
 
 
-def group_of(members: list[ChangePoint], numbers: dict[int, int]) -> Group:
+def group_of(members: list[ChangePoint], numbers: dict[int, int]) -> SuspicionGroup:
     slower = sorted(slowdown(cp.series.metric, common.shift([1.0], [cp.ratio]) or 0.0) for cp in members)
     first, last = (min(numbers[cp.before_id] for cp in members), max(numbers[cp.commit_id] for cp in members))
-    return Group(list(members), first, last, slower[len(slower) // 2])
+    return SuspicionGroup(list(members), first, last, slower[len(slower) // 2])
 
 
 def slowdown(metric: str, move: float) -> float:
@@ -100,7 +100,7 @@ def slowdown(metric: str, move: float) -> float:
     return move if METRICS[metric].better == Direction.LOWER else -move
 
 
-def decide(group: Group) -> None:
+def decide(group: SuspicionGroup) -> None:
     cp = group.members[0]
     if not group.usual or decided_before(group):
         return
@@ -116,7 +116,7 @@ def decide(group: Group) -> None:
         ChangePoint.objects.filter(pk__in=others).update(spoken_for_by=group.clearest)
 
 
-def decided_before(group: Group) -> bool:
+def decided_before(group: SuspicionGroup) -> bool:
     """Do later suspicions belong to what was the machine's already, or is just being asked?"""
     cp = group.members[0]
     others = ChangePoint.objects.filter(
@@ -147,12 +147,12 @@ def watched(cp: ChangePoint) -> QuerySet[Series]:
     return Series.objects.filter(project=cp.series.project_id, machine=cp.series.machine_id, metric__in=WATCHED)
 
 
-def moves(cp: ChangePoint, group: Group) -> list[float]:
+def moves(cp: ChangePoint, group: SuspicionGroup) -> list[float]:
     """How much slower each watched series of the machine became at the place."""
     return list(moves_of({series.pk: series.metric for series in watched(cp)}, cp, group).values())
 
 
-def moves_of(metrics: dict[int, str], cp: ChangePoint, group: Group) -> dict[int, float]:
+def moves_of(metrics: dict[int, str], cp: ChangePoint, group: SuspicionGroup) -> dict[int, float]:
     """Series id -> log slowdown, of those with points on both sides of the place."""
     rows = lines.points(list(metrics), cp.branch, max(0, group.first - 4 * BEFORE), group.last + 4 * AFTER)
     before: dict[int, list[float]] = defaultdict(list)
@@ -164,7 +164,7 @@ def moves_of(metrics: dict[int, str], cp: ChangePoint, group: Group) -> dict[int
     return {pk: slowdown(metrics[pk], move) for pk, move in found.items() if move is not None}
 
 
-def evidence(group: Group) -> Iterator[tuple[str, Cause]]:
+def evidence(group: SuspicionGroup) -> Iterator[tuple[str, Cause]]:
     """What each source that costs nothing says, in words."""
     cp = group.members[0]
     yield "both commits build the very same server", by_binaries(cp)
@@ -190,7 +190,7 @@ def vote(took_part: bool | None, *, with_it: Cause, without: Cause) -> Cause:
     return Cause.UNKNOWN if took_part is None else with_it if took_part else without
 
 
-def by_other_machines(cp: ChangePoint, group: Group) -> Cause:
+def by_other_machines(cp: ChangePoint, group: SuspicionGroup) -> Cause:
     """A change of the code is seen by every machine that measured it."""
     names = {one.series.benchmark_id for one in group.members}
     others = Series.objects.filter(project=cp.series.project_id, benchmark__in=names, metric__in=WATCHED)
@@ -240,7 +240,7 @@ def by_other_projects(cp: ChangePoint, when: datetime, usual: float) -> Cause:
     return vote(moved, with_it=Cause.MACHINE, without=Cause.UNKNOWN)
 
 
-def by_order(cp: ChangePoint, when: datetime, group: Group) -> Cause:
+def by_order(cp: ChangePoint, when: datetime, group: SuspicionGroup) -> Cause:
     """Commits before the place that were measured after the moment: with the new level it is the machine."""
     metrics = dict(watched(cp).values_list("pk", "metric"))
     clean = Measurement.objects.filter(series__in=metrics, accepted=True, paired=False, flags=[])

@@ -17,7 +17,7 @@ LONGEST_DAYS = 365
 
 
 @dataclass(frozen=True)
-class Quiet:
+class MuteRequest:
     """What is to be muted (empty: any), why, and for how many days."""
 
     benchmark: str
@@ -28,7 +28,7 @@ class Quiet:
 
 
 @transaction.atomic
-def mute(project: Project, quiet: Quiet, who: User) -> Mute:
+def mute(project: Project, quiet: MuteRequest, who: User) -> Mute:
     """Mute from now on. Raises ValueError for what cannot be muted, with what to say instead."""
     if not quiet.reason.strip():
         raise ValueError("say why: whoever sees it muted must be able to judge whether it still should be")

@@ -25,7 +25,7 @@ NEAR = 2  # measured commits between a shift and the change point that stands fo
 
 
 @dataclass(frozen=True)
-class Entry:
+class ReplayEntry:
     """One line of the replay: when ``seen`` was measured, a shift at ``place`` is suspected, or nearly."""
 
     series: Series
@@ -47,9 +47,9 @@ class WholeLine:
     shifts: list[Shift]
     known: dict[int, list[ChangePoint]]
 
-    def suspected(self, seen: int, index: int, judgement: str) -> Entry:
+    def suspected(self, seen: int, index: int, judgement: str) -> ReplayEntry:
         """A shift that is suspected when a point is seen, with what became of it before."""
-        return Entry(self.series, self.places[seen], self.places[index], True, judgement, self.steps_near(index))
+        return ReplayEntry(self.series, self.places[seen], self.places[index], True, judgement, self.steps_near(index))
 
     def steps_near(self, index: int) -> list[str]:
         """What became of the change points that were written for a shift, as far as its place tells."""
@@ -59,7 +59,7 @@ class WholeLine:
         return [step for cp in near for step in steps_of(cp)]
 
 
-def replay(project: Project, since: datetime = ALWAYS) -> list[Entry]:
+def replay(project: Project, since: datetime = ALWAYS) -> list[ReplayEntry]:
     """What the detector of today would have suspected on the default branch, in the order of the commits that show it.
 
     Only commits committed since then are told of; those before them are their history.
@@ -69,7 +69,7 @@ def replay(project: Project, since: datetime = ALWAYS) -> list[Entry]:
         return []
     places = {place.number: place for place in branch.positions.select_related("commit")}
     series = Series.objects.filter(project=project, metric__in=WATCHED).select_related("benchmark", "machine")
-    entries: list[Entry] = []
+    entries: list[ReplayEntry] = []
     for one in series.order_by("benchmark__name", "metric", "machine__name", "pk"):
         with isolated(one):
             line = whole_line(one, branch, places)
@@ -87,7 +87,7 @@ def whole_line(series: Series, branch: Branch, places: dict[int, Position]) -> W
     return WholeLine(series, [places[point.position] for point in measured], points, effect, shifts, known)
 
 
-def shift_entries(line: WholeLine) -> Iterator[Entry]:
+def shift_entries(line: WholeLine) -> Iterator[ReplayEntry]:
     """The shifts that stand out as the points arrive."""
     starts = [0, *(shift.index for shift in line.shifts)]
     for shift in line.shifts:
@@ -100,7 +100,7 @@ def shift_entries(line: WholeLine) -> Iterator[Entry]:
         yield line.suspected(shift.seen, shift.index, words + returns)
 
 
-def history_entries(line: WholeLine) -> Iterator[Entry]:
+def history_entries(line: WholeLine) -> Iterator[ReplayEntry]:
     """What the history of the line shows where no shift stands out."""
     starts = [shift.index for shift in line.shifts]
     for verdict in verdicts(line.points, smallest_effect=line.effect, settled=starts):
@@ -108,7 +108,7 @@ def history_entries(line: WholeLine) -> Iterator[Entry]:
             yield line.suspected(verdict.seen, verdict.index, reasons.by_history(verdict))
 
 
-def near_misses(line: WholeLine) -> Iterator[Entry]:
+def near_misses(line: WholeLine) -> Iterator[ReplayEntry]:
     """Places that were nearly suspected: the clearest one between any two shifts, with why it was not."""
     starts = sorted(shift.index for shift in line.shifts)
     for start, stop in pairwise([0, *starts, len(line.points)]):
@@ -119,7 +119,7 @@ def near_misses(line: WholeLine) -> Iterator[Entry]:
         reason = explain.explain(part, place, smallest_effect=line.effect)
         if reason and not reason.suspicious and reason.score >= NEARLY:
             seen = line.places[start + place + reason.after - 1]
-            yield Entry(line.series, seen, line.places[start + place], False, judgement(reason), [])
+            yield ReplayEntry(line.series, seen, line.places[start + place], False, judgement(reason), [])
 
 
 def detect_again(project: Project, since: datetime = ALWAYS) -> int:

@@ -44,7 +44,7 @@ REMEDIES = {
 }
 
 
-class Cause(NamedTuple):
+class NoiseCause(NamedTuple):
     """A likely reason for the noise, and what to do."""
 
     what: str
@@ -52,7 +52,7 @@ class Cause(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Sensitivity:
+class SeriesSensitivity:
     """A series: its noise, the smallest lasting change that its line shows, and what A/A runs showed.
 
     ``smallest``: the smallest change that is both suspected by the line and confirmed by a round of pairs.
@@ -66,7 +66,7 @@ class Sensitivity:
     aa_runs: int
     aa_different: int
     smallest_effect: float
-    causes: tuple[Cause, ...] = ()
+    causes: tuple[NoiseCause, ...] = ()
 
     @property
     def metric(self) -> Metric:
@@ -87,7 +87,7 @@ class Sensitivity:
         return self.smallest is not None and self.smallest > self.limit
 
 
-def of_branch(branch: Branch, series: Iterable[Series]) -> list[Sensitivity]:
+def of_branch(branch: Branch, series: Iterable[Series]) -> list[SeriesSensitivity]:
     """The sensitivity of each series with points among the newest commits of a branch; the noisy ones with causes."""
     known = {one.pk: one for one in series if METRICS[one.metric].watched}
     head = branch.positions.order_by("-number").values_list("number", flat=True).first()
@@ -110,7 +110,7 @@ def of_branch(branch: Branch, series: Iterable[Series]) -> list[Sensitivity]:
     flags = FlagCounts({point.attempt_id for one in noisy for point in points[one.series.pk][-FLAGGED_RUNS:]})
     trials = {pk: found[-1].n for pk, found in points.items()}
     return [
-        Sensitivity(**{**vars(one), "causes": tuple(causes_of(one, flags, trials[one.series.pk]))})
+        SeriesSensitivity(**{**vars(one), "causes": tuple(causes_of(one, flags, trials[one.series.pk]))})
         if one.too_noisy
         else one
         for one in judged
@@ -144,11 +144,11 @@ def levelled(points: list[LinePoint], starts: list[int]) -> list[LinePoint]:
 
 def sensitivity_of(
     series: Series, points: list[LinePoint], known: tuple[NoiseFloor | None, tuple[int, int], float]
-) -> Sensitivity:
+) -> SeriesSensitivity:
     floor, (runs, different), effect = known
     level = [math.log(point.value) for point in points]
     error = [error_of(point) for point in points]
-    return Sensitivity(
+    return SeriesSensitivity(
         series,
         len(points),
         noise_of(level, error),
@@ -197,31 +197,33 @@ class FlagCounts:
         return [(flag, share) for flag, share in shares if share >= OFTEN]
 
 
-def causes_of(one: Sensitivity, flags: FlagCounts, trials: int) -> Iterable[Cause]:
+def causes_of(one: SeriesSensitivity, flags: FlagCounts, trials: int) -> Iterable[NoiseCause]:
     """Why a series is so noisy, the most telling first."""
     for flag, share in flags.often(one.series):
-        yield Cause(
+        yield NoiseCause(
             f"{flag} in {share:.0%} of its trials", REMEDIES.get(flag, "docs/methodology.md says what it means")
         )
     noise = one.noise
     if noise and noise.modes:
-        yield Cause(
+        yield NoiseCause(
             f"it sits on two levels by turns, {noise.modes:.1%} apart",
             "look for what is drawn anew for each build or process: memory layout, placement, a random seed",
         )
     elif noise and noise.within and noise.runs_differ_more:
-        yield Cause(
+        yield NoiseCause(
             f"runs differ by {noise.between:.1%}, the error of a run by its own trials is {noise.within:.1%}",
             "more trials will not help: look for what differs between runs, such as temperature or other guests",
         )
     if trials < FEW_TRIALS:
-        yield Cause(f"{trials} trial{'' if trials == 1 else 's'} per run", f"raise `trials` to {FEW_TRIALS} or more")
+        yield NoiseCause(
+            f"{trials} trial{'' if trials == 1 else 's'} per run", f"raise `trials` to {FEW_TRIALS} or more"
+        )
     seconds = one.series.benchmark.definition.get("workload", {}).get("duration_s")
     if isinstance(seconds, int | float) and seconds <= SHORT_S:
-        yield Cause(f"each trial measures {seconds:g} s", "lengthen the window (`duration_s`)")
+        yield NoiseCause(f"each trial measures {seconds:g} s", "lengthen the window (`duration_s`)")
     if noise and not noise.modes and not noise.runs_differ_more:
-        yield Cause(
+        yield NoiseCause(
             f"its trials scatter: the error of a run is {noise.within:.1%}", "more trials, or a longer `duration_s`"
         )
     if noise is None:
-        yield Cause(f"{one.points} measured commits are too few to tell", "wait for some more, or backfill")
+        yield NoiseCause(f"{one.points} measured commits are too few to tell", "wait for some more, or backfill")

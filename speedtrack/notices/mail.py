@@ -88,7 +88,7 @@ def digest_message(row: Outbox) -> EmailMultiAlternatives:
     """One mail of several alerts, as a table, the worst first."""
     notices = notices_of(row)
     alerts = {n.event.alert_id: n.event.alert for n in notices}
-    listed = sorted((Listed.of(alert) for alert in alerts.values()), key=lambda one: -one.size)
+    listed = sorted((DigestLine.of(alert) for alert in alerts.values()), key=lambda one: -one.size)
     context = {
         "listed": listed[:MOST_LISTED],
         "left_out": max(0, len(listed) - MOST_LISTED),
@@ -133,7 +133,7 @@ def trial_message(subscriber: Subscriber) -> EmailMultiAlternatives:
 
 
 @dataclass(frozen=True)
-class Listed:
+class DigestLine:
     """A line of a digest; ``worst`` is None if no change point belongs to the alert any more."""
 
     alert: Alert
@@ -142,10 +142,10 @@ class Listed:
     url: str
 
     @staticmethod
-    def of(alert: Alert) -> "Listed":
+    def of(alert: Alert) -> "DigestLine":
         found = changes(alert)
         url = settings.URL + reverse("alert", args=[alert.pk])
-        return Listed(alert, found[0] if found else None, more_benchmarks(found), url)
+        return DigestLine(alert, found[0] if found else None, more_benchmarks(found), url)
 
     @property
     def size(self) -> float:
@@ -271,7 +271,7 @@ def subject(alert: Alert) -> str:
     return ascii_line(f"[{alert.project.slug}] {effect}: {names}, {where}")
 
 
-def digest_subject(listed: list[Listed]) -> str:
+def digest_subject(listed: list[DigestLine]) -> str:
     projects = sorted({one.alert.project.slug for one in listed})
     name = projects[0] if len(projects) == 1 else "SpeedTrack"
     worst = listed[0].worst if listed else None

@@ -53,7 +53,7 @@ def subscriber_of(user: User) -> Subscriber:
 
 
 @dataclass(frozen=True)
-class Ending:
+class Unsubscription:
     """What a link in a mail ends: subscriptions, and mails about own commits."""
 
     subscriber: Subscriber
@@ -72,7 +72,7 @@ def unsubscribe_token(subscriber: Subscriber, notices: Iterable[Notice]) -> str:
     return signing.dumps([subscriber.pk, ids, any(n.own for n in found)], salt=UNSUBSCRIBE)
 
 
-def ending_of(token: str) -> Ending | None:
+def ending_of(token: str) -> Unsubscription | None:
     """What the token ends, as far as it is still there. None if it was not made here, or the subscriber is gone."""
     try:
         pk, ids, own = signing.loads(token, salt=UNSUBSCRIBE)
@@ -81,7 +81,7 @@ def ending_of(token: str) -> Ending | None:
     subscriber = Subscriber.objects.filter(pk=pk).first()
     if subscriber is None:
         return None
-    return Ending(
+    return Unsubscription(
         subscriber,
         list(subscriber.subscriptions.filter(pk__in=ids).select_related("project").order_by("pk")),
         bool(own) and subscriber.own_commits,
@@ -89,7 +89,7 @@ def ending_of(token: str) -> Ending | None:
 
 
 @transaction.atomic
-def end(ending: Ending) -> None:
+def end(ending: Unsubscription) -> None:
     """End them, and what waits because of them. Safe to repeat."""
     waiting = ending.subscriber.notices.filter(mail=None)
     waiting.filter(subscription__in=ending.subscriptions).delete()

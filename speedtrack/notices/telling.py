@@ -112,7 +112,7 @@ def mail_subscriber(subscriber: Subscriber, now: datetime) -> None:
     Notice.objects.filter(pk__in=[n.pk for n in plan.held]).update(pace=Pace.DAILY, not_before=tomorrow)
 
 
-class Plan(NamedTuple):
+class MailPlan(NamedTuple):
     """``single``: a mail for each alert; ``table``: told in one mail; ``held``: for tomorrow."""
 
     single: list[tuple[Alert, list[Notice]]]
@@ -120,7 +120,7 @@ class Plan(NamedTuple):
     held: list[Notice]
 
 
-def planned(due: list[Notice], room: int) -> Plan:
+def planned(due: list[Notice], room: int) -> MailPlan:
     """What is told how, if ``room`` more mails may go out today; those of own commits do not count."""
     own = by_alert([n for n in due if n.pace == Pace.NOW and n.own])
     others = by_alert([n for n in due if n.pace == Pace.NOW and not n.own])
@@ -129,11 +129,11 @@ def planned(due: list[Notice], room: int) -> Plan:
         table += [n for _, notices in own for n in notices]
         own, room = [], max(room, 1)
     if room <= 0:
-        return Plan(own, [], table + [n for _, notices in others for n in notices])
+        return MailPlan(own, [], table + [n for _, notices in others for n in notices])
     if len(own) + len(others) > BURST or len(others) + bool(table) > room:
         table += [n for _, notices in others for n in notices]
         others = []
-    return Plan(own + others, sorted(table, key=lambda n: n.pk), [])
+    return MailPlan(own + others, sorted(table, key=lambda n: n.pk), [])
 
 
 def by_alert(notices: list[Notice]) -> list[tuple[Alert, list[Notice]]]:

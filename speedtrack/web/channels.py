@@ -14,7 +14,7 @@ from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from speedtrack.notices.channels import managing
-from speedtrack.notices.channels.managing import Entry, Unfit
+from speedtrack.notices.channels.managing import ChannelSettings, Unfit
 from speedtrack.notices.errors import Permanent, Temporary
 from speedtrack.notices.models import Channel
 from speedtrack.sealed import KeyLost
@@ -126,8 +126,8 @@ class ChannelForm(forms.Form):
         if words.place_pattern:
             place.validators.append(RegexValidator(rf"\A{words.place_pattern}\Z"))
 
-    def entry(self) -> Entry:
-        return Entry(**self.cleaned_data)
+    def entry(self) -> ChannelSettings:
+        return ChannelSettings(**self.cleaned_data)
 
 
 @require_safe
@@ -168,7 +168,7 @@ def change(request: HttpRequest, slug: str, pk: int) -> HttpResponse:
     return render(request, "web/channel.html", context | {"kind": channel.get_kind_display()})
 
 
-def written(form: ChannelForm, write: Callable[[Entry], Channel]) -> Channel | None:
+def written(form: ChannelForm, write: Callable[[ChannelSettings], Channel]) -> Channel | None:
     """Write what a valid form holds; what is unfit is said at its field."""
     if not form.is_valid():
         return None

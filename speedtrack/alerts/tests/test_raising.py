@@ -11,7 +11,7 @@ from django.utils import timezone
 
 from speedtrack.alerts import confirm, detection, muting, raising, triage
 from speedtrack.alerts.models import Alert, AlertEvent, ChangePoint, Mute
-from speedtrack.alerts.muting import Quiet
+from speedtrack.alerts.muting import MuteRequest
 from speedtrack.alerts.triage import Decision
 from speedtrack.notices import subscribing
 from speedtrack.notices.models import Outbox, Subscriber, Subscription
@@ -213,7 +213,7 @@ def test_what_is_muted_is_settled_and_shown_and_told_to_nobody(world: World, ada
     world.factors = {world.shas[7]: 1.3}
     tracked = builders.track(world.repository, emails=MAIL)
     machine = world.machine if quiet.get("machine") else None
-    muting.mute(tracked.project, Quiet(quiet.get("benchmark", ""), "", machine, "new disk", 3), ada)
+    muting.mute(tracked.project, MuteRequest(quiet.get("benchmark", ""), "", machine, "new disk", 3), ada)
     world.until_quiet()
     alert = Alert.objects.get()
     assert (alert.muted, alert.status, alert.change_points.count()) == (True, "confirmed", 2)
@@ -227,7 +227,7 @@ def test_what_is_muted_is_settled_and_shown_and_told_to_nobody(world: World, ada
 def test_a_mute_of_one_series_leaves_the_others_loud(world: World, ada: User) -> None:
     world.factors = {world.shas[7]: 1.3}
     tracked = builders.track(world.repository, emails=MAIL)
-    muting.mute(tracked.project, Quiet("get-p1", "throughput_rps", world.machine, "noisy", 3), ada)
+    muting.mute(tracked.project, MuteRequest("get-p1", "throughput_rps", world.machine, "noisy", 3), ada)
     world.until_quiet()
     assert not Alert.objects.get().muted
     assert Outbox.objects.count() == 1
@@ -236,7 +236,7 @@ def test_a_mute_of_one_series_leaves_the_others_loud(world: World, ada: User) ->
 def test_the_first_change_that_is_not_muted_makes_a_silent_alert_loud(world: World, ada: User) -> None:
     world.factors = {world.shas[7]: 1.3}
     tracked = builders.track(world.repository, emails=MAIL)
-    muting.mute(tracked.project, Quiet("get-p1", "", None, "noisy", 3), ada)
+    muting.mute(tracked.project, MuteRequest("get-p1", "", None, "noisy", 3), ada)
     world.until_quiet()
     alert = Alert.objects.get()
     confirmed(alert, "set-p1", 1.1)
@@ -248,7 +248,7 @@ def test_the_first_change_that_is_not_muted_makes_a_silent_alert_loud(world: Wor
 
 def test_a_mute_that_was_ended_mutes_nothing(world: World, ada: User) -> None:
     tracked = builders.track(world.repository)
-    mute = muting.mute(tracked.project, Quiet("get-p1", "", None, "noisy", 3), ada)
+    mute = muting.mute(tracked.project, MuteRequest("get-p1", "", None, "noisy", 3), ada)
     builders.work(world.machine, world.speed)
     series = Series.objects.filter(benchmark__name="get-p1").first()
     assert series and muting.mute_of(series) == mute
@@ -269,7 +269,7 @@ def test_what_cannot_be_muted(world: World, ada: User, changes: dict[str, Any], 
     with pytest.raises(ValueError, match=says):
         muting.mute(
             project,
-            Quiet(**{"benchmark": "get-p1", "metric": "", "machine": None, "reason": "x", "days": 1, **changes}),
+            MuteRequest(**{"benchmark": "get-p1", "metric": "", "machine": None, "reason": "x", "days": 1, **changes}),
             ada,
         )
 

@@ -56,7 +56,7 @@ class Call:
 
 
 @dataclass(frozen=True)
-class Answer:
+class Response:
     """What came back; ``headers`` by their names in lower case."""
 
     status: int
@@ -98,7 +98,7 @@ def seconds_of(text: str) -> float | None:
     return (at.replace(tzinfo=at.tzinfo or UTC) - datetime.now(UTC)).total_seconds()
 
 
-def call(what: Call) -> Answer:
+def call(what: Call) -> Response:
     """Make the call. Raises Refused (addresses.py) if it must not be made, Away if nothing answers."""
     deadline = time.monotonic() + WHOLE_S
     where = destination(what.url)
@@ -126,7 +126,7 @@ def call(what: Call) -> Answer:
             ) as response,
         ):
             names = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in response.headers}
-            return Answer(response.status, names, bounded(response.iter_stream(), what.most_bytes))
+            return Response(response.status, names, bounded(response.iter_stream(), what.most_bytes))
     except httpcore.ReadTimeout as e:
         raise Unanswered(f"{where.origin} did not answer within {WHOLE_S:.0f} s") from e
     except httpcore.TimeoutException as e:
@@ -145,7 +145,7 @@ def bounded(pieces: Iterable[bytes], most: int) -> bytes:
     return bytes(found[:most])
 
 
-def good(answer: Answer, who: str) -> Answer:
+def good(answer: Response, who: str) -> Response:
     """The answer, if it is a success; else raises Permanent or Away with the cause and the remedy in words."""
     if answer.is_good:
         return answer

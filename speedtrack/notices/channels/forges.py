@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote
 
-from speedtrack.notices.channels.calls import Answer, Call, call, good
+from speedtrack.notices.channels.calls import Call, Response, call, good
 from speedtrack.notices.models import Channel, CommitStatus
 
 MOST_BYTES = 4 * 1024 * 1024  # of an answer: a page of comments may be long
@@ -81,7 +81,7 @@ class Repository:
     def forge(self) -> Forge:
         return FORGES[self.channel.kind]
 
-    def ask(self, method: str, path: str, document: Any = None) -> Answer:
+    def ask(self, method: str, path: str, document: Any = None) -> Response:
         base = self.forge.repository.format(place=quote(self.channel.place), id=quote(self.channel.place, safe=""))
         token = {"Authorization": f"{self.forge.scheme} {self.channel.secret.reveal()}"}
         url = self.channel.url.reveal().rstrip("/") + base + path

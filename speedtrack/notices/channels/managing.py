@@ -25,7 +25,7 @@ class Unfit(Exception):
 
 
 @dataclass(frozen=True)
-class Entry:
+class ChannelSettings:
     """What a person entered. An empty ``url`` or ``secret`` keeps the one that is stored."""
 
     name: str
@@ -35,12 +35,12 @@ class Entry:
     improvements: bool = False
 
 
-def add(project: Project, kind: str, entry: Entry) -> Channel:
+def add(project: Project, kind: str, entry: ChannelSettings) -> Channel:
     """Make a channel. Raises Unfit."""
     return save(Channel(project=project, kind=kind, former_secret=Secret()), entry)
 
 
-def save(channel: Channel, entry: Entry) -> Channel:
+def save(channel: Channel, entry: ChannelSettings) -> Channel:
     """Write what was entered into a channel. Raises Unfit."""
     origin = origin_of(entry.url) if entry.url else channel.origin
     if not origin:

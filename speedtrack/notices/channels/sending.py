@@ -12,7 +12,7 @@ from django.db.models.functions import Now
 
 from speedtrack.alerts.models import AlertEvent
 from speedtrack.notices.channels import document, pulls
-from speedtrack.notices.channels.calls import Answer, Call, Gone, call, encoded, good
+from speedtrack.notices.channels.calls import Call, Gone, Response, call, encoded, good
 from speedtrack.notices.channels.document import Document
 from speedtrack.notices.channels.shapes import SHAPES
 from speedtrack.notices.errors import Away, Permanent, Temporary, Unanswered
@@ -62,7 +62,7 @@ def delivery_id(row: Outbox) -> str:
     return str(uuid.uuid5(DELIVERIES, f"{row.channel_id}/{row.event}/{row.pk}"))
 
 
-def post(channel: Channel, written: Document) -> Answer:
+def post(channel: Channel, written: Document) -> Response:
     """Send a document in the shape of the channel. Raises Temporary, Permanent or KeyLost."""
     try:
         return good(call(call_of(channel, written)), channel.origin)

@@ -12,7 +12,7 @@ import pytest
 
 from speedtrack.notices.channels import addresses, calls
 from speedtrack.notices.channels.addresses import Refused, destination, resolve
-from speedtrack.notices.channels.calls import Answer, Call, call, good
+from speedtrack.notices.channels.calls import Call, Response, call, good
 from speedtrack.notices.errors import Permanent, Temporary
 from speedtrack.notices.tests.receivers import Receiver, serving
 
@@ -301,6 +301,6 @@ def test_an_answer_that_is_no_success_says_whether_to_try_again_and_when(
     status: int, headers: dict[str, str], error: type[Exception], wait: float | None
 ) -> None:
     with pytest.raises(error, match=f"it answered {status}") as caught:
-        good(Answer(status, headers, b""), "it")
+        good(Response(status, headers, b""), "it")
     if error is Temporary:
         assert caught.value.after_s == wait  # type: ignore[attr-defined]

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from speedtrack.alerts import muting, reasons, sensitivity
 from speedtrack.alerts.models import Mute
 from speedtrack.alerts.reasons import Why
-from speedtrack.alerts.sensitivity import Sensitivity
+from speedtrack.alerts.sensitivity import SeriesSensitivity
 from speedtrack.web.pages.timeline import View, position_of
 
 
-def sensitivity_of(view: View) -> list[Sensitivity]:
+def sensitivity_of(view: View) -> list[SeriesSensitivity]:
     """How small a change each machine's newest line of the view shows now."""
     newest = {s.machine_id: s for s in view.series}
     return sensitivity.of_branch(view.branch, newest.values())

@@ -6,7 +6,7 @@ from django.http import QueryDict
 
 from speedtrack.alerts import muting
 from speedtrack.alerts.models import Mute
-from speedtrack.alerts.muting import Quiet
+from speedtrack.alerts.muting import MuteRequest
 from speedtrack.benchmarks.metrics import METRICS, WATCHED, Metric
 from speedtrack.benchmarks.models import Benchmark
 from speedtrack.projects.models import Project
@@ -46,7 +46,7 @@ def load(project: Project, query: QueryDict) -> MutesPage:
     )
 
 
-def quiet_of(project: Project, form: QueryDict) -> Quiet:
+def quiet_of(project: Project, form: QueryDict) -> MuteRequest:
     """Read the form. Raises ValueError for names that the project does not have."""
     benchmark, metric, name = (form.get(key, "").strip() for key in ("benchmark", "metric", "machine"))
     if benchmark and not Benchmark.objects.filter(project=project, name=benchmark).exists():
@@ -57,7 +57,7 @@ def quiet_of(project: Project, form: QueryDict) -> Quiet:
     if name and machine is None:
         raise ValueError(f"there is no machine {name!r}")
     days = form.get("days", "")
-    return Quiet(
+    return MuteRequest(
         benchmark,
         metric,
         machine,

@@ -6,7 +6,7 @@ from typing import Any
 from django.db.models import Max
 
 from speedtrack.alerts import sensitivity
-from speedtrack.alerts.sensitivity import Sensitivity
+from speedtrack.alerts.sensitivity import SeriesSensitivity
 from speedtrack.benchmarks.models import Benchmark
 from speedtrack.projects.models import Branch, Project
 from speedtrack.runs.models import Series
@@ -19,8 +19,8 @@ class SensitivityPage:
 
     project: Project
     branch: Branch | None
-    noisy: list[Sensitivity]
-    others: list[Sensitivity]
+    noisy: list[SeriesSensitivity]
+    others: list[SeriesSensitivity]
 
 
 def load(project: Project) -> SensitivityPage:
@@ -49,7 +49,7 @@ def document(page: SensitivityPage) -> dict[str, Any]:
     }
 
 
-def of_one(one: Sensitivity) -> dict[str, Any]:
+def of_one(one: SeriesSensitivity) -> dict[str, Any]:
     return {
         "benchmark": one.series.benchmark.name,
         "metric": one.series.metric,

@@ -7,7 +7,7 @@ from typing import Any
 from django.core.management.base import CommandError
 
 from speedtrack.alerts import replay
-from speedtrack.alerts.replay import Entry
+from speedtrack.alerts.replay import ReplayEntry
 from speedtrack.benchmarks.metrics import METRICS
 from speedtrack.projects.models import Project
 from speedtrack.web.management.plaincommand import PlainCommand
@@ -40,7 +40,7 @@ class Command(PlainCommand):
                 f"{new} new suspicions are to be settled; what they show is told in a digest, not at once"
             )
 
-    def tell(self, entry: Entry) -> None:
+    def tell(self, entry: ReplayEntry) -> None:
         metric = METRICS[entry.series.metric].title
         what = "suspected" if entry.suspected else "not suspected"
         where = f"{entry.series.benchmark.name}, {metric} on {entry.series.machine}"
