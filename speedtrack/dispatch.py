@@ -78,7 +78,7 @@ def duties() -> list[tuple[str, QuerySet[Any]]]:
         ("detect", Series.objects.undetected()),
         ("detect", ChangePoint.objects.settling().exclude(Exists(under_way))),
         ("detect", ChangePoint.objects.ripe()),
-        ("detect", floors.due()),
+        ("detect", floors.runs_due()),
         ("calibrate", floors.unasked_machines()),
     ]
 

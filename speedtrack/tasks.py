@@ -34,7 +34,7 @@ def detect() -> None:
     detection.detect()
     confirm.step()
     floors.store_due()
-    profiling.plan_missing()
+    profiling.plan_missing_profiles()
 
 
 @shared_task
@@ -48,5 +48,5 @@ def notify() -> None:
     """Send what waits in the outbox, of what operators and forges have to hear too."""
     tell_subscribers()
     tell_operators()
-    statuses.look()
+    statuses.update_statuses()
     send_due()

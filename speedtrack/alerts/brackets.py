@@ -42,17 +42,17 @@ class Bracket:
         return Bracket(begin.base_id, end.commit_id, begin.first, end.last, lowest, highest)
 
 
-def numbers_of(branch: Branch, commits: Iterable[int]) -> dict[int, int]:
+def positions_of(branch: Branch, commits: Iterable[int]) -> dict[int, int]:
     """Commit id -> position, for those on the branch."""
     return dict(Position.objects.filter(branch=branch, commit__in=list(commits)).values_list("commit_id", "number"))
 
 
-def on_a_branch(cp: ChangePoint) -> bool:
+def ensure_branch(cp: ChangePoint) -> bool:
     """Do both ends of the range lie on the change point's branch, or on another one, which is then its branch?
 
     A deleted branch keeps its commits, but nobody waits for what they cost: a live one must have them.
     """
-    if cp.branch.deleted_at is None and len(numbers_of(cp.branch, [cp.before_id, cp.commit_id])) == 2:
+    if cp.branch.deleted_at is None and len(positions_of(cp.branch, [cp.before_id, cp.commit_id])) == 2:
         return True
     live = Branch.objects.filter(deleted_at=None)
     other = live.filter(positions__commit=cp.before_id).filter(positions__commit=cp.commit_id).order_by("pk").first()
@@ -63,13 +63,13 @@ def on_a_branch(cp: ChangePoint) -> bool:
     return True
 
 
-def around(cp: ChangePoint) -> Bracket:
+def bracket_of(cp: ChangePoint) -> Bracket:
     """The bracket of a suspicion whose commits are on its branch: it stops where another change of its series lies."""
-    numbers = numbers_of(cp.branch, [cp.before_id, cp.commit_id])
+    numbers = positions_of(cp.branch, [cp.before_id, cp.commit_id])
     first, last = numbers[cp.before_id], numbers[cp.commit_id]
     if cp.kind == ChangePoint.Kind.DRIFT:
         return Bracket(cp.before_id, cp.commit_id, first, last, first, last)
-    lowest, highest = limits(cp, first, last)
+    lowest, highest = free_range(cp, first, last)
     points = (
         Measurement.objects.filter(series=cp.series, accepted=True, paired=False, flags=[])
         .filter(commit__positions__branch=cp.branch)
@@ -82,12 +82,12 @@ def around(cp: ChangePoint) -> Bracket:
     return Bracket(begin[-1][0], end[-1][0], begin[-1][1], end[-1][1], lowest, highest)
 
 
-def limits(cp: ChangePoint, first: int, last: int) -> tuple[int, int]:
+def free_range(cp: ChangePoint, first: int, last: int) -> tuple[int, int]:
     """The positions between which the series has no other change than this one, whose place is given."""
     steps = ChangePoint.objects.filter(series=cp.series, kind=ChangePoint.Kind.STEP)
     others = steps.exclude(pk=cp.pk).exclude(status__in=(Status.REFUTED, Status.MACHINE))
     rows = list(others.values_list("before_id", "commit_id"))
-    numbers = numbers_of(cp.branch, {commit for row in rows for commit in row})
+    numbers = positions_of(cp.branch, {commit for row in rows for commit in row})
     known = [(numbers[b], numbers[c]) for b, c in rows if b in numbers and c in numbers]
     lowest = max((end for _, end in known if end <= first), default=0)
     highest = min((begin for begin, _ in known if begin >= last), default=2**31 - 1)
@@ -101,8 +101,8 @@ def paired_runs_around(cp: ChangePoint) -> QuerySet[Run]:
     new ones. The narrowest pair is taken that holds no other change of the series, and reaches at most as far again to
     each side as the suspicion's own bracket is wide. None: an empty set.
     """
-    numbers = numbers_of(cp.branch, [cp.before_id, cp.commit_id])
-    own = around(cp)
+    numbers = positions_of(cp.branch, [cp.before_id, cp.commit_id])
+    own = bracket_of(cp)
     width = own.last - own.first
     runs = Run.objects.filter(
         project=cp.series.project_id,
@@ -119,7 +119,7 @@ def paired_runs_around(cp: ChangePoint) -> QuerySet[Run]:
     return runs.filter(base=nearest[0], commit=nearest[1]) if nearest else runs.none()
 
 
-def together(suspicions: Iterable[tuple[ChangePoint, Bracket]]) -> list[tuple[Bracket, list[ChangePoint]]]:
+def shared_brackets(suspicions: Iterable[tuple[ChangePoint, Bracket]]) -> list[tuple[Bracket, list[ChangePoint]]]:
     """Suspicions of one machine and branch that one pair of commits can settle: those placed in each other's bracket.
 
     Their common bracket reaches from the first to the last commit of theirs. Two of one series never share one.
@@ -128,7 +128,7 @@ def together(suspicions: Iterable[tuple[ChangePoint, Bracket]]) -> list[tuple[Br
     for cp, bracket in sorted(suspicions, key=lambda one: (one[1].first, one[1].last, one[0].pk)):
         for i, (common, members) in enumerate(groups):
             joined = common.joined(bracket)
-            if joined and may_share(cp, members) and bracket.first < (common.first + common.last) / 2:
+            if joined and may_share_bracket(cp, members) and bracket.first < (common.first + common.last) / 2:
                 groups[i] = (joined, [*members, cp])
                 break
         else:
@@ -136,7 +136,7 @@ def together(suspicions: Iterable[tuple[ChangePoint, Bracket]]) -> list[tuple[Br
     return groups
 
 
-def may_share(cp: ChangePoint, members: list[ChangePoint]) -> bool:
+def may_share_bracket(cp: ChangePoint, members: list[ChangePoint]) -> bool:
     first = members[0]
     same_place = first.series.machine_id == cp.series.machine_id and first.branch_id == cp.branch_id
     return same_place and first.kind == cp.kind and all(one.series_id != cp.series_id for one in members)
@@ -144,7 +144,7 @@ def may_share(cp: ChangePoint, members: list[ChangePoint]) -> bool:
 
 def commits_between(branch: Branch, before_id: int, commit_id: int) -> QuerySet[Commit]:
     """The commits of the branch strictly between two of its commits, oldest first."""
-    numbers = numbers_of(branch, [before_id, commit_id])
+    numbers = positions_of(branch, [before_id, commit_id])
     return Commit.objects.filter(
         positions__branch=branch,
         positions__number__gt=numbers.get(before_id, 0),

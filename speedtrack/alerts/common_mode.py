@@ -13,7 +13,7 @@ from datetime import datetime
 from django.db.models import QuerySet
 
 from speedtrack.alerts import lines
-from speedtrack.alerts.brackets import numbers_of
+from speedtrack.alerts.brackets import positions_of
 from speedtrack.alerts.models import ChangePoint
 from speedtrack.alerts.pairing import same_binary
 from speedtrack.alerts.trouble import isolated
@@ -55,7 +55,7 @@ def sort_out() -> None:
     for suspicions in by_place.values():
         with isolated(*[cp.series for cp in suspicions]):
             for group in groups(suspicions):
-                decide(group)
+                decide_group(group)
 
 
 def follow_spokesmen() -> None:
@@ -76,7 +76,7 @@ def follow_spokesmen() -> None:
 
 def groups(suspicions: list[ChangePoint]) -> Iterator[SuspicionGroup]:
     """Those of a machine and branch by place: ranges that overlap, or touch, belong together."""
-    numbers = numbers_of(suspicions[0].branch, {end for cp in suspicions for end in (cp.before_id, cp.commit_id)})
+    numbers = positions_of(suspicions[0].branch, {end for cp in suspicions for end in (cp.before_id, cp.commit_id)})
     placed = [cp for cp in suspicions if cp.before_id in numbers and cp.commit_id in numbers]
     placed.sort(key=lambda cp: (numbers[cp.commit_id], cp.pk))
     members: list[ChangePoint] = []
@@ -100,13 +100,13 @@ def slowdown(metric: str, move: float) -> float:
     return move if METRICS[metric].better == Direction.LOWER else -move
 
 
-def decide(group: SuspicionGroup) -> None:
+def decide_group(group: SuspicionGroup) -> None:
     cp = group.members[0]
     if not group.usual or decided_before(group):
         return
     if not common.is_common(moves(cp, group), group.usual):
         return
-    votes = dict(evidence(group))
+    votes = dict(evidence_on(group))
     cause = common.cause(votes.values())
     if cause == Cause.MACHINE:
         why = "; ".join(words for words, vote in votes.items() if vote == Cause.MACHINE)
@@ -143,13 +143,13 @@ def blame_machine(members: list[ChangePoint], why: str) -> None:
     )
 
 
-def watched(cp: ChangePoint) -> QuerySet[Series]:
+def watched_series(cp: ChangePoint) -> QuerySet[Series]:
     return Series.objects.filter(project=cp.series.project_id, machine=cp.series.machine_id, metric__in=WATCHED)
 
 
 def moves(cp: ChangePoint, group: SuspicionGroup) -> list[float]:
     """How much slower each watched series of the machine became at the place."""
-    return list(moves_of({series.pk: series.metric for series in watched(cp)}, cp, group).values())
+    return list(moves_of({series.pk: series.metric for series in watched_series(cp)}, cp, group).values())
 
 
 def moves_of(metrics: dict[int, str], cp: ChangePoint, group: SuspicionGroup) -> dict[int, float]:
@@ -164,19 +164,19 @@ def moves_of(metrics: dict[int, str], cp: ChangePoint, group: SuspicionGroup) ->
     return {pk: slowdown(metrics[pk], move) for pk, move in found.items() if move is not None}
 
 
-def evidence(group: SuspicionGroup) -> Iterator[tuple[str, Cause]]:
+def evidence_on(group: SuspicionGroup) -> Iterator[tuple[str, Cause]]:
     """What each source that costs nothing says, in words."""
     cp = group.members[0]
     yield "both commits build the very same server", by_binaries(cp)
     yield "other machines did not move", by_other_machines(cp, group)
-    when = moment(cp)
+    when = first_measured_at(cp)
     if when is not None:
         yield "the canary moved at that time", by_canary(cp, when, group.usual)
         yield "other projects on it moved at that time", by_other_projects(cp, when, group.usual)
         yield "it follows the time of measuring, not the order of commits", by_order(cp, when, group)
 
 
-def moment(cp: ChangePoint) -> datetime | None:
+def first_measured_at(cp: ChangePoint) -> datetime | None:
     """When the machine first measured the new level: the end of the older attempt at the commit."""
     ended = Measurement.objects.filter(series=cp.series, commit=cp.commit_id, accepted=True, paired=False)
     return ended.order_by("attempt__ended_at").values_list("attempt__ended_at", flat=True).first()
@@ -204,13 +204,13 @@ def by_other_machines(cp: ChangePoint, group: SuspicionGroup) -> Cause:
 def by_canary(cp: ChangePoint, when: datetime, usual: float) -> Cause:
     """The canary never changes: if it moved as well, it was the machine. That it stood still is no proof: it is one."""
     checks = CanaryCheck.objects.filter(canary__machine=cp.series.machine_id, ratio__isnull=False, series__isnull=False)
-    old = middle(checks.filter(at__lt=when).order_by("-at")[:CHECKS])
-    new = middle(checks.filter(at__gte=when).order_by("at")[:CHECKS])
+    old = median_slowdown(checks.filter(at__lt=when).order_by("-at")[:CHECKS])
+    new = median_slowdown(checks.filter(at__gte=when).order_by("at")[:CHECKS])
     move = None if old is None or new is None else new - old
     return vote(None if move is None else common.took_part(move, usual), with_it=Cause.MACHINE, without=Cause.UNKNOWN)
 
 
-def middle(checks: QuerySet[CanaryCheck]) -> float | None:
+def median_slowdown(checks: QuerySet[CanaryCheck]) -> float | None:
     """The median log slowdown of some checks; None if there is none."""
     rows = checks.values_list("series__metric", "ratio")
     found = sorted(slowdown(metric, common.shift([1.0], [ratio]) or 0.0) for metric, ratio in rows if metric and ratio)
@@ -242,7 +242,7 @@ def by_other_projects(cp: ChangePoint, when: datetime, usual: float) -> Cause:
 
 def by_order(cp: ChangePoint, when: datetime, group: SuspicionGroup) -> Cause:
     """Commits before the place that were measured after the moment: with the new level it is the machine."""
-    metrics = dict(watched(cp).values_list("pk", "metric"))
+    metrics = dict(watched_series(cp).values_list("pk", "metric"))
     clean = Measurement.objects.filter(series__in=metrics, accepted=True, paired=False, flags=[])
     near = clean.filter(
         commit__positions__branch=cp.branch_id,

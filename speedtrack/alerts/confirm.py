@@ -49,7 +49,7 @@ def step() -> None:
     judge_finished()
     narrow_confirmed()
     raising.raise_alerts()
-    resolving.resolve()
+    resolving.resolve_alerts()
 
 
 def drop_returns() -> None:
@@ -61,23 +61,25 @@ def drop_returns() -> None:
 def open_brackets() -> None:
     """Let every ripe suspicion be measured again, with those of the same place."""
     waiting: list[tuple[ChangePoint, Bracket]] = []
-    for cp in with_all(ChangePoint.objects.ripe()):
+    for cp in with_related(ChangePoint.objects.ripe()):
         with isolated(cp.series):
-            if not brackets.on_a_branch(cp):
-                end(cp, Status.UNSETTLED, f"its commits are no longer on {cp.branch}")
+            if not brackets.ensure_branch(cp):
+                end_settling(cp, Status.UNSETTLED, f"its commits are no longer on {cp.branch}")
             elif why := history.why_not_measurable(cp.series):
-                give_up(cp, why)
+                leave_to_history(cp, why)
             elif cp.kind == ChangePoint.Kind.DRIFT and drift.is_explained(cp):
                 cp.delete()
             elif drift.waits_for_a_step(cp):
                 continue
             elif pairing.same_binary(cp):
-                end(cp, Status.REFUTED, "both commits build the very same server: this is the machine's own noise")
+                end_settling(
+                    cp, Status.REFUTED, "both commits build the very same server: this is the machine's own noise"
+                )
             elif runs := runs_that_tell(cp):
                 settle_by(cp, runs)
             else:
-                waiting.append((cp, brackets.around(cp)))
-    for bracket, group in brackets.together(waiting):
+                waiting.append((cp, brackets.bracket_of(cp)))
+    for bracket, group in brackets.shared_brackets(waiting):
         with isolated(*[cp.series for cp in group]):
             pair = Pair(bracket.base_id, bracket.commit_id, group[0].series.machine, Reason.CONFIRM)
             trials = max(PAIRS, fewest_pairs(LEVEL / len(group), LOOKS))
@@ -93,13 +95,13 @@ def runs_that_tell(cp: ChangePoint) -> list[Run]:
     return [run for run in brackets.paired_runs_around(cp) if verdicts.may_tell(run, cp)]
 
 
-def give_up(cp: ChangePoint, why: str) -> None:
+def leave_to_history(cp: ChangePoint, why: str) -> None:
     """End a suspicion that cannot be measured again: by what the history shows, if it shows it."""
     if not history.take_over(cp, why):
-        end(cp, Status.UNSETTLED, f"could not be measured again: {why}")
+        end_settling(cp, Status.UNSETTLED, f"could not be measured again: {why}")
 
 
-def with_all(change_points: QuerySet[ChangePoint]) -> list[ChangePoint]:
+def with_related(change_points: QuerySet[ChangePoint]) -> list[ChangePoint]:
     related = ("series__benchmark", "series__machine", "series__project", "branch", "before", "commit")
     return list(change_points.select_related(*related).order_by("id"))
 
@@ -116,7 +118,7 @@ def settle_by(cp: ChangePoint, runs: list[Run]) -> None:
 def judge_finished() -> None:
     """Judge the paired runs that have ended by the change points whose newest run they are."""
     finished: dict[Run, list[ChangePoint]] = defaultdict(list)
-    for cp in with_all(ChangePoint.objects.settling()):
+    for cp in with_related(ChangePoint.objects.settling()):
         run = cp.runs.order_by("-id").first()
         if run and run.done:
             finished[run].append(cp)
@@ -136,25 +138,25 @@ def judge_confirmation(run: Run, waiting: list[ChangePoint]) -> None:
     if run.status != RunStatus.SUCCEEDED:
         cause = run.error.splitlines()[0] if run.error else run.status
         for cp in waiting:
-            give_up(cp, cause)
+            leave_to_history(cp, cause)
         return
-    for cp, found in verdicts.confirmations(run, waiting):
+    for cp, found in verdicts.judge_rounds(run, waiting):
         with isolated(cp.series):
             if found is None:
                 # Each flagged trial was repeated already: more rounds on such a machine would only keep it busy.
-                end(cp, Status.UNSETTLED, f"no pair of trials is clean: {verdicts.flags_of(run, cp)}")
+                end_settling(cp, Status.UNSETTLED, f"no pair of trials is clean: {verdicts.flags_of(run, cp)}")
             elif conclude(cp, found):
                 open_still.append((cp, found))
             elif cp.kind == ChangePoint.Kind.DRIFT and cp.status == Status.SETTLING:
-                end(cp, Status.CONFIRMED, cp.note)
+                end_settling(cp, Status.CONFIRMED, cp.note)
     again = [cp for cp, found in open_still if not left_to_another(cp, found)]
     if again:
         with isolated(*[cp.series for cp in again]):
-            looks = min(verdicts.rounds_of(run, cp) for cp in again)
-            plan_round(run, again, looks)
+            looks = min(verdicts.count_rounds(run, cp) for cp in again)
+            plan_further_round(run, again, looks)
 
 
-def plan_round(run: Run, group: list[ChangePoint], looks: int) -> None:
+def plan_further_round(run: Run, group: list[ChangePoint], looks: int) -> None:
     """Measure the two commits of a confirming run once more for these change points, which had so many looks."""
     assert run.base_id is not None
     pair = Pair(run.base_id, run.commit_id, run.machine, Reason.CONFIRM)
@@ -169,11 +171,11 @@ def measure_further(machine: Machine) -> int:
 
     Suspicions of the same two commits share it. Returns how many runs were planned.
     """
-    for cp in reversed(with_all(ChangePoint.objects.open_to_further(machine, LOOKS - 1))):
+    for cp in reversed(with_related(ChangePoint.objects.open_to_further(machine, LOOKS - 1))):
         run = cp.runs.filter(reason=Reason.CONFIRM, status=RunStatus.SUCCEEDED).latest("id")
-        if brackets.on_a_branch(cp):
-            alike = with_all(ChangePoint.objects.open_to_further(machine, LOOKS - 1).filter(runs=run))
-            plan_round(run, alike, LOOKS - 1)
+        if brackets.ensure_branch(cp):
+            alike = with_related(ChangePoint.objects.open_to_further(machine, LOOKS - 1).filter(runs=run))
+            plan_further_round(run, alike, LOOKS - 1)
             ChangePoint.objects.filter(pk__in=[one.pk for one in alike]).update(status=Status.SETTLING)
             return 1
     return 0
@@ -181,35 +183,37 @@ def measure_further(machine: Machine) -> int:
 
 def left_to_another(cp: ChangePoint, found: Verdict) -> bool:
     """Does another metric of the benchmark show the change already? Then more pairs would tell nothing new."""
-    for other in with_all(ChangePoint.objects.settling().overlapping(cp)):
+    for other in with_related(ChangePoint.objects.settling().overlapping(cp)):
         same_cause = (
             other.kind == cp.kind and other.series.benchmark_id == cp.series.benchmark_id and follows(other, cp)
         )
         if same_cause and is_narrowing(other):
-            end(cp, Status.UNSETTLED, f"not known: {evidence(found)}; {other.metric.title} shows the change")
+            end_settling(
+                cp, Status.UNSETTLED, f"not known: {pairs_in_words(found)}; {other.metric.title} shows the change"
+            )
             return True
     return False
 
 
-def evidence(found: Verdict) -> str:
+def pairs_in_words(found: Verdict) -> str:
     change = f"{found.ratio - 1:+.1%} [{found.low - 1:+.1%}, {found.high - 1:+.1%}]"
     return f"measured again over {found.pairs} pairs: {change}, p = {found.p:.2g}"
 
 
 def conclude(cp: ChangePoint, found: Verdict) -> bool:
     """Write what the pairs of the bracket mean for a suspicion. True if another round is wanted."""
-    words = evidence(found)
+    words = pairs_in_words(found)
     if found.answer == Answer.UNKNOWN:
         looks = cp.runs.filter(reason=Reason.CONFIRM, status=RunStatus.SUCCEEDED).count()
         if looks < LOOKS - 1:
             return True
         known = "not known yet" if looks < LOOKS else "not known"
-        end(cp, Status.UNSETTLED, f"{known}: {words}")
+        end_settling(cp, Status.UNSETTLED, f"{known}: {words}")
     elif found.answer == Answer.DIFFERENT and (found.ratio > 1) == (cp.ratio > 1):
         cp.ratio, cp.low, cp.high, cp.note = found.ratio, found.low, found.high, words
         cp.save(update_fields=["ratio", "low", "high", "note"])
     else:
-        end(cp, Status.REFUTED, words)
+        end_settling(cp, Status.REFUTED, words)
     return False
 
 
@@ -221,9 +225,9 @@ def narrow_confirmed() -> None:
     """
     narrowing: list[ChangePoint] = []
     needed: dict[int, int] = {}
-    for cp in with_all(ChangePoint.objects.settling()):
+    for cp in with_related(ChangePoint.objects.settling()):
         with isolated(cp.series):
-            if cp.kind == ChangePoint.Kind.STEP and is_narrowing(cp) and not under_way(cp):
+            if cp.kind == ChangePoint.Kind.STEP and is_narrowing(cp) and not is_being_measured(cp):
                 read_sides(cp)
                 needed[cp.pk] = verdicts.pairs_to_place(cp)
                 narrowing.append(cp)
@@ -236,7 +240,7 @@ def narrow_confirmed() -> None:
                 narrow(leader, followers)
 
 
-def under_way(cp: ChangePoint) -> bool:
+def is_being_measured(cp: ChangePoint) -> bool:
     return Run.objects.unfinished().filter(change_points=cp).exists()
 
 
@@ -263,12 +267,12 @@ def narrow(leader: ChangePoint, followers: list[ChangePoint]) -> None:
 
     A force push may have taken the commits off the branch meanwhile: then nobody needs to hear of them.
     """
-    if not brackets.on_a_branch(leader):
-        end(leader, Status.UNSETTLED, f"its commits are no longer on {leader.branch}")
+    if not brackets.ensure_branch(leader):
+        end_settling(leader, Status.UNSETTLED, f"its commits are no longer on {leader.branch}")
         return
     middle = next_commit(leader)
     if middle is None:
-        end(leader, Status.CONFIRMED, leader.note)
+        end_settling(leader, Status.CONFIRMED, leader.note)
         for cp in followers:
             if cp.series.benchmark_id == leader.series.benchmark_id:
                 adopt_range(cp, leader)
@@ -305,9 +309,9 @@ def adopt_range(cp: ChangePoint, leader: ChangePoint) -> None:
     """Confirm a change point where the clearest one of its benchmark and machine was found: they are one cause."""
     cp.before, cp.commit = leader.before, leader.commit
     cp.save(update_fields=["before", "commit"])
-    end(cp, Status.CONFIRMED, f"{cp.note}; placed with {leader.metric.title}, which shows it more clearly")
+    end_settling(cp, Status.CONFIRMED, f"{cp.note}; placed with {leader.metric.title}, which shows it more clearly")
 
 
-def end(cp: ChangePoint, status: Status, note: str) -> None:
+def end_settling(cp: ChangePoint, status: Status, note: str) -> None:
     cp.status, cp.note = status, note
     ChangePoint.objects.filter(pk=cp.pk).update(status=status, note=note, settled_at=Now())

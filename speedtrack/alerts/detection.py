@@ -7,7 +7,7 @@ from django.db import transaction
 
 from speedtrack.alerts import drift, history
 from speedtrack.alerts.effects import smallest_effect
-from speedtrack.alerts.known import KnownChange, known_changes, lost_steps, placed, rewritten_changes, steps_on
+from speedtrack.alerts.known import KnownChange, known_changes, lost_steps, placed_step, rewritten_changes, steps_on
 from speedtrack.alerts.models import ChangePoint
 from speedtrack.alerts.past import mark_past
 from speedtrack.alerts.spreads import spread_of
@@ -40,7 +40,7 @@ def detect_in(series: Series, since: datetime) -> None:
     if not METRICS[series.metric].watched:
         return
     lost = lost_steps(series)
-    drop(lost.unfounded)
+    drop_suspicions(lost.unfounded)
     windows = windows_since(series, since)
     if not windows:
         return
@@ -51,10 +51,10 @@ def detect_in(series: Series, since: datetime) -> None:
         rewritten = rewritten_changes(lost, window) if window.new else []
         if window.new and look_for_steps(series, window, known_changes(window, steps, rewritten), effect, why):
             steps = steps_on(series, window.branch)
-        drift.look_for_drift(series, window, effect, [*steps, *map(placed, rewritten)])
+        drift.look_for_drift(series, window, effect, [*steps, *map(placed_step, rewritten)])
 
 
-def drop(suspicions: Sequence[int]) -> bool:
+def drop_suspicions(suspicions: Sequence[int]) -> bool:
     """Delete suspicions that nobody began to settle meanwhile. True if there were any."""
     return bool(suspicions) and ChangePoint.objects.filter(pk__in=suspicions, status=Status.SUSPECTED).delete()[0] > 0
 
@@ -121,7 +121,7 @@ def update_suspicions(series: Series, window: Window, known: list[KnownChange], 
         for k in known
         if k.is_open and k.change_point not in found and any(-NEAR <= k.last - i <= DEFAULT.before for i in filled)
     ]
-    return drop(dissolved) or changed
+    return drop_suspicions(dissolved) or changed
 
 
 def rests_on(shift: Shift, new: Sequence[int]) -> list[int]:
@@ -131,19 +131,19 @@ def rests_on(shift: Shift, new: Sequence[int]) -> list[int]:
 
 def raise_suspicion(series: Series, window: Window, shift: Shift, origin: ChangePoint | None) -> ChangePoint:
     return ChangePoint.objects.create(
-        series=series, branch=window.branch, status=Status.SUSPECTED, returns_from=origin, **fields_of(window, shift)
+        series=series, branch=window.branch, status=Status.SUSPECTED, returns_from=origin, **shift_fields(window, shift)
     )
 
 
 def move_suspicion(suspicion: ChangePoint, window: Window, shift: Shift) -> bool:
     """Bring an open suspicion in line with what further points say of it, unless it is being settled meanwhile."""
-    fields = fields_of(window, shift)
+    fields = shift_fields(window, shift)
     if all(getattr(suspicion, name) == value for name, value in fields.items()):
         return False
     return ChangePoint.objects.filter(pk=suspicion.pk, status=Status.SUSPECTED).update(**fields) > 0
 
 
-def fields_of(window: Window, shift: Shift) -> dict[str, float | int]:
+def shift_fields(window: Window, shift: Shift) -> dict[str, float | int]:
     return {
         "before_id": window.points[shift.index - 1].commit_id,
         "commit_id": window.points[shift.index].commit_id,

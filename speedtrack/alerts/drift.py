@@ -15,7 +15,7 @@ from django.db import connection
 from django.db.models import Q
 
 from speedtrack.alerts import lines
-from speedtrack.alerts.brackets import numbers_of
+from speedtrack.alerts.brackets import positions_of
 from speedtrack.alerts.effects import smallest_effect
 from speedtrack.alerts.known import PlacedStep, steps_on
 from speedtrack.alerts.lines import TrialPoint
@@ -93,13 +93,15 @@ def look_for_drift(series: Series, window: Window, effect: float, placed: Sequen
         return None
     newest, head = [point.value for point in points[-LEVEL:]], points[-1]
     steps = [(step.last, step.ratio) for step in placed if step.status in LEFT_STANDING]
-    if within(steps, points[-LEVEL].position, head.position):
+    if ratios_within(steps, points[-LEVEL].position, head.position):
         return None  # the newest points are of two levels, and the step between them is looked after by itself
     found: list[tuple[Reference, Drift, float]] = []
     for reference in references(series, branch, head, best_commit(series, branch, points, effect)):
-        if reference.position > points[-LEVEL].position - 1 or within(steps, reference.begin, reference.position):
+        if reference.position > points[-LEVEL].position - 1 or ratios_within(
+            steps, reference.begin, reference.position
+        ):
             continue
-        explained = math.prod(within(steps, reference.position, head.position))
+        explained = math.prod(ratios_within(steps, reference.position, head.position))
         if one := drift.drifted(reference.values, newest, smallest_effect=effect, explained=explained):
             found.append((reference, one, explained))
     fresh = drift.fresh_step(without_steps(points, steps)) if found else 1.0
@@ -113,7 +115,7 @@ def look_for_drift(series: Series, window: Window, effect: float, placed: Sequen
 
 def without_steps(points: Sequence[TrialPoint], steps: Sequence[tuple[int, float]]) -> list[float]:
     """The values of the points with the effect of these steps removed. A step is (position, ratio)."""
-    return [point.value / math.prod(within(steps, 0, point.position)) for point in points]
+    return [point.value / math.prod(ratios_within(steps, 0, point.position)) for point in points]
 
 
 def suspect_drift(series: Series, branch: Branch, reference: Reference, head: TrialPoint, found: Drift) -> ChangePoint:
@@ -170,7 +172,7 @@ def best_commit(series: Series, branch: Branch, points: Sequence[TrialPoint], ef
     return known.commit_id
 
 
-def within(steps: Sequence[tuple[int, float]], first: int, last: int) -> list[float]:
+def ratios_within(steps: Sequence[tuple[int, float]], first: int, last: int) -> list[float]:
     """The ratios of the steps (position, ratio) after the first and up to the last position."""
     return [ratio for number, ratio in steps if first < number <= last and ratio > 0]
 
@@ -193,7 +195,7 @@ def is_news(series: Series, branch: Branch, reference: Reference, found: Drift) 
 
 def steps_in(cp: ChangePoint) -> list[PlacedStep]:
     """The steps between the ends of a drift, as far as they may be real."""
-    ends = numbers_of(cp.branch, [cp.before_id, cp.commit_id])
+    ends = positions_of(cp.branch, [cp.before_id, cp.commit_id])
     if len(ends) < 2:
         return []
     first, last = ends[cp.before_id], ends[cp.commit_id]
@@ -221,9 +223,9 @@ def steps_seen_by_pairs(cp: ChangePoint) -> float:
     return product(step for step in steps_in(cp) if step.status in (Status.CONFIRMED, Status.HISTORY))
 
 
-def description(cp: ChangePoint) -> str:
+def drift_in_words(cp: ChangePoint) -> str:
     """What an alert says of a drift."""
-    places = numbers_of(cp.branch, [cp.before_id, cp.commit_id])
+    places = positions_of(cp.branch, [cp.before_id, cp.commit_id])
     ago = places.get(cp.commit_id, 0) - places.get(cp.before_id, 0)
     low, high = sorted((cp.low - 1, cp.high - 1))
     moved = "slower" if cp.is_slowdown else "faster"

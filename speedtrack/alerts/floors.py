@@ -86,7 +86,7 @@ def environment_changed(run: Run, newest: Measurement) -> bool:
     return bool(known) and newest.created > run.created and newest.series.environment_id not in known
 
 
-def measure(choice: Choice) -> int:
+def measure_noise(choice: Choice) -> int:
     """Queue A/A runs by hand, before all that waits. Returns how many."""
     plan = planning.Plan(
         choice.project,
@@ -104,7 +104,7 @@ def measure(choice: Choice) -> int:
     return len(commits) * len(choice.machines)
 
 
-def due() -> RunQuerySet:
+def runs_due() -> RunQuerySet:
     """Runs of identical builds whose floors are not stored yet. Only runs that nobody has looked at are read."""
     head = Build.objects.filter(attempt=OuterRef("attempt"), side=Side.HEAD, artifacts=OuterRef("artifacts"))
     base = Build.objects.filter(attempt__run=OuterRef("pk"), attempt__token=OuterRef("lease_token"), side=Side.BASE)
@@ -118,7 +118,7 @@ def store_due() -> int:
     """Store the noise floor of every series of every run of identical builds that has none yet; how many runs."""
     ended = Run.objects.filter(floors_due=True).select_for_update(skip_locked=True)
     looked_at = list(ended.values_list("pk", flat=True))
-    runs = list(due().filter(pk__in=looked_at))
+    runs = list(runs_due().filter(pk__in=looked_at))
     Run.objects.filter(pk__in=looked_at).update(floors_due=False)
     for run in runs:
         series = Series.objects.filter(measurements__attempt__run=run, measurements__accepted=True).distinct()
@@ -134,7 +134,7 @@ def store_floor(run: Run, series: Series) -> None:
     NoiseFloor.objects.filter(series=series, run=run).update(**vars(floor))
 
 
-def newest(series: Iterable[int]) -> dict[int, NoiseFloor]:
+def newest_floors(series: Iterable[int]) -> dict[int, NoiseFloor]:
     """The floor that holds for each of these series, by id; none where no A/A run had enough clean pairs."""
     found = NoiseFloor.objects.filter(series__in=list(series), smallest__isnull=False)
     rows = found.select_related("run", "series__machine").order_by("series", F("id").desc()).distinct("series")

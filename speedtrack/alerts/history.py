@@ -6,7 +6,7 @@ from typing import Any
 from django.db.models.functions import Now
 from django.utils import timezone
 
-from speedtrack.alerts.brackets import numbers_of
+from speedtrack.alerts.brackets import positions_of
 from speedtrack.alerts.effects import smallest_effect
 from speedtrack.alerts.known import steps_on
 from speedtrack.alerts.models import ChangePoint
@@ -79,7 +79,7 @@ def take_over(cp: ChangePoint, why: str) -> bool:
     """Let the history decide of a suspicion that could not be measured again. False if it shows nothing there."""
     if cp.kind != Kind.STEP:
         return False
-    place = numbers_of(cp.branch, [cp.commit_id]).get(cp.commit_id)
+    place = positions_of(cp.branch, [cp.commit_id]).get(cp.commit_id)
     if place is None:
         return False
     points = points_around(cp.series, cp.branch, place)

@@ -170,7 +170,7 @@ def rewritten_changes(lost: LostSteps, window: Window) -> list[ChangeRange]:
     return found
 
 
-def placed(change: ChangeRange) -> PlacedStep:
+def placed_step(change: ChangeRange) -> PlacedStep:
     cp, first, last = change
     return PlacedStep(cp.pk, cp.status, cp.ratio, first, last)
 

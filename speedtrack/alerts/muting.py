@@ -49,7 +49,7 @@ def mute(project: Project, quiet: MuteRequest, who: User) -> Mute:
     )
 
 
-def end(mute: Mute, who: User) -> bool:
+def end_mute(mute: Mute, who: User) -> bool:
     """End a mute before its time. False if it has ended meanwhile."""
     return Mute.objects.in_force().filter(pk=mute.pk).update(ended_at=Now(), ended_by=who) == 1
 
@@ -67,6 +67,6 @@ def mutes_of(change_points: Iterable[ChangePoint]) -> dict[int, Mute]:
     return {cp.pk: mute for cp in found for mute in mutes if mute.covers(cp.series)}
 
 
-def in_force(project: Project) -> QuerySet[Mute]:
+def mutes_in_force(project: Project) -> QuerySet[Mute]:
     """The mutes of a project that hold now, the next to end first."""
     return project.mutes.in_force().select_related("machine", "who").order_by("until", "id")

@@ -11,18 +11,18 @@ from speedtrack.runs.models import Reason, Run, Series
 MOST_BENCHMARKS = 3  # of one alert, those that moved most: each takes some seconds of machine time
 
 
-def plan_missing() -> int:
+def plan_missing_profiles() -> int:
     """Queue a profile run for every confirmed alert that never had one; how many."""
     has_one = Run.objects.filter(reason=Reason.PROFILE, base=OuterRef("before"), commit=OuterRef("commit"))
     alerts = Alert.objects.work().filter(~Exists(has_one), status=Alert.Status.CONFIRMED)
     planned = 0
     for alert in alerts.select_related("project", "before", "commit"):
         with isolated(*Series.objects.filter(change_points__alert=alert).distinct()):
-            planned += plan(alert) is not None
+            planned += plan_profile(alert) is not None
     return planned
 
 
-def plan(alert: Alert, by_hand: bool = False) -> Run | None:
+def plan_profile(alert: Alert, by_hand: bool = False) -> Run | None:
     """Queue the profile run of an alert. None if it has no change point any more."""
     found = ChangePoint.objects.filter(alert=alert).select_related("series__benchmark", "series__machine")
     worst_first = sorted(found, key=lambda cp: (not cp.is_slowdown, -abs(cp.ratio - 1)))

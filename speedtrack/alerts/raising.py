@@ -6,7 +6,7 @@ from django.db import transaction
 from django.db.models import Q, QuerySet
 
 from speedtrack.alerts import drift
-from speedtrack.alerts.brackets import numbers_of
+from speedtrack.alerts.brackets import positions_of
 from speedtrack.alerts.models import Alert, AlertEvent, ChangePoint, shares_commit
 from speedtrack.alerts.muting import mute_of
 from speedtrack.alerts.trouble import isolated
@@ -45,24 +45,24 @@ def raise_alert(cp: ChangePoint, just_raised: Collection[int] = ()) -> Alert | N
     The project is locked, so that change points settled at the same moment find each other's alert. What joins an alert
     that was ``just_raised`` is told with it.
     """
-    lock(cp.branch.project)
+    lock_project(cp.branch.project)
     cp.refresh_from_db(fields=["alert"])
-    if cp.alert_id or width(cp.branch, cp.before_id, cp.commit_id) is None:
+    if cp.alert_id or width_of(cp.branch, cp.before_id, cp.commit_id) is None:
         return None  # another one has raised it, or its commits have left the branch
-    alert = alert_of(cp)
+    alert = alert_of_cause(cp)
     if alert is None:
         return make_alert(cp)
     ChangePoint.objects.filter(pk=cp.pk).update(alert=alert)
-    join(alert, cp, told=alert.pk in just_raised)
+    join_alert(alert, cp, told=alert.pk in just_raised)
     return None
 
 
-def lock(project: Project) -> None:
+def lock_project(project: Project) -> None:
     """Hold the project until the transaction ends: only then do its alerts change what they are made of."""
     Project.objects.select_for_update(no_key=True).get(pk=project.pk)
 
 
-def alert_of(cp: ChangePoint) -> Alert | None:
+def alert_of_cause(cp: ChangePoint) -> Alert | None:
     """The alert of the change point's cause: of a range that shares a commit with its own.
 
     An open one, which may hold what got better beside what got worse; or else one that was settled and tells of the
@@ -100,11 +100,11 @@ def make_alert(cp: ChangePoint) -> Alert:
     )
     ChangePoint.objects.filter(pk=cp.pk).update(alert=alert)
     words = f"; silently, for {mute} is muted: {mute.reason}" if mute else ""
-    tell(alert, Kind.RAISED, words_of(cp) + words, past=cp.past, after=alert.status)
+    write_event(alert, Kind.RAISED, why_raised(cp) + words, past=cp.past, after=alert.status)
     return alert
 
 
-def tell(
+def write_event(
     alert: Alert, kind: AlertEvent.Kind, note: str, *, past: bool = False, before: str = "", after: str = ""
 ) -> AlertEvent:
     """Write what happened by itself. Of what is muted nobody is told."""
@@ -120,11 +120,13 @@ def tell(
     )
 
 
-def join(alert: Alert, cp: ChangePoint, told: bool) -> None:
+def join_alert(alert: Alert, cp: ChangePoint, told: bool) -> None:
     """Write that a change point has joined an alert. ``told``: with what was written just before."""
     what = f"{cp.series.benchmark.name}, {cp.metric.title}"
     if alert.status not in Alert.OPEN:
-        tell(alert, Kind.NOTED, f"{what} moved with {cp.commit.short} too; it stays {alert.status}", past=cp.past)
+        write_event(
+            alert, Kind.NOTED, f"{what} moved with {cp.commit.short} too; it stays {alert.status}", past=cp.past
+        )
         return
     before = alert.status
     if cp.status == Status.CONFIRMED and before == Alert.Status.SUSPECTED:
@@ -132,9 +134,9 @@ def join(alert: Alert, cp: ChangePoint, told: bool) -> None:
         alert.save(update_fields=["status"])
     change = {"before": before, "after": alert.status} if alert.status != before else {}
     if becomes_work(alert, cp):
-        tell(alert, Kind.RAISED, f"{what} got worse with {cp.commit.short}", past=cp.past, after=alert.status)
+        write_event(alert, Kind.RAISED, f"{what} got worse with {cp.commit.short}", past=cp.past, after=alert.status)
     elif change or not told:
-        tell(alert, Kind.GREW, words_of_more(cp, what), past=cp.past, **change)
+        write_event(alert, Kind.GREW, addition_in_words(cp, what), past=cp.past, **change)
     follow_narrowest(alert, cp, told)
 
 
@@ -151,51 +153,51 @@ def becomes_work(alert: Alert, cp: ChangePoint) -> bool:
 
 def follow_narrowest(alert: Alert, cp: ChangePoint, told: bool) -> None:
     """Move an open alert to the range of a change point that is narrower than its own, unless a person placed it."""
-    mine = width(alert.branch, alert.before_id, alert.commit_id)
-    other = width(cp.branch, cp.before_id, cp.commit_id)
+    mine = width_of(alert.branch, alert.before_id, alert.commit_id)
+    other = width_of(cp.branch, cp.before_id, cp.commit_id)
     if (
         cp.kind == ChangePoint.Kind.DRIFT
         or alert.placed
         or mine is None
         or other is None
         or other >= mine
-        or taken(alert, cp)
+        or is_range_taken(alert, cp)
     ):
         return
     alert.branch, alert.before, alert.commit = cp.branch, cp.before, cp.commit
     alert.save(update_fields=["branch", "before", "commit"])
     if not told:
-        tell(alert, Kind.NARROWED, f"narrowed to {words_of_range(alert)}", past=cp.past)
+        write_event(alert, Kind.NARROWED, f"narrowed to {range_in_words(alert)}", past=cp.past)
 
 
-def taken(alert: Alert, cp: ChangePoint) -> bool:
+def is_range_taken(alert: Alert, cp: ChangePoint) -> bool:
     """Has another open alert just the range of the change point?"""
     same = Q(project=alert.project_id, before=cp.before_id, commit=cp.commit_id)
     return Alert.objects.open().filter(same).exclude(pk=alert.pk).exists()
 
 
-def words_of_range(alert: Alert) -> str:
+def range_in_words(alert: Alert) -> str:
     """The one commit, or the range."""
-    one = width(alert.branch, alert.before_id, alert.commit_id) == 1
+    one = width_of(alert.branch, alert.before_id, alert.commit_id) == 1
     return alert.commit.short if one else f"{alert.before.short}..{alert.commit.short}"
 
 
-def words_of(cp: ChangePoint) -> str:
+def why_raised(cp: ChangePoint) -> str:
     """Why an alert is raised."""
     if cp.status == Status.HISTORY:
         return cp.note
-    return drift.description(cp) if cp.kind == ChangePoint.Kind.DRIFT else "both sides were measured again"
+    return drift.drift_in_words(cp) if cp.kind == ChangePoint.Kind.DRIFT else "both sides were measured again"
 
 
-def words_of_more(cp: ChangePoint, what: str) -> str:
+def addition_in_words(cp: ChangePoint, what: str) -> str:
     """What is said of another change, of which an alert tells already."""
     if cp.kind == ChangePoint.Kind.DRIFT:
-        return f"{what}: {drift.description(cp)}"
+        return f"{what}: {drift.drift_in_words(cp)}"
     how = "seen in the history" if cp.status == Status.HISTORY else "confirmed"
     return f"another change of {cp.commit.short} was {how}: {what}"
 
 
-def width(branch: Branch, before_id: int, commit_id: int) -> int | None:
+def width_of(branch: Branch, before_id: int, commit_id: int) -> int | None:
     """How many commits of the branch may be the cause: 1 where it is known. None if an end is not on the branch."""
-    numbers = numbers_of(branch, [before_id, commit_id])
+    numbers = positions_of(branch, [before_id, commit_id])
     return numbers[commit_id] - numbers[before_id] if len(numbers) == 2 else None

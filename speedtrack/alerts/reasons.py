@@ -50,7 +50,7 @@ def why(series: Series, branch: Branch, number: int) -> Why | None:
         return Why(False, "it is the first point of its level: there is nothing to hold it against", [])
     shown = verdicts(trials, smallest_effect=effect, settled=[since], since=place)
     found = next((verdict for verdict in shown if abs(verdict.index - place) <= NEAR), None)
-    words = [judgement(reason), *([by_history(found)] if found and not reason.suspicious else [])]
+    words = [judgement(reason), *([history_in_words(found)] if found and not reason.suspicious else [])]
     here = [cp for at, cps in known.items() for cp in cps if at == points[place].position]
     return Why(reason.suspicious or found is not None, "; ".join(words), [step for cp in here for step in steps_of(cp)])
 
@@ -84,7 +84,7 @@ def judgement(reason: Reason) -> str:
     return f"{moved} exceeds {limit} (score {reason.score:.2f}); {agree}"
 
 
-def by_history(found: HistoryVerdict) -> str:
+def history_in_words(found: HistoryVerdict) -> str:
     return f"the history of the line as a whole shows {found.ratio - 1:+.1%} (score {found.score:.2f})"
 
 
@@ -92,12 +92,12 @@ def steps_of(cp: ChangePoint) -> list[str]:
     """What became of a suspicion, and whether anybody was told."""
     steps = [f"{cp.created:%Y-%m-%d %H:%M} suspected, score {cp.score:.2f}"]
     for verdict in cp.verdicts.select_related("base", "commit").order_by("id"):
-        steps.append(f"{verdict.created:%Y-%m-%d %H:%M} {words_of(verdict)}")
+        steps.append(f"{verdict.created:%Y-%m-%d %H:%M} {verdict_in_words(verdict)}")
     steps.append(f"{cp.status}{': ' + cp.note if cp.note else ''}")
-    return [*steps, *told(cp)]
+    return [*steps, *alert_in_words(cp)]
 
 
-def words_of(verdict: Verdict) -> str:
+def verdict_in_words(verdict: Verdict) -> str:
     measured = f"{verdict.pairs} pairs of {verdict.base.short} and {verdict.commit.short}"
     change = f"{verdict.ratio - 1:+.1%} [{verdict.low - 1:+.1%}, {verdict.high - 1:+.1%}]"
     p = f", p = {verdict.p:.2g}" if verdict.p is not None else ""
@@ -105,7 +105,7 @@ def words_of(verdict: Verdict) -> str:
     return f"{measured}: {change}{p}: {verdict.answer}{level}"
 
 
-def told(cp: ChangePoint) -> list[str]:
+def alert_in_words(cp: ChangePoint) -> list[str]:
     """Of an alert: whether it was told at once."""
     if cp.alert is None:
         muted = mute_of(cp.series) if cp.status in (ChangePoint.Status.SUSPECTED, ChangePoint.Status.SETTLING) else None

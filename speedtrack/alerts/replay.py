@@ -105,7 +105,7 @@ def history_entries(line: WholeLine) -> Iterator[ReplayEntry]:
     starts = [shift.index for shift in line.shifts]
     for verdict in verdicts(line.points, smallest_effect=line.effect, settled=starts):
         if not any(verdict.may_be_at(start) for start in starts):
-            yield line.suspected(verdict.seen, verdict.index, reasons.by_history(verdict))
+            yield line.suspected(verdict.seen, verdict.index, reasons.history_in_words(verdict))
 
 
 def near_misses(line: WholeLine) -> Iterator[ReplayEntry]:

@@ -16,9 +16,9 @@ from django.db import transaction
 from django.db.models import Exists, OuterRef
 
 from speedtrack.alerts import lines
-from speedtrack.alerts.brackets import numbers_of
+from speedtrack.alerts.brackets import positions_of
 from speedtrack.alerts.models import Alert, AlertEvent, ChangePoint
-from speedtrack.alerts.raising import lock, tell
+from speedtrack.alerts.raising import lock_project, write_event
 from speedtrack.alerts.trouble import isolated
 from speedtrack.projects.models import Branch, Commit, Position
 from speedtrack.runs.models import Series
@@ -38,46 +38,46 @@ class Return:
     words: str
 
 
-def resolve() -> int:
+def resolve_alerts() -> int:
     """Mark the alerts that are fixed, and note the reverts that wait for their measurement. How many are fixed."""
     fixed = 0
     for alert in Alert.objects.work().select_related("project", "branch", "before", "commit").order_by("id"):
         series = Series.objects.filter(change_points__alert=alert).distinct()
         with isolated(*series):
-            fixed += resolve_one(alert)
+            fixed += resolve_alert(alert)
     return fixed
 
 
-def resolve_one(alert: Alert) -> bool:
-    worse = [cp for cp in points_of(alert) if cp.is_slowdown]
+def resolve_alert(alert: Alert) -> bool:
+    worse = [cp for cp in members_of(alert) if cp.is_slowdown]
     if alert.reverted_by_id is None:
         note_revert(alert)
     returns: dict[tuple[int, int], Return] = {}
     for cp in worse:
-        if found := later_return(cp) or shown_revert(alert, cp):
+        if found := later_return(cp) or measured_revert(alert, cp):
             returns.setdefault((cp.series.benchmark_id, cp.series.machine_id), found)
     wanted = {(cp.series.benchmark_id, cp.series.machine_id) for cp in worse}
     return bool(wanted) and wanted == returns.keys() and mark_fixed(alert, list(returns.values()))
 
 
-def points_of(alert: Alert) -> list[ChangePoint]:
+def members_of(alert: Alert) -> list[ChangePoint]:
     related = ("series__benchmark", "series__machine", "branch", "before", "commit")
     return list(alert.change_points.select_related(*related).order_by("id"))
 
 
 def later_return(cp: ChangePoint) -> Return | None:
     """The later confirmed change of the series with which the old level was reached again, on a branch of both."""
-    left, error = math.log(cp.ratio), half_width(cp) ** 2
+    left, error = math.log(cp.ratio), log_half_width(cp) ** 2
     for later in later_changes(cp):
         left += math.log(later.ratio)
-        error += half_width(later) ** 2
+        error += log_half_width(later) ** 2
         remains = left if cp.ratio > 1 else -left
         if remains <= min(math.sqrt(error), BACK * abs(math.log(cp.ratio))):
             return Return(later.commit, f"{later.series.benchmark.name}, {later.metric.title} {later.ratio - 1:+.1%}")
     return None
 
 
-def half_width(cp: ChangePoint) -> float:
+def log_half_width(cp: ChangePoint) -> float:
     return (math.log(cp.high) - math.log(cp.low)) / 2 if 0 < cp.low <= cp.high else 0.0
 
 
@@ -88,7 +88,7 @@ def later_changes(cp: ChangePoint) -> list[ChangePoint]:
     if not others or cp.ratio <= 0:
         return []
     for branch in branches_of(cp):
-        numbers = numbers_of(branch, [cp.commit_id, *(o.commit_id for o in others), *(o.before_id for o in others)])
+        numbers = positions_of(branch, [cp.commit_id, *(o.commit_id for o in others), *(o.before_id for o in others)])
         behind = [
             (numbers[o.commit_id], o)
             for o in others
@@ -116,11 +116,11 @@ def note_revert(alert: Alert) -> None:
             where = ", ".join(names.values_list("name", flat=True)) or "a deleted branch"
             alert.reverted_by = commit
             alert.save(update_fields=["reverted_by"])
-            tell(alert, Kind.NOTED, f"a revert, {commit.short}, is on {where}; waiting for its measurement")
+            write_event(alert, Kind.NOTED, f"a revert, {commit.short}, is on {where}; waiting for its measurement")
             return
 
 
-def shown_revert(alert: Alert, cp: ChangePoint) -> Return | None:
+def measured_revert(alert: Alert, cp: ChangePoint) -> Return | None:
     """Does the line of the series show the old level from the revert on?"""
     if alert.reverted_by is None or cp.ratio <= 0:
         return None
@@ -137,7 +137,7 @@ def shown_revert(alert: Alert, cp: ChangePoint) -> Return | None:
 def levels_around(cp: ChangePoint, revert: Commit) -> tuple[list[float], list[float]]:
     """The logarithms of the points before a change, and of the newest from its revert on."""
     for branch in branches_of(cp):
-        numbers = numbers_of(branch, [revert.pk, cp.before_id])
+        numbers = positions_of(branch, [revert.pk, cp.before_id])
         if len(numbers) == 2:
             old, new = numbers[cp.before_id], numbers[revert.pk]
             points = lines.points([cp.series_id], branch, max(0, old - 5 * BEFORE))
@@ -149,7 +149,7 @@ def levels_around(cp: ChangePoint, revert: Commit) -> tuple[list[float], list[fl
 @transaction.atomic
 def mark_fixed(alert: Alert, returns: list[Return]) -> bool:
     """Write that the alert is fixed, unless somebody settled it meanwhile. False if so."""
-    lock(alert.project)
+    lock_project(alert.project)
     newest = max(returns, key=lambda found: (found.commit.committed_at, found.commit.pk)).commit
     by = alert.reverted_by or newest
     if Alert.objects.open().filter(pk=alert.pk).update(status=Alert.Status.FIXED, fixed_by=by) != 1:
@@ -160,5 +160,5 @@ def mark_fixed(alert: Alert, returns: list[Return]) -> bool:
     where += f", not on {', '.join(not_on)}" if not_on else ""
     shown = "; ".join(dict.fromkeys(found.words for found in returns))
     note = f"{by.short} brought the old level back ({shown}){where}"
-    tell(alert, Kind.FIXED, note, before=before, after=alert.status)
+    write_event(alert, Kind.FIXED, note, before=before, after=alert.status)
     return True

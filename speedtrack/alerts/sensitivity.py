@@ -87,7 +87,7 @@ class SeriesSensitivity:
         return self.smallest is not None and self.smallest > self.limit
 
 
-def of_branch(branch: Branch, series: Iterable[Series]) -> list[SeriesSensitivity]:
+def sensitivities(branch: Branch, series: Iterable[Series]) -> list[SeriesSensitivity]:
     """The sensitivity of each series with points among the newest commits of a branch; the noisy ones with causes."""
     known = {one.pk: one for one in series if METRICS[one.metric].watched}
     head = branch.positions.order_by("-number").values_list("number", flat=True).first()
@@ -96,12 +96,12 @@ def of_branch(branch: Branch, series: Iterable[Series]) -> list[SeriesSensitivit
     points: dict[int, list[LinePoint]] = defaultdict(list)
     for point in lines.points(known, branch, max(0, head - COMMITS + 1), head):
         points[point.series_id].append(point)
-    found_floors, rates, effects = floors.newest(points), aa_rates(points), SmallestEffects(branch.project_id)
+    found_floors, rates, effects = floors.newest_floors(points), aa_rates(points), SmallestEffects(branch.project_id)
     levels = level_starts(points, branch)
     judged = [
         sensitivity_of(
             known[pk],
-            levelled(found, levels[pk]),
+            on_one_level(found, levels[pk]),
             (found_floors.get(pk), rates.get(pk, (0, 0)), effects.of(known[pk].metric)),
         )
         for pk, found in points.items()
@@ -127,7 +127,7 @@ def level_starts(series: Iterable[int], branch: Branch) -> dict[int, list[int]]:
     return starts
 
 
-def levelled(points: list[LinePoint], starts: list[int]) -> list[LinePoint]:
+def on_one_level(points: list[LinePoint], starts: list[int]) -> list[LinePoint]:
     """The points that are fit to judge noise by, all brought to one level: a confirmed change is no noise."""
     clean = [point for point in points if not point.flags and point.value > 0 and point.low > 0]
     bounds = sorted(starts)
@@ -147,7 +147,7 @@ def sensitivity_of(
 ) -> SeriesSensitivity:
     floor, (runs, different), effect = known
     level = [math.log(point.value) for point in points]
-    error = [error_of(point) for point in points]
+    error = [standard_error(point) for point in points]
     return SeriesSensitivity(
         series,
         len(points),
@@ -160,7 +160,7 @@ def sensitivity_of(
     )
 
 
-def error_of(point: LinePoint) -> float:
+def standard_error(point: LinePoint) -> float:
     """The relative standard error of a point's median, by its interval; NaN where that says nothing."""
     if point.n < 2:
         return math.nan

@@ -53,5 +53,5 @@ def spread_of_kin(series: Series, smallest_effect: float) -> float:
                 known.setdefault(distance, []).append(spread)
     if known:
         return median(known[min(known)])
-    floor = floors.newest([series.pk]).get(series.pk)
+    floor = floors.newest_floors([series.pk]).get(series.pk)
     return floor.deviation / math.sqrt(2) if floor and floor.deviation else smallest_effect

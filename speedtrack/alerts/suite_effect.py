@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from statistics import median
 
 from speedtrack.alerts import lines
-from speedtrack.alerts.brackets import numbers_of
+from speedtrack.alerts.brackets import positions_of
 from speedtrack.alerts.models import Alert, ChangePoint
 from speedtrack.benchmarks.metrics import HEADLINE, METRICS, Metric
 from speedtrack.runs.models import Series
@@ -34,7 +34,7 @@ def suite_effect(alert: Alert, worst: ChangePoint) -> SuiteEffect | None:
     A benchmark with a confirmed change counts by its pairs, any other by its line: the medians of a few commits before
     and after. None if none was measured on both sides.
     """
-    numbers = numbers_of(alert.branch, [alert.before_id, alert.commit_id])
+    numbers = positions_of(alert.branch, [alert.before_id, alert.commit_id])
     if len(numbers) < 2:
         return None
     paired = {

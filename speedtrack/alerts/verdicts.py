@@ -26,7 +26,7 @@ WRONG_COMMIT = 0.005  # probability that the narrowing ends at another commit, o
 Answer = Verdict.Answer
 
 
-def confirmations(run: Run, waiting: list[ChangePoint]) -> list[tuple[ChangePoint, Verdict | None]]:
+def judge_rounds(run: Run, waiting: list[ChangePoint]) -> list[tuple[ChangePoint, Verdict | None]]:
     """Is each change there, by all pairs of the ends of its bracket so far? None where no pair is clean.
 
     The level holds over all change points of the run together (Benjamini-Hochberg); what it takes back is unknown.
@@ -52,7 +52,7 @@ def may_tell(run: Run, cp: ChangePoint) -> bool:
     return cp.metric.voided_by.issubset(jobs.repeat_for(run)) or bool(sample_pairs([run], cp.series))
 
 
-def rounds_of(run: Run, cp: ChangePoint) -> int:
+def count_rounds(run: Run, cp: ChangePoint) -> int:
     """How many rounds of pairs of the run's two commits were measured for the change point."""
     return measured_runs(cp, run.base_id, run.commit_id).count()
 
@@ -64,7 +64,7 @@ def compare_ends(run: Run, cp: ChangePoint) -> Comparison | None:
     if not pairs:
         return None
     effect = suite_of(cp).smallest_effect(cp.metric.name, cp.metric.smallest_effect)
-    look = min(rounds_of(run, cp), LOOKS)
+    look = min(count_rounds(run, cp), LOOKS)
     return compare.settle(
         pairs, smallest_effect=effect, level=LEVEL, looks=LOOKS, look=look, seed=cp.pk, suspected=cp.ratio
     )

@@ -72,7 +72,10 @@ def draw_line(axes: "Axes", change_point: ChangePoint, points: Sequence[LinePoin
     unit = numbers.scale(change_point.metric.unit, median([p.value for p in points] or [1]))
     if len(places) == 2:
         axes.axvspan(places[0] + 0.5, places[1] + 0.5, color="#f6d9a8", lw=0, zorder=0)
-    for group, colour in ((before(points, places), BEFORE), (after(points, places), colour_of(change_point))):
+    for group, colour in (
+        (points_before(points, places), BEFORE),
+        (points_after(points, places), colour_of(change_point)),
+    ):
         x, y = [p.position for p in group], [p.value / unit.factor for p in group]
         spread = [[(p.value - p.low) / unit.factor for p in group], [(p.high - p.value) / unit.factor for p in group]]
         axes.errorbar(x, y, yerr=spread, fmt="o-", ms=3.2, lw=1, elinewidth=0.8, color=colour, ecolor=colour)
@@ -82,14 +85,14 @@ def draw_line(axes: "Axes", change_point: ChangePoint, points: Sequence[LinePoin
         axes.set_yticks([])
         axes.text(0.5, 0.5, "no line on this branch", transform=axes.transAxes, ha="center", color=SOFT, fontsize=9)
     axes.grid(axis="y", color=GRID, lw=0.8)
-    plain(axes)
+    remove_frame(axes)
 
 
-def before(points: Sequence[LinePoint], places: list[int]) -> list[LinePoint]:
+def points_before(points: Sequence[LinePoint], places: list[int]) -> list[LinePoint]:
     return [p for p in points if not places or p.position < places[-1]]
 
 
-def after(points: Sequence[LinePoint], places: list[int]) -> list[LinePoint]:
+def points_after(points: Sequence[LinePoint], places: list[int]) -> list[LinePoint]:
     return [p for p in points if places and p.position >= places[-1]]
 
 
@@ -110,14 +113,14 @@ def draw_pairs(axes: "Axes", change_point: ChangePoint, pairs: Sequence[float]) 
     axes.xaxis.set_major_formatter(lambda value, _: f"{value:+g}%".replace("-", numbers.MINUS) if value else "0")
     axes.set_yticks([])
     axes.margins(y=0.12)
-    plain(axes)
+    remove_frame(axes)
 
 
 def colour_of(change_point: ChangePoint) -> str:
     return WORSE if change_point.is_slowdown else BETTER
 
 
-def plain(axes: "Axes") -> None:
+def remove_frame(axes: "Axes") -> None:
     """Small soft labels, no frame."""
     axes.set_facecolor(PAPER)
     axes.tick_params(labelsize=9, colors=SOFT, length=0)

@@ -43,16 +43,16 @@ def message_of(row: Outbox) -> EmailMultiAlternatives:
     """The mail of whatever the row is about."""
     if row.digest:
         return digest_message(row)
-    return message(row) if row.alert_id else machine_message(row)
+    return alert_message(row) if row.alert_id else machine_message(row)
 
 
-def message(row: Outbox) -> EmailMultiAlternatives:
+def alert_message(row: Outbox) -> EmailMultiAlternatives:
     """The mail of an alert: text complete by itself, and the same as HTML with pictures of the worst changes."""
     alert = row.alert
     assert alert is not None
     notices = notices_of(row)
     earlier = list(earlier_mails(row))
-    found = changes(alert)
+    found = changes_of(alert)
     pictures = pictures_of(found)
     context = {
         "alert": alert,
@@ -66,11 +66,11 @@ def message(row: Outbox) -> EmailMultiAlternatives:
         **ways_out(notices),
     }
     mail = RelatedMail(
-        subject=f"Re: {subject(alert)}" if earlier else subject(alert),
+        subject=f"Re: {subject_of(alert)}" if earlier else subject_of(alert),
         body=at_80_columns(render_to_string("notices/mail.txt", context)),
         to=[row.recipient],
         headers=headers_of(row, notices)
-        | thread(earlier)
+        | thread_headers(earlier)
         | {
             "List-Id": f"{alert.project.slug} <{alert.project.slug}.speedtrack>",
             "X-SpeedTrack-Project": alert.project.slug,
@@ -80,7 +80,7 @@ def message(row: Outbox) -> EmailMultiAlternatives:
     mail.attach_alternative(render_to_string("notices/mail.html", context), "text/html")
     for cp in found:
         if cp.pk in pictures:
-            mail.attach(inline(pictures[cp.pk], cid_of(cp)))
+            mail.attach(inline_image(pictures[cp.pk], cid_of(cp)))
     return mail
 
 
@@ -143,7 +143,7 @@ class DigestLine:
 
     @staticmethod
     def of(alert: Alert) -> "DigestLine":
-        found = changes(alert)
+        found = changes_of(alert)
         url = settings.URL + reverse("alert", args=[alert.pk])
         return DigestLine(alert, found[0] if found else None, more_benchmarks(found), url)
 
@@ -163,7 +163,7 @@ class DigestLine:
 
     @property
     def where(self) -> str:
-        return f"{self.alert.branch.name} {commits(self.alert)}"
+        return f"{self.alert.branch.name} {commits_in_words(self.alert)}"
 
 
 def notices_of(row: Outbox) -> list[Notice]:
@@ -211,7 +211,7 @@ def earlier_mails(row: Outbox) -> Iterable[Outbox]:
     return Outbox.objects.filter(about, recipient=row.recipient, pk__lt=row.pk).distinct().order_by("pk")
 
 
-def thread(earlier: list[Outbox]) -> dict[str, str]:
+def thread_headers(earlier: list[Outbox]) -> dict[str, str]:
     """The headers that put a mail below those before it: the first and the newest count if they are many."""
     if not earlier:
         return {}
@@ -219,7 +219,7 @@ def thread(earlier: list[Outbox]) -> dict[str, str]:
     return {"In-Reply-To": ids[-1], "References": " ".join([ids[0], *ids[1:][1 - MOST_REFERENCES :]])}
 
 
-def changes(alert: Alert) -> list[ChangePoint]:
+def changes_of(alert: Alert) -> list[ChangePoint]:
     """The alert's change points, the worst first."""
     found = alert.change_points.select_related("series__benchmark", "series__machine", "before", "commit", "branch")
     return sorted(found, key=lambda cp: (not cp.is_slowdown, -abs(cp.ratio - 1)))
@@ -242,7 +242,7 @@ def cid_of(cp: ChangePoint) -> str:
     return f"change{cp.pk}@speedtrack"
 
 
-def inline(png: bytes, cid: str) -> MIMEImage:
+def inline_image(png: bytes, cid: str) -> MIMEImage:
     image = MIMEImage(png, "png")
     image.add_header("Content-ID", f"<{cid}>")
     image.add_header("Content-Disposition", "inline", filename=f"{cid.partition('@')[0]}.png")
@@ -254,15 +254,15 @@ def more_benchmarks(found: list[ChangePoint]) -> int:
     return max(0, len({cp.series.benchmark.name for cp in found}) - 1)
 
 
-def commits(alert: Alert) -> str:
+def commits_in_words(alert: Alert) -> str:
     """The short sha of the cause, or the range where the cause is not known."""
     return alert.commit.short if alert.width == 1 else f"{alert.before.short}..{alert.commit.short}"
 
 
-def subject(alert: Alert) -> str:
+def subject_of(alert: Alert) -> str:
     """Size, benchmarks, branch and commit or range, such as ``[redis] slower +5.2%: get-p16 and 2 more, ...``."""
-    found = changes(alert)
-    where = f"{alert.branch.name} {commits(alert)}"
+    found = changes_of(alert)
+    where = f"{alert.branch.name} {commits_in_words(alert)}"
     if not found:
         return ascii_line(f"[{alert.project.slug}] alert {alert.pk}, {where}")
     worst, more = found[0], more_benchmarks(found)
@@ -291,10 +291,10 @@ def ascii_line(text: str) -> str:
 
 def at_80_columns(text: str) -> str:
     """The text with its long lines wrapped below their own indent; what has no blank, as an address, stays whole."""
-    return "\n".join(piece for line in text.splitlines() for piece in wrapped(line)) + "\n"
+    return "\n".join(piece for line in text.splitlines() for piece in wrapped_line(line)) + "\n"
 
 
-def wrapped(line: str) -> list[str]:
+def wrapped_line(line: str) -> list[str]:
     if len(line) <= COLUMNS:
         return [line if line == "-- " else line.rstrip()]  # the mark of a signature ends in a blank
     indent = " " * (len(line) - len(line.lstrip()))
@@ -308,7 +308,7 @@ def wrapped(line: str) -> list[str]:
     )
 
 
-def happened(event: AlertEvent) -> str:
+def event_in_words(event: AlertEvent) -> str:
     """One sentence of what happened to an alert, such as ``ada: confirmed to expected; meant so``."""
     who = event.who.get_username() if event.who else "SpeedTrack"
     move = event.after if not event.before else f"{event.before} to {event.after}"

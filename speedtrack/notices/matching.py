@@ -54,7 +54,7 @@ def facts_of(alert: Alert) -> AlertFacts:
     return AlertFacts(alert.branch_names(), changes, authors)
 
 
-def wishes(alert: Alert) -> list[Interest]:
+def interests_in(alert: Alert) -> list[Interest]:
     """One for each who wants to be told of the alert: the soonest of theirs, and of own commits at once."""
     facts = facts_of(alert)
     found: dict[int, Interest] = {}
@@ -72,17 +72,17 @@ def wishes(alert: Alert) -> list[Interest]:
 def matches(subscription: Subscription, facts: AlertFacts) -> bool:
     """Has the alert a branch and a change that the subscription names?"""
     both = subscription.direction == Subscription.Direction.BOTH
-    return any(fits(branch, subscription.branches) for branch in facts.branches) and any(
-        fits(change.benchmark, subscription.benchmarks)
+    return any(fits_globs(branch, subscription.branches) for branch in facts.branches) and any(
+        fits_globs(change.benchmark, subscription.benchmarks)
         and change.percent >= subscription.smallest_percent
         and (both or change.is_slowdown)
         for change in facts.changes
     )
 
 
-def fits(name: str, globs: str) -> bool:
-    return any(fnmatchcase(name, glob) for glob in words(globs))
+def fits_globs(name: str, globs: str) -> bool:
+    return any(fnmatchcase(name, glob) for glob in split_globs(globs))
 
 
-def words(globs: str) -> Iterable[str]:
+def split_globs(globs: str) -> Iterable[str]:
     return globs.split() or ["*"]

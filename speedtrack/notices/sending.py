@@ -55,22 +55,16 @@ def send_due() -> int:
 def send_lane(lane: int) -> int:
     """Send the rows of a lane, unless another session is at it, until none is due or the receiver is away."""
     sent = 0
-    with alone(lane) as is_mine:
-        if not is_mine or (row := take(lane)) is None:
+    with lane_lock(lane) as is_mine:
+        if not is_mine or (row := take_row(lane)) is None:
             return 0
         until = time.monotonic() + LANE_S
         with sender_of(row) as sender:
             while row:
-                is_sent = attempt(row, sender)
+                is_sent = attempt_row(row, sender)
                 sent += is_sent is True
-                row = take(lane) if is_sent is not None and time.monotonic() < until else None
+                row = take_row(lane) if is_sent is not None and time.monotonic() < until else None
     return sent
-
-
-def send(row: Outbox) -> None:
-    """Send one row by itself, as a test or by hand. Raises Temporary or Permanent; notes nothing."""
-    with sender_of(row) as sender:
-        sender(row)
 
 
 def send_mail_now(mail: EmailMessage) -> None:
@@ -80,7 +74,7 @@ def send_mail_now(mail: EmailMessage) -> None:
 
 
 @contextmanager
-def alone(lane: int) -> Iterator[bool]:
+def lane_lock(lane: int) -> Iterator[bool]:
     """Hold the lane's lock of the database session, unless another session holds it: then False."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_try_advisory_lock(%s, %s)", [LANE_LOCK, lane])
@@ -93,7 +87,7 @@ def alone(lane: int) -> Iterator[bool]:
 
 
 @transaction.atomic
-def take(lane: int) -> Outbox | None:
+def take_row(lane: int) -> Outbox | None:
     """The due row of the lane that is oldest, for TAKEN_S nobody else's. The attempt counts, also if it crashes."""
     due = Outbox.objects.due().of_lane(lane)
     row = due.select_for_update(skip_locked=True, of=("self",)).order_by("id").first()
@@ -103,7 +97,7 @@ def take(lane: int) -> Outbox | None:
     return row
 
 
-def attempt(row: Outbox, sender: Sender) -> bool | None:
+def attempt_row(row: Outbox, sender: Sender) -> bool | None:
     """Send one row, and note what became of it: sent, not sent, or None if the lane's receiver is away."""
     try:
         sender(row)
@@ -113,11 +107,11 @@ def attempt(row: Outbox, sender: Sender) -> bool | None:
         return None if isinstance(e, Away) else False
     except Permanent as e:
         log.warning("outbox row %s to %s is given up: %s", row.pk, row.receiver, e)
-        give_up(row, str(e))
+        give_up_row(row, str(e))
         return False
     except Exception as e:  # the loop's top: one row that cannot be made must not hold back the others
         log.exception("outbox row %s to %s is given up", row.pk, row.receiver)
-        give_up(row, f"{type(e).__name__}: {e} (a defect of SpeedTrack: its log says where)")
+        give_up_row(row, f"{type(e).__name__}: {e} (a defect of SpeedTrack: its log says where)")
         return False
     Outbox.objects.filter(pk=row.pk).update(sent_at=Now(), error="")
     return True
@@ -127,9 +121,9 @@ def postpone(row: Outbox, error: Temporary) -> None:
     """Try the row again later, and all of its lane if the receiver is away; or not, once it was tried often enough."""
     unanswered = row.unanswered + isinstance(error, Unanswered)
     if unanswered > 1:
-        give_up(row, f"{error}; twice the receiver got all of it and did not answer, so it may have arrived")
+        give_up_row(row, f"{error}; twice the receiver got all of it and did not answer, so it may have arrived")
     elif row.attempts >= MAX_ATTEMPTS:
-        give_up(row, f"{error} (attempt {row.attempts}, the last)")
+        give_up_row(row, f"{error} (attempt {row.attempts}, the last)")
     else:
         Outbox.objects.filter(pk=row.pk).update(
             error=str(error)[:2000], unanswered=unanswered, not_before=Now() + pause_of(row, error)
@@ -144,12 +138,12 @@ def pause_of(row: Outbox, error: Temporary) -> timedelta:
     return timedelta(seconds=min(max(backoff, error.after_s or 0), LONGEST_PAUSE_S))
 
 
-def give_up(row: Outbox, why: str) -> None:
+def give_up_row(row: Outbox, why: str) -> None:
     """Leave the row to the operators: ``manage.py outbox`` lists it, and sends it again when told to."""
     Outbox.objects.filter(pk=row.pk).update(error=why[:2000], given_up_at=Now())
 
 
-def failures() -> list[str]:
+def failures_in_words() -> list[str]:
     """What could not be sent, a line each, for operators."""
     rows = Outbox.objects.failing().order_by("pk")
     return [
@@ -159,7 +153,7 @@ def failures() -> list[str]:
     ]
 
 
-def again(numbers: list[int]) -> list[str]:
+def send_again(numbers: list[int]) -> list[str]:
     """Let rows that were given up begin anew: these, or all. What to say of it. Raises NoSuchThing."""
     rows = Outbox.objects.filter(sent_at=None, given_up_at__isnull=False)
     chosen = rows.filter(pk__in=numbers) if numbers else rows

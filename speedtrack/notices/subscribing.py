@@ -72,7 +72,7 @@ def unsubscribe_token(subscriber: Subscriber, notices: Iterable[Notice]) -> str:
     return signing.dumps([subscriber.pk, ids, any(n.own for n in found)], salt=UNSUBSCRIBE)
 
 
-def ending_of(token: str) -> Unsubscription | None:
+def unsubscription_of(token: str) -> Unsubscription | None:
     """What the token ends, as far as it is still there. None if it was not made here, or the subscriber is gone."""
     try:
         pk, ids, own = signing.loads(token, salt=UNSUBSCRIBE)
@@ -89,7 +89,7 @@ def ending_of(token: str) -> Unsubscription | None:
 
 
 @transaction.atomic
-def end(ending: Unsubscription) -> None:
+def unsubscribe(ending: Unsubscription) -> None:
     """End them, and what waits because of them. Safe to repeat."""
     waiting = ending.subscriber.notices.filter(mail=None)
     waiting.filter(subscription__in=ending.subscriptions).delete()

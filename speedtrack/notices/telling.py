@@ -12,7 +12,7 @@ from django.utils import timezone
 
 from speedtrack.alerts.models import Alert, AlertEvent
 from speedtrack.notices.channels import telling as channels
-from speedtrack.notices.matching import wishes
+from speedtrack.notices.matching import interests_in
 from speedtrack.notices.models import Notice, Outbox, Pace, Subscriber
 from speedtrack.runs.models import MachineEvent
 
@@ -42,7 +42,7 @@ def note_events(now: datetime) -> None:
         else:
             notices = follow_up_notices(event, told, now) if is_follow_up(event) else []
         Notice.objects.bulk_create(notices, ignore_conflicts=True)
-        channels.tell(event)
+        channels.queue_messages(event)
     AlertEvent.objects.filter(pk__in=[event.pk for event in events]).update(untold=False)
 
 
@@ -59,10 +59,10 @@ def earlier_notices(alert: Alert) -> dict[int, Notice]:
 
 
 def first_notices(event: AlertEvent, told: dict[int, Notice], now: datetime) -> list[Notice]:
-    new = [wish for wish in wishes(event.alert) if wish.subscriber.pk not in told]
+    new = [wish for wish in interests_in(event.alert) if wish.subscriber.pk not in told]
     is_past = event.past
     return [
-        notice(event, w.subscriber, pace, now, subscription=w.subscription, own=w.is_own)
+        notice_of(event, w.subscriber, pace, now, subscription=w.subscription, own=w.is_own)
         for w in new
         for pace in [Pace.DAILY if is_past and w.pace == Pace.NOW else w.pace]
     ]
@@ -71,13 +71,13 @@ def first_notices(event: AlertEvent, told: dict[int, Notice], now: datetime) -> 
 def follow_up_notices(event: AlertEvent, told: dict[int, Notice], now: datetime) -> list[Notice]:
     """For those told of the alert, at their pace; who did it knows it."""
     return [
-        notice(event, first.subscriber, first.pace, now, subscription_id=first.subscription_id, own=first.own)
+        notice_of(event, first.subscriber, first.pace, now, subscription_id=first.subscription_id, own=first.own)
         for first in told.values()
         if first.subscriber.follow_ups and (event.who_id is None or first.subscriber.user_id != event.who_id)
     ]
 
 
-def notice(event: AlertEvent, subscriber: Subscriber, pace: str, now: datetime, **why: Any) -> Notice:
+def notice_of(event: AlertEvent, subscriber: Subscriber, pace: str, now: datetime, **why: Any) -> Notice:
     hours = subscriber.hours
     due = hours.audible(now) if pace == Pace.NOW else hours.digest(now, weekly=pace == Pace.WEEKLY)
     return Notice(event=event, subscriber=subscriber, pace=pace, not_before=due, **why)
@@ -101,13 +101,13 @@ def mail_subscriber(subscriber: Subscriber, now: datetime) -> None:
     if (audible := subscriber.hours.audible(now)) > now:
         Notice.objects.filter(pk__in=[n.pk for n in due]).update(not_before=audible)
         return
-    plan = planned(due, subscriber.most_per_day - mails_since(subscriber, subscriber.hours.midnight(now)))
+    plan = plan_mails(due, subscriber.most_per_day - mails_since(subscriber, subscriber.hours.midnight(now)))
     for alert, notices in plan.single:
         first = notices[0].event
         event = "raised" if first.kind == "raised" else f"{first.kind} {first.pk}"
-        put(subscriber, notices, alert=alert, event=event)
+        queue_mail(subscriber, notices, alert=alert, event=event)
     if plan.table:
-        put(subscriber, plan.table, digest=True, event=f"digest {plan.table[0].pk}")
+        queue_mail(subscriber, plan.table, digest=True, event=f"digest {plan.table[0].pk}")
     tomorrow = subscriber.hours.digest(subscriber.hours.midnight(now) + timedelta(days=1, seconds=-1))
     Notice.objects.filter(pk__in=[n.pk for n in plan.held]).update(pace=Pace.DAILY, not_before=tomorrow)
 
@@ -120,7 +120,7 @@ class MailPlan(NamedTuple):
     held: list[Notice]
 
 
-def planned(due: list[Notice], room: int) -> MailPlan:
+def plan_mails(due: list[Notice], room: int) -> MailPlan:
     """What is told how, if ``room`` more mails may go out today; those of own commits do not count."""
     own = by_alert([n for n in due if n.pace == Pace.NOW and n.own])
     others = by_alert([n for n in due if n.pace == Pace.NOW and not n.own])
@@ -146,7 +146,7 @@ def mails_since(subscriber: Subscriber, moment: datetime) -> int:
     return Outbox.objects.filter(notices__subscriber=subscriber, created__gte=moment).distinct().count()
 
 
-def put(subscriber: Subscriber, notices: list[Notice], **about: Any) -> None:
+def queue_mail(subscriber: Subscriber, notices: list[Notice], **about: Any) -> None:
     """Put a mail that tells these notices into the outbox."""
     row, _ = Outbox.objects.get_or_create(recipient=subscriber.email, **about)
     Notice.objects.filter(pk__in=[n.pk for n in notices]).update(mail=row)

@@ -96,7 +96,7 @@ def end_mute(request: HttpRequest, slug: str, pk: int) -> HttpResponse:
     if found is None:
         raise Http404(f"{slug} has no mute {pk}.")
     if request.method == "POST":
-        ended = muting.end(found, request.user)
+        ended = muting.end_mute(found, request.user)
         messages.success(request, "The mute has ended." if ended else "It had ended already.")
     return redirect("mutes", slug=slug)
 

@@ -148,7 +148,7 @@ def add(request: HttpRequest, slug: str, kind: str) -> HttpResponse:
     offered = {"name": Kind(kind).label, "url": WORDS[kind].base}
     offered |= {"secret": secrets.token_urlsafe(32)} if kind == Kind.WEBHOOK else {}
     form = ChannelForm(kind, False, request.POST or None, offered)
-    if made := written(form, lambda entry: managing.add(project, kind, entry)):
+    if made := written(form, lambda entry: managing.add_channel(project, kind, entry)):
         messages.success(request, f"{made} is set up. Send a test to see whether it works.")
         return redirect("channels", slug=slug)
     context = {"project": project, "form": form, "kind": Kind(kind).label, "words": WORDS[kind]}
@@ -161,7 +161,7 @@ def change(request: HttpRequest, slug: str, pk: int) -> HttpResponse:
     channel = channel_named(slug, pk)
     offered = {"name": channel.name, "place": channel.place, "improvements": channel.improvements}
     form = ChannelForm(channel.kind, True, request.POST or None, offered)
-    if written(form, lambda entry: managing.save(channel, entry)):
+    if written(form, lambda entry: managing.save_channel(channel, entry)):
         messages.success(request, "Saved.")
         return redirect("channels", slug=slug)
     context = {"project": channel.project, "channel": channel, "form": form, "words": WORDS[channel.kind]}
@@ -194,12 +194,12 @@ def act(request: HttpRequest, slug: str, pk: int, verb: str) -> HttpResponse:
 
 
 def pause(channel: Channel, who: str) -> str:
-    managing.pause(channel, who)
+    managing.pause_channel(channel, who)
     return f"{channel} is paused."
 
 
 def resume(channel: Channel, who: str) -> str:
-    managing.resume(channel)
+    managing.resume_channel(channel)
     return f"{channel} is at work again."
 
 

@@ -76,11 +76,11 @@ def notifications(request: HttpRequest, subscriber: Subscriber, acts: dict[str, 
 @require_http_methods(["GET", "HEAD", "POST"])
 def unsubscribe(request: HttpRequest, token: str) -> HttpResponse:
     """End what the token names: by POST only, for programs that check mails follow their links (RFC 8058)."""
-    ending = subscribing.ending_of(token)
+    ending = subscribing.unsubscription_of(token)
     if ending is None:
         raise Http404(NO_LINK)
     if request.method == "POST":
-        subscribing.end(ending)
+        subscribing.unsubscribe(ending)
     context = {
         "ending": ending,
         "is_done": request.method == "POST" or ending.is_empty,

@@ -6,7 +6,7 @@ import pytest
 from speedtrack.alerts import confirm, detection, drift
 from speedtrack.alerts.lines import TrialPoint
 from speedtrack.alerts.models import Alert, AlertEvent, BestLevel, ChangePoint
-from speedtrack.notices.mail import message
+from speedtrack.notices.mail import alert_message
 from speedtrack.notices.models import Outbox
 from speedtrack.notices.telling import tell_subscribers
 from speedtrack.projects.models import Commit, Tag
@@ -62,7 +62,7 @@ def test_a_drift_is_one_alert_since_its_reference_before_it_sums_to_a_tenth(worl
     raised = alert.events.get(kind=AlertEvent.Kind.RAISED)
     assert f"since {found.reference} (" in raised.note
     assert raised.note.endswith("commits ago), without one step")
-    mail = message(Outbox.objects.get(alert=alert))
+    mail = alert_message(Outbox.objects.get(alert=alert))
     assert f"little by little since {found.reference}, without one step" in mail.body
     assert "could not be told" not in mail.body
     assert not Run.objects.filter(reason=Reason.BISECT, change_points=found).exists()

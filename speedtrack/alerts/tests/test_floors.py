@@ -141,14 +141,14 @@ def test_a_finished_aa_run_gives_every_series_a_floor(measured: World) -> None:
     builders.work(measured.machine, measured.speed)
     assert "detect" in dispatch.seen()
     assert floors.store_due() == 1
-    assert floors.store_due() == 0 and not floors.due().exists()
+    assert floors.store_due() == 0 and not floors.runs_due().exists()
     assert NoiseFloor.objects.count() == 2 * 2  # benchmarks, metrics
     floor = NoiseFloor.objects.get(series__benchmark__name="get-p1", series__metric=CPU)
     assert floor.pairs == PAIRS
     assert 0.002 < floor.deviation < 0.012  # sqrt(2) times 0.4%, from ten pairs
     assert floor.low < floor.ratio < floor.high
     assert floor.smallest == pytest.approx(floor.deviation * standard_shift(PAIRS, LEVEL / LOOKS), rel=0.05)
-    assert floors.newest([floor.series_id]) == {floor.series_id: floor}
+    assert floors.newest_floors([floor.series_id]) == {floor.series_id: floor}
 
 
 def test_the_newest_floor_holds_and_the_old_ones_stay(measured: World) -> None:
@@ -158,7 +158,7 @@ def test_the_newest_floor_holds_and_the_old_ones_stay(measured: World) -> None:
         builders.work(measured.machine, measured.speed)
         floors.store_due()
     old, new = NoiseFloor.objects.filter(series__benchmark__name="get-p1", series__metric=CPU).order_by("id")
-    assert floors.newest([old.series_id])[old.series_id] == new
+    assert floors.newest_floors([old.series_id])[old.series_id] == new
 
 
 def test_pairs_that_are_not_clean_say_nothing(measured: World) -> None:
@@ -171,19 +171,19 @@ def test_pairs_that_are_not_clean_say_nothing(measured: World) -> None:
     queue.complete(run.machine, run.pk, run.lease_token)
     assert floors.store_due() == 1
     assert set(NoiseFloor.objects.values_list("pairs", "smallest")) == {(0, None)}
-    assert floors.newest(NoiseFloor.objects.values_list("series", flat=True)) == {}
+    assert floors.newest_floors(NoiseFloor.objects.values_list("series", flat=True)) == {}
 
 
 def test_two_commits_of_one_program_are_an_aa_run_for_nothing(world: World) -> None:
     world.factors = {world.shas[7]: 1.3}
     builders.track(world.repository)
     world.until_quiet()
-    assert not floors.due().exists(), "different programs"
+    assert not floors.runs_due().exists(), "different programs"
     run = Run.objects.filter(reason=Reason.CONFIRM).first()
     assert run
     builds = run.attempts.get().builds
     builds.filter(side="head").update(artifacts=builds.get(side="base").artifacts)
-    assert list(floors.due()) == [run]
+    assert list(floors.runs_due()) == [run]
     floors.store_due()
     assert set(NoiseFloor.objects.values_list("run", flat=True)) == {run.pk}
 

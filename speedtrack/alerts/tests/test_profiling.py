@@ -26,7 +26,7 @@ def profile_runs() -> list[Run]:
 
 
 def test_an_alert_is_profiled_once_on_its_machine_under_its_benchmark(world: World, alert: Alert) -> None:
-    assert [profiling.plan_missing(), profiling.plan_missing()] == [1, 0]
+    assert [profiling.plan_missing_profiles(), profiling.plan_missing_profiles()] == [1, 0]
     (run,) = profile_runs()
     assert (run.base, run.commit, run.machine, run.benchmarks) == (
         alert.before,
@@ -46,7 +46,7 @@ def test_an_alert_is_profiled_once_on_its_machine_under_its_benchmark(world: Wor
 def test_the_job_says_that_it_is_to_be_profiled_and_goes_after_what_is_to_be_measured(
     world: World, alert: Alert
 ) -> None:
-    profiling.plan_missing()
+    profiling.plan_missing_profiles()
     call_command("measure", world.repository.path.name, world.shas[3])
     assert builders.claim(world.machine).reason == Reason.MANUAL
     builders.work(world.machine, world.speed, until=0)
@@ -57,7 +57,7 @@ def test_the_job_says_that_it_is_to_be_profiled_and_goes_after_what_is_to_be_mea
 
 
 def test_a_run_without_all_its_profiles_is_not_complete(world: World, alert: Alert) -> None:
-    profiling.plan_missing()
+    profiling.plan_missing_profiles()
     run = builders.claim(world.machine)
     for _ in range(2):
         builders.send_profile(run, "get-p1", alert.commit)
@@ -73,7 +73,7 @@ def test_a_run_without_all_its_profiles_is_not_complete(world: World, alert: Ale
 
 
 def test_by_hand_it_is_done_again_and_first(world: World, alert: Alert) -> None:
-    profiling.plan_missing()
+    profiling.plan_missing_profiles()
     builders.work(world.machine, world.speed)
     call_command("profile", "--alert", str(alert.pk))
     call_command("profile", "--alert", str(alert.pk))

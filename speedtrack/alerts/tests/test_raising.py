@@ -252,7 +252,7 @@ def test_a_mute_that_was_ended_mutes_nothing(world: World, ada: User) -> None:
     builders.work(world.machine, world.speed)
     series = Series.objects.filter(benchmark__name="get-p1").first()
     assert series and muting.mute_of(series) == mute
-    assert muting.end(mute, ada) and not muting.end(mute, ada)
+    assert muting.end_mute(mute, ada) and not muting.end_mute(mute, ada)
     assert muting.mute_of(series) is None
 
 

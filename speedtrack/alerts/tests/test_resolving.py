@@ -85,7 +85,7 @@ def test_what_a_person_settled_stays(world: World, django_user_model: type) -> N
     triage.decide(alert, Decision("confirmed", "expected", None, "meant"), ada)
     push(world, "Make it fast again", 1 / 1.3, more=9)
     alert.refresh_from_db()
-    assert (alert.status, resolving.resolve()) == ("expected", 0)
+    assert (alert.status, resolving.resolve_alerts()) == ("expected", 0)
 
 
 @pytest.mark.parametrize(

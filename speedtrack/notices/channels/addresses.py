@@ -97,18 +97,18 @@ def is_host(host: str) -> bool:
     return len(host) <= 253 and NAME.fullmatch(host) is not None
 
 
-def resolve(where: Destination, within_s: float) -> list[Address]:
+def allowed_addresses(where: Destination, within_s: float) -> list[Address]:
     """The addresses that may be connected to. Raises Refused if one of them may not, Away without any."""
     if where.port not in settings.CHANNEL_PORTS:
         ports = ", ".join(map(str, sorted(settings.CHANNEL_PORTS)))
         raise Refused(f"port {where.port} is not allowed: CHANNEL_PORTS allows {ports}")
-    found = looked_up(where, within_s)
+    found = look_up(where, within_s)
     for address in found:
-        check(where, address)
+        refuse_private(where, address)
     return found
 
 
-def looked_up(where: Destination, within_s: float) -> list[Address]:
+def look_up(where: Destination, within_s: float) -> list[Address]:
     pool = ThreadPoolExecutor(max_workers=1)  # getaddrinfo has no time limit of its own
     try:
         rows = pool.submit(socket.getaddrinfo, where.host, where.port, type=socket.SOCK_STREAM).result(within_s)
@@ -121,7 +121,7 @@ def looked_up(where: Destination, within_s: float) -> list[Address]:
     return list(dict.fromkeys(ip_address(row[4][0]) for row in rows))
 
 
-def check(where: Destination, address: Address) -> None:
+def refuse_private(where: Destination, address: Address) -> None:
     """Raises Refused for an address that may not be called, or not without encryption."""
     inner = embedded(address)
     if any(is_in(one, NEVER) for one in (address, inner)):

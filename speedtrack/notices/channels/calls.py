@@ -12,7 +12,7 @@ from typing import Any
 
 import httpcore
 
-from speedtrack.notices.channels.addresses import Address, destination, resolve
+from speedtrack.notices.channels.addresses import Address, allowed_addresses, destination
 from speedtrack.notices.errors import Away, Permanent, Unanswered
 
 CONNECT_S, WHOLE_S = 5.0, 15.0  # to connect; from the look-up of the name to the last byte of the answer
@@ -102,9 +102,9 @@ def call(what: Call) -> Response:
     """Make the call. Raises Refused (addresses.py) if it must not be made, Away if nothing answers."""
     deadline = time.monotonic() + WHOLE_S
     where = destination(what.url)
-    addresses = resolve(where, CONNECT_S)
+    addresses = allowed_addresses(where, CONNECT_S)
     pool = httpcore.ConnectionPool(
-        ssl_context=trusted(), network_backend=Pinned(addresses, deadline), max_connections=1, http2=False
+        ssl_context=trusted_context(), network_backend=Pinned(addresses, deadline), max_connections=1, http2=False
     )
     content = what.content()
     headers = {"Host": where.origin.split("//")[1], "User-Agent": USER_AGENT, "Accept": "application/json"}
@@ -126,7 +126,7 @@ def call(what: Call) -> Response:
             ) as response,
         ):
             names = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in response.headers}
-            return Response(response.status, names, bounded(response.iter_stream(), what.most_bytes))
+            return Response(response.status, names, read_bounded(response.iter_stream(), what.most_bytes))
     except httpcore.ReadTimeout as e:
         raise Unanswered(f"{where.origin} did not answer within {WHOLE_S:.0f} s") from e
     except httpcore.TimeoutException as e:
@@ -135,7 +135,7 @@ def call(what: Call) -> Response:
         raise Away(f"{where.origin} cannot be spoken to: {e or type(e).__name__}") from e
 
 
-def bounded(pieces: Iterable[bytes], most: int) -> bytes:
+def read_bounded(pieces: Iterable[bytes], most: int) -> bytes:
     """The beginning of a body."""
     found = bytearray()
     for piece in pieces:
@@ -145,7 +145,7 @@ def bounded(pieces: Iterable[bytes], most: int) -> bytes:
     return bytes(found[:most])
 
 
-def good(answer: Response, who: str) -> Response:
+def require_success(answer: Response, who: str) -> Response:
     """The answer, if it is a success; else raises Permanent or Away with the cause and the remedy in words."""
     if answer.is_good:
         return answer
@@ -157,7 +157,7 @@ def good(answer: Response, who: str) -> Response:
 
 
 @cache
-def trusted() -> ssl.SSLContext:
+def trusted_context() -> ssl.SSLContext:
     """The authorities of this machine, or those of SSL_CERT_FILE."""
     return ssl.create_default_context()
 
@@ -178,7 +178,7 @@ class Pinned(httpcore.NetworkBackend):
     ) -> httpcore.NetworkStream:
         for place, address in enumerate(self.addresses, 1):
             try:
-                limit = min(timeout or CONNECT_S, left(self.deadline))
+                limit = min(timeout or CONNECT_S, seconds_left(self.deadline))
                 return Bounded(self.plain.connect_tcp(str(address), port, limit), self.deadline)
             except (httpcore.ConnectError, httpcore.ConnectTimeout):
                 if place == len(self.addresses):
@@ -193,10 +193,10 @@ class Bounded(httpcore.NetworkStream):
         self.stream, self.deadline = stream, deadline
 
     def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
-        return self.stream.read(max_bytes, left(self.deadline))
+        return self.stream.read(max_bytes, seconds_left(self.deadline))
 
     def write(self, buffer: bytes, timeout: float | None = None) -> None:
-        self.stream.write(buffer, left(self.deadline))
+        self.stream.write(buffer, seconds_left(self.deadline))
 
     def close(self) -> None:
         self.stream.close()
@@ -204,13 +204,13 @@ class Bounded(httpcore.NetworkStream):
     def start_tls(
         self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
     ) -> httpcore.NetworkStream:
-        return Bounded(self.stream.start_tls(ssl_context, server_hostname, left(self.deadline)), self.deadline)
+        return Bounded(self.stream.start_tls(ssl_context, server_hostname, seconds_left(self.deadline)), self.deadline)
 
     def get_extra_info(self, info: str) -> Any:
         return self.stream.get_extra_info(info)
 
 
-def left(deadline: float) -> float:
+def seconds_left(deadline: float) -> float:
     """Seconds until the deadline. Raises ReadTimeout once it has passed."""
     rest = deadline - time.monotonic()
     if rest <= 0:

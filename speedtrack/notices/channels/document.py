@@ -28,16 +28,16 @@ def document(event: AlertEvent, delivery: str) -> Document:
         {
             "schema": SCHEMA,
             "delivery": delivery,
-            "summary": summary(found),
+            "summary": summary_of(found),
             "event": event_part(event),
             "project": {
                 "slug": alert.project.slug,
                 "name": alert.project.name,
-                "url": address("project", alert.project.slug),
+                "url": page_url("project", alert.project.slug),
             },
             "alert": {
                 "id": alert.pk,
-                "url": address("alert", alert.pk),
+                "url": page_url("alert", alert.pk),
                 "status": alert.status,
                 "direction": "slower" if not found or found[0].is_slowdown else "faster",
                 "created": alert.created.isoformat(),
@@ -56,7 +56,7 @@ def document(event: AlertEvent, delivery: str) -> Document:
     return written
 
 
-def address(page: str, *arguments: object) -> str:
+def page_url(page: str, *arguments: object) -> str:
     return settings.URL + reverse(page, args=arguments)
 
 
@@ -65,7 +65,7 @@ def worst_first(alert: Alert) -> list[ChangePoint]:
     return sorted(found, key=lambda cp: (not cp.is_slowdown, -abs(cp.ratio - 1)))
 
 
-def summary(found: list[ChangePoint]) -> str:
+def summary_of(found: list[ChangePoint]) -> str:
     """The worst change in words: ``+5.2% server CPU per request of get-p16 and 2 more``."""
     if not found:
         return "no change point belongs to the alert any more"
@@ -93,7 +93,7 @@ def commit_part(commit: Commit) -> Document:
         "short": commit.short,
         "subject": plain(commit.subject).replace("\n", " "),
         "author": commit.author_name,
-        "url": address("commit", commit.project.slug, commit.sha),
+        "url": page_url("commit", commit.project.slug, commit.sha),
     }
 
 
@@ -122,9 +122,9 @@ def change_part(cp: ChangePoint, verdict: Verdict | None) -> Document:
     }
 
 
-def sample(project: Any) -> Document:
+def sample_document(project: Any) -> Document:
     """A document for a test send, of an alert that does not exist."""
-    url = address("project", project.slug)
+    url = page_url("project", project.slug)
     return {
         "schema": SCHEMA,
         "delivery": "test",

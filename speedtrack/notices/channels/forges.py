@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote
 
-from speedtrack.notices.channels.calls import Call, Response, call, good
+from speedtrack.notices.channels.calls import Call, Response, call, require_success
 from speedtrack.notices.models import Channel, CommitStatus
 
 MOST_BYTES = 4 * 1024 * 1024  # of an answer: a page of comments may be long
@@ -88,7 +88,7 @@ class Repository:
         return call(Call(method, url, document, token | dict(self.forge.headers), most_bytes=MOST_BYTES))
 
     def asked(self, method: str, path: str, document: Any = None) -> Any:
-        return good(self.ask(method, path, document), self.channel.origin).document()
+        return require_success(self.ask(method, path, document), self.channel.origin).document()
 
     def pages(self, path: str) -> Iterator[dict[str, Any]]:
         """All rows of a list; ``path`` ends with ? or &. GitLab and GitHub say ``per_page``, Gitea ``limit``."""
@@ -114,7 +114,7 @@ class Repository:
         }
         answer = self.ask("POST", f"/statuses/{sha}", document)
         if answer.status != 400 or SAME_STATE not in answer.body:
-            good(answer, self.channel.origin)
+            require_success(answer, self.channel.origin)
 
     def pulls(self, sha: str) -> list[int]:
         """The numbers of the open pull requests that end with the commit."""
@@ -138,7 +138,7 @@ class Repository:
         answer = self.ask(self.forge.edit, path, {"body": text})
         if answer.status == 404:
             return False
-        good(answer, self.channel.origin)
+        require_success(answer, self.channel.origin)
         return True
 
 

@@ -6,7 +6,7 @@ from django.db import IntegrityError, transaction
 from django.db.models.functions import Now
 
 from speedtrack.notices.channels.addresses import Refused, destination
-from speedtrack.notices.channels.document import sample
+from speedtrack.notices.channels.document import sample_document
 from speedtrack.notices.channels.forges import Repository
 from speedtrack.notices.channels.sending import post
 from speedtrack.notices.models import Channel
@@ -35,12 +35,12 @@ class ChannelSettings:
     improvements: bool = False
 
 
-def add(project: Project, kind: str, entry: ChannelSettings) -> Channel:
+def add_channel(project: Project, kind: str, entry: ChannelSettings) -> Channel:
     """Make a channel. Raises Unfit."""
-    return save(Channel(project=project, kind=kind, former_secret=Secret()), entry)
+    return save_channel(Channel(project=project, kind=kind, former_secret=Secret()), entry)
 
 
-def save(channel: Channel, entry: ChannelSettings) -> Channel:
+def save_channel(channel: Channel, entry: ChannelSettings) -> Channel:
     """Write what was entered into a channel. Raises Unfit."""
     origin = origin_of(entry.url) if entry.url else channel.origin
     if not origin:
@@ -77,12 +77,12 @@ def forget_former(channel: Channel) -> None:
     Channel.objects.filter(pk=channel.pk).update(former_secret=Secret())
 
 
-def pause(channel: Channel, who: str) -> None:
+def pause_channel(channel: Channel, who: str) -> None:
     """Put nothing more into the outbox for it; what waits there goes on waiting."""
     Channel.objects.filter(pk=channel.pk, paused_at=None).update(paused_at=Now(), paused_why=f"paused by {who}")
 
 
-def resume(channel: Channel) -> None:
+def resume_channel(channel: Channel) -> None:
     """Send what waits, and what is to come."""
     Channel.objects.filter(pk=channel.pk).update(paused_at=None, paused_why="", failures=0, error="")
 
@@ -91,4 +91,4 @@ def try_out(channel: Channel) -> str:
     """Send a test, now. Returns what came back. Raises Temporary, Permanent or KeyLost, which say it in words."""
     if channel.is_forge:
         return f"{channel.origin} knows the token, which reads {Repository(channel).name()}"
-    return f"{channel.origin} answered {post(channel, sample(channel.project)).status}"
+    return f"{channel.origin} answered {post(channel, sample_document(channel.project)).status}"

@@ -15,7 +15,7 @@ from speedtrack.projects.models import Branch
 MOST_ALERTS, MOST_CHANGES = 10, 20
 
 
-def report(status: CommitStatus) -> None:
+def report_commit(status: CommitStatus) -> None:
     """Let the forge show what it is to show, unless it does. Raises Temporary, Permanent or KeyLost."""
     status.refresh_from_db()
     channel, version = status.channel, status.version
@@ -25,11 +25,11 @@ def report(status: CommitStatus) -> None:
     repository = Repository(channel)
     repository.show(status.commit.sha, status.state, status.description, page_of(status), context)
     if status.state in (CommitStatus.State.SUCCESS, CommitStatus.State.FAILURE):
-        comment(repository, status)
+        update_comments(repository, status)
     CommitStatus.objects.filter(pk=status.pk, sent_version__lt=version).update(sent_version=version)
 
 
-def comment(repository: Repository, status: CommitStatus) -> None:
+def update_comments(repository: Repository, status: CommitStatus) -> None:
     """Keep the comments of the open pull requests whose branch has the commit; the first is made for bad news."""
     project = repository.channel.project
     branches = status.commit.branches.filter(deleted_at=None).select_related("head")
@@ -40,7 +40,7 @@ def comment(repository: Repository, status: CommitStatus) -> None:
         for number in repository.pulls(branch.head.sha) if branch.head else ():
             known = PullComment.objects.filter(channel=repository.channel, number=number).first()
             if known or alerts:
-                keep(repository, known or PullComment(channel=repository.channel, number=number), alerts)
+                write_comment(repository, known or PullComment(channel=repository.channel, number=number), alerts)
 
 
 def alerts_on(branch: Branch) -> list[Alert]:
@@ -51,10 +51,10 @@ def alerts_on(branch: Branch) -> list[Alert]:
     return [alert for alert in found.order_by("-pk") if slowdowns(alert)]
 
 
-def keep(repository: Repository, known: PullComment, alerts: list[Alert]) -> None:
+def write_comment(repository: Repository, known: PullComment, alerts: list[Alert]) -> None:
     """Write the comment: that of the stored id, else the one with the marker, else a new one."""
     marker = marker_of(repository.channel)
-    text = f"{marker}\n{text_of(alerts)}"
+    text = f"{marker}\n{comment_text(alerts)}"
     if known.comment_id and known.text == text:
         return
     edited = bool(known.comment_id) and repository.edit(known.number, known.comment_id, text)
@@ -74,7 +74,7 @@ def marker_of(channel: Channel) -> str:
     return f"<!-- speedtrack {server} {channel.project.slug} -->"
 
 
-def text_of(alerts: list[Alert]) -> str:
+def comment_text(alerts: list[Alert]) -> str:
     """Markdown without any text by others but benchmark names, which stand as code."""
     if not alerts:
         return "**SpeedTrack**: no slowdown is known of this branch any more."

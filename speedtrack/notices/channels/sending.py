@@ -12,7 +12,7 @@ from django.db.models.functions import Now
 
 from speedtrack.alerts.models import AlertEvent
 from speedtrack.notices.channels import document, pulls
-from speedtrack.notices.channels.calls import Call, Gone, Response, call, encoded, good
+from speedtrack.notices.channels.calls import Call, Gone, Response, call, encoded, require_success
 from speedtrack.notices.channels.document import Document
 from speedtrack.notices.channels.shapes import SHAPES
 from speedtrack.notices.errors import Away, Permanent, Temporary, Unanswered
@@ -34,11 +34,11 @@ def deliver(row: Outbox) -> None:
     assert channel is not None
     try:
         if row.commit_status:
-            pulls.report(row.commit_status)
+            pulls.report_commit(row.commit_status)
         else:
             post(channel, document.document(event_of(row), delivery_id(row)))
     except (Temporary, Permanent, KeyLost) as e:
-        failed(channel, e)
+        note_failure(channel, e)
         if isinstance(e, KeyLost):
             raise Permanent(str(e)) from e
         raise
@@ -65,7 +65,7 @@ def delivery_id(row: Outbox) -> str:
 def post(channel: Channel, written: Document) -> Response:
     """Send a document in the shape of the channel. Raises Temporary, Permanent or KeyLost."""
     try:
-        return good(call(call_of(channel, written)), channel.origin)
+        return require_success(call(call_of(channel, written)), channel.origin)
     except Unanswered as e:
         if channel.kind in REPEATABLE:
             raise Away(str(e)) from e
@@ -76,7 +76,9 @@ def call_of(channel: Channel, written: Document) -> Call:
     url, message = channel.url.reveal(), SHAPES[channel.kind](written)
     if channel.kind == Channel.Kind.WEBHOOK:
         body = encoded(message)
-        return Call("POST", url, headers=signed(channel, body, int(time.time()), written["delivery"]), body=body)
+        return Call(
+            "POST", url, headers=signed_headers(channel, body, int(time.time()), written["delivery"]), body=body
+        )
     if channel.kind == Channel.Kind.MATRIX:
         path = MATRIX_SEND.format(room=quote(channel.place, safe=""), transaction=quote(transaction(written), safe=""))
         return Call("PUT", url.rstrip("/") + path, message, {"Authorization": f"Bearer {channel.secret.reveal()}"})
@@ -88,7 +90,7 @@ def transaction(written: Document) -> str:
     return f"test-{time.time_ns()}" if written["delivery"] == "test" else written["delivery"]
 
 
-def signed(channel: Channel, body: bytes, timestamp: int, delivery: str) -> dict[str, str]:
+def signed_headers(channel: Channel, body: bytes, timestamp: int, delivery: str) -> dict[str, str]:
     """The headers by which a receiver knows who sends, when, and whether it had the same before."""
     secrets = [secret for secret in (channel.secret, channel.former_secret) if secret]
     return {
@@ -104,7 +106,7 @@ def signature(secret: Secret, timestamp: int, body: bytes) -> str:
     return "v1=" + hmac.new(secret.reveal().encode(), signed_bytes, hashlib.sha256).hexdigest()
 
 
-def failed(channel: Channel, error: Exception) -> None:
+def note_failure(channel: Channel, error: Exception) -> None:
     """Note a failure. The channel is paused if its receiver is gone, or after PAUSE_AFTER failures in a row."""
     log.warning("channel %s of %s: %s", channel, channel.project, error)
     mine = Channel.objects.filter(pk=channel.pk)

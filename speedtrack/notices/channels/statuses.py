@@ -55,7 +55,7 @@ def unwatched() -> QuerySet[Channel]:
     return Channel.objects.filter(Exists(heads), kind__in=Channel.FORGES, paused_at=None)
 
 
-def look() -> int:
+def update_statuses() -> int:
     """Watch new heads, and look at all commits whose time has come; how many."""
     for channel in unwatched():
         heads = unwatched_of(channel, channel.project_id, channel.created).values_list("commit_id", flat=True)
@@ -64,11 +64,11 @@ def look() -> int:
         )
     due = CommitStatus.objects.due().select_related("channel__project", "commit").order_by("look_at")[:AT_ONCE]
     for status in due:
-        judge(status)
+        update_status(status)
     return len(due)
 
 
-def touch(event: AlertEvent) -> None:
+def look_again(event: AlertEvent) -> None:
     """An alert was raised, moved or decided: look again at its commit, and at what the project's alerts had named."""
     channels = Channel.objects.filter(project=event.alert.project, kind__in=Channel.FORGES, paused_at=None)
     CommitStatus.objects.bulk_create(
@@ -79,9 +79,9 @@ def touch(event: AlertEvent) -> None:
 
 
 @transaction.atomic
-def judge(status: CommitStatus) -> None:
+def update_status(status: CommitStatus) -> None:
     """Note what the forge is to show, and put it into the outbox if that is news."""
-    state, description = wanted(status)
+    state, description = state_of(status)
     moves = state in MOVES[status.state]
     if status.version and not moves and (state != status.state or state == State.PENDING):
         state, description = status.state, status.description
@@ -94,17 +94,17 @@ def judge(status: CommitStatus) -> None:
         Outbox.objects.create(channel=status.channel, commit_status=status, event=f"status:{status.version + 1}")
 
 
-def wanted(status: CommitStatus) -> tuple[str, str]:
+def state_of(status: CommitStatus) -> tuple[str, str]:
     """The state of the commit and a sentence of at most LONGEST characters."""
-    if named := alert_of(status):
-        return told_of(named)
+    if named := alert_naming(status):
+        return state_by_alert(named)
     runs = Run.objects.own().filter(project=status.channel.project_id, commit=status.commit_id)
     if runs.unfinished().exists():
         return State.PENDING, "waits for its machine, or is being measured"
     if is_unsettled(status, runs):
         return State.PENDING, "measured; suspected changes are being measured again"
     if not runs.filter(status=RunStatus.SUCCEEDED).exists():
-        return State.ERROR, error_of(runs)
+        return State.ERROR, error_in_words(runs)
     return State.SUCCESS, "measured: no slowdown was found"
 
 
@@ -128,7 +128,7 @@ def places_of(end: str) -> QuerySet[Position, Any]:
     return Position.objects.filter(branch=OuterRef(OuterRef("branch")), commit=OuterRef(OuterRef(end))).values("number")
 
 
-def alert_of(status: CommitStatus) -> Alert | None:
+def alert_naming(status: CommitStatus) -> Alert | None:
     """The newest alert that names the commit and is held to be true."""
     true = (Alert.Status.CONFIRMED, Alert.Status.EXPECTED)
     alerts = Alert.objects.filter(project=status.channel.project_id, commit=status.commit_id, status__in=true)
@@ -141,7 +141,7 @@ def slowdowns(alert: Alert) -> list[ChangePoint]:
     return sorted(found, key=lambda cp: -abs(cp.ratio - 1))
 
 
-def told_of(alert: Alert) -> tuple[str, str]:
+def state_by_alert(alert: Alert) -> tuple[str, str]:
     found = slowdowns(alert)
     more = f" and {len(found) - 1} more" if len(found) > 1 else ""
     where = f", {alert.cause}" if alert.drift or alert.width > 1 else ""
@@ -151,13 +151,13 @@ def told_of(alert: Alert) -> tuple[str, str]:
     return State.FAILURE, f"{change}, measured again"[:LONGEST]
 
 
-def error_of(runs: QuerySet[Run]) -> str:
+def error_in_words(runs: QuerySet[Run]) -> str:
     errors = runs.order_by("-pk").values_list("error", flat=True).first() or "its run was cancelled"
     return f"not measured: {plain(errors).strip().partition(chr(10))[0]}"[:LONGEST]
 
 
 def page_of(status: CommitStatus) -> str:
     """Where the status leads."""
-    if status.state == State.FAILURE and (named := alert_of(status)):
+    if status.state == State.FAILURE and (named := alert_naming(status)):
         return settings.URL + reverse("alert", args=[named.pk])
     return settings.URL + reverse("commit", args=[status.channel.project.slug, status.commit.sha])

@@ -10,9 +10,9 @@ from speedtrack.notices.models import Channel, Outbox
 CHATTED = frozenset({"raised", "narrowed", "moved", "decided", "fixed"})
 
 
-def tell(event: AlertEvent) -> None:
+def queue_messages(event: AlertEvent) -> None:
     """Put one message per channel that wants to hear of the event into the outbox. Of the past nobody is told."""
-    statuses.touch(event)
+    statuses.look_again(event)
     if event.past:
         return
     channels = Channel.objects.filter(project=event.alert.project_id, paused_at=None).exclude(kind__in=Channel.FORGES)
@@ -20,13 +20,13 @@ def tell(event: AlertEvent) -> None:
         [
             Outbox(channel=channel, alert=event.alert, event=event_key(event))
             for channel in channels
-            if wants(channel, event)
+            if wants_event(channel, event)
         ],
         ignore_conflicts=True,
     )
 
 
-def wants(channel: Channel, event: AlertEvent) -> bool:
+def wants_event(channel: Channel, event: AlertEvent) -> bool:
     if channel.kind != Channel.Kind.WEBHOOK and event.kind not in CHATTED:
         return False
     found = worst_first(event.alert)

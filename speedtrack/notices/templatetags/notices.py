@@ -6,4 +6,4 @@ from speedtrack.notices import mail
 
 register = template.Library()
 
-register.filter("happened", mail.happened)
+register.filter("happened", mail.event_in_words)

@@ -47,7 +47,7 @@ def report() -> None:
     """What the task does, with all pauses over."""
     tell_subscribers()
     make_due()
-    statuses.look()
+    statuses.update_statuses()
     make_due()
     send_due()
 

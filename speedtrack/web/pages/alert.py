@@ -115,7 +115,7 @@ def evidence_of(points: list[ChangePoint]) -> list[Evidence]:
     for verdict in Verdict.objects.filter(change_point__in=points).select_related("base", "commit").order_by("id"):
         verdicts[verdict.change_point_id].append(verdict)
     sides = samples_by_side(runs)
-    known = floors.newest(cp.series_id for cp in points)
+    known = floors.newest_floors(cp.series_id for cp in points)
     found = []
     for cp in points:
         steps = verdicts[cp.pk]

@@ -12,7 +12,7 @@ from speedtrack.web.pages.timeline import View, position_of
 def sensitivity_of(view: View) -> list[SeriesSensitivity]:
     """How small a change each machine's newest line of the view shows now."""
     newest = {s.machine_id: s for s in view.series}
-    return sensitivity.of_branch(view.branch, newest.values())
+    return sensitivity.sensitivities(view.branch, newest.values())
 
 
 @dataclass(frozen=True)
@@ -35,6 +35,6 @@ def why_of(view: View, sha: str) -> list[WhyHere]:
 
 def mutes_of(view: View) -> list[tuple[str, Mute]]:
     """What mutes each machine's line of the view now."""
-    mutes = list(muting.in_force(view.scope.project))
+    mutes = list(muting.mutes_in_force(view.scope.project))
     found = {s.machine.name: mute for s in view.series for mute in mutes if mute.covers(s)}
     return sorted(found.items())

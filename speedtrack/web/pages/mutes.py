@@ -32,7 +32,7 @@ class MutesPage:
 
 
 def load(project: Project, query: QueryDict) -> MutesPage:
-    now = list(muting.in_force(project))
+    now = list(muting.mutes_in_force(project))
     ended = project.mutes.exclude(pk__in=[mute.pk for mute in now]).select_related("machine", "who", "ended_by")
     benchmark, metric, machine = (query.get(key, "") for key in ("benchmark", "metric", "machine"))
     return MutesPage(

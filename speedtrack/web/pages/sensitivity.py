@@ -25,7 +25,7 @@ class SensitivityPage:
 
 def load(project: Project) -> SensitivityPage:
     branch = chosen("branch", None, project.branches.filter(deleted_at=None), project.default_branch)
-    found = sensitivity.of_branch(branch, current_series(project)) if branch else []
+    found = sensitivity.sensitivities(branch, current_series(project)) if branch else []
     found.sort(key=lambda one: (-((one.smallest or 0) / one.limit), one.series.benchmark.name, one.series.metric))
     return SensitivityPage(
         project, branch, [one for one in found if one.too_noisy], [one for one in found if not one.too_noisy]

@@ -238,7 +238,7 @@ def columns_of(view: View) -> Iterator[tuple[Series, LineColumns]]:
 
 def floors_of(view: View) -> list[NoiseFloor]:
     """What each machine of the view sees at least, by the newest A/A run of this benchmark and metric on it."""
-    found = sorted(floors.newest(s.pk for s in view.series).values(), key=lambda floor: floor.pk)
+    found = sorted(floors.newest_floors(s.pk for s in view.series).values(), key=lambda floor: floor.pk)
     return list({floor.series.machine_id: floor for floor in found}.values())
 
 

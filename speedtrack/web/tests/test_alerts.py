@@ -63,7 +63,7 @@ def test_a_range_is_shown_as_a_range_everywhere(client: Client, slow: Slow) -> N
         text = " ".join(client.get(address, follow=True).content.decode().split())
         assert "one of 3 commits" in text, address
     Outbox.objects.create(recipient="team@example.org", alert=alert, event="range")
-    message = mail.message(Outbox.objects.select_related("alert__project").get(event="range"))
+    message = mail.alert_message(Outbox.objects.select_related("alert__project").get(event="range"))
     assert f"{first.short}..{last.short}" in message.subject
     assert "by one of 3 commits; which of them could not be told:" in str(message.body)
     assert all(made.commit(place).short in str(message.body) for place in (3, 4, 5))

@@ -76,7 +76,7 @@ def test_profiles_without_a_sample_are_an_empty_drawing() -> None:
 @pytest.fixture
 def profiled(db: None, settings: Any, tmp_path: Path) -> tuple[World, Alert]:
     made, alert = slowed(settings, tmp_path)
-    profiling.plan_missing()
+    profiling.plan_missing_profiles()
     return made, alert
 
 

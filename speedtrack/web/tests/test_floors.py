@@ -9,7 +9,7 @@ from speedtrack.web.tests.world import CPU, World, queries
 
 
 def measure_floor(world: World) -> NoiseFloor:
-    floors.measure(tracking.choose(world.project.slug, world.shas[-1], ["get-p1"], None))
+    floors.measure_noise(tracking.choose(world.project.slug, world.shas[-1], ["get-p1"], None))
     world.measure()
     floors.store_due()
     return NoiseFloor.objects.get(series__metric=CPU)

@@ -104,7 +104,7 @@ def test_a_page_that_is_not_found_shows_none(client: Client, db: None) -> None:
 
 def test_mails_show_none(marked: tuple[World, Alert]) -> None:
     _, alert = marked
-    mail = mails.message(Outbox.objects.create(recipient="team@example.org", alert=alert, event="shown"))
+    mail = mails.alert_message(Outbox.objects.create(recipient="team@example.org", alert=alert, event="shown"))
     html = str(mail.alternatives[0][0])
     assert "Ada Exampleend" in str(mail.body) and "Ada Exampleend" in html
     for text in (str(mail.subject), str(mail.body), html):

@@ -26,7 +26,7 @@ class Command(PlainCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         try:
             asked = [options[name] for name in ("project", "range", "benchmarks", "machine", "extended")]
-            queued = floors.measure(tracking.choose(*asked)) if options["aa"] else tracking.measure(*asked)
+            queued = floors.measure_noise(tracking.choose(*asked)) if options["aa"] else tracking.measure(*asked)
         except (RepositoryError, DefinitionError, tracking.NoSuchThing) as e:
             raise CommandError(str(e)) from e
         self.stdout.write(f"{queued} runs queued")

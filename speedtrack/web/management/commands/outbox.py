@@ -19,7 +19,7 @@ class Command(PlainCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         try:
-            lines = sending.again(options["rows"]) if options["action"] == "again" else sending.failures()
+            lines = sending.send_again(options["rows"]) if options["action"] == "again" else sending.failures_in_words()
         except NoSuchThing as e:
             raise CommandError(str(e)) from e
         for line in lines or ["nothing waits that could not be sent"]:

@@ -29,7 +29,7 @@ def of_alert(number: int) -> Run:
     alert = Alert.objects.select_related("project", "before", "commit").filter(pk=number).first()
     if alert is None:
         raise CommandError(f"there is no alert {number}: its number is at the end of its page's address")
-    run = profiling.plan(alert, by_hand=True)
+    run = profiling.plan_profile(alert, by_hand=True)
     if run is None:
         raise CommandError(f"alert {number} has no change point any more: use --run with one of its runs")
     return run
