@@ -1,7 +1,7 @@
-"""The bracket of a suspicion: the two commits, some measured ones beside its place, that are measured again.
+"""The bracket of a suspicion: two commits around its place, which are measured again.
 
-A shift is often placed a commit or more beside the true one, by a lucky run: had only its own two commits been
-measured again, the change would be refuted. The bracket holds it, and the narrowing then finds its commit.
+An unlucky run often places a shift one or more commits beside the true one. If only its own two commits were
+measured again, the change would be refuted. The bracket contains the true commit, and narrowing then finds it.
 """
 
 from collections.abc import Iterable
@@ -34,7 +34,7 @@ class Bracket:
     highest: int
 
     def joined(self, other: "Bracket") -> "Bracket | None":
-        """The bracket of both; None where it would hold a change that one of them must not."""
+        """The bracket that covers both; None if it would contain another change of one of the series."""
         begin, end = min(self, other, key=lambda one: one.first), max(self, other, key=lambda one: one.last)
         lowest, highest = max(self.lowest, other.lowest), min(self.highest, other.highest)
         if begin.first < lowest or end.last > highest:
@@ -48,9 +48,9 @@ def positions_of(branch: Branch, commits: Iterable[int]) -> dict[int, int]:
 
 
 def ensure_branch(cp: ChangePoint) -> bool:
-    """Do both ends of the range lie on the change point's branch, or on another one, which is then its branch?
+    """Are both ends of the range on a live branch? If not on the change point's own, the other one becomes its branch.
 
-    A deleted branch keeps its commits, but nobody waits for what they cost: a live one must have them.
+    A deleted branch keeps its commits, but nobody waits for their results.
     """
     if cp.branch.deleted_at is None and len(positions_of(cp.branch, [cp.before_id, cp.commit_id])) == 2:
         return True
@@ -64,7 +64,7 @@ def ensure_branch(cp: ChangePoint) -> bool:
 
 
 def bracket_of(cp: ChangePoint) -> Bracket:
-    """The bracket of a suspicion whose commits are on its branch: it stops where another change of its series lies."""
+    """The bracket of a suspicion whose commits are on its branch. It ends where another change of its series lies."""
     numbers = positions_of(cp.branch, [cp.before_id, cp.commit_id])
     first, last = numbers[cp.before_id], numbers[cp.commit_id]
     if cp.kind == ChangePoint.Kind.DRIFT:
@@ -83,7 +83,7 @@ def bracket_of(cp: ChangePoint) -> Bracket:
 
 
 def free_range(cp: ChangePoint, first: int, last: int) -> tuple[int, int]:
-    """The positions between which the series has no other change than this one, whose place is given."""
+    """The positions between which the series has no change but this one, whose range is ``first`` to ``last``."""
     steps = ChangePoint.objects.filter(series=cp.series, kind=ChangePoint.Kind.STEP)
     others = steps.exclude(pk=cp.pk).exclude(status__in=(Status.REFUTED, Status.MACHINE))
     rows = list(others.values_list("before_id", "commit_id"))
@@ -95,11 +95,11 @@ def free_range(cp: ChangePoint, first: int, last: int) -> tuple[int, int]:
 
 
 def paired_runs_around(cp: ChangePoint) -> QuerySet[Run]:
-    """The confirming runs of one pair of commits around the place of a suspicion that measured its benchmark.
+    """The confirming runs of one pair of commits around a suspicion that measured its benchmark; empty if none.
 
-    They were caused by another suspicion, whose bracket they measured; their pairs are as independent of this one as
-    new ones. The narrowest pair is taken that holds no other change of the series, and reaches at most as far again to
-    each side as the suspicion's own bracket is wide. None: an empty set.
+    Another suspicion caused them, and they measured its bracket; for this one their pairs are as independent as
+    new ones. Taken is the narrowest pair that contains no other change of the series and that extends, on each side,
+    beyond the suspicion's own bracket by no more than the width of that bracket.
     """
     numbers = positions_of(cp.branch, [cp.before_id, cp.commit_id])
     own = bracket_of(cp)
@@ -120,9 +120,9 @@ def paired_runs_around(cp: ChangePoint) -> QuerySet[Run]:
 
 
 def shared_brackets(suspicions: Iterable[tuple[ChangePoint, Bracket]]) -> list[tuple[Bracket, list[ChangePoint]]]:
-    """Suspicions of one machine and branch that one pair of commits can settle: those placed in each other's bracket.
+    """Groups of suspicions of one machine and branch that one pair of commits can settle, with their common bracket.
 
-    Their common bracket reaches from the first to the last commit of theirs. Two of one series never share one.
+    Those in a group lie in each other's bracket. Two of one series never share a group.
     """
     groups: list[tuple[Bracket, list[ChangePoint]]] = []
     for cp, bracket in sorted(suspicions, key=lambda one: (one[1].first, one[1].last, one[0].pk)):

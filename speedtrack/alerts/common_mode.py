@@ -1,8 +1,8 @@
-"""What moves in many series of one machine at once: is it the machine or the code? Decided before pairs are measured.
+"""Many series of one machine moved at once: was it the machine or the code? Decided before pairs are measured.
 
-Evidence that costs nothing is asked first: the canary around that time, other machines that measured the same commits,
-the digests of what was built, other projects on the machine, and commits that were measured out of their order. Where
-it is silent, the clearest suspicion alone is measured again, and speaks for all the others.
+Evidence that costs nothing comes first: the canary around that time, other machines that measured the same commits,
+the digests of the builds, other projects on the machine, and commits that were measured out of order. If it does not
+decide, only the clearest suspicion is measured again, and its result stands for all of them.
 """
 
 from collections import defaultdict
@@ -23,8 +23,8 @@ from speedtrack.stats import common
 from speedtrack.stats.common import Cause
 
 BEFORE, AFTER = 8, 4  # measured commits to each side of the place that show whether a series moved
-CHECKS = 3  # checks of the canary to each side of the moment
-VALUES = 20  # measurements of other projects to each side of it
+CHECKS = 3  # canary checks before and after
+VALUES = 20  # measurements of other projects before and after
 
 Kind = ChangePoint.Kind
 Status = ChangePoint.Status
@@ -32,7 +32,7 @@ Status = ChangePoint.Status
 
 @dataclass(frozen=True)
 class SuspicionGroup:
-    """Suspicions of one machine, branch and place, all slowdowns or none. ``usual``: log slowdown of their median."""
+    """Suspicions of one machine, branch and place, in one direction. ``usual``: the median of their log slowdowns."""
 
     members: list[ChangePoint]
     first: int
@@ -45,7 +45,7 @@ class SuspicionGroup:
 
 
 def sort_out() -> None:
-    """Decide of every ripe suspicion that is one of many: by evidence, or by the clearest one of them."""
+    """Decide every ripe suspicion that is one of many: by evidence, or else by the clearest of them."""
     follow_spokesmen()
     ripe = ChangePoint.objects.ripe().filter(kind=Kind.STEP, spoken_for_by=None)
     related = ripe.select_related("series__machine", "series__project", "branch", "before", "commit")
@@ -59,9 +59,9 @@ def sort_out() -> None:
 
 
 def follow_spokesmen() -> None:
-    """Blame the machine for those whose spokesman was measured again and is not there.
+    """Blame the machine for the suspicions whose representative was measured again and refuted.
 
-    If it is there, they are ripe and measured with their own brackets, as they are if it could not be settled.
+    If it was confirmed or could not be settled, they are ripe and are measured with their own brackets.
     """
     vain = (Status.REFUTED, Status.MACHINE)
     waiting = ChangePoint.objects.filter(status=Status.SUSPECTED, spoken_for_by__status__in=vain)
@@ -69,13 +69,13 @@ def follow_spokesmen() -> None:
         spokesman = cp.spoken_for_by
         assert spokesman is not None
         if spokesman.status == Status.REFUTED:
-            why = f"moved with many series of {cp.series.machine}, and is not there in pairs: {spokesman.note}"
+            why = f"moved with many series of {cp.series.machine}, and pairs do not show it: {spokesman.note}"
             ChangePoint.objects.filter(pk=spokesman.pk, status=Status.REFUTED).update(status=Status.MACHINE, note=why)
         blame_machine([cp], f"{spokesman.series.benchmark.name}, measured again for all of them, did not move")
 
 
 def groups(suspicions: list[ChangePoint]) -> Iterator[SuspicionGroup]:
-    """Those of a machine and branch by place: ranges that overlap, or touch, belong together."""
+    """Group suspicions of one machine and branch by place: ranges that overlap or touch belong together."""
     numbers = positions_of(suspicions[0].branch, {end for cp in suspicions for end in (cp.before_id, cp.commit_id)})
     placed = [cp for cp in suspicions if cp.before_id in numbers and cp.commit_id in numbers]
     placed.sort(key=lambda cp: (numbers[cp.commit_id], cp.pk))
@@ -96,7 +96,7 @@ def group_of(members: list[ChangePoint], numbers: dict[int, int]) -> SuspicionGr
 
 
 def slowdown(metric: str, move: float) -> float:
-    """A log ratio of a metric as one of time: above zero is worse."""
+    """A log ratio of a metric with its sign such that above zero is worse."""
     return move if METRICS[metric].better == Direction.LOWER else -move
 
 
@@ -117,7 +117,7 @@ def decide_group(group: SuspicionGroup) -> None:
 
 
 def decided_before(group: SuspicionGroup) -> bool:
-    """Do later suspicions belong to what was the machine's already, or is just being asked?"""
+    """Do these later suspicions belong to a move that is already decided, or that is being measured?"""
     cp = group.members[0]
     others = ChangePoint.objects.filter(
         series__machine=cp.series.machine_id,
@@ -136,7 +136,7 @@ def decided_before(group: SuspicionGroup) -> bool:
 
 
 def blame_machine(members: list[ChangePoint], why: str) -> None:
-    """Write that these moved with the machine: nobody is alerted, nothing is measured again."""
+    """Write that these moved with the machine: nobody is alerted, and nothing is measured again."""
     note = f"moved with {members[0].series.machine}, not with the code: {why}"
     ChangePoint.objects.filter(pk__in=[cp.pk for cp in members], status=Status.SUSPECTED).update(
         status=Status.MACHINE, note=note
@@ -148,12 +148,12 @@ def watched_series(cp: ChangePoint) -> QuerySet[Series]:
 
 
 def moves(cp: ChangePoint, group: SuspicionGroup) -> list[float]:
-    """How much slower each watched series of the machine became at the place."""
+    """The log slowdown of each watched series of the machine at the place."""
     return list(moves_of({series.pk: series.metric for series in watched_series(cp)}, cp, group).values())
 
 
 def moves_of(metrics: dict[int, str], cp: ChangePoint, group: SuspicionGroup) -> dict[int, float]:
-    """Series id -> log slowdown, of those with points on both sides of the place."""
+    """Series id -> log slowdown, for those with points on both sides of the place."""
     rows = lines.points(list(metrics), cp.branch, max(0, group.first - 4 * BEFORE), group.last + 4 * AFTER)
     before: dict[int, list[float]] = defaultdict(list)
     after: dict[int, list[float]] = defaultdict(list)
@@ -165,9 +165,9 @@ def moves_of(metrics: dict[int, str], cp: ChangePoint, group: SuspicionGroup) ->
 
 
 def evidence_on(group: SuspicionGroup) -> Iterator[tuple[str, Cause]]:
-    """What each source that costs nothing says, in words."""
+    """What each source that costs nothing says: the sentence for a verdict against the machine, and the vote."""
     cp = group.members[0]
-    yield "both commits build the very same server", by_binaries(cp)
+    yield "both commits build the same server", by_binaries(cp)
     yield "other machines did not move", by_other_machines(cp, group)
     when = first_measured_at(cp)
     if when is not None:
@@ -177,7 +177,7 @@ def evidence_on(group: SuspicionGroup) -> Iterator[tuple[str, Cause]]:
 
 
 def first_measured_at(cp: ChangePoint) -> datetime | None:
-    """When the machine first measured the new level: the end of the older attempt at the commit."""
+    """When the machine first measured the new level: the end of its first attempt at the commit."""
     ended = Measurement.objects.filter(series=cp.series, commit=cp.commit_id, accepted=True, paired=False)
     return ended.order_by("attempt__ended_at").values_list("attempt__ended_at", flat=True).first()
 
@@ -202,7 +202,7 @@ def by_other_machines(cp: ChangePoint, group: SuspicionGroup) -> Cause:
 
 
 def by_canary(cp: ChangePoint, when: datetime, usual: float) -> Cause:
-    """The canary never changes: if it moved as well, it was the machine. That it stood still is no proof: it is one."""
+    """The canary never changes: if it moved too, it was the machine. If it did not move, that proves nothing."""
     checks = CanaryCheck.objects.filter(canary__machine=cp.series.machine_id, ratio__isnull=False, series__isnull=False)
     old = median_slowdown(checks.filter(at__lt=when).order_by("-at")[:CHECKS])
     new = median_slowdown(checks.filter(at__gte=when).order_by("at")[:CHECKS])
@@ -211,14 +211,14 @@ def by_canary(cp: ChangePoint, when: datetime, usual: float) -> Cause:
 
 
 def median_slowdown(checks: QuerySet[CanaryCheck]) -> float | None:
-    """The median log slowdown of some checks; None if there is none."""
+    """The median log slowdown of some checks; None without checks."""
     rows = checks.values_list("series__metric", "ratio")
     found = sorted(slowdown(metric, common.shift([1.0], [ratio]) or 0.0) for metric, ratio in rows if metric and ratio)
     return found[len(found) // 2] if found else None
 
 
 def by_other_projects(cp: ChangePoint, when: datetime, usual: float) -> Cause:
-    """Another project's series of the same machine, in the order of time: its code is another one."""
+    """Series of other projects on the same machine, in the order of time: a commit of this project cannot move them."""
     others = Measurement.objects.filter(
         series__machine=cp.series.machine_id, series__metric__in=WATCHED, accepted=True, paired=False, flags=[]
     ).exclude(series__project=cp.series.project_id)
@@ -241,7 +241,7 @@ def by_other_projects(cp: ChangePoint, when: datetime, usual: float) -> Cause:
 
 
 def by_order(cp: ChangePoint, when: datetime, group: SuspicionGroup) -> Cause:
-    """Commits before the place that were measured after the moment: with the new level it is the machine."""
+    """Older commits that were measured after the move: if they show the new level, it is the machine."""
     metrics = dict(watched_series(cp).values_list("pk", "metric"))
     clean = Measurement.objects.filter(series__in=metrics, accepted=True, paired=False, flags=[])
     near = clean.filter(

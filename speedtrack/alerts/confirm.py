@@ -1,10 +1,10 @@
 """Settle suspicions by measuring both sides again, interleaved on the same machine, and narrow them to one commit.
 
-``step`` looks at what is there and does what is next; it may run at any time, any number of times:
+``step`` does whatever is next. It may run at any time, any number of times:
 
-1. A ripe suspicion (nothing between its two commits still waits to be measured) gets a ``confirm`` run of the two ends
-   of its bracket. Suspicions of one place on one machine share it.
-2. A finished confirming run is judged over all pairs of its two commits so far. Different: the change is confirmed to
+1. A ripe suspicion (no commit in its range still waits to be measured) gets a ``confirm`` run of the two ends
+   of its bracket. Suspicions of one place on one machine share the run.
+2. A finished confirming run is judged by all pairs of its two commits so far. Different: the change is confirmed to
    lie in the bracket. Same: refuted. Unknown: another round; after the last but one it is unsettled, and the last is
    measured when the machine has nothing else to do (``measure_further``).
 3. As long as commits lie in the range that can be built, a ``bisect`` run of the middle one against the last of the old
@@ -53,13 +53,13 @@ def step() -> None:
 
 
 def drop_returns() -> None:
-    """Drop suspicions of a return from a change that was not there: the spike was the machine's."""
+    """Drop suspicions of a return from a change that was not confirmed: the spike was the machine's."""
     vain = (Status.REFUTED, Status.UNSETTLED)
     ChangePoint.objects.filter(status=Status.SUSPECTED, returns_from__status__in=vain).delete()
 
 
 def open_brackets() -> None:
-    """Let every ripe suspicion be measured again, with those of the same place."""
+    """Have every ripe suspicion measured again, together with those of the same place."""
     waiting: list[tuple[ChangePoint, Bracket]] = []
     for cp in with_related(ChangePoint.objects.ripe()):
         with isolated(cp.series):
@@ -73,7 +73,7 @@ def open_brackets() -> None:
                 continue
             elif pairing.same_binary(cp):
                 end_settling(
-                    cp, Status.REFUTED, "both commits build the very same server: this is the machine's own noise"
+                    cp, Status.REFUTED, "both commits build the same server, so this is the machine's own noise"
                 )
             elif runs := runs_that_tell(cp):
                 settle_by(cp, runs)
@@ -89,14 +89,14 @@ def open_brackets() -> None:
 
 
 def runs_that_tell(cp: ChangePoint) -> list[Run]:
-    """Paired runs that another suspicion caused and that settle this step; a drift has ends of its own."""
+    """Paired runs of another suspicion that also settle this step. A drift has its own two commits, so none."""
     if cp.kind == ChangePoint.Kind.DRIFT:
         return []
     return [run for run in brackets.paired_runs_around(cp) if verdicts.may_tell(run, cp)]
 
 
 def leave_to_history(cp: ChangePoint, why: str) -> None:
-    """End a suspicion that cannot be measured again: by what the history shows, if it shows it."""
+    """End a suspicion that cannot be measured again: by the history if that shows it, else as unsettled."""
     if not history.take_over(cp, why):
         end_settling(cp, Status.UNSETTLED, f"could not be measured again: {why}")
 
@@ -107,7 +107,7 @@ def with_related(change_points: QuerySet[ChangePoint]) -> list[ChangePoint]:
 
 
 def settle_by(cp: ChangePoint, runs: list[Run]) -> None:
-    """Let these paired runs of two commits settle the change point: their range is now its own."""
+    """Let these paired runs of two commits settle the change point; their range becomes its range."""
     cp.runs.add(*runs)
     cp.before_id, cp.commit_id = runs[0].base_id or cp.before_id, runs[0].commit_id
     ChangePoint.objects.filter(pk=cp.pk).update(
@@ -116,7 +116,7 @@ def settle_by(cp: ChangePoint, runs: list[Run]) -> None:
 
 
 def judge_finished() -> None:
-    """Judge the paired runs that have ended by the change points whose newest run they are."""
+    """Judge each ended confirming run for the change points whose newest run it is."""
     finished: dict[Run, list[ChangePoint]] = defaultdict(list)
     for cp in with_related(ChangePoint.objects.settling()):
         run = cp.runs.order_by("-id").first()
@@ -128,12 +128,12 @@ def judge_finished() -> None:
 
 
 def is_narrowing(cp: ChangePoint) -> bool:
-    """Is it confirmed that the change lies in the range, which is now narrowed?"""
+    """Is the change confirmed to lie in its range, so that only the range is narrowed now?"""
     return cp.verdicts.filter(answer=Answer.DIFFERENT).exists()
 
 
 def judge_confirmation(run: Run, waiting: list[ChangePoint]) -> None:
-    """Decide what the ends of the bracket said of each suspicion, and plan another round where they said too little."""
+    """Decide each suspicion by the pairs of its bracket, and plan another round for those that stay unknown."""
     open_still: list[tuple[ChangePoint, Verdict]] = []
     if run.status != RunStatus.SUCCEEDED:
         cause = run.error.splitlines()[0] if run.error else run.status
@@ -143,7 +143,7 @@ def judge_confirmation(run: Run, waiting: list[ChangePoint]) -> None:
     for cp, found in verdicts.judge_rounds(run, waiting):
         with isolated(cp.series):
             if found is None:
-                # Each flagged trial was repeated already: more rounds on such a machine would only keep it busy.
+                # Flagged trials have been repeated already: more rounds on such a machine would only keep it busy.
                 end_settling(cp, Status.UNSETTLED, f"no pair of trials is clean: {verdicts.flags_of(run, cp)}")
             elif conclude(cp, found):
                 open_still.append((cp, found))
@@ -157,7 +157,7 @@ def judge_confirmation(run: Run, waiting: list[ChangePoint]) -> None:
 
 
 def plan_further_round(run: Run, group: list[ChangePoint], looks: int) -> None:
-    """Measure the two commits of a confirming run once more for these change points, which had so many looks."""
+    """Measure the two commits of a confirming run once more for these change points, which had ``looks`` rounds."""
     assert run.base_id is not None
     pair = Pair(run.base_id, run.commit_id, run.machine, Reason.CONFIRM)
     more = pairing.plan_pairs(pair, group, ROUNDS[min(looks, LOOKS - 1)])
@@ -167,7 +167,7 @@ def plan_further_round(run: Run, group: list[ChangePoint], looks: int) -> None:
 
 @transaction.atomic
 def measure_further(machine: Machine) -> int:
-    """Plan the last round of the newest suspicion that pairs left open, for a machine without other work.
+    """Plan the last round for the newest suspicion that pairs left open, on a machine without other work.
 
     Suspicions of the same two commits share it. Returns how many runs were planned.
     """
@@ -182,7 +182,7 @@ def measure_further(machine: Machine) -> int:
 
 
 def left_to_another(cp: ChangePoint, found: Verdict) -> bool:
-    """Does another metric of the benchmark show the change already? Then more pairs would tell nothing new."""
+    """Does another metric of the benchmark show the change already? Then more pairs would add nothing."""
     for other in with_related(ChangePoint.objects.settling().overlapping(cp)):
         same_cause = (
             other.kind == cp.kind and other.series.benchmark_id == cp.series.benchmark_id and follows(other, cp)
@@ -201,7 +201,7 @@ def pairs_in_words(found: Verdict) -> str:
 
 
 def conclude(cp: ChangePoint, found: Verdict) -> bool:
-    """Write what the pairs of the bracket mean for a suspicion. True if another round is wanted."""
+    """Write what the pairs of the bracket mean for a suspicion. True if it needs another round."""
     words = pairs_in_words(found)
     if found.answer == Answer.UNKNOWN:
         looks = cp.runs.filter(reason=Reason.CONFIRM, status=RunStatus.SUCCEEDED).count()
@@ -218,10 +218,10 @@ def conclude(cp: ChangePoint, found: Verdict) -> bool:
 
 
 def narrow_confirmed() -> None:
-    """Bring every confirmed change nearer to its commit: by what was measured, then by the next commit to measure.
+    """Bring every confirmed change nearer to its commit: read the finished pairs, then plan those of the next commit.
 
-    Of change points whose ranges overlap on one machine the clearest leads: it says which commit is measured next, and
-    those of the same range read off the same pairs.
+    Among change points whose ranges overlap on one machine the clearest leads: it chooses the commit to measure next,
+    and the others read the same pairs.
     """
     narrowing: list[ChangePoint] = []
     needed: dict[int, int] = {}
@@ -245,7 +245,7 @@ def is_being_measured(cp: ChangePoint) -> bool:
 
 
 def follows(cp: ChangePoint, leader: ChangePoint) -> bool:
-    """May both be one cause? Then they were measured on the same machine, moved the same way, and overlap."""
+    """May both have one cause? They must be of one machine, move the same way, and overlap."""
     if cp.status != Status.SETTLING or cp.series.machine_id != leader.series.machine_id:
         return False
     one_way = cp.is_slowdown == leader.is_slowdown
@@ -253,7 +253,7 @@ def follows(cp: ChangePoint, leader: ChangePoint) -> bool:
 
 
 def read_sides(cp: ChangePoint) -> None:
-    """Move the ends of the range to the commits whose side the pairs tell."""
+    """Move the ends of the range to the commits whose side the pairs show."""
     while found := verdicts.read_side(cp):
         if found.answer == Answer.NEW:
             cp.commit = found.commit
@@ -263,9 +263,9 @@ def read_sides(cp: ChangePoint) -> None:
 
 
 def narrow(leader: ChangePoint, followers: list[ChangePoint]) -> None:
-    """Measure the next commit of the leader's range for all of them; or confirm it, where none is left to try.
+    """Measure the next commit of the leader's range for all of them; confirm the leader if no commit is left to try.
 
-    A force push may have taken the commits off the branch meanwhile: then nobody needs to hear of them.
+    A force push may have taken the commits off the branch meanwhile: then nobody needs to know.
     """
     if not brackets.ensure_branch(leader):
         end_settling(leader, Status.UNSETTLED, f"its commits are no longer on {leader.branch}")
@@ -286,9 +286,9 @@ def narrow(leader: ChangePoint, followers: list[ChangePoint]) -> None:
 
 
 def next_commit(cp: ChangePoint) -> Commit | None:
-    """The middle one of the commits in the range that can be told from its ends; None if none is left.
+    """The middle one of the commits inside the range that can be measured; None if none is left.
 
-    Commits whose build is that of their parent cannot hold the change: the range shrinks over them.
+    A commit with the same build as its parent cannot be the cause: the range shrinks past it.
     """
     runs = Run.objects.filter(machine=cp.series.machine)
     same_as_parent = Q(runs__in=runs.exclude(linked=None))
@@ -300,13 +300,13 @@ def next_commit(cp: ChangePoint) -> Commit | None:
         cp.save(update_fields=["before"])
     middle = fit[len(fit) // 2] if fit else None
     if middle and verdicts.trials_spent(cp, middle) >= MOST:
-        cp.note += f"; not narrowed further: {middle.short} could not be told from either side"
+        cp.note += f"; not narrowed further: pairs did not show on which side {middle.short} is"
         return None
     return middle
 
 
 def adopt_range(cp: ChangePoint, leader: ChangePoint) -> None:
-    """Confirm a change point where the clearest one of its benchmark and machine was found: they are one cause."""
+    """Confirm a change point at the range of the clearest one of its benchmark and machine: they have one cause."""
     cp.before, cp.commit = leader.before, leader.commit
     cp.save(update_fields=["before", "commit"])
     end_settling(cp, Status.CONFIRMED, f"{cp.note}; placed with {leader.metric.title}, which shows it more clearly")

@@ -1,4 +1,4 @@
-"""Find suspected change points in series that have new measurements. Sensitive, never mailed: confirm.py settles."""
+"""Find suspected change points in series with new measurements. Sensitive and never mailed: confirm.py settles them."""
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime
@@ -20,11 +20,11 @@ from speedtrack.stats.history import Verdict, verdicts
 
 Status = ChangePoint.Status
 
-MOST_JUDGED = 200  # newest points at which the history is asked, at most: an import brings thousands
+MOST_JUDGED = 200  # of the new points, the newest at which the whole history is judged: an import brings thousands
 
 
 def detect() -> int:
-    """Look at every series with new measurements. Returns how many were looked at. Safe to run twice at once."""
+    """Look at every series with new measurements; returns how many. Two of these may run at the same time."""
     looked = 0
     for series in Series.objects.undetected().select_related("project", "benchmark", "machine"):
         since = series.undetected_since
@@ -36,7 +36,7 @@ def detect() -> int:
 
 
 def detect_in(series: Series, since: datetime) -> None:
-    """Suspect changes that rest on measurements accepted since then, on every line of the series through them."""
+    """Suspect changes shown by measurements accepted since then, on every line of the series that contains them."""
     if not METRICS[series.metric].watched:
         return
     lost = lost_steps(series)
@@ -55,14 +55,14 @@ def detect_in(series: Series, since: datetime) -> None:
 
 
 def drop_suspicions(suspicions: Sequence[int]) -> bool:
-    """Delete suspicions that nobody began to settle meanwhile. True if there were any."""
+    """Delete suspicions, except those that are being settled meanwhile. True if any was deleted."""
     return bool(suspicions) and ChangePoint.objects.filter(pk__in=suspicions, status=Status.SUSPECTED).delete()[0] > 0
 
 
 def look_for_steps(series: Series, window: Window, known: list[KnownChange], effect: float, why: str) -> bool:
     """Write the steps that new points of a window show. True if any was written, moved or dropped.
 
-    ``why``: why nothing can be measured again, so that the history decides; empty where it can.
+    ``why``: why nothing can be measured again, so that the history decides; empty if it can.
     """
     points = [Point(point.trials) for point in window.points]
     by_history = verdicts_at_new(window, points, known, effect, bool(why))
@@ -79,9 +79,9 @@ def look_for_steps(series: Series, window: Window, known: list[KnownChange], eff
 def verdicts_at_new(
     window: Window, points: Sequence[Point], known: Sequence[KnownChange], effect: float, decisive: bool
 ) -> list[Verdict]:
-    """What the history of the line shows at its new points. ``decisive``: nothing else will ever tell.
+    """The verdicts of the line's history at its new points. ``decisive``: nothing can be measured again.
 
-    Then all new points are asked, and what was reported once stays, whatever a person said of it.
+    Then all new points are judged, and a reported change stays a boundary even if a person called it invalid.
     """
     first = min(window.new) if decisive else max(min(window.new), len(points) - MOST_JUDGED)
     levels = [one.last for one in known if one.begins_level or (decisive and one.is_reported)]
@@ -89,11 +89,11 @@ def verdicts_at_new(
 
 
 def update_suspicions(series: Series, window: Window, known: list[KnownChange], shifts: Sequence[Shift]) -> bool:
-    """Write the suspicions that new points have raised, and move or drop those that points between have changed.
+    """Write the suspicions that new points raise, and move or drop those that points between older ones have changed.
 
-    A shift counts when a new point is among those it rests on: a point at the end of the line raises suspicions that
-    its arrival has shown, one that fills a gap also those around it. So a window that slides over a long line suspects
-    no old commit again. True if anything was written.
+    A shift counts if it was judged by a new point. A point at the end of the line raises the suspicions that its
+    arrival shows, a point that fills a gap also those around it. So a window that slides over a long line suspects
+    no old commit again. Returns True if anything was written.
     """
     new = window.new
     earlier: ChangePoint | None = None
@@ -103,7 +103,7 @@ def update_suspicions(series: Series, window: Window, known: list[KnownChange], 
         match = next((k for k in known if k.is_same(shift)), None)
         if shift.returns and (earlier is None or earlier.status in (Status.REFUTED, Status.UNSETTLED)):
             earlier = None
-            continue  # back from where it never was: the shift before it is not there, or was nothing
+            continue  # a return from a shift that was not found, or was refuted
         origin = earlier if shift.returns else None
         earlier = match.change_point if match else None
         if match and match.is_open and match.change_point not in found:
@@ -125,7 +125,7 @@ def update_suspicions(series: Series, window: Window, known: list[KnownChange], 
 
 
 def rests_on(shift: Shift, new: Sequence[int]) -> list[int]:
-    """Which of these points are among those that the shift was judged by?"""
+    """Those of these points by which the shift was judged."""
     return [i for i in new if shift.index - DEFAULT.before <= i <= shift.seen]
 
 
@@ -136,7 +136,7 @@ def raise_suspicion(series: Series, window: Window, shift: Shift, origin: Change
 
 
 def move_suspicion(suspicion: ChangePoint, window: Window, shift: Shift) -> bool:
-    """Bring an open suspicion in line with what further points say of it, unless it is being settled meanwhile."""
+    """Update an open suspicion with what further points show, unless it is being settled meanwhile."""
     fields = shift_fields(window, shift)
     if all(getattr(suspicion, name) == value for name, value in fields.items()):
         return False
@@ -157,7 +157,7 @@ def shift_fields(window: Window, shift: Shift) -> dict[str, float | int]:
 def only_in_history(
     by_history: Sequence[Verdict], shifts: Sequence[Shift], known: Sequence[KnownChange]
 ) -> Iterator[Shift]:
-    """The verdicts near which no shift was found, as shifts. One that may be an open suspicion gets its place."""
+    """The verdicts without a shift near them, as shifts; at the place of an open suspicion that may be the same."""
     for verdict in by_history:
         if not any(verdict.may_be_at(shift.index) for shift in shifts):
             place = next((one.last for one in known if one.is_open and verdict.may_be_at(one.last)), verdict.index)

@@ -1,4 +1,4 @@
-"""Watch the newest level of each line against fixed references, for what no single commit explains.
+"""Compare the newest level of each line with fixed references, to find drift that no single commit explains.
 
 References are the last release, the commits of about 30 and 90 days before, and the best level so far. A suspected
 drift is settled by pairs of the reference and the head, like any other change, but not narrowed: its range is
@@ -31,11 +31,11 @@ AGES = [30, 90]  # days
 
 Kind = ChangePoint.Kind
 Status = ChangePoint.Status
-#: Steps of these statuses are real, or may be: the machine's too, and those not settled yet.
+#: Steps of these statuses are, or may be, real: including those of the machine, and those not settled yet.
 LEFT_STANDING = (Status.CONFIRMED, Status.HISTORY, Status.MACHINE, *ChangePoint.OPEN)
 
-# The places on a branch that its head is compared with, and the last clean points of the series up to each, from the
-# newest on.
+# The places on a branch with which its head is compared, and the last clean points of the series up to each, newest
+# first.
 REFERENCES = lines.sql("""
     WITH place AS (
         (SELECT tag.name::text, p.number
@@ -94,7 +94,7 @@ def look_for_drift(series: Series, window: Window, effect: float, placed: Sequen
     newest, head = [point.value for point in points[-LEVEL:]], points[-1]
     steps = [(step.last, step.ratio) for step in placed if step.status in LEFT_STANDING]
     if ratios_within(steps, points[-LEVEL].position, head.position):
-        return None  # the newest points are of two levels, and the step between them is looked after by itself
+        return None  # the newest points are on two levels; the step between them is a change point of its own
     found: list[tuple[Reference, Drift, float]] = []
     for reference in references(series, branch, head, best_commit(series, branch, points, effect)):
         if reference.position > points[-LEVEL].position - 1 or ratios_within(
@@ -134,7 +134,7 @@ def suspect_drift(series: Series, branch: Branch, reference: Reference, head: Tr
 
 
 def references(series: Series, branch: Branch, head: TrialPoint, best: int) -> list[Reference]:
-    """The last release before the head, the commits of so many days before, and the commit ``best``, where measured."""
+    """The last release before the head, the commits AGES days before it, and the commit ``best``, if measured."""
     asked: dict[str, Any] = {
         "series": series.pk,
         "project": series.project_id,
@@ -155,9 +155,9 @@ def references(series: Series, branch: Branch, head: TrialPoint, best: int) -> l
 
 
 def best_commit(series: Series, branch: Branch, points: Sequence[TrialPoint], effect: float) -> int:
-    """The commit of the best level that the line ever had; a new one is noted once it is better by the effect.
+    """The commit of the best level that the line ever had; replaced when a level is better by the smallest effect.
 
-    So the reference stays where it is while the noise plays about it.
+    So noise does not move the reference.
     """
     known = BestLevel.objects.filter(series=series, branch=branch).first()
     better = min if METRICS[series.metric].better == Direction.LOWER else max
@@ -178,9 +178,9 @@ def ratios_within(steps: Sequence[tuple[int, float]], first: int, last: int) -> 
 
 
 def is_news(series: Series, branch: Branch, reference: Reference, found: Drift) -> bool:
-    """Is it another drift than those that were looked at, or one of them that has grown?
+    """Is it a new drift, or a known one that has grown?
 
-    A drift that overlaps an earlier one in time and direction is the same, whatever its reference.
+    A drift that overlaps an earlier one in time and direction is the same one, whatever its reference.
     """
     earlier = ChangePoint.objects.filter(series=series, kind=Kind.DRIFT, commit__positions__branch=branch).filter(
         Q(commit__positions__number__gt=reference.position) | Q(status__in=ChangePoint.OPEN)
@@ -194,7 +194,7 @@ def is_news(series: Series, branch: Branch, reference: Reference, found: Drift) 
 
 
 def steps_in(cp: ChangePoint) -> list[PlacedStep]:
-    """The steps between the ends of a drift, as far as they may be real."""
+    """The steps between the ends of a drift that are, or may be, real."""
     ends = positions_of(cp.branch, [cp.before_id, cp.commit_id])
     if len(ends) < 2:
         return []
@@ -208,26 +208,26 @@ def product(steps: Iterable[PlacedStep]) -> float:
 
 
 def is_explained(cp: ChangePoint) -> bool:
-    """Do steps that were suspected or settled since then explain a suspected drift?"""
+    """Do steps that were suspected after a drift explain it?"""
     left = cp.ratio / product(step for step in steps_in(cp) if step.id > cp.pk)
     return (left - 1) * (cp.ratio - 1) <= 0 or abs(left - 1) < smallest_effect(cp.series)
 
 
 def waits_for_a_step(cp: ChangePoint) -> bool:
-    """Is a step between the ends of a drift not settled yet? Then nobody knows what it explains."""
+    """Is a step between the ends of a drift not settled yet? Then it is not known how much it explains."""
     return cp.kind == Kind.DRIFT and any(step.status in ChangePoint.OPEN for step in steps_in(cp))
 
 
 def steps_seen_by_pairs(cp: ChangePoint) -> float:
-    """The ratio that pairs of the ends of a drift show besides it: that of the steps which are the code's."""
+    """The part of the ratio in pairs of a drift's ends that comes from steps of the code between them."""
     return product(step for step in steps_in(cp) if step.status in (Status.CONFIRMED, Status.HISTORY))
 
 
 def drift_in_words(cp: ChangePoint) -> str:
-    """What an alert says of a drift."""
+    """What an alert says about a drift."""
     places = positions_of(cp.branch, [cp.before_id, cp.commit_id])
     ago = places.get(cp.commit_id, 0) - places.get(cp.before_id, 0)
     low, high = sorted((cp.low - 1, cp.high - 1))
     moved = "slower" if cp.is_slowdown else "faster"
     size = f"{cp.ratio - 1:+.1%} [{low:+.1%}, {high:+.1%}]"
-    return f"{moved}: {size} since {cp.reference} ({ago} commits ago), without one step"
+    return f"{moved}: {size} since {cp.reference} ({ago} commits ago), without a single step"

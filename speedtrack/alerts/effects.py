@@ -1,4 +1,4 @@
-"""The smallest change of a metric that matters to a project: its newest suite says it, or else the metric does."""
+"""The smallest change of a metric that matters to a project, from its newest suite or else from the metric."""
 
 from speedtrack.benchmarks.metrics import METRICS
 from speedtrack.benchmarks.models import Suite
@@ -6,7 +6,7 @@ from speedtrack.runs.models import Run, Series
 
 
 class SmallestEffects:
-    """Those of a project, as ratios; one query for all metrics."""
+    """The smallest effects of a project, as ratios; one query for all metrics."""
 
     def __init__(self, project_id: int) -> None:
         runs = Run.objects.own().filter(project=project_id).order_by("-id")
@@ -18,5 +18,5 @@ class SmallestEffects:
 
 
 def smallest_effect(series: Series) -> float:
-    """That of one series."""
+    """The smallest effect of one series."""
     return SmallestEffects(series.project_id).of(series.metric)

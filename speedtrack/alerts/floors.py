@@ -1,9 +1,9 @@
-"""What machines measure that have nothing else to do.
+"""What idle machines measure.
 
-First more pairs for a suspicion that pairs have left open. Then A/A runs, a commit against itself: they show what a
-machine's noise is, and how small a change it can see. They are planned for every machine and project every
-AA_EVERY_DAYS, and when the machine or the suite's benchmarks have changed. What a paired run of two commits showed
-counts as well when both were the very same program.
+First more pairs for a suspicion that pairs have left open. Then A/A runs, a commit against itself: they show the
+machine's noise, and how small a change it can detect. They are planned for every machine and project every
+AA_EVERY_DAYS, and when the machine or the suite's benchmarks have changed. A paired run of two commits counts as an
+A/A run if both built the same program.
 """
 
 from collections.abc import Iterable
@@ -30,11 +30,11 @@ from speedtrack.runs.order import PRIORITY
 from speedtrack.runs.tracking import Choice
 from speedtrack.stats.floor import noise_floor
 
-IDLE = timedelta(minutes=10)  # without work before more is measured: pushes come in groups, and wait for none
+IDLE = timedelta(minutes=10)  # without work before this begins: pushes come in groups and must not wait
 
 
 def plan_due() -> int:
-    """Queue a run of pairs on every idle machine for which there is one; how many. Safe to run any number of times."""
+    """Queue a due paired run on every idle machine; returns how many. Safe to run any number of times."""
     planned = 0
     for machine in unasked_machines():
         Machine.objects.filter(pk=machine.pk).update(aa_looked_at=Now())
@@ -43,7 +43,7 @@ def plan_due() -> int:
 
 
 def unasked_machines() -> QuerySet[Machine]:
-    """Machines without work that nobody has asked for a while whether more pairs are due."""
+    """Idle machines that were not checked for due pairs lately."""
     runs = Run.objects.filter(machine=OuterRef("pk"))
     busy = Exists(runs.filter(pk__in=Run.objects.unfinished())) | Exists(runs.filter(ended_at__gt=Now() - IDLE))
     long_ago = Q(aa_looked_at=None) | Q(aa_looked_at__lt=Now() - IDLE)
@@ -51,7 +51,7 @@ def unasked_machines() -> QuerySet[Machine]:
 
 
 def plan_one(machine: Machine) -> bool:
-    """Queue the A/A run of one project that is due on this machine. One at a time: a push must not wait for many."""
+    """Queue one due A/A run on this machine. One at a time, so that a push does not wait for many."""
     for project in machine.projects.all():
         measured = Measurement.objects.filter(
             series__machine=machine, series__project=project, accepted=True, paired=False
@@ -63,12 +63,12 @@ def plan_one(machine: Machine) -> bool:
                 plan_next_round(replace(plan, base=head), head.pk, machine)
                 return True
         except DefinitionError:
-            continue  # its suite is wrong meanwhile: whoever tracks or pushes is told
+            continue  # its suite became invalid: whoever tracks or pushes is told
     return False
 
 
 def plan_if_due(machine: Machine, project: Project, newest: Measurement) -> planning.Plan | None:
-    """What the project's next A/A run measures; None: the last one still speaks."""
+    """What the project's next A/A run measures; None if the last one still counts."""
     definition = definitions.load(project.suite)
     suite, benchmarks = definitions.store(project, definition)
     plan = planning.Plan(
@@ -80,14 +80,14 @@ def plan_if_due(machine: Machine, project: Project, newest: Measurement) -> plan
 
 
 def environment_changed(run: Run, newest: Measurement) -> bool:
-    """Was the machine another one when it last measured than in this A/A run?"""
+    """Has the machine's environment changed between this A/A run and the newest measurement?"""
     shown = Measurement.objects.filter(attempt__run=run, accepted=True, series__benchmark=newest.series.benchmark_id)
     known = set(shown.values_list("series__environment", flat=True))
     return bool(known) and newest.created > run.created and newest.series.environment_id not in known
 
 
 def measure_noise(choice: Choice) -> int:
-    """Queue A/A runs by hand, before all that waits. Returns how many."""
+    """Queue A/A runs by hand, before all waiting runs; returns how many."""
     plan = planning.Plan(
         choice.project,
         choice.suite,
@@ -105,7 +105,7 @@ def measure_noise(choice: Choice) -> int:
 
 
 def runs_due() -> RunQuerySet:
-    """Runs of identical builds whose floors are not stored yet. Only runs that nobody has looked at are read."""
+    """Runs of identical builds whose floors are not stored yet. Reads only runs that were not checked before."""
     head = Build.objects.filter(attempt=OuterRef("attempt"), side=Side.HEAD, artifacts=OuterRef("artifacts"))
     base = Build.objects.filter(attempt__run=OuterRef("pk"), attempt__token=OuterRef("lease_token"), side=Side.BASE)
     twins = base.filter(Exists(head), succeeded=True)
@@ -115,7 +115,7 @@ def runs_due() -> RunQuerySet:
 
 @transaction.atomic
 def store_due() -> int:
-    """Store the noise floor of every series of every run of identical builds that has none yet; how many runs."""
+    """Store the noise floors of every run of identical builds that has none yet; returns how many runs."""
     ended = Run.objects.filter(floors_due=True).select_for_update(skip_locked=True)
     looked_at = list(ended.values_list("pk", flat=True))
     runs = list(runs_due().filter(pk__in=looked_at))
@@ -123,7 +123,7 @@ def store_due() -> int:
     for run in runs:
         series = Series.objects.filter(measurements__attempt__run=run, measurements__accepted=True).distinct()
         for one in series:
-            NoiseFloor.objects.create(series=one, run=run, pairs=0)  # stays where its pairs cannot be evaluated
+            NoiseFloor.objects.create(series=one, run=run, pairs=0)  # remains if its pairs cannot be evaluated
             with isolated(one):
                 store_floor(run, one)
     return len(runs)
@@ -135,7 +135,7 @@ def store_floor(run: Run, series: Series) -> None:
 
 
 def newest_floors(series: Iterable[int]) -> dict[int, NoiseFloor]:
-    """The floor that holds for each of these series, by id; none where no A/A run had enough clean pairs."""
+    """The current noise floor of each of these series, by id; absent if no A/A run had enough clean pairs."""
     found = NoiseFloor.objects.filter(series__in=list(series), smallest__isnull=False)
     rows = found.select_related("run", "series__machine").order_by("series", F("id").desc()).distinct("series")
     return {floor.series_id: floor for floor in rows}

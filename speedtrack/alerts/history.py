@@ -1,4 +1,4 @@
-"""Verdicts from history alone, for series that cannot be measured again: shown as such, and mailed only if asked."""
+"""Verdicts by history alone, for series that cannot be measured again: marked as such, and mailed only on request."""
 
 from datetime import timedelta
 from typing import Any
@@ -15,30 +15,30 @@ from speedtrack.runs.models import Series
 from speedtrack.stats.changepoint import Point
 from speedtrack.stats.history import Verdict, verdicts
 
-SILENT = timedelta(days=14)  # a machine not heard of for so long is taken for gone
-PAUSED = timedelta(days=7)  # a paused one sooner
-NEAR = 3  # measured commits: a verdict this near to a suspicion speaks of it
-NOTE = "the history shows it; it was not measured again: "
+SILENT = timedelta(days=14)  # a machine that was silent for so long counts as gone
+PAUSED = timedelta(days=7)  # a paused machine sooner
+NEAR = 3  # measured commits: a verdict this near to a suspicion is about it
+NOTE = "the history shows it; it could not be measured again: "
 
 Kind = ChangePoint.Kind
 Status = ChangePoint.Status
 
 
 def why_not_measurable(series: Series) -> str:
-    """Why the commits of a series cannot be measured again; empty where they can."""
+    """Why the commits of a series cannot be measured again; empty if they can."""
     machine, now = series.machine, timezone.now()
     seen = machine.last_seen_at
     if not machine.projects.filter(pk=series.project_id).exists():
         return f"{machine} no longer measures {series.project}"
     if machine.paused and (seen is None or seen < now - PAUSED):
-        return f"{machine} is paused for long"
+        return f"{machine} has been paused for {PAUSED.days} days or more"
     if seen is not None and seen < now - SILENT:
-        return f"{machine} was not heard of for {SILENT.days} days"
+        return f"{machine} has sent nothing for {SILENT.days} days"
     return ""
 
 
 def write_verdict(series: Series, window: Window, verdict: Verdict, why: str) -> None:
-    """Make the suspicion that the verdict speaks of one by history, or write a new change point.
+    """Settle the suspicion that the verdict is about by history, or write a new change point.
 
     ``why``: why the series cannot be measured again.
     """
@@ -76,7 +76,7 @@ def settled_fields(verdict: Verdict, why: str) -> dict[str, Any]:
 
 
 def take_over(cp: ChangePoint, why: str) -> bool:
-    """Let the history decide of a suspicion that could not be measured again. False if it shows nothing there."""
+    """Settle by history a suspicion that could not be measured again. False if the history shows nothing there."""
     if cp.kind != Kind.STEP:
         return False
     place = positions_of(cp.branch, [cp.commit_id]).get(cp.commit_id)

@@ -1,4 +1,4 @@
-"""The steps that a series has already, as a window of its line shows them: what is settled is not suspected again."""
+"""The steps that are known of a series, at their places in a window of its line: they are not suspected again."""
 
 from bisect import bisect_left
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ from speedtrack.stats.changepoint import NEAR, Settled, Shift
 Status = ChangePoint.Status
 
 
-LEVELS = (Status.CONFIRMED, Status.HISTORY, Status.MACHINE)  # with these a new level begins, whatever the cause
+LEVELS = (Status.CONFIRMED, Status.HISTORY, Status.MACHINE)  # a new level begins with these, whatever the cause
 
 
 ChangeRange = tuple[ChangePoint, int, int]  # with the positions of its two commits
@@ -31,8 +31,8 @@ STEPS = """
      WHERE cp.series_id = %(series)s AND cp.kind = 'step'
   ORDER BY cp.id
 """
-# Suspicions one of whose two commits has no clean point any more, as what was measured of it is now flagged; and
-# confirmed steps whose commits no live branch has any more.
+# Suspicions with a commit that has no clean point any more, because its measurements were flagged since; and
+# confirmed steps whose commits are on no live branch any more.
 LOST = lines.sql("""
     SELECT cp.id, cp.status
       FROM alerts_changepoint cp
@@ -61,7 +61,7 @@ class PlacedStep(NamedTuple):
 
 
 def steps_on(series: Series, branch: Branch) -> list[PlacedStep]:
-    """The steps of a series whose commits lie on a branch, whatever became of them."""
+    """The steps of a series whose commits are on a branch, whatever their status."""
     asked: dict[str, Any] = {"series": series.pk, "branch": branch.pk}
     with connection.cursor() as cursor:
         cursor.execute(STEPS, asked)
@@ -70,7 +70,7 @@ def steps_on(series: Series, branch: Branch) -> list[PlacedStep]:
 
 @dataclass(frozen=True)
 class LostSteps:
-    """The ids of steps that lost a commit: suspicions that lost a point, and confirmed ones that lost their branch."""
+    """Ids of suspicions that lost a point, and of confirmed steps whose commits were rewritten."""
 
     unfounded: list[int]
     rewritten: list[int]
@@ -88,9 +88,9 @@ def lost_steps(series: Series) -> LostSteps:
 
 @dataclass(frozen=True)
 class KnownChange:
-    """A change point of the series, and the points of the line that its range covers: from ``first`` to ``last``.
+    """A change point of the series, and the points of the line in its range: ``first`` to ``last``.
 
-    The first point after the range stands for a commit that was found by bisection and is no point itself.
+    If its commit was found by bisection and is no point itself, the first point after it stands for it.
     """
 
     change_point: ChangePoint
@@ -116,7 +116,7 @@ class KnownChange:
         return self.change_point.ratio > 1
 
     def is_same(self, shift: Shift) -> bool:
-        """Is the shift this change again?"""
+        """Is the shift this same change?"""
         if self.is_open and self.first <= shift.index <= self.last:
             return True
         settled = self.settled()
@@ -125,10 +125,10 @@ class KnownChange:
         return self.is_up == (shift.ratio > 1) and self.first - NEAR <= shift.index <= self.last + NEAR
 
     def settled(self) -> Settled | None:
-        """What the detector may take for granted: the pairs decided it, or a person did.
+        """What the detector takes for granted, because pairs or a person decided it; else None.
 
-        Not what is being measured, nor what could not be settled: there the history alone speaks, as long as nothing
-        else is known. It cuts the line where the detector sees it, and is not suspected twice.
+        A change that is being measured or could not be settled is not taken for granted: it divides the line where the
+        detector sees it, and is not suspected twice.
         """
         cp = self.change_point
         if cp.status not in (*LEVELS, Status.REFUTED):
@@ -154,10 +154,10 @@ def known_changes(window: Window, steps: Sequence[PlacedStep], rewritten: Sequen
 
 
 def rewritten_changes(lost: LostSteps, window: Window) -> list[ChangeRange]:
-    """Confirmed changes whose commits no live branch has any more, at the commits of this line that replaced them.
+    """Confirmed changes whose commits are on no live branch any more, at the commits of this line that replaced them.
 
-    A rebase keeps author, author date and subject of a commit. What was refuted is not carried over: an amended commit
-    has these as well, and may be slower than the one that was measured.
+    A rebase keeps author, author date and subject of a commit. Refuted changes are not carried over: an amended commit
+    keeps them too, and may be slower than the one that was measured.
     """
     if not lost.rewritten:
         return []
@@ -176,7 +176,7 @@ def placed_step(change: ChangeRange) -> PlacedStep:
 
 
 def place_of_twin(commit: Commit, window: Window) -> int | None:
-    """The position of a commit on the part of the branch, or of the one that a rewriting made of it."""
+    """The position in the window of a commit, or of the commit that replaced it in a rewrite."""
     same = {name: getattr(commit, name) for name in ("author_name", "author_email", "authored_at", "subject")}
     within = (window.points[0].position, window.points[-1].position)
     places = Position.objects.filter(branch=window.branch, number__range=within)

@@ -1,6 +1,7 @@
-"""The one reader of a line: what a series measured of the commits of a branch, one point per commit.
+"""The one reader of lines: the points of a series along a branch, one per measured commit.
 
-A chart, a page or a mail reads the summaries (``points``); detection reads the trials (``trial_points``).
+Pages and mails read summaries (``points``), charts read columns (``columns``), detection reads trials
+(``trial_points``).
 """
 
 import json
@@ -21,10 +22,10 @@ END = 2**31 - 1  # a position behind all commits
 
 
 def sql(query: str) -> str:
-    """The query, with three conditions put in for their names.
+    """The query, with the names of three conditions replaced by the conditions.
 
-    IS_POINT: measurement ``m`` is a point of a line, as it was accepted and is no side of a pair. IS_CLEAN_POINT: its
-    value can be trusted, too. IS_MEASURED: the commit of position ``p`` has a clean point in the series.
+    IS_POINT: measurement ``m`` is a point of a line, that is accepted and not one side of a pair. IS_CLEAN_POINT: its
+    value can also be trusted. IS_MEASURED: the commit of position ``p`` has a clean point in the series.
     """
     point = "m.accepted AND NOT m.paired"
     clean = f"{point} AND m.flags = '{{}}'"
@@ -41,7 +42,7 @@ SUMMARIES = sql("""
        AND m.series_id = ANY(%(series)s) AND IS_POINT
   ORDER BY p.number, m.series_id, m.attempt_id
 """)
-# A series per row, its columns as JSON that PostgreSQL writes: a row per commit costs Python too much for a chart.
+# One row per series, its columns as JSON written by PostgreSQL: one row per commit would cost Python too much.
 COLUMNS = sql("""
     SELECT m.series_id,
            array_agg(p.number - %(first)s ORDER BY p.number),
@@ -76,8 +77,8 @@ CROSS JOIN LATERAL (
                         WHERE m.series_id = s.id AND m.commit_id = p.commit_id AND IS_POINT)
       ORDER BY p.number DESC LIMIT 1) found
 """)
-# One row per commit: the clean samples of all its clean measurements. Scalar subqueries, so that PostgreSQL looks each
-# commit up rather than read the whole series.
+# One row per commit: the clean samples of all its clean measurements. Scalar subqueries, so that PostgreSQL looks up
+# each commit rather than read the whole series.
 TRIALS = sql("""
     WITH near AS (
         (SELECT p.number, p.commit_id FROM projects_position p
@@ -118,7 +119,7 @@ class LinePoint(NamedTuple):
 
 
 class LineColumns(NamedTuple):
-    """The points of one series: their positions counted from the first that was asked for, the rest as JSON."""
+    """The points of one series: ``at`` are positions, counted from the first one asked for; the rest is JSON."""
 
     series_id: int
     at: list[int]
@@ -140,7 +141,7 @@ class TrialPoint(NamedTuple):
 
 @dataclass(frozen=True)
 class Around:
-    """Of the clean points, so many before the first position and so many after the last one are read as well."""
+    """How many clean points before the first position and after the last one are read as well."""
 
     before: int = 0
     after: int = 0
@@ -163,7 +164,7 @@ def points(series_ids: Iterable[int], branch: Branch, first: int, last: int = EN
 
 
 def samples_of_points(rows: Iterable[LinePoint]) -> dict[tuple[int, int, int], list[float]]:
-    """The clean samples (all, where none is clean) by series, commit and attempt."""
+    """The clean samples (all, if none is clean) by series, commit and attempt."""
     keys = [(row.series_id, row.commit_id, row.attempt_id) for row in rows]
     measurements = Measurement.objects.filter(
         series__in={k[0] for k in keys}, commit__in={k[1] for k in keys}, attempt__in={k[2] for k in keys}, paired=False
@@ -173,7 +174,7 @@ def samples_of_points(rows: Iterable[LinePoint]) -> dict[tuple[int, int, int], l
 
 
 def samples_of_measurements(measurement_ids: Iterable[int]) -> dict[int, list[float]]:
-    """The clean samples of measurements by id; all of them where none is clean."""
+    """The clean samples of measurements by id; all of them if none is clean."""
     clean: dict[int, list[float]] = {}
     every: dict[int, list[float]] = {}
     rows = Sample.objects.filter(measurement_id__in=list(measurement_ids)).order_by("measurement_id", "trial")
@@ -185,14 +186,14 @@ def samples_of_measurements(measurement_ids: Iterable[int]) -> dict[int, list[fl
 
 
 def pooled(group: Sequence[LinePoint], samples: dict[tuple[int, int, int], list[float]]) -> LinePoint:
-    """Several measurements of one commit by one series as one point; the clean ones alone, if there are any."""
+    """Several measurements of one commit by one series as one point; only the clean ones, if there are any."""
     clean = [row for row in group if not row.flags] or group
     estimate = summarize([v for row in clean for v in samples[row.series_id, row.commit_id, row.attempt_id]])
     return clean[-1]._replace(value=estimate.value, low=estimate.low, high=estimate.high, n=estimate.n)
 
 
 def columns(series_ids: Iterable[int], branch: Branch, first: int, last: int) -> list[LineColumns]:
-    """The same points as columns, for charts: the series that have points there, in the order in which they begin."""
+    """The same points as columns, for charts; series with points there, in the order of their first points."""
     asked = {"branch": branch.pk, "first": first, "last": last, "series": list(series_ids)}
     with connection.cursor() as cursor:
         cursor.execute(COLUMNS, asked)

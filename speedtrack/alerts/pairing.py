@@ -1,4 +1,4 @@
-"""Pairs of two commits, measured interleaved on one machine: which are planned, and what they brought."""
+"""Pairs of two commits, measured interleaved on one machine: plan them, and read their samples."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -39,7 +39,7 @@ def plan_pairs(pair: Pair, change_points: Iterable[ChangePoint], trials: int) ->
 
 
 def plan_next_round(plan: planning.Plan, commit_id: int, machine: Machine) -> Run:
-    """Queue the paired run of a plan (whose base is set) against a commit, one round after those that there are."""
+    """Queue the paired run of a plan (whose base is set) against a commit, as the round after the existing ones."""
     earlier = Run.objects.filter(commit=commit_id, base=plan.base, machine=machine, reason=plan.reason)
     return planning.plan_pair(replace(plan, round=earlier.count()), commit_id, machine)
 
@@ -81,7 +81,7 @@ def suite_of(cp: ChangePoint) -> Suite:
 
 
 def same_binary(cp: ChangePoint) -> bool:
-    """Did the machine build bit-equal artifacts of both commits? Then nothing that was measured can differ."""
+    """Did the machine build bit-identical artifacts of both commits? Then no measurement of them can differ."""
     before, after = (artifacts(cp.series.machine, commit) for commit in (cp.before, cp.commit))
     return before is not None and before == after
 

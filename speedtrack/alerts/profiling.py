@@ -1,4 +1,4 @@
-"""Which profiles an alert wants: its two commits, under the benchmarks that got slower, on the machine that saw it."""
+"""Profiles for alerts: of the two commits, under the benchmarks that got slower, on the machine that showed it."""
 
 from django.db.models import Exists, OuterRef
 
@@ -12,7 +12,7 @@ MOST_BENCHMARKS = 3  # of one alert, those that moved most: each takes some seco
 
 
 def plan_missing_profiles() -> int:
-    """Queue a profile run for every confirmed alert that never had one; how many."""
+    """Queue a profile run for every confirmed alert without one; returns how many."""
     has_one = Run.objects.filter(reason=Reason.PROFILE, base=OuterRef("before"), commit=OuterRef("commit"))
     alerts = Alert.objects.work().filter(~Exists(has_one), status=Alert.Status.CONFIRMED)
     planned = 0
@@ -23,7 +23,7 @@ def plan_missing_profiles() -> int:
 
 
 def plan_profile(alert: Alert, by_hand: bool = False) -> Run | None:
-    """Queue the profile run of an alert. None if it has no change point any more."""
+    """Queue the profile run of an alert. None if the alert has no change points left."""
     found = ChangePoint.objects.filter(alert=alert).select_related("series__benchmark", "series__machine")
     worst_first = sorted(found, key=lambda cp: (not cp.is_slowdown, -abs(cp.ratio - 1)))
     if not worst_first:

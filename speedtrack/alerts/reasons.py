@@ -1,4 +1,4 @@
-"""Why was a change of a series suspected, confirmed or told of, and why was it not? In words."""
+"""Why a change of a series was or was not suspected, confirmed and reported, in words."""
 
 from dataclasses import dataclass
 
@@ -14,10 +14,10 @@ from speedtrack.stats.explain import Limit, Reason
 from speedtrack.stats.history import Verdict as HistoryVerdict
 from speedtrack.stats.history import verdicts
 
-AROUND = 240  # measured commits before a place, and 64 after it, that say why
+AROUND = 240  # measured commits before a place that explain it
 AFTER = 64
 LIMITED_BY = {
-    Limit.NOISE: "what the line does by itself",
+    Limit.NOISE: "the noise of the line",
     Limit.TRIALS: "the error that its trials show",
     Limit.ROUNDING: "the smallest step of the rounded metric",
     Limit.EFFECT: "the smallest effect that matters",
@@ -26,7 +26,7 @@ LIMITED_BY = {
 
 @dataclass(frozen=True)
 class Why:
-    """What is said for and against a change at a commit of a series. ``steps``: how it went on, in order."""
+    """The judgement of a possible change at a commit of a series. ``steps``: what followed, in order."""
 
     suspicious: bool
     judgement: str
@@ -34,7 +34,7 @@ class Why:
 
 
 def why(series: Series, branch: Branch, number: int) -> Why | None:
-    """Of the measured commit at a position of a branch, or the next one. None where the series has no points there."""
+    """For the measured commit at a position of a branch, or the next one. None if the series has no points there."""
     points = points_around(series, branch, number)
     place = next((i for i, point in enumerate(points) if point.position >= number), None)
     if place is None:
@@ -47,7 +47,7 @@ def why(series: Series, branch: Branch, number: int) -> Why | None:
     trials = [Point(point.trials) for point in points]
     reason = explain.explain(trials, place, smallest_effect=effect, since=since)
     if reason is None:
-        return Why(False, "it is the first point of its level: there is nothing to hold it against", [])
+        return Why(False, "it is the first point of its level: there is nothing to compare it with", [])
     shown = verdicts(trials, smallest_effect=effect, settled=[since], since=place)
     found = next((verdict for verdict in shown if abs(verdict.index - place) <= NEAR), None)
     words = [judgement(reason), *([history_in_words(found)] if found and not reason.suspicious else [])]
@@ -56,7 +56,7 @@ def why(series: Series, branch: Branch, number: int) -> Why | None:
 
 
 def divides(cp: ChangePoint) -> bool:
-    """Does a new level begin with it? With what was refuted none does."""
+    """Does a new level begin with it? Not with a refuted change."""
     return cp.status != ChangePoint.Status.REFUTED
 
 
@@ -71,10 +71,10 @@ def changes_on(series: Series, branch: Branch) -> dict[int, list[ChangePoint]]:
 
 
 def judgement(reason: Reason) -> str:
-    """The statistics' own words: what moved, what it had to exceed, and whether it did."""
+    """What moved, what it had to exceed, and whether it did."""
     moved = f"{reason.ratio - 1:+.1%} over {reason.after} commit{'' if reason.after == 1 else 's'}"
     if reason.limited_by == Limit.HISTORY:
-        return f"{moved}: too little history, and too few trials, to hold it against"
+        return f"{moved}: too little history and too few trials to judge it"
     limit = f"{reason.limit:.1%}, {LIMITED_BY[reason.limited_by]}"
     agree = f"{reason.agreement:.0%} of all pairs of a commit before and one after agree; {reason.wanted:.0%} must"
     if reason.score <= 1:
@@ -89,7 +89,7 @@ def history_in_words(found: HistoryVerdict) -> str:
 
 
 def steps_of(cp: ChangePoint) -> list[str]:
-    """What became of a suspicion, and whether anybody was told."""
+    """What became of a suspicion, and whether anybody was notified."""
     steps = [f"{cp.created:%Y-%m-%d %H:%M} suspected, score {cp.score:.2f}"]
     for verdict in cp.verdicts.select_related("base", "commit").order_by("id"):
         steps.append(f"{verdict.created:%Y-%m-%d %H:%M} {verdict_in_words(verdict)}")
@@ -106,12 +106,12 @@ def verdict_in_words(verdict: Verdict) -> str:
 
 
 def alert_in_words(cp: ChangePoint) -> list[str]:
-    """Of an alert: whether it was told at once."""
+    """Whether and how the alert of a change point was reported."""
     if cp.alert is None:
         muted = mute_of(cp.series) if cp.status in (ChangePoint.Status.SUSPECTED, ChangePoint.Status.SETTLING) else None
         return [f"{muted} is muted until {muted.until:%Y-%m-%d}: its alert will be silent"] if muted else []
-    past = "about the past: for a digest" if cp.past else ""
-    silent = "silent: all that got worse was muted" if cp.alert.muted else ""
-    better = "an improvement: for those who asked" if cp.alert.improvement else ""
-    how = silent or past or better or "news: told at once"
+    past = "the past: reported in a digest" if cp.past else ""
+    silent = "silent: everything that got worse was muted" if cp.alert.muted else ""
+    better = "an improvement: reported to those who asked" if cp.alert.improvement else ""
+    how = silent or past or better or "news: reported at once"
     return [f"alert {cp.alert_id}, {cp.alert.status}; {how}"]

@@ -1,4 +1,4 @@
-"""Go through the history of a project in order: what is suspected when, by which new point, and what became of it."""
+"""Replay the history of a project: what is suspected when, by which new point, and what became of it."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -20,13 +20,13 @@ from speedtrack.stats.changepoint import Point, Shift, suspect
 from speedtrack.stats.history import verdicts
 
 ALWAYS = datetime(1970, 1, 1, tzinfo=UTC)
-NEARLY = 0.7  # of what it had to exceed: such a place is told of as well, with why it was not suspected
-NEAR = 2  # measured commits between a shift and the change point that stands for it
+NEARLY = 0.7  # of the threshold: such places are listed too, with the reason why they were not suspected
+NEAR = 2  # measured commits between a shift and its change point
 
 
 @dataclass(frozen=True)
 class ReplayEntry:
-    """One line of the replay: when ``seen`` was measured, a shift at ``place`` is suspected, or nearly."""
+    """One line of the replay: when ``seen`` was measured, a shift at ``place`` was suspected, or nearly."""
 
     series: Series
     seen: Position
@@ -38,7 +38,7 @@ class ReplayEntry:
 
 @dataclass(frozen=True)
 class WholeLine:
-    """The clean points of a series along a branch and their places, its shifts, and what became of each before."""
+    """The clean points of a series along a branch with their places, its shifts, and its known change points."""
 
     series: Series
     places: list[Position]
@@ -48,11 +48,11 @@ class WholeLine:
     known: dict[int, list[ChangePoint]]
 
     def suspected(self, seen: int, index: int, judgement: str) -> ReplayEntry:
-        """A shift that is suspected when a point is seen, with what became of it before."""
+        """A shift that is suspected when a point is seen, with what became of it."""
         return ReplayEntry(self.series, self.places[seen], self.places[index], True, judgement, self.steps_near(index))
 
     def steps_near(self, index: int) -> list[str]:
-        """What became of the change points that were written for a shift, as far as its place tells."""
+        """What became of the change points near a shift."""
         low = self.places[max(0, index - NEAR)].number
         high = self.places[min(len(self.places) - 1, index + NEAR)].number
         near = [cp for at, found in self.known.items() if low <= at <= high for cp in found]
@@ -60,9 +60,9 @@ class WholeLine:
 
 
 def replay(project: Project, since: datetime = ALWAYS) -> list[ReplayEntry]:
-    """What the detector of today would have suspected on the default branch, in the order of the commits that show it.
+    """What today's detector would have suspected on the default branch, in the order of the commits that show it.
 
-    Only commits committed since then are told of; those before them are their history.
+    Only entries seen at commits since then are returned; earlier commits serve as history.
     """
     branch = project.branches.filter(name=project.default_branch).first()
     if branch is None:
@@ -96,7 +96,9 @@ def shift_entries(line: WholeLine) -> Iterator[ReplayEntry]:
         around = line.points[begin : shift.seen + 1]
         reason = explain.explain(around, shift.index - begin, smallest_effect=line.effect)
         words = judgement(reason) if reason else f"score {shift.score:.2f}"
-        returns = "; back where it was before: waits for what becomes of that" if shift.returns else ""
+        returns = (
+            "; a return to the level before: waits for the decision on the previous shift" if shift.returns else ""
+        )
         yield line.suspected(shift.seen, shift.index, words + returns)
 
 
@@ -123,7 +125,7 @@ def near_misses(line: WholeLine) -> Iterator[ReplayEntry]:
 
 
 def detect_again(project: Project, since: datetime = ALWAYS) -> int:
-    """Let the detector look at the whole history again; how many suspicions are new. All that it finds is the past."""
+    """Run the detector over the whole history again; returns how many suspicions are new. All of them are the past."""
     found = 0
     for series in Series.objects.filter(project=project).select_related("project", "benchmark"):
         with transaction.atomic(), isolated(series):

@@ -1,4 +1,4 @@
-"""How small a change each series would show now, what its noise is, and why it is no less."""
+"""The smallest change that each series would show now, its noise, and the reasons for that noise."""
 
 import math
 from bisect import bisect_right
@@ -20,8 +20,8 @@ from speedtrack.runs.models import Series, Trial
 from speedtrack.stats.explain import Sight, sight
 from speedtrack.stats.noise import Noise, noise_of
 
-COMMITS = 100  # of the branch, the newest, by which a series is judged
-FLAGGED_RUNS = 30  # of a machine, the newest, whose trials are asked for their flags
+COMMITS = 100  # the newest of the branch, by which a series is judged
+FLAGGED_RUNS = 30  # the newest of a machine, whose trials are checked for flags
 TOO_NOISY = 0.05  # a smallest change above this, and above TIMES the metric's smallest effect, is of no use
 TIMES = 5
 OFTEN = 0.1  # share of trials with a flag above which it is a likely reason
@@ -39,7 +39,7 @@ REMEDIES = {
     "foreign": "another process runs on the measured cores: isolate them",
     "frequency": "the clock speed changes: fix it (`python -m runners tune`)",
     "unsteady": "the rate moves within the window: lengthen the warm-up or the window",
-    "no_steady_state": "it never comes to rest: lengthen the warm-up (`warmup_most_s`)",
+    "no_steady_state": "it never becomes steady: lengthen the warm-up (`warmup_most_s`)",
     "paging": "the machine pages: give it memory, or the benchmark fewer keys",
 }
 
@@ -118,7 +118,7 @@ def sensitivities(branch: Branch, series: Iterable[Series]) -> list[SeriesSensit
 
 
 def level_starts(series: Iterable[int], branch: Branch) -> dict[int, list[int]]:
-    """By series: the positions of the branch with which a confirmed change began another level."""
+    """By series: the positions on the branch where confirmed changes began new levels."""
     confirmed = ChangePoint.objects.filter(series__in=list(series), status=ChangePoint.Status.CONFIRMED)
     starts: dict[int, list[int]] = defaultdict(list)
     on_branch = confirmed.filter(commit__positions__branch=branch)
@@ -128,7 +128,7 @@ def level_starts(series: Iterable[int], branch: Branch) -> dict[int, list[int]]:
 
 
 def on_one_level(points: list[LinePoint], starts: list[int]) -> list[LinePoint]:
-    """The points that are fit to judge noise by, all brought to one level: a confirmed change is no noise."""
+    """The clean points, all scaled to one level: confirmed changes are not noise."""
     clean = [point for point in points if not point.flags and point.value > 0 and point.low > 0]
     bounds = sorted(starts)
     of_level: dict[int, list[float]] = defaultdict(list)
@@ -161,14 +161,14 @@ def sensitivity_of(
 
 
 def standard_error(point: LinePoint) -> float:
-    """The relative standard error of a point's median, by its interval; NaN where that says nothing."""
+    """The relative standard error of a point's median, from its interval; NaN for single trials."""
     if point.n < 2:
         return math.nan
     return (math.log(point.high) - math.log(point.low)) / 2 / TO_95
 
 
 def aa_rates(series: Iterable[int]) -> dict[int, tuple[int, int]]:
-    """By series: how many A/A runs there are, and how many called the same program different at 95%."""
+    """By series: how many A/A runs there are, and how many found the same program different at 95%."""
     different = Q(low__gt=1) | Q(high__lt=1)
     rows = (
         NoiseFloor.objects.filter(series__in=list(series), ratio__isnull=False)
@@ -198,7 +198,7 @@ class FlagCounts:
 
 
 def causes_of(one: SeriesSensitivity, flags: FlagCounts, trials: int) -> Iterable[NoiseCause]:
-    """Why a series is so noisy, the most telling first."""
+    """Why a series is so noisy, the most likely reason first."""
     for flag, share in flags.often(one.series):
         yield NoiseCause(
             f"{flag} in {share:.0%} of its trials", REMEDIES.get(flag, "docs/methodology.md says what it means")
@@ -206,8 +206,8 @@ def causes_of(one: SeriesSensitivity, flags: FlagCounts, trials: int) -> Iterabl
     noise = one.noise
     if noise and noise.modes:
         yield NoiseCause(
-            f"it sits on two levels by turns, {noise.modes:.1%} apart",
-            "look for what is drawn anew for each build or process: memory layout, placement, a random seed",
+            f"it alternates between two levels, {noise.modes:.1%} apart",
+            "look for what differs between builds or processes: memory layout, placement, a random seed",
         )
     elif noise and noise.within and noise.runs_differ_more:
         yield NoiseCause(

@@ -1,4 +1,4 @@
-"""How much do the runs of a young line differ? Its trials do not tell: what is known of other series does."""
+"""How much the runs of a line differ. A young line does not show it itself, so other series are asked."""
 
 import math
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from speedtrack.alerts import floors, lines
 from speedtrack.runs.models import Series
 from speedtrack.stats.levels import spread_between
 
-OWN = 24  # points: from here on a line tells its spread itself
+OWN = 24  # points: from here on a line shows its spread itself
 
 # The newest values of the nearest series of the project with this metric: of the benchmark on this machine in another
 # environment, of the benchmark on another machine, of other benchmarks on this machine. By commit, as the index is.
@@ -28,15 +28,15 @@ KIN = lines.sql("""
 
 
 def spread_of(series: Series, values: Sequence[float], smallest_effect: float) -> float:
-    """The relative standard deviation between runs: of the line itself, or else what is known of other series."""
+    """The relative standard deviation between runs: by the line itself, or else by other series."""
     own = spread_between(values) if len(values) >= OWN else None
     return own if own is not None else spread_of_kin(series, smallest_effect)
 
 
 def spread_of_kin(series: Series, smallest_effect: float) -> float:
-    """That of the nearest kin; else that of single trials in A/A runs, as runs differ more than trials do.
+    """That of the nearest related series; else that of single trials in A/A runs, since runs differ more than trials.
 
-    None known: the smallest effect itself, as a metric's threshold is set above its usual noise.
+    Without either: the smallest effect, since a metric's threshold is set above its usual noise.
     """
     asked: dict[str, Any] = {
         "project": series.project_id,

@@ -1,4 +1,4 @@
-"""What an alert's commits did to the suite as a whole: the geometric mean over its benchmarks."""
+"""The effect of an alert's commits on the whole suite: the geometric mean over its benchmarks."""
 
 import math
 from collections import defaultdict
@@ -11,7 +11,7 @@ from speedtrack.alerts.models import Alert, ChangePoint
 from speedtrack.benchmarks.metrics import HEADLINE, METRICS, Metric
 from speedtrack.runs.models import Series
 
-BESIDE = 5  # measured commits to each side, at most, that tell the level of a benchmark that did not move
+BESIDE = 5  # measured commits to each side, at most, that give the level of a benchmark without a confirmed change
 
 
 @dataclass(frozen=True)

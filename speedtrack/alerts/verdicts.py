@@ -1,4 +1,4 @@
-"""What paired runs say of a change point: is the change there, and on which side of it does a commit lie?"""
+"""What paired runs show about a change point: whether it is there, and on which side of it a commit is."""
 
 import math
 from collections import Counter
@@ -21,15 +21,15 @@ LEVEL = 0.01  # probability that a suspicion without a change is confirmed, over
 LOOKS = 5  # rounds of pairs at most; the last is for a machine that has nothing else to do
 PAIRS = fewest_pairs(LEVEL, LOOKS)  # in the first round
 ROUNDS = (PAIRS, PAIRS, 2 * PAIRS, 4 * PAIRS, 8 * PAIRS)  # so each look from the second on has twice as many as before
-WRONG_COMMIT = 0.005  # probability that the narrowing ends at another commit, over all its steps
+WRONG_COMMIT = 0.005  # probability that narrowing ends at a wrong commit, over all its steps
 
 Answer = Verdict.Answer
 
 
 def judge_rounds(run: Run, waiting: list[ChangePoint]) -> list[tuple[ChangePoint, Verdict | None]]:
-    """Is each change there, by all pairs of the ends of its bracket so far? None where no pair is clean.
+    """Judge each change by all pairs of the ends of its bracket so far; None if no pair is clean.
 
-    The level holds over all change points of the run together (Benjamini-Hochberg); what it takes back is unknown.
+    The level holds over all change points of the run together (Benjamini-Hochberg); those it rejects are unknown.
     """
     found: list[tuple[ChangePoint, Comparison | None]] = []
     for cp in waiting:
@@ -45,7 +45,7 @@ def answer_of(comparison: Comparison, significant: bool) -> Answer:
 
 
 def may_tell(run: Run, cp: ChangePoint) -> bool:
-    """Will the pairs of a run that another suspicion caused tell of this one, or do they already?
+    """Will, or do, the pairs of another suspicion's run decide this one?
 
     A run measures every metric of its benchmarks, but repeats a trial only for flags that void those it is to tell.
     """
@@ -58,7 +58,7 @@ def count_rounds(run: Run, cp: ChangePoint) -> int:
 
 
 def compare_ends(run: Run, cp: ChangePoint) -> Comparison | None:
-    """Base against head over all clean pairs; None when there is none. Of a drift without the steps it goes over."""
+    """Base against head over all clean pairs; None without any. For a drift without the steps between its ends."""
     steps = drift.steps_seen_by_pairs(cp) if cp.kind == ChangePoint.Kind.DRIFT else 1.0
     pairs = [(base * steps, head) for base, head in pairs_of(cp, run.base_id, run.commit_id)]
     if not pairs:
@@ -76,7 +76,7 @@ def verdict_on_ends(cp: ChangePoint, run: Run, answer: Answer, found: Comparison
 
 
 def write_verdict(cp: ChangePoint, ends: tuple[int | None, int], pairs: int, said: dict[str, Any]) -> Verdict:
-    """Write what so many pairs of two commits said of the change point; the same pairs say it once."""
+    """Write what so many pairs of two commits show about the change point, once per number of pairs."""
     base, commit = ends
     verdict, _ = Verdict.objects.update_or_create(
         change_point=cp, base_id=base, commit_id=commit, pairs=pairs, defaults=said
@@ -89,13 +89,13 @@ def flags_of(run: Run, cp: ChangePoint) -> str:
     trials = Trial.objects.filter(attempt__run=run, attempt__token=run.lease_token, benchmark=cp.series.benchmark)
     count = Counter(flag for flags in trials.values_list("flags", flat=True) for flag in flags)
     found = [f"{flag} in {number} of them" for flag, number in count.most_common() if flag in cp.metric.voided_by]
-    return ", ".join(found) or "their samples are not stored any more"
+    return ", ".join(found) or "their samples are no longer stored"
 
 
 def read_side(cp: ChangePoint) -> Verdict | None:
-    """The side of a commit that was measured against the last of the old level and lies in the range; None if unknown.
+    """The verdict on a commit inside the range that was measured against the last one of the old level.
 
-    The verdict is written, also where it is unknown.
+    None if no such verdict names a side; unknown verdicts are written too.
     """
     between = brackets.commits_between(cp.branch, cp.before_id, cp.commit_id)
     runs = cp.runs.filter(base=cp.before_id, commit__in=between, reason=Reason.BISECT, status=RunStatus.SUCCEEDED)
@@ -112,25 +112,25 @@ def read_side(cp: ChangePoint) -> Verdict | None:
 
 
 def ratio_to_place(cp: ChangePoint) -> float:
-    """The change that commits are placed by: what the pairs of its bracket confirmed, at its cautious end."""
+    """The ratio by which commits are placed on a side: the cautious end of what the bracket's pairs confirmed."""
     return narrow.cautious(cp.ratio, cp.low, cp.high)
 
 
 def error_per_step(cp: ChangePoint) -> float:
-    """The probability of a wrong side that one step may have: as many steps as the bracket can need share the whole."""
+    """The probability of a wrong side that one step may have: WRONG_COMMIT shared by all steps the bracket can need."""
     bracket = cp.verdicts.filter(answer=Answer.DIFFERENT).latest("id")
     inside = brackets.commits_between(cp.branch, bracket.base_id, bracket.commit_id).count()
     return WRONG_COMMIT / max(1, math.ceil(math.log2(inside + 1)))
 
 
 def pairs_to_place(cp: ChangePoint) -> int:
-    """How many pairs will usually tell the side of a commit, by the noise of those that confirmed the change."""
+    """How many pairs usually show the side of a commit, given the noise of those that confirmed the change."""
     bracket = cp.verdicts.filter(answer=Answer.DIFFERENT).latest("id")
     pairs = pairs_of(cp, bracket.base_id, bracket.commit_id)
     return narrow.pairs_needed(pairs, ratio=ratio_to_place(cp), error=error_per_step(cp)) if pairs else narrow.MOST
 
 
 def trials_spent(cp: ChangePoint, commit: Commit) -> int:
-    """How many pairs of a commit against the last of the old level were measured for the change point, clean or not."""
+    """How many pairs of a commit against the last one of the old level were measured for the change point."""
     runs = cp.runs.filter(base=cp.before_id, commit=commit, reason=Reason.BISECT, status=RunStatus.SUCCEEDED)
     return runs.aggregate(spent=Sum("trials"))["spent"] or 0

@@ -1,7 +1,7 @@
-"""The windows of a series' lines that new measurements can change: what detection reads, bounded at any length.
+"""The parts of a series' lines that new measurements can change: what detection reads, bounded at any length.
 
-A point is judged by up to BEFORE points before it, and takes part in the judgement of up to AHEAD points after it. So
-the news of a line are read with no more than these around them; news that lie far apart are read by themselves.
+A point is judged by up to BEFORE points before it, and helps to judge up to AHEAD points after it. So new points are
+read with no more than these around them; new points that lie far apart are read separately.
 """
 
 from collections.abc import Sequence
@@ -18,12 +18,12 @@ from speedtrack.runs.models import Series
 from speedtrack.stats.changepoint import DEFAULT, REFINE
 from speedtrack.stats.windows import AFTER
 
-BEFORE = 240  # measured commits before the oldest new one: 200 for the yardsticks, and the level before them
-AHEAD = DEFAULT.before + int(AFTER[-1]) + REFINE  # after the newest new one: those whose shifts may rest on it
+BEFORE = 240  # measured commits before the oldest new one: 200 for the thresholds, and the level before them
+AHEAD = DEFAULT.before + int(AFTER[-1]) + REFINE  # after the newest new one: those whose shifts it may help to judge
 
-# The clean new points of a series, by branch. Begins with the attempts, as few are new. Arrays rather than joins: each
-# step is then a lookup per row, whatever PostgreSQL believes of the tables' sizes. Joined, by statistics of tables that
-# were empty when they were taken, 5,000 new measurements were read 5,000 times over.
+# The new points of a series, by branch. Begins with the attempts, since few are new. Arrays rather than joins: each
+# step is then a lookup per row, whatever PostgreSQL assumes about the sizes of the tables. With joins, and statistics
+# taken while the tables were empty, 5,000 new measurements were read 5,000 times.
 NEW_POINTS = lines.sql("""
     SELECT p.branch_id, p.number, p.commit_id
       FROM projects_position p
@@ -34,7 +34,7 @@ NEW_POINTS = lines.sql("""
                   AND m.attempt_id = ANY (ARRAY(SELECT a.id FROM runs_attempt a WHERE a.ended_at >= %(since)s))))
   ORDER BY p.branch_id, p.number
 """)
-# Which of these branches have measured commits after a position of theirs.
+# The branches among these that have measured commits after the given position.
 GOES_ON = lines.sql("""
     SELECT after.branch_id
       FROM unnest(%(branches)s::bigint[], %(numbers)s::int[]) AS after (branch_id, number)
@@ -54,7 +54,7 @@ class NewPoints:
 
 @dataclass(frozen=True)
 class Window:
-    """Clean points of a series along a branch, in commit order, and the commits with new measurements among them."""
+    """Clean points of a series along a branch, in commit order, and which of their commits have new measurements."""
 
     branch: Branch
     points: Sequence[TrialPoint]
@@ -67,7 +67,7 @@ class Window:
 
 
 def windows_since(series: Series, since: datetime) -> list[Window]:
-    """The windows around what was accepted since then: each line once, on the default branch if it is there."""
+    """The windows around measurements accepted since then: each line once, on the default branch if that has it."""
     groups: dict[tuple[int, ...], list[NewPoints]] = {}
     for new in new_points(series, since):
         groups.setdefault(new.commits, []).append(new)
@@ -95,9 +95,9 @@ def new_points(series: Series, since: datetime) -> list[NewPoints]:
 
 
 def distinct_windows(series: Series, group: list[NewPoints]) -> list[Window]:
-    """The different lines through the same new points. A commit has one first-parent history: they may part after it.
+    """The different lines through the same new points. Branches share the history before a commit, not that after it.
 
-    A line that only ends earlier than another one says nothing of its own.
+    A line that only ends earlier than another one is left out.
     """
     found = []
     while group:
@@ -120,7 +120,7 @@ def points_around(series: Series, branch: Branch, position: int) -> Sequence[Tri
 
 
 def branches_within(series: Series, window: Window, others: Sequence[NewPoints]) -> set[int]:
-    """The branches among these that read like the line up to where they, or the window, end."""
+    """The branches among these whose line is the same up to where they, or the window, end."""
     if not others:
         return set()
     shared = [point for point in window.points if point.position >= others[0].positions[-1]]

@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 AROUND = (60, 30)  # positions before and after the change that a picture shows
 MOST_PAIRS = 200
 WIDTH, HEIGHT, SCALE = 520, 330, 2  # CSS pixels, and pixels of the picture in one
-COLOURS = 48  # of the palette
-INK, SOFT, GRID, PAPER = "#22262c", "#5c636d", "#dfe3e8", "#f8f9fb"  # opaque paper: readable on white and on dark
+COLOURS = 48  # in the palette of the picture
+INK, SOFT, GRID, PAPER = "#22262c", "#5c636d", "#dfe3e8", "#f8f9fb"  # opaque: readable on white and on dark
 BEFORE, WORSE, BETTER = "#1f6feb", "#d1372c", "#1a8a4f"
 
 
 def picture(change_point: ChangePoint) -> bytes:
     """The PNG of one change: its line above, the ratios of the pairs below if there are any."""
-    from matplotlib.figure import Figure  # 60 MB, of the process that sends mails alone
+    from matplotlib.figure import Figure  # takes 60 MB, so only the process that sends mails imports it
 
     points, pairs = line_around(change_point), ratios(change_point)
     figure = Figure(figsize=(WIDTH / 100, HEIGHT / 100), dpi=100 * SCALE, facecolor=PAPER, layout="constrained")
@@ -38,7 +38,7 @@ def picture(change_point: ChangePoint) -> bytes:
 
 
 def small_png(figure: Any) -> bytes:
-    """The figure with a palette, a third of the size that it has without."""
+    """The figure with a palette of COLOURS, which makes it a third of its size."""
     plain, small = io.BytesIO(), io.BytesIO()
     figure.savefig(plain, format="png")
     Image.open(plain).convert("RGB").quantize(COLOURS).save(small, format="png", optimize=True)
@@ -121,7 +121,7 @@ def colour_of(change_point: ChangePoint) -> str:
 
 
 def remove_frame(axes: "Axes") -> None:
-    """Small soft labels, no frame."""
+    """Small grey labels, no frame."""
     axes.set_facecolor(PAPER)
     axes.tick_params(labelsize=9, colors=SOFT, length=0)
     for side in axes.spines.values():

@@ -1,4 +1,4 @@
-"""The mails: of an alert as text and HTML with pictures, of several as a table, of a machine as text."""
+"""The mails: about one alert as text and HTML with pictures, about several as a table, about a machine as text."""
 
 import logging
 import textwrap
@@ -21,10 +21,10 @@ from speedtrack.runs.models import MachineEvent
 log = logging.getLogger(__name__)
 
 SUBJECT_LENGTH = 120
-COLUMNS = 80  # of the text, but for addresses
-MOST_CANDIDATES = 10  # commits of a range that a mail lists
+COLUMNS = 80  # of the text; longer addresses stay whole
+MOST_CANDIDATES = 10  # commits of a range that a mail lists at most
 MOST_PICTURES = 3
-MOST_LISTED = 25  # alerts of a table
+MOST_LISTED = 25  # alerts that a digest lists at most
 MOST_REFERENCES = 20
 MACHINE_SUBJECTS: dict[str, str] = {
     MachineEvent.Kind.QUARANTINED: "in quarantine: its canary moved",
@@ -34,20 +34,20 @@ MACHINE_SUBJECTS: dict[str, str] = {
 
 
 class RelatedMail(EmailMultiAlternatives):
-    """A mail whose attachments are pictures of its HTML."""
+    """A mail whose attachments are the pictures in its HTML part."""
 
     mixed_subtype = "related"
 
 
 def message_of(row: Outbox) -> EmailMultiAlternatives:
-    """The mail of whatever the row is about."""
+    """The mail for a row of the outbox."""
     if row.digest:
         return digest_message(row)
     return alert_message(row) if row.alert_id else machine_message(row)
 
 
 def alert_message(row: Outbox) -> EmailMultiAlternatives:
-    """The mail of an alert: text complete by itself, and the same as HTML with pictures of the worst changes."""
+    """The mail about an alert: as text, which is complete, and as HTML with pictures of the worst changes."""
     alert = row.alert
     assert alert is not None
     notices = notices_of(row)
@@ -85,7 +85,7 @@ def alert_message(row: Outbox) -> EmailMultiAlternatives:
 
 
 def digest_message(row: Outbox) -> EmailMultiAlternatives:
-    """One mail of several alerts, as a table, the worst first."""
+    """One mail about several alerts: a table, the worst first."""
     notices = notices_of(row)
     alerts = {n.event.alert_id: n.event.alert for n in notices}
     listed = sorted((DigestLine.of(alert) for alert in alerts.values()), key=lambda one: -one.size)
@@ -107,7 +107,7 @@ def digest_message(row: Outbox) -> EmailMultiAlternatives:
 
 
 def machine_message(row: Outbox) -> EmailMultiAlternatives:
-    """The mail of what happened to a machine, as text."""
+    """The mail about an event of a machine, as text."""
     event = row.machine_event
     assert event is not None
     return EmailMultiAlternatives(
@@ -122,7 +122,7 @@ def machine_message(row: Outbox) -> EmailMultiAlternatives:
 
 
 def trial_message(subscriber: Subscriber) -> EmailMultiAlternatives:
-    """What the test button of the settings sends."""
+    """The mail that the test button of the settings sends."""
     context = {"url": settings.URL, "manage_url": manage_url(subscriber)}
     return EmailMultiAlternatives(
         subject="SpeedTrack: a test",
@@ -134,7 +134,7 @@ def trial_message(subscriber: Subscriber) -> EmailMultiAlternatives:
 
 @dataclass(frozen=True)
 class DigestLine:
-    """A line of a digest; ``worst`` is None if no change point belongs to the alert any more."""
+    """A line of a digest; ``worst`` is None if the alert has no change points left."""
 
     alert: Alert
     worst: ChangePoint | None
@@ -149,14 +149,14 @@ class DigestLine:
 
     @property
     def size(self) -> float:
-        """How bad it is: improvements are below zero."""
+        """How bad it is; improvements are below zero."""
         if self.worst is None:
             return 0
         return abs(self.worst.ratio - 1) * (1 if self.worst.is_slowdown else -1)
 
     @property
     def cause(self) -> str:
-        """No commit is named alone while another may be the cause."""
+        """Names no commit alone while another one may be the cause."""
         if self.alert.drift:
             return f"little by little since {self.alert.drift}"
         return self.alert.commit.subject if self.alert.width == 1 else f"one of {self.alert.width} commits"
@@ -188,7 +188,7 @@ def headers_of(row: Outbox, notices: list[Notice]) -> dict[str, str]:
 
 
 def ways_out(notices: list[Notice]) -> dict[str, str]:
-    """The addresses where a reader ends or changes what is sent; none in a mail without subscription."""
+    """The URLs where a reader ends or changes subscriptions; none in a mail that is not based on one."""
     if not notices:
         return {}
     subscriber = notices[0].subscriber
@@ -206,13 +206,13 @@ def manage_url(subscriber: Subscriber) -> str:
 
 
 def earlier_mails(row: Outbox) -> Iterable[Outbox]:
-    """What the recipient was sent about the alert before, oldest first: digests too."""
+    """The earlier mails to the recipient about the alert, including digests, oldest first."""
     about = Q(alert=row.alert_id) | Q(notices__event__alert=row.alert_id)
     return Outbox.objects.filter(about, recipient=row.recipient, pk__lt=row.pk).distinct().order_by("pk")
 
 
 def thread_headers(earlier: list[Outbox]) -> dict[str, str]:
-    """The headers that put a mail below those before it: the first and the newest count if they are many."""
+    """The headers that thread a mail below earlier ones; of many, the first and the newest are named."""
     if not earlier:
         return {}
     ids = [row.message_id() for row in earlier]
@@ -226,14 +226,14 @@ def changes_of(alert: Alert) -> list[ChangePoint]:
 
 
 def pictures_of(found: list[ChangePoint]) -> dict[int, bytes]:
-    """PNGs of the worst changes by key. One that cannot be drawn is left out: the text is complete without."""
+    """PNGs of the worst changes by key. One that cannot be drawn is left out: the text is complete without it."""
     from speedtrack.notices import charts  # only where mails are sent
 
     pictures = {}
     for cp in found[:MOST_PICTURES]:
         try:
             pictures[cp.pk] = charts.picture(cp)
-        except Exception:  # whatever a drawing stumbles over, the mail goes out
+        except Exception:  # a picture that fails must not stop the mail
             log.exception("change point %s cannot be drawn", cp.pk)
     return pictures
 
@@ -250,7 +250,7 @@ def inline_image(png: bytes, cid: str) -> MIMEImage:
 
 
 def more_benchmarks(found: list[ChangePoint]) -> int:
-    """How many benchmarks changed beside that of the worst change."""
+    """How many benchmarks changed besides that of the worst change."""
     return max(0, len({cp.series.benchmark.name for cp in found}) - 1)
 
 
@@ -290,13 +290,13 @@ def ascii_line(text: str) -> str:
 
 
 def at_80_columns(text: str) -> str:
-    """The text with its long lines wrapped below their own indent; what has no blank, as an address, stays whole."""
+    """The text with long lines wrapped and indented like their first line; a long URL stays whole."""
     return "\n".join(piece for line in text.splitlines() for piece in wrapped_line(line)) + "\n"
 
 
 def wrapped_line(line: str) -> list[str]:
     if len(line) <= COLUMNS:
-        return [line if line == "-- " else line.rstrip()]  # the mark of a signature ends in a blank
+        return [line if line == "-- " else line.rstrip()]  # the signature separator ends in a space
     indent = " " * (len(line) - len(line.lstrip()))
     return textwrap.wrap(
         line.strip(),
@@ -309,7 +309,7 @@ def wrapped_line(line: str) -> list[str]:
 
 
 def event_in_words(event: AlertEvent) -> str:
-    """One sentence of what happened to an alert, such as ``ada: confirmed to expected; meant so``."""
+    """One sentence about an event of an alert, such as ``ada: confirmed to expected; intended``."""
     who = event.who.get_username() if event.who else "SpeedTrack"
     move = event.after if not event.before else f"{event.before} to {event.after}"
     words = "; ".join(word for word in (move if event.after else "", event.note) if word)

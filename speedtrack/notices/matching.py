@@ -1,4 +1,4 @@
-"""Who wants to be told of an alert, by which subscription, and how soon."""
+"""Who is to be notified of an alert, by which subscription, and how soon."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from speedtrack.alerts.models import Alert
 from speedtrack.notices.models import Pace, Subscriber, Subscription
 
 SOONEST = {pace: rank for rank, pace in enumerate(Pace)}
-MOST_AUTHORS = 10  # in a wider range no commit is taken for a person's own
+MOST_AUTHORS = 10  # in a wider range no commit counts as a person's own
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class MatchedChange:
 
 @dataclass(frozen=True)
 class AlertFacts:
-    """What subscriptions ask about an alert."""
+    """What subscriptions match of an alert."""
 
     branches: list[str]
     changes: list[MatchedChange]
@@ -32,7 +32,7 @@ class AlertFacts:
 
 @dataclass(frozen=True)
 class Interest:
-    """A subscriber who wants to be told; ``subscription`` is None for who wants to know of own commits."""
+    """A subscriber who is to be notified; ``subscription`` is None if it is about the subscriber's own commit."""
 
     subscriber: Subscriber
     subscription: Subscription | None
@@ -48,14 +48,14 @@ def facts_of(alert: Alert) -> AlertFacts:
     changes = [MatchedChange(cp.series.benchmark.name, abs(cp.ratio - 1) * 100, cp.is_slowdown) for cp in points]
     emails = list(alert.candidates().values_list("author_email", flat=True)[: MOST_AUTHORS + 1])
     if alert.drift:
-        return AlertFacts(alert.branch_names(), changes, frozenset())  # of the many commits none is the cause
+        return AlertFacts(alert.branch_names(), changes, frozenset())  # none of the many commits is the cause
     known = emails or [alert.commit.author_email]
     authors = frozenset(e.lower() for e in known) if len(known) <= MOST_AUTHORS else frozenset()
     return AlertFacts(alert.branch_names(), changes, authors)
 
 
 def interests_in(alert: Alert) -> list[Interest]:
-    """One for each who wants to be told of the alert: the soonest of theirs, and of own commits at once."""
+    """One per subscriber who is to be notified: the soonest of theirs; about own commits at once."""
     facts = facts_of(alert)
     found: dict[int, Interest] = {}
     subscriptions = Subscription.objects.filter(Q(project=alert.project_id) | Q(project=None))
@@ -70,7 +70,7 @@ def interests_in(alert: Alert) -> list[Interest]:
 
 
 def matches(subscription: Subscription, facts: AlertFacts) -> bool:
-    """Has the alert a branch and a change that the subscription names?"""
+    """Does the alert have a branch and a change that the subscription names?"""
     both = subscription.direction == Subscription.Direction.BOTH
     return any(fits_globs(branch, subscription.branches) for branch in facts.branches) and any(
         fits_globs(change.benchmark, subscription.benchmarks)

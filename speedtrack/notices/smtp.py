@@ -1,4 +1,4 @@
-"""SMTP as mail servers in the field speak it: with TLS, with a limit on each step, each kind of refusal told apart."""
+"""SMTP with TLS, a time limit on each step, and an error of its own for each kind of refusal."""
 
 import smtplib
 import socket
@@ -20,7 +20,7 @@ START_DATA = 354
 
 
 class Conversation(smtplib.SMTP):
-    """``unanswered``: the whole message is with the server, and its answer has not come."""
+    """``unanswered``: the server has the whole message, and has not answered yet."""
 
     unanswered = False
     last_code = 0
@@ -37,7 +37,7 @@ class TlsConversation(Conversation, smtplib.SMTP_SSL):
 
 
 class EmailBackend(smtp.EmailBackend):
-    """Django's SMTP backend, which raises what ``errors`` names. One connection carries the messages of a batch."""
+    """Django's SMTP backend, raising the errors of ``errors``. One connection carries the messages of a batch."""
 
     connection: Conversation | None
     ran_out = False
@@ -48,14 +48,14 @@ class EmailBackend(smtp.EmailBackend):
 
     @cached_property
     def ssl_context(self) -> ssl.SSLContext:
-        """The system's authorities, and that of EMAIL_CA_FILE; host names are checked."""
+        """Trusts the system's authorities and that of EMAIL_CA_FILE; checks host names."""
         context = ssl.create_default_context()
         if settings.EMAIL_CA_FILE:
             context.load_verify_locations(settings.EMAIL_CA_FILE)
         return context
 
     def open(self) -> bool:
-        """Connect, encrypt and log in. Raises Away: whatever is refused here is refused to every mail."""
+        """Connect, encrypt and log in. Raises Away, since a refusal here applies to every mail."""
         if self.connection and self.connection.sock:
             return False
         where = f"mail server {self.host}:{self.port}"
@@ -91,7 +91,7 @@ class EmailBackend(smtp.EmailBackend):
             self.connection.login(self.username, self.password)
 
     def send_messages(self, email_messages: Sequence[EmailMessage]) -> int:
-        """Send each, in one connection. Raises Temporary or Permanent for the first that is refused."""
+        """Send the messages in one connection. Raises Temporary or Permanent for the first that is refused."""
         for message in email_messages:
             self.open()
             with self.limited():
@@ -116,7 +116,7 @@ class EmailBackend(smtp.EmailBackend):
             raise kind(f"mail server {self.host}:{self.port}: {self.words(e)}") from e
 
     def words(self, error: Exception) -> str:
-        # smtplib makes a timeout of its socket a connection that was closed.
+        # smtplib reports a timeout of its socket as a closed connection.
         if self.ran_out or isinstance(error, TimeoutError) or isinstance(error.__context__, TimeoutError):
             return f"no answer within EMAIL_TIMEOUT ({self.timeout} s)"
         if isinstance(error, smtplib.SMTPResponseException):
@@ -125,7 +125,7 @@ class EmailBackend(smtp.EmailBackend):
 
     @contextmanager
     def limited(self) -> Iterator[None]:
-        """End the connection if the block takes longer than EMAIL_TIMEOUT, however often the server says something."""
+        """End the connection if the block takes longer than EMAIL_TIMEOUT, even if the server keeps sending lines."""
         self.ran_out = False
         timer = threading.Timer(self.timeout or 0, self.cut)
         timer.daemon = True
@@ -139,12 +139,12 @@ class EmailBackend(smtp.EmailBackend):
         self.ran_out = True
         if self.connection and (sock := self.connection.sock):
             try:
-                socket.socket.shutdown(sock, socket.SHUT_RDWR)  # SSLSocket.shutdown is not for another thread
+                socket.socket.shutdown(sock, socket.SHUT_RDWR)  # not SSLSocket.shutdown from another thread
             except OSError:
                 return  # it is closed already
 
     def drop(self) -> None:
-        """Forget the connection without a word to the server."""
+        """Close the connection without QUIT."""
         if self.connection:
             sock, self.connection = self.connection.sock, None
             if sock:
@@ -157,7 +157,7 @@ class EmailBackend(smtp.EmailBackend):
 
 
 def refusal(code: int, text: bytes | str) -> Exception:
-    """What an answer to a recipient or to a message means. 421 ends the connection for everybody."""
+    """The error for an answer to a recipient or to a message. 421 ends the connection for every mail."""
     words = f"the mail server says {code} {as_text(text)}"
     if code == 421:
         return Away(words)

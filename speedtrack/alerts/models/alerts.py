@@ -1,4 +1,4 @@
-"""The work that changes make for people, and what happened to it."""
+"""Alerts, and what happened to them."""
 
 from typing import ClassVar
 
@@ -21,7 +21,7 @@ class AlertQuerySet(models.QuerySet["Alert"]):
         return self.standing().filter(status__in=Alert.OPEN)
 
     def work(self) -> "AlertQuerySet":
-        """Those that somebody has to look at: open ones of slowdowns."""
+        """Open alerts of slowdowns: somebody has to look at them."""
         return self.open().filter(improvement=False)
 
 
@@ -29,18 +29,19 @@ class Alert(models.Model):
     """Work for a person: the change points that one range of commits caused, on however many branches.
 
     The range is (``before``, ``commit``]: the last commit known to run on the old level, and the first known to run on
-    the new one. Where commits lie between, any of those after ``before`` may be the cause. ``branch`` is the one on
-    which it was found; the range is a path along it. ``placed`` by a person, it follows no measurement any more.
+    the new one. Where commits lie between, any of those after ``before`` may be the cause. ``branch`` is the branch on
+    which it was found; the range is a path along it. ``placed``: a person chose the commit, and measurements no longer
+    move it.
 
-    ``improvement``: nothing of it got worse. ``muted``: it was raised silently, as all that got worse was muted.
+    ``improvement``: nothing got worse. ``muted``: it was raised silently, because everything that got worse was muted.
     """
 
     class Status(models.TextChoices):
         SUSPECTED = "suspected"  #: not yet confirmed by measuring again: shown, never mailed
-        CONFIRMED = "confirmed"  #: measured again, and true
-        EXPECTED = "expected"  #: true, and meant
-        INVALID = "invalid"  #: a person found it untrue
-        FIXED = "fixed"  #: a later commit brought the speed back
+        CONFIRMED = "confirmed"  #: measuring again showed it, or a person said so
+        EXPECTED = "expected"  #: true and intended
+        INVALID = "invalid"  #: a person found it to be false
+        FIXED = "fixed"  #: a later commit restored the old level
 
     OPEN = (Status.SUSPECTED, Status.CONFIRMED)
 
@@ -53,13 +54,13 @@ class Alert(models.Model):
     created = models.DateTimeField(db_default=Now())
     improvement = models.BooleanField(default=False)
     muted = models.BooleanField(default=False)
-    part = models.PositiveIntegerField(default=0, help_text="above 0: a person split it off another one of its range")
-    placed = models.BooleanField(default=False, help_text="a person said which commit it was")
+    part = models.PositiveIntegerField(default=0, help_text="above 0: a person split it off another alert of its range")
+    placed = models.BooleanField(default=False, help_text="a person chose the commit")
     reverted_by = models.ForeignKey(
         Commit, models.PROTECT, null=True, related_name="+", help_text="its message says that it reverts the cause"
     )
     fixed_by = models.ForeignKey(
-        Commit, models.PROTECT, null=True, related_name="+", help_text="it brought the old level back"
+        Commit, models.PROTECT, null=True, related_name="+", help_text="the commit that restored the old level"
     )
     merged_into = models.ForeignKey("self", models.CASCADE, null=True, related_name="merged")
 
@@ -91,7 +92,7 @@ class Alert(models.Model):
         return f"alert {self.pk}: {self.commit.short} of {self.project}"
 
     def candidates(self) -> models.QuerySet[Commit]:
-        """The commits that may be the cause, oldest first: one, where it is known. None once they left the branch."""
+        """The commits that may be the cause, oldest first; empty once they have left the branch."""
         places = Position.objects.filter(branch=self.branch_id)
         return Commit.objects.filter(
             positions__branch=self.branch_id,
@@ -101,30 +102,30 @@ class Alert(models.Model):
 
     @cached_property
     def width(self) -> int:
-        """How many commits may be the cause; 1 once they left the branch."""
+        """How many commits may be the cause; 1 once they have left the branch."""
         return self.candidates().count() or 1
 
     @cached_property
     def drift(self) -> str:
-        """What the level drifted away from, little by little; empty where one commit is the cause."""
+        """The reference from which the level drifted little by little; empty where one commit is the cause."""
         found = self.change_points.filter(kind="drift").values_list("reference", flat=True)
         return found.first() or ""
 
     @property
     def cause(self) -> str:
-        """In words, for the end of a sentence: no commit is named alone while another may be the cause."""
+        """The end of a sentence. It names no commit alone while another one may be the cause."""
         if self.drift:
             return f"little by little since {self.drift}, {self.before.short}..{self.commit.short}"
         one = f"since {self.commit.short}"
         return one if self.width == 1 else f"by one of {self.width} commits up to {self.commit.short}"
 
     def branch_names(self) -> list[str]:
-        """The tracked branches that have the newest commit of the range, the one on which it was found first."""
+        """The tracked branches that contain the newest commit of the range; first the one on which it was found."""
         names = Branch.objects.filter(positions__commit=self.commit_id, deleted_at=None).order_by("name")
         return list(dict.fromkeys([self.branch.name, *names.values_list("name", flat=True)]))
 
     def branches_fixed(self) -> tuple[list[str], list[str]]:
-        """The branches with the newest commit of the range: those that have the fix too, and those that lack it."""
+        """The branches with the newest commit of the range: those that also contain the fix, and those that do not."""
         names = Branch.objects.filter(positions__commit=self.commit_id, deleted_at=None).order_by("name")
         has_fix = Position.objects.filter(branch=OuterRef("pk"), commit=self.fixed_by_id)
         rows = names.annotate(has_fix=Exists(has_fix)).values_list("name", "has_fix")
@@ -132,24 +133,24 @@ class Alert(models.Model):
 
 
 class AlertEvent(models.Model):
-    """What happened to an alert, and who did it; ``who`` is empty for what SpeedTrack did by itself.
+    """What happened to an alert, and who did it. ``who`` is empty for what SpeedTrack did by itself.
 
-    Who wants to hear of it is told once (speedtrack.notices): until then it is ``untold``. What is muted is told to
-    nobody. ``past``: it tells of commits that were there before anybody could be told (alerts/past.py); it belongs into
-    a digest. ``improvement``: nothing had got worse at that time.
+    An event is ``untold`` until speedtrack.notices has notified its subscribers. Events of muted alerts notify
+    nobody. ``past``: its commits were there before anybody could be notified (alerts/past.py), so it belongs in
+    a digest. ``improvement``: the alert was an improvement at that time.
     """
 
     class Kind(models.TextChoices):
-        RAISED = "raised"  #: its change was confirmed; again where the first slowdown joins improvements or muted ones
+        RAISED = "raised"  #: its change was confirmed; again when the first slowdown joins improvements
         GREW = "grew"  #: another change of the same commits was confirmed
         NARROWED = "narrowed"  #: fewer commits may be the cause
         DECIDED = "decided"  #: a person gave it a status or an assignee
-        NOTED = "noted"  #: a person left a note, or SpeedTrack saw what may matter to it
-        MOVED = "moved"  #: a person said which commit it was
-        SPLIT = "split"  #: some of its change points became an alert of their own, or it is that alert
+        NOTED = "noted"  #: a person left a note, or SpeedTrack saw something that may matter
+        MOVED = "moved"  #: a person chose the commit
+        SPLIT = "split"  #: some of its change points became another alert, or it is that other alert
         MERGED = "merged"  #: another alert was merged into it, or it into another one
-        FIXED = "fixed"  #: a later commit brought the old level back
-        REOPENED = "reopened"  #: a person opened it again
+        FIXED = "fixed"  #: a later commit restored the old level
+        REOPENED = "reopened"  #: a person reopened it
 
     alert = models.ForeignKey(Alert, models.CASCADE, related_name="events")
     kind = models.CharField(max_length=20, choices=Kind)

@@ -1,4 +1,4 @@
-"""What was found in the history, and what the pairs of two commits said about it."""
+"""Changes found in the history, and what pairs of commits showed about them."""
 
 from datetime import timedelta
 from typing import ClassVar
@@ -13,12 +13,12 @@ from speedtrack.projects.models import Branch, Commit, Position
 from speedtrack.runs.models import Machine, Reason, Run, Series
 from speedtrack.runs.models import Status as RunStatus
 
-LATELY = timedelta(days=30)  # so long is what pairs have left open worth more of them
+LATELY = timedelta(days=30)  # for so long further pairs are measured for what the first ones left open
 
 
 class ChangePointQuerySet(models.QuerySet["ChangePoint"]):
     def decidable(self) -> "ChangePointQuerySet":
-        """Those of trusted machines (in quarantine nothing is decided) and of series that did not just fail."""
+        """Those of machines outside quarantine, and of series that are not paused after a failure."""
         rested = Q(series__retry_at=None) | Q(series__retry_at__lte=Now())
         return self.filter(rested, series__machine__quarantined_at=None)
 
@@ -27,7 +27,7 @@ class ChangePointQuerySet(models.QuerySet["ChangePoint"]):
         return self.decidable().filter(status=ChangePoint.Status.SETTLING)
 
     def waiting(self) -> "ChangePointQuerySet":
-        """Suspicions between whose two commits one still waits for its own measurement on that machine."""
+        """Suspicions with a commit inside their range that still waits to be measured on that machine."""
         places = Position.objects.filter(branch=OuterRef("branch"))
         between = (
             Run.objects.own()
@@ -49,7 +49,7 @@ class ChangePointQuerySet(models.QuerySet["ChangePoint"]):
         )
 
     def ripe(self) -> "ChangePointQuerySet":
-        """Suspicions that can be settled now; not those for which another one speaks that was not answered yet."""
+        """Suspicions that can be settled now; not those represented by another suspicion that is still open."""
         there = Verdict.objects.filter(change_point=OuterRef("pk"), answer=Verdict.Answer.DIFFERENT)
         unanswered = ChangePoint.objects.filter(~Exists(there), status__in=ChangePoint.OPEN)
         return (
@@ -61,7 +61,7 @@ class ChangePointQuerySet(models.QuerySet["ChangePoint"]):
         )
 
     def open_to_further(self, machine: Machine, looks: int) -> "ChangePointQuerySet":
-        """Those that so many rounds of pairs on this machine have left open, lately."""
+        """Those that this many rounds of pairs on this machine have left open during the last weeks."""
         rounds = Count("runs", filter=Q(runs__reason=Reason.CONFIRM, runs__status=RunStatus.SUCCEEDED))
         unknown = Verdict.objects.filter(change_point=OuterRef("pk"), answer=Verdict.Answer.UNKNOWN)
         return (
@@ -73,14 +73,14 @@ class ChangePointQuerySet(models.QuerySet["ChangePoint"]):
         )
 
     def overlapping(self, change_point: "ChangePoint") -> "ChangePointQuerySet":
-        """Those whose range shares a commit with that of this one, on a branch on which all four ends lie."""
+        """Those whose range shares a commit with the range of this one, on a branch that contains all four ends."""
         return self.exclude(pk=change_point.pk).filter(shares_commit(change_point))
 
 
 def shares_commit(change_point: "ChangePoint") -> Q:
-    """Of anything with a range (``before``, ``commit``]: does it share a commit with that of the change point?
+    """For rows with a range (``before``, ``commit``]: does it share a commit with the range of the change point?
 
-    Ranges are compared on the branches that hold both ends of both.
+    Ranges are compared on the branches that contain both ends of both.
     """
     shared = Position.objects.filter(branch=OuterRef("branch"))
     begin = shared.filter(commit=change_point.before_id).values("number")
@@ -97,21 +97,21 @@ class ChangePoint(models.Model):
     """A fact from the statistics: a series moved within a range of commits, (``before``, ``commit``].
 
     The range is that of the suspicion (two neighbouring points of the line), then the bracket around it that is
-    measured again, then what the narrowing leaves of it. ``branch`` is the one on which it was found.
+    measured again, then what narrowing leaves of it. ``branch`` is the branch on which it was found.
     """
 
     class Status(models.TextChoices):
         SUSPECTED = "suspected"  #: seen in the history; may be recomputed until it is measured again
         SETTLING = "settling"  #: both sides are being measured again, or the range is being narrowed
-        CONFIRMED = "confirmed"  #: measured again, and true; stays for good
-        REFUTED = "refuted"  #: measured again, and not there; kept as noise
-        UNSETTLED = "unsettled"  #: measured again in vain, or not measurable; ``note`` says why
-        HISTORY = "history"  #: the history shows it; it was not measured again, as that is not possible
-        MACHINE = "machine"  #: many series of the machine moved with it: the machine, not the commit; ``note`` says why
+        CONFIRMED = "confirmed"  #: measuring again showed it; final
+        REFUTED = "refuted"  #: measuring again did not show it; kept as noise
+        UNSETTLED = "unsettled"  #: measuring again did not decide, or was not possible; ``note`` says why
+        HISTORY = "history"  #: the history shows it, and it cannot be measured again
+        MACHINE = "machine"  #: the machine changed, not the code: many of its series moved; ``note`` gives the evidence
 
     class Kind(models.TextChoices):
         STEP = "step"  #: the level moved at one place
-        DRIFT = "drift"  #: the level moved little by little since ``before``, without one step
+        DRIFT = "drift"  #: the level moved little by little since ``before``, without a single step
 
     OPEN = (Status.SUSPECTED, Status.SETTLING)
 
@@ -122,25 +122,25 @@ class ChangePoint(models.Model):
     kind = models.CharField(max_length=20, choices=Kind, default=Kind.STEP)
     reference = models.CharField(max_length=100, default="", help_text="of a drift: what ``before`` is, in words")
     status = models.CharField(max_length=20, choices=Status, default=Status.SUSPECTED)
-    ratio = models.FloatField(help_text="new level / old level: of the history, then of the paired measurement")
+    ratio = models.FloatField(help_text="new level / old level: by the history, then by pairs")
     low = models.FloatField(help_text="lower end of the ratio's 95% interval")
     high = models.FloatField()
-    score = models.FloatField(help_text="shift of the history over the yardstick that it had to exceed")
+    score = models.FloatField(help_text="the shift in the history / the threshold that it had to exceed")
     note = models.TextField(default="")
-    past = models.BooleanField(default=False, help_text="suspected in what was there before: alerts/past.py")
+    past = models.BooleanField(default=False, help_text="suspected in old history: alerts/past.py")
     created = models.DateTimeField(db_default=Now())
     settled_at = models.DateTimeField(null=True)
     runs = models.ManyToManyField(Run, related_name="change_points", help_text="the paired runs that settle it")
     alert = models.ForeignKey(Alert, models.SET_NULL, null=True, related_name="change_points")
     returns_from = models.ForeignKey(
-        "self", models.CASCADE, null=True, related_name="returns", help_text="the change that this one takes back"
+        "self", models.CASCADE, null=True, related_name="returns", help_text="the change that this one undoes"
     )
     spoken_for_by = models.ForeignKey(
         "self",
         models.SET_NULL,
         null=True,
         related_name="speaks_for",
-        help_text="the clearest change of many that moved at once: it is measured first",
+        help_text="the clearest of many simultaneous changes, which is measured first",
     )
 
     objects: ClassVar = ChangePointQuerySet.as_manager()
@@ -170,7 +170,7 @@ class ChangePoint(models.Model):
 
 
 class BestLevel(models.Model):
-    """The best level that a series ever had on a branch, in the metric's unit: a reference against drift."""
+    """The best level that a series ever had on a branch, in the metric's unit: a reference for drift."""
 
     series = models.ForeignKey(Series, models.CASCADE, related_name="+")
     branch = models.ForeignKey(Branch, models.CASCADE, related_name="+")
@@ -184,14 +184,14 @@ class BestLevel(models.Model):
 
 
 class Verdict(models.Model):
-    """What all pairs of two commits so far said about a change point: one step on the way to its commit."""
+    """What all pairs of two commits so far show about a change point: one step on the way to its commit."""
 
     class Answer(models.TextChoices):
         DIFFERENT = "different"  #: the change is there
         SAME = "same"  #: it is not
         OLD = "old"  #: the commit runs on the level before the change
         NEW = "new"  #: the commit runs on the level after it
-        UNKNOWN = "unknown"  #: the pairs do not tell
+        UNKNOWN = "unknown"  #: the pairs do not decide
 
     change_point = models.ForeignKey(ChangePoint, models.CASCADE, related_name="verdicts")
     base = models.ForeignKey(Commit, models.PROTECT, related_name="+")
@@ -200,7 +200,7 @@ class Verdict(models.Model):
     ratio = models.FloatField(help_text="commit / base")
     low = models.FloatField(help_text="lower end of the ratio's 95% interval")
     high = models.FloatField()
-    p = models.FloatField(null=True, help_text="of no difference; null where a side was asked for")
+    p = models.FloatField(null=True, help_text="of the null hypothesis; null where pairs placed a commit on a side")
     pairs = models.IntegerField()
     created = models.DateTimeField(db_default=Now())
 

@@ -1,4 +1,4 @@
-"""What pairs of identical builds showed of a machine's own noise."""
+"""Noise floors: what pairs of identical builds show about a machine."""
 
 from typing import ClassVar
 
@@ -9,7 +9,7 @@ from speedtrack.runs.models import Run, Series
 
 
 class NoiseFloor(models.Model):
-    """What pairs of identical builds showed of a series: the machine's own noise. The newest of a series holds.
+    """The noise of a machine as pairs of identical builds show it, for one series. The newest of a series counts.
 
     ``deviation`` is the standard deviation of a pair's log ratio, ``ratio`` that of the sides, which is 1 but for
     chance; ``smallest`` is the relative change that a round of pairs shows (stats/floor.py). Null: too few clean pairs.

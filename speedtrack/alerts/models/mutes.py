@@ -1,4 +1,4 @@
-"""For a while nobody is told of some changes."""
+"""Mutes: for a while nobody is notified of some changes."""
 
 from typing import ClassVar
 
@@ -17,7 +17,7 @@ class MuteQuerySet(models.QuerySet["Mute"]):
         return self.filter(ended_at=None, until__gt=Now())
 
     def of(self, series: Series) -> "MuteQuerySet":
-        """Those that cover a series, the one that holds longest first."""
+        """Those that cover a series, the one that lasts longest first."""
         return self.filter(
             Q(benchmark="") | Q(benchmark=series.benchmark.name),
             Q(metric="") | Q(metric=series.metric),
@@ -27,11 +27,11 @@ class MuteQuerySet(models.QuerySet["Mute"]):
 
 
 class Mute(models.Model):
-    """For a while nobody is told of changes of a benchmark, a machine, or one metric of a benchmark on a machine.
+    """For a while nobody is notified of changes of a benchmark, a machine, or one metric of a benchmark on a machine.
 
-    What is muted is watched and settled as ever, and its alerts are raised silently: they are on the pages, so that
-    nothing has to be made up for when the mute ends, and nobody is told of the past then. An empty ``benchmark`` or
-    ``metric`` and no ``machine`` mean any.
+    Muted series are watched and settled as usual, and their alerts are raised silently: pages show them, so nothing
+    has to be caught up when the mute ends, and nobody is notified of the past then. An empty ``benchmark`` or
+    ``metric`` and no ``machine`` match all.
     """
 
     project = models.ForeignKey(Project, models.CASCADE, related_name="mutes")
@@ -42,7 +42,7 @@ class Mute(models.Model):
     until = models.DateTimeField()
     created = models.DateTimeField(db_default=Now())
     who = models.ForeignKey(settings.AUTH_USER_MODEL, models.SET_NULL, null=True, related_name="+")
-    ended_at = models.DateTimeField(null=True, help_text="when a person ended it before its time")
+    ended_at = models.DateTimeField(null=True, help_text="when a person ended it early")
     ended_by = models.ForeignKey(settings.AUTH_USER_MODEL, models.SET_NULL, null=True, related_name="+")
 
     objects: ClassVar = MuteQuerySet.as_manager()
@@ -66,7 +66,7 @@ class Mute(models.Model):
         return ", ".join(what) + (f" on {self.machine}" if self.machine else "")
 
     def covers(self, series: Series) -> bool:
-        """As ``of`` says it of many."""
+        """The same rule as ``of``, for one mute."""
         mine = (self.benchmark or series.benchmark.name, self.metric or series.metric)
         machine = self.machine_id or series.machine_id
         return (*mine, machine, self.project_id) == (

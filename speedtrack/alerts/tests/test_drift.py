@@ -61,9 +61,9 @@ def test_a_drift_is_one_alert_since_its_reference_before_it_sums_to_a_tenth(worl
     assert Alert.objects.filter(change_points__kind=Kind.DRIFT).distinct().count() == 1
     raised = alert.events.get(kind=AlertEvent.Kind.RAISED)
     assert f"since {found.reference} (" in raised.note
-    assert raised.note.endswith("commits ago), without one step")
+    assert raised.note.endswith("commits ago), without a single step")
     mail = alert_message(Outbox.objects.get(alert=alert))
-    assert f"little by little since {found.reference}, without one step" in mail.body
+    assert f"little by little since {found.reference}, without a single step" in mail.body
     assert "could not be told" not in mail.body
     assert not Run.objects.filter(reason=Reason.BISECT, change_points=found).exists()
 

@@ -5,6 +5,7 @@ from django.db.models.functions import Now
 from speedtrack.alerts import confirm, detection
 from speedtrack.alerts.history import why_not_measurable
 from speedtrack.alerts.models import Alert, AlertEvent, ChangePoint
+from speedtrack.notices.mail import alert_message
 from speedtrack.notices.models import Outbox
 from speedtrack.notices.telling import tell_subscribers
 from speedtrack.projects.models import Project
@@ -46,7 +47,7 @@ def test_a_machine_that_is_gone_leaves_a_verdict_of_the_history_that_nobody_is_m
     slower = found.get(series__metric="server_cpu_ns_per_request")
     assert slower.low < 1.3 < slower.high
     assert world.shas.index(slower.before.sha) < 30 <= world.shas.index(slower.commit.sha)
-    assert "not heard of for 14 days" in slower.note
+    assert "has sent nothing for 14 days" in slower.note
     assert not Run.objects.exclude(base=None).exists()
     assert not Alert.objects.exists()
 
@@ -60,8 +61,11 @@ def test_a_project_that_asks_for_it_is_mailed_of_the_history_once(world: World) 
     alert = Alert.objects.get()
     assert alert.status == Alert.Status.SUSPECTED
     raised = alert.events.get(kind=AlertEvent.Kind.RAISED)
-    assert raised.note.startswith("the history shows it; it was not measured again")
-    assert Outbox.objects.get().recipient == "dev@example.org"
+    assert raised.note.startswith("the history shows it; it could not be measured again")
+    row = Outbox.objects.get()
+    assert row.recipient == "dev@example.org"
+    body = str(alert_message(row).body)
+    assert "Not confirmed: the history shows it" in body and "How it was confirmed" not in body
 
 
 def test_pairs_that_confirm_another_change_confirm_an_alert_that_the_history_raised(world: World) -> None:
@@ -123,7 +127,7 @@ def test_why_a_series_cannot_be_measured_again_is_told(world: World) -> None:
 
     assert why() == ""
     Machine.objects.update(paused=True, last_seen_at=Now() - timedelta(days=8))
-    assert why() == "m1 is paused for long"
+    assert why() == "m1 has been paused for 7 days or more"
     Machine.objects.update(last_seen_at=Now() - timedelta(days=1))
     assert why() == ""
     world.machine.projects.clear()

@@ -150,7 +150,7 @@ def test_more_data_opens_nothing_that_a_person_settled(world: World, ada: User, 
     alert.refresh_from_db()
     assert (late.alert, alert.status) == (alert, status)
     event = alert.events.latest("id")
-    assert (event.kind, f"it stays {status}" in event.note) == ("noted", True)
+    assert (event.kind, f"the alert stays {status}" in event.note) == ("noted", True)
     assert Alert.objects.count() == 1 and mailed() == ["raised", "decided"]
 
 

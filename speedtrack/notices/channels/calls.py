@@ -1,4 +1,4 @@
-"""One bounded HTTP call to a checked address: no redirect, no proxy of the environment, no second look-up."""
+"""One bounded HTTP call to a checked address: no redirects, no proxy from the environment, no second look-up."""
 
 import json
 import ssl
@@ -17,9 +17,9 @@ from speedtrack.notices.errors import Away, Permanent, Unanswered
 
 CONNECT_S, WHOLE_S = 5.0, 15.0  # to connect; from the look-up of the name to the last byte of the answer
 MOST_BYTES = 64 * 1024
-LONGEST_WAIT_S = 6 * 3600.0  # that an answer may ask for
+LONGEST_WAIT_S = 6 * 3600.0  # that an answer may request
 USER_AGENT = "SpeedTrack"
-#: status -> what it means to who set up the channel; hundreds stand for the rest of their kind
+#: status -> what it means for the owner of the channel; hundreds stand for the rest of their class
 WORDS = {
     300: ": a redirect is not followed, enter the address that it names",
     400: ": it does not understand the message, check the kind of the channel and the URL",
@@ -34,7 +34,7 @@ WORDS = {
 
 
 class Gone(Permanent):
-    """The receiver says that it will never take anything again (410)."""
+    """The receiver says that it is gone for good (410)."""
 
 
 @dataclass(frozen=True)
@@ -68,14 +68,14 @@ class Response:
         return 200 <= self.status < 300
 
     def document(self) -> Any:
-        """The body as JSON. Raises Away: what answers with something else is not the API that was asked."""
+        """The body as JSON. Raises Away if it is not: then the URL does not lead to the API."""
         try:
             return json.loads(self.body)
         except ValueError as e:
             raise Away("the answer is not the JSON of an API: is the URL that of the server itself?") from e
 
     def wait_s(self) -> float | None:
-        """How long the receiver wants to be left alone, if it says so."""
+        """How long the receiver asks to wait, if it says so."""
         asked = seconds_of(self.headers.get("retry-after", ""))
         if asked is None and self.headers.get("x-ratelimit-remaining") == "0":
             reset = self.headers.get("x-ratelimit-reset", "")
@@ -99,7 +99,7 @@ def seconds_of(text: str) -> float | None:
 
 
 def call(what: Call) -> Response:
-    """Make the call. Raises Refused (addresses.py) if it must not be made, Away if nothing answers."""
+    """Make the call. Raises Refused (addresses.py) if the address is not allowed, Away if nothing answers."""
     deadline = time.monotonic() + WHOLE_S
     where = destination(what.url)
     addresses = allowed_addresses(where, CONNECT_S)
@@ -132,11 +132,11 @@ def call(what: Call) -> Response:
     except httpcore.TimeoutException as e:
         raise Away(f"{where.origin} did not take the call within {CONNECT_S:.0f} s: is it up, and reachable?") from e
     except (httpcore.NetworkError, httpcore.ProtocolError, OSError) as e:
-        raise Away(f"{where.origin} cannot be spoken to: {e or type(e).__name__}") from e
+        raise Away(f"{where.origin} cannot be reached: {e or type(e).__name__}") from e
 
 
 def read_bounded(pieces: Iterable[bytes], most: int) -> bytes:
-    """The beginning of a body."""
+    """At most this much of a body."""
     found = bytearray()
     for piece in pieces:
         found += piece
@@ -146,7 +146,7 @@ def read_bounded(pieces: Iterable[bytes], most: int) -> bytes:
 
 
 def require_success(answer: Response, who: str) -> Response:
-    """The answer, if it is a success; else raises Permanent or Away with the cause and the remedy in words."""
+    """The answer if it is a success; otherwise raises Permanent or Away with cause and remedy."""
     if answer.is_good:
         return answer
     wait_s, status = answer.wait_s(), answer.status
@@ -158,7 +158,7 @@ def require_success(answer: Response, who: str) -> Response:
 
 @cache
 def trusted_context() -> ssl.SSLContext:
-    """The authorities of this machine, or those of SSL_CERT_FILE."""
+    """Trusts the authorities of this machine, or those of SSL_CERT_FILE."""
     return ssl.create_default_context()
 
 
@@ -187,7 +187,7 @@ class Pinned(httpcore.NetworkBackend):
 
 
 class Bounded(httpcore.NetworkStream):
-    """A stream that ends at its deadline, however slowly the other side drips."""
+    """A stream that ends at its deadline, even if the other side sends slowly."""
 
     def __init__(self, stream: httpcore.NetworkStream, deadline: float) -> None:
         self.stream, self.deadline = stream, deadline

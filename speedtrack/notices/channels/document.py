@@ -1,4 +1,4 @@
-"""The JSON document of an alert's event, ``speedtrack.alert/1``: what webhooks send, and what chats are told from.
+"""The JSON document of an alert's event, ``speedtrack.alert/1``: webhooks send it, chat messages are made from it.
 
 docs/channels.md describes it. Within the version keys are added, never renamed or given another meaning.
 """
@@ -68,7 +68,7 @@ def worst_first(alert: Alert) -> list[ChangePoint]:
 def summary_of(found: list[ChangePoint]) -> str:
     """The worst change in words: ``+5.2% server CPU per request of get-p16 and 2 more``."""
     if not found:
-        return "no change point belongs to the alert any more"
+        return "the alert has no change points left"
     worst = found[0]
     more = f" and {len(found) - 1} more" if len(found) > 1 else ""
     effect = numbers.effect(worst.metric, worst.is_slowdown)
@@ -123,7 +123,7 @@ def change_part(cp: ChangePoint, verdict: Verdict | None) -> Document:
 
 
 def sample_document(project: Any) -> Document:
-    """A document for a test send, of an alert that does not exist."""
+    """A document for a test, about an alert that does not exist."""
     url = page_url("project", project.slug)
     return {
         "schema": SCHEMA,

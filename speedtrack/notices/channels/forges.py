@@ -1,4 +1,4 @@
-"""What is asked of GitHub, GitLab, Gitea and Forgejo: to show the status of a commit, and to keep one comment.
+"""Calls to GitHub, GitLab, Gitea and Forgejo: set the status of a commit, and maintain one comment.
 
 Each forge is a row of a table. The paths are those of GitHub's REST API 2022-11-28, GitLab's API v4 and Gitea's API v1.
 """
@@ -18,7 +18,7 @@ State = CommitStatus.State
 
 @dataclass(frozen=True)
 class Forge:
-    """``states`` and ``context``: how it names the states and the field for the context."""
+    """``states`` and ``context``: its names for the states and for the field of the context."""
 
     repository: str
     scheme: str  # of the Authorization header
@@ -57,7 +57,7 @@ FORGES: dict[str, Forge] = {
         open=("opened", "locked"),
         longest_description=255,
     ),
-    # Its own list of a commit's pull requests knows merged ones only.
+    # Its own list of a commit's pull requests has only merged ones.
     Channel.Kind.GITEA: Forge(
         repository="/api/v1/repos/{place}",
         scheme="token",
@@ -73,7 +73,7 @@ SAME_STATE = b"Cannot transition status"
 
 @dataclass(frozen=True)
 class Repository:
-    """The repository of a channel at its forge. All that is asked raises Temporary, Permanent or KeyLost."""
+    """The repository of a channel at its forge. All calls raise Temporary, Permanent or KeyLost."""
 
     channel: Channel
 
@@ -99,12 +99,12 @@ class Repository:
                 return
 
     def name(self) -> str:
-        """The repository's own name, which shows that the token reads it."""
+        """The repository's name, which shows that the token can read it."""
         found = self.asked("GET", "")
         return str(found.get("full_name") or found.get("path_with_namespace"))
 
     def show(self, sha: str, state: str, description: str, url: str, context: str) -> None:
-        """Show a state; one with the same context is replaced."""
+        """Set a status; it replaces one with the same context."""
         forge = self.forge
         document = {
             "state": forge.states.get(state, state),
@@ -123,7 +123,7 @@ class Repository:
         return [int(row[self.forge.number]) for row in mine]
 
     def comment_with(self, number: int, marker: str) -> str | None:
-        """The id of the oldest comment whose text holds the marker."""
+        """The id of the oldest comment whose text contains the marker."""
         rows = self.pages(self.forge.comments.format(number=number) + "?")
         found = [int(row["id"]) for row in rows if marker in (row.get("body") or "")]
         return str(min(found)) if found else None
@@ -133,7 +133,7 @@ class Repository:
         return str(self.asked("POST", self.forge.comments.format(number=number), {"body": text})["id"])
 
     def edit(self, number: int, comment: str, text: str) -> bool:
-        """Give a comment another text. False if there is none of that id any more."""
+        """Replace the text of a comment. False if the comment no longer exists."""
         path = self.forge.comment.format(number=number, comment=comment)
         answer = self.ask(self.forge.edit, path, {"body": text})
         if answer.status == 404:

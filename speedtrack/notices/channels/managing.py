@@ -13,11 +13,11 @@ from speedtrack.notices.models import Channel
 from speedtrack.projects.models import Project
 from speedtrack.sealed import Secret
 
-SHORTEST_SECRET = 16  # of a webhook: it is what the signature rests on
+SHORTEST_SECRET = 16  # of a webhook: the signature depends on it
 
 
 class Unfit(Exception):
-    """What was entered makes no channel; the message says why. ``field`` is where."""
+    """The input is not valid for a channel; the message says why. ``field`` names the input."""
 
     def __init__(self, field: str, message: str) -> None:
         super().__init__(message)
@@ -26,7 +26,7 @@ class Unfit(Exception):
 
 @dataclass(frozen=True)
 class ChannelSettings:
-    """What a person entered. An empty ``url`` or ``secret`` keeps the one that is stored."""
+    """What a person entered. An empty ``url`` or ``secret`` keeps the stored one."""
 
     name: str
     url: str = ""
@@ -41,7 +41,7 @@ def add_channel(project: Project, kind: str, entry: ChannelSettings) -> Channel:
 
 
 def save_channel(channel: Channel, entry: ChannelSettings) -> Channel:
-    """Write what was entered into a channel. Raises Unfit."""
+    """Change a channel to these settings. Raises Unfit."""
     origin = origin_of(entry.url) if entry.url else channel.origin
     if not origin:
         raise Unfit("url", "a URL is needed")
@@ -73,22 +73,22 @@ def origin_of(url: str) -> str:
 
 
 def forget_former(channel: Channel) -> None:
-    """Sign with the new secret alone."""
+    """Sign only with the new secret from now on."""
     Channel.objects.filter(pk=channel.pk).update(former_secret=Secret())
 
 
 def pause_channel(channel: Channel, who: str) -> None:
-    """Put nothing more into the outbox for it; what waits there goes on waiting."""
+    """Put no more messages into the outbox for it; those that wait there keep waiting."""
     Channel.objects.filter(pk=channel.pk, paused_at=None).update(paused_at=Now(), paused_why=f"paused by {who}")
 
 
 def resume_channel(channel: Channel) -> None:
-    """Send what waits, and what is to come."""
+    """Send waiting and future messages."""
     Channel.objects.filter(pk=channel.pk).update(paused_at=None, paused_why="", failures=0, error="")
 
 
 def try_out(channel: Channel) -> str:
-    """Send a test, now. Returns what came back. Raises Temporary, Permanent or KeyLost, which say it in words."""
+    """Send a test now and return the answer in words. Raises Temporary, Permanent or KeyLost."""
     if channel.is_forge:
-        return f"{channel.origin} knows the token, which reads {Repository(channel).name()}"
+        return f"{channel.origin} accepts the token, which can read {Repository(channel).name()}"
     return f"{channel.origin} answered {post(channel, sample_document(channel.project)).status}"

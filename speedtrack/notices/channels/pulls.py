@@ -1,4 +1,4 @@
-"""Report a commit to its forge: its status, and one comment on its pull request, which is edited, never repeated."""
+"""Report a commit to its forge: its status, and a single comment on its pull request, which is edited later."""
 
 import hashlib
 
@@ -16,11 +16,11 @@ MOST_ALERTS, MOST_CHANGES = 10, 20
 
 
 def report_commit(status: CommitStatus) -> None:
-    """Let the forge show what it is to show, unless it does. Raises Temporary, Permanent or KeyLost."""
+    """Send the status to the forge unless it has it already. Raises Temporary, Permanent or KeyLost."""
     status.refresh_from_db()
     channel, version = status.channel, status.version
     if status.sent_version == version:
-        return  # an older row of the outbox: a newer one has brought the news
+        return  # an older row of the outbox: a newer one has sent this version
     context = f"speedtrack/{channel.project.suite}"
     repository = Repository(channel)
     repository.show(status.commit.sha, status.state, status.description, page_of(status), context)
@@ -30,7 +30,7 @@ def report_commit(status: CommitStatus) -> None:
 
 
 def update_comments(repository: Repository, status: CommitStatus) -> None:
-    """Keep the comments of the open pull requests whose branch has the commit; the first is made for bad news."""
+    """Update the comments of the open pull requests with the commit; a new one is made only for a slowdown."""
     project = repository.channel.project
     branches = status.commit.branches.filter(deleted_at=None).select_related("head")
     if branches.filter(name=project.default_branch).exists():
@@ -52,7 +52,7 @@ def alerts_on(branch: Branch) -> list[Alert]:
 
 
 def write_comment(repository: Repository, known: PullComment, alerts: list[Alert]) -> None:
-    """Write the comment: that of the stored id, else the one with the marker, else a new one."""
+    """Write the comment: the one with the stored id, else the one with the marker, else a new one."""
     marker = marker_of(repository.channel)
     text = f"{marker}\n{comment_text(alerts)}"
     if known.comment_id and known.text == text:
@@ -69,15 +69,15 @@ def write_comment(repository: Repository, known: PullComment, alerts: list[Alert
 
 
 def marker_of(channel: Channel) -> str:
-    """A comment of HTML, by which the comment of this server and project is found again."""
+    """An HTML comment by which the comment of this server and project is found again."""
     server = hashlib.sha256(settings.URL.encode()).hexdigest()[:12]
     return f"<!-- speedtrack {server} {channel.project.slug} -->"
 
 
 def comment_text(alerts: list[Alert]) -> str:
-    """Markdown without any text by others but benchmark names, which stand as code."""
+    """Markdown without text by other people, except benchmark names, which are set as code."""
     if not alerts:
-        return "**SpeedTrack**: no slowdown is known of this branch any more."
+        return "**SpeedTrack**: this branch has no known slowdown any more."
     parts = [part_of(alert) for alert in alerts[:MOST_ALERTS]]
     return "\n\n".join(["**SpeedTrack** measured this branch before and after, side by side:", *parts])
 

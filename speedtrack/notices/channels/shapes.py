@@ -1,4 +1,4 @@
-"""How a document (document.py) is put for each chat. Pure: a document in, the message's JSON out.
+"""The message of each chat for a document (document.py). Pure: a document in, the message's JSON out.
 
 Commit subjects, names and notes are written by anybody: they are shown as text, call nobody, link nowhere, and are cut
 before they are escaped, so that no message exceeds its chat's limits.
@@ -14,13 +14,13 @@ from speedtrack.notices.channels.document import Document
 Message = dict[str, Any]
 Shape = Callable[[Document], Message]
 
-LINE = 120  # characters of a text by others
+LINE = 120  # characters of a text by other people
 MOST_LINES = 8
 SLACK_HEADER, SLACK_SECTION = 150, 3000
 
 
 def without_mentions(text: str, length: int = LINE) -> str:
-    """One line of text by others that no chat takes for a mention (@channel, @room): a word joiner follows each @."""
+    """One line of text by other people without mentions (@channel, @room): a word joiner follows each @."""
     line = " ".join(text.split())
     short = line if len(line) <= length else line[: length - 1] + "…"
     return re.sub(r"@(?=\w)", "@\u2060", short)
@@ -75,7 +75,7 @@ def commit_lines(document: Document) -> list[tuple[str, str, str]]:
 
 
 def decision_in_words(document: Document) -> str:
-    """What a person said, or nothing."""
+    """What a person decided, or nothing."""
     event = document["event"]
     words = f"{event['before']} → {event['after']}" if event["before"] and event["after"] else event["after"]
     by = without_mentions(event["by"] or "", 60)
@@ -93,7 +93,7 @@ def lines_within(lines: list[str], limit: int) -> str:
 
 
 def slack_escape(text: str) -> str:
-    """The three characters that Slack's text gives a meaning; without < there is neither mention nor link."""
+    """Escape the three characters with a meaning in Slack's text; without < there is neither mention nor link."""
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
@@ -122,7 +122,7 @@ def mrkdwn(text: str) -> Message:
 
 
 def matrix(document: Document) -> Message:
-    """The content of an ``m.room.message``; ``m.mentions`` says that it calls nobody, whatever the text holds."""
+    """The content of an ``m.room.message``; ``m.mentions`` says that it mentions nobody, whatever the text contains."""
     commits = commit_lines(document)
     title, where, said = headline(document), place_in_words(document), decision_in_words(document)
     url = document["alert"]["url"]

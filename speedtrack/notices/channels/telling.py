@@ -1,4 +1,4 @@
-"""Which channels hear of an alert's event."""
+"""Which channels get an event of an alert."""
 
 from speedtrack.alerts.models import AlertEvent
 from speedtrack.notices.channels import statuses
@@ -6,12 +6,12 @@ from speedtrack.notices.channels.document import worst_first
 from speedtrack.notices.channels.sending import event_key
 from speedtrack.notices.models import Channel, Outbox
 
-#: Kinds of which chats are told; webhooks hear of all. That an alert grew, or got a note, calls nobody to work.
+#: Kinds of events for chats; webhooks get all. An alert that grew, or got a note, needs nobody's action.
 CHATTED = frozenset({"raised", "narrowed", "moved", "decided", "fixed"})
 
 
 def queue_messages(event: AlertEvent) -> None:
-    """Put one message per channel that wants to hear of the event into the outbox. Of the past nobody is told."""
+    """Put one message per channel that gets the event into the outbox. The past is not reported."""
     statuses.look_again(event)
     if event.past:
         return

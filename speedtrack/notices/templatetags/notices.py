@@ -1,4 +1,4 @@
-"""How events of alerts are worded in mails."""
+"""The wording of events of alerts in mails."""
 
 from django import template
 

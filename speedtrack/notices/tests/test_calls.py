@@ -232,7 +232,7 @@ def test_what_is_no_http_or_breaks_off_is_tried_again_later(settings: Any, spoke
         client.recv(65536)
         client.sendall(spoken)
 
-    with raw(settings, speak) as url, pytest.raises(Temporary, match="cannot be spoken to"):
+    with raw(settings, speak) as url, pytest.raises(Temporary, match="cannot be reached"):
         call(Call("GET", url))
 
 
@@ -240,7 +240,7 @@ def test_nobody_listening_is_tried_again_later(settings: Any) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
     settings.CHANNEL_NETWORKS, settings.CHANNEL_PORTS = [ip_network("127.0.0.1/32")], frozenset({port})
-    with pytest.raises(Temporary, match="cannot be spoken to"):
+    with pytest.raises(Temporary, match="cannot be reached"):
         call(Call("GET", f"http://127.0.0.1:{port}/"))
 
 

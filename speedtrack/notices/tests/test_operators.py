@@ -37,7 +37,7 @@ def test_an_account_gets_an_address(db: None) -> None:
     assert Subscriber.objects.get().email == "robert@example.org"
     for user, address, words in (
         ("eve", "eve@example.org", "there is no account 'eve'"),
-        ("ada", "nonsense", "is no mail address"),
+        ("ada", "nonsense", "is not a mail address"),
         ("ada", "ROBERT@example.org", "belongs to another account"),
     ):
         with pytest.raises(CommandError, match=words):
