@@ -1,4 +1,4 @@
-"""How well does this machine measure? Spread, false alarms on identical builds, and injected slowdowns that are found.
+"""How well this machine measures: spread, false alarms on identical builds, and how many injected slowdowns are found.
 
 python research/noise.py SERVER PROGRAM spread [--runs 5] [--trials 10]
 python research/noise.py SERVER PROGRAM aa     [--comparisons 200]
@@ -145,7 +145,7 @@ def clean(one: Trial) -> bool:
 
 
 def pair(runner: TrialRunner, one: Benchmark, number: int) -> dict[str, tuple[float, float]] | None:
-    """Base and head of one block, by metric; None if it was disturbed, and once more did not help."""
+    """Base and head of one block, by metric; None if it was disturbed twice."""
     for _ in range(2):
         try:
             found = pairs.measure_pair(runner, one, number)
@@ -302,7 +302,7 @@ def show(way: str, runs: list[dict[str, list[Trial]]], keep: Callable[[Trial], b
 
 
 def paired(bench: Bench, options: argparse.Namespace, wanted: list[dict[str, Any]]) -> None:
-    """How much one block's ratio scatters, divided by the square root of two: to be held against a trial's CV."""
+    """The scatter of a block's ratio divided by the square root of two, comparable with a trial's CV."""
     for content in wanted:
         asked = job(options.server, ("base", "head"), [content])
         runner = bench.runner(asked, {"base": NEVER, "head": NEVER}, 1)
@@ -342,7 +342,7 @@ def main() -> None:
     pairs.SLICES = options.slices
     options.program = options.program.resolve()
     if not os.access(options.program, os.X_OK):
-        parser.error(f"{options.program} is no program: build the server first")
+        parser.error(f"{options.program} is not a program: build the server first")
     with tempfile.TemporaryDirectory(prefix="speedtrack-noise-") as home:
         try:
             EXPERIMENTS[options.experiment](Bench(Path(home), options.program, options.variable), options)

@@ -1,4 +1,4 @@
-"""Play a line of commits to the tracker, point by point: detection and settling are those that the workers run.
+"""Feed a line of commits to the tracker, point by point; detection and settling run as in the workers.
 
 Written by hand, as results would have written it, are the rows of commits, measurements and pairs; what is suspected,
 measured again, confirmed and named is decided by `detection.detect` and `confirm.step` alone.
@@ -72,7 +72,7 @@ def settle(tracked: TrackedLine, now: int) -> Iterator[None]:
 
 
 def clear() -> None:
-    """Forget all lines, so that the next one does not pay for them."""
+    """Delete all lines, so that they do not slow down the next one."""
     with connection.cursor() as cursor:
         cursor.execute(f"TRUNCATE {', '.join(TABLES)} CASCADE")
 
@@ -204,7 +204,7 @@ class Lives:
         self.known: dict[int, Found] = {}
 
     def note(self, now: int) -> None:
-        """Take down what there is now, and what is gone."""
+        """Record which change points exist now, and which have vanished."""
         rows = ChangePoint.objects.filter(series=self.tracked.series).order_by("id")
         there = set()
         index = self.tracked.index
