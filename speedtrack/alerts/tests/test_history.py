@@ -1,3 +1,4 @@
+import random
 from datetime import timedelta
 
 from django.db.models.functions import Now
@@ -13,6 +14,7 @@ from speedtrack.runs import queue
 from speedtrack.runs.documents import Failure
 from speedtrack.runs.models import Machine, Run, Series
 from speedtrack.tests import builders
+from speedtrack.tests.histories import History
 
 from .conftest import World
 
@@ -103,6 +105,20 @@ def test_a_verdict_of_the_history_stays_where_it_is(world: World) -> None:
     settle()
     assert list(ChangePoint.objects.order_by("id").values("pk", "before", "commit", "status", "ratio")) == before
     assert before
+
+
+def test_the_whole_of_an_imported_history_is_judged_where_nothing_can_be_measured(db: None) -> None:
+    history = History()
+    rng = random.Random(5)
+    levels = [5000.0 if i < 60 else 5500.0 for i in range(400)]
+    commits = history.commits(len(levels))
+    values = {c.pk: [[level * rng.gauss(1, 0.01)]] for c, level in zip(commits, levels, strict=True)}
+    history.measure([history.series()], values)
+    history.project.machines.clear()
+    detection.detect()
+    found = ChangePoint.objects.get(status=Status.HISTORY)
+    assert found.before.subject <= "Change 59" and "Change 57" <= found.commit.subject <= "Change 63"
+    assert 1.08 < found.ratio < 1.12
 
 
 def test_a_suspicion_whose_pairs_cannot_be_built_is_left_to_the_history(world: World) -> None:
