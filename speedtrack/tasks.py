@@ -40,7 +40,7 @@ def detect() -> None:
 @shared_task
 def calibrate() -> None:
     """Let machines that have nothing else to do measure a commit against itself."""
-    floors.plan_due()
+    floors.plan_idle_work()
 
 
 @shared_task

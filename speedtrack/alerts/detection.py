@@ -72,7 +72,7 @@ def look_for_steps(series: Series, window: Window, known: list[KnownChange], eff
     changed = update_suspicions(series, window, known, [*shifts, *only_in_history(by_history, shifts, known)])
     if why:
         for verdict in by_history:
-            history.write_verdict(series, window, verdict, why)
+            history.write_history_verdict(series, window, verdict, why)
     return changed or bool(why and by_history)
 
 

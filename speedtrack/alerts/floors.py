@@ -33,7 +33,7 @@ from speedtrack.stats.floor import noise_floor
 IDLE = timedelta(minutes=10)  # without work before this begins: pushes come in groups and must not wait
 
 
-def plan_due() -> int:
+def plan_idle_work() -> int:
     """Queue a due paired run on every idle machine; returns how many. Safe to run any number of times."""
     planned = 0
     for machine in unasked_machines():

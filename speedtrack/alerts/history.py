@@ -37,7 +37,7 @@ def why_not_measurable(series: Series) -> str:
     return ""
 
 
-def write_verdict(series: Series, window: Window, verdict: Verdict, why: str) -> None:
+def write_history_verdict(series: Series, window: Window, verdict: Verdict, why: str) -> None:
     """Settle the suspicion that the verdict is about by history, or write a new change point.
 
     ``why``: why the series cannot be measured again.

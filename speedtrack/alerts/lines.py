@@ -159,11 +159,11 @@ def points(series_ids: Iterable[int], branch: Branch, first: int, last: int = EN
     if len({(row.series_id, row.commit_id) for row in rows}) == len(rows):
         return rows
     groups = [list(group) for _, group in groupby(rows, key=attrgetter("position", "series_id"))]
-    samples = samples_of_points(row for group in groups if len(group) > 1 for row in group)
+    samples = samples_by_attempt(row for group in groups if len(group) > 1 for row in group)
     return [group[0] if len(group) == 1 else pooled(group, samples) for group in groups]
 
 
-def samples_of_points(rows: Iterable[LinePoint]) -> dict[tuple[int, int, int], list[float]]:
+def samples_by_attempt(rows: Iterable[LinePoint]) -> dict[tuple[int, int, int], list[float]]:
     """The clean samples (all, if none is clean) by series, commit and attempt."""
     keys = [(row.series_id, row.commit_id, row.attempt_id) for row in rows]
     measurements = Measurement.objects.filter(

@@ -49,7 +49,7 @@ def measured_runs(cp: ChangePoint, base_id: int | None, commit_id: int) -> Query
     return cp.runs.filter(base=base_id, commit=commit_id, status=Status.SUCCEEDED).order_by("id")
 
 
-def pairs_of(cp: ChangePoint, base_id: int | None, commit_id: int) -> list[tuple[float, float]]:
+def measured_pairs(cp: ChangePoint, base_id: int | None, commit_id: int) -> list[tuple[float, float]]:
     """The (base, head) samples of the change point's series in its paired runs of these two commits."""
     return sample_pairs(measured_runs(cp, base_id, commit_id), cp.series)
 

@@ -47,7 +47,7 @@ def raise_alert(cp: ChangePoint, just_raised: Collection[int] = ()) -> Alert | N
     """
     lock_project(cp.branch.project)
     cp.refresh_from_db(fields=["alert"])
-    if cp.alert_id or width_of(cp.branch, cp.before_id, cp.commit_id) is None:
+    if cp.alert_id or range_width(cp.branch, cp.before_id, cp.commit_id) is None:
         return None  # another one has raised it, or its commits have left the branch
     alert = alert_of_cause(cp)
     if alert is None:
@@ -153,8 +153,8 @@ def becomes_work(alert: Alert, cp: ChangePoint) -> bool:
 
 def follow_narrowest(alert: Alert, cp: ChangePoint, told: bool) -> None:
     """Move an open alert to the narrower range of a change point, unless a person placed the alert."""
-    mine = width_of(alert.branch, alert.before_id, alert.commit_id)
-    other = width_of(cp.branch, cp.before_id, cp.commit_id)
+    mine = range_width(alert.branch, alert.before_id, alert.commit_id)
+    other = range_width(cp.branch, cp.before_id, cp.commit_id)
     if (
         cp.kind == ChangePoint.Kind.DRIFT
         or alert.placed
@@ -178,7 +178,7 @@ def is_range_taken(alert: Alert, cp: ChangePoint) -> bool:
 
 def range_in_words(alert: Alert) -> str:
     """The one commit, or the range."""
-    one = width_of(alert.branch, alert.before_id, alert.commit_id) == 1
+    one = range_width(alert.branch, alert.before_id, alert.commit_id) == 1
     return alert.commit.short if one else f"{alert.before.short}..{alert.commit.short}"
 
 
@@ -197,7 +197,7 @@ def addition_in_words(cp: ChangePoint, what: str) -> str:
     return f"another change of {cp.commit.short} was {how}: {what}"
 
 
-def width_of(branch: Branch, before_id: int, commit_id: int) -> int | None:
+def range_width(branch: Branch, before_id: int, commit_id: int) -> int | None:
     """How many commits of the branch are in the range; None if an end is not on the branch."""
     numbers = positions_of(branch, [before_id, commit_id])
     return numbers[commit_id] - numbers[before_id] if len(numbers) == 2 else None

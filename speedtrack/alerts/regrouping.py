@@ -12,7 +12,7 @@ from django.db import IntegrityError, transaction
 from django.db.models import Max
 
 from speedtrack.alerts.models import Alert, AlertEvent, ChangePoint
-from speedtrack.alerts.raising import lock_project, range_in_words, width_of
+from speedtrack.alerts.raising import lock_project, range_in_words, range_width
 from speedtrack.alerts.triage import Stale
 from speedtrack.projects.models import Position
 
@@ -57,7 +57,7 @@ def split(alert: Alert, change_points: Collection[int], why: str, who: User) -> 
 
 def alert_for(old: Alert, chosen: list[ChangePoint]) -> Alert:
     """The alert for change points that are split off: one of their range that was merged into the old, or a new one."""
-    narrowest = min(chosen, key=lambda cp: (width_of(cp.branch, cp.before_id, cp.commit_id) or 2**31, cp.pk))
+    narrowest = min(chosen, key=lambda cp: (range_width(cp.branch, cp.before_id, cp.commit_id) or 2**31, cp.pk))
     ends = {"before": narrowest.before, "commit": narrowest.commit}
     merged = old.merged.filter(**ends).order_by("id").first()
     with open_once():

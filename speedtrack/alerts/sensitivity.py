@@ -99,7 +99,7 @@ def sensitivities(branch: Branch, series: Iterable[Series]) -> list[SeriesSensit
     found_floors, rates, effects = floors.newest_floors(points), aa_rates(points), SmallestEffects(branch.project_id)
     levels = level_starts(points, branch)
     judged = [
-        sensitivity_of(
+        judge_sensitivity(
             known[pk],
             on_one_level(found, levels[pk]),
             (found_floors.get(pk), rates.get(pk, (0, 0)), effects.of(known[pk].metric)),
@@ -142,7 +142,7 @@ def on_one_level(points: list[LinePoint], starts: list[int]) -> list[LinePoint]:
     return scaled
 
 
-def sensitivity_of(
+def judge_sensitivity(
     series: Series, points: list[LinePoint], known: tuple[NoiseFloor | None, tuple[int, int], float]
 ) -> SeriesSensitivity:
     floor, (runs, different), effect = known

@@ -31,14 +31,14 @@ def isolated(*series: Series) -> Iterator[None]:
     except Exception as e:  # the top of the loop over all series
         log.exception("series %s: no changes can be looked for", ", ".join(str(one.pk) for one in series))
         for one in series:
-            note_failure(one, e)
+            store_failure(one, e)
     else:
         recovered = [one.pk for one in series if one.failures]
         if recovered:
             Series.objects.filter(pk__in=recovered).update(error="", failures=0, retry_at=None)
 
 
-def note_failure(series: Series, e: Exception) -> None:
+def store_failure(series: Series, e: Exception) -> None:
     """Store a failure on a series, with the time of the next attempt."""
     before = Series.objects.values_list("failures", flat=True).get(pk=series.pk)
     pause = timedelta(seconds=min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2 ** min(before, 20)))

@@ -8,7 +8,7 @@ from django.db.models import Sum
 
 from speedtrack.alerts import brackets, drift
 from speedtrack.alerts.models import ChangePoint, Verdict
-from speedtrack.alerts.pairing import measured_runs, pairs_of, sample_pairs, suite_of
+from speedtrack.alerts.pairing import measured_pairs, measured_runs, sample_pairs, suite_of
 from speedtrack.alerts.trouble import isolated
 from speedtrack.projects.models import Commit
 from speedtrack.runs import jobs
@@ -60,7 +60,7 @@ def count_rounds(run: Run, cp: ChangePoint) -> int:
 def compare_ends(run: Run, cp: ChangePoint) -> Comparison | None:
     """Base against head over all clean pairs; None without any. For a drift without the steps between its ends."""
     steps = drift.steps_seen_by_pairs(cp) if cp.kind == ChangePoint.Kind.DRIFT else 1.0
-    pairs = [(base * steps, head) for base, head in pairs_of(cp, run.base_id, run.commit_id)]
+    pairs = [(base * steps, head) for base, head in measured_pairs(cp, run.base_id, run.commit_id)]
     if not pairs:
         return None
     effect = suite_of(cp).smallest_effect(cp.metric.name, cp.metric.smallest_effect)
@@ -100,7 +100,7 @@ def read_side(cp: ChangePoint) -> Verdict | None:
     between = brackets.commits_between(cp.branch, cp.before_id, cp.commit_id)
     runs = cp.runs.filter(base=cp.before_id, commit__in=between, reason=Reason.BISECT, status=RunStatus.SUCCEEDED)
     for commit_id in set(runs.values_list("commit", flat=True)):
-        pairs = pairs_of(cp, cp.before_id, commit_id)
+        pairs = measured_pairs(cp, cp.before_id, commit_id)
         if not pairs:
             continue
         found = narrow.place(pairs, ratio=ratio_to_place(cp), error=error_per_step(cp))
@@ -126,7 +126,7 @@ def error_per_step(cp: ChangePoint) -> float:
 def pairs_to_place(cp: ChangePoint) -> int:
     """How many pairs usually show the side of a commit, given the noise of those that confirmed the change."""
     bracket = cp.verdicts.filter(answer=Answer.DIFFERENT).latest("id")
-    pairs = pairs_of(cp, bracket.base_id, bracket.commit_id)
+    pairs = measured_pairs(cp, bracket.base_id, bracket.commit_id)
     return narrow.pairs_needed(pairs, ratio=ratio_to_place(cp), error=error_per_step(cp)) if pairs else narrow.MOST
 
 

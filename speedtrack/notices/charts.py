@@ -59,7 +59,7 @@ def ratios(change_point: ChangePoint) -> list[float]:
     ends = change_point.verdicts.filter(answer="different").order_by("id").first()
     if ends is None:
         return []
-    pairs = pairing.pairs_of(change_point, ends.base_id, ends.commit_id)
+    pairs = pairing.measured_pairs(change_point, ends.base_id, ends.commit_id)
     return [after / before for before, after in pairs if before > 0][:MOST_PAIRS]
 
 

@@ -105,11 +105,11 @@ class EmailBackend(smtp.EmailBackend):
             self._send(message)  # type: ignore[attr-defined]  # Django's, which its stubs leave out
         except smtplib.SMTPRecipientsRefused as e:
             code, text = next(iter(e.recipients.values()))
-            raise refusal(code, text) from e
+            raise error_of_reply(code, text) from e
         except smtplib.SMTPSenderRefused as e:
             raise Away(f"the mail server refuses the sender {e.sender}: check EMAIL_FROM: {reply(e)}") from e
         except smtplib.SMTPResponseException as e:
-            raise refusal(e.smtp_code, e.smtp_error) from e
+            raise error_of_reply(e.smtp_code, e.smtp_error) from e
         except OSError as e:
             self.drop()
             kind = Unanswered if conversation.unanswered else Away
@@ -156,7 +156,7 @@ class EmailBackend(smtp.EmailBackend):
                 super().close()
 
 
-def refusal(code: int, text: bytes | str) -> Exception:
+def error_of_reply(code: int, text: bytes | str) -> Exception:
     """The error for an answer to a recipient or to a message. 421 ends the connection for every mail."""
     words = f"the mail server says {code} {as_text(text)}"
     if code == 421:

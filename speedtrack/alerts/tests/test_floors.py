@@ -46,7 +46,7 @@ def aa_runs() -> list[Run]:
 
 def test_an_idle_machine_measures_its_newest_commit_against_itself(measured: World) -> None:
     assert ("detect", "speedtrack.tasks.calibrate") in dispatch.wanted(dispatch.seen())
-    assert floors.plan_due() == 1
+    assert floors.plan_idle_work() == 1
     [run] = aa_runs()
     assert run.commit == run.base
     assert (run.commit.sha, run.trials, run.machine) == (measured.shas[-1], PAIRS, measured.machine)
@@ -76,9 +76,9 @@ def test_what_pairs_left_open_is_measured_further_by_an_idle_machine(world: Worl
     waiting = ChangePoint.objects.get(series__metric=CPU)
     assert waiting.status == ChangePoint.Status.UNSETTLED
     assert waiting.note.startswith("not known yet: measured again over 81 pairs")
-    assert floors.plan_due() == 0
+    assert floors.plan_idle_work() == 0
     let_time_pass(hours=1)
-    assert floors.plan_due() == 1
+    assert floors.plan_idle_work() == 1
     further = waiting.runs.latest("id")
     assert (further.reason, further.trials, further.status) == (Reason.CONFIRM, 80, "queued")
     world.factors = {world.shas[7]: 1.05}
@@ -86,31 +86,31 @@ def test_what_pairs_left_open_is_measured_further_by_an_idle_machine(world: Worl
     waiting.refresh_from_db()
     assert waiting.status == ChangePoint.Status.CONFIRMED
     let_time_pass(hours=1)
-    floors.plan_due()
+    floors.plan_idle_work()
     assert Run.objects.latest("id").reason == Reason.AA
 
 
 def test_a_machine_that_has_just_worked_or_has_work_is_left_alone(measured: World) -> None:
     Run.objects.update(ended_at=Now() - timedelta(minutes=5))
-    assert floors.plan_due() == 0
+    assert floors.plan_idle_work() == 0
     let_time_pass(hours=1)
     builders.track(measured.repository, last=5)
     assert Run.objects.unfinished().exists()
-    assert floors.plan_due() == 0
+    assert floors.plan_idle_work() == 0
 
 
 def test_a_paused_machine_and_a_setting_of_zero_have_none(measured: World, settings: Any) -> None:
     Machine.objects.update(paused=True)
-    assert floors.plan_due() == 0
+    assert floors.plan_idle_work() == 0
     Machine.objects.update(paused=False)
     settings.AA_EVERY_DAYS = 0
-    assert floors.plan_due() == 0
+    assert floors.plan_idle_work() == 0
 
 
 def test_the_next_one_is_due_after_a_week_or_when_the_machine_changed(measured: World) -> None:
     def planned_after(**length: float) -> int:
         let_time_pass(**length)
-        planned = floors.plan_due()
+        planned = floors.plan_idle_work()
         builders.work(measured.machine, measured.speed)
         return planned
 
@@ -137,7 +137,7 @@ def change_environment(world: World) -> None:
 
 def test_a_finished_aa_run_gives_every_series_a_floor(measured: World) -> None:
     measured.noise = 0.004
-    floors.plan_due()
+    floors.plan_idle_work()
     builders.work(measured.machine, measured.speed)
     assert "detect" in dispatch.seen()
     assert floors.store_due() == 1
@@ -154,7 +154,7 @@ def test_a_finished_aa_run_gives_every_series_a_floor(measured: World) -> None:
 def test_the_newest_floor_holds_and_the_old_ones_stay(measured: World) -> None:
     for _ in range(2):
         let_time_pass(days=8)
-        floors.plan_due()
+        floors.plan_idle_work()
         builders.work(measured.machine, measured.speed)
         floors.store_due()
     old, new = NoiseFloor.objects.filter(series__benchmark__name="get-p1", series__metric=CPU).order_by("id")
@@ -162,7 +162,7 @@ def test_the_newest_floor_holds_and_the_old_ones_stay(measured: World) -> None:
 
 
 def test_pairs_that_are_not_clean_say_nothing(measured: World) -> None:
-    floors.plan_due()
+    floors.plan_idle_work()
     run = builders.claim(measured.machine)
     for side, commit in builders.sides_of(run):
         for name in builders.measured(run):

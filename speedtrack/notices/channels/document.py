@@ -19,7 +19,7 @@ MOST_COMMITS, MOST_CHANGES = 10, 50
 Document = dict[str, Any]
 
 
-def document(event: AlertEvent, delivery: str) -> Document:
+def alert_document(event: AlertEvent, delivery: str) -> Document:
     """The event with its alert as it is now. ``delivery`` is the same for each attempt to deliver it."""
     alert = event.alert
     found = worst_first(alert)

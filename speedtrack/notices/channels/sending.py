@@ -36,9 +36,9 @@ def deliver(row: Outbox) -> None:
         if row.commit_status:
             pulls.report_commit(row.commit_status)
         else:
-            post(channel, document.document(event_of(row), delivery_id(row)))
+            post(channel, document.alert_document(event_of(row), delivery_id(row)))
     except (Temporary, Permanent, KeyLost) as e:
-        note_failure(channel, e)
+        note_failed_delivery(channel, e)
         if isinstance(e, KeyLost):
             raise Permanent(str(e)) from e
         raise
@@ -106,7 +106,7 @@ def signature(secret: Secret, timestamp: int, body: bytes) -> str:
     return "v1=" + hmac.new(secret.reveal().encode(), signed_bytes, hashlib.sha256).hexdigest()
 
 
-def note_failure(channel: Channel, error: Exception) -> None:
+def note_failed_delivery(channel: Channel, error: Exception) -> None:
     """Store a failure. Pause the channel if its receiver is gone, or after PAUSE_AFTER failures in a row."""
     log.warning("channel %s of %s: %s", channel, channel.project, error)
     mine = Channel.objects.filter(pk=channel.pk)

@@ -197,7 +197,7 @@ Samples = dict[tuple[int, int], list[float]]
 def samples_of_points(points: list[LinePoint]) -> Samples:
     """By series and commit: the samples of all its measurements of these points."""
     found: Samples = {}
-    for (series_id, commit_id, _), values in sorted(lines.samples_of_points(points).items()):
+    for (series_id, commit_id, _), values in sorted(lines.samples_by_attempt(points).items()):
         found.setdefault((series_id, commit_id), []).extend(values)
     return found
 
