@@ -77,7 +77,7 @@ def marker_of(channel: Channel) -> str:
 def comment_text(alerts: list[Alert]) -> str:
     """Markdown without text by other people, except benchmark names, which are set as code."""
     if not alerts:
-        return "**SpeedTrack**: this branch has no known slowdown any more."
+        return "**SpeedTrack**: this branch has no known slowdown."
     parts = [part_of(alert) for alert in alerts[:MOST_ALERTS]]
     return "\n\n".join(["**SpeedTrack** measured this branch before and after, side by side:", *parts])
 

@@ -180,7 +180,7 @@ def test_a_regrouping_that_cannot_be_says_why(client: Client, slow: Slow) -> Non
     for verb, form, says in (
         ("move", {"commit": "f" * 40}, "no tracked branch"),
         ("move", {"commit": "%"}, "at least seven"),
-        ("split", {"change": ["x", "9" * 30]}, "leave it at least one"),
+        ("split", {"change": ["x", "9" * 30]}, "but not all"),
         ("merge", {"into": "999999"}, "there is no alert"),
         ("merge", {"into": str(alert.pk)}, "another alert"),
     ):
