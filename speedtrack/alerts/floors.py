@@ -81,8 +81,8 @@ def plan_if_due(machine: Machine, project: Project, newest: Measurement) -> plan
 
 def environment_changed(run: Run, newest: Measurement) -> bool:
     """Has the machine's environment changed between this A/A run and the newest measurement?"""
-    shown = Measurement.objects.filter(attempt__run=run, accepted=True, series__benchmark=newest.series.benchmark_id)
-    known = set(shown.values_list("series__environment", flat=True))
+    measured = Measurement.objects.filter(attempt__run=run, accepted=True, series__benchmark=newest.series.benchmark_id)
+    known = set(measured.values_list("series__environment", flat=True))
     return bool(known) and newest.created > run.created and newest.series.environment_id not in known
 
 

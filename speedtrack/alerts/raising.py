@@ -53,7 +53,7 @@ def raise_alert(cp: ChangePoint, just_raised: Collection[int] = ()) -> Alert | N
     if alert is None:
         return make_alert(cp)
     ChangePoint.objects.filter(pk=cp.pk).update(alert=alert)
-    join_alert(alert, cp, told=alert.pk in just_raised)
+    join_alert(alert, cp, has_event=alert.pk in just_raised)
     return None
 
 
@@ -120,8 +120,8 @@ def write_event(
     )
 
 
-def join_alert(alert: Alert, cp: ChangePoint, told: bool) -> None:
-    """Write that a change point has joined an alert. ``told``: an event written just before covers it."""
+def join_alert(alert: Alert, cp: ChangePoint, has_event: bool) -> None:
+    """Write that a change point has joined an alert. ``has_event``: an event written just before covers it."""
     what = f"{cp.series.benchmark.name}, {cp.metric.title}"
     if alert.status not in Alert.OPEN:
         write_event(
@@ -135,9 +135,9 @@ def join_alert(alert: Alert, cp: ChangePoint, told: bool) -> None:
     change = {"before": before, "after": alert.status} if alert.status != before else {}
     if becomes_work(alert, cp):
         write_event(alert, Kind.RAISED, f"{what} got worse with {cp.commit.short}", past=cp.past, after=alert.status)
-    elif change or not told:
+    elif change or not has_event:
         write_event(alert, Kind.GREW, addition_in_words(cp, what), past=cp.past, **change)
-    follow_narrowest(alert, cp, told)
+    follow_narrowest(alert, cp, has_event)
 
 
 def becomes_work(alert: Alert, cp: ChangePoint) -> bool:
@@ -151,7 +151,7 @@ def becomes_work(alert: Alert, cp: ChangePoint) -> bool:
     return first
 
 
-def follow_narrowest(alert: Alert, cp: ChangePoint, told: bool) -> None:
+def follow_narrowest(alert: Alert, cp: ChangePoint, has_event: bool) -> None:
     """Move an open alert to the narrower range of a change point, unless a person placed the alert."""
     mine = range_width(alert.branch, alert.before_id, alert.commit_id)
     other = range_width(cp.branch, cp.before_id, cp.commit_id)
@@ -166,7 +166,7 @@ def follow_narrowest(alert: Alert, cp: ChangePoint, told: bool) -> None:
         return
     alert.branch, alert.before, alert.commit = cp.branch, cp.before, cp.commit
     alert.save(update_fields=["branch", "before", "commit"])
-    if not told:
+    if not has_event:
         write_event(alert, Kind.NARROWED, f"narrowed to {range_in_words(alert)}", past=cp.past)
 
 

@@ -48,8 +48,8 @@ def why(series: Series, branch: Branch, number: int) -> Why | None:
     reason = explain.explain(trials, place, smallest_effect=effect, since=since)
     if reason is None:
         return Why(False, "it is the first point of its level: there is nothing to compare it with", [])
-    shown = verdicts(trials, smallest_effect=effect, settled=[since], since=place)
-    found = next((verdict for verdict in shown if abs(verdict.index - place) <= NEAR), None)
+    at_place = verdicts(trials, smallest_effect=effect, settled=[since], since=place)
+    found = next((verdict for verdict in at_place if abs(verdict.index - place) <= NEAR), None)
     words = [judgement(reason), *([history_in_words(found)] if found and not reason.suspicious else [])]
     here = [cp for at, cps in known.items() for cp in cps if at == points[place].position]
     return Why(reason.suspicious or found is not None, "; ".join(words), [step for cp in here for step in steps_of(cp)])

@@ -56,8 +56,8 @@ def resolve_alert(alert: Alert) -> bool:
     for cp in worse:
         if found := later_return(cp) or measured_revert(alert, cp):
             returns.setdefault((cp.series.benchmark_id, cp.series.machine_id), found)
-    wanted = {(cp.series.benchmark_id, cp.series.machine_id) for cp in worse}
-    return bool(wanted) and wanted == returns.keys() and mark_fixed(alert, list(returns.values()))
+    needed = {(cp.series.benchmark_id, cp.series.machine_id) for cp in worse}
+    return bool(needed) and needed == returns.keys() and mark_fixed(alert, list(returns.values()))
 
 
 def members_of(alert: Alert) -> list[ChangePoint]:
@@ -158,7 +158,7 @@ def mark_fixed(alert: Alert, returns: list[Return]) -> bool:
     fixed_on, not_on = alert.branches_fixed()
     where = f"; fixed on {', '.join(fixed_on) or 'no branch any more'}"
     where += f", not on {', '.join(not_on)}" if not_on else ""
-    shown = "; ".join(dict.fromkeys(found.words for found in returns))
-    note = f"{by.short} brought the old level back ({shown}){where}"
+    evidence = "; ".join(dict.fromkeys(found.words for found in returns))
+    note = f"{by.short} brought the old level back ({evidence}){where}"
     write_event(alert, Kind.FIXED, note, before=before, after=alert.status)
     return True

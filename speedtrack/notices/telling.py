@@ -36,11 +36,11 @@ def note_events(now: datetime) -> None:
     """Write one notice per new event and subscriber who is to be notified of it."""
     events = AlertEvent.objects.filter(untold=True).select_for_update(skip_locked=True, of=("self",)).order_by("id")
     for event in events.select_related("alert__project", "alert__branch", "alert__commit"):
-        told = earlier_notices(event.alert)
+        earlier = earlier_notices(event.alert)
         if event.kind in FIRST:
-            notices = first_notices(event, told, now)
+            notices = first_notices(event, earlier, now)
         else:
-            notices = follow_up_notices(event, told, now) if is_follow_up(event) else []
+            notices = follow_up_notices(event, earlier, now) if is_follow_up(event) else []
         Notice.objects.bulk_create(notices, ignore_conflicts=True)
         channels.queue_messages(event)
     AlertEvent.objects.filter(pk__in=[event.pk for event in events]).update(untold=False)
@@ -58,8 +58,8 @@ def earlier_notices(alert: Alert) -> dict[int, Notice]:
     return {notice.subscriber_id: notice for notice in notices}
 
 
-def first_notices(event: AlertEvent, told: dict[int, Notice], now: datetime) -> list[Notice]:
-    new = [wish for wish in interests_in(event.alert) if wish.subscriber.pk not in told]
+def first_notices(event: AlertEvent, earlier: dict[int, Notice], now: datetime) -> list[Notice]:
+    new = [interest for interest in interests_in(event.alert) if interest.subscriber.pk not in earlier]
     is_past = event.past
     return [
         notice_of(event, w.subscriber, pace, now, subscription=w.subscription, own=w.is_own)
@@ -68,11 +68,11 @@ def first_notices(event: AlertEvent, told: dict[int, Notice], now: datetime) -> 
     ]
 
 
-def follow_up_notices(event: AlertEvent, told: dict[int, Notice], now: datetime) -> list[Notice]:
+def follow_up_notices(event: AlertEvent, earlier: dict[int, Notice], now: datetime) -> list[Notice]:
     """For those who know of the alert, at their pace; not for the person who caused the event."""
     return [
         notice_of(event, first.subscriber, first.pace, now, subscription_id=first.subscription_id, own=first.own)
-        for first in told.values()
+        for first in earlier.values()
         if first.subscriber.follow_ups and (event.who_id is None or first.subscriber.user_id != event.who_id)
     ]
 

@@ -98,8 +98,8 @@ def commit_part(commit: Commit) -> Document:
 
 
 def change_parts(found: list[ChangePoint]) -> list[Document]:
-    shown = Verdict.objects.filter(change_point__in=found, answer=Verdict.Answer.DIFFERENT).order_by("id")
-    verdicts = {verdict.change_point_id: verdict for verdict in shown}
+    different = Verdict.objects.filter(change_point__in=found, answer=Verdict.Answer.DIFFERENT).order_by("id")
+    verdicts = {verdict.change_point_id: verdict for verdict in different}
     return [change_part(cp, verdicts.get(cp.pk)) for cp in found]
 
 

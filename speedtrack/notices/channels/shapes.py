@@ -128,7 +128,7 @@ def matrix(document: Document) -> Message:
     url = document["alert"]["url"]
     text = [title, where, *(f"  {sha} {rest}" for sha, rest, _ in commits), *change_lines(document), said, url]
     escape = html.escape
-    shown = [
+    formatted = [
         f'<strong><a href="{escape(url)}">{escape(title)}</a></strong>',
         escape(where),
         *(f'<a href="{escape(link)}"><code>{escape(sha)}</code></a> {escape(rest)}' for sha, rest, link in commits),
@@ -139,7 +139,7 @@ def matrix(document: Document) -> Message:
         "msgtype": "m.notice",
         "body": "\n".join(line for line in text if line),
         "format": "org.matrix.custom.html",
-        "formatted_body": "<br>".join(line for line in shown if line),
+        "formatted_body": "<br>".join(line for line in formatted if line),
         "m.mentions": {},
     }
 
