@@ -7,7 +7,14 @@ from django.db import transaction
 
 from speedtrack.alerts import drift, history
 from speedtrack.alerts.effects import smallest_effect
-from speedtrack.alerts.known import KnownChange, known_changes, lost_steps, placed_step, rewritten_changes, steps_on
+from speedtrack.alerts.known import (
+    KnownChange,
+    known_changes,
+    placed_step,
+    rewritten_changes,
+    steps_on,
+    unfounded_suspicions,
+)
 from speedtrack.alerts.models import ChangePoint
 from speedtrack.alerts.past import mark_past
 from speedtrack.alerts.spreads import spread_of
@@ -39,8 +46,7 @@ def detect_in(series: Series, since: datetime) -> None:
     """Suspect changes shown by measurements accepted since then, on every line of the series that contains them."""
     if not METRICS[series.metric].watched:
         return
-    lost = lost_steps(series)
-    drop_suspicions(lost.unfounded)
+    drop_suspicions(unfounded_suspicions(series))
     windows = windows_since(series, since)
     if not windows:
         return
@@ -48,10 +54,10 @@ def detect_in(series: Series, since: datetime) -> None:
     why = history.why_not_measurable(series)
     for window in windows:
         steps = steps_on(series, window.branch)
-        rewritten = rewritten_changes(lost, window) if window.new else []
+        rewritten = rewritten_changes(steps, window) if window.new else []
         if window.new and look_for_steps(series, window, known_changes(window, steps, rewritten), effect, why):
             steps = steps_on(series, window.branch)
-        drift.look_for_drift(series, window, effect, [*steps, *map(placed_step, rewritten)])
+        drift.look_for_drift(series, window, effect, [*steps.placed, *map(placed_step, rewritten)])
 
 
 def drop_suspicions(suspicions: Sequence[int]) -> bool:

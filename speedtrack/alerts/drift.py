@@ -199,7 +199,7 @@ def steps_in(cp: ChangePoint) -> list[PlacedStep]:
     if len(ends) < 2:
         return []
     first, last = ends[cp.before_id], ends[cp.commit_id]
-    steps = steps_on(cp.series, cp.branch)
+    steps = steps_on(cp.series, cp.branch).placed
     return [step for step in steps if first < step.last <= last and step.status in LEFT_STANDING]
 
 

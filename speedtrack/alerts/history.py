@@ -84,7 +84,7 @@ def take_over(cp: ChangePoint, why: str) -> bool:
         return False
     points = points_around(cp.series, cp.branch, place)
     index = next((i for i, point in enumerate(points) if point.position >= place), len(points) - 1)
-    reported = {s.last for s in steps_on(cp.series, cp.branch) if s.status in (Status.CONFIRMED, Status.HISTORY)}
+    reported = {s.last for s in steps_on(cp.series, cp.branch).placed if s.status in (Status.CONFIRMED, Status.HISTORY)}
     levels = [i for i, point in enumerate(points) if point.position in reported]
     trials = [Point(point.trials) for point in points]
     for verdict in verdicts(trials, smallest_effect=smallest_effect(cp.series), settled=levels, since=index):

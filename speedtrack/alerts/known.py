@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from django.db import connection
-from django.db.models import Q
+from django.db.models import Exists, OuterRef, Q
 
 from speedtrack.alerts import lines
 from speedtrack.alerts.models import Alert, ChangePoint
@@ -31,19 +31,12 @@ STEPS = """
      WHERE cp.series_id = %(series)s AND cp.kind = 'step'
   ORDER BY cp.id
 """
-# Suspicions with a commit that has no clean point any more, because its measurements were flagged since; and
-# confirmed steps whose commits are on no live branch any more.
-LOST = lines.sql("""
-    SELECT cp.id, cp.status
+# Suspicions with a commit that has no clean point any more, because its measurements were flagged since.
+UNFOUNDED = lines.sql("""
+    SELECT cp.id
       FROM alerts_changepoint cp
-     WHERE cp.series_id = %(series)s AND cp.kind = 'step'
-       AND (cp.status = 'suspected'
-            AND EXISTS (SELECT FROM unnest(ARRAY[cp.before_id, cp.commit_id]) AS p (commit_id) WHERE NOT IS_MEASURED)
-         OR cp.status = 'confirmed'
-            AND NOT EXISTS (SELECT FROM projects_position p
-                              JOIN projects_branch b ON b.id = p.branch_id AND b.deleted_at IS NULL
-                             WHERE p.commit_id = cp.commit_id))
-  ORDER BY cp.id
+     WHERE cp.series_id = %(series)s AND cp.kind = 'step' AND cp.status = 'suspected'
+       AND EXISTS (SELECT FROM unnest(ARRAY[cp.before_id, cp.commit_id]) AS p (commit_id) WHERE NOT IS_MEASURED)
 """)
 
 
@@ -60,30 +53,30 @@ class PlacedStep(NamedTuple):
     last: int
 
 
-def steps_on(series: Series, branch: Branch) -> list[PlacedStep]:
-    """The steps of a series whose commits are on a branch, whatever their status."""
+@dataclass(frozen=True)
+class Steps:
+    """The steps of a series, whatever their status: those on a branch, and the ids of confirmed ones that are not."""
+
+    placed: list[PlacedStep]
+    elsewhere: list[int]
+
+
+def steps_on(series: Series, branch: Branch) -> Steps:
     asked: dict[str, Any] = {"series": series.pk, "branch": branch.pk}
     with connection.cursor() as cursor:
         cursor.execute(STEPS, asked)
-        return [PlacedStep._make(row) for row in cursor if row[-1] is not None]
-
-
-@dataclass(frozen=True)
-class LostSteps:
-    """Ids of suspicions that lost a point, and of confirmed steps whose commits were rewritten."""
-
-    unfounded: list[int]
-    rewritten: list[int]
-
-
-def lost_steps(series: Series) -> LostSteps:
-    with connection.cursor() as cursor:
-        cursor.execute(LOST, {"series": series.pk})
         rows = cursor.fetchall()
-    return LostSteps(
-        [pk for pk, status in rows if status == Status.SUSPECTED],
-        [pk for pk, status in rows if status == Status.CONFIRMED],
+    return Steps(
+        [PlacedStep._make(row) for row in rows if row[-1] is not None],
+        [row[0] for row in rows if row[-1] is None and row[1] == Status.CONFIRMED],
     )
+
+
+def unfounded_suspicions(series: Series) -> list[int]:
+    """The ids of suspicions that lost one of the two points between which they lie."""
+    with connection.cursor() as cursor:
+        cursor.execute(UNFOUNDED, {"series": series.pk})
+        return [pk for (pk,) in cursor]
 
 
 @dataclass(frozen=True)
@@ -137,12 +130,12 @@ class KnownChange:
         return Settled(self.first, self.last, self.is_up, cp.status in LEVELS and not invalid)
 
 
-def known_changes(window: Window, steps: Sequence[PlacedStep], rewritten: Sequence[ChangeRange]) -> list[KnownChange]:
+def known_changes(window: Window, steps: Steps, rewritten: Sequence[ChangeRange]) -> list[KnownChange]:
     """Those of these steps whose ranges lie in the window, and the ``rewritten`` ones."""
     places = [point.position for point in window.points]
     ranges = {
         step.id: (step.first, step.last)
-        for step in steps
+        for step in steps.placed
         if step.first is not None and step.first < places[-1] and step.last > places[0]
     }
     found = ChangePoint.objects.filter(pk__in=ranges).select_related("alert").order_by("pk") if ranges else ()
@@ -153,17 +146,18 @@ def known_changes(window: Window, steps: Sequence[PlacedStep], rewritten: Sequen
     ]
 
 
-def rewritten_changes(lost: LostSteps, window: Window) -> list[ChangeRange]:
+def rewritten_changes(steps: Steps, window: Window) -> list[ChangeRange]:
     """Confirmed changes whose commits are on no live branch any more, at the commits of this line that replaced them.
 
     A rebase keeps author, author date and subject of a commit. Refuted changes are not carried over: an amended commit
     keeps them too, and may be slower than the one that was measured.
     """
-    if not lost.rewritten:
+    if not steps.elsewhere:
         return []
+    alive = Position.objects.filter(commit=OuterRef("commit"), branch__deleted_at=None)
+    gone = ChangePoint.objects.filter(~Exists(alive), pk__in=steps.elsewhere)
     found = []
-    gone = ChangePoint.objects.filter(pk__in=lost.rewritten).select_related("alert", "before", "commit")
-    for cp in gone.order_by("pk"):
+    for cp in gone.select_related("alert", "before", "commit").order_by("pk"):
         if (end := place_of_twin(cp.commit, window)) is not None:
             begin = place_of_twin(cp.before, window)
             found.append((cp, begin if begin is not None and begin < end else end - 1, end))
