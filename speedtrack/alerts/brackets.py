@@ -9,9 +9,10 @@ from dataclasses import dataclass
 
 from django.db.models import F, QuerySet
 
+from speedtrack.alerts import lines
 from speedtrack.alerts.models import ChangePoint
 from speedtrack.projects.models import Branch, Commit, Position
-from speedtrack.runs.models import Measurement, Reason, Run
+from speedtrack.runs.models import Reason, Run
 from speedtrack.runs.models import Status as RunStatus
 
 REACH = 3  # measured commits to each side of the place
@@ -71,8 +72,8 @@ def bracket_of(cp: ChangePoint) -> Bracket:
         return Bracket(cp.before_id, cp.commit_id, first, last, first, last)
     lowest, highest = free_range(cp, first, last)
     points = (
-        Measurement.objects.filter(series=cp.series, accepted=True, paired=False, flags=[])
-        .filter(commit__positions__branch=cp.branch)
+        lines.clean_measurements()
+        .filter(series=cp.series, commit__positions__branch=cp.branch)
         .values_list("commit_id", "commit__positions__number")
     )
     older = points.filter(commit__positions__number__range=(lowest, first)).order_by("-commit__positions__number")

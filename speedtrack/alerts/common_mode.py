@@ -18,7 +18,7 @@ from speedtrack.alerts.models import ChangePoint
 from speedtrack.alerts.pairing import same_binary
 from speedtrack.alerts.trouble import isolated
 from speedtrack.benchmarks.metrics import METRICS, WATCHED, Direction
-from speedtrack.runs.models import CanaryCheck, Measurement, Series
+from speedtrack.runs.models import CanaryCheck, Series
 from speedtrack.stats import common
 from speedtrack.stats.common import Cause
 
@@ -178,7 +178,7 @@ def evidence_on(group: SuspicionGroup) -> Iterator[tuple[str, Cause]]:
 
 def first_measured_at(cp: ChangePoint) -> datetime | None:
     """When the machine first measured the new level: the end of its first attempt at the commit."""
-    ended = Measurement.objects.filter(series=cp.series, commit=cp.commit_id, accepted=True, paired=False)
+    ended = lines.point_measurements().filter(series=cp.series, commit=cp.commit_id)
     return ended.order_by("attempt__ended_at").values_list("attempt__ended_at", flat=True).first()
 
 
@@ -219,9 +219,11 @@ def median_slowdown(checks: QuerySet[CanaryCheck]) -> float | None:
 
 def by_other_projects(cp: ChangePoint, when: datetime, usual: float) -> Cause:
     """Series of other projects on the same machine, in the order of time: a commit of this project cannot move them."""
-    others = Measurement.objects.filter(
-        series__machine=cp.series.machine_id, series__metric__in=WATCHED, accepted=True, paired=False, flags=[]
-    ).exclude(series__project=cp.series.project_id)
+    others = (
+        lines.clean_measurements()
+        .filter(series__machine=cp.series.machine_id, series__metric__in=WATCHED)
+        .exclude(series__project=cp.series.project_id)
+    )
     columns = ("series_id", "series__metric", "value")
     old: dict[tuple[int, str], list[float]] = defaultdict(list)
     new: dict[tuple[int, str], list[float]] = defaultdict(list)
@@ -243,7 +245,7 @@ def by_other_projects(cp: ChangePoint, when: datetime, usual: float) -> Cause:
 def by_order(cp: ChangePoint, when: datetime, group: SuspicionGroup) -> Cause:
     """Older commits that were measured after the move: if they show the new level, it is the machine."""
     metrics = dict(watched_series(cp).values_list("pk", "metric"))
-    clean = Measurement.objects.filter(series__in=metrics, accepted=True, paired=False, flags=[])
+    clean = lines.clean_measurements().filter(series__in=metrics)
     near = clean.filter(
         commit__positions__branch=cp.branch_id,
         commit__positions__number__range=(max(0, group.first - 4 * BEFORE), group.first),

@@ -15,6 +15,7 @@ from django.db import transaction
 from django.db.models import Exists, F, OuterRef, Q, QuerySet
 from django.db.models.functions import Now
 
+from speedtrack.alerts import lines
 from speedtrack.alerts.confirm import measure_further
 from speedtrack.alerts.models import NoiseFloor
 from speedtrack.alerts.pairing import plan_next_round, sample_pairs
@@ -53,9 +54,8 @@ def unasked_machines() -> QuerySet[Machine]:
 def plan_one(machine: Machine) -> bool:
     """Queue one due A/A run on this machine. One at a time, so that a push does not wait for many."""
     for project in machine.projects.all():
-        measured = Measurement.objects.filter(
-            series__machine=machine, series__project=project, accepted=True, paired=False
-        ).select_related("commit", "series")
+        points = lines.point_measurements().filter(series__machine=machine, series__project=project)
+        measured = points.select_related("commit", "series")
         newest = measured.order_by("-id").first()
         try:
             if newest and (plan := plan_if_due(machine, project, newest)):

@@ -13,6 +13,7 @@ from statistics import median
 from typing import NamedTuple
 
 from django.db import connection
+from django.db.models import QuerySet
 
 from speedtrack.projects.models import Branch
 from speedtrack.runs.models import Measurement, Sample, Series
@@ -104,6 +105,16 @@ TRIALS = sql("""
 """)
 
 
+def point_measurements() -> QuerySet[Measurement]:
+    """Those for which IS_POINT holds, to be filtered further."""
+    return Measurement.objects.filter(accepted=True, paired=False)
+
+
+def clean_measurements() -> QuerySet[Measurement]:
+    """Those for which IS_CLEAN_POINT holds, to be filtered further."""
+    return point_measurements().filter(flags=[])
+
+
 class LinePoint(NamedTuple):
     """A measured commit of one series, summarised. Values in the metric's unit, with the median's 95% interval."""
 
@@ -163,13 +174,14 @@ def points(series_ids: Iterable[int], branch: Branch, first: int, last: int = EN
     return [group[0] if len(group) == 1 else pooled(group, samples) for group in groups]
 
 
-def samples_by_attempt(rows: Iterable[LinePoint]) -> dict[tuple[int, int, int], list[float]]:
+def samples_by_attempt(points: Iterable[LinePoint]) -> dict[tuple[int, int, int], list[float]]:
     """The clean samples (all, if none is clean) by series, commit and attempt."""
-    keys = [(row.series_id, row.commit_id, row.attempt_id) for row in rows]
-    measurements = Measurement.objects.filter(
-        series__in={k[0] for k in keys}, commit__in={k[1] for k in keys}, attempt__in={k[2] for k in keys}, paired=False
-    ).values_list("pk", "series_id", "commit_id", "attempt_id")
-    names = {pk: (series, commit, attempt) for pk, series, commit, attempt in measurements}
+    keys = [(row.series_id, row.commit_id, row.attempt_id) for row in points]
+    measurements = point_measurements().filter(
+        series__in={k[0] for k in keys}, commit__in={k[1] for k in keys}, attempt__in={k[2] for k in keys}
+    )
+    rows = measurements.values_list("pk", "series_id", "commit_id", "attempt_id")
+    names = {pk: (series, commit, attempt) for pk, series, commit, attempt in rows}
     return {names[pk]: values for pk, values in samples_of_measurements(names).items()}
 
 

@@ -11,15 +11,15 @@ marked, so that notices puts them into a digest.
 
 from collections.abc import Iterable
 
+from speedtrack.alerts import lines
 from speedtrack.alerts.models import ChangePoint
-from speedtrack.runs.models import Measurement, Reason
+from speedtrack.runs.models import Reason
 
 
 def mark_past(suspicion: ChangePoint, new: Iterable[int]) -> None:
     """Mark a new suspicion as the past if it is. ``new``: the commits of the new points that showed it."""
-    pushed = Measurement.objects.filter(
-        series=suspicion.series_id, accepted=True, paired=False, attempt__run__reason=Reason.PUSH
-    )
+    points = lines.point_measurements().filter(series=suspicion.series_id)
+    pushed = points.filter(attempt__run__reason=Reason.PUSH)
     news = pushed.filter(commit=suspicion.commit_id).exists() and pushed.filter(commit__in=list(new)).exists()
     suspicion.past = not news
     suspicion.save(update_fields=["past"])

@@ -14,7 +14,7 @@ from speedtrack.benchmarks.definitions import BUILD
 from speedtrack.benchmarks.metrics import METRICS, Metric
 from speedtrack.benchmarks.models import Suite
 from speedtrack.projects.models import Branch, Commit, Position, Project, Tag
-from speedtrack.runs.models import Build, LogChunk, Measurement, Run, Series
+from speedtrack.runs.models import Build, LogChunk, Run, Series
 from speedtrack.stats.compare import Comparison, compare, compare_exact
 from speedtrack.text import plain
 from speedtrack.web.pages import changes
@@ -151,7 +151,7 @@ def change_points_of(branch: Branch, number: int) -> Iterable[ChangePoint]:
 
 def posts_of(commit: Commit, branch: Branch, number: int, runs: list[Run], points: list[ChangePoint]) -> list[Post]:
     """All results, by machine."""
-    measured = Measurement.objects.filter(commit=commit, accepted=True, paired=False).values("series")
+    measured = lines.point_measurements().filter(commit=commit).values("series")
     series = list(
         Series.objects.filter(pk__in=measured).select_related("benchmark", "machine", "environment").order_by("pk")
     )

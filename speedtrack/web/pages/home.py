@@ -8,10 +8,11 @@ from statistics import median
 
 from django.db.models import Count, F, Q
 
+from speedtrack.alerts.lines import clean_measurements
 from speedtrack.alerts.models import Alert
 from speedtrack.benchmarks.metrics import HEADLINE, METRICS, Metric
 from speedtrack.projects.models import Branch, Commit, Position, Project
-from speedtrack.runs.models import Machine, Measurement, Run, Series
+from speedtrack.runs.models import Machine, Run, Series
 from speedtrack.web.pages import changes
 from speedtrack.web.pages.changes import Change
 
@@ -74,7 +75,7 @@ def headline_values(paths: dict[int, list[Commit]]) -> dict[int, Values]:
     """By project: the clean values of its headline series, for the given commits."""
     series = dict(Series.objects.filter(metric=HEADLINE).values_list("pk", "project_id"))
     commits = [c.pk for path in paths.values() for c in path]
-    rows = Measurement.objects.filter(series__in=series, commit__in=commits, accepted=True, paired=False, flags=[])
+    rows = clean_measurements().filter(series__in=series, commit__in=commits)
     values: dict[int, Values] = defaultdict(lambda: defaultdict(dict))
     for series_id, commit_id, value in rows.order_by("attempt_id").values_list("series_id", "commit_id", "value"):
         values[series[series_id]][series_id][commit_id] = value
