@@ -6,7 +6,7 @@ from datetime import datetime
 from django.db import transaction
 
 from speedtrack.alerts import drift, history
-from speedtrack.alerts.effects import smallest_effect
+from speedtrack.alerts.effects import SmallestEffects
 from speedtrack.alerts.known import (
     KnownChange,
     known_changes,
@@ -32,25 +32,30 @@ MOST_JUDGED = 200  # of the new points, the newest at which the whole history is
 
 def detect() -> int:
     """Look at every series with new measurements; returns how many. Two of these may run at the same time."""
-    looked = 0
-    for series in Series.objects.undetected().select_related("project", "benchmark", "machine"):
+    looked, effects = 0, dict[int, SmallestEffects]()
+    undetected = Series.objects.undetected().select_related("project", "benchmark", "machine")
+    for series in undetected.prefetch_related("project__branches", "machine__projects"):
         since = series.undetected_since
+        of_project = effects.setdefault(series.project_id, SmallestEffects(series.project_id))
         with transaction.atomic(), isolated(series):
             if since and Series.objects.filter(pk=series.pk, undetected_since=since).update(undetected_since=None):
-                detect_in(series, since)
+                detect_in(series, since, of_project)
                 looked += 1
     return looked
 
 
-def detect_in(series: Series, since: datetime) -> None:
-    """Suspect changes shown by measurements accepted since then, on every line of the series that contains them."""
+def detect_in(series: Series, since: datetime, effects: SmallestEffects | None = None) -> None:
+    """Suspect changes shown by measurements accepted since then, on every line of the series that contains them.
+
+    ``effects``: those of the series' project, if they are loaded already.
+    """
     if not METRICS[series.metric].watched:
         return
     drop_suspicions(unfounded_suspicions(series))
     windows = windows_since(series, since)
     if not windows:
         return
-    effect = smallest_effect(series)
+    effect = (effects or SmallestEffects(series.project_id)).of(series.metric)
     why = history.why_not_measurable(series)
     for window in windows:
         steps = steps_on(series, window.branch)

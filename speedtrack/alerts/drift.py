@@ -159,17 +159,18 @@ def best_commit(series: Series, branch: Branch, points: Sequence[TrialPoint], ef
 
     So noise does not move the reference.
     """
-    known = BestLevel.objects.filter(series=series, branch=branch).first()
+    of_line = BestLevel.objects.filter(series=series, branch=branch)
+    known = of_line.values_list("commit_id", "level").first()
     better = min if METRICS[series.metric].better == Direction.LOWER else max
     ends = range(LEVEL, len(points) + 1) if known is None else [len(points)]
     levels = {end: median([point.value for point in points[end - LEVEL : end]]) for end in ends}
     end = better(levels, key=lambda at: levels[at])
     worth = 1 + effect
-    if known is None or better(levels[end] * (worth if better is min else 1 / worth), known.level) != known.level:
-        known, _ = BestLevel.objects.update_or_create(
-            series=series, branch=branch, defaults={"commit_id": points[end - 1].commit_id, "level": levels[end]}
-        )
-    return known.commit_id
+    if known and better(levels[end] * (worth if better is min else 1 / worth), known[1]) == known[1]:
+        return known[0]
+    best = points[end - 1].commit_id
+    BestLevel.objects.update_or_create(series=series, branch=branch, defaults={"commit_id": best, "level": levels[end]})
+    return best
 
 
 def ratios_within(steps: Sequence[tuple[int, float]], first: int, last: int) -> list[float]:

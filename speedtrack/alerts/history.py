@@ -28,7 +28,7 @@ def why_not_measurable(series: Series) -> str:
     """Why the commits of a series cannot be measured again; empty if they can."""
     machine, now = series.machine, timezone.now()
     seen = machine.last_seen_at
-    if not machine.projects.filter(pk=series.project_id).exists():
+    if series.project not in machine.projects.all():
         return f"{machine} no longer measures {series.project}"
     if machine.paused and (seen is None or seen < now - PAUSED):
         return f"{machine} has been paused for {PAUSED.days} days or more"

@@ -13,7 +13,7 @@ from django.db.models import Max
 
 from speedtrack.alerts import lines
 from speedtrack.alerts.lines import Around, TrialPoint
-from speedtrack.projects.models import Branch, Position
+from speedtrack.projects.models import Branch, Position, Project
 from speedtrack.runs.models import Series
 from speedtrack.stats.changepoint import DEFAULT, REFINE
 from speedtrack.stats.windows import AFTER
@@ -79,7 +79,7 @@ def new_points(series: Series, since: datetime) -> list[NewPoints]:
     with connection.cursor() as cursor:
         cursor.execute(NEW_POINTS, {"series": series.pk, "since": since})
         rows = cursor.fetchall()
-    branches = series.project.branches.in_bulk({row[0] for row in rows}) if rows else {}
+    branches = branches_of(series.project, {row[0] for row in rows})
     default = series.project.default_branch
     rows.sort(key=lambda row: (branches[row[0]].name != default, row))
     groups: list[list[tuple[int, int, int]]] = []
@@ -92,6 +92,12 @@ def new_points(series: Series, since: datetime) -> list[NewPoints]:
         NewPoints(branches[group[0][0]], tuple(row[1] for row in group), tuple(row[2] for row in group))
         for group in groups
     ]
+
+
+def branches_of(project: Project, ids: set[int]) -> dict[int, Branch]:
+    """These branches of a project by id. Those that were loaded with the project may lack one made since then."""
+    known = {branch.pk: branch for branch in project.branches.all()} if ids else {}
+    return known if ids <= known.keys() else project.branches.in_bulk(ids)
 
 
 def distinct_windows(series: Series, group: list[NewPoints]) -> list[Window]:
