@@ -51,7 +51,7 @@ def write_history_verdict(series: Series, window: Window, verdict: Verdict, why:
         before__in=[point.commit_id for point in points[first:last]],
         commit__in=[point.commit_id for point in points[first : last + 1]],
     )
-    fields = {
+    fields: dict[str, Any] = {
         "before_id": points[max(0, verdict.first - 1)].commit_id,
         "commit_id": points[verdict.last].commit_id,
         "score": verdict.score,

@@ -1,7 +1,7 @@
 """The steps that are known of a series, at their places in a window of its line: they are not suspected again."""
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -138,7 +138,8 @@ def known_changes(window: Window, steps: Steps, rewritten: Sequence[ChangeRange]
         for step in steps.placed
         if step.first is not None and step.first < places[-1] and step.last > places[0]
     }
-    found = ChangePoint.objects.filter(pk__in=ranges).select_related("alert").order_by("pk") if ranges else ()
+    related = ChangePoint.objects.filter(pk__in=ranges).select_related("alert").order_by("pk")
+    found: Iterable[ChangePoint] = related if ranges else ()
     own = ((cp, *ranges[cp.pk]) for cp in found)
     return [
         KnownChange(cp, bisect_left(places, begin + 1), bisect_left(places, end))

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from operator import attrgetter
 from statistics import median
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from django.db import connection
 from django.db.models import QuerySet
@@ -206,7 +206,7 @@ def pooled(group: Sequence[LinePoint], samples: dict[tuple[int, int, int], list[
 
 def columns(series_ids: Iterable[int], branch: Branch, first: int, last: int) -> list[LineColumns]:
     """The same points as columns, for charts; series with points there, in the order of their first points."""
-    asked = {"branch": branch.pk, "first": first, "last": last, "series": list(series_ids)}
+    asked: dict[str, Any] = {"branch": branch.pk, "first": first, "last": last, "series": list(series_ids)}
     with connection.cursor() as cursor:
         cursor.execute(COLUMNS, asked)
         found = [LineColumns._make(row) for row in cursor]
@@ -230,7 +230,7 @@ def pooled_columns(series_id: int, found: Sequence[LinePoint], first: int) -> Li
 
 def positions(series_ids: Iterable[int], branch: Branch, first: int, last: int) -> dict[int, list[int]]:
     """Series id -> the positions of its points between two positions of a branch."""
-    asked = {"branch": branch.pk, "first": first, "last": last, "series": list(series_ids)}
+    asked: dict[str, Any] = {"branch": branch.pk, "first": first, "last": last, "series": list(series_ids)}
     with connection.cursor() as cursor:
         cursor.execute(PLACES, asked)
         return dict(cursor.fetchall())
@@ -238,7 +238,7 @@ def positions(series_ids: Iterable[int], branch: Branch, first: int, last: int) 
 
 def nearest_before(series_ids: Iterable[int], branch: Branch, number: int, reach: int) -> dict[int, tuple[int, int]]:
     """Series id -> (commit id, position) of its newest point before a position, at most ``reach`` commits back."""
-    asked = {"series": list(series_ids), "branch": branch.pk, "number": number, "reach": reach}
+    asked: dict[str, Any] = {"series": list(series_ids), "branch": branch.pk, "number": number, "reach": reach}
     with connection.cursor() as cursor:
         cursor.execute(NEAREST_BEFORE, asked)
         return {series_id: (commit_id, at) for series_id, commit_id, at in cursor}
@@ -246,7 +246,7 @@ def nearest_before(series_ids: Iterable[int], branch: Branch, number: int, reach
 
 def trial_points(series: Series, branch: Branch, first: int, last: int, around: Around = Around()) -> list[TrialPoint]:
     """The clean points of one series between two positions of a branch, and around them, in commit order."""
-    asked = {"series": series.pk, "branch": branch.pk, "first": first, "last": last, **vars(around)}
+    asked: dict[str, Any] = {"series": series.pk, "branch": branch.pk, "first": first, "last": last, **vars(around)}
     with connection.cursor() as cursor:
         cursor.execute(TRIALS, asked)
         return [TrialPoint(at, commit, tuple(trials), median(trials)) for at, commit, trials in cursor if trials]
