@@ -51,6 +51,7 @@ def alert_message(row: Outbox) -> EmailMultiAlternatives:
     alert = row.alert
     assert alert is not None
     notices = notices_of(row)
+    links = subscription_links(notices)
     earlier = list(earlier_mails(row))
     found = changes_of(alert)
     pictures = pictures_of(found)
@@ -63,13 +64,13 @@ def alert_message(row: Outbox) -> EmailMultiAlternatives:
         "branches": alert.branch_names(),
         "url": settings.URL + reverse("alert", args=[alert.pk]),
         "project_url": settings.URL + reverse("project", args=[alert.project.slug]),
-        **ways_out(notices),
+        **links,
     }
     mail = RelatedMail(
         subject=f"Re: {subject_of(alert)}" if earlier else subject_of(alert),
         body=at_80_columns(render_to_string("notices/mail.txt", context)),
         to=[row.recipient],
-        headers=headers_of(row, notices)
+        headers=headers_of(row, links)
         | thread_headers(earlier)
         | {
             "List-Id": f"{alert.project.slug} <{alert.project.slug}.speedtrack>",
@@ -87,6 +88,7 @@ def alert_message(row: Outbox) -> EmailMultiAlternatives:
 def digest_message(row: Outbox) -> EmailMultiAlternatives:
     """One mail about several alerts: a table, the worst first."""
     notices = notices_of(row)
+    links = subscription_links(notices)
     alerts = {n.event.alert_id: n.event.alert for n in notices}
     listed = sorted((DigestLine.of(alert) for alert in alerts.values()), key=lambda one: -one.size)
     context = {
@@ -94,13 +96,13 @@ def digest_message(row: Outbox) -> EmailMultiAlternatives:
         "left_out": max(0, len(listed) - MOST_LISTED),
         "count": len(listed),
         "url": settings.URL + reverse("all-alerts"),
-        **ways_out(notices),
+        **links,
     }
     mail = EmailMultiAlternatives(
         subject=digest_subject(listed),
         body=at_80_columns(render_to_string("notices/digest.txt", context)),
         to=[row.recipient],
-        headers=headers_of(row, notices) | {"List-Id": "SpeedTrack digests <digests.speedtrack>"},
+        headers=headers_of(row, links) | {"List-Id": "SpeedTrack digests <digests.speedtrack>"},
     )
     mail.attach_alternative(render_to_string("notices/digest.html", context), "text/html")
     return mail
@@ -117,7 +119,7 @@ def machine_message(row: Outbox) -> EmailMultiAlternatives:
             {"event": event, "url": settings.URL + reverse("machine", args=[event.machine.name])},
         ),
         to=[row.recipient],
-        headers=headers_of(row, []),
+        headers=headers_of(row, {}),
     )
 
 
@@ -178,16 +180,16 @@ def notices_of(row: Outbox) -> list[Notice]:
     return list(row.notices.select_related(*related).order_by("event_id"))
 
 
-def headers_of(row: Outbox, notices: list[Notice]) -> dict[str, str]:
+def headers_of(row: Outbox, links: dict[str, str]) -> dict[str, str]:
     """With one-click unsubscription (RFC 8058) where a subscription is the reason of the mail."""
     headers = {"Message-ID": row.message_id(), "Auto-Submitted": "auto-generated"}
-    if notices:
-        headers["List-Unsubscribe"] = f"<{ways_out(notices)['unsubscribe_url']}>"
+    if links:
+        headers["List-Unsubscribe"] = f"<{links['unsubscribe_url']}>"
         headers["List-Unsubscribe-Post"] = "List-Unsubscribe=One-Click"
     return headers
 
 
-def ways_out(notices: list[Notice]) -> dict[str, str]:
+def subscription_links(notices: list[Notice]) -> dict[str, str]:
     """The URLs where a reader ends or changes subscriptions; none in a mail that is not based on one."""
     if not notices:
         return {}
