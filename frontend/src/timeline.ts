@@ -159,12 +159,13 @@ function weight(one: Change): number {
 
 /** What a break says, in so many characters. */
 export function breakText(timeline: Timeline, one: Break, most: number): string {
-  const who = machineCount(timeline) > 1 ? `${one.machine}: ` : "";
+  const who = machines(timeline).length > 1 ? `${one.machine}: ` : "";
   return cut(`${who}${one.what}`, most);
 }
 
-function machineCount(timeline: Timeline): number {
-  return new Set(timeline.lines.map((line) => line.machine)).size;
+/** The names of the machines that have points here, in order. */
+export function machines(timeline: Timeline): string[] {
+  return [...new Set(timeline.lines.map((line) => line.machine))].sort();
 }
 
 /** The commits that the keyboard stops at, in order. */
@@ -209,7 +210,7 @@ function cut(text: string, most: number): string {
 
 /** What is known of a commit: a sentence per line, mark and gap. */
 export function sentences(timeline: Timeline, at: number): string[] {
-  const several = machineCount(timeline) > 1;
+  const several = machines(timeline).length > 1;
   const said: string[] = [];
   for (const line of timeline.lines) {
     const i = line.at.indexOf(at);

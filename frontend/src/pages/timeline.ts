@@ -1,5 +1,5 @@
 // The timeline's chart, also the small one of an alert: loads the page's own address as JSON and draws it.
-import { type Drawn, drawTimeline } from "../chart";
+import { drawTimeline, type TimelineChart } from "../chart/chart";
 import { submitOnChange } from "../forms";
 import { sentences, step, stops, type Timeline, title } from "../timeline";
 import { zoomed } from "../view";
@@ -11,33 +11,39 @@ async function load(address: string): Promise<Timeline> {
 }
 
 function show(canvas: HTMLCanvasElement, timeline: Timeline): void {
-  const open = (at: number) => location.assign(canvas.dataset["commit"]!.replace("SHA", timeline.commits.sha[at]!));
+  const openCommit = (at: number) =>
+    location.assign(canvas.dataset["commit"]!.replace("SHA", timeline.commits.sha[at]!));
   const small = canvas.dataset["small"] !== undefined;
   const options = {
     small,
     fromZero: canvas.dataset["zero"] === "1",
-    chosen: open,
-    zoomed: (from: number, to: number) => {
+    openCommit,
+    zoom: (from: number, to: number) => {
       const { sha } = timeline.commits;
       if (!small) location.search = zoomed(location.search, sha[from]!, sha[to]!);
     },
   };
-  let drawn = drawTimeline(canvas, timeline, options);
+  let chart = drawTimeline(canvas, timeline, options);
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
-    drawn.destroy();
-    drawn = drawTimeline(canvas, timeline, options);
+    chart.destroy();
+    chart = drawTimeline(canvas, timeline, options);
   });
-  keyboard(canvas, timeline, () => drawn, open);
+  keyboard(canvas, timeline, () => chart, openCommit);
 }
 
 /** Arrows move the point, Enter opens its commit, Escape leaves it. */
-function keyboard(canvas: HTMLCanvasElement, timeline: Timeline, drawn: () => Drawn, open: (at: number) => void): void {
+function keyboard(
+  canvas: HTMLCanvasElement,
+  timeline: Timeline,
+  chart: () => TimelineChart,
+  openCommit: (at: number) => void,
+): void {
   const all = stops(timeline);
   const said = document.getElementById("said")!;
   let at: number | null = null;
   const move = (to: number | null) => {
     at = to;
-    drawn().point(at);
+    chart().activate(at);
     said.textContent = at === null ? "" : [...title(timeline, at), ...sentences(timeline, at)].join(". ");
   };
   const keys: Record<string, () => void> = {
@@ -47,7 +53,7 @@ function keyboard(canvas: HTMLCanvasElement, timeline: Timeline, drawn: () => Dr
     End: () => move(all[all.length - 1] ?? null),
     Escape: () => move(null),
     Enter: () => {
-      if (at !== null) open(at);
+      if (at !== null) openCommit(at);
     },
   };
   canvas.addEventListener("keydown", (event) => {
