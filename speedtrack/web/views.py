@@ -20,13 +20,13 @@ from speedtrack.web.breaks import find_breaks
 from speedtrack.web.pages import alert as alert_page
 from speedtrack.web.pages import commit as commit_page
 from speedtrack.web.pages import home as home_page
-from speedtrack.web.pages import insight
 from speedtrack.web.pages import machine as machine_page
 from speedtrack.web.pages import profiles as profiles_page
 from speedtrack.web.pages import project as project_page
 from speedtrack.web.pages import queue as queue_page
 from speedtrack.web.pages import run as run_page
-from speedtrack.web.pages import timeline as timeline_page
+from speedtrack.web.pages.timeline import document, insight, points, summary, table
+from speedtrack.web.pages.timeline import view as timeline_view
 
 NOTE_LENGTH = 4000
 
@@ -66,26 +66,26 @@ def project(request: HttpRequest, slug: str) -> HttpResponse:
 
 @require_safe
 def timeline(request: HttpRequest, slug: str, benchmark: str, metric: str) -> HttpResponse:
-    view = timeline_page.view_of(slug, benchmark, metric, request.GET)
-    newest = timeline_page.load(view, timeline_page.TABLE_ROWS)
-    extent = timeline_page.extent(view)
-    breaks = timeline_page.named(view, find_breaks(extent.places))
+    view = timeline_view.view_of(slug, benchmark, metric, request.GET)
+    newest = points.load(view, table.TABLE_ROWS)
+    extent = summary.extent(view)
+    breaks = summary.named(view, find_breaks(extent.places))
     context = {
         "view": view,
         "scope": view.scope,
         "project": view.scope.project,
-        "rows": timeline_page.table(newest, breaks),
-        "row_limit": timeline_page.TABLE_ROWS,
-        "summary": timeline_page.summary(newest, extent.measured),
+        "rows": table.table(newest, breaks),
+        "row_limit": table.TABLE_ROWS,
+        "summary": summary.summary(newest, extent.measured),
         "breaks": breaks,
         "change_points": list(reversed(newest.change_points)),
-        "ranges": timeline_page.RANGES,
-        "last": request.GET.get("last", str(timeline_page.DEFAULT_LAST)),
+        "ranges": timeline_view.RANGES,
+        "last": request.GET.get("last", str(timeline_view.DEFAULT_LAST)),
         "zoomed": any(key in request.GET for key in ("from", "to", "around")),
-        "benchmarks": timeline_page.benchmark_names(view.scope),
-        "metrics": timeline_page.metrics_of(view),
+        "benchmarks": timeline_view.benchmark_names(view.scope),
+        "metrics": timeline_view.metrics_of(view),
         "workload": workload.described(view.benchmark),
-        "floors": timeline_page.floors_of(view),
+        "floors": insight.floors_of(view),
         "sensitivity": insight.sensitivity_of(view),
         "kept": [(key, value) for key, values in request.GET.lists() if key != "why" for value in values],
         "why": insight.why_of(view, request.GET.get("why", "")),
@@ -100,10 +100,10 @@ def timeline_values(request: HttpRequest, slug: str, benchmark: str, metric: str
     """The same timeline as JSON or CSV."""
     if form not in ("json", "csv"):
         raise Http404(f"There is no form {form!r} of a timeline: say json or csv.")
-    view = timeline_page.view_of(slug, benchmark, metric, request.GET)
+    view = timeline_view.view_of(slug, benchmark, metric, request.GET)
     if form == "json":
-        return HttpResponse(timeline_page.document(view), content_type="application/json")
-    rows = timeline_page.csv_rows(timeline_page.load(view))
+        return HttpResponse(document.document(view), content_type="application/json")
+    rows = table.csv_rows(points.load(view))
     response = StreamingHttpResponse(csv_lines(rows), content_type="text/csv; charset=utf-8")
     response.headers["Content-Disposition"] = f'attachment; filename="{slug}-{benchmark}-{metric}.csv"'
     return response

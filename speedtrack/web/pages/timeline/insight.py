@@ -2,11 +2,17 @@
 
 from dataclasses import dataclass
 
-from speedtrack.alerts import muting, reasons, sensitivity
-from speedtrack.alerts.models import Mute
+from speedtrack.alerts import floors, muting, reasons, sensitivity
+from speedtrack.alerts.models import Mute, NoiseFloor
 from speedtrack.alerts.reasons import Why
 from speedtrack.alerts.sensitivity import Sensitivity
-from speedtrack.web.pages.timeline import View, position_of
+from speedtrack.web.pages.timeline.view import View, position_of
+
+
+def floors_of(view: View) -> list[NoiseFloor]:
+    """What each machine of the view sees at least, by the newest A/A run of this benchmark and metric on it."""
+    found = sorted(floors.newest(s.pk for s in view.series).values(), key=lambda floor: floor.pk)
+    return list({floor.series.machine_id: floor for floor in found}.values())
 
 
 def sensitivity_of(view: View) -> list[Sensitivity]:

@@ -1,0 +1,160 @@
+"""A timeline as the JSON document that the chart is drawn from."""
+
+import json
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from speedtrack.alerts import series as lines
+from speedtrack.alerts.models import ChangePoint
+from speedtrack.runs.models import Series
+from speedtrack.text import plain_json, plain_values
+from speedtrack.web.breaks import Break, find_breaks
+from speedtrack.web.pages import changes
+from speedtrack.web.pages.timeline.points import change_points_of, gaps
+from speedtrack.web.pages.timeline.view import View
+
+# The chart's columns, as PostgreSQL writes them: a row per commit would cost Python more than the whole answer may.
+COMMIT_COLUMNS = """
+    SELECT json_build_object(
+             'sha', coalesce(json_agg(sha), '[]'),
+             'subject', coalesce(json_agg(subject), '[]'),
+             'author', coalesce(json_agg(author_name), '[]'),
+             'time', coalesce(json_agg(time), '[]'))::text
+      FROM (SELECT left(c.sha, 12) AS sha, left(c.subject, %(subject)s) AS subject, c.author_name,
+                   extract(epoch FROM c.committed_at)::bigint AS time
+              FROM projects_position p JOIN projects_commit c ON c.id = p.commit_id
+             WHERE p.branch_id = %(branch)s AND p.number BETWEEN %(first)s AND %(last)s
+          ORDER BY p.number) path
+"""
+LINE_COLUMNS = """
+    SELECT m.series_id,
+           array_agg(p.number - %(first)s ORDER BY p.number),
+           json_agg(m.value::real ORDER BY p.number)::text,
+           json_agg(m.low::real ORDER BY p.number)::text,
+           json_agg(m.high::real ORDER BY p.number)::text,
+           json_agg(m.n ORDER BY p.number)::text,
+           coalesce(json_object_agg(p.number - %(first)s, m.flags) FILTER (WHERE m.flags <> '{}'), '{}')::text
+      FROM projects_position p
+      JOIN runs_measurement m ON m.commit_id = p.commit_id
+     WHERE p.branch_id = %(branch)s AND p.number BETWEEN %(first)s AND %(last)s
+       AND m.series_id = ANY(%(series)s) AND m.accepted AND NOT m.paired
+  GROUP BY m.series_id
+  ORDER BY min(p.number), m.series_id
+"""
+TAGS = """
+    SELECT p.number, t.name
+      FROM projects_tag t
+      JOIN projects_commit c ON c.project_id = t.project_id AND c.sha = t.sha
+      JOIN projects_position p ON p.commit_id = c.id
+     WHERE t.project_id = %(project)s
+       AND p.branch_id = %(branch)s AND p.number BETWEEN %(first)s AND %(last)s
+  ORDER BY p.number, t.name
+"""
+
+
+def document(view: View) -> bytes:
+    """The chart's data as JSON: columns rather than an object per point; ``at`` counts commits from the first shown."""
+    metric = view.scope.metric
+    columns = list(columns_of(view))
+    measured = {at for _, line in columns for at in line.at}
+    content = {
+        "schema": "speedtrack.timeline/1",
+        "project": view.scope.project.slug,
+        "benchmark": view.benchmark.name,
+        "branch": view.branch.name,
+        "metric": {"name": metric.name, "title": metric.title, "unit": metric.unit, "better": metric.better.value},
+        "first": view.first,
+        "gaps": gap_documents(view, measured),
+        "changes": [change_document(view, cp) for cp in change_points_of(view) if cp.status in changes.SHOWN],
+        "breaks": [break_document(view, one) for one in breaks_among(view, columns)],
+        "tags": [{"at": number - view.first, "name": name} for number, name in view.ask(TAGS)],
+    }
+    ((commits,),) = view.ask(COMMIT_COLUMNS)
+    drawn_lines = ",".join(line_document(series, line) for series, line in columns)
+    return joined(plain_values(content), commits=plain_json(commits), lines=f"[{drawn_lines}]").encode()
+
+
+def breaks_among(view: View, columns: list[tuple[Series, "Columns"]]) -> list[Break]:
+    """The breaks of the lines drawn; none where each machine has one."""
+    if len({series.machine_id for series, _ in columns}) == len(columns):
+        return []
+    return find_breaks((series, [view.first + at for at in line.at]) for series, line in columns)
+
+
+def break_document(view: View, one: Break) -> dict[str, Any]:
+    facts = [changed._asdict() for changed in one.changed]
+    return {"at": one.position - view.first, "machine": one.machine, "what": one.what, "facts": facts}
+
+
+class Columns(NamedTuple):
+    """The points of a line: their places, and the rest as JSON."""
+
+    at: list[int]
+    value: str
+    low: str
+    high: str
+    n: str
+    flags: str
+
+
+def columns_of(view: View) -> Iterator[tuple[Series, Columns]]:
+    """The series that have points here, in the order in which they begin."""
+    known = {s.pk: s for s in view.series}
+    for series_id, *columns in view.ask(LINE_COLUMNS):
+        line = Columns(*columns)
+        again = len(set(line.at)) < len(line.at)
+        yield known[series_id], pooled_columns(view, known[series_id]) if again else line
+
+
+def pooled_columns(view: View, series: Series) -> Columns:
+    """The columns of a series that measured some commit more than once: with the samples of such a commit pooled."""
+    points = lines.drawn([series.pk], view.branch, view.first, view.last)
+    flags = {p.position - view.first: p.flags for p in points if p.flags}
+    return Columns(
+        at=[p.position - view.first for p in points],
+        value=json.dumps([p.value for p in points]),
+        low=json.dumps([p.low for p in points]),
+        high=json.dumps([p.high for p in points]),
+        n=json.dumps([p.n for p in points]),
+        flags=json.dumps(flags),
+    )
+
+
+def line_document(series: Series, line: Columns) -> str:
+    names = {
+        "machine": series.machine.name,
+        "environment": short(series.environment.digest),
+        "definition": short(series.benchmark.digest),
+        "at": line.at,
+    }
+    return joined(names, value=line.value, low=line.low, high=line.high, n=line.n, flags=line.flags)
+
+
+def joined(content: dict[str, Any], **ready: str) -> str:
+    """One JSON object of values, and of values that are JSON already."""
+    more = "".join(f',"{name}":{text}' for name, text in ready.items())
+    return f"{json.dumps(content, separators=(',', ':'))[:-1]}{more}}}"
+
+
+def short(digest: str) -> str:
+    return digest.removeprefix("sha256:")[:12]
+
+
+def gap_documents(view: View, measured: set[int]) -> list[dict[str, Any]]:
+    """The commits without a point that have something to say; all others are plainly not measured."""
+    found = sorted((number - view.first, gap) for number, gap in gaps(view).items())
+    return [{"at": at, "state": gap.state, "reason": gap.reason} for at, gap in found if at not in measured]
+
+
+def change_document(view: View, cp: ChangePoint) -> dict[str, Any]:
+    return {
+        "at": getattr(cp, "place") - view.first,  # noqa: B009 (annotated by change_points_of)
+        "machine": cp.series.machine.name,
+        "status": cp.status,
+        "width": changes.width_of(cp),
+        "worse": cp.is_slowdown,
+        "ratio": cp.ratio,
+        "low": cp.low,
+        "high": cp.high,
+        "alert": cp.alert_id,
+    }
