@@ -33,6 +33,7 @@ test: setup $(VENV)/.development ## all tests: Python on a real PostgreSQL, Rust
 check: $(VENV)/.development frontend/node_modules/.installed ## style, types and the arrows between the rooms
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/djangofmt --quiet --check speedtrack
 	$(VENV)/bin/mypy
 	$(VENV)/bin/lint-imports --no-logo
 	$(PY) manage.py makemigrations --check --dry-run
