@@ -21,8 +21,8 @@ from speedtrack.web.pages import changes
 from speedtrack.web.scope import chosen, project_named
 
 REACH = 500  # commits of the branch among which the measured one before is looked for
-TAIL = 12_000  # characters of the build log that the page shows
-BEFORE = """
+LOG_TAIL = 12_000  # characters of the build log that the page shows
+MEASURED_BEFORE = """
     SELECT s.id, found.commit_id, found.number
       FROM unnest(%(series)s::bigint[]) AS s(id)
 CROSS JOIN LATERAL (
@@ -36,7 +36,7 @@ CROSS JOIN LATERAL (
 
 
 @dataclass(frozen=True)
-class Result:
+class SeriesResult:
     """One series at the commit, against the commit that it measured before."""
 
     series: Series
@@ -64,11 +64,11 @@ class Result:
 
 
 @dataclass(frozen=True)
-class Group:
+class MetricResults:
     """The results of one metric on one machine."""
 
     metric: Metric
-    results: list[Result]
+    results: list[SeriesResult]
 
     @property
     def moved(self) -> int:
@@ -76,17 +76,17 @@ class Group:
 
 
 @dataclass(frozen=True)
-class Post:
+class MachineResults:
     """All results of one machine: by metric, and as rows of benchmarks by metrics, without those of the build."""
 
     machine: str
-    groups: list[Group]
-    columns: list[Group]
-    rows: list[tuple[str, list[Result | None]]]
+    groups: list[MetricResults]
+    columns: list[MetricResults]
+    rows: list[tuple[str, list[SeriesResult | None]]]
 
 
 @dataclass(frozen=True)
-class BuildShown:
+class BuildWithLog:
     build: Build
     run: Run
     log: str
@@ -102,14 +102,14 @@ class CommitPage:
     parents: list[Commit | str]
     earlier: Commit | None
     later: Commit | None
-    posts: list[Post]
-    builds: list[BuildShown]
+    results: list[MachineResults]
+    builds: list[BuildWithLog]
     runs: list[Run]
     changes: list[changes.Change]
 
 
-def commit_named(slug: str, sha: str) -> tuple[Project, Commit]:
-    """A commit by its hash, or the beginning of it (seven characters at least). Raises Http404."""
+def commit_or_404(slug: str, sha: str) -> tuple[Project, Commit]:
+    """A commit by its hash, or by the beginning of it (at least seven characters)."""
     project = project_named(slug)
     found = list(Commit.objects.filter(project=project, sha__startswith=sha.lower())[:2]) if len(sha) >= 7 else []
     if len(found) != 1:
@@ -118,14 +118,14 @@ def commit_named(slug: str, sha: str) -> tuple[Project, Commit]:
 
 
 def load(slug: str, sha: str, branch_name: str | None) -> CommitPage:
-    project, commit = commit_named(slug, sha)
+    project, commit = commit_or_404(slug, sha)
     places = {p.branch: p.number for p in commit.positions.select_related("branch").order_by("branch__name")}
     branch = chosen("branch", branch_name, places, project.default_branch)
     related = ("machine", "suite", "base", "linked__commit")
     runs = list(project.runs.filter(commit=commit).select_related(*related).order_by("-id")[:50])
-    points = list(change_points_of(branch, places[branch])) if branch else []
+    points = list(change_points_around(branch, places[branch])) if branch else []
     earlier, later = neighbours(branch, places[branch]) if branch else (None, None)
-    posts = posts_of(commit, branch, places[branch], runs, points) if branch else []
+    results = results_by_machine(commit, branch, places[branch], runs, points) if branch else []
     return CommitPage(
         project,
         commit,
@@ -135,7 +135,7 @@ def load(slug: str, sha: str, branch_name: str | None) -> CommitPage:
         parents_of(project, commit),
         earlier,
         later,
-        posts,
+        results,
         builds_of(commit),
         runs,
         changes.grouped(cp for cp in points if cp.status in changes.SHOWN),
@@ -154,13 +154,15 @@ def neighbours(branch: Branch, number: int) -> tuple[Commit | None, Commit | Non
     return found.get(number - 1), found.get(number + 1)
 
 
-def change_points_of(branch: Branch, number: int) -> Iterable[ChangePoint]:
+def change_points_around(branch: Branch, number: int) -> Iterable[ChangePoint]:
     """Those whose range holds the commit at this position: it is their cause, or one of those that may be."""
     starts_before = Position.objects.filter(branch=branch, commit=OuterRef("before"), number__lt=number)
     return changes.on(branch, first=number).filter(Exists(starts_before)).order_by("id")
 
 
-def posts_of(commit: Commit, branch: Branch, number: int, runs: list[Run], points: list[ChangePoint]) -> list[Post]:
+def results_by_machine(
+    commit: Commit, branch: Branch, number: int, runs: list[Run], points: list[ChangePoint]
+) -> list[MachineResults]:
     """All results, by machine."""
     measured = Measurement.objects.filter(commit=commit, accepted=True, paired=False).values("series")
     series = list(
@@ -172,29 +174,29 @@ def posts_of(commit: Commit, branch: Branch, number: int, runs: list[Run], point
     suite = runs[0].suite if runs else None
     marks = {cp.series_id: cp for cp in points if cp.commit_id == commit.pk}
     results = [
-        result_of(s, here[s.pk], before.get(s.pk), samples, suite, marks.get(s.pk)) for s in series if s.pk in here
+        series_result(s, here[s.pk], before.get(s.pk), samples, suite, marks.get(s.pk)) for s in series if s.pk in here
     ]
     machines = sorted({r.series.machine.name for r in results})
-    return [post_of(name, [r for r in results if r.series.machine.name == name]) for name in machines]
+    return [machine_results(name, [r for r in results if r.series.machine.name == name]) for name in machines]
 
 
-def post_of(machine: str, results: list[Result]) -> Post:
+def machine_results(machine: str, results: list[SeriesResult]) -> MachineResults:
     """The results of a machine in the metrics' order; of several environments each benchmark's newest in the rows."""
     results = sorted(results, key=lambda r: (r.series.benchmark.name, r.series.pk))
-    groups = [Group(metric, [r for r in results if r.metric is metric]) for metric in METRICS.values()]
-    shown = [group for group in groups if group.results]
+    by_metric = [MetricResults(metric, [r for r in results if r.metric is metric]) for metric in METRICS.values()]
+    groups = [group for group in by_metric if group.results]
     newest = {(r.series.benchmark.name, r.series.metric): r for r in results}
     names = dict.fromkeys(r.series.benchmark.name for r in results)
-    table = [g for g in shown if any(r.series.benchmark.name != BUILD for r in g.results)]
-    rows = [(name, [newest.get((name, g.metric.name)) for g in table]) for name in names if name != BUILD]
-    return Post(machine, shown, table, rows)
+    columns = [g for g in groups if any(r.series.benchmark.name != BUILD for r in g.results)]
+    rows = [(name, [newest.get((name, g.metric.name)) for g in columns]) for name in names if name != BUILD]
+    return MachineResults(machine, groups, columns, rows)
 
 
 def measured_before(series: list[Series], branch: Branch, number: int) -> dict[int, tuple[Commit, Drawn]]:
     """By series: the nearest commit before this one that it measured, and its point."""
     ids = [s.pk for s in series]
     with connection.cursor() as cursor:
-        cursor.execute(BEFORE, {"series": ids, "branch": branch.pk, "number": number, "reach": REACH})
+        cursor.execute(MEASURED_BEFORE, {"series": ids, "branch": branch.pk, "number": number, "reach": REACH})
         places = {series_id: (commit_id, at) for series_id, commit_id, at in cursor}
     if not places:
         return {}
@@ -215,37 +217,37 @@ def samples_of_points(points: list[Drawn]) -> Samples:
     return found
 
 
-def result_of(
+def series_result(
     series: Series,
     point: Drawn,
     before: tuple[Commit, Drawn] | None,
     samples: Samples,
     suite: Suite | None,
     change: ChangePoint | None,
-) -> Result:
+) -> SeriesResult:
     metric = METRICS[series.metric]
     if before is None:
-        return Result(series, metric, point, None, None, None, change)
+        return SeriesResult(series, metric, point, None, None, None, change)
     commit, old = before
     smallest = suite.smallest_effect(metric.name, metric.smallest_effect) if suite else metric.smallest_effect
     if metric.exact:
         exact = compare_exact(old.value, point.value, smallest_effect=smallest)
-        return Result(series, metric, point, commit, old, exact, change)
+        return SeriesResult(series, metric, point, commit, old, exact, change)
     comparison = compare(
         samples[series.pk, commit.pk], samples[series.pk, point.commit_id], smallest_effect=smallest, seed=series.pk
     )
-    return Result(series, metric, point, commit, old, comparison, change)
+    return SeriesResult(series, metric, point, commit, old, comparison, change)
 
 
-def builds_of(commit: Commit) -> list[BuildShown]:
+def builds_of(commit: Commit) -> list[BuildWithLog]:
     """The builds, newest first; with the end of the newest one's log."""
     builds = list(commit.builds.select_related("attempt__run__machine").order_by("-id")[:10])
     if not builds:
         return []
-    log = log_tail(builds[0])
-    return [BuildShown(b, b.attempt.run, log if b is builds[0] else "") for b in builds]
+    log = build_log_tail(builds[0])
+    return [BuildWithLog(b, b.attempt.run, log if b is builds[0] else "") for b in builds]
 
 
-def log_tail(build: Build) -> str:
+def build_log_tail(build: Build) -> str:
     chunks = LogChunk.objects.filter(attempt=build.attempt, phase=build.phase).order_by("-seq")
-    return plain("".join(reversed(chunks.values_list("text", flat=True)[:4])))[-TAIL:]
+    return plain("".join(reversed(chunks.values_list("text", flat=True)[:4])))[-LOG_TAIL:]
