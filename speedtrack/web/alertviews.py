@@ -27,7 +27,7 @@ NOTE_LENGTH = 4000
 def regrouped(request: HttpRequest, pk: int, change: Callable[[Alert, str, User], str]) -> HttpResponse:
     """Let a person change what an alert is made of; say what was done, or why not."""
     assert isinstance(request.user, User)
-    found = alert_page.alert_named(pk)
+    found = alert_page.alert_or_404(pk)
     if request.method != "POST":
         return redirect("alert", pk=pk)
     try:
@@ -73,14 +73,14 @@ def mutes(request: HttpRequest, slug: str) -> HttpResponse:
     """What is muted in a project, and a form to mute more."""
     if request.method == "POST":
         return mute(request, slug)
-    page = mutes_page.load(scope.project_named(slug), request.GET)
+    page = mutes_page.load(scope.project_or_404(slug), request.GET)
     return render(request, "web/mutes.html", {"page": page, "project": page.project})
 
 
 @login_required
 def mute(request: HttpRequest, slug: str) -> HttpResponse:
     assert isinstance(request.user, User)
-    project = scope.project_named(slug)
+    project = scope.project_or_404(slug)
     try:
         made = muting.mute(project, mutes_page.quiet_of(project, request.POST), request.user)
         messages.success(request, f"Muted: {made}.")
@@ -92,7 +92,7 @@ def mute(request: HttpRequest, slug: str) -> HttpResponse:
 @login_required
 def end_mute(request: HttpRequest, slug: str, pk: int) -> HttpResponse:
     assert isinstance(request.user, User)
-    found = scope.project_named(slug).mutes.filter(pk=pk).first()
+    found = scope.project_or_404(slug).mutes.filter(pk=pk).first()
     if found is None:
         raise Http404(f"{slug} has no mute {pk}.")
     if request.method == "POST":
@@ -104,10 +104,10 @@ def end_mute(request: HttpRequest, slug: str, pk: int) -> HttpResponse:
 @require_safe
 def sensitivity(request: HttpRequest, slug: str) -> HttpResponse:
     """The benchmarks worth fixing."""
-    page = sensitivity_page.load(scope.project_named(slug))
+    page = sensitivity_page.load(scope.project_or_404(slug))
     return render(request, "web/sensitivity.html", {"page": page, "project": page.project})
 
 
 @require_safe
 def sensitivity_values(request: HttpRequest, slug: str) -> HttpResponse:
-    return JsonResponse(plain_values(sensitivity_page.document(sensitivity_page.load(scope.project_named(slug)))))
+    return JsonResponse(plain_values(sensitivity_page.document(sensitivity_page.load(scope.project_or_404(slug)))))

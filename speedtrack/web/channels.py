@@ -133,7 +133,7 @@ class ChannelForm(forms.Form):
 @require_safe
 @login_required
 def listed(request: HttpRequest, slug: str) -> HttpResponse:
-    project = scope.project_named(slug)
+    project = scope.project_or_404(slug)
     kinds = [(kind.value, kind.label, WORDS[kind].does) for kind in Kind]
     context = {"project": project, "channels": project.channels.order_by("name"), "kinds": kinds}
     return render(request, "web/channels.html", context)
@@ -142,7 +142,7 @@ def listed(request: HttpRequest, slug: str) -> HttpResponse:
 @require_http_methods(["GET", "HEAD", "POST"])
 @login_required
 def add(request: HttpRequest, slug: str, kind: str) -> HttpResponse:
-    project = scope.project_named(slug)
+    project = scope.project_or_404(slug)
     if kind not in WORDS:
         raise Http404(f"There is no channel of the kind {kind!r}: there are {', '.join(WORDS)}.")
     offered = {"name": Kind(kind).label, "url": WORDS[kind].base}
@@ -158,7 +158,7 @@ def add(request: HttpRequest, slug: str, kind: str) -> HttpResponse:
 @require_http_methods(["GET", "HEAD", "POST"])
 @login_required
 def change(request: HttpRequest, slug: str, pk: int) -> HttpResponse:
-    channel = channel_named(slug, pk)
+    channel = channel_or_404(slug, pk)
     offered = {"name": channel.name, "place": channel.place, "improvements": channel.improvements}
     form = ChannelForm(channel.kind, True, request.POST or None, offered)
     if written(form, lambda entry: managing.save(channel, entry)):
@@ -183,7 +183,7 @@ def written(form: ChannelForm, write: Callable[[Entry], Channel]) -> Channel | N
 @login_required
 def act(request: HttpRequest, slug: str, pk: int, verb: str) -> HttpResponse:
     """Do one thing with a channel: the table below says which."""
-    channel = channel_named(slug, pk)
+    channel = channel_or_404(slug, pk)
     if verb not in VERBS:
         raise Http404(f"A channel cannot {verb!r}: it can {', '.join(VERBS)}.")
     try:
@@ -222,7 +222,7 @@ VERBS: dict[str, Callable[[Channel, str], str]] = {
 }
 
 
-def channel_named(slug: str, pk: int) -> Channel:
+def channel_or_404(slug: str, pk: int) -> Channel:
     found: Channel | None = Channel.objects.filter(project__slug=slug, pk=pk).select_related("project").first()
     if found is None:
         raise Http404(f"The project {slug!r} has no channel {pk}.")

@@ -100,7 +100,7 @@ def address(project: Project | None) -> str:
 @require_safe
 def alerts(request: HttpRequest, slug: str | None = None) -> HttpResponse:
     """The feed, or 304 where nothing happened to these alerts since the reader has seen it."""
-    project = scope.project_named(slug) if slug else None
+    project = scope.project_or_404(slug) if slug else None
     status = request.GET.get("status", "all")
     status = status if status in ("open", *Alert.Status.values) else "all"
     events: QuerySet[AlertEvent] = AlertEvent.objects.filter(**({"alert__project": project} if project else {}))

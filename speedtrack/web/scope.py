@@ -34,7 +34,7 @@ class Scope:
     head: int
 
 
-def project_named(slug: str) -> Project:
+def project_or_404(slug: str) -> Project:
     project: Project | None = Project.objects.filter(slug=slug).first()
     if project is None:
         raise Http404(f"There is no project {slug!r}.")
@@ -43,7 +43,7 @@ def project_named(slug: str) -> Project:
 
 def scope_of(slug: str, query: QueryDict, metric: str | None = None) -> Scope:
     """Read the selection of an address. Raises Http404 for a name that does not exist."""
-    project = project_named(slug)
+    project = project_or_404(slug)
     branches = list(project.branches.order_by(F("deleted_at").asc(nulls_first=True), "name"))
     branch = chosen("branch", query.get("branch"), branches, project.default_branch)
     machines = machines_of(project)

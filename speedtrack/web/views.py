@@ -130,7 +130,7 @@ def commit(request: HttpRequest, slug: str, sha: str) -> HttpResponse:
 @require_safe
 def alerts(request: HttpRequest, slug: str | None = None) -> HttpResponse:
     """The alerts of a project, or of all."""
-    project = scope.project_named(slug) if slug else None
+    project = scope.project_or_404(slug) if slug else None
     status = request.GET.get("status", "open")
     counted = alert_page.counts(project)
     context = {
@@ -147,7 +147,7 @@ def alerts(request: HttpRequest, slug: str | None = None) -> HttpResponse:
 def alert(request: HttpRequest, pk: int) -> HttpResponse:
     if request.method == "POST":
         return decide(request, pk)
-    if merged_into := alert_page.alert_named(pk).merged_into_id:
+    if merged_into := alert_page.alert_or_404(pk).merged_into_id:
         return redirect("alert", pk=merged_into)
     page = alert_page.load(pk)
     section = profiles_page.of_alert(page.alert, request.GET.get("zoom", ""))
@@ -159,7 +159,7 @@ def alert(request: HttpRequest, pk: int) -> HttpResponse:
 def decide(request: HttpRequest, pk: int) -> HttpResponse:
     """Take a person's decision about an alert."""
     assert isinstance(request.user, User)
-    found = alert_page.alert_named(pk)
+    found = alert_page.alert_or_404(pk)
     assignee = User.objects.filter(is_active=True, username=request.POST.get("assignee", "")).first()
     note = request.POST.get("note", "")[:NOTE_LENGTH]
     decision = Decision(request.POST.get("seen", ""), request.POST.get("status", ""), assignee, note)
@@ -182,7 +182,7 @@ def run(request: HttpRequest, pk: int) -> HttpResponse:
 @require_safe
 def run_log(request: HttpRequest, pk: int) -> HttpResponseBase:
     """The whole log as plain text."""
-    pieces = run_page.whole_log(run_page.run_named(pk), request.GET.get("phase"))
+    pieces = run_page.whole_log(run_page.run_or_404(pk), request.GET.get("phase"))
     return StreamingHttpResponse(pieces, content_type="text/plain; charset=utf-8")
 
 
@@ -225,7 +225,7 @@ def lift(request: HttpRequest, name: str) -> HttpResponse:
     assert isinstance(request.user, User)
     try:
         level = request.POST.get("level") == "new"
-        quarantine.lift(machine_page.machine_named(name), request.user, accept_level=level)
+        quarantine.lift(machine_page.machine_or_404(name), request.user, accept_level=level)
         messages.success(request, "The machine is at work again.")
     except quarantine.NotQuarantined as e:
         messages.error(request, f"Nothing to lift: {e}.")

@@ -74,7 +74,7 @@ class AlertPage:
         return self.evidence[0] if self.evidence else None
 
 
-def alert_named(pk: int) -> Alert:
+def alert_or_404(pk: int) -> Alert:
     related = ("project", "branch", "before", "commit", "assignee", "fixed_by", "reverted_by")
     alert: Alert | None = Alert.objects.select_related(*related).filter(pk=pk).first()
     if alert is None:
@@ -83,7 +83,7 @@ def alert_named(pk: int) -> Alert:
 
 
 def load(pk: int) -> AlertPage:
-    alert = alert_named(pk)
+    alert = alert_or_404(pk)
     found = changes.change_points().filter(alert=alert).prefetch_related("runs__commit", "runs__base", "runs__machine")
     points = sorted(found, key=lambda cp: (not cp.is_slowdown, -abs(cp.ratio - 1)))
     evidence = evidence_of(points)

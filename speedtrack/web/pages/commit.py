@@ -18,7 +18,7 @@ from speedtrack.runs.models import Build, LogChunk, Measurement, Run, Series
 from speedtrack.stats.compare import Comparison, compare, compare_exact
 from speedtrack.text import plain
 from speedtrack.web.pages import changes
-from speedtrack.web.scope import chosen, project_named
+from speedtrack.web.scope import chosen, project_or_404
 
 REACH = 500  # commits of the branch among which the measured one before is looked for
 LOG_TAIL = 12_000  # characters of the build log that the page shows
@@ -110,7 +110,7 @@ class CommitPage:
 
 def commit_or_404(slug: str, sha: str) -> tuple[Project, Commit]:
     """A commit by its hash, or by the beginning of it (at least seven characters)."""
-    project = project_named(slug)
+    project = project_or_404(slug)
     found = list(Commit.objects.filter(project=project, sha__startswith=sha.lower())[:2]) if len(sha) >= 7 else []
     if len(found) != 1:
         raise Http404(f"{slug} has {'more than one' if found else 'no'} commit {sha!r}.")

@@ -107,7 +107,7 @@ class MachinePage:
         return Facts.of(self.recorded)
 
 
-def machine_named(name: str) -> Machine:
+def machine_or_404(name: str) -> Machine:
     machine = Machine.objects.filter(name=name).first()
     if machine is None:
         raise Http404(f"There is no machine {name!r}.")
@@ -115,7 +115,7 @@ def machine_named(name: str) -> Machine:
 
 
 def load(name: str) -> MachinePage:
-    machine = machine_named(name)
+    machine = machine_or_404(name)
     canary = machine.canaries.filter(retired_at=None).select_related("project", "commit").first()
     history = list(Environment.objects.filter(machine=machine).order_by("pk"))
     checks = checks_of(canary, {one.pk: one for one in history}) if canary else []

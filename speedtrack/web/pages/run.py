@@ -72,7 +72,7 @@ class Recipe:
     script: str
 
 
-def run_named(pk: int) -> Run:
+def run_or_404(pk: int) -> Run:
     run = Run.objects.select_related("project", "commit", "base", "machine", "suite").filter(pk=pk).first()
     if run is None:
         raise Http404(f"There is no run {pk}.")
@@ -80,7 +80,7 @@ def run_named(pk: int) -> Run:
 
 
 def load(pk: int) -> RunPage:
-    run = run_named(pk)
+    run = run_or_404(pk)
     attempts = list(run.attempts.order_by("pk"))
     attempt = attempts[-1] if attempts else None
     log, cut = log_tail(attempt)
@@ -179,7 +179,7 @@ def recipes_of(run: Run, attempt: Attempt | None) -> list[Recipe]:
 
 def script(pk: int, benchmark: str | None, side: str | None) -> str:
     """One script as text: of the benchmark and side named, else the first. Raises Http404."""
-    run = run_named(pk)
+    run = run_or_404(pk)
     for recipe in recipes_of(run, run.attempts.order_by("pk").last()):
         if benchmark in (None, recipe.benchmark) and side in (None, recipe.side):
             return recipe.script
