@@ -131,13 +131,13 @@ NARROWEST = 0.03  # the axis reaches at least this far either way, so that noise
 
 @dataclass(frozen=True)
 class CanaryDot:
-    """One canary: value / usual level with its limit. ``begins``: what had changed on the machine before it."""
+    """One check of the canary. ``ratio``: its value by the usual level; ``changed``: what had changed before it."""
 
     ratio: float | None
     limit: float | None
     answer: str
     title: str
-    begins: str = ""
+    changed: str = ""
     x: float = 0.0
     y: float = 0.0
 
@@ -152,7 +152,7 @@ class CanaryDot:
 
 @dataclass(frozen=True)
 class CanaryPlot:
-    """Canaries in the order in which they flew, against their usual level; the newest limits as a band."""
+    """Checks of a canary, oldest first, against the usual level; the newest limits as a band."""
 
     dots: list[CanaryDot]
     breaks: list[CanaryDot]
@@ -180,5 +180,5 @@ class CanaryPlot:
         mesh = step_of(far, 2.5)
         ticks = [(y(i * mesh), tick_label(i * mesh)) for i in range(-int(far / mesh), int(far / mesh) + 1)]
         band = (y(limits[-1]), round(y(-limits[-1]) - y(limits[-1]), 1)) if limits else None
-        breaks = [replace(dot, x=round(dot.x - step / 2, 1)) for dot in placed if dot.begins]
+        breaks = [replace(dot, x=round(dot.x - step / 2, 1)) for dot in placed if dot.changed]
         return cls(placed, breaks, ticks, band)

@@ -201,9 +201,8 @@ def profile_folded(request: HttpRequest, pk: int) -> HttpResponse:
 
 @require_safe
 def queue(request: HttpRequest) -> HttpResponse:
-    context = {"posts": queue_page.posts(), "troubles": queue_page.troubles()}
     template = "web/queue_live.html" if request.GET.get("part") == "live" else "web/queue.html"
-    return render(request, template, context)
+    return render(request, template, {"page": queue_page.load()})
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -216,7 +215,7 @@ def machine(request: HttpRequest, name: str) -> HttpResponse:
 
 @require_safe
 def machine_values(request: HttpRequest, name: str) -> HttpResponse:
-    return JsonResponse(plain_values(machine_page.document(machine_page.load(name))))
+    return JsonResponse(plain_values(machine_page.machine_document(machine_page.load(name))))
 
 
 @login_required

@@ -128,13 +128,13 @@ def test_the_number_of_queries_does_not_grow(client: Client, watched: Machine) -
 
 
 def test_a_plot_of_canaries() -> None:
-    def dot(ratio: float | None, answer: str, begins: str = "") -> CanaryDot:
-        return CanaryDot(ratio, 0.02 if answer != "unknown" else None, answer, "", begins)
+    def dot(ratio: float | None, answer: str, changed: str = "") -> CanaryDot:
+        return CanaryDot(ratio, 0.02 if answer != "unknown" else None, answer, "", changed)
 
     plot = CanaryPlot.of([dot(1.0, "steady"), dot(1.05, "off"), dot(None, "unknown"), dot(0.99, "steady", "kernel")])
     middle, high, bottom, low = (one.y for one in plot.dots)
     assert high < middle < low < bottom
-    assert [one.begins for one in plot.breaks] == ["kernel"]
+    assert [one.changed for one in plot.breaks] == ["kernel"]
     assert plot.breaks[0].x < plot.dots[3].x
     assert plot.band and plot.band[0] < middle < plot.band[0] + plot.band[1]
     assert CanaryPlot.of([dot(1.0, "steady")]).dots[0].y == plot.dots[0].y
