@@ -1,8 +1,8 @@
 """Differential flame graphs: two profiles as one drawing, and the functions whose cost differs most.
 
-Costs are CPU time per request, as a share of what the base needed in all: shares within each profile would show
-everything that did not change as faster as soon as one function got slower. Drawn by the server with lengths in per
-cent, so that the drawing fits any width, needs no style, and a click is a link to the same page zoomed in.
+A cost is CPU time per request, as a share of the base's total: with shares of each profile's own total, one slower
+function would make all others look faster. The server draws the graph, with lengths in per cent: it fits any width
+without a style, and each frame is a link to the same page zoomed in.
 """
 
 from collections import Counter
@@ -20,7 +20,7 @@ FUNCTIONS, LEAST_DIFFERENCE = 15, 0.0005
 
 @dataclass(frozen=True)
 class Stacks:
-    """One side: folded stacks, and what a request cost in ns (None: unknown)."""
+    """One side: folded stacks, and the CPU time of a request in ns (None: unknown)."""
 
     folded: str
     cpu_ns_per_request: float | None
@@ -28,7 +28,7 @@ class Stacks:
 
 @dataclass
 class Node:
-    """A frame with all that it called; costs as shares of the base's whole. ``number``: its place in the tree."""
+    """A frame with all that it called; costs as shares of the base's total. ``number``: its place in the tree."""
 
     name: str
     base: float = 0.0
@@ -61,7 +61,7 @@ class Frame:
 
 @dataclass(frozen=True)
 class Function:
-    """What a function itself costs, without what it calls."""
+    """The cost of a function itself, without the functions that it calls."""
 
     name: str
     before: str
@@ -80,17 +80,17 @@ class Flame:
     @classmethod
     def of(cls, base: Stacks, head: Stacks, zoom: int = 0) -> "Flame":
         """The drawing of two profiles; ``zoom``: the number of the frame that fills the width."""
-        scale = Scale.of(base, head)
-        root = tree(base, head, scale)
+        costs = SampleCosts.of(base, head)
+        root = tree(base, head, costs)
         path = path_to(root, zoom) or [root]
-        frames = list(drawn(path, scale))
+        frames = list(frames_of(path, costs))
         height = max(frame.y for frame in frames) + ROW
-        return cls(frames, functions(base, head, scale), path[-1].name if len(path) > 1 else "", height)
+        return cls(frames, changed_functions(base, head, costs), path[-1].name if len(path) > 1 else "", height)
 
 
 @dataclass(frozen=True)
-class Scale:
-    """What one sample of each side costs, as a share of the base's whole; and what that whole is in ns, if known."""
+class SampleCosts:
+    """The cost of one sample of each side, as a share of the base's total; and that total in ns, if known."""
 
     base: float
     head: float
@@ -98,46 +98,46 @@ class Scale:
     base_ns: float | None
 
     @classmethod
-    def of(cls, base: Stacks, head: Stacks) -> "Scale":
+    def of(cls, base: Stacks, head: Stacks) -> "SampleCosts":
         known = base.cpu_ns_per_request and head.cpu_ns_per_request
         ratio = head.cpu_ns_per_request / base.cpu_ns_per_request if known else 1.0  # type: ignore[operator]
-        totals = [sum(count for _, count in parsed(side.folded)) or 1 for side in (base, head)]
+        totals = [sum(count for _, count in parse_folded(side.folded)) or 1 for side in (base, head)]
         return cls(1 / totals[0], ratio / totals[1], ratio, base.cpu_ns_per_request if known else None)
 
-    def told(self, cost: float, whole: float) -> str:
-        """A cost as a share of its own side, with its ns where they are known."""
+    def cost_text(self, cost: float, whole: float) -> str:
+        """A cost as a share of its own side, and in ns where they are known."""
         ns = "" if self.base_ns is None else f", {cost * self.base_ns:,.0f} ns"
         return f"{cost / whole:.1%}{ns}"
 
     def before(self, cost: float) -> str:
-        return self.told(cost, 1.0)
+        return self.cost_text(cost, 1.0)
 
     def after(self, cost: float) -> str:
-        return self.told(cost, self.ratio)
+        return self.cost_text(cost, self.ratio)
 
 
-def parsed(folded: str) -> Iterator[tuple[list[str], int]]:
+def parse_folded(folded: str) -> Iterator[tuple[list[str], int]]:
     for line in folded.splitlines():
         stack, _, count = line.rpartition(" ")
         if stack and count.isdigit():
             yield stack.split(";"), int(count)
 
 
-def tree(base: Stacks, head: Stacks, scale: Scale) -> Node:
+def tree(base: Stacks, head: Stacks, costs: SampleCosts) -> Node:
     root = Node("all")
-    for stack, count in parsed(base.folded):
-        for node in descended(root, stack):
-            node.base += count * scale.base
-    for stack, count in parsed(head.folded):
-        for node in descended(root, stack):
-            node.head += count * scale.head
+    for stack, count in parse_folded(base.folded):
+        for node in nodes_along(root, stack):
+            node.base += count * costs.base
+    for stack, count in parse_folded(head.folded):
+        for node in nodes_along(root, stack):
+            node.head += count * costs.head
     for number, node in enumerate(root.walk()):
         node.number = number
     return root
 
 
-def descended(root: Node, stack: Iterable[str]) -> Iterator[Node]:
-    """The nodes of a stack from the root on, made where they are missing."""
+def nodes_along(root: Node, stack: Iterable[str]) -> Iterator[Node]:
+    """The nodes of a stack, from the root on; those that are missing are made."""
     yield root
     for name in stack:
         root = root.children.setdefault(name, Node(name))
@@ -145,7 +145,7 @@ def descended(root: Node, stack: Iterable[str]) -> Iterator[Node]:
 
 
 def path_to(root: Node, number: int) -> list[Node] | None:
-    """The nodes from the root to that of a number; None if the head has no such one."""
+    """The nodes from the root to the one with this number; None if the head has no such frame."""
     path = [root]
     while path[-1].number != number:
         below = [child for child in path[-1].ordered() if child.number <= number]
@@ -155,10 +155,10 @@ def path_to(root: Node, number: int) -> list[Node] | None:
     return path if path[-1].head > 0 else None
 
 
-def drawn(path: list[Node], scale: Scale) -> Iterator[Frame]:
-    """The frames, row by row: those that led to the last of the path over the whole width, then what it called."""
+def frames_of(path: list[Node], costs: SampleCosts) -> Iterator[Frame]:
+    """The frames, row by row: those of the path over the whole width, then what the last of them called."""
     for depth, node in enumerate(path):
-        yield frame(node, scale, 0.0, 100.0, depth)
+        yield frame(node, costs, 0.0, 100.0, depth)
     row = [(path[-1], 0.0)]
     left = MOST_FRAMES
     per_cost = 100 / path[-1].head if path[-1].head else 0.0
@@ -169,16 +169,16 @@ def drawn(path: list[Node], scale: Scale) -> Iterator[Frame]:
                 width = child.head * per_cost
                 if width >= LEAST_WIDTH and left:
                     left -= 1
-                    yield frame(child, scale, x, width, depth)
+                    yield frame(child, costs, x, width, depth)
                     below.append((child, x))
                 x += width
         row = below
 
 
-def frame(node: Node, scale: Scale, x: float, width: float, depth: int) -> Frame:
+def frame(node: Node, costs: SampleCosts, x: float, width: float, depth: int) -> Frame:
     title = (
-        f"{node.name}: after {scale.after(node.head)}; before {scale.before(node.base)}; "
-        f"{difference(node.head - node.base)} of a request's CPU time before"
+        f"{node.name}: after {costs.after(node.head)}; before {costs.before(node.base)}; "
+        f"{signed_percent(node.head - node.base)} of a request's CPU time before"
     )
     return Frame(
         str(node.number),
@@ -192,7 +192,7 @@ def frame(node: Node, scale: Scale, x: float, width: float, depth: int) -> Frame
     )
 
 
-def difference(cost: float) -> str:
+def signed_percent(cost: float) -> str:
     return f"{100 * cost:+.1f}%".replace("-", numbers.MINUS)
 
 
@@ -201,26 +201,26 @@ def colour(difference: float) -> str:
     return f"{'more' if difference > 0 else 'less'}{strength}" if strength else "same"
 
 
-def functions(base: Stacks, head: Stacks, scale: Scale) -> list[Function]:
+def changed_functions(base: Stacks, head: Stacks, costs: SampleCosts) -> list[Function]:
     """The functions whose own cost differs most."""
-    before, after = own(base, scale.base), own(head, scale.head)
+    before, after = own_costs(base, costs.base), own_costs(head, costs.head)
     differences = {name: after[name] - before[name] for name in before | after}
     seen = (name for name, cost in differences.items() if abs(cost) >= LEAST_DIFFERENCE)
     largest = sorted(seen, key=lambda name: (-abs(differences[name]), name))[:FUNCTIONS]
     return [
         Function(
             name,
-            scale.before(before[name]),
-            scale.after(after[name]),
-            difference(differences[name]),
+            costs.before(before[name]),
+            costs.after(after[name]),
+            signed_percent(differences[name]),
             differences[name] > 0,
         )
         for name in largest
     ]
 
 
-def own(side: Stacks, per_sample: float) -> "Counter[str]":
+def own_costs(side: Stacks, per_sample: float) -> "Counter[str]":
     costs: Counter[str] = Counter()
-    for stack, count in parsed(side.folded):
+    for stack, count in parse_folded(side.folded):
         costs[stack[-1]] += count * per_sample  # type: ignore[assignment]
     return costs

@@ -150,7 +150,7 @@ def alert(request: HttpRequest, pk: int) -> HttpResponse:
     if merged_into := alert_page.alert_or_404(pk).merged_into_id:
         return redirect("alert", pk=merged_into)
     page = alert_page.load(pk)
-    section = profiles_page.of_alert(page.alert, request.GET.get("zoom", ""))
+    section = profiles_page.section_of_alert(page.alert, request.GET.get("zoom", ""))
     context = {"page": page, "alert": page.alert, "project": page.alert.project, "section": section}
     return render(request, "web/alert.html", context)
 
@@ -175,7 +175,7 @@ def decide(request: HttpRequest, pk: int) -> HttpResponse:
 def run(request: HttpRequest, pk: int) -> HttpResponse:
     page = run_page.load(pk)
     template = "web/run_live.html" if request.GET.get("part") == "live" else "web/run.html"
-    section = profiles_page.of_run(page.run, request.GET.get("zoom", ""))
+    section = profiles_page.section_of_run(page.run, request.GET.get("zoom", ""))
     return render(request, template, {"page": page, "run": page.run, "project": page.run.project, "section": section})
 
 
@@ -196,7 +196,7 @@ def run_script(request: HttpRequest, pk: int) -> HttpResponse:
 @require_safe
 def profile_folded(request: HttpRequest, pk: int) -> HttpResponse:
     """A profile's stacks as text, for other tools that draw or compare them."""
-    return HttpResponse(plain(profiles_page.folded(pk)), content_type="text/plain; charset=utf-8")
+    return HttpResponse(plain(profiles_page.folded_stacks(pk)), content_type="text/plain; charset=utf-8")
 
 
 @require_safe

@@ -21,11 +21,11 @@ class Command(PlainCommand):
         what.add_argument("--run", type=int, metavar="NUMBER")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        run = of_alert(options["alert"]) if options["alert"] is not None else of_run(options["run"])
+        run = plan_for_alert(options["alert"]) if options["alert"] is not None else plan_for_run(options["run"])
         self.stdout.write(f"run {run.pk} is queued on {run.machine}: its page will show the profiles")
 
 
-def of_alert(number: int) -> Run:
+def plan_for_alert(number: int) -> Run:
     alert = Alert.objects.select_related("project", "before", "commit").filter(pk=number).first()
     if alert is None:
         raise CommandError(f"there is no alert {number}: its number is at the end of its page's address")
@@ -35,7 +35,7 @@ def of_alert(number: int) -> Run:
     return run
 
 
-def of_run(number: int) -> Run:
+def plan_for_run(number: int) -> Run:
     run = Run.objects.select_related("project", "base", "commit", "machine", "suite").filter(pk=number).first()
     if run is None:
         raise CommandError(f"there is no run {number}: its number is at the end of its page's address")
