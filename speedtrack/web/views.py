@@ -189,7 +189,7 @@ def run_log(request: HttpRequest, pk: int) -> HttpResponseBase:
 @require_safe
 def run_script(request: HttpRequest, pk: int) -> HttpResponse:
     """The script that repeats a measurement by hand; ``benchmark`` and ``side`` say which."""
-    text = run_page.script(pk, request.GET.get("benchmark"), request.GET.get("side"))
+    text = run_page.named_script(pk, request.GET.get("benchmark"), request.GET.get("side"))
     return HttpResponse(text, content_type="text/plain; charset=utf-8")
 
 

@@ -92,4 +92,4 @@ def test_a_measurement_says_why_its_trials_ended(client: Client, kvd: World) -> 
     document = builders.result(run, "get-p1", run.commit, [5000.0 + i for i in range(5)], stopping=how)
     results.accept(run.machine, run.pk, document)
     page = client.get(f"/runs/{run.pk}/").content.decode()
-    assert "get-p1: 5 trials, 1 thrown out and repeated; median ±1.23%, wanted ±1.00%: no more are allowed" in page
+    assert "get-p1: 5 trials, 1 discarded and repeated; median ±1.23%, target ±1.00%: cap reached" in page
