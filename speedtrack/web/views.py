@@ -49,18 +49,10 @@ def home(request: HttpRequest) -> HttpResponse:
 
 @require_safe
 def project(request: HttpRequest, slug: str) -> HttpResponse:
-    chosen = scope.scope_of(slug, request.GET)
-    shown = project_page.grid(chosen)
-    found = project_page.project_changes(chosen)
-    context = {
-        "scope": chosen,
-        "project": chosen.project,
-        "grid": shown,
-        "changes": found,
-        "commits": project_page.commit_list(shown, found),
-        "alerts": project_page.open_alerts(chosen),
-        "hook_url": project_page.hook_url(chosen.project) if request.user.is_authenticated else None,
-    }
+    page = project_page.load(scope.scope_of(slug, request.GET))
+    project = page.scope.project
+    hook_url = project_page.hook_url(project) if request.user.is_authenticated else None
+    context = {"page": page, "scope": page.scope, "project": project, "hook_url": hook_url}
     return render(request, "web/project.html", context)
 
 

@@ -21,7 +21,9 @@ from speedtrack.web.scope import PlacedCommit, Scope, recent_commits
 
 COLUMNS = 30  # commits of the grid
 WINDOW = 90  # commits from which noise and sparklines are drawn
-LISTED = 12  # commits of the list below the grid
+LISTED_COMMITS = 12
+LISTED_CHANGES = 12
+LISTED_ALERTS = 8
 
 
 @dataclass(frozen=True)
@@ -34,7 +36,7 @@ class Cell:
 
 
 @dataclass(frozen=True)
-class Row:
+class BenchmarkRow:
     benchmark: str
     why: str
     url: str
@@ -46,13 +48,13 @@ class Row:
 @dataclass(frozen=True)
 class Grid:
     commits: list[PlacedCommit]
-    rows: list[Row]
+    rows: list[BenchmarkRow]
     states: dict[int, Gap]
 
 
 @dataclass(frozen=True)
-class Listed:
-    """A commit of the list: what became of it."""
+class CommitRow:
+    """A commit of the list: measured, or why not, and the changes that it made."""
 
     placed: PlacedCommit
     state: str
@@ -62,7 +64,16 @@ class Listed:
 
 
 @dataclass(frozen=True)
-class Context:
+class ProjectPage:
+    scope: Scope
+    grid: Grid
+    changes: list[Change]
+    commits: list[CommitRow]
+    alerts: list[Alert]  #: the open ones
+
+
+@dataclass(frozen=True)
+class RowContext:
     """What the cells of one row have in common."""
 
     scope: Scope
@@ -71,32 +82,37 @@ class Context:
     marks: dict[int, ChangePoint]
 
 
-def grid(scope: Scope) -> Grid:
-    """The grid of a scope; without rows where nothing was measured yet."""
+def load(scope: Scope) -> ProjectPage:
+    grid = load_grid(scope)
+    newest = changes.newest(changes.on(scope.branch), LISTED_CHANGES)
+    return ProjectPage(scope, grid, newest, commit_rows(grid, newest), open_alerts(scope.project))
+
+
+def load_grid(scope: Scope) -> Grid:
+    """The grid of a scope; it has no rows where nothing was measured yet."""
     path = recent_commits(scope.branch, scope.head, WINDOW)
     if not path or scope.machine is None or scope.branch is None:
         return Grid(path[-COLUMNS:], [], {})
     found = Series.objects.filter(project=scope.project, machine=scope.machine, metric=scope.metric.name)
     series = {s.pk: s for s in found.select_related("benchmark").order_by("pk")}
-    drawn = lines.drawn(series, scope.branch, path[0].number, scope.head)
     gaps = gaps_of(scope.machine, [p.commit.pk for p in path[-COLUMNS:]])
-    smallest, order = suite_of(scope)
-    marks = marks_of(scope, path)
+    smallest, order = suite_settings(scope)
+    marks = marks_by_benchmark(scope, path)
     points: dict[str, list[Drawn]] = defaultdict(list)
     whys = {}
-    for point in drawn:
+    for point in lines.drawn(series, scope.branch, path[0].number, scope.head):
         points[series[point.series_id].benchmark.name].append(point)
     for one in series.values():
         whys[one.benchmark.name] = one.benchmark.why
     names = [n for n in order if n in points] + sorted(points.keys() - set(order))
     rows = []
     for name in names:
-        context = Context(scope, noise_of(newest_series(points[name])), smallest, marks.get(name, {}))
-        rows.append(row_of(context, name, whys[name], points[name], path, gaps))
+        context = RowContext(scope, noise_of(newest_series(points[name])), smallest, marks.get(name, {}))
+        rows.append(benchmark_row(context, name, whys[name], points[name], path, gaps))
     return Grid(path[-COLUMNS:], rows, gaps)
 
 
-def suite_of(scope: Scope) -> tuple[float, list[str]]:
+def suite_settings(scope: Scope) -> tuple[float, list[str]]:
     """The smallest effect that matters for the metric, and the order of the benchmarks, by the newest run's suite."""
     suite = Suite.objects.filter(
         pk__in=Run.objects.own().filter(project=scope.project).order_by("-id").values("suite")[:1]
@@ -107,7 +123,7 @@ def suite_of(scope: Scope) -> tuple[float, list[str]]:
     return suite.smallest_effect(scope.metric.name, scope.metric.smallest_effect), names
 
 
-def marks_of(scope: Scope, path: list[PlacedCommit]) -> dict[str, dict[int, ChangePoint]]:
+def marks_by_benchmark(scope: Scope, path: list[PlacedCommit]) -> dict[str, dict[int, ChangePoint]]:
     """The change points of these commits: benchmark -> commit -> change point."""
     found = changes.change_points().filter(
         commit__in=[p.commit.pk for p in path[-COLUMNS:]],
@@ -125,9 +141,9 @@ def newest_series(points: list[Drawn]) -> list[Drawn]:
     return [p for p in points if p.series_id == points[-1].series_id]
 
 
-def row_of(
-    context: Context, name: str, why: str, points: list[Drawn], path: list[PlacedCommit], gaps: dict[int, Gap]
-) -> Row:
+def benchmark_row(
+    context: RowContext, name: str, why: str, points: list[Drawn], path: list[PlacedCommit], gaps: dict[int, Gap]
+) -> BenchmarkRow:
     by_commit = {p.commit_id: p for p in points}
     grades = grades_of(context, points)
     cells = []
@@ -141,10 +157,10 @@ def row_of(
     line = {p.commit_id: p.value for p in newest_series(points) if not p.flags}
     spark = [line.get(p.commit.pk) for p in path]
     url = reverse("timeline", args=[context.scope.project.slug, name, context.scope.metric.name])
-    return Row(name, why, url, points[-1], spark, cells)
+    return BenchmarkRow(name, why, url, points[-1], spark, cells)
 
 
-def grades_of(context: Context, points: list[Drawn]) -> dict[int, Grade]:
+def grades_of(context: RowContext, points: list[Drawn]) -> dict[int, Grade]:
     """By commit: its point against the clean point before it in the same series."""
     found: dict[int, Grade] = {}
     before: dict[int, Drawn] = {}
@@ -158,7 +174,7 @@ def grades_of(context: Context, points: list[Drawn]) -> dict[int, Grade]:
 
 
 def measured_cell(
-    context: Context, placed: PlacedCommit, point: Drawn, graded: Grade | None, mark: ChangePoint | None
+    context: RowContext, placed: PlacedCommit, point: Drawn, graded: Grade | None, mark: ChangePoint | None
 ) -> Cell:
     metric = context.scope.metric
     title = f"{placed.commit.short}: {numbers.quantity(metric, point.value)}"
@@ -184,29 +200,25 @@ def gap_cell(placed: PlacedCommit, gap: Gap) -> Cell:
     return Cell(gap.state, mark, f"{placed.commit.short}: {gap.reason}")
 
 
-def commit_list(shown: Grid, found: list[Change]) -> list[Listed]:
-    """The newest commits, newest first, with what became of them."""
-    listed = []
-    for placed in reversed(shown.commits[-LISTED:]):
-        place = shown.commits.index(placed)
+def commit_rows(grid: Grid, found: list[Change]) -> list[CommitRow]:
+    """The newest commits of the grid, newest first."""
+    rows = []
+    for placed in reversed(grid.commits[-LISTED_COMMITS:]):
+        place = grid.commits.index(placed)
         measured = any(
-            row.cells[place].look.split("-")[0] in ("same", "worse", "better", "flagged") for row in shown.rows
+            row.cells[place].look.split("-")[0] in ("same", "worse", "better", "flagged") for row in grid.rows
         )
-        gap = shown.states.get(placed.commit.pk, UNMEASURED)
+        gap = grid.states.get(placed.commit.pk, UNMEASURED)
         state, reason = ("measured", "") if measured else (gap.state, gap.reason)
-        mine = [c for c in found if c.commit.pk == placed.commit.pk]
-        listed.append(Listed(placed, state, reason, gap.run_id, mine))
-    return listed
+        own_changes = [c for c in found if c.commit.pk == placed.commit.pk]
+        rows.append(CommitRow(placed, state, reason, gap.run_id, own_changes))
+    return rows
 
 
-def project_changes(scope: Scope) -> list[Change]:
-    return changes.newest(changes.on(scope.branch), 12)
-
-
-def open_alerts(scope: Scope) -> list[Alert]:
-    """The project's open alerts, newest first."""
-    mine = Alert.objects.work().filter(project=scope.project)
-    return list(mine.select_related("commit", "branch").order_by("-id")[:8])
+def open_alerts(project: Project) -> list[Alert]:
+    """The newest of the project's open alerts, newest first."""
+    found = Alert.objects.work().filter(project=project)
+    return list(found.select_related("commit", "branch").order_by("-id")[:LISTED_ALERTS])
 
 
 def hook_url(project: Project) -> str:
