@@ -39,12 +39,7 @@ def healthz(request: HttpRequest) -> HttpResponse:
 
 @require_safe
 def home(request: HttpRequest) -> HttpResponse:
-    context = {
-        "cards": home_page.cards(),
-        "changes": home_page.latest_changes(),
-        "quarantined": home_page.quarantined(),
-    }
-    return render(request, "web/home.html", context)
+    return render(request, "web/home.html", {"page": home_page.load()})
 
 
 @require_safe

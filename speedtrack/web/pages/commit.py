@@ -105,7 +105,7 @@ class CommitPage:
     results: list[MachineResults]
     builds: list[BuildWithLog]
     runs: list[Run]
-    changes: list[changes.Change]
+    changes: list[changes.ChangeGroup]
 
 
 def commit_or_404(slug: str, sha: str) -> tuple[Project, Commit]:
@@ -138,7 +138,7 @@ def load(slug: str, sha: str, branch_name: str | None) -> CommitPage:
         results,
         builds_of(commit),
         runs,
-        changes.grouped(cp for cp in points if cp.status in changes.SHOWN),
+        changes.group_by_cause(cp for cp in points if cp.status in changes.VISIBLE),
     )
 
 
@@ -157,7 +157,7 @@ def neighbours(branch: Branch, number: int) -> tuple[Commit | None, Commit | Non
 def change_points_around(branch: Branch, number: int) -> Iterable[ChangePoint]:
     """Those whose range holds the commit at this position: it is their cause, or one of those that may be."""
     starts_before = Position.objects.filter(branch=branch, commit=OuterRef("before"), number__lt=number)
-    return changes.on(branch, first=number).filter(Exists(starts_before)).order_by("id")
+    return changes.on_branch(branch, first=number).filter(Exists(starts_before)).order_by("id")
 
 
 def results_by_machine(

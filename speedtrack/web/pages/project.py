@@ -16,7 +16,7 @@ from speedtrack.runs.models import Run, Series
 from speedtrack.web.gaps import UNMEASURED, Gap, gaps_of
 from speedtrack.web.grades import Grade, grade, noise_of
 from speedtrack.web.pages import changes
-from speedtrack.web.pages.changes import Change
+from speedtrack.web.pages.changes import ChangeGroup
 from speedtrack.web.scope import PlacedCommit, Scope, recent_commits
 
 COLUMNS = 30  # commits of the grid
@@ -60,14 +60,14 @@ class CommitRow:
     state: str
     reason: str
     run_id: int | None
-    changes: list[Change]
+    changes: list[ChangeGroup]
 
 
 @dataclass(frozen=True)
 class ProjectPage:
     scope: Scope
     grid: Grid
-    changes: list[Change]
+    changes: list[ChangeGroup]
     commits: list[CommitRow]
     alerts: list[Alert]  #: the open ones
 
@@ -84,7 +84,7 @@ class RowContext:
 
 def load(scope: Scope) -> ProjectPage:
     grid = load_grid(scope)
-    newest = changes.newest(changes.on(scope.branch), LISTED_CHANGES)
+    newest = changes.newest_groups(changes.on_branch(scope.branch), LISTED_CHANGES)
     return ProjectPage(scope, grid, newest, commit_rows(grid, newest), open_alerts(scope.project))
 
 
@@ -129,7 +129,7 @@ def marks_by_benchmark(scope: Scope, path: list[PlacedCommit]) -> dict[str, dict
         commit__in=[p.commit.pk for p in path[-COLUMNS:]],
         series__machine=scope.machine,
         series__metric=scope.metric.name,
-        status__in=changes.SHOWN,
+        status__in=changes.VISIBLE,
     )
     marks: dict[str, dict[int, ChangePoint]] = defaultdict(dict)
     for cp in found:
@@ -200,7 +200,7 @@ def gap_cell(placed: PlacedCommit, gap: Gap) -> Cell:
     return Cell(gap.state, mark, f"{placed.commit.short}: {gap.reason}")
 
 
-def commit_rows(grid: Grid, found: list[Change]) -> list[CommitRow]:
+def commit_rows(grid: Grid, found: list[ChangeGroup]) -> list[CommitRow]:
     """The newest commits of the grid, newest first."""
     rows = []
     for placed in reversed(grid.commits[-LISTED_COMMITS:]):

@@ -51,7 +51,7 @@ def test_the_number_of_queries_does_not_grow(client: Client, kvd: World, setting
 
 
 def test_lines_of_different_height_weigh_the_same() -> None:
-    joined = home.together([[100.0, 100.0, 200.0], [10.0, 10.0, 5.0], [None, None, None]])
+    joined = home.joint_line([[100.0, 100.0, 200.0], [10.0, 10.0, 5.0], [None, None, None]])
     assert joined == [1.0, 1.0, 1.0]
-    assert home.together([[None, 4.0]]) == [None, 1.0]
-    assert home.together([]) == []
+    assert home.joint_line([[None, 4.0]]) == [None, 1.0]
+    assert home.joint_line([]) == []

@@ -65,7 +65,7 @@ def document(view: View) -> bytes:
         "metric": {"name": metric.name, "title": metric.title, "unit": metric.unit, "better": metric.better.value},
         "first": view.first,
         "gaps": gap_documents(view, measured),
-        "changes": [change_document(view, cp) for cp in change_points_of(view) if cp.status in changes.SHOWN],
+        "changes": [change_document(view, cp) for cp in change_points_of(view) if cp.status in changes.VISIBLE],
         "breaks": [break_document(view, one) for one in breaks_among(view, columns)],
         "tags": [{"at": number - view.first, "name": name} for number, name in view.ask(TAGS)],
     }

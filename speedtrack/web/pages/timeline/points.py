@@ -71,5 +71,5 @@ def gaps(view: View) -> dict[int, Gap]:
 
 def change_points_of(view: View) -> list[ChangePoint]:
     """The change points of the view, in commit order."""
-    found = changes.on(view.branch, view.first, view.last).filter(series__in=[s.pk for s in view.series])
+    found = changes.on_branch(view.branch, view.first, view.last).filter(series__in=[s.pk for s in view.series])
     return sorted(found, key=lambda cp: (getattr(cp, "place"), cp.pk))  # noqa: B009 (an annotation)

@@ -66,7 +66,7 @@ def summary(timeline: Rows, measured: int) -> Summary:
     clean = [p for p in timeline.points if not p.flags]
     newest = clean[-1] if clean else None
     step = next((s for s in reversed(timeline.path) if newest and s.id == newest.commit_id), None)
-    shown = [cp for cp in timeline.change_points if cp.status in changes.SHOWN]
+    shown = [cp for cp in timeline.change_points if cp.status in changes.VISIBLE]
     machines = {s.pk: s.machine.name for s in timeline.view.series}
     machine = machines[newest.series_id] if newest else ""
     return Summary(timeline.view.commits, measured, newest, step, machine, shown[-1] if shown else None)
