@@ -19,8 +19,7 @@ from speedtrack.benchmarks import numbers
 from speedtrack.projects.models import Project
 from speedtrack.text import plain
 from speedtrack.web import scope
-from speedtrack.web.pages import alert as alert_page
-from speedtrack.web.pages.alert import ListedAlert
+from speedtrack.web.pages.alerts import ListedAlert, count_alerts, list_alerts
 
 NO_XML = dict.fromkeys((0xFFFE, 0xFFFF))  # what XML cannot hold, beside the control characters
 
@@ -52,7 +51,7 @@ class AlertsFeed(FeedOfAlerts):
             self.title += f" ({status})"
 
     def items(self) -> list[ListedAlert]:
-        found = alert_page.listed(self.project, self.status)
+        found = list_alerts(self.project, self.status)
         events = AlertEvent.objects.filter(alert__in=[row.alert for row in found])
         self.updated = dict(events.values_list("alert").annotate(Max("at")).order_by())
         return found
@@ -105,7 +104,7 @@ def alerts(request: HttpRequest, slug: str | None = None) -> HttpResponse:
     status = status if status in ("open", *Alert.Status.values) else "all"
     events: QuerySet[AlertEvent] = AlertEvent.objects.filter(**({"alert__project": project} if project else {}))
     newest: dict[str, Any] = events.aggregate(pk=Max("pk"), at=Max("at"))
-    state = f"{settings.URL} {slug} {status} {newest['pk']} {sum(alert_page.counts(project).values())}"
+    state = f"{settings.URL} {slug} {status} {newest['pk']} {sum(count_alerts(project).values())}"
     etag = f'"{hashlib.sha256(state.encode()).hexdigest()[:32]}"'
     answer = condition(lambda _: etag, lambda _: newest["at"])(AlertsFeed(project, status))
     return answer(request)

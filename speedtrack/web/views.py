@@ -11,13 +11,13 @@ from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods, require_safe
 
 from speedtrack.alerts import triage
-from speedtrack.alerts.models import Alert
 from speedtrack.alerts.triage import Decision, Stale
 from speedtrack.runs import quarantine
 from speedtrack.text import plain, plain_values
 from speedtrack.web import scope, workload
 from speedtrack.web.breaks import find_breaks
 from speedtrack.web.pages import alert as alert_page
+from speedtrack.web.pages import alerts as alerts_page
 from speedtrack.web.pages import commit as commit_page
 from speedtrack.web.pages import home as home_page
 from speedtrack.web.pages import machine as machine_page
@@ -119,14 +119,7 @@ def alerts(request: HttpRequest, slug: str | None = None) -> HttpResponse:
     """The alerts of a project, or of all."""
     project = scope.project_or_404(slug) if slug else None
     status = request.GET.get("status", "open")
-    counted = alert_page.counts(project)
-    context = {
-        "project": project,
-        "status": status,
-        "alerts": alert_page.listed(project, status),
-        "counts": [(name, counted.get(name, 0)) for name in (*Alert.Status.values, "improvements")],
-        "open_count": sum([counted.get(name, 0) for name in Alert.OPEN]),
-    }
+    context = {"page": alerts_page.load(project, status), "project": project, "status": status}
     return render(request, "web/alerts.html", context)
 
 

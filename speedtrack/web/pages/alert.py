@@ -5,7 +5,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from django.contrib.auth.models import User
-from django.db.models import Count, QuerySet
 from django.http import Http404
 
 from speedtrack.alerts import floors, muting
@@ -13,13 +12,12 @@ from speedtrack.alerts.models import Alert, AlertEvent, ChangePoint, Mute, Noise
 from speedtrack.alerts.suite_effect import SuiteEffect, suite_effect
 from speedtrack.alerts.triage import CHOICES
 from speedtrack.benchmarks import numbers
-from speedtrack.projects.models import Commit, Project
+from speedtrack.projects.models import Commit
 from speedtrack.runs.models import Run, Sample, Side
 from speedtrack.web.pages import changes
 from speedtrack.web.plots import Forest, Pairs
 
 Pair = tuple[float, float]
-PAGE = 100
 MOST_CANDIDATES = 20
 MERGE_TARGETS = 50  # the newest alerts of the project, which an alert may be merged into
 
@@ -154,42 +152,3 @@ def pairs_of(run: Run, cp: ChangePoint, sides: Sides) -> list[Pair]:
     base = sides.get((run.pk, series.benchmark_id, series.metric, Side.BASE), {})
     head = sides.get((run.pk, series.benchmark_id, series.metric, Side.HEAD), {})
     return [(base[trial], head[trial]) for trial in sorted(base.keys() & head.keys())]
-
-
-@dataclass(frozen=True)
-class ListedAlert:
-    alert: Alert
-    worst: ChangePoint | None
-    series: int
-
-
-def listed(project: Project | None, status: str) -> list[ListedAlert]:
-    """Alerts, newest first: the open ones, the improvements, all, or the slowdowns of one status."""
-    found: QuerySet[Alert] = of_project(project)
-    if status == "open":
-        found = found.filter(status__in=Alert.OPEN, improvement=False)
-    elif status == "improvements":
-        found = found.filter(improvement=True)
-    elif status in Alert.Status.values:
-        found = found.filter(status=status, improvement=False)
-    alerts = list(found.select_related("project", "branch", "commit", "assignee").order_by("-pk")[:PAGE])
-    points: dict[int, list[ChangePoint]] = defaultdict(list)
-    for cp in changes.change_points().filter(alert__in=alerts):
-        points[cp.alert_id or 0].append(cp)
-    return [ListedAlert(a, worst_of(points[a.pk]), len(points[a.pk])) for a in alerts]
-
-
-def of_project(project: Project | None) -> QuerySet[Alert]:
-    found = Alert.objects.standing()
-    return found if project is None else found.filter(project=project)
-
-
-def worst_of(points: list[ChangePoint]) -> ChangePoint | None:
-    return min(points, key=lambda cp: (not cp.is_slowdown, -abs(cp.ratio - 1)), default=None)
-
-
-def counts(project: Project | None) -> dict[str, int]:
-    """How many alerts there are by status, and how many improvements."""
-    found = of_project(project)
-    by_status = found.filter(improvement=False).values_list("status").annotate(count=Count("pk")).order_by()
-    return {**dict(by_status), "improvements": found.filter(improvement=True).count()}
