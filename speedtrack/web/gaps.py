@@ -11,7 +11,7 @@ from speedtrack.text import plain
 
 @dataclass(frozen=True)
 class Gap:
-    """``state``: failed, cancelled, waiting, running, linked or unmeasured; ``run_id`` the run that says why."""
+    """``state``: failed, cancelled, waiting, running, linked or unmeasured; ``run_id``: the run that says so."""
 
     state: str
     reason: str
@@ -21,13 +21,13 @@ class Gap:
 UNMEASURED = Gap("unmeasured", "not measured")
 
 
-#: The runs that leave a commit without a point, and what ``gap_of`` wants to know of them.
-LEFT_OUT = ~Q(status=Status.SUCCEEDED) | Q(linked__isnull=False)
-TOLD = ("id", "status", "error", "linked__commit__sha")
+#: The runs that leave a commit without a point, and the columns of a run that ``gap_of`` takes.
+WITHOUT_POINT = ~Q(status=Status.SUCCEEDED) | Q(linked__isnull=False)
+GAP_COLUMNS = ("id", "status", "error", "linked__commit__sha")
 
 
 def gap_of(run_id: int, status: str, error: str, linked: str | None) -> Gap:
-    """What a run without measurements says of its commit."""
+    """Why a commit has no point, by the run that did not measure it."""
     if linked:
         return Gap("linked", f"the same program as {linked[:10]}: not measured again", run_id)
     if status == Status.FAILED:
@@ -40,7 +40,7 @@ def gap_of(run_id: int, status: str, error: str, linked: str | None) -> Gap:
 
 
 def gaps_of(machine: Machine, commit_ids: Iterable[int]) -> dict[int, Gap]:
-    """By commit: what became of its newest own run on the machine, unless that measured it."""
+    """By commit: why its newest own run on the machine did not measure it; nothing where it did."""
     runs = Run.objects.own().filter(machine=machine, commit__in=list(commit_ids))
-    rows = runs.filter(LEFT_OUT).order_by("id").values_list("commit_id", *TOLD)
-    return {commit_id: gap_of(*told) for commit_id, *told in rows}
+    rows = runs.filter(WITHOUT_POINT).order_by("id").values_list("commit_id", *GAP_COLUMNS)
+    return {commit_id: gap_of(*columns) for commit_id, *columns in rows}

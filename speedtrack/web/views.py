@@ -14,8 +14,7 @@ from speedtrack.alerts import triage
 from speedtrack.alerts.triage import Decision, Stale
 from speedtrack.runs import quarantine
 from speedtrack.text import plain, plain_values
-from speedtrack.web import scope, workload
-from speedtrack.web.breaks import find_breaks
+from speedtrack.web import scope
 from speedtrack.web.pages import alert as alert_page
 from speedtrack.web.pages import alerts as alerts_page
 from speedtrack.web.pages import commit as commit_page
@@ -25,8 +24,11 @@ from speedtrack.web.pages import profiles as profiles_page
 from speedtrack.web.pages import project as project_page
 from speedtrack.web.pages import queue as queue_page
 from speedtrack.web.pages import run as run_page
-from speedtrack.web.pages.timeline import document, insight, points, summary, table
-from speedtrack.web.pages.timeline import view as timeline_view
+from speedtrack.web.pages.timeline import page as timeline_page
+from speedtrack.web.pages.timeline.document import timeline_document
+from speedtrack.web.pages.timeline.points import load_timeline
+from speedtrack.web.pages.timeline.table import csv_rows
+from speedtrack.web.pages.timeline.view import DEFAULT_LAST, RANGES, view_of
 
 NOTE_LENGTH = 4000
 
@@ -53,31 +55,16 @@ def project(request: HttpRequest, slug: str) -> HttpResponse:
 
 @require_safe
 def timeline(request: HttpRequest, slug: str, benchmark: str, metric: str) -> HttpResponse:
-    view = timeline_view.view_of(slug, benchmark, metric, request.GET)
-    newest = points.load(view, table.TABLE_ROWS)
-    extent = summary.extent(view)
-    breaks = summary.named(view, find_breaks(extent.places))
+    page = timeline_page.load(view_of(slug, benchmark, metric, request.GET), request.GET.get("why", ""))
     context = {
-        "view": view,
-        "scope": view.scope,
-        "project": view.scope.project,
-        "rows": table.table(newest, breaks),
-        "row_limit": table.TABLE_ROWS,
-        "summary": summary.summary(newest, extent.measured),
-        "breaks": breaks,
-        "change_points": list(reversed(newest.change_points)),
-        "ranges": timeline_view.RANGES,
-        "last": request.GET.get("last", str(timeline_view.DEFAULT_LAST)),
+        "page": page,
+        "view": page.view,
+        "scope": page.view.scope,
+        "project": page.view.scope.project,
+        "ranges": RANGES,
+        "last": request.GET.get("last", str(DEFAULT_LAST)),
         "zoomed": any(key in request.GET for key in ("from", "to", "around")),
-        "benchmarks": timeline_view.benchmark_names(view.scope),
-        "metrics": timeline_view.metrics_of(view),
-        "workload": workload.described(view.benchmark),
-        "floors": insight.floors_of(view),
-        "sensitivity": insight.sensitivity_of(view),
         "kept": [(key, value) for key, values in request.GET.lists() if key != "why" for value in values],
-        "why": insight.why_of(view, request.GET.get("why", "")),
-        "mutes": insight.mutes_of(view),
-        "references": workload.reference_of(view.benchmark, view.machine_names),
     }
     return render(request, "web/timeline.html", context)
 
@@ -87,10 +74,10 @@ def timeline_values(request: HttpRequest, slug: str, benchmark: str, metric: str
     """The same timeline as JSON or CSV."""
     if form not in ("json", "csv"):
         raise Http404(f"There is no form {form!r} of a timeline: say json or csv.")
-    view = timeline_view.view_of(slug, benchmark, metric, request.GET)
+    view = view_of(slug, benchmark, metric, request.GET)
     if form == "json":
-        return HttpResponse(document.document(view), content_type="application/json")
-    rows = table.csv_rows(points.load(view))
+        return HttpResponse(timeline_document(view), content_type="application/json")
+    rows = csv_rows(load_timeline(view))
     response = StreamingHttpResponse(csv_lines(rows), content_type="text/csv; charset=utf-8")
     response.headers["Content-Disposition"] = f'attachment; filename="{slug}-{benchmark}-{metric}.csv"'
     return response

@@ -10,10 +10,10 @@ from speedtrack.runs.models import Series
 from speedtrack.text import plain_json, plain_values
 from speedtrack.web.breaks import Break, find_breaks
 from speedtrack.web.pages import changes
-from speedtrack.web.pages.timeline.points import change_points_of, gaps
+from speedtrack.web.pages.timeline.points import change_points_in, gaps_in
 from speedtrack.web.pages.timeline.view import View
 
-# The chart's columns, as PostgreSQL writes them: a row per commit would cost Python more than the whole answer may.
+# PostgreSQL writes the columns as JSON: turning a row per commit into JSON in Python would take too long.
 COMMIT_COLUMNS = """
     SELECT json_build_object(
              'sha', coalesce(json_agg(sha), '[]'),
@@ -52,8 +52,8 @@ TAGS = """
 """
 
 
-def document(view: View) -> bytes:
-    """The chart's data as JSON: columns rather than an object per point; ``at`` counts commits from the first shown."""
+def timeline_document(view: View) -> bytes:
+    """The chart's data as JSON, in columns; ``at`` counts commits from the first of the view."""
     metric = view.scope.metric
     columns = list(columns_of(view))
     measured = {at for _, line in columns for at in line.at}
@@ -65,17 +65,17 @@ def document(view: View) -> bytes:
         "metric": {"name": metric.name, "title": metric.title, "unit": metric.unit, "better": metric.better.value},
         "first": view.first,
         "gaps": gap_documents(view, measured),
-        "changes": [change_document(view, cp) for cp in change_points_of(view) if cp.status in changes.VISIBLE],
+        "changes": [change_document(view, cp) for cp in change_points_in(view) if cp.status in changes.VISIBLE],
         "breaks": [break_document(view, one) for one in breaks_among(view, columns)],
-        "tags": [{"at": number - view.first, "name": name} for number, name in view.ask(TAGS)],
+        "tags": [{"at": number - view.first, "name": name} for number, name in view.fetch(TAGS)],
     }
-    ((commits,),) = view.ask(COMMIT_COLUMNS)
+    ((commits,),) = view.fetch(COMMIT_COLUMNS)
     drawn_lines = ",".join(line_document(series, line) for series, line in columns)
-    return joined(plain_values(content), commits=plain_json(commits), lines=f"[{drawn_lines}]").encode()
+    return json_object(plain_values(content), commits=plain_json(commits), lines=f"[{drawn_lines}]").encode()
 
 
 def breaks_among(view: View, columns: list[tuple[Series, "Columns"]]) -> list[Break]:
-    """The breaks of the lines drawn; none where each machine has one."""
+    """The breaks between these lines; none where each machine has one line."""
     if len({series.machine_id for series, _ in columns}) == len(columns):
         return []
     return find_breaks((series, [view.first + at for at in line.at]) for series, line in columns)
@@ -87,7 +87,7 @@ def break_document(view: View, one: Break) -> dict[str, Any]:
 
 
 class Columns(NamedTuple):
-    """The points of a line: their places, and the rest as JSON."""
+    """The points of a line: their places, and the other columns as JSON."""
 
     at: list[int]
     value: str
@@ -98,16 +98,16 @@ class Columns(NamedTuple):
 
 
 def columns_of(view: View) -> Iterator[tuple[Series, Columns]]:
-    """The series that have points here, in the order in which they begin."""
+    """The series that have points in the view, in the order in which they begin."""
     known = {s.pk: s for s in view.series}
-    for series_id, *columns in view.ask(LINE_COLUMNS):
+    for series_id, *columns in view.fetch(LINE_COLUMNS):
         line = Columns(*columns)
-        again = len(set(line.at)) < len(line.at)
-        yield known[series_id], pooled_columns(view, known[series_id]) if again else line
+        repeated = len(set(line.at)) < len(line.at)
+        yield known[series_id], pooled_columns(view, known[series_id]) if repeated else line
 
 
 def pooled_columns(view: View, series: Series) -> Columns:
-    """The columns of a series that measured some commit more than once: with the samples of such a commit pooled."""
+    """The columns of a series that measured a commit more than once: one point per commit, its samples pooled."""
     points = lines.drawn([series.pk], view.branch, view.first, view.last)
     flags = {p.position - view.first: p.flags for p in points if p.flags}
     return Columns(
@@ -123,32 +123,32 @@ def pooled_columns(view: View, series: Series) -> Columns:
 def line_document(series: Series, line: Columns) -> str:
     names = {
         "machine": series.machine.name,
-        "environment": short(series.environment.digest),
-        "definition": short(series.benchmark.digest),
+        "environment": short_digest(series.environment.digest),
+        "definition": short_digest(series.benchmark.digest),
         "at": line.at,
     }
-    return joined(names, value=line.value, low=line.low, high=line.high, n=line.n, flags=line.flags)
+    return json_object(names, value=line.value, low=line.low, high=line.high, n=line.n, flags=line.flags)
 
 
-def joined(content: dict[str, Any], **ready: str) -> str:
-    """One JSON object of values, and of values that are JSON already."""
-    more = "".join(f',"{name}":{text}' for name, text in ready.items())
-    return f"{json.dumps(content, separators=(',', ':'))[:-1]}{more}}}"
+def json_object(values: dict[str, Any], **encoded: str) -> str:
+    """One JSON object of plain values and of values that are JSON already."""
+    more = "".join(f',"{name}":{text}' for name, text in encoded.items())
+    return f"{json.dumps(values, separators=(',', ':'))[:-1]}{more}}}"
 
 
-def short(digest: str) -> str:
+def short_digest(digest: str) -> str:
     return digest.removeprefix("sha256:")[:12]
 
 
 def gap_documents(view: View, measured: set[int]) -> list[dict[str, Any]]:
-    """The commits without a point that have something to say; all others are plainly not measured."""
-    found = sorted((number - view.first, gap) for number, gap in gaps(view).items())
+    """The commits without a point of which a reason is known; all others are merely not measured."""
+    found = sorted((number - view.first, gap) for number, gap in gaps_in(view).items())
     return [{"at": at, "state": gap.state, "reason": gap.reason} for at, gap in found if at not in measured]
 
 
 def change_document(view: View, cp: ChangePoint) -> dict[str, Any]:
     return {
-        "at": getattr(cp, "place") - view.first,  # noqa: B009 (annotated by change_points_of)
+        "at": getattr(cp, "place") - view.first,  # noqa: B009 (annotated by change_points_in)
         "machine": cp.series.machine.name,
         "status": cp.status,
         "width": changes.width_of(cp),

@@ -1,4 +1,4 @@
-"""What the page of a series says beside its chart: how small a change it shows, what mutes it, why it was suspected."""
+"""What the page of a series says beside its chart: how small a change it shows, its mutes, why it was suspected."""
 
 from dataclasses import dataclass
 
@@ -10,37 +10,36 @@ from speedtrack.web.pages.timeline.view import View, position_of
 
 
 def floors_of(view: View) -> list[NoiseFloor]:
-    """What each machine of the view sees at least, by the newest A/A run of this benchmark and metric on it."""
+    """The noise floor of each machine of the view: of the newest A/A run of this benchmark and metric on it."""
     found = sorted(floors.newest(s.pk for s in view.series).values(), key=lambda floor: floor.pk)
     return list({floor.series.machine_id: floor for floor in found}.values())
 
 
 def sensitivity_of(view: View) -> list[Sensitivity]:
-    """How small a change each machine's newest line of the view shows now."""
+    """How small a change the newest series of each machine shows now."""
     newest = {s.machine_id: s for s in view.series}
     return sensitivity.of_branch(view.branch, newest.values())
 
 
 @dataclass(frozen=True)
-class WhyHere:
-    """Why a machine's line was suspected, or not, at a commit that somebody asked about."""
+class WhyAtCommit:
+    """Why a machine's newest series was suspected, or not, at a commit that somebody asked about."""
 
     machine: str
     sha: str
     why: Why | None
 
 
-def why_of(view: View, sha: str) -> list[WhyHere]:
-    """Of a commit of the branch, by each machine's newest line of the view."""
+def why_of(view: View, sha: str) -> list[WhyAtCommit]:
     if not sha:
         return []
     number = position_of(view.branch, sha)
     newest = {s.machine_id: s for s in view.series}
-    return [WhyHere(s.machine.name, sha, reasons.why(s, view.branch, number)) for s in newest.values()]
+    return [WhyAtCommit(s.machine.name, sha, reasons.why(s, view.branch, number)) for s in newest.values()]
 
 
-def mutes_of(view: View) -> list[tuple[str, Mute]]:
-    """What mutes each machine's line of the view now."""
+def mutes_in(view: View) -> list[tuple[str, Mute]]:
+    """(machine, mute) for each machine of the view whose series is muted now."""
     mutes = list(muting.in_force(view.scope.project))
     found = {s.machine.name: mute for s in view.series for mute in mutes if mute.covers(s)}
     return sorted(found.items())

@@ -8,7 +8,7 @@ from speedtrack.alerts import series as lines
 from speedtrack.alerts.models import ChangePoint
 from speedtrack.alerts.series import Drawn
 from speedtrack.runs.models import Run
-from speedtrack.web.gaps import LEFT_OUT, TOLD, Gap, gap_of
+from speedtrack.web.gaps import GAP_COLUMNS, WITHOUT_POINT, Gap, gap_of
 from speedtrack.web.pages import changes
 from speedtrack.web.pages.timeline.view import View
 
@@ -20,8 +20,8 @@ COMMITS = """
 """
 
 
-class Step(NamedTuple):
-    """A commit of the branch."""
+class TimelineCommit(NamedTuple):
+    """A commit of the branch; ``at``: the time of the commit in seconds since 1970."""
 
     number: int
     id: int
@@ -36,25 +36,26 @@ class Step(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Rows:
-    """A timeline commit by commit."""
+class Timeline:
+    """A timeline commit by commit; ``gaps`` by position."""
 
     view: View
-    path: list[Step]
+    commits: list[TimelineCommit]
     points: list[Drawn]
     gaps: dict[int, Gap]
     change_points: list[ChangePoint]
 
 
-def load(view: View, newest: int | None = None) -> Rows:
-    """The commits of a view (or its newest) with their points, in a number of queries that does not depend on both."""
+def load_timeline(view: View, newest: int | None = None) -> Timeline:
+    """The commits of a view (or its newest) with their points; the number of queries depends on neither."""
     shown = view.newest(newest) if newest else view
     points = lines.drawn([s.pk for s in view.series], view.branch, shown.first, shown.last)
-    return Rows(view, [Step._make(row) for row in shown.ask(COMMITS)], points, gaps(shown), change_points_of(view))
+    commits = [TimelineCommit._make(row) for row in shown.fetch(COMMITS)]
+    return Timeline(view, commits, points, gaps_in(shown), change_points_in(view))
 
 
-def gaps(view: View) -> dict[int, Gap]:
-    """By position: the newest own run that left its commit without a point, on the machines shown."""
+def gaps_in(view: View) -> dict[int, Gap]:
+    """By position: why the newest own run on the view's machines left its commit without a point."""
     runs = (
         Run.objects.own()
         .filter(
@@ -63,13 +64,13 @@ def gaps(view: View) -> dict[int, Gap]:
             commit__positions__branch=view.branch,
             commit__positions__number__range=(view.first, view.last),
         )
-        .filter(LEFT_OUT)
+        .filter(WITHOUT_POINT)
     )
-    rows = runs.order_by("id").values_list("commit__positions__number", *TOLD)
-    return {number: gap_of(*told) for number, *told in rows}
+    rows = runs.order_by("id").values_list("commit__positions__number", *GAP_COLUMNS)
+    return {number: gap_of(*columns) for number, *columns in rows}
 
 
-def change_points_of(view: View) -> list[ChangePoint]:
+def change_points_in(view: View) -> list[ChangePoint]:
     """The change points of the view, in commit order."""
     found = changes.on_branch(view.branch, view.first, view.last).filter(series__in=[s.pk for s in view.series])
     return sorted(found, key=lambda cp: (getattr(cp, "place"), cp.pk))  # noqa: B009 (an annotation)

@@ -9,38 +9,36 @@ from speedtrack.alerts.series import Drawn
 from speedtrack.runs.models import Series
 from speedtrack.text import cell
 from speedtrack.web.gaps import UNMEASURED, Gap
-from speedtrack.web.pages.timeline.document import short
-from speedtrack.web.pages.timeline.points import Rows, Step
-from speedtrack.web.pages.timeline.summary import NamedBreak
-
-TABLE_ROWS = 200
+from speedtrack.web.pages.timeline.document import short_digest
+from speedtrack.web.pages.timeline.points import Timeline, TimelineCommit
+from speedtrack.web.pages.timeline.summary import PlacedBreak
 
 
 @dataclass(frozen=True)
 class TableRow:
-    step: Step
+    commit: TimelineCommit
     point: Drawn | None
     series: Series | None
     gap: Gap
     change: ChangePoint | None
-    begins: str = ""  #: what changed on the machine just before this commit
+    new_environment: str = ""  #: what changed on the machine just before this commit
 
 
-def table(timeline: Rows, breaks: Sequence[NamedBreak] = ()) -> Iterator[TableRow]:
-    """The commits, newest first, each with its points, or with why it has none."""
-    begins = {(b.at.position, b.at.machine): b.at.what for b in breaks}
+def table_rows(timeline: Timeline, breaks: Sequence[PlacedBreak] = ()) -> Iterator[TableRow]:
+    """The commits, newest first: a row for each point, or one that says why there is none."""
+    changed = {(b.at.position, b.at.machine): b.at.what for b in breaks}
     points: dict[int, list[Drawn]] = defaultdict(list)
     for point in timeline.points:
         points[point.commit_id].append(point)
     marks = {(cp.commit_id, cp.series_id): cp for cp in timeline.change_points}
     series = {s.pk: s for s in timeline.view.series}
-    for step in reversed(timeline.path):
-        for p in points.get(step.id, []):
+    for commit in reversed(timeline.commits):
+        for p in points.get(commit.id, []):
             one = series[p.series_id]
-            what = begins.get((step.number, one.machine.name), "")
-            yield TableRow(step, p, one, UNMEASURED, marks.get((step.id, p.series_id)), what)
-        if step.id not in points:
-            yield TableRow(step, None, None, timeline.gaps.get(step.number, UNMEASURED), None)
+            what = changed.get((commit.number, one.machine.name), "")
+            yield TableRow(commit, p, one, UNMEASURED, marks.get((commit.id, p.series_id)), what)
+        if commit.id not in points:
+            yield TableRow(commit, None, None, timeline.gaps.get(commit.number, UNMEASURED), None)
 
 
 HEADER = [
@@ -62,15 +60,15 @@ HEADER = [
 ]
 
 
-def csv_rows(timeline: Rows) -> Iterator[list[str]]:
+def csv_rows(timeline: Timeline) -> Iterator[list[str]]:
     """A header and one row per point or gap, oldest first."""
     yield HEADER
     unit = timeline.view.scope.metric.unit
-    for row in reversed(list(table(timeline))):
-        step = row.step
-        head = [str(step.number), step.sha, step.time.isoformat(), cell(step.author), cell(step.subject)]
+    for row in reversed(list(table_rows(timeline))):
+        commit = row.commit
+        head = [str(commit.number), commit.sha, commit.time.isoformat(), cell(commit.author), cell(commit.subject)]
         if row.point and row.series:
-            p, environment = row.point, short(row.series.environment.digest)
+            p, environment = row.point, short_digest(row.series.environment.digest)
             change = row.change.status if row.change else ""
             yield [
                 *head,

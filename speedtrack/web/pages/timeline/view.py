@@ -1,4 +1,4 @@
-"""What a timeline shows: read from an address, and asked of the database."""
+"""What a timeline is about, as its address says: series, branch, and a range of commits."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -15,13 +15,13 @@ from speedtrack.web.scope import Scope, chosen, scope_of
 
 RANGES = (50, 200, 1000)
 DEFAULT_LAST = 200
-AROUND = 20  # commits to each side of a commit looked at
+AROUND = 20  # commits on each side of the one that ``around`` names
 SUBJECT = 100  # characters of a subject that the chart gets
 
 
 @dataclass(frozen=True)
 class View:
-    """What a timeline shows: these series, from position ``first`` to ``last``. Several machines can be compared."""
+    """The series of a timeline, of one machine or several, from position ``first`` to ``last`` of a branch."""
 
     scope: Scope
     benchmark: Benchmark
@@ -42,8 +42,8 @@ class View:
         """The same, of the newest commits only."""
         return replace(self, first=max(self.first, self.last - count + 1))
 
-    def ask(self, query: str) -> list[tuple[Any, ...]]:
-        """The rows of a query, which may name the parameters below."""
+    def fetch(self, query: str) -> list[tuple[Any, ...]]:
+        """The rows of a query that may use the parameters below."""
         with connection.cursor() as cursor:
             cursor.execute(
                 query,
@@ -61,7 +61,7 @@ class View:
 
 
 def view_of(slug: str, benchmark: str, metric: str, query: QueryDict) -> View:
-    """Read an address. Raises Http404 for what does not exist."""
+    """The view that an address names. Raises Http404 for what does not exist."""
     scope = scope_of(slug, query, metric)
     newest = Benchmark.objects.filter(project=scope.project, name=benchmark).order_by("-pk").first()
     if newest is None or scope.branch is None:
@@ -76,7 +76,7 @@ def view_of(slug: str, benchmark: str, metric: str, query: QueryDict) -> View:
 
 
 def range_of(scope: Scope, branch: Branch, query: QueryDict) -> tuple[int, int]:
-    """The first and last position: around a commit, from one commit to another, or the last so many."""
+    """The first and last position: around a commit, from one commit to another, or the newest commits."""
     around, begin, end = (query.get(key) for key in ("around", "from", "to"))
     if around:
         middle = position_of(branch, around)
@@ -85,16 +85,15 @@ def range_of(scope: Scope, branch: Branch, query: QueryDict) -> tuple[int, int]:
         first = position_of(branch, begin) if begin else 0
         last = position_of(branch, end) if end else scope.head
         return min(first, last), max(first, last)
-    last_n = query.get("last") or str(DEFAULT_LAST)
-    if last_n == "all":
+    newest = query.get("last") or str(DEFAULT_LAST)
+    if newest == "all":
         return 0, scope.head
-    return max(
-        0, scope.head - (int(last_n) if last_n.isdecimal() and len(last_n) < 8 else DEFAULT_LAST) + 1
-    ), scope.head
+    count = int(newest) if newest.isdecimal() and len(newest) < 8 else DEFAULT_LAST
+    return max(0, scope.head - count + 1), scope.head
 
 
 def position_of(branch: Branch, sha: str) -> int:
-    """The position of a commit, named by the beginning of its hash."""
+    """The position of the commit whose hash begins like this."""
     numbers = Position.objects.filter(branch=branch, commit__project=branch.project_id, commit__sha__startswith=sha)
     number: int | None = numbers.order_by("number").values_list("number", flat=True).first() if len(sha) >= 7 else None
     if number is None:
@@ -108,7 +107,7 @@ def benchmark_names(scope: Scope) -> list[str]:
 
 
 def metrics_of(view: View) -> list[Metric]:
-    """The metrics that this benchmark has, in their usual order, and the one that is shown."""
+    """The metrics that the benchmark was measured with, and the one of the view, in their usual order."""
     found = Series.objects.filter(project=view.scope.project, benchmark__name=view.benchmark.name)
     names = {view.scope.metric.name, *found.values_list("metric", flat=True).distinct()}
     return [metric for metric in view.scope.metrics if metric.name in names]
