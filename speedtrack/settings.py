@@ -140,7 +140,7 @@ MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
     "speedtrack.web.middleware.content_security_policy",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
-    "speedtrack.web.middleware.worded_refusals",
+    "speedtrack.web.middleware.reasons_of_refusals",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "speedtrack.web.middleware.bounded_bodies",
     "speedtrack.web.characters.StorableCharacters",

@@ -1,4 +1,4 @@
-"""Logging in, with a limit on failures: counted by django-axes for each user name and address."""
+"""Logging in, with a limit on failures: django-axes counts them per user name and address."""
 
 import math
 from ipaddress import IPv6Address, ip_address
@@ -15,7 +15,7 @@ from django.utils import timezone
 from speedtrack.benchmarks import numbers
 from speedtrack.web import errors
 
-LONGEST_NAME, LONGEST_PASSWORD = 150, 4096  # a name as Django's users have it; the counted one is a column of 255
+LONGEST_NAME, LONGEST_PASSWORD = 150, 4096  # 150 as in Django's users; the column that counts failures holds 255
 
 
 class LoginForm(AuthenticationForm):
@@ -27,9 +27,10 @@ class LoginForm(AuthenticationForm):
 
 
 def client_address(request: HttpRequest) -> str | None:
-    """Whom failures are counted for: who connects, or whom the TLS proxy names. Of IPv6 the network that one user has.
+    """The address that failures are counted for: of the connection, or the one that the TLS proxy names.
 
-    Only the last address of X-Forwarded-For is the proxy's own word; all before it are the client's.
+    Of an IPv6 address only the network (/64), since one user has all of it. Only the last address of X-Forwarded-For
+    was written by the proxy; the client may have sent any before it.
     """
     connected: str = request.META.get("REMOTE_ADDR", "")
     named = request.headers.get("X-Forwarded-For", "") if settings.BEHIND_TLS_PROXY else ""
@@ -45,13 +46,13 @@ def client_address(request: HttpRequest) -> str | None:
 
 
 def too_many(request: HttpRequest, response: HttpResponse | None, credentials: dict[str, Any] | None) -> HttpResponse:
-    """The answer of django-axes to who has failed too often; a failure while it lasts does not make it longer."""
+    """The response of django-axes after too many failures; another attempt meanwhile does not extend the wait."""
     attempts = AccessAttempt.objects.filter(
         username=get_client_username(request, credentials), ip_address=client_address(request)
     )
     last = attempts.aggregate(last=Max("attempt_time"))["last"] or timezone.now()
     wait_s = max(1, math.ceil((last + settings.AXES_COOLOFF_TIME - timezone.now()).total_seconds()))
     sentence = f"There were too many failed logins with this user name. Try again in {numbers.duration(wait_s)}."
-    answer = errors.told(request, 429, errors.Words("Too many failed logins", sentence))
-    answer["Retry-After"] = str(wait_s)
-    return answer
+    response = errors.text_response(request, 429, errors.ErrorText("Too many failed logins", sentence))
+    response["Retry-After"] = str(wait_s)
+    return response

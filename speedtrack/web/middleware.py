@@ -1,4 +1,4 @@
-"""Headers that Django 5 does not set by itself, limits on bodies, and the form of answers to what fails."""
+"""Headers that Django 5 does not set by itself, limits on bodies, and responses to requests that fail."""
 
 import logging
 from collections.abc import Callable
@@ -11,11 +11,11 @@ from speedtrack.web import errors
 log = logging.getLogger(__name__)
 
 GetResponse = Callable[[HttpRequest], HttpResponse]
-KEPT = ("Allow", "Retry-After")  # headers of a refusal that stay when it gets another body
+KEPT_HEADERS = ("Allow", "Retry-After")  # of a response whose body is replaced
 
 
 def content_security_policy(get_response: GetResponse) -> GetResponse:
-    """Send the policy of SECURE_CSP: no inline script or style, nothing from elsewhere. Django 6 has this built in."""
+    """Send the policy of SECURE_CSP: no inline script or style, nothing from other hosts. Django 6 does it itself."""
     policy = "; ".join(f"{name} {value}" for name, value in settings.SECURE_CSP.items())
 
     def middleware(request: HttpRequest) -> HttpResponse:
@@ -26,40 +26,40 @@ def content_security_policy(get_response: GetResponse) -> GetResponse:
     return middleware
 
 
-def worded_refusals(get_response: GetResponse) -> GetResponse:
-    """Say why, whoever refused (a view, Django or django-ninja): in JSON to programs, on a page where it is empty."""
+def reasons_of_refusals(get_response: GetResponse) -> GetResponse:
+    """Give each refusal (of a view, Django or django-ninja) a reason: JSON for programs, a page where it is empty."""
 
     def middleware(request: HttpRequest) -> HttpResponse:
         response = get_response(request)
         is_json = response.get("Content-Type", "").startswith("application/json")
-        worded = is_json if errors.is_program(request) else response.streaming or response.content
-        if worded or response.status_code not in errors.WORDS:
+        has_reason = is_json if errors.is_program(request) else response.streaming or response.content
+        if has_reason or response.status_code not in errors.ERROR_TEXTS:
             return response
-        refusal = errors.answer(request, response.status_code, limit=settings.DATA_UPLOAD_MAX_MEMORY_SIZE)
-        for name in KEPT:
+        explained = errors.error_response(request, response.status_code, limit=settings.DATA_UPLOAD_MAX_MEMORY_SIZE)
+        for name in KEPT_HEADERS:
             if name in response:
-                refusal[name] = response[name]
-        return refusal
+                explained[name] = response[name]
+        return explained
 
     return middleware
 
 
 def bounded_bodies(get_response: GetResponse) -> GetResponse:
-    """Refuse a body that is too large before it is read, and one of unknown length, which Django takes for empty."""
+    """Refuse a body that is too large, before reading it, and one of unknown length, which Django treats as empty."""
 
     def middleware(request: HttpRequest) -> HttpResponse:
         length, limit = request.META.get("CONTENT_LENGTH") or "", settings.DATA_UPLOAD_MAX_MEMORY_SIZE
         if not length and "HTTP_TRANSFER_ENCODING" in request.META:
-            return errors.answer(request, 411)
+            return errors.error_response(request, 411)
         if length.isdecimal() and int(length[:20]) > limit:
-            return errors.answer(request, 413, limit=limit)
+            return errors.error_response(request, 413, limit=limit)
         return get_response(request)
 
     return middleware
 
 
 class DatabaseAway:
-    """Answer 503 while PostgreSQL is away. What raises outside of a view is ``errors.failed``'s."""
+    """Answer 503 while PostgreSQL is away. ``errors.server_error`` does so for exceptions outside of a view."""
 
     def __init__(self, get_response: GetResponse) -> None:
         self.get_response = get_response

@@ -40,16 +40,16 @@ def current_series(project: Project) -> list[Series]:
     return list(rows.distinct("benchmark", "metric", "machine"))
 
 
-def document(page: SensitivityPage) -> dict[str, Any]:
+def sensitivity_document(page: SensitivityPage) -> dict[str, Any]:
     return {
         "schema": "speedtrack.sensitivity/1",
         "project": page.project.slug,
         "branch": page.branch.name if page.branch else None,
-        "series": [of_one(one) for one in (*page.noisy, *page.others)],
+        "series": [series_document(one) for one in (*page.noisy, *page.others)],
     }
 
 
-def of_one(one: Sensitivity) -> dict[str, Any]:
+def series_document(one: Sensitivity) -> dict[str, Any]:
     return {
         "benchmark": one.series.benchmark.name,
         "metric": one.series.metric,

@@ -167,7 +167,7 @@ def test_an_alert_is_moved_split_and_merged_by_form(client: Client, slow: Slow) 
     assert part
     page = client.post(f"{address}split/", {"change": [part.pk]}, follow=True).content.decode()
     other = Alert.objects.latest("pk")
-    assert f"Split off: alert {other.pk}." in page
+    assert f"Split off as alert {other.pk}." in page
     answer = client.post(f"/alerts/{other.pk}/merge/", {"into": alert.pk}, follow=True)
     assert answer.redirect_chain[-1][0] == address
     assert f"alert {other.pk} was merged into it" in answer.content.decode()

@@ -119,7 +119,7 @@ def test_a_signing_secret_is_replaced_in_two_steps(ada: Client, kvd: World) -> N
 def test_a_channel_is_paused_resumed_and_deleted(ada: Client, kvd: World) -> None:
     add(ada, kvd, "slack", url="https://hooks.slack.com/services/x")
     assert "paused by ada" in act(ada, kvd, "pause")
-    assert "at work again" in act(ada, kvd, "resume")
+    assert "is resumed" in act(ada, kvd, "resume")
     assert Channel.objects.get().paused_at is None
     assert ada.get(address(kvd, f"{Channel.objects.get().pk}/delete")).status_code == 405
     assert ada.post(address(kvd, f"{Channel.objects.get().pk}/explode")).status_code == 404

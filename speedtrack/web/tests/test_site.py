@@ -79,7 +79,7 @@ def test_an_address_that_leads_nowhere_is_named_without_words_of_the_framework(c
 def test_pages_take_no_other_method(client: Client, db: None) -> None:
     refused = client.post("/")
     assert refused.status_code == 405 and refused["Allow"] == "GET, HEAD"
-    assert "This address takes no such method" in refused.content.decode()
+    assert "This address does not accept the method" in refused.content.decode()
 
 
 def test_a_missing_front_end_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
