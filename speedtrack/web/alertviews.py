@@ -82,7 +82,7 @@ def add_mute(request: HttpRequest, slug: str) -> HttpResponse:
     assert isinstance(request.user, User)
     project = scope.project_or_404(slug)
     try:
-        made = muting.mute(project, mutes_page.quiet_of(project, request.POST), request.user)
+        made = muting.mute(project, mutes_page.read_mute_form(project, request.POST), request.user)
         messages.success(request, f"Muted: {made}.")
     except ValueError as e:
         messages.error(request, f"Not muted: {e}.")

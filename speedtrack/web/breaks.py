@@ -1,4 +1,4 @@
-"""Where a machine's line goes over into another: a new environment, or a benchmark defined anew."""
+"""Where a machine's line ends and another begins: a new environment, or a new definition of the benchmark."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
@@ -10,7 +10,7 @@ from speedtrack.runs.models import Series
 
 
 class Break(NamedTuple):
-    """From this position on, a machine's numbers are of another environment or definition than before."""
+    """From this position on, a machine's points belong to another environment or definition than before."""
 
     machine: str
     position: int
@@ -22,9 +22,9 @@ class Break(NamedTuple):
 
 
 def find_breaks(places: Iterable[tuple[Series, Iterable[int]]]) -> list[Break]:
-    """Where, read along the commits, a machine's points go over from one series to another, in commit order.
+    """The positions, in commit order, at which a machine's points change from one series to another.
 
-    A commit that both have measured belongs to the one that was drawn before it.
+    A commit that both series measured counts for the earlier one.
     """
     by_machine: dict[str, dict[int, list[Series]]] = defaultdict(lambda: defaultdict(list))
     for series, numbers in places:

@@ -148,7 +148,7 @@ def add_channel(request: HttpRequest, slug: str, kind: str) -> HttpResponse:
     offered = {"name": Kind(kind).label, "url": FIELD_LABELS[kind].base}
     offered |= {"secret": secrets.token_urlsafe(32)} if kind == Kind.WEBHOOK else {}
     form = ChannelForm(kind, False, request.POST or None, offered)
-    if channel := save_form(form, lambda entry: managing.add(project, kind, entry)):
+    if channel := save_entry(form, lambda entry: managing.add(project, kind, entry)):
         messages.success(request, f"{channel} is set up. Send a test to check that it works.")
         return redirect("channels", slug=slug)
     context = {"project": project, "form": form, "kind": Kind(kind).label, "labels": FIELD_LABELS[kind]}
@@ -161,14 +161,14 @@ def change_channel(request: HttpRequest, slug: str, pk: int) -> HttpResponse:
     channel = channel_or_404(slug, pk)
     offered = {"name": channel.name, "place": channel.place, "improvements": channel.improvements}
     form = ChannelForm(channel.kind, True, request.POST or None, offered)
-    if save_form(form, lambda entry: managing.save(channel, entry)):
+    if save_entry(form, lambda entry: managing.save(channel, entry)):
         messages.success(request, "Saved.")
         return redirect("channels", slug=slug)
     context = {"project": channel.project, "channel": channel, "form": form, "labels": FIELD_LABELS[channel.kind]}
     return render(request, "web/channel.html", context | {"kind": channel.get_kind_display()})
 
 
-def save_form(form: ChannelForm, save: Callable[[Entry], Channel]) -> Channel | None:
+def save_entry(form: ChannelForm, save: Callable[[Entry], Channel]) -> Channel | None:
     """Save a valid form. A value that ``managing`` refuses becomes an error of its field."""
     if not form.is_valid():
         return None

@@ -21,7 +21,7 @@ from speedtrack.text import plain
 from speedtrack.web import scope
 from speedtrack.web.pages.alerts import ListedAlert, count_alerts, list_alerts
 
-NO_XML = dict.fromkeys((0xFFFE, 0xFFFF))  # not allowed in XML, as are the control characters that ``plain`` removes
+NO_XML = dict.fromkeys((0xFFFE, 0xFFFF))  # not allowed in XML, nor are control characters, which ``plain`` replaces
 
 
 def xml_text(text: str) -> str:

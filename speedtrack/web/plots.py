@@ -1,4 +1,4 @@
-"""Small plots drawn by the server as SVG shapes; the templates place them with attributes, never with styles."""
+"""Small plots as shapes for SVG. The templates place them by attributes: inline styles are not allowed."""
 
 import math
 from collections.abc import Sequence
@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from speedtrack.benchmarks import numbers
 from speedtrack.benchmarks.metrics import Metric
 
-LABEL_WIDTH = 38  # of "+100%", with room
+LABEL_WIDTH = 38  # of "+100%" and some space
 FOREST_WIDTH = 200.0
 PAIRS_WIDTH, PAIRS_HEIGHT, PAIRS_MARGIN = 640.0, 150.0, 10.0
 STEPS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
@@ -30,7 +30,7 @@ class Whisker:
 
 @dataclass(frozen=True)
 class Forest:
-    """Ratios side by side on one logarithmic axis that holds "no change"."""
+    """Ratios on one logarithmic axis that includes 1, "no change"."""
 
     ticks: list[Tick]
     one: float
@@ -51,11 +51,11 @@ class Forest:
         step = step_of(math.exp(high) - math.exp(low), 4.5)
         first, last = math.ceil((math.exp(low) - 1) / step), math.floor((math.exp(high) - 1) / step)
         ticks = [Tick(x(1 + i * step), tick_label(i * step)) for i in range(first, last + 1)]
-        return cls(readable(ticks, x(1)), x(1), [Whisker(x(lo), x(mid), x(hi)) for mid, lo, hi in ratios])
+        return cls(spaced_ticks(ticks, x(1)), x(1), [Whisker(x(lo), x(mid), x(hi)) for mid, lo, hi in ratios])
 
 
-def readable(ticks: Sequence[Tick], one: float) -> list[Tick]:
-    """The ticks whose labels do not touch, that of "no change" before all: a logarithmic axis crowds its upper end."""
+def spaced_ticks(ticks: Sequence[Tick], one: float) -> list[Tick]:
+    """The ticks whose labels do not touch, beginning at "no change": a logarithmic axis is dense at its upper end."""
     kept: list[Tick] = []
     for tick in sorted(ticks, key=lambda tick: abs(tick.x - one)):
         if all(abs(tick.x - other.x) >= LABEL_WIDTH for other in kept):
@@ -64,7 +64,7 @@ def readable(ticks: Sequence[Tick], one: float) -> list[Tick]:
 
 
 def step_of(span: float, most: float) -> float:
-    """A round distance of ticks, so that at most so many fit into the span, however wide it is."""
+    """A round distance between ticks, so that at most ``most`` fit into the span."""
     return next((step for step in STEPS if span / step <= most), 10.0 ** math.ceil(math.log10(span / most)))
 
 
@@ -75,7 +75,7 @@ def tick_label(change: float) -> str:
 
 @dataclass(frozen=True)
 class PairShape:
-    """The dots of one pair: x, the heights of before and after, and what they stand for."""
+    """The two marks of one pair: their x, the y of before and after, and the values as text."""
 
     x: float
     before: float
@@ -84,7 +84,7 @@ class PairShape:
 
     @property
     def left(self) -> float:
-        """The left edge of the square that stands for after."""
+        """The left edge of the square that marks after."""
         return self.x - 3.5
 
     @property
@@ -94,7 +94,7 @@ class PairShape:
 
 @dataclass(frozen=True)
 class Pairs:
-    """All pairs side by side: a line from what the one commit showed to what the other did."""
+    """All pairs side by side: for each a line from the value before to the value after."""
 
     shapes: list[PairShape]
     top: str
@@ -126,7 +126,7 @@ class Pairs:
 
 CANARY_WIDTH, CANARY_HEIGHT = 960.0, 190.0
 CANARY_AXIS, CANARY_TOP, CANARY_BOTTOM = 56.0, 22.0, 12.0
-NARROWEST = 0.03  # the axis reaches at least this far either way, so that noise does not look like a cliff
+NARROWEST = 0.03  # the axis spans at least this much either way, so that noise does not look like a step
 
 
 @dataclass(frozen=True)

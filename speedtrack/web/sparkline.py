@@ -1,4 +1,4 @@
-"""Small lines without axes, as SVG. Attributes only: the content security policy allows no inline style."""
+"""Small lines without axes, as SVG, styled by attributes: the content security policy forbids inline styles."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,12 +9,12 @@ from django.utils.safestring import SafeString
 SMALL = (120, 28)
 WIDE = (360, 60)
 MARGIN = 3.0
-CALM = 0.02  # a line that moves less than this in all is not blown up to full height
+CALM = 0.02  # a line whose values span less than this share is not stretched to full height
 
 
 @dataclass(frozen=True)
 class Sparkline:
-    """The path of a line in SVG's words, and its last point."""
+    """The path of a line in SVG's syntax, and its last point."""
 
     path: str
     end: tuple[float, float] | None
@@ -48,7 +48,7 @@ class Sparkline:
 
 
 def path_through(points: Sequence[tuple[float, float] | None]) -> str:
-    """Lines between neighbours; a gap ends a line, and a point between two gaps is a dot."""
+    """The path: lines between neighbours; a gap interrupts it, and a point between two gaps is a dot."""
     words: list[str] = []
     pen_down = False
     for i, point in enumerate(points):

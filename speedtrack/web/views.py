@@ -1,4 +1,4 @@
-"""The pages: read the address, ask one module of ``pages``, lay it out."""
+"""The pages: read the address, load the page by one module of ``pages``, render it."""
 
 import csv
 from collections.abc import Iterator
@@ -71,9 +71,9 @@ def timeline(request: HttpRequest, slug: str, benchmark: str, metric: str) -> Ht
 
 @require_safe
 def timeline_values(request: HttpRequest, slug: str, benchmark: str, metric: str, form: str) -> HttpResponseBase:
-    """The same timeline as JSON or CSV."""
+    """A timeline as JSON or CSV."""
     if form not in ("json", "csv"):
-        raise Http404(f"There is no form {form!r} of a timeline: say json or csv.")
+        raise Http404(f"There is no format {form!r} of a timeline: there are json and csv.")
     view = view_of(slug, benchmark, metric, request.GET)
     if form == "json":
         return HttpResponse(timeline_document(view), content_type="application/json")
@@ -84,7 +84,7 @@ def timeline_values(request: HttpRequest, slug: str, benchmark: str, metric: str
 
 
 class Echo:
-    """A file that hands back what is written to it."""
+    """A file whose write returns the text: csv.writer then returns each line."""
 
     def write(self, text: str) -> str:
         return text
@@ -103,7 +103,7 @@ def commit(request: HttpRequest, slug: str, sha: str) -> HttpResponse:
 
 @require_safe
 def alerts(request: HttpRequest, slug: str | None = None) -> HttpResponse:
-    """The alerts of a project, or of all."""
+    """The alerts of a project, or of all projects."""
     project = scope.project_or_404(slug) if slug else None
     status = request.GET.get("status", "open")
     context = {"page": alerts_page.load(project, status), "project": project, "status": status}
@@ -113,7 +113,7 @@ def alerts(request: HttpRequest, slug: str | None = None) -> HttpResponse:
 @require_http_methods(["GET", "HEAD", "POST"])
 def alert(request: HttpRequest, pk: int) -> HttpResponse:
     if request.method == "POST":
-        return decide(request, pk)
+        return decide_alert(request, pk)
     if merged_into := alert_page.alert_or_404(pk).merged_into_id:
         return redirect("alert", pk=merged_into)
     page = alert_page.load(pk)
@@ -123,8 +123,8 @@ def alert(request: HttpRequest, pk: int) -> HttpResponse:
 
 
 @login_required
-def decide(request: HttpRequest, pk: int) -> HttpResponse:
-    """Take a person's decision about an alert."""
+def decide_alert(request: HttpRequest, pk: int) -> HttpResponse:
+    """Save a person's decision on an alert."""
     assert isinstance(request.user, User)
     found = alert_page.alert_or_404(pk)
     assignee = User.objects.filter(is_active=True, username=request.POST.get("assignee", "")).first()
@@ -132,7 +132,7 @@ def decide(request: HttpRequest, pk: int) -> HttpResponse:
     decision = Decision(request.POST.get("seen", ""), request.POST.get("status", ""), assignee, note)
     try:
         changed = triage.decide(found, decision, request.user)
-        messages.success(request, "Saved." if changed else "Nothing to save: nothing was changed.")
+        messages.success(request, "Saved." if changed else "Nothing was changed.")
     except (Stale, ValueError) as e:
         messages.error(request, f"Not saved: {e}")
     return redirect("alert", pk=pk)
@@ -155,14 +155,14 @@ def run_log(request: HttpRequest, pk: int) -> HttpResponseBase:
 
 @require_safe
 def run_script(request: HttpRequest, pk: int) -> HttpResponse:
-    """The script that repeats a measurement by hand; ``benchmark`` and ``side`` say which."""
+    """The script that repeats a measurement by hand; the query names its ``benchmark`` and ``side``."""
     text = run_page.named_script(pk, request.GET.get("benchmark"), request.GET.get("side"))
     return HttpResponse(text, content_type="text/plain; charset=utf-8")
 
 
 @require_safe
 def profile_folded(request: HttpRequest, pk: int) -> HttpResponse:
-    """A profile's stacks as text, for other tools that draw or compare them."""
+    """A profile's folded stacks as text, for other tools."""
     return HttpResponse(plain(profiles_page.folded_stacks(pk)), content_type="text/plain; charset=utf-8")
 
 
@@ -175,7 +175,7 @@ def queue(request: HttpRequest) -> HttpResponse:
 @require_http_methods(["GET", "HEAD", "POST"])
 def machine(request: HttpRequest, name: str) -> HttpResponse:
     if request.method == "POST":
-        return lift(request, name)
+        return lift_quarantine(request, name)
     page = machine_page.load(name)
     return render(request, "web/machine.html", {"page": page, "machine": page.machine})
 
@@ -186,13 +186,13 @@ def machine_values(request: HttpRequest, name: str) -> HttpResponse:
 
 
 @login_required
-def lift(request: HttpRequest, name: str) -> HttpResponse:
-    """Let a machine out of quarantine, as a person says."""
+def lift_quarantine(request: HttpRequest, name: str) -> HttpResponse:
+    """End a machine's quarantine, for a person."""
     assert isinstance(request.user, User)
     try:
         level = request.POST.get("level") == "new"
         quarantine.lift(machine_page.machine_or_404(name), request.user, accept_level=level)
-        messages.success(request, "The machine is at work again.")
+        messages.success(request, "The quarantine has ended.")
     except quarantine.NotQuarantined as e:
-        messages.error(request, f"Nothing to lift: {e}.")
+        messages.error(request, f"The quarantine was not ended: {e}.")
     return redirect("machine", name=name)

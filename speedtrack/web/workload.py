@@ -1,4 +1,4 @@
-"""A benchmark's workload in a line of words: what is sent, by whom, at what pace."""
+"""A benchmark's workload in one line: which requests, over which connections, at which rate."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ from speedtrack.benchmarks.numbers import scale
 from speedtrack.runs.models import ReferenceRate
 
 
-def described(benchmark: Benchmark) -> str:
+def workload_text(benchmark: Benchmark) -> str:
     """As ``GET, 50 connections, pipeline 16, unix socket, 100 000 keys (zipf), values of 32 B``."""
     definition = benchmark.definition
     driver = definition.get("driver", "speedbench")
@@ -17,29 +17,31 @@ def described(benchmark: Benchmark) -> str:
     if "workload" not in definition:  # the benchmark of building
         return str(definition["build"].get("command") or "by a Dockerfile")
     workload = definition["workload"]
-    return ", ".join(part for part in (sent(workload), *shape(workload), pace(workload), by) if part)
+    return ", ".join(
+        part for part in (requests_text(workload), *shape_texts(workload), pace_text(workload), by) if part
+    )
 
 
-def sent(workload: dict[str, Any]) -> str:
-    """The names of the requests: of a mix with their weights, of a sequence in order."""
+def requests_text(workload: dict[str, Any]) -> str:
+    """The names of the requests: a mix with its weights, a sequence in its order."""
     if test := workload.get("test"):
         return str(test).upper().replace("+", " + ").replace(":", " × ")
     if sequence := workload.get("sequence"):
-        return " then ".join(counted(item, item.get("times", 1)) for item in sequence)
+        return " then ".join(counted_text(item, item.get("times", 1)) for item in sequence)
     commands = workload.get("commands", [])
     several = len(commands) > 1
-    return " + ".join(counted(item, item.get("weight", 1) if several else 1) for item in commands)
+    return " + ".join(counted_text(item, item.get("weight", 1) if several else 1) for item in commands)
 
 
-def counted(item: dict[str, Any], count: int) -> str:
+def counted_text(item: dict[str, Any], count: int) -> str:
     request = item.get("request") or item.get("test") or ""
     words = request.split() if isinstance(request, str) else request
     name = item.get("name") or " ".join(words[:1])
     return f"{name} × {count}" if count > 1 else str(name)
 
 
-def shape(workload: dict[str, Any]) -> list[str]:
-    """Connections, pipeline, transport, keys and values; what is usual is left out."""
+def shape_texts(workload: dict[str, Any]) -> list[str]:
+    """Connections, pipeline, transport, keys and values, without the defaults."""
     clients, pipeline, keys = workload["clients"], workload["pipeline"], workload.get("keys", {})
     distribution = keys.get("distribution", "uniform")
     count = keys.get("count", 1)
@@ -51,11 +53,11 @@ def shape(workload: dict[str, Any]) -> list[str]:
         + (f" ({distribution})" if distribution != "uniform" else "")
         if count > 1
         else "",
-        sizes(workload.get("values", {})),
+        value_sizes_text(workload.get("values", {})),
     ]
 
 
-def sizes(values: dict[str, Any]) -> str:
+def value_sizes_text(values: dict[str, Any]) -> str:
     if "bytes" in values:
         return f"values of {values['bytes']} B"
     if "range" in values:
@@ -64,8 +66,8 @@ def sizes(values: dict[str, Any]) -> str:
     return "values of several sizes" if values else ""
 
 
-def pace(workload: dict[str, Any]) -> str:
-    """Nothing of a closed loop; the rate of an open one, and how requests arrive."""
+def pace_text(workload: dict[str, Any]) -> str:
+    """The rate of an open loop and how its requests arrive; empty for a closed loop."""
     if workload.get("mode", "closed") == "closed":
         return ""
     rate = workload["rate"]
@@ -73,8 +75,8 @@ def pace(workload: dict[str, Any]) -> str:
     return f"open loop at {of}" + (", Poisson arrivals" if workload.get("arrivals") == "poisson" else "")
 
 
-def reference_of(benchmark: Benchmark, machines: list[str]) -> list[tuple[str, str, ReferenceRate]]:
-    """(machine, rate, reference) of an open loop whose rate is a share; nothing of another benchmark."""
+def reference_rates(benchmark: Benchmark, machines: list[str]) -> list[tuple[str, str, ReferenceRate]]:
+    """(machine, rate, reference) if the rate is a share of another benchmark's; else empty."""
     rate = benchmark.definition.get("workload", {}).get("rate")
     if not isinstance(rate, dict):
         return []

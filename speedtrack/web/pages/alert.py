@@ -1,4 +1,4 @@
-"""An alert: what got slower by how much, the evidence, and what people decided."""
+"""An alert: what got slower by how much, the evidence, and the decisions of people."""
 
 from collections import defaultdict
 from collections.abc import Iterable
@@ -19,15 +19,14 @@ from speedtrack.web.plots import Forest, Pairs
 
 Pair = tuple[float, float]
 MOST_CANDIDATES = 20
-MERGE_TARGETS = 50  # the newest alerts of the project, which an alert may be merged into
+MERGE_TARGETS = 50  # the newest of the project's alerts that an alert may be merged into
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """One change point with the pairs that showed it, (before, after), in the order in which they were measured.
+    """One change point with the pairs (before, after) that confirmed it, in the order of measuring.
 
-    ``ends``: the verdict on the two commits that were measured, between which the change lies. ``steps``: all verdicts
-    on the way to its commit.
+    ``ends``: the verdict on the two commits between which the change lies. ``steps``: all verdicts on the way there.
     """
 
     change_point: ChangePoint
@@ -46,7 +45,7 @@ class Evidence:
 
 @dataclass(frozen=True)
 class AlertPage:
-    """``candidates``: the commits that may be the cause, newest first, at most MOST_CANDIDATES."""
+    """``candidates``: the newest MOST_CANDIDATES of the commits that may be the cause, newest first."""
 
     alert: Alert
     candidates: list[Commit]
@@ -107,7 +106,7 @@ def load(pk: int) -> AlertPage:
 
 
 def evidence_of(points: list[ChangePoint]) -> list[Evidence]:
-    """The paired samples of all change points, in one query."""
+    """The evidence of all change points; the number of queries does not depend on how many there are."""
     runs = {run.pk: run for cp in points for run in cp.runs.all()}
     verdicts: dict[int, list[Verdict]] = defaultdict(list)
     for verdict in Verdict.objects.filter(change_point__in=points).select_related("base", "commit").order_by("id"):

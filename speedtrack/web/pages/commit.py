@@ -1,4 +1,4 @@
-"""A commit: how it was built, what was measured, and what that says against the commit measured before it."""
+"""A commit: its builds, its results, and how these compare with the commit measured before it."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -18,9 +18,9 @@ from speedtrack.runs.models import Build, LogChunk, Measurement, Run, Series
 from speedtrack.stats.compare import Comparison, compare, compare_exact
 from speedtrack.text import plain
 from speedtrack.web.pages import changes
-from speedtrack.web.scope import chosen, project_or_404
+from speedtrack.web.scope import named_or_default, project_or_404
 
-REACH = 500  # commits of the branch among which the measured one before is looked for
+REACH = 500  # commits of the branch that are searched for the one measured before
 LOG_TAIL = 12_000  # characters of the build log that the page shows
 MEASURED_BEFORE = """
     SELECT s.id, found.commit_id, found.number
@@ -37,7 +37,7 @@ CROSS JOIN LATERAL (
 
 @dataclass(frozen=True)
 class SeriesResult:
-    """One series at the commit, against the commit that it measured before."""
+    """The result of one series at the commit, compared with the commit that the series measured before."""
 
     series: Series
     metric: Metric
@@ -55,12 +55,12 @@ class SeriesResult:
 
     @property
     def answer(self) -> str:
-        """The comparison in a word or two."""
+        """The result of the comparison, in a word or two."""
         if self.comparison is None:
             return "first measurement"
         if self.comparison.answer == "different":
             return numbers.effect(self.metric, self.look == "worse")
-        return "same" if self.comparison.answer == "same" else "cannot be told"
+        return "same" if self.comparison.answer == "same" else "uncertain"
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ class MetricResults:
 
 @dataclass(frozen=True)
 class MachineResults:
-    """All results of one machine: by metric, and as rows of benchmarks by metrics, without those of the build."""
+    """All results of one machine: by metric, and as a table of benchmarks by metrics, without those of the build."""
 
     machine: str
     groups: list[MetricResults]
@@ -120,7 +120,7 @@ def commit_or_404(slug: str, sha: str) -> tuple[Project, Commit]:
 def load(slug: str, sha: str, branch_name: str | None) -> CommitPage:
     project, commit = commit_or_404(slug, sha)
     places = {p.branch: p.number for p in commit.positions.select_related("branch").order_by("branch__name")}
-    branch = chosen("branch", branch_name, places, project.default_branch)
+    branch = named_or_default("branch", branch_name, places, project.default_branch)
     related = ("machine", "suite", "base", "linked__commit")
     runs = list(project.runs.filter(commit=commit).select_related(*related).order_by("-id")[:50])
     points = list(change_points_around(branch, places[branch])) if branch else []
@@ -143,7 +143,7 @@ def load(slug: str, sha: str, branch_name: str | None) -> CommitPage:
 
 
 def parents_of(project: Project, commit: Commit) -> list[Commit | str]:
-    """The parents; one that is not stored only by its hash."""
+    """The parents; of a parent that is not stored, the hash."""
     known = {c.sha: c for c in Commit.objects.filter(project=project, sha__in=commit.parents)}
     return [known.get(sha, sha) for sha in commit.parents]
 
@@ -155,7 +155,7 @@ def neighbours(branch: Branch, number: int) -> tuple[Commit | None, Commit | Non
 
 
 def change_points_around(branch: Branch, number: int) -> Iterable[ChangePoint]:
-    """Those whose range holds the commit at this position: it is their cause, or one of those that may be."""
+    """The change points whose range includes the commit at this position, so that it may be their cause."""
     starts_before = Position.objects.filter(branch=branch, commit=OuterRef("before"), number__lt=number)
     return changes.on_branch(branch, first=number).filter(Exists(starts_before)).order_by("id")
 
@@ -181,7 +181,7 @@ def results_by_machine(
 
 
 def machine_results(machine: str, results: list[SeriesResult]) -> MachineResults:
-    """The results of a machine in the metrics' order; of several environments each benchmark's newest in the rows."""
+    """The results of a machine in the metrics' order; where environments differ, the table has the newest."""
     results = sorted(results, key=lambda r: (r.series.benchmark.name, r.series.pk))
     by_metric = [MetricResults(metric, [r for r in results if r.metric is metric]) for metric in METRICS.values()]
     groups = [group for group in by_metric if group.results]
@@ -193,7 +193,7 @@ def machine_results(machine: str, results: list[SeriesResult]) -> MachineResults
 
 
 def measured_before(series: list[Series], branch: Branch, number: int) -> dict[int, tuple[Commit, Drawn]]:
-    """By series: the nearest commit before this one that it measured, and its point."""
+    """By series: the last commit before this one that it measured, and its point."""
     ids = [s.pk for s in series]
     with connection.cursor() as cursor:
         cursor.execute(MEASURED_BEFORE, {"series": ids, "branch": branch.pk, "number": number, "reach": REACH})
@@ -210,7 +210,7 @@ Samples = dict[tuple[int, int], list[float]]
 
 
 def samples_of_points(points: list[Drawn]) -> Samples:
-    """By series and commit: the samples of all its measurements of these points."""
+    """By series and commit: the samples of all measurements of these points."""
     found: Samples = {}
     for (series_id, commit_id, _), values in sorted(samples_of_attempts(points).items()):
         found.setdefault((series_id, commit_id), []).extend(values)
@@ -240,7 +240,7 @@ def series_result(
 
 
 def builds_of(commit: Commit) -> list[BuildWithLog]:
-    """The builds, newest first; with the end of the newest one's log."""
+    """The builds, newest first; the newest with the end of its log."""
     builds = list(commit.builds.select_related("attempt__run__machine").order_by("-id")[:10])
     if not builds:
         return []

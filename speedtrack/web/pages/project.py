@@ -1,4 +1,4 @@
-"""A project: benchmarks x recent commits, and what changed."""
+"""A project: a grid of benchmarks by recent commits, its alerts, and what changed."""
 
 from collections import defaultdict
 from dataclasses import dataclass
@@ -14,13 +14,13 @@ from speedtrack.benchmarks.models import Suite
 from speedtrack.projects.models import Project
 from speedtrack.runs.models import Run, Series
 from speedtrack.web.gaps import UNMEASURED, Gap, gaps_of
-from speedtrack.web.grades import Grade, grade, noise_of
+from speedtrack.web.grades import Grade, grade, noise_of_points
 from speedtrack.web.pages import changes
 from speedtrack.web.pages.changes import ChangeGroup
 from speedtrack.web.scope import PlacedCommit, Scope, recent_commits
 
 COLUMNS = 30  # commits of the grid
-WINDOW = 90  # commits from which noise and sparklines are drawn
+WINDOW = 90  # commits that noise and sparklines are computed from
 LISTED_COMMITS = 12
 LISTED_CHANGES = 12
 LISTED_ALERTS = 8
@@ -28,7 +28,7 @@ LISTED_ALERTS = 8
 
 @dataclass(frozen=True)
 class Cell:
-    """One benchmark at one commit. ``look`` names its colour and shape, ``title`` says the same in words."""
+    """One benchmark at one commit. ``look``: the CSS classes of its colour and shape; ``title``: the same in words."""
 
     look: str
     mark: str
@@ -107,13 +107,13 @@ def load_grid(scope: Scope) -> Grid:
     names = [n for n in order if n in points] + sorted(points.keys() - set(order))
     rows = []
     for name in names:
-        context = RowContext(scope, noise_of(newest_series(points[name])), smallest, marks.get(name, {}))
+        context = RowContext(scope, noise_of_points(newest_series(points[name])), smallest, marks.get(name, {}))
         rows.append(benchmark_row(context, name, whys[name], points[name], path, gaps))
     return Grid(path[-COLUMNS:], rows, gaps)
 
 
 def suite_settings(scope: Scope) -> tuple[float, list[str]]:
-    """The smallest effect that matters for the metric, and the order of the benchmarks, by the newest run's suite."""
+    """The metric's smallest relevant effect and the order of the benchmarks, as the newest run's suite has them."""
     suite = Suite.objects.filter(
         pk__in=Run.objects.own().filter(project=scope.project).order_by("-id").values("suite")[:1]
     ).first()
@@ -161,7 +161,7 @@ def benchmark_row(
 
 
 def grades_of(context: RowContext, points: list[Drawn]) -> dict[int, Grade]:
-    """By commit: its point against the clean point before it in the same series."""
+    """By commit: its point compared with the clean point before it in the same series."""
     found: dict[int, Grade] = {}
     before: dict[int, Drawn] = {}
     for point in points:
@@ -222,5 +222,5 @@ def open_alerts(project: Project) -> list[Alert]:
 
 
 def hook_url(project: Project) -> str:
-    """Where the repository's host sends its webhooks."""
+    """The URL that the repository's host sends its webhooks to."""
     return f"{settings.URL}{reverse('hook', args=[project.hook_id])}"

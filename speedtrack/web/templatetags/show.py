@@ -1,4 +1,4 @@
-"""How values are shown on pages."""
+"""Filters and tags that format values on pages."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -27,7 +27,7 @@ def quantity(value: float, metric: Metric) -> str:
 
 @register.filter
 def moved(ratio: float) -> str:
-    """A ratio as the change that it is, with its sign."""
+    """A ratio as a signed percentage."""
     return f"{ratio - 1:+.2%}".replace("-", numbers.MINUS)
 
 
@@ -38,7 +38,7 @@ def percent(share: float) -> str:
 
 @register.filter
 def change_seen(smallest: float) -> str:
-    """The smallest change that is seen, in two digits; less than a thousandth is of no use to anybody."""
+    """The smallest change that can be seen, in two digits, never below 0.1%."""
     return f"{max(0.1, 100 * smallest):.2g}%" if smallest < 1 else f"{100 * smallest:.0f}%"
 
 
@@ -54,7 +54,7 @@ def interval(metric: Metric, low: float, high: float) -> str:
 
 @register.simple_tag
 def ago(at: datetime | None) -> SafeString | str:
-    """A moment in relative words, with the exact one in its title."""
+    """How long ago a moment was; its title has the moment itself."""
     if at is None:
         return "never"
     return format_html(
@@ -72,7 +72,7 @@ def first_line(value: str) -> str:
 
 @register.filter
 def with_code(text: str) -> SafeString:
-    """What stands between backticks is shown as code."""
+    """Show text between backticks as code."""
     parts = plain(text).split("`")
     shown = (format_html("<code>{}</code>", part) if i % 2 else part for i, part in enumerate(parts))
     return format_html_join("", "{}", ((part,) for part in shown))
@@ -86,11 +86,11 @@ def sparkline(values: Sequence[float | None], label: str, wide: bool = False) ->
 
 @register.simple_tag(takes_context=True)
 def query(context: template.Context, **changes: object) -> str:
-    """The query string of this page with some keys set, or left out when None or empty."""
-    wanted: QueryDict = context["request"].GET.copy()
+    """The page's query string with some keys set, or removed if None or empty."""
+    changed: QueryDict = context["request"].GET.copy()
     for key, value in changes.items():
         if value is None or value == "":
-            wanted.pop(key, None)
+            changed.pop(key, None)
         else:
-            wanted[key] = str(value)
-    return f"?{wanted.urlencode()}" if wanted else "?"
+            changed[key] = str(value)
+    return f"?{changed.urlencode()}" if changed else "?"

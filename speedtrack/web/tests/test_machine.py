@@ -105,12 +105,12 @@ def test_a_person_lifts_it(client: Client, quarantined: Machine, level: str, ane
     assert "/login/" in client.post(PAGE, {"level": level}).headers["Location"]
     since = quarantined.canaries.get().since
     client.force_login(User.objects.create_user("ada"))
-    assert "at work again" in client.post(PAGE, {"level": level}, follow=True).content.decode()
+    assert "The quarantine has ended" in client.post(PAGE, {"level": level}, follow=True).content.decode()
     quarantined.refresh_from_db()
     assert quarantined.quarantined_at is None
     assert (quarantined.canaries.get().since > since) == anew
     assert MachineEvent.objects.get(kind="lifted").who == User.objects.get()
-    assert "Nothing to lift" in client.post(PAGE, {"level": level}, follow=True).content.decode()
+    assert "The quarantine was not ended" in client.post(PAGE, {"level": level}, follow=True).content.decode()
 
 
 def test_run_and_queue_pages_lead_to_the_machine(client: Client, kvd: World) -> None:
@@ -151,14 +151,14 @@ def test_an_operator_works_at_the_shell(kvd: World, quarantined: Machine) -> Non
         return out.getvalue()
 
     assert "quarantine" in told("list")
-    assert "at work again" in told("lift", "kvd-m1")
+    assert "has ended" in told("lift", "kvd-m1")
     with pytest.raises(CommandError, match="not in quarantine"):
         told("lift", "kvd-m1")
     assert "set-p1 of kvd at" in told(
         "canary", "kvd-m1", "--project", "kvd", "--benchmark", "set-p1", "--commit", kvd.shas[0]
     )
     for words, why in [
-        (("canary", "kvd-m1"), "say of which project"),
+        (("canary", "kvd-m1"), "name the project"),
         (("canary", "kvd-m1", "--project", "nobody"), "there is no project"),
         (("canary", "kvd-m1", "--project", "kvd", "--commit", "nowhere"), "check the spelling"),
         (("canary", "kvd-m1", "--project", "kvd", "--benchmark", "none"), "no benchmark none"),

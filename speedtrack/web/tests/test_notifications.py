@@ -76,7 +76,7 @@ def test_a_person_says_when(client: Client, ada: User) -> None:
         ({"quiet_until": ""}, "give both, or neither"),
         ({"quiet_until": "22:00"}, "give both, or neither"),
         ({"digest_hour": "24"}, "one of 0 to 23"),
-        ({"most_per_day": "0"}, "At least one mail a day"),
+        ({"most_per_day": "0"}, "at least one mail a day"),
     ],
 )
 def test_a_wrong_hour_is_explained(client: Client, ada: User, change: dict[str, str], words: str) -> None:
@@ -89,7 +89,7 @@ def test_subscriptions_are_added_changed_and_removed(client: Client, ada: User) 
     assert said(client, ASKED) == "Saved."
     [one] = Subscription.objects.all()
     assert (one.branches, one.benchmarks, one.pace) == ("unstable 8.*", "*", "daily")
-    assert "There is such a subscription already" in said(client, ASKED)
+    assert "The same subscription exists already" in said(client, ASKED)
     assert "0 to 1000 percent" in said(client, ASKED | {"smallest_percent": "-1", "branches": "x"})
     assert "project: " in said(client, ASKED | {"project": "nowhere"})
     assert said(client, ASKED | {"number": str(one.pk), "project": "", "pace": "now"}) == "Saved."
@@ -103,7 +103,7 @@ def test_nobody_touches_what_is_anothers(client: Client, ada: User) -> None:
     subscribed("bob@example.org")
     number = str(Subscription.objects.get().pk)
     for act in (ASKED | {"project": ""}, {"act": "remove"}):
-        assert "is not there any more" in said(client, act | {"number": number})
+        assert "does not exist any more" in said(client, act | {"number": number})
     assert Subscription.objects.get().branches == "*"
 
 

@@ -8,12 +8,12 @@ from speedtrack.benchmarks import definitions
 from speedtrack.benchmarks.models import Benchmark
 from speedtrack.benchmarks.tests.test_workloads import own, suite
 from speedtrack.tests.builders import SUITE
-from speedtrack.web.workload import described
+from speedtrack.web.workload import workload_text
 
 
 def words(text: str) -> str:
     content = definitions.parse(text, "tiny.toml").model_dump()
-    return described(Benchmark(definition=definitions.meaning(content, content["benchmark"][-1])))
+    return workload_text(Benchmark(definition=definitions.meaning(content, content["benchmark"][-1])))
 
 
 @pytest.mark.parametrize(

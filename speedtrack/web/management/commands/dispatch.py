@@ -8,7 +8,7 @@ from speedtrack.web.management.plaincommand import PlainCommand
 
 
 class Command(PlainCommand):
-    help = "Nudge workers and runners as long as there is work for them. Stop it with SIGTERM or Ctrl-C."
+    help = "Notify workers and runners while there is work for them. Stop it with SIGTERM or Ctrl-C."
 
     def handle(self, *args: Any, **options: Any) -> None:
         ends: list[int] = []

@@ -1,4 +1,4 @@
-"""``manage.py serve``: the whole system on this machine, with this machine as its runner."""
+"""``manage.py serve``: the whole system on this machine, which is also its runner."""
 
 import sys
 from typing import Any

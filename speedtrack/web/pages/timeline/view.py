@@ -11,7 +11,7 @@ from speedtrack.benchmarks.metrics import Metric
 from speedtrack.benchmarks.models import Benchmark
 from speedtrack.projects.models import Branch, Position
 from speedtrack.runs.models import Series
-from speedtrack.web.scope import Scope, chosen, scope_of
+from speedtrack.web.scope import Scope, named_or_default, scope_of
 
 RANGES = (50, 200, 1000)
 DEFAULT_LAST = 200
@@ -66,7 +66,9 @@ def view_of(slug: str, benchmark: str, metric: str, query: QueryDict) -> View:
     newest = Benchmark.objects.filter(project=scope.project, name=benchmark).order_by("-pk").first()
     if newest is None or scope.branch is None:
         raise Http404(f"{slug} has no benchmark {benchmark!r}.")
-    machines = [chosen("machine", name, scope.machines, "") for name in query.getlist("machine")] or [scope.machine]
+    machines = [named_or_default("machine", name, scope.machines, "") for name in query.getlist("machine")] or [
+        scope.machine
+    ]
     series = Series.objects.filter(
         project=scope.project, benchmark__name=benchmark, metric=metric, machine__in=[m for m in machines if m]
     )
