@@ -2,15 +2,19 @@
 
 from collections.abc import Sequence
 from datetime import datetime
+from urllib.parse import quote, urlencode
 
 from django import template
 from django.http import QueryDict
+from django.urls import reverse
 from django.utils import timezone
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from speedtrack.benchmarks import numbers
 from speedtrack.benchmarks.metrics import Metric
+from speedtrack.projects.models import Branch, Commit, Project
+from speedtrack.runs.models import Machine, Series
 from speedtrack.text import plain
 from speedtrack.web.sparkline import SMALL, WIDE, Sparkline
 
@@ -82,6 +86,26 @@ def with_code(text: str) -> SafeString:
 def sparkline(values: Sequence[float | None], label: str, wide: bool = False) -> SafeString:
     """A small line without axes; None is a gap."""
     return Sparkline.of(values, WIDE if wide else SMALL).svg(label)
+
+
+@register.simple_tag
+def timeline_url(
+    project: Project,
+    series: Series,
+    *,
+    machine: Machine | None = None,
+    branch: Branch | None = None,
+    around: Commit | None = None,
+    form: str = "",
+) -> str:
+    """The address of a series' timeline, as a page or in another form. Give ``machine`` where the series' own is not loaded."""
+    names = [project.slug, series.benchmark.name, series.metric]
+    path = reverse("timeline-values", args=[*names, form]) if form else reverse("timeline", args=names)
+    selection = {"branch": branch.name} if branch else {}
+    selection["machine"] = (machine or series.machine).name
+    if around:
+        selection["around"] = around.sha[:12]
+    return f"{path}?{urlencode(selection, quote_via=quote)}"
 
 
 @register.simple_tag(takes_context=True)
