@@ -98,7 +98,7 @@ def timeline_url(
     around: Commit | None = None,
     form: str = "",
 ) -> str:
-    """The address of a series' timeline, as a page or in another form. Give ``machine`` where the series' own is not loaded."""
+    """The address of a series' timeline. Pass ``machine`` where the series is loaded without its own."""
     names = [project.slug, series.benchmark.name, series.metric]
     path = reverse("timeline-values", args=[*names, form]) if form else reverse("timeline", args=names)
     selection = {"branch": branch.name} if branch else {}

@@ -47,7 +47,7 @@ def test_the_page_shows_the_pairs_that_confirmed_it_and_each_step_to_its_commit(
     assert f'of <span class="sha">{ends.base.short}</span> and <span class="sha">{ends.commit.short}</span>' in page
     assert worst.verdicts.filter(answer__in=("old", "new")).count() >= 1
     assert "old level" in page or "new level" in page
-    assert "The samples are not stored any more" not in page
+    assert "The samples are no longer stored" not in page
 
 
 def test_a_range_is_shown_as_a_range_everywhere(client: Client, slow: Slow) -> None:
@@ -57,7 +57,7 @@ def test_a_range_is_shown_as_a_range_everywhere(client: Client, slow: Slow) -> N
     Alert.objects.filter(pk=alert.pk).update(before=first, commit=last)
     alert.change_points.update(before=first, commit=last)
     page = client.get(f"/alerts/{alert.pk}/").content.decode()
-    assert "by one of 3 commits; which of them could not be told" in page
+    assert "by one of 3 commits; the range could not be narrowed further" in page
     assert all(f"/p/kvd/c/{made.commit(place).sha}" in page for place in (3, 4, 5))
     for address in ("/alerts/", "/p/kvd/", "/", f"/p/kvd/c/{made.commit(4).sha}/"):
         text = " ".join(client.get(address, follow=True).content.decode().split())

@@ -19,10 +19,10 @@ def test_a_timeline_and_an_alert_say_what_the_machine_sees(client: Client, slow:
     world, alert = slow
     timeline, page = f"/p/{world.project.slug}/timeline/get-p1/{CPU}", f"/alerts/{alert.pk}/"
     before = queries(client, page)
-    assert "sees changes from" not in client.get(timeline).content.decode() + client.get(page).content.decode()
+    assert "can tell changes of" not in client.get(timeline).content.decode() + client.get(page).content.decode()
     floor = measure_floor(world)
     NoiseFloor.objects.filter(pk=floor.pk).update(smallest=0.0081)
-    said = f'kvd-m1 sees changes from 0.81%, by <a href="/runs/{floor.run_id}/">A/A run {floor.run_id}</a> (10 pairs'
+    said = f'kvd-m1 can tell changes of 0.81% or more, by <a href="/runs/{floor.run_id}/">A/A run {floor.run_id}</a> (10 pairs'
     for address in (timeline, page):
         assert said in client.get(address).content.decode()
     assert queries(client, page) == before

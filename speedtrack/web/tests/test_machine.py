@@ -66,7 +66,7 @@ def test_a_machine_shows_its_canary_its_work_and_its_environment(client: Client,
 
 
 def test_a_machine_shows_what_moved_with_it_and_not_with_the_code(client: Client, kvd: World) -> None:
-    assert "Moved with this machine" not in client.get(PAGE).content.decode()
+    assert "Changes caused by this machine" not in client.get(PAGE).content.decode()
     series = Series.objects.filter(machine__name="kvd-m1").earliest("id")
     before, commit = Commit.objects.filter(measurements__series=series).distinct().order_by("id")[:2]
     ChangePoint.objects.create(
@@ -82,7 +82,7 @@ def test_a_machine_shows_what_moved_with_it_and_not_with_the_code(client: Client
         note="the canary moved at that time",
     )
     page = client.get(PAGE).content.decode()
-    assert "Moved with this machine" in page and "the canary moved at that time" in page
+    assert "Changes caused by this machine" in page and "the canary moved at that time" in page
     (shift,) = client.get(f"{PAGE[:-1]}.json").json()["shifts"]
     assert (shift["sha"], shift["ratio"], shift["benchmark"]) == (commit.sha, 1.05, series.benchmark.name)
 

@@ -36,7 +36,7 @@ def test_a_silent_or_paused_machine_promises_nothing(client: Client, kvd: World)
     seen(hours=2)
     page = client.get("/queue/").content.decode()
     assert ">silent<" in page
-    assert "nothing is done until the runner is heard of again" in page
+    assert "nothing is measured until the runner reports again" in page
     tracking.pause("kvd-m1", True)
     assert "the machine is paused" in client.get("/queue/").content.decode()
 

@@ -58,7 +58,7 @@ def test_a_series_shows_its_noise_what_it_sees_and_how_often_equal_programs_diff
     for run, low in zip(Run.objects.all()[:4], (0.99, 0.98, 1.01, 0.97), strict=True):
         NoiseFloor.objects.create(series=series, run=run, pairs=10, deviation=0.01, ratio=1.0, low=low, high=1.03)
     page = " ".join(client.get(LINE).content.decode().split())
-    assert "shows lasting changes from 3" in page and "between runs; 1 of 4 A/A runs differed" in page
+    assert "shows lasting changes of 3" in page and "between runs; 1 of 4 A/A runs differed" in page
 
 
 def test_a_project_without_measurements(client: Client, db: None, settings: object, tmp_path: object) -> None:
@@ -82,7 +82,7 @@ def test_a_confirmed_change_is_no_noise(client: Client, slow: tuple[World, Alert
     made.push(20, slow=True)
     made.measure()
     page = " ".join(client.get(LINE).content.decode().split())
-    said = re.search(r"shows lasting changes from ([0-9.]+)% .*?with a noise of ([0-9.]+)% between runs", page)
+    said = re.search(r"shows lasting changes of ([0-9.]+)% .*?with a noise of ([0-9.]+)% between runs", page)
     assert said and float(said[1]) < 6 and float(said[2]) < 1  # the change was one of 20%
 
 

@@ -32,9 +32,9 @@ def table(client: Client, query: str = "") -> list[dict[str, str]]:
 
 
 def test_a_series_whose_changes_cannot_be_looked_for_says_so(client: Client, kvd: World) -> None:
-    assert "cannot be looked for" not in client.get(LINE).content.decode()
+    assert "Detection failed" not in client.get(LINE).content.decode()
     Series.objects.update(error="ValueError: a sample is not a finite number", failures=1, retry_at=Now())
-    assert "cannot be looked for (ValueError: a sample is not a finite number)" in client.get(LINE).content.decode()
+    assert "Detection failed on kvd-m1 (ValueError: a sample is not a finite number)" in client.get(LINE).content.decode()
 
 
 def test_the_page_says_in_words_what_the_chart_shows(client: Client, slow: tuple[World, Alert]) -> None:
