@@ -1,6 +1,6 @@
 // The axes: commits to the right, values upwards.
 import type { ChartConfiguration } from "chart.js";
-import { bounds, type Measured, type Point, rulings, type Timeline } from "../timeline";
+import { axisTicks, bounds, type MeasuredPoint, type Point, type Timeline } from "../timeline";
 import { tick } from "../units";
 import type { Colours } from "./colours";
 
@@ -14,10 +14,10 @@ export interface AxisOptions {
   small: boolean;
 }
 
-export function axes(timeline: Timeline, all: Measured[], options: AxisOptions, colours: Colours): Scales {
+export function axes(timeline: Timeline, all: MeasuredPoint[], options: AxisOptions, colours: Colours): Scales {
   const count = timeline.commits.sha.length;
   const [low, high] = bounds(all, options.fromZero);
-  const rules = rulings(low, high, options.small ? 5 : 7);
+  const rules = axisTicks(low, high, options.small ? 5 : 7);
   const ticks = { color: colours.soft, font: { family: colours.font, size: 11.5 } };
   return {
     x: {

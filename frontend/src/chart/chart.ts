@@ -8,7 +8,7 @@ import {
   PointElement,
   Tooltip,
 } from "chart.js";
-import { type Point, points, sentences, stretches, type Timeline, title } from "../timeline";
+import { commitSentences, commitTitle, type Point, points, stretches, type Timeline } from "../timeline";
 import { axes, type AxisOptions } from "./axes";
 import { type Colours, pageColours } from "./colours";
 import { flaggedDataset, gapDataset, lineDatasets } from "./datasets";
@@ -101,9 +101,9 @@ function tooltip(timeline: Timeline, colours: Colours): TooltipOptions {
     titleColor: colours.surface,
     bodyColor: colours.surface,
     callbacks: {
-      title: (items) => (items[0] ? title(timeline, Math.round(items[0].parsed.x!)) : []),
+      title: (items) => (items[0] ? commitTitle(timeline, Math.round(items[0].parsed.x!)) : []),
       label: () => "",
-      afterBody: (items) => (items[0] ? sentences(timeline, Math.round(items[0].parsed.x!)) : []),
+      afterBody: (items) => (items[0] ? commitSentences(timeline, Math.round(items[0].parsed.x!)) : []),
     },
     filter: (item, i) => i === 0 && Number.isFinite(item.parsed.y),
   };

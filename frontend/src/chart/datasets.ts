@@ -1,6 +1,6 @@
 // What the chart draws as points and lines: measurements, flagged ones, and commits without any.
 import type { ChartDataset } from "chart.js";
-import { gaps, machines, type Measured, type Point, type Timeline, withBreaks } from "../timeline";
+import { gaps, joinStretches, machines, type MeasuredPoint, type Point, type Timeline } from "../timeline";
 import type { Colours } from "./colours";
 
 export type Dataset = ChartDataset<"line", Point[]>;
@@ -9,14 +9,14 @@ const SHAPES = ["circle", "rect", "rectRot", "star"] as const;
 const MANY = 250; // commits, above which lines are thinner
 
 /** One line per environment and machine, never joined; a machine keeps its colour and shape. */
-export function lineDatasets(timeline: Timeline, parts: Measured[][][], colours: Colours): Dataset[] {
+export function lineDatasets(timeline: Timeline, parts: MeasuredPoint[][][], colours: Colours): Dataset[] {
   const names = machines(timeline);
   const count = timeline.commits.sha.length;
   return timeline.lines.map((line, i) => {
     const place = names.indexOf(line.machine);
     const colour = colours.series[place % colours.series.length]!;
     return {
-      data: withBreaks(parts[i]!),
+      data: joinStretches(parts[i]!),
       borderColor: colour,
       backgroundColor: colour,
       borderWidth: count > MANY ? 1.5 : 2,
@@ -30,12 +30,12 @@ export function lineDatasets(timeline: Timeline, parts: Measured[][][], colours:
   });
 }
 
-/** A point without a neighbour is no part of a line: without a dot it would not be seen. */
+/** A point without a neighbour is part of no line: it would be invisible without a dot. */
 function hasNoNeighbour(data: Point[], i: number): boolean {
   return !(data[i - 1] && Number.isFinite(data[i - 1]!.y)) && !(data[i + 1] && Number.isFinite(data[i + 1]!.y));
 }
 
-export function flaggedDataset(all: Measured[], colours: Colours): Dataset {
+export function flaggedDataset(all: MeasuredPoint[], colours: Colours): Dataset {
   return {
     data: all.filter((p) => p.flags.length > 0).map(({ x, y }) => ({ x, y })),
     showLine: false,

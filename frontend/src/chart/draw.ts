@@ -1,15 +1,15 @@
-// Shapes on a canvas, in pixels. Knows neither the chart library nor the page.
+// Shapes on a canvas, in pixels, without the chart library.
 
 export type Canvas = CanvasRenderingContext2D;
 
-export interface Reach {
+export interface PixelInterval {
   x: number;
   low: number;
   high: number;
 }
 
-/** The band between the ends of intervals; a lone point gets a bar. */
-export function band(canvas: Canvas, part: Reach[], colour: string): void {
+/** The band between the ends of neighbouring intervals; a single one is drawn as a bar. */
+export function band(canvas: Canvas, part: PixelInterval[], colour: string): void {
   canvas.save();
   canvas.globalAlpha = 0.2;
   canvas.fillStyle = canvas.strokeStyle = colour;
@@ -34,7 +34,7 @@ export function line(canvas: Canvas, x1: number, y1: number, x2: number, y2: num
   canvas.stroke();
 }
 
-/** A triangle on its tip (worse) or on its base (better); filled when sure. */
+/** A triangle that points down (worse) or up (better). */
 export function triangle(canvas: Canvas, x: number, y: number, down: boolean, filled: boolean): void {
   const height = down ? 7 : -7;
   canvas.setLineDash([]);

@@ -1,6 +1,6 @@
 // What the chart draws around the lines: intervals behind them, marks of changes, breaks and tags.
 import type { Plugin, Scale } from "chart.js";
-import { type Break, breakText, type Change, machines, marks, type Measured, type Timeline } from "../timeline";
+import { type Break, breakText, type Change, machines, marks, type MeasuredPoint, type Timeline } from "../timeline";
 import { change } from "../units";
 import type { Colours } from "./colours";
 import * as draw from "./draw";
@@ -8,7 +8,7 @@ import * as draw from "./draw";
 const CHARACTER = 6; // width of one in pixels, at 11 px
 
 /** The 95% intervals, behind the lines. */
-export function bandPlugin(timeline: Timeline, parts: Measured[][][], colours: Colours): Plugin<"line"> {
+export function bandPlugin(timeline: Timeline, parts: MeasuredPoint[][][], colours: Colours): Plugin<"line"> {
   const names = machines(timeline);
   return {
     id: "band",
@@ -29,7 +29,7 @@ export function bandPlugin(timeline: Timeline, parts: Measured[][][], colours: C
   };
 }
 
-/** Where new environments and definitions begin, and the tags: behind the lines. */
+/** The beginnings of new environments and definitions, and the tags, behind the lines. */
 export function breakPlugin(timeline: Timeline, colours: Colours): Plugin<"line"> {
   return {
     id: "breaks",
@@ -64,7 +64,7 @@ interface LabelPlace {
   after: number;
 }
 
-/** What a break says, on its side with more room; outlined, so that it can be read over lines. */
+/** The text of a break, on its side with more room; outlined, so that it is legible over lines. */
 function drawBreakLabel(ctx: draw.Canvas, timeline: Timeline, one: Break, place: LabelPlace, colours: Colours): void {
   const right = place.after >= place.before;
   const most = Math.floor((right ? place.after : place.before) / CHARACTER);
@@ -94,7 +94,7 @@ function drawTags(ctx: draw.Canvas, timeline: Timeline, x: Scale, top: number): 
   }
 }
 
-/** Change points, told apart by shape and colour: before the lines. */
+/** Change points, told apart by shape and colour, in front of the lines. */
 export function markPlugin(timeline: Timeline, colours: Colours): Plugin<"line"> {
   const ordered = marks(timeline.changes).toSorted((a, b) => a.at - b.at);
   return {

@@ -1,6 +1,6 @@
 // What the pointer does on the chart: a drag zooms, a click or tap opens a commit, hovering shows its tooltip.
 import type { Chart, Plugin } from "chart.js";
-import { nearest, type Point, stops, type Timeline } from "../timeline";
+import { nearestStop, type Point, stops, type Timeline } from "../timeline";
 import type { Colours } from "./colours";
 
 const LEAST_DRAG = 6; // pixels, up to which a drag is a click
@@ -88,7 +88,7 @@ function listen(chart: Chart, signal: AbortSignal, handlers: PointerHandlers): v
 function act(chart: Chart, timeline: Timeline, actions: PointerActions, drag: Drag): void {
   const x = chart.scales["x"]!;
   if (!isDrag(drag)) {
-    const at = nearest(stops(timeline), x.getValueForPixel(drag.now)!);
+    const at = nearestStop(stops(timeline), x.getValueForPixel(drag.now)!);
     if (at !== null) actions.openCommit(at);
     return;
   }
@@ -108,7 +108,7 @@ export function followPointer(
   let last: number | null = null;
   chart.canvas.addEventListener("pointermove", (event) => {
     const { left } = chart.canvas.getBoundingClientRect();
-    const at = nearest(all, chart.scales["x"]?.getValueForPixel(event.clientX - left) ?? 0);
+    const at = nearestStop(all, chart.scales["x"]?.getValueForPixel(event.clientX - left) ?? 0);
     if (at !== last) activate((last = at));
   });
   chart.canvas.addEventListener("pointerleave", () => activate((last = null)));

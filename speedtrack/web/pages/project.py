@@ -181,7 +181,7 @@ def measured_cell(
     if graded:
         title += f", {numbers.change(graded.ratio)} to the commit before ({graded.errors:.1f} standard errors)"
     if point.flags:
-        return Cell("flagged", "", f"{title}; not to be trusted: {', '.join(point.flags)}")
+        return Cell("flagged", "", f"{title}; unreliable: {', '.join(point.flags)}")
     look = "same"
     if graded and graded.level:
         look = f"{'worse' if graded.worse else 'better'}-{graded.level}"
