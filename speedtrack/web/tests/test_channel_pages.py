@@ -8,7 +8,7 @@ from django.test import Client
 
 from speedtrack.notices.models import Channel
 from speedtrack.notices.tests.receivers import Receiver, serving
-from speedtrack.web.tests.world import HOSTILE, World
+from speedtrack.web.tests.world import HOSTILE, World, html_of
 
 TOKEN = "glpat-0123456789abcdef"
 
@@ -28,14 +28,14 @@ def add(client: Client, kvd: World, kind: str, **fields: str) -> Any:
 
 
 def act(client: Client, kvd: World, verb: str) -> str:
-    return client.post(address(kvd, f"{Channel.objects.get().pk}/{verb}"), follow=True).content.decode()
+    return html_of(client.post(address(kvd, f"{Channel.objects.get().pk}/{verb}"), follow=True))
 
 
 def test_only_who_is_logged_in_sees_or_changes_channels(kvd: World, client: Client) -> None:
     for page in ("", "add/webhook/", "1/"):
         assert client.get(address(kvd, page)).status_code == 302
     assert client.post(address(kvd, "1/delete")).status_code == 302
-    assert "channels" not in client.get(f"/p/{kvd.project.slug}/").content.decode()
+    assert "channels" not in html_of(client.get(f"/p/{kvd.project.slug}/"))
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from django.test import Client
 
 from speedtrack.alerts.models import Alert
 from speedtrack.web.pages import home
-from speedtrack.web.tests.world import World, queries, world
+from speedtrack.web.tests.world import World, html_of, queries, world
 
 
 def test_without_projects_it_says_how_to_begin(client: Client, db: None) -> None:
@@ -17,7 +17,7 @@ def test_without_projects_it_says_how_to_begin(client: Client, db: None) -> None
 def test_a_measured_head_is_fresh_and_new_commits_are_a_lag(client: Client, kvd: World) -> None:
     assert b"head is measured" in client.get("/").content
     kvd.push(2)
-    page = client.get("/").content.decode()
+    page = html_of(client.get("/"))
     assert "2 commits behind" in page
     assert "2 runs to do" in page
 
@@ -28,7 +28,7 @@ def test_an_unmeasured_project(client: Client, db: None, settings: Any, tmp_path
 
 
 def test_it_shows_open_alerts_and_changes(client: Client, slow: tuple[World, Alert]) -> None:
-    page = client.get("/").content.decode()
+    page = html_of(client.get("/"))
     assert "1 open alert" in page
     assert "slower +20.0%" in page
     assert "<script>alert" not in page

@@ -14,7 +14,7 @@ from speedtrack.runs.models import CanaryCheck, Machine, MachineEvent, Run, Seri
 from speedtrack.stats.canary import FEWEST, IN_A_ROW
 from speedtrack.tests import builders
 from speedtrack.web.plots import CanaryDot, CanaryPlot
-from speedtrack.web.tests.world import World, queries
+from speedtrack.web.tests.world import World, html_of, queries
 
 PAGE = "/machines/kvd-m1/"
 
@@ -53,7 +53,7 @@ def quarantined(watched: Machine) -> Machine:
 
 def test_a_machine_shows_its_canary_its_work_and_its_environment(client: Client, watched: Machine) -> None:
     fly(watched, 5010.0, kernel="6.2", compiler="sha256:" + "e" * 64)
-    page = client.get(PAGE).content.decode()
+    page = html_of(client.get(PAGE))
     assert page.count('<g class="learning">') == FEWEST + 1
     assert "<strong>kernel</strong> 6.1 → 6.2" in page
     assert "<strong>compiler</strong> cc 12 → eeeeeeeeeeee" in page
@@ -66,7 +66,7 @@ def test_a_machine_shows_its_canary_its_work_and_its_environment(client: Client,
 
 
 def test_a_machine_shows_what_moved_with_it_and_not_with_the_code(client: Client, kvd: World) -> None:
-    assert "Changes caused by this machine" not in client.get(PAGE).content.decode()
+    assert "Changes caused by this machine" not in html_of(client.get(PAGE))
     series = Series.objects.filter(machine__name="kvd-m1").earliest("id")
     before, commit = Commit.objects.filter(measurements__series=series).distinct().order_by("id")[:2]
     ChangePoint.objects.create(
@@ -81,22 +81,22 @@ def test_a_machine_shows_what_moved_with_it_and_not_with_the_code(client: Client
         score=3.0,
         note="the canary moved at that time",
     )
-    page = client.get(PAGE).content.decode()
+    page = html_of(client.get(PAGE))
     assert "Changes caused by this machine" in page and "the canary moved at that time" in page
     (shift,) = client.get(f"{PAGE[:-1]}.json").json()["shifts"]
     assert (shift["sha"], shift["ratio"], shift["benchmark"]) == (commit.sha, 1.05, series.benchmark.name)
 
 
 def test_a_machine_without_canary_says_how_to_give_it_one(client: Client, kvd: World) -> None:
-    assert "manage.py machine canary kvd-m1" in client.get(PAGE).content.decode()
+    assert "manage.py machine canary kvd-m1" in html_of(client.get(PAGE))
     assert client.get("/machines/none/").status_code == 404
 
 
 def test_a_quarantine_is_seen_wherever_the_machine_is(client: Client, quarantined: Machine) -> None:
     for address in ("/", "/queue/", PAGE):
-        page = client.get(address).content.decode()
+        page = html_of(client.get(address))
         assert "quarantine" in page and "+8.0%" in page, address
-    assert "<button" not in client.get(PAGE).content.decode().split("quarantine")[-1].split("</section>")[0]
+    assert "<button" not in html_of(client.get(PAGE)).split("quarantine")[-1].split("</section>")[0]
     assert client.get(f"{PAGE[:-1]}.json").json()["state"] == "quarantine"
 
 
@@ -105,18 +105,18 @@ def test_a_person_lifts_it(client: Client, quarantined: Machine, level: str, ane
     assert "/login/" in client.post(PAGE, {"level": level}).headers["Location"]
     since = quarantined.canaries.get().since
     client.force_login(User.objects.create_user("ada"))
-    assert "The quarantine has ended" in client.post(PAGE, {"level": level}, follow=True).content.decode()
+    assert "The quarantine has ended" in html_of(client.post(PAGE, {"level": level}, follow=True))
     quarantined.refresh_from_db()
     assert quarantined.quarantined_at is None
     assert (quarantined.canaries.get().since > since) == anew
     assert MachineEvent.objects.get(kind="lifted").who == User.objects.get()
-    assert "The quarantine was not ended" in client.post(PAGE, {"level": level}, follow=True).content.decode()
+    assert "The quarantine was not ended" in html_of(client.post(PAGE, {"level": level}, follow=True))
 
 
 def test_run_and_queue_pages_lead_to_the_machine(client: Client, kvd: World) -> None:
     run = Run.objects.latest("pk")
     for address in (f"/runs/{run.pk}/", "/queue/"):
-        assert f'href="{PAGE}"' in client.get(address).content.decode()
+        assert f'href="{PAGE}"' in html_of(client.get(address))
 
 
 def test_the_number_of_queries_does_not_grow(client: Client, watched: Machine) -> None:

@@ -24,7 +24,7 @@ from speedtrack.runs.models import LogChunk, Machine, Run, RunEvent
 from speedtrack.settings import LOGGING
 from speedtrack.tests import builders
 from speedtrack.text import PlainFormatter, plain, plain_json
-from speedtrack.web.tests.world import CPU, World
+from speedtrack.web.tests.world import CPU, World, html_of
 
 BIDI = "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\u200e\u200f\u061c"
 # All of C0 and C1 but tab, line feed, and NUL, which PostgreSQL does not take.
@@ -97,7 +97,7 @@ def test_pages_show_none(client: Client, marked: tuple[World, Alert]) -> None:
 
 
 def test_a_page_that_is_not_found_shows_none(client: Client, db: None) -> None:
-    page = client.get("/nowhere/%E2%80%AE%C2%9B%1B/").content.decode()
+    page = html_of(client.get("/nowhere/%E2%80%AE%C2%9B%1B/"))
     assert "/nowhere/" in page
     assert not FOUND.search(page)
 

@@ -7,13 +7,13 @@ from speedtrack.runs import queue, results
 from speedtrack.runs.documents import LogPiece, Progress, Renewal
 from speedtrack.runs.models import Run
 from speedtrack.tests import builders
-from speedtrack.web.tests.world import World, queries
+from speedtrack.web.tests.world import World, html_of, queries
 
 
 def test_a_finished_run_shows_its_measurements_and_history(client: Client, kvd: World) -> None:
     run = Run.objects.order_by("pk").first()
     assert run
-    page = client.get(f"/runs/{run.pk}/").content.decode()
+    page = html_of(client.get(f"/runs/{run.pk}/"))
     assert "succeeded" in page
     assert "Server CPU per request" in page
     assert "claimed by kvd-m1" in page
@@ -25,7 +25,7 @@ def test_a_waiting_run_says_how_many_are_before_it(client: Client, kvd: World) -
     kvd.push(3)
     oldest = Run.objects.filter(status="queued").order_by("rank").first()
     assert oldest
-    assert "2 runs before it" in client.get(f"/runs/{oldest.pk}/").content.decode()
+    assert "2 runs before it" in html_of(client.get(f"/runs/{oldest.pk}/"))
 
 
 def test_a_running_run_is_live(client: Client, kvd: World) -> None:
@@ -36,7 +36,7 @@ def test_a_running_run_is_live(client: Client, kvd: World) -> None:
     queue.renew(run.machine, run.pk, Renewal(token=run.lease_token, progress=progress))
     text = "\x1b[1mcc\x1b[0m -c <main>.c\n"
     queue.log(run.machine, run.pk, LogPiece(token=run.lease_token, seq=0, phase="measure", text=text))
-    part = client.get(f"/runs/{run.pk}/?part=live").content.decode()
+    part = html_of(client.get(f"/runs/{run.pk}/?part=live"))
     assert "<html" not in part
     assert 'data-going="yes"' in part
     assert '<progress value="3" max="10"' in part
@@ -61,13 +61,13 @@ def test_the_whole_log_is_plain_text(client: Client, kvd: World) -> None:
 def test_a_failed_run_shows_its_error(client: Client, kvd: World) -> None:
     kvd.push(1)
     run = kvd.fail("no such file: <config>")
-    assert "no such file: &lt;config&gt;" in client.get(f"/runs/{run.pk}/").content.decode()
+    assert "no such file: &lt;config&gt;" in html_of(client.get(f"/runs/{run.pk}/"))
 
 
 def test_a_paired_run_tells_its_sides_apart(client: Client, slow: tuple[World, Alert]) -> None:
     run = Run.objects.filter(reason="confirm").first()
     assert run
-    page = client.get(f"/runs/{run.pk}/").content.decode()
+    page = html_of(client.get(f"/runs/{run.pk}/"))
     assert "<td>base</td>" in page
     assert "<td>head</td>" in page
 
@@ -91,5 +91,5 @@ def test_a_measurement_says_why_its_trials_ended(client: Client, kvd: World) -> 
     how = {"reason": "cap", "half_width": 0.0123, "target": 0.01, "trials": 5, "thrown_out": 1}
     document = builders.result(run, "get-p1", run.commit, [5000.0 + i for i in range(5)], stopping=how)
     results.accept(run.machine, run.pk, document)
-    page = client.get(f"/runs/{run.pk}/").content.decode()
+    page = html_of(client.get(f"/runs/{run.pk}/"))
     assert "get-p1: 5 trials, 1 discarded and repeated; median ±1.23%, target ±1.00%: cap reached" in page

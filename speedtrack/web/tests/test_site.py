@@ -12,7 +12,7 @@ from django.test import Client
 from speedtrack.alerts.models import Alert
 from speedtrack.runs.models import Run
 from speedtrack.web import checks
-from speedtrack.web.tests.world import CPU, World
+from speedtrack.web.tests.world import CPU, World, html_of
 
 
 def test_every_page_sends_the_policy_and_has_nothing_inline(client: Client, slow: tuple[World, Alert]) -> None:
@@ -72,7 +72,7 @@ def test_not_found_has_a_page(client: Client, db: None) -> None:
 
 
 def test_an_address_that_leads_nowhere_is_named_without_words_of_the_framework(client: Client, db: None) -> None:
-    page = client.get("/nowhere/").content.decode()
+    page = html_of(client.get("/nowhere/"))
     assert "/nowhere/" in page and "Resolver404" not in page
 
 

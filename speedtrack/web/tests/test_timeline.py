@@ -15,7 +15,7 @@ from speedtrack.projects.models import Commit, Tag
 from speedtrack.runs import queue, results, tracking
 from speedtrack.runs.models import Series
 from speedtrack.tests import builders
-from speedtrack.web.tests.world import CPU, HOSTILE, World, counted, queries
+from speedtrack.web.tests.world import CPU, HOSTILE, World, counted, html_of, queries
 
 LINE = f"/p/kvd/timeline/get-p1/{CPU}"
 
@@ -32,13 +32,13 @@ def table(client: Client, query: str = "") -> list[dict[str, str]]:
 
 
 def test_a_series_whose_changes_cannot_be_looked_for_says_so(client: Client, kvd: World) -> None:
-    assert "Detection failed" not in client.get(LINE).content.decode()
+    assert "Detection failed" not in html_of(client.get(LINE))
     Series.objects.update(error="ValueError: a sample is not a finite number", failures=1, retry_at=Now())
-    assert "Detection failed on kvd-m1 (ValueError: a sample is not a finite number)" in client.get(LINE).content.decode()
+    assert "Detection failed on kvd-m1 (ValueError: a sample is not a finite number)" in html_of(client.get(LINE))
 
 
 def test_the_page_says_in_words_what_the_chart_shows(client: Client, slow: tuple[World, Alert]) -> None:
-    page = client.get(LINE).content.decode()
+    page = html_of(client.get(LINE))
     assert "8 of 8 commits measured" in page
     assert "slower +20.0%" in page
     assert f'data-values="{LINE}.json?"' in page
@@ -89,7 +89,7 @@ def test_an_unmeasured_commit_is_a_gap_with_its_reason(client: Client, kvd: Worl
         {"at": 5, "state": "waiting", "reason": "waiting to be measured"},
         {"at": 6, "state": "failed", "reason": "build failed: make exited with code 2"},
     ]
-    assert "build failed: make exited with code 2" in client.get(LINE).content.decode()
+    assert "build failed: make exited with code 2" in html_of(client.get(LINE))
 
 
 def measure_under(kvd: World, kernel: str) -> None:
@@ -112,7 +112,7 @@ def test_a_new_environment_is_a_line_of_its_own(client: Client, kvd: World) -> N
     assert len({line["environment"] for line in found["lines"]}) == 2
     facts = [{"fact": "kernel", "before": "6.1", "after": "6.2"}]
     assert found["breaks"] == [{"at": 4, "machine": "kvd-m1", "what": "kernel 6.1 → 6.2", "facts": facts}]
-    page = client.get(LINE).content.decode()
+    page = html_of(client.get(LINE))
     assert "<strong>kernel</strong> 6.1 → 6.2" in page
     assert 'title="kernel 6.1 → 6.2">new environment' in page
 
