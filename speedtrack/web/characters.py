@@ -22,7 +22,7 @@ class StorableCharacters:
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
         if request.encoding and request.encoding.lower() != "utf-8":
-            return bad_request(request, "The content type names a character set other than UTF-8: send UTF-8.")
+            return refuse(request, "The content type names a character set other than UTF-8: send UTF-8.")
         return refuse_unstorable(request, request_texts(request)) or self.get_response(request)
 
     def process_view(self, request: HttpRequest, view: Any, *arguments: Any) -> HttpResponse | None:
@@ -52,13 +52,11 @@ def refuse_unstorable(request: HttpRequest, places: dict[str, Iterable[str]]) ->
             if found := UNSTORABLE.search(str(value)):
                 verb = "hold" if place.endswith("s") else "holds"
                 code = f"U+{ord(found[0]):04X}"
-                return bad_request(
-                    request, f"The {place} {verb} a character that cannot be stored ({code}): leave it out."
-                )
+                return refuse(request, f"The {place} {verb} a character that cannot be stored ({code}): leave it out.")
     return None
 
 
-def bad_request(request: HttpRequest, sentence: str) -> HttpResponse:
+def refuse(request: HttpRequest, sentence: str) -> HttpResponse:
     if is_program(request):
         return JsonResponse({"error": sentence}, status=400)
     return HttpResponse(f"{sentence}\n", status=400, content_type="text/plain; charset=utf-8")

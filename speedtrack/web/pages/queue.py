@@ -11,7 +11,7 @@ from django.db.models.functions import RowNumber
 from django.utils import timezone
 
 from speedtrack.runs.models import Environment, Machine, Run, Status
-from speedtrack.web.pages.run import RunProgress, progress_of
+from speedtrack.web.pages.run import ReportedProgress, progress_of
 
 WAITING = 12  # waiting runs listed per machine
 USUAL_OF = 20  # finished runs per machine that tell how long one takes
@@ -27,7 +27,7 @@ class MachineWork:
     machine: Machine
     environment: Environment | None
     running: Run | None = None
-    progress: RunProgress | None = None
+    progress: ReportedProgress | None = None
     waiting: list[tuple[Run, datetime | None]] = field(default_factory=list)
     queued: int = 0
     usual_s: float | None = None

@@ -36,7 +36,7 @@ class MeasurementRow:
 
 
 @dataclass(frozen=True)
-class RunProgress:
+class ReportedProgress:
     done: int
     total: int
     now: str
@@ -59,7 +59,7 @@ class ReproduceScript:
 class RunPage:
     run: Run
     live: bool
-    progress: RunProgress | None
+    progress: ReportedProgress | None
     ahead: int
     attempts: list[Attempt]
     log: str
@@ -102,12 +102,12 @@ def load(pk: int) -> RunPage:
     )
 
 
-def progress_of(run: Run) -> RunProgress | None:
+def progress_of(run: Run) -> ReportedProgress | None:
     """The progress that the runner reported last; None for a run that is not active."""
     if run.status not in ACTIVE:
         return None
     reported = run.progress or {}
-    return RunProgress(
+    return ReportedProgress(
         reported.get("done", 0), reported.get("total", 0), str(reported.get("now", "the runner has claimed it"))
     )
 

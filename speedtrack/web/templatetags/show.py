@@ -30,7 +30,7 @@ def quantity(value: float, metric: Metric) -> str:
 
 
 @register.filter
-def moved(ratio: float) -> str:
+def signed_percent(ratio: float) -> str:
     """A ratio as a signed percentage."""
     return f"{ratio - 1:+.2%}".replace("-", numbers.MINUS)
 

@@ -16,14 +16,14 @@ Options = dict[str, Any]
 SHOWN_ONCE = "machine {name}; its token, which is not shown again:\n"
 
 
-def set_canary(name: str, options: Options) -> str:
+def freeze_canary(name: str, options: Options) -> str:
     if not options["project"]:
         raise CommandError(f"name the project: manage.py machine canary {name} --project NAME")
     canary = tracking.set_canary(name, options["project"], options["commit"], options["benchmark"])
     return f"{canary}; its first run is queued"
 
 
-def lift_quarantine(name: str, options: Options) -> str:
+def end_quarantine(name: str, options: Options) -> str:
     tracking.lift(name, options["accept_level"])
     return f"the quarantine of machine {name} has ended"
 
@@ -43,8 +43,8 @@ ACTIONS: dict[str, Callable[[str, Options], str]] = {
     "token": lambda name, _: SHOWN_ONCE.format(name=name) + tracking.renew_token(name),
     "pause": pause_machine,
     "resume": resume_machine,
-    "canary": set_canary,
-    "lift": lift_quarantine,
+    "canary": freeze_canary,
+    "lift": end_quarantine,
 }
 
 
