@@ -7,6 +7,7 @@ from typing import Any
 from django.http import Http404
 
 from speedtrack.alerts.models import ChangePoint
+from speedtrack.benchmarks import numbers
 from speedtrack.benchmarks.metrics import METRICS
 from speedtrack.runs import environments
 from speedtrack.runs.environments import Changed
@@ -158,7 +159,7 @@ def checks_of(canary: Canary, history: dict[int, Environment]) -> list[CheckResu
 
 def canary_dot(result: CheckResult) -> CanaryDot:
     check = result.check
-    change = f"{result.benchmark}, {result.title} {check.ratio - 1:+.2%}: " if check.ratio else ""
+    change = f"{result.benchmark}, {result.title} {numbers.change(check.ratio)}: " if check.ratio else ""
     return CanaryDot(
         ratio=check.ratio,
         limit=check.limit,

@@ -30,12 +30,6 @@ def quantity(value: float, metric: Metric) -> str:
 
 
 @register.filter
-def signed_percent(ratio: float) -> str:
-    """A ratio as a signed percentage."""
-    return f"{ratio - 1:+.2%}".replace("-", numbers.MINUS)
-
-
-@register.filter
 def percent(share: float) -> str:
     return f"{share:.1%}"
 
