@@ -14,7 +14,7 @@ from speedtrack.benchmarks import numbers
 ROW = 19  # height of a frame in pixels, with its gap
 MOST_ROWS, MOST_FRAMES, LEAST_WIDTH = 48, 500, 0.15  # per cent
 LABELLED = 2.0  # per cent: narrower frames show no name
-STEPS = (0.01, 0.04, 0.12)  # a difference above each is a stronger colour; below the first it is noise
+STEPS = (0.01, 0.04, 0.12)  # above each a difference gets a stronger colour; below the first it is noise
 FUNCTIONS, LEAST_DIFFERENCE = 15, 0.0005
 
 
@@ -47,7 +47,7 @@ class Node:
 
 @dataclass(frozen=True)
 class Frame:
-    """One box; ``x`` and ``width`` in per cent, ``y`` in pixels."""
+    """One box of the drawing; ``x`` and ``width`` in per cent, ``y`` in pixels."""
 
     number: str
     name: str

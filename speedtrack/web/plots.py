@@ -131,7 +131,7 @@ NARROWEST = 0.03  # the axis spans at least this much either way, so that noise 
 
 @dataclass(frozen=True)
 class CanaryDot:
-    """One check of the canary. ``ratio``: its value by the usual level; ``changed``: what had changed before it."""
+    """One check of the canary. ``ratio``: its value / the usual level; ``changed``: what had changed before it."""
 
     ratio: float | None
     limit: float | None

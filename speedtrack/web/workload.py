@@ -14,7 +14,7 @@ def workload_text(benchmark: Benchmark) -> str:
     by = f"by {driver}" if driver != "speedbench" else ""
     if "command" in definition:
         return f"{definition['command']}, {by}"
-    if "workload" not in definition:  # the benchmark of building
+    if "workload" not in definition:  # the benchmark of the build
         return str(definition["build"].get("command") or "by a Dockerfile")
     workload = definition["workload"]
     return ", ".join(

@@ -124,5 +124,5 @@ def latest_changes() -> list[ChangeGroup]:
 
 
 def quarantined_machines() -> list[Machine]:
-    """The machines whose canary has moved."""
+    """The machines in quarantine."""
     return list(Machine.objects.filter(quarantined_at__isnull=False).order_by("name"))

@@ -24,12 +24,12 @@ from speedtrack.web.pages import queue
 from speedtrack.web.pages.queue import MachineWork
 from speedtrack.web.plots import CanaryDot, CanaryPlot
 
-CHECKS = 60  # drawn and listed
+CHECKS = 60  # in the plot and in the table
 EVENTS = 30
-LISTED_RUNS = 12  # finished runs listed
+LISTED_RUNS = 12
 SHIFTS = 20
-UNKNOWN = "unknown"  # what a runner says of a fact that the machine does not tell
-#: FactGroups by what they are about, each named by how it changed; what changed otherwise is the kernel's.
+UNKNOWN = "unknown"  # the value that a runner sends for a fact that it cannot read
+#: Topics of facts, by the prefixes of their names; any other fact is about the kernel.
 FACT_TOPICS = {
     "Processor": """system architecture cpu_ microcode hypervisor smt turbo governor frequency energy sleep cpuidle
         cores threads sockets l1 l2 l3 hardware_counters clocksource temperature""",
@@ -66,7 +66,7 @@ class EnvironmentEra:
 
 @dataclass(frozen=True)
 class FactGroups:
-    """FactGroups in groups, and the names of those that the machine does not tell."""
+    """Facts by topic, and the names of those that the runner could not read."""
 
     groups: dict[str, dict[str, Any]]
     unknown: list[str]

@@ -102,7 +102,7 @@ def subscription_named(subscriber: Subscriber, given: QueryDict) -> Subscription
 
 
 def save_valid(form: PersonForm | SubscriptionForm) -> None:
-    """Raises ValidationError; each message begins with the name of its field."""
+    """Save a valid form. Raises ValidationError; each message begins with the name of its field."""
     if not form.is_valid():
         faults = [(field, str(text)) for field, texts in form.errors.items() for text in texts]
         raise ValidationError([t if f == NON_FIELD_ERRORS else f"{f.replace('_', ' ')}: {t}" for f, t in faults])

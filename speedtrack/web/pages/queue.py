@@ -1,4 +1,4 @@
-"""What runs, what waits and until when, and how the machines are."""
+"""The queue: what runs, what waits and until when, and the state of each machine."""
 
 from collections import defaultdict
 from dataclasses import dataclass, field
@@ -14,15 +14,15 @@ from speedtrack.runs.models import Environment, Machine, Run, Status
 from speedtrack.web.pages.run import ReportedProgress, progress_of
 
 WAITING = 12  # waiting runs listed per machine
-USUAL_OF = 20  # finished runs per machine that tell how long one takes
-FAILED = 15
-SILENT_S = 180  # a runner that looks for work is heard more often than this
+RECENT = 20  # finished runs of a machine that its usual duration is computed from
+FAILURES = 15
+SILENT_S = 180  # a runner asks for work more often than this
 RELATED = ("project", "commit", "base", "machine")
 
 
 @dataclass
 class MachineWork:
-    """What a machine does and has to do. ``done_at``: when its queue is empty if no run is added; None: unknown."""
+    """A machine's run and queue. ``done_at``: when the queue is empty if no run is added; None: unknown."""
 
     machine: Machine
     environment: Environment | None
@@ -35,7 +35,7 @@ class MachineWork:
 
     @property
     def facts(self) -> dict[str, Any]:
-        """What distinguishes its series now; before the first measurement, what its runner said."""
+        """The facts that its series have in common now; before the first measurement, those that its runner sent."""
         known: dict[str, Any] = self.environment.facts.get("series", {}) if self.environment else self.machine.facts
         return known
 
@@ -80,7 +80,7 @@ def work_of(machines: QuerySet[Machine]) -> list[MachineWork]:
 
 
 def waiting_runs() -> dict[int, list[Run]]:
-    """By machine: the first of its waiting runs, in the order in which it takes them."""
+    """By machine: its next waiting runs, in the order in which it takes them."""
     order = [F("priority").desc(), F("rank").desc(), F("pk").asc()]
     ranked = Run.objects.filter(status=Status.QUEUED).annotate(
         place=Window(RowNumber(), partition_by=[F("machine")], order_by=order)
@@ -97,7 +97,7 @@ def usual_seconds() -> dict[int, float]:
         place=Window(RowNumber(), partition_by=[F("machine")], order_by=F("ended_at").desc())
     )
     spans: dict[int, list[float]] = defaultdict(list)
-    rows = ranked.filter(place__lte=USUAL_OF).values_list("machine", "started_at", "ended_at")
+    rows = ranked.filter(place__lte=RECENT).values_list("machine", "started_at", "ended_at")
     for machine_id, begun, ended in rows:
         if begun and ended:
             spans[machine_id].append((ended - begun).total_seconds())
@@ -105,7 +105,7 @@ def usual_seconds() -> dict[int, float]:
 
 
 def estimate_ends(work: MachineWork, runs: list[Run]) -> None:
-    """When each waiting run will be done, as far as the machine's usual time tells."""
+    """Set when each waiting run will be done, estimated from the machine's usual duration of a run."""
     if work.usual_s is None or work.health in ("quarantine", "paused", "silent", "never seen"):
         work.waiting = [(run, None) for run in runs]
         return
@@ -118,7 +118,7 @@ def estimate_ends(work: MachineWork, runs: list[Run]) -> None:
 
 
 def failed_or_lost() -> list[Run]:
-    """Runs that failed lately, or were lost and wait for another attempt."""
+    """The newest runs that failed, or that were lost and wait for another attempt."""
     lost = Q(status=Status.QUEUED, attempt__gt=0)
     found = Run.objects.filter(Q(status=Status.FAILED) | lost).select_related(*RELATED)
-    return list(found.order_by(F("started_at").desc(nulls_last=True))[:FAILED])
+    return list(found.order_by(F("started_at").desc(nulls_last=True))[:FAILURES])

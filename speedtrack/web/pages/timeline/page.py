@@ -36,7 +36,7 @@ class TimelinePage:
 
 
 def load(view: View, why_sha: str) -> TimelinePage:
-    """``why_sha``: the commit of which the page shall say why it was suspected or not; empty: none."""
+    """``why_sha``: the commit for which the page explains why it was suspected or not; empty: none."""
     newest = load_timeline(view, TABLE_COMMITS)
     coverage = coverage_of(view)
     breaks = breaks_of(view, coverage)
