@@ -30,7 +30,6 @@ class Card:
     unfinished: int
     metric: Metric
     line: list[float | None] = field(default_factory=list)
-    measured: Commit | None = None
     lag: int | None = None
     benchmarks: int = 0
 
@@ -96,10 +95,7 @@ def fill_card(card: Card, path: list[Commit], values: Values) -> None:
     """Set the line of a card, and how far its newest measured commit is behind the head."""
     card.line = joint_line([[line.get(c.pk) for c in path] for line in values.values()]) or [None] * len(path)
     card.benchmarks = len(values)
-    for lag, (commit, value) in enumerate(zip(reversed(path), reversed(card.line), strict=True)):
-        if value is not None:
-            card.lag, card.measured = lag, commit
-            break
+    card.lag = next((lag for lag, value in enumerate(reversed(card.line)) if value is not None), None)
 
 
 def joint_line(lines: list[list[float | None]]) -> list[float | None]:

@@ -61,7 +61,6 @@ class RunPage:
     live: bool
     progress: ReportedProgress | None
     ahead: int
-    attempts: list[Attempt]
     log: str
     log_cut: bool
     builds: list[Build]
@@ -81,8 +80,7 @@ def run_or_404(pk: int) -> Run:
 
 def load(pk: int) -> RunPage:
     run = run_or_404(pk)
-    attempts = list(run.attempts.order_by("pk"))
-    attempt = attempts[-1] if attempts else None
+    attempt = run.attempts.order_by("pk").last()
     log, cut = attempt_log_tail(attempt)
     measured = measurement_rows(run, attempt)
     return RunPage(
@@ -90,7 +88,6 @@ def load(pk: int) -> RunPage:
         live=not run.done,
         progress=progress_of(run),
         ahead=ahead_of(run) if run.status == Status.QUEUED else 0,
-        attempts=attempts,
         log=log,
         log_cut=cut,
         builds=list(Build.objects.filter(attempt=attempt).select_related("commit").order_by("pk")),

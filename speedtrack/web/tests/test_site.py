@@ -84,11 +84,11 @@ def test_pages_take_no_other_method(client: Client, db: None) -> None:
 
 def test_a_missing_front_end_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(finders, "find", lambda name: None if name == "site.css" else name)
-    (warning,) = checks.built(None)
+    (warning,) = checks.check_built_files(None)
     assert "frontend/dist lacks site.css" in warning.msg
     assert "npm run build" in str(warning.hint)
     monkeypatch.setattr(finders, "find", lambda name: name)
-    assert checks.built(None) == []
+    assert checks.check_built_files(None) == []
 
 
 def test_templates_mark_nothing_as_safe() -> None:
