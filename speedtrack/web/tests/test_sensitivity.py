@@ -34,7 +34,7 @@ def noisy(kvd: World) -> World:
 def test_the_noisy_ones_are_named_with_reason_and_remedy(client: Client, noisy: World) -> None:
     Trial.objects.filter(benchmark__name="set-p1", number__lt=2).update(flags=["steal"])
     page = html_of(client.get(PAGE))
-    worth, _, others = page.partition("The others")
+    worth, _, others = page.partition("All other series")
     assert "set-p1" in worth and "set-p1" not in others
     assert "get-p1" in others and "get-p1" not in worth
     assert "steal in 40% of its trials" in worth and "the hypervisor takes time away" in worth
