@@ -6,16 +6,16 @@ from django.urls import path
 from speedtrack.api import webhooks
 from speedtrack.api.runner import api as runner_api
 from speedtrack.web import alertviews, channels, feeds, notifications, views
-from speedtrack.web.login import LoginForm
+from speedtrack.web.requests.login import LoginForm
 
 LINE = "p/<slug:slug>/timeline/<str:benchmark>/<slug:metric>"
 
 LOGIN = LoginView.as_view(
     template_name="web/login.html", authentication_form=LoginForm, redirect_authenticated_user=True
 )
-handler400 = "speedtrack.web.errors.bad_request"
-handler403 = "speedtrack.web.errors.forbidden"
-handler500 = "speedtrack.web.errors.server_error"
+handler400 = "speedtrack.web.requests.errors.bad_request"
+handler403 = "speedtrack.web.requests.errors.forbidden"
+handler500 = "speedtrack.web.requests.errors.server_error"
 
 urlpatterns = [
     path("", views.home, name="home"),

@@ -14,8 +14,8 @@ from speedtrack.alerts.triage import CHOICES
 from speedtrack.benchmarks import numbers
 from speedtrack.projects.models import Commit
 from speedtrack.runs.models import Run, Sample, Side
+from speedtrack.web.drawing.plots import Forest, Pairs
 from speedtrack.web.pages import changes
-from speedtrack.web.plots import Forest, Pairs
 
 Pair = tuple[float, float]
 MOST_CANDIDATES = 20

@@ -20,9 +20,9 @@ from speedtrack.runs.models import (
     Run,
     Status,
 )
+from speedtrack.web.drawing.plots import CanaryDot, CanaryPlot
 from speedtrack.web.pages import queue
 from speedtrack.web.pages.queue import MachineWork
-from speedtrack.web.plots import CanaryDot, CanaryPlot
 
 CHECKS = 60  # in the plot and in the table
 EVENTS = 30

@@ -8,7 +8,7 @@ from django.http import Http404
 from speedtrack.alerts.models import Alert
 from speedtrack.runs import profiles
 from speedtrack.runs.models import Profile, Reason, Run, Side, Status
-from speedtrack.web.flame import Flame, Stacks
+from speedtrack.web.drawing.flame import Flame, Stacks
 
 
 @dataclass(frozen=True)

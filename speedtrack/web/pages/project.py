@@ -13,8 +13,8 @@ from speedtrack.benchmarks import numbers
 from speedtrack.benchmarks.models import Suite
 from speedtrack.projects.models import Project
 from speedtrack.runs.models import Run, Series
-from speedtrack.web.gaps import UNMEASURED, Gap, gaps_of
-from speedtrack.web.grades import Grade, grade, noise_of_points
+from speedtrack.web.drawing.gaps import UNMEASURED, Gap, gaps_of
+from speedtrack.web.drawing.grades import Grade, grade, noise_of_points
 from speedtrack.web.pages import changes
 from speedtrack.web.pages.changes import ChangeGroup
 from speedtrack.web.scope import PlacedCommit, Scope, recent_commits

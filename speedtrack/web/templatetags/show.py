@@ -16,7 +16,7 @@ from speedtrack.benchmarks.metrics import Metric
 from speedtrack.projects.models import Branch, Commit, Project
 from speedtrack.runs.models import Machine, Series
 from speedtrack.text import plain
-from speedtrack.web.sparkline import SMALL, WIDE, Sparkline
+from speedtrack.web.drawing.sparkline import SMALL, WIDE, Sparkline
 
 register = template.Library()
 

@@ -7,9 +7,9 @@ import pytest
 
 from speedtrack.alerts.series import Drawn
 from speedtrack.benchmarks.metrics import METRICS
-from speedtrack.web.grades import grade, noise_of_points
-from speedtrack.web.plots import Forest, Pairs
-from speedtrack.web.sparkline import Sparkline, path_through
+from speedtrack.web.drawing.grades import grade, noise_of_points
+from speedtrack.web.drawing.plots import Forest, Pairs
+from speedtrack.web.drawing.sparkline import Sparkline, path_through
 
 CPU = METRICS["server_cpu_ns_per_request"]
 

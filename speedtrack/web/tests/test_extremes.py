@@ -15,7 +15,7 @@ from speedtrack.runs import profiles, queue, results
 from speedtrack.runs.documents import EARLIEST, LARGEST, LARGEST_INTEGER, LARGEST_SIZE, LONGEST_S, SMALLEST, LogPiece
 from speedtrack.runs.models import Machine, Reason, Run
 from speedtrack.tests import builders
-from speedtrack.web.plots import CanaryDot, CanaryPlot, Forest
+from speedtrack.web.drawing.plots import CanaryDot, CanaryPlot, Forest
 from speedtrack.web.tests.world import World, world
 
 MEASURED = [name for name in METRICS if name not in ("build_seconds", "binary_bytes")]

@@ -11,8 +11,8 @@ from speedtrack.alerts import profiling
 from speedtrack.alerts.models import Alert
 from speedtrack.runs.models import Profile, Reason, Run
 from speedtrack.tests import builders
-from speedtrack.web import flame
-from speedtrack.web.flame import Flame, Stacks
+from speedtrack.web.drawing import flame
+from speedtrack.web.drawing.flame import Flame, Stacks
 from speedtrack.web.tests.world import World, slowed
 
 BASE, HEAD = (Stacks(builders.FOLDED[side], ns) for side, ns in (("base", 5000.0), ("head", 6000.0)))

@@ -12,7 +12,7 @@ from django.core.management import call_command
 from django.db.models import F
 from django.test import Client, RequestFactory
 
-from speedtrack.web.login import client_address
+from speedtrack.web.requests.login import client_address
 
 LIMIT = live_settings.AXES_FAILURE_LIMIT
 

@@ -13,7 +13,7 @@ from speedtrack.runs import canary, queue, results, tracking
 from speedtrack.runs.models import CanaryCheck, Machine, MachineEvent, Run, Series
 from speedtrack.stats.canary import FEWEST, IN_A_ROW
 from speedtrack.tests import builders
-from speedtrack.web.plots import CanaryDot, CanaryPlot
+from speedtrack.web.drawing.plots import CanaryDot, CanaryPlot
 from speedtrack.web.tests.world import World, html_of, queries
 
 PAGE = "/machines/kvd-m1/"

@@ -8,7 +8,7 @@ from speedtrack.benchmarks import definitions
 from speedtrack.benchmarks.models import Benchmark
 from speedtrack.benchmarks.tests.test_workloads import own, suite
 from speedtrack.tests.builders import SUITE
-from speedtrack.web.workload import workload_text
+from speedtrack.web.pages.timeline.workload import workload_text
 
 
 def words(text: str) -> str:

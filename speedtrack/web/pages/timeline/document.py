@@ -8,8 +8,8 @@ from speedtrack.alerts import series as lines
 from speedtrack.alerts.models import ChangePoint
 from speedtrack.runs.models import Series
 from speedtrack.text import plain_json, plain_values
-from speedtrack.web.breaks import Break, find_breaks
 from speedtrack.web.pages import changes
+from speedtrack.web.pages.timeline.breaks import Break, find_breaks
 from speedtrack.web.pages.timeline.points import change_points_in, gaps_in
 from speedtrack.web.pages.timeline.view import View
 

@@ -6,8 +6,7 @@ from speedtrack.alerts.models import ChangePoint, Mute, NoiseFloor
 from speedtrack.alerts.sensitivity import Sensitivity
 from speedtrack.benchmarks.metrics import Metric
 from speedtrack.runs.models import ReferenceRate
-from speedtrack.web import workload
-from speedtrack.web.pages.timeline import insight
+from speedtrack.web.pages.timeline import insight, workload
 from speedtrack.web.pages.timeline.insight import WhyAtCommit
 from speedtrack.web.pages.timeline.points import load_timeline
 from speedtrack.web.pages.timeline.summary import PlacedBreak, Summary, breaks_of, coverage_of, summary_of

@@ -8,7 +8,7 @@ from speedtrack.alerts import series as lines
 from speedtrack.alerts.models import ChangePoint
 from speedtrack.alerts.series import Drawn
 from speedtrack.runs.models import Run
-from speedtrack.web.gaps import GAP_COLUMNS, WITHOUT_POINT, Gap, gap_of
+from speedtrack.web.drawing.gaps import GAP_COLUMNS, WITHOUT_POINT, Gap, gap_of
 from speedtrack.web.pages import changes
 from speedtrack.web.pages.timeline.view import View
 

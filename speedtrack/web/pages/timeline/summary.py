@@ -6,8 +6,8 @@ from speedtrack.alerts.models import ChangePoint
 from speedtrack.alerts.series import Drawn
 from speedtrack.projects.models import Commit
 from speedtrack.runs.models import Series
-from speedtrack.web.breaks import Break, find_breaks
 from speedtrack.web.pages import changes
+from speedtrack.web.pages.timeline.breaks import Break, find_breaks
 from speedtrack.web.pages.timeline.points import Timeline, TimelineCommit
 from speedtrack.web.pages.timeline.view import View
 

@@ -8,7 +8,7 @@ from speedtrack.alerts.models import ChangePoint
 from speedtrack.alerts.series import Drawn
 from speedtrack.runs.models import Series
 from speedtrack.text import cell
-from speedtrack.web.gaps import UNMEASURED, Gap
+from speedtrack.web.drawing.gaps import UNMEASURED, Gap
 from speedtrack.web.pages.timeline.document import short_digest
 from speedtrack.web.pages.timeline.points import Timeline, TimelineCommit
 from speedtrack.web.pages.timeline.summary import PlacedBreak

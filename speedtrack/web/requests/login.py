@@ -13,7 +13,7 @@ from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
 
 from speedtrack.benchmarks import numbers
-from speedtrack.web import errors
+from speedtrack.web.requests import errors
 
 LONGEST_NAME, LONGEST_PASSWORD = 150, 4096  # 150 as in Django's users; the column that counts failures holds 255
 

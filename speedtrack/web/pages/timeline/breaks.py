@@ -30,20 +30,20 @@ def find_breaks(places: Iterable[tuple[Series, Iterable[int]]]) -> list[Break]:
     for series, numbers in places:
         for number in numbers:
             by_machine[series.machine.name][number].append(series)
-    found = [b for machine, points in by_machine.items() for b in _breaks_of(machine, points)]
+    found = [b for machine, points in by_machine.items() for b in breaks_of_machine(machine, points)]
     return sorted(found, key=lambda b: (b.position, b.machine))
 
 
-def _breaks_of(machine: str, points: dict[int, list[Series]]) -> Iterator[Break]:
+def breaks_of_machine(machine: str, points: dict[int, list[Series]]) -> Iterator[Break]:
     before: Series | None = None
     for number in sorted(points):
         here = points[number]
         if before is not None and before not in here:
-            yield Break(machine, number, _differing(before, here[-1]))
+            yield Break(machine, number, differing_facts(before, here[-1]))
         before = before if before in here else here[-1]
 
 
-def _differing(old: Series, new: Series) -> list[Changed]:
+def differing_facts(old: Series, new: Series) -> list[Changed]:
     """What differs between two series of one machine."""
     facts = environments.difference(old.environment, new.environment)
     if old.benchmark_id != new.benchmark_id:

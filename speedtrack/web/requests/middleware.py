@@ -6,7 +6,7 @@ from collections.abc import Callable
 from django.conf import settings
 from django.http import HttpRequest, HttpResponse
 
-from speedtrack.web import errors
+from speedtrack.web.requests import errors
 
 log = logging.getLogger(__name__)
 
