@@ -1,4 +1,4 @@
-"""Alerts: the list, the evidence, and what people decide."""
+"""Alerts: the list, the evidence, and the decisions of people."""
 
 import re
 
@@ -51,7 +51,7 @@ def test_the_page_shows_the_pairs_that_confirmed_it_and_each_step_to_its_commit(
 
 
 def test_a_range_is_shown_as_a_range_everywhere(client: Client, slow: Slow) -> None:
-    """Nobody is named alone while more than one commit may be the cause."""
+    """No single commit is named while several may be the cause."""
     made, alert = slow
     first, last = made.commit(2), made.commit(5)
     Alert.objects.filter(pk=alert.pk).update(before=first, commit=last)
@@ -145,7 +145,7 @@ def test_the_number_of_queries_does_not_grow(client: Client, slow: Slow) -> None
 
 
 def test_the_geometric_mean_over_the_suite(client: Client, slow: Slow) -> None:
-    """Both benchmarks need 20% more CPU; where one does, it is half of that in the mean."""
+    """Both benchmarks need 20% more CPU; if only one did, the mean would be about half of that."""
     _, alert = slow
     text = html_of(client.get(f"/alerts/{alert.pk}/"))
     mean = re.search(r"over the suite: <strong>\+([0-9.]+)%</strong> .*?geometric mean of 2 benchmarks", text)

@@ -1,4 +1,4 @@
-"""Whatever a runner may send within its bounds, every public page shows it."""
+"""Every public page can show whatever a runner may send within its bounds."""
 
 import re
 from datetime import timedelta

@@ -1,4 +1,4 @@
-"""The arithmetic of a differential flame graph, and how the pages show it."""
+"""The computation of a differential flame graph, and the pages that show it."""
 
 import re
 from pathlib import Path

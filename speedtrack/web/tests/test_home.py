@@ -1,4 +1,4 @@
-"""The home page: freshness, open alerts, what changed."""
+"""The home page: lag behind the head, open alerts, recent changes."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""A commit that is the same program as its parent: where its point would be, the pages say why there is none."""
+"""A commit that gives the same program as its parent: the pages say why it has no point."""
 
 import pytest
 from django.test import Client

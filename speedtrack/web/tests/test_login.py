@@ -1,4 +1,4 @@
-"""Failed logins: limited for each user name and address, and nobody else is held up by them."""
+"""Failed logins are limited per user name and address, and affect nobody else."""
 
 import re
 from datetime import timedelta

@@ -1,4 +1,4 @@
-"""A machine's page: how it is, what its canary says, what changed on it; and its quarantine wherever it is shown."""
+"""A machine's page: its state, its canary, what changed on it; and its quarantine on other pages."""
 
 from typing import Any
 
@@ -19,8 +19,8 @@ from speedtrack.web.tests.world import World, html_of, queries
 PAGE = "/machines/kvd-m1/"
 
 
-def fly(machine: Machine, value: float, **facts: str) -> None:
-    """The canary is measured once, at once."""
+def run_canary(machine: Machine, value: float, **facts: str) -> None:
+    """Plan and complete one run of the canary with this value."""
     inuse = machine.canaries.get(retired_at=None)
     if not Run.objects.unfinished().filter(canary=inuse).exists():
         canary.plan(inuse, inuse.created)
@@ -38,21 +38,21 @@ def watched(kvd: World) -> Machine:
     tracking.set_canary("kvd-m1", "kvd", None, [])
     machine = kvd.machines[0]
     for _ in range(FEWEST):
-        fly(machine, 5000.0)
+        run_canary(machine, 5000.0)
     return machine
 
 
 @pytest.fixture
 def quarantined(watched: Machine) -> Machine:
     for _ in range(IN_A_ROW):
-        fly(watched, 5400.0)
+        run_canary(watched, 5400.0)
     watched.refresh_from_db()
     assert watched.quarantined_at
     return watched
 
 
 def test_a_machine_shows_its_canary_its_work_and_its_environment(client: Client, watched: Machine) -> None:
-    fly(watched, 5010.0, kernel="6.2", compiler="sha256:" + "e" * 64)
+    run_canary(watched, 5010.0, kernel="6.2", compiler="sha256:" + "e" * 64)
     page = html_of(client.get(PAGE))
     assert page.count('<g class="learning">') == FEWEST + 1
     assert "<strong>kernel</strong> 6.1 → 6.2" in page
@@ -122,7 +122,7 @@ def test_run_and_queue_pages_lead_to_the_machine(client: Client, kvd: World) -> 
 def test_the_number_of_queries_does_not_grow(client: Client, watched: Machine) -> None:
     before = queries(client, PAGE)
     for _ in range(5):
-        fly(watched, 5000.0)
+        run_canary(watched, 5000.0)
     assert queries(client, PAGE) == before
     assert CanaryCheck.objects.count() == FEWEST + 5
 

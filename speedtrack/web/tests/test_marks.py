@@ -1,4 +1,4 @@
-"""Characters that nobody sees but that change what is seen reach no page, no mail and no terminal."""
+"""Invisible characters that change how text is shown reach no page, no mail and no terminal."""
 
 import io
 import json
@@ -35,7 +35,7 @@ FOUND = re.compile(f"[\0{BIDI}{CONTROLS}]")
 
 @pytest.fixture
 def marked(slow: tuple[World, Alert]) -> tuple[World, Alert]:
-    """A world whose rows all hold such characters, wherever text of others can come to."""
+    """A world with such characters in every text that others can enter."""
     made, alert = slow
     run = made.fail() if made.push(1) else None
     assert run

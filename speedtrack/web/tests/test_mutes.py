@@ -1,4 +1,4 @@
-"""What is muted: the page, its form, and where it is shown."""
+"""Mutes: their page and form, and the other pages that show them."""
 
 from django.contrib.auth.models import User
 from django.test import Client

@@ -1,4 +1,4 @@
-"""The page where people say what they are told of, and the links that end it."""
+"""The page where people choose their notifications, and the links that end them."""
 
 import re
 from collections.abc import Iterator
@@ -51,7 +51,7 @@ def mailbox(settings: Any) -> Iterator[Mailbox]:
 
 
 def said(client: Client, given: dict[str, str]) -> str:
-    """What the page says after a form was sent."""
+    """The messages of the page after a form was sent."""
     answer = client.post(PAGE, given, follow=True)
     found = re.search(r'<ul class="messages".*?</ul>', answer.content.decode(), re.S)
     return re.sub(r"<[^>]+>", "", found[0]) if found else ""

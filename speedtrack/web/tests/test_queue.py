@@ -1,4 +1,4 @@
-"""Queue and machines: what runs, what waits, how the machines are."""
+"""Queue and machines: what runs, what waits, the state of each machine."""
 
 from datetime import timedelta
 from pathlib import Path

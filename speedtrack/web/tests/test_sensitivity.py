@@ -1,4 +1,4 @@
-"""How small a change is seen: the page of a project, and the panel of a series."""
+"""How small a change is detected: the page of a project, and the lines below a chart."""
 
 import random
 import re

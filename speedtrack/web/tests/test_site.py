@@ -1,4 +1,4 @@
-"""What holds for every page: headers, login, errors, the build of the front end."""
+"""What applies to every page: headers, login, errors, the build of the front end."""
 
 from pathlib import Path
 from typing import Any
