@@ -13,7 +13,7 @@ from speedtrack.runs.models import Profile, Reason, Run
 from speedtrack.tests import builders
 from speedtrack.web.drawing import flame
 from speedtrack.web.drawing.flame import Flame, Stacks
-from speedtrack.web.tests.world import World, slowed
+from speedtrack.web.tests.world import World, html_of, slowed
 
 BASE, HEAD = (Stacks(builders.FOLDED[side], ns) for side, ns in (("base", 5000.0), ("head", 6000.0)))
 
@@ -83,7 +83,7 @@ def profiled(db: None, settings: Any, tmp_path: Path) -> tuple[World, Alert]:
 def section(client: Client, address: str) -> str:
     answer = client.get(address)
     assert answer.status_code == 200
-    found = re.search(r'<section id="profiles">.*?</section>', answer.content.decode(), re.S)
+    found = re.search(r'<section id="profiles">.*?</section>', html_of(answer))
     assert found
     return found[0]
 

@@ -30,7 +30,7 @@ def linked(kvd: World) -> World:
 def test_the_commit_says_which_run_stands_for_it(client: Client, linked: World) -> None:
     origin = Run.objects.order_by("-pk")[1]
     page = html_of(client.get(f"/p/kvd/c/{linked.shas[5]}/"))
-    assert f'the same program, bit by bit, as <a class="sha" href="/p/kvd/c/{linked.shas[4]}/">' in page
+    assert f'the same program, bit for bit, as <a class="sha" href="/p/kvd/c/{linked.shas[4]}/">' in page
     assert f'<a href="/runs/{origin.pk}/">run {origin.pk}</a> stands for it' in page
     assert (
         'class="answer same">same' in page

@@ -60,7 +60,7 @@ def test_troubles_are_told_with_their_errors(client: Client, kvd: World) -> None
 
 
 def test_the_environment_is_a_click_away(client: Client, kvd: World) -> None:
-    assert '<a href="/machines/kvd-m1/">Environment</a> since' in html_of(client.get("/queue/"))
+    assert '<a href="/machines/kvd-m1/">Environment</a> (first seen' in html_of(client.get("/queue/"))
     assert "Test CPU" in html_of(client.get("/machines/kvd-m1/"))
 
 

@@ -37,7 +37,7 @@ def test_every_page_sends_the_policy_and_has_nothing_inline(client: Client, slow
         policy = answer["Content-Security-Policy"]
         assert "default-src 'none'" in policy
         assert "unsafe" not in policy
-        page = answer.content.decode()
+        page = html_of(answer)
         assert " style=" not in page, address
         assert "<style" not in page, address
         assert " onclick=" not in page, address
