@@ -54,11 +54,11 @@ def test_a_channel_of_each_kind_is_added_and_its_secrets_are_never_shown_again(
     ada: Client, kvd: World, kind: str, fields: dict[str, str]
 ) -> None:
     assert ada.get(address(kvd, f"add/{kind}/")).status_code == 200
-    page = add(ada, kvd, kind, **fields).content.decode()
+    page = html_of(add(ada, kvd, kind, **fields))
     made = Channel.objects.get()
     assert (made.kind, made.url.reveal()) == (kind, fields["url"])
     assert made.secret.reveal() == fields.get("secret", "")
-    for text in (page, ada.get(address(kvd, f"{made.pk}/")).content.decode()):
+    for text in (page, html_of(ada.get(address(kvd, f"{made.pk}/")))):
         assert "ours" in text and TOKEN not in text and "PATH" not in text
 
 
@@ -77,13 +77,13 @@ def test_a_channel_of_each_kind_is_added_and_its_secrets_are_never_shown_again(
 def test_what_makes_no_channel_is_said_at_its_field(
     ada: Client, kvd: World, kind: str, fields: dict[str, str], words: str
 ) -> None:
-    assert words in add(ada, kvd, kind, **fields).content.decode()
+    assert words in html_of(add(ada, kvd, kind, **fields))
     assert not Channel.objects.exists()
 
 
 def test_a_name_is_given_once(ada: Client, kvd: World) -> None:
     for _ in range(2):
-        page = add(ada, kvd, "slack", url="https://hooks.slack.com/services/x").content.decode()
+        page = html_of(add(ada, kvd, "slack", url="https://hooks.slack.com/services/x"))
     assert "has this name" in page and Channel.objects.count() == 1
 
 
@@ -102,7 +102,7 @@ def test_a_change_keeps_what_is_left_empty(ada: Client, kvd: World) -> None:
 def test_a_token_is_not_sent_to_another_server_than_it_was_entered_for(ada: Client, kvd: World) -> None:
     add(ada, kvd, "gitlab", url="https://gitlab.com", place="a/b", secret=TOKEN)
     change = {"name": "ours", "place": "a/b", "url": "https://evil.example.org"}
-    page = ada.post(address(kvd, f"{Channel.objects.get().pk}/"), change).content.decode()
+    page = html_of(ada.post(address(kvd, f"{Channel.objects.get().pk}/"), change))
     assert "entered for another server" in page
     assert Channel.objects.get().url.reveal() == "https://gitlab.com"
 
@@ -174,7 +174,7 @@ def test_a_test_send_that_is_refused_says_what_to_do(
 def test_hostile_names_stay_text(ada: Client, kvd: World) -> None:
     add(ada, kvd, "slack", url="https://hooks.slack.com/services/x", name=HOSTILE)
     Channel.objects.update(error=HOSTILE, failures=1, tried_at="2026-01-01T00:00:00Z")
-    page = ada.get(address(kvd)).content.decode()
+    page = html_of(ada.get(address(kvd)))
     assert "<script>alert" not in page and "&lt;script&gt;" in page
 
 

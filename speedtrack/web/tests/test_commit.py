@@ -48,7 +48,7 @@ def test_a_failed_build_shows_its_log(client: Client, kvd: World) -> None:
 
 def test_an_unmeasured_commit_says_so(client: Client, kvd: World) -> None:
     kvd.push(1)
-    assert b"This commit has no measurement" in client.get(f"/p/kvd/c/{kvd.shas[-1]}/").content
+    assert "This commit has no measurement" in html_of(client.get(f"/p/kvd/c/{kvd.shas[-1]}/"))
 
 
 def test_ambiguous_or_unknown_hashes_are_not_found(client: Client, kvd: World) -> None:

@@ -103,7 +103,7 @@ def test_a_form_that_is_too_large_has_a_page(client: Client, db: None) -> None:
 def test_a_defect_of_the_server_is_told_without_its_traceback(
     client: Client, db: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("speedtrack.web.pages.home.cards", lambda: 1 // 0)
+    monkeypatch.setattr("speedtrack.web.pages.home.project_cards", lambda: 1 // 0)
     client.raise_request_exception = False
     page = client.get("/")
     assert page.status_code == 500

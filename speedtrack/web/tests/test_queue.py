@@ -13,7 +13,7 @@ from speedtrack.web.tests.world import World, html_of, queries, world
 
 
 def test_without_machines_it_says_how_to_begin(client: Client, db: None) -> None:
-    assert b"manage.py machine add" in client.get("/queue/").content
+    assert "manage.py machine add" in html_of(client.get("/queue/"))
 
 
 def seen(**ago: float) -> None:

@@ -51,12 +51,12 @@ def test_health(client: Client) -> None:
 
 def test_log_in_and_out(client: Client, db: None) -> None:
     User.objects.create_user("ada", password="secret")
-    assert b"do not match" in client.post("/login/", {"username": "ada", "password": "wrong"}).content
+    assert "do not match" in html_of(client.post("/login/", {"username": "ada", "password": "wrong"}))
     form = {"username": "ada", "password": "secret", "next": "/queue/"}
     assert client.post("/login/", form)["Location"] == "/queue/"
-    assert b"Log out" in client.get("/").content
+    assert "Log out" in html_of(client.get("/"))
     assert client.post("/logout/").status_code == 302
-    assert b"Log in" in client.get("/").content
+    assert "Log in" in html_of(client.get("/"))
 
 
 def test_a_login_leads_to_no_other_site(client: Client, db: None) -> None:
