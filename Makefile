@@ -6,11 +6,12 @@ VENV := .venv
 PEERS_VENV := .venv-peers
 PY := $(VENV)/bin/python
 DRIVER := runners/driver/target/release/speedbench
-# The driver's tests beside real servers need all of these; without one they are left out, and `make test` says so at its end.
+# The driver's tests with real servers need all of these; if one is missing, they are left out and the last line says so.
 REAL_SERVERS := redis-server redis-benchmark redis-cli memcached openssl
 ABSENT = $(foreach program,$(REAL_SERVERS),$(if $(shell command -v $(program)),,$(program)))
 
-.PHONY: demo serve test check bench detection-eval setup lock clean help
+.PHONY: demo serve test test-server test-driver check check-server check-driver check-pages bench detection-eval setup lock \
+	migrations clean help
 
 help:            ## show this list
 	@sed -n 's/^\([a-z-]*\): *[^#]*## /\1\t/p' Makefile
@@ -23,21 +24,33 @@ serve: setup     ## web server, dispatcher, worker and runner on this machine
 
 setup: $(VENV)/.runtime $(DRIVER) frontend/dist/.built
 
-test: setup $(VENV)/.development ## all tests: Python on a real PostgreSQL, Rust, TypeScript, a browser
-	$(MAKE) check
-	cd runners/driver && cargo test --quiet --locked $(if $(strip $(ABSENT)),,--features real-servers)
-	npm --prefix frontend test
-	$(PY) -m pytest --numprocesses 2
-	@$(if $(strip $(ABSENT)),echo "left out: the driver's tests beside real servers: not on PATH:$(ABSENT)",:)
+# The server's tests and the driver's run side by side, as each leaves a core idle at times; their output may be mixed.
+test:            ## all tests: Python on a real PostgreSQL, Rust, TypeScript, a browser
+	@$(MAKE) --no-print-directory --jobs 2 test-server test-driver
+	@$(if $(strip $(ABSENT)),echo "left out: the driver's tests with real servers: not on PATH:$(ABSENT)",:)
 
-check: $(VENV)/.development frontend/node_modules/.installed ## style, types and the arrows between the rooms
+test-server: setup check-server check-pages
+	npm --prefix frontend test
+	MAKEFLAGS= $(PY) -m pytest --numprocesses 2
+
+test-driver: check-driver
+	cd runners/driver && cargo test --quiet --locked $(if $(strip $(ABSENT)),,--features real-servers)
+
+check: check-server check-driver check-pages ## style, types and the arrows between the rooms
+
+check-server: $(VENV)/.development
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/djangofmt --quiet --check speedtrack
 	$(VENV)/bin/mypy
 	$(VENV)/bin/lint-imports --no-logo
 	$(PY) manage.py makemigrations --check --dry-run
+
+check-driver:
 	cd runners/driver && cargo fmt --all --check
 	cd runners/driver && cargo clippy --quiet --locked --all-targets --features real-servers -- -D warnings
+
+check-pages: frontend/node_modules/.installed
 	npm --prefix frontend run --silent check
 
 $(VENV)/.runtime: requirements.txt
@@ -62,7 +75,7 @@ frontend/dist/.built: frontend/node_modules/.installed frontend/package.json $(s
 	npm --prefix frontend run --silent build
 	@touch $@
 
-bench: $(DRIVER) ## the driver's speed beside redis-benchmark and memtier; QUICK=1, WRITE=1 into docs/driver.md, JSON=file, MEMTIER=program
+bench: $(DRIVER) ## the driver's speed compared with redis-benchmark and memtier; QUICK=1, WRITE=1 into docs/driver.md, JSON=file, MEMTIER=program
 	cd runners/driver && cargo build --quiet --release --locked --example null-server
 	@$(PYTHON) runners/driver/bench $(if $(QUICK),--quick) $(if $(WRITE),--write docs/driver.md) \
 		$(if $(JSON),--json $(JSON)) $(if $(MEMTIER),--memtier $(MEMTIER))
@@ -82,6 +95,10 @@ $(PEERS_VENV)/.installed: research/detection_eval/requirements-peers.txt
 lock: $(VENV)/.development ## compile the requirement files anew
 	$(VENV)/bin/uv pip compile -q --universal --python-version 3.11 --generate-hashes requirements.in -o requirements.txt
 	$(VENV)/bin/uv pip compile -q --universal --python-version 3.11 --generate-hashes requirements-dev.in -o requirements-dev.txt
+
+migrations: $(VENV)/.development ## write the one migration of each app anew from its models, as long as nothing is released
+	rm -f $(wildcard speedtrack/*/migrations/0*.py)
+	$(PY) manage.py makemigrations projects benchmarks runs alerts notices
 
 clean:           ## remove what was built and all state of the embedded servers
 	rm -rf $(VENV) $(PEERS_VENV) var frontend/dist frontend/node_modules runners/driver/target

@@ -1,6 +1,6 @@
 """Tests with needs beyond this checkout: each need is a marker, detected once; a test whose need is absent is left out.
 
-What was left out, and for lack of what, is said at the end. `TESTS_MUST_HAVE="docker ..."` makes an absence an error.
+The last lines list what was left out, and what it lacks. `TESTS_MUST_HAVE="docker ..."` makes an absence an error.
 """
 
 import os
@@ -67,7 +67,7 @@ def lacks_ordinary_user() -> str:
     return f"there is no {python} for all users" if absent else ""
 
 
-# Marker: says what is missing ("" for nothing). The text after it is shown by `pytest --markers`.
+# Marker: returns what is missing ("" for nothing). The text after it is shown by `pytest --markers`.
 NEEDS: dict[str, tuple[Callable[[], str], str]] = {
     "browser": (lacks_browser, "needs Chromium, and the pages' scripts built"),
     "docker": (lacks_docker, f"needs a Docker daemon with the image {BUILD_IMAGE} (`.ci/docker up` makes both)"),
@@ -90,15 +90,28 @@ def pytest_configure(config: pytest.Config) -> None:
         raise pytest.UsageError("; ".join(lacks))
 
 
+# Tests that measure: a runner takes all cores and waits for other runners of the host, so they follow one another.
+MEASURING = (
+    *(f"runners/tests/{room}/" for room in ("loads", "measuring", "servers", "work")),
+    *(f"speedtrack/tests/test_{name}.py" for name in ("faults", "installed_runner", "reproduce")),
+)
+
+
 class ByFile(LoadScopeScheduling):  # type: ignore[misc]
-    """Keeps each file's tests on one worker, and all tests that start servers or pin cores together on the same one."""
+    """Keeps the tests of a file on one worker, and those that measure together on one."""
 
     def _split_scope(self, nodeid: str) -> str:
-        return "machine" if nodeid.startswith(("runners/", "speedtrack/tests/")) else nodeid.partition("::")[0]
+        return "measuring" if nodeid.startswith(MEASURING) else nodeid.partition("::")[0]
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByFile:
     return ByFile(config, log)
+
+
+def longest_first(item: pytest.Item) -> tuple[float, bool]:
+    """The order of the files: a long one that is begun last would leave the other workers without work."""
+    timeout = item.get_closest_marker("timeout")
+    return -timeout.args[0] if timeout else 0, not item.nodeid.startswith(MEASURING)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -108,6 +121,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     left_out.update(f"tests that need {name}: {lacks[name]}" for need in needs for name in need & absent)
     config.hook.pytest_deselected(items=[item for item, need in zip(items, needs, strict=True) if need & absent])
     items[:] = [item for item, need in zip(items, needs, strict=True) if not need & absent]
+    items.sort(key=longest_first)
 
 
 @pytest.fixture(scope="session", autouse=True)

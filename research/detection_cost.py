@@ -1,4 +1,4 @@
-"""What does it cost to look for changes in one series after one new point, with the database?
+"""The cost of detection in one series after one new point, with the database.
 
 python research/detection_cost.py [--lengths 240,1000,10000] [--branches 20] [--series 2000] [--points 240]
 
@@ -97,7 +97,7 @@ def of_lengths(lengths: list[int], branches: int) -> None:
 
 
 def tips(history: History, series: Series, branches: int) -> None:
-    """The branches grow apart: each has five measured commits of its own, the new point is their common history's."""
+    """The branches diverge: each has five measured commits of its own, and the new point is in their common history."""
     rng = np.random.default_rng(3)
     for branch in history.project.branches.exclude(name="main"):
         own = history.commits(5, branch)
@@ -105,7 +105,7 @@ def tips(history: History, series: Series, branches: int) -> None:
     shared = history.branch.positions.order_by("-number")[3].commit
     since = history.measure([series], {shared.pk: [[5000.0, 5010, 4990, 5020, 4980]]})
     analyse()
-    cost(f"{branches} branches grown apart, a shared one is new", partial(detection.detect_in, series, since), 10)
+    cost(f"{branches} diverged branches, a shared point is new", partial(detection.detect_in, series, since), 10)
 
 
 def pass_over(count: int, points: int) -> None:

@@ -1,4 +1,4 @@
-"""How well does this machine measure? Spread, false alarms on identical builds, and injected slowdowns that are found.
+"""How well this machine measures: spread, false alarms on identical builds, and how many injected slowdowns are found.
 
 python research/noise.py SERVER PROGRAM spread [--runs 5] [--trials 10]
 python research/noise.py SERVER PROGRAM aa     [--comparisons 200]
@@ -39,7 +39,7 @@ from runners.measuring.trials import Trial, TrialRunner
 from runners.processes.control import Control
 from runners.work.settings import read_settings
 from runners.work.startup import assemble
-from speedtrack.stats.compare import Answer, Comparison, fewest_pairs, settle
+from speedtrack.stats.compare import Comparison, ComparisonAnswer, fewest_pairs, settle_pairs
 
 COMMANDS = {
     "kvd": ("resp", "{artifact:server} --bind 127.0.0.1 --port {port} --unixsocket {socket}"),
@@ -145,7 +145,7 @@ def clean(one: Trial) -> bool:
 
 
 def pair(runner: TrialRunner, one: Benchmark, number: int) -> dict[str, tuple[float, float]] | None:
-    """Base and head of one block, by metric; None if it was disturbed, and once more did not help."""
+    """Base and head of one block, by metric; None if it was disturbed twice."""
     for _ in range(2):
         try:
             found = pairs.measure_pair(runner, one, number)
@@ -173,11 +173,11 @@ def compare(runner: TrialRunner, one: Benchmark, effects: Mapping[str, float], s
         if not found:
             raise SystemExit("no block was undisturbed: is the machine quiet?")
         for metric, effect in effects.items():
-            if metric not in settled or settled[metric].verdict.answer is Answer.UNKNOWN:
+            if metric not in settled or settled[metric].verdict.answer is ComparisonAnswer.UNKNOWN:
                 values = [block[metric] for block in found]
-                verdict = settle(values, smallest_effect=effect, level=LEVEL, looks=LOOKS, look=look, seed=seed)
+                verdict = settle_pairs(values, smallest_effect=effect, level=LEVEL, looks=LOOKS, look=look, seed=seed)
                 settled[metric] = Settled(verdict, len(found), time.monotonic() - begin)
-        if all(one.verdict.answer is not Answer.UNKNOWN for one in settled.values()):
+        if all(one.verdict.answer is not ComparisonAnswer.UNKNOWN for one in settled.values()):
             break
     return settled
 
@@ -196,11 +196,12 @@ def series(
 
 def summary(title: str, found: list[Settled]) -> str:
     verdicts = [one.verdict for one in found]
-    count = {answer: sum(verdict.answer is answer for verdict in verdicts) for answer in Answer}
-    slower = sum(verdict.answer is Answer.DIFFERENT and verdict.ratio > 1 for verdict in verdicts)
+    count = {answer: sum(verdict.answer is answer for verdict in verdicts) for answer in ComparisonAnswer}
+    slower = sum(verdict.answer is ComparisonAnswer.DIFFERENT and verdict.ratio > 1 for verdict in verdicts)
     return (
-        f"{title:>18} {len(found):>5} {count[Answer.DIFFERENT]:>10} {slower:>7} {count[Answer.SAME]:>5} "
-        f"{count[Answer.UNKNOWN]:>8} {statistics.median(one.pairs for one in found):>6.0f} "
+        f"{title:>18} {len(found):>5} {count[ComparisonAnswer.DIFFERENT]:>10} {slower:>7} "
+        f"{count[ComparisonAnswer.SAME]:>5} {count[ComparisonAnswer.UNKNOWN]:>8} "
+        f"{statistics.median(one.pairs for one in found):>6.0f} "
         f"{statistics.median(one.seconds for one in found):>7.1f} "
         f"{statistics.median(verdict.ratio for verdict in verdicts) - 1:>+8.2%} "
         f"{statistics.median(verdict.high - verdict.low for verdict in verdicts) / 2:>9.2%}"
@@ -302,7 +303,7 @@ def show(way: str, runs: list[dict[str, list[Trial]]], keep: Callable[[Trial], b
 
 
 def paired(bench: Bench, options: argparse.Namespace, wanted: list[dict[str, Any]]) -> None:
-    """How much one block's ratio scatters, divided by the square root of two: to be held against a trial's CV."""
+    """The scatter of a block's ratio divided by the square root of two, comparable with a trial's CV."""
     for content in wanted:
         asked = job(options.server, ("base", "head"), [content])
         runner = bench.runner(asked, {"base": NEVER, "head": NEVER}, 1)
@@ -342,7 +343,7 @@ def main() -> None:
     pairs.SLICES = options.slices
     options.program = options.program.resolve()
     if not os.access(options.program, os.X_OK):
-        parser.error(f"{options.program} is no program: build the server first")
+        parser.error(f"{options.program} is not a program: build the server first")
     with tempfile.TemporaryDirectory(prefix="speedtrack-noise-") as home:
         try:
             EXPERIMENTS[options.experiment](Bench(Path(home), options.program, options.variable), options)

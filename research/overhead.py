@@ -1,4 +1,4 @@
-"""Where does the time of a run go? What neither built nor measured is the runner's own.
+"""Where the time of a run goes: building, measuring, and the runner's overhead.
 
 python research/overhead.py [PROJECT]
 

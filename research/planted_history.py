@@ -44,7 +44,7 @@ def git(repository: Path, *arguments: str, data: bytes | None = None, **environm
 
 
 def tree_with(out: Path, commit: str, loops: int) -> str:
-    """The tree of a commit, with so many turns of the loop in GET."""
+    """The tree of a commit with this many turns of the loop in GET."""
     text = git(out, "show", f"{commit}:{FILE}").decode()
     if PLACE not in text:
         sys.exit(f"{commit[:10]} has another getGenericCommand: choose another --head")

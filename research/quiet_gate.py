@@ -1,4 +1,4 @@
-"""Does the quiet gate catch what disturbs a trial, and how often does it throw out a good one?
+"""Whether the quiet gate detects disturbed trials, and how often it rejects undisturbed ones.
 
 python research/quiet_gate.py [--trials 12] [--seconds 1.0] [--seed 1]
 
@@ -55,7 +55,7 @@ while True:
 
 @dataclass(frozen=True)
 class Kind:
-    """What a trial has beside it: a process that uses this share of the core of the server or the driver."""
+    """The disturbance of a trial: a process that uses this share of the core of the server or the driver."""
 
     core: str = ""
     share: float = 0.0
@@ -107,7 +107,7 @@ def build(directory: Path) -> Path:
 
 
 class Bench:
-    """The runner's own parts, put together as a run does it."""
+    """The runner's own parts, assembled as in a run."""
 
     def __init__(self, directory: Path, options: argparse.Namespace) -> None:
         self.plan = placement.place()

@@ -59,7 +59,7 @@ examples:
   python -m runners --poll           the same without a broker: ask every 5 seconds
   python -m runners --once           work until there is none, then exit
   python -m runners plan             show which cores would be used, and why
-  python -m runners tune             show the kernel's settings, the wanted values, and why; change nothing
+  python -m runners tune             show the kernel's settings, their target values, and why; change nothing
 
 exit codes: 0 ended as requested, 1 the server refuses this machine or cannot be used, 2 a setting is missing or wrong
 """
@@ -85,7 +85,7 @@ def parse_arguments(argv: list[str]) -> argparse.Namespace:
     parser.add_argument("--cores", type=int, default=1, metavar="N", help="plan, tune: cores of the server (default 1)")
     parser.add_argument("--json", action="store_true", help="plan, tune: print a JSON document")
     hand = parser.add_mutually_exclusive_group()
-    hand.add_argument("--apply", action="store_true", help="tune: set the wanted values, until --restore")
+    hand.add_argument("--apply", action="store_true", help="tune: set the target values, until --restore")
     hand.add_argument(
         "--restore", action="store_true", help="tune: restore what was set, also by a runner that crashed"
     )

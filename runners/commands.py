@@ -50,7 +50,7 @@ def show_tuning(rows: list[SettingRow], as_json: bool) -> None:
     if as_json:
         print(json.dumps([asdict(row) for row in rows]))
         return
-    print(f"{'setting':<18} {'before':<16} {'now':<16} {'wanted':<16} remedy")
+    print(f"{'setting':<18} {'before':<16} {'now':<16} {'target':<16} remedy")
     for row in rows:
         values = (f"{value or '-':<16}" for value in (row.before, row.now, row.target))
         print(f"{row.setting:<18} {' '.join(values)} {row.note}".rstrip())

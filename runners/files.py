@@ -1,4 +1,4 @@
-"""Files that survive a power cut whole."""
+"""Files that are written whole or not at all, even in a power cut."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The demonstration: a push to a real repository leads, without a hand on it, to a mail that names the slow commit."""
+"""The demonstration: a push to a real repository leads automatically to a mail that names the slow commit."""
 
 import hashlib
 import hmac
@@ -26,18 +26,18 @@ from speedtrack.notices.models import Outbox
 from speedtrack.projects.models import Commit, Project
 from speedtrack.runs import tracking
 from speedtrack.runs.models import Run, Series
-from speedtrack.runs.tracking import Wish
+from speedtrack.runs.tracking import TrackingRequest
 from speedtrack.text import plain
 
-BEFORE_PUSH = 4  # commits that the repository has when it is tracked; the others arrive by a push
+BEFORE_PUSH = 4  # commits of the repository when it is tracked; a push adds the others
 PROJECT = "sample"
 SUBSCRIBER = "performance@example.org"
 POLL_S = 0.5
 
 
 @dataclass(frozen=True)
-class Planted:
-    """A commit of the sample history and what it does to the speed: none, slower, faster, does-not-compile ..."""
+class PlantedCommit:
+    """A commit of the sample history and its effect on the speed: none, slower, faster, does-not-compile ..."""
 
     number: int
     short: str
@@ -45,35 +45,35 @@ class Planted:
     subject: str
 
 
-def write_history(repository: Path, upto: int | None = None) -> list[Planted]:
-    """Let the sample server's recipe write its repository, or bring it forward; what its table says of each commit."""
+def write_sample_history(repository: Path, upto: int | None = None) -> list[PlantedCommit]:
+    """Write or extend the sample server's repository by its recipe. Return the recipe's table of commits."""
     command = [sys.executable, "-m", "runners.sample", str(repository)]
     command += ["--upto", str(upto)] if upto else []
     done = subprocess.run(command, cwd=BASE_DIR, capture_output=True, text=True)
     if done.returncode:
         sys.exit(f"the sample history could not be written: {done.stderr.strip()}")
     rows = re.findall(r"^ *(\d+) ([0-9a-f]{12}) (\S+) +(.*)$", done.stdout, re.M)
-    return [Planted(int(number), short, effect, subject) for number, short, effect, subject in rows]
+    return [PlantedCommit(int(number), short, effect, subject) for number, short, effect, subject in rows]
 
 
 def demonstrate(console: Console, stack: Stack) -> bool:
-    """Track, push, watch, report. True if exactly one alert stands, and it names the planted commit."""
+    """Track, push, wait and report. True if the findings are exactly what was planted."""
     repository = settings.HOME / "demo" / "kvd"
-    first = write_history(repository, BEFORE_PUSH) if not repository.exists() else []
-    wish = Wish(str(repository), PROJECT, name=PROJECT, last=BEFORE_PUSH)
-    project = tracking.track(wish).project
+    first = write_sample_history(repository, BEFORE_PUSH) if not repository.exists() else []
+    request = TrackingRequest(str(repository), PROJECT, name=PROJECT, last=BEFORE_PUSH)
+    project = tracking.track(request).project
     subscribing.subscribe(project, [SUBSCRIBER])
     console.print(f"Tracking {repository}" + (f" with {len(first)} commits" if first else ", as the last demo left it"))
     before = project.branches.get().head
-    history = write_history(repository)
+    history = write_sample_history(repository)
     if before and before.sha[:12] != history[-1].short:
-        push(console, project, repository, before)
-    watch(console, stack, project)
-    return report(console, project, history)
+        send_push(console, project, repository, before)
+    show_progress(console, stack, project)
+    return print_findings(console, project, history)
 
 
-def push(console: Console, project: Project, repository: Path, before: Commit) -> None:
-    """Send the webhook that GitHub would send for the commits that came after ``before``."""
+def send_push(console: Console, project: Project, repository: Path, before: Commit) -> None:
+    """Send the webhook that GitHub would send for the commits after ``before``."""
     after = subprocess.run(
         ["git", "-C", str(repository), "rev-parse", "HEAD"], capture_output=True, text=True, check=True
     ).stdout.strip()
@@ -94,30 +94,30 @@ def push(console: Console, project: Project, repository: Path, before: Commit) -
     console.print(f"Pushed {before.short}..{after[:10]}; the signed webhook was answered with {answer.status_code}")
 
 
-def watch(console: Console, stack: Stack, project: Project) -> None:
-    """Show the progress until nothing is left to build, measure, settle or mail."""
+def show_progress(console: Console, stack: Stack, project: Project) -> None:
+    """Show the progress until there is nothing left to build, measure, settle or mail."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
         bar = progress.add_task("waiting for the runner")
-        shown: set[int] = set()
-        while busy(project):
+        printed: set[int] = set()
+        while work_is_left(project):
             stack.check()
             runs = Run.objects.filter(project=project)
             done = [run for run in runs.select_related("commit", "base", "machine").order_by("id") if run.done]
             if not console.is_terminal:
-                say(console, [run for run in done if run.pk not in shown])
-            shown.update(run.pk for run in done)
-            progress.update(bar, completed=len(done), total=runs.count(), description=now(project))
+                print_runs(console, [run for run in done if run.pk not in printed])
+            printed.update(run.pk for run in done)
+            progress.update(bar, completed=len(done), total=runs.count(), description=current_step(project))
             time.sleep(POLL_S)
 
 
-def busy(project: Project) -> bool:
+def work_is_left(project: Project) -> bool:
     runs = Run.objects.unfinished().filter(project=project, canary=None)
     waiting = Project.objects.filter(pk=project.pk, deliveries__status="received")
     return runs.exists() or waiting.exists() or decisions_wanted()
 
 
-def now(project: Project) -> str:
+def current_step(project: Project) -> str:
     run = Run.objects.active().filter(project=project).select_related("commit").first()
     if run is None:
         return "looking at what was measured"
@@ -125,16 +125,16 @@ def now(project: Project) -> str:
     return f"{run.reason} {run.commit.short}{step}"[:70]
 
 
-def say(console: Console, runs: list[Run]) -> None:
+def print_runs(console: Console, runs: list[Run]) -> None:
     for run in runs:
         subject = plain(run.commit.subject[:60])
         console.print(f"{run.status:9} {run.reason:8} {run.commit.short} {subject}", markup=False)
 
 
-def report(console: Console, project: Project, history: list[Planted]) -> bool:
-    """Print what was found, and compare it with what the history's table says was planted."""
-    for cp in confirmed(project):
-        console.print(f"  {describe(cp)}")
+def print_findings(console: Console, project: Project, history: list[PlantedCommit]) -> bool:
+    """Print the findings, and compare them with what was planted in the history. True if they agree."""
+    for cp in confirmed_changes(project):
+        console.print(f"  {describe_change(cp)}")
     alerts = list(Alert.objects.filter(project=project, improvement=False).select_related("commit"))
     for alert in alerts:
         console.print(f"Alert: {alert.commit.short} {plain(alert.commit.subject)}", markup=False)
@@ -143,28 +143,28 @@ def report(console: Console, project: Project, history: list[Planted]) -> bool:
         where = Path(settings.EMAIL_FILE_PATH) / f"{mail.message_id().strip('<>')}.eml"
         console.print(f"  mail   to {mail.recipient}: {where if settings.EMAIL_FILE_PATH else 'sent by SMTP'}")
     console.print(f"Dashboard: {settings.URL}{reverse('project', args=[project.slug])}")
-    mistakes = compare(project, alerts, history)
+    mistakes = mistakes_found(project, alerts, history)
     for mistake in mistakes:
         console.print(f"[red]Not as planted:[/red] {mistake}")
     return not mistakes
 
 
-def confirmed(project: Project) -> list[ChangePoint]:
+def confirmed_changes(project: Project) -> list[ChangePoint]:
     found = ChangePoint.objects.filter(series__project=project, status=ChangePoint.Status.CONFIRMED)
     return list(found.select_related("series__benchmark", "commit").order_by("commit__positions__number", "id"))
 
 
-def describe(cp: ChangePoint) -> str:
+def describe_change(cp: ChangePoint) -> str:
     return (
         f"{numbers.effect(cp.metric, cp.is_slowdown)} {cp.commit.short} {cp.series.benchmark.name} {cp.metric.title} "
         f"{cp.ratio - 1:+.1%} (95% interval {cp.low - 1:+.1%} to {cp.high - 1:+.1%})"
     )
 
 
-def compare(project: Project, alerts: list[Alert], history: list[Planted]) -> list[str]:
-    """How what was found differs from what was planted; nothing if all is right."""
+def mistakes_found(project: Project, alerts: list[Alert], history: list[PlantedCommit]) -> list[str]:
+    """The differences between the findings and what was planted; empty if there are none."""
     planted = {effect: [p.short for p in history if p.effect == effect] for effect in ("slower", "faster")}
-    faster = {cp.commit.sha[:12] for cp in confirmed(project) if not cp.is_slowdown}
+    faster = {cp.commit.sha[:12] for cp in confirmed_changes(project) if not cp.is_slowdown}
     mistakes = []
     if [alert.commit.sha[:12] for alert in alerts] != planted["slower"]:
         named = ", ".join(alert.commit.short for alert in alerts) or "no commit"

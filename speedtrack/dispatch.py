@@ -1,10 +1,10 @@
-"""The dispatcher: sees in PostgreSQL what is to be done, and nudges who does it. It decides nothing else.
+"""The dispatcher finds work in PostgreSQL and nudges the process that does it. It decides nothing else.
 
-It looks when a row has changed of which work may follow: database triggers notify it (the migrations of projects, runs
-and alerts that are named for that). It looks every TICK_S as well, for what is due by time, and so that nothing
-depends on a notification. A look is one statement.
+It looks when a row that may cause work has changed: database triggers notify it (wakeups.py, and the models that have a
+``Wakes``). It also looks every TICK_S, for work that is due by time, and so that nothing depends on a notification. A
+look is one statement.
 
-A nudge is sent only where there is work and the queue is empty. So a busy or absent receiver gathers no backlog, and
+A nudge is sent only if there is work and the queue is empty. So no backlog builds up for a busy or absent receiver, and
 a message lost with the broker is sent again at the next tick. One dispatcher works at a time; a second one waits.
 """
 
@@ -31,20 +31,20 @@ from speedtrack.notices.models import CommitStatus, Notice, Outbox
 from speedtrack.projects.models import Project
 from speedtrack.runs import canary, queue
 from speedtrack.runs.models import Machine, MachineEvent, Run, Series, Status
+from speedtrack.wakeups import CHANNEL
 
 Question = tuple[str, tuple[Any, ...]]  # SQL and its parameters
 
 log = logging.getLogger(__name__)
 
 TICK_S = 5.0
-REST_S = 0.1  # between two looks, however many notifications come
-STOP_S = 1.0  # how often it is asked whether to stop, and how long an absent server is waited for
-CHANNEL = "speedtrack_work"  # of the triggers
+REST_S = 0.1  # least time between two looks, however many notifications come
+STOP_S = 1.0  # interval of checks whether to stop, and pause after a server did not answer
 LEADER_LOCK = 0x5339  # advisory: one dispatcher at a time
 BROKER_ERRORS = (BrokerError, RedisError)
 DATABASE_ERRORS = (OperationalError, InterfaceError)
 LOOK_FOR_WORK = "speedtrack.look_for_work"
-#: What the dispatcher does itself, as the first thing of a tick.
+#: What the dispatcher does itself, at the beginning of a tick.
 UPKEEP: dict[str, Callable[[], object]] = {
     "reap": queue.reap,
     "retry": queue.retry_given_up,
@@ -61,13 +61,13 @@ TASKS = {
 
 
 def duties() -> list[tuple[str, QuerySet[Any]]]:
-    """What is looked for: a duty, and rows that are work for it."""
+    """The duties, each with the rows that are work for it."""
     under_way = Run.objects.unfinished().filter(change_points=OuterRef("pk"))
     return [
         ("reap", Run.objects.lost()),
         ("retry", Run.objects.given_up()),
         ("attend", canary.unattended()),
-        ("sync", Project.objects.told().at_rest()),
+        ("sync", Project.objects.with_deliveries().at_rest()),
         ("poll", Project.objects.due(settings.POLL_EVERY_S).at_rest()),
         ("notify", Outbox.objects.due()),
         ("notify", Notice.objects.due()),
@@ -78,13 +78,13 @@ def duties() -> list[tuple[str, QuerySet[Any]]]:
         ("detect", Series.objects.undetected()),
         ("detect", ChangePoint.objects.settling().exclude(Exists(under_way))),
         ("detect", ChangePoint.objects.ripe()),
-        ("detect", floors.due()),
+        ("detect", floors.runs_due()),
         ("calibrate", floors.unasked_machines()),
     ]
 
 
-def run(stopping: Callable[[], bool]) -> None:
-    """Look for work until told to stop. A broker or database that is away is waited for, with a line that says so."""
+def run_until_stopped(stopping: Callable[[], bool]) -> None:
+    """Look for work until told to stop. While the broker or the database does not answer, log that and wait."""
     session = Session()
     while not stopping():
         try:
@@ -101,14 +101,14 @@ def run(stopping: Callable[[], bool]) -> None:
 
 
 class Session:
-    """The dispatcher's database session: the leader's lock and the notifications belong to it, and end with it."""
+    """The dispatcher's database session, to which the leader's lock and the notifications belong."""
 
     def __init__(self) -> None:
         self.leading: Any = None  # the connection that holds the lock
         self.question: Question | None = None
 
     def lead(self) -> bool:
-        """Take the leader's lock and ask for notifications, unless this session has."""
+        """Take the leader's lock and listen for notifications, unless this session does. False if another one leads."""
         connection.ensure_connection()
         if connection.connection is self.leading:
             return True
@@ -116,16 +116,16 @@ class Session:
             cursor.execute("SELECT pg_try_advisory_lock(%s, 0)", [LEADER_LOCK])
             if not cursor.fetchone()[0]:
                 return False
-            cursor.execute(f"LISTEN {CHANNEL}")  # before the first look, so that nothing falls between the two
-        self.leading, self.question = connection.connection, question()
+            cursor.execute(f"LISTEN {CHANNEL}")  # before the first look, so that no change is missed
+        self.leading, self.question = connection.connection, build_question()
         return True
 
     def wait(self, stopping: Callable[[], bool]) -> None:
-        """Until a notification comes, the next tick is due, or it is time to stop. Raises if the session is lost."""
+        """Wait for a notification, the next tick, or the time to stop. Raises if the session is lost."""
         until = time.monotonic() + TICK_S
         time.sleep(REST_S)
         while not stopping() and not self.notified() and (left := until - time.monotonic()) > 0:
-            # psycopg would wake up ten times a second to wait here.
+            # psycopg's own wait wakes up ten times a second.
             select.select([connection.connection], [], [], min(left, STOP_S))
 
     def notified(self) -> bool:
@@ -135,47 +135,47 @@ class Session:
 
 
 def tick(celery: Celery = app, question: Question | None = None) -> None:
-    """Do the upkeep that is due, then nudge everybody who has work and has not been told."""
-    found = seen(question)
+    """Do the upkeep that is due, then nudge every process that has work and no message in its queue."""
+    found = duties_with_work(question)
     if due := [verb for duty, verb in UPKEEP.items() if duty in found]:
         for verb in due:
             verb()
-        found = seen(question)
-    if nudges := wanted(found):
+        found = duties_with_work(question)
+    if nudges := nudges_for(found):
         with celery.connection_for_write() as broker, broker.channel() as channel:
             for name, task in nudges:
                 if channel.queue_declare(name).message_count == 0:
                     celery.send_task(task, queue=Queue(name), connection=broker, ignore_result=True)
 
 
-def question() -> Question:
-    """All that is looked for, as one statement: to make it takes ten times the CPU time of having it answered."""
+def build_question() -> Question:
+    """The statement that finds all work. Building it takes ten times the CPU time of its execution."""
     found = [rows.order_by().values_list(Value(duty, TextField()))[:1] for duty, rows in duties()]
     machines = idle_machines_with_work().values_list(Concat(Value("machine."), "name", output_field=TextField()))
     return machines.union(*found, all=True).query.sql_with_params()
 
 
-def seen(asked: Question | None = None) -> set[str]:
-    """The duties that have work, and the queues of the machines that have. ``asked``: the question, made before."""
+def duties_with_work(question: Question | None = None) -> set[str]:
+    """The duties that have work, and the queues of machines with work. ``asked``: the question, if already built."""
     with connection.cursor() as cursor:
-        cursor.execute(*(asked or question()))
+        cursor.execute(*(question or build_question()))
         return {name for (name,) in cursor.fetchall()}
 
 
 def decisions_wanted() -> bool:
-    """Are there new measurements, suspicions to confirm, paired runs to judge, or people to be told?"""
-    return bool({"detect", "notify"} & seen())
+    """Are there new measurements, suspicions to settle, paired runs to judge, or notices to send?"""
+    return bool({"detect", "notify"} & duties_with_work())
 
 
-def wanted(found: set[str]) -> list[tuple[str, str]]:
-    """(queue, task) of each duty and machine that was found to have work. Nothing is calibrated beside detection."""
+def nudges_for(found: set[str]) -> list[tuple[str, str]]:
+    """(queue, task) for each duty and machine with work. Calibration waits while detection has work."""
     left = found - ({"calibrate"} if "detect" in found else set())
     machines = [(name, LOOK_FOR_WORK) for name in sorted(left) if name.startswith("machine.")]
     return [TASKS[duty] for duty in TASKS if duty in left] + machines
 
 
 def idle_machines_with_work() -> QuerySet[Machine]:
-    """Machines that hold no run although one waits for them."""
+    """Machines without an active run for which a run waits."""
     runs = Run.objects.filter(machine=OuterRef("pk"))
     waiting = Exists(runs.filter(pk__in=Run.objects.claimable().filter(status=Status.QUEUED)))
     at_work = Exists(runs.filter(status__in=["leased", "running"]))

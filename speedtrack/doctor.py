@@ -1,4 +1,4 @@
-"""Is this installation fit? Each check says what it found, and what to do if that is not right."""
+"""Check this installation. Each check reports what it found, and what to do about a problem."""
 
 import json
 import os
@@ -17,6 +17,7 @@ from django.db.migrations.executor import MigrationExecutor
 
 from speedtrack import dispatch
 from speedtrack.benchmarks import definitions
+from speedtrack.benchmarks.suitefiles import load_suite
 from speedtrack.celery import app
 from speedtrack.devstack import BASE_DIR
 from speedtrack.notices.models import Outbox
@@ -24,13 +25,13 @@ from speedtrack.runs.models import Machine
 
 DRIVER = BASE_DIR / "runners" / "driver" / "target" / "release" / "speedbench"
 OLDEST_GIT = (2, 38)
-# Older ones let a container out onto its host (CVE-2025-31133, -52565, -52881).
+# In older releases a container can escape to its host (CVE-2025-31133, -52565, -52881).
 OLDEST_RUNC = ((1, 2, 8), (1, 3, 3))
 
 
 @dataclass(frozen=True)
 class Finding:
-    """``state``: good, note (it works, yet could be better) or bad."""
+    """``state``: good, note (it works, but could be better) or bad."""
 
     name: str
     state: str
@@ -38,7 +39,7 @@ class Finding:
 
 
 def examine(names: Iterable[str]) -> Iterator[Finding]:
-    """The findings of these checks, one after another."""
+    """Run these checks one after another, and yield their findings."""
     for name in names:
         try:
             state, words = CHECKS[name]()
@@ -47,7 +48,7 @@ def examine(names: Iterable[str]) -> Iterator[Finding]:
         yield Finding(name, state, words)
 
 
-def database() -> tuple[str, str]:
+def check_database() -> tuple[str, str]:
     version = connection.cursor().connection.info.server_version
     missing = MigrationExecutor(connection).migration_plan(MigrationExecutor(connection).loader.graph.leaf_nodes())
     if missing:
@@ -55,7 +56,7 @@ def database() -> tuple[str, str]:
     return "good", f"PostgreSQL {version // 10_000}.{version % 10_000}, all migrations applied"
 
 
-def broker() -> tuple[str, str]:
+def check_broker() -> tuple[str, str]:
     if "BROKER_URL" not in os.environ:
         return "note", "BROKER_URL is not set: `make serve` and `make demo` start an embedded one"
     try:
@@ -66,8 +67,8 @@ def broker() -> tuple[str, str]:
     return "good", "answers"
 
 
-def git() -> tuple[str, str]:
-    words = output("git", "--version").split()
+def check_git() -> tuple[str, str]:
+    words = output_of("git", "--version").split()
     if len(words) < 3:
         return "bad", "git is not installed: install it"
     version = tuple(int(part) for part in words[2].split(".")[:2])
@@ -76,24 +77,24 @@ def git() -> tuple[str, str]:
     return "good", f"git {words[2]}"
 
 
-def driver() -> tuple[str, str]:
+def check_driver() -> tuple[str, str]:
     path = DRIVER if DRIVER.exists() else shutil.which("speedbench")
     if path is None:
         return "bad", "speedbench is not built: run `make setup`"
-    return "good", output(str(path), "--version")
+    return "good", output_of(str(path), "--version")
 
 
-def compiler() -> tuple[str, str]:
+def check_compiler() -> tuple[str, str]:
     for program in ("cc", "make", "tar"):
         if not shutil.which(program):
             return "bad", f"{program} is not installed: a runner on this machine needs it to build servers"
     if not shutil.which("ccache"):
         return "note", "ccache is not installed: each build compiles everything anew"
-    return "good", output("cc", "--version").splitlines()[0]
+    return "good", output_of("cc", "--version").splitlines()[0]
 
 
-def containers() -> tuple[str, str]:
-    """Asks as a runner on this machine would; no suite needs it but those that build in containers."""
+def check_docker() -> tuple[str, str]:
+    """Ask the daemon as a runner on this machine would. Only suites that build in containers need it."""
     try:
         version = docker.from_env(timeout=5).version()
     except docker.errors.DockerException:
@@ -110,13 +111,13 @@ def containers() -> tuple[str, str]:
 
 
 def safe_runc(version: str) -> bool:
-    """Does this release have the fixes? Those of a distribution that carries them under an old number are not seen."""
+    """Does this release have the fixes? Fixes that a distribution ported to an older release are not recognized."""
     numbers = tuple(int(part) for part in re.findall(r"\d+", version)[:3])
     return any(numbers[:2] == oldest[:2] and numbers >= oldest for oldest in OLDEST_RUNC) or numbers[:2] > (1, 3)
 
 
-def placement() -> tuple[str, str]:
-    done = runner("plan")
+def check_placement() -> tuple[str, str]:
+    done = run_runner("plan")
     if done.returncode:
         return "bad", done.stderr.strip()
     plan = json.loads(done.stdout)
@@ -125,24 +126,24 @@ def placement() -> tuple[str, str]:
     return ("note", f"{words} ({plan['override']})") if plan["override"] else ("good", words)
 
 
-def runner(command: str) -> subprocess.CompletedProcess[str]:
-    """What the runner says for programs."""
+def run_runner(command: str) -> subprocess.CompletedProcess[str]:
+    """Run a command of the runner with JSON output."""
     return subprocess.run(
         [sys.executable, "-m", "runners", command, "--json"], cwd=BASE_DIR, capture_output=True, text=True
     )
 
 
-def sandbox() -> tuple[str, str]:
-    """Asks as a runner on this machine would."""
+def check_sandbox() -> tuple[str, str]:
+    """Try the sandbox as a runner on this machine would."""
     done = subprocess.run([sys.executable, "-m", "runners.sandbox"], cwd=BASE_DIR, capture_output=True, text=True)
     return ("note" if done.returncode else "good"), (done.stdout or done.stderr).strip()
 
 
-def kernel() -> tuple[str, str]:
-    done = runner("tune")
+def check_kernel() -> tuple[str, str]:
+    done = run_runner("tune")
     if done.returncode:
         return "bad", done.stderr.strip()
-    # A wish for short sleeps lasts only as long as the process that has it.
+    # A limit on sleep states lasts only as long as the process that requests it.
     rows = [row for row in json.loads(done.stdout) if row["setting"] != "sleep_states"]
     wrong = [
         f"{row['setting']} {row['now']} (wanted {row['target']})"
@@ -151,31 +152,31 @@ def kernel() -> tuple[str, str]:
     ]
     if wrong:
         return "note", f"{', '.join(wrong)}: `python -m runners tune` says why, SPEEDTRACK_TUNE=1 lets a runner set it"
-    return "good", "set as wanted for measuring"
+    return "good", "set as needed for measuring"
 
 
-def suites() -> tuple[str, str]:
+def check_suites() -> tuple[str, str]:
     names = sorted(path.stem for path in Path(settings.SUITES).glob("*.toml"))
     wrong = []
     for name in names:
         try:
-            definitions.load(name)
+            load_suite(name)
         except definitions.DefinitionError as e:
             wrong.append(str(e))
     return ("bad", "; ".join(wrong)) if wrong else ("good", ", ".join(names) or "none")
 
 
-def machines() -> tuple[str, str]:
+def check_machines() -> tuple[str, str]:
     known = list(Machine.objects.order_by("name"))
     if moved := [f"{m.name}: {m.quarantined_why}" for m in known if m.quarantined_at]:
         return "bad", f"in quarantine: {'; '.join(moved)}. Look at its page, or `manage.py machine lift NAME`"
     if known and not settings.OPERATORS:
-        return "note", "OPERATORS names nobody: no mail tells of a machine whose canary moved"
+        return "note", "OPERATORS is empty: nobody is mailed when a machine's canary moves"
     names = [f"{m.name}{' (paused)' if m.paused else ''}" for m in known]
     return ("good", ", ".join(names)) if known else ("note", "none: add one with `manage.py machine add NAME`")
 
 
-def mails() -> tuple[str, str]:
+def check_mails() -> tuple[str, str]:
     failing = Outbox.objects.failing()
     given_up = failing.exclude(given_up_at=None).count()
     waiting = failing.filter(given_up_at=None).order_by("-pk").first()
@@ -190,7 +191,7 @@ def mails() -> tuple[str, str]:
     return "good", f"none is held up; they go to {where}"
 
 
-def output(*command: str) -> str:
+def output_of(*command: str) -> str:
     try:
         return subprocess.run(command, capture_output=True, text=True, timeout=10).stdout.strip()
     except OSError:
@@ -198,16 +199,16 @@ def output(*command: str) -> str:
 
 
 CHECKS: dict[str, Callable[[], tuple[str, str]]] = {
-    "database": database,
-    "broker": broker,
-    "git": git,
-    "driver": driver,
-    "compiler": compiler,
-    "docker": containers,
-    "placement": placement,
-    "sandbox": sandbox,
-    "kernel": kernel,
-    "suites": suites,
-    "machines": machines,
-    "mails": mails,
+    "database": check_database,
+    "broker": check_broker,
+    "git": check_git,
+    "driver": check_driver,
+    "compiler": check_compiler,
+    "docker": check_docker,
+    "placement": check_placement,
+    "sandbox": check_sandbox,
+    "kernel": check_kernel,
+    "suites": check_suites,
+    "machines": check_machines,
+    "mails": check_mails,
 }

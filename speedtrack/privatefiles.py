@@ -1,4 +1,4 @@
-"""Files and directories for their owner alone. A file appears with its whole content, or not at all."""
+"""Files and directories that only their owner may read. A file appears with its whole content, or not at all."""
 
 import contextlib
 import os
@@ -8,28 +8,28 @@ from pathlib import Path
 
 
 def directory(path: Path) -> Path:
-    """Make a directory that only its owner may enter. One that exists is left as it is."""
+    """Make a directory that only its owner may enter. An existing one is left as it is."""
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
     return path
 
 
-def keep(file: Path, content: str) -> str:
-    """Make a file with this content, unless there is one. Of several writers the first one wins, for all."""
+def write_once(file: Path, content: str) -> str:
+    """Make a file with this content, unless it exists. Return its content: of several writers, the first one wins."""
     if not file.exists():
-        with written(file.parent, content.encode()) as complete, contextlib.suppress(FileExistsError):
+        with temporary_file(file.parent, content.encode()) as complete, contextlib.suppress(FileExistsError):
             os.link(complete, file)
     return file.read_text()
 
 
 def replace(file: Path, content: bytes) -> None:
-    """Make a file with this content, in place of the one that is there."""
-    with written(file.parent, content) as complete:
+    """Make a file with this content, in place of an existing one."""
+    with temporary_file(file.parent, content) as complete:
         complete.rename(file)
 
 
 @contextlib.contextmanager
-def written(parent: Path, content: bytes) -> Iterator[Path]:
-    """A complete file beside where it shall be (mode 0600); removed at the end, unless it was renamed."""
+def temporary_file(parent: Path, content: bytes) -> Iterator[Path]:
+    """A complete file in the directory of its later place (mode 0600), removed at the end unless it was renamed."""
     descriptor, name = tempfile.mkstemp(prefix=".new-", dir=directory(parent))
     try:
         with open(descriptor, "wb") as stream:

@@ -1,4 +1,4 @@
-"""The whole system on this machine, with this machine as its runner, until it is told to stop."""
+"""Run the whole system on this machine, with this machine as its runner, until it is told to stop."""
 
 import contextlib
 import signal
@@ -13,7 +13,7 @@ from django.db import OperationalError, connection
 from rich.console import Console
 
 from speedtrack import privatefiles
-from speedtrack.devstack import Stack, StackError, broker
+from speedtrack.devstack import Stack, StackError, running_broker
 from speedtrack.dispatch import BROKER_ERRORS
 from speedtrack.runs import tracking
 from speedtrack.runs.models import Machine, UnknownToken
@@ -21,15 +21,15 @@ from speedtrack.runs.models import Machine, UnknownToken
 MACHINE = "this-machine"
 
 
-def serve(console: Console, work: Callable[[Stack], int | None]) -> int:
+def serve_all(console: Console, work: Callable[[Stack], int | None]) -> int:
     """Start the whole system, do ``work``, and serve until Ctrl-C or SIGTERM unless it returns an exit code."""
-    for number in (signal.SIGINT, signal.SIGTERM):  # said aloud: a shell starts background jobs with SIGINT ignored
+    for number in (signal.SIGINT, signal.SIGTERM):  # SIGINT as well: shells start background jobs with it ignored
         signal.signal(number, signal.default_int_handler)
     call_command("migrate", verbosity=0)
     token_file = settings.HOME / "machine-token"
     machine_token(token_file)
-    with broker() as broker_url:
-        check_broker(broker_url)
+    with running_broker() as broker_url:
+        require_broker(broker_url)
         stack = Stack(settings.URL, broker_url, token_file)
         try:
             stack.start()
@@ -38,7 +38,7 @@ def serve(console: Console, work: Callable[[Stack], int | None]) -> int:
                 console.print(f"Serving at [bold]{settings.URL}[/bold]; Ctrl-C ends it.")
                 while True:
                     stack.check()
-                    check_database()
+                    require_database()
                     time.sleep(1)
             return code
         except KeyboardInterrupt:
@@ -49,7 +49,7 @@ def serve(console: Console, work: Callable[[Stack], int | None]) -> int:
 
 
 def machine_token(file: Path) -> None:
-    """Register this machine, with its token in a file of its owner, unless that is done."""
+    """Register this machine and write its token to a private file, unless the file has a valid token."""
     if file.exists():
         with contextlib.suppress(UnknownToken):
             Machine.of_token(file.read_text())
@@ -59,8 +59,8 @@ def machine_token(file: Path) -> None:
     privatefiles.replace(file, token.encode())
 
 
-def check_database() -> None:
-    """Raise StackError if PostgreSQL has ended; the embedded one is started again with the whole system."""
+def require_database() -> None:
+    """Raise StackError if PostgreSQL has ended. Starting the whole system again starts the embedded one."""
     try:
         with connection.cursor() as cursor:
             cursor.execute("SELECT 1")
@@ -68,7 +68,7 @@ def check_database() -> None:
         raise StackError(f"the database has gone away ({str(e).strip()}): start again, nothing is lost") from e
 
 
-def check_broker(url: str) -> None:
+def require_broker(url: str) -> None:
     """Raise StackError if no broker answers."""
     try:
         with Celery(broker=url).connection_for_write() as link:

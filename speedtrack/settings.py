@@ -39,7 +39,7 @@ def env_secret(name: str, file: Path) -> str:
     """The variable, or else a random value made once and kept in ``file``, readable by its owner only."""
     if value := os.environ.get(name):
         return value
-    kept = privatefiles.keep(file, secrets.token_urlsafe(48))
+    kept = privatefiles.write_once(file, secrets.token_urlsafe(48))
     if not kept:
         raise ImproperlyConfigured(f"{file} is empty: delete it, or set {name}")
     return kept
@@ -126,7 +126,6 @@ INSTALLED_APPS = [
     "django.contrib.messages",
     "whitenoise.runserver_nostatic",
     "django.contrib.staticfiles",
-    "django.contrib.humanize",
     "axes",
     "speedtrack.projects",
     "speedtrack.benchmarks",
@@ -138,18 +137,18 @@ INSTALLED_APPS = [
 MIDDLEWARE = [
     # Headers first: they are on every answer, also on files of /static and on what a middleware below refuses.
     "django.middleware.security.SecurityMiddleware",
-    "speedtrack.web.middleware.content_security_policy",
+    "speedtrack.web.requests.middleware.content_security_policy",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
-    "speedtrack.web.middleware.worded_refusals",
+    "speedtrack.web.requests.middleware.reasons_of_refusals",
     "whitenoise.middleware.WhiteNoiseMiddleware",
-    "speedtrack.web.middleware.bounded_bodies",
-    "speedtrack.web.characters.StorableCharacters",
+    "speedtrack.web.requests.middleware.bounded_bodies",
+    "speedtrack.web.requests.characters.StorableCharacters",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
-    "speedtrack.web.middleware.DatabaseAway",
+    "speedtrack.web.requests.middleware.DatabaseAway",
     "axes.middleware.AxesMiddleware",
 ]
 # The names of Django 6, so that its own middleware can take over.
@@ -165,7 +164,7 @@ SECURE_CSP = {
     "base-uri": "'none'",
 }
 X_FRAME_OPTIONS = "DENY"
-CSRF_FAILURE_VIEW = "speedtrack.web.errors.forbidden"
+CSRF_FAILURE_VIEW = "speedtrack.web.requests.errors.forbidden"
 ROOT_URLCONF = "speedtrack.urls"
 WSGI_APPLICATION = "speedtrack.wsgi.application"
 TEMPLATES = [
@@ -185,8 +184,8 @@ LOGIN_URL = "/login/"
 AUTHENTICATION_BACKENDS = ["axes.backends.AxesStandaloneBackend", "django.contrib.auth.backends.ModelBackend"]
 # Failed logins are counted for a user name together with an address: nobody can lock out somebody elsewhere.
 AXES_LOCKOUT_PARAMETERS = [["username", "ip_address"]]
-AXES_CLIENT_IP_CALLABLE = "speedtrack.web.login.client_address"
-AXES_LOCKOUT_CALLABLE = "speedtrack.web.login.too_many"
+AXES_CLIENT_IP_CALLABLE = "speedtrack.web.requests.login.client_address"
+AXES_LOCKOUT_CALLABLE = "speedtrack.web.requests.login.too_many"
 AXES_FAILURE_LIMIT = 5
 AXES_COOLOFF_TIME = timedelta(minutes=15)
 AXES_RESET_COOL_OFF_ON_FAILURE_DURING_LOCKOUT = False

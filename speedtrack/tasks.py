@@ -1,4 +1,4 @@
-"""Every task: the list of what happens by itself. Each finds its own work, and may run twice at once."""
+"""All Celery tasks, so everything that happens automatically. Each finds its own work, and may run twice at once."""
 
 from functools import partial
 
@@ -15,38 +15,35 @@ from speedtrack.runs import pushes
 
 @shared_task
 def sync() -> None:
-    """Look at every repository that a webhook has told of, and queue its new commits."""
-    pushes.look_at_each(Project.objects.told, pushes.take)
+    """Look at every repository with waiting webhook deliveries, and queue its new commits."""
+    pushes.look_at_each(Project.objects.with_deliveries, pushes.sync_and_plan)
 
 
 @shared_task
 def poll() -> None:
-    """Look at every repository that nobody has told of for a while."""
-    pushes.look_at_each(partial(Project.objects.due, settings.POLL_EVERY_S), pushes.poll)
+    """Look at every repository that has not been looked at for the polling interval."""
+    pushes.look_at_each(partial(Project.objects.due, settings.POLL_EVERY_S), pushes.look_for_news)
 
 
 @shared_task
 def detect() -> None:
-    """Find suspected changes in what was newly measured, settle those measured again, profile the confirmed.
-
-    And what A/A runs showed of the machines.
-    """
+    """Find suspected changes in new measurements, settle those measured again, store noise floors, plan profiles."""
     detection.detect()
     confirm.step()
     floors.store_due()
-    profiling.plan_missing()
+    profiling.plan_missing_profiles()
 
 
 @shared_task
 def calibrate() -> None:
-    """Let machines that have nothing else to do measure a commit against itself."""
-    floors.plan_due()
+    """Queue A/A runs on idle machines."""
+    floors.plan_idle_work()
 
 
 @shared_task
 def notify() -> None:
-    """Send what waits in the outbox, of what operators and forges have to hear too."""
+    """Put notices into the outbox, post commit statuses, and send what is due."""
     tell_subscribers()
     tell_operators()
-    statuses.look()
+    statuses.update_statuses()
     send_due()

@@ -1,33 +1,33 @@
-"""Text from builds, servers and commits, made fit to be shown: it may hold anything."""
+"""Make text from builds, servers and commits safe to show: it may contain anything."""
 
 import json
 import logging
 import re
 from typing import Any
 
-# What a terminal acts on: control sequences, and titles and links, which end with their line at the latest.
+# Terminal escapes: control sequences, titles and links. The latter two end with their line at the latest.
 ESCAPES = re.compile(
     r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]"
     r"|(?:\x1b\]|\x9d)[^\x07\x1b\x9c\n]*(?:\x07|\x9c|\x1b\\)?"
     r"|\x1b[@-Z\\-_]"
 )
-# The control characters C0 and C1, but for tab and line feed, and the marks that turn the direction of text.
+# The control characters C0 and C1 except tab and line feed, and the marks that change the direction of text.
 UNSEEN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 UNSEEN_IN_JSON = re.compile(rf"{UNSEEN.pattern}|\\(?:u00|[bfr])")  # raw, or as an escape
 
 
 def visible(text: str) -> str:
-    """Text without the characters that nobody sees but that change what is seen."""
+    """The text without invisible characters that change how it looks."""
     return UNSEEN.sub("", text)
 
 
 def plain(log: str) -> str:
-    """A log as ``visible`` text, without terminal escapes."""
+    """A log without terminal escapes and invisible characters."""
     return visible(ESCAPES.sub("", log.replace("\r\n", "\n")))
 
 
 def plain_values(document: Any) -> Any:
-    """A JSON document with all its texts plain."""
+    """A JSON document with ``plain`` texts."""
     if isinstance(document, str):
         return plain(document)
     if isinstance(document, dict):
@@ -38,20 +38,20 @@ def plain_values(document: Any) -> Any:
 
 
 def plain_json(document: str) -> str:
-    """The same for a document as PostgreSQL wrote it. Most hold nothing to be removed, and are only searched."""
+    """The same for a document as PostgreSQL wrote it. Most contain nothing to remove, and are only searched."""
     if not UNSEEN_IN_JSON.search(document):
         return document
     return json.dumps(plain_values(json.loads(document)), separators=(",", ":"))
 
 
-def cell(value: str) -> str:
-    """A value for a CSV file, which no spreadsheet takes for a formula."""
-    shown = plain(value)
-    return f"'{shown}" if shown.startswith(("=", "+", "-", "@", "\t")) else shown
+def csv_cell(value: str) -> str:
+    """A value for a CSV file that no spreadsheet interprets as a formula."""
+    text = plain(value)
+    return f"'{text}" if text.startswith(("=", "+", "-", "@", "\t")) else text
 
 
 class PlainFormatter(logging.Formatter):
-    """Lines of the log that a terminal may show."""
+    """Format log lines that are safe to show on a terminal."""
 
     def format(self, record: logging.LogRecord) -> str:
         return plain(super().format(record))

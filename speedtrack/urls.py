@@ -6,16 +6,16 @@ from django.urls import path
 from speedtrack.api import webhooks
 from speedtrack.api.runner import api as runner_api
 from speedtrack.web import alertviews, channels, feeds, notifications, views
-from speedtrack.web.login import LoginForm
+from speedtrack.web.requests.login import LoginForm
 
 LINE = "p/<slug:slug>/timeline/<str:benchmark>/<slug:metric>"
 
 LOGIN = LoginView.as_view(
     template_name="web/login.html", authentication_form=LoginForm, redirect_authenticated_user=True
 )
-handler400 = "speedtrack.web.errors.bad_request"
-handler403 = "speedtrack.web.errors.forbidden"
-handler500 = "speedtrack.web.errors.failed"
+handler400 = "speedtrack.web.requests.errors.bad_request"
+handler403 = "speedtrack.web.requests.errors.forbidden"
+handler500 = "speedtrack.web.requests.errors.server_error"
 
 urlpatterns = [
     path("", views.home, name="home"),
@@ -25,16 +25,16 @@ urlpatterns = [
     path("p/<slug:slug>/c/<str:sha>/", views.commit, name="commit"),
     path("p/<slug:slug>/alerts/", views.alerts, name="alerts"),
     path("alerts/", views.alerts, name="all-alerts"),
-    path("p/<slug:slug>/alerts.atom", feeds.alerts, name="alerts-feed"),
-    path("alerts.atom", feeds.alerts, name="all-alerts-feed"),
-    path("p/<slug:slug>/channels/", channels.listed, name="channels"),
-    path("p/<slug:slug>/channels/add/<str:kind>/", channels.add, name="channel-add"),
-    path("p/<slug:slug>/channels/<int:pk>/", channels.change, name="channel"),
-    path("p/<slug:slug>/channels/<int:pk>/<str:verb>", channels.act, name="channel-act"),
+    path("p/<slug:slug>/alerts.atom", feeds.alerts_feed, name="alerts-feed"),
+    path("alerts.atom", feeds.alerts_feed, name="all-alerts-feed"),
+    path("p/<slug:slug>/channels/", channels.list_channels, name="channels"),
+    path("p/<slug:slug>/channels/add/<str:kind>/", channels.add_channel, name="channel-add"),
+    path("p/<slug:slug>/channels/<int:pk>/", channels.change_channel, name="channel"),
+    path("p/<slug:slug>/channels/<int:pk>/<str:action>", channels.act_on_channel, name="channel-act"),
     path("alerts/<int:pk>/", views.alert, name="alert"),
-    path("alerts/<int:pk>/move/", alertviews.move, name="alert-move"),
-    path("alerts/<int:pk>/split/", alertviews.split, name="alert-split"),
-    path("alerts/<int:pk>/merge/", alertviews.merge, name="alert-merge"),
+    path("alerts/<int:pk>/move/", alertviews.move_alert, name="alert-move"),
+    path("alerts/<int:pk>/split/", alertviews.split_alert, name="alert-split"),
+    path("alerts/<int:pk>/merge/", alertviews.merge_alerts, name="alert-merge"),
     path("p/<slug:slug>/sensitivity/", alertviews.sensitivity, name="sensitivity"),
     path("p/<slug:slug>/sensitivity.json", alertviews.sensitivity_values, name="sensitivity-values"),
     path("p/<slug:slug>/mutes/", alertviews.mutes, name="mutes"),
@@ -46,8 +46,8 @@ urlpatterns = [
     path("queue/", views.queue, name="queue"),
     path("machines/<slug:name>/", views.machine, name="machine"),
     path("machines/<slug:name>.json", views.machine_values, name="machine-values"),
-    path("settings/notifications/", notifications.own, name="notifications"),
-    path("notifications/<str:token>/", notifications.of_address, name="notifications-of"),
+    path("settings/notifications/", notifications.own_notifications, name="notifications"),
+    path("notifications/<str:token>/", notifications.address_notifications, name="notifications-of"),
     path("unsubscribe/<str:token>/", notifications.unsubscribe, name="unsubscribe"),
     path("login/", LOGIN, name="login"),
     path("logout/", LogoutView.as_view(), name="logout"),

@@ -1,7 +1,8 @@
 """``python -m speedtrack.webserver --bind HOST:PORT``: the web server, waitress with deadlines.
 
-One thread reads and writes all connections; a request gets one of the THREADS only once it has arrived whole, and its
-answer is buffered. So a client that sends or reads slowly costs a connection and nothing else, until its time is up.
+One thread reads and writes all connections. A request gets one of the THREADS only once it has arrived completely, and
+its answer is buffered. So a client that sends or reads slowly occupies a connection and nothing else, until its time is
+up.
 """
 
 import argparse
@@ -23,20 +24,20 @@ from waitress.task import ErrorTask
 
 THREADS = 8
 CONNECTIONS = 1000
-OPEN_FILES = 4 * CONNECTIONS  # a connection's socket, and the files that its larger bodies are buffered in
+OPEN_FILES = 4 * CONNECTIONS  # sockets, and the files that buffer large bodies
 HEADERS_S = 20  # from a request's first byte to the end of its headers
 BODY_S = 120  # from a request's first byte to its last
 IDLE_S = 60  # without a byte in either direction
-DRAIN_S = 5  # for requests that are under way when the server is told to end
+DRAIN_S = 5  # for requests under way when the server is told to stop
 HEADER_BYTES = 64 * 1024
-BODY_BYTES = 1024 * 1024  # of a form; nothing else comes to the pages
+BODY_BYTES = 1024 * 1024  # of a form, the only body that pages accept
 LARGE_BODY_BYTES = 26 * 1024 * 1024  # of a webhook (GitHub sends 25 MB at most) or a runner's document
 LARGE_BODIES = ("/hooks/", "/api/runner/")
-BUFFERED_BYTES = 64 * 1024 * 1024  # of an answer; a thread waits for the client where an answer is longer
+BUFFERED_BYTES = 64 * 1024 * 1024  # of an answer; for a longer one, the thread waits for the client
 
 
 class Request(HTTPRequestParser):
-    """A request as it arrives. The path says how large its body may be."""
+    """A request that is arriving. Its path determines the limit of its body."""
 
     adj: Adjustments
 
@@ -51,8 +52,8 @@ class Request(HTTPRequestParser):
             self.adj.max_request_body_size = LARGE_BODY_BYTES + 1
 
 
-class Refusal(ErrorTask):
-    """The answer to what is no request, as JSON like all refusals outside of the pages."""
+class JsonRefusal(ErrorTask):
+    """The answer to an invalid request, as JSON like all errors outside of the pages."""
 
     def execute(self) -> None:
         error = self.request.error
@@ -64,11 +65,11 @@ class Refusal(ErrorTask):
         self.write(body)
 
 
-class Channel(HTTPChannel):
+class Connection(HTTPChannel):
     """One connection."""
 
     parser_class = Request
-    error_task_class = Refusal
+    error_task_class = JsonRefusal
 
     def busy(self) -> bool:
         """Is a request or an answer under way?"""
@@ -83,8 +84,8 @@ class Channel(HTTPChannel):
         return bool(self.total_outbufs_len > BUFFERED_BYTES and now - self.last_activity > IDLE_S)
 
 
-class Server(TcpWSGIServer):
-    channel_class = Channel
+class WebServer(TcpWSGIServer):
+    channel_class = Connection
     ending = False
 
     def __init__(self, application: Any, adj: Adjustments, headers_s: float, body_s: float) -> None:
@@ -99,7 +100,7 @@ class Server(TcpWSGIServer):
                 channel.will_close = True
 
     def run(self) -> None:
-        """Serve until SIGTERM or SIGINT, then finish what is under way."""
+        """Serve until SIGTERM or SIGINT, then finish the requests under way."""
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self.end)
         while not self.ending:
@@ -111,7 +112,7 @@ class Server(TcpWSGIServer):
         self.task_dispatcher.shutdown(timeout=1)
 
     def turn(self) -> None:
-        """Wait for connections that can be read or written, and serve each once."""
+        """Wait for connections that can be read or written, and serve each of them once."""
         wasyncore.loop(timeout=1, use_poll=True, map=self._map, count=1)
 
     def end(self, number: int, frame: FrameType | None) -> None:
@@ -130,7 +131,7 @@ def adjustments(bind: str) -> Adjustments:
         max_request_header_size=HEADER_BYTES,
         max_request_body_size=BODY_BYTES + 1,  # waitress refuses a body of this size
         outbuf_high_watermark=BUFFERED_BYTES,
-        clear_untrusted_proxy_headers=False,  # BEHIND_TLS_PROXY says whether they are believed
+        clear_untrusted_proxy_headers=False,  # BEHIND_TLS_PROXY says whether they are trusted
         ident=None,
     )
 
@@ -144,10 +145,10 @@ def main(arguments: list[str]) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     most = OPEN_FILES if hard == resource.RLIM_INFINITY else min(OPEN_FILES, hard)
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, most), hard))
-    from speedtrack.wsgi import application  # Django, only once the arguments are right
+    from speedtrack.wsgi import application  # late: it loads Django
 
     try:
-        server = Server(application, adjustments(options.bind), options.headers_s, options.body_s)
+        server = WebServer(application, adjustments(options.bind), options.headers_s, options.body_s)
     except OSError as e:
         sys.exit(f"error: {options.bind} cannot be served here ({e.strerror}): name another address with --bind")
     server.run()

@@ -1,4 +1,4 @@
-// Selections that take effect at once. Without script, the form's button does it.
+// Submits a form as soon as a selection changes. Without scripts, its button does.
 
 export function submitOnChange(root: Document): void {
   root.documentElement.classList.add("js");

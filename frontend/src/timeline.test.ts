@@ -51,7 +51,7 @@ test("an unmeasured commit breaks the line", () => {
       [3, 4],
     ],
   );
-  const drawn = t.withBreaks(parts);
+  const drawn = t.joinStretches(parts);
   assert.deepEqual(
     drawn.map((p) => p.x),
     [0, 1, 2.5, 3, 4],
@@ -91,9 +91,9 @@ test("bounds take ten thousand points", () => {
 });
 
 test("rulings are round, few and inside", () => {
-  assert.deepEqual(t.rulings(4.74, 5.86, 5), { at: [4.75, 5, 5.25, 5.5, 5.75], step: 0.25 });
-  assert.deepEqual(t.rulings(0, 100, 5).at, [0, 20, 40, 60, 80, 100]);
-  const { at } = t.rulings(146_000, 208_000, 7);
+  assert.deepEqual(t.axisTicks(4.74, 5.86, 5), { at: [4.75, 5, 5.25, 5.5, 5.75], step: 0.25 });
+  assert.deepEqual(t.axisTicks(0, 100, 5).at, [0, 20, 40, 60, 80, 100]);
+  const { at } = t.axisTicks(146_000, 208_000, 7);
   assert.ok(at.length >= 4 && at.length <= 8 && at.every((v) => v >= 146_000 && v <= 208_000));
 });
 
@@ -128,8 +128,8 @@ test("a break says what changed, and on which machine where there are several", 
   const alone = timeline([line([0, 1], [1, 1])], 2, { breaks: [one] });
   assert.equal(t.breakText(alone, one, 60), "kernel 6.1 → 6.2");
   assert.equal(t.breakText(alone, one, 10), "kernel 6.…");
-  assert.ok(t.sentences(alone, 1).includes("new environment: kernel 6.1 → 6.2"));
-  assert.ok(!t.sentences(alone, 0).join().includes("environment"));
+  assert.ok(t.commitSentences(alone, 1).includes("new environment: kernel 6.1 → 6.2"));
+  assert.ok(!t.commitSentences(alone, 0).join().includes("environment"));
   const two = timeline([line([0, 1], [1, 1]), line([0], [1], { machine: "m2" })], 2, { breaks: [one] });
   assert.equal(t.breakText(two, one, 60), "m1: kernel 6.1 → 6.2");
 });
@@ -137,24 +137,24 @@ test("a break says what changed, and on which machine where there are several", 
 test("the keyboard steps over what there is", () => {
   const all = t.stops(timeline([line([1, 4], [1, 1])], 6, { gaps: [{ at: 2, state: "failed", reason: "x" }] }));
   assert.deepEqual(all, [1, 2, 4]);
-  assert.equal(t.step(all, null, -1), 4);
-  assert.equal(t.step(all, 4, -1), 2);
-  assert.equal(t.step(all, 1, -1), 1);
-  assert.equal(t.step(all, 4, 1), 4);
-  assert.equal(t.step([], null, 1), null);
+  assert.equal(t.nextStop(all, null, -1), 4);
+  assert.equal(t.nextStop(all, 4, -1), 2);
+  assert.equal(t.nextStop(all, 1, -1), 1);
+  assert.equal(t.nextStop(all, 4, 1), 4);
+  assert.equal(t.nextStop([], null, 1), null);
 });
 
 test("the nearest stop", () => {
-  assert.equal(t.nearest([1, 4, 9], 6), 4);
-  assert.equal(t.nearest([1, 4, 9], 7), 9);
-  assert.equal(t.nearest([1, 4, 9], -3), 1);
-  assert.equal(t.nearest([1, 4, 9], 99), 9);
-  assert.equal(t.nearest([], 1), null);
+  assert.equal(t.nearestStop([1, 4, 9], 6), 4);
+  assert.equal(t.nearestStop([1, 4, 9], 7), 9);
+  assert.equal(t.nearestStop([1, 4, 9], -3), 1);
+  assert.equal(t.nearestStop([1, 4, 9], 99), 9);
+  assert.equal(t.nearestStop([], 1), null);
 });
 
 test("a commit in words", () => {
   const one = timeline([line([0, 1], [5000, 5400])], 3, { changes: [mark(1, "confirmed", 1.08)] });
-  assert.deepEqual(t.sentences(one, 1), ["5.40 µs (5.35 to 5.45 µs, n = 5)", "▼ slower +8.0%, confirmed"]);
-  assert.deepEqual(t.sentences(one, 2), ["not measured"]);
-  assert.deepEqual(t.title(one, 0), ["0000000000  Change 0", "Ada, 2023-11-14 22:13 UTC"]);
+  assert.deepEqual(t.commitSentences(one, 1), ["5.40 µs (5.35 to 5.45 µs, n = 5)", "▼ slower +8.0%, confirmed"]);
+  assert.deepEqual(t.commitSentences(one, 2), ["not measured"]);
+  assert.deepEqual(t.commitTitle(one, 0), ["0000000000  Change 0", "Ada, 2023-11-14 22:13 UTC"]);
 });

@@ -1,4 +1,4 @@
-// What a timeline's document says, worked out for drawing. Pure: no chart, no page.
+// The document of a timeline, and what drawing needs of it. Pure functions: no chart, no page.
 import { change, effect, interval, quantity } from "./units";
 
 export interface LineColumns {
@@ -10,7 +10,7 @@ export interface LineColumns {
   low: number[];
   high: number[];
   n: number[];
-  /** By commit, counted as in `at`; clean points have none. */
+  /** By place, as in `at`; clean points have no entry. */
   flags: Record<string, string[]>;
 }
 
@@ -24,7 +24,7 @@ export interface Change {
   at: number;
   machine: string;
   status: string;
-  /** How many commits, up to the one it stands at, may be the cause. */
+  /** How many commits, the one at this place and those before it, may be the cause. */
   width: number;
   worse: boolean;
   ratio: number;
@@ -47,7 +47,7 @@ export interface Timeline {
   lines: LineColumns[];
   gaps: Gap[];
   changes: Change[];
-  /** Where a machine's points go over from one environment or definition to another. */
+  /** Where a machine's points change from one environment or definition to another. */
   breaks: Break[];
   tags: { at: number; name: string }[];
 }
@@ -57,7 +57,7 @@ export interface Point {
   y: number;
 }
 
-export interface Measured extends Point {
+export interface MeasuredPoint extends Point {
   low: number;
   high: number;
   n: number;
@@ -66,7 +66,7 @@ export interface Measured extends Point {
 
 const NO_FLAGS: string[] = [];
 
-export function points(line: LineColumns): Measured[] {
+export function points(line: LineColumns): MeasuredPoint[] {
   return line.at.map((x, i) => ({
     x,
     y: line.value[i]!,
@@ -77,10 +77,10 @@ export function points(line: LineColumns): Measured[] {
   }));
 }
 
-/** Stretches of neighbouring commits with clean points: a commit without one ends a stretch. */
-export function stretches(measured: Measured[]): Measured[][] {
-  const found: Measured[][] = [];
-  let last: Measured | undefined;
+/** The stretches of neighbouring commits that have clean points. */
+export function stretches(measured: MeasuredPoint[]): MeasuredPoint[][] {
+  const found: MeasuredPoint[][] = [];
+  let last: MeasuredPoint | undefined;
   for (const point of measured) {
     if (point.flags.length > 0) {
       last = undefined;
@@ -93,13 +93,13 @@ export function stretches(measured: Measured[]): Measured[][] {
   return found;
 }
 
-/** The stretches as one list in which a point without value breaks the line. */
-export function withBreaks(parts: Measured[][]): Point[] {
+/** The stretches as one list, in which a point without a value interrupts the line. */
+export function joinStretches(parts: MeasuredPoint[][]): Point[] {
   return parts.flatMap((part, i) => (i === 0 ? part : [{ x: part[0]!.x - 0.5, y: NaN }, ...part]));
 }
 
-/** The vertical range: all intervals of clean points, and never so narrow that noise looks like a cliff. */
-export function bounds(all: Measured[], fromZero: boolean): [number, number] {
+/** The vertical range: it holds all points, and is never so narrow that noise looks like a step. */
+export function bounds(all: MeasuredPoint[], fromZero: boolean): [number, number] {
   const low = Math.min(...[Infinity], ...chunked(all, (p) => (p.flags.length ? p.y : p.low), Math.min));
   const high = Math.max(...[-Infinity], ...chunked(all, (p) => (p.flags.length ? p.y : p.high), Math.max));
   if (!Number.isFinite(low)) return [0, 1];
@@ -109,8 +109,8 @@ export function bounds(all: Measured[], fromZero: boolean): [number, number] {
   return fromZero ? [Math.min(0, low), top] : [middle - 1.1 * half, top];
 }
 
-/** Round numbers between two ends, at most so many, and their step. */
-export function rulings(low: number, high: number, most: number): { at: number[]; step: number } {
+/** Round numbers between two ends, about `most` of them, and their step. */
+export function axisTicks(low: number, high: number, most: number): { at: number[]; step: number } {
   const rough = (high - low) / most;
   const power = 10 ** Math.floor(Math.log10(rough));
   const step = power * [1, 2, 2.5, 5, 10].find((nice) => nice * power >= rough)!;
@@ -119,22 +119,26 @@ export function rulings(low: number, high: number, most: number): { at: number[]
   return { at: [...Array(Math.max(0, last - first + 1)).keys()].map((i) => (first + i) * step), step };
 }
 
-/** Folds long lists in pieces, because a call takes only so many arguments. */
-function chunked(all: Measured[], of: (p: Measured) => number, fold: (...values: number[]) => number): number[] {
+/** Folds a long list in pieces: the number of arguments of a call is limited. */
+function chunked(
+  all: MeasuredPoint[],
+  of: (p: MeasuredPoint) => number,
+  fold: (...values: number[]) => number,
+): number[] {
   const found: number[] = [];
   for (let i = 0; i < all.length; i += 4096) found.push(fold(...all.slice(i, i + 4096).map(of)));
   return found;
 }
 
-/** The commits without any point. Those that nobody asked for are left out of long timelines. */
+/** The commits without any point. Long timelines omit those that are merely not measured. */
 export function gaps(timeline: Timeline, most = 400): Gap[] {
   const count = timeline.commits.sha.length;
-  const told = new Map(timeline.gaps.map((gap) => [gap.at, gap]));
+  const known = new Map(timeline.gaps.map((gap) => [gap.at, gap]));
   const measured = new Set(timeline.lines.flatMap((line) => line.at));
   const found: Gap[] = [];
   for (let at = 0; at < count; at++) {
     if (measured.has(at)) continue;
-    const gap = told.get(at) ?? (count <= most ? { at, state: "unmeasured", reason: "not measured" } : undefined);
+    const gap = known.get(at) ?? (count <= most ? { at, state: "unmeasured", reason: "not measured" } : undefined);
     if (gap) found.push(gap);
   }
   return found;
@@ -142,7 +146,7 @@ export function gaps(timeline: Timeline, most = 400): Gap[] {
 
 const WEIGHT: Record<string, number> = { confirmed: 3, settling: 2, suspected: 2, history: 2, unsettled: 1 };
 
-/** One mark per commit and direction: the surest, then the largest of several lines. */
+/** One mark per commit and direction: of several lines the most certain change, then the largest. */
 export function marks(changes: Change[]): Change[] {
   const best = new Map<string, Change>();
   for (const next of changes) {
@@ -157,24 +161,25 @@ function weight(one: Change): number {
   return (WEIGHT[one.status] ?? 0) * 1000 + Math.min(999, Math.abs(Math.log(one.ratio)) * 100);
 }
 
-/** What a break says, in so many characters. */
+/** The text of a break, in at most `most` characters. */
 export function breakText(timeline: Timeline, one: Break, most: number): string {
-  const who = machineCount(timeline) > 1 ? `${one.machine}: ` : "";
+  const who = machines(timeline).length > 1 ? `${one.machine}: ` : "";
   return cut(`${who}${one.what}`, most);
 }
 
-function machineCount(timeline: Timeline): number {
-  return new Set(timeline.lines.map((line) => line.machine)).size;
+/** The names of the machines that have points here, in order. */
+export function machines(timeline: Timeline): string[] {
+  return [...new Set(timeline.lines.map((line) => line.machine))].sort();
 }
 
-/** The commits that the keyboard stops at, in order. */
+/** The commits that keyboard and pointer stop at, in order. */
 export function stops(timeline: Timeline): number[] {
   const all = new Set([...timeline.lines.flatMap((line) => line.at), ...timeline.gaps.map((gap) => gap.at)]);
   return [...all].sort((a, b) => a - b);
 }
 
-/** The stop after (or before) a place; the last (or first) one from nowhere or from an end. */
-export function step(all: number[], from: number | null, by: 1 | -1): number | null {
+/** The stop after or before a place, at an end the end itself; the last stop if no place is given. */
+export function nextStop(all: number[], from: number | null, by: 1 | -1): number | null {
   if (all.length === 0) return null;
   if (from === null) return all[all.length - 1]!;
   const next = by > 0 ? all.find((x) => x > from) : all.findLast((x) => x < from);
@@ -182,7 +187,7 @@ export function step(all: number[], from: number | null, by: 1 | -1): number | n
 }
 
 /** The stop nearest to a place. */
-export function nearest(all: number[], x: number): number | null {
+export function nearestStop(all: number[], x: number): number | null {
   let low = 0;
   let high = all.length - 1;
   if (high < 0) return null;
@@ -196,39 +201,39 @@ export function nearest(all: number[], x: number): number | null {
   return x - before <= after - x ? before : after;
 }
 
-/** A commit in two lines: its hash and subject, its author and day. */
-export function title(timeline: Timeline, at: number): string[] {
+/** A commit in two lines: hash and subject, author and time. */
+export function commitTitle(timeline: Timeline, at: number): string[] {
   const { sha, subject, author, time } = timeline.commits;
-  const day = new Date(1000 * time[at]!).toISOString().slice(0, 16).replace("T", " ");
-  return [`${sha[at]!.slice(0, 10)}  ${cut(subject[at]!, 60)}`, `${author[at]}, ${day} UTC`];
+  const moment = new Date(1000 * time[at]!).toISOString().slice(0, 16).replace("T", " ");
+  return [`${sha[at]!.slice(0, 10)}  ${cut(subject[at]!, 60)}`, `${author[at]}, ${moment} UTC`];
 }
 
 function cut(text: string, most: number): string {
   return text.length > most ? `${text.slice(0, most - 1)}…` : text;
 }
 
-/** What is known of a commit: a sentence per line, mark and gap. */
-export function sentences(timeline: Timeline, at: number): string[] {
-  const several = machineCount(timeline) > 1;
-  const said: string[] = [];
+/** All that is known of a commit: one sentence per line, change, break, tag and gap. */
+export function commitSentences(timeline: Timeline, at: number): string[] {
+  const several = machines(timeline).length > 1;
+  const found: string[] = [];
   for (const line of timeline.lines) {
     const i = line.at.indexOf(at);
-    if (i >= 0) said.push(`${several ? `${line.machine}: ` : ""}${pointText(timeline.metric.unit, points(line)[i]!)}`);
+    if (i >= 0) found.push(`${several ? `${line.machine}: ` : ""}${pointText(timeline.metric.unit, points(line)[i]!)}`);
   }
   for (const one of timeline.changes.filter((c) => c.at === at)) {
-    said.push(
+    found.push(
       `${one.worse ? "▼" : "▲"} ${effect(timeline.metric.name, one.worse)} ${change(one.ratio)}${several ? ` on ${one.machine}` : ""}, ${one.status}${one.width > 1 ? `, by one of ${one.width} commits up to this one` : ""}`,
     );
   }
   for (const one of timeline.breaks.filter((b) => b.at === at))
-    said.push(`new environment: ${breakText(timeline, one, 200)}`);
-  for (const tag of timeline.tags.filter((t) => t.at === at)) said.push(`tag ${tag.name}`);
+    found.push(`new environment: ${breakText(timeline, one, 200)}`);
+  for (const tag of timeline.tags.filter((t) => t.at === at)) found.push(`tag ${tag.name}`);
   const gap = timeline.gaps.find((g) => g.at === at);
-  if (said.length === 0 || gap) said.push(gap?.reason ?? "not measured");
-  return said;
+  if (found.length === 0 || gap) found.push(gap?.reason ?? "not measured");
+  return found;
 }
 
-function pointText(unit: string, p: Measured): string {
-  const flags = p.flags.length > 0 ? `, not to be trusted: ${p.flags.join(", ")}` : "";
+function pointText(unit: string, p: MeasuredPoint): string {
+  const flags = p.flags.length > 0 ? `, unreliable: ${p.flags.join(", ")}` : "";
   return `${quantity(unit, p.y)} (${interval(unit, p.low, p.high)}, n = ${p.n})${flags}`;
 }

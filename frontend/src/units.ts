@@ -1,4 +1,4 @@
-// Numbers as people read them. speedtrack/benchmarks/numbers.py says the same on the server; units.golden.json holds both to it.
+// Numbers as text. speedtrack/benchmarks/numbers.py writes the same on the server; both are tested against units.golden.json.
 
 const MINUS = "−";
 const SCALES: Record<string, [number, string][]> = {
@@ -53,7 +53,7 @@ export function quantity(unit: string, value: number): string {
   return `${number(shown, value)} ${shown.unit}`;
 }
 
-/** Both ends in the unit of the higher one, as far apart as they can be told. */
+/** Both ends in the unit of the higher one; one more decimal where they would look equal. */
 export function interval(unit: string, low: number, high: number): string {
   let shown = scale(unit, high);
   if (low !== high && number(shown, low) === number(shown, high)) {
@@ -62,13 +62,13 @@ export function interval(unit: string, low: number, high: number): string {
   return `${number(shown, low)} to ${number(shown, high)} ${shown.unit}`;
 }
 
-/** Beyond these a factor says no more than that it is far off. */
+/** Beyond these the exact factor does not matter. */
 const SMALLEST_FACTOR = 0.005;
 const LARGEST_FACTOR = 10000;
 
 /**
- * A ratio as a signed percentage; as a factor when it is large.
- * A ratio of zero or below comes from a metric with such values: it stands for a share of the metric's usual size.
+ * A ratio as a signed percentage, or as a factor where it is large.
+ * A ratio of zero or below comes from a metric with such values: it is a share of the metric's usual size.
  */
 export function change(ratio: number): string {
   if (!Number.isFinite(ratio)) return "not known";
@@ -81,7 +81,7 @@ export function change(ratio: number): string {
   return `${percent >= 0 ? "+" : ""}${text}%`;
 }
 
-/** What a worse and a better value of a metric is called, where it is not slower and faster. */
+/** The words for a worse and a better value of a metric, where they are not slower and faster. */
 const EFFECTS: Record<string, [string, string]> = {
   instructions_per_request: ["more instructions", "fewer instructions"],
   callgrind_instructions_per_request: ["more instructions", "fewer instructions"],
@@ -93,12 +93,12 @@ const EFFECTS: Record<string, [string, string]> = {
   binary_bytes: ["larger binary", "smaller binary"],
 };
 
-/** What a change of a metric means to its users. */
+/** The word for a worse or better value of a metric. */
 export function effect(metric: string, worse: boolean): string {
   return (EFFECTS[metric] ?? ["slower", "faster"])[worse ? 0 : 1]!;
 }
 
-/** The label of an axis tick: the unit fits the axis' end, the decimals its step. */
+/** The label of an axis tick: the unit by the axis' end, the decimals by its step. */
 export function tick(unit: string, value: number, end: number, step: number): string {
   const shown = scale(unit, end);
   const decimals =

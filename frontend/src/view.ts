@@ -1,7 +1,7 @@
-// The view of a timeline stands in its address.
+// The address of a timeline holds what it shows.
 
-/** The query string that shows the commits from one to another, whatever range was shown before. */
-export function zoomed(search: string, from: string, to: string): string {
+/** The query string with the range replaced by the commits from one to another. */
+export function zoomQuery(search: string, from: string, to: string): string {
   const query = new URLSearchParams(search);
   for (const key of ["last", "around"]) query.delete(key);
   query.set("from", from);

@@ -39,7 +39,7 @@ BESIDE = (datasets.SYNTHETIC, datasets.SYNTHETIC_NONE, datasets.REAL, datasets.R
 
 @dataclass(frozen=True)
 class Extent:
-    """How much of everything."""
+    """The size of each part of the evaluation."""
 
     lines: int  # of the largest data set
     nulls: int  # suspicions without a change, over the shares of NULLS
@@ -84,8 +84,8 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--lines", type=int, help="generated lines with steps; other sets scale with them")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", type=lambda names: names.split(","), help=f"of {', '.join(PARTS)}")
-    parser.add_argument("--resume", action="store_true", help="go on with what an earlier run has found")
-    parser.add_argument("--store", type=Path, default=Path("var/detection-eval"), help="where it is kept")
+    parser.add_argument("--resume", action="store_true", help="continue from the pieces of an earlier run")
+    parser.add_argument("--store", type=Path, default=Path("var/detection-eval"), help="folder of the stored pieces")
     options = parser.parse_args()
     if options.data and not options.harness:
         parser.error("--data is read by the harness's generator: give --harness too")
@@ -95,7 +95,7 @@ def arguments() -> argparse.Namespace:
 
 
 def name_of(options: argparse.Namespace) -> str:
-    """Of the folder in which runs of the same lines keep what they found."""
+    """The name of the folder in which runs on the same lines store their pieces."""
     extent = "quick" if options.quick else "whole"
     return f"{extent}-{'harness' if options.harness else 'own'}-{options.lines or 'all'}-{options.seed}"
 
@@ -108,7 +108,7 @@ def work_out(
     extent: Extent,
     options: argparse.Namespace,
 ) -> None:
-    """Find what a part lacks yet."""
+    """Work out the missing pieces of a part."""
     seed, others = options.seed, [one for one in sets if one.name in BESIDE]
     if part == "settling":
         for case, runs in suspicions(extent).items():
@@ -147,7 +147,7 @@ def lengths(extent: Extent) -> list[tuple[int, int]]:
 
 
 def findings(store: Store, sets: Sequence[DataSet], extent: Extent) -> Findings:
-    """All that there is, whichever run found it."""
+    """All stored pieces, whichever run made them."""
     records = {one.name: workers.records_of(store, one) for one in sets}
     begun = {between: workers.records_of(store, one) for between, one in zip(BETWEEN, young(extent, 0), strict=True)}
     pieces = [store.get(f"peer {peer}") or [] for peer in peers.PEERS]

@@ -1,4 +1,4 @@
-"""Run the peers on the same lines, in their own Python, and score them as the tracker is scored."""
+"""Run other detectors on the same lines, in their own Python, and score them like the tracker."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What one new point costs detection, with the database, on lines of some lengths."""
+"""The cost of detection per new point, with the database, on lines of several lengths."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def of_a_point(points: int, branches: int, seed: int) -> Cost:
             begun = (time.process_time(), cpu_of(backend), time.perf_counter())
             detection.detect()
             spent.append(np.array([time.process_time(), cpu_of(backend), time.perf_counter()]) - begun)
-        # The kernel counts another process's CPU in ticks of 10 ms: their mean tells more than their median.
+        # The kernel counts another process's CPU in ticks of 10 ms: their mean is more exact than their median.
         worker, elapsed = np.median([row[[0, 2]] for row in spent], axis=0)
         database = np.mean([row[1] for row in spent])
         return Cost(points, branches, *(1000 * float(s) for s in (worker, database, elapsed)))
@@ -65,7 +65,7 @@ def quiet_line(count: int, seed: int) -> Line:
 
 
 def analyze() -> None:
-    """What autovacuum would have done on the way to so long a line."""
+    """Do what autovacuum would have done while so long a line was measured."""
     from django.db import connection
 
     with connection.cursor() as cursor:

@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-HURRY = " -c synchronous_commit=off -c jit=off"  # nobody misses these rows after a power failure
+HURRY = " -c synchronous_commit=off -c jit=off"  # these rows need not survive a power failure
 
 
 @contextmanager
 def databases(count: int) -> Iterator[list[str]]:
-    """The URLs of so many empty databases with the tracker's tables."""
+    """The URLs of this many empty databases with the tracker's tables."""
     from speedtrack import devstack
 
     with tempfile.TemporaryDirectory(prefix="speedtrack-eval-", ignore_cleanup_errors=True) as home:

@@ -97,5 +97,5 @@ def generator_of(harness: Path, data: Path | None) -> Any:
     if data:
         generate.DATA = data
     if not generate.DATA.is_dir():
-        sys.exit(f"{generate.DATA} is no folder of histories: give DATA=")
+        sys.exit(f"{generate.DATA} is not a folder of histories: give DATA=")
     return generate

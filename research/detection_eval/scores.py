@@ -1,4 +1,4 @@
-"""What was found, held against what is true: matches, losses by stage, and the figures of a table."""
+"""Findings compared with the truth: matches, losses by stage, and the figures of a table."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Found:
         return self.range is not None and self.range[0] < index <= self.range[1]
 
     def distance(self, index: int) -> int:
-        """How far a confirmed range lies from a commit."""
+        """The distance of a confirmed range from a commit."""
         assert self.range is not None
         first, last = self.range[0] + 1, self.range[1]
         return max(0, first - index, index - last)
@@ -66,7 +66,7 @@ class Record:
         return [one for one in self.found if one.status == "confirmed" and one.kind == "drift"]
 
     def has_moved(self, drift: Found) -> bool:
-        """Is the true level really another one than at the reference, the way that the drift says?"""
+        """Does the true level really differ from that of the reference, in the direction of the drift?"""
         assert drift.range is not None
         old, new = self.line.levels[list(drift.range)]
         return bool((new - old) * drift.direction > MOVED * abs(old))

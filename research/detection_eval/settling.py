@@ -1,6 +1,7 @@
 """How often pairs confirm a change of a given size, or one that is not there, and where the narrowing ends.
 
-These call `stats.compare.settle` and `stats.narrow.place` with the rounds and levels of the workers; no database.
+These call `stats.compare.settle_pairs` and `stats.narrow.place_commit` with the rounds and levels of the workers; no
+database.
 """
 
 from __future__ import annotations
@@ -65,15 +66,15 @@ def draw(rng: np.random.Generator, count: int, case: Case, changed: bool = True)
 def confirm_once(case: Case, rng: np.random.Generator, suspected: float) -> tuple[Comparison, Pairs]:
     """The answer after all rounds that the workers would measure, and the pairs of those."""
     from speedtrack.alerts.verdicts import LEVEL, ROUNDS
-    from speedtrack.stats.compare import Answer, settle
+    from speedtrack.stats.compare import ComparisonAnswer, settle_pairs
 
     pairs: Pairs = []
     for look, count in enumerate(ROUNDS, start=1):
         pairs += draw(rng, count, case)
-        found = settle(
+        found = settle_pairs(
             pairs, smallest_effect=EFFECT, level=LEVEL, looks=len(ROUNDS), look=look, seed=look, suspected=suspected
         )
-        if found.answer != Answer.UNKNOWN:
+        if found.answer != ComparisonAnswer.UNKNOWN:
             break
     return found, pairs
 
@@ -92,7 +93,7 @@ def confirmed(case: Case, rng: np.random.Generator) -> tuple[float, Pairs]:
     while True:
         found, pairs = confirm_once(case, rng, 1 + max(SUSPECTED, case.change))
         if found.answer == "different" and found.ratio > 1:
-            return narrow.cautious(found.ratio, found.low, found.high), pairs
+            return narrow.cautious_ratio(found.ratio, found.low, found.high), pairs
 
 
 def narrow_once(case: Case, rng: np.random.Generator) -> tuple[str, int]:
@@ -106,15 +107,15 @@ def narrow_once(case: Case, rng: np.random.Generator) -> tuple[str, int]:
     error = WRONG_COMMIT / math.ceil(math.log2(RANGE))
     while last - first > 1:
         middle, pairs = first + (last - first) // 2, Pairs()
-        side = narrow.Side.UNKNOWN
-        while side == narrow.Side.UNKNOWN and len(pairs) < narrow.MOST:
+        side = narrow.CommitLevel.UNKNOWN
+        while side == narrow.CommitLevel.UNKNOWN and len(pairs) < narrow.MOST:
             count = max(narrow.pairs_needed(confirming, ratio=ratio, error=error), len(pairs))
             pairs += draw(rng, count, case, changed=middle >= cause)
-            side = narrow.place(pairs, ratio=ratio, error=error).side
+            side = narrow.place_commit(pairs, ratio=ratio, error=error).side
         spent += len(pairs)
-        if side == narrow.Side.UNKNOWN:
+        if side == narrow.CommitLevel.UNKNOWN:
             break
-        first, last = (first, middle) if side == narrow.Side.NEW else (middle, last)
+        first, last = (first, middle) if side == narrow.CommitLevel.NEW else (middle, last)
     if not first < cause <= last:
         return "wrong", spent
     return ("right" if last - first == 1 else "wide"), spent

@@ -1,4 +1,4 @@
-"""What a run of the evaluation has found so far, one file per piece, so that it can be interrupted and gone on with."""
+"""The results of a run of the evaluation, one file per piece, so that it can be interrupted and resumed."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Store:
         return self.file(name).exists()
 
     def get(self, name: str) -> Any:
-        """The piece of this name; None where there is none."""
+        """The piece of this name; None if there is none."""
         return pickle.loads(self.file(name).read_bytes()) if self.has(name) else None  # noqa: S301  (its own files)
 
     def put(self, name: str, piece: object) -> None:

@@ -1,4 +1,4 @@
-"""Play a line of commits to the tracker, point by point: detection and settling are those that the workers run.
+"""Feed a line of commits to the tracker, point by point; detection and settling run as in the workers.
 
 Written by hand, as results would have written it, are the rows of commits, measurements and pairs; what is suspected,
 measured again, confirmed and named is decided by `detection.detect` and `confirm.step` alone.
@@ -17,6 +17,7 @@ from research.detection_eval.scores import MARGIN, Found, Record
 from speedtrack.alerts import confirm, detection
 from speedtrack.alerts.models import ChangePoint
 from speedtrack.benchmarks.models import Benchmark, Suite
+from speedtrack.benchmarks.storing import store_set
 from speedtrack.projects.models import Branch, Commit, Position, Project
 from speedtrack.runs.models import (
     Attempt,
@@ -72,7 +73,7 @@ def settle(tracked: TrackedLine, now: int) -> Iterator[None]:
 
 
 def clear() -> None:
-    """Forget all lines, so that the next one does not pay for them."""
+    """Delete all lines, so that they do not slow down the next one."""
     with connection.cursor() as cursor:
         cursor.execute(f"TRUNCATE {', '.join(TABLES)} CASCADE")
 
@@ -90,8 +91,10 @@ class TrackedLine:
         self.machine = Machine.objects.create(name=self.project.slug, token_id=self.project.slug[:16])
         self.project.machines.add(self.machine)
         environment = Environment.objects.create(machine=self.machine, digest="any", facts={})
-        self.suite = Suite.objects.create(name="suite", digest=self.project.slug, definition={"trials": 1})
+        definition = {"trials": 1, "benchmark": []}
+        self.suite = Suite.objects.create(name="suite", digest=self.project.slug, definition=definition)
         self.benchmark = Benchmark.objects.create(project=self.project, name="get", digest="get", definition={})
+        self.benchmark_set = store_set(self.suite, [self.benchmark])
         self.series = Series.objects.create(
             project=self.project, benchmark=self.benchmark, metric=METRIC, machine=self.machine, environment=environment
         )
@@ -127,8 +130,7 @@ class TrackedLine:
                 commit=commit,
                 machine=self.machine,
                 suite=self.suite,
-                benchmarks=[self.benchmark.name],
-                benchmark_set="set",
+                benchmark_set=self.benchmark_set,
                 reason=Reason.PUSH,
                 rank=i,
                 trials=len(values[i]),
@@ -204,7 +206,7 @@ class Lives:
         self.known: dict[int, Found] = {}
 
     def note(self, now: int) -> None:
-        """Take down what there is now, and what is gone."""
+        """Record which change points exist now, and which have vanished."""
         rows = ChangePoint.objects.filter(series=self.tracked.series).order_by("id")
         there = set()
         index = self.tracked.index

@@ -20,7 +20,7 @@ Progress = Callable[[str], None]
 
 @contextmanager
 def pool(count: int) -> Iterator[ProcessPoolExecutor]:
-    """So many processes that hold a database each."""
+    """This many processes with a database each."""
     context = multiprocessing.get_context("spawn")
     urls = context.Queue()
     with database.databases(count) as made:

@@ -26,7 +26,15 @@ from docker.types import LogConfig, Ulimit
 import runners
 from runners.build import BuildFailed, BuiltPrograms, CommitSource, WriteLog
 from runners.build.builders import Toolchain
-from runners.build.output import COMPILERS, BuildDeadline, CappedLog, compiler_cache, find_artifacts, run_logged
+from runners.build.output import (
+    COMPILERS,
+    STATISTICS,
+    BuildDeadline,
+    CappedLog,
+    compiler_cache,
+    find_artifacts,
+    run_logged,
+)
 from runners.build.store import empty_directory
 from runners.build.streams import attach, feed, receive, unpack
 from runners.documents import BuildRecipe, digest_of
@@ -45,7 +53,6 @@ USER = "65532:65532"
 PIDS = 4096
 FILES = 4096
 OWNER, ATTEMPT = "speedtrack.runner", "speedtrack.attempt"
-STATISTICS = "ccache.statistics"
 CONNECTION = ("DOCKER_HOST", "DOCKER_TLS_VERIFY", "DOCKER_CERT_PATH")
 
 # $0: the build's command, $@: the artifacts. Only files inside the tree are packed.

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from runners.build import BuildFailed, BuiltPrograms, CommitSource, WriteLog
 from runners.build.builders import Toolchain
-from runners.build.output import COMPILERS, BuildDeadline, compiler_cache, find_artifacts, run_logged
+from runners.build.output import COMPILERS, STATISTICS, BuildDeadline, compiler_cache, find_artifacts, run_logged
 from runners.build.store import empty_directory
 from runners.documents import BuildRecipe
 from runners.errors import Transient
@@ -22,7 +22,6 @@ FILE_LIMIT_BYTES = 16 * 2**30
 # processes and the disk as a whole are limited in containers only.
 BOUNDED = 'ulimit -c 0; ulimit -f "$1"; exec /bin/sh -c "$0"'
 CACHE, CACHE_SETTINGS, COMPILER_LINKS = "ccache", "ccache.conf", "compilers"  # in the runner's home
-STATISTICS = "ccache.statistics"
 
 
 @dataclass(frozen=True)

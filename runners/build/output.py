@@ -14,6 +14,7 @@ LOG_LIMIT_BYTES = 20 * 2**20
 CHECK_EVERY_S = 0.5  # whether the runner is to stop
 READ_BYTES = 64 * 1024
 COMPILERS = ("cc", "gcc", "c++", "g++", "clang", "clang++")
+STATISTICS = "ccache.statistics"  # the file that CCACHE_STATSLOG names
 
 
 class CappedLog:

@@ -83,7 +83,7 @@ class ExternalLoads:
         return self._measure(argv, benchmark, target, control, lambda: tool.read(_text(report), workload))
 
     def steps(self, benchmark: Benchmark, target: Target) -> list[list[str] | Benchmark]:
-        """What `run` does in turn, for people: command lines by the programs' names; a Benchmark is the driver's."""
+        """The steps of `run`, to be shown: command lines by program; a Benchmark is a step of the native driver."""
         name = Path(self.program(benchmark)).name
         tool = LOAD_GENERATORS.get(benchmark.driver)
         if tool is None:

@@ -25,8 +25,8 @@ INDISPENSABLE = {
     "cpu_model": "/proc/cpuinfo names no processor",
     "kernel": "the kernel reports no release",
     "compiler": "`cc --version` cannot be run: install a C compiler (gcc or clang)",
-    "driver_digest": "the driver cannot be read: build it with `cargo build --release --manifest-path "
-    "runners/driver/Cargo.toml` or set SPEEDTRACK_DRIVER",
+    "driver_digest": "the driver cannot be read: build it with `cd runners/driver && cargo build --release --locked`, "
+    "or set SPEEDTRACK_DRIVER",
     "driver_version": "the driver does not run (`speedbench --version`): build it on this machine",
 }
 

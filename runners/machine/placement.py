@@ -146,7 +146,7 @@ def _choose(cores: Sequence[Core], home: Core, servers: int) -> _Choice:
 
 
 def _best_group(pool: Sequence[Core], kind: Callable[[Core], object], home: Core, servers: int) -> list[Core]:
-    """Of the groups with more cores than the server needs, that with the most calm cores, then the largest; or none."""
+    """The group with the most calm cores, then the largest, of those with more cores than the server needs, if any."""
     groups: dict[object, list[Core]] = {}
     for core in pool:
         groups.setdefault(kind(core), []).append(core)

@@ -48,7 +48,7 @@ class QuietWait:
     reason: str = ""
 
     def __str__(self) -> str:
-        end = "went on all the same" if self.gave_up else "went on when it was quiet"
+        end = "the trial began nevertheless" if self.gave_up else "the trial began when they were quiet"
         return f"waited for {self.seconds:.1f} s because {self.reason}; {end}"
 
 

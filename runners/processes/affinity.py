@@ -22,7 +22,7 @@ def affinity(cpus: frozenset[int] | None) -> Iterator[None]:
 
 @contextlib.contextmanager
 def all_threads_on(cpus: frozenset[int]) -> Iterator[None]:
-    """Every thread of this process runs on these CPUs inside, and where it ran before afterwards."""
+    """Inside, every thread of this process runs on these CPUs; afterwards, on those it had before."""
     before: dict[int, Set[int]] = {}
     try:
         # A thread that has not been moved yet may start another one: look again until there is none left to move.

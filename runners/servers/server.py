@@ -1,4 +1,4 @@
-"""The measured server: started on its cores in a clean directory, polled until it answers, stopped without a trace."""
+"""The measured server: started on its cores in a clean directory, polled until it answers, stopped and removed."""
 
 import contextlib
 import os

@@ -41,7 +41,7 @@ def tuning_for_runs(enabled: bool, root: Path = ROOT) -> Iterator[Tuning]:
 
 @contextlib.contextmanager
 def apply_tuning(journal: Journal, plan: Placement) -> Iterator[None]:
-    """The machine is tuned for this placement inside, and restored afterwards; what cannot be set is logged."""
+    """Inside, the machine is tuned for this placement; afterwards, restored. What cannot be set is logged."""
     with _raised_limits(), _latency_limit(journal.root):
         refused = journal.apply(needed_changes(journal.root, plan))
         for file, cause in refused.items():

@@ -132,6 +132,6 @@ def find_driver(environ: Mapping[str, str]) -> Path:
             return Path(candidate).absolute()
     cause = f"SPEEDTRACK_DRIVER is {setting}, which is no program" if setting else "the driver speedbench is missing"
     raise SettingsError(
-        f"{cause}: build it with `cargo build --release --manifest-path runners/driver/Cargo.toml` in a "
-        "checkout, and put it on PATH or set SPEEDTRACK_DRIVER to its path"
+        f"{cause}: build it with `cd runners/driver && cargo build --release --locked` in a checkout, "
+        "and put it on PATH or set SPEEDTRACK_DRIVER to its path"
     )

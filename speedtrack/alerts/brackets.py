@@ -1,7 +1,7 @@
-"""The bracket of a suspicion: the two commits, some measured ones beside its place, that are measured again.
+"""The bracket of a suspicion: two commits around its place, which are measured again.
 
-A shift is often placed a commit or more beside the true one, by a lucky run: had only its own two commits been
-measured again, the change would be refuted. The bracket holds it, and the narrowing then finds its commit.
+An unlucky run often places a shift one or more commits beside the true one. If only its own two commits were
+measured again, the change would be refuted. The bracket contains the true commit, and narrowing then finds it.
 """
 
 from collections.abc import Iterable
@@ -9,9 +9,10 @@ from dataclasses import dataclass
 
 from django.db.models import F, QuerySet
 
+from speedtrack.alerts import lines
 from speedtrack.alerts.models import ChangePoint
 from speedtrack.projects.models import Branch, Commit, Position
-from speedtrack.runs.models import Measurement, Reason, Run
+from speedtrack.runs.models import Reason, Run
 from speedtrack.runs.models import Status as RunStatus
 
 REACH = 3  # measured commits to each side of the place
@@ -34,7 +35,7 @@ class Bracket:
     highest: int
 
     def joined(self, other: "Bracket") -> "Bracket | None":
-        """The bracket of both; None where it would hold a change that one of them must not."""
+        """The bracket that covers both; None if it would contain another change of one of the series."""
         begin, end = min(self, other, key=lambda one: one.first), max(self, other, key=lambda one: one.last)
         lowest, highest = max(self.lowest, other.lowest), min(self.highest, other.highest)
         if begin.first < lowest or end.last > highest:
@@ -42,17 +43,17 @@ class Bracket:
         return Bracket(begin.base_id, end.commit_id, begin.first, end.last, lowest, highest)
 
 
-def numbers_of(branch: Branch, commits: Iterable[int]) -> dict[int, int]:
+def positions_of(branch: Branch, commits: Iterable[int]) -> dict[int, int]:
     """Commit id -> position, for those on the branch."""
     return dict(Position.objects.filter(branch=branch, commit__in=list(commits)).values_list("commit_id", "number"))
 
 
-def on_a_branch(cp: ChangePoint) -> bool:
-    """Do both ends of the range lie on the change point's branch, or on another one, which is then its branch?
+def ensure_branch(cp: ChangePoint) -> bool:
+    """Are both ends of the range on a live branch? If not on the change point's own, the other one becomes its branch.
 
-    A deleted branch keeps its commits, but nobody waits for what they cost: a live one must have them.
+    A deleted branch keeps its commits, but nobody waits for their results.
     """
-    if cp.branch.deleted_at is None and len(numbers_of(cp.branch, [cp.before_id, cp.commit_id])) == 2:
+    if cp.branch.deleted_at is None and len(positions_of(cp.branch, [cp.before_id, cp.commit_id])) == 2:
         return True
     live = Branch.objects.filter(deleted_at=None)
     other = live.filter(positions__commit=cp.before_id).filter(positions__commit=cp.commit_id).order_by("pk").first()
@@ -63,16 +64,16 @@ def on_a_branch(cp: ChangePoint) -> bool:
     return True
 
 
-def around(cp: ChangePoint) -> Bracket:
-    """The bracket of a suspicion whose commits are on its branch: it stops where another change of its series lies."""
-    numbers = numbers_of(cp.branch, [cp.before_id, cp.commit_id])
+def bracket_of(cp: ChangePoint) -> Bracket:
+    """The bracket of a suspicion whose commits are on its branch. It ends where another change of its series lies."""
+    numbers = positions_of(cp.branch, [cp.before_id, cp.commit_id])
     first, last = numbers[cp.before_id], numbers[cp.commit_id]
     if cp.kind == ChangePoint.Kind.DRIFT:
         return Bracket(cp.before_id, cp.commit_id, first, last, first, last)
-    lowest, highest = limits(cp, first, last)
+    lowest, highest = free_range(cp, first, last)
     points = (
-        Measurement.objects.filter(series=cp.series, accepted=True, paired=False, flags=[])
-        .filter(commit__positions__branch=cp.branch)
+        lines.clean_measurements()
+        .filter(series=cp.series, commit__positions__branch=cp.branch)
         .values_list("commit_id", "commit__positions__number")
     )
     older = points.filter(commit__positions__number__range=(lowest, first)).order_by("-commit__positions__number")
@@ -82,12 +83,12 @@ def around(cp: ChangePoint) -> Bracket:
     return Bracket(begin[-1][0], end[-1][0], begin[-1][1], end[-1][1], lowest, highest)
 
 
-def limits(cp: ChangePoint, first: int, last: int) -> tuple[int, int]:
-    """The positions between which the series has no other change than this one, whose place is given."""
+def free_range(cp: ChangePoint, first: int, last: int) -> tuple[int, int]:
+    """The positions between which the series has no change but this one, whose range is ``first`` to ``last``."""
     steps = ChangePoint.objects.filter(series=cp.series, kind=ChangePoint.Kind.STEP)
     others = steps.exclude(pk=cp.pk).exclude(status__in=(Status.REFUTED, Status.MACHINE))
     rows = list(others.values_list("before_id", "commit_id"))
-    numbers = numbers_of(cp.branch, {commit for row in rows for commit in row})
+    numbers = positions_of(cp.branch, {commit for row in rows for commit in row})
     known = [(numbers[b], numbers[c]) for b, c in rows if b in numbers and c in numbers]
     lowest = max((end for _, end in known if end <= first), default=0)
     highest = min((begin for begin, _ in known if begin >= last), default=2**31 - 1)
@@ -95,20 +96,20 @@ def limits(cp: ChangePoint, first: int, last: int) -> tuple[int, int]:
 
 
 def paired_runs_around(cp: ChangePoint) -> QuerySet[Run]:
-    """The confirming runs of one pair of commits around the place of a suspicion that measured its benchmark.
+    """The confirming runs of one pair of commits around a suspicion that measured its benchmark; empty if none.
 
-    They were caused by another suspicion, whose bracket they measured; their pairs are as independent of this one as
-    new ones. The narrowest pair is taken that holds no other change of the series, and reaches at most as far again to
-    each side as the suspicion's own bracket is wide. None: an empty set.
+    Another suspicion caused them, and they measured its bracket; for this one their pairs are as independent as
+    new ones. Taken is the narrowest pair that contains no other change of the series and that extends, on each side,
+    beyond the suspicion's own bracket by no more than the width of that bracket.
     """
-    numbers = numbers_of(cp.branch, [cp.before_id, cp.commit_id])
-    own = around(cp)
+    numbers = positions_of(cp.branch, [cp.before_id, cp.commit_id])
+    own = bracket_of(cp)
     width = own.last - own.first
     runs = Run.objects.filter(
         project=cp.series.project_id,
         machine=cp.series.machine_id,
         reason=Reason.CONFIRM,
-        benchmarks__contains=[cp.series.benchmark.name],
+        benchmark_set__benchmarks=cp.series.benchmark_id,
         base__positions__branch=cp.branch,
         base__positions__number__range=(max(own.lowest, own.first - width), numbers[cp.before_id]),
         commit__positions__branch=cp.branch,
@@ -119,16 +120,16 @@ def paired_runs_around(cp: ChangePoint) -> QuerySet[Run]:
     return runs.filter(base=nearest[0], commit=nearest[1]) if nearest else runs.none()
 
 
-def together(suspicions: Iterable[tuple[ChangePoint, Bracket]]) -> list[tuple[Bracket, list[ChangePoint]]]:
-    """Suspicions of one machine and branch that one pair of commits can settle: those placed in each other's bracket.
+def shared_brackets(suspicions: Iterable[tuple[ChangePoint, Bracket]]) -> list[tuple[Bracket, list[ChangePoint]]]:
+    """Groups of suspicions of one machine and branch that one pair of commits can settle, with their common bracket.
 
-    Their common bracket reaches from the first to the last commit of theirs. Two of one series never share one.
+    Those in a group lie in each other's bracket. Two of one series never share a group.
     """
     groups: list[tuple[Bracket, list[ChangePoint]]] = []
     for cp, bracket in sorted(suspicions, key=lambda one: (one[1].first, one[1].last, one[0].pk)):
         for i, (common, members) in enumerate(groups):
             joined = common.joined(bracket)
-            if joined and may_share(cp, members) and bracket.first < (common.first + common.last) / 2:
+            if joined and may_share_bracket(cp, members) and bracket.first < (common.first + common.last) / 2:
                 groups[i] = (joined, [*members, cp])
                 break
         else:
@@ -136,7 +137,7 @@ def together(suspicions: Iterable[tuple[ChangePoint, Bracket]]) -> list[tuple[Br
     return groups
 
 
-def may_share(cp: ChangePoint, members: list[ChangePoint]) -> bool:
+def may_share_bracket(cp: ChangePoint, members: list[ChangePoint]) -> bool:
     first = members[0]
     same_place = first.series.machine_id == cp.series.machine_id and first.branch_id == cp.branch_id
     return same_place and first.kind == cp.kind and all(one.series_id != cp.series_id for one in members)
@@ -144,7 +145,7 @@ def may_share(cp: ChangePoint, members: list[ChangePoint]) -> bool:
 
 def commits_between(branch: Branch, before_id: int, commit_id: int) -> QuerySet[Commit]:
     """The commits of the branch strictly between two of its commits, oldest first."""
-    numbers = numbers_of(branch, [before_id, commit_id])
+    numbers = positions_of(branch, [before_id, commit_id])
     return Commit.objects.filter(
         positions__branch=branch,
         positions__number__gt=numbers.get(before_id, 0),

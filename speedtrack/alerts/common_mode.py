@@ -1,8 +1,8 @@
-"""What moves in many series of one machine at once: is it the machine or the code? Decided before pairs are measured.
+"""Many series of one machine moved at once: was it the machine or the code? Decided before pairs are measured.
 
-Evidence that costs nothing is asked first: the canary around that time, other machines that measured the same commits,
-the digests of what was built, other projects on the machine, and commits that were measured out of their order. Where
-it is silent, the clearest suspicion alone is measured again, and speaks for all the others.
+Evidence that costs nothing comes first: the canary around that time, other machines that measured the same commits,
+the digests of the builds, other projects on the machine, and commits that were measured out of order. If it does not
+decide, only the clearest suspicion is measured again, and its result stands for all of them.
 """
 
 from collections import defaultdict
@@ -12,27 +12,27 @@ from datetime import datetime
 
 from django.db.models import QuerySet
 
-from speedtrack.alerts import series as lines
-from speedtrack.alerts.brackets import numbers_of
+from speedtrack.alerts import lines
+from speedtrack.alerts.brackets import positions_of
 from speedtrack.alerts.models import ChangePoint
 from speedtrack.alerts.pairing import same_binary
 from speedtrack.alerts.trouble import isolated
 from speedtrack.benchmarks.metrics import METRICS, WATCHED, Direction
-from speedtrack.runs.models import CanaryCheck, Measurement, Series
+from speedtrack.runs.models import CanaryCheck, Series
 from speedtrack.stats import common
-from speedtrack.stats.common import Cause
+from speedtrack.stats.common import MoveCause
 
 BEFORE, AFTER = 8, 4  # measured commits to each side of the place that show whether a series moved
-CHECKS = 3  # checks of the canary to each side of the moment
-VALUES = 20  # measurements of other projects to each side of it
+CHECKS = 3  # canary checks before and after
+VALUES = 20  # measurements of other projects before and after
 
 Kind = ChangePoint.Kind
 Status = ChangePoint.Status
 
 
 @dataclass(frozen=True)
-class Group:
-    """Suspicions of one machine, branch and place, all slowdowns or none. ``usual``: log slowdown of their median."""
+class SuspicionGroup:
+    """Suspicions of one machine, branch and place, in one direction. ``usual``: the median of their log slowdowns."""
 
     members: list[ChangePoint]
     first: int
@@ -45,7 +45,7 @@ class Group:
 
 
 def sort_out() -> None:
-    """Decide of every ripe suspicion that is one of many: by evidence, or by the clearest one of them."""
+    """Decide every ripe suspicion that is one of many: by evidence, or else by the clearest of them."""
     follow_spokesmen()
     ripe = ChangePoint.objects.ripe().filter(kind=Kind.STEP, spoken_for_by=None)
     related = ripe.select_related("series__machine", "series__project", "branch", "before", "commit")
@@ -55,13 +55,13 @@ def sort_out() -> None:
     for suspicions in by_place.values():
         with isolated(*[cp.series for cp in suspicions]):
             for group in groups(suspicions):
-                decide(group)
+                decide_group(group)
 
 
 def follow_spokesmen() -> None:
-    """Blame the machine for those whose spokesman was measured again and is not there.
+    """Blame the machine for the suspicions whose representative was measured again and refuted.
 
-    If it is there, they are ripe and measured with their own brackets, as they are if it could not be settled.
+    If it was confirmed or could not be settled, they are ripe and are measured with their own brackets.
     """
     vain = (Status.REFUTED, Status.MACHINE)
     waiting = ChangePoint.objects.filter(status=Status.SUSPECTED, spoken_for_by__status__in=vain)
@@ -69,14 +69,14 @@ def follow_spokesmen() -> None:
         spokesman = cp.spoken_for_by
         assert spokesman is not None
         if spokesman.status == Status.REFUTED:
-            why = f"moved with many series of {cp.series.machine}, and is not there in pairs: {spokesman.note}"
+            why = f"moved with many series of {cp.series.machine}, and pairs do not show it: {spokesman.note}"
             ChangePoint.objects.filter(pk=spokesman.pk, status=Status.REFUTED).update(status=Status.MACHINE, note=why)
         blame_machine([cp], f"{spokesman.series.benchmark.name}, measured again for all of them, did not move")
 
 
-def groups(suspicions: list[ChangePoint]) -> Iterator[Group]:
-    """Those of a machine and branch by place: ranges that overlap, or touch, belong together."""
-    numbers = numbers_of(suspicions[0].branch, {end for cp in suspicions for end in (cp.before_id, cp.commit_id)})
+def groups(suspicions: list[ChangePoint]) -> Iterator[SuspicionGroup]:
+    """Group suspicions of one machine and branch by place: ranges that overlap or touch belong together."""
+    numbers = positions_of(suspicions[0].branch, {end for cp in suspicions for end in (cp.before_id, cp.commit_id)})
     placed = [cp for cp in suspicions if cp.before_id in numbers and cp.commit_id in numbers]
     placed.sort(key=lambda cp: (numbers[cp.commit_id], cp.pk))
     members: list[ChangePoint] = []
@@ -89,35 +89,35 @@ def groups(suspicions: list[ChangePoint]) -> Iterator[Group]:
         yield group_of(members, numbers)
 
 
-def group_of(members: list[ChangePoint], numbers: dict[int, int]) -> Group:
-    slower = sorted(slowdown(cp.series.metric, common.shift([1.0], [cp.ratio]) or 0.0) for cp in members)
+def group_of(members: list[ChangePoint], numbers: dict[int, int]) -> SuspicionGroup:
+    slower = sorted(slowdown(cp.series.metric, common.log_shift([1.0], [cp.ratio]) or 0.0) for cp in members)
     first, last = (min(numbers[cp.before_id] for cp in members), max(numbers[cp.commit_id] for cp in members))
-    return Group(list(members), first, last, slower[len(slower) // 2])
+    return SuspicionGroup(list(members), first, last, slower[len(slower) // 2])
 
 
 def slowdown(metric: str, move: float) -> float:
-    """A log ratio of a metric as one of time: above zero is worse."""
+    """A log ratio of a metric with its sign such that above zero is worse."""
     return move if METRICS[metric].better == Direction.LOWER else -move
 
 
-def decide(group: Group) -> None:
+def decide_group(group: SuspicionGroup) -> None:
     cp = group.members[0]
     if not group.usual or decided_before(group):
         return
     if not common.is_common(moves(cp, group), group.usual):
         return
-    votes = dict(evidence(group))
-    cause = common.cause(votes.values())
-    if cause == Cause.MACHINE:
-        why = "; ".join(words for words, vote in votes.items() if vote == Cause.MACHINE)
+    votes = dict(evidence_on(group))
+    cause = common.cause_by_votes(votes.values())
+    if cause == MoveCause.MACHINE:
+        why = "; ".join(words for words, vote in votes.items() if vote == MoveCause.MACHINE)
         blame_machine(group.members, why)
-    elif cause == Cause.UNKNOWN:
+    elif cause == MoveCause.UNKNOWN:
         others = [one.pk for one in group.members if one != group.clearest]
         ChangePoint.objects.filter(pk__in=others).update(spoken_for_by=group.clearest)
 
 
-def decided_before(group: Group) -> bool:
-    """Do later suspicions belong to what was the machine's already, or is just being asked?"""
+def decided_before(group: SuspicionGroup) -> bool:
+    """Do these later suspicions belong to a move that is already decided, or that is being measured?"""
     cp = group.members[0]
     others = ChangePoint.objects.filter(
         series__machine=cp.series.machine_id,
@@ -136,92 +136,100 @@ def decided_before(group: Group) -> bool:
 
 
 def blame_machine(members: list[ChangePoint], why: str) -> None:
-    """Write that these moved with the machine: nobody is alerted, nothing is measured again."""
+    """Write that these moved with the machine: nobody is alerted, and nothing is measured again."""
     note = f"moved with {members[0].series.machine}, not with the code: {why}"
     ChangePoint.objects.filter(pk__in=[cp.pk for cp in members], status=Status.SUSPECTED).update(
         status=Status.MACHINE, note=note
     )
 
 
-def watched(cp: ChangePoint) -> QuerySet[Series]:
+def watched_series(cp: ChangePoint) -> QuerySet[Series]:
     return Series.objects.filter(project=cp.series.project_id, machine=cp.series.machine_id, metric__in=WATCHED)
 
 
-def moves(cp: ChangePoint, group: Group) -> list[float]:
-    """How much slower each watched series of the machine became at the place."""
-    return list(moves_of({series.pk: series.metric for series in watched(cp)}, cp, group).values())
+def moves(cp: ChangePoint, group: SuspicionGroup) -> list[float]:
+    """The log slowdown of each watched series of the machine at the place."""
+    return list(moves_of({series.pk: series.metric for series in watched_series(cp)}, cp, group).values())
 
 
-def moves_of(metrics: dict[int, str], cp: ChangePoint, group: Group) -> dict[int, float]:
-    """Series id -> log slowdown, of those with points on both sides of the place."""
-    rows = lines.drawn(list(metrics), cp.branch, max(0, group.first - 4 * BEFORE), group.last + 4 * AFTER)
+def moves_of(metrics: dict[int, str], cp: ChangePoint, group: SuspicionGroup) -> dict[int, float]:
+    """Series id -> log slowdown, for those with points on both sides of the place."""
+    rows = lines.points(list(metrics), cp.branch, max(0, group.first - 4 * BEFORE), group.last + 4 * AFTER)
     before: dict[int, list[float]] = defaultdict(list)
     after: dict[int, list[float]] = defaultdict(list)
     for row in rows:
         if not row.flags and not group.first < row.position < group.last:
             (before if row.position <= group.first else after)[row.series_id].append(row.value)
-    found = {pk: common.shift(before[pk][-BEFORE:], after[pk][:AFTER]) for pk in metrics}
+    found = {pk: common.log_shift(before[pk][-BEFORE:], after[pk][:AFTER]) for pk in metrics}
     return {pk: slowdown(metrics[pk], move) for pk, move in found.items() if move is not None}
 
 
-def evidence(group: Group) -> Iterator[tuple[str, Cause]]:
-    """What each source that costs nothing says, in words."""
+def evidence_on(group: SuspicionGroup) -> Iterator[tuple[str, MoveCause]]:
+    """What each source that costs nothing says: the sentence for a verdict against the machine, and the vote."""
     cp = group.members[0]
-    yield "both commits build the very same server", by_binaries(cp)
+    yield "both commits build the same server", by_binaries(cp)
     yield "other machines did not move", by_other_machines(cp, group)
-    when = moment(cp)
+    when = first_measured_at(cp)
     if when is not None:
         yield "the canary moved at that time", by_canary(cp, when, group.usual)
         yield "other projects on it moved at that time", by_other_projects(cp, when, group.usual)
         yield "it follows the time of measuring, not the order of commits", by_order(cp, when, group)
 
 
-def moment(cp: ChangePoint) -> datetime | None:
-    """When the machine first measured the new level: the end of the older attempt at the commit."""
-    ended = Measurement.objects.filter(series=cp.series, commit=cp.commit_id, accepted=True, paired=False)
+def first_measured_at(cp: ChangePoint) -> datetime | None:
+    """When the machine first measured the new level: the end of its first attempt at the commit."""
+    ended = lines.point_measurements().filter(series=cp.series, commit=cp.commit_id)
     return ended.order_by("attempt__ended_at").values_list("attempt__ended_at", flat=True).first()
 
 
-def by_binaries(cp: ChangePoint) -> Cause:
-    return Cause.MACHINE if same_binary(cp) else Cause.UNKNOWN
+def by_binaries(cp: ChangePoint) -> MoveCause:
+    return MoveCause.MACHINE if same_binary(cp) else MoveCause.UNKNOWN
 
 
-def vote(took_part: bool | None, *, with_it: Cause, without: Cause) -> Cause:
-    return Cause.UNKNOWN if took_part is None else with_it if took_part else without
+def vote(took_part: bool | None, *, with_it: MoveCause, without: MoveCause) -> MoveCause:
+    return MoveCause.UNKNOWN if took_part is None else with_it if took_part else without
 
 
-def by_other_machines(cp: ChangePoint, group: Group) -> Cause:
+def by_other_machines(cp: ChangePoint, group: SuspicionGroup) -> MoveCause:
     """A change of the code is seen by every machine that measured it."""
     names = {one.series.benchmark_id for one in group.members}
     others = Series.objects.filter(project=cp.series.project_id, benchmark__in=names, metric__in=WATCHED)
     metrics = dict(others.exclude(machine=cp.series.machine_id).values_list("pk", "metric"))
     found = sorted(moves_of(metrics, cp, group).values()) if metrics else []
     if len(found) < 2:
-        return Cause.UNKNOWN
-    return vote(common.took_part(found[len(found) // 2], group.usual), with_it=Cause.CODE, without=Cause.MACHINE)
+        return MoveCause.UNKNOWN
+    return vote(
+        common.took_part(found[len(found) // 2], group.usual), with_it=MoveCause.CODE, without=MoveCause.MACHINE
+    )
 
 
-def by_canary(cp: ChangePoint, when: datetime, usual: float) -> Cause:
-    """The canary never changes: if it moved as well, it was the machine. That it stood still is no proof: it is one."""
+def by_canary(cp: ChangePoint, when: datetime, usual: float) -> MoveCause:
+    """The canary never changes: if it moved too, it was the machine. If it did not move, that proves nothing."""
     checks = CanaryCheck.objects.filter(canary__machine=cp.series.machine_id, ratio__isnull=False, series__isnull=False)
-    old = middle(checks.filter(at__lt=when).order_by("-at")[:CHECKS])
-    new = middle(checks.filter(at__gte=when).order_by("at")[:CHECKS])
+    old = median_slowdown(checks.filter(at__lt=when).order_by("-at")[:CHECKS])
+    new = median_slowdown(checks.filter(at__gte=when).order_by("at")[:CHECKS])
     move = None if old is None or new is None else new - old
-    return vote(None if move is None else common.took_part(move, usual), with_it=Cause.MACHINE, without=Cause.UNKNOWN)
+    return vote(
+        None if move is None else common.took_part(move, usual), with_it=MoveCause.MACHINE, without=MoveCause.UNKNOWN
+    )
 
 
-def middle(checks: QuerySet[CanaryCheck]) -> float | None:
-    """The median log slowdown of some checks; None if there is none."""
+def median_slowdown(checks: QuerySet[CanaryCheck]) -> float | None:
+    """The median log slowdown of some checks; None without checks."""
     rows = checks.values_list("series__metric", "ratio")
-    found = sorted(slowdown(metric, common.shift([1.0], [ratio]) or 0.0) for metric, ratio in rows if metric and ratio)
+    found = sorted(
+        slowdown(metric, common.log_shift([1.0], [ratio]) or 0.0) for metric, ratio in rows if metric and ratio
+    )
     return found[len(found) // 2] if found else None
 
 
-def by_other_projects(cp: ChangePoint, when: datetime, usual: float) -> Cause:
-    """Another project's series of the same machine, in the order of time: its code is another one."""
-    others = Measurement.objects.filter(
-        series__machine=cp.series.machine_id, series__metric__in=WATCHED, accepted=True, paired=False, flags=[]
-    ).exclude(series__project=cp.series.project_id)
+def by_other_projects(cp: ChangePoint, when: datetime, usual: float) -> MoveCause:
+    """Series of other projects on the same machine, in the order of time: a commit of this project cannot move them."""
+    others = (
+        lines.clean_measurements()
+        .filter(series__machine=cp.series.machine_id, series__metric__in=WATCHED)
+        .exclude(series__project=cp.series.project_id)
+    )
     columns = ("series_id", "series__metric", "value")
     old: dict[tuple[int, str], list[float]] = defaultdict(list)
     new: dict[tuple[int, str], list[float]] = defaultdict(list)
@@ -232,18 +240,18 @@ def by_other_projects(cp: ChangePoint, when: datetime, usual: float) -> Cause:
         for pk, metric, value in rows.values_list(*columns)[:VALUES]:
             side[pk, metric].append(value)
     found = sorted(
-        slowdown(key[1], move) for key in old if (move := common.shift(old[key], new.get(key, []))) is not None
+        slowdown(key[1], move) for key in old if (move := common.log_shift(old[key], new.get(key, []))) is not None
     )
     if len(found) < 2:
-        return Cause.UNKNOWN
+        return MoveCause.UNKNOWN
     moved = common.took_part(found[len(found) // 2], usual)
-    return vote(moved, with_it=Cause.MACHINE, without=Cause.UNKNOWN)
+    return vote(moved, with_it=MoveCause.MACHINE, without=MoveCause.UNKNOWN)
 
 
-def by_order(cp: ChangePoint, when: datetime, group: Group) -> Cause:
-    """Commits before the place that were measured after the moment: with the new level it is the machine."""
-    metrics = dict(watched(cp).values_list("pk", "metric"))
-    clean = Measurement.objects.filter(series__in=metrics, accepted=True, paired=False, flags=[])
+def by_order(cp: ChangePoint, when: datetime, group: SuspicionGroup) -> MoveCause:
+    """Older commits that were measured after the move: if they show the new level, it is the machine."""
+    metrics = dict(watched_series(cp).values_list("pk", "metric"))
+    clean = lines.clean_measurements().filter(series__in=metrics)
     near = clean.filter(
         commit__positions__branch=cp.branch_id,
         commit__positions__number__range=(max(0, group.first - 4 * BEFORE), group.first),
@@ -253,9 +261,11 @@ def by_order(cp: ChangePoint, when: datetime, group: Group) -> Cause:
     for pk, value, ended in near.values_list("series_id", "value", "attempt__ended_at"):
         (late if ended and ended > when else early)[pk].append(value)
     found = sorted(
-        slowdown(metrics[pk], move) for pk in late if (move := common.shift(early.get(pk, []), late[pk])) is not None
+        slowdown(metrics[pk], move)
+        for pk in late
+        if (move := common.log_shift(early.get(pk, []), late[pk])) is not None
     )
     if len(found) < common.FEWEST:
-        return Cause.UNKNOWN
+        return MoveCause.UNKNOWN
     moved = common.took_part(found[len(found) // 2], group.usual)
-    return vote(moved, with_it=Cause.MACHINE, without=Cause.CODE)
+    return vote(moved, with_it=MoveCause.MACHINE, without=MoveCause.CODE)

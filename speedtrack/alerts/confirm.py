@@ -1,10 +1,10 @@
 """Settle suspicions by measuring both sides again, interleaved on the same machine, and narrow them to one commit.
 
-``step`` looks at what is there and does what is next; it may run at any time, any number of times:
+``step`` does whatever is next. It may run at any time, any number of times:
 
-1. A ripe suspicion (nothing between its two commits still waits to be measured) gets a ``confirm`` run of the two ends
-   of its bracket. Suspicions of one place on one machine share it.
-2. A finished confirming run is judged over all pairs of its two commits so far. Different: the change is confirmed to
+1. A ripe suspicion (no commit in its range still waits to be measured) gets a ``confirm`` run of the two ends
+   of its bracket. Suspicions of one place on one machine share the run.
+2. A finished confirming run is judged by all pairs of its two commits so far. Different: the change is confirmed to
    lie in the bracket. Same: refuted. Unknown: another round; after the last but one it is unsettled, and the last is
    measured when the machine has nothing else to do (``measure_further``).
 3. As long as commits lie in the range that can be built, a ``bisect`` run of the middle one against the last of the old
@@ -21,11 +21,11 @@ from django.db.models.functions import Now
 from speedtrack.alerts import brackets, common_mode, drift, history, pairing, raising, resolving, verdicts
 from speedtrack.alerts.brackets import Bracket
 from speedtrack.alerts.models import ChangePoint, Verdict
-from speedtrack.alerts.pairing import Pair, plan
+from speedtrack.alerts.pairing import Pair
 from speedtrack.alerts.trouble import isolated
 from speedtrack.alerts.verdicts import LEVEL, LOOKS, PAIRS, ROUNDS
 from speedtrack.projects.models import Commit
-from speedtrack.runs.models import PAIRED, Machine, Reason, Run
+from speedtrack.runs.models import SETTLING, Machine, Reason, Run
 from speedtrack.runs.models import Status as RunStatus
 from speedtrack.stats.compare import fewest_pairs
 from speedtrack.stats.narrow import MOST
@@ -49,63 +49,65 @@ def step() -> None:
     judge_finished()
     narrow_confirmed()
     raising.raise_alerts()
-    resolving.resolve()
+    resolving.resolve_alerts()
 
 
 def drop_returns() -> None:
-    """Drop suspicions of a return from a change that was not there: the spike was the machine's."""
+    """Drop suspicions of a return from a change that was not confirmed: the spike was the machine's."""
     vain = (Status.REFUTED, Status.UNSETTLED)
     ChangePoint.objects.filter(status=Status.SUSPECTED, returns_from__status__in=vain).delete()
 
 
 def open_brackets() -> None:
-    """Let every ripe suspicion be measured again, with those of the same place."""
+    """Have every ripe suspicion measured again, together with those of the same place."""
     waiting: list[tuple[ChangePoint, Bracket]] = []
-    for cp in with_all(ChangePoint.objects.ripe()):
+    for cp in with_related(ChangePoint.objects.ripe()):
         with isolated(cp.series):
-            if not brackets.on_a_branch(cp):
-                end(cp, Status.UNSETTLED, f"its commits are no longer on {cp.branch}")
+            if not brackets.ensure_branch(cp):
+                end_settling(cp, Status.UNSETTLED, f"its commits are no longer on {cp.branch}")
             elif why := history.why_not_measurable(cp.series):
-                give_up(cp, why)
+                leave_to_history(cp, why)
             elif cp.kind == ChangePoint.Kind.DRIFT and drift.is_explained(cp):
                 cp.delete()
             elif drift.waits_for_a_step(cp):
                 continue
             elif pairing.same_binary(cp):
-                end(cp, Status.REFUTED, "both commits build the very same server: this is the machine's own noise")
+                end_settling(
+                    cp, Status.REFUTED, "both commits build the same server, so this is the machine's own noise"
+                )
             elif runs := runs_that_tell(cp):
                 settle_by(cp, runs)
             else:
-                waiting.append((cp, brackets.around(cp)))
-    for bracket, group in brackets.together(waiting):
+                waiting.append((cp, brackets.bracket_of(cp)))
+    for bracket, group in brackets.shared_brackets(waiting):
         with isolated(*[cp.series for cp in group]):
             pair = Pair(bracket.base_id, bracket.commit_id, group[0].series.machine, Reason.CONFIRM)
             trials = max(PAIRS, fewest_pairs(LEVEL / len(group), LOOKS))
-            run = plan(pair, group, trials)
+            run = pairing.plan_pairs(pair, group, trials)
             for cp in group:
                 settle_by(cp, [run])
 
 
 def runs_that_tell(cp: ChangePoint) -> list[Run]:
-    """Paired runs that another suspicion caused and that settle this step; a drift has ends of its own."""
+    """Paired runs of another suspicion that also settle this step. A drift has its own two commits, so none."""
     if cp.kind == ChangePoint.Kind.DRIFT:
         return []
     return [run for run in brackets.paired_runs_around(cp) if verdicts.may_tell(run, cp)]
 
 
-def give_up(cp: ChangePoint, why: str) -> None:
-    """End a suspicion that cannot be measured again: by what the history shows, if it shows it."""
+def leave_to_history(cp: ChangePoint, why: str) -> None:
+    """End a suspicion that cannot be measured again: by the history if that shows it, else as unsettled."""
     if not history.take_over(cp, why):
-        end(cp, Status.UNSETTLED, f"could not be measured again: {why}")
+        end_settling(cp, Status.UNSETTLED, f"could not be measured again: {why}")
 
 
-def with_all(change_points: QuerySet[ChangePoint]) -> list[ChangePoint]:
+def with_related(change_points: QuerySet[ChangePoint]) -> list[ChangePoint]:
     related = ("series__benchmark", "series__machine", "series__project", "branch", "before", "commit")
     return list(change_points.select_related(*related).order_by("id"))
 
 
 def settle_by(cp: ChangePoint, runs: list[Run]) -> None:
-    """Let these paired runs of two commits settle the change point: their range is now its own."""
+    """Let these paired runs of two commits settle the change point; their range becomes its range."""
     cp.runs.add(*runs)
     cp.before_id, cp.commit_id = runs[0].base_id or cp.before_id, runs[0].commit_id
     ChangePoint.objects.filter(pk=cp.pk).update(
@@ -114,9 +116,9 @@ def settle_by(cp: ChangePoint, runs: list[Run]) -> None:
 
 
 def judge_finished() -> None:
-    """Judge the paired runs that have ended by the change points whose newest run they are."""
+    """Judge each ended confirming run for the change points whose newest run it is."""
     finished: dict[Run, list[ChangePoint]] = defaultdict(list)
-    for cp in with_all(ChangePoint.objects.settling()):
+    for cp in with_related(ChangePoint.objects.settling()):
         run = cp.runs.order_by("-id").first()
         if run and run.done:
             finished[run].append(cp)
@@ -126,104 +128,106 @@ def judge_finished() -> None:
 
 
 def is_narrowing(cp: ChangePoint) -> bool:
-    """Is it confirmed that the change lies in the range, which is now narrowed?"""
+    """Is the change confirmed to lie in its range, so that only the range is narrowed now?"""
     return cp.verdicts.filter(answer=Answer.DIFFERENT).exists()
 
 
 def judge_confirmation(run: Run, waiting: list[ChangePoint]) -> None:
-    """Decide what the ends of the bracket said of each suspicion, and plan another round where they said too little."""
+    """Decide each suspicion by the pairs of its bracket, and plan another round for those that stay unknown."""
     open_still: list[tuple[ChangePoint, Verdict]] = []
     if run.status != RunStatus.SUCCEEDED:
         cause = run.error.splitlines()[0] if run.error else run.status
         for cp in waiting:
-            give_up(cp, cause)
+            leave_to_history(cp, cause)
         return
-    for cp, found in verdicts.confirmations(run, waiting):
+    for cp, found in verdicts.judge_rounds(run, waiting):
         with isolated(cp.series):
             if found is None:
-                # Each flagged trial was repeated already: more rounds on such a machine would only keep it busy.
-                end(cp, Status.UNSETTLED, f"no pair of trials is clean: {verdicts.flags_of(run, cp)}")
+                # Flagged trials have been repeated already: more rounds on such a machine would only keep it busy.
+                end_settling(cp, Status.UNSETTLED, f"no pair of trials is clean: {verdicts.flags_of(run, cp)}")
             elif conclude(cp, found):
                 open_still.append((cp, found))
             elif cp.kind == ChangePoint.Kind.DRIFT and cp.status == Status.SETTLING:
-                end(cp, Status.CONFIRMED, cp.note)
+                end_settling(cp, Status.CONFIRMED, cp.note)
     again = [cp for cp, found in open_still if not left_to_another(cp, found)]
     if again:
         with isolated(*[cp.series for cp in again]):
-            looks = min(len(verdicts.rounds_of(run, cp)) for cp in again)
-            plan_round(run, again, looks)
+            looks = min(verdicts.count_rounds(run, cp) for cp in again)
+            plan_further_round(run, again, looks)
 
 
-def plan_round(run: Run, group: list[ChangePoint], looks: int) -> None:
-    """Measure the two commits of a confirming run once more for these change points, which had so many looks."""
+def plan_further_round(run: Run, group: list[ChangePoint], looks: int) -> None:
+    """Measure the two commits of a confirming run once more for these change points, which had ``looks`` rounds."""
     assert run.base_id is not None
     pair = Pair(run.base_id, run.commit_id, run.machine, Reason.CONFIRM)
-    more = plan(pair, group, ROUNDS[min(looks, LOOKS - 1)])
+    more = pairing.plan_pairs(pair, group, ROUNDS[min(looks, LOOKS - 1)])
     for cp in group:
         cp.runs.add(more)
 
 
 @transaction.atomic
 def measure_further(machine: Machine) -> int:
-    """Plan the last round of the newest suspicion that pairs left open, for a machine without other work.
+    """Plan the last round for the newest suspicion that pairs left open, on a machine without other work.
 
     Suspicions of the same two commits share it. Returns how many runs were planned.
     """
-    for cp in reversed(with_all(ChangePoint.objects.open_to_further(machine, LOOKS - 1))):
+    for cp in reversed(with_related(ChangePoint.objects.open_to_further(machine, LOOKS - 1))):
         run = cp.runs.filter(reason=Reason.CONFIRM, status=RunStatus.SUCCEEDED).latest("id")
-        if brackets.on_a_branch(cp):
-            alike = with_all(ChangePoint.objects.open_to_further(machine, LOOKS - 1).filter(runs=run))
-            plan_round(run, alike, LOOKS - 1)
+        if brackets.ensure_branch(cp):
+            alike = with_related(ChangePoint.objects.open_to_further(machine, LOOKS - 1).filter(runs=run))
+            plan_further_round(run, alike, LOOKS - 1)
             ChangePoint.objects.filter(pk__in=[one.pk for one in alike]).update(status=Status.SETTLING)
             return 1
     return 0
 
 
 def left_to_another(cp: ChangePoint, found: Verdict) -> bool:
-    """Does another metric of the benchmark show the change already? Then more pairs would tell nothing new."""
-    for other in with_all(ChangePoint.objects.settling().overlapping(cp)):
+    """Does another metric of the benchmark show the change already? Then more pairs would add nothing."""
+    for other in with_related(ChangePoint.objects.settling().overlapping(cp)):
         same_cause = (
             other.kind == cp.kind and other.series.benchmark_id == cp.series.benchmark_id and follows(other, cp)
         )
         if same_cause and is_narrowing(other):
-            end(cp, Status.UNSETTLED, f"not known: {evidence(found)}; {other.metric.title} shows the change")
+            end_settling(
+                cp, Status.UNSETTLED, f"not known: {pairs_in_words(found)}; {other.metric.title} shows the change"
+            )
             return True
     return False
 
 
-def evidence(found: Verdict) -> str:
+def pairs_in_words(found: Verdict) -> str:
     change = f"{found.ratio - 1:+.1%} [{found.low - 1:+.1%}, {found.high - 1:+.1%}]"
     return f"measured again over {found.pairs} pairs: {change}, p = {found.p:.2g}"
 
 
 def conclude(cp: ChangePoint, found: Verdict) -> bool:
-    """Write what the pairs of the bracket mean for a suspicion. True if another round is wanted."""
-    words = evidence(found)
+    """Write what the pairs of the bracket mean for a suspicion. True if it needs another round."""
+    words = pairs_in_words(found)
     if found.answer == Answer.UNKNOWN:
         looks = cp.runs.filter(reason=Reason.CONFIRM, status=RunStatus.SUCCEEDED).count()
         if looks < LOOKS - 1:
             return True
         known = "not known yet" if looks < LOOKS else "not known"
-        end(cp, Status.UNSETTLED, f"{known}: {words}")
+        end_settling(cp, Status.UNSETTLED, f"{known}: {words}")
     elif found.answer == Answer.DIFFERENT and (found.ratio > 1) == (cp.ratio > 1):
         cp.ratio, cp.low, cp.high, cp.note = found.ratio, found.low, found.high, words
         cp.save(update_fields=["ratio", "low", "high", "note"])
     else:
-        end(cp, Status.REFUTED, words)
+        end_settling(cp, Status.REFUTED, words)
     return False
 
 
 def narrow_confirmed() -> None:
-    """Bring every confirmed change nearer to its commit: by what was measured, then by the next commit to measure.
+    """Bring every confirmed change nearer to its commit: read the finished pairs, then plan those of the next commit.
 
-    Of change points whose ranges overlap on one machine the clearest leads: it says which commit is measured next, and
-    those of the same range read off the same pairs.
+    Among change points whose ranges overlap on one machine the clearest leads: it chooses the commit to measure next,
+    and the others read the same pairs.
     """
     narrowing: list[ChangePoint] = []
     needed: dict[int, int] = {}
-    for cp in with_all(ChangePoint.objects.settling()):
+    for cp in with_related(ChangePoint.objects.settling()):
         with isolated(cp.series):
-            if cp.kind == ChangePoint.Kind.STEP and is_narrowing(cp) and not under_way(cp):
+            if cp.kind == ChangePoint.Kind.STEP and is_narrowing(cp) and not is_being_measured(cp):
                 read_sides(cp)
                 needed[cp.pk] = verdicts.pairs_to_place(cp)
                 narrowing.append(cp)
@@ -236,12 +240,12 @@ def narrow_confirmed() -> None:
                 narrow(leader, followers)
 
 
-def under_way(cp: ChangePoint) -> bool:
+def is_being_measured(cp: ChangePoint) -> bool:
     return Run.objects.unfinished().filter(change_points=cp).exists()
 
 
 def follows(cp: ChangePoint, leader: ChangePoint) -> bool:
-    """May both be one cause? Then they were measured on the same machine, moved the same way, and overlap."""
+    """May both have one cause? They must be of one machine, move the same way, and overlap."""
     if cp.status != Status.SETTLING or cp.series.machine_id != leader.series.machine_id:
         return False
     one_way = cp.is_slowdown == leader.is_slowdown
@@ -249,7 +253,7 @@ def follows(cp: ChangePoint, leader: ChangePoint) -> bool:
 
 
 def read_sides(cp: ChangePoint) -> None:
-    """Move the ends of the range to the commits whose side the pairs tell."""
+    """Move the ends of the range to the commits whose side the pairs show."""
     while found := verdicts.read_side(cp):
         if found.answer == Answer.NEW:
             cp.commit = found.commit
@@ -259,16 +263,16 @@ def read_sides(cp: ChangePoint) -> None:
 
 
 def narrow(leader: ChangePoint, followers: list[ChangePoint]) -> None:
-    """Measure the next commit of the leader's range for all of them; or confirm it, where none is left to try.
+    """Measure the next commit of the leader's range for all of them; confirm the leader if no commit is left to try.
 
-    A force push may have taken the commits off the branch meanwhile: then nobody needs to hear of them.
+    A force push may have taken the commits off the branch meanwhile: then nobody needs to know.
     """
-    if not brackets.on_a_branch(leader):
-        end(leader, Status.UNSETTLED, f"its commits are no longer on {leader.branch}")
+    if not brackets.ensure_branch(leader):
+        end_settling(leader, Status.UNSETTLED, f"its commits are no longer on {leader.branch}")
         return
     middle = next_commit(leader)
     if middle is None:
-        end(leader, Status.CONFIRMED, leader.note)
+        end_settling(leader, Status.CONFIRMED, leader.note)
         for cp in followers:
             if cp.series.benchmark_id == leader.series.benchmark_id:
                 adopt_range(cp, leader)
@@ -276,19 +280,19 @@ def narrow(leader: ChangePoint, followers: list[ChangePoint]) -> None:
     pair = Pair(leader.before_id, middle.pk, leader.series.machine, Reason.BISECT)
     group = [leader, *followers]
     trials = max(verdicts.pairs_to_place(leader), verdicts.trials_spent(leader, middle))
-    run = plan(pair, group, trials)
+    run = pairing.plan_pairs(pair, group, trials)
     for cp in group:
         cp.runs.add(run)
 
 
 def next_commit(cp: ChangePoint) -> Commit | None:
-    """The middle one of the commits in the range that can be told from its ends; None if none is left.
+    """The middle one of the commits inside the range that can be measured; None if none is left.
 
-    Commits whose build is that of their parent cannot hold the change: the range shrinks over them.
+    A commit with the same build as its parent cannot be the cause: the range shrinks past it.
     """
     runs = Run.objects.filter(machine=cp.series.machine)
     same_as_parent = Q(runs__in=runs.exclude(linked=None))
-    unfit = Q(builds__succeeded=False) | Q(runs__in=runs.filter(reason__in=PAIRED, status=RunStatus.FAILED))
+    unfit = Q(builds__succeeded=False) | Q(runs__in=runs.filter(reason__in=SETTLING, status=RunStatus.FAILED))
     between = brackets.commits_between(cp.branch, cp.before_id, cp.commit_id)
     fit = list(between.exclude(unfit | same_as_parent))
     if not between.exclude(same_as_parent).exists() and (last := between.last()):
@@ -296,18 +300,18 @@ def next_commit(cp: ChangePoint) -> Commit | None:
         cp.save(update_fields=["before"])
     middle = fit[len(fit) // 2] if fit else None
     if middle and verdicts.trials_spent(cp, middle) >= MOST:
-        cp.note += f"; not narrowed further: {middle.short} could not be told from either side"
+        cp.note += f"; not narrowed further: pairs did not show on which side {middle.short} is"
         return None
     return middle
 
 
 def adopt_range(cp: ChangePoint, leader: ChangePoint) -> None:
-    """Confirm a change point where the clearest one of its benchmark and machine was found: they are one cause."""
+    """Confirm a change point at the range of the clearest one of its benchmark and machine: they have one cause."""
     cp.before, cp.commit = leader.before, leader.commit
     cp.save(update_fields=["before", "commit"])
-    end(cp, Status.CONFIRMED, f"{cp.note}; placed with {leader.metric.title}, which shows it more clearly")
+    end_settling(cp, Status.CONFIRMED, f"{cp.note}; placed with {leader.metric.title}, which shows it more clearly")
 
 
-def end(cp: ChangePoint, status: Status, note: str) -> None:
+def end_settling(cp: ChangePoint, status: Status, note: str) -> None:
     cp.status, cp.note = status, note
     ChangePoint.objects.filter(pk=cp.pk).update(status=status, note=note, settled_at=Now())

@@ -1,4 +1,4 @@
-"""Watch the newest level of each line against fixed references, for what no single commit explains.
+"""Compare the newest level of each line with fixed references, to find drift that no single commit explains.
 
 References are the last release, the commits of about 30 and 90 days before, and the best level so far. A suspected
 drift is settled by pairs of the reference and the head, like any other change, but not narrowed: its range is
@@ -6,18 +6,21 @@ drift is settled by pairs of the reference and the head, like any other change, 
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
 from django.db import connection
-from django.db.models import Q, QuerySet
+from django.db.models import Q
 
-from speedtrack.alerts.history import smallest_effect
-from speedtrack.alerts.known import ChangeRange
+from speedtrack.alerts import lines
+from speedtrack.alerts.brackets import positions_of
+from speedtrack.alerts.effects import smallest_effect
+from speedtrack.alerts.known import PlacedStep, steps_on
+from speedtrack.alerts.lines import TrialPoint
 from speedtrack.alerts.models import BestLevel, ChangePoint
-from speedtrack.alerts.windows import Line, Measured
+from speedtrack.alerts.windows import Window
 from speedtrack.benchmarks.metrics import METRICS, Direction
 from speedtrack.projects.models import Branch
 from speedtrack.runs.models import Series
@@ -28,10 +31,12 @@ AGES = [30, 90]  # days
 
 Kind = ChangePoint.Kind
 Status = ChangePoint.Status
+#: Steps of these statuses are, or may be, real: including those of the machine, and those not settled yet.
+LEFT_STANDING = (Status.CONFIRMED, Status.HISTORY, Status.MACHINE, *ChangePoint.OPEN)
 
-# The places on a branch that its head is compared with, and the last clean points of the series up to each, from the
-# newest on.
-REFERENCES = """
+# The places on a branch with which its head is compared, and the last clean points of the series up to each, newest
+# first.
+REFERENCES = lines.sql("""
     WITH place AS (
         (SELECT tag.name::text, p.number
            FROM projects_tag tag
@@ -59,13 +64,12 @@ REFERENCES = """
                  FROM (SELECT p.number, p.commit_id, m.value
                          FROM projects_position p, LATERAL (
                                   SELECT value FROM runs_measurement m
-                                   WHERE m.series_id = %(series)s AND m.commit_id = p.commit_id
-                                     AND m.accepted AND NOT m.paired AND m.flags = '{}'
+                                   WHERE m.series_id = %(series)s AND m.commit_id = p.commit_id AND IS_CLEAN_POINT
                                 ORDER BY m.id DESC LIMIT 1) m
                         WHERE p.branch_id = %(branch)s AND p.number <= place.number
                      ORDER BY p.number DESC LIMIT %(count)s) points) last
      WHERE cardinality(last.numbers) >= %(fewest)s
-"""
+""")
 
 
 @dataclass(frozen=True)
@@ -79,38 +83,42 @@ class Reference:
     values: Sequence[float]
 
 
-def look(series: Series, line: Line, effect: float, rewritten: Sequence[ChangeRange]) -> ChangePoint | None:
-    """Suspect a drift that the newest point of a line shows. ``effect``: the smallest that counts as a change."""
-    branch, points = line.branch, line.points
-    if not line.new or line.new[-1] != len(points) - 1 or len(points) < 2 * LEVEL:
+def look_for_drift(series: Series, window: Window, effect: float, placed: Sequence[PlacedStep]) -> ChangePoint | None:
+    """Suspect a drift that the newest point of a line shows.
+
+    ``effect``: the smallest that counts as a change; ``placed``: the known steps of the series on this branch.
+    """
+    branch, points = window.branch, window.points
+    if not window.new or window.new[-1] != len(points) - 1 or len(points) < 2 * LEVEL:
         return None
     newest, head = [point.value for point in points[-LEVEL:]], points[-1]
-    steps = list(steps_between(series, branch, 0, head.position).values_list("commit__positions__number", "ratio"))
-    steps += [(number, cp.ratio) for cp, _, number in rewritten]
-    if within(steps, points[-LEVEL].position, head.position):
-        return None  # the newest points are of two levels, and the step between them is looked after by itself
-    fresh = drift.fresh_step(without_steps(points, steps))
-    found: list[tuple[Reference, Drift]] = []
+    steps = [(step.last, step.ratio) for step in placed if step.status in LEFT_STANDING]
+    if ratios_within(steps, points[-LEVEL].position, head.position):
+        return None  # the newest points are on two levels; the step between them is a change point of its own
+    found: list[tuple[Reference, Drift, float]] = []
     for reference in references(series, branch, head, best_commit(series, branch, points, effect)):
-        if reference.position > points[-LEVEL].position - 1 or within(steps, reference.begin, reference.position):
+        if reference.position > points[-LEVEL].position - 1 or ratios_within(
+            steps, reference.begin, reference.position
+        ):
             continue
-        explained = math.prod(within(steps, reference.position, head.position))
-        one = drift.drifted(reference.values, newest, smallest_effect=effect, explained=explained)
-        left = drift.drifted(reference.values, newest, smallest_effect=effect, explained=explained * fresh)
-        if one and left and (one.ratio > 1) == (left.ratio > 1):
-            found.append((reference, one))
-    for reference, one in sorted(found, key=lambda pair: -pair[1].score):
-        if is_news(series, branch, reference, one):
-            return suspect(series, branch, reference, head, one)
+        explained = math.prod(ratios_within(steps, reference.position, head.position))
+        if one := drift.drift_since(reference.values, newest, smallest_effect=effect, explained=explained):
+            found.append((reference, one, explained))
+    fresh = drift.fresh_step(without_steps(points, steps)) if found else 1.0
+    for reference, one, explained in sorted(found, key=lambda drifted: -drifted[1].score):
+        left = drift.drift_since(reference.values, newest, smallest_effect=effect, explained=explained * fresh)
+        is_left = left is not None and (one.ratio > 1) == (left.ratio > 1)
+        if is_left and is_news(series, branch, reference, one):
+            return suspect_drift(series, branch, reference, head, one)
     return None
 
 
-def without_steps(points: Sequence[Measured], steps: Sequence[tuple[int, float]]) -> list[float]:
+def without_steps(points: Sequence[TrialPoint], steps: Sequence[tuple[int, float]]) -> list[float]:
     """The values of the points with the effect of these steps removed. A step is (position, ratio)."""
-    return [point.value / math.prod(within(steps, 0, point.position)) for point in points]
+    return [point.value / math.prod(ratios_within(steps, 0, point.position)) for point in points]
 
 
-def suspect(series: Series, branch: Branch, reference: Reference, head: Measured, found: Drift) -> ChangePoint:
+def suspect_drift(series: Series, branch: Branch, reference: Reference, head: TrialPoint, found: Drift) -> ChangePoint:
     return ChangePoint.objects.create(
         series=series,
         branch=branch,
@@ -125,8 +133,8 @@ def suspect(series: Series, branch: Branch, reference: Reference, head: Measured
     )
 
 
-def references(series: Series, branch: Branch, head: Measured, best: int) -> list[Reference]:
-    """The last release before the head, the commits of so many days before, and the commit ``best``, where measured."""
+def references(series: Series, branch: Branch, head: TrialPoint, best: int) -> list[Reference]:
+    """The last release before the head, the commits AGES days before it, and the commit ``best``, if measured."""
     asked: dict[str, Any] = {
         "series": series.pk,
         "project": series.project_id,
@@ -146,46 +154,34 @@ def references(series: Series, branch: Branch, head: Measured, best: int) -> lis
         ]
 
 
-def best_commit(series: Series, branch: Branch, points: Sequence[Measured], effect: float) -> int:
-    """The commit of the best level that the line ever had; a new one is noted once it is better by the effect.
+def best_commit(series: Series, branch: Branch, points: Sequence[TrialPoint], effect: float) -> int:
+    """The commit of the best level that the line ever had; replaced when a level is better by the smallest effect.
 
-    So the reference stays where it is while the noise plays about it.
+    So noise does not move the reference.
     """
-    known = BestLevel.objects.filter(series=series, branch=branch).first()
+    of_line = BestLevel.objects.filter(series=series, branch=branch)
+    known = of_line.values_list("commit_id", "level").first()
     better = min if METRICS[series.metric].better == Direction.LOWER else max
     ends = range(LEVEL, len(points) + 1) if known is None else [len(points)]
     levels = {end: median([point.value for point in points[end - LEVEL : end]]) for end in ends}
     end = better(levels, key=lambda at: levels[at])
     worth = 1 + effect
-    if known is None or better(levels[end] * (worth if better is min else 1 / worth), known.level) != known.level:
-        known, _ = BestLevel.objects.update_or_create(
-            series=series, branch=branch, defaults={"commit_id": points[end - 1].commit_id, "level": levels[end]}
-        )
-    return known.commit_id
+    if known and better(levels[end] * (worth if better is min else 1 / worth), known[1]) == known[1]:
+        return known[0]
+    best = points[end - 1].commit_id
+    BestLevel.objects.update_or_create(series=series, branch=branch, defaults={"commit_id": best, "level": levels[end]})
+    return best
 
 
-def steps_between(series: Series, branch: Branch, first: int, last: int) -> QuerySet[ChangePoint]:
-    """The steps of a series that lie between two positions, or may: the machine's too, and those not yet settled."""
-    real = (Status.CONFIRMED, Status.HISTORY, Status.MACHINE, *ChangePoint.OPEN)
-    return ChangePoint.objects.filter(
-        series=series,
-        kind=Kind.STEP,
-        status__in=real,
-        commit__positions__branch=branch,
-        commit__positions__number__gt=first,
-        commit__positions__number__lte=last,
-    )
-
-
-def within(steps: Sequence[tuple[int, float]], first: int, last: int) -> list[float]:
+def ratios_within(steps: Sequence[tuple[int, float]], first: int, last: int) -> list[float]:
     """The ratios of the steps (position, ratio) after the first and up to the last position."""
     return [ratio for number, ratio in steps if first < number <= last and ratio > 0]
 
 
 def is_news(series: Series, branch: Branch, reference: Reference, found: Drift) -> bool:
-    """Is it another drift than those that were looked at, or one of them that has grown?
+    """Is it a new drift, or a known one that has grown?
 
-    A drift that overlaps an earlier one in time and direction is the same, whatever its reference.
+    A drift that overlaps an earlier one in time and direction is the same one, whatever its reference.
     """
     earlier = ChangePoint.objects.filter(series=series, kind=Kind.DRIFT, commit__positions__branch=branch).filter(
         Q(commit__positions__number__gt=reference.position) | Q(status__in=ChangePoint.OPEN)
@@ -198,39 +194,41 @@ def is_news(series: Series, branch: Branch, reference: Reference, found: Drift) 
     return all((surely > 1) == is_up and drift.has_grown(surely, cp.ratio) for cp in same)
 
 
-def steps_in(cp: ChangePoint) -> QuerySet[ChangePoint]:
-    """The steps between the ends of a drift."""
-    ends = dict(cp.branch.positions.filter(commit__in=[cp.before_id, cp.commit_id]).values_list("commit_id", "number"))
+def steps_in(cp: ChangePoint) -> list[PlacedStep]:
+    """The steps between the ends of a drift that are, or may be, real."""
+    ends = positions_of(cp.branch, [cp.before_id, cp.commit_id])
     if len(ends) < 2:
-        return ChangePoint.objects.none()
-    return steps_between(cp.series, cp.branch, ends[cp.before_id], ends[cp.commit_id])
+        return []
+    first, last = ends[cp.before_id], ends[cp.commit_id]
+    steps = steps_on(cp.series, cp.branch).placed
+    return [step for step in steps if first < step.last <= last and step.status in LEFT_STANDING]
+
+
+def product(steps: Iterable[PlacedStep]) -> float:
+    return math.prod(step.ratio for step in steps if step.ratio > 0)
 
 
 def is_explained(cp: ChangePoint) -> bool:
-    """Do steps that were suspected or settled since then explain a suspected drift?"""
-    newer = steps_in(cp).filter(pk__gt=cp.pk).values_list("ratio", flat=True)
-    left = cp.ratio / math.prod(ratio for ratio in newer if ratio > 0)
+    """Do steps that were suspected after a drift explain it?"""
+    left = cp.ratio / product(step for step in steps_in(cp) if step.id > cp.pk)
     return (left - 1) * (cp.ratio - 1) <= 0 or abs(left - 1) < smallest_effect(cp.series)
 
 
 def waits_for_a_step(cp: ChangePoint) -> bool:
-    """Is a step between the ends of a drift not settled yet? Then nobody knows what it explains."""
-    return cp.kind == Kind.DRIFT and steps_in(cp).filter(status__in=ChangePoint.OPEN).exists()
+    """Is a step between the ends of a drift not settled yet? Then it is not known how much it explains."""
+    return cp.kind == Kind.DRIFT and any(step.status in ChangePoint.OPEN for step in steps_in(cp))
 
 
 def steps_seen_by_pairs(cp: ChangePoint) -> float:
-    """The ratio that pairs of the ends of a drift show besides it: that of the steps which are the code's."""
-    code = steps_in(cp).filter(status__in=(Status.CONFIRMED, Status.HISTORY)).values_list("ratio", flat=True)
-    return math.prod(ratio for ratio in code if ratio > 0)
+    """The part of the ratio in pairs of a drift's ends that comes from steps of the code between them."""
+    return product(step for step in steps_in(cp) if step.status in (Status.CONFIRMED, Status.HISTORY))
 
 
-def words(cp: ChangePoint) -> str:
-    """What an alert says of a drift."""
-    places = dict(
-        cp.branch.positions.filter(commit__in=[cp.before_id, cp.commit_id]).values_list("commit_id", "number")
-    )
+def drift_in_words(cp: ChangePoint) -> str:
+    """What an alert says about a drift."""
+    places = positions_of(cp.branch, [cp.before_id, cp.commit_id])
     ago = places.get(cp.commit_id, 0) - places.get(cp.before_id, 0)
     low, high = sorted((cp.low - 1, cp.high - 1))
     moved = "slower" if cp.is_slowdown else "faster"
     size = f"{cp.ratio - 1:+.1%} [{low:+.1%}, {high:+.1%}]"
-    return f"{moved}: {size} since {cp.reference} ({ago} commits ago), without one step"
+    return f"{moved}: {size} since {cp.reference} ({ago} commits ago), without a single step"

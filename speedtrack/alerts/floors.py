@@ -1,9 +1,9 @@
-"""What machines measure that have nothing else to do.
+"""What idle machines measure.
 
-First more pairs for a suspicion that pairs have left open. Then A/A runs, a commit against itself: they show what a
-machine's noise is, and how small a change it can see. They are planned for every machine and project every
-AA_EVERY_DAYS, and when the machine or the suite's benchmarks have changed. What a paired run of two commits showed
-counts as well when both were the very same program.
+First more pairs for a suspicion that pairs have left open. Then A/A runs, a commit against itself: they show the
+machine's noise, and how small a change it can detect. They are planned for every machine and project every
+AA_EVERY_DAYS, and when the machine or the suite's benchmarks have changed. A paired run of two commits counts as an
+A/A run if both built the same program.
 """
 
 from collections.abc import Iterable
@@ -15,26 +15,28 @@ from django.db import transaction
 from django.db.models import Exists, F, OuterRef, Q, QuerySet
 from django.db.models.functions import Now
 
+from speedtrack.alerts import lines
 from speedtrack.alerts.confirm import measure_further
 from speedtrack.alerts.models import NoiseFloor
-from speedtrack.alerts.series import sample_pairs
+from speedtrack.alerts.pairing import plan_next_round, sample_pairs
 from speedtrack.alerts.trouble import isolated
 from speedtrack.alerts.verdicts import LEVEL, LOOKS, PAIRS
-from speedtrack.benchmarks import definitions
 from speedtrack.benchmarks.definitions import DefinitionError
 from speedtrack.benchmarks.metrics import WATCHED
-from speedtrack.projects.models import Commit, Project
+from speedtrack.benchmarks.storing import store_set, store_suite, usual_benchmarks
+from speedtrack.benchmarks.suitefiles import load_suite
+from speedtrack.projects.models import Project
 from speedtrack.runs import planning
-from speedtrack.runs.models import PAIRED, Build, Machine, Measurement, Reason, Run, RunQuerySet, Series, Side
+from speedtrack.runs.models import SETTLING, Build, Machine, Measurement, Reason, Run, RunQuerySet, Series, Side
 from speedtrack.runs.order import PRIORITY
 from speedtrack.runs.tracking import Choice
 from speedtrack.stats.floor import noise_floor
 
-IDLE = timedelta(minutes=10)  # without work before more is measured: pushes come in groups, and wait for none
+IDLE = timedelta(minutes=10)  # without work before this begins: pushes come in groups and must not wait
 
 
-def plan_due() -> int:
-    """Queue a run of pairs on every idle machine for which there is one; how many. Safe to run any number of times."""
+def plan_idle_work() -> int:
+    """Queue a due paired run on every idle machine; returns how many. Safe to run any number of times."""
     planned = 0
     for machine in unasked_machines():
         Machine.objects.filter(pk=machine.pk).update(aa_looked_at=Now())
@@ -43,7 +45,7 @@ def plan_due() -> int:
 
 
 def unasked_machines() -> QuerySet[Machine]:
-    """Machines without work that nobody has asked for a while whether more pairs are due."""
+    """Idle machines that were not checked for due pairs lately."""
     runs = Run.objects.filter(machine=OuterRef("pk"))
     busy = Exists(runs.filter(pk__in=Run.objects.unfinished())) | Exists(runs.filter(ended_at__gt=Now() - IDLE))
     long_ago = Q(aa_looked_at=None) | Q(aa_looked_at__lt=Now() - IDLE)
@@ -51,52 +53,45 @@ def unasked_machines() -> QuerySet[Machine]:
 
 
 def plan_one(machine: Machine) -> bool:
-    """Queue the A/A run of one project that is due on this machine. One at a time: a push must not wait for many."""
+    """Queue one due A/A run on this machine. One at a time, so that a push does not wait for many."""
     for project in machine.projects.all():
-        measured = Measurement.objects.filter(
-            series__machine=machine, series__project=project, accepted=True, paired=False
-        ).select_related("commit", "series")
+        points = lines.point_measurements().filter(series__machine=machine, series__project=project)
+        measured = points.select_related("commit", "series")
         newest = measured.order_by("-id").first()
         try:
             if newest and (plan := plan_if_due(machine, project, newest)):
                 head = measured.order_by("-attempt__run__rank", "-id")[0].commit
-                planning.plan_pair(against_itself(plan, head), head.pk, machine)
+                plan_next_round(replace(plan, base=head), head.pk, machine)
                 return True
         except DefinitionError:
-            continue  # its suite is wrong meanwhile: whoever tracks or pushes is told
+            continue  # its suite became invalid: whoever tracks or pushes is told
     return False
 
 
 def plan_if_due(machine: Machine, project: Project, newest: Measurement) -> planning.Plan | None:
-    """What the project's next A/A run measures; None: the last one still speaks."""
-    definition = definitions.load(project.suite)
-    suite, benchmarks = definitions.store(project, definition)
-    plan = planning.Plan(
-        project, suite, definitions.usual(definition, benchmarks), Reason.AA, trials=PAIRS, metrics=WATCHED
-    )
-    runs = Run.objects.filter(project=project, machine=machine, reason=Reason.AA, benchmark_set=plan.set_digest)
+    """What the project's next A/A run measures; None if the last one still counts."""
+    definition = load_suite(project.suite)
+    suite, benchmarks = store_suite(project, definition)
+    usual = store_set(suite, usual_benchmarks(definition, benchmarks))
+    plan = planning.Plan(project, suite, usual, Reason.AA, trials=PAIRS, metrics=WATCHED)
+    runs = Run.objects.filter(project=project, machine=machine, reason=Reason.AA, benchmark_set=plan.benchmark_set)
     last = runs.filter(created__gt=Now() - timedelta(settings.AA_EVERY_DAYS)).order_by("-id").first()
     return plan if last is None or environment_changed(last, newest) else None
 
 
 def environment_changed(run: Run, newest: Measurement) -> bool:
-    """Was the machine another one when it last measured than in this A/A run?"""
-    shown = Measurement.objects.filter(attempt__run=run, accepted=True, series__benchmark=newest.series.benchmark_id)
-    known = set(shown.values_list("series__environment", flat=True))
+    """Has the machine's environment changed between this A/A run and the newest measurement?"""
+    measured = Measurement.objects.filter(attempt__run=run, accepted=True, series__benchmark=newest.series.benchmark_id)
+    known = set(measured.values_list("series__environment", flat=True))
     return bool(known) and newest.created > run.created and newest.series.environment_id not in known
 
 
-def against_itself(plan: planning.Plan, commit: Commit) -> planning.Plan:
-    rounds = Run.objects.filter(commit=commit, base=commit, reason=Reason.AA)
-    return replace(plan, base=commit, round=rounds.count())
-
-
-def measure(choice: Choice) -> int:
-    """Queue A/A runs by hand, before all that waits. Returns how many."""
+def measure_noise(choice: Choice) -> int:
+    """Queue A/A runs by hand, before all waiting runs; returns how many."""
     plan = planning.Plan(
         choice.project,
         choice.suite,
-        choice.benchmarks,
+        choice.benchmark_set,
         Reason.AA,
         trials=PAIRS,
         metrics=WATCHED,
@@ -105,30 +100,30 @@ def measure(choice: Choice) -> int:
     commits = choice.project.commits.in_bulk(choice.ranks)
     for commit in commits.values():
         for machine in choice.machines:
-            planning.plan_pair(against_itself(plan, commit), commit.pk, machine)
+            plan_next_round(replace(plan, base=commit), commit.pk, machine)
     return len(commits) * len(choice.machines)
 
 
-def due() -> RunQuerySet:
-    """Runs of identical builds whose floors are not stored yet. Only runs that nobody has looked at are read."""
+def runs_due() -> RunQuerySet:
+    """Runs of identical builds whose floors are not stored yet. Reads only runs that were not checked before."""
     head = Build.objects.filter(attempt=OuterRef("attempt"), side=Side.HEAD, artifacts=OuterRef("artifacts"))
     base = Build.objects.filter(attempt__run=OuterRef("pk"), attempt__token=OuterRef("lease_token"), side=Side.BASE)
     twins = base.filter(Exists(head), succeeded=True)
     runs = Run.objects.filter(floors_due=True, floors=None)
-    return runs.filter(Q(reason=Reason.AA) | (Q(reason__in=PAIRED) & Exists(twins)))
+    return runs.filter(Q(reason=Reason.AA) | (Q(reason__in=SETTLING) & Exists(twins)))
 
 
 @transaction.atomic
 def store_due() -> int:
-    """Store the noise floor of every series of every run of identical builds that has none yet; how many runs."""
+    """Store the noise floors of every run of identical builds that has none yet; returns how many runs."""
     ended = Run.objects.filter(floors_due=True).select_for_update(skip_locked=True)
     looked_at = list(ended.values_list("pk", flat=True))
-    runs = list(due().filter(pk__in=looked_at))
+    runs = list(runs_due().filter(pk__in=looked_at))
     Run.objects.filter(pk__in=looked_at).update(floors_due=False)
     for run in runs:
         series = Series.objects.filter(measurements__attempt__run=run, measurements__accepted=True).distinct()
         for one in series:
-            NoiseFloor.objects.create(series=one, run=run, pairs=0)  # stays where its pairs cannot be evaluated
+            NoiseFloor.objects.create(series=one, run=run, pairs=0)  # remains if its pairs cannot be evaluated
             with isolated(one):
                 store_floor(run, one)
     return len(runs)
@@ -139,8 +134,8 @@ def store_floor(run: Run, series: Series) -> None:
     NoiseFloor.objects.filter(series=series, run=run).update(**vars(floor))
 
 
-def newest(series: Iterable[int]) -> dict[int, NoiseFloor]:
-    """The floor that holds for each of these series, by id; none where no A/A run had enough clean pairs."""
+def newest_floors(series: Iterable[int]) -> dict[int, NoiseFloor]:
+    """The current noise floor of each of these series, by id; absent if no A/A run had enough clean pairs."""
     found = NoiseFloor.objects.filter(series__in=list(series), smallest__isnull=False)
     rows = found.select_related("run", "series__machine").order_by("series", F("id").desc()).distinct("series")
     return {floor.series_id: floor for floor in rows}

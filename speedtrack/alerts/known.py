@@ -1,43 +1,89 @@
-"""The change points that a series has already, as a line shows them: what is settled is not suspected again."""
+"""The steps that are known of a series, at their places in a window of its line: they are not suspected again."""
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from operator import attrgetter
+from typing import Any, NamedTuple
 
 from django.db import connection
-from django.db.models import F, Q
+from django.db.models import Exists, OuterRef, Q
 
+from speedtrack.alerts import lines
 from speedtrack.alerts.models import Alert, ChangePoint
-from speedtrack.alerts.windows import Line
-from speedtrack.projects.models import Commit, Position
+from speedtrack.alerts.windows import Window
+from speedtrack.projects.models import Branch, Commit, Position
 from speedtrack.runs.models import Series
-from speedtrack.stats.changepoint import NEAR, Settled, Shift
+from speedtrack.stats.changepoint import NEAR, SettledShift, Shift
 
 Status = ChangePoint.Status
 
-LEVELS = (Status.CONFIRMED, Status.HISTORY, Status.MACHINE)  # with these a new level begins, whatever the cause
+
+LEVELS = (Status.CONFIRMED, Status.HISTORY, Status.MACHINE)  # a new level begins with these, whatever the cause
 
 
 ChangeRange = tuple[ChangePoint, int, int]  # with the positions of its two commits
 
-# The confirmed steps of a series whose commits no live branch has any more.
-GONE = """
-    SELECT cp.id
+STEPS = """
+    SELECT cp.id, cp.status, cp.ratio,
+           (SELECT p.number FROM projects_position p WHERE p.branch_id = %(branch)s AND p.commit_id = cp.before_id),
+           (SELECT p.number FROM projects_position p WHERE p.branch_id = %(branch)s AND p.commit_id = cp.commit_id)
       FROM alerts_changepoint cp
-     WHERE cp.series_id = %s AND cp.kind = 'step' AND cp.status = 'confirmed'
-       AND NOT EXISTS (SELECT FROM projects_position p
-                         JOIN projects_branch b ON b.id = p.branch_id AND b.deleted_at IS NULL
-                        WHERE p.commit_id = cp.commit_id)
+     WHERE cp.series_id = %(series)s AND cp.kind = 'step'
   ORDER BY cp.id
 """
+# Suspicions with a commit that has no clean point any more, because its measurements were flagged since.
+UNFOUNDED = lines.sql("""
+    SELECT cp.id
+      FROM alerts_changepoint cp
+     WHERE cp.series_id = %(series)s AND cp.kind = 'step' AND cp.status = 'suspected'
+       AND EXISTS (SELECT FROM unnest(ARRAY[cp.before_id, cp.commit_id]) AS p (commit_id) WHERE NOT IS_MEASURED)
+""")
+
+
+class PlacedStep(NamedTuple):
+    """A step of a series at its place on a branch.
+
+    ``first`` is the position of the commit before it, None where that is not on the branch.
+    """
+
+    id: int
+    status: str
+    ratio: float
+    first: int | None
+    last: int
+
+
+@dataclass(frozen=True)
+class Steps:
+    """The steps of a series, whatever their status: those on a branch, and the ids of confirmed ones that are not."""
+
+    placed: list[PlacedStep]
+    elsewhere: list[int]
+
+
+def steps_on(series: Series, branch: Branch) -> Steps:
+    asked: dict[str, Any] = {"series": series.pk, "branch": branch.pk}
+    with connection.cursor() as cursor:
+        cursor.execute(STEPS, asked)
+        rows = cursor.fetchall()
+    return Steps(
+        [PlacedStep._make(row) for row in rows if row[-1] is not None],
+        [row[0] for row in rows if row[-1] is None and row[1] == Status.CONFIRMED],
+    )
+
+
+def unfounded_suspicions(series: Series) -> list[int]:
+    """The ids of suspicions that lost one of the two points between which they lie."""
+    with connection.cursor() as cursor:
+        cursor.execute(UNFOUNDED, {"series": series.pk})
+        return [pk for (pk,) in cursor]
 
 
 @dataclass(frozen=True)
 class KnownChange:
-    """A change point of the series, and the points of the line that its range covers: from ``first`` to ``last``.
+    """A change point of the series, and the points of the line in its range: ``first`` to ``last``.
 
-    The first point after the range stands for a commit that was found by bisection and is no point itself.
+    If its commit was found by bisection and is no point itself, the first point after it stands for it.
     """
 
     change_point: ChangePoint
@@ -49,11 +95,21 @@ class KnownChange:
         return self.change_point.status == Status.SUSPECTED
 
     @property
+    def is_reported(self) -> bool:
+        """Was it confirmed by pairs, or by the history?"""
+        return self.change_point.status in (Status.CONFIRMED, Status.HISTORY)
+
+    @property
+    def begins_level(self) -> bool:
+        settled = self.settled()
+        return settled is not None and settled.confirmed
+
+    @property
     def is_up(self) -> bool:
         return self.change_point.ratio > 1
 
     def is_same(self, shift: Shift) -> bool:
-        """Is the shift this change again?"""
+        """Is the shift this same change?"""
         if self.is_open and self.first <= shift.index <= self.last:
             return True
         settled = self.settled()
@@ -61,64 +117,63 @@ class KnownChange:
             return settled.is_same(shift.index, shift.ratio > 1)
         return self.is_up == (shift.ratio > 1) and self.first - NEAR <= shift.index <= self.last + NEAR
 
-    def settled(self) -> Settled | None:
-        """What the detector may take for granted: the pairs decided it, or a person did.
+    def settled(self) -> SettledShift | None:
+        """What the detector takes for granted, because pairs or a person decided it; else None.
 
-        Not what is being measured, nor what could not be settled: there the history alone speaks, as long as nothing
-        else is known. It cuts the line where the detector sees it, and is not suspected twice.
+        A change that is being measured or could not be settled is not taken for granted: it divides the line where the
+        detector sees it, and is not suspected twice.
         """
         cp = self.change_point
         if cp.status not in (*LEVELS, Status.REFUTED):
             return None
         invalid = cp.alert is not None and cp.alert.status == Alert.Status.INVALID
-        return Settled(self.first, self.last, self.is_up, cp.status in LEVELS and not invalid)
+        return SettledShift(self.first, self.last, self.is_up, cp.status in LEVELS and not invalid)
 
 
-def known_changes(series: Series, line: Line, rewritten: Sequence[ChangeRange]) -> list[KnownChange]:
-    """The change points of the series whose ranges lie on this part of the branch, and the ``rewritten`` ones."""
-    places = [point.position for point in line.points]
-    found = (
-        ChangePoint.objects.filter(
-            series=series,
-            kind=ChangePoint.Kind.STEP,
-            before__positions__branch=line.branch,
-            before__positions__number__lt=places[-1],
-            commit__positions__branch=line.branch,
-            commit__positions__number__gt=places[0],
-        )
-        .select_related("alert")
-        .order_by("pk")
-        .annotate(begin=F("before__positions__number"), end=F("commit__positions__number"))
-    )
-    ends = attrgetter("begin", "end")
-    own = ((cp, *ends(cp)) for cp in found)
+def known_changes(window: Window, steps: Steps, rewritten: Sequence[ChangeRange]) -> list[KnownChange]:
+    """Those of these steps whose ranges lie in the window, and the ``rewritten`` ones."""
+    places = [point.position for point in window.points]
+    ranges = {
+        step.id: (step.first, step.last)
+        for step in steps.placed
+        if step.first is not None and step.first < places[-1] and step.last > places[0]
+    }
+    related = ChangePoint.objects.filter(pk__in=ranges).select_related("alert").order_by("pk")
+    found: Iterable[ChangePoint] = related if ranges else ()
+    own = ((cp, *ranges[cp.pk]) for cp in found)
     return [
         KnownChange(cp, bisect_left(places, begin + 1), bisect_left(places, end))
         for cp, begin, end in (*own, *rewritten)
     ]
 
 
-def rewritten_changes(series: Series, line: Line) -> list[ChangeRange]:
-    """Confirmed changes whose commits no live branch has any more, at the commits of this line that replaced them.
+def rewritten_changes(steps: Steps, window: Window) -> list[ChangeRange]:
+    """Confirmed changes whose commits are on no live branch any more, at the commits of this line that replaced them.
 
-    A rebase keeps author, author date and subject of a commit. What was refuted is not carried over: an amended commit
-    has these as well, and may be slower than the one that was measured.
+    A rebase keeps author, author date and subject of a commit. Refuted changes are not carried over: an amended commit
+    keeps them too, and may be slower than the one that was measured.
     """
-    with connection.cursor() as cursor:
-        cursor.execute(GONE, [series.pk])
-        gone = [pk for (pk,) in cursor]
+    if not steps.elsewhere:
+        return []
+    alive = Position.objects.filter(commit=OuterRef("commit"), branch__deleted_at=None)
+    gone = ChangePoint.objects.filter(~Exists(alive), pk__in=steps.elsewhere)
     found = []
-    for cp in ChangePoint.objects.filter(pk__in=gone).select_related("alert", "before", "commit") if gone else []:
-        if (end := place_of_twin(cp.commit, line)) is not None:
-            begin = place_of_twin(cp.before, line)
+    for cp in gone.select_related("alert", "before", "commit").order_by("pk"):
+        if (end := place_of_twin(cp.commit, window)) is not None:
+            begin = place_of_twin(cp.before, window)
             found.append((cp, begin if begin is not None and begin < end else end - 1, end))
     return found
 
 
-def place_of_twin(commit: Commit, line: Line) -> int | None:
-    """The position of a commit on the part of the branch, or of the one that a rewriting made of it."""
+def placed_step(change: ChangeRange) -> PlacedStep:
+    cp, first, last = change
+    return PlacedStep(cp.pk, cp.status, cp.ratio, first, last)
+
+
+def place_of_twin(commit: Commit, window: Window) -> int | None:
+    """The position in the window of a commit, or of the commit that replaced it in a rewrite."""
     same = {name: getattr(commit, name) for name in ("author_name", "author_email", "authored_at", "subject")}
-    window = (line.points[0].position, line.points[-1].position)
-    places = Position.objects.filter(branch=line.branch, number__range=window)
+    within = (window.points[0].position, window.points[-1].position)
+    places = Position.objects.filter(branch=window.branch, number__range=within)
     here = places.filter(Q(commit=commit) | Q(**{f"commit__{name}": value for name, value in same.items()}))
     return here.order_by("-number").values_list("number", flat=True).first()

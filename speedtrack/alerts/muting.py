@@ -1,4 +1,4 @@
-"""Mutes: for a while nobody is told of what a benchmark, one of its series, or a machine shows."""
+"""Mutes: for a while nobody is notified of changes of a benchmark, one of its series, or a machine."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ LONGEST_DAYS = 365
 
 
 @dataclass(frozen=True)
-class Quiet:
+class MuteRequest:
     """What is to be muted (empty: any), why, and for how many days."""
 
     benchmark: str
@@ -28,10 +28,10 @@ class Quiet:
 
 
 @transaction.atomic
-def mute(project: Project, quiet: Quiet, who: User) -> Mute:
-    """Mute from now on. Raises ValueError for what cannot be muted, with what to say instead."""
+def mute(project: Project, quiet: MuteRequest, who: User) -> Mute:
+    """Mute from now on. Raises ValueError with the remedy for what cannot be muted."""
     if not quiet.reason.strip():
-        raise ValueError("say why: whoever sees it muted must be able to judge whether it still should be")
+        raise ValueError("say why: others must be able to judge whether the mute is still needed")
     if not 1 <= quiet.days <= LONGEST_DAYS:
         raise ValueError(f"say for how many days, 1 to {LONGEST_DAYS}")
     if not quiet.benchmark and quiet.machine is None:
@@ -49,8 +49,8 @@ def mute(project: Project, quiet: Quiet, who: User) -> Mute:
     )
 
 
-def end(mute: Mute, who: User) -> bool:
-    """End a mute before its time. False if it has ended meanwhile."""
+def end_mute(mute: Mute, who: User) -> bool:
+    """End a mute early. False if it has ended meanwhile."""
     return Mute.objects.in_force().filter(pk=mute.pk).update(ended_at=Now(), ended_by=who) == 1
 
 
@@ -67,6 +67,6 @@ def mutes_of(change_points: Iterable[ChangePoint]) -> dict[int, Mute]:
     return {cp.pk: mute for cp in found for mute in mutes if mute.covers(cp.series)}
 
 
-def in_force(project: Project) -> QuerySet[Mute]:
-    """The mutes of a project that hold now, the next to end first."""
+def mutes_in_force(project: Project) -> QuerySet[Mute]:
+    """The mutes of a project that are in force, the next to end first."""
     return project.mutes.in_force().select_related("machine", "who").order_by("until", "id")

@@ -1,13 +1,16 @@
-"""Paired runs for change points: two commits measured interleaved on one machine."""
+"""Pairs of two commits, measured interleaved on one machine: plan them, and read their samples."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+from django.db.models import QuerySet
 
 from speedtrack.alerts.models import ChangePoint
 from speedtrack.benchmarks.models import Suite
+from speedtrack.benchmarks.storing import store_set
 from speedtrack.projects.models import Commit
 from speedtrack.runs import planning
-from speedtrack.runs.models import Build, Machine, Measurement, Reason, Run
+from speedtrack.runs.models import Build, Machine, Measurement, Reason, Run, Sample, Series, Side, Status
 
 
 @dataclass(frozen=True)
@@ -20,27 +23,57 @@ class Pair:
     reason: Reason
 
 
-def plan(pair: Pair, change_points: Iterable[ChangePoint], trials: int) -> Run:
+def plan_pairs(pair: Pair, change_points: Iterable[ChangePoint], trials: int) -> Run:
     """Queue a paired run of all benchmarks of these change points, of so many pairs each."""
     group = list(change_points)
     benchmarks = {cp.series.benchmark_id: cp.series.benchmark for cp in group}
-    earlier = Run.objects.filter(
-        commit_id=pair.commit_id, base_id=pair.base_id, machine=pair.machine, reason=pair.reason
+    suite = suite_of(group[0])
+    plan = planning.Plan(
+        project=group[0].series.project,
+        suite=suite,
+        benchmark_set=store_set(suite, list(benchmarks.values())),
+        reason=pair.reason,
+        base=Commit.objects.get(pk=pair.base_id),
+        trials=trials,
+        metrics=sorted({cp.series.metric for cp in group}),
     )
-    return planning.plan_pair(
-        planning.Plan(
-            project=group[0].series.project,
-            suite=suite_of(group[0]),
-            benchmarks=sorted(benchmarks.values(), key=lambda b: b.pk),
-            reason=pair.reason,
-            base=Commit.objects.get(pk=pair.base_id),
-            round=earlier.count(),
-            trials=trials,
-            metrics=sorted({cp.series.metric for cp in group}),
-        ),
-        pair.commit_id,
-        pair.machine,
+    return plan_next_round(plan, pair.commit_id, pair.machine)
+
+
+def plan_next_round(plan: planning.Plan, commit_id: int, machine: Machine) -> Run:
+    """Queue the paired run of a plan (whose base is set) against a commit, as the round after the existing ones."""
+    earlier = Run.objects.filter(commit=commit_id, base=plan.base, machine=machine, reason=plan.reason)
+    return planning.plan_pair(replace(plan, round=earlier.count()), commit_id, machine)
+
+
+def measured_runs(cp: ChangePoint, base_id: int | None, commit_id: int) -> QuerySet[Run]:
+    """The change point's successful paired runs of these two commits, oldest first."""
+    return cp.runs.filter(base=base_id, commit=commit_id, status=Status.SUCCEEDED).order_by("id")
+
+
+def measured_pairs(cp: ChangePoint, base_id: int | None, commit_id: int) -> list[tuple[float, float]]:
+    """The (base, head) samples of the change point's series in its paired runs of these two commits."""
+    return sample_pairs(measured_runs(cp, base_id, commit_id), cp.series)
+
+
+def sample_pairs(runs: Iterable[Run], series: Series) -> list[tuple[float, float]]:
+    """The (base, head) samples of a series' benchmark and metric in paired runs, in the order they were measured.
+
+    Trial i of one side was measured back to back with trial i of the other. A pair with a flagged side is left out.
+    The environment may be a newer one than the series': both sides of a pair share it.
+    """
+    samples = Sample.objects.filter(
+        flagged=False,
+        measurement__attempt__run__in=[run.pk for run in runs],
+        measurement__accepted=True,
+        measurement__series__benchmark=series.benchmark_id,
+        measurement__series__metric=series.metric,
     )
+    pairs: dict[tuple[int, int], dict[str, float]] = {}
+    rows = samples.values_list("measurement__attempt__run", "trial", "measurement__side", "value")
+    for run, trial, side, value in rows:
+        pairs.setdefault((run, trial), {})[side] = value
+    return [(sides[Side.BASE], sides[Side.HEAD]) for _, sides in sorted(pairs.items()) if len(sides) == 2]
 
 
 def suite_of(cp: ChangePoint) -> Suite:
@@ -50,7 +83,7 @@ def suite_of(cp: ChangePoint) -> Suite:
 
 
 def same_binary(cp: ChangePoint) -> bool:
-    """Did the machine build bit-equal artifacts of both commits? Then nothing that was measured can differ."""
+    """Did the machine build bit-identical artifacts of both commits? Then no measurement of them can differ."""
     before, after = (artifacts(cp.series.machine, commit) for commit in (cp.before, cp.commit))
     return before is not None and before == after
 

@@ -1,35 +1,37 @@
-"""Which profiles an alert wants: its two commits, under the benchmarks that got slower, on the machine that saw it."""
+"""Profiles for alerts: of the two commits, under the benchmarks that got slower, on the machine that showed it."""
 
 from django.db.models import Exists, OuterRef
 
 from speedtrack.alerts.models import Alert, ChangePoint
 from speedtrack.alerts.pairing import suite_of
 from speedtrack.alerts.trouble import isolated
+from speedtrack.benchmarks.storing import store_set
 from speedtrack.runs import profiles
 from speedtrack.runs.models import Reason, Run, Series
 
 MOST_BENCHMARKS = 3  # of one alert, those that moved most: each takes some seconds of machine time
 
 
-def plan_missing() -> int:
-    """Queue a profile run for every confirmed alert that never had one; how many."""
+def plan_missing_profiles() -> int:
+    """Queue a profile run for every confirmed alert without one; returns how many."""
     has_one = Run.objects.filter(reason=Reason.PROFILE, base=OuterRef("before"), commit=OuterRef("commit"))
     alerts = Alert.objects.work().filter(~Exists(has_one), status=Alert.Status.CONFIRMED)
     planned = 0
     for alert in alerts.select_related("project", "before", "commit"):
         with isolated(*Series.objects.filter(change_points__alert=alert).distinct()):
-            planned += plan(alert) is not None
+            planned += plan_profile(alert) is not None
     return planned
 
 
-def plan(alert: Alert, by_hand: bool = False) -> Run | None:
-    """Queue the profile run of an alert. None if it has no change point any more."""
+def plan_profile(alert: Alert, by_hand: bool = False) -> Run | None:
+    """Queue the profile run of an alert. None if the alert has no change points left."""
     found = ChangePoint.objects.filter(alert=alert).select_related("series__benchmark", "series__machine")
     worst_first = sorted(found, key=lambda cp: (not cp.is_slowdown, -abs(cp.ratio - 1)))
     if not worst_first:
         return None
     machine = worst_first[0].series.machine
     names = {cp.series.benchmark.name: cp.series.benchmark for cp in worst_first if cp.series.machine == machine}
-    benchmarks = list(names.values())[:MOST_BENCHMARKS]
-    change = profiles.Change(alert.project, alert.before, alert.commit, machine, suite_of(worst_first[0]), benchmarks)
-    return profiles.plan(change, by_hand)
+    suite = suite_of(worst_first[0])
+    benchmark_set = store_set(suite, list(names.values())[:MOST_BENCHMARKS])
+    change = profiles.ProfiledChange(alert.project, alert.before, alert.commit, machine, suite, benchmark_set)
+    return profiles.plan_profile(change, by_hand)

@@ -6,7 +6,7 @@ from django.db import transaction
 from django.db.models import Q, QuerySet
 
 from speedtrack.alerts import drift
-from speedtrack.alerts.brackets import numbers_of
+from speedtrack.alerts.brackets import positions_of
 from speedtrack.alerts.models import Alert, AlertEvent, ChangePoint, shares_commit
 from speedtrack.alerts.muting import mute_of
 from speedtrack.alerts.trouble import isolated
@@ -17,9 +17,9 @@ Status = ChangePoint.Status
 
 
 def raise_alerts() -> int:
-    """Alert of confirmed changes that have no alert, once all suspicions of their range are settled; how many.
+    """Raise alerts for confirmed changes without one, once all suspicions of their range are settled; how many.
 
-    Slowdowns come first, and what is news before what is past: the alert of a cause says the most that is known of it.
+    Slowdowns come first, and news before the past, so that the alert of a cause describes its most important change.
     """
     raised: set[int] = set()
     by_history = Q(status=Status.HISTORY, series__project__mail_history_verdicts=True)
@@ -33,40 +33,40 @@ def raise_alerts() -> int:
 
 
 def still_settling(cp: ChangePoint) -> bool:
-    """Is a suspicion of the same range still being measured? One mail shall then tell of both."""
+    """Is a suspicion of the same range still being measured? Then one mail will tell about both."""
     project = ChangePoint.objects.settling().filter(branch__project=cp.branch.project)
     return project.filter(kind=cp.kind).overlapping(cp).exists()
 
 
 @transaction.atomic
 def raise_alert(cp: ChangePoint, just_raised: Collection[int] = ()) -> Alert | None:
-    """Attach the change point to the alert of its cause, made if there is none: then that alert is returned.
+    """Attach the change point to the alert of its cause. If there is none, one is made and returned.
 
-    The project is locked, so that change points settled at the same moment find each other's alert. What joins an alert
-    that was ``just_raised`` is told with it.
+    The project is locked, so that change points settled at the same moment find each other's alert. A change point that
+    joins an alert that was ``just_raised`` gets no event of its own.
     """
-    lock(cp.branch.project)
+    lock_project(cp.branch.project)
     cp.refresh_from_db(fields=["alert"])
-    if cp.alert_id or width(cp.branch, cp.before_id, cp.commit_id) is None:
+    if cp.alert_id or range_width(cp.branch, cp.before_id, cp.commit_id) is None:
         return None  # another one has raised it, or its commits have left the branch
-    alert = alert_of(cp)
+    alert = alert_of_cause(cp)
     if alert is None:
         return make_alert(cp)
     ChangePoint.objects.filter(pk=cp.pk).update(alert=alert)
-    join(alert, cp, told=alert.pk in just_raised)
+    join_alert(alert, cp, has_event=alert.pk in just_raised)
     return None
 
 
-def lock(project: Project) -> None:
-    """Hold the project until the transaction ends: only then do its alerts change what they are made of."""
+def lock_project(project: Project) -> None:
+    """Lock the project until the transaction ends: only the holder may regroup its alerts."""
     Project.objects.select_for_update(no_key=True).get(pk=project.pk)
 
 
-def alert_of(cp: ChangePoint) -> Alert | None:
-    """The alert of the change point's cause: of a range that shares a commit with its own.
+def alert_of_cause(cp: ChangePoint) -> Alert | None:
+    """The alert of the change point's cause: one whose range shares a commit with its own.
 
-    An open one, which may hold what got better beside what got worse; or else one that was settled and tells of the
-    same direction, which more data does not open again. Never one in which the same series moved the other way.
+    An open alert first, which may contain improvements beside slowdowns; or else a settled one of the same direction,
+    which more data does not reopen. Never one in which the same series moved the other way.
     """
     members = ChangePoint.objects.filter(shares_commit(cp)).exclude(alert=None).exclude(pk=cp.pk)
     known = Alert.objects.standing().filter(project=cp.branch.project)
@@ -79,7 +79,7 @@ def may_hold(alert: Alert, cp: ChangePoint) -> bool:
     if alert.status not in Alert.OPEN and alert.improvement == cp.is_slowdown:
         return False
     members = alert.change_points.all()
-    # The range of a drift holds many commits, and the steps among them are causes of their own.
+    # The range of a drift contains many commits, and steps among them have causes of their own.
     own_kind = not members.exists() or members.filter(kind=cp.kind).exists()
     if not own_kind and (alert.before_id, alert.commit_id) != (cp.before_id, cp.commit_id):
         return False
@@ -99,39 +99,49 @@ def make_alert(cp: ChangePoint) -> Alert:
         muted=mute is not None,
     )
     ChangePoint.objects.filter(pk=cp.pk).update(alert=alert)
-    words = f"; silently, for {mute} is muted: {mute.reason}" if mute else ""
-    tell(alert, Kind.RAISED, words_of(cp) + words, past=cp.past, after=alert.status)
+    words = f"; silently, because {mute} is muted: {mute.reason}" if mute else ""
+    write_event(alert, Kind.RAISED, why_raised(cp) + words, past=cp.past, after=alert.status)
     return alert
 
 
-def tell(alert: Alert, kind: AlertEvent.Kind, note: str, *, past: bool = False, after: str = "") -> AlertEvent:
-    """Write what happened by itself. Of what is muted nobody is told."""
+def write_event(
+    alert: Alert, kind: AlertEvent.Kind, note: str, *, past: bool = False, before: str = "", after: str = ""
+) -> AlertEvent:
+    """Write what SpeedTrack did by itself. Events of muted alerts notify nobody."""
     return AlertEvent.objects.create(
         alert=alert,
         kind=kind,
         note=note,
         past=past,
+        before=before,
         after=after,
         improvement=alert.improvement,
         untold=not alert.muted,
     )
 
 
-def join(alert: Alert, cp: ChangePoint, told: bool) -> None:
-    """Write that a change point has joined an alert. ``told``: with what was written just before."""
+def join_alert(alert: Alert, cp: ChangePoint, has_event: bool) -> None:
+    """Write that a change point has joined an alert. ``has_event``: an event written just before covers it."""
     what = f"{cp.series.benchmark.name}, {cp.metric.title}"
     if alert.status not in Alert.OPEN:
-        tell(alert, Kind.NOTED, f"{what} moved with {cp.commit.short} too; it stays {alert.status}", past=cp.past)
+        write_event(
+            alert, Kind.NOTED, f"{what} also moved with {cp.commit.short}; the alert stays {alert.status}", past=cp.past
+        )
         return
+    before = alert.status
+    if cp.status == Status.CONFIRMED and before == Alert.Status.SUSPECTED:
+        alert.status = Alert.Status.CONFIRMED  # it was raised by the history alone; now pairs confirm it
+        alert.save(update_fields=["status"])
+    change = {"before": before, "after": alert.status} if alert.status != before else {}
     if becomes_work(alert, cp):
-        tell(alert, Kind.RAISED, f"{what} got worse with {cp.commit.short}", past=cp.past, after=alert.status)
-    elif not told:
-        tell(alert, Kind.GREW, words_of_more(cp, what), past=cp.past)
-    follow_narrowest(alert, cp, told)
+        write_event(alert, Kind.RAISED, f"{what} got worse with {cp.commit.short}", past=cp.past, after=alert.status)
+    elif change or not has_event:
+        write_event(alert, Kind.GREW, addition_in_words(cp, what), past=cp.past, **change)
+    follow_narrowest(alert, cp, has_event)
 
 
 def becomes_work(alert: Alert, cp: ChangePoint) -> bool:
-    """Is this the first slowdown of the alert, or the first that is not muted? Then somebody has to be told now."""
+    """Is this the first slowdown of the alert, or the first that is not muted? Then subscribers must be notified."""
     if not cp.is_slowdown or not (alert.improvement or alert.muted):
         return False
     muted = mute_of(cp.series) is not None
@@ -141,53 +151,53 @@ def becomes_work(alert: Alert, cp: ChangePoint) -> bool:
     return first
 
 
-def follow_narrowest(alert: Alert, cp: ChangePoint, told: bool) -> None:
-    """Move an open alert to the range of a change point that is narrower than its own, unless a person placed it."""
-    mine = width(alert.branch, alert.before_id, alert.commit_id)
-    other = width(cp.branch, cp.before_id, cp.commit_id)
+def follow_narrowest(alert: Alert, cp: ChangePoint, has_event: bool) -> None:
+    """Move an open alert to the narrower range of a change point, unless a person placed the alert."""
+    mine = range_width(alert.branch, alert.before_id, alert.commit_id)
+    other = range_width(cp.branch, cp.before_id, cp.commit_id)
     if (
         cp.kind == ChangePoint.Kind.DRIFT
         or alert.placed
         or mine is None
         or other is None
         or other >= mine
-        or taken(alert, cp)
+        or is_range_taken(alert, cp)
     ):
         return
     alert.branch, alert.before, alert.commit = cp.branch, cp.before, cp.commit
     alert.save(update_fields=["branch", "before", "commit"])
-    if not told:
-        tell(alert, Kind.NARROWED, f"narrowed to {words_of_range(alert)}", past=cp.past)
+    if not has_event:
+        write_event(alert, Kind.NARROWED, f"narrowed to {range_in_words(alert)}", past=cp.past)
 
 
-def taken(alert: Alert, cp: ChangePoint) -> bool:
-    """Has another open alert just the range of the change point?"""
+def is_range_taken(alert: Alert, cp: ChangePoint) -> bool:
+    """Does another open alert have exactly the range of the change point?"""
     same = Q(project=alert.project_id, before=cp.before_id, commit=cp.commit_id)
     return Alert.objects.open().filter(same).exclude(pk=alert.pk).exists()
 
 
-def words_of_range(alert: Alert) -> str:
+def range_in_words(alert: Alert) -> str:
     """The one commit, or the range."""
-    one = width(alert.branch, alert.before_id, alert.commit_id) == 1
+    one = range_width(alert.branch, alert.before_id, alert.commit_id) == 1
     return alert.commit.short if one else f"{alert.before.short}..{alert.commit.short}"
 
 
-def words_of(cp: ChangePoint) -> str:
+def why_raised(cp: ChangePoint) -> str:
     """Why an alert is raised."""
     if cp.status == Status.HISTORY:
         return cp.note
-    return drift.words(cp) if cp.kind == ChangePoint.Kind.DRIFT else "both sides were measured again"
+    return drift.drift_in_words(cp) if cp.kind == ChangePoint.Kind.DRIFT else "both sides were measured again"
 
 
-def words_of_more(cp: ChangePoint, what: str) -> str:
-    """What is said of another change, of which an alert tells already."""
+def addition_in_words(cp: ChangePoint, what: str) -> str:
+    """What is said about a further change of an alert."""
     if cp.kind == ChangePoint.Kind.DRIFT:
-        return f"{what}: {drift.words(cp)}"
+        return f"{what}: {drift.drift_in_words(cp)}"
     how = "seen in the history" if cp.status == Status.HISTORY else "confirmed"
     return f"another change of {cp.commit.short} was {how}: {what}"
 
 
-def width(branch: Branch, before_id: int, commit_id: int) -> int | None:
-    """How many commits of the branch may be the cause: 1 where it is known. None if an end is not on the branch."""
-    numbers = numbers_of(branch, [before_id, commit_id])
+def range_width(branch: Branch, before_id: int, commit_id: int) -> int | None:
+    """How many commits of the branch are in the range; None if an end is not on the branch."""
+    numbers = positions_of(branch, [before_id, commit_id])
     return numbers[commit_id] - numbers[before_id] if len(numbers) == 2 else None

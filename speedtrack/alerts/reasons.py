@@ -1,26 +1,22 @@
-"""Why was a change of a series suspected, confirmed or told of, and why was it not? In words."""
+"""Why a change of a series was or was not suspected, confirmed and reported, in words."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
-from speedtrack.alerts import series as lines
-from speedtrack.alerts import windows
+from speedtrack.alerts.effects import smallest_effect
 from speedtrack.alerts.models import ChangePoint, Verdict
 from speedtrack.alerts.muting import mute_of
-from speedtrack.alerts.sensitivity import Effects
-from speedtrack.alerts.series import MeasuredCommit
+from speedtrack.alerts.windows import points_around
 from speedtrack.projects.models import Branch
 from speedtrack.runs.models import Series
 from speedtrack.stats import explain
 from speedtrack.stats.changepoint import NEAR, Point
-from speedtrack.stats.explain import Limit, Reason
-from speedtrack.stats.history import Verdict as HistoryVerdict
-from speedtrack.stats.history import verdicts
+from speedtrack.stats.explain import Limit, WindowEvidence
+from speedtrack.stats.history import HistoryVerdict, history_verdicts
 
-AROUND = 240  # measured commits before a place, and 64 after it, that say why
+AROUND = 240  # measured commits before a place that explain it
 AFTER = 64
 LIMITED_BY = {
-    Limit.NOISE: "what the line does by itself",
+    Limit.NOISE: "the noise of the line",
     Limit.TRIALS: "the error that its trials show",
     Limit.ROUNDING: "the smallest step of the rounded metric",
     Limit.EFFECT: "the smallest effect that matters",
@@ -29,21 +25,16 @@ LIMITED_BY = {
 
 @dataclass(frozen=True)
 class Why:
-    """What is said for and against a change at a commit of a series. ``steps``: how it went on, in order."""
+    """The judgement of a possible change at a commit of a series. ``steps``: what followed, in order."""
 
     suspicious: bool
     judgement: str
     steps: list[str]
 
 
-def trials_of(points: Sequence[MeasuredCommit]) -> list[Point]:
-    samples = lines.samples_of(id for point in points for id in point.measurement_ids)
-    return [Point(tuple(v for id in point.measurement_ids for v in samples[id])) for point in points]
-
-
 def why(series: Series, branch: Branch, number: int) -> Why | None:
-    """Of the measured commit at a position of a branch, or the next one. None where the series has no points there."""
-    points = windows.load(series, windows.News(branch, (number,), ())).points
+    """For the measured commit at a position of a branch, or the next one. None if the series has no points there."""
+    points = points_around(series, branch, number)
     place = next((i for i, point in enumerate(points) if point.position >= number), None)
     if place is None:
         return None
@@ -51,20 +42,20 @@ def why(series: Series, branch: Branch, number: int) -> Why | None:
     known = changes_on(series, branch)
     earlier = [at for at, found in known.items() if at < points[place].position and any(map(divides, found))]
     since = next((i for i, point in enumerate(points) if earlier and point.position >= max(earlier)), 0)
-    effect = Effects(series.project_id).of(series.metric)
+    effect = smallest_effect(series)
     trials = [Point(point.trials) for point in points]
-    reason = explain.explain(trials, place, smallest_effect=effect, since=since)
+    reason = explain.explain_place(trials, place, smallest_effect=effect, since=since)
     if reason is None:
-        return Why(False, "it is the first point of its level: there is nothing to hold it against", [])
-    shown = verdicts(trials, smallest_effect=effect, settled=[since], since=place)
-    found = next((verdict for verdict in shown if abs(verdict.index - place) <= NEAR), None)
-    words = [judgement(reason), *([by_history(found)] if found and not reason.suspicious else [])]
+        return Why(False, "it is the first point of its level: there is nothing to compare it with", [])
+    at_place = history_verdicts(trials, smallest_effect=effect, settled=[since], since=place)
+    found = next((verdict for verdict in at_place if abs(verdict.index - place) <= NEAR), None)
+    words = [judgement(reason), *([history_in_words(found)] if found and not reason.suspicious else [])]
     here = [cp for at, cps in known.items() for cp in cps if at == points[place].position]
     return Why(reason.suspicious or found is not None, "; ".join(words), [step for cp in here for step in steps_of(cp)])
 
 
 def divides(cp: ChangePoint) -> bool:
-    """Does a new level begin with it? With what was refuted none does."""
+    """Does a new level begin with it? Not with a refuted change."""
     return cp.status != ChangePoint.Status.REFUTED
 
 
@@ -78,11 +69,11 @@ def changes_on(series: Series, branch: Branch) -> dict[int, list[ChangePoint]]:
     return found
 
 
-def judgement(reason: Reason) -> str:
-    """The statistics' own words: what moved, what it had to exceed, and whether it did."""
+def judgement(reason: WindowEvidence) -> str:
+    """What moved, what it had to exceed, and whether it did."""
     moved = f"{reason.ratio - 1:+.1%} over {reason.after} commit{'' if reason.after == 1 else 's'}"
     if reason.limited_by == Limit.HISTORY:
-        return f"{moved}: too little history, and too few trials, to hold it against"
+        return f"{moved}: too little history and too few trials to judge it"
     limit = f"{reason.limit:.1%}, {LIMITED_BY[reason.limited_by]}"
     agree = f"{reason.agreement:.0%} of all pairs of a commit before and one after agree; {reason.wanted:.0%} must"
     if reason.score <= 1:
@@ -92,20 +83,20 @@ def judgement(reason: Reason) -> str:
     return f"{moved} exceeds {limit} (score {reason.score:.2f}); {agree}"
 
 
-def by_history(found: HistoryVerdict) -> str:
+def history_in_words(found: HistoryVerdict) -> str:
     return f"the history of the line as a whole shows {found.ratio - 1:+.1%} (score {found.score:.2f})"
 
 
 def steps_of(cp: ChangePoint) -> list[str]:
-    """What became of a suspicion, and whether anybody was told."""
+    """What became of a suspicion, and whether anybody was notified."""
     steps = [f"{cp.created:%Y-%m-%d %H:%M} suspected, score {cp.score:.2f}"]
     for verdict in cp.verdicts.select_related("base", "commit").order_by("id"):
-        steps.append(f"{verdict.created:%Y-%m-%d %H:%M} {words_of(verdict)}")
+        steps.append(f"{verdict.created:%Y-%m-%d %H:%M} {verdict_in_words(verdict)}")
     steps.append(f"{cp.status}{': ' + cp.note if cp.note else ''}")
-    return [*steps, *told(cp)]
+    return [*steps, *alert_in_words(cp)]
 
 
-def words_of(verdict: Verdict) -> str:
+def verdict_in_words(verdict: Verdict) -> str:
     measured = f"{verdict.pairs} pairs of {verdict.base.short} and {verdict.commit.short}"
     change = f"{verdict.ratio - 1:+.1%} [{verdict.low - 1:+.1%}, {verdict.high - 1:+.1%}]"
     p = f", p = {verdict.p:.2g}" if verdict.p is not None else ""
@@ -113,13 +104,13 @@ def words_of(verdict: Verdict) -> str:
     return f"{measured}: {change}{p}: {verdict.answer}{level}"
 
 
-def told(cp: ChangePoint) -> list[str]:
-    """Of an alert: whether it was told at once."""
+def alert_in_words(cp: ChangePoint) -> list[str]:
+    """Whether and how the alert of a change point was reported."""
     if cp.alert is None:
         muted = mute_of(cp.series) if cp.status in (ChangePoint.Status.SUSPECTED, ChangePoint.Status.SETTLING) else None
         return [f"{muted} is muted until {muted.until:%Y-%m-%d}: its alert will be silent"] if muted else []
-    past = "about the past: for a digest" if cp.past else ""
-    silent = "silent: all that got worse was muted" if cp.alert.muted else ""
-    better = "an improvement: for those who asked" if cp.alert.improvement else ""
-    how = silent or past or better or "news: told at once"
+    past = "the past: reported in a digest" if cp.past else ""
+    silent = "silent: everything that got worse was muted" if cp.alert.muted else ""
+    better = "an improvement: reported to those who asked" if cp.alert.improvement else ""
+    how = silent or past or better or "news: reported at once"
     return [f"alert {cp.alert_id}, {cp.alert.status}; {how}"]

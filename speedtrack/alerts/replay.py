@@ -1,4 +1,4 @@
-"""Go through the history of a project in order: what is suspected when, by which new point, and what became of it."""
+"""Replay the history of a project: what is suspected when, by which new point, and what became of it."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -7,99 +7,125 @@ from itertools import pairwise
 
 from django.db import transaction
 
-from speedtrack.alerts import detection, reasons
-from speedtrack.alerts import series as lines
+from speedtrack.alerts import detection, lines, reasons
+from speedtrack.alerts.effects import smallest_effect
 from speedtrack.alerts.models import ChangePoint
-from speedtrack.alerts.reasons import judgement, steps_of, trials_of
-from speedtrack.alerts.sensitivity import Effects
-from speedtrack.alerts.series import MeasuredCommit
+from speedtrack.alerts.reasons import judgement, steps_of
 from speedtrack.alerts.trouble import isolated
 from speedtrack.benchmarks.metrics import WATCHED
-from speedtrack.projects.models import Branch, Project
+from speedtrack.projects.models import Branch, Position, Project
 from speedtrack.runs.models import Series
 from speedtrack.stats import explain
-from speedtrack.stats.changepoint import Shift, suspect
-from speedtrack.stats.history import Verdict, verdicts
+from speedtrack.stats.changepoint import Point, Shift, suspect_shifts
+from speedtrack.stats.history import history_verdicts
 
 ALWAYS = datetime(1970, 1, 1, tzinfo=UTC)
-NEARLY = 0.7  # of what it had to exceed: such a place is told of as well, with why it was not suspected
-NEAR = 2  # measured commits between a shift and the change point that stands for it
+NEARLY = 0.7  # of the threshold: such places are listed too, with the reason why they were not suspected
+NEAR = 2  # measured commits between a shift and its change point
 
 
 @dataclass(frozen=True)
-class Entry:
-    """One line of the replay: when ``seen`` was measured, a shift at ``point`` is suspected, or nearly."""
+class ReplayEntry:
+    """One line of the replay: when ``seen`` was measured, a shift at ``place`` was suspected, or nearly."""
 
     series: Series
-    seen: MeasuredCommit
-    point: MeasuredCommit
+    seen: Position
+    place: Position
     suspected: bool
     judgement: str
     steps: list[str]
 
 
-def replay(project: Project, since: datetime = ALWAYS) -> list[Entry]:
-    """What the detector of today would have suspected on the default branch, in the order of the commits that show it.
+@dataclass(frozen=True)
+class WholeLine:
+    """The clean points of a series along a branch with their places, its shifts, and its known change points."""
 
-    Only commits committed since then are told of; those before them are their history.
+    series: Series
+    places: list[Position]
+    points: list[Point]
+    effect: float
+    shifts: list[Shift]
+    known: dict[int, list[ChangePoint]]
+
+    def suspected(self, seen: int, index: int, judgement: str) -> ReplayEntry:
+        """A shift that is suspected when a point is seen, with what became of it."""
+        return ReplayEntry(self.series, self.places[seen], self.places[index], True, judgement, self.steps_near(index))
+
+    def steps_near(self, index: int) -> list[str]:
+        """What became of the change points near a shift."""
+        low = self.places[max(0, index - NEAR)].number
+        high = self.places[min(len(self.places) - 1, index + NEAR)].number
+        near = [cp for at, found in self.known.items() if low <= at <= high for cp in found]
+        return [step for cp in near for step in steps_of(cp)]
+
+
+def replay(project: Project, since: datetime = ALWAYS) -> list[ReplayEntry]:
+    """What today's detector would have suspected on the default branch, in the order of the commits that show it.
+
+    Only entries seen at commits since then are returned; earlier commits serve as history.
     """
     branch = project.branches.filter(name=project.default_branch).first()
     if branch is None:
         return []
+    places = {place.number: place for place in branch.positions.select_related("commit")}
     series = Series.objects.filter(project=project, metric__in=WATCHED).select_related("benchmark", "machine")
-    entries: list[Entry] = []
+    entries: list[ReplayEntry] = []
     for one in series.order_by("benchmark__name", "metric", "machine__name", "pk"):
         with isolated(one):
-            entries += [entry for entry in entries_of(one, branch) if entry.seen.committed_at >= since]
-    return sorted(entries, key=lambda entry: (entry.seen.position, entry.series.pk, entry.point.position))
+            line = whole_line(one, branch, places)
+            found = (*shift_entries(line), *history_entries(line), *near_misses(line))
+            entries += [entry for entry in found if entry.seen.commit.committed_at >= since]
+    return sorted(entries, key=lambda entry: (entry.seen.number, entry.series.pk, entry.place.number))
 
 
-def entries_of(series: Series, branch: Branch) -> Iterator[Entry]:
-    points = [point for point in lines.load([series], branch) if not point.flags]
-    trials = trials_of(points)
-    effect = Effects(series.project_id).of(series.metric)
-    shifts = suspect(trials, smallest_effect=effect)
+def whole_line(series: Series, branch: Branch, places: dict[int, Position]) -> WholeLine:
+    measured = lines.trial_points(series, branch, 0, lines.END)
+    points = [Point(point.trials) for point in measured]
+    effect = smallest_effect(series)
+    shifts = suspect_shifts(points, smallest_effect=effect)
     known = reasons.changes_on(series, branch)
-    starts = [0, *(shift.index for shift in shifts)]
-    for shift in shifts:
+    return WholeLine(series, [places[point.position] for point in measured], points, effect, shifts, known)
+
+
+def shift_entries(line: WholeLine) -> Iterator[ReplayEntry]:
+    """The shifts that stand out as the points arrive."""
+    starts = [0, *(shift.index for shift in line.shifts)]
+    for shift in line.shifts:
         since = max(start for start in starts if start < shift.index)
         begin = max(since, shift.index - reasons.AROUND)
-        reason = explain.explain(trials[begin : shift.seen + 1], shift.index - begin, smallest_effect=effect)
+        around = line.points[begin : shift.seen + 1]
+        reason = explain.explain_place(around, shift.index - begin, smallest_effect=line.effect)
         words = judgement(reason) if reason else f"score {shift.score:.2f}"
-        steps = [step for cp in standing_for(known, points, shift) for step in steps_of(cp)]
-        returns = "; back where it was before: waits for what becomes of that" if shift.returns else ""
-        yield Entry(series, points[shift.seen], points[shift.index], True, words + returns, steps)
-    for verdict in verdicts(trials, smallest_effect=effect, settled=starts[1:]):
-        if not any(verdict.may_be_at(start) for start in starts[1:]):
-            steps = [step for cp in standing_for(known, points, verdict) for step in steps_of(cp)]
-            yield Entry(series, points[verdict.seen], points[verdict.index], True, reasons.by_history(verdict), steps)
-    yield from near_misses(series, points, shifts, effect)
+        returns = (
+            "; a return to the level before: waits for the decision on the previous shift" if shift.returns else ""
+        )
+        yield line.suspected(shift.seen, shift.index, words + returns)
 
 
-def standing_for(
-    known: dict[int, list[ChangePoint]], points: list[MeasuredCommit], shift: Shift | Verdict
-) -> list[ChangePoint]:
-    """The change points that were written for a shift, as far as its place tells."""
-    low = points[max(0, shift.index - NEAR)].position
-    high = points[min(len(points) - 1, shift.index + NEAR)].position
-    return [cp for at, found in known.items() if low <= at <= high for cp in found]
+def history_entries(line: WholeLine) -> Iterator[ReplayEntry]:
+    """What the history of the line shows where no shift stands out."""
+    starts = [shift.index for shift in line.shifts]
+    for verdict in history_verdicts(line.points, smallest_effect=line.effect, settled=starts):
+        if not any(verdict.may_be_at(start) for start in starts):
+            yield line.suspected(verdict.seen, verdict.index, reasons.history_in_words(verdict))
 
 
-def near_misses(series: Series, points: list[MeasuredCommit], shifts: list[Shift], effect: float) -> Iterator[Entry]:
+def near_misses(line: WholeLine) -> Iterator[ReplayEntry]:
     """Places that were nearly suspected: the clearest one between any two shifts, with why it was not."""
-    trials = trials_of(points)
-    for start, stop in pairwise([0, *sorted(shift.index for shift in shifts), len(points)]):
-        place = explain.clearest(trials[start:stop], smallest_effect=effect)
+    starts = sorted(shift.index for shift in line.shifts)
+    for start, stop in pairwise([0, *starts, len(line.points)]):
+        part = line.points[start:stop]
+        place = explain.clearest_place(part, smallest_effect=line.effect)
         if place is None:
             continue
-        reason = explain.explain(trials[start:stop], place, smallest_effect=effect)
+        reason = explain.explain_place(part, place, smallest_effect=line.effect)
         if reason and not reason.suspicious and reason.score >= NEARLY:
-            seen = points[start + place + reason.after - 1]
-            yield Entry(series, seen, points[start + place], False, judgement(reason), [])
+            seen = line.places[start + place + reason.after - 1]
+            yield ReplayEntry(line.series, seen, line.places[start + place], False, judgement(reason), [])
 
 
 def detect_again(project: Project, since: datetime = ALWAYS) -> int:
-    """Let the detector look at the whole history again; how many suspicions are new. All that it finds is the past."""
+    """Run the detector over the whole history again; returns how many suspicions are new. All of them are the past."""
     found = 0
     for series in Series.objects.filter(project=project).select_related("project", "benchmark"):
         with transaction.atomic(), isolated(series):

@@ -1,4 +1,4 @@
-"""How small a change each series would show now, what its noise is, and why it is no less."""
+"""The smallest change that each series would show now, its noise, and the reasons for that noise."""
 
 import math
 from bisect import bisect_right
@@ -10,18 +10,18 @@ from typing import NamedTuple
 
 from django.db.models import Count, Q
 
-from speedtrack.alerts import floors
-from speedtrack.alerts import series as lines
+from speedtrack.alerts import floors, lines
+from speedtrack.alerts.effects import SmallestEffects
+from speedtrack.alerts.lines import LinePoint
 from speedtrack.alerts.models import ChangePoint, NoiseFloor
-from speedtrack.alerts.series import Drawn
 from speedtrack.benchmarks.metrics import METRICS, Metric
 from speedtrack.projects.models import Branch
-from speedtrack.runs.models import Run, Series, Trial
-from speedtrack.stats.explain import Sight, sight
-from speedtrack.stats.noise import Noise, noise_of
+from speedtrack.runs.models import Series, Trial
+from speedtrack.stats.explain import VisibleChange, smallest_visible_change
+from speedtrack.stats.noise import LineNoise, line_noise
 
-COMMITS = 100  # of the branch, the newest, by which a series is judged
-FLAGGED_RUNS = 30  # of a machine, the newest, whose trials are asked for their flags
+COMMITS = 100  # the newest of the branch, by which a series is judged
+FLAGGED_RUNS = 30  # the newest of a machine, whose trials are checked for flags
 TOO_NOISY = 0.05  # a smallest change above this, and above TIMES the metric's smallest effect, is of no use
 TIMES = 5
 OFTEN = 0.1  # share of trials with a flag above which it is a likely reason
@@ -39,12 +39,12 @@ REMEDIES = {
     "foreign": "another process runs on the measured cores: isolate them",
     "frequency": "the clock speed changes: fix it (`python -m runners tune`)",
     "unsteady": "the rate moves within the window: lengthen the warm-up or the window",
-    "no_steady_state": "it never comes to rest: lengthen the warm-up (`warmup_most_s`)",
+    "no_steady_state": "it never becomes steady: lengthen the warm-up (`warmup_most_s`)",
     "paging": "the machine pages: give it memory, or the benchmark fewer keys",
 }
 
 
-class Cause(NamedTuple):
+class NoiseCause(NamedTuple):
     """A likely reason for the noise, and what to do."""
 
     what: str
@@ -52,7 +52,7 @@ class Cause(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Sensitivity:
+class SeriesSensitivity:
     """A series: its noise, the smallest lasting change that its line shows, and what A/A runs showed.
 
     ``smallest``: the smallest change that is both suspected by the line and confirmed by a round of pairs.
@@ -60,13 +60,13 @@ class Sensitivity:
 
     series: Series
     points: int
-    noise: Noise | None
-    sight: Sight | None
+    noise: LineNoise | None
+    sight: VisibleChange | None
     floor: NoiseFloor | None
     aa_runs: int
     aa_different: int
     smallest_effect: float
-    causes: tuple[Cause, ...] = ()
+    causes: tuple[NoiseCause, ...] = ()
 
     @property
     def metric(self) -> Metric:
@@ -87,21 +87,21 @@ class Sensitivity:
         return self.smallest is not None and self.smallest > self.limit
 
 
-def of_branch(branch: Branch, series: Iterable[Series]) -> list[Sensitivity]:
+def sensitivities(branch: Branch, series: Iterable[Series]) -> list[SeriesSensitivity]:
     """The sensitivity of each series with points among the newest commits of a branch; the noisy ones with causes."""
     known = {one.pk: one for one in series if METRICS[one.metric].watched}
     head = branch.positions.order_by("-number").values_list("number", flat=True).first()
     if head is None or not known:
         return []
-    points: dict[int, list[Drawn]] = defaultdict(list)
-    for point in lines.drawn(known, branch, max(0, head - COMMITS + 1), head):
+    points: dict[int, list[LinePoint]] = defaultdict(list)
+    for point in lines.points(known, branch, max(0, head - COMMITS + 1), head):
         points[point.series_id].append(point)
-    found_floors, rates, effects = floors.newest(points), aa_rates(points), Effects(branch.project_id)
+    found_floors, rates, effects = floors.newest_floors(points), aa_rates(points), SmallestEffects(branch.project_id)
     levels = level_starts(points, branch)
     judged = [
-        judge(
+        judge_sensitivity(
             known[pk],
-            levelled(found, levels[pk]),
+            on_one_level(found, levels[pk]),
             (found_floors.get(pk), rates.get(pk, (0, 0)), effects.of(known[pk].metric)),
         )
         for pk, found in points.items()
@@ -110,7 +110,7 @@ def of_branch(branch: Branch, series: Iterable[Series]) -> list[Sensitivity]:
     flags = FlagCounts({point.attempt_id for one in noisy for point in points[one.series.pk][-FLAGGED_RUNS:]})
     trials = {pk: found[-1].n for pk, found in points.items()}
     return [
-        Sensitivity(**{**vars(one), "causes": tuple(causes_of(one, flags, trials[one.series.pk]))})
+        SeriesSensitivity(**{**vars(one), "causes": tuple(causes_of(one, flags, trials[one.series.pk]))})
         if one.too_noisy
         else one
         for one in judged
@@ -118,7 +118,7 @@ def of_branch(branch: Branch, series: Iterable[Series]) -> list[Sensitivity]:
 
 
 def level_starts(series: Iterable[int], branch: Branch) -> dict[int, list[int]]:
-    """By series: the positions of the branch with which a confirmed change began another level."""
+    """By series: the positions on the branch where confirmed changes began new levels."""
     confirmed = ChangePoint.objects.filter(series__in=list(series), status=ChangePoint.Status.CONFIRMED)
     starts: dict[int, list[int]] = defaultdict(list)
     on_branch = confirmed.filter(commit__positions__branch=branch)
@@ -127,8 +127,8 @@ def level_starts(series: Iterable[int], branch: Branch) -> dict[int, list[int]]:
     return starts
 
 
-def levelled(points: list[Drawn], starts: list[int]) -> list[Drawn]:
-    """The points that are fit to judge noise by, all brought to one level: a confirmed change is no noise."""
+def on_one_level(points: list[LinePoint], starts: list[int]) -> list[LinePoint]:
+    """The clean points, all scaled to one level: confirmed changes are not noise."""
     clean = [point for point in points if not point.flags and point.value > 0 and point.low > 0]
     bounds = sorted(starts)
     of_level: dict[int, list[float]] = defaultdict(list)
@@ -142,15 +142,17 @@ def levelled(points: list[Drawn], starts: list[int]) -> list[Drawn]:
     return scaled
 
 
-def judge(series: Series, points: list[Drawn], known: tuple[NoiseFloor | None, tuple[int, int], float]) -> Sensitivity:
+def judge_sensitivity(
+    series: Series, points: list[LinePoint], known: tuple[NoiseFloor | None, tuple[int, int], float]
+) -> SeriesSensitivity:
     floor, (runs, different), effect = known
     level = [math.log(point.value) for point in points]
-    error = [error_of(point) for point in points]
-    return Sensitivity(
+    error = [standard_error(point) for point in points]
+    return SeriesSensitivity(
         series,
         len(points),
-        noise_of(level, error),
-        sight(level, error, smallest_effect=effect),
+        line_noise(level, error),
+        smallest_visible_change(level, error, smallest_effect=effect),
         floor,
         runs,
         different,
@@ -158,27 +160,15 @@ def judge(series: Series, points: list[Drawn], known: tuple[NoiseFloor | None, t
     )
 
 
-def error_of(point: Drawn) -> float:
-    """The relative standard error of a point's median, by its interval; NaN where that says nothing."""
+def standard_error(point: LinePoint) -> float:
+    """The relative standard error of a point's median, from its interval; NaN for single trials."""
     if point.n < 2:
         return math.nan
     return (math.log(point.high) - math.log(point.low)) / 2 / TO_95
 
 
-class Effects:
-    """The smallest effects of a project's newest suite."""
-
-    def __init__(self, project_id: int) -> None:
-        run = Run.objects.own().filter(project=project_id).order_by("-id").select_related("suite").first()
-        self.suite = run.suite if run else None
-
-    def of(self, metric: str) -> float:
-        usual = METRICS[metric].smallest_effect
-        return self.suite.smallest_effect(metric, usual) if self.suite else usual
-
-
 def aa_rates(series: Iterable[int]) -> dict[int, tuple[int, int]]:
-    """By series: how many A/A runs there are, and how many called the same program different at 95%."""
+    """By series: how many A/A runs there are, and how many found the same program different at 95%."""
     different = Q(low__gt=1) | Q(high__lt=1)
     rows = (
         NoiseFloor.objects.filter(series__in=list(series), ratio__isnull=False)
@@ -207,31 +197,33 @@ class FlagCounts:
         return [(flag, share) for flag, share in shares if share >= OFTEN]
 
 
-def causes_of(one: Sensitivity, flags: FlagCounts, trials: int) -> Iterable[Cause]:
-    """Why a series is so noisy, the most telling first."""
+def causes_of(one: SeriesSensitivity, flags: FlagCounts, trials: int) -> Iterable[NoiseCause]:
+    """Why a series is so noisy, the most likely reason first."""
     for flag, share in flags.often(one.series):
-        yield Cause(
+        yield NoiseCause(
             f"{flag} in {share:.0%} of its trials", REMEDIES.get(flag, "docs/methodology.md says what it means")
         )
     noise = one.noise
     if noise and noise.modes:
-        yield Cause(
-            f"it sits on two levels by turns, {noise.modes:.1%} apart",
-            "look for what is drawn anew for each build or process: memory layout, placement, a random seed",
+        yield NoiseCause(
+            f"it alternates between two levels, {noise.modes:.1%} apart",
+            "look for what differs between builds or processes: memory layout, placement, a random seed",
         )
     elif noise and noise.within and noise.runs_differ_more:
-        yield Cause(
+        yield NoiseCause(
             f"runs differ by {noise.between:.1%}, the error of a run by its own trials is {noise.within:.1%}",
             "more trials will not help: look for what differs between runs, such as temperature or other guests",
         )
     if trials < FEW_TRIALS:
-        yield Cause(f"{trials} trial{'' if trials == 1 else 's'} per run", f"raise `trials` to {FEW_TRIALS} or more")
+        yield NoiseCause(
+            f"{trials} trial{'' if trials == 1 else 's'} per run", f"raise `trials` to {FEW_TRIALS} or more"
+        )
     seconds = one.series.benchmark.definition.get("workload", {}).get("duration_s")
     if isinstance(seconds, int | float) and seconds <= SHORT_S:
-        yield Cause(f"each trial measures {seconds:g} s", "lengthen the window (`duration_s`)")
+        yield NoiseCause(f"each trial measures {seconds:g} s", "lengthen the window (`duration_s`)")
     if noise and not noise.modes and not noise.runs_differ_more:
-        yield Cause(
+        yield NoiseCause(
             f"its trials scatter: the error of a run is {noise.within:.1%}", "more trials, or a longer `duration_s`"
         )
     if noise is None:
-        yield Cause(f"{one.points} measured commits are too few to tell", "wait for some more, or backfill")
+        yield NoiseCause(f"{one.points} measured commits are too few to tell", "wait for some more, or backfill")

@@ -1,17 +1,17 @@
-"""What an alert's commits did to the suite as a whole: the geometric mean over its benchmarks."""
+"""The effect of an alert's commits on the whole suite: the geometric mean over its benchmarks."""
 
 import math
 from collections import defaultdict
 from dataclasses import dataclass
 from statistics import median
 
-from speedtrack.alerts import series as lines
-from speedtrack.alerts.brackets import numbers_of
+from speedtrack.alerts import lines
+from speedtrack.alerts.brackets import positions_of
 from speedtrack.alerts.models import Alert, ChangePoint
 from speedtrack.benchmarks.metrics import HEADLINE, METRICS, Metric
 from speedtrack.runs.models import Series
 
-BESIDE = 5  # measured commits to each side, at most, that tell the level of a benchmark that did not move
+BESIDE = 5  # measured commits to each side, at most, that give the level of a benchmark without a confirmed change
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ def suite_effect(alert: Alert, worst: ChangePoint) -> SuiteEffect | None:
     A benchmark with a confirmed change counts by its pairs, any other by its line: the medians of a few commits before
     and after. None if none was measured on both sides.
     """
-    numbers = numbers_of(alert.branch, [alert.before_id, alert.commit_id])
+    numbers = positions_of(alert.branch, [alert.before_id, alert.commit_id])
     if len(numbers) < 2:
         return None
     paired = {
@@ -54,7 +54,7 @@ def steps_of_lines(alert: Alert, worst: ChangePoint, ends: tuple[int, int]) -> d
     series = Series.objects.filter(project=alert.project_id, machine=worst.series.machine_id, metric=HEADLINE)
     benchmarks = dict(series.values_list("pk", "benchmark"))
     first, last = ends
-    points = lines.drawn(benchmarks, alert.branch, max(0, first - BESIDE + 1), last + BESIDE - 1)
+    points = lines.points(benchmarks, alert.branch, max(0, first - BESIDE + 1), last + BESIDE - 1)
     before: dict[int, list[float]] = defaultdict(list)
     after: dict[int, list[float]] = defaultdict(list)
     for point in points:

@@ -1,4 +1,4 @@
-"""What people decide about an alert: its status, who looks after it, and a note. Each decision is an event."""
+"""What people decide about an alert: its status, its assignee, and a note. Each decision is an event."""
 
 from dataclasses import dataclass
 
@@ -9,9 +9,9 @@ from speedtrack.alerts.models import Alert, AlertEvent
 
 Status = Alert.Status
 Kind = AlertEvent.Kind
-#: what a person may say of an alert
+#: the statuses that a person may give
 CHOICES = (Status.CONFIRMED, Status.EXPECTED, Status.INVALID, Status.FIXED)
-WHY = (Status.EXPECTED, Status.INVALID)  #: those that need a note: whoever meets the commit again must understand them
+WHY = (Status.EXPECTED, Status.INVALID)  #: statuses that need a note, for whoever sees the commit later
 
 
 class Stale(Exception):
@@ -20,7 +20,7 @@ class Stale(Exception):
 
 @dataclass(frozen=True)
 class Decision:
-    """``seen`` is the status that the person had before their eyes."""
+    """``seen`` is the status that the person saw."""
 
     seen: str
     status: str
@@ -32,7 +32,7 @@ class Decision:
 def decide(alert: Alert, decision: Decision, who: User) -> bool:
     """Write a decision, if the alert still has the status that was seen. False if it changes nothing.
 
-    Raises Stale, and ValueError for a status that is not a person's to give, or that wants a note and has none.
+    Raises Stale, and ValueError for a status that a person may not give, or that needs a note and has none.
     """
     changed = decision.status != decision.seen
     if changed and decision.status not in CHOICES:

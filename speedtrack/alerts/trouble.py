@@ -1,4 +1,4 @@
-"""One series that fails holds up no other: its failure is logged, written on it, and tried again with growing gaps."""
+"""A series that fails does not hold up others: the failure is logged and stored, and retried after growing pauses."""
 
 import logging
 from collections.abc import Iterator
@@ -14,14 +14,14 @@ log = logging.getLogger(__name__)
 
 FIRST_PAUSE_S = 60  # doubled by each failure in a row
 LONGEST_PAUSE_S = 6 * 3600
-DATABASE_AWAY = (OperationalError, InterfaceError)  # the fault of no series
+DATABASE_AWAY = (OperationalError, InterfaceError)  # not the fault of a series
 
 
 @contextmanager
 def isolated(*series: Series) -> Iterator[None]:
-    """Run the block in a savepoint. If it raises, nothing of it stays but a note on these series.
+    """Run the block in a savepoint. If it raises, it is rolled back and the failure is stored on these series.
 
-    A database that is away is raised further: whoever called waits for it.
+    If the database is away, the error is raised: the caller waits for it.
     """
     try:
         with transaction.atomic():
@@ -31,17 +31,18 @@ def isolated(*series: Series) -> Iterator[None]:
     except Exception as e:  # the top of the loop over all series
         log.exception("series %s: no changes can be looked for", ", ".join(str(one.pk) for one in series))
         for one in series:
-            note(one, e)
+            store_failure(one, e)
     else:
-        Series.objects.filter(pk__in=[one.pk for one in series], failures__gt=0).update(
-            error="", failures=0, retry_at=None
-        )
+        recovered = [one.pk for one in series if one.failures]
+        if recovered:
+            Series.objects.filter(pk__in=recovered).update(error="", failures=0, retry_at=None)
 
 
-def note(series: Series, e: Exception) -> None:
-    """Write a failure on a series, with the time of the next look."""
-    failures = Series.objects.values_list("failures", flat=True).get(pk=series.pk)
-    pause = timedelta(seconds=min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2 ** min(failures, 20)))
+def store_failure(series: Series, e: Exception) -> None:
+    """Store a failure on a series, with the time of the next attempt."""
+    before = Series.objects.values_list("failures", flat=True).get(pk=series.pk)
+    pause = timedelta(seconds=min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2 ** min(before, 20)))
+    series.failures = before + 1
     Series.objects.filter(pk=series.pk).update(
-        error=f"{type(e).__name__}: {e}"[:2000], failures=failures + 1, retry_at=Now() + pause
+        error=f"{type(e).__name__}: {e}"[:2000], failures=series.failures, retry_at=Now() + pause
     )

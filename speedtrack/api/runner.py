@@ -1,4 +1,4 @@
-"""The calls of a runner (docs/result-format.md). Each parses, calls one verb, and answers."""
+"""The HTTP calls of runners (docs/result-format.md). Each parses, calls one verb, and answers."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ from speedtrack.runs.documents import (
     LogPiece,
     ProfileDocument,
     Renewal,
-    Result,
+    ResultDocument,
 )
 from speedtrack.runs.models import Machine, UnknownToken
 
@@ -53,7 +53,7 @@ def hello(request: MachineRequest, hello: Hello) -> Answer:
 @api.post("claim")
 def claim(request: MachineRequest, claim: Claim) -> HttpResponse:
     run = queue.claim(request.auth, claim.instance)
-    return JsonResponse(jobs.document(run)) if run else HttpResponse(status=204)
+    return JsonResponse(jobs.job_document(run)) if run else HttpResponse(status=204)
 
 
 @api.post("runs/{run_id}/renew")
@@ -64,25 +64,25 @@ def renew(request: MachineRequest, run_id: int, renewal: Renewal) -> Answer:
 
 @api.post("runs/{run_id}/log")
 def log(request: MachineRequest, run_id: int, piece: LogPiece) -> Answer:
-    queue.log(request.auth, run_id, piece)
+    queue.keep_log(request.auth, run_id, piece)
     return {}
 
 
 @api.post("runs/{run_id}/build")
 def build(request: MachineRequest, run_id: int, report: BuildReport) -> Answer:
-    linked = builds.report(request.auth, run_id, report)
+    linked = builds.accept_build(request.auth, run_id, report)
     return {"linked": {"run": linked.pk, "sha": linked.commit.sha} if linked else None}
 
 
 @api.post("runs/{run_id}/measurement")
-def measurement(request: MachineRequest, run_id: int, result: Result) -> Answer:
-    results.accept(request.auth, run_id, result)
+def measurement(request: MachineRequest, run_id: int, result: ResultDocument) -> Answer:
+    results.accept_result(request.auth, run_id, result)
     return {}
 
 
 @api.post("runs/{run_id}/profile")
 def profile(request: MachineRequest, run_id: int, profile: ProfileDocument) -> Answer:
-    profiles.accept(request.auth, run_id, profile)
+    profiles.accept_profile(request.auth, run_id, profile)
     return {}
 
 
@@ -100,8 +100,8 @@ def fail(request: MachineRequest, run_id: int, failure: Failure) -> Answer:
 
 @api.get("runs/{run_id}/source/{sha}")
 def source(request: MachineRequest, run_id: int, sha: str, token: int) -> StreamingHttpResponse:
-    """The files of one side of a held run, as a tar."""
-    run = queue.glance(request.auth, run_id, token)
+    """The files of one side's commit of a held run, as a tar."""
+    run = queue.held_run_unlocked(request.auth, run_id, token)
     if sha not in {run.commit.sha, run.base.sha if run.base else None}:
         raise RepositoryError(f"run {run_id} does not build {sha}")
     return StreamingHttpResponse(git.archive(run.project.slug, sha), content_type="application/x-tar")
@@ -116,12 +116,12 @@ ANSWERS: dict[type[Exception], int] = {
     results.Contradiction: 409,
     results.ResultError: 422,
     RepositoryError: 422,
-    RepositoryUnreachable: 503,  # git took too long or failed, which says nothing of the commit: the runner asks again
+    RepositoryUnreachable: 503,  # git took too long or failed, which is not the commit's fault: the runner asks again
     GitFailed: 503,
 }
 
 
-def answer(status: int) -> Any:
+def error_handler(status: int) -> Any:
     def handler(request: HttpRequest, error: Exception) -> HttpResponse:
         return JsonResponse({"error": str(error)}, status=status)
 
@@ -129,27 +129,27 @@ def answer(status: int) -> Any:
 
 
 for kind, status in ANSWERS.items():
-    api.exception_handler(kind)(answer(status))
+    api.exception_handler(kind)(error_handler(status))
 
 
 @api.exception_handler(AuthenticationError)
-def no_token(request: HttpRequest, error: AuthenticationError) -> HttpResponse:
+def refuse_no_token(request: HttpRequest, error: AuthenticationError) -> HttpResponse:
     return JsonResponse({"error": "no machine token: send `Authorization: Bearer <token>`"}, status=401)
 
 
 @api.exception_handler(ValidationError)
-def wrong_document(request: HttpRequest, error: ValidationError) -> HttpResponse:
-    """422 with each wrong place of the document, and what was wanted there."""
-    places = [f"{place(e['loc'])}: {e['msg']}" for e in error.errors]
+def refuse_wrong_document(request: HttpRequest, error: ValidationError) -> HttpResponse:
+    """422 with the wrong places of the document, and what is expected there."""
+    places = [f"{place_in_document(e['loc'])}: {e['msg']}" for e in error.errors]
     return JsonResponse({"error": "; ".join(places[:10])}, status=422)
 
 
-def place(location: tuple[str | int, ...]) -> str:
-    """A place in the body (whose location begins with the name of the argument), or a part of the address."""
+def place_in_document(location: tuple[str | int, ...]) -> str:
+    """A place in the body (pydantic's location begins with the name of the argument), or a part of the address."""
     where, *parts = location
     return ".".join(str(part) for part in (parts[1:] if where == "body" else parts)) or "document"
 
 
 @api.exception_handler(HttpError)
-def not_json(request: HttpRequest, error: HttpError) -> HttpResponse:
+def refuse_not_json(request: HttpRequest, error: HttpError) -> HttpResponse:
     return JsonResponse({"error": f"document: {error}: send JSON in UTF-8"}, status=422)

@@ -1,6 +1,6 @@
-"""What the load generators of others can be told: which keys of a workload have a place on their command lines.
+"""The load generators of others: which keys of a workload their command lines support.
 
-runners/loads/ writes those command lines. What a tool cannot do is refused here, not left out in silence.
+runners/loads/ writes those command lines. A key that a tool does not support is an error; it is never ignored.
 """
 
 from speedtrack.benchmarks.workloads import Workload
@@ -30,14 +30,14 @@ TESTS = {
 DISTRIBUTIONS = {"redis-benchmark": ("uniform",), "memtier": ("uniform", "sequential", "gaussian", "zipf")}
 
 
-def check(driver: str, workload: Workload) -> None:
-    """Raises ValueError naming what this tool cannot do."""
+def check_external_driver(driver: str, workload: Workload) -> None:
+    """Raise ValueError for a key or value of the workload that this tool does not support."""
     for key, field in Workload.model_fields.items():
         ignored = key in KEYS[driver] or key in ("warmup_s", "duration_s")
         if not ignored and getattr(workload, key) != field.default:
-            raise ValueError(f"driver = {driver!r} has nothing for {key}: remove it, or use speedbench")
+            raise ValueError(f"driver = {driver!r} does not support {key}: remove it, or use speedbench")
     if workload.requests is None or workload.warmup_s:
-        raise ValueError(f"driver = {driver!r} is given a number of requests: use requests, without times")
+        raise ValueError(f"driver = {driver!r} sends a number of requests: use requests, without times")
     if workload.clients % (workload.threads or 1):
         raise ValueError(f"driver = {driver!r} needs as many clients on each thread: clients must divide by threads")
     if workload.keys.distribution not in DISTRIBUTIONS[driver]:
@@ -50,7 +50,7 @@ def check(driver: str, workload: Workload) -> None:
 
 def check_redis_benchmark(workload: Workload) -> None:
     if workload.values.bytes is None:
-        raise ValueError('driver = "redis-benchmark" has values of one size: use values.bytes')
+        raise ValueError('driver = "redis-benchmark" supports values of one size: use values.bytes')
     if workload.commands and (len(workload.commands) > 1 or workload.commands[0].request is None):
         raise ValueError('driver = "redis-benchmark" sends one command: give one request, or a test')
 

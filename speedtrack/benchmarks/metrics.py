@@ -1,4 +1,4 @@
-"""The metrics: what is read off a benchmark, which way is better, and how small a change still matters."""
+"""The metrics of benchmarks: units, better direction, smallest effect that matters, and flags that void a value."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -14,8 +14,8 @@ class Direction(StrEnum):
 class Metric:
     """``smallest_effect`` is a ratio (0.01 = 1%); a suite may set its own. ``watched``: a change may raise an alert.
 
-    ``voided_by`` names the trial flags under which this metric says nothing: a driver at its limit hides the server's
-    throughput, yet the server's CPU time per request stays what it was. ``exact``: without noise, one sample says all.
+    ``voided_by``: flags of a trial that make this metric useless. A driver at its limit, for instance, hides the
+    server's throughput, but not its CPU time per request. ``exact``: the metric has no noise, so one sample is enough.
     """
 
     name: str
@@ -28,9 +28,9 @@ class Metric:
     exact: bool = False
 
 
-# Wrong answers cost what wrong answers cost: nothing that was measured of them speaks of the benchmark.
+# A trial with wrong answers measured other work than that of the benchmark.
 OTHER_WORK = frozenset({"errors", "hit_rate", "key_count"})
-# The same work took another time: a slower clock, no rest yet, a disk in between, a machine that slept.
+# The same work took a different time: another clock frequency, no steady state yet, paging, a machine that slept.
 VOIDS_CPU = frozenset({"steal", "unsteady", "no_steady_state", "frequency", "paging", "suspended"}) | OTHER_WORK
 VOIDS_THROUGHPUT = VOIDS_CPU | {"delayed", "foreign", "client_bound", "clock"}
 VOIDS_LATENCY = VOIDS_THROUGHPUT | {"client_delayed", "slipped"}
@@ -41,7 +41,7 @@ METRICS = {
         Metric("server_cpu_ns_per_request", "Server CPU per request", "ns", Direction.LOWER, 0.01, True, VOIDS_CPU),
         Metric("instructions_per_request", "Instructions per request", "", Direction.LOWER, 0.01, True, OTHER_WORK),
         Metric("cycles_per_request", "Cycles per request", "", Direction.LOWER, 0.01, False, VOIDS_CPU),
-        # Measured once, so that no pairs could confirm what a change of it says.
+        # Measured once per run, so pairs cannot confirm a change.
         Metric(
             "callgrind_instructions_per_request",
             "Instructions per request (callgrind)",
@@ -78,6 +78,6 @@ HEADLINE = "server_cpu_ns_per_request"
 WATCHED = [metric.name for metric in METRICS.values() if metric.watched]
 
 
-def voiding(metrics: Iterable[str]) -> list[str]:
-    """The flags under which any of these metrics says nothing."""
+def voiding_flags(metrics: Iterable[str]) -> list[str]:
+    """The flags that void at least one of these metrics."""
     return sorted(frozenset[str]().union(*(METRICS[name].voided_by for name in metrics)))

@@ -1,4 +1,4 @@
-"""What is measured: suites as they were when a run was planned, and benchmarks by the digest of their definition."""
+"""What is measured: versions of suites, benchmarks by the digest of their definition, and sets of benchmarks."""
 
 from typing import Any, ClassVar
 
@@ -9,7 +9,7 @@ from speedtrack.projects.models import Project
 
 
 class Suite(models.Model):
-    """One state of a suite file. A run points at the one it was planned with, so that a later edit changes no run."""
+    """One version of a suite file. A run refers to the version it was planned with, so later edits do not affect it."""
 
     name = models.CharField(max_length=100)
     digest = models.CharField(max_length=80, unique=True)
@@ -20,19 +20,26 @@ class Suite(models.Model):
         return self.name
 
     def smallest_effect(self, metric: str, default: float) -> float:
-        """The suite's own practical threshold for a metric, as a ratio."""
+        """The suite's own smallest effect of a metric, as a ratio, or the default."""
         override: dict[str, Any] = self.definition.get("metrics", {}).get(metric, {})
         return float(override.get("smallest_effect", default))
 
 
 class Benchmark(models.Model):
-    """One workload against one server configuration. Its identity is its name and the digest of its definition."""
+    """One workload with one server configuration, identified by its name and the digest of its definition."""
 
     project = models.ForeignKey(Project, models.CASCADE, related_name="benchmarks")
     name = models.CharField(max_length=100)
     digest = models.CharField(max_length=80)
     definition = models.JSONField()
     why = models.TextField(default="")
+    rate_from = models.ForeignKey(
+        "self",
+        models.RESTRICT,
+        null=True,
+        related_name="+",
+        help_text="the benchmark whose first throughput on a machine sets the rate of this one there",
+    )
 
     class Meta:
         constraints: ClassVar = [
@@ -41,3 +48,35 @@ class Benchmark(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+
+class BenchmarkSet(models.Model):
+    """The benchmarks that a run measures. Equal sets are one row, which many runs share."""
+
+    project = models.ForeignKey(Project, models.CASCADE, related_name="benchmark_sets")
+    digest = models.CharField(max_length=80, help_text="over the names and digests of its benchmarks")
+    benchmarks = models.ManyToManyField(Benchmark, through="SetMember", related_name="sets")
+
+    class Meta:
+        constraints: ClassVar = [
+            models.UniqueConstraint(fields=["project", "digest"], name="a_benchmark_set_once_per_project"),
+        ]
+
+    def __str__(self) -> str:
+        return ", ".join(self.names)
+
+    @property
+    def names(self) -> list[str]:
+        return list(self.benchmarks.order_by("pk").values_list("name", flat=True))
+
+
+class SetMember(models.Model):
+    """A benchmark in a set."""
+
+    benchmark_set = models.ForeignKey(BenchmarkSet, models.CASCADE, related_name="members")
+    benchmark = models.ForeignKey(Benchmark, models.RESTRICT, related_name="+")
+
+    class Meta:
+        constraints: ClassVar = [
+            models.UniqueConstraint(fields=["benchmark_set", "benchmark"], name="a_benchmark_once_in_a_set"),
+        ]

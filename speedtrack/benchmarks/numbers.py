@@ -1,4 +1,4 @@
-"""Numbers as people read them: 5.12 µs rather than 5123 ns. frontend/src/units.ts says the same for the charts."""
+"""Format numbers for people: 5.12 µs rather than 5123 ns. frontend/src/units.ts does the same for the charts."""
 
 import math
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ SCALES: dict[str, tuple[tuple[float, str], ...]] = {
     "requests/s": ((1, "/s"), (1e3, "k/s"), (1e6, "M/s"), (1e9, "G/s")),
     "bytes": ((1, "B"), (1e3, "kB"), (1e6, "MB"), (1e9, "GB")),
 }
-# What a worse and a better value of a metric is called, where it is not slower and faster.
+# Words for a worse and a better value of a metric, where they are not "slower" and "faster".
 EFFECTS: dict[str, tuple[str, str]] = {
     "instructions_per_request": ("more instructions", "fewer instructions"),
     "callgrind_instructions_per_request": ("more instructions", "fewer instructions"),
@@ -24,14 +24,14 @@ EFFECTS: dict[str, tuple[str, str]] = {
     "build_seconds": ("slower build", "faster build"),
     "binary_bytes": ("larger binary", "smaller binary"),
 }
-SMALLEST_FACTOR, LARGEST_FACTOR = 0.005, 10_000  # beyond them a factor says no more than that it is far off
+SMALLEST_FACTOR, LARGEST_FACTOR = 0.005, 10_000  # factors beyond them are shown as "under" and "over"
 DAY = 86400
 SPANS = ((365 * DAY, "year"), (30 * DAY, "month"), (DAY, "day"), (3600, "hour"), (60, "minute"), (1, "second"))
 
 
 @dataclass(frozen=True)
-class Scale:
-    """A unit fit for numbers of one size: divide by ``factor`` and show ``decimals``."""
+class UnitScale:
+    """A unit for numbers of one size: divide by ``factor`` and show ``decimals``."""
 
     factor: float
     unit: str
@@ -44,41 +44,41 @@ class Scale:
         return f"{self.number(value)} {self.unit}".rstrip()
 
 
-def scale(unit: str, size: float) -> Scale:
-    """The scale on which a number of this size has three digits."""
+def unit_scale(unit: str, size: float) -> UnitScale:
+    """The scale that shows a number of this size with three digits."""
     factor, name = 1.0, unit
     for step, step_name in SCALES.get(unit, ((1, unit),)):
         if step == 1 or abs(size) >= step * 0.9995:
             factor, name = step, step_name
-    shown = abs(size) / factor
-    decimals = 0 if shown >= 99.95 or (shown == int(shown) and factor == 1) else 1 if shown >= 9.995 else 2
-    return Scale(factor, name, decimals)
+    number = abs(size) / factor
+    decimals = 0 if number >= 99.95 or (number == int(number) and factor == 1) else 1 if number >= 9.995 else 2
+    return UnitScale(factor, name, decimals)
 
 
 def quantity(metric: Metric, value: float) -> str:
-    return scale(metric.unit, value).text(value)
+    return unit_scale(metric.unit, value).text(value)
 
 
 def margin(metric: Metric, value: float, low: float, high: float) -> str:
-    """Half the interval, in the unit of the value, with one digit more than the value if that says something."""
-    shown = scale(metric.unit, value)
+    """Half the interval in the unit of the value, with one more digit than the value if it would round to zero."""
+    scale = unit_scale(metric.unit, value)
     half = (high - low) / 2
-    rounds_to_zero = half and round(half / shown.factor, shown.decimals) == 0
-    return f"±{Scale(shown.factor, '', shown.decimals + bool(rounds_to_zero)).number(half).rstrip()}"
+    rounds_to_zero = half and round(half / scale.factor, scale.decimals) == 0
+    return f"±{UnitScale(scale.factor, '', scale.decimals + bool(rounds_to_zero)).number(half).rstrip()}"
 
 
 def interval(metric: Metric, low: float, high: float) -> str:
-    """Both ends in the unit of the higher one, as far apart as they can be told."""
-    shown = scale(metric.unit, high)
-    if low != high and shown.number(low) == shown.number(high):
-        shown = Scale(shown.factor, shown.unit, shown.decimals + 1)
-    return f"{shown.number(low)} to {shown.text(high)}"
+    """Both ends in the unit of the higher one, with one more digit if they would look equal."""
+    scale = unit_scale(metric.unit, high)
+    if low != high and scale.number(low) == scale.number(high):
+        scale = UnitScale(scale.factor, scale.unit, scale.decimals + 1)
+    return f"{scale.number(low)} to {scale.text(high)}"
 
 
 def change(ratio: float) -> str:
-    """A ratio as a signed percentage; as a factor when it is large.
+    """A ratio as a signed percentage, or as a factor when it is large.
 
-    A ratio of zero or below comes from a metric with such values: it stands for a share of the metric's usual size.
+    Metrics with values of zero or below can have such ratios: these are differences as a share of the usual value.
     """
     if not math.isfinite(ratio):
         return "not known"
@@ -116,7 +116,7 @@ def duration(seconds: float) -> str:
 
 
 def ago(seconds: float) -> str:
-    """How long ago, or how far ahead when negative, in one unit."""
+    """How long ago in one unit; negative: how far in the future."""
     size = abs(seconds)
     if size < 10:
         return "just now" if seconds >= 0 else "now"
@@ -127,5 +127,5 @@ def ago(seconds: float) -> str:
 
 
 def effect(metric: Metric, worse: bool) -> str:
-    """What a change of a metric means to its users."""
+    """The words for a worse or better value of a metric."""
     return EFFECTS.get(metric.name, ("slower", "faster"))[0 if worse else 1]

@@ -1,7 +1,7 @@
-"""What a suite may ask of the load driver: a phase of its workload documents (runners/driver/README.md), checked.
+"""The workloads of suites: phases of the load driver's workload documents (runners/driver/README.md), validated.
 
-The driver checks again, and its word counts: runners/tests/golden/workloads.json holds both to the same answers. Modes
-that measure something else than one server's speed at one load (search, sweep, idle, churn, ...) are not for suites.
+The driver validates them again; both are tested with runners/tests/golden/workloads.json. Modes that do not measure the
+speed of one server under one load (search, sweep, idle, churn, ...) are not available to suites.
 """
 
 import re
@@ -54,45 +54,45 @@ TESTS = {
 }
 
 
-#: How the forms of a key that may have several are told apart; these words stand in the places of pydantic's errors.
+#: Tags for the forms of a key that may have several; they occur in the locations of pydantic's errors.
 FORMS = ("single", "list", "table")
-#: A command line as redis-cli cuts it: quotes may begin anywhere, and end before a space.
+#: A command line as redis-cli splits it: quotes may begin anywhere, and must end before a space.
 REQUEST = re.compile(r"""\s*(?:(?:[^\s"']|"(?:\\.|[^"\\])*"(?=\s|$)|'(?:\\'|[^'])*'(?=\s|$))+\s*)+""")
 
 
-def form(value: Any) -> str:
+def form_of(value: Any) -> str:
     return "list" if isinstance(value, list) else "table" if isinstance(value, dict | BaseModel) else "single"
 
 
-def quoted(request: str) -> str:
+def check_request_text(request: str) -> str:
     if not REQUEST.fullmatch(request):
-        raise ValueError("this is no command: begin it with a name, and close its quotes before a space")
+        raise ValueError("this is not a command: begin it with a name, and close its quotes before a space")
     return request
 
 
-def named(words: list[str]) -> list[str]:
+def check_request_words(words: list[str]) -> list[str]:
     if not words[0]:
         raise ValueError("the first word is the name of a command: it must not be empty")
     return words
 
 
-def weighed(pair: list[int]) -> list[int]:
+def check_weighted_size(pair: list[int]) -> list[int]:
     if not 1 <= pair[1] <= 1_000_000:
         raise ValueError("this is [bytes, weight], with a weight of 1 to 1000000")
     return pair
 
 
-def rising(pair: list[Any]) -> list[Any]:
+def check_rising(pair: list[Any]) -> list[Any]:
     if pair[0] > pair[1]:
-        raise ValueError("the lesser comes first")
+        raise ValueError("the smaller number must come first")
     return pair
 
 
-#: The driver looks at ten slices of 0.1 s, and lets the load run for one more before the window.
+#: The driver judges ten slices of 0.1 s, and lets the load run for another one before the window.
 LEAST_JUDGED_S = 1.1
-Single, Listed, Table, BY_FORM = Tag("single"), Tag("list"), Tag("table"), Discriminator(form)
+Single, Listed, Table, BY_FORM = Tag("single"), Tag("list"), Tag("table"), Discriminator(form_of)
 TWO = Field(min_length=2, max_length=2)
-RISING = AfterValidator(rising)
+RISING = AfterValidator(check_rising)
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,60}$")]
 Part = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 Share = Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)]
@@ -101,10 +101,10 @@ Size = Annotated[int, Field(ge=0, le=512 << 20)]
 Seconds = Annotated[int, Field(ge=1, le=2**32 - 1)]
 HitRate = Annotated[Annotated[Part, Single] | Annotated[list[Part], TWO, RISING, Listed], BY_FORM]
 Lifetime = Annotated[Annotated[Seconds, Single] | Annotated[list[Seconds], TWO, RISING, Listed], BY_FORM]
-#: As one would type it, or its words.
+#: A command line as one types it, or its words.
 Request = Annotated[
-    Annotated[str, AfterValidator(quoted), Single]
-    | Annotated[list[str], Field(min_length=1), AfterValidator(named), Listed],
+    Annotated[str, AfterValidator(check_request_text), Single]
+    | Annotated[list[str], Field(min_length=1), AfterValidator(check_request_words), Listed],
     BY_FORM,
 ]
 
@@ -113,15 +113,15 @@ class Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
-def one_of(model: BaseModel, *names: str) -> None:
-    """Raises ValueError unless exactly one of these keys is given."""
-    given = [name for name in names if getattr(model, name) is not None]
-    if len(given) != 1:
-        raise ValueError(f"exactly one of {', '.join(names)} is needed ({' and '.join(given) or 'none'} given)")
+def require_one_of(model: BaseModel, *names: str) -> None:
+    """Raise ValueError unless exactly one of these keys is given."""
+    present = [name for name in names if getattr(model, name) is not None]
+    if len(present) != 1:
+        raise ValueError(f"exactly one of {', '.join(names)} is needed ({' and '.join(present) or 'none'} given)")
 
 
 class Keys(Strict):
-    """Which keys requests take, of how many."""
+    """How many keys there are, and how requests choose among them."""
 
     count: int = Field(1, ge=1, le=10**12)
     distribution: Literal["uniform", "sequential", "zipf", "gaussian", "hotspot", "latest"] = "uniform"
@@ -140,21 +140,23 @@ class Keys(Strict):
         }
         for name, distributions in owners.items():
             if getattr(self, name) is not None and self.distribution not in distributions:
-                wanted = " or ".join(f'"{one}"' for one in distributions)
-                raise ValueError(f"{name} is for distribution = {wanted}: remove it")
+                names = " or ".join(f'"{one}"' for one in distributions)
+                raise ValueError(f"{name} is for distribution = {names}: remove it")
         return self
 
 
 class Values(Strict):
-    """How large values are, in bytes: always the same, even over a range, or some sizes, each with its weight."""
+    """The sizes of values in bytes: one size, a uniform range, or several sizes with weights."""
 
     bytes: Size | None = None
     range: Annotated[list[Size], TWO, RISING] | None = None
-    weighted: Annotated[list[Annotated[list[Size], TWO, AfterValidator(weighed)]], Field(min_length=1)] | None = None
+    weighted: (
+        Annotated[list[Annotated[list[Size], TWO, AfterValidator(check_weighted_size)]], Field(min_length=1)] | None
+    ) = None
 
     @model_validator(mode="after")
     def one_form(self) -> "Values":
-        one_of(self, "bytes", "range", "weighted")
+        require_one_of(self, "bytes", "range", "weighted")
         return self
 
 
@@ -167,7 +169,7 @@ class Item(Strict):
 
     @model_validator(mode="after")
     def one_form(self) -> "Item":
-        one_of(self, "request", "test")
+        require_one_of(self, "request", "test")
         return self
 
 
@@ -180,35 +182,35 @@ class Repeated(Item):
 
 
 class Setup(Strict):
-    """A request that one connection sends so many times before, uncounted."""
+    """A request that one connection sends a number of times before the load; it is not measured."""
 
     request: Request
     times: int = Field(1, ge=1, le=10**9)
 
 
 class Expectations(Strict):
-    """What must be true of every trial, or it is no measurement."""
+    """Conditions that every trial must meet to count."""
 
     hit_rate: HitRate | None = None
     keys: int | None = Field(None, ge=0)
 
 
 class RateOf(Strict):
-    """A share of what another benchmark reached when it was first measured on the machine."""
+    """A rate as a share of the throughput another benchmark had when first measured on the machine."""
 
     of: Name
     share: Share
 
 
 class Probe(Strict):
-    """Connections beside the load that see what a rare request waits."""
+    """Additional connections with few requests, which measure how long a rare request waits."""
 
     clients: int = Field(1, ge=1, le=1000)
     rate: Rate = 100.0
 
 
 class Workload(Strict):
-    """A phase of the driver's workload documents, and the transport it goes over."""
+    """A phase of the driver's workload documents, and its transport."""
 
     test: str | None = None
     commands: list[Weighted] | None = Field(None, min_length=1)
@@ -238,19 +240,19 @@ class Workload(Strict):
 
     @model_validator(mode="before")
     @classmethod
-    def long_enough(cls, given: Any) -> Any:
-        """The driver's defaults: half a second of warm-up and five of window; none with a number of requests."""
-        if not isinstance(given, dict):
-            return given
-        length = {"warmup_s": 0.0} if given.get("requests") is not None else {"warmup_s": 0.5, "duration_s": 5.0}
-        return length | {key: value for key, value in given.items() if value is not None}
+    def long_enough(cls, document: Any) -> Any:
+        """Fill in the driver's defaults: warm-up of 0.5 s and window of 5 s, or neither with a number of requests."""
+        if not isinstance(document, dict):
+            return document
+        length = {"warmup_s": 0.0} if document.get("requests") is not None else {"warmup_s": 0.5, "duration_s": 5.0}
+        return length | {key: value for key, value in document.items() if value is not None}
 
     @model_validator(mode="after")
     def consistent(self) -> "Workload":
-        one_of(self, "test", "commands", "sequence")
-        one_of(self, "duration_s", "requests")
+        require_one_of(self, "test", "commands", "sequence")
+        require_one_of(self, "duration_s", "requests")
         if self.warmup_most_s is not None and self.warmup_most_s < self.warmup_s:
-            raise ValueError("this warm-up can end before warmup_s: raise warmup_most_s, or lower that")
+            raise ValueError("warmup_most_s is less than warmup_s: raise it, or lower warmup_s")
         if self.mode == "open" and self.rate is None:
             raise ValueError('mode = "open" needs a rate: requests/s, or { of = "BENCHMARK", share = 0.5 }')
         for name in ("rate", "arrivals"):
@@ -259,14 +261,14 @@ class Workload(Strict):
         if self.threads and self.threads > self.clients:
             raise ValueError("there are more threads than clients: lower threads or raise clients")
         if self.setup and self.prefill:
-            raise ValueError("prefill wants an empty server: use it or setup")
+            raise ValueError("prefill needs an empty server: use either prefill or setup")
         return self
 
     def items(self) -> list[Item]:
         return [*(self.commands or []), *(self.sequence or [])]
 
     def check_protocol(self, protocol: str) -> None:
-        """Raises ValueError for a request or a test that this protocol does not have."""
+        """Raise ValueError for a request or a test that this protocol does not have."""
         names = [self.test, *(item.test for item in self.items())]
         parts = (part.partition(":") for name in names if name for part in name.split("+"))
         for test, colon, weight in parts:
@@ -281,5 +283,5 @@ class Workload(Strict):
                 raise ValueError(f'{name} is for protocol = "resp": remove it')
 
     def phase(self) -> dict[str, Any]:
-        """What the driver is told: every key that is used, but the transport."""
+        """The phase for the driver: all keys that have a value, without the transport."""
         return self.model_dump(exclude={"transport"}, exclude_none=True)

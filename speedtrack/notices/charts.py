@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from PIL import Image
 
-from speedtrack.alerts import series
+from speedtrack.alerts import lines, pairing
+from speedtrack.alerts.lines import LinePoint
 from speedtrack.alerts.models import ChangePoint
-from speedtrack.alerts.series import MeasuredCommit
 from speedtrack.benchmarks import numbers
 from speedtrack.projects.models import Position
 
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 AROUND = (60, 30)  # positions before and after the change that a picture shows
 MOST_PAIRS = 200
 WIDTH, HEIGHT, SCALE = 520, 330, 2  # CSS pixels, and pixels of the picture in one
-COLOURS = 48  # of the palette
-INK, SOFT, GRID, PAPER = "#22262c", "#5c636d", "#dfe3e8", "#f8f9fb"  # opaque paper: readable on white and on dark
+COLOURS = 48  # in the palette of the picture
+INK, SOFT, GRID, PAPER = "#22262c", "#5c636d", "#dfe3e8", "#f8f9fb"  # opaque: readable on white and on dark
 BEFORE, WORSE, BETTER = "#1f6feb", "#d1372c", "#1a8a4f"
 
 
 def picture(change_point: ChangePoint) -> bytes:
     """The PNG of one change: its line above, the ratios of the pairs below if there are any."""
-    from matplotlib.figure import Figure  # 60 MB, of the process that sends mails alone
+    from matplotlib.figure import Figure  # takes 60 MB, so only the process that sends mails imports it
 
     points, pairs = line_around(change_point), ratios(change_point)
     figure = Figure(figsize=(WIDTH / 100, HEIGHT / 100), dpi=100 * SCALE, facecolor=PAPER, layout="constrained")
@@ -38,21 +38,20 @@ def picture(change_point: ChangePoint) -> bytes:
 
 
 def small_png(figure: Any) -> bytes:
-    """The figure with a palette, a third of the size that it has without."""
+    """The figure with a palette of COLOURS, which makes it a third of its size."""
     plain, small = io.BytesIO(), io.BytesIO()
     figure.savefig(plain, format="png")
     Image.open(plain).convert("RGB").quantize(COLOURS).save(small, format="png", optimize=True)
     return small.getvalue()
 
 
-def line_around(change_point: ChangePoint) -> list[MeasuredCommit]:
+def line_around(change_point: ChangePoint) -> list[LinePoint]:
     """The measured commits around the change on the branch where it was found."""
     place = Position.objects.filter(branch=change_point.branch_id, commit=change_point.commit_id).first()
     if place is None:  # the commit has left the branch
         return []
     first, last = place.number - AROUND[0], place.number + AROUND[1]
-    found = series.load([change_point.series], change_point.branch, first=max(first, 0))
-    return [point for point in found if point.position <= last]
+    return lines.points([change_point.series_id], change_point.branch, max(first, 0), last)
 
 
 def ratios(change_point: ChangePoint) -> list[float]:
@@ -60,21 +59,23 @@ def ratios(change_point: ChangePoint) -> list[float]:
     ends = change_point.verdicts.filter(answer="different").order_by("id").first()
     if ends is None:
         return []
-    runs = change_point.runs.filter(base=ends.base_id, commit=ends.commit_id).order_by("id")
-    pairs = series.sample_pairs(runs, change_point.series)
+    pairs = pairing.measured_pairs(change_point, ends.base_id, ends.commit_id)
     return [after / before for before, after in pairs if before > 0][:MOST_PAIRS]
 
 
-def draw_line(axes: "Axes", change_point: ChangePoint, points: Sequence[MeasuredCommit]) -> None:
+def draw_line(axes: "Axes", change_point: ChangePoint, points: Sequence[LinePoint]) -> None:
     """Values with their intervals; the range of the change is shaded."""
     ends = Position.objects.filter(
         branch=change_point.branch_id, commit__in=[change_point.before_id, change_point.commit_id]
     )
     places = sorted(ends.values_list("number", flat=True))
-    unit = numbers.scale(change_point.metric.unit, median([p.value for p in points] or [1]))
+    unit = numbers.unit_scale(change_point.metric.unit, median([p.value for p in points] or [1]))
     if len(places) == 2:
         axes.axvspan(places[0] + 0.5, places[1] + 0.5, color="#f6d9a8", lw=0, zorder=0)
-    for group, colour in ((before(points, places), BEFORE), (after(points, places), colour_of(change_point))):
+    for group, colour in (
+        (points_before(points, places), BEFORE),
+        (points_after(points, places), colour_of(change_point)),
+    ):
         x, y = [p.position for p in group], [p.value / unit.factor for p in group]
         spread = [[(p.value - p.low) / unit.factor for p in group], [(p.high - p.value) / unit.factor for p in group]]
         axes.errorbar(x, y, yerr=spread, fmt="o-", ms=3.2, lw=1, elinewidth=0.8, color=colour, ecolor=colour)
@@ -84,14 +85,14 @@ def draw_line(axes: "Axes", change_point: ChangePoint, points: Sequence[Measured
         axes.set_yticks([])
         axes.text(0.5, 0.5, "no line on this branch", transform=axes.transAxes, ha="center", color=SOFT, fontsize=9)
     axes.grid(axis="y", color=GRID, lw=0.8)
-    plain(axes)
+    remove_frame(axes)
 
 
-def before(points: Sequence[MeasuredCommit], places: list[int]) -> list[MeasuredCommit]:
+def points_before(points: Sequence[LinePoint], places: list[int]) -> list[LinePoint]:
     return [p for p in points if not places or p.position < places[-1]]
 
 
-def after(points: Sequence[MeasuredCommit], places: list[int]) -> list[MeasuredCommit]:
+def points_after(points: Sequence[LinePoint], places: list[int]) -> list[LinePoint]:
     return [p for p in points if places and p.position >= places[-1]]
 
 
@@ -112,15 +113,15 @@ def draw_pairs(axes: "Axes", change_point: ChangePoint, pairs: Sequence[float]) 
     axes.xaxis.set_major_formatter(lambda value, _: f"{value:+g}%".replace("-", numbers.MINUS) if value else "0")
     axes.set_yticks([])
     axes.margins(y=0.12)
-    plain(axes)
+    remove_frame(axes)
 
 
 def colour_of(change_point: ChangePoint) -> str:
     return WORSE if change_point.is_slowdown else BETTER
 
 
-def plain(axes: "Axes") -> None:
-    """Small soft labels, no frame."""
+def remove_frame(axes: "Axes") -> None:
+    """Small grey labels, no frame."""
     axes.set_facecolor(PAPER)
     axes.tick_params(labelsize=9, colors=SOFT, length=0)
     for side in axes.spines.values():

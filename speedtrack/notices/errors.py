@@ -1,8 +1,8 @@
-"""What a sender raises. Whatever else it raises is a defect of SpeedTrack: the row is given up, with the error kept."""
+"""The errors of senders. Any other one is a defect of SpeedTrack: the row is given up, and the error is kept."""
 
 
 class Temporary(Exception):
-    """Time may heal it: the row is tried again, after ``after_s`` if the receiver named a time, else with backoff."""
+    """It may succeed later. The row is retried after ``after_s`` if the receiver named a time, else with backoff."""
 
     def __init__(self, message: str, after_s: float | None = None) -> None:
         super().__init__(message)
@@ -10,12 +10,12 @@ class Temporary(Exception):
 
 
 class Away(Temporary):
-    """The receiver does not answer, or refuses everything: all rows for it wait."""
+    """The receiver does not answer, or refuses everything. All rows for it wait."""
 
 
 class Unanswered(Away):
-    """The receiver has the whole message, but never said whether it took it: the row is tried once more only."""
+    """The receiver got the whole message but did not answer. The row is retried only once."""
 
 
 class Permanent(Exception):
-    """Refused for good: the row is given up at once. The message says cause and remedy."""
+    """Sending will never succeed. The row is given up at once; the message names cause and remedy."""

@@ -1,4 +1,4 @@
-"""When a person may be told: functions of clock times, in the person's time zone."""
+"""When a person may be notified: functions of clock times, in the person's time zone."""
 
 from dataclasses import dataclass
 from datetime import datetime, time, timedelta
@@ -16,7 +16,7 @@ class Hours:
     digest_hour: int
 
     def audible(self, at: datetime) -> datetime:
-        """The moment itself, or the end of the quiet hours that it falls in."""
+        """The moment itself, or the end of the quiet hours if it is in them."""
         if self.quiet is None:
             return at
         local = at.astimezone(self.zone)
@@ -33,7 +33,7 @@ class Hours:
         return at.astimezone(self.zone).replace(hour=0, minute=0, second=0, microsecond=0)
 
     def digest(self, after: datetime, weekly: bool = False) -> datetime:
-        """The next time at which a digest goes out: the hour of every day, or of Mondays."""
+        """The next time at which a digest is sent: at the digest hour of every day, or of Mondays."""
         due = self.midnight(after).replace(hour=self.digest_hour)
         while due <= after or (weekly and due.weekday() != MONDAY):
             due += timedelta(days=1)

@@ -1,4 +1,4 @@
-"""The mails: of an alert as text and HTML with pictures, of several as a table, of a machine as text."""
+"""The mails: about one alert as text and HTML with pictures, about several as a table, about a machine as text."""
 
 import logging
 import textwrap
@@ -21,10 +21,10 @@ from speedtrack.runs.models import MachineEvent
 log = logging.getLogger(__name__)
 
 SUBJECT_LENGTH = 120
-COLUMNS = 80  # of the text, but for addresses
-MOST_CANDIDATES = 10  # commits of a range that a mail lists
+COLUMNS = 80  # of the text; longer addresses stay whole
+MOST_CANDIDATES = 10  # commits of a range that a mail lists at most
 MOST_PICTURES = 3
-MOST_LISTED = 25  # alerts of a table
+MOST_LISTED = 25  # alerts that a digest lists at most
 MOST_REFERENCES = 20
 MACHINE_SUBJECTS: dict[str, str] = {
     MachineEvent.Kind.QUARANTINED: "in quarantine: its canary moved",
@@ -34,25 +34,26 @@ MACHINE_SUBJECTS: dict[str, str] = {
 
 
 class RelatedMail(EmailMultiAlternatives):
-    """A mail whose attachments are pictures of its HTML."""
+    """A mail whose attachments are the pictures in its HTML part."""
 
     mixed_subtype = "related"
 
 
 def message_of(row: Outbox) -> EmailMultiAlternatives:
-    """The mail of whatever the row is about."""
+    """The mail for a row of the outbox."""
     if row.digest:
         return digest_message(row)
-    return message(row) if row.alert_id else machine_message(row)
+    return alert_message(row) if row.alert_id else machine_message(row)
 
 
-def message(row: Outbox) -> EmailMultiAlternatives:
-    """The mail of an alert: text complete by itself, and the same as HTML with pictures of the worst changes."""
+def alert_message(row: Outbox) -> EmailMultiAlternatives:
+    """The mail about an alert: as text, which is complete, and as HTML with pictures of the worst changes."""
     alert = row.alert
     assert alert is not None
     notices = notices_of(row)
+    links = subscription_links(notices)
     earlier = list(earlier_mails(row))
-    found = changes(alert)
+    found = changes_of(alert)
     pictures = pictures_of(found)
     context = {
         "alert": alert,
@@ -63,14 +64,14 @@ def message(row: Outbox) -> EmailMultiAlternatives:
         "branches": alert.branch_names(),
         "url": settings.URL + reverse("alert", args=[alert.pk]),
         "project_url": settings.URL + reverse("project", args=[alert.project.slug]),
-        **ways_out(notices),
+        **links,
     }
     mail = RelatedMail(
-        subject=f"Re: {subject(alert)}" if earlier else subject(alert),
+        subject=f"Re: {subject_of(alert)}" if earlier else subject_of(alert),
         body=at_80_columns(render_to_string("notices/mail.txt", context)),
         to=[row.recipient],
-        headers=headers_of(row, notices)
-        | thread(earlier)
+        headers=headers_of(row, links)
+        | thread_headers(earlier)
         | {
             "List-Id": f"{alert.project.slug} <{alert.project.slug}.speedtrack>",
             "X-SpeedTrack-Project": alert.project.slug,
@@ -80,34 +81,35 @@ def message(row: Outbox) -> EmailMultiAlternatives:
     mail.attach_alternative(render_to_string("notices/mail.html", context), "text/html")
     for cp in found:
         if cp.pk in pictures:
-            mail.attach(inline(pictures[cp.pk], cid_of(cp)))
+            mail.attach(inline_image(pictures[cp.pk], cid_of(cp)))
     return mail
 
 
 def digest_message(row: Outbox) -> EmailMultiAlternatives:
-    """One mail of several alerts, as a table, the worst first."""
+    """One mail about several alerts: a table, the worst first."""
     notices = notices_of(row)
+    links = subscription_links(notices)
     alerts = {n.event.alert_id: n.event.alert for n in notices}
-    listed = sorted((Listed.of(alert) for alert in alerts.values()), key=lambda one: -one.size)
+    listed = sorted((DigestLine.of(alert) for alert in alerts.values()), key=lambda one: -one.size)
     context = {
         "listed": listed[:MOST_LISTED],
         "left_out": max(0, len(listed) - MOST_LISTED),
         "count": len(listed),
         "url": settings.URL + reverse("all-alerts"),
-        **ways_out(notices),
+        **links,
     }
     mail = EmailMultiAlternatives(
         subject=digest_subject(listed),
         body=at_80_columns(render_to_string("notices/digest.txt", context)),
         to=[row.recipient],
-        headers=headers_of(row, notices) | {"List-Id": "SpeedTrack digests <digests.speedtrack>"},
+        headers=headers_of(row, links) | {"List-Id": "SpeedTrack digests <digests.speedtrack>"},
     )
     mail.attach_alternative(render_to_string("notices/digest.html", context), "text/html")
     return mail
 
 
 def machine_message(row: Outbox) -> EmailMultiAlternatives:
-    """The mail of what happened to a machine, as text."""
+    """The mail about an event of a machine, as text."""
     event = row.machine_event
     assert event is not None
     return EmailMultiAlternatives(
@@ -117,12 +119,12 @@ def machine_message(row: Outbox) -> EmailMultiAlternatives:
             {"event": event, "url": settings.URL + reverse("machine", args=[event.machine.name])},
         ),
         to=[row.recipient],
-        headers=headers_of(row, []),
+        headers=headers_of(row, {}),
     )
 
 
 def trial_message(subscriber: Subscriber) -> EmailMultiAlternatives:
-    """What the test button of the settings sends."""
+    """The mail that the test button of the settings sends."""
     context = {"url": settings.URL, "manage_url": manage_url(subscriber)}
     return EmailMultiAlternatives(
         subject="SpeedTrack: a test",
@@ -133,8 +135,8 @@ def trial_message(subscriber: Subscriber) -> EmailMultiAlternatives:
 
 
 @dataclass(frozen=True)
-class Listed:
-    """A line of a digest; ``worst`` is None if no change point belongs to the alert any more."""
+class DigestLine:
+    """A line of a digest; ``worst`` is None if the alert has no change points left."""
 
     alert: Alert
     worst: ChangePoint | None
@@ -142,28 +144,28 @@ class Listed:
     url: str
 
     @staticmethod
-    def of(alert: Alert) -> "Listed":
-        found = changes(alert)
+    def of(alert: Alert) -> "DigestLine":
+        found = changes_of(alert)
         url = settings.URL + reverse("alert", args=[alert.pk])
-        return Listed(alert, found[0] if found else None, more_benchmarks(found), url)
+        return DigestLine(alert, found[0] if found else None, more_benchmarks(found), url)
 
     @property
     def size(self) -> float:
-        """How bad it is: improvements are below zero."""
+        """How bad it is; improvements are below zero."""
         if self.worst is None:
             return 0
         return abs(self.worst.ratio - 1) * (1 if self.worst.is_slowdown else -1)
 
     @property
     def cause(self) -> str:
-        """No commit is named alone while another may be the cause."""
+        """Names no commit alone while another one may be the cause."""
         if self.alert.drift:
             return f"little by little since {self.alert.drift}"
         return self.alert.commit.subject if self.alert.width == 1 else f"one of {self.alert.width} commits"
 
     @property
     def where(self) -> str:
-        return f"{self.alert.branch.name} {commits(self.alert)}"
+        return f"{self.alert.branch.name} {commits_in_words(self.alert)}"
 
 
 def notices_of(row: Outbox) -> list[Notice]:
@@ -178,17 +180,17 @@ def notices_of(row: Outbox) -> list[Notice]:
     return list(row.notices.select_related(*related).order_by("event_id"))
 
 
-def headers_of(row: Outbox, notices: list[Notice]) -> dict[str, str]:
+def headers_of(row: Outbox, links: dict[str, str]) -> dict[str, str]:
     """With one-click unsubscription (RFC 8058) where a subscription is the reason of the mail."""
     headers = {"Message-ID": row.message_id(), "Auto-Submitted": "auto-generated"}
-    if notices:
-        headers["List-Unsubscribe"] = f"<{ways_out(notices)['unsubscribe_url']}>"
+    if links:
+        headers["List-Unsubscribe"] = f"<{links['unsubscribe_url']}>"
         headers["List-Unsubscribe-Post"] = "List-Unsubscribe=One-Click"
     return headers
 
 
-def ways_out(notices: list[Notice]) -> dict[str, str]:
-    """The addresses where a reader ends or changes what is sent; none in a mail without subscription."""
+def subscription_links(notices: list[Notice]) -> dict[str, str]:
+    """The URLs where a reader ends or changes subscriptions; none in a mail that is not based on one."""
     if not notices:
         return {}
     subscriber = notices[0].subscriber
@@ -206,34 +208,34 @@ def manage_url(subscriber: Subscriber) -> str:
 
 
 def earlier_mails(row: Outbox) -> Iterable[Outbox]:
-    """What the recipient was sent about the alert before, oldest first: digests too."""
+    """The earlier mails to the recipient about the alert, including digests, oldest first."""
     about = Q(alert=row.alert_id) | Q(notices__event__alert=row.alert_id)
     return Outbox.objects.filter(about, recipient=row.recipient, pk__lt=row.pk).distinct().order_by("pk")
 
 
-def thread(earlier: list[Outbox]) -> dict[str, str]:
-    """The headers that put a mail below those before it: the first and the newest count if they are many."""
+def thread_headers(earlier: list[Outbox]) -> dict[str, str]:
+    """The headers that thread a mail below earlier ones; of many, the first and the newest are named."""
     if not earlier:
         return {}
     ids = [row.message_id() for row in earlier]
     return {"In-Reply-To": ids[-1], "References": " ".join([ids[0], *ids[1:][1 - MOST_REFERENCES :]])}
 
 
-def changes(alert: Alert) -> list[ChangePoint]:
+def changes_of(alert: Alert) -> list[ChangePoint]:
     """The alert's change points, the worst first."""
     found = alert.change_points.select_related("series__benchmark", "series__machine", "before", "commit", "branch")
     return sorted(found, key=lambda cp: (not cp.is_slowdown, -abs(cp.ratio - 1)))
 
 
 def pictures_of(found: list[ChangePoint]) -> dict[int, bytes]:
-    """PNGs of the worst changes by key. One that cannot be drawn is left out: the text is complete without."""
+    """PNGs of the worst changes by key. One that cannot be drawn is left out: the text is complete without it."""
     from speedtrack.notices import charts  # only where mails are sent
 
     pictures = {}
     for cp in found[:MOST_PICTURES]:
         try:
             pictures[cp.pk] = charts.picture(cp)
-        except Exception:  # whatever a drawing stumbles over, the mail goes out
+        except Exception:  # a picture that fails must not stop the mail
             log.exception("change point %s cannot be drawn", cp.pk)
     return pictures
 
@@ -242,7 +244,7 @@ def cid_of(cp: ChangePoint) -> str:
     return f"change{cp.pk}@speedtrack"
 
 
-def inline(png: bytes, cid: str) -> MIMEImage:
+def inline_image(png: bytes, cid: str) -> MIMEImage:
     image = MIMEImage(png, "png")
     image.add_header("Content-ID", f"<{cid}>")
     image.add_header("Content-Disposition", "inline", filename=f"{cid.partition('@')[0]}.png")
@@ -250,19 +252,19 @@ def inline(png: bytes, cid: str) -> MIMEImage:
 
 
 def more_benchmarks(found: list[ChangePoint]) -> int:
-    """How many benchmarks changed beside that of the worst change."""
+    """How many benchmarks changed besides that of the worst change."""
     return max(0, len({cp.series.benchmark.name for cp in found}) - 1)
 
 
-def commits(alert: Alert) -> str:
+def commits_in_words(alert: Alert) -> str:
     """The short sha of the cause, or the range where the cause is not known."""
     return alert.commit.short if alert.width == 1 else f"{alert.before.short}..{alert.commit.short}"
 
 
-def subject(alert: Alert) -> str:
+def subject_of(alert: Alert) -> str:
     """Size, benchmarks, branch and commit or range, such as ``[redis] slower +5.2%: get-p16 and 2 more, ...``."""
-    found = changes(alert)
-    where = f"{alert.branch.name} {commits(alert)}"
+    found = changes_of(alert)
+    where = f"{alert.branch.name} {commits_in_words(alert)}"
     if not found:
         return ascii_line(f"[{alert.project.slug}] alert {alert.pk}, {where}")
     worst, more = found[0], more_benchmarks(found)
@@ -271,7 +273,7 @@ def subject(alert: Alert) -> str:
     return ascii_line(f"[{alert.project.slug}] {effect}: {names}, {where}")
 
 
-def digest_subject(listed: list[Listed]) -> str:
+def digest_subject(listed: list[DigestLine]) -> str:
     projects = sorted({one.alert.project.slug for one in listed})
     name = projects[0] if len(projects) == 1 else "SpeedTrack"
     worst = listed[0].worst if listed else None
@@ -290,13 +292,13 @@ def ascii_line(text: str) -> str:
 
 
 def at_80_columns(text: str) -> str:
-    """The text with its long lines wrapped below their own indent; what has no blank, as an address, stays whole."""
-    return "\n".join(piece for line in text.splitlines() for piece in wrapped(line)) + "\n"
+    """The text with long lines wrapped and indented like their first line; a long URL stays whole."""
+    return "\n".join(piece for line in text.splitlines() for piece in wrapped_line(line)) + "\n"
 
 
-def wrapped(line: str) -> list[str]:
+def wrapped_line(line: str) -> list[str]:
     if len(line) <= COLUMNS:
-        return [line if line == "-- " else line.rstrip()]  # the mark of a signature ends in a blank
+        return [line if line == "-- " else line.rstrip()]  # the signature separator ends in a space
     indent = " " * (len(line) - len(line.lstrip()))
     return textwrap.wrap(
         line.strip(),
@@ -308,8 +310,8 @@ def wrapped(line: str) -> list[str]:
     )
 
 
-def happened(event: AlertEvent) -> str:
-    """One sentence of what happened to an alert, such as ``ada: confirmed to expected; meant so``."""
+def event_in_words(event: AlertEvent) -> str:
+    """One sentence about an event of an alert, such as ``ada: confirmed to expected; intended``."""
     who = event.who.get_username() if event.who else "SpeedTrack"
     move = event.after if not event.before else f"{event.before} to {event.after}"
     words = "; ".join(word for word in (move if event.after else "", event.note) if word)

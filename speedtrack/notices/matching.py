@@ -1,4 +1,4 @@
-"""Who wants to be told of an alert, by which subscription, and how soon."""
+"""Who is to be notified of an alert, by which subscription, and how soon."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -11,28 +11,28 @@ from speedtrack.alerts.models import Alert
 from speedtrack.notices.models import Pace, Subscriber, Subscription
 
 SOONEST = {pace: rank for rank, pace in enumerate(Pace)}
-MOST_AUTHORS = 10  # in a wider range no commit is taken for a person's own
+MOST_AUTHORS = 10  # in a wider range no commit counts as a person's own
 
 
 @dataclass(frozen=True)
-class Change:
+class MatchedChange:
     benchmark: str
     percent: float
     is_slowdown: bool
 
 
 @dataclass(frozen=True)
-class Facts:
-    """What subscriptions ask about an alert."""
+class AlertFacts:
+    """What subscriptions match of an alert."""
 
     branches: list[str]
-    changes: list[Change]
+    changes: list[MatchedChange]
     authors: frozenset[str]
 
 
 @dataclass(frozen=True)
-class Wish:
-    """A subscriber who wants to be told; ``subscription`` is None for who wants to know of own commits."""
+class Interest:
+    """A subscriber who is to be notified; ``subscription`` is None if it is about the subscriber's own commit."""
 
     subscriber: Subscriber
     subscription: Subscription | None
@@ -43,46 +43,46 @@ class Wish:
         return self.subscription is None
 
 
-def facts_of(alert: Alert) -> Facts:
+def facts_of(alert: Alert) -> AlertFacts:
     points = alert.change_points.select_related("series__benchmark")
-    changes = [Change(cp.series.benchmark.name, abs(cp.ratio - 1) * 100, cp.is_slowdown) for cp in points]
+    changes = [MatchedChange(cp.series.benchmark.name, abs(cp.ratio - 1) * 100, cp.is_slowdown) for cp in points]
     emails = list(alert.candidates().values_list("author_email", flat=True)[: MOST_AUTHORS + 1])
     if alert.drift:
-        return Facts(alert.branch_names(), changes, frozenset())  # of the many commits none is the cause
+        return AlertFacts(alert.branch_names(), changes, frozenset())  # none of the many commits is the cause
     known = emails or [alert.commit.author_email]
     authors = frozenset(e.lower() for e in known) if len(known) <= MOST_AUTHORS else frozenset()
-    return Facts(alert.branch_names(), changes, authors)
+    return AlertFacts(alert.branch_names(), changes, authors)
 
 
-def wishes(alert: Alert) -> list[Wish]:
-    """One for each who wants to be told of the alert: the soonest of theirs, and of own commits at once."""
+def interests_in(alert: Alert) -> list[Interest]:
+    """One per subscriber who is to be notified: the soonest of theirs; about own commits at once."""
     facts = facts_of(alert)
-    found: dict[int, Wish] = {}
+    found: dict[int, Interest] = {}
     subscriptions = Subscription.objects.filter(Q(project=alert.project_id) | Q(project=None))
     for s in subscriptions.select_related("subscriber").order_by("id"):
         known = found.get(s.subscriber_id)
         if matches(s, facts) and (known is None or SOONEST[Pace(s.pace)] < SOONEST[Pace(known.pace)]):
-            found[s.subscriber_id] = Wish(s.subscriber, s, s.pace)
+            found[s.subscriber_id] = Interest(s.subscriber, s, s.pace)
     if any(change.is_slowdown for change in facts.changes):
         authors = Subscriber.objects.alias(address=Lower("email")).filter(own_commits=True, address__in=facts.authors)
-        found |= {author.pk: Wish(author, None, Pace.NOW) for author in authors}
+        found |= {author.pk: Interest(author, None, Pace.NOW) for author in authors}
     return list(found.values())
 
 
-def matches(subscription: Subscription, facts: Facts) -> bool:
-    """Has the alert a branch and a change that the subscription names?"""
+def matches(subscription: Subscription, facts: AlertFacts) -> bool:
+    """Does the alert have a branch and a change that the subscription names?"""
     both = subscription.direction == Subscription.Direction.BOTH
-    return any(fits(branch, subscription.branches) for branch in facts.branches) and any(
-        fits(change.benchmark, subscription.benchmarks)
+    return any(fits_globs(branch, subscription.branches) for branch in facts.branches) and any(
+        fits_globs(change.benchmark, subscription.benchmarks)
         and change.percent >= subscription.smallest_percent
         and (both or change.is_slowdown)
         for change in facts.changes
     )
 
 
-def fits(name: str, globs: str) -> bool:
-    return any(fnmatchcase(name, glob) for glob in words(globs))
+def fits_globs(name: str, globs: str) -> bool:
+    return any(fnmatchcase(name, glob) for glob in split_globs(globs))
 
 
-def words(globs: str) -> Iterable[str]:
+def split_globs(globs: str) -> Iterable[str]:
     return globs.split() or ["*"]

@@ -1,4 +1,4 @@
-"""Who wants to be told of what and when, what they are to be told, and what waits to be sent."""
+"""Who is notified of what and when, the notices for them, and the messages that wait to be sent."""
 
 from datetime import time
 from typing import Any, ClassVar
@@ -14,6 +14,7 @@ from speedtrack.notices.hours import Hours
 from speedtrack.projects.models import Commit, Project
 from speedtrack.runs.models import MachineEvent
 from speedtrack.sealed import SealedField, Secret
+from speedtrack.wakeups import Wakes
 
 MAIL_LANE = 0
 DEFAULT_MOST_PER_DAY = 20
@@ -27,12 +28,12 @@ class Pace(models.TextChoices):
 
 
 class Subscriber(models.Model):
-    """An address that is told of things; with an account, or managed by the links in its mails alone."""
+    """A mail address with subscriptions; of an account, or managed only by the links in its mails."""
 
     email = models.EmailField()
     user = models.OneToOneField(settings.AUTH_USER_MODEL, models.CASCADE, null=True, related_name="subscriber")
-    own_commits = models.BooleanField(default=True, help_text="of the person's own commits it is told at once")
-    follow_ups = models.BooleanField(default=True, help_text="it is told what became of an alert that it was told of")
+    own_commits = models.BooleanField(default=True, help_text="notify at once about the person's own commits")
+    follow_ups = models.BooleanField(default=True, help_text="notify about later events of such alerts")
     time_zone = models.CharField(max_length=64, default="UTC")
     quiet_from = models.TimeField(null=True, blank=True)
     quiet_until = models.TimeField(null=True, blank=True)
@@ -63,7 +64,7 @@ class Subscriber(models.Model):
 
 
 class Subscription(models.Model):
-    """Which alerts a subscriber wants to be told of, and how soon. Of several globs, with spaces between, any fits."""
+    """Of which alerts a subscriber is notified, and how soon. Of several globs, separated by spaces, any may match."""
 
     class Direction(models.TextChoices):
         WORSE = "worse", "slower"
@@ -100,7 +101,7 @@ class Subscription(models.Model):
 
 class OutboxQuerySet(models.QuerySet["Outbox"]):
     def due(self) -> "OutboxQuerySet":
-        """Those whose time has come; of a paused channel none."""
+        """Those whose time has come, except those of paused channels."""
         return self.filter(sent_at=None, given_up_at=None, not_before__lte=Now(), channel__paused_at=None)
 
     def of_lane(self, lane: int) -> "OutboxQuerySet":
@@ -111,12 +112,14 @@ class OutboxQuerySet(models.QuerySet["Outbox"]):
         return [pk or MAIL_LANE for pk in self.order_by().values_list("channel", flat=True).distinct()]
 
     def failing(self) -> "OutboxQuerySet":
-        """Those given up, and those that were tried in vain and wait."""
+        """Those given up, and those that failed and wait for another attempt."""
         return self.filter(Q(given_up_at__isnull=False) | ~Q(error=""), sent_at=None)
 
 
 class Outbox(models.Model):
-    """A mail to be sent, once per recipient, alert and event; or of a machine; or a digest, of its ``notices``."""
+    """A message to be sent: about an alert, once per recipient and event; about a machine; a digest of ``notices``;
+    or a commit status.
+    """
 
     recipient = models.EmailField(help_text="empty: it goes to the channel")
     alert = models.ForeignKey(Alert, models.CASCADE, null=True, related_name="outbox")
@@ -131,7 +134,7 @@ class Outbox(models.Model):
     sent_at = models.DateTimeField(null=True)
     given_up_at = models.DateTimeField(null=True)
     unanswered = models.IntegerField(
-        default=0, help_text="attempts after which the receiver had all of it and did not answer"
+        default=0, help_text="attempts after which the receiver had the whole message but did not answer"
     )
     error = models.TextField(default="")
 
@@ -166,6 +169,7 @@ class Outbox(models.Model):
                 | Q(channel__isnull=False, recipient="", machine_event=None, digest=False),
                 name="a_message_goes_to_an_address_or_a_channel",
             ),
+            Wakes(name="a_mail_wakes", after="INSERT"),
         ]
         indexes: ClassVar = [
             models.Index(fields=["not_before"], name="outbox_waiting", condition=Q(sent_at=None, given_up_at=None)),
@@ -173,16 +177,16 @@ class Outbox(models.Model):
 
     @property
     def lane(self) -> int:
-        """The receiver that it goes to; rows of one lane are sent one after another, in one connection."""
+        """The number of its receiver; rows of one lane are sent one after another, in one connection."""
         return self.channel_id or MAIL_LANE
 
     @property
     def receiver(self) -> str:
-        """Where it goes, for people."""
+        """Where it goes, as text for people."""
         return self.recipient or str(self.channel)
 
     def message_id(self) -> str:
-        """Always the same for one row, so that a mail sent twice by a crash is shown once."""
+        """The same for every attempt of one row, so that a mail sent twice because of a crash is shown once."""
         subject: Any = self.alert_id or (f"machine{self.machine_event_id}" if self.machine_event_id else "digest")
         data = (subject, self.event.replace(" ", "-"), self.pk)
         return "<speedtrack.{}.{}.{}@{}>".format(*data, settings.DEFAULT_FROM_EMAIL.rpartition("@")[2].rstrip(">"))
@@ -194,9 +198,9 @@ class NoticeQuerySet(models.QuerySet["Notice"]):
 
 
 class Notice(models.Model):
-    """An event that a subscriber is told of, once, whatever subscriptions overlap; without ``mail`` while it waits.
+    """An event of which a subscriber is notified, once, even if subscriptions overlap; ``mail`` is null while it waits.
 
-    ``subscription`` is the one that asked for it soonest; null with ``own`` for the person's own commit.
+    ``subscription`` is the one with the soonest pace; null with ``own`` for the person's own commit.
     """
 
     subscriber = models.ForeignKey(Subscriber, models.CASCADE, related_name="notices")
@@ -219,10 +223,10 @@ class Notice(models.Model):
 
 
 class Channel(models.Model):
-    """A way other than mail to tell of a project's alerts (speedtrack.notices.channels).
+    """A way other than mail to report a project's alerts (speedtrack.notices.channels).
 
-    ``url`` is sealed because that of a chat holds its password; ``origin`` is what pages show of it. While a webhook's
-    secret is being replaced, what is sent is signed with the former one, too.
+    ``url`` is sealed because that of a chat contains its password; ``origin`` is the part that pages show. While a
+    webhook's secret is being replaced, messages are also signed with the former one.
     """
 
     class Kind(models.TextChoices):
@@ -241,16 +245,16 @@ class Channel(models.Model):
     name = models.CharField(max_length=100)
     url = SealedField()
     origin = models.CharField(max_length=300)
-    place = models.CharField(max_length=300, default="", help_text="the room of a Matrix server; a forge's repository")
+    place = models.CharField(max_length=300, default="", help_text="a Matrix room, or a repository of a forge")
     secret = SealedField(default=Secret)
     former_secret = SealedField(default=Secret)
-    improvements = models.BooleanField(default=False, help_text="tells of what got faster, too")
+    improvements = models.BooleanField(default=False, help_text="also reports improvements")
     created = models.DateTimeField(db_default=Now())
     paused_at = models.DateTimeField(null=True)
     paused_why = models.TextField(default="")
     tried_at = models.DateTimeField(null=True)
     delivered_at = models.DateTimeField(null=True)
-    failures = models.PositiveIntegerField(default=0, help_text="deliveries that failed since the last that did not")
+    failures = models.PositiveIntegerField(default=0, help_text="failed deliveries since the last success")
     error = models.TextField(default="", help_text="why the last delivery failed")
 
     class Meta:
@@ -273,20 +277,20 @@ class Channel(models.Model):
 
 class CommitStatusQuerySet(models.QuerySet["CommitStatus"]):
     def due(self) -> "CommitStatusQuerySet":
-        """Those whose commit has to be looked at."""
+        """Those whose commit is to be checked."""
         return self.filter(look_at__lte=Now(), channel__paused_at=None)
 
 
 class CommitStatus(models.Model):
-    """What a forge shows of a commit under the context of a project, and what it is to show.
+    """The status of a commit that a forge shows under the context of a project, and the one that it is to show.
 
-    ``version`` counts what it was to show; ``sent_version`` is the last that the forge took. ``look_at``: when the
-    commit is looked at again; null: nothing but an event of an alert changes it.
+    ``version`` counts the statuses; ``sent_version`` is the last one that the forge accepted. ``look_at``: when the
+    commit is checked again; null: only an event of an alert can change it.
     """
 
     class State(models.TextChoices):
-        PENDING = "pending"  #: waits, is measured, or a suspicion of it is settled
-        SUCCESS = "success"  #: measured, and nothing is known against it
+        PENDING = "pending"  #: it waits, is being measured, or a suspicion about it is being settled
+        SUCCESS = "success"  #: measured, without a known slowdown
         FAILURE = "failure"  #: a confirmed alert names it
         ERROR = "error"  #: it cannot be measured
 
@@ -315,12 +319,12 @@ class CommitStatus(models.Model):
 
 
 class PullComment(models.Model):
-    """The one comment of a channel on a pull request, which is edited."""
+    """The single comment of a channel on a pull request, which is edited."""
 
     channel = models.ForeignKey(Channel, models.CASCADE, related_name="comments")
     number = models.BigIntegerField(help_text="of the pull request, as people see it")
-    comment_id = models.CharField(max_length=40, default="", help_text="as the forge names it; empty: not made yet")
-    text = models.TextField(default="", help_text="as the forge last took it")
+    comment_id = models.CharField(max_length=40, default="", help_text="the forge's id of it; empty: not made yet")
+    text = models.TextField(default="", help_text="as the forge last accepted it")
 
     class Meta:
         constraints: ClassVar = [

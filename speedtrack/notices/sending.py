@@ -1,7 +1,7 @@
-"""Send what waits in the outbox, once: a row waits until its receiver took it.
+"""Send the rows of the outbox, once each: a row waits until its receiver has accepted it.
 
-Rows for one receiver are a lane: the mail server is one. One session at a time works on a lane, in one connection, and
-holds no lock of a row meanwhile; it takes the rows one by one. So a receiver that hangs delays its own lane only.
+Rows for one receiver form a lane; the mail server is one. One session at a time works on a lane, in one connection,
+and takes the rows one by one without holding row locks. So a receiver that hangs delays only its own lane.
 """
 
 import logging
@@ -25,16 +25,16 @@ log = logging.getLogger(__name__)
 
 Sender = Callable[[Outbox], object]
 
-LANE_LOCK = 0x5340  # the class of the advisory lock of who works on a lane; the object is the lane's number
+LANE_LOCK = 0x5340  # class of the advisory lock of a lane; the object is the lane's number
 MAX_ATTEMPTS = 12  # with doubling pauses from 30 s: about 17 hours
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 30, 24 * 3600
-TAKEN_S = 600  # a row that was taken is nobody else's for so long; its sender ends earlier, or has crashed
+TAKEN_S = 600  # for so long no other session takes a row; its sender ends earlier, or has crashed
 LANE_S = 60  # a connection takes no further row after this
 
 
 @contextmanager
 def mail_sender() -> Iterator[Sender]:
-    """Sends mails, all in one connection, which is opened with the first."""
+    """Send mails in one connection, which is opened with the first."""
     mails = get_connection()
     try:
         yield lambda row: mails.send_messages([message_of(row)])
@@ -43,45 +43,39 @@ def mail_sender() -> Iterator[Sender]:
 
 
 def sender_of(row: Outbox) -> AbstractContextManager[Sender]:
-    """What sends this row, and the others of its lane. It raises Temporary or Permanent."""
+    """The sender for this row and the others of its lane. It raises Temporary or Permanent."""
     return nullcontext(deliver) if row.channel_id else mail_sender()
 
 
 def send_due() -> int:
-    """Send what is due, lane by lane. Returns how many rows were taken by their receivers."""
+    """Send the due rows, lane by lane; returns how many were accepted by their receivers."""
     return sum(send_lane(lane) for lane in Outbox.objects.due().lanes())
 
 
 def send_lane(lane: int) -> int:
-    """Send the rows of a lane, unless another session is at it, until none is due or the receiver is away."""
+    """Send the rows of a lane until none is due or the receiver is away; not if another session works on the lane."""
     sent = 0
-    with alone(lane) as is_mine:
-        if not is_mine or (row := take(lane)) is None:
+    with lane_lock(lane) as is_mine:
+        if not is_mine or (row := take_row(lane)) is None:
             return 0
         until = time.monotonic() + LANE_S
         with sender_of(row) as sender:
             while row:
-                is_sent = attempt(row, sender)
+                is_sent = attempt_row(row, sender)
                 sent += is_sent is True
-                row = take(lane) if is_sent is not None and time.monotonic() < until else None
+                row = take_row(lane) if is_sent is not None and time.monotonic() < until else None
     return sent
 
 
-def send(row: Outbox) -> None:
-    """Send one row by itself, as a test or by hand. Raises Temporary or Permanent; notes nothing."""
-    with sender_of(row) as sender:
-        sender(row)
-
-
 def send_mail_now(mail: EmailMessage) -> None:
-    """Send a mail that is in no outbox, such as a test. Raises Temporary or Permanent with the server's answer."""
+    """Send a mail that is not in the outbox, such as a test. Raises Temporary or Permanent with the server's answer."""
     with closing(get_connection()) as server:
         server.send_messages([mail])
 
 
 @contextmanager
-def alone(lane: int) -> Iterator[bool]:
-    """Hold the lane's lock of the database session, unless another session holds it: then False."""
+def lane_lock(lane: int) -> Iterator[bool]:
+    """Hold the lane's lock in this database session. Yields False if another session holds it."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_try_advisory_lock(%s, %s)", [LANE_LOCK, lane])
         (is_mine,) = cursor.fetchone()
@@ -93,8 +87,8 @@ def alone(lane: int) -> Iterator[bool]:
 
 
 @transaction.atomic
-def take(lane: int) -> Outbox | None:
-    """The due row of the lane that is oldest, for TAKEN_S nobody else's. The attempt counts, also if it crashes."""
+def take_row(lane: int) -> Outbox | None:
+    """Take the oldest due row of the lane for TAKEN_S. The attempt counts, even if it crashes."""
     due = Outbox.objects.due().of_lane(lane)
     row = due.select_for_update(skip_locked=True, of=("self",)).order_by("id").first()
     if row:
@@ -103,8 +97,8 @@ def take(lane: int) -> Outbox | None:
     return row
 
 
-def attempt(row: Outbox, sender: Sender) -> bool | None:
-    """Send one row, and note what became of it: sent, not sent, or None if the lane's receiver is away."""
+def attempt_row(row: Outbox, sender: Sender) -> bool | None:
+    """Send one row and store the outcome. True: sent; False: not sent; None: the lane's receiver is away."""
     try:
         sender(row)
     except Temporary as e:
@@ -113,23 +107,23 @@ def attempt(row: Outbox, sender: Sender) -> bool | None:
         return None if isinstance(e, Away) else False
     except Permanent as e:
         log.warning("outbox row %s to %s is given up: %s", row.pk, row.receiver, e)
-        give_up(row, str(e))
+        give_up_row(row, str(e))
         return False
-    except Exception as e:  # the loop's top: one row that cannot be made must not hold back the others
+    except Exception as e:  # the top of the loop: a row whose message cannot be made must not hold up the others
         log.exception("outbox row %s to %s is given up", row.pk, row.receiver)
-        give_up(row, f"{type(e).__name__}: {e} (a defect of SpeedTrack: its log says where)")
+        give_up_row(row, f"{type(e).__name__}: {e} (a defect of SpeedTrack: its log says where)")
         return False
     Outbox.objects.filter(pk=row.pk).update(sent_at=Now(), error="")
     return True
 
 
 def postpone(row: Outbox, error: Temporary) -> None:
-    """Try the row again later, and all of its lane if the receiver is away; or not, once it was tried often enough."""
+    """Retry the row later, and the whole lane later if the receiver is away. Give it up after the last attempt."""
     unanswered = row.unanswered + isinstance(error, Unanswered)
     if unanswered > 1:
-        give_up(row, f"{error}; twice the receiver got all of it and did not answer, so it may have arrived")
+        give_up_row(row, f"{error}; twice the receiver got all of it and did not answer, so it may have arrived")
     elif row.attempts >= MAX_ATTEMPTS:
-        give_up(row, f"{error} (attempt {row.attempts}, the last)")
+        give_up_row(row, f"{error} (attempt {row.attempts}, the last)")
     else:
         Outbox.objects.filter(pk=row.pk).update(
             error=str(error)[:2000], unanswered=unanswered, not_before=Now() + pause_of(row, error)
@@ -144,13 +138,13 @@ def pause_of(row: Outbox, error: Temporary) -> timedelta:
     return timedelta(seconds=min(max(backoff, error.after_s or 0), LONGEST_PAUSE_S))
 
 
-def give_up(row: Outbox, why: str) -> None:
-    """Leave the row to the operators: ``manage.py outbox`` lists it, and sends it again when told to."""
+def give_up_row(row: Outbox, why: str) -> None:
+    """Leave the row to the operators: ``manage.py outbox`` lists it, and can send it again."""
     Outbox.objects.filter(pk=row.pk).update(error=why[:2000], given_up_at=Now())
 
 
-def failures() -> list[str]:
-    """What could not be sent, a line each, for operators."""
+def failures_in_words() -> list[str]:
+    """The rows that could not be sent, one line each, for operators."""
     rows = Outbox.objects.failing().order_by("pk")
     return [
         f"{row.pk}  {row.receiver}  {'given up' if row.given_up_at else 'waits'} after {row.attempts}"
@@ -159,8 +153,8 @@ def failures() -> list[str]:
     ]
 
 
-def again(numbers: list[int]) -> list[str]:
-    """Let rows that were given up begin anew: these, or all. What to say of it. Raises NoSuchThing."""
+def send_again(numbers: list[int]) -> list[str]:
+    """Queue rows again that were given up: these, or all. Returns lines for the operator. Raises NoSuchThing."""
     rows = Outbox.objects.filter(sent_at=None, given_up_at__isnull=False)
     chosen = rows.filter(pk__in=numbers) if numbers else rows
     if absent := sorted(set(numbers) - set(chosen.values_list("pk", flat=True))):

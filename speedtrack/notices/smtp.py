@@ -1,4 +1,4 @@
-"""SMTP as mail servers in the field speak it: with TLS, with a limit on each step, each kind of refusal told apart."""
+"""SMTP with TLS, a time limit on each step, and an error of its own for each kind of refusal."""
 
 import smtplib
 import socket
@@ -20,7 +20,7 @@ START_DATA = 354
 
 
 class Conversation(smtplib.SMTP):
-    """``unanswered``: the whole message is with the server, and its answer has not come."""
+    """``unanswered``: the server has the whole message, and has not answered yet."""
 
     unanswered = False
     last_code = 0
@@ -37,7 +37,7 @@ class TlsConversation(Conversation, smtplib.SMTP_SSL):
 
 
 class EmailBackend(smtp.EmailBackend):
-    """Django's SMTP backend, which raises what ``errors`` names. One connection carries the messages of a batch."""
+    """Django's SMTP backend, raising the errors of ``errors``. One connection carries the messages of a batch."""
 
     connection: Conversation | None
     ran_out = False
@@ -48,14 +48,14 @@ class EmailBackend(smtp.EmailBackend):
 
     @cached_property
     def ssl_context(self) -> ssl.SSLContext:
-        """The system's authorities, and that of EMAIL_CA_FILE; host names are checked."""
+        """Trusts the system's authorities and that of EMAIL_CA_FILE; checks host names."""
         context = ssl.create_default_context()
         if settings.EMAIL_CA_FILE:
             context.load_verify_locations(settings.EMAIL_CA_FILE)
         return context
 
     def open(self) -> bool:
-        """Connect, encrypt and log in. Raises Away: whatever is refused here is refused to every mail."""
+        """Connect, encrypt and log in. Raises Away, since a refusal here applies to every mail."""
         if self.connection and self.connection.sock:
             return False
         where = f"mail server {self.host}:{self.port}"
@@ -91,7 +91,7 @@ class EmailBackend(smtp.EmailBackend):
             self.connection.login(self.username, self.password)
 
     def send_messages(self, email_messages: Sequence[EmailMessage]) -> int:
-        """Send each, in one connection. Raises Temporary or Permanent for the first that is refused."""
+        """Send the messages in one connection. Raises Temporary or Permanent for the first that is refused."""
         for message in email_messages:
             self.open()
             with self.limited():
@@ -105,18 +105,18 @@ class EmailBackend(smtp.EmailBackend):
             self._send(message)  # type: ignore[attr-defined]  # Django's, which its stubs leave out
         except smtplib.SMTPRecipientsRefused as e:
             code, text = next(iter(e.recipients.values()))
-            raise refusal(code, text) from e
+            raise error_of_reply(code, text) from e
         except smtplib.SMTPSenderRefused as e:
             raise Away(f"the mail server refuses the sender {e.sender}: check EMAIL_FROM: {reply(e)}") from e
         except smtplib.SMTPResponseException as e:
-            raise refusal(e.smtp_code, e.smtp_error) from e
+            raise error_of_reply(e.smtp_code, e.smtp_error) from e
         except OSError as e:
             self.drop()
             kind = Unanswered if conversation.unanswered else Away
             raise kind(f"mail server {self.host}:{self.port}: {self.words(e)}") from e
 
     def words(self, error: Exception) -> str:
-        # smtplib makes a timeout of its socket a connection that was closed.
+        # smtplib reports a timeout of its socket as a closed connection.
         if self.ran_out or isinstance(error, TimeoutError) or isinstance(error.__context__, TimeoutError):
             return f"no answer within EMAIL_TIMEOUT ({self.timeout} s)"
         if isinstance(error, smtplib.SMTPResponseException):
@@ -125,7 +125,7 @@ class EmailBackend(smtp.EmailBackend):
 
     @contextmanager
     def limited(self) -> Iterator[None]:
-        """End the connection if the block takes longer than EMAIL_TIMEOUT, however often the server says something."""
+        """End the connection if the block takes longer than EMAIL_TIMEOUT, even if the server keeps sending lines."""
         self.ran_out = False
         timer = threading.Timer(self.timeout or 0, self.cut)
         timer.daemon = True
@@ -139,12 +139,12 @@ class EmailBackend(smtp.EmailBackend):
         self.ran_out = True
         if self.connection and (sock := self.connection.sock):
             try:
-                socket.socket.shutdown(sock, socket.SHUT_RDWR)  # SSLSocket.shutdown is not for another thread
+                socket.socket.shutdown(sock, socket.SHUT_RDWR)  # not SSLSocket.shutdown from another thread
             except OSError:
                 return  # it is closed already
 
     def drop(self) -> None:
-        """Forget the connection without a word to the server."""
+        """Close the connection without QUIT."""
         if self.connection:
             sock, self.connection = self.connection.sock, None
             if sock:
@@ -156,8 +156,8 @@ class EmailBackend(smtp.EmailBackend):
                 super().close()
 
 
-def refusal(code: int, text: bytes | str) -> Exception:
-    """What an answer to a recipient or to a message means. 421 ends the connection for everybody."""
+def error_of_reply(code: int, text: bytes | str) -> Exception:
+    """The error for an answer to a recipient or to a message. 421 ends the connection for every mail."""
     words = f"the mail server says {code} {as_text(text)}"
     if code == 421:
         return Away(words)

@@ -17,16 +17,16 @@ UNSUBSCRIBE, MANAGE = "speedtrack.unsubscribe", "speedtrack.manage"
 
 
 def check_addresses(emails: Iterable[str]) -> None:
-    """Raises NoSuchThing for what is no address."""
+    """Raises NoSuchThing for an invalid address."""
     for email in emails:
         try:
             validate_email(email)
         except ValidationError:
-            raise NoSuchThing(f"{email!r} is no mail address") from None
+            raise NoSuchThing(f"{email!r} is not a mail address") from None
 
 
 def subscribe(project: Project, emails: Iterable[str]) -> None:
-    """Tell these addresses at once when the project gets slower. Safe to repeat."""
+    """Subscribe these addresses to slowdowns of the project, at once. Safe to repeat."""
     for email in emails:
         subscriber = Subscriber.objects.filter(email__iexact=email).first() or Subscriber.objects.create(email=email)
         if not subscriber.subscriptions.filter(project=project).exists():
@@ -34,7 +34,7 @@ def subscribe(project: Project, emails: Iterable[str]) -> None:
 
 
 def subscriber_of(user: User) -> Subscriber:
-    """The person's settings, made if there are none; those of their address, if it was subscribed without account.
+    """The person's subscriber row, made if there is none; or that of their address, subscribed without an account.
 
     Raises NoSuchThing if the account has no address of its own.
     """
@@ -53,8 +53,8 @@ def subscriber_of(user: User) -> Subscriber:
 
 
 @dataclass(frozen=True)
-class Ending:
-    """What a link in a mail ends: subscriptions, and mails about own commits."""
+class Unsubscription:
+    """What a link in a mail ends: subscriptions, and notices about own commits."""
 
     subscriber: Subscriber
     subscriptions: list[Subscription]
@@ -66,14 +66,14 @@ class Ending:
 
 
 def unsubscribe_token(subscriber: Subscriber, notices: Iterable[Notice]) -> str:
-    """A signed word that ends what these notices came from, whoever has it: it is in the subscriber's mails alone."""
+    """A signed token that ends the subscriptions behind these notices; only the subscriber's mails contain it."""
     found = list(notices)
     ids = sorted({n.subscription_id for n in found if n.subscription_id})
     return signing.dumps([subscriber.pk, ids, any(n.own for n in found)], salt=UNSUBSCRIBE)
 
 
-def ending_of(token: str) -> Ending | None:
-    """What the token ends, as far as it is still there. None if it was not made here, or the subscriber is gone."""
+def unsubscription_of(token: str) -> Unsubscription | None:
+    """What the token ends, as far as it still exists. None if the signature is wrong or the subscriber is gone."""
     try:
         pk, ids, own = signing.loads(token, salt=UNSUBSCRIBE)
     except signing.BadSignature:
@@ -81,7 +81,7 @@ def ending_of(token: str) -> Ending | None:
     subscriber = Subscriber.objects.filter(pk=pk).first()
     if subscriber is None:
         return None
-    return Ending(
+    return Unsubscription(
         subscriber,
         list(subscriber.subscriptions.filter(pk__in=ids).select_related("project").order_by("pk")),
         bool(own) and subscriber.own_commits,
@@ -89,8 +89,8 @@ def ending_of(token: str) -> Ending | None:
 
 
 @transaction.atomic
-def end(ending: Ending) -> None:
-    """End them, and what waits because of them. Safe to repeat."""
+def unsubscribe(ending: Unsubscription) -> None:
+    """End the subscriptions, and drop the notices that wait because of them. Safe to repeat."""
     waiting = ending.subscriber.notices.filter(mail=None)
     waiting.filter(subscription__in=ending.subscriptions).delete()
     ending.subscriber.subscriptions.filter(pk__in=[s.pk for s in ending.subscriptions]).delete()
@@ -100,12 +100,12 @@ def end(ending: Ending) -> None:
 
 
 def manage_token(subscriber: Subscriber) -> str:
-    """A signed word that opens the settings of an address without an account."""
+    """A signed token that opens the settings of an address without an account."""
     return signing.dumps([subscriber.pk, subscriber.email], salt=MANAGE)
 
 
 def managed_by(token: str) -> Subscriber | None:
-    """Whose settings the token opens. None if it was not made here; with an account the account is asked for."""
+    """Whose settings the token opens. None if the signature is wrong, or if the address has an account to log in to."""
     try:
         pk, email = signing.loads(token, salt=MANAGE)
     except signing.BadSignature:
@@ -123,6 +123,6 @@ def give_address(user_name: str, email: str) -> None:
     if Subscriber.objects.filter(email__iexact=email).exclude(user=user).exclude(user=None).exists():
         raise NoSuchThing(f"{email} belongs to another account")
     if Subscriber.objects.filter(email__iexact=email, user=None).exists() and hasattr(user, "subscriber"):
-        raise NoSuchThing(f"{email} is subscribed by itself: unsubscribe it by the link in its mails first")
+        raise NoSuchThing(f"{email} is subscribed without an account: unsubscribe it first, by the link in its mails")
     User.objects.filter(pk=user.pk).update(email=email)
     Subscriber.objects.filter(user=user).update(email=email)

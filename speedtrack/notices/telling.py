@@ -1,4 +1,4 @@
-"""What has happened becomes notices for those who want to hear of it; notices that are due become mails."""
+"""Turn events of alerts into notices for subscribers, and due notices into mails."""
 
 import logging
 from datetime import datetime, timedelta
@@ -12,79 +12,79 @@ from django.utils import timezone
 
 from speedtrack.alerts.models import Alert, AlertEvent
 from speedtrack.notices.channels import telling as channels
-from speedtrack.notices.matching import wishes
+from speedtrack.notices.matching import interests_in
 from speedtrack.notices.models import Notice, Outbox, Pace, Subscriber
 from speedtrack.runs.models import MachineEvent
 
 log = logging.getLogger(__name__)
 
-#: These tell of an alert those who were not told of it yet; GREW, since a change may join that somebody waits for.
+#: Kinds that notify subscribers who do not know of the alert yet; GREW, since the joining change may match them.
 FIRST = ("raised", "grew")
-#: These tell those who were told of the alert what became of it.
+#: Kinds that notify those who already know of the alert.
 FOLLOW_UPS = ("narrowed", "moved", "decided", "noted", "fixed")
 BURST = 5  # more alerts than this at once are one mail with a table
 
 
 def tell_subscribers(now: datetime | None = None) -> None:
-    """Note who is to be told of each event that nobody was told of, and put the mails that are due into the outbox."""
+    """Write notices for new events, and put the mails that are due into the outbox."""
     note_events(now or timezone.now())
     mail_due(now or timezone.now())
 
 
 @transaction.atomic
 def note_events(now: datetime) -> None:
-    """One notice for each event and each subscriber who wants to hear of it."""
+    """Write one notice per new event and subscriber who is to be notified of it."""
     events = AlertEvent.objects.filter(untold=True).select_for_update(skip_locked=True, of=("self",)).order_by("id")
     for event in events.select_related("alert__project", "alert__branch", "alert__commit"):
-        told = earlier_notices(event.alert)
+        earlier = earlier_notices(event.alert)
         if event.kind in FIRST:
-            notices = first_notices(event, told, now)
+            notices = first_notices(event, earlier, now)
         else:
-            notices = follow_up_notices(event, told, now) if is_follow_up(event) else []
+            notices = follow_up_notices(event, earlier, now) if is_follow_up(event) else []
         Notice.objects.bulk_create(notices, ignore_conflicts=True)
-        channels.tell(event)
+        channels.queue_messages(event)
     AlertEvent.objects.filter(pk__in=[event.pk for event in events]).update(untold=False)
 
 
 def is_follow_up(event: AlertEvent) -> bool:
-    """Notes of a person are told, those that SpeedTrack made itself are for who looks at the alert."""
+    """Notes by a person are sent; those by SpeedTrack itself are only shown with the alert."""
     return event.kind in FOLLOW_UPS and (event.kind != AlertEvent.Kind.NOTED or event.who_id is not None)
 
 
 def earlier_notices(alert: Alert) -> dict[int, Notice]:
-    """The first notice of the alert by subscriber."""
+    """The first notice about the alert, by subscriber."""
     first = Notice.objects.filter(event__alert=alert).values("subscriber").annotate(first=Min("pk"))
     notices = Notice.objects.filter(pk__in=first.values("first")).select_related("subscriber")
     return {notice.subscriber_id: notice for notice in notices}
 
 
-def first_notices(event: AlertEvent, told: dict[int, Notice], now: datetime) -> list[Notice]:
-    new = [wish for wish in wishes(event.alert) if wish.subscriber.pk not in told]
+def first_notices(event: AlertEvent, earlier: dict[int, Notice], now: datetime) -> list[Notice]:
+    new = [interest for interest in interests_in(event.alert) if interest.subscriber.pk not in earlier]
     is_past = event.past
     return [
-        notice(event, w.subscriber, pace, now, subscription=w.subscription, own=w.is_own)
+        notice_of(event, w.subscriber, pace, now, subscription=w.subscription, own=w.is_own)
         for w in new
         for pace in [Pace.DAILY if is_past and w.pace == Pace.NOW else w.pace]
     ]
 
 
-def follow_up_notices(event: AlertEvent, told: dict[int, Notice], now: datetime) -> list[Notice]:
-    """For those told of the alert, at their pace; who did it knows it."""
+def follow_up_notices(event: AlertEvent, earlier: dict[int, Notice], now: datetime) -> list[Notice]:
+    """For those who know of the alert, at their pace; not for the person who caused the event."""
     return [
-        notice(event, first.subscriber, first.pace, now, subscription_id=first.subscription_id, own=first.own)
-        for first in told.values()
+        notice_of(event, first.subscriber, first.pace, now, subscription_id=first.subscription_id, own=first.own)
+        for first in earlier.values()
         if first.subscriber.follow_ups and (event.who_id is None or first.subscriber.user_id != event.who_id)
     ]
 
 
-def notice(event: AlertEvent, subscriber: Subscriber, pace: str, now: datetime, **why: Any) -> Notice:
+def notice_of(event: AlertEvent, subscriber: Subscriber, pace: str, now: datetime, **why: Any) -> Notice:
     hours = subscriber.hours
     due = hours.audible(now) if pace == Pace.NOW else hours.digest(now, weekly=pace == Pace.WEEKLY)
     return Notice(event=event, subscriber=subscriber, pace=pace, not_before=due, **why)
 
 
 def mail_due(now: datetime) -> None:
-    """Put what is due into the outbox, subscriber by subscriber."""
+    """Put due notices into the outbox as mails, subscriber by subscriber."""
     waiting = Notice.objects.filter(mail=None, not_before__lte=now)
     for pk in list(waiting.order_by("subscriber").values_list("subscriber", flat=True).distinct()):
         with transaction.atomic():
@@ -93,35 +93,35 @@ def mail_due(now: datetime) -> None:
 
 
 def mail_subscriber(subscriber: Subscriber, now: datetime) -> None:
-    """One mail per alert; one with a table if they are many or are wanted so; none in quiet hours.
+    """One mail per alert; a digest if they are many or the pace asks for it; nothing in quiet hours.
 
-    What is over the most per day waits for tomorrow's digest, but for the person's own commits.
+    What exceeds the most per day waits for tomorrow's digest, except notices about the person's own commits.
     """
     due = list(subscriber.notices.filter(mail=None, not_before__lte=now).select_related("event__alert").order_by("pk"))
     if (audible := subscriber.hours.audible(now)) > now:
         Notice.objects.filter(pk__in=[n.pk for n in due]).update(not_before=audible)
         return
-    plan = planned(due, subscriber.most_per_day - mails_since(subscriber, subscriber.hours.midnight(now)))
+    plan = plan_mails(due, subscriber.most_per_day - mails_since(subscriber, subscriber.hours.midnight(now)))
     for alert, notices in plan.single:
         first = notices[0].event
         event = "raised" if first.kind == "raised" else f"{first.kind} {first.pk}"
-        put(subscriber, notices, alert=alert, event=event)
+        queue_mail(subscriber, notices, alert=alert, event=event)
     if plan.table:
-        put(subscriber, plan.table, digest=True, event=f"digest {plan.table[0].pk}")
+        queue_mail(subscriber, plan.table, digest=True, event=f"digest {plan.table[0].pk}")
     tomorrow = subscriber.hours.digest(subscriber.hours.midnight(now) + timedelta(days=1, seconds=-1))
     Notice.objects.filter(pk__in=[n.pk for n in plan.held]).update(pace=Pace.DAILY, not_before=tomorrow)
 
 
-class Plan(NamedTuple):
-    """``single``: a mail for each alert; ``table``: told in one mail; ``held``: for tomorrow."""
+class MailPlan(NamedTuple):
+    """``single``: a mail for each alert; ``table``: all in one digest; ``held``: for tomorrow."""
 
     single: list[tuple[Alert, list[Notice]]]
     table: list[Notice]
     held: list[Notice]
 
 
-def planned(due: list[Notice], room: int) -> Plan:
-    """What is told how, if ``room`` more mails may go out today; those of own commits do not count."""
+def plan_mails(due: list[Notice], room: int) -> MailPlan:
+    """Divide due notices among mails, if ``room`` more may be sent today; those about own commits do not count."""
     own = by_alert([n for n in due if n.pace == Pace.NOW and n.own])
     others = by_alert([n for n in due if n.pace == Pace.NOW and not n.own])
     table = [n for n in due if n.pace != Pace.NOW]
@@ -129,11 +129,11 @@ def planned(due: list[Notice], room: int) -> Plan:
         table += [n for _, notices in own for n in notices]
         own, room = [], max(room, 1)
     if room <= 0:
-        return Plan(own, [], table + [n for _, notices in others for n in notices])
+        return MailPlan(own, [], table + [n for _, notices in others for n in notices])
     if len(own) + len(others) > BURST or len(others) + bool(table) > room:
         table += [n for _, notices in others for n in notices]
         others = []
-    return Plan(own + others, sorted(table, key=lambda n: n.pk), [])
+    return MailPlan(own + others, sorted(table, key=lambda n: n.pk), [])
 
 
 def by_alert(notices: list[Notice]) -> list[tuple[Alert, list[Notice]]]:
@@ -146,15 +146,15 @@ def mails_since(subscriber: Subscriber, moment: datetime) -> int:
     return Outbox.objects.filter(notices__subscriber=subscriber, created__gte=moment).distinct().count()
 
 
-def put(subscriber: Subscriber, notices: list[Notice], **about: Any) -> None:
-    """Put a mail that tells these notices into the outbox."""
+def queue_mail(subscriber: Subscriber, notices: list[Notice], **about: Any) -> None:
+    """Put a mail with these notices into the outbox."""
     row, _ = Outbox.objects.get_or_create(recipient=subscriber.email, **about)
     Notice.objects.filter(pk__in=[n.pk for n in notices]).update(mail=row)
 
 
 @transaction.atomic
 def tell_operators() -> None:
-    """Put one mail per operator into the outbox for each event of a machine that they have not been told of."""
+    """Put one mail per operator into the outbox for each new event of a machine."""
     events = MachineEvent.objects.filter(untold=True).select_for_update(skip_locked=True).order_by("id")
     for event in events:
         Outbox.objects.bulk_create(

@@ -1,20 +1,20 @@
-"""Kinds of failure of a repository: what time may heal, what a person must mend, and what is simply not there."""
+"""Failures of repositories: those that may pass by themselves, those that a person must fix, and missing commits."""
 
 
 class RepositoryError(Exception):
-    """The repository cannot be used as asked; the message names cause and remedy."""
+    """The repository cannot be used as requested; the message names cause and remedy."""
 
 
 class RepositoryUnreachable(RepositoryError):
-    """The repository did not answer; the next look may succeed."""
+    """The repository did not answer; the next try may succeed."""
 
 
 class NoSuchCommit(RepositoryError):
-    """The repository was asked and has no such commit."""
+    """The repository has no such commit."""
 
 
 class GitFailed(RepositoryError):
-    """git ended with this exit code (negative: a signal) and said this on its standard error."""
+    """git failed with this exit code (negative: a signal) and this standard error."""
 
     def __init__(self, message: str, returncode: int, said: str) -> None:
         super().__init__(message)
@@ -23,4 +23,4 @@ class GitFailed(RepositoryError):
 
 
 class Interrupted(Exception):
-    """git was ended because this process ends: no failure of the repository, which the next process looks at."""
+    """git was killed because this process ends. The repository did not fail; the next process looks at it."""

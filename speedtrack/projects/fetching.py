@@ -1,7 +1,7 @@
-"""Bring the mirror in line with the remote: the tracked branches, and the tags that point into what is mirrored.
+"""Update the mirror from the remote: the tracked branches, and the tags of mirrored commits.
 
-An object that git refuses costs the references that need it and no others: a fetch that fails because of one is tried
-again in halves. Branches that nobody tracks are not asked for.
+An object that git refuses affects only the references that need it: a fetch that fails because of an object is
+repeated in halves. Branches that nobody tracks are not fetched.
 """
 
 import re
@@ -21,11 +21,11 @@ LACKING = re.compile(r"corruption on the remote side|did not send all necessary 
 OBJECT_ID = re.compile(r"\b[0-9a-f]{40}(?:[0-9a-f]{24})?\b")
 NO_COMMIT = "non-commit object"
 GONE = "couldn't find remote ref"
-# What git says of other failures, and what helps; the first that fits.
+# Remedies for git's other messages; the first pattern that matches counts.
 REMEDIES = (
     (r"No space left on device|Disk quota exceeded", "Make room on this machine"),
     (r"Permission denied", "Let the server write to {mirror}"),
-    (r"\.lock'?:", "Another git is at work there, or was killed: its lock is removed {timeout} s after it was made"),
+    (r"\.lock'?:", "Another git is running there, or was killed: its lock is removed {timeout} s after it was made"),
     (
         r"unable to access|Could not (?:resolve|read from)|not appear to be|early EOF|hung up|RPC failed|not allowed"
         r"|bad pack header|[Cc]onnection",
@@ -36,8 +36,8 @@ REMEDIES = (
 
 
 @dataclass(frozen=True)
-class Fetched:
-    """The remote's references (name -> object id), and why some of those wanted could not be fetched."""
+class FetchResult:
+    """The remote's references (name -> object id), and the reasons why some could not be fetched."""
 
     remote: dict[str, str]
     faults: dict[str, str]
@@ -47,26 +47,26 @@ def head_ref(branch: str) -> str:
     return f"refs/heads/{branch}"
 
 
-def fetch(slug: str, url: str, branches: Iterable[str]) -> Fetched:
-    """Make the mirror's branches these, as the remote has them, and its tags those that point into it.
+def fetch(slug: str, url: str, branches: Iterable[str]) -> FetchResult:
+    """Update the mirror to these branches of the remote, and to the remote's tags of mirrored commits.
 
-    One call at a time per project. Raises RepositoryError where nothing can be fetched at all.
+    One call at a time per project. Raises RepositoryError if nothing can be fetched at all.
     """
     break_old_locks(git.make_mirror(slug))
     remote = git.remote_refs(url)
     local = git.local_refs(slug)
     heads = [ref for ref in map(head_ref, branches) if ref in remote]
-    # What is gone goes first: a name may give way to a folder of names.
+    # Deletions first: the name of a deleted branch may become the folder of a new one.
     git.delete_refs(slug, [ref for ref in local if ref.startswith("refs/heads/") and ref not in heads])
     faults = fetch_refs(slug, url, heads)
-    tags = wanted_tags(slug, remote)
+    tags = tags_to_fetch(slug, remote)
     git.delete_refs(slug, [ref for ref in local if ref.startswith("refs/tags/") and ref not in tags])
     faults |= fetch_refs(slug, url, [ref for ref, sha in tags.items() if local.get(ref) != sha])
-    return Fetched(remote, faults)
+    return FetchResult(remote, faults)
 
 
-def wanted_tags(slug: str, remote: dict[str, str]) -> dict[str, str]:
-    """The remote's tags, by reference name, of commits that the mirror has; names beyond measure are left out."""
+def tags_to_fetch(slug: str, remote: dict[str, str]) -> dict[str, str]:
+    """The remote's tags of commits that the mirror has, by reference name; not names longer than LONGEST_TAG."""
     longest = len("refs/tags/") + git.LONGEST_TAG
     tags = [ref for ref in remote if ref.startswith("refs/tags/") and not ref.endswith("^{}") and len(ref) <= longest]
     commit_of = {ref: remote.get(f"{ref}^{{}}", remote[ref]) for ref in tags}
@@ -75,7 +75,7 @@ def wanted_tags(slug: str, remote: dict[str, str]) -> dict[str, str]:
 
 
 def fetch_refs(slug: str, url: str, refs: Sequence[str]) -> dict[str, str]:
-    """Fetch these references under their own names. Returns why some of them cannot be, as the remote has them.
+    """Fetch these references under their own names. Return the faults of those that the remote has but git refuses.
 
     Raises RepositoryError for every other failure.
     """
@@ -84,9 +84,9 @@ def fetch_refs(slug: str, url: str, refs: Sequence[str]) -> dict[str, str]:
     try:
         run_fetch(slug, url, [f"+{ref}:{ref}" for ref in refs])
     except GitFailed as e:
-        why = fault_of(e.said)
+        why = ref_fault(e.said)
         if not why:
-            raise failure(slug, url, e) from e
+            raise failure_with_remedy(slug, url, e) from e
         if len(refs) == 1:
             return {refs[0]: why}
         middle = len(refs) // 2
@@ -95,57 +95,57 @@ def fetch_refs(slug: str, url: str, refs: Sequence[str]) -> dict[str, str]:
 
 
 def run_fetch(slug: str, url: str, refspecs: list[str]) -> None:
-    """By standard input: thousands of tags fit no command line."""
-    git.run_git(*FETCH, "--stdin", "--", url, directory=git.mirror_of(slug), given="".join(f"{r}\n" for r in refspecs))
+    """Fetch these refspecs, given on standard input because thousands of tags do not fit on a command line."""
+    git.run_git(*FETCH, "--stdin", "--", url, directory=git.mirror_of(slug), stdin="".join(f"{r}\n" for r in refspecs))
 
 
-def fault_of(said: str) -> str:
-    """What is wrong with the reference at the remote, and who can mend it, from git's words; empty if nothing is."""
+def ref_fault(said: str) -> str:
+    """The fault of a reference at the remote, with its remedy, by git's message; empty if the reference is right."""
     if malformed := MALFORMED.search(said):
-        return f"object {malformed[1]} is malformed ({malformed[2]}): write that history anew in the repository"
+        return f"object {malformed[1]} is malformed ({malformed[2]}): rewrite that history in the repository"
     if LACKING.search(said):
         named = OBJECT_ID.search(said)
         which = f"object {named[0]}" if named else "an object"
         return f"{which} is missing or damaged at the remote: find it with `git fsck` there and push it again"
     if NO_COMMIT in said:
-        return "it names no commit: point it at one in the repository"
+        return "it does not name a commit: point it at one in the repository"
     if GONE in said:
-        return "it is gone at the remote, or has a name that git refuses"
+        return "the remote no longer has it, or it has a name that git refuses"
     return ""
 
 
-def failure(slug: str, url: str, error: GitFailed) -> RepositoryError:
-    """A failure that is no reference's fault, with what helps."""
+def failure_with_remedy(slug: str, url: str, error: GitFailed) -> RepositoryError:
+    """A failure that no reference caused, with its remedy."""
     remedy = next(remedy for pattern, remedy in REMEDIES if re.search(pattern, error.said))
     remedy = remedy.format(mirror=git.mirror_of(slug), timeout=settings.GIT_TIMEOUT_S)
     return RepositoryUnreachable(f"cannot fetch {url}: {error}. {remedy}")
 
 
 def break_old_locks(mirror: Path) -> None:
-    """Remove the locks of a git that was killed: none that lives is older than its time limit."""
+    """Remove the locks of killed gits: no running git is older than its time limit."""
     for lock in [*mirror.glob("*.lock"), *(mirror / "refs").rglob("*.lock")]:
         if lock.stat().st_mtime < time.time() - settings.GIT_TIMEOUT_S:
             lock.unlink(missing_ok=True)
 
 
-def find(slug: str, url: str, name: str) -> str:
-    """The commit id a name stands for, fetched if it is none of the tracked branches' names. Raises RepositoryError.
+def find_commit(slug: str, url: str, name: str) -> str:
+    """The commit id of a name, fetched if the mirror does not have it. Raises RepositoryError.
 
-    So tags and branches that are not tracked, and full commit ids, can be named too.
+    So tags, untracked branches and full commit ids can be named, too.
     """
     try:
-        return git.resolve(slug, name)
+        return git.resolve_revision(slug, name)
     except NoSuchCommit:
         base = re.split(r"[~^@:]", name, maxsplit=1)[0]
         remote = git.remote_refs(url)
         ref = next((r for r in (f"refs/tags/{base}", head_ref(base), base) if r in remote), None)
-        wanted = ref or (base if git.SHA.fullmatch(base) else None)
-        if not wanted:
+        source = ref or (base if git.SHA.fullmatch(base) else None)
+        if not source:
             raise
-    sha = remote.get(wanted, wanted)
+    sha = remote.get(source, source)
     try:
-        run_fetch(slug, url, [f"+{wanted}:refs/asked/{sha}"])
+        run_fetch(slug, url, [f"+{source}:refs/asked/{sha}"])
     except GitFailed as e:
-        why = fault_of(e.said)
-        raise (RepositoryError(f"cannot fetch {wanted}: {why}") if why else failure(slug, url, e)) from e
-    return git.resolve(slug, sha + name[len(base) :])
+        why = ref_fault(e.said)
+        raise (RepositoryError(f"cannot fetch {source}: {why}") if why else failure_with_remedy(slug, url, e)) from e
+    return git.resolve_revision(slug, sha + name[len(base) :])

@@ -1,8 +1,8 @@
-"""The bare mirror of each project, and the only place that runs git.
+"""The bare mirror of each project. All of the server's work on repositories runs git here.
 
-Every call goes through ``run_git``, whose guards come from measured attacks: ``--end-of-options`` stops a "revision"
-that begins with a dash from writing files, an empty environment and no hooks stop configuration from running commands,
-and the protocol list stops ``ext::`` addresses.
+Every call goes through ``run_git``, whose guards answer attacks that were tried: ``--end-of-options`` stops a
+"revision" that begins with a dash from writing files, an empty environment and no hooks stop configuration from running
+commands, and the list of protocols stops ``ext::`` addresses.
 """
 
 import contextlib
@@ -28,7 +28,7 @@ GUARDS = {
     "core.hooksPath": "/dev/null",
     "core.fsmonitor": "false",
     "transfer.fsckObjects": "true",
-    # Faults of old tools that stand in the histories of Redis, Valkey and others, and harm nothing.
+    # Harmless faults of old tools in the histories of Redis, Valkey and others.
     **{
         f"fetch.fsck.{fault}": "warn"
         for fault in ("zeroPaddedFilemode", "missingSpaceBeforeDate", "missingSpaceBeforeEmail", "badTimezone")
@@ -44,19 +44,19 @@ FIELDS = ["%H", "%P", "%an", "%ae", "%at", "%ct", "%s", "%b"]
 REVERTS = re.compile(r"\b[Tt]his reverts commits? ([0-9a-f]{7,64})\b")  # as `git revert` words it
 MOST_REVERTS = 50  # of one message
 LONGEST_TAG = 250  # as Tag.name
-LAST_MOMENT_S = 253402300799  # the end of the year 9999: no later one has a datetime
-NOT_UTF8 = "\ufffd"  # what stands for bytes that could not be decoded
+LATEST_S = 253402300799  # the end of the year 9999, the latest datetime of Python
+NOT_UTF8 = "\ufffd"  # replaces bytes that cannot be decoded
 LIST_TIMEOUT_S = 60
-NOT_FOUND = 1  # what a quiet `rev-parse --verify` ends with; other failures of git end with 128 or a signal
+NOT_FOUND = 1  # exit code of a quiet `rev-parse --verify`; other failures of git give 128 or a signal
 COMPLAINTS = ("error:", "fatal:", "remote: error:", "remote: fatal:")
 
 ending = threading.Event()  # set when this process is about to end
-running: set[int] = set()  # the process groups of those that ``ended`` waits for
+running: set[int] = set()  # process groups that ``run_to_end`` waits for
 
 
 @dataclass(frozen=True)
 class Revision:
-    """One commit as git tells it."""
+    """One commit as git describes it."""
 
     sha: str
     parents: list[str]
@@ -65,10 +65,10 @@ class Revision:
     authored_at: datetime
     committed_at: datetime
     subject: str
-    reverts: list[str]  #: ids, perhaps abbreviated, of the commits that its message takes back
+    reverts: list[str]  #: ids, perhaps abbreviated, of the commits that its message says it reverts
 
 
-def environment() -> dict[str, str]:
+def git_environment() -> dict[str, str]:
     protocols = "https:file" if settings.ALLOW_LOCAL_REPOSITORIES else "https"
     return {
         "PATH": os.environ.get("PATH", os.defpath),
@@ -82,22 +82,22 @@ def environment() -> dict[str, str]:
     }
 
 
-def command(arguments: list[str], directory: Path | None) -> list[str]:
+def git_command(arguments: list[str], directory: Path | None) -> list[str]:
     guards = [word for key, value in GUARDS.items() for word in ("-c", f"{key}={value}")]
     place = ["-C", str(directory)] if directory else []
     return ["git", *place, *guards, *arguments]
 
 
-def run_git(*arguments: str, directory: Path | None = None, timeout_s: float | None = None, given: str = "") -> str:
-    """What git prints on its standard output when it is given this text. Raises RepositoryError with git's own words.
+def run_git(*arguments: str, directory: Path | None = None, timeout_s: float | None = None, stdin: str = "") -> str:
+    """Run git with this standard input and return its standard output. Raises RepositoryError with git's message.
 
-    The answer is split at "\\n" or NUL only: names and subjects may hold what Unicode calls a line break.
+    Split the output at "\\n" or NUL only: names and subjects may contain Unicode line breaks.
     """
     if any("\0" in argument for argument in arguments):
-        raise NoSuchCommit(f"git {arguments[0]}: a name has a zero byte: check the spelling")
-    words = command(list(arguments), directory)
+        raise NoSuchCommit(f"git {arguments[0]}: a name contains a zero byte: check the spelling")
+    words = git_command(list(arguments), directory)
     try:
-        returncode, out, err = ended(words, timeout_s or settings.GIT_TIMEOUT_S, given.encode())
+        returncode, out, err = run_to_end(words, timeout_s or settings.GIT_TIMEOUT_S, stdin.encode())
     except FileNotFoundError as e:
         raise RepositoryError("git is not installed on this machine: install it and try again") from e
     except subprocess.TimeoutExpired as e:
@@ -112,20 +112,20 @@ def run_git(*arguments: str, directory: Path | None = None, timeout_s: float | N
     return out.decode("utf-8", "replace")
 
 
-def ended(words: list[str], timeout_s: float, given: bytes = b"") -> tuple[int, bytes, bytes]:
-    """Exit code, output and errors of a program. Whatever ends the wait ends all its processes."""
+def run_to_end(words: list[str], timeout_s: float, stdin: bytes = b"") -> tuple[int, bytes, bytes]:
+    """Run a program and return its exit code, output and errors. If the wait is broken off, all its processes die."""
     if ending.is_set():
         raise Interrupted("this process ends")
     pipe = subprocess.PIPE
     with subprocess.Popen(
-        words, env=environment(), stdin=pipe, stdout=pipe, stderr=pipe, start_new_session=True
+        words, env=git_environment(), stdin=pipe, stdout=pipe, stderr=pipe, start_new_session=True
     ) as process:
         running.add(process.pid)
         try:
-            out, err = process.communicate(given, timeout=timeout_s)
+            out, err = process.communicate(stdin, timeout=timeout_s)
         except BaseException:
             os.killpg(process.pid, signal.SIGKILL)
-            process.communicate()  # returns when the last of them has closed its end
+            process.communicate()  # returns when the last process has closed its end of the pipes
             raise
         finally:
             running.discard(process.pid)
@@ -135,15 +135,15 @@ def ended(words: list[str], timeout_s: float, given: bytes = b"") -> tuple[int, 
 
 
 def end_all() -> None:
-    """End every git that this process waits for, and start none any more: it is about to end itself."""
+    """Kill every git that this process waits for, and start no more: the process is about to end."""
     ending.set()
     for group in list(running):
         with contextlib.suppress(ProcessLookupError):
             os.killpg(group, signal.SIGKILL)
 
 
-def checked_url(url: str) -> str:
-    """The address, if it is one that may be tracked. Raises RepositoryError saying which may."""
+def valid_url(url: str) -> str:
+    """The address, if it may be tracked. Raises RepositoryError that says which addresses may."""
     if any(ord(c) < 33 or ord(c) == 127 for c in url) or url.startswith("-"):
         raise RepositoryError(f"{url!r} is not a repository address: it has white space or control characters")
     if url.startswith(("/", "./", "../", "~")):
@@ -197,7 +197,7 @@ def remote_refs(url: str) -> dict[str, str]:
         listing = run_git("ls-remote", "--heads", "--tags", "--", url, timeout_s=list_timeout_s())
     except RepositoryError as e:
         raise RepositoryUnreachable(f"cannot read {url}: {e}. Check the address and the network") from e
-    return ids_by_name(listing)
+    return parse_refs(listing)
 
 
 def list_timeout_s() -> float:
@@ -205,21 +205,21 @@ def list_timeout_s() -> float:
     return min(LIST_TIMEOUT_S, settings.GIT_TIMEOUT_S)
 
 
-def ids_by_name(listing: str) -> dict[str, str]:
-    """Lines of an object id, a tab and a reference name, by name. Names that are not UTF-8 are left out."""
+def parse_refs(listing: str) -> dict[str, str]:
+    """Lines of object id, tab and reference name as name -> id. Names that are not UTF-8 are left out."""
     pairs = (line.split("\t") for line in listing.split("\n") if line and NOT_UTF8 not in line)
     return {name: sha for sha, name in pairs}
 
 
 def remote_default_branch(url: str) -> str | None:
-    """The branch the remote's HEAD names, if it says so."""
+    """The branch that the remote's HEAD points at, if the remote says so."""
     listing = run_git("ls-remote", "--symref", "--", url, "HEAD", timeout_s=list_timeout_s())
     match = re.search(r"^ref: refs/heads/([^\t\n]+)\tHEAD", listing, re.M)
     return match[1] if match else None
 
 
-def resolve(slug: str, name: str) -> str:
-    """The commit id a name stands for. Raises NoSuchCommit; another RepositoryError if git could not find out."""
+def resolve_revision(slug: str, name: str) -> str:
+    """The commit id of a name. Raises NoSuchCommit, or another RepositoryError if git failed."""
     none = NoSuchCommit(
         f"{slug} has no commit, branch or tag {name!r}: check the spelling, and give the full id of a commit that is "
         "on no tracked branch"
@@ -232,7 +232,7 @@ def resolve(slug: str, name: str) -> str:
         if e.returncode == NOT_FOUND and not e.said:
             raise none from e
         raise
-    if not SHA.fullmatch(found):  # "^main" is no commit but an order to leave some out
+    if not SHA.fullmatch(found):  # "^main" excludes commits, and names none
         raise none
     return found
 
@@ -244,12 +244,12 @@ def first_parents(slug: str, head: str) -> list[str]:
     ).split()
 
 
-def in_range(slug: str, expression: str, find: Callable[[str], str] | None = None) -> list[str]:
-    """First-parent commits of ``A..B``, or the one commit a name stands for, oldest first.
+def commits_in_range(slug: str, expression: str, find: Callable[[str], str] | None = None) -> list[str]:
+    """The first-parent commits of ``A..B``, oldest first, or the one commit of a name.
 
-    ``find`` tells the commit id of a name (default: ``resolve`` in the mirror).
+    ``find`` gives the commit id of a name (default: ``resolve_revision`` in the mirror).
     """
-    find = find or partial(resolve, slug)
+    find = find or partial(resolve_revision, slug)
     if ".." not in expression:
         return [find(expression)]
     begin, _, end = expression.partition("..")
@@ -265,7 +265,7 @@ def in_range(slug: str, expression: str, find: Callable[[str], str] | None = Non
 
 
 def revisions(slug: str, shas: list[str]) -> Iterator[Revision]:
-    """The commits of these ids, in their order. Asks git in blocks, so that a long history fits a command line."""
+    """The commits of these ids, in this order. Asks git in blocks, so that a long history fits a command line."""
     for at in range(0, len(shas), 1000):
         text = run_git(
             "log",
@@ -276,29 +276,29 @@ def revisions(slug: str, shas: list[str]) -> Iterator[Revision]:
             *shas[at : at + 1000],
             directory=mirror_of(slug),
         )
-        # NUL is the one character that no field can hold.
+        # NUL is the only character that no field can contain.
         words = text.split("\0")
         for first in range(0, len(words) - 1, len(FIELDS)):
-            yield parsed(words[first : first + len(FIELDS)])
+            yield parse_revision(words[first : first + len(FIELDS)])
 
 
-def parsed(words: list[str]) -> Revision:
+def parse_revision(words: list[str]) -> Revision:
     sha, parents, name, email, authored, committed, subject, body = words
     return Revision(
         sha=sha,
         parents=parents.split(),
         author_name=name[:200],
         author_email=email[:254],
-        authored_at=moment(authored),
-        committed_at=moment(committed),
+        authored_at=datetime_of(authored),
+        committed_at=datetime_of(committed),
         subject=subject.strip()[:500],
         reverts=list(dict.fromkeys(REVERTS.findall(body)))[:MOST_REVERTS],
     )
 
 
-def moment(seconds: str) -> datetime:
-    """The moment of git's seconds since 1970; 1970 where the commit holds none, for git then repeats the question."""
-    return datetime.fromtimestamp(min(int(seconds), LAST_MOMENT_S) if seconds.isdigit() else 0, UTC)
+def datetime_of(seconds: str) -> datetime:
+    """The time of git's seconds since 1970. 1970 if the commit has none: git then prints the format itself."""
+    return datetime.fromtimestamp(min(int(seconds), LATEST_S) if seconds.isdigit() else 0, UTC)
 
 
 def has_mirror(slug: str) -> bool:
@@ -306,28 +306,28 @@ def has_mirror(slug: str) -> bool:
 
 
 def local_refs(slug: str) -> dict[str, str]:
-    """Reference name -> object id of the mirror's branches and tags, as ``remote_refs`` tells them."""
+    """Reference name -> object id of the mirror's branches and tags, in the form of ``remote_refs``."""
     form = "--format=%(objectname)%09%(refname)"
-    return ids_by_name(run_git("for-each-ref", form, "refs/heads", "refs/tags", directory=mirror_of(slug)))
+    return parse_refs(run_git("for-each-ref", form, "refs/heads", "refs/tags", directory=mirror_of(slug)))
 
 
 def delete_refs(slug: str, names: Iterable[str]) -> None:
-    """Take these references out of the mirror; their objects stay."""
+    """Delete these references from the mirror. Their objects stay."""
     orders = "".join(f"delete {name}\0\0" for name in names)
     if orders:
-        run_git("update-ref", "--no-deref", "-z", "--stdin", directory=mirror_of(slug), given=orders)
+        run_git("update-ref", "--no-deref", "-z", "--stdin", directory=mirror_of(slug), stdin=orders)
 
 
 def commits_among(slug: str, shas: Iterable[str]) -> set[str]:
-    """Those of these ids that are commits in the mirror."""
-    asked = sorted(set(shas))
-    lines = "".join(f"{sha}\n" for sha in asked)
-    kinds = run_git("cat-file", "--batch-check=%(objecttype)", directory=mirror_of(slug), given=lines).split("\n")
-    return {sha for sha, kind in zip(asked, kinds, strict=False) if kind == "commit"}
+    """The ids among these that are commits in the mirror."""
+    ids = sorted(set(shas))
+    lines = "".join(f"{sha}\n" for sha in ids)
+    kinds = run_git("cat-file", "--batch-check=%(objecttype)", directory=mirror_of(slug), stdin=lines).split("\n")
+    return {sha for sha, kind in zip(ids, kinds, strict=False) if kind == "commit"}
 
 
-def tags(slug: str) -> dict[str, str]:
-    """Tag name -> id of the commit it points at; tags of other things, and names beyond measure, are left out."""
+def tags_by_name(slug: str) -> dict[str, str]:
+    """Tag name -> id of the tagged commit. Tags of other objects, and names longer than LONGEST_TAG, are left out."""
     columns = ("refname:strip=2", "objectname", "*objectname", "objecttype", "*objecttype")
     form = "%09".join(f"%({column})" for column in columns)
     listing = run_git("for-each-ref", f"--format={form}", "refs/tags", directory=mirror_of(slug))
@@ -342,20 +342,20 @@ def tags(slug: str) -> dict[str, str]:
 def archive(slug: str, sha: str) -> Iterator[bytes]:
     """The files of a commit as an uncompressed tar, in blocks.
 
-    Raises RepositoryError at once if there is no such commit, and at the end if git broke off.
+    Raises RepositoryError: at once if there is no such commit, at the end if git failed.
     """
     if not SHA.fullmatch(sha):
         raise RepositoryError(f"{sha!r} is not a commit id")
-    return archive_blocks(slug, resolve(slug, sha))
+    return archive_blocks(slug, resolve_revision(slug, sha))
 
 
 def archive_blocks(slug: str, sha: str) -> Iterator[bytes]:
     process = subprocess.Popen(
-        command(["archive", "--format=tar", sha], mirror_of(slug)), env=environment(), stdout=subprocess.PIPE
+        git_command(["archive", "--format=tar", sha], mirror_of(slug)), env=git_environment(), stdout=subprocess.PIPE
     )
     assert process.stdout is not None
     with process, process.stdout as stream:
         while block := stream.read(1 << 16):
             yield block
     if process.returncode:
-        raise RepositoryError(f"git archive of {sha} broke off with exit code {process.returncode}")
+        raise RepositoryError(f"git archive of {sha} failed with exit code {process.returncode}")

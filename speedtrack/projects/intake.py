@@ -1,4 +1,4 @@
-"""Webhook deliveries: check the signature, store the raw call once. What it says is only a hint to look."""
+"""Webhook deliveries: check the signature and store the raw call once. Its payload is only a hint to look."""
 
 import hashlib
 import hmac
@@ -20,7 +20,7 @@ class BadSignature(Exception):
 
 @dataclass(frozen=True)
 class Provider:
-    """How one forge signs and names its calls: header names, prefix of the signature, events of interest."""
+    """How a forge signs and labels its calls: header names, prefix of the signature, interesting events."""
 
     name: str
     signature_header: str
@@ -43,12 +43,12 @@ PROVIDERS = [
 
 
 def receive(project: Project, headers: Mapping[str, str], body: bytes) -> Delivery | None:
-    """Store one call. None if an equal one still waits. Raises BadSignature; nothing is stored then.
+    """Store one call. None if an equal call still waits. Raises BadSignature, and then stores nothing.
 
-    The id header is not signed, so the body's digest is a second key, but only while an equal body waits: the look to
-    come covers both. A call that comes again later under its old id (a redelivery by hand) causes another look.
+    The id header is not signed, so the digest of the body is a second key, but only while an equal body waits: the
+    next look covers both. A call that comes later with its old id (a redelivery by hand) causes another look.
     """
-    delivery = parsed(project, headers, body)
+    delivery = delivery_of_call(project, headers, body)
     for is_last in (False, False, True):
         try:
             with transaction.atomic():
@@ -59,14 +59,14 @@ def receive(project: Project, headers: Mapping[str, str], body: bytes) -> Delive
                 raise
         if is_repeated(delivery):
             return None
-        if again := awakened(delivery):
+        if again := requeue_delivery(delivery):
             return again
-        # What stood in the way has gone in between.
+        # The conflicting row has gone meanwhile.
     raise AssertionError("the last try returns or raises")
 
 
 def is_repeated(delivery: Delivery) -> bool:
-    """Is the call covered by one that waits? That one is then as new as this: a look under way covers neither."""
+    """Does a waiting call cover this one? It then counts as just received: a look under way covers neither."""
     known = Delivery.objects.filter(project=delivery.project)
     if delivery.status == Delivery.Status.IGNORED:
         return known.filter(delivery_id=delivery.delivery_id).exists()
@@ -74,21 +74,21 @@ def is_repeated(delivery: Delivery) -> bool:
     return known.filter(equal, status=Delivery.Status.RECEIVED).update(received_at=Now()) > 0
 
 
-def awakened(delivery: Delivery) -> Delivery | None:
-    """The call that came under this id before and no longer waits, as it comes now: it waits again."""
+def requeue_delivery(delivery: Delivery) -> Delivery | None:
+    """Let the earlier call with this id wait again, with the new contents. None if it waits, or if there is none."""
     same = Delivery.objects.filter(project=delivery.project, delivery_id=delivery.delivery_id)
     contents = {name: getattr(delivery, name) for name in CONTENTS}
     try:
         with transaction.atomic():
-            woken = same.exclude(status=Delivery.Status.RECEIVED).update(received_at=Now(), **contents)
-    except IntegrityError:  # an equal body has come under another id just now
+            updated = same.exclude(status=Delivery.Status.RECEIVED).update(received_at=Now(), **contents)
+    except IntegrityError:  # an equal body has just come with another id
         return None
-    return same.first() if woken else None
+    return same.first() if updated else None
 
 
-def parsed(project: Project, headers: Mapping[str, str], body: bytes) -> Delivery:
-    """The row of a call. Raises BadSignature."""
-    provider = signed_by(project, headers, body)
+def delivery_of_call(project: Project, headers: Mapping[str, str], body: bytes) -> Delivery:
+    """The unsaved row of a call. Raises BadSignature."""
+    provider = signing_provider(project, headers, body)
     event = headers.get(provider.event_header, "")[:50]
     digest = hashlib.sha256(body).hexdigest()
     return Delivery(
@@ -100,18 +100,18 @@ def parsed(project: Project, headers: Mapping[str, str], body: bytes) -> Deliver
         body=body,
         body_digest=digest,
         status=Delivery.Status.RECEIVED if event in provider.interesting else Delivery.Status.IGNORED,
-        outcome="" if event in provider.interesting else f"event {event!r} is of no interest",
+        outcome="" if event in provider.interesting else f"event {event!r} is not interesting",
     )
 
 
-def signed_by(project: Project, headers: Mapping[str, str], body: bytes) -> Provider:
-    """The provider whose signature over the raw body is right. Raises BadSignature."""
+def signing_provider(project: Project, headers: Mapping[str, str], body: bytes) -> Provider:
+    """The provider whose signature of the raw body is correct. Raises BadSignature."""
     for provider in PROVIDERS:
-        given = headers.get(provider.signature_header)
-        if given is None:
+        signature = headers.get(provider.signature_header)
+        if signature is None:
             continue
-        wanted = hmac.new(project.hook_secret.encode(), body, hashlib.sha256).hexdigest()
-        if hmac.compare_digest(given.encode(), f"{provider.signature_prefix}{wanted}".encode()):
+        expected = hmac.new(project.hook_secret.encode(), body, hashlib.sha256).hexdigest()
+        if hmac.compare_digest(signature.encode(), f"{provider.signature_prefix}{expected}".encode()):
             return provider
         raise BadSignature(f"{provider.signature_header} does not match: set the project's secret at the forge")
     names = ", ".join(p.signature_header for p in PROVIDERS)

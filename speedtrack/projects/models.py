@@ -1,4 +1,4 @@
-"""What is tracked: projects, branches, commits, tags, and the webhook calls as they arrived."""
+"""Tracked repositories: projects, branches, commits, tags, and webhook calls as they arrived."""
 
 import secrets
 from datetime import timedelta
@@ -10,25 +10,27 @@ from django.db.models import Exists, F, OuterRef, Q, Value
 from django.db.models.expressions import RawSQL
 from django.db.models.functions import Least, Now, Power
 
-SYNC_LOCK = 0x5337  # the class of the advisory lock of who looks at a repository; the object is the project
-# After a look at a repository that failed; the pause doubles with every further failure.
+from speedtrack.wakeups import Wakes
+
+SYNC_LOCK = 0x5337  # class of the advisory lock that a look at a repository holds; its object is the project
+# Pauses after a failed look at a repository; they double with every further failure.
 FIRST_PAUSE = timedelta(seconds=30)
 LONGEST_PAUSE = timedelta(hours=1)
-DOUBLINGS = 7  # more do not fit into the longest pause
+DOUBLINGS = 7  # as many as the longest pause allows
 LOOKED_AT_NOW = """SELECT objid::bigint FROM pg_locks WHERE locktype = 'advisory' AND granted AND classid = %s
     AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"""
 
 
-def hook_id() -> str:
+def new_hook_id() -> str:
     return secrets.token_urlsafe(16)
 
 
-def hook_secret() -> str:
+def new_hook_secret() -> str:
     return secrets.token_urlsafe(32)
 
 
-def has_rested() -> Q:
-    """True but for projects whose last looks failed, while their pause lasts."""
+def pause_is_over() -> Q:
+    """False for projects whose last look failed and whose pause lasts."""
     doublings = Least(F("failures") - 1, Value(DOUBLINGS), output_field=models.FloatField())
     pause = Least(
         Value(FIRST_PAUSE) * Power(Value(2.0), doublings), Value(LONGEST_PAUSE), output_field=models.DurationField()
@@ -38,18 +40,18 @@ def has_rested() -> Q:
 
 class ProjectQuerySet(models.QuerySet["Project"]):
     def due(self, every_s: int) -> "ProjectQuerySet":
-        """Projects not looked at for their polling interval, which a jitter spreads by up to a quarter."""
+        """Projects not looked at within their polling interval, which a jitter lengthens by up to a quarter."""
         interval = (1 + F("poll_jitter")) * Value(timedelta(seconds=every_s))
-        return self.filter(has_rested(), Q(polled_at=None) | Q(polled_at__lt=Now() - interval))
+        return self.filter(pause_is_over(), Q(polled_at=None) | Q(polled_at__lt=Now() - interval))
 
-    def told(self) -> "ProjectQuerySet":
-        """Projects with a delivery to be looked into; one that came after a failure waits the first pause only."""
+    def with_deliveries(self) -> "ProjectQuerySet":
+        """Projects with waiting deliveries. A delivery that came after a failure waits for the first pause only."""
         waiting = Delivery.objects.filter(project=OuterRef("pk"), status="received")
         fresh = Exists(waiting.filter(received_at__gt=OuterRef("polled_at")))
-        return self.filter(has_rested() | Q(fresh, polled_at__lt=Now() - Value(FIRST_PAUSE)), Exists(waiting))
+        return self.filter(pause_is_over() | Q(fresh, polled_at__lt=Now() - Value(FIRST_PAUSE)), Exists(waiting))
 
     def at_rest(self) -> "ProjectQuerySet":
-        """Not those that somebody looks at just now."""
+        """Without the projects that a process is looking at now."""
         return self.exclude(pk__in=RawSQL(LOOKED_AT_NOW, [SYNC_LOCK]))  # noqa: S611 - constants
 
 
@@ -61,16 +63,16 @@ class Project(models.Model):
     url = models.CharField(max_length=500)
     default_branch = models.CharField(max_length=250)
     suite = models.CharField(max_length=100, help_text="name of a suite file")
-    hook_id = models.CharField(max_length=40, unique=True, default=hook_id)
-    hook_secret = models.CharField(max_length=100, default=hook_secret)
+    hook_id = models.CharField(max_length=40, unique=True, default=new_hook_id)
+    hook_secret = models.CharField(max_length=100, default=new_hook_secret)
     created = models.DateTimeField(db_default=Now())
     polled_at = models.DateTimeField(null=True)
     poll_jitter = models.FloatField(default=0)
     synced_at = models.DateTimeField(null=True)
     error = models.TextField(default="", blank=True, help_text="why the last look at the repository failed")
-    failures = models.PositiveIntegerField(default=0, help_text="looks that failed since the last one that did not")
+    failures = models.PositiveIntegerField(default=0, help_text="failed looks since the last one that succeeded")
     mail_history_verdicts = models.BooleanField(
-        default=False, help_text="alert for slowdowns that the history alone shows, where nothing can be measured again"
+        default=False, help_text="alert for slowdowns found in the history alone, where measuring again is impossible"
     )
     left_out = models.JSONField(
         default=dict, help_text="branches and tags that could not be fetched: reference name -> {sha, why}"
@@ -83,7 +85,7 @@ class Project(models.Model):
 
 
 class Commit(models.Model):
-    """One revision. It exists once per project, on any number of branches."""
+    """One revision. It is stored once per project, and may be on any number of branches."""
 
     project = models.ForeignKey(Project, models.CASCADE, related_name="commits")
     sha = models.CharField(max_length=64)
@@ -94,7 +96,7 @@ class Commit(models.Model):
     committed_at = models.DateTimeField()
     subject = models.CharField(max_length=500)
     reverts = ArrayField(
-        models.CharField(max_length=64), default=list, help_text="ids, perhaps abbreviated, that its message takes back"
+        models.CharField(max_length=64), default=list, help_text="ids, perhaps abbreviated, that its message reverts"
     )
 
     class Meta:
@@ -120,7 +122,7 @@ class Branch(models.Model):
     project = models.ForeignKey(Project, models.CASCADE, related_name="branches")
     name = models.CharField(max_length=250)
     head = models.ForeignKey(Commit, models.PROTECT, null=True, related_name="+")
-    deleted_at = models.DateTimeField(null=True, help_text="when the branch was found gone; its history stays")
+    deleted_at = models.DateTimeField(null=True, help_text="when the branch was found deleted; its history stays")
     commits = models.ManyToManyField(Commit, through="Position", related_name="branches")
 
     class Meta:
@@ -163,9 +165,9 @@ class Delivery(models.Model):
     """One webhook call as it arrived."""
 
     class Status(models.TextChoices):
-        RECEIVED = "received"  #: stored, not yet looked at
+        RECEIVED = "received"  #: stored, waits for a look at its repository
         PROCESSED = "processed"  #: its repository was looked at
-        IGNORED = "ignored"  #: verified, and of no interest
+        IGNORED = "ignored"  #: its signature is right, and its event is not interesting
 
     project = models.ForeignKey(Project, models.CASCADE, related_name="deliveries")
     provider = models.CharField(max_length=20)
@@ -174,7 +176,7 @@ class Delivery(models.Model):
     headers = models.JSONField()
     body = models.BinaryField()
     body_digest = models.CharField(max_length=64)
-    received_at = models.DateTimeField(db_default=Now(), help_text="when it, or an equal one, last came")
+    received_at = models.DateTimeField(db_default=Now(), help_text="when it, or an equal one, last arrived")
     status = models.CharField(max_length=20, choices=Status, default=Status.RECEIVED)
     outcome = models.TextField(default="")
 
@@ -186,4 +188,5 @@ class Delivery(models.Model):
                 condition=Q(status="received"),
                 name="one_waiting_delivery_per_body",
             ),
+            Wakes(name="a_delivery_wakes", after="INSERT OR UPDATE OF status"),
         ]

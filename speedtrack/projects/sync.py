@@ -1,4 +1,4 @@
-"""Bring rows in line with the repository: fetch, then first-parent history into positions."""
+"""Update rows from the repository: fetch, then store first-parent histories as positions."""
 
 import random
 from collections.abc import Callable, Iterator
@@ -12,17 +12,17 @@ from django.db.models import F
 from django.db.models.functions import Now
 
 from speedtrack.projects import fetching, git
-from speedtrack.projects.fetching import Fetched, head_ref
+from speedtrack.projects.fetching import FetchResult, head_ref
 from speedtrack.projects.models import SYNC_LOCK, Branch, Commit, Position, Project, Tag
 
-LEFT_OUT_AGAIN = timedelta(days=1)  # what could not be fetched is tried again then, even without news
+LEFT_OUT_AGAIN = timedelta(days=1)  # after which references that could not be fetched are tried again in any case
 
 
 @dataclass(frozen=True)
-class Moved:
-    """What one look at a branch changed: ids of new commits on it, oldest first, and of those that left it.
+class BranchChange:
+    """What a look at a branch changed: ids of its new commits, oldest first, and of those that left it.
 
-    ``first``: the branch was never seen before, so its whole history is new.
+    ``first``: the branch is looked at for the first time, so its whole history is new.
     """
 
     branch: Branch
@@ -32,8 +32,8 @@ class Moved:
 
 
 @contextmanager
-def alone(project: Project) -> Iterator[bool]:
-    """Hold the project's lock of the database session, unless another session holds it: then False."""
+def try_project_lock(project: Project) -> Iterator[bool]:
+    """Hold the project's advisory lock of this database session. False if another session holds it."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_try_advisory_lock(%s, %s)", [SYNC_LOCK, project.pk])
         (is_mine,) = cursor.fetchone()
@@ -45,8 +45,8 @@ def alone(project: Project) -> Iterator[bool]:
 
 
 @contextmanager
-def one_at_a_time(project: Project) -> Iterator[None]:
-    """Hold the project's lock of the database session: a fetch takes minutes, too long for a transaction."""
+def project_lock(project: Project) -> Iterator[None]:
+    """Hold the project's advisory lock of this database session. A fetch takes minutes, too long for a transaction."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_advisory_lock(%s, %s)", [SYNC_LOCK, project.pk])
         try:
@@ -55,14 +55,14 @@ def one_at_a_time(project: Project) -> Iterator[None]:
             cursor.execute("SELECT pg_advisory_unlock(%s, %s)", [SYNC_LOCK, project.pk])
 
 
-def sync(project: Project, then: Callable[[Moved], object] = lambda moved: None) -> list[Moved]:
+def sync(project: Project, then: Callable[[BranchChange], object] = lambda moved: None) -> list[BranchChange]:
     """Fetch the repository and update branches, commits, positions and tags.
 
     ``then`` is called for each branch in the same transaction: if it raises, or the process dies, the next look finds
-    the same news again. Two looks at one project never run side by side: the second waits. A branch or tag that cannot
-    be fetched stays as it was, and ``project.left_out`` says why. Raises RepositoryError; nothing is changed then.
+    the same changes again. Looks at one project never overlap: the second one waits. A branch or tag that cannot be
+    fetched stays as it was, and ``project.left_out`` says why. Raises RepositoryError, and then changes nothing.
     """
-    with one_at_a_time(project):
+    with project_lock(project):
         branches = list(project.branches.select_related("project", "head"))
         fetched = fetching.fetch(project.slug, project.url, [branch.name for branch in branches])
         with transaction.atomic():
@@ -77,23 +77,23 @@ def sync(project: Project, then: Callable[[Moved], object] = lambda moved: None)
 
 
 def note_success(project: Project, **changes: Any) -> None:
-    """Note that the remote was looked at just now."""
-    note(project, error="", failures=0, **changes)
+    """Note a successful look at the remote."""
+    note_look(project, error="", failures=0, **changes)
 
 
 def note_failure(project: Project, why: str) -> None:
-    """Note why the remote could not be looked at; the next try waits, the longer the more often it failed."""
-    note(project, error=why.replace("\0", ""), failures=F("failures") + 1)
+    """Note why a look at the remote failed. The pause before the next look grows with every failure."""
+    note_look(project, error=why.replace("\0", ""), failures=F("failures") + 1)
 
 
-def note(project: Project, **changes: Any) -> None:
+def note_look(project: Project, **changes: Any) -> None:
     Project.objects.filter(pk=project.pk).update(polled_at=Now(), poll_jitter=random.uniform(0, 0.25), **changes)
 
 
 def has_news(project: Project) -> bool:
-    """Does the remote's list of references differ from what is stored? Much cheaper than a fetch.
+    """Do the remote's references differ from the stored ones? Much cheaper than a fetch.
 
-    What is left out is no news while it stays the same at the remote, but once a day.
+    A reference that could not be fetched counts as news when it changes at the remote, and once a day.
     """
     if not git.has_mirror(project.slug) or left_out_for_long(project):
         return True
@@ -102,8 +102,8 @@ def has_news(project: Project) -> bool:
     known = {ref: branch.head.sha for ref, branch in branches.items() if branch.head and not branch.deleted_at}
     known |= {ref: sha for ref, sha in git.local_refs(project.slug).items() if ref.startswith("refs/tags/")}
     known |= {ref: fault["sha"] for ref, fault in project.left_out.items()}
-    now = {ref: remote[ref] for ref in branches if ref in remote} | fetching.wanted_tags(project.slug, remote)
-    return now != known or git.tags(project.slug) != dict(project.tags.values_list("name", "sha"))
+    now = {ref: remote[ref] for ref in branches if ref in remote} | fetching.tags_to_fetch(project.slug, remote)
+    return now != known or git.tags_by_name(project.slug) != dict(project.tags.values_list("name", "sha"))
 
 
 def left_out_for_long(project: Project) -> bool:
@@ -111,19 +111,19 @@ def left_out_for_long(project: Project) -> bool:
     return bool(project.left_out) and long_ago.exists()
 
 
-def update_branch(branch: Branch, fetched: Fetched) -> Moved:
-    """Make the branch's positions those of the mirror. A deleted branch keeps its history and is marked.
+def update_branch(branch: Branch, fetched: FetchResult) -> BranchChange:
+    """Update the branch's positions from the mirror. A deleted branch is marked and keeps its history.
 
-    Deleted is what the remote does not list; any other failure is none of the branch.
+    A branch counts as deleted only if the remote does not list it; no other failure marks it.
     """
     slug, ref = branch.project.slug, head_ref(branch.name)
     if ref not in fetched.remote:
         Branch.objects.filter(pk=branch.pk, deleted_at=None).update(deleted_at=Now())
     if ref not in fetched.remote or ref in fetched.faults:
-        return Moved(branch, [], [])
-    head = git.resolve(slug, ref)
+        return BranchChange(branch, [], [])
+    head = git.resolve_revision(slug, ref)
     if branch.head and branch.head.sha == head and not branch.deleted_at:
-        return Moved(branch, [], [])
+        return BranchChange(branch, [], [])
     path = git.first_parents(slug, head)
     known = dict(branch.positions.values_list("commit__sha", "number"))
     removed = [sha for sha, number in known.items() if number >= len(path) or path[number] != sha]
@@ -137,11 +137,11 @@ def update_branch(branch: Branch, fetched: Fetched) -> Moved:
     Branch.objects.filter(pk=branch.pk).update(
         head=Commit.objects.get(project=branch.project, sha=head), deleted_at=None
     )
-    return Moved(branch, added, removed, first=branch.head is None)
+    return BranchChange(branch, added, removed, first=branch.head is None)
 
 
 def store_commits(project: Project, shas: list[str]) -> dict[str, Commit]:
-    """Rows of these commits, made where they are missing."""
+    """The rows of these commits, made where they are missing."""
     present = set(Commit.objects.filter(project=project, sha__in=shas).values_list("sha", flat=True))
     missing = [sha for sha in shas if sha not in present]
     Commit.objects.bulk_create(
@@ -153,8 +153,8 @@ def store_commits(project: Project, shas: list[str]) -> dict[str, Commit]:
 
 
 def update_tags(project: Project) -> None:
-    """Make the project's tags those of the mirror; a moved tag moves."""
-    now = git.tags(project.slug)
+    """Update the project's tags from the mirror, moved ones as well."""
+    now = git.tags_by_name(project.slug)
     before = dict(project.tags.values_list("name", "sha"))
     stale = [name for name, sha in before.items() if now.get(name) != sha]
     project.tags.filter(name__in=stale).delete()

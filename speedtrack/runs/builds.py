@@ -1,8 +1,9 @@
-"""What became of a build: its row, its own series (time and size), and whether its program was measured already."""
+"""Reports of builds: store the result and its series (time, size), and find out whether the program was measured."""
 
 from django.db import transaction
 
 from speedtrack.benchmarks import definitions
+from speedtrack.benchmarks.digests import build_meaning, json_digest
 from speedtrack.benchmarks.metrics import METRICS
 from speedtrack.benchmarks.models import Benchmark
 from speedtrack.projects.models import Commit
@@ -22,19 +23,17 @@ from speedtrack.runs.models import (
 )
 
 POINTS = (*planning.ROUTINE, Reason.MANUAL)  # runs whose builds are points of a line
-LOOK_BACK = 5  # runs of the parent that are looked at
+LOOK_BACK = 5  # runs of the parent that are examined
 
 
 @transaction.atomic
-def report(machine: Machine, run_id: int, report: BuildReport) -> Run | None:
-    """Keep what became of one side's build; the same report again changes nothing.
+def accept_build(machine: Machine, run_id: int, report: BuildReport) -> Run | None:
+    """Store the result of one side's build. The same report again changes nothing.
 
-    Raises queue.LeaseLost, and results.Contradiction for a second, different report of one side.
-
-    Returns the run that measured the very same program for the commit's parent, where that is enough for this run: it
-    then ends without measurements.
+    Return the run that measured the identical program for the parent commit, if that is enough for this run: it then
+    ends without measurements. Raises queue.LeaseLost, or results.Contradiction for a second, different report.
     """
-    run = queue.held(machine, run_id, report.token)
+    run = queue.held_run(machine, run_id, report.token)
     build = report.build
     commit = queue.side_of(run, build.side, build.sha)
     attempt = queue.attempt_of(run)
@@ -45,7 +44,7 @@ def report(machine: Machine, run_id: int, report: BuildReport) -> Run | None:
     else:
         row.save(force_insert=True)
     if run.canary_id and build.succeeded:
-        canary.freeze(run, {name: artifact.digest for name, artifact in build.artifacts.items()})
+        canary.freeze_artifacts(run, {name: artifact.digest for name, artifact in build.artifacts.items()})
     if not build.succeeded or report.environment is None:
         return None
     environment = results.store_environment(machine, report.environment)
@@ -59,15 +58,15 @@ def report(machine: Machine, run_id: int, report: BuildReport) -> Run | None:
 
 
 def store_series(attempt: Attempt, commit: Commit, build: BuildDocument, environment: Environment) -> None:
-    """A point of each series of the build. The time is one only if the build was made, not taken from a store."""
+    """Store a point of each series of the build; of its time only if it was really built, not taken from the store."""
     values = {"binary_bytes": float(sum(one.size for one in build.artifacts.values()))}
     if not build.cached:
         values["build_seconds"] = build.seconds
     flags = ["ccache"] if build.ccache and build.ccache.hits else []
-    benchmark = benchmark_of(attempt.run)
+    benchmark = build_benchmark(attempt.run)
     for metric, value in values.items():
         if not value:
-            continue  # an empty file, a build in no time: nothing to compare with
+            continue  # ratios need values above 0
         series, _ = Series.objects.get_or_create(
             project=attempt.run.project,
             benchmark=benchmark,
@@ -94,44 +93,44 @@ def store_series(attempt: Attempt, commit: Commit, build: BuildDocument, environ
             Sample.objects.create(measurement=measurement, trial=0, value=value, flagged=bool(void))
 
 
-def benchmark_of(run: Run) -> Benchmark:
-    """The benchmark that stands for building: its identity is the build section."""
-    meaning = {"build": definitions.build_meaning(run.suite.definition)}
+def build_benchmark(run: Run) -> Benchmark:
+    """The benchmark that the build's own series belong to. The build section is its identity."""
+    meaning = {"build": build_meaning(run.suite.definition)}
     benchmark, _ = Benchmark.objects.get_or_create(
         project=run.project,
         name=definitions.BUILD,
-        digest=definitions.digest_of(meaning),
+        digest=json_digest(meaning),
         defaults={"definition": meaning, "why": "what building the server takes, and how large it is"},
     )
     return benchmark
 
 
 def measured_parent(attempt: Attempt, commit: Commit, build: BuildDocument, environment: Environment) -> Run | None:
-    """The run that measured the same artifacts for the first parent: same benchmarks, machine and environment."""
+    """The run that measured identical artifacts of the first parent: same benchmarks, machine and environment."""
     run = attempt.run
     parents = Commit.objects.filter(project=run.project, sha__in=commit.parents[:1], positions__isnull=False)
     runs = (
         Run.objects.own()
-        .filter(commit__in=parents, machine=run.machine, benchmark_set=run.benchmark_set, status=Status.SUCCEEDED)
+        .filter(commit__in=parents, machine=run.machine, benchmark_set=run.benchmark_set_id, status=Status.SUCCEEDED)
         .select_related("linked__commit", "commit")
     )
-    wanted = set(run.benchmarks) - attempt.postponed.keys()
+    needed = set(run.benchmark_set.names) - attempt.postponed.keys()
     digests = {name: one.digest for name, one in build.artifacts.items()}
     for candidate in runs.order_by("-id").distinct()[:LOOK_BACK]:
         origin = candidate.linked or candidate
-        if artifacts_of(origin) == digests and wanted <= measured_by(origin, environment):
+        if built_artifacts(origin) == digests and needed <= measured_benchmarks(origin, environment):
             return origin
     return None
 
 
-def artifacts_of(run: Run) -> dict[str, str] | None:
-    """Name -> digest of what a run's last attempt built of its commit."""
+def built_artifacts(run: Run) -> dict[str, str] | None:
+    """Name -> digest of the artifacts that a run's last attempt built from its commit; None without a build."""
     build = Build.objects.filter(attempt__run=run, attempt__token=run.lease_token, commit_id=run.commit_id).first()
     return {name: str(one["digest"]) for name, one in build.artifacts.items()} if build else None
 
 
-def measured_by(run: Run, environment: Environment) -> set[str]:
-    """The benchmarks of which a run has an accepted measurement in this environment, on a machine that was right."""
+def measured_benchmarks(run: Run, environment: Environment) -> set[str]:
+    """The benchmarks that a run has accepted measurements of in this environment, without the flag of a quarantine."""
     measured = Measurement.objects.filter(attempt__run=run, accepted=True, series__environment=environment)
     measured = measured.exclude(flags__contains=[quarantine.FLAG])
     return set(measured.values_list("series__benchmark__name", flat=True))

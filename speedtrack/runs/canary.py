@@ -1,15 +1,16 @@
-"""The canary of a machine: a frozen server and workload, measured around the work, that tells drift from change.
+"""The canary of a machine: a frozen server and workload, measured between other runs, that tells drift from change.
 
-``attend`` looks at what is there and does what is next. It holds the machine's row, as every claim does:
+``attend`` does three things under a lock of the machine's row, which every claim takes as well:
 
-1. An ended canary run that nobody has judged is held against the canary's history in its environment.
-2. Some of them off in a row: the machine is quarantined (quarantine.py). Some good ones in a row end that.
-3. The next canary run is queued when it is due, one at a time: often while the level is being learned, at once when
-   the last one was off, with a growing pause while the machine is quarantined.
+1. It compares each ended canary run that has no check yet with the canary's history in the same environment.
+2. It puts the machine into quarantine after several checks in a row that are off (quarantine.py), and ends the
+   quarantine after several good ones.
+3. It queues the next canary run when that is due, one at a time: often while the level is being learned, at once after
+   a check that was off, and with a growing pause while the machine is in quarantine.
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import takewhile
@@ -20,10 +21,9 @@ from django.db import transaction
 from django.db.models import Exists, Max, OuterRef, Q, QuerySet
 from django.db.models.functions import Now
 
-from speedtrack.benchmarks import definitions
-from speedtrack.benchmarks.definitions import BenchmarkSection
 from speedtrack.benchmarks.metrics import METRICS
-from speedtrack.benchmarks.models import Benchmark, Suite
+from speedtrack.benchmarks.models import Benchmark, BenchmarkSet, Suite
+from speedtrack.benchmarks.storing import store_set
 from speedtrack.projects.models import Branch, Commit, Project
 from speedtrack.runs import quarantine
 from speedtrack.runs.models import (
@@ -40,43 +40,43 @@ from speedtrack.runs.order import PRIORITY
 from speedtrack.stats import canary as stats
 
 JUDGED = ("server_cpu_ns_per_request", "throughput_rps")
-SMALLEST_EFFECT = 0.02  # a machine that moves by less is left alone; a metric whose own is larger keeps that
-CALM = 2  # good ones in a row that lift a quarantine
-BLIND_AFTER = 3  # in a row that could not be measured: operators are told
+SMALLEST_EFFECT = 0.02  # smaller moves are ignored; a metric whose own smallest effect is larger keeps that
+CALM = 2  # good checks in a row that end a quarantine
+BLIND_AFTER = 3  # checks in a row without a measurement after which operators are told
 HISTORY = (Reason.PUSH, Reason.BACKFILL, Reason.MANUAL)  # reasons to measure a commit for its line
-RECENT = 32  # checks looked back at
-# Pauses before the next one, in parts of CANARY_EVERY_S.
-LEARNING_PART = 1 / 8  # while too little is known of the level, and at the end of the work
-AGAIN_PART = 1 / 24  # after one that could not be measured; in quarantine the first pause, which doubles
+RECENT = 32  # newest checks that are considered
+# Pauses before the next canary run, as shares of CANARY_EVERY_S.
+LEARNING_PART = 1 / 8  # while the level is being learned, and once the machine has no more work
+AGAIN_PART = 1 / 24  # after a check without a measurement; in quarantine the first pause, which doubles each time
 
 Answer = CanaryCheck.Answer
 Kind = MachineEvent.Kind
 
 
 @dataclass(frozen=True)
-class Frozen:
+class FrozenCommit:
     """What a canary is made of."""
 
     project: Project
     commit: Commit
     suite: Suite
-    benchmarks: Sequence[Benchmark]
+    benchmark_set: BenchmarkSet
 
 
 @transaction.atomic
-def put(machine: Machine, frozen: Frozen, who: User | None = None) -> Canary:
-    """Give a machine this canary, in the place of the one it has, and queue its first run."""
+def replace_canary(machine: Machine, frozen: FrozenCommit, who: User | None = None) -> Canary:
+    """Replace the machine's canary by this one, and queue its first run."""
     Machine.objects.select_for_update(no_key=True).get(pk=machine.pk)
     machine.canaries.filter(retired_at=None).update(retired_at=Now())
     for run in Run.objects.filter(machine=machine, reason=Reason.CANARY, status=Status.QUEUED).select_for_update():
         run.move(Status.CANCELLED, "the machine has another canary now", ended_at=Now(), cancel_requested_at=Now())
-    canary = kept(machine, frozen, who)
-    plan_due(machine, canary)
+    canary = ensure_canary(machine, frozen, who)
+    queue_if_due(machine, canary)
     return canary
 
 
-def kept(machine: Machine, frozen: Frozen, who: User | None = None) -> Canary:
-    """The machine's canary: this one, unless it has one in use."""
+def ensure_canary(machine: Machine, frozen: FrozenCommit, who: User | None = None) -> Canary:
+    """Return the machine's canary in use; make it from this commit if there is none."""
     canary, made = Canary.objects.get_or_create(
         machine=machine,
         retired_at=None,
@@ -84,8 +84,7 @@ def kept(machine: Machine, frozen: Frozen, who: User | None = None) -> Canary:
             "project": frozen.project,
             "commit": frozen.commit,
             "suite": frozen.suite,
-            "benchmarks": [benchmark.name for benchmark in frozen.benchmarks],
-            "benchmark_set": definitions.set_digest(frozen.benchmarks),
+            "benchmark_set": frozen.benchmark_set,
         },
     )
     if made:
@@ -93,46 +92,44 @@ def kept(machine: Machine, frozen: Frozen, who: User | None = None) -> Canary:
     return canary
 
 
-def adopt(run: Run) -> None:
-    """Let the first head that a machine has measured be its canary, unless it has or had one, or that is turned off."""
+def adopt_first_head(run: Run) -> None:
+    """Make the first head that a machine has measured its canary, unless it has or had one, or CANARY_AUTO is off."""
     if not settings.CANARY_AUTO or run.reason not in HISTORY or Canary.objects.filter(machine=run.machine_id).exists():
         return
-    benchmark = suited(run.suite, run.benchmarks, run.project)
+    benchmark = first_closed_loop(run.benchmark_set.benchmarks.order_by("pk"))
     if benchmark and Branch.objects.filter(head=run.commit_id, deleted_at=None).exists():
-        kept(run.machine, Frozen(run.project, run.commit, run.suite, [benchmark]))
+        ensure_canary(run.machine, FrozenCommit(run.project, run.commit, run.suite, store_set(run.suite, [benchmark])))
 
 
-def suited(suite: Suite, among: Sequence[str], project: Project) -> Benchmark | None:
-    """The first of these benchmarks of a suite that loads a server as fast as it goes: that says most in least time."""
-    definition = definitions.of_suite(suite)
-    fit = [section for section in definition.benchmark if section.name in among and is_fit(section)]
-    digests = definitions.digests(suite.definition)
-    return Benchmark.objects.get(project=project, name=fit[0].name, digest=digests[fit[0].name]) if fit else None
+def first_closed_loop(benchmarks: Iterable[Benchmark]) -> Benchmark | None:
+    """The first benchmark that loads the server as fast as it can go: it says most in the least time."""
+    return next((benchmark for benchmark in benchmarks if is_closed_loop(benchmark)), None)
 
 
-def is_fit(section: BenchmarkSection) -> bool:
-    return section.workload is not None and section.workload.rate is None
+def is_closed_loop(benchmark: Benchmark) -> bool:
+    workload = benchmark.definition.get("workload")
+    return workload is not None and "rate" not in workload
 
 
-def freeze(run: Run, artifacts: dict[str, str]) -> None:
-    """Keep what the first successful build of a canary gave: nothing else is measured under its name from now on."""
+def freeze_artifacts(run: Run, artifacts: dict[str, str]) -> None:
+    """Store the artifacts of a canary's first successful build. From then on its runs measure nothing else."""
     Canary.objects.filter(runs=run, artifacts__isnull=True).update(artifacts=artifacts)
 
 
 def attend(machine: Machine) -> None:
-    """Judge what was measured and queue what is due. In the caller's transaction, which holds the machine's row."""
+    """Check ended canary runs and queue the next one. The caller's transaction holds a lock of the machine's row."""
     canary = machine.canaries.filter(retired_at=None).first()
     if canary is None:
         return
     for run in unjudged().filter(machine=machine).select_related("canary").order_by("id"):
-        check = judge(run)
+        check = check_run(run)
         if check.canary_id == canary.pk:
-            follow(machine, canary, check)
-    plan_due(machine, canary)
+            act_on_check(machine, canary, check)
+    queue_if_due(machine, canary)
 
 
 def unattended() -> QuerySet[Machine]:
-    """Machines that no claim may come from although something is to be done: the runner has died, or gets no work."""
+    """Machines with work for ``attend`` that may not claim: their runner is dead, or there is no run for it."""
     canary_runs = Run.objects.unfinished().filter(machine=OuterRef("pk"), reason=Reason.CANARY)
     unjudged_runs = Q(Exists(unjudged().filter(machine=OuterRef("pk"))))
     unwatched = Q(quarantined_at__isnull=False, paused=False) & ~Q(Exists(canary_runs))
@@ -140,7 +137,7 @@ def unattended() -> QuerySet[Machine]:
 
 
 def attend_all() -> None:
-    """Attend to the canaries of all machines whose runners do not."""
+    """Attend to the canaries of all machines that may not claim."""
     for machine_id in unattended().values_list("pk", flat=True):
         with transaction.atomic():
             machine = Machine.objects.select_for_update(no_key=True, skip_locked=True).filter(pk=machine_id).first()
@@ -149,18 +146,23 @@ def attend_all() -> None:
 
 
 def unjudged() -> QuerySet[Run]:
-    """Ended runs of canaries that have no check yet. A cancelled one says nothing."""
+    """Ended canary runs without a check. Cancelled runs get none."""
     ended = (Status.SUCCEEDED, Status.FAILED)
     return Run.objects.filter(reason=Reason.CANARY, status__in=ended, canary_check=None)
 
 
-def judge(run: Run) -> CanaryCheck:
-    """Hold what a canary run measured against the canary's history, and write down what it says."""
+def check_run(run: Run) -> CanaryCheck:
+    """Compare what a canary run measured with the canary's history, and store the answer."""
     assert run.canary is not None
     about = {"run": run, "canary": run.canary, "at": run.ended_at}
     verdicts = [
-        (measurement.series, stats.judge(history(run.canary, measurement), measurement.value, smallest(measurement)))
-        for measurement in measured(run)
+        (
+            measurement.series,
+            stats.judge_canary(
+                steady_values(run.canary, measurement), measurement.value, smallest_canary_effect(measurement)
+            ),
+        )
+        for measurement in judged_measurements(run)
     ]
     if not verdicts:
         return CanaryCheck.objects.create(**about, answer=Answer.UNKNOWN)
@@ -168,14 +170,14 @@ def judge(run: Run) -> CanaryCheck:
     return CanaryCheck.objects.create(**about, answer=worst.answer, series=series, ratio=worst.ratio, limit=worst.limit)
 
 
-def measured(run: Run) -> QuerySet[Measurement]:
-    """What a run of a canary measured that can be judged."""
+def judged_measurements(run: Run) -> QuerySet[Measurement]:
+    """The measurements of a canary run that count: without flags, and of the metrics in JUDGED."""
     whole = Measurement.objects.filter(attempt__run=run, attempt__outcome=Status.SUCCEEDED)
     return whole.filter(series__metric__in=JUDGED, flags=[]).select_related("series__benchmark").order_by("id")
 
 
-def history(canary: Canary, measurement: Measurement) -> list[float]:
-    """The values of the same series that this canary has shown while it was found good, oldest first."""
+def steady_values(canary: Canary, measurement: Measurement) -> list[float]:
+    """The values of the same series from this canary's good checks, oldest first."""
     good = canary.checks.filter(answer__in=CanaryCheck.GOOD, at__gt=canary.since)
     values = Measurement.objects.filter(
         series=measurement.series, attempt__run__in=good.values("run"), attempt__outcome=Status.SUCCEEDED, flags=[]
@@ -183,60 +185,60 @@ def history(canary: Canary, measurement: Measurement) -> list[float]:
     return list(values.order_by("id").values_list("value", flat=True))
 
 
-def smallest(measurement: Measurement) -> float:
-    """The smallest effect that matters, as a share."""
+def smallest_canary_effect(measurement: Measurement) -> float:
+    """The smallest relative change that counts as a move of the machine."""
     return max(SMALLEST_EFFECT, METRICS[measurement.series.metric].smallest_effect)
 
 
-def severity(verdict: stats.Verdict) -> tuple[int, float]:
-    """What is off before what is steady before what is not known; then by how much of the limit is used up."""
-    order = (stats.Answer.LEARNING, stats.Answer.STEADY, stats.Answer.OFF)
+def severity(verdict: stats.CanaryVerdict) -> tuple[int, float]:
+    """Sort key: off above steady above learning, then by the share of the limit that is used up."""
+    order = (stats.CanaryAnswer.LEARNING, stats.CanaryAnswer.STEADY, stats.CanaryAnswer.OFF)
     return order.index(verdict.answer), abs(math.log(verdict.ratio)) / (verdict.limit or 1)
 
 
-def follow(machine: Machine, canary: Canary, check: CanaryCheck) -> None:
-    """What the newest check means for its machine."""
-    recent = checks(machine, canary)
+def act_on_check(machine: Machine, canary: Canary, check: CanaryCheck) -> None:
+    """Begin or end the machine's quarantine, or tell operators, as the newest checks require."""
+    recent = recent_checks(machine, canary)
     if in_a_row(recent, Answer.UNKNOWN) == BLIND_AFTER:
-        why = f"its canary could not be measured {BLIND_AFTER} times in a row: {cause(check.run)}"
-        quarantine.tell(machine, Kind.BLIND, why)
+        why = f"its canary could not be measured {BLIND_AFTER} times in a row: {failure_cause(check.run)}"
+        quarantine.record_event(machine, Kind.BLIND, why)
     if machine.quarantined_at is None:
         if in_a_row(recent, Answer.OFF) >= stats.IN_A_ROW:
-            quarantine.begin(machine, check)
+            quarantine.begin_quarantine(machine, check)
     elif in_a_row(recent, *CanaryCheck.GOOD) >= CALM:
         learning = ", in an environment that has no history yet" if check.answer == Answer.LEARNING else ""
-        quarantine.end(machine, f"{CALM} canaries in a row showed nothing unusual{learning}")
+        quarantine.end_quarantine(machine, f"{CALM} canaries in a row showed nothing unusual{learning}")
 
 
-def checks(machine: Machine, canary: Canary) -> list[CanaryCheck]:
-    """The canary's checks since the machine was last quarantined or let out, newest first."""
+def recent_checks(machine: Machine, canary: Canary) -> list[CanaryCheck]:
+    """The canary's checks since the last begin or end of a quarantine, newest first."""
     turns = machine.events.filter(kind__in=(Kind.QUARANTINED, Kind.LIFTED))
     since = turns.aggregate(at=Max("at"))["at"] or canary.created
     return list(canary.checks.filter(at__gt=since).select_related("run").order_by("-pk")[:RECENT])
 
 
 def in_a_row(recent: Iterable[CanaryCheck], *answers: str) -> int:
-    """How many of the newest checks have one of these answers."""
+    """How many checks, from the newest one backwards without a gap, have one of these answers."""
     return len(list(takewhile(lambda check: check.answer in answers, recent)))
 
 
-def cause(run: Run) -> str:
+def failure_cause(run: Run) -> str:
     return run.error.strip().partition("\n")[0] or "every trial was flagged, the machine was too unsteady"
 
 
-def plan_due(machine: Machine, canary: Canary) -> None:
-    """Queue the canary's next run if it is due and none is unfinished; in quarantine also ahead of its time."""
+def queue_if_due(machine: Machine, canary: Canary) -> None:
+    """Queue the canary's next run if it is due and none is unfinished. In quarantine it is queued ahead of time."""
     if machine.paused or Run.objects.unfinished().filter(machine=machine, reason=Reason.CANARY).exists():
         return
-    recent = checks(machine, canary)
+    recent = recent_checks(machine, canary)
     now = Machine.objects.annotate(now=Now()).values_list("now", flat=True).get(pk=machine.pk)
     last = recent[0].at if recent else last_check_at(canary)
     if last is None:
-        plan(canary, now)
+        queue_run(canary, now)
     elif machine.quarantined_at or in_a_row(recent, Answer.OFF):
-        plan(canary, last + pause(machine, recent))
-    elif wanted(machine, last, now, pause(machine, recent)):
-        plan(canary, now)
+        queue_run(canary, last + pause_after(machine, recent))
+    elif is_due(machine, last, now, pause_after(machine, recent)):
+        queue_run(canary, now)
 
 
 def last_check_at(canary: Canary) -> datetime | None:
@@ -244,34 +246,34 @@ def last_check_at(canary: Canary) -> datetime | None:
     return at
 
 
-def wanted(machine: Machine, last: datetime, now: datetime, after: timedelta) -> bool:
-    """Is there work to do that the last check is too old for, or was there work that none has followed?"""
+def is_due(machine: Machine, last: datetime, now: datetime, after: timedelta) -> bool:
+    """Is the last check too old for the work that waits, or has work ended since, with none left?"""
     if Run.objects.claimable().filter(machine=machine).exists():
         return last + after <= now
     worked = Run.objects.filter(machine=machine, ended_at__gt=last).exclude(reason=Reason.CANARY)
-    return last + part(LEARNING_PART) <= now and worked.exists()
+    return last + part_of_interval(LEARNING_PART) <= now and worked.exists()
 
 
-def pause(machine: Machine, recent: list[CanaryCheck]) -> timedelta:
-    """How long after the last check the next canary is due."""
+def pause_after(machine: Machine, recent: list[CanaryCheck]) -> timedelta:
+    """How long after the last check the next canary run is due."""
     off, unknown = in_a_row(recent, Answer.OFF), in_a_row(recent, Answer.UNKNOWN)
     if machine.quarantined_at:
-        return min(part(AGAIN_PART * 2 ** (off + unknown)), part(1))
+        return min(part_of_interval(AGAIN_PART * 2 ** (off + unknown)), part_of_interval(1))
     if off:
         return timedelta()
     if unknown:
-        return part(AGAIN_PART if unknown < BLIND_AFTER else 1)
-    return part(LEARNING_PART if recent and recent[0].answer == Answer.LEARNING else 1)
+        return part_of_interval(AGAIN_PART if unknown < BLIND_AFTER else 1)
+    return part_of_interval(LEARNING_PART if recent and recent[0].answer == Answer.LEARNING else 1)
 
 
-def part(share: float) -> timedelta:
+def part_of_interval(share: float) -> timedelta:
     return timedelta(seconds=share * settings.CANARY_EVERY_S)
 
 
-def plan(canary: Canary, at: datetime) -> None:
-    """Queue one run of the canary, not before a time."""
+def queue_run(canary: Canary, at: datetime) -> None:
+    """Queue one run of the canary that may start at this time."""
     same = Run.objects.filter(
-        commit=canary.commit_id, machine=canary.machine_id, benchmark_set=canary.benchmark_set, reason=Reason.CANARY
+        commit=canary.commit_id, machine=canary.machine_id, benchmark_set=canary.benchmark_set_id, reason=Reason.CANARY
     )
     last = same.aggregate(round=Max("round"))["round"]
     Run.objects.create(
@@ -280,8 +282,7 @@ def plan(canary: Canary, at: datetime) -> None:
         machine_id=canary.machine_id,
         canary=canary,
         suite=canary.suite,
-        benchmarks=canary.benchmarks,
-        benchmark_set=canary.benchmark_set,
+        benchmark_set_id=canary.benchmark_set_id,
         reason=Reason.CANARY,
         round=0 if last is None else last + 1,
         trials=canary.suite.definition["trials"],

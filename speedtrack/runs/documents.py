@@ -1,4 +1,4 @@
-"""The documents that runners send, as checked models. docs/result-format.md describes every field."""
+"""The documents that runners send, as validated models. docs/result-format.md describes every field."""
 
 import json
 import re
@@ -16,10 +16,10 @@ LARGEST_TOKEN = 2**63 - 1
 LARGEST_SIZE = 10**15  # bytes of one file
 LONGEST_S = 1e7  # four months
 EARLIEST = datetime(2020, 1, 1, tzinfo=UTC)
-# Pages divide and square what is measured, and draw in 32 bits: the bounds are far from where that ends in inf or nan.
+# Pages divide and square values, and draw in 32 bits: within these bounds the results stay finite.
 SMALLEST = 1e-9
 LARGEST = {"ns": 1e15, "µs": 1e12, "s": LONGEST_S, "bytes": 1e18, "requests/s": 1e12, "": 1e15}  # of a metric, by unit
-# Free JSON: what the runner, the driver and the server under test say of themselves.
+# JSON of any shape: what the runner, the driver and the server under test report about themselves.
 FACTS_LENGTH = 256 * 1024  # characters as JSON
 DETAILS_LENGTH = 1024 * 1024
 DEEPEST = 32
@@ -31,12 +31,12 @@ MOST_STACKS = 5000
 MOST_FRAMES = 200
 
 
-def readable(text: Any) -> Any:
+def replace_unstorable(text: Any) -> Any:
     return UNSTORABLE.sub("\N{REPLACEMENT CHARACTER}", text) if isinstance(text, str) else text
 
 
-def parts(value: Any) -> Iterator[tuple[Any, int]]:
-    """All values and keys in a JSON document, with their depth. No recursion: a document may be deeper than a stack."""
+def values_with_depth(value: Any) -> Iterator[tuple[Any, int]]:
+    """All keys and values of a JSON document with their depth. Not recursive: documents may be deeper than a stack."""
     waiting: list[tuple[Any, int]] = [(value, 0)]
     while waiting:
         part, depth = waiting.pop()
@@ -45,7 +45,7 @@ def parts(value: Any) -> Iterator[tuple[Any, int]]:
         waiting += [(each, depth + 1) for each in inner]
 
 
-def check_part(part: Any, depth: int) -> None:
+def check_value(part: Any, depth: int) -> None:
     if depth > DEEPEST:
         raise ValueError(f"JSON is at most {DEEPEST} levels deep here")
     if isinstance(part, str) and UNSTORABLE.search(part):
@@ -54,14 +54,14 @@ def check_part(part: Any, depth: int) -> None:
         raise ValueError(f"the size of a number is 0, or {SMALLEST_NUMBER:g} to {LARGEST_NUMBER:g}")
 
 
-def storable(value: dict[str, Any]) -> dict[str, Any]:
-    """The value, if PostgreSQL's JSON can hold it and pages can show it. Raises ValueError."""
-    for part, depth in parts(value):
-        check_part(part, depth)
+def check_storable(value: dict[str, Any]) -> dict[str, Any]:
+    """The document, if PostgreSQL's JSON can hold it and pages can show it. Raises ValueError."""
+    for part, depth in values_with_depth(value):
+        check_value(part, depth)
     return value
 
 
-def of_length(most: int) -> AfterValidator:
+def at_most_characters(most: int) -> AfterValidator:
     def check(value: dict[str, Any]) -> dict[str, Any]:
         length = len(json.dumps(value, ensure_ascii=False))
         if length > most:
@@ -71,8 +71,8 @@ def of_length(most: int) -> AfterValidator:
     return AfterValidator(check)
 
 
-def plausible(metrics: dict[str, float]) -> dict[str, float]:
-    """The values of metrics, if each is one that its unit can have. Raises ValueError."""
+def check_plausible(metrics: dict[str, float]) -> dict[str, float]:
+    """The values of metrics, if each is plausible for its unit. Raises ValueError."""
     for name, value in metrics.items():
         unit = METRICS[name].unit
         if not SMALLEST <= value <= LARGEST[unit]:
@@ -80,7 +80,7 @@ def plausible(metrics: dict[str, float]) -> dict[str, float]:
     return metrics
 
 
-def well_folded(folded: str) -> str:
+def check_folded(folded: str) -> str:
     lines = folded.removesuffix("\n").split("\n") if folded else []
     if len(lines) > MOST_STACKS:
         raise ValueError(f"at most {MOST_STACKS} stacks, not {len(lines)}")
@@ -92,10 +92,10 @@ def well_folded(folded: str) -> str:
     return folded
 
 
-Text = Annotated[str, BeforeValidator(readable)]
-Json = Annotated[dict[str, Any], AfterValidator(storable)]
-Facts = Annotated[Json, of_length(FACTS_LENGTH)]
-Details = Annotated[Json, of_length(DETAILS_LENGTH)]
+Text = Annotated[str, BeforeValidator(replace_unstorable)]
+Json = Annotated[dict[str, Any], AfterValidator(check_storable)]
+Facts = Annotated[Json, at_most_characters(FACTS_LENGTH)]
+Details = Annotated[Json, at_most_characters(DETAILS_LENGTH)]
 ArtifactName = Annotated[str, Field(pattern=r"^[^\x00-\x1f]{1,250}$")]
 Digest = Annotated[str, Field(pattern=r"^sha256:[0-9a-f]{64}$")]
 Sha = Annotated[str, Field(pattern=r"^[0-9a-f]{40}([0-9a-f]{24})?$")]
@@ -104,9 +104,9 @@ Seconds = Annotated[float, Field(allow_inf_nan=False, ge=0, le=LONGEST_S)]
 Count = Annotated[int, Field(ge=0, le=LARGEST_INTEGER)]
 Size = Annotated[int, Field(ge=0, le=LARGEST_SIZE)]
 Share = Annotated[float, Field(allow_inf_nan=False, ge=0, le=LARGEST[""])]
-Date = Annotated[AwareDatetime, Field(ge=EARLIEST)]  # how late it may be says the database's clock: results.accept
+Date = Annotated[AwareDatetime, Field(ge=EARLIEST)]  # results.check_clock refuses those in the future
 MetricName = Annotated[str, Field(pattern=f"^({'|'.join(METRICS)})$")]
-Metrics = Annotated[dict[MetricName, Positive], AfterValidator(plausible)]
+Metrics = Annotated[dict[MetricName, Positive], AfterValidator(check_plausible)]
 Word = Annotated[Text, Field(max_length=10_000)]
 CpuList = Annotated[str, Field(pattern=r"^[0-9,-]{0,4000}$")]
 Flag = Annotated[str, Field(pattern=r"^[a-z_]{1,40}$")]
@@ -126,7 +126,7 @@ class Claim(Document):
     instance: str = Field("", pattern=r"^[^\x00-\x1f]{0,64}$")
 
 
-class Progress(Document):
+class ProgressDocument(Document):
     done: Count
     total: Count
     now: Text = Field(max_length=200)
@@ -139,7 +139,7 @@ class Leased(Document):
 
 
 class Renewal(Leased):
-    progress: Progress | None = None
+    progress: ProgressDocument | None = None
 
 
 class LogPiece(Leased):
@@ -148,18 +148,18 @@ class LogPiece(Leased):
     text: Text = Field(max_length=1_000_000)
 
 
-class Artifact(Document):
+class ArtifactDocument(Document):
     digest: Digest
     bytes: Size
     loaded_bytes: Size | None = None
 
     @property
     def size(self) -> int:
-        """Code and data where that is known, else the file."""
+        """The size of code and data if it is known, else of the file."""
         return self.bytes if self.loaded_bytes is None else self.loaded_bytes
 
 
-class CompilerCache(Document):
+class CompilerCacheDocument(Document):
     hits: Count
     misses: Count
 
@@ -170,8 +170,8 @@ class BuildDocument(Document):
     succeeded: bool
     cached: bool
     seconds: Seconds
-    artifacts: dict[ArtifactName, Artifact] = Field(max_length=100)
-    ccache: CompilerCache | None = None
+    artifacts: dict[ArtifactName, ArtifactDocument] = Field(max_length=100)
+    ccache: CompilerCacheDocument | None = None
     recipe_digest: Digest
     error: Text | None = Field(None, max_length=20_000)
 
@@ -202,8 +202,8 @@ class LoadRecipe(Document):
     workload: Details | None
 
 
-class Recipe(Document):
-    """How a trial is repeated by hand; places stand in braces."""
+class RecipeDocument(Document):
+    """How to repeat a trial by hand. Placeholders are in braces."""
 
     server: list[Word] = Field(min_length=1, max_length=1000)
     loads: list[LoadRecipe] = Field(min_length=1, max_length=100)
@@ -223,12 +223,12 @@ class TrialDocument(Document):
     pairing: Details | None = None
     quiet: Details = Field(default_factory=dict)
     server: Details = Field(default_factory=dict)
-    reproduce: Recipe | None = None
+    reproduce: RecipeDocument | None = None
     driver: Details
 
 
 class Stopping(Document):
-    """Why a side's trials ended: the widths are shares of the median of the headline metric."""
+    """Why no more trials of a side were made. Widths are shares of the median of the headline metric."""
 
     reason: Literal["target", "cap", "fixed"]
     half_width: Share | None
@@ -238,7 +238,7 @@ class Stopping(Document):
 
 
 class ProfileDocument(Leased):
-    """Where the server of one side spent its time under one benchmark."""
+    """The profile of one side's server under one benchmark."""
 
     side: Literal["head", "base"]
     sha: Sha
@@ -246,13 +246,13 @@ class ProfileDocument(Leased):
     event: Text = Field(max_length=40)
     frequency_hz: int = Field(ge=1, le=100_000)
     samples: Count
-    folded: Annotated[Text, Field(max_length=8_000_000), AfterValidator(well_folded)]
+    folded: Annotated[Text, Field(max_length=8_000_000), AfterValidator(check_folded)]
     cpu_ns_per_request: Annotated[float, Field(allow_inf_nan=False, ge=SMALLEST, le=LARGEST["ns"])] | None
     unavailable: Text = Field(max_length=2_000)
 
 
-class Result(Leased):
-    """One measurement: one benchmark on one side of a run, all its trials."""
+class ResultDocument(Leased):
+    """One measurement: all trials of one benchmark on one side of a run."""
 
     schema_: Literal["speedtrack.result/1"] = Field(alias="schema")
     side: Literal["head", "base"]

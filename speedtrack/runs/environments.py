@@ -1,4 +1,4 @@
-"""What changed on a machine, in plain words."""
+"""What changed on a machine from one environment to the next, as text."""
 
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -6,11 +6,11 @@ from typing import Any, NamedTuple
 from speedtrack.runs.models import Environment
 
 LONGEST = 48  # characters of a value
-DIGEST = 12  # digits of a digest that are enough to tell two apart
+DIGEST = 12  # digits shown of a digest, enough to tell two apart
 
 
-class Changed(NamedTuple):
-    """One fact, before and after, as people read them."""
+class ChangedFact(NamedTuple):
+    """One fact before and after, as text."""
 
     fact: str
     before: str
@@ -20,33 +20,33 @@ class Changed(NamedTuple):
         return f"{self.fact} {self.before} → {self.after}"
 
 
-def difference(before: Environment, after: Environment) -> list[Changed]:
-    """The facts that differ, of those that tell series apart."""
-    old, new = (dict(flat(one.facts.get("series", {}))) for one in (before, after))
+def changed_facts(before: Environment, after: Environment) -> list[ChangedFact]:
+    """The facts that differ, of those that separate series."""
+    old, new = (dict(flat_facts(one.facts.get("series", {}))) for one in (before, after))
     names = [*old, *(name for name in new if name not in old)]
     return [
-        Changed(name, shown(old.get(name, "none")), shown(new.get(name, "none")))
+        ChangedFact(name, shorten(old.get(name, "none")), shorten(new.get(name, "none")))
         for name in names
         if old.get(name) != new.get(name)
     ]
 
 
-def flat(facts: dict[str, Any], path: str = "") -> Iterator[tuple[str, Any]]:
-    """(name, value) of each fact; a fact inside another one by both names."""
+def flat_facts(facts: dict[str, Any], path: str = "") -> Iterator[tuple[str, Any]]:
+    """(name, value) of each fact. The name of a nested fact begins with that of the outer one."""
     for name, value in facts.items():
         if isinstance(value, dict):
-            yield from flat(value, f"{path}{name} ")
+            yield from flat_facts(value, f"{path}{name} ")
         else:
             yield f"{path}{name}".replace("_", " "), value
 
 
-def shown(value: Any) -> str:
+def shorten(value: Any) -> str:
     text = str(value)
     if text.startswith("sha256:"):
         return text.removeprefix("sha256:")[:DIGEST]
     return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
 
 
-def words(changed: list[Changed]) -> str:
-    """All of it on one line."""
+def changes_in_words(changed: list[ChangedFact]) -> str:
+    """The changes on one line."""
     return ", ".join(map(str, changed)) or "nothing that is known"

@@ -1,23 +1,23 @@
-"""What a claimed run asks of its runner: the ``speedtrack.job/3`` document (docs/result-format.md)."""
+"""What a claimed run tells its runner to do: the ``speedtrack.job/3`` document (docs/result-format.md)."""
 
 import zlib
 from typing import Any
 
 from django.conf import settings
 
-from speedtrack.benchmarks import definitions, metrics
+from speedtrack.benchmarks import metrics
 from speedtrack.benchmarks.definitions import Definition
-from speedtrack.benchmarks.models import Benchmark
+from speedtrack.benchmarks.storing import definition_of
 from speedtrack.runs import queue, rates
 from speedtrack.runs.models import Reason, Run
 
-PROFILE_HZ = 997  # a prime: in step with nothing that happens every so many milliseconds
-DEADLINE_S = 4 * 3600  # of one attempt; the runner stops itself
+PROFILE_HZ = 997  # a prime, so that sampling does not fall into step with a periodic task
+DEADLINE_S = 4 * 3600  # of one attempt; the runner stops by itself
 
 
-def document(run: Run) -> dict[str, Any]:
+def job_document(run: Run) -> dict[str, Any]:
     """The ``speedtrack.job/3`` document of a claimed run (docs/result-format.md)."""
-    definition = definitions.of_suite(run.suite)
+    definition = definition_of(run.suite)
     sides = [{"side": "head", "sha": run.commit.sha}]
     if run.base:
         sides.insert(0, {"side": "base", "sha": run.base.sha})
@@ -37,34 +37,28 @@ def document(run: Run) -> dict[str, Any]:
         "frozen": run.canary.artifacts if run.canary else None,
         "build": definition.build.model_dump() | {"trust": definition.build.trust or run.project.slug},
         "server": definition.server.model_dump(),
-        "benchmarks": _work(run, definition),
+        "benchmarks": _requested_benchmarks(run, definition),
         "profile": {"frequency_hz": PROFILE_HZ} if run.reason == Reason.PROFILE else None,
-        "repeat_for": repeat_for(run),
+        "repeat_for": flags_to_repeat(run),
     }
 
 
-def repeat_for(run: Run) -> list[str]:
-    """The flags for which a trial of this run is measured again: those that void what it is to tell."""
-    return metrics.voiding(run.metrics or [metrics.HEADLINE])
+def flags_to_repeat(run: Run) -> list[str]:
+    """The flags for which a trial of this run is repeated: those that void a metric the run is for."""
+    return metrics.voiding_flags(run.metrics or [metrics.HEADLINE])
 
 
-def _work(run: Run, definition: Definition) -> list[dict[str, Any]]:
-    """What the run measures now, in the suite's order: rates in requests/s, without what its attempt postponed."""
-    digests = definitions.digests(run.suite.definition)
-    left_out = queue.attempt_of(run).postponed
+def _requested_benchmarks(run: Run, definition: Definition) -> list[dict[str, Any]]:
+    """The benchmarks to measure now, in the suite's order, with rates in requests/s. Postponed ones are left out."""
+    postponed = queue.attempt_of(run).postponed
+    benchmarks = {
+        benchmark.name: benchmark for benchmark in rates.benchmarks_of(run) if benchmark.name not in postponed
+    }
     found = []
     for section in definition.benchmark:
-        if section.name in run.benchmarks and section.name not in left_out:
-            told = {"name": section.name, "digest": digests[section.name]} | section.work()
-            if rate := rates.asked(run, section, digests):
-                told["workload"]["rate"] = rate
-            found.append(told)
+        if benchmark := benchmarks.get(section.name):
+            requested = {"name": section.name, "digest": benchmark.digest} | section.work()
+            if rate := rates.requested_rate(run.machine, benchmark):
+                requested["workload"]["rate"] = rate
+            found.append(requested)
     return found
-
-
-def benchmarks_of(run: Run) -> list[Benchmark]:
-    """The run's benchmarks as its suite defines them, in the suite's order."""
-    digests = definitions.digests(run.suite.definition)
-    rows = Benchmark.objects.filter(project=run.project, name__in=run.benchmarks, digest__in=digests.values())
-    known = {(b.name, b.digest): b for b in rows}
-    return [known[name, digest] for name, digest in digests.items() if name in run.benchmarks]

@@ -1,13 +1,13 @@
-"""What a machine measures next. Of what waits for it, and whose time has come:
+"""Which run a machine takes next. Of the runs that wait for it and may start, in this order:
 
 1. its canary;
-2. a head of a branch that has waited for HEAD_WAIT_S, the oldest first;
+2. the head of a branch that has waited for HEAD_WAIT_S, the oldest first;
 3. what a person has asked for;
-4. suspicions to be settled (confirm, bisect) and the history share its time: of the last RECENT, suspicions get
-   SETTLING_PERCENT. Whichever has had less of its part goes next; if only one of them waits, it takes all.
+4. runs that settle suspicions (confirm, bisect), or runs for the history. Of the time spent within RECENT, settling
+   gets SETTLING_PERCENT: the kind that has had less than its share goes next. If only one kind waits, it goes.
 
-Within the history: heads, then the rest, profiles, the end of a backlog, A/A runs. Of equal runs the newest commit goes
-first. All of it follows from rows: the same rows always give the same run.
+Within the history: heads, then the rest, profiles, the end of a backlog, A/A runs. Of equal runs, that of the newest
+commit goes first. The order depends on rows alone: equal rows always give the same run.
 """
 
 from datetime import timedelta
@@ -27,10 +27,10 @@ PRIORITY = {
     "later": 50,
     "aa": 10,
 }
-# Longer than nearly every run, and short enough that a suspicion after a quiet hour does not take the machine for long.
+# Longer than nearly every run, but short: after a quiet hour, suspicions must not occupy the machine for long.
 RECENT = timedelta(minutes=15)
-# One statement, in SQL because it is run for each claim: an index leads to the first of each kind, however many wait,
-# and only those five are put in order.
+# SQL, because every claim runs it: an index finds the first run of each kind, however many wait, and only these five
+# are sorted.
 NEXT = """
 WITH spent AS (
     SELECT coalesce(sum(ended_at - started_at) FILTER (WHERE priority = %(settling)s), '0') AS settling,
@@ -63,10 +63,10 @@ ORDER BY turn DESC LIMIT 1 FOR UPDATE OF runs_run SKIP LOCKED
 
 
 def next_run(machine: Machine) -> Run | None:
-    """The run that the machine takes next, locked for the caller's transaction, which holds the machine's row."""
+    """The run that the machine takes next, locked in the caller's transaction, which also holds the machine's row."""
     if machine.paused:
         return None
-    given = {
+    parameters = {
         "machine": machine.pk,
         "canaries_only": machine.quarantined_at is not None,
         "settling": PRIORITY["confirm"],
@@ -76,4 +76,4 @@ def next_run(machine: Machine) -> Run | None:
         "recent": RECENT,
         "percent": settings.SETTLING_PERCENT,
     }
-    return next(iter(Run.objects.raw(NEXT, given)), None)
+    return next(iter(Run.objects.raw(NEXT, parameters)), None)

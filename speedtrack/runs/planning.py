@@ -1,4 +1,4 @@
-"""What is queued, and how soon: one run per commit and machine, pairs of commits, and what a force push takes away."""
+"""Queue runs: one per commit and machine, and pairs. Cancel those that a force push made needless."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -6,28 +6,29 @@ from dataclasses import dataclass
 from django.db import transaction
 from django.db.models import QuerySet
 
-from speedtrack.benchmarks import definitions
-from speedtrack.benchmarks.models import Benchmark, Suite
+from speedtrack.benchmarks.models import BenchmarkSet, Suite
+from speedtrack.benchmarks.storing import store_set, store_suite, usual_benchmarks
+from speedtrack.benchmarks.suitefiles import load_suite
 from speedtrack.projects.models import Branch, Commit, Project
 from speedtrack.runs import queue
 from speedtrack.runs.models import Machine, Reason, Run, Status
 from speedtrack.runs.order import PRIORITY
 
-BACKLOG_CAP = 200  # commits of one plan that keep their priority; between them the others are filled in later
-ROUTINE = (Reason.PUSH, Reason.BACKFILL)  # one of them is enough for a commit
+BACKLOG_CAP = 200  # commits of one plan, evenly spread, that keep their priority; the others are measured later
+ROUTINE = (Reason.PUSH, Reason.BACKFILL)  # a commit needs a run for one of them only
 GONE = "the commit is no longer on"
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What to queue: commits in any order, why, on which machines, with which benchmarks of the suite (None: all).
+    """What to queue: which benchmarks of a suite, and why.
 
-    ``metrics`` are what the runs are to tell (none: the headline): what a flag voids of them is measured again.
+    ``metrics``: those that the runs are for (none: the headline). A trial whose flags void one of them is repeated.
     """
 
     project: Project
     suite: Suite
-    benchmarks: Sequence[Benchmark]
+    benchmark_set: BenchmarkSet
     reason: Reason
     base: Commit | None = None
     round: int = 0
@@ -35,15 +36,11 @@ class Plan:
     priority: int | None = None
     metrics: Sequence[str] = ()
 
-    @property
-    def set_digest(self) -> str:
-        return definitions.set_digest(self.benchmarks)
-
 
 def plan_commits(plan: Plan, ranks: dict[int, int], machines: Iterable[Machine], head: int | None = None) -> int:
-    """Queue one run per commit and machine, unless it exists. Returns how many were new.
+    """Queue one run per commit and machine, unless it exists. Return the number of new runs.
 
-    ``ranks``: commit id -> position on its branch. ``head``: the commit id that goes first.
+    ``ranks``: commit id -> position on its branch. ``head``: id of the commit that is measured first.
     """
     planned = already_planned(plan, ranks)
     newest_first = sorted(ranks, key=lambda commit: ranks[commit], reverse=True)
@@ -55,8 +52,7 @@ def plan_commits(plan: Plan, ranks: dict[int, int], machines: Iterable[Machine],
             base=plan.base,
             machine=machine,
             suite=plan.suite,
-            benchmarks=[b.name for b in plan.benchmarks],
-            benchmark_set=plan.set_digest,
+            benchmark_set=plan.benchmark_set,
             reason=plan.reason,
             round=plan.round,
             trials=plan.trials or plan.suite.definition["trials"],
@@ -75,21 +71,21 @@ def plan_commits(plan: Plan, ranks: dict[int, int], machines: Iterable[Machine],
 
 
 def already_planned(plan: Plan, commits: Iterable[int]) -> set[tuple[int, int]]:
-    """(commit, machine) that a push and a backfill need not queue both."""
+    """The pairs of commit and machine for which a push or a backfill has queued a run already."""
     if plan.reason not in ROUTINE:
         return set()
-    runs = Run.objects.filter(commit__in=commits, benchmark_set=plan.set_digest, reason__in=ROUTINE, base=None)
+    runs = Run.objects.filter(commit__in=commits, benchmark_set=plan.benchmark_set, reason__in=ROUTINE, base=None)
     return set(runs.values_list("commit_id", "machine_id"))
 
 
 def plan_pair(plan: Plan, commit_id: int, machine: Machine) -> Run:
-    """Queue the paired run of a plan (whose base is set) against one commit, unless it exists; return it."""
+    """Queue the paired run of a commit and the plan's base, unless it exists. Return it."""
     plan_commits(plan, {commit_id: 0}, [machine])
     return Run.objects.get(
         commit_id=commit_id,
         base=plan.base,
         machine=machine,
-        benchmark_set=plan.set_digest,
+        benchmark_set=plan.benchmark_set,
         reason=plan.reason,
         round=plan.round,
     )
@@ -102,13 +98,13 @@ def priority_of(reason: Reason, is_head: bool, in_step: bool) -> int:
 
 
 def plan_branch(branch: Branch, commits: QuerySet[Commit], reason: Reason) -> int:
-    """Queue commits of a branch on all machines of its project. Returns how many runs were new.
+    """Queue commits of a branch on all machines of its project. Return the number of new runs.
 
-    A waiting run of what is the head of no branch any more steps back: people want the newest first.
+    Waiting runs of commits that are no longer the head of a branch lose their priority: people want the newest first.
     """
     project = branch.project
-    definition = definitions.load(project.suite)
-    suite, benchmarks = definitions.store(project, definition)
+    definition = load_suite(project.suite)
+    suite, benchmarks = store_suite(project, definition)
     ranks = dict(branch.positions.filter(commit__in=commits).values_list("commit_id", "number").order_by("number"))
     if not ranks:
         return 0
@@ -118,12 +114,13 @@ def plan_branch(branch: Branch, commits: QuerySet[Commit], reason: Reason) -> in
         Run.objects.filter(project=project, status=Status.QUEUED, priority=PRIORITY["head"]).exclude(
             commit__in=heads
         ).update(priority=PRIORITY["rest"])
-    plan = Plan(project, suite, definitions.usual(definition, benchmarks), reason)
+    usual = store_set(suite, usual_benchmarks(definition, benchmarks))
+    plan = Plan(project, suite, usual, reason)
     return plan_commits(plan, ranks, project.machines.all(), head)
 
 
 def cancel_unreachable(branch: Branch, shas: list[str]) -> int:
-    """Cancel waiting runs of commits that left a branch by a force push and are on no other branch."""
+    """Cancel the waiting runs of commits that a force push removed from a branch, unless another branch has them."""
     gone = Run.objects.filter(
         project=branch.project, status=Status.QUEUED, commit__sha__in=shas, commit__positions=None, canary=None
     )
@@ -133,7 +130,7 @@ def cancel_unreachable(branch: Branch, shas: list[str]) -> int:
 
 
 def requeue_returned(branch: Branch, commits: QuerySet[Commit]) -> int:
-    """Queue again what was cancelled when these commits, which are back, left their branch."""
+    """Queue the runs again that were cancelled when these commits left the branch. Return how many."""
     cancelled = Run.objects.filter(project=branch.project, status=Status.CANCELLED, commit__in=commits)
     back = cancelled.filter(events__after=Status.CANCELLED, events__why__startswith=GONE).distinct()
     for run in back:

@@ -1,59 +1,59 @@
-"""Profiles: both sides of a change are sampled once, so that people see which functions take more time.
+"""Profiles: sample both sides of a change once, so that people see which functions take more time.
 
-A profile run is a paired run whose reason says so. It brings profiles, no measurements: being sampled costs the server
-time, so its numbers belong to no line and to no pair.
+A profile run is a paired run with the reason ``profile``. It sends profiles and no measurements: sampling slows the
+server down, so the numbers would fit neither a line nor a pair.
 """
 
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from django.db import transaction
 
-from speedtrack.benchmarks.models import Benchmark, Suite
+from speedtrack.benchmarks.models import BenchmarkSet, Suite
 from speedtrack.projects.models import Commit, Project
-from speedtrack.runs import jobs, planning, queue, results
+from speedtrack.runs import planning, queue, results
 from speedtrack.runs.documents import ProfileDocument
 from speedtrack.runs.models import Machine, Profile, Reason, Run, Status
 from speedtrack.runs.order import PRIORITY
 
 
 class NoBase(Exception):
-    """A run cannot be profiled against the commit before it; the message says why."""
+    """There is no commit to profile a run against; the message says why."""
 
 
 @dataclass(frozen=True)
-class Change:
-    """Two commits whose servers are to be held against each other, and where."""
+class ProfiledChange:
+    """Two commits whose profiles are to be compared, and the machine and benchmarks for that."""
 
     project: Project
     base: Commit
     commit: Commit
     machine: Machine
     suite: Suite
-    benchmarks: Sequence[Benchmark]
+    benchmark_set: BenchmarkSet
 
 
-def change_of(run: Run) -> Change:
-    """What a run is profiled against: its base, or the first parent of its commit. Raises NoBase."""
+def change_of_run(run: Run) -> ProfiledChange:
+    """The change that a run measured: from its base, or from the first parent of its commit. Raises NoBase."""
     known = Commit.objects.filter(project=run.project, sha__in=run.commit.parents[:1])
     base = run.base or known.first()
     if base is None:
         raise NoBase(f"the commit before {run.commit.short} is not tracked: profile a run of a later commit")
-    return Change(run.project, base, run.commit, run.machine, run.suite, jobs.benchmarks_of(run))
+    return ProfiledChange(run.project, base, run.commit, run.machine, run.suite, run.benchmark_set)
 
 
 @transaction.atomic
-def accept(machine: Machine, run_id: int, document: ProfileDocument) -> None:
-    """Keep one side's profile under one benchmark; the same again changes nothing.
+def accept_profile(machine: Machine, run_id: int, document: ProfileDocument) -> None:
+    """Store the profile of one side under one benchmark. The same document again changes nothing.
 
-    Raises queue.LeaseLost, results.ResultError, and results.Contradiction for a second, different one.
+    Raises queue.LeaseLost, results.ResultError, or results.Contradiction for a second, different profile.
     """
-    run = queue.held(machine, run_id, document.token)
+    run = queue.held_run(machine, run_id, document.token)
     queue.side_of(run, document.side, document.sha)
     profile = Profile(
         attempt=queue.attempt_of(run),
-        benchmark=results.benchmark_of(run, document),
+        benchmark=results.benchmark_in_run(run, document),
         folded=zlib.compress(document.folded.encode()),
         **document.model_dump(
             include={"side", "event", "frequency_hz", "samples", "cpu_ns_per_request", "unavailable"}
@@ -66,13 +66,13 @@ def accept(machine: Machine, run_id: int, document: ProfileDocument) -> None:
         profile.save(force_insert=True)
 
 
-def folded(profile: Profile) -> str:
+def folded_stacks(profile: Profile) -> str:
     """The folded stacks, one per line."""
     return zlib.decompress(profile.folded).decode()
 
 
-def plan(change: Change, by_hand: bool = False) -> Run:
-    """Queue a profile run, unless one of this change waits already. By hand: before all others, and again if asked."""
+def plan_profile(change: ProfiledChange, by_hand: bool = False) -> Run:
+    """Queue the profile run of a change, unless there is one. By hand: before other runs, and again after one ended."""
     runs = Run.objects.filter(
         base=change.base, commit=change.commit, machine=change.machine, reason=Reason.PROFILE
     ).order_by("id")
@@ -81,7 +81,7 @@ def plan(change: Change, by_hand: bool = False) -> Run:
         planning.Plan(
             project=change.project,
             suite=change.suite,
-            benchmarks=change.benchmarks,
+            benchmark_set=change.benchmark_set,
             reason=Reason.PROFILE,
             base=change.base,
             round=runs.count(),
@@ -95,7 +95,7 @@ def plan(change: Change, by_hand: bool = False) -> Run:
     return run
 
 
-def of_runs(runs: Iterable[Run]) -> list[Profile]:
-    """What the newest finished attempt of each of these profile runs brought."""
+def profiles_of(runs: Iterable[Run]) -> list[Profile]:
+    """The profiles that these runs sent in their finished attempts."""
     found = Profile.objects.filter(attempt__run__in=list(runs), attempt__outcome=Status.SUCCEEDED)
     return list(found.select_related("benchmark", "attempt__run__machine").order_by("attempt_id", "id"))

@@ -1,4 +1,4 @@
-"""From a webhook or a poll to queued runs: look at the repository, queue what is new, cancel what is gone."""
+"""From a webhook or a poll to queued runs: look at the repository, queue new commits, cancel those that are gone."""
 
 import logging
 from collections.abc import Callable
@@ -9,7 +9,7 @@ from django.db.models.functions import Now
 from speedtrack.benchmarks.definitions import DefinitionError
 from speedtrack.projects.errors import Interrupted, RepositoryError
 from speedtrack.projects.models import Commit, Delivery, Project, ProjectQuerySet
-from speedtrack.projects.sync import Moved, alone, has_news, note_failure, note_success, sync
+from speedtrack.projects.sync import BranchChange, has_news, note_failure, note_success, sync, try_project_lock
 from speedtrack.runs import planning
 from speedtrack.runs.models import Reason
 
@@ -17,22 +17,22 @@ log = logging.getLogger(__name__)
 
 
 def look_at_each(asked_for: Callable[[], ProjectQuerySet], look: Callable[[Project], object]) -> None:
-    """Look at each project asked for, the one longest not looked at first; leave alone what others look at.
+    """Look at each project that ``asked_for`` selects, the longest neglected first, except those being looked at.
 
-    Any failure of one is written on it and logged, and the next one has its turn.
+    A failure is logged and stored on its project, and the next project is looked at.
     """
     done: list[int] = []
     oldest = F("polled_at").asc(nulls_first=True)
     while project := asked_for().at_rest().exclude(pk__in=done).order_by(oldest, "pk").first():
         done.append(project.pk)
-        with alone(project) as is_mine:
+        with try_project_lock(project) as is_mine:
             # Another process may have done it before the lock was taken.
             if is_mine and asked_for().filter(pk=project.pk).exists():
-                guarded(project, look)
+                look_noting_failure(project, look)
 
 
-def guarded(project: Project, look: Callable[[Project], object]) -> None:
-    """Look at a project; whatever goes wrong is written on it, where its page shows it."""
+def look_noting_failure(project: Project, look: Callable[[Project], object]) -> None:
+    """Look at a project. A failure is stored on it, and its page shows it."""
     try:
         look(project)
     except Interrupted:
@@ -40,47 +40,47 @@ def guarded(project: Project, look: Callable[[Project], object]) -> None:
     except (RepositoryError, DefinitionError) as e:
         log.warning("%s: %s", project, e)
         note_failure(project, str(e))
-    except Exception as e:  # the top of a loop over projects: a defect met in one must not stop the others
+    except Exception as e:  # a defect that one project triggers must not stop the loop over the others
         log.exception("%s: the look at its repository failed", project)
         note_failure(project, f"{type(e).__name__}: {e} (a defect of SpeedTrack: its log says where)")
 
 
-def poll(project: Project) -> None:
-    """Take what is new, if anything is. Raises RepositoryError or DefinitionError."""
+def look_for_news(project: Project) -> None:
+    """Sync the project and plan its new commits if its references have changed. Raises as ``sync_and_plan``."""
     if has_news(project):
-        take(project)
+        sync_and_plan(project)
     else:
         note_success(project)
 
 
-def take(project: Project) -> int:
-    """Sync the project and plan its new commits. Returns how many runs were queued.
+def sync_and_plan(project: Project) -> int:
+    """Sync the project and plan its new commits. Return the number of runs queued.
 
-    The deliveries that came before the look are processed by it, whatever they said: a payload is a hint. Raises
+    All deliveries that came before are then processed, whatever they say: a payload is only a hint. Raises
     RepositoryError, or DefinitionError while the suite has a mistake; the deliveries then wait for the next try.
     """
-    begun = Project.objects.annotate(now=Now()).values_list("now", flat=True).get(pk=project.pk)
+    started_at = Project.objects.annotate(now=Now()).values_list("now", flat=True).get(pk=project.pk)
     queued, words = 0, []
 
-    def plan(moved: Moved) -> None:
+    def plan(moved: BranchChange) -> None:
         nonlocal queued
-        new = follow(moved)
+        new = plan_moved(moved)
         queued += new
         if moved.added or moved.removed:
             words.append(f"{moved.branch}: {len(moved.added)} new, {len(moved.removed)} gone, {new} runs queued")
 
     sync(project, then=plan)
     words += [f"{ref} was left out: {fault['why']}" for ref, fault in project.left_out.items()]
-    Delivery.objects.filter(project=project, status=Delivery.Status.RECEIVED, received_at__lte=begun).update(
+    Delivery.objects.filter(project=project, status=Delivery.Status.RECEIVED, received_at__lte=started_at).update(
         status=Delivery.Status.PROCESSED, outcome="; ".join(words) or "nothing new on the tracked branches"
     )
     return queued
 
 
-def follow(moved: Moved) -> int:
-    """Queue the new commits of a branch and cancel what waits for those that left it.
+def plan_moved(moved: BranchChange) -> int:
+    """Queue the new commits of a branch and cancel the waiting runs of those that left it. Return the number of runs.
 
-    The history of a branch seen for the first time is no push: whoever tracks it says how much of it to measure.
+    The history of a branch seen for the first time is not a push: whoever tracks it says how much of it to measure.
     """
     planning.cancel_unreachable(moved.branch, moved.removed)
     if moved.first:

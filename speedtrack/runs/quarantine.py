@@ -1,4 +1,4 @@
-"""Take a machine that has moved out of the work, take back what it measured, and let it in again."""
+"""Keep a machine that has moved from measuring commits, flag what it measured, and let it work again later."""
 
 from django.contrib.auth.models import User
 from django.db import transaction
@@ -27,8 +27,7 @@ SAME_RUN = (
     "commit_id",
     "machine_id",
     "suite_id",
-    "benchmarks",
-    "benchmark_set",
+    "benchmark_set_id",
     "reason",
     "trials",
     "priority",
@@ -39,11 +38,11 @@ Kind = MachineEvent.Kind
 
 
 class NotQuarantined(Exception):
-    """The machine is at work: there is nothing to lift."""
+    """The machine is not in quarantine."""
 
 
-def begin(machine: Machine, check: CanaryCheck) -> None:
-    """Give the machine canary runs only, flag what it measured since the last good one, and queue that again."""
+def begin_quarantine(machine: Machine, check: CanaryCheck) -> None:
+    """Allow the machine canary runs only; flag what it measured since the last good check, and queue that again."""
     assert check.series is not None and check.ratio is not None and check.limit is not None
     why = (
         f"its canary moved: {check.series.benchmark.name}, {METRICS[check.series.metric].title} is "
@@ -51,32 +50,32 @@ def begin(machine: Machine, check: CanaryCheck) -> None:
     )
     machine.quarantined_at, machine.quarantined_why = timezone.now(), why
     Machine.objects.filter(pk=machine.pk).update(quarantined_at=Now(), quarantined_why=why)
-    again = [void(run) for run in affected(machine, check)]
+    again = [flag_and_requeue(run) for run in affected_runs(machine, check)]
     measured_again = "1 run is" if len(again) == 1 else f"{len(again)} runs are"
-    tell(machine, Kind.QUARANTINED, f"{why}; {measured_again} to be measured again")
+    record_event(machine, Kind.QUARANTINED, f"{why}; {measured_again} to be measured again")
 
 
-def affected(machine: Machine, check: CanaryCheck) -> list[Run]:
-    """Runs with points that ended since the last good canary. No pairs: whatever happened, it met both sides alike."""
+def affected_runs(machine: Machine, check: CanaryCheck) -> list[Run]:
+    """Runs with points that ended since the last good check. Not pairs: a drift affects both of their sides alike."""
     good = check.canary.checks.filter(answer__in=CanaryCheck.GOOD)
     since = good.aggregate(ended_at=Max("run__ended_at"))["ended_at"] or check.canary.created
-    has_points = Exists(points().filter(attempt__run=OuterRef("pk")))
+    has_points = Exists(charted_measurements().filter(attempt__run=OuterRef("pk")))
     return list(Run.objects.own().filter(has_points, machine=machine, ended_at__gt=since).order_by("id"))
 
 
-def points() -> QuerySet[Measurement]:
-    """What servers showed under load. What their builds took and gave stays as it is: nothing is built again."""
+def charted_measurements() -> QuerySet[Measurement]:
+    """Accepted measurements of servers under load. Those of builds keep their points: nothing is built again."""
     return Measurement.objects.filter(accepted=True).exclude(series__benchmark__name=definitions.BUILD)
 
 
-def void(run: Run) -> Run:
-    """Flag what a run measured, and queue it again as a new round; nothing is overwritten. Returns the new run."""
-    shown = points().filter(attempt__run=run)
-    Series.objects.filter(measurements__in=shown).update(undetected_since=Now())
+def flag_and_requeue(run: Run) -> Run:
+    """Flag what a run measured, and queue it again as a new round. Nothing is overwritten. Return the new run."""
+    measurements = charted_measurements().filter(attempt__run=run)
+    Series.objects.filter(measurements__in=measurements).update(undetected_since=Now())
     flagged = Func(F("flags"), Value(FLAG, CharField()), function="array_append")
-    shown.exclude(flags__contains=[FLAG]).update(flags=flagged)
+    measurements.exclude(flags__contains=[FLAG]).update(flags=flagged)
     same = Run.objects.own().filter(
-        commit=run.commit_id, machine=run.machine_id, benchmark_set=run.benchmark_set, reason=run.reason
+        commit=run.commit_id, machine=run.machine_id, benchmark_set=run.benchmark_set_id, reason=run.reason
     )
     last: int = same.aggregate(last=Max("round"))["last"]
     again = Run.objects.create(**{name: getattr(run, name) for name in SAME_RUN}, round=last + 1)
@@ -85,29 +84,29 @@ def void(run: Run) -> Run:
     return again
 
 
-def end(machine: Machine, why: str, who: User | None = None) -> None:
-    """Let the machine work again. In the caller's transaction, which holds the machine's row."""
+def end_quarantine(machine: Machine, why: str, who: User | None = None) -> None:
+    """Let the machine work again. The caller's transaction holds a lock of the machine's row."""
     machine.quarantined_at, machine.quarantined_why = None, ""
     Machine.objects.filter(pk=machine.pk).update(quarantined_at=None, quarantined_why="")
     waiting = Run.objects.filter(machine=machine, reason=Reason.CANARY, status=Status.QUEUED)
     waiting.update(not_before=Now())
-    tell(machine, Kind.LIFTED, why, who)
+    record_event(machine, Kind.LIFTED, why, who)
 
 
 @transaction.atomic
-def lift(machine: Machine, who: User | None = None, accept_level: bool = False) -> None:
+def lift_by_hand(machine: Machine, who: User | None = None, accept_level: bool = False) -> None:
     """End a quarantine by hand. Raises NotQuarantined.
 
-    ``accept_level``: what the canary shows now is right from now on; its history starts anew.
+    ``accept_level``: the canary's present level is the right one, and its history starts anew.
     """
     machine = Machine.objects.select_for_update(no_key=True).get(pk=machine.pk)
     if machine.quarantined_at is None:
         raise NotQuarantined(f"machine {machine} is not in quarantine")
     if accept_level:
         machine.canaries.filter(retired_at=None).update(since=Now())
-    end(machine, "by hand" + (": the canary's new level is accepted" if accept_level else ""), who)
+    end_quarantine(machine, "by hand" + (": the canary's new level is accepted" if accept_level else ""), who)
 
 
-def tell(machine: Machine, kind: MachineEvent.Kind, why: str, who: User | None = None) -> None:
-    """Write what happened to a machine; the operators' mails follow from it."""
-    MachineEvent.objects.create(machine=machine, kind=kind, why=why, who=who, untold=kind in MachineEvent.TOLD)
+def record_event(machine: Machine, kind: MachineEvent.Kind, why: str, who: User | None = None) -> None:
+    """Store what happened to a machine. The mails to operators are made from such events."""
+    MachineEvent.objects.create(machine=machine, kind=kind, why=why, who=who, untold=kind in MachineEvent.MAILED)

@@ -1,8 +1,8 @@
-"""The life of a queued run: claim, renew, log, complete, fail, cancel, reap. What is queued: `planning`.
+"""The lifecycle of a queued run: claim, renew, log, complete, fail, cancel, reap. ``planning`` queues the runs.
 
-PostgreSQL rows are the truth, and its ``now()`` is the only clock. The lease token is the fence: every call of a
-runner carries it, and a call with an old one changes nothing (LeaseLost). A message lost or doubled costs nothing,
-because ``claim`` alone decides who does what.
+PostgreSQL's rows are the truth, and its ``now()`` is the only clock. The lease token is the fence: every call of a
+runner carries it, and a call with an old token changes nothing (LeaseLost). A lost or doubled message does no harm,
+because only ``claim`` decides which runner does what.
 """
 
 from datetime import timedelta
@@ -14,6 +14,7 @@ from django.db.models.functions import Least, Now
 
 from speedtrack.benchmarks import definitions
 from speedtrack.benchmarks.definitions import DefinitionError
+from speedtrack.benchmarks.storing import definition_of
 from speedtrack.projects.models import Commit
 from speedtrack.runs import canary, order, rates
 from speedtrack.runs.documents import Failure, LogPiece, Renewal
@@ -30,36 +31,35 @@ from speedtrack.runs.models import (
 )
 
 FURTHER_PAUSE = timedelta(minutes=10)  # after the attempt cap; three times as long after each further attempt
-FURTHER_ATTEMPTS = 6  # the last one 60 hours after the cap
+FURTHER_ATTEMPTS = 6  # the last one begins 60 hours after the cap
 LOG_BYTES = 8 * 1024 * 1024  # of one attempt
-LOG_CHUNK_BYTES = 100  # what a chunk counts for beside its text
+LOG_CHUNK_BYTES = 100  # overhead of a chunk, counted in addition to its text
 LOG_END = f"\n--- the log is longer than {LOG_BYTES // 1024**2} MB: the rest of this attempt is left out ---\n"
 RETRY_PAUSE_S = 15  # before the second attempt after a transient failure; grows with the attempt
 
 
 class LeaseLost(Exception):
-    """The run is no longer this runner's: it was taken, cancelled or has ended."""
+    """The runner no longer holds the run: another runner took it, or it was cancelled or has ended."""
 
 
 class NoSuchRun(Exception):
-    """The machine has no run of this number."""
+    """The machine has no run with this number."""
 
 
 class Occupied(Exception):
-    """Two runners use one machine's token."""
+    """Two runners use the token of one machine."""
 
 
 class Incomplete(Exception):
-    """A run cannot be completed while a measurement is missing."""
+    """The run cannot be completed: a measurement is missing."""
 
 
 def claim(machine: Machine, instance: str = "") -> Run | None:
-    """Give the machine its next run: one atomic statement that raises the lease token and the attempt.
+    """Give the machine its next run, with a new lease token and attempt number. None if it has no work or is paused.
 
-    Before, the machine's canary is attended to: it may have to be measured first, or keep the machine from all else.
-    A runner that claims while it still holds a run has lost it (it was restarted): that run is first queued again,
-    or failed at the attempt cap. None when there is no work or the machine is paused. Raises Occupied when another
-    runner, of another ``instance``, holds a live lease with the same machine's token.
+    The machine's canary comes first: it may have to be measured, or keep the machine from all other work. A runner
+    that claims while it holds a run was restarted: that run is first queued again, or failed at the attempt cap.
+    Raises Occupied while another runner (``instance``) holds a run with the same machine's token.
     """
     with transaction.atomic():
         machine = Machine.objects.select_for_update(no_key=True).get(pk=machine.pk)
@@ -72,7 +72,7 @@ def claim(machine: Machine, instance: str = "") -> Run | None:
                 "(`manage.py machine add NAME`)"
             )
         for run in Run.objects.active().filter(machine=machine).select_for_update():
-            take_back(run, "the runner was restarted while it held this run")
+            requeue_lost(run, "the runner was restarted while it held this run")
         canary.attend(machine)
         while picked := order.next_run(machine):
             if lease(picked, instance):
@@ -81,7 +81,7 @@ def claim(machine: Machine, instance: str = "") -> Run | None:
 
 
 def lease(run: Run, instance: str) -> bool:
-    """Begin the next attempt of a run. False: it has failed at once, as nothing in it can be measured."""
+    """Begin the next attempt of a run. False: the run has failed at once, because none of it can be measured."""
     postponed, fault = unmeasurable(run)
     left_out = "".join(f"; {name} is postponed: {why}" for name, why in postponed.items())
     run.move(
@@ -97,23 +97,28 @@ def lease(run: Run, instance: str) -> bool:
     )
     Attempt.objects.create(run=run, number=run.attempt, token=run.lease_token, instance=instance, postponed=postponed)
     if fault:
-        finish(run, Status.FAILED, fault)
+        end_run(run, Status.FAILED, fault)
     return not fault
 
 
 def unmeasurable(run: Run) -> tuple[dict[str, str], str]:
-    """Benchmarks that the run postpones, each with the reason; and why nothing of it can be measured, or nothing."""
+    """The postponed benchmarks (name -> reason), and why none of the run can be measured; empty if some of it can."""
     try:
-        postponed = rates.postponed(run)
+        definition_of(run.suite)
     except DefinitionError as e:
         return {}, str(e)
-    if len(postponed) < len(run.benchmarks):
+    benchmarks = list(rates.benchmarks_of(run))
+    postponed = rates.postponed_benchmarks(run, benchmarks)
+    if len(postponed) < len(benchmarks):
         return postponed, ""
     return postponed, "nothing to measure: " + "; ".join(f"{name}: {why}" for name, why in postponed.items())
 
 
-def held(machine: Machine, run_id: int, token: int) -> Run:
-    """The machine's active run of this token, locked for the caller's transaction. Raises NoSuchRun, LeaseLost."""
+def held_run(machine: Machine, run_id: int, token: int) -> Run:
+    """The active run that the machine holds with this token, locked in the caller's transaction.
+
+    Raises NoSuchRun, LeaseLost.
+    """
     run = (
         Run.objects.select_for_update(of=("self",))
         .select_related("commit", "base", "project", "suite")
@@ -127,10 +132,10 @@ def held(machine: Machine, run_id: int, token: int) -> Run:
     return run
 
 
-def glance(machine: Machine, run_id: int, token: int) -> Run:
-    """As ``held``, without keeping it locked: for reading."""
+def held_run_unlocked(machine: Machine, run_id: int, token: int) -> Run:
+    """The same without a lock, for reading."""
     with transaction.atomic():
-        return held(machine, run_id, token)
+        return held_run(machine, run_id, token)
 
 
 def lease_s() -> int:
@@ -144,10 +149,10 @@ def attempt_of(run: Run) -> Attempt:
 
 @transaction.atomic
 def renew(machine: Machine, run_id: int, renewal: Renewal) -> bool:
-    """Prolong the lease and note the progress. True: the run was cancelled, stop the work. Raises LeaseLost."""
-    run = held(machine, run_id, renewal.token)
+    """Extend the lease and store the progress. True: the run was cancelled, stop the work. Raises LeaseLost."""
+    run = held_run(machine, run_id, renewal.token)
     if run.cancel_requested_at:
-        finish(run, Status.CANCELLED, "cancelled on request")
+        end_run(run, Status.CANCELLED, "cancelled on request")
         return True
     progress = renewal.progress.model_dump() if renewal.progress else run.progress
     lease = {"lease_until": Now() + timedelta(seconds=settings.LEASE_S), "progress": progress}
@@ -159,12 +164,12 @@ def renew(machine: Machine, run_id: int, renewal: Renewal) -> bool:
 
 
 @transaction.atomic
-def log(machine: Machine, run_id: int, piece: LogPiece) -> None:
-    """Keep a piece of the log; the same piece again changes nothing. Raises LeaseLost.
+def keep_log(machine: Machine, run_id: int, piece: LogPiece) -> None:
+    """Store a piece of the log; the same piece again changes nothing. Raises LeaseLost.
 
-    What comes after LOG_BYTES is dropped, with a line that says so: the work goes on without.
+    Everything beyond LOG_BYTES is dropped, and a line in the log says so. The work goes on.
     """
-    attempt = attempt_of(held(machine, run_id, piece.token))
+    attempt = attempt_of(held_run(machine, run_id, piece.token))
     length = Func("text", function="octet_length", output_field=IntegerField())
     left = LOG_BYTES - attempt.log.aggregate(size=Sum(length + LOG_CHUNK_BYTES, default=0))["size"]
     if left > 0:
@@ -177,7 +182,7 @@ def log(machine: Machine, run_id: int, piece: LogPiece) -> None:
 
 
 def side_of(run: Run, side: str, sha: str) -> Commit:
-    """The commit of a side of a run. Raises LeaseLost if the document speaks of another one."""
+    """The commit on a side of a run. Raises LeaseLost if the document names another one."""
     commit = run.base if side == "base" else run.commit
     if commit is None or commit.sha != sha:
         raise LeaseLost(f"run {run.pk} has no side {side} at {sha}: the document belongs to another run")
@@ -188,28 +193,28 @@ def side_of(run: Run, side: str, sha: str) -> Commit:
 def complete(machine: Machine, run_id: int, token: int) -> None:
     """Accept the run's measurements and end it. The same call again changes nothing.
 
-    Raises LeaseLost, and Incomplete if a measurement of a benchmark is missing.
+    Raises LeaseLost, or Incomplete if a benchmark's measurement is missing.
     """
-    if ended_with(machine, run_id, token, Status.SUCCEEDED):
+    if already_ended(machine, run_id, token, Status.SUCCEEDED):
         return
-    run = held(machine, run_id, token)
+    run = held_run(machine, run_id, token)
     attempt = attempt_of(run)
     if run.linked:
         accept_measurements(run)
-        finish(run, Status.SUCCEEDED, f"{run.linked.commit.short} is the same program: not measured again")
+        end_run(run, Status.SUCCEEDED, f"{run.linked.commit.short} is the same program: not measured again")
         return
-    wanted = (2 if run.base else 1) * (len(run.benchmarks) - len(attempt.postponed))
+    expected = (2 if run.base else 1) * (run.benchmark_set.benchmarks.count() - len(attempt.postponed))
     what = "profiles" if run.reason == Reason.PROFILE else "measurements"
-    found = len(brought(attempt, what))
-    if found < wanted:
-        raise Incomplete(f"run {run.pk} has {found} of {wanted} {what}")
+    found = len(sent_documents(attempt, what))
+    if found < expected:
+        raise Incomplete(f"run {run.pk} has {found} of {expected} {what}")
     accept_measurements(run)
-    finish(run, Status.SUCCEEDED, f"all {what} are there")
-    canary.adopt(run)
+    end_run(run, Status.SUCCEEDED, f"all {what} are there")
+    canary.adopt_first_head(run)
 
 
-def brought(attempt: Attempt, what: str) -> set[tuple[str, str]]:
-    """(benchmark, side) of the profiles or of the measurements that an attempt has sent."""
+def sent_documents(attempt: Attempt, what: str) -> set[tuple[str, str]]:
+    """(benchmark, side) of each profile or measurement that an attempt has sent."""
     if what == "profiles":
         return set(attempt.profiles.values_list("benchmark__name", "side"))
     measured = attempt.measurements.exclude(series__benchmark__name=definitions.BUILD)
@@ -218,39 +223,39 @@ def brought(attempt: Attempt, what: str) -> set[tuple[str, str]]:
 
 @transaction.atomic
 def fail(machine: Machine, run_id: int, failure: Failure) -> None:
-    """End an attempt without all its measurements. The same call again changes nothing. Raises LeaseLost.
+    """End an attempt that did not complete. The same call again changes nothing. Raises LeaseLost.
 
-    Transient: the run is queued again, until the attempt cap. Permanent: it ends, with what was measured accepted.
-    Stopped: the runner was told to stop, and hands the run back; that is no attempt.
+    transient: the run is queued again, up to the attempt cap. permanent: the run ends, and what it measured is
+    accepted. stopped: the runner was told to stop and hands the run back; this does not count as an attempt.
     """
-    if ended_with(machine, run_id, failure.token, Status.FAILED) or waits_after(machine, run_id, failure):
+    if already_ended(machine, run_id, failure.token, Status.FAILED) or already_requeued(machine, run_id, failure):
         return
-    run = held(machine, run_id, failure.token)
+    run = held_run(machine, run_id, failure.token)
     if failure.kind == "permanent":
         accept_measurements(run)
-        finish(run, Status.FAILED, failure.error)
+        end_run(run, Status.FAILED, failure.error)
     elif failure.kind == "stopped" and not run.cancel_requested_at:
-        hand_back(run, failure.error)
+        requeue_unharmed(run, failure.error)
     else:
-        take_back(run, failure.error, pause_s=RETRY_PAUSE_S * run.attempt)
+        requeue_lost(run, failure.error, pause_s=RETRY_PAUSE_S * run.attempt)
 
 
-def ended_with(machine: Machine, run_id: int, token: int, status: Status) -> bool:
-    """Has this very attempt already ended so? (The answer to its first call was lost on the way.)"""
+def already_ended(machine: Machine, run_id: int, token: int, status: Status) -> bool:
+    """Has this attempt already ended with this status, so that the call is a repetition?"""
     return Run.objects.filter(pk=run_id, machine=machine, lease_token=token, status=status).exists()
 
 
-def waits_after(machine: Machine, run_id: int, failure: Failure) -> bool:
-    """Has this very failure already queued the run again?"""
+def already_requeued(machine: Machine, run_id: int, failure: Failure) -> bool:
+    """Has this failure already queued the run again, so that the call is a repetition?"""
     return Run.objects.filter(
         pk=run_id, machine=machine, lease_token=failure.token, status=Status.QUEUED, error=failure.error
     ).exists()
 
 
 def accept_measurements(run: Run) -> None:
-    """Show the attempt's measurements, if it has any, to charts and detection, in the place of an earlier attempt's.
+    """Show the attempt's measurements to charts and detection, instead of those of an earlier attempt.
 
-    Not those of a canary: they speak of the machine.
+    Measurements of a canary are never shown: they describe the machine, not the commit.
     """
     if run.canary_id:
         return
@@ -264,7 +269,7 @@ def accept_measurements(run: Run) -> None:
     Series.objects.filter(pk__in=changed).update(undetected_since=Least(F("undetected_since"), Now()))
 
 
-def finish(run: Run, to: Status, why: str) -> None:
+def end_run(run: Run, to: Status, why: str) -> None:
     """End a run and its attempt."""
     Attempt.objects.filter(run=run, token=run.lease_token).update(ended_at=Now(), outcome=to)
     error = why if to == Status.FAILED else ""
@@ -272,66 +277,66 @@ def finish(run: Run, to: Status, why: str) -> None:
     run.move(to, why, ended_at=Now(), lease_until=None, progress=None, error=error, floors_due=floors_due)
 
 
-def take_back(run: Run, why: str, pause_s: float = 0) -> None:
-    """End a lost attempt: the run is queued again, or failed at the attempt cap, or cancelled if that was asked."""
+def requeue_lost(run: Run, why: str, pause_s: float = 0) -> None:
+    """End a lost attempt: queue the run again, fail it at the attempt cap, or cancel it if that was requested."""
     if run.cancel_requested_at:
-        finish(run, Status.CANCELLED, "cancelled on request")
+        end_run(run, Status.CANCELLED, "cancelled on request")
     elif run.attempt >= settings.MAX_ATTEMPTS:
-        give_up(run, f"given up after {run.attempt} attempts; the last: {why}")
+        fail_without_machine(run, f"given up after {run.attempt} attempts; the last: {why}")
     else:
         Attempt.objects.filter(run=run, token=run.lease_token).update(ended_at=Now(), outcome=Status.QUEUED)
         not_before = Now() + timedelta(seconds=pause_s)
         run.move(Status.QUEUED, why, lease_until=None, not_before=not_before, progress=None, error=why)
 
 
-def give_up(run: Run, why: str) -> None:
-    """Fail a run for want of a machine. One that measures a commit for its line gets a further attempt after a pause.
+def fail_without_machine(run: Run, why: str) -> None:
+    """Fail a run that no machine finished. If it measures a commit for its line, it gets further attempts after pauses.
 
-    The pauses grow, so that a run which kills its runner does so rarely, and in the end not at all. Pairs and canaries
-    get none: who planned them looks at how they ended, and plans anew.
+    The pauses grow, so that a run that kills its runner does so less and less often, and in the end no more. Pairs and
+    canaries get no further attempts: their planners see how they ended, and plan new ones.
     """
-    finish(run, Status.FAILED, why)
+    end_run(run, Status.FAILED, why)
     further = run.attempt - settings.MAX_ATTEMPTS
     if further < FURTHER_ATTEMPTS and not run.paired and run.canary_id is None:
         Run.objects.filter(pk=run.pk).update(retry_at=Now() + FURTHER_PAUSE * 3**further)
 
 
 def retry_given_up() -> int:
-    """Queue again what failed for want of a machine, when its pause is over. Returns how many. Safe as ``reap``."""
+    """Queue the runs again that no machine finished and whose pause is over. Return how many. As safe as ``reap``."""
     queued = 0
     for run_id in Run.objects.given_up().values_list("pk", flat=True):
         with transaction.atomic():
             run = Run.objects.given_up().select_for_update(skip_locked=True, of=("self",)).filter(pk=run_id).first()
             if run:
-                why = "it failed for want of a machine: a further attempt"
+                why = "no machine finished it: it gets a further attempt"
                 run.move(Status.QUEUED, why, ended_at=None, not_before=Now(), retry_at=None)
                 queued += 1
     return queued
 
 
-def hand_back(run: Run, why: str) -> None:
-    """Queue a run again that its runner gave back unharmed: the attempt does not count."""
+def requeue_unharmed(run: Run, why: str) -> None:
+    """Queue a run again that its runner handed back. The attempt does not count."""
     Attempt.objects.filter(run=run, token=run.lease_token).update(ended_at=Now(), outcome=Status.QUEUED)
     run.move(Status.QUEUED, why, attempt=F("attempt") - 1, lease_until=None, not_before=Now(), progress=None)
 
 
 def reap() -> int:
-    """Take back every run whose lease has expired. Returns how many. Safe to run any number of times at once."""
+    """Queue or fail every run whose lease has expired. Return how many. Any number of processes may do this at once."""
     taken = 0
     for run_id in Run.objects.lost().values_list("pk", flat=True):
         with transaction.atomic():
             run = Run.objects.lost().select_for_update(skip_locked=True, of=("self",)).filter(pk=run_id).first()
             if run:
-                take_back(run, f"the runner was silent for more than {settings.LEASE_S} s")
+                requeue_lost(run, f"the runner was silent for more than {settings.LEASE_S} s")
                 taken += 1
     return taken
 
 
 @transaction.atomic
 def cancel(run: Run, why: str) -> None:
-    """Cancel a run: at once while it waits; a runner at work is told with its next renewal.
+    """Cancel a run. One that waits ends at once; a runner at work hears of it with its next renewal.
 
-    A failed one gets no further attempts.
+    A failed run gets no further attempts.
     """
     run = Run.objects.select_for_update(of=("self",)).get(pk=run.pk)
     if run.status == Status.QUEUED:
@@ -344,7 +349,7 @@ def cancel(run: Run, why: str) -> None:
 
 @transaction.atomic
 def retry(run: Run, why: str) -> None:
-    """Queue a failed or cancelled run again, with a fresh count of attempts. Raises ValueError for another one."""
+    """Queue a failed or cancelled run again and count its attempts from 0. Raises ValueError for any other run."""
     run = Run.objects.select_for_update(of=("self",)).get(pk=run.pk)
     fresh = {"attempt": 0, "error": "", "cancel_requested_at": None, "ended_at": None, "retry_at": None}
     run.move(Status.QUEUED, why, not_before=Now(), **fresh)

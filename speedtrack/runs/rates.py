@@ -1,18 +1,19 @@
-"""Rates of open-loop benchmarks: shares of what another benchmark reached when it was first measured on the machine."""
+"""Rates of open-loop benchmarks: shares of the throughput another benchmark had when first measured on the machine."""
 
-from speedtrack.benchmarks import definitions
-from speedtrack.benchmarks.definitions import BenchmarkSection
+from collections.abc import Iterable
+
+from django.db.models import QuerySet
+
 from speedtrack.benchmarks.models import Benchmark
-from speedtrack.benchmarks.workloads import RateOf
 from speedtrack.runs.models import Machine, Measurement, ReferenceRate, Run
 
 METRIC = "throughput_rps"
-# A driver at the end of its core belongs to the machine: it will be there the next time, too. Other flags pass.
+# Flags that measuring again does not remove: a driver at the limit of its core is a property of the machine.
 LASTING_FLAGS = ["client_bound"]
 
 
-def reference(machine: Machine, benchmark: Benchmark) -> ReferenceRate | None:
-    """The row of the first accepted throughput of this definition on this machine, made when it is first asked for."""
+def reference_rate(machine: Machine, benchmark: Benchmark) -> ReferenceRate | None:
+    """The first accepted throughput of a benchmark on a machine, stored when it is first needed; None without one."""
     row = ReferenceRate.objects.filter(machine=machine, benchmark=benchmark).first()
     if row:
         return row
@@ -31,25 +32,24 @@ def reference(machine: Machine, benchmark: Benchmark) -> ReferenceRate | None:
     return ReferenceRate.objects.get_or_create(machine=machine, benchmark=benchmark, defaults=defaults)[0]
 
 
-def asked(run: Run, section: BenchmarkSection, digests: dict[str, str]) -> float | None:
-    """The rate of a benchmark in requests/s on the run's machine; None where its reference was not measured yet."""
-    rate = section.workload.rate if section.workload else None
-    if not isinstance(rate, RateOf):
-        return rate
-    benchmark = Benchmark.objects.filter(project=run.project, name=rate.of, digest=digests[rate.of]).first()
-    row = reference(run.machine, benchmark) if benchmark else None
-    return float(max(1, round(row.rps * rate.share))) if row else None
+def requested_rate(machine: Machine, benchmark: Benchmark) -> float | None:
+    """The rate of a benchmark on a machine in requests/s. None without a rate, or while its reference has no result."""
+    rate = benchmark.definition.get("workload", {}).get("rate")
+    if benchmark.rate_from is None:
+        return None if rate is None else float(rate)
+    row = reference_rate(machine, benchmark.rate_from)
+    return float(max(1, round(row.rps * rate["share"]))) if row else None
 
 
-def postponed(run: Run) -> dict[str, str]:
-    """Benchmarks of the run whose rate is not known yet, each with the reason."""
-    definition = definitions.of_suite(run.suite)
-    digests = definitions.digests(run.suite.definition)
-    waiting = [
-        section
-        for section in definition.benchmark
-        if section.name in run.benchmarks and section.rate_of and asked(run, section, digests) is None
-    ]
+def benchmarks_of(run: Run) -> QuerySet[Benchmark]:
+    """The benchmarks of a run, each with the benchmark that sets its rate."""
+    return Benchmark.objects.filter(sets=run.benchmark_set_id).select_related("rate_from").order_by("pk")
+
+
+def postponed_benchmarks(run: Run, benchmarks: Iterable[Benchmark]) -> dict[str, str]:
+    """The benchmarks whose rate is not known yet: name -> reason."""
     return {
-        one.name: f"no undisturbed result of {one.rate_of} on {run.machine} yet, which sets its rate" for one in waiting
+        one.name: f"no undisturbed result of {one.rate_from} on {run.machine} yet, which sets its rate"
+        for one in benchmarks
+        if one.rate_from and requested_rate(run.machine, one) is None
     }

@@ -5,11 +5,11 @@ import re
 import shlex
 from pathlib import PurePosixPath
 
-from speedtrack.benchmarks import definitions
 from speedtrack.benchmarks.definitions import BuildSection
+from speedtrack.benchmarks.storing import definition_of
 from speedtrack.runs.models import Trial
 
-# What a place in a command line is in the script.
+# The variables of the script that replace the placeholders of command lines.
 PLACES = {
     "{port}": "$port",
     "{socket}": "$socket",
@@ -25,7 +25,7 @@ PLACE = re.compile(r"\{(?:[a-z_]+|artifact:[^{}]+)\}")
 SCRIPT = """\
 #!/usr/bin/env bash
 # {title}
-# Prints what the load generator prints. What may differ on another machine stands in the variables.
+# Prints what the load generator prints. Adapt the variables to another machine.
 set -euo pipefail
 repository=${{REPOSITORY:-{repository}}}
 speedbench=${{SPEEDBENCH:-speedbench}}   # the load driver: runners/driver of SpeedTrack, built with cargo
@@ -70,11 +70,11 @@ CONTAINER = """\
 READY = {"unix": '[ -S "$socket" ]', "tcp": '(exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null'}
 
 
-def script(trial: Trial) -> str:
-    """The script of a trial that kept its recipe."""
+def script_of(trial: Trial) -> str:
+    """The script of a trial, which must have its recipe."""
     run, recipe = trial.attempt.run, trial.reproduce
     assert recipe is not None
-    definition = definitions.of_suite(run.suite)
+    definition = definition_of(run.suite)
     section = next(one for one in definition.benchmark if one.name == trial.benchmark.name)
     built = {PurePosixPath(path).name: f"$room/source/{path}" for path in definition.build.artifacts}
     places = PLACES | {f"{{artifact:{name}}}": path for name, path in built.items()}
@@ -85,17 +85,17 @@ def script(trial: Trial) -> str:
         sha=trial.commit.sha,
         server_cpus=recipe["server_cpus"],
         driver_cpus=recipe["driver_cpus"],
-        build=build(definition.build),
+        build=build_lines(definition.build),
         memory_nodes=recipe["memory_nodes"],
         padding_bytes=recipe["padding_bytes"],
-        server=words(recipe["server"], places),
+        server=quote_words(recipe["server"], places),
         ready=READY[section.transport],
-        loads="\n".join(load(one, places, last=one is recipe["loads"][-1]) for one in recipe["loads"]),
+        loads="\n".join(load_line(one, places, last=one is recipe["loads"][-1]) for one in recipe["loads"]),
     )
 
 
-def build(section: BuildSection) -> str:
-    command = word(section.command, PLACES)
+def build_lines(section: BuildSection) -> str:
+    command = quote_word(section.command, PLACES)
     if section.kind == "host":
         pairs = "".join(f"{shlex.quote(f'{name}={value}')} " for name, value in section.environment.items())
         return HOST.format(environment=pairs, command=command)
@@ -106,23 +106,23 @@ def build(section: BuildSection) -> str:
     return CONTAINER.format(image=image, environment=pairs, command=command)
 
 
-def load(one: dict[str, object], places: dict[str, str], last: bool) -> str:
-    """One load; what only prepares the server prints nothing."""
+def load_line(one: dict[str, object], places: dict[str, str], last: bool) -> str:
+    """The lines that run one load. Loads that only prepare the server print nothing."""
     argv, workload = one["argv"], one["workload"]
     assert isinstance(argv, list)
-    line = words(argv, places) + ("" if last else " >/dev/null")
+    line = quote_words(argv, places) + ("" if last else " >/dev/null")
     line = f'(on "$driver_cpus" {line})'
     if workload is None:
         return line
     return f"cat >workload.json <<'END'\n{json.dumps(workload, ensure_ascii=False)}\nEND\n{line}"
 
 
-def words(argv: list[str], places: dict[str, str]) -> str:
-    return " ".join(word(one, places) for one in argv)
+def quote_words(argv: list[str], places: dict[str, str]) -> str:
+    return " ".join(quote_word(one, places) for one in argv)
 
 
-def word(text: str, places: dict[str, str]) -> str:
-    """A word of a command line, quoted; places become the script's variables."""
+def quote_word(text: str, places: dict[str, str]) -> str:
+    """A word of a command line, quoted; placeholders become the script's variables."""
     quoted = shlex.quote(text)
     filled = PLACE.sub(lambda match: f"'\"{places[match[0]]}\"'" if match[0] in places else match[0], quoted)
     return filled if filled == quoted else filled.replace("''", "")

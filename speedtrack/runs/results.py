@@ -8,53 +8,53 @@ from typing import Any
 from django.db import models, transaction
 from django.db.models.functions import Now
 
-from speedtrack.benchmarks import definitions
+from speedtrack.benchmarks.digests import json_digest
 from speedtrack.benchmarks.metrics import METRICS
 from speedtrack.benchmarks.models import Benchmark
 from speedtrack.projects.models import Commit
-from speedtrack.runs import jobs, queue
-from speedtrack.runs.documents import EnvironmentDocument, ProfileDocument, Result, TrialDocument
+from speedtrack.runs import queue
+from speedtrack.runs.documents import EnvironmentDocument, ProfileDocument, ResultDocument, TrialDocument
 from speedtrack.runs.models import Attempt, Environment, Machine, Measurement, Run, Sample, Series, Trial
 from speedtrack.stats.summary import summarize
 
 Samples = dict[str, list[tuple[int, float, list[str]]]]  # by metric: trial, value, flags
-CLOCK_AHEAD = timedelta(days=1)  # of the database's; beyond, the machine's clock is wrong
+CLOCK_AHEAD = timedelta(days=1)  # a machine whose clock is further ahead of the database's is wrong
 
 
 class ResultError(Exception):
-    """The document does not fit its run; the message says where."""
+    """The document does not fit its run; the message says which part of it."""
 
 
 class Contradiction(Exception):
-    """The same attempt has already sent another document of the same thing; the first one stays."""
+    """The attempt has already sent a different document for the same thing; the first one stays."""
 
 
 @dataclass(frozen=True)
 class Source:
-    """Whose trials these are."""
+    """Where trials come from."""
 
     attempt: Attempt
     commit: Commit
-    result: Result
+    result: ResultDocument
 
 
 @transaction.atomic
-def accept(machine: Machine, run_id: int, result: Result) -> None:
-    """Store one measurement of each metric, with every sample. The same document again changes nothing.
+def accept_result(machine: Machine, run_id: int, result: ResultDocument) -> None:
+    """Store one measurement per metric, with all samples. The same document again changes nothing.
 
     Raises queue.LeaseLost for an old token, ResultError for a document that does not fit its run, and Contradiction
-    for a second one of the same benchmark and side with other contents.
+    for a second document of the same benchmark and side with different contents.
     """
-    run = queue.held(machine, run_id, result.token)
+    run = queue.held_run(machine, run_id, result.token)
     commit = queue.side_of(run, result.side, result.sha)
     check_frozen(run, result)
-    benchmark = benchmark_of(run, result)
+    benchmark = benchmark_in_run(run, result)
     environment = store_environment(machine, result.environment)
     attempt = queue.attempt_of(run)
     check_clock(attempt, result.trials)
-    samples = samples_of(result, check_trials(result.trials))
+    samples = samples_by_metric(result, check_trials(result.trials))
     source = Source(attempt, commit, result)
-    trials = trials_of(source, benchmark)
+    trials = trial_rows(source, benchmark)
     if sent := list(Trial.objects.filter(attempt=attempt, benchmark=benchmark, side=result.side).order_by("number")):
         check_same(f"measurement of {benchmark.name}, side {result.side}", sent, trials)
         check_same_samples(source, benchmark, samples)
@@ -67,25 +67,26 @@ def accept(machine: Machine, run_id: int, result: Result) -> None:
         store_measurement(source, series, found)
 
 
-def check_frozen(run: Run, result: Result) -> None:
-    """Raises ResultError if a canary's run measured anything but what was frozen."""
+def check_frozen(run: Run, result: ResultDocument) -> None:
+    """Raise ResultError if a canary's run measured other artifacts than the frozen ones."""
     if run.canary and run.canary.artifacts != result.artifacts:
         raise ResultError(f"artifacts: run {run.pk} is of a canary, frozen as {run.canary.artifacts}: drop the work")
 
 
-def benchmark_of(run: Run, result: Result | ProfileDocument) -> Benchmark:
-    """The benchmark that a document speaks of. Raises ResultError if its run has no such one."""
-    for benchmark in jobs.benchmarks_of(run):
-        if (benchmark.name, benchmark.digest) == (result.benchmark.name, result.benchmark.digest):
-            return benchmark
-    raise ResultError(f"run {run.pk} does not measure {result.benchmark.name} with digest {result.benchmark.digest}")
+def benchmark_in_run(run: Run, result: ResultDocument | ProfileDocument) -> Benchmark:
+    """The benchmark that a document names. Raises ResultError if its run does not measure it."""
+    name, digest = result.benchmark.name, result.benchmark.digest
+    benchmark = Benchmark.objects.filter(sets=run.benchmark_set_id, name=name, digest=digest).first()
+    if benchmark is None:
+        raise ResultError(f"run {run.pk} does not measure {name} with digest {digest}")
+    return benchmark
 
 
 def check_trials(trials: Sequence[TrialDocument]) -> list[str]:
-    """The metrics that all trials have. Raises ResultError."""
+    """The metrics that all trials have. Raises ResultError if there is none, or if a trial number occurs twice."""
     numbers = [t.trial for t in trials]
     if len(set(numbers)) != len(numbers):
-        raise ResultError(f"trials: a trial number stands twice in {numbers}")
+        raise ResultError(f"trials: a trial number occurs twice in {numbers}")
     metrics = set.intersection(*(set(t.metrics) for t in trials))
     if not metrics:
         raise ResultError("trials: no metric is in all of them")
@@ -93,35 +94,35 @@ def check_trials(trials: Sequence[TrialDocument]) -> list[str]:
 
 
 def check_clock(attempt: Attempt, trials: Sequence[TrialDocument]) -> None:
-    """Raises ResultError if a trial is said to have begun in the future, by the database's clock."""
+    """Raise ResultError if a trial began in the future by the database's clock."""
     latest = Attempt.objects.filter(pk=attempt.pk).values_list(Now() + CLOCK_AHEAD, flat=True).get()
     for t in trials:
         if t.started_at > latest:
             raise ResultError(
-                f"trials: trial {t.trial} began at {t.started_at}, which is to come: set the machine's clock"
+                f"trials: trial {t.trial} began at {t.started_at}, in the future: set the machine's clock"
             )
 
 
-def samples_of(result: Result, metrics: list[str]) -> Samples:
-    """Of each metric the samples (trial, value, flags)."""
+def samples_by_metric(result: ResultDocument, metrics: list[str]) -> Samples:
+    """The samples (trial, value, flags) of each metric."""
     samples = {metric: [(t.trial, t.metrics[metric], t.flags) for t in result.trials] for metric in metrics}
     return samples | {metric: [(0, value, [])] for metric, value in result.once.items()}
 
 
 def check_same(what: str, sent: Sequence[models.Model], again: Sequence[models.Model]) -> None:
-    """Raises Contradiction if rows that are stored differ from those that the same thing would make now."""
-    if [content(row) for row in sent] != [content(row) for row in again]:
+    """Raise Contradiction if the stored rows differ from those of the document that came now."""
+    if [stored_content(row) for row in sent] != [stored_content(row) for row in again]:
         raise Contradiction(f"this attempt has sent another {what}, which stays: measure again in another run")
 
 
-def content(row: models.Model) -> dict[str, Any]:
-    """What a runner said of a row: all columns but those that the database fills."""
+def stored_content(row: models.Model) -> dict[str, Any]:
+    """The columns of a row that come from the runner: all except those that the database fills."""
     fields = [field for field in row._meta.concrete_fields if field.name not in ("id", "created")]
     return {field.attname: getattr(row, field.attname) for field in fields}
 
 
 def check_same_samples(source: Source, benchmark: Benchmark, samples: Samples) -> None:
-    """Raises Contradiction if other values, or another environment, are stored of a measurement."""
+    """Raise Contradiction if the stored measurement has other values or another environment."""
     stored = Sample.objects.filter(
         measurement__attempt=source.attempt,
         measurement__series__benchmark=benchmark,
@@ -133,8 +134,8 @@ def check_same_samples(source: Source, benchmark: Benchmark, samples: Samples) -
 
 
 def store_environment(machine: Machine, document: EnvironmentDocument) -> Environment:
-    """The environment's row. Raises ResultError if its digest is not that of its facts."""
-    digest = definitions.digest_of(document.series)
+    """The environment's row, made if it is missing. Raises ResultError if the digest is not that of the facts."""
+    digest = json_digest(document.series)
     if digest != document.digest:
         raise ResultError(f"environment.digest is {document.digest}, but the facts under series have {digest}")
     environment, _ = Environment.objects.get_or_create(
@@ -143,7 +144,7 @@ def store_environment(machine: Machine, document: EnvironmentDocument) -> Enviro
     return environment
 
 
-def trials_of(source: Source, benchmark: Benchmark) -> list[Trial]:
+def trial_rows(source: Source, benchmark: Benchmark) -> list[Trial]:
     """The rows of a document's trials, by number."""
     return [
         Trial(
@@ -167,7 +168,7 @@ def trials_of(source: Source, benchmark: Benchmark) -> list[Trial]:
 
 
 def store_measurement(source: Source, series: Series, samples: list[tuple[int, float, list[str]]]) -> None:
-    """One metric's samples (trial, value, flags) and their summary. Clean ones alone make it, if there are any."""
+    """Store a metric's samples (trial, value, flags) and their summary: of the clean samples, or of all if none is."""
     stopping = source.result.stopping
     voids = METRICS[series.metric].voided_by
     clean = [value for _, value, flags in samples if not voids.intersection(flags)]

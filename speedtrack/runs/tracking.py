@@ -1,4 +1,4 @@
-"""What an operator asks for: track a repository, measure some commits, register a machine."""
+"""The operator's commands: track a repository, measure commits, register and maintain machines."""
 
 import re
 from dataclasses import dataclass
@@ -12,16 +12,17 @@ from django.db import IntegrityError, transaction
 from django.db.models import Max, QuerySet
 from django.urls import reverse
 
-from speedtrack.benchmarks import definitions
 from speedtrack.benchmarks.definitions import DefinitionError
-from speedtrack.benchmarks.models import Benchmark, Suite
+from speedtrack.benchmarks.models import Benchmark, BenchmarkSet, Suite
+from speedtrack.benchmarks.storing import store_set, store_suite, usual_benchmarks
+from speedtrack.benchmarks.suitefiles import load_suite
 from speedtrack.projects import fetching, git
 from speedtrack.projects.errors import RepositoryError
 from speedtrack.projects.fetching import head_ref
 from speedtrack.projects.models import Branch, Commit, Project
 from speedtrack.projects.sync import store_commits, sync
 from speedtrack.runs import canary, planning, pushes, quarantine, queue
-from speedtrack.runs.canary import Frozen
+from speedtrack.runs.canary import FrozenCommit
 from speedtrack.runs.models import Canary, Machine, Reason, Run, Status
 
 LONGEST_SLUG = 50  # as Project.slug
@@ -29,14 +30,14 @@ LONGEST_BRANCH = 250
 
 
 class NoSuchThing(Exception):
-    """What was named does not exist, or exists already; the message says what there is."""
+    """The named thing does not exist, or exists already; the message lists what exists."""
 
 
 @dataclass(frozen=True)
-class Wish:
-    """How a repository is to be tracked.
+class TrackingRequest:
+    """How to track a repository.
 
-    ``last``: how many of its newest commits are measured now. ``mail_history_verdicts``: None leaves it as it is.
+    ``last``: the number of newest commits to measure now. ``mail_history_verdicts``: None leaves the setting as it is.
     """
 
     url: str
@@ -59,21 +60,22 @@ class Tracked:
         return settings.URL + reverse("hook", args=[self.project.hook_id])
 
 
-def track(wish: Wish) -> Tracked:
+def track(request: TrackingRequest) -> Tracked:
     """Track a repository, or another branch of one that is tracked. Safe to repeat.
 
-    Raises RepositoryError or DefinitionError; a project that was not there before is then not there afterwards.
+    Raises RepositoryError or DefinitionError, and then leaves no new project behind.
     """
-    url = git.checked_url(wish.url)
-    definitions.load(wish.suite)
-    branch_name = checked_branch(url, wish.branch)
-    slug = checked_slug(wish.name or PurePosixPath(url.rstrip("/")).name.removesuffix(".git"))
+    url = git.valid_url(request.url)
+    load_suite(request.suite)
+    branch_name = branch_to_track(url, request.branch)
+    slug = valid_slug(request.name or PurePosixPath(url.rstrip("/")).name.removesuffix(".git"))
     project, made = Project.objects.get_or_create(
-        slug=slug, defaults={"name": wish.name or slug, "url": url, "default_branch": branch_name, "suite": wish.suite}
+        slug=slug,
+        defaults={"name": request.name or slug, "url": url, "default_branch": branch_name, "suite": request.suite},
     )
     try:
-        check_same(project, url)
-        return follow(project, branch_name, wish)
+        check_same_url(project, url)
+        return track_branch(project, branch_name, request)
     except (RepositoryError, DefinitionError):
         if made:
             project.delete()
@@ -81,39 +83,39 @@ def track(wish: Wish) -> Tracked:
         raise
 
 
-def check_same(project: Project, url: str) -> None:
+def check_same_url(project: Project, url: str) -> None:
     if project.url != url:
         raise RepositoryError(f"project {project.slug} tracks {project.url}: give this one another --name")
 
 
-def follow(project: Project, branch_name: str, wish: Wish) -> Tracked:
-    """Bring the branch's history into rows and queue its newest commits on all machines."""
-    project.suite = wish.suite
-    if wish.mail_history_verdicts is not None:
-        project.mail_history_verdicts = wish.mail_history_verdicts
+def track_branch(project: Project, branch_name: str, request: TrackingRequest) -> Tracked:
+    """Store the branch's history and queue its newest commits on all machines."""
+    project.suite = request.suite
+    if request.mail_history_verdicts is not None:
+        project.mail_history_verdicts = request.mail_history_verdicts
     project.save(update_fields=["suite", "mail_history_verdicts"])
     branch, made = Branch.objects.get_or_create(project=project, name=branch_name)
     project.machines.add(*Machine.objects.all())
-    sync(project, then=pushes.follow)
+    sync(project, then=pushes.plan_moved)
     if made:
         check_fetched(project, branch)
     branch.refresh_from_db()
     positions = branch.positions.order_by("-number")
     commits = positions.count()
-    newest = Commit.objects.filter(pk__in=positions.values("commit")[: min(max(wish.last, 0), commits)])
+    newest = Commit.objects.filter(pk__in=positions.values("commit")[: min(max(request.last, 0), commits)])
     queued = planning.plan_branch(branch, newest, Reason.BACKFILL)
     return Tracked(project, branch, commits, queued)
 
 
 def check_fetched(project: Project, branch: Branch) -> None:
-    """A branch that could not be fetched when it was first asked for is not tracked. Raises RepositoryError."""
+    """Raise RepositoryError if a new branch could not be fetched, and do not track it."""
     if fault := project.left_out.get(head_ref(branch.name)):
         branch.delete()
         raise RepositoryError(f"cannot fetch branch {branch} of {project.url}: {fault['why']}")
 
 
-def checked_branch(url: str, name: str | None) -> str:
-    """The branch to track, known to exist. Raises RepositoryError naming the branches there are."""
+def branch_to_track(url: str, name: str | None) -> str:
+    """The branch to track, which exists. Raises RepositoryError that lists the branches."""
     refs = git.remote_refs(url)
     branches = sorted(ref.removeprefix("refs/heads/") for ref in refs if ref.startswith("refs/heads/"))
     if not branches:
@@ -126,7 +128,7 @@ def checked_branch(url: str, name: str | None) -> str:
     return name
 
 
-def checked_slug(name: str) -> str:
+def valid_slug(name: str) -> str:
     slug = re.sub(r"[^a-z0-9_-]+", "-", name.lower()).strip("-")
     if not slug:
         raise RepositoryError(f"cannot make a project name of {name!r}: give one with --name")
@@ -137,44 +139,47 @@ def checked_slug(name: str) -> str:
 
 @dataclass(frozen=True)
 class Choice:
-    """What an operator named: benchmarks of a project's suite, machines, and commits with their ranks."""
+    """What an operator chose: benchmarks of a project's suite, machines, and commits with their ranks."""
 
     project: Project
     suite: Suite
-    benchmarks: list[Benchmark]
+    benchmark_set: BenchmarkSet
     machines: list[Machine]
     ranks: dict[int, int]
 
 
 def choose(slug: str, expression: str, names: list[str], machine_name: str | None, extended: bool = False) -> Choice:
-    """What these words name. ``extended``: with the suite's extended benchmarks, otherwise measured when named.
+    """Look up what the operator named. ``extended``: with the extended benchmarks, which else must be named.
 
     Raises NoSuchThing, RepositoryError or DefinitionError.
     """
     project = project_named(slug)
-    definition = definitions.load(project.suite)
-    suite, benchmarks = definitions.store(project, definition)
+    definition = load_suite(project.suite)
+    suite, benchmarks = store_suite(project, definition)
     check_known(suite, benchmarks, names)
-    usual = benchmarks if extended else definitions.usual(definition, benchmarks)
+    usual = benchmarks if extended else usual_benchmarks(definition, benchmarks)
     chosen = [b for b in benchmarks if b.name in names] or usual
     machines = [machine_named(machine_name)] if machine_name else list(project.machines.all())
-    shas = git.in_range(slug, expression, partial(fetching.find, slug, project.url))
+    shas = git.commits_in_range(slug, expression, partial(fetching.find_commit, slug, project.url))
     commits = store_commits(project, shas)
-    return Choice(project, suite, chosen, machines, {commits[sha].pk: place for place, sha in enumerate(shas)})
+    ranks = {commits[sha].pk: place for place, sha in enumerate(shas)}
+    return Choice(project, suite, store_set(suite, chosen), machines, ranks)
 
 
-def measure(slug: str, expression: str, names: list[str], machine_name: str | None, extended: bool = False) -> int:
-    """Queue commits by hand, also ones measured before. Returns how many runs were queued. Raises as ``choose``."""
+def queue_by_hand(
+    slug: str, expression: str, names: list[str], machine_name: str | None, extended: bool = False
+) -> int:
+    """Queue commits by hand, also those measured before. Return the number of runs. Raises as ``choose``."""
     choice = choose(slug, expression, names, machine_name, extended)
     manual = Run.objects.filter(project=choice.project, reason=Reason.MANUAL, commit__in=choice.ranks)
     last = manual.aggregate(last=Max("round"))["last"]
     round = 0 if last is None else last + 1
-    plan = planning.Plan(choice.project, choice.suite, choice.benchmarks, Reason.MANUAL, round=round)
+    plan = planning.Plan(choice.project, choice.suite, choice.benchmark_set, Reason.MANUAL, round=round)
     return planning.plan_commits(plan, choice.ranks, choice.machines)
 
 
-def retry(number: int) -> str:
-    """Queue a run again that failed or was cancelled, with fresh attempts; what to say of it. Raises NoSuchThing."""
+def retry_run(number: int) -> str:
+    """Queue a failed or cancelled run again, with fresh attempts. Return a message. Raises NoSuchThing."""
     run = run_numbered(number)
     try:
         queue.retry(run, "by hand")
@@ -186,8 +191,8 @@ def retry(number: int) -> str:
     return f"run {number} is queued again"
 
 
-def cancel(number: int) -> str:
-    """Cancel a run, or the further attempts of a failed one; what to say of it. Raises NoSuchThing."""
+def cancel_run(number: int) -> str:
+    """Cancel a run, or the further attempts of a failed one. Return a message. Raises NoSuchThing."""
     run = run_numbered(number)
     if run.status in (Status.SUCCEEDED, Status.CANCELLED) or (run.status == Status.FAILED and not run.retry_at):
         raise NoSuchThing(f"run {number} is {run.status} already")
@@ -202,12 +207,12 @@ def run_numbered(number: int) -> Run:
     """The run. Raises NoSuchThing."""
     run = Run.objects.filter(pk=number).first()
     if run is None:
-        raise NoSuchThing(f"there is no run {number}: the queue's page shows the newest")
+        raise NoSuchThing(f"there is no run {number}: the queue's page lists the newest")
     return run
 
 
 def check_known(suite: Suite, benchmarks: list[Benchmark], names: list[str]) -> None:
-    """Raises NoSuchThing naming the benchmarks there are."""
+    """Raise NoSuchThing if the suite lacks one of these benchmarks."""
     unknown = set(names) - {b.name for b in benchmarks}
     if unknown:
         known = ", ".join(b.name for b in benchmarks)
@@ -215,7 +220,7 @@ def check_known(suite: Suite, benchmarks: list[Benchmark], names: list[str]) -> 
 
 
 def project_named(slug: str) -> Project:
-    """The project. Raises NoSuchThing naming those there are."""
+    """The project. Raises NoSuchThing that lists the projects."""
     try:
         return Project.objects.get(slug=slug)
     except Project.DoesNotExist:
@@ -224,20 +229,20 @@ def project_named(slug: str) -> Project:
 
 
 def machine_named(name: str) -> Machine:
-    """The machine. Raises NoSuchThing naming those there are."""
+    """The machine. Raises NoSuchThing that lists the machines."""
     try:
         return Machine.objects.get(name=name)
     except Machine.DoesNotExist:
-        known = ", ".join(m.name for m in machines()) or "none; add one with `manage.py machine add NAME`"
+        known = ", ".join(m.name for m in machines_by_name()) or "none; add one with `manage.py machine add NAME`"
         raise NoSuchThing(f"there is no machine {name!r}: there are {known}") from None
 
 
-def machines() -> QuerySet[Machine]:
+def machines_by_name() -> QuerySet[Machine]:
     return Machine.objects.order_by("name")
 
 
 def add_machine(name: str) -> str:
-    """Register a machine for all projects; its token. Raises NoSuchThing if the name is taken or not a name."""
+    """Register a machine for all projects. Return its token. Raises NoSuchThing if the name is taken or invalid."""
     try:
         validate_slug(name)
         MaxLengthValidator(LONGEST_SLUG)(name)
@@ -247,7 +252,7 @@ def add_machine(name: str) -> str:
             machine.save()
     except ValidationError:
         raise NoSuchThing(
-            f"{name!r} is no name for a machine: use up to {LONGEST_SLUG} letters, digits, - and _"
+            f"{name!r} is not a valid name of a machine: use up to {LONGEST_SLUG} letters, digits, - and _"
         ) from None
     except IntegrityError:
         raise NoSuchThing(f"machine {name} exists: `manage.py machine token {name}` gives it a new token") from None
@@ -256,7 +261,7 @@ def add_machine(name: str) -> str:
 
 
 def renew_token(name: str) -> str:
-    """A new token for a machine; the old one ends at once. Raises NoSuchThing."""
+    """Give a machine a new token and return it. The old one is invalid at once. Raises NoSuchThing."""
     machine = machine_named(name)
     token = machine.new_token()
     machine.save(update_fields=["token_id", "token_digest"])
@@ -264,30 +269,32 @@ def renew_token(name: str) -> str:
 
 
 def set_canary(name: str, slug: str, revision: str | None, names: list[str]) -> Canary:
-    """Freeze a commit (default: the head) and some benchmarks (default: one) of a project as a machine's canary.
+    """Make a commit (default: the head) with some benchmarks (default: one) of a project the machine's canary.
 
     Raises NoSuchThing, RepositoryError or DefinitionError.
     """
     machine, project = machine_named(name), project_named(slug)
-    definition = definitions.load(project.suite)
-    suite, benchmarks = definitions.store(project, definition)
+    definition = load_suite(project.suite)
+    suite, benchmarks = store_suite(project, definition)
     check_known(suite, benchmarks, names)
-    suited = canary.suited(suite, [b.name for b in benchmarks], project)
+    suited = canary.first_closed_loop(benchmarks)
     chosen = [b for b in benchmarks if b.name in names] or [b for b in [suited] if b]
     if not chosen:
         raise NoSuchThing(f"suite {suite} has no benchmark without a rate: name one with --benchmark")
-    sha = fetching.find(slug, project.url, revision or project.default_branch)
-    return canary.put(machine, Frozen(project, store_commits(project, [sha])[sha], suite, chosen))
+    sha = fetching.find_commit(slug, project.url, revision or project.default_branch)
+    return canary.replace_canary(
+        machine, FrozenCommit(project, store_commits(project, [sha])[sha], suite, store_set(suite, chosen))
+    )
 
 
-def lift(name: str, accept_level: bool) -> None:
+def lift_quarantine(name: str, accept_level: bool) -> None:
     """End a machine's quarantine by hand. Raises NoSuchThing."""
     try:
-        quarantine.lift(machine_named(name), accept_level=accept_level)
+        quarantine.lift_by_hand(machine_named(name), accept_level=accept_level)
     except quarantine.NotQuarantined as e:
         raise NoSuchThing(str(e)) from e
 
 
-def pause(name: str, paused: bool) -> None:
-    """Stop giving a machine work, or begin again. Raises NoSuchThing."""
+def set_paused(name: str, paused: bool) -> None:
+    """Stop or resume giving work to a machine. Raises NoSuchThing."""
     Machine.objects.filter(pk=machine_named(name).pk).update(paused=paused)

@@ -1,9 +1,9 @@
-"""Pure statistics: lists of floats in, plain dataclasses out. No database, no clock, no I/O, no global random.
+"""Pure statistics: lists of floats in, plain dataclasses out. No database, clock, I/O or global random numbers.
 
 summary      What do these samples of one commit say?            summarize -> Estimate
-compare      Are these two sets of trials different?             compare, settle -> Comparison; benjamini_hochberg
-changepoint  Where does this series look as if it had moved?     suspect -> list[Shift]
-windows      What must a shift exceed to stand out?              yardsticks and the Sensitivity of suspect
-ranks        How surprising is this order of values?             rank_sum_p, signed_rank_p (exact, ties included)
-scale        On which line are changes of this metric judged?    Scale (logarithms, or differences)
+compare      Are these two sets of trials different?             compare_samples, settle_pairs -> Comparison
+changepoint  Where does this series seem to have moved?          suspect_shifts -> list[Shift]
+windows      What must a shift exceed to stand out?              yardsticks and the Sensitivity of suspect_shifts
+ranks        How surprising is this order of values?             rank_sum_p, signed_rank_p (exact, with ties)
+scale        On which scale are changes of this metric judged?   Scale (logarithms, or differences)
 """

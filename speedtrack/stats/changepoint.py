@@ -1,4 +1,4 @@
-"""Where does one series look as if it had moved? Suspicions, sensitive and early; a re-measurement settles them."""
+"""Where does a series seem to have moved? These suspicions are early and sensitive; re-measuring settles them."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ from speedtrack.stats.windows import (
 
 DEFAULT = Sensitivity()
 CHUNK = 256  # points examined at once
-FEW = 4  # points: up to so many need closer agreement
-REFINE = 8  # points to each side in which the place of a step is looked for
-PLACE_BEFORE = 60  # points before a step that help to place it
-NEAR = 2  # points: a shift this near to a known one, in its direction, is the same one
-OTHER_LINE = math.log(2)  # a refuted shift of this size that lasts is no noise: the unit or the surroundings changed
+FEW = 4  # points: windows of up to so many need closer agreement
+REFINE = 8  # points on each side of a split among which the exact place is searched
+PLACE_BEFORE = 60  # points before a step that are used to place it
+NEAR = 2  # points: a shift so near to a known one in the same direction is the same shift
+OTHER_LINE = math.log(2)  # a lasting refuted shift of this size is not noise: the unit or the surroundings changed
 
 
 @dataclass(frozen=True)
 class Point:
-    """The raw values of the trials of one measured commit; at least one."""
+    """The raw values of the trials of one measured commit, at least one."""
 
     values: tuple[float, ...]
 
@@ -46,9 +46,9 @@ class Shift:
     """A suspected move of the level.
 
     ``index`` is the first point of the new level, ``seen`` the point whose arrival raised the suspicion. ``ratio`` is
-    new level / old level by all points given, [low, high] roughly its 95% interval, ``score`` the shift at that moment
-    in units of what it had to exceed (> 1). ``returns``: the level is back where it was before the previous shift,
-    a few points ago; worth a re-measurement only if that one was confirmed.
+    new level / old level by all points, [low, high] roughly its 95% interval; ``score`` is the shift when it was seen,
+    in units of its limit (> 1). ``returns``: the level went back to where it was before the previous shift, a few
+    points ago; re-measuring is worthwhile only if that shift was confirmed.
     """
 
     index: int
@@ -61,8 +61,8 @@ class Shift:
 
 
 @dataclass(frozen=True)
-class Settled:
-    """What is known of a shift for good: it was confirmed or refuted. Its new level starts at ``first`` to ``last``."""
+class SettledShift:
+    """A shift that was confirmed or refuted for good. Its new level starts between ``first`` and ``last``."""
 
     first: int
     last: int
@@ -70,7 +70,7 @@ class Settled:
     confirmed: bool
 
     def is_same(self, index: int, upwards: bool) -> bool:
-        """Is a shift at this place this one again? The range of a refuted one may hold its neighbours already."""
+        """Is a shift at this place the same one? The range of a refuted shift may include its neighbours already."""
         near = NEAR if self.confirmed else max(0, NEAR - (self.last - self.first) // 2)
         return upwards == self.upwards and self.first - near <= index <= self.last + near
 
@@ -85,7 +85,7 @@ class _Series(NamedTuple):
 
 
 class _Segment(NamedTuple):
-    """Since the last shift: where it starts, and the placebo shifts of the time before."""
+    """The points since the last shift: the first one, and the placebo shifts of earlier segments."""
 
     start: int
     past: Array
@@ -93,7 +93,7 @@ class _Segment(NamedTuple):
 
 @dataclass(frozen=True)
 class _Alarm:
-    """``known``: it only starts a new segment, as it is confirmed already, or is no shift of this line."""
+    """``known``: it only starts a new segment, because it is confirmed already or not a shift of this line."""
 
     index: int
     seen: int
@@ -112,31 +112,32 @@ class _Last:
     new: float
 
 
-def suspect(
+def suspect_shifts(
     points: Sequence[Point],
     *,
     smallest_effect: float = 0.01,
-    settled: Sequence[Settled] = (),
+    settled: Sequence[SettledShift] = (),
     spread: float = 0.0,
     sensitivity: Sensitivity = DEFAULT,
 ) -> list[Shift]:
-    """The suspected shifts of a series of measured commits in commit order, in the order in which they were seen.
+    """Find the suspected shifts of a series of measured commits, in the order in which they were seen.
 
-    Replays the series: each point is judged by those before it, so more points never take a suspicion back. For a new
-    measurement give the last 200 or so points and act on the shifts with ``seen`` at the new one.
+    The points are in commit order. The series is replayed: each point is judged by those before it, so further points
+    never take a suspicion back. For a new measurement, pass about the last 200 points and use the shifts that were
+    ``seen`` at the newest.
 
-    From 12 points on, a shift (trimmed mean of the newest 1 to 64 points against up to 40 before) must exceed what the
-    series did by itself so far, the error that its trials show, the rounding of the metric and the smallest effect,
-    and most pairs of points before and after must agree with it. Before that the trials decide, and ``spread``, the
-    relative standard deviation between runs as other series show it (0: not known): a shift must exceed the smallest
-    effect by several standard errors; single trials without a spread raise no suspicion. After a shift the new level
-    starts afresh, with the noise known before. With values of zero or below the scale is linear, see `Scale`.
+    From 12 points on, a shift (trimmed mean of the newest 1 to 64 points against up to 40 before) must exceed the
+    series' own moves so far, the error that its trials show, the rounding of the metric and the smallest effect, and
+    most pairs of points before and after must agree with it. With fewer points, the trials decide together with
+    ``spread``, the relative standard deviation between runs of other series (0: not known): a shift must exceed the
+    smallest effect by several standard errors; single trials without a spread raise no suspicion. A shift starts a new
+    level, with the noise known from before. With values of zero or below the scale is linear, see `Scale`.
 
-    What is ``settled`` is not suspected again. A confirmed shift starts a new level where it is; a refuted one cuts
-    nothing, so that what it did is noise of the line. But a refuted one of twice the level that lasts is no noise
-    (a metric that changed its unit): it starts a new level in silence.
+    ``settled`` shifts are not suspected again. A confirmed one starts a new level at its place. A refuted one does not,
+    so its points count as noise of the line; but if it at least doubles or halves the level and lasts, it is not noise
+    (the metric may have changed its unit), and it starts a new level without a suspicion.
 
-    Two points are the least; fewer have no shifts.
+    Fewer than two points have no shifts.
     """
     if len(points) < 2:
         return []
@@ -145,38 +146,38 @@ def suspect(
     level, error = levels(trials, scale)
     newest = newest_means(level, sensitivity.trim)
     series = _Series(level, error, quanta(level), newest, scale.effect(smallest_effect), spread)
-    walls = _walls(level, settled)
-    alarms = list(_alarms(series, settled, walls, sensitivity))
-    cuts = [*walls, *(alarm.index for alarm in alarms)]
+    boundaries = _boundaries(level, settled)
+    alarms = list(_alarms(series, settled, boundaries, sensitivity))
+    cuts = [*boundaries, *(alarm.index for alarm in alarms)]
     return [_shift(alarm, cuts, series, scale) for alarm in alarms if not alarm.known]
 
 
-def _walls(level: Array, settled: Iterable[Settled]) -> list[int]:
-    """Where confirmed shifts start new levels: in the range of each, where two levels fit best."""
-    walls = set()
+def _boundaries(level: Array, settled: Iterable[SettledShift]) -> list[int]:
+    """The places where confirmed shifts start new levels: where two levels fit best in the range of each."""
+    boundaries = set()
     for one in settled:
         places = range(max(1, one.first), min(one.last, len(level) - 1) + 1)
         if one.confirmed and places:
             low, high = max(0, places[0] - PLACE_BEFORE), min(len(level), places[-1] + int(AFTER[-1]))
-            walls.add(places[0] if len(places) == 1 else _fit(level[low:high], places, low))
-    return sorted(walls)
+            boundaries.add(places[0] if len(places) == 1 else _fit(level[low:high], places, low))
+    return sorted(boundaries)
 
 
 def _alarms(
-    series: _Series, settled: Sequence[Settled], walls: Sequence[int], sensitivity: Sensitivity
+    series: _Series, settled: Sequence[SettledShift], boundaries: Sequence[int], sensitivity: Sensitivity
 ) -> Iterator[_Alarm]:
-    """Replay: scan a segment until something stands out, start a new segment there, go on with the next point."""
+    """Replay the series: scan a segment up to the first alarm, start a new segment there, and go on."""
     segment, last, now = _Segment(0, np.empty((0, len(AFTER)))), None, 1
     while now < len(series.level):
         begin = max(segment.start, now - sensitivity.history - sensitivity.before - int(AFTER[-1]))
-        wall = next((wall for wall in walls if wall >= now), len(series.level))
-        stop = min(now + CHUNK, wall)
+        boundary = next((boundary for boundary in boundaries if boundary >= now), len(series.level))
+        stop = min(now + CHUNK, boundary)
         table = shifts(series.level[begin:stop], series.newest[begin:stop], sensitivity)
         alarm = _first(series, segment._replace(start=begin), table, (now, sensitivity), settled)
         if alarm is None:
             now = stop
-            if stop == wall:
-                segment, last, now = _next_segment(segment, table, begin, wall, sensitivity), None, wall + 1
+            if stop == boundary:
+                segment, last, now = _next_segment(segment, table, begin, boundary, sensitivity), None, boundary + 1
             continue
         now = alarm.seen + 1
         old = float(np.median(series.level[max(begin, alarm.index - sensitivity.before) : alarm.index]))
@@ -192,7 +193,7 @@ def _alarms(
 
 
 def _next_segment(segment: _Segment, table: Shifts, begin: int, start: int, sensitivity: Sensitivity) -> _Segment:
-    """The segment from ``start`` on, which knows the placebos of this one, whose table begins at ``begin``."""
+    """The segment that begins at ``start``, with the placebos of this one, whose table begins at ``begin``."""
     placebos = (table.size * table.weight)[: start - begin]
     return _Segment(start, np.concatenate([segment.past, placebos])[-sensitivity.history :])
 
@@ -203,9 +204,9 @@ def _is_return(index: int, level: float, last: _Last, sensitivity: Sensitivity) 
 
 
 def _first(
-    series: _Series, segment: _Segment, table: Shifts, when: tuple[int, Sensitivity], settled: Sequence[Settled]
+    series: _Series, segment: _Segment, table: Shifts, when: tuple[int, Sensitivity], settled: Sequence[SettledShift]
 ) -> _Alarm | None:
-    """The first alarm from point ``now`` on; of several window sizes at one point the clearest that is consistent."""
+    """The first alarm from point ``now`` on. Of several window sizes at one point, the clearest consistent one."""
     now, sensitivity = when
     begin = segment.start
     with np.errstate(invalid="ignore"):
@@ -213,7 +214,7 @@ def _first(
     scores = np.nan_to_num(scores[now - begin :])
     for row in np.flatnonzero((scores > 1).any(axis=1)):
         seen = now + int(row)
-        nothing: list[Settled] = []  # what was found to be a refuted shift again at this point
+        nothing: list[SettledShift] = []  # refuted shifts that windows at this point have found again
         for column in np.argsort(-scores[row])[: np.count_nonzero(scores[row] > 1)]:
             split, size = seen + 1 - int(AFTER[column]), float(table.size[seen - begin, column])
             before, after = series.level[max(begin, split - sensitivity.before) : split], series.level[split : seen + 1]
@@ -232,7 +233,7 @@ def _first(
 
 
 def _limits(series: _Series, segment: _Segment, table: Shifts, sensitivity: Sensitivity) -> Array:
-    """What each shift of the table must exceed; infinite where nothing is known to hold it against."""
+    """The limit that each shift of the table must exceed; infinite where nothing is known to compare with."""
     part = slice(segment.start, segment.start + len(table.size))
     errors = sensitivity.trials * trial_errors(series.error[part], sensitivity.before)
     before = np.maximum(np.arange(part.start, part.stop)[:, None] - AFTER, 0)
@@ -244,7 +245,7 @@ def _limits(series: _Series, segment: _Segment, table: Shifts, sensitivity: Sens
 
 
 def _young_limits(series: _Series, table: Shifts, errors: Array, sensitivity: Sensitivity) -> Array:
-    """What a shift must exceed before the line has a history: by its trials and the spread of runs elsewhere."""
+    """The limits while the line has no history: by its trials, and by the spread of runs of other series."""
     if series.spread:
         errors = np.hypot(np.nan_to_num(errors), sensitivity.between * series.spread / table.weight)
     limits: Array = np.where(np.isnan(errors) | (AFTER > FEW), np.inf, series.effect + errors)
@@ -252,18 +253,18 @@ def _young_limits(series: _Series, table: Shifts, errors: Array, sensitivity: Se
 
 
 def _agreement(before: Array, after: Array, shift: float) -> float:
-    """The share of pairs (one before, one after) that moved the way of the shift."""
+    """The share of pairs (one point before, one after) that agree with the direction of the shift."""
     return float(((after[:, None] - before[None, :]) * shift > 0).mean())
 
 
 def _place(level: Array, begin: int, split: int, seen: int) -> int:
-    """The split near the given one for which two constant levels leave the least absolute deviation."""
+    """The split near this one for which two constant levels leave the smallest absolute deviations."""
     low = max(begin, split - PLACE_BEFORE)
     return _fit(level[low : seen + 1], range(max(low + 1, split - REFINE), min(seen, split + REFINE) + 1), low)
 
 
 def _fit(level: Array, places: Sequence[int], low: int) -> int:
-    """The place, of these neighbouring ones, where the levels split best; ``level`` begins at place ``low``."""
+    """The best split among these neighbouring places. ``level`` begins at place ``low``."""
     values: list[float] = level.tolist()
     lefts = _deviations(values, [place - low for place in places])
     rights = _deviations(values[::-1], [len(values) - (place - low) for place in reversed(places)])
@@ -272,7 +273,7 @@ def _fit(level: Array, places: Sequence[int], low: int) -> int:
 
 
 def _deviations(values: Sequence[float], counts: Sequence[int]) -> list[float]:
-    """The sum of absolute deviations from the median of the first so many values; the counts grow by one."""
+    """For each count: the sum of absolute deviations of the first values from their median. Counts grow by one."""
     ordered = sorted(values[: counts[0] - 1])
     sums = []
     for count in counts:
@@ -282,7 +283,7 @@ def _deviations(values: Sequence[float], counts: Sequence[int]) -> list[float]:
 
 
 def _shift(alarm: _Alarm, cuts: Sequence[int], series: _Series, scale: Scale) -> Shift:
-    """The alarm with its ratio, by the points up to the neighbouring shifts."""
+    """The shift of an alarm, with its ratio by the points up to the neighbouring shifts."""
     start = max((cut for cut in cuts if cut < alarm.index), default=0)
     stop = min((cut for cut in cuts if cut > alarm.index), default=len(series.level))
     around = slice(max(start, alarm.index - DEFAULT.before), min(stop, alarm.index + int(AFTER[-1])))
@@ -294,7 +295,7 @@ def _shift(alarm: _Alarm, cuts: Sequence[int], series: _Series, scale: Scale) ->
 
 
 def _noise(series: _Series, around: slice) -> float:
-    """Standard deviation of a point: by successive differences, not less than its trials show."""
+    """Standard deviation of a point by successive differences, but at least that shown by the trials."""
     moves = np.abs(np.diff(series.level[around]))
     between = MAD_TO_SIGMA * float(np.median(moves)) / math.sqrt(2) if len(moves) > FEW else 0.0
     known = series.error[around][~np.isnan(series.error[around])]

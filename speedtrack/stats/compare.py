@@ -1,4 +1,4 @@
-"""Are two sets of trials different? Independent sets, and interleaved pairs that settle a suspicion."""
+"""Are two sets of trials different? For independent sets, and for interleaved pairs that settle a suspicion."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from statistics import NormalDist
 from typing import NamedTuple
 
 import numpy as np
@@ -19,10 +18,10 @@ from speedtrack.stats.summary import CONFIDENCE
 MIN_SAMPLES = 5  # per side, or pairs: below it the answer is always unknown
 RESAMPLES = 1999
 LEVEL = 0.01
-EXCLUDED = 1 / 4  # of a suspected change: to exclude that much refutes it; history overstates what it suspects
+EXCLUDED = 1 / 4  # of a suspected change: excluding so much of it refutes it, since suspicions overstate changes
 
 
-class Answer(StrEnum):
+class ComparisonAnswer(StrEnum):
     DIFFERENT = "different"
     SAME = "same"
     UNKNOWN = "unknown"
@@ -30,9 +29,9 @@ class Answer(StrEnum):
 
 @dataclass(frozen=True)
 class Comparison:
-    """``ratio`` is after / before, [low, high] its 95% interval; ``p`` was held against ``level``; n is per side."""
+    """``ratio`` is after / before, [low, high] its 95% interval; ``p`` was compared with ``level``; n is per side."""
 
-    answer: Answer
+    answer: ComparisonAnswer
     ratio: float
     low: float
     high: float
@@ -43,7 +42,7 @@ class Comparison:
 
 @dataclass(frozen=True)
 class _Shift:
-    """An estimated shift on a scale, its interval and its p-value."""
+    """An estimated shift on a scale, with its interval and p-value."""
 
     delta: float
     low: float
@@ -51,7 +50,7 @@ class _Shift:
     p: float
 
 
-def compare(
+def compare_samples(
     before: Sequence[float], after: Sequence[float], *, smallest_effect: float, level: float = LEVEL, seed: int
 ) -> Comparison:
     """Compare independent trials: the ratio of medians, its bootstrap interval, the exact Mann-Whitney p-value.
@@ -73,10 +72,10 @@ def compare(
 
 
 def compare_exact(before: float, after: float, *, smallest_effect: float) -> Comparison:
-    """Compare two values without noise: different if their ratio is at least ``smallest_effect`` from 1.
+    """Compare two values without noise: different if their ratio is at least ``smallest_effect`` away from 1.
 
-    With a value of zero or below, the ratio is 1 + difference / the larger size: 0 to 5 is 2.0, 5 to 0 is 0.0, and two
-    zeros are the same. What is not a finite number: ValueError.
+    With a value of zero or below, the ratio is 1 + difference / larger size: 0 to 5 is 2.0, 5 to 0 is 0.0, and two
+    zeros are the same. ValueError for a value that is not finite.
     """
     if not (math.isfinite(before) and math.isfinite(after)):
         raise ValueError("a value is not a finite number: leave out what was not measured")
@@ -84,7 +83,7 @@ def compare_exact(before: float, after: float, *, smallest_effect: float) -> Com
     ratio = after / before if min(before, after) > 0 else 1 + (after / size - before / size)
     different = abs(ratio - 1) >= smallest_effect
     return Comparison(
-        Answer.DIFFERENT if different else Answer.SAME,
+        ComparisonAnswer.DIFFERENT if different else ComparisonAnswer.SAME,
         ratio,
         ratio,
         ratio,
@@ -94,7 +93,7 @@ def compare_exact(before: float, after: float, *, smallest_effect: float) -> Com
     )
 
 
-def settle(
+def settle_pairs(
     pairs: Sequence[tuple[float, float]],
     *,
     smallest_effect: float,
@@ -104,18 +103,18 @@ def settle(
     seed: int,
     suspected: float = 1.0,
 ) -> Comparison:
-    """Settle a suspicion from interleaved (base, head) pairs, in block order, at look number ``look`` of ``looks``.
+    """Settle a suspicion by interleaved (base, head) pairs in block order, at look number ``look`` of ``looks``.
 
-    different: p <= level / looks, the interval excludes 1 and the estimate is at least half of the smallest effect
-    away from it: an estimate must not be held against the effect itself, which half of all estimates of just that
-    effect miss. same: the interval lies within the smallest effect, or excludes a quarter of the ``suspected`` ratio
-    where that is more (a suspicion of +10% is answered by an interval of -2% to +2%: what is suspected is the
-    largest of many shifts, and a true change is often half of it). unknown: take more pairs.
+    different: p <= level / looks, the interval excludes 1, and the estimate is at least half the smallest effect away
+    from 1 (not the whole effect: half of all estimates of a change of just that size are smaller). same: the interval
+    lies within the smallest effect, or it excludes a quarter of the ``suspected`` ratio if that is more. (An interval
+    of -2% to +2% refutes a suspicion of +10%: a suspicion is the largest of many shifts, and the true change is often
+    half of it.) unknown: more pairs are needed.
 
     Estimate: Hodges-Lehmann (1963) of the per-pair log ratios. p-value: Wilcoxon's signed ranks, exact over all sign
-    flips. Interval: bootstrap of whole pairs. The level is split evenly over the looks (Bonferroni): stopping at the
-    first answer confirms a change that is not there with at most ``level``, whatever the noise, as long as the order
-    within each pair was drawn at random. With n pairs the smallest p-value is 2^(1-n), so plan at least `fewest_pairs`.
+    flips. Interval: bootstrap of whole pairs. The level is split evenly over the looks (Bonferroni): so the probability
+    of confirming a change that does not exist is at most ``level``, whatever the noise, as long as the order within
+    each pair is random. The smallest p-value of n pairs is 2^(1-n), so plan at least `fewest_pairs`.
     """
     if not 1 <= look <= looks:
         raise ValueError(f"look {look} of {looks} does not exist")
@@ -131,13 +130,13 @@ def settle(
     bound = max(scale.effect(smallest_effect), least)
     excluded = shift.high < bound if sign > 0 else shift.low > -bound
     comparison = _judge(shift, scale, _Limits(smallest_effect / 2, smallest_effect, level / looks), (len(steps),) * 2)
-    if comparison.answer == Answer.UNKNOWN and least and excluded and len(steps) >= MIN_SAMPLES:
-        return replace(comparison, answer=Answer.SAME)
+    if comparison.answer == ComparisonAnswer.UNKNOWN and least and excluded and len(steps) >= MIN_SAMPLES:
+        return replace(comparison, answer=ComparisonAnswer.SAME)
     return comparison
 
 
 def fewest_pairs(level: float, looks: int) -> int:
-    """How many pairs a look needs before `settle` can answer different at all."""
+    """The number of pairs that `settle_pairs` needs to be able to answer different."""
     return max(MIN_SAMPLES, math.ceil(1 - math.log2(level / looks)))
 
 
@@ -149,7 +148,7 @@ def benjamini_hochberg(p_values: Sequence[float], level: float) -> list[bool]:
 
 
 class _Limits(NamedTuple):
-    """Relative effects, such as 0.01 for 1%: how large a difference must be, and how large it may be for the same."""
+    """Relative effects (0.01 is 1%): the smallest one for ``different``, and the largest one for ``same``."""
 
     different: float
     same: float
@@ -158,23 +157,23 @@ class _Limits(NamedTuple):
 
 def _judge(shift: _Shift, scale: Scale, limits: _Limits, n: tuple[int, int]) -> Comparison:
     least, most = scale.effect(limits.different), scale.effect(limits.same)
-    answer = Answer.UNKNOWN
+    answer = ComparisonAnswer.UNKNOWN
     if min(n) >= MIN_SAMPLES:
         if shift.p <= limits.level and abs(shift.delta) >= least and not shift.low <= 0 <= shift.high:
-            answer = Answer.DIFFERENT
+            answer = ComparisonAnswer.DIFFERENT
         elif -most <= shift.low and shift.high <= most:
-            answer = Answer.SAME
+            answer = ComparisonAnswer.SAME
     low, ratio, high = (scale.ratio(delta) for delta in (shift.low, shift.delta, shift.high))
     return Comparison(answer, ratio, low, high, shift.p, limits.level, n)
 
 
 def _resample(rng: np.random.Generator, values: Array) -> Array:
-    drawn: Array = values[rng.integers(0, len(values), size=(RESAMPLES, len(values)))]
-    return drawn
+    resamples: Array = values[rng.integers(0, len(values), size=(RESAMPLES, len(values)))]
+    return resamples
 
 
 def _walsh_averages(steps: Array) -> Array:
-    """The means of all pairs of steps, and the steps themselves; their median is the Hodges-Lehmann estimate."""
+    """The means of all pairs of steps, and the steps themselves. Their median is the Hodges-Lehmann estimate."""
     i, j = np.triu_indices(len(steps))
     means: Array = (steps[i] + steps[j]) / 2
     return means
@@ -183,18 +182,18 @@ def _walsh_averages(steps: Array) -> Array:
 def _resampled_interval(rng: np.random.Generator, steps: Array, means: Array) -> tuple[float, float]:
     """Percentile interval of the Hodges-Lehmann estimate over resamples of the steps. Steps and means are ascending.
 
-    A resample draws a step so many times; its estimate is at most t if half of its Walsh averages are. So the quantiles
-    of all estimates are found among the means by bisection, without the averages of each resample.
+    The estimate of a resample is at most t if at least half of its Walsh averages are. So bisection finds the quantiles
+    of the estimates among the means, without computing the averages of each resample.
     """
     n = len(steps)
-    drawn = rng.multinomial(n, np.full(n, 1 / n), size=RESAMPLES)
-    below = np.concatenate([np.zeros((RESAMPLES, 1), dtype=drawn.dtype), np.cumsum(drawn, axis=1)], axis=1)
+    resamples = rng.multinomial(n, np.full(n, 1 / n), size=RESAMPLES)
+    below = np.concatenate([np.zeros((RESAMPLES, 1), dtype=resamples.dtype), np.cumsum(resamples, axis=1)], axis=1)
     rounding = 1e-12 * float(np.abs(steps).max())
 
     def share(place: int) -> float:
-        """Of the resamples, those whose estimate is at most this one of the means."""
+        """The share of resamples whose estimate is at most this mean."""
         limit = means[place] + rounding
-        ordered = (drawn * below[:, np.searchsorted(steps, 2 * limit - steps, side="right")]).sum(axis=1)
+        ordered = (resamples * below[:, np.searchsorted(steps, 2 * limit - steps, side="right")]).sum(axis=1)
         single = below[:, np.searchsorted(steps, limit, side="right")]
         return float((ordered + single >= n * (n + 1) / 2).mean())
 
@@ -205,23 +204,16 @@ def _resampled_interval(rng: np.random.Generator, steps: Array, means: Array) ->
 
 
 def _interval(boot: Array, n: int) -> tuple[float, float]:
-    """Percentile interval of the resampled estimates."""
+    """Percentile interval of resampled estimates."""
     tail = _tail(n)
     low, high = np.quantile(boot, [tail, 1 - tail])
     return float(low), float(high)
 
 
 def _tail(n: int) -> float:
-    """The share cut from each end: less for small n (Hesterberg 2015, What Teachers Should Know About Bootstrap)."""
+    """The share cut from each end; smaller for small n (Hesterberg 2015, What Teachers Should Know About Bootstrap)."""
+    from scipy.special import ndtr, stdtrit  # here: processes that are idle need not hold scipy
+
     if n < 2:
         return 0.0
-    z = NormalDist().inv_cdf((1 + CONFIDENCE) / 2)
-    return NormalDist().cdf(-math.sqrt(n / (n - 1)) * _student(z, n - 1))
-
-
-def _student(z: float, freedom: int) -> float:
-    """Student's t quantile for a normal quantile z (Abramowitz & Stegun 26.7.5)."""
-    first = (z**3 + z) / 4
-    second = (5 * z**5 + 16 * z**3 + 3 * z) / 96
-    third = (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384
-    return z + first / freedom + second / freedom**2 + third / freedom**3
+    return float(ndtr(-math.sqrt(n / (n - 1)) * stdtrit(n - 1, (1 + CONFIDENCE) / 2)))

@@ -1,4 +1,4 @@
-"""Has a level moved away from a fixed reference little by little? Two sets of points of one series, far apart."""
+"""Has a level drifted away from a fixed reference? Compares two sets of points of one series that are far apart."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ import numpy as np
 from speedtrack.stats.scale import Array, Scale
 from speedtrack.stats.summary import MAD_TO_SIGMA
 
-LEVEL = 8  # points that make a level
-FEWEST = 5  # points of a level below which nothing is said
-CLEARLY = 4.0  # standard errors that a drift must be beyond what steps explain
-FRESH = 40  # points after a step in which it is to be suspected by itself
-GROWN = 1.5  # times the drift that was looked at before, for another look
-FURTHER = 0.05  # or so much more
+LEVEL = 8  # points that define a level
+FEWEST = 5  # points of a level that an answer needs
+CLEARLY = 4.0  # standard errors by which a drift must exceed what known steps explain
+FRESH = 40  # points after a step within which the step itself is expected to be suspected
+GROWN = 1.5  # times the drift examined before, at which it is examined again
+FURTHER = 0.05  # or this much more
 
 
 @dataclass(frozen=True)
 class Drift:
-    """``ratio``: newest level / reference, without what known steps explain; ``score``: over what it had to exceed."""
+    """``ratio``: newest level / reference, without known steps; ``score``: the drift in units of its limit."""
 
     ratio: float
     low: float
@@ -29,14 +29,14 @@ class Drift:
     score: float
 
 
-def drifted(
+def drift_since(
     reference: Sequence[float], newest: Sequence[float], *, smallest_effect: float, explained: float = 1.0
 ) -> Drift | None:
     """Is the newest level further from the reference than noise, the smallest effect and known steps explain?
 
-    ``reference``, ``newest``: values of measured commits in commit order, LEVEL of each. ``explained``: the product
-    of the ratios of the steps between them. The noise is that between neighbouring commits, which a drift does not
-    widen. None: no drift, fewer than FEWEST points on a side, or positive values after a step to zero or below.
+    ``reference``, ``newest``: values of measured commits in commit order, LEVEL of each. ``explained``: the product of
+    the ratios of the known steps between them. The noise is that between neighbouring commits, which a drift hardly
+    affects. None: no drift, fewer than FEWEST points on a side, or positive values after a step to zero or below.
     """
     scale = Scale.of([*reference, *newest])
     if min(len(reference), len(newest)) < FEWEST or (scale.unit is None and explained <= 0):
@@ -44,7 +44,7 @@ def drifted(
     old, new = scale.place(reference), scale.place(newest)
     step = math.log(explained) if scale.unit is None else explained - 1
     delta = float(np.median(new) - np.median(old)) - step
-    error = noise(old, new) * math.sqrt(math.pi / 2 * (1 / len(old) + 1 / len(new)))
+    error = neighbour_noise(old, new) * math.sqrt(math.pi / 2 * (1 / len(old) + 1 / len(new)))
     score = abs(delta) / max(scale.effect(smallest_effect), CLEARLY * error, 1e-12)
     if score < 1:
         return None
@@ -52,18 +52,18 @@ def drifted(
     return Drift(ratio, low, high, score)
 
 
-def noise(*levels: Array) -> float:
-    """Standard deviation of a point, by the differences of neighbours on the same level."""
+def neighbour_noise(*levels: Array) -> float:
+    """Standard deviation of a point, by the differences between neighbours on the same level."""
     moves = np.concatenate([np.abs(np.diff(level)) for level in levels])
     usual = MAD_TO_SIGMA * float(np.median(moves)) / math.sqrt(2)
     return max(usual, math.sqrt(math.pi) / 2 * float(np.mean(moves)))
 
 
 def fresh_step(values: Sequence[float]) -> float:
-    """The ratio of the step that moved the newest points, if it is a step, not a ramp, and no older than FRESH; else 1.
+    """The ratio of the step that moved the newest points, if it is no ramp and at most FRESH points old; else 1.
 
-    Such a step is to be suspected by itself, at its commit. ``values``: a line in commit order, without what known
-    steps explain. Of all places the best step and the best beginning of a ramp are compared by the squares they leave.
+    Detection is expected to suspect such a step at its own commit. ``values``: a line in commit order, with known steps
+    removed. Compares the best step and the best ramp, over all places, by the sum of squares that they explain.
     """
     scale = Scale.of(values)
     line = scale.place(values)[-2 * FRESH :]
@@ -81,14 +81,14 @@ def fresh_step(values: Sequence[float]) -> float:
 
 
 def explained_by(shapes: Array, line: Array) -> Array:
-    """The sum of squares of the line that each shape (a row) explains, when scaled and moved as fits best."""
+    """The sum of squares of the line that each shape (a row) explains in its best fit."""
     centred = shapes - shapes.mean(axis=1, keepdims=True)
     explained: Array = (centred @ line) ** 2 / np.square(centred).sum(axis=1)
     return explained
 
 
 def has_grown(ratio: float, before: float) -> bool:
-    """Is a drift so much larger than one that was looked at before that it is worth another look?"""
+    """Is a drift so much larger than when it was examined before that it should be examined again?"""
     if min(ratio, before) <= 0:
         return abs(ratio - 1) > GROWN * abs(before - 1)
     now, then = abs(math.log(ratio)), abs(math.log(before))

@@ -1,6 +1,6 @@
 """Why was a shift suspected at a place of a series, or why not? And how small a shift would be suspected now?
 
-It answers by the same windows and yardsticks as `changepoint.suspect`, for one place, with what decided.
+The answers use the same windows and limits as `changepoint.suspect_shifts`, and say which limit was decisive.
 """
 
 from __future__ import annotations
@@ -25,26 +25,26 @@ from speedtrack.stats.windows import (
     yardsticks,
 )
 
-SOON = 16  # points: a smaller shift that only more of them show is not seen now
+SOON = 16  # points: shifts that only larger windows can show do not count as visible
 
 
 class Limit(StrEnum):
-    """Which yardstick asked for most."""
+    """Which limit was the highest."""
 
-    NOISE = "noise"  #: what the line does by itself
-    TRIALS = "trials"  #: the error that the trials themselves show
+    NOISE = "noise"  #: the line's own moves
+    TRIALS = "trials"  #: the error shown by the trials
     ROUNDING = "rounding"  #: the smallest step of a rounded metric
     EFFECT = "effect"  #: the smallest effect that matters
-    HISTORY = "history"  #: too few points before it, and too few trials, to hold it against anything
+    HISTORY = "history"  #: too few points before the place and too few trials to compare with
 
 
 @dataclass(frozen=True)
-class Reason:
-    """The clearest window at a place. ``after``: how many points were taken for the new level.
+class WindowEvidence:
+    """The clearest window at a place. ``after``: the number of points taken for the new level.
 
     ``ratio`` is new level / old level by these points, ``limit`` the relative change that it had to exceed, ``score``
-    how often it does (> 1 is suspicious). ``agreement``: the share of pairs, one point before and one after, that moved
-    that way; ``wanted`` of them had to.
+    the change in units of the limit (> 1 is suspicious). ``agreement``: the share of pairs, one point before and one
+    after, that agree with the direction; at least ``wanted`` must.
     """
 
     after: int
@@ -61,21 +61,21 @@ class Reason:
 
 
 @dataclass(frozen=True)
-class Sight:
-    """A lasting change of this relative size is suspected within so many points."""
+class VisibleChange:
+    """The smallest lasting relative change that would be suspected, within ``after`` points."""
 
     smallest: float
     after: int
     limited_by: Limit
 
 
-def explain(
+def explain_place(
     points: Sequence[Point], place: int, *, smallest_effect: float, since: int = 0, sensitivity: Sensitivity = DEFAULT
-) -> Reason | None:
-    """What is to be said for and against a new level from point ``place`` on, by all window sizes that have arrived.
+) -> WindowEvidence | None:
+    """The evidence for and against a new level from point ``place`` on, by all window sizes that have enough points.
 
-    ``since``: where the level before it began, at the previous shift or 0. None where there is no point before or at
-    the place.
+    ``since``: where the level before it begins, at the previous shift or 0. None if there is no point before the place
+    or at it.
     """
     if not since < place < len(points):
         return None
@@ -96,12 +96,14 @@ def explain(
         agreement = _agreement(before, level[begin : seen + 1], size)
         wanted = sensitivity.agree[0 if after <= FEW else 1]
         name = names[seen][column]
-        found.append(Reason(after, scale.ratio(size), scale.ratio(limit) - 1, score, name, agreement, wanted))
+        found.append(WindowEvidence(after, scale.ratio(size), scale.ratio(limit) - 1, score, name, agreement, wanted))
     return max(found, key=lambda reason: (reason.suspicious, reason.score))
 
 
-def clearest(points: Sequence[Point], *, smallest_effect: float, sensitivity: Sensitivity = DEFAULT) -> int | None:
-    """The place, within one level, at which a shift comes nearest to what it had to exceed. None below two points."""
+def clearest_place(
+    points: Sequence[Point], *, smallest_effect: float, sensitivity: Sensitivity = DEFAULT
+) -> int | None:
+    """The place within one level at which a shift comes nearest to its limit. None for fewer than two points."""
     if len(points) < 2:
         return None
     scale = Scale.of(value for point in points for value in point.values)
@@ -113,12 +115,12 @@ def clearest(points: Sequence[Point], *, smallest_effect: float, sensitivity: Se
     return max(1, int(seen) + 1 - int(AFTER[column]))
 
 
-def sight(
+def smallest_visible_change(
     level: Sequence[float], error: Sequence[float], *, smallest_effect: float, sensitivity: Sensitivity = DEFAULT
-) -> Sight | None:
-    """How small a lasting change would be suspected soon, by the points of one level: their logarithms and errors.
+) -> VisibleChange | None:
+    """The smallest lasting change that would be suspected soon, by the logarithms and errors of one level's points.
 
-    An unknown error is NaN. None below two points, and where nothing is known to hold a change against.
+    An unknown error is NaN. None for fewer than two points, or if nothing is known to compare a change with.
     """
     if len(level) < 2:
         return None
@@ -127,11 +129,11 @@ def sight(
     column = int(np.argmin(last))
     if math.isinf(last[column]):
         return None
-    return Sight(math.expm1(float(last[column])), int(AFTER[column]), names[-1][column])
+    return VisibleChange(math.expm1(float(last[column])), int(AFTER[column]), names[-1][column])
 
 
 def _limits(level: Array, error: Array, effect: float, sensitivity: Sensitivity) -> tuple[Array, list[list[Limit]]]:
-    """What each shift must exceed, and which yardstick says so: one row per point, one column per window size."""
+    """The limit of each shift and which one it is: one row per point, one column per window size."""
     table = shifts(level, newest_means(level, sensitivity.trim), sensitivity)
     noise = yardsticks(table, np.empty((0, len(AFTER))), sensitivity)
     trials = sensitivity.trials * trial_errors(error, sensitivity.before)

@@ -1,10 +1,10 @@
-"""Did one series change its level, as far as its history alone can tell? For what cannot be measured again, and to
-suspect what no shift of the newest points shows.
+"""Did the level of a series change, judged by its history alone? For series that cannot be measured again, and for
+changes that no shift of the newest points shows.
 
-A verdict is conservative, and it is sticky: it rests on the points up to the one that gave it, so no later point takes
-it back or moves it. The test is a kernel change point test (Harchaoui & Cappe 2007; Arlot, Celisse & Harchaoui 2019)
-of the best single split since the last change, with a Gaussian kernel as wide as the noise between neighbours: modes
-and wild points weigh no more than others.
+Verdicts are conservative and final: a verdict uses the points up to the one that showed it, so no later point withdraws
+or moves it. The test is a kernel change point test (Harchaoui & Cappe 2007; Arlot, Celisse & Harchaoui 2019) of the
+best single split since the last change. The Gaussian kernel is as wide as the noise between neighbours, so modes and
+outliers have no more weight than other points.
 """
 
 from __future__ import annotations
@@ -24,37 +24,37 @@ from speedtrack.stats.summary import MAD_TO_SIGMA
 
 @dataclass(frozen=True)
 class Strictness:
-    """What a split must exceed; set by replaying noise of many kinds on synthetic and real series."""
+    """The limits that a split must exceed; set by replaying many kinds of noise, synthetic and real."""
 
-    window: int = 200  # points since the last change that are looked at
+    window: int = 200  # points since the last change that are examined
     memory: int = 300  # points before a change in which its level may have been visited before
-    before: int = 6  # points on each side of a split, at least
-    after: int = 5
-    bandwidth: float = 1.5  # of the kernel, times the noise between neighbours
-    gain: float = 2.0  # times the logarithm of the number of points: what the gain of a split must exceed
-    fewest: int = 80  # points; a shorter segment must exceed as much as one of so many
-    steady: float = 4.3  # as gain, for the gain over the usual scatter of the kernel
+    before: int = 6  # fewest points before a split
+    after: int = 5  # fewest points after a split
+    bandwidth: float = 1.5  # of the kernel, in units of the noise between neighbours
+    gain: float = 2.0  # limit of a split's gain, in units of the logarithm of the number of points
+    fewest: int = 80  # points; shorter segments have the limit of this length
+    steady: float = 4.3  # the same limit for the gain over the usual scatter of the kernel
     steady_sides: tuple[int, int] = (20, 12)  # points before and after that such a split needs
-    clear: float = 1.6  # times the noise that a step must be, unless its split has the sides of a steady one
-    serial: tuple[float, float] = (0.2, 1.5)  # lag-1 correlation that costs nothing; how much more beyond it
+    clear: float = 1.6  # size of a step in units of the noise, unless its split has the sides of a steady one
+    serial: tuple[float, float] = (0.2, 1.5)  # lag-1 correlation that is free; factor for what exceeds it
     blocks: tuple[float, float] = (1.5, 0.3)  # the same for the variance of means of BLOCK points
-    slow: float = 1.5  # power of that variance that a steady split must exceed
+    slow: float = 1.5  # power of that variance in the limit of a steady split
     agree: float = 0.65  # share of pairs before/after that must agree
-    place: float = 0.7  # gain that another place may lack
-    wide: int = 9  # points to each side in which such places may lie
+    place: float = 0.7  # places whose gain is lower by at most this may be the true one
+    wide: int = 9  # points on each side within which these places must lie
     outlast: tuple[float, int] = (2.0, 100)  # how long a level visited before must last: times its longest visit; cap
 
 
 BLOCK = 8  # points whose mean shows slow movement
-OLD = 60  # points before a split that its old level rests on
-BASE = 40  # points before a split that a visit is told from
-CLIP = 3.0  # standard deviations: wilder points count as these
-QUICK = 20  # points after a split from which its place must be certain
+OLD = 60  # points before a split that define its old level
+BASE = 40  # points before a split that define the level from which visits start
+CLIP = 3.0  # standard deviations to which outliers are clipped
+QUICK = 20  # points after a split from which on its place must be certain
 DEFAULT = Strictness()
 
 
 @dataclass(frozen=True)
-class Verdict:
+class HistoryVerdict:
     """A change of level that the history shows.
 
     ``index`` is the first point of the new level, which lies within ``first`` to ``last``; ``seen`` the point whose
@@ -76,48 +76,48 @@ class Verdict:
 
 
 class _Split(NamedTuple):
-    """The best split of a segment: its index there, its gain, and those places that explain it nearly as well."""
+    """The best split of a segment: its index, its gain, and the range of places that are nearly as good."""
 
     at: int
     gain: float
     first: int
     last: int
-    scatter: float  # how far points of one side are apart for the kernel, 0 to 1
+    scatter: float  # distance between points of one side by the kernel, 0 to 1
 
 
 class _Noise(NamedTuple):
-    """Of the points about their two levels: standard deviation, lag-1 correlation, relative variance of blocks."""
+    """The points' deviations from their two levels: standard deviation, lag-1 correlation, relative block variance."""
 
     sigma: float
     serial: float
     blocks: float
 
 
-def verdicts(
+def history_verdicts(
     points: Sequence[Point], *, smallest_effect: float, settled: Iterable[int] = (), since: int = 0
-) -> list[Verdict]:
-    """The changes that the points from ``since`` on have shown by their arrival, in the order in which they were seen.
+) -> list[HistoryVerdict]:
+    """The changes shown by the arrival of the points from ``since`` on, in the order in which they were seen.
 
-    ``settled``: indices at which the series is known to have changed; each is a fixed boundary, and nothing before
-    the newest one is judged again. Fewer than a dozen points have no verdict.
+    ``settled``: indices of known changes; each is a fixed boundary, and points before the newest one are not judged
+    again. Fewer than eleven points have no verdict.
     """
     if not points:
         return []
     scale = Scale.of(value for point in points for value in point.values)
     level = scale.place([median(point.values) for point in points])
-    known, found = sorted(settled), list[Verdict]()
+    known, found = sorted(settled), list[HistoryVerdict]()
     for seen in range(since, len(points)):
         start = max([found[-1].index if found else 0, *[index for index in known if index <= seen]])
-        verdict = newest(level[: seen + 1], start, scale, smallest_effect)
+        verdict = newest_verdict(level[: seen + 1], start, scale, smallest_effect)
         if verdict is not None:
             found.append(verdict)
     return found
 
 
-def newest(level: Array, start: int, scale: Scale, smallest_effect: float) -> Verdict | None:
+def newest_verdict(level: Array, start: int, scale: Scale, smallest_effect: float) -> HistoryVerdict | None:
     """Does the newest point show a change since ``start``? ``level``: the points so far on the scale.
 
-    Looks at the last `Strictness.window` points, so the cost of a point is bounded whatever the series' length.
+    Only the last `Strictness.window` points are examined, so the cost of a point does not grow with the series.
     """
     begin = max(start, len(level) - DEFAULT.window)
     part = level[begin:]
@@ -140,11 +140,11 @@ def newest(level: Array, start: int, scale: Scale, smallest_effect: float) -> Ve
     error = noise.sigma * math.sqrt(math.pi / 2 * (1 / len(old) + 1 / len(new)))
     low, ratio, high = (scale.ratio(delta + side * 1.96 * error) for side in (-1, 0, 1))
     places = (begin + split.at, begin + split.first, begin + split.last)
-    return Verdict(*places, ratio, low, high, max(score), len(level) - 1)
+    return HistoryVerdict(*places, ratio, low, high, max(score), len(level) - 1)
 
 
 def best_split(part: Array, effect: float) -> _Split:
-    """The split of largest gain: how much nearer, for the kernel, points are to those of their side than to all."""
+    """The split with the largest gain: how much more similar points are to their side than to all, by the kernel."""
     n = len(part)
     lag = MAD_TO_SIGMA * float(np.median(np.abs(np.diff(part)))) / math.sqrt(2)
     width = max(DEFAULT.bandwidth * lag, effect / 4, 1e-12)
@@ -174,14 +174,14 @@ def noise_about(part: Array, at: int) -> _Noise:
 
 
 class _Score(NamedTuple):
-    """The gain over what it must exceed: for a clear step soon after it, and for a small one that lasts."""
+    """The gain in units of its limit: for a clear step shortly after it, and for a small one that lasts."""
 
     quick: float
     steady: float
 
 
 def _least(n: int, scatter: float) -> float:
-    """The gain that any split must exceed, whatever its noise."""
+    """The limit of the gain that every split must exceed, whatever its noise."""
     return min(DEFAULT.gain, DEFAULT.steady * scatter) * math.log(max(n, DEFAULT.fewest))
 
 
@@ -197,12 +197,12 @@ def _score(split: _Split, noise: _Noise, delta: float, n: int) -> _Score:
 
 
 def _agreement(old: Array, new: Array, delta: float) -> float:
-    """The share of pairs (one before, one after) that moved the way of the change."""
+    """The share of pairs (one point before, one after) that agree with the direction of the change."""
     return float(((new[:, None] - old[None, :]) * delta > 0).mean())
 
 
 def _is_visit(level: Array, at: int) -> bool:
-    """Was the new level visited twice before, for about as long as it lasts by now? Then it is a mode of the series."""
+    """Was the new level visited at least twice before, for about as long as it has lasted? Then it is a mode."""
     past = level[max(0, at - DEFAULT.memory) : at]
     new, base = float(np.median(level[at:])), float(np.median(past[-BASE:]))
     beyond = ((past - (new + base) / 2) * (new - base) > 0).astype(int)
@@ -231,7 +231,9 @@ class Replay:
         skipped = max(0, len(self.points) - DEFAULT.window - DEFAULT.memory)
         recent = self.points[skipped:]
         settled = [place - skipped for place, _ in self.found if place >= skipped]
-        for verdict in verdicts(recent, smallest_effect=self.smallest_effect, settled=settled, since=len(recent) - 1):
+        for verdict in history_verdicts(
+            recent, smallest_effect=self.smallest_effect, settled=settled, since=len(recent) - 1
+        ):
             self.found.append((skipped + verdict.index, 1 if verdict.ratio > 1 else -1))
         return self.found
 

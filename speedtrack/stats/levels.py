@@ -1,4 +1,4 @@
-"""The level of each point of a series on a scale, and how well its own trials know it."""
+"""The level of each point of a series on a scale, and its standard error by the trials."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ import numpy as np
 from speedtrack.stats.scale import Array, Scale
 from speedtrack.stats.summary import MAD_TO_SIGMA
 
-FEWEST_RUNS = 12  # below so many runs, nothing is said about how much they differ
+FEWEST_RUNS = 12  # runs that an answer about their differences needs
 
 
 def levels(points: Sequence[Sequence[float]], scale: Scale) -> tuple[Array, Array]:
-    """Per point: the median of its trials on the scale, and the standard error of that median.
+    """For each point: the median of its trials on the scale, and the standard error of this median.
 
-    Half of the error is by the point's own trials, half by those of all points so far; NaN as long as no point had two
-    trials. Points of equal numbers of trials are computed at once.
+    The error is the mean of the one by the point's own trials and the one by the trials of all points so far. NaN until
+    a point has two trials. Points with the same number of trials are computed together.
     """
     sizes = np.array([len(point) for point in points])
     places = scale.place(chain.from_iterable(points))
@@ -37,9 +37,9 @@ def levels(points: Sequence[Sequence[float]], scale: Scale) -> tuple[Array, Arra
 
 
 def _scatter(trials: Array) -> Array:
-    """Standard deviation of each row of trials about 0, their median; from four on at most what absolute ones show.
+    """Standard deviation of each row of trials, whose median is 0. From four trials on, at most the robust estimate.
 
-    So one trial may be wild. The factor for few values is that of Croux & Rousseeuw (1992). NaN for single trials.
+    So one trial may be an outlier. The factor for few values is that of Croux & Rousseeuw (1992). NaN for one trial.
     """
     n = trials.shape[1]
     if n < 2:
@@ -52,9 +52,9 @@ def _scatter(trials: Array) -> Array:
 
 
 def spread_between(values: Sequence[float]) -> float | None:
-    """Relative standard deviation between neighbouring runs, by the median of their differences; None for under 12.
+    """Relative standard deviation between neighbouring runs by the median difference. None for fewer than 12 runs.
 
-    Steps and outliers hardly count. A difference is relative to the larger of both values, and 0 between zeros.
+    Steps and outliers have little effect. Differences are relative to the larger of both values, and 0 between zeros.
     """
     if len(values) < FEWEST_RUNS:
         return None

@@ -1,4 +1,4 @@
-"""On which side of a confirmed change does a commit lie? A sequential test of pairs against half of the effect."""
+"""On which side of a confirmed change is a commit? A sequential test of pairs against half of the change."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ import numpy as np
 from speedtrack.stats.scale import Array, Scale
 from speedtrack.stats.summary import MAD_TO_SIGMA
 
-FEWEST = 5  # pairs: fewer say too little about their own noise
-MOST = 160  # pairs of one commit; what they cannot tell stays a range
-ROOM = 1.3  # how many more pairs are planned than the expected number, so that one round usually decides
-CLIP = 2.5  # standard deviations: a wild pair counts as one of these
+FEWEST = 5  # pairs needed to know their noise
+MOST = 160  # pairs of one commit; if they do not decide, the change stays a range
+ROOM = 1.3  # factor on the expected number of pairs, so that one round usually decides
+CLIP = 2.5  # standard deviations to which outliers are clipped
 
 
-class Side(StrEnum):
-    """The level on which a commit runs."""
+class CommitLevel(StrEnum):
+    """The level that a commit's server runs on."""
 
     OLD = "old"
     NEW = "new"
@@ -27,70 +27,70 @@ class Side(StrEnum):
 
 
 @dataclass(frozen=True)
-class Placement:
+class CommitPlacement:
     """``side`` of a commit; ``ratio`` is commit / base over ``n`` pairs, [low, high] roughly its 95% interval."""
 
-    side: Side
+    side: CommitLevel
     ratio: float
     low: float
     high: float
     n: int
 
 
-def place(pairs: Sequence[tuple[float, float]], *, ratio: float, error: float) -> Placement:
+def place_commit(pairs: Sequence[tuple[float, float]], *, ratio: float, error: float) -> CommitPlacement:
     """Does a commit, measured in (base, commit) pairs, run on the level of its base or on that of the change?
 
-    ``ratio`` is the confirmed change, new level / old level; ``error`` the probability of the wrong side that is
-    accepted. Wald's sequential probability ratio test (1945) of a mean shift of 0 against the whole change, for
-    normal noise whose size is taken from the pairs themselves; a pair counts as at most CLIP standard deviations
-    from half of the change, and the noise is taken larger while the pairs are few. So it may be asked after any
-    number of pairs. Unknown below FEWEST pairs, and where the pairs lie about half of the change.
+    ``ratio`` is the confirmed change, new level / old level; ``error`` the accepted probability of the wrong side. The
+    test is Wald's sequential probability ratio test (1945) of a mean shift of 0 against the whole change, for normal
+    noise that is estimated from the pairs. Pairs are clipped to CLIP standard deviations from half of the change, and
+    the noise is raised while there are few pairs, so the test may be made after any number of pairs. Unknown with fewer
+    than FEWEST pairs, and if the pairs are near half of the change.
     """
     if ratio == 1:
         raise ValueError("a change to the old level itself has no halves")
     if not pairs:
         raise ValueError("nothing to place: no pairs")
     scale, steps, change = _steps(pairs, ratio)
-    sigma = noise_of(steps)
+    sigma = step_noise(steps)
     centre = float(np.mean(np.clip(steps - np.median(steps), -CLIP * sigma, CLIP * sigma)) + np.median(steps))
     reach = 1.96 * sigma / math.sqrt(len(steps))
     low, middle, high = (scale.ratio(centre + sign * reach) for sign in (-1, 0, 1))
-    return Placement(_side(steps, change, sigma, error), middle, low, high, len(steps))
+    return CommitPlacement(_side(steps, change, sigma, error), middle, low, high, len(steps))
 
 
 def _steps(pairs: Sequence[tuple[float, float]], ratio: float) -> tuple[Scale, Array, float]:
-    """The scale, the step of each pair on it, and the change; linear for a change to zero or below, as for such pairs.
+    """The scale, the step of each pair on it, and the change. Linear if a value or the change is zero or below.
 
-    A change from 5 to 0 is placed by pairs of 5 and 5 as well, where the commit runs on the old level.
+    So pairs of 5 and 5 can place a commit on the old level of a change from 5 to 0.
     """
     scale = Scale.of((value for pair in pairs for value in pair), linear=ratio <= 0)
     steps = scale.place(head for _, head in pairs) - scale.place(base for base, _ in pairs)
     return scale, steps, math.log(ratio) if scale.unit is None else ratio - 1
 
 
-def cautious(ratio: float, low: float, high: float) -> float:
-    """A confirmed ratio one standard error nearer to 1; [low, high] is its 95% interval, which excludes 1.
+def cautious_ratio(ratio: float, low: float, high: float) -> float:
+    """A confirmed ratio moved one standard error towards 1; [low, high] is its 95% interval, which excludes 1.
 
-    A change is confirmed when its estimate is large enough, so estimates are too large on average. Half of one that is
-    too large lies so near to the true new level that a commit on it is soon taken for an old one; half of one that is
-    too small costs pairs only.
+    Only changes with large estimates are confirmed, so estimates are too large on average. Half of a change that is
+    estimated too large is so near to the true new level that commits on that level may be taken for old ones. Half of
+    one that is estimated too small only costs more pairs.
     """
     return ratio - (ratio - (low if ratio > 1 else high)) / 1.96
 
 
-def _side(steps: Array, change: float, sigma: float, error: float) -> Side:
+def _side(steps: Array, change: float, sigma: float, error: float) -> CommitLevel:
     if len(steps) < FEWEST:
-        return Side.UNKNOWN
+        return CommitLevel.UNKNOWN
     beyond_half = np.clip((steps - change / 2) / sigma, -CLIP, CLIP)
     evidence = float(beyond_half.sum()) * change / sigma  # log likelihood ratio of the new level against the old
     limit = math.log((1 - error) / error)
-    return Side.NEW if evidence >= limit else Side.OLD if evidence <= -limit else Side.UNKNOWN
+    return CommitLevel.NEW if evidence >= limit else CommitLevel.OLD if evidence <= -limit else CommitLevel.UNKNOWN
 
 
-def noise_of(steps: Array) -> float:
-    """Standard deviation of a pair's step, with steps beyond CLIP robust deviations moved there; more for few pairs.
+def step_noise(steps: Array) -> float:
+    """Standard deviation of a pair's step, with steps clipped to CLIP robust deviations; raised for few pairs.
 
-    The factor is the square root of (n + 1) / (n - 2), with which a predicted step has the variance of Student's t.
+    The factor is the square root of (n + 1) / (n - 2): it gives a predicted step the variance of Student's t.
     """
     n = len(steps)
     if n < 3:
@@ -102,7 +102,7 @@ def noise_of(steps: Array) -> float:
 
 
 def pairs_needed(pairs: Sequence[tuple[float, float]], *, ratio: float, error: float) -> int:
-    """How many pairs will usually place a commit, by the noise of pairs that were measured already."""
+    """The number of pairs that usually place a commit, by the noise of pairs measured before."""
     _, steps, change = _steps(pairs, ratio)
-    expected = 2 * math.log((1 - error) / error) * (noise_of(steps) / change) ** 2
+    expected = 2 * math.log((1 - error) / error) * (step_noise(steps) / change) ** 2
     return max(FEWEST, min(MOST // 3, math.ceil(ROOM * expected)))

@@ -1,4 +1,4 @@
-"""What kind of noise a series has: between runs or between trials, on one level or on two."""
+"""The kind of noise of a series: between runs or between trials, on one level or on two."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ import numpy as np
 from speedtrack.stats.scale import Array
 from speedtrack.stats.summary import MAD_TO_SIGMA
 
-FEWEST = 5  # points, below which nothing is said
+FEWEST = 5  # points that an answer needs
 FEWEST_FOR_MODES = 16
-APART = 5.0  # Ashman's D of two halves; noise of one mode gives 2.6, and never came near in simulation
-SHARE = 0.2  # of the points that each mode must have
+APART = 5.0  # Ashman's D of two halves; noise with one mode gives 2.6, and never came near 5 in simulations
+SHARE = 0.2  # of the points, at least, in each mode
 
 
 @dataclass(frozen=True)
-class Noise:
-    """Relative standard deviations: of the medians of neighbouring points, and the error of a point by its own trials.
+class LineNoise:
+    """Relative standard deviations: between neighbouring points, and of a point by its own trials.
 
-    ``modes``: how far apart the two levels are on which it sits by turns; None where there is one.
+    ``modes``: the distance between the two levels that the series alternates between; None if it has one level.
     """
 
     between: float
@@ -30,14 +30,15 @@ class Noise:
 
     @property
     def runs_differ_more(self) -> bool:
-        """Do runs differ by much more than their trials account for?"""
+        """Do runs differ by much more than their trials explain?"""
         return self.between > 2 * self.within
 
 
-def noise_of(level: Sequence[float], error: Sequence[float]) -> Noise | None:
-    """Of the logarithms of a line's medians and their errors (NaN: unknown), in commit order. None below five points.
+def line_noise(level: Sequence[float], error: Sequence[float]) -> LineNoise | None:
+    """The noise of a line, by the logarithms of its medians and their errors (NaN: unknown) in commit order.
 
-    By differences of successive points, so that a change of the level hardly counts.
+    Computed from differences of successive points, so that changes of the level have little effect. None for fewer than
+    five points.
     """
     if len(level) < FEWEST:
         return None
@@ -45,17 +46,19 @@ def noise_of(level: Sequence[float], error: Sequence[float]) -> Noise | None:
     moves = np.abs(np.diff(values))
     between = MAD_TO_SIGMA * float(np.median(moves)) / math.sqrt(2)
     known = np.asarray(error)[~np.isnan(error)]
-    return Noise(max(between, _usual(moves)), float(np.median(known)) if len(known) else 0.0, _modes(values))
+    return LineNoise(
+        max(between, _noise_without_modes(moves)), float(np.median(known)) if len(known) else 0.0, _modes(values)
+    )
 
 
-def _usual(moves: Array) -> float:
-    """By the mean move without the largest tenth: a line on two levels moves seldom, so its median move is small."""
+def _noise_without_modes(moves: Array) -> float:
+    """The noise by the mean move without the largest tenth. The median is too small for a line with two levels."""
     kept = np.sort(moves)[: max(1, math.floor(0.9 * len(moves)))]
     return float(kept.mean()) * math.sqrt(math.pi) / 2
 
 
 def _modes(values: Array) -> float | None:
-    """The distance of two levels that points take by turns: split where the variance within is least (Otsu 1979)."""
+    """The distance of two levels that points alternate between, split by the least variance within (Otsu 1979)."""
     n = len(values)
     if n < FEWEST_FOR_MODES:
         return None

@@ -10,7 +10,7 @@ import numpy as np
 
 from speedtrack.stats.scale import Array
 
-EXACT_UP_TO = 120  # values in all; beyond it the normal approximation is exact enough
+EXACT_UP_TO = 120  # values in total; above, the normal approximation is exact enough
 
 
 def midranks(values: Array) -> Array:
@@ -24,7 +24,7 @@ def midranks(values: Array) -> Array:
 def rank_sum_p(a: Sequence[float], b: Sequence[float]) -> float:
     """Two-sided p-value of the Mann-Whitney U test (Mann & Whitney 1947); 1.0 if a side is empty.
 
-    Exact over all divisions of the pooled midranks up to 120 values, then normal with tie correction.
+    Exact over all divisions of the pooled midranks for up to 120 values; normal with tie correction above.
     """
     if not len(a) or not len(b):
         return 1.0
@@ -37,9 +37,9 @@ def rank_sum_p(a: Sequence[float], b: Sequence[float]) -> float:
 
 
 def signed_rank_p(differences: Sequence[float]) -> float:
-    """Two-sided p-value of Wilcoxon's signed-rank test (1945) by flipping signs; zeros as Pratt (1959) has them.
+    """Two-sided p-value of Wilcoxon's signed-rank test (1945) by flipping signs; zeros are treated as by Pratt (1959).
 
-    Exact over all 2^n sign patterns up to 120 differences, then normal. 1.0 if there is nothing but zeros.
+    Exact over all 2^n sign patterns for up to 120 differences; normal above. 1.0 if all differences are zero.
     """
     steps = np.asarray(differences, dtype=np.float64)
     ranks = midranks(np.abs(steps))

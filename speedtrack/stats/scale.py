@@ -25,10 +25,10 @@ class Scale:
 
     @classmethod
     def of(cls, values: Iterable[float], *, linear: bool = False) -> Scale:
-        """The scale for these values together; the unit is the median size of those that are not 0.
+        """The common scale of these values; the unit is the median size of those that are not 0.
 
-        So a metric that was always 0 and now is not has moved by one unit, however long it was 0. ``linear``: also
-        where all are positive.
+        So a metric that was always 0 and now is not has moved by one unit, however long it was 0. ``linear``: linear
+        even if all values are positive.
         """
         size = np.fromiter(values, dtype=np.float64)
         if not np.isfinite(size).all():

@@ -1,4 +1,4 @@
-"""What a set of samples of one metric says: a value, its interval, its spread."""
+"""Summarize the samples of one metric: the median and its interval."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MAD_TO_SIGMA = 1 / NormalDist().inv_cdf(0.75)
 
 @dataclass(frozen=True)
 class Estimate:
-    """A median with its interval; ``n`` samples. One sample has no interval: low = high = value."""
+    """The median of ``n`` samples with its interval. One sample has none: low = high = value."""
 
     value: float
     low: float
@@ -41,9 +41,7 @@ def summarize(samples: Sequence[float], confidence: float = CONFIDENCE) -> Estim
 
 def outer_rank(n: int, confidence: float) -> int:
     """The largest k such that sample k and sample n-1-k (from 0) enclose the median with ``confidence``; else 0."""
-    tail, below = (1 - confidence) / 2, 0.0
-    for k in range(n // 2 + 1):
-        below += math.exp(math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1) - n * math.log(2))
-        if below > tail:
-            return max(0, k - 1)
-    return 0
+    from scipy.special import bdtr  # here: processes that are idle need not hold scipy
+
+    below = bdtr(np.arange(n // 2 + 1), n, 0.5)  # of each k: the probability of at most k samples below the median
+    return max(0, int(np.searchsorted(below, (1 - confidence) / 2, side="right")) - 1)

@@ -1,7 +1,7 @@
-"""Shifts between neighbouring windows of a series at many sizes, and the yardsticks to hold them against.
+"""Shifts between neighbouring windows of a series for many window sizes, and the limits that they must exceed.
 
-Tables have one row per point (the moment it arrives) and one column per size in `AFTER`: how many of the newest points
-are taken for a new level. Every row uses only what was known at that moment.
+Tables have one row per point (the moment it arrives) and one column per size in `AFTER`, the number of newest points
+taken for the new level. A row uses only points that had arrived by then.
 """
 
 from __future__ import annotations
@@ -16,30 +16,30 @@ from speedtrack.stats.scale import Array
 
 AFTER = np.array([1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64])
 MEAN_ROOT_NORMAL = 0.8222  # mean of the square root of |x| for a standard normal x: 2^(1/4) Gamma(3/4) / sqrt(pi)
-FEWEST_SHIFTS = 8  # below so many shifts of a size, nothing is said about the usual one
-QUANTISED_AFTER = 5  # so many changes of value show what the smallest step of a rounded metric is
+FEWEST_SHIFTS = 8  # shifts of a size that are needed to know the usual one
+QUANTISED_AFTER = 5  # changes of value that are needed to know the smallest step of a rounded metric
 
 
 @dataclass(frozen=True)
 class Sensitivity:
-    """How far a shift must exceed each yardstick; set by replaying noise of many kinds, see research/."""
+    """How far a shift must exceed each limit; set by replaying many kinds of noise, see research/."""
 
-    before: int = 40  # points before a split that the old level rests on, at most
+    before: int = 40  # most points before a split that define the old level
     trim: float = 0.35  # share cut from each end of a window before its mean is taken
-    history: int = 300  # points the yardsticks look back
+    history: int = 300  # points back to which placebos count
     recent: int = 15  # points in which a rise of the noise must show
-    enough: int = 5  # times its size: the history that makes a window's own shifts count
+    enough: int = 5  # history that a window needs for its own placebos to count, in units of its size
     usual: tuple[float, float, float, float] = (5.0, 3.4, 3.1, 2.5)  # times the usual shift: 1, 2-3, 4-16, 24+ points
     worst: tuple[float, float] = (1.3, 0.85)  # times the largest shift of the history: 1 point, more points
-    early: float = 6.6  # how much more while the history is short: 1 + early / its length
-    fresh: float = 0.3  # how much more while the old level is young: 1 + fresh / its points
-    trials: float = 4.0  # times the standard error that the trials themselves show
+    early: float = 6.6  # factor while the history is short: 1 + early / its length
+    fresh: float = 0.3  # factor while the old level is young: 1 + fresh / its points
+    trials: float = 4.0  # times the standard error by the trials
     between: float = 2.0  # times the standard error by the spread between runs, while the history is too short
     quantum: float = 0.75  # times the smallest step of a rounded metric
     agree: tuple[float, float] = (0.97, 0.72)  # share of pairs before/after that must agree: up to 4 points, more
-    least: int = 12  # points of history below which the trials alone decide
-    spike: int = 15  # points within which a return to the old level undoes the previous shift
-    back: float = 0.4  # how near to the old level that is, as a share of the previous shift
+    least: int = 12  # points of history below which only the trials decide
+    spike: int = 15  # points within which a return to the old level cancels the previous shift
+    back: float = 0.4  # largest distance of such a return from the old level, as a share of the previous shift
 
 
 class Shifts(NamedTuple):
@@ -50,7 +50,7 @@ class Shifts(NamedTuple):
 
 
 def rolling_means(level: Array, width: int, trim: float) -> Array:
-    """Trimmed mean of the last ``width`` values at each place, of fewer at the start."""
+    """Trimmed mean of the last ``width`` values at each place, or of fewer at the start."""
     if width == 1:
         return level.copy()
     padded = np.concatenate([np.full(width - 1, np.inf), level])
@@ -80,22 +80,22 @@ def shifts(level: Array, newest: Array, sensitivity: Sensitivity) -> Shifts:
 
 
 def yardsticks(table: Shifts, past: Array, sensitivity: Sensitivity) -> Array:
-    """How large a shift must be to stand out from those that the series makes by itself.
+    """The size that a shift must exceed to stand out from the moves that the series makes by itself.
 
-    These are its own earlier shifts between windows of the same sizes (placebos), in the segments before (``past``)
-    and this one: their usual size, over the whole history and lately, never taken smaller for a longer window than for
-    a shorter one (which is what serial correlation does to long windows), and the largest of them.
+    These moves are its earlier shifts between windows of the same sizes (placebos), in earlier segments (``past``) and
+    in this one. The limits follow their usual size, over the whole history and lately, and the largest of them. The
+    usual size of a longer window is at least that of a shorter one, because serial correlation affects long windows.
     """
     placebos = np.abs(np.concatenate([past, table.size * table.weight]))
     stop = np.maximum(0, len(past) + np.arange(len(table.size))[:, None] - AFTER + 1)
     begin = np.maximum(0, stop - sensitivity.history)
     usual, n = _usual(placebos, begin, stop)
     lately, m = _usual(placebos, np.maximum(begin, stop - sensitivity.recent), stop)
-    wanted = sensitivity.enough * AFTER
-    usual = np.where(m >= np.maximum(sensitivity.recent // 2, wanted), np.maximum(usual, lately), usual)
-    usual = np.fmax.accumulate(np.where(n >= np.maximum(wanted, FEWEST_SHIFTS), usual, np.nan), axis=1)
+    enough = sensitivity.enough * AFTER
+    usual = np.where(m >= np.maximum(sensitivity.recent // 2, enough), np.maximum(usual, lately), usual)
+    usual = np.fmax.accumulate(np.where(n >= np.maximum(enough, FEWEST_SHIFTS), usual, np.nan), axis=1)
     worst = _largest(np.nan_to_num(placebos), sensitivity.history)[stop, np.arange(len(AFTER))]
-    worst = np.where(n >= wanted, worst, np.nan) * (1 + sensitivity.early / np.maximum(n, 1))
+    worst = np.where(n >= enough, worst, np.nan) * (1 + sensitivity.early / np.maximum(n, 1))
     single, few, some, many = sensitivity.usual
     times_usual = np.select([AFTER == 1, AFTER < 4, AFTER <= 16], [single, few, some], many)
     times_worst = np.where(AFTER == 1, *sensitivity.worst)
@@ -105,7 +105,7 @@ def yardsticks(table: Shifts, past: Array, sensitivity: Sensitivity) -> Array:
 
 
 def _usual(placebos: Array, begin: Array, stop: Array) -> tuple[Array, Array]:
-    """Standard deviation of placebos begin..stop-1 from their mean root, which outliers hardly move; their number."""
+    """Standard deviation of the placebos begin..stop-1, by their mean root, which is robust; and their number."""
     known = ~np.isnan(placebos)
     nothing = np.zeros((1, placebos.shape[1]))
     roots = np.concatenate([nothing, np.cumsum(np.sqrt(np.where(known, placebos, 0)), axis=0)])
@@ -117,17 +117,15 @@ def _usual(placebos: Array, begin: Array, stop: Array) -> tuple[Array, Array]:
 
 
 def _largest(values: Array, width: int) -> Array:
-    """Row i: the largest of rows i - width to i - 1 of each column, 0 where there are none; by doubling windows."""
-    top, reach = np.concatenate([np.zeros((width, values.shape[1])), values]), 1
-    while reach < width:
-        step = min(reach, width - reach)
-        top = np.maximum(top[:-step], top[step:])
-        reach += step
-    return top
+    """Row i: the largest of rows i - width to i - 1 of each column, 0 where there are none. Values are 0 or above."""
+    from scipy.ndimage import maximum_filter1d  # here: processes that are idle need not hold scipy
+
+    largest = maximum_filter1d(values, width, axis=0, origin=(width - 1) // 2, mode="constant")
+    return np.concatenate([np.zeros((1, values.shape[1])), largest])
 
 
 def trial_errors(error: Array, before: int) -> Array:
-    """Standard error of each shift as far as the trials tell, from that of each point; NaN where they do not."""
+    """Standard error of each shift by the errors of its points; NaN where one of these is unknown."""
     if np.isnan(error).all():
         return np.full((len(error), len(AFTER)), np.nan)
     squares = np.concatenate([[0.0], np.cumsum(np.nan_to_num(error) ** 2)])
@@ -142,7 +140,7 @@ def trial_errors(error: Array, before: int) -> Array:
 
 
 def quanta(level: Array) -> Array:
-    """The smallest change of value seen up to each point: the step of a rounded metric, next to nothing for others."""
+    """The smallest change of value up to each point: the step of a rounded metric, and close to 0 for other metrics."""
     moves = np.abs(np.diff(level, prepend=level[:1]))
     smallest = np.minimum.accumulate(np.where(moves > 0, moves, np.inf))
     return np.where(np.cumsum(moves > 0) >= QUANTISED_AFTER, smallest, 0.0)

@@ -11,13 +11,13 @@ from typing import Any
 import redis
 from django.db import connection
 
-from speedtrack.benchmarks import definitions
+from speedtrack.benchmarks.digests import json_digest
 from speedtrack.notices import subscribing
 from speedtrack.projects.models import Commit, Project
 from speedtrack.runs import builds, jobs, profiles, pushes, queue, results, tracking
-from speedtrack.runs.documents import BuildReport, ProfileDocument, Renewal, Result
+from speedtrack.runs.documents import BuildReport, ProfileDocument, Renewal, ResultDocument
 from speedtrack.runs.models import Machine, Reason, Run
-from speedtrack.runs.tracking import Tracked, Wish
+from speedtrack.runs.tracking import Tracked, TrackingRequest
 
 SUITE = """
 name = "tiny"
@@ -50,11 +50,15 @@ class Repository:
     def __init__(self, path: Path) -> None:
         self.path = path
         path.mkdir(parents=True)
-        self.git("init", "--quiet", "--initial-branch=main")
         self.count = 0
+        self.git("init", "--quiet", "--initial-branch=main")
+
+    @property
+    def now(self) -> str:
+        return f"{1_700_000_000 + 3600 * self.count} +0000"
 
     def git(self, *arguments: str) -> str:
-        at = f"{1_700_000_000 + 3600 * getattr(self, 'count', 0)} +0000"
+        at = self.now
         environment = {
             "PATH": "/usr/local/bin:/usr/bin:/bin",
             "HOME": str(self.path),
@@ -77,7 +81,18 @@ class Repository:
         return self.git("rev-parse", "HEAD")
 
     def commits(self, count: int) -> list[str]:
-        return [self.commit() for _ in range(count)]
+        """Commits as ``commit`` makes them; the first ones of a repository by one process, as most tests need some."""
+        if self.count or not count:
+            return [self.commit() for _ in range(count)]
+        stream = ""
+        for self.count in range(1, count + 1):
+            who, text = f"Ada Example <ada@example.org> {self.now}", f"{self.count}\n"
+            subject = f"Change number {self.count}\n"
+            stream += f"commit refs/heads/main\nauthor {who}\ncommitter {who}\ndata {len(subject)}\n{subject}"
+            stream += f"M 100644 inline file.txt\ndata {len(text)}\n{text}\n"
+        self.feed(["fast-import", "--quiet"], stream.encode())
+        self.git("reset", "--quiet", "--hard")
+        return self.git("rev-list", "--reverse", "HEAD").split()
 
     def fast_import(self, count: int, branch: str = "main") -> None:
         """A long history at once: ``count`` commits whose subjects count from 0, on a new branch."""
@@ -104,12 +119,12 @@ class Repository:
 
 
 def redis_client(broker_url: str) -> redis.Redis:
-    """A client of an embedded broker, whose address is one for Celery."""
+    """A client of an embedded broker, by its URL for Celery."""
     return redis.Redis.from_url(broker_url.replace("redis+socket:", "unix:"))
 
 
 def processes_with(word: str) -> list[str]:
-    """The command lines of all running processes that have this word in them."""
+    """The command lines of all running processes that contain this word."""
     lines = []
     for file in Path("/proc").glob("[0-9]*/cmdline"):
         with contextlib.suppress(OSError):  # it has just ended
@@ -118,7 +133,7 @@ def processes_with(word: str) -> list[str]:
 
 
 def use_suite(settings: Any, directory: Path, text: str = SUITE, name: str = "tiny") -> None:
-    """Let ``name`` be the only suite there is."""
+    """Make ``name`` the only suite."""
     directory.mkdir(parents=True, exist_ok=True)
     (directory / f"{name}.toml").write_text(text)
     settings.SUITES = directory
@@ -131,24 +146,24 @@ def machine(name: str = "m1") -> Machine:
 
 
 def track(
-    repository: Repository, last: int = 100, pushed: bool = False, emails: Sequence[str] = (), **wishes: Any
+    repository: Repository, last: int = 100, pushed: bool = False, emails: Sequence[str] = (), **options: Any
 ) -> Tracked:
     """Track a repository as it is; ``pushed``: as it was with its first commit, and then push the others.
 
     Who is to be told (``emails``) is told at once of what was pushed only, so for them the others are pushed.
     """
     pushed = pushed or (bool(emails) and last == 100 and not Project.objects.exists())
-    wish = Wish(str(repository.path), "tiny", last=last, **wishes)
+    request = TrackingRequest(str(repository.path), "tiny", last=last, **options)
     if not pushed:
-        tracked = tracking.track(wish)
+        tracked = tracking.track(request)
         subscribing.subscribe(tracked.project, emails)
         return tracked
     head = repository.git("rev-parse", "HEAD")
     repository.git("update-ref", "HEAD", repository.git("rev-list", "--max-parents=0", "HEAD"))
-    tracked = tracking.track(wish)
+    tracked = tracking.track(request)
     subscribing.subscribe(tracked.project, emails)
     repository.git("update-ref", "HEAD", head)
-    pushes.take(tracked.project)
+    pushes.sync_and_plan(tracked.project)
     return tracked
 
 
@@ -178,12 +193,12 @@ def sides_of(run: Run) -> list[tuple[str, Commit]]:
 
 
 def environment() -> dict[str, Any]:
-    return {"digest": definitions.digest_of(SERIES_FACTS), "series": SERIES_FACTS, "recorded": {}}
+    return {"digest": json_digest(SERIES_FACTS), "series": SERIES_FACTS, "recorded": {}}
 
 
-def result(run: Run, benchmark: str, commit: Commit, values: list[float], **changes: Any) -> Result:
+def result(run: Run, benchmark: str, commit: Commit, values: list[float], **changes: Any) -> ResultDocument:
     """A result document of one side, with ``values`` as server CPU in ns per request."""
-    found = next(b for b in jobs.benchmarks_of(run) if b.name == benchmark)
+    found = run.benchmark_set.benchmarks.get(name=benchmark)
     metrics = [{"server_cpu_ns_per_request": v, "throughput_rps": 1e9 / v} for v in values]
     document: dict[str, Any] = {
         "schema": "speedtrack.result/1",
@@ -196,7 +211,7 @@ def result(run: Run, benchmark: str, commit: Commit, values: list[float], **chan
         "trials": trials(metrics, changes.pop("flags", None)),
         **changes,
     }
-    return Result.model_validate(document)
+    return ResultDocument.model_validate(document)
 
 
 def digest_of_binary(content: str) -> str:
@@ -227,7 +242,7 @@ def send_build(
         **changes,
     }
     document = {"token": token, "build": build, "environment": environment}
-    return builds.report(run.machine, run.pk, BuildReport.model_validate(document))
+    return builds.accept_build(run.machine, run.pk, BuildReport.model_validate(document))
 
 
 FOLDED = {
@@ -237,8 +252,8 @@ FOLDED = {
 
 
 def send_profile(run: Run, benchmark: str, commit: Commit, **changes: Any) -> None:
-    """Send a profile of one side: the head has a function that the base has not."""
-    found = next(b for b in jobs.benchmarks_of(run) if b.name == benchmark)
+    """Send a profile of one side: the head has a function that the base does not have."""
+    found = run.benchmark_set.benchmarks.get(name=benchmark)
     side = side_of(run, commit)
     document = {
         "token": run.lease_token,
@@ -253,12 +268,12 @@ def send_profile(run: Run, benchmark: str, commit: Commit, **changes: Any) -> No
         "unavailable": "",
         **changes,
     }
-    profiles.accept(run.machine, run.pk, ProfileDocument.model_validate(document))
+    profiles.accept_profile(run.machine, run.pk, ProfileDocument.model_validate(document))
 
 
 def measured(run: Run) -> list[str]:
     """The benchmarks that a claimed run's job asks for."""
-    return [benchmark["name"] for benchmark in jobs.document(run)["benchmarks"]]
+    return [benchmark["name"] for benchmark in jobs.job_document(run)["benchmarks"]]
 
 
 def work(machine: Machine, speed: Any, until: int = 1000) -> list[Run]:
@@ -275,14 +290,14 @@ def work(machine: Machine, speed: Any, until: int = 1000) -> list[Run]:
                     send_profile(run, name, commit)
                     continue
                 values = [speed(commit.sha, name, trial) for trial in range(run.trials)]
-                results.accept(machine, run.pk, result(run, name, commit, values, side=side))
+                results.accept_result(machine, run.pk, result(run, name, commit, values, side=side))
         queue.complete(machine, run.pk, run.lease_token)
         done.append(run)
     return done
 
 
 def claim(machine: Machine) -> Run:
-    """The machine's next run; there must be one."""
+    """Claim the machine's next run, which must exist."""
     run = queue.claim(machine)
     assert run is not None
     return run
@@ -293,17 +308,17 @@ def measure(run: Run, value: float = 5000.0) -> None:
     for side, commit in sides_of(run):
         for name in measured(run):
             values = [value + i for i in range(run.trials)]
-            results.accept(run.machine, run.pk, result(run, name, commit, values, side=side))
+            results.accept_result(run.machine, run.pk, result(run, name, commit, values, side=side))
 
 
 def expire_lease(run: Run) -> None:
-    """Let the run's lease have ended a second ago, by the database's clock."""
+    """Make the run's lease end a second ago by the database's clock."""
     with connection.cursor() as cursor:
         cursor.execute("UPDATE runs_run SET lease_until = now() - interval '1 second' WHERE id = %s", [run.pk])
 
 
 def moves(run: Run) -> list[tuple[str, str]]:
-    """The status changes of a run, as its events tell them."""
+    """The status changes of a run by its events."""
     return list(run.events.order_by("id").values_list("before", "after"))
 
 

@@ -6,7 +6,18 @@ import shutil
 import tempfile
 from pathlib import Path
 
+import psycopg
+
 from speedtrack import devstack
+
+
+def forgo_durability(url: str) -> None:
+    """Let PostgreSQL wait for no disk: the data of the tests need not outlive a crash of this machine."""
+    with psycopg.connect(url, autocommit=True) as link:
+        for setting in ("fsync", "full_page_writes", "synchronous_commit"):
+            link.execute(f"ALTER SYSTEM SET {setting} = off")
+        link.execute("SELECT pg_reload_conf()")
+
 
 if "SPEEDTRACK_HOME" not in os.environ:
     home = Path(tempfile.mkdtemp(prefix="speedtrack-test-"))
@@ -16,5 +27,6 @@ if "SPEEDTRACK_HOME" not in os.environ:
     atexit.register(shutil.rmtree, home, ignore_errors=True)
     if "DATABASE_URL" not in os.environ:
         os.environ["DATABASE_URL"] = devstack.postgresql(home / "postgresql")
+        forgo_durability(os.environ["DATABASE_URL"])
 os.environ["ALLOW_LOCAL_REPOSITORIES"] = "true"
 os.environ["CANARY_AUTO"] = "false"  # a test says itself when it wants a canary among its runs

@@ -13,7 +13,7 @@ from typing import Any
 from django.db import connection
 
 from speedtrack.benchmarks.metrics import HEADLINE
-from speedtrack.benchmarks.models import Benchmark, Suite
+from speedtrack.benchmarks.models import Benchmark, BenchmarkSet, Suite
 from speedtrack.projects.models import Branch, Commit, Position, Project
 from speedtrack.runs.models import Attempt, Environment, Machine, Reason, Run, Series, Status
 
@@ -29,13 +29,17 @@ class History:
     branch: Branch = field(init=False)
     machine: Machine = field(init=False)
     suite: Suite = field(init=False)
+    benchmark_set: BenchmarkSet = field(init=False)
     rounds: int = 0
 
     def __post_init__(self) -> None:
         self.project = Project.objects.create(
             slug=self.slug, name=self.slug, url=f"/{self.slug}", default_branch="main", suite="tiny", hook_id=self.slug
         )
-        self.suite, _ = Suite.objects.get_or_create(name="tiny", digest="sha256:suite", defaults={"definition": {}})
+        self.suite, _ = Suite.objects.get_or_create(
+            name="tiny", digest="sha256:suite", defaults={"definition": {"benchmark": []}}
+        )
+        self.benchmark_set = BenchmarkSet.objects.create(project=self.project, digest="sha256:set")
         self.machine, _ = Machine.objects.get_or_create(name="m1")
         self.project.machines.add(self.machine)
         self.branch = Branch.objects.create(project=self.project, name="main")
@@ -103,8 +107,7 @@ class History:
                     commit_id=commit,
                     machine=machine,
                     suite=self.suite,
-                    benchmarks=[],
-                    benchmark_set="sha256:set",
+                    benchmark_set=self.benchmark_set,
                     reason=Reason.PUSH,
                     trials=5,
                     status=Status.SUCCEEDED,

@@ -1,4 +1,4 @@
-"""The command line as a newcomer meets it: real processes, their words and their exit codes."""
+"""The command line as a new user sees it: real processes, their output and exit codes."""
 
 import os
 import subprocess

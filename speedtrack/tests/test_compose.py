@@ -1,4 +1,4 @@
-"""The whole system of docker-compose.yml on a real daemon: it measures, and loses nothing when it dies or goes down."""
+"""The whole system of docker-compose.yml on a real daemon: it measures, and loses nothing when killed or stopped."""
 
 import csv
 import io
@@ -20,11 +20,11 @@ from docker.models.containers import Container
 
 from speedtrack.devstack import BASE_DIR
 
-# What this machine needs and others do not: builds on the host's network, images under names of the test.
+# What this machine needs and others do not: builds on the host's network, and no long wait for a quiet machine.
 OVERRIDE = """
 services:
   migrate: {build: {network: host}}
-  runner: {build: {network: host}}
+  runner: {build: {network: host}, environment: {SPEEDTRACK_PATIENCE_S: "1"}}
 """
 PATH = "/var/lib/speedtrack/kvd"
 LINE = "/p/kvd/timeline/get-p1/server_cpu_ns_per_request"
@@ -61,11 +61,11 @@ class Stack:
         return {each.labels["com.docker.compose.service"]: each for each in found}
 
     def health(self) -> str:
-        """What Docker's health check of the web server says."""
+        """The state of Docker's health check of the web server."""
         return str(self.containers()["web"].attrs["State"]["Health"]["Status"])
 
     def page(self, path: str) -> str:
-        """The text of a page; empty while it cannot be had."""
+        """The text of a page; empty while the server does not answer."""
         try:
             answer = httpx.get(f"http://127.0.0.1:{self.port}{path}", timeout=10)
         except httpx.TransportError:
@@ -90,7 +90,7 @@ def until(true: Callable[[], bool], timeout_s: float, what: str) -> None:
 
 
 def checkout(directory: Path) -> Path:
-    """A copy of what git would commit."""
+    """A copy of the files that git tracks or would add."""
     listed = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     names = subprocess.run(listed, cwd=BASE_DIR, check=True, capture_output=True).stdout.decode().split("\0")
     for name in filter(None, names):

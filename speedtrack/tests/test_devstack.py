@@ -71,7 +71,7 @@ def test_the_broker_lets_in_nobody_else(short_path: Path, place: type[Path], mon
     (home / "valkey").mkdir(mode=0o755)  # as an older release left it
     monkeypatch.setattr(devstack, "HOME", home)
     monkeypatch.delenv("BROKER_URL", raising=False)
-    with devstack.broker() as url:
+    with devstack.running_broker() as url:
         link = builders.redis_client(url)
         socket = Path(link.connection_pool.connection_kwargs["path"])
         assert link.config_get("port") == {"port": "0"}
@@ -89,8 +89,8 @@ def test_a_second_broker_of_one_home_is_refused_with_a_sentence(
 ) -> None:
     monkeypatch.setattr(devstack, "HOME", short_path)
     monkeypatch.delenv("BROKER_URL", raising=False)
-    with devstack.broker() as url:
-        with pytest.raises(devstack.StackError, match="embedded broker did not start"), devstack.broker():
+    with devstack.running_broker() as url:
+        with pytest.raises(devstack.StackError, match="embedded broker did not start"), devstack.running_broker():
             pass
         assert builders.redis_client(url).ping()
 

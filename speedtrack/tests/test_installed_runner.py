@@ -15,7 +15,7 @@ import pytest
 from speedtrack import devstack
 from speedtrack.runs import tracking
 from speedtrack.runs.models import Measurement, Run
-from speedtrack.runs.tracking import Wish
+from speedtrack.runs.tracking import TrackingRequest
 from speedtrack.tests import builders
 
 PACKAGE = devstack.BASE_DIR / "runners"
@@ -61,10 +61,11 @@ def python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     room = tmp_path_factory.mktemp("installed")
     lock = (devstack.BASE_DIR / "requirements.txt").read_text()
     (room / "locked.txt").write_text("\n".join(re.findall(r"^[a-z].*(?= \\$)", lock, re.MULTILINE)))  # no hashes
-    subprocess.run([sys.executable, "-m", "venv", str(room / "venv")], check=True, timeout=INSTALL_S)
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(room / "venv")], check=True, timeout=INSTALL_S)
     python = room / "venv" / "bin" / "python"
+    install = ["--python", str(python), "install", "--no-compile", "--constraint", str(room / "locked.txt"), str(wheel)]
     done = subprocess.run(
-        [str(python), *PIP, "install", "--constraint", str(room / "locked.txt"), str(wheel)],
+        [sys.executable, *PIP, *install],
         capture_output=True,
         text=True,
         timeout=INSTALL_S,
@@ -132,7 +133,7 @@ def test_the_installed_runner_measures_a_queued_run(
         capture_output=True,
     )
     token = tracking.add_machine("m1")
-    tracking.track(Wish(str(tmp_path / "kvd"), "tiny", last=1))
+    tracking.track(TrackingRequest(str(tmp_path / "kvd"), "tiny", last=1))
     (tmp_path / "elsewhere").mkdir()
     settings_of_runner = environment(
         tmp_path,

@@ -165,7 +165,7 @@ def clients(db: None, settings: Any, tmp_path: Any) -> Iterator[tuple[Client, di
             "profiles pk": "1",
             "p pk": "1",
             "kind": "webhook",
-            "verb": "pause",
+            "action": "pause",
             "token": "no-token",
             "name": made.machines[0].name,
             "hook_id": made.project.hook_id,
@@ -271,6 +271,6 @@ def test_a_refusal_names_the_place_and_the_remedy(clients: tuple[Client, dict[st
     page, hook = client.get(f"/runs/{right['runs pk']}/log?phase=%00"), client.post("/hooks/%00")
     form = client.post(f"/alerts/{right['alerts pk']}/", {"note": "a\0b"})
     assert [answer.status_code for answer in (page, hook, form)] == [400, 400, 400]
-    assert page.content.decode() == "The query holds a character that no text may hold (U+0000): leave it out.\n"
+    assert page.content.decode() == "The query holds a character that cannot be stored (U+0000): leave it out.\n"
     assert json.loads(hook.content)["error"].startswith("The path holds")
     assert form.content.decode().startswith("The form holds")

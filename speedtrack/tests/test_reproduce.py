@@ -35,8 +35,8 @@ def test_the_script_of_a_measurement_builds_starts_and_loads_the_same(
     )
     assert written.returncode == 0, written.stderr
     token = tracking.add_machine("m1")
-    tracking.track(tracking.Wish(str(repository), "sample", last=0))
-    tracking.measure("kvd", "HEAD", ["get-p16"], None)
+    tracking.track(tracking.TrackingRequest(str(repository), "sample", last=0))
+    tracking.queue_by_hand("kvd", "HEAD", ["get-p16"], None)
     ran = program(
         tmp_path,
         sys.executable,
@@ -49,6 +49,7 @@ def test_the_script_of_a_measurement_builds_starts_and_loads_the_same(
         SPEEDTRACK_DRIVER=str(DRIVER),
         SPEEDTRACK_RUNNER_HOME=str(tmp_path / "runner"),
         SPEEDTRACK_ALLOW_SHARED_CORES="1",
+        SPEEDTRACK_PATIENCE_S="1",  # a machine that runs tests is never quiet
         SPEEDTRACK_LOCK_DIR=os.environ["SPEEDTRACK_LOCK_DIR"],
     )
     run = Run.objects.get()
@@ -86,13 +87,13 @@ def test_the_script_of_a_measurement_builds_starts_and_loads_the_same(
     ],
 )
 def test_words_are_quoted_and_places_become_variables(text: str, shell: str) -> None:
-    made = reproduce.word(text, reproduce.PLACES)
+    made = reproduce.quote_word(text, reproduce.PLACES)
     said = program(Path("/"), "bash", "-c", f"port=1 room=/r; printf %s {made}; printf '|%s' {shell}")
     assert len(set(said.stdout.split("|"))) == 1, made
 
 
 def test_a_build_in_a_container_is_a_container_by_hand() -> None:
     by_image = BuildSection(command="make", artifacts=["kvd"], kind="docker", image="debian@sha256:0")
-    assert "image=debian@sha256:0\ndocker run --rm --network none" in reproduce.build(by_image)
+    assert "image=debian@sha256:0\ndocker run --rm --network none" in reproduce.build_lines(by_image)
     by_text = BuildSection(command="make", artifacts=["kvd"], kind="docker", dockerfile="FROM debian\n")
-    assert "docker build --quiet - <<'END_OF_DOCKERFILE'\nFROM debian\n" in reproduce.build(by_text)
+    assert "docker build --quiet - <<'END_OF_DOCKERFILE'\nFROM debian\n" in reproduce.build_lines(by_text)

@@ -12,6 +12,7 @@ from typing import Any
 import psycopg
 import pytest
 from celery import Celery
+from django.apps import apps
 from django.db import connection
 
 from speedtrack import devstack, dispatch
@@ -22,6 +23,7 @@ from speedtrack.projects.models import Project
 from speedtrack.runs import quarantine, queue, tracking
 from speedtrack.runs.models import Machine, MachineEvent, Run
 from speedtrack.tests import builders
+from speedtrack.wakeups import CHANNEL, Wakes
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -54,7 +56,7 @@ def now() -> Any:
 def listening() -> Iterator[psycopg.Connection]:
     """Another session that hears what the triggers send."""
     with psycopg.connect(**connection.get_connection_params() | {"autocommit": True}) as session:
-        session.execute(f"LISTEN {dispatch.CHANNEL}")
+        session.execute(f"LISTEN {CHANNEL}")
         yield session
 
 
@@ -67,20 +69,46 @@ def deliver() -> None:
 
 
 def ask_for_a_run() -> None:
-    assert tracking.measure(Project.objects.get().slug, "main", [], None) == 1
+    assert tracking.queue_by_hand(Project.objects.get().slug, "main", [], None) == 1
 
 
 def resume() -> None:
-    tracking.pause("m1", False)
+    tracking.set_paused("m1", False)
 
 
 def tell_operators() -> None:
-    quarantine.tell(Machine.objects.get(), MachineEvent.Kind.BLIND, "its canary could not be measured")
+    quarantine.record_event(Machine.objects.get(), MachineEvent.Kind.BLIND, "its canary could not be measured")
 
 
 def queue_a_mail() -> None:
     tell_operators()
     Outbox.objects.create(recipient="a@example.org", machine_event=MachineEvent.objects.get(), event="blind")
+
+
+def triggers() -> set[tuple[str, str]]:
+    """Table and name of each trigger that PostgreSQL has."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT tgrelid::regclass::text, tgname FROM pg_trigger WHERE tgfoid = 'wake_the_dispatcher'::regproc"
+        )
+        return set(cursor.fetchall())
+
+
+def test_the_database_has_the_triggers_of_the_models() -> None:
+    declared = {
+        (model._meta.db_table, one.name): (model, one)
+        for model in apps.get_models()
+        for one in model._meta.constraints
+        if isinstance(one, Wakes)
+    }
+    assert declared and triggers() == set(declared)
+    model, trigger = declared["runs_machine", "a_resumed_machine_wakes"]
+    with connection.schema_editor() as editor:  # as a later migration would
+        editor.remove_constraint(model, trigger)
+    assert triggers() == set(declared) - {("runs_machine", trigger.name)}
+    with connection.schema_editor() as editor:
+        editor.add_constraint(model, trigger.clone())
+    assert triggers() == set(declared)
 
 
 @pytest.mark.parametrize("write", [deliver, ask_for_a_run, resume, tell_operators, queue_a_mail])
@@ -115,7 +143,7 @@ class Dispatcher:
     def work(self) -> None:
         try:
             with connection.execute_wrapper(self.note):
-                dispatch.run(self.ends.is_set)
+                dispatch.run_until_stopped(self.ends.is_set)
         finally:
             connection.close()
 
@@ -144,7 +172,7 @@ def dispatcher(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, quiet: Machine) 
     monkeypatch.setattr(devstack, "HOME", tmp_path)
     monkeypatch.setattr(dispatch, "TICK_S", 3600.0)
     monkeypatch.delenv("BROKER_URL", raising=False)
-    with devstack.broker() as url:
+    with devstack.running_broker() as url:
         celery = Celery("test", broker=url)
         queues = {"task_queues": app.conf.task_queues, "task_default_queue": app.conf.task_default_queue}
         celery.conf.update(broker_transport_options=BROKER_TRANSPORT, task_create_missing_queues=False, **queues)
@@ -184,7 +212,10 @@ def test_a_second_dispatcher_waits_until_the_first_is_gone(dispatcher: Dispatche
     assert not second.lead()
     dispatcher.ends.set()
     dispatcher.thread.join(30)
-    assert second.lead()
+    deadline = time.monotonic() + 30
+    while not second.lead():  # PostgreSQL gives the lock back once it has seen that the first session is closed
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
     connection.close()
 
 

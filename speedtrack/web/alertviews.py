@@ -1,6 +1,6 @@
-"""What an alert is made of, and what is muted: read the address, call one verb, lay it out.
+"""Regrouping alerts, mutes and sensitivity: read the address, call one verb, render the page.
 
-The addresses of forms lead to their page where they are opened, as by whoever had to log in first.
+A GET to the address of a form redirects to its page: whoever had to log in first comes back with a GET.
 """
 
 from collections.abc import Callable
@@ -24,10 +24,10 @@ from speedtrack.web.pages import sensitivity as sensitivity_page
 NOTE_LENGTH = 4000
 
 
-def regrouped(request: HttpRequest, pk: int, change: Callable[[Alert, str, User], str]) -> HttpResponse:
-    """Let a person change what an alert is made of; say what was done, or why not."""
+def regroup(request: HttpRequest, pk: int, change: Callable[[Alert, str, User], str]) -> HttpResponse:
+    """Change which change points belong to an alert, for a person; report what was done, or why not."""
     assert isinstance(request.user, User)
-    found = alert_page.alert_named(pk)
+    found = alert_page.alert_or_404(pk)
     if request.method != "POST":
         return redirect("alert", pk=pk)
     try:
@@ -38,25 +38,25 @@ def regrouped(request: HttpRequest, pk: int, change: Callable[[Alert, str, User]
 
 
 @login_required
-def move(request: HttpRequest, pk: int) -> HttpResponse:
+def move_alert(request: HttpRequest, pk: int) -> HttpResponse:
     def change(found: Alert, note: str, who: User) -> str:
         regrouping.move(found, request.POST.get("commit", "").strip(), note, who)
         return "Moved."
 
-    return regrouped(request, pk, change)
+    return regroup(request, pk, change)
 
 
 @login_required
-def split(request: HttpRequest, pk: int) -> HttpResponse:
+def split_alert(request: HttpRequest, pk: int) -> HttpResponse:
     def change(found: Alert, note: str, who: User) -> str:
         chosen = [int(name) for name in request.POST.getlist("change") if name.isdecimal() and len(name) < 19]
-        return f"Split off: alert {regrouping.split(found, chosen, note, who).pk}."
+        return f"Split off as alert {regrouping.split(found, chosen, note, who).pk}."
 
-    return regrouped(request, pk, change)
+    return regroup(request, pk, change)
 
 
 @login_required
-def merge(request: HttpRequest, pk: int) -> HttpResponse:
+def merge_alerts(request: HttpRequest, pk: int) -> HttpResponse:
     def change(found: Alert, note: str, who: User) -> str:
         name = request.POST.get("into", "")
         into = Alert.objects.filter(pk=int(name)).first() if name.isdecimal() and len(name) < 19 else None
@@ -65,24 +65,24 @@ def merge(request: HttpRequest, pk: int) -> HttpResponse:
         regrouping.merge(found, into, note, who)
         return f"Alert {found.pk} was merged into this one."
 
-    return regrouped(request, pk, change)
+    return regroup(request, pk, change)
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
 def mutes(request: HttpRequest, slug: str) -> HttpResponse:
     """What is muted in a project, and a form to mute more."""
     if request.method == "POST":
-        return mute(request, slug)
-    page = mutes_page.load(scope.project_named(slug), request.GET)
+        return add_mute(request, slug)
+    page = mutes_page.load(scope.project_or_404(slug), request.GET)
     return render(request, "web/mutes.html", {"page": page, "project": page.project})
 
 
 @login_required
-def mute(request: HttpRequest, slug: str) -> HttpResponse:
+def add_mute(request: HttpRequest, slug: str) -> HttpResponse:
     assert isinstance(request.user, User)
-    project = scope.project_named(slug)
+    project = scope.project_or_404(slug)
     try:
-        made = muting.mute(project, mutes_page.quiet_of(project, request.POST), request.user)
+        made = muting.mute(project, mutes_page.read_mute_form(project, request.POST), request.user)
         messages.success(request, f"Muted: {made}.")
     except ValueError as e:
         messages.error(request, f"Not muted: {e}.")
@@ -92,22 +92,24 @@ def mute(request: HttpRequest, slug: str) -> HttpResponse:
 @login_required
 def end_mute(request: HttpRequest, slug: str, pk: int) -> HttpResponse:
     assert isinstance(request.user, User)
-    found = scope.project_named(slug).mutes.filter(pk=pk).first()
+    found = scope.project_or_404(slug).mutes.filter(pk=pk).first()
     if found is None:
         raise Http404(f"{slug} has no mute {pk}.")
     if request.method == "POST":
-        ended = muting.end(found, request.user)
+        ended = muting.end_mute(found, request.user)
         messages.success(request, "The mute has ended." if ended else "It had ended already.")
     return redirect("mutes", slug=slug)
 
 
 @require_safe
 def sensitivity(request: HttpRequest, slug: str) -> HttpResponse:
-    """The benchmarks worth fixing."""
-    page = sensitivity_page.load(scope.project_named(slug))
+    """The benchmarks that are too noisy, and how small a change all others show."""
+    page = sensitivity_page.load(scope.project_or_404(slug))
     return render(request, "web/sensitivity.html", {"page": page, "project": page.project})
 
 
 @require_safe
 def sensitivity_values(request: HttpRequest, slug: str) -> HttpResponse:
-    return JsonResponse(plain_values(sensitivity_page.document(sensitivity_page.load(scope.project_named(slug)))))
+    return JsonResponse(
+        plain_values(sensitivity_page.sensitivity_document(sensitivity_page.load(scope.project_or_404(slug))))
+    )

@@ -1,4 +1,4 @@
-"""The app of the pages."""
+"""The Django app of the pages."""
 
 from django.apps import AppConfig
 

@@ -1,4 +1,4 @@
-"""The pages of a project's channels. Whoever may log in may change them; secrets are never shown again."""
+"""The pages of a project's channels. Every user may change them; a stored secret is never shown."""
 
 import secrets
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from speedtrack.notices.channels import managing
-from speedtrack.notices.channels.managing import Entry, Unfit
+from speedtrack.notices.channels.managing import ChannelSettings, Unfit
 from speedtrack.notices.errors import Permanent, Temporary
 from speedtrack.notices.models import Channel
 from speedtrack.sealed import KeyLost
@@ -26,34 +26,34 @@ ROOM = r"![^\s/?#]+"
 
 
 @dataclass(frozen=True)
-class Words:
-    """How a form names its fields; an empty ``place`` or ``token``: it has none."""
+class FieldLabels:
+    """What the form of a kind says; without a label ``place`` or ``token`` it lacks that field."""
 
-    does: str
+    purpose: str
     url: str
     example: str
     place: str = ""
     place_pattern: str = ""
     token: str = ""
-    base: str = ""  # the URL that is offered
+    base: str = ""  # the URL that a new form begins with
 
 
-FORGE = "Shows the status of each new commit, and keeps one comment on pull requests that got slower."
-WORDS: dict[str, Words] = {
-    Kind.WEBHOOK: Words(
-        "Sends a signed JSON document of every event to a server of yours.",
+FORGE = "Sets the status of each new commit, and keeps one comment on each pull request that makes something slower."
+FIELD_LABELS: dict[str, FieldLabels] = {
+    Kind.WEBHOOK: FieldLabels(
+        "Sends a signed JSON document for every event to a server of yours.",
         "URL",
         "https://ci.example.org/hooks/speedtrack",
         "",
         "",
         "Signing secret",
     ),
-    Kind.SLACK: Words(
+    Kind.SLACK: FieldLabels(
         "Posts alerts and decisions to a Slack channel.",
         "URL of the incoming webhook",
         "https://hooks.slack.com/services/…",
     ),
-    Kind.MATRIX: Words(
+    Kind.MATRIX: FieldLabels(
         "Posts alerts and decisions to a Matrix room.",
         "URL of the home server",
         "https://matrix.example.org",
@@ -61,12 +61,12 @@ WORDS: dict[str, Words] = {
         ROOM,
         "Access token",
     ),
-    Kind.TEAMS: Words(
+    Kind.TEAMS: FieldLabels(
         "Posts alerts and decisions to a Teams channel.",
         "URL of the workflow",
         "https://….logic.azure.com/workflows/…",
     ),
-    Kind.GITHUB: Words(
+    Kind.GITHUB: FieldLabels(
         FORGE,
         "URL of the API",
         "https://api.github.com, or https://github.example.org/api/v3",
@@ -75,7 +75,7 @@ WORDS: dict[str, Words] = {
         "Token (commit statuses and pull requests: write)",
         "https://api.github.com",
     ),
-    Kind.GITLAB: Words(
+    Kind.GITLAB: FieldLabels(
         FORGE,
         "URL of the server",
         "https://gitlab.com",
@@ -84,7 +84,7 @@ WORDS: dict[str, Words] = {
         "Token (scope api)",
         "https://gitlab.com",
     ),
-    Kind.GITEA: Words(
+    Kind.GITEA: FieldLabels(
         FORGE,
         "URL of the server",
         "https://codeberg.org",
@@ -97,83 +97,83 @@ WORDS: dict[str, Words] = {
 
 
 class ChannelForm(forms.Form):
-    """The fields that a kind has. Of a stored channel, what is secret may stay empty: it is kept."""
+    """The fields of a kind. For a stored channel the secret fields may stay empty: their values are kept."""
 
     name = forms.CharField(max_length=100, label="Name")
     url = forms.CharField(max_length=2000)
     place = forms.CharField(max_length=300)
     secret = forms.CharField(max_length=500)
-    improvements = forms.BooleanField(required=False, label="Tell of what got faster, too")
+    improvements = forms.BooleanField(required=False, label="Also report what got faster")
 
     def __init__(self, kind: str, is_stored: bool, entered: QueryDict | None, initial: dict[str, Any]) -> None:
         super().__init__(entered, initial=initial, label_suffix="")
-        self.kind, words = kind, WORDS[kind]
+        self.kind, labels = kind, FIELD_LABELS[kind]
         attributes = {"autocomplete": "off", "spellcheck": "false"}
         url, place, secret = self.fields["url"], self.fields["place"], self.fields["secret"]
-        url.label, place.label, secret.label = words.url, words.place, words.token
+        url.label, place.label, secret.label = labels.url, labels.place, labels.token
         url.required = secret.required = not is_stored
-        kept = "stored; enter another one to replace it"
-        url.widget.attrs |= attributes | {"placeholder": kept if is_stored else words.example}
+        placeholder = "stored; enter a new value to replace it"
+        url.widget.attrs |= attributes | {"placeholder": placeholder if is_stored else labels.example}
         place.widget.attrs |= attributes
-        secret.widget.attrs |= attributes | ({"placeholder": kept} if is_stored else {})
+        secret.widget.attrs |= attributes | ({"placeholder": placeholder} if is_stored else {})
         if kind == Kind.WEBHOOK and not is_stored:
-            secret.help_text = "Give it to the receiver now: it is not shown again."
+            secret.help_text = "Copy it to the receiver now: it is not shown again."
         if kind in Channel.FORGES:
             del self.fields["improvements"]
-        for field, label in (("place", words.place), ("secret", words.token)):
+        for field, label in (("place", labels.place), ("secret", labels.token)):
             if not label:
                 del self.fields[field]
-        if words.place_pattern:
-            place.validators.append(RegexValidator(rf"\A{words.place_pattern}\Z"))
+        if labels.place_pattern:
+            place.validators.append(RegexValidator(rf"\A{labels.place_pattern}\Z"))
 
-    def entry(self) -> Entry:
-        return Entry(**self.cleaned_data)
+    def entry(self) -> ChannelSettings:
+        return ChannelSettings(**self.cleaned_data)
 
 
 @require_safe
 @login_required
-def listed(request: HttpRequest, slug: str) -> HttpResponse:
-    project = scope.project_named(slug)
-    kinds = [(kind.value, kind.label, WORDS[kind].does) for kind in Kind]
+def list_channels(request: HttpRequest, slug: str) -> HttpResponse:
+    project = scope.project_or_404(slug)
+    kinds = [(kind.value, kind.label, FIELD_LABELS[kind].purpose) for kind in Kind]
     context = {"project": project, "channels": project.channels.order_by("name"), "kinds": kinds}
     return render(request, "web/channels.html", context)
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
 @login_required
-def add(request: HttpRequest, slug: str, kind: str) -> HttpResponse:
-    project = scope.project_named(slug)
-    if kind not in WORDS:
-        raise Http404(f"There is no channel of the kind {kind!r}: there are {', '.join(WORDS)}.")
-    offered = {"name": Kind(kind).label, "url": WORDS[kind].base}
+def add_channel(request: HttpRequest, slug: str, kind: str) -> HttpResponse:
+    project = scope.project_or_404(slug)
+    if kind not in FIELD_LABELS:
+        raise Http404(f"There is no channel of the kind {kind!r}: there are {', '.join(FIELD_LABELS)}.")
+    offered = {"name": Kind(kind).label, "url": FIELD_LABELS[kind].base}
     offered |= {"secret": secrets.token_urlsafe(32)} if kind == Kind.WEBHOOK else {}
     form = ChannelForm(kind, False, request.POST or None, offered)
-    if made := written(form, lambda entry: managing.add(project, kind, entry)):
-        messages.success(request, f"{made} is set up. Send a test to see whether it works.")
+    if channel := save_entry(form, lambda entry: managing.add_channel(project, kind, entry)):
+        messages.success(request, f"{channel} is set up. Send a test to check that it works.")
         return redirect("channels", slug=slug)
-    context = {"project": project, "form": form, "kind": Kind(kind).label, "words": WORDS[kind]}
+    context = {"project": project, "form": form, "kind": Kind(kind).label, "labels": FIELD_LABELS[kind]}
     return render(request, "web/channel.html", context)
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
 @login_required
-def change(request: HttpRequest, slug: str, pk: int) -> HttpResponse:
-    channel = channel_named(slug, pk)
+def change_channel(request: HttpRequest, slug: str, pk: int) -> HttpResponse:
+    channel = channel_or_404(slug, pk)
     offered = {"name": channel.name, "place": channel.place, "improvements": channel.improvements}
     form = ChannelForm(channel.kind, True, request.POST or None, offered)
-    if written(form, lambda entry: managing.save(channel, entry)):
+    if save_entry(form, lambda entry: managing.save_channel(channel, entry)):
         messages.success(request, "Saved.")
         return redirect("channels", slug=slug)
-    context = {"project": channel.project, "channel": channel, "form": form, "words": WORDS[channel.kind]}
+    context = {"project": channel.project, "channel": channel, "form": form, "labels": FIELD_LABELS[channel.kind]}
     return render(request, "web/channel.html", context | {"kind": channel.get_kind_display()})
 
 
-def written(form: ChannelForm, write: Callable[[Entry], Channel]) -> Channel | None:
-    """Write what a valid form holds; what is unfit is said at its field."""
+def save_entry(form: ChannelForm, save: Callable[[ChannelSettings], Channel]) -> Channel | None:
+    """Save a valid form. A value that ``managing`` refuses becomes an error of its field."""
     if not form.is_valid():
         return None
     try:
-        return write(form.entry())
+        return save(form.entry())
     except Unfit as e:
         form.add_error(e.field if e.field in form.fields else None, str(e))
         return None
@@ -181,48 +181,48 @@ def written(form: ChannelForm, write: Callable[[Entry], Channel]) -> Channel | N
 
 @require_POST
 @login_required
-def act(request: HttpRequest, slug: str, pk: int, verb: str) -> HttpResponse:
-    """Do one thing with a channel: the table below says which."""
-    channel = channel_named(slug, pk)
-    if verb not in VERBS:
-        raise Http404(f"A channel cannot {verb!r}: it can {', '.join(VERBS)}.")
+def act_on_channel(request: HttpRequest, slug: str, pk: int, action: str) -> HttpResponse:
+    """Do one of ACTIONS with a channel."""
+    channel = channel_or_404(slug, pk)
+    if action not in ACTIONS:
+        raise Http404(f"There is no action {action!r}: there are {', '.join(ACTIONS)}.")
     try:
-        messages.success(request, VERBS[verb](channel, request.user.get_username()))
+        messages.success(request, ACTIONS[action](channel, request.user.get_username()))
     except (Temporary, Permanent, KeyLost) as e:
         messages.error(request, f"{channel}: {e}.")
     return redirect("channels", slug=slug)
 
 
-def pause(channel: Channel, who: str) -> str:
-    managing.pause(channel, who)
+def pause_channel(channel: Channel, who: str) -> str:
+    managing.pause_channel(channel, who)
     return f"{channel} is paused."
 
 
-def resume(channel: Channel, who: str) -> str:
-    managing.resume(channel)
-    return f"{channel} is at work again."
+def resume_channel(channel: Channel, who: str) -> str:
+    managing.resume_channel(channel)
+    return f"{channel} is resumed."
 
 
-def forget(channel: Channel, who: str) -> str:
+def forget_former_secret(channel: Channel, who: str) -> str:
     managing.forget_former(channel)
-    return f"{channel} signs with the new secret alone."
+    return f"{channel} now signs with the new secret only."
 
 
-def delete(channel: Channel, who: str) -> str:
+def delete_channel(channel: Channel, who: str) -> str:
     channel.delete()
     return f"{channel} is deleted."
 
 
-VERBS: dict[str, Callable[[Channel, str], str]] = {
+ACTIONS: dict[str, Callable[[Channel, str], str]] = {
     "test": lambda channel, who: f"{channel}: {managing.try_out(channel)}.",
-    "pause": pause,
-    "resume": resume,
-    "forget": forget,
-    "delete": delete,
+    "pause": pause_channel,
+    "resume": resume_channel,
+    "forget": forget_former_secret,
+    "delete": delete_channel,
 }
 
 
-def channel_named(slug: str, pk: int) -> Channel:
+def channel_or_404(slug: str, pk: int) -> Channel:
     found: Channel | None = Channel.objects.filter(project__slug=slug, pk=pk).select_related("project").first()
     if found is None:
         raise Http404(f"The project {slug!r} has no channel {pk}.")

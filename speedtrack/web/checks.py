@@ -1,4 +1,4 @@
-"""Says clearly what is missing before somebody looks at a page without style."""
+"""A system check that the scripts and the style sheet of the pages are built."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -7,18 +7,17 @@ from django.apps import AppConfig
 from django.contrib.staticfiles import finders
 from django.core.checks import CheckMessage, Tags, Warning, register
 
-FILES = ("site.css", "timeline.js", "project.js", "live.js")
+FILES = ("site.css", "timeline.js", "project.js", "live.js", "flame.js")  # built from frontend/
 
 
 @register(Tags.staticfiles)
-def built(app_configs: Sequence[AppConfig] | None, **options: Any) -> list[CheckMessage]:
-    """The scripts and the style sheet of the pages are built from frontend/."""
+def check_built_files(app_configs: Sequence[AppConfig] | None, **options: Any) -> list[CheckMessage]:
     missing = [name for name in FILES if finders.find(name) is None]
     if not missing:
         return []
     return [
         Warning(
-            f"frontend/dist lacks {', '.join(missing)}: pages have no style and no charts",
+            f"frontend/dist lacks {', '.join(missing)}: the pages have no style and no charts",
             hint="Run `npm ci && npm run build` in frontend/, then start the server again.",
             id="speedtrack.web.W001",
         )

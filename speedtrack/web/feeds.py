@@ -1,4 +1,4 @@
-"""The alerts as Atom feeds: of a project and of all, with the statuses that the alerts page offers."""
+"""Atom feeds of the alerts, of one project or of all, by status as on the page of alerts."""
 
 import hashlib
 from datetime import datetime
@@ -19,13 +19,12 @@ from speedtrack.benchmarks import numbers
 from speedtrack.projects.models import Project
 from speedtrack.text import plain
 from speedtrack.web import scope
-from speedtrack.web.pages import alert as alert_page
-from speedtrack.web.pages.alert import ListedAlert
+from speedtrack.web.pages.alerts import ListedAlert, count_alerts, list_alerts
 
-NO_XML = dict.fromkeys((0xFFFE, 0xFFFF))  # what XML cannot hold, beside the control characters
+NO_XML = dict.fromkeys((0xFFFE, 0xFFFF))  # not allowed in XML, nor are control characters, which ``plain`` replaces
 
 
-def text_of(text: str) -> str:
+def xml_text(text: str) -> str:
     return " ".join(plain(text).translate(NO_XML).split())
 
 
@@ -36,7 +35,7 @@ else:
 
 
 class AlertsFeed(FeedOfAlerts):
-    """The newest alerts of a status. An entry keeps its id and changes ``updated`` with each event of its alert."""
+    """The newest alerts of a status. An entry keeps its id; each event of its alert changes ``updated``."""
 
     feed_type = Atom1Feed
     author_name = "SpeedTrack"
@@ -45,14 +44,14 @@ class AlertsFeed(FeedOfAlerts):
         self.project, self.status = project, status
         page = reverse("alerts", args=[project.slug]) if project else reverse("all-alerts")
         self.link = f"{settings.URL}{page}?status={status}"
-        self.feed_url = f"{settings.URL}{address(project)}?status={status}"
+        self.feed_url = f"{settings.URL}{feed_path(project)}?status={status}"
         self.feed_guid = tag(f"alerts/{project.slug if project else ''}/{status}")
-        self.title = f"{text_of(project.name)}: alerts" if project else "SpeedTrack: alerts"
+        self.title = f"{xml_text(project.name)}: alerts" if project else "SpeedTrack: alerts"
         if status != "all":
             self.title += f" ({status})"
 
     def items(self) -> list[ListedAlert]:
-        found = alert_page.listed(self.project, self.status)
+        found = list_alerts(self.project, self.status)
         events = AlertEvent.objects.filter(alert__in=[row.alert for row in found])
         self.updated = dict(events.values_list("alert").annotate(Max("at")).order_by())
         return found
@@ -63,14 +62,14 @@ class AlertsFeed(FeedOfAlerts):
             more = f" and {item.series - 1} more" if item.series > 1 else ""
             effect = numbers.effect(worst.metric, worst.is_slowdown)
             change = f"{effect} {numbers.change(worst.ratio)} {worst.series.benchmark.name}{more}"
-        return text_of(f"[{item.alert.project.slug}] {change} ({item.alert.status})")
+        return xml_text(f"[{item.alert.project.slug}] {change} ({item.alert.status})")
 
     def item_description(self, item: ListedAlert) -> str:
         """The summary, which is HTML in Django's feeds."""
         alert = item.alert
         one = not alert.drift and alert.width == 1
         commit = f" {alert.commit.subject} by {alert.commit.author_name}" if one else ""
-        return escape(text_of(f"{alert.cause}{commit}, on {', '.join(alert.branch_names())}"))
+        return escape(xml_text(f"{alert.cause}{commit}, on {', '.join(alert.branch_names())}"))
 
     def item_link(self, item: ListedAlert) -> str:
         return settings.URL + reverse("alert", args=[item.alert.pk])
@@ -89,23 +88,23 @@ class AlertsFeed(FeedOfAlerts):
 
 
 def tag(name: str) -> str:
-    """An id that stays when the server gets another scheme or port (RFC 4151)."""
+    """An id that stays the same when the server's scheme or port changes (RFC 4151)."""
     return f"tag:{urlsplit(settings.URL).hostname},2026:speedtrack/{name}"
 
 
-def address(project: Project | None) -> str:
+def feed_path(project: Project | None) -> str:
     return reverse("alerts-feed", args=[project.slug]) if project else reverse("all-alerts-feed")
 
 
 @require_safe
-def alerts(request: HttpRequest, slug: str | None = None) -> HttpResponse:
-    """The feed, or 304 where nothing happened to these alerts since the reader has seen it."""
-    project = scope.project_named(slug) if slug else None
+def alerts_feed(request: HttpRequest, slug: str | None = None) -> HttpResponse:
+    """The feed, or 304 if these alerts have no new event since the reader fetched it."""
+    project = scope.project_or_404(slug) if slug else None
     status = request.GET.get("status", "all")
     status = status if status in ("open", *Alert.Status.values) else "all"
     events: QuerySet[AlertEvent] = AlertEvent.objects.filter(**({"alert__project": project} if project else {}))
     newest: dict[str, Any] = events.aggregate(pk=Max("pk"), at=Max("at"))
-    state = f"{settings.URL} {slug} {status} {newest['pk']} {sum(alert_page.counts(project).values())}"
+    state = f"{settings.URL} {slug} {status} {newest['pk']} {sum(count_alerts(project).values())}"
     etag = f'"{hashlib.sha256(state.encode()).hexdigest()[:32]}"'
     answer = condition(lambda _: etag, lambda _: newest["at"])(AlertsFeed(project, status))
     return answer(request)

@@ -1,4 +1,4 @@
-"""The pages where people say what they want to be told of: with a login, or by the links in their mails."""
+"""The pages where people choose their notifications: with a login, or through the links in their mails."""
 
 from collections.abc import Callable
 
@@ -18,38 +18,41 @@ from speedtrack.runs.tracking import NoSuchThing
 from speedtrack.web.pages import notifications as page
 
 Act = Callable[[Subscriber, QueryDict], None]
-#: What a form of the page does, and what is said once it is done.
+#: What each form of the page does, and the message when it is done.
 ACTS: dict[str, tuple[Act, str]] = {
     "person": (page.save_person, "Saved."),
     "subscription": (page.save_subscription, "Saved."),
     "remove": (page.remove_subscription, "Removed."),
 }
-TRIAL: tuple[Act, str] = (lambda subscriber, given: page.send_trial(subscriber), "The mail server took the test mail.")
-NO_LINK = "This link is not one of SpeedTrack's mails, or what it was for is gone."
+TRIAL: tuple[Act, str] = (
+    lambda subscriber, given: page.send_trial(subscriber),
+    "The mail server has accepted the test mail.",
+)
+NO_LINK = "This link is not from a mail of SpeedTrack, or it is no longer valid."
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
 @login_required
-def own(request: HttpRequest) -> HttpResponse:
-    """The notifications of who is logged in."""
+def own_notifications(request: HttpRequest) -> HttpResponse:
+    """The notifications of the user who is logged in."""
     assert isinstance(request.user, User)
     try:
         subscriber = subscribing.subscriber_of(request.user)
     except NoSuchThing as e:
         return render(request, "web/notifications.html", {"lack": str(e)})
-    return notifications(request, subscriber, ACTS | {"trial": TRIAL})
+    return notifications_page(request, subscriber, ACTS | {"trial": TRIAL})
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
-def of_address(request: HttpRequest, token: str) -> HttpResponse:
-    """The notifications of an address without an account, for who has the link of its mails."""
+def address_notifications(request: HttpRequest, token: str) -> HttpResponse:
+    """The notifications of an address without an account: the link in its mails gives access."""
     subscriber = subscribing.managed_by(token)
     if subscriber is None:
         raise Http404(NO_LINK)
-    return notifications(request, subscriber, ACTS)
+    return notifications_page(request, subscriber, ACTS)
 
 
-def notifications(request: HttpRequest, subscriber: Subscriber, acts: dict[str, tuple[Act, str]]) -> HttpResponse:
+def notifications_page(request: HttpRequest, subscriber: Subscriber, acts: dict[str, tuple[Act, str]]) -> HttpResponse:
     if request.method == "POST":
         act, done = acts.get(request.POST.get("act", ""), (None, ""))
         if act is None:
@@ -72,15 +75,15 @@ def notifications(request: HttpRequest, subscriber: Subscriber, acts: dict[str, 
     return render(request, "web/notifications.html", context)
 
 
-@csrf_exempt  # a mail program posts here for its user, without a cookie; the signed token says who asks
+@csrf_exempt  # a mail program posts here without a cookie; the signed token identifies the subscriber
 @require_http_methods(["GET", "HEAD", "POST"])
 def unsubscribe(request: HttpRequest, token: str) -> HttpResponse:
-    """End what the token names: by POST only, for programs that check mails follow their links (RFC 8058)."""
-    ending = subscribing.ending_of(token)
+    """End what the token names. Only a POST does: programs that check mails follow links (RFC 8058)."""
+    ending = subscribing.unsubscription_of(token)
     if ending is None:
         raise Http404(NO_LINK)
     if request.method == "POST":
-        subscribing.end(ending)
+        subscribing.unsubscribe(ending)
     context = {
         "ending": ending,
         "is_done": request.method == "POST" or ending.is_empty,

@@ -1,4 +1,4 @@
-"""What a page of a project is about: branch, machine and metric, as the address says or else by default."""
+"""The branch, machine and metric that a page of a project is about: named by the address, or the defaults."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ N = TypeVar("N", bound=Named)
 
 @dataclass(frozen=True)
 class Scope:
-    """``head`` is the position of the branch's newest commit, -1 where there is none."""
+    """``head``: the position of the branch's newest commit, -1 if there is none."""
 
     project: Project
     branches: list[Branch]
@@ -34,7 +34,7 @@ class Scope:
     head: int
 
 
-def project_named(slug: str) -> Project:
+def project_or_404(slug: str) -> Project:
     project: Project | None = Project.objects.filter(slug=slug).first()
     if project is None:
         raise Http404(f"There is no project {slug!r}.")
@@ -42,28 +42,28 @@ def project_named(slug: str) -> Project:
 
 
 def scope_of(slug: str, query: QueryDict, metric: str | None = None) -> Scope:
-    """Read the selection of an address. Raises Http404 for a name that does not exist."""
-    project = project_named(slug)
+    """The scope that an address names. Raises Http404 for a name that does not exist."""
+    project = project_or_404(slug)
     branches = list(project.branches.order_by(F("deleted_at").asc(nulls_first=True), "name"))
-    branch = chosen("branch", query.get("branch"), branches, project.default_branch)
+    branch = named_or_default("branch", query.get("branch"), branches, project.default_branch)
     machines = machines_of(project)
-    machine = chosen("machine", query.get("machine"), machines, "")
+    machine = named_or_default("machine", query.get("machine"), machines, "")
     metrics = list(METRICS.values())
-    wanted = chosen("metric", metric or query.get("metric"), metrics, HEADLINE)
-    assert wanted
-    return Scope(project, branches, branch, machines, machine, metrics, wanted, head_position(branch))
+    shown_metric = named_or_default("metric", metric or query.get("metric"), metrics, HEADLINE)
+    assert shown_metric
+    return Scope(project, branches, branch, machines, machine, metrics, shown_metric, head_position(branch))
 
 
-def chosen(kind: str, name: str | None, among: Iterable[N], default: str) -> N | None:
-    """The thing of that name; without a name the default one, or else the first. Raises Http404."""
-    by_name = {thing.name: thing for thing in among}
+def named_or_default(kind: str, name: str | None, among: Iterable[N], default: str) -> N | None:
+    """The one with this name; without a name the one named ``default``, else the first. Raises Http404."""
+    by_name = {one.name: one for one in among}
     if name and name not in by_name:
         raise Http404(f"There is no {kind} {name!r} here: there are {', '.join(by_name) or 'none'}.")
     return by_name.get(name or default) or next(iter(by_name.values()), None)
 
 
 def machines_of(project: Project) -> list[Machine]:
-    """Machines that measure the project or once did; those with numbers first."""
+    """Machines that measure the project or have measured it; those with series first."""
     series = Series.objects.filter(project=project, machine=OuterRef("pk"))
     machines = Machine.objects.annotate(has_series=Exists(series))
     return list(machines.filter(Q(projects=project) | Q(has_series=True)).distinct().order_by("-has_series", "name"))

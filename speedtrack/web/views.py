@@ -1,4 +1,4 @@
-"""The pages: read the address, ask one module of ``pages``, lay it out."""
+"""The pages: read the address, load the page by one module of ``pages``, render it."""
 
 import csv
 from collections.abc import Iterator
@@ -11,22 +11,24 @@ from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods, require_safe
 
 from speedtrack.alerts import triage
-from speedtrack.alerts.models import Alert
 from speedtrack.alerts.triage import Decision, Stale
 from speedtrack.runs import quarantine
 from speedtrack.text import plain, plain_values
-from speedtrack.web import scope, workload
-from speedtrack.web.breaks import find_breaks
+from speedtrack.web import scope
 from speedtrack.web.pages import alert as alert_page
+from speedtrack.web.pages import alerts as alerts_page
 from speedtrack.web.pages import commit as commit_page
 from speedtrack.web.pages import home as home_page
-from speedtrack.web.pages import insight
 from speedtrack.web.pages import machine as machine_page
 from speedtrack.web.pages import profiles as profiles_page
 from speedtrack.web.pages import project as project_page
 from speedtrack.web.pages import queue as queue_page
 from speedtrack.web.pages import run as run_page
-from speedtrack.web.pages import timeline as timeline_page
+from speedtrack.web.pages.timeline import page as timeline_page
+from speedtrack.web.pages.timeline.document import timeline_document
+from speedtrack.web.pages.timeline.points import load_timeline
+from speedtrack.web.pages.timeline.table import csv_rows
+from speedtrack.web.pages.timeline.view import DEFAULT_LAST, RANGES, view_of
 
 NOTE_LENGTH = 4000
 
@@ -39,78 +41,50 @@ def healthz(request: HttpRequest) -> HttpResponse:
 
 @require_safe
 def home(request: HttpRequest) -> HttpResponse:
-    context = {
-        "cards": home_page.cards(),
-        "changes": home_page.latest_changes(),
-        "quarantined": home_page.quarantined(),
-    }
-    return render(request, "web/home.html", context)
+    return render(request, "web/home.html", {"page": home_page.load()})
 
 
 @require_safe
 def project(request: HttpRequest, slug: str) -> HttpResponse:
-    chosen = scope.scope_of(slug, request.GET)
-    shown = project_page.grid(chosen)
-    found = project_page.project_changes(chosen)
-    context = {
-        "scope": chosen,
-        "project": chosen.project,
-        "grid": shown,
-        "changes": found,
-        "commits": project_page.commit_list(shown, found),
-        "alerts": project_page.open_alerts(chosen),
-        "hook_url": project_page.hook_url(chosen.project) if request.user.is_authenticated else None,
-    }
+    page = project_page.load(scope.scope_of(slug, request.GET))
+    project = page.scope.project
+    hook_url = project_page.hook_url(project) if request.user.is_authenticated else None
+    context = {"page": page, "scope": page.scope, "project": project, "hook_url": hook_url}
     return render(request, "web/project.html", context)
 
 
 @require_safe
 def timeline(request: HttpRequest, slug: str, benchmark: str, metric: str) -> HttpResponse:
-    view = timeline_page.view_of(slug, benchmark, metric, request.GET)
-    newest = timeline_page.load(view, timeline_page.TABLE_ROWS)
-    extent = timeline_page.extent(view)
-    breaks = timeline_page.named(view, find_breaks(extent.places))
+    page = timeline_page.load(view_of(slug, benchmark, metric, request.GET), request.GET.get("why", ""))
     context = {
-        "view": view,
-        "scope": view.scope,
-        "project": view.scope.project,
-        "rows": timeline_page.table(newest, breaks),
-        "row_limit": timeline_page.TABLE_ROWS,
-        "summary": timeline_page.summary(newest, extent.measured),
-        "breaks": breaks,
-        "change_points": list(reversed(newest.change_points)),
-        "ranges": timeline_page.RANGES,
-        "last": request.GET.get("last", str(timeline_page.DEFAULT_LAST)),
+        "page": page,
+        "view": page.view,
+        "scope": page.view.scope,
+        "project": page.view.scope.project,
+        "ranges": RANGES,
+        "last": request.GET.get("last", str(DEFAULT_LAST)),
         "zoomed": any(key in request.GET for key in ("from", "to", "around")),
-        "benchmarks": timeline_page.benchmark_names(view.scope),
-        "metrics": timeline_page.metrics_of(view),
-        "workload": workload.described(view.benchmark),
-        "floors": timeline_page.floors_of(view),
-        "sensitivity": insight.sensitivity_of(view),
         "kept": [(key, value) for key, values in request.GET.lists() if key != "why" for value in values],
-        "why": insight.why_of(view, request.GET.get("why", "")),
-        "mutes": insight.mutes_of(view),
-        "references": workload.reference_of(view.benchmark, view.machine_names),
     }
     return render(request, "web/timeline.html", context)
 
 
 @require_safe
 def timeline_values(request: HttpRequest, slug: str, benchmark: str, metric: str, form: str) -> HttpResponseBase:
-    """The same timeline as JSON or CSV."""
+    """A timeline as JSON or CSV."""
     if form not in ("json", "csv"):
-        raise Http404(f"There is no form {form!r} of a timeline: say json or csv.")
-    view = timeline_page.view_of(slug, benchmark, metric, request.GET)
+        raise Http404(f"There is no format {form!r} of a timeline: there are json and csv.")
+    view = view_of(slug, benchmark, metric, request.GET)
     if form == "json":
-        return HttpResponse(timeline_page.document(view), content_type="application/json")
-    rows = timeline_page.csv_rows(timeline_page.load(view))
+        return HttpResponse(timeline_document(view), content_type="application/json")
+    rows = csv_rows(load_timeline(view))
     response = StreamingHttpResponse(csv_lines(rows), content_type="text/csv; charset=utf-8")
     response.headers["Content-Disposition"] = f'attachment; filename="{slug}-{benchmark}-{metric}.csv"'
     return response
 
 
 class Echo:
-    """A file that hands back what is written to it."""
+    """A file whose write returns the text: csv.writer then returns each line."""
 
     def write(self, text: str) -> str:
         return text
@@ -129,43 +103,36 @@ def commit(request: HttpRequest, slug: str, sha: str) -> HttpResponse:
 
 @require_safe
 def alerts(request: HttpRequest, slug: str | None = None) -> HttpResponse:
-    """The alerts of a project, or of all."""
-    project = scope.project_named(slug) if slug else None
+    """The alerts of a project, or of all projects."""
+    project = scope.project_or_404(slug) if slug else None
     status = request.GET.get("status", "open")
-    counted = alert_page.counts(project)
-    context = {
-        "project": project,
-        "status": status,
-        "alerts": alert_page.listed(project, status),
-        "counts": [(name, counted.get(name, 0)) for name in (*Alert.Status.values, "improvements")],
-        "open_count": sum([counted.get(name, 0) for name in Alert.OPEN]),
-    }
+    context = {"page": alerts_page.load(project, status), "project": project, "status": status}
     return render(request, "web/alerts.html", context)
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
 def alert(request: HttpRequest, pk: int) -> HttpResponse:
     if request.method == "POST":
-        return decide(request, pk)
-    if merged_into := alert_page.alert_named(pk).merged_into_id:
+        return decide_alert(request, pk)
+    if merged_into := alert_page.alert_or_404(pk).merged_into_id:
         return redirect("alert", pk=merged_into)
     page = alert_page.load(pk)
-    section = profiles_page.of_alert(page.alert, request.GET.get("zoom", ""))
+    section = profiles_page.section_of_alert(page.alert, request.GET.get("zoom", ""))
     context = {"page": page, "alert": page.alert, "project": page.alert.project, "section": section}
     return render(request, "web/alert.html", context)
 
 
 @login_required
-def decide(request: HttpRequest, pk: int) -> HttpResponse:
-    """Take a person's decision about an alert."""
+def decide_alert(request: HttpRequest, pk: int) -> HttpResponse:
+    """Save a person's decision on an alert."""
     assert isinstance(request.user, User)
-    found = alert_page.alert_named(pk)
+    found = alert_page.alert_or_404(pk)
     assignee = User.objects.filter(is_active=True, username=request.POST.get("assignee", "")).first()
     note = request.POST.get("note", "")[:NOTE_LENGTH]
     decision = Decision(request.POST.get("seen", ""), request.POST.get("status", ""), assignee, note)
     try:
         changed = triage.decide(found, decision, request.user)
-        messages.success(request, "Saved." if changed else "Nothing to save: nothing was changed.")
+        messages.success(request, "Saved." if changed else "Nothing was changed.")
     except (Stale, ValueError) as e:
         messages.error(request, f"Not saved: {e}")
     return redirect("alert", pk=pk)
@@ -175,58 +142,57 @@ def decide(request: HttpRequest, pk: int) -> HttpResponse:
 def run(request: HttpRequest, pk: int) -> HttpResponse:
     page = run_page.load(pk)
     template = "web/run_live.html" if request.GET.get("part") == "live" else "web/run.html"
-    section = profiles_page.of_run(page.run, request.GET.get("zoom", ""))
+    section = profiles_page.section_of_run(page.run, request.GET.get("zoom", ""))
     return render(request, template, {"page": page, "run": page.run, "project": page.run.project, "section": section})
 
 
 @require_safe
 def run_log(request: HttpRequest, pk: int) -> HttpResponseBase:
     """The whole log as plain text."""
-    pieces = run_page.whole_log(run_page.run_named(pk), request.GET.get("phase"))
+    pieces = run_page.whole_log(run_page.run_or_404(pk), request.GET.get("phase"))
     return StreamingHttpResponse(pieces, content_type="text/plain; charset=utf-8")
 
 
 @require_safe
 def run_script(request: HttpRequest, pk: int) -> HttpResponse:
-    """The script that repeats a measurement by hand; ``benchmark`` and ``side`` say which."""
-    text = run_page.script(pk, request.GET.get("benchmark"), request.GET.get("side"))
+    """The script that repeats a measurement by hand; the query names its ``benchmark`` and ``side``."""
+    text = run_page.named_script(pk, request.GET.get("benchmark"), request.GET.get("side"))
     return HttpResponse(text, content_type="text/plain; charset=utf-8")
 
 
 @require_safe
 def profile_folded(request: HttpRequest, pk: int) -> HttpResponse:
-    """A profile's stacks as text, for other tools that draw or compare them."""
-    return HttpResponse(plain(profiles_page.folded(pk)), content_type="text/plain; charset=utf-8")
+    """A profile's folded stacks as text, for other tools."""
+    return HttpResponse(plain(profiles_page.folded_stacks(pk)), content_type="text/plain; charset=utf-8")
 
 
 @require_safe
 def queue(request: HttpRequest) -> HttpResponse:
-    context = {"posts": queue_page.posts(), "troubles": queue_page.troubles()}
     template = "web/queue_live.html" if request.GET.get("part") == "live" else "web/queue.html"
-    return render(request, template, context)
+    return render(request, template, {"page": queue_page.load()})
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
 def machine(request: HttpRequest, name: str) -> HttpResponse:
     if request.method == "POST":
-        return lift(request, name)
+        return lift_quarantine(request, name)
     page = machine_page.load(name)
     return render(request, "web/machine.html", {"page": page, "machine": page.machine})
 
 
 @require_safe
 def machine_values(request: HttpRequest, name: str) -> HttpResponse:
-    return JsonResponse(plain_values(machine_page.document(machine_page.load(name))))
+    return JsonResponse(plain_values(machine_page.machine_document(machine_page.load(name))))
 
 
 @login_required
-def lift(request: HttpRequest, name: str) -> HttpResponse:
-    """Let a machine out of quarantine, as a person says."""
+def lift_quarantine(request: HttpRequest, name: str) -> HttpResponse:
+    """End a machine's quarantine, for a person."""
     assert isinstance(request.user, User)
     try:
         level = request.POST.get("level") == "new"
-        quarantine.lift(machine_page.machine_named(name), request.user, accept_level=level)
-        messages.success(request, "The machine is at work again.")
+        quarantine.lift_by_hand(machine_page.machine_or_404(name), request.user, accept_level=level)
+        messages.success(request, "The quarantine has ended.")
     except quarantine.NotQuarantined as e:
-        messages.error(request, f"Nothing to lift: {e}.")
+        messages.error(request, f"The quarantine was not ended: {e}.")
     return redirect("machine", name=name)

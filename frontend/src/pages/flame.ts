@@ -1,11 +1,11 @@
-// Tells what is under the pointer or has the focus, and lets the arrow keys move between the frames of a flame graph.
+// Describes the frame under the pointer or with the focus; the arrow keys move between the frames of a flame graph.
 
 function place(frame: Element): { x: number; right: number; y: number } {
   const box = frame.getBoundingClientRect();
   return { x: box.x, right: box.right, y: box.y };
 }
 
-/** The frame next to one: its caller, the first that it called, or its neighbour in the row. */
+/** The frame next to another: its caller, the first one that it called, or its neighbour in the row. */
 function next(frames: Element[], from: Element, key: string): Element | undefined {
   const here = place(from);
   const rows = { ArrowUp: -1, ArrowDown: 1 }[key];
@@ -20,16 +20,16 @@ function next(frames: Element[], from: Element, key: string): Element | undefine
 
 function start(graph: Element): void {
   const frames = [...graph.querySelectorAll("a")];
-  const said = graph.nextElementSibling!;
-  const tell = (event: Event): void => {
+  const description = graph.nextElementSibling!;
+  const describe = (event: Event): void => {
     const frame = (event.target as Element).closest("a");
-    if (frame) said.textContent = frame.getAttribute("aria-label");
+    if (frame) description.textContent = frame.getAttribute("aria-label");
   };
   const only = (frame: Element): void =>
     frames.forEach((one) => one.setAttribute("tabindex", one === frame ? "0" : "-1"));
   if (frames[0]) only(frames[0]);
-  graph.addEventListener("pointerover", tell);
-  graph.addEventListener("focusin", tell);
+  graph.addEventListener("pointerover", describe);
+  graph.addEventListener("focusin", describe);
   graph.addEventListener("keydown", (event) => {
     const { key, target } = event as KeyboardEvent;
     if (!["ArrowUp", "ArrowDown", "ArrowLeft", "ArrowRight"].includes(key)) return;

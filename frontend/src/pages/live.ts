@@ -1,8 +1,8 @@
-// Brings a part of the page up to date every few seconds while somebody looks at it.
+// Updates a part of the page every few seconds while the page is visible.
 
 const EVERY_MS = 3000;
 
-/** Puts new content in place of the old, and keeps what the reader has opened and scrolled. */
+/** Replaces the content; what the reader opened, scrolled or focused stays so. */
 function replace(root: HTMLElement, html: string): void {
   const opened = new Map([...root.querySelectorAll("details[id]")].map((d) => [d.id, (d as HTMLDetailsElement).open]));
   const log = root.querySelector<HTMLElement>("[data-follow]");
@@ -18,12 +18,12 @@ function replace(root: HTMLElement, html: string): void {
   const next = root.querySelector<HTMLElement>("[data-follow]");
   if (next) next.scrollTop = following ? next.scrollHeight : top;
   if (focused && !focused.isConnected) {
-    const again = document.getElementById(focused.id);
-    (again?.querySelector("summary") ?? again)?.focus({ preventScroll: true });
+    const same = document.getElementById(focused.id);
+    (same?.querySelector("summary") ?? same)?.focus({ preventScroll: true });
   }
 }
 
-function going(root: HTMLElement): boolean {
+function isActive(root: HTMLElement): boolean {
   return root.querySelector("[data-going]")?.getAttribute("data-going") === "yes";
 }
 
@@ -36,8 +36,8 @@ function watch(root: HTMLElement): void {
   const log = root.querySelector<HTMLElement>("[data-follow]");
   if (log) log.scrollTop = log.scrollHeight;
   const timer = setInterval(() => {
-    if (!going(root)) clearInterval(timer);
-    else if (!document.hidden) refresh(root).catch(() => undefined); // the next round tries again
+    if (!isActive(root)) clearInterval(timer);
+    else if (!document.hidden) refresh(root).catch(() => undefined); // the next interval tries again
   }, EVERY_MS);
 }
 

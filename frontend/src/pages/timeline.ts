@@ -1,8 +1,8 @@
-// The timeline's chart, also the small one of an alert: loads the page's own address as JSON and draws it.
-import { type Drawn, drawTimeline } from "../chart";
+// The chart of a timeline, also the small one of an alert: loads its values as JSON and draws them.
+import { drawTimeline, type TimelineChart } from "../chart/chart";
 import { submitOnChange } from "../forms";
-import { sentences, step, stops, type Timeline, title } from "../timeline";
-import { zoomed } from "../view";
+import { commitSentences, commitTitle, nextStop, stops, type Timeline } from "../timeline";
+import { zoomQuery } from "../view";
 
 async function load(address: string): Promise<Timeline> {
   const response = await fetch(address, { headers: { Accept: "application/json" } });
@@ -10,44 +10,51 @@ async function load(address: string): Promise<Timeline> {
   return (await response.json()) as Timeline;
 }
 
-function show(canvas: HTMLCanvasElement, timeline: Timeline): void {
-  const open = (at: number) => location.assign(canvas.dataset["commit"]!.replace("SHA", timeline.commits.sha[at]!));
+function drawChart(canvas: HTMLCanvasElement, timeline: Timeline): void {
+  const openCommit = (at: number) =>
+    location.assign(canvas.dataset["commit"]!.replace("SHA", timeline.commits.sha[at]!));
   const small = canvas.dataset["small"] !== undefined;
   const options = {
     small,
     fromZero: canvas.dataset["zero"] === "1",
-    chosen: open,
-    zoomed: (from: number, to: number) => {
+    openCommit,
+    zoom: (from: number, to: number) => {
       const { sha } = timeline.commits;
-      if (!small) location.search = zoomed(location.search, sha[from]!, sha[to]!);
+      if (!small) location.search = zoomQuery(location.search, sha[from]!, sha[to]!);
     },
   };
-  let drawn = drawTimeline(canvas, timeline, options);
+  let chart = drawTimeline(canvas, timeline, options);
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
-    drawn.destroy();
-    drawn = drawTimeline(canvas, timeline, options);
+    chart.destroy();
+    chart = drawTimeline(canvas, timeline, options);
   });
-  keyboard(canvas, timeline, () => drawn, open);
+  listenToKeys(canvas, timeline, () => chart, openCommit);
 }
 
-/** Arrows move the point, Enter opens its commit, Escape leaves it. */
-function keyboard(canvas: HTMLCanvasElement, timeline: Timeline, drawn: () => Drawn, open: (at: number) => void): void {
+/** Arrow keys, Home and End move the active commit, Enter opens it, Escape deactivates it. */
+function listenToKeys(
+  canvas: HTMLCanvasElement,
+  timeline: Timeline,
+  chart: () => TimelineChart,
+  openCommit: (at: number) => void,
+): void {
   const all = stops(timeline);
-  const said = document.getElementById("said")!;
+  const announcement = document.getElementById("said")!;
   let at: number | null = null;
   const move = (to: number | null) => {
     at = to;
-    drawn().point(at);
-    said.textContent = at === null ? "" : [...title(timeline, at), ...sentences(timeline, at)].join(". ");
+    chart().activate(at);
+    announcement.textContent =
+      at === null ? "" : [...commitTitle(timeline, at), ...commitSentences(timeline, at)].join(". ");
   };
   const keys: Record<string, () => void> = {
-    ArrowLeft: () => move(step(all, at, -1)),
-    ArrowRight: () => move(step(all, at, 1)),
+    ArrowLeft: () => move(nextStop(all, at, -1)),
+    ArrowRight: () => move(nextStop(all, at, 1)),
     Home: () => move(all[0] ?? null),
     End: () => move(all[all.length - 1] ?? null),
     Escape: () => move(null),
     Enter: () => {
-      if (at !== null) open(at);
+      if (at !== null) openCommit(at);
     },
   };
   canvas.addEventListener("keydown", (event) => {
@@ -66,8 +73,8 @@ async function start(): Promise<void> {
   const state = canvas.parentElement!.querySelector<HTMLElement>(".chartstate")!;
   try {
     const timeline = await load(canvas.dataset["values"]!);
-    state.textContent = timeline.lines.length > 0 ? "" : "Nothing was measured in this range.";
-    if (timeline.lines.length > 0) show(canvas, timeline);
+    state.textContent = timeline.lines.length > 0 ? "" : "No commit of this range was measured.";
+    if (timeline.lines.length > 0) drawChart(canvas, timeline);
   } catch (error) {
     state.textContent = `The chart could not be loaded: ${(error as Error).message}. The table below has all values.`;
   }

@@ -4,6 +4,7 @@ import signal
 import socket
 import subprocess
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -45,6 +46,11 @@ def read_exactly(connection: socket.socket, length: int) -> bytes:
     return received
 
 
+def assert_answers(connection: socket.socket) -> None:
+    connection.sendall(b"PING\r\n")
+    assert read_exactly(connection, 7) == b"+PONG\r\n"
+
+
 def command(*words: bytes) -> bytes:
     return b"*%d\r\n" % len(words) + b"".join(b"$%d\r\n%s\r\n" % (len(word), word) for word in words)
 
@@ -59,26 +65,28 @@ def program(binaries: dict[int, bytes | None], tmp_path_factory: pytest.TempPath
     return path
 
 
-def start(program: Path, path: Path, *options: str) -> Server:
-    arguments = [str(program), "--port", "0", "--unixsocket", str(path), *options]
-    process = subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True)
-    assert process.stdout is not None
-    assert process.stdout.readline() == "kvd 1.2.0 ready\n"
-    return Server(process, path)
+@contextmanager
+def started(program: Path, *options: str) -> Iterator[subprocess.Popen[str]]:
+    """The server as a process that is ready, for as long as the block."""
+    with subprocess.Popen([str(program), *options], stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "kvd 1.2.0 ready\n"
+            yield process
+        finally:
+            process.kill()
 
 
-def stop(server: Server) -> None:
-    server.process.kill()
-    server.process.wait(TIMEOUT_SECONDS)
-    assert server.process.stdout is not None
-    server.process.stdout.close()
+@contextmanager
+def serving(program: Path, path: Path, *options: str) -> Iterator[Server]:
+    with started(program, "--port", "0", "--unixsocket", str(path), *options) as process:
+        yield Server(process, path)
 
 
 @pytest.fixture
 def server(program: Path, tmp_path: Path) -> Iterator[Server]:
-    running = start(program, tmp_path / "kvd.sock")
-    yield running
-    stop(running)
+    with serving(program, tmp_path / "kvd.sock") as server:
+        yield server
 
 
 @pytest.mark.parametrize(
@@ -149,19 +157,19 @@ def test_a_protocol_error_is_named_and_ends_the_connection(server: Server, reque
 
 
 def test_a_request_may_arrive_byte_by_byte(server: Server) -> None:
+    replies = b"+OK\r\n$4\r\nv\r\n1\r\n+PONG\r\n"
     with server.connect() as connection:
         for byte in command(b"SET", b"key", b"v\r\n1") + command(b"GET", b"key") + b"PING\r\n":
             connection.sendall(bytes([byte]))
-        assert read_exactly(connection, len(b"+OK\r\n$4\r\nv\r\n1\r\n+PONG\r\n")) == b"+OK\r\n$4\r\nv\r\n1\r\n+PONG\r\n"
+        assert read_exactly(connection, len(replies)) == replies
 
 
 def test_a_pipeline_is_answered_in_order_through_resizes_of_the_table(server: Server) -> None:
     keys = [b"key:%d" % number for number in range(20_000)]
-    for first in range(0, len(keys), 1000):
-        some = keys[first : first + 1000]
+    pipelines = [keys[first : first + 1000] for first in range(0, len(keys), 1000)]
+    for some in pipelines:
         assert server.ask(b"".join(command(b"SET", key, key * 2) for key in some)) == b"+OK\r\n" * len(some)
-    for first in range(0, len(keys), 1000):
-        some = keys[first : first + 1000]
+    for some in pipelines:
         fetched = server.ask(b"".join(command(b"GET", key) for key in some))
         assert fetched == b"".join(b"$%d\r\n%s\r\n" % (2 * len(key), key * 2) for key in some)
     assert b"\r\n# Keyspace\r\ndb0:keys=20000,expires=0,avg_ttl=0\r\n" in server.ask(b"INFO\r\n")
@@ -189,15 +197,10 @@ def test_info_names_the_process_and_counts_the_keys(server: Server) -> None:
 
 
 def test_a_connection_beyond_the_limit_is_refused(program: Path, tmp_path: Path) -> None:
-    server = start(program, tmp_path / "kvd.sock", "--maxclients", "1")
-    try:
-        with server.connect() as connection:
-            connection.sendall(b"PING\r\n")
-            assert read_exactly(connection, 7) == b"+PONG\r\n"
-            with server.connect() as refused:
-                assert read_all(refused) == b"-ERR max number of clients reached\r\n"
-    finally:
-        stop(server)
+    with serving(program, tmp_path / "kvd.sock", "--maxclients", "1") as server, server.connect() as connection:
+        assert_answers(connection)
+        with server.connect() as refused:
+            assert read_all(refused) == b"-ERR max number of clients reached\r\n"
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -212,18 +215,11 @@ def test_it_listens_on_tcp(program: Path) -> None:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    process = subprocess.Popen([str(program), "--port", str(port)], stdout=subprocess.PIPE, text=True)
-    try:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "kvd 1.2.0 ready\n"
+    with started(program, "--port", str(port)) as process:
         with socket.create_connection(("127.0.0.1", port), TIMEOUT_SECONDS) as connection:
-            connection.sendall(b"PING\r\n")
-            assert read_exactly(connection, 7) == b"+PONG\r\n"
-    finally:
+            assert_answers(connection)
         process.terminate()
         assert process.wait(TIMEOUT_SECONDS) == 0
-        if process.stdout:
-            process.stdout.close()
 
 
 def test_wrong_options_are_refused(program: Path) -> None:

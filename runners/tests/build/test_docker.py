@@ -215,7 +215,7 @@ def test_a_dockerfile_that_fails_or_hangs_is_ended(room: Room) -> None:
 
 
 class Proxy:
-    """Stands between a builder and the daemon, until it is cut: then it answers nobody any more, as a dead daemon."""
+    """A proxy between a builder and the daemon; once it is cut, it no longer answers, like a dead daemon."""
 
     def __init__(self, path: Path, daemon: str) -> None:
         self.path, self.daemon = path, daemon

@@ -85,7 +85,7 @@ def test_a_server_without_cpu_time_is_a_wrapper_and_one_without_it_in_the_window
         run(processes, home, script)  # this very process, which works meanwhile
     with subprocess.Popen(["sleep", "60"]) as wrapper:
         try:
-            wrapper.send_signal(signal.SIGSTOP)  # it waits, as wrappers do, but surely
+            wrapper.send_signal(signal.SIGSTOP)  # so it certainly uses no CPU, like a wrapper that waits
             os.waitpid(wrapper.pid, os.WUNTRACED)
             with pytest.raises(BenchmarkFailed, match="must be the server itself"):
                 run(processes, home, script, wrapper.pid)

@@ -155,7 +155,7 @@ def test_the_report_of_a_command_is_checked(text: str, message: str) -> None:
 
 @pytest.fixture
 def with_redis_benchmark(agent: Agent, speedbench: Path, tmp_path: Path) -> Agent:
-    """The native driver under the name of redis-benchmark: its own tests hold it to that program's words."""
+    """The native driver under the name of redis-benchmark: its own tests check it against that program's output."""
     link = tmp_path / "redis-benchmark"
     link.symlink_to(speedbench)
     tools = agent.tools

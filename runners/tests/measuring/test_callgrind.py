@@ -1,4 +1,4 @@
-"""Instructions per request by callgrind agree between runs; without valgrind the benchmark is measured still."""
+"""Instructions per request by callgrind agree between runs; without valgrind the benchmark is still measured."""
 
 import os
 from pathlib import Path

@@ -101,7 +101,7 @@ def test_a_machine_that_cannot_profile_says_why_and_the_run_succeeds(
     programs = tmp_path / "programs"
     programs.mkdir()
     if script:
-        # Of the third: what records does nothing, and what reads finds nothing.
+        # In the third case recording does nothing, and reading finds nothing.
         (programs / "perf").write_text(f"#!/bin/sh\n[ $1 = script ] && exit 0\n{script}\n")
         (programs / "perf").chmod(0o755)
     kept = [path for path in os.environ["PATH"].split(":") if not Path(path, "perf").exists()]

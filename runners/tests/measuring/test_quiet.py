@@ -41,7 +41,7 @@ LATER = replace(STILL, at_s=100.25)
 
 
 SPINNING = "while True: pass"
-# Two threads that hold no interpreter's lock.
+# Two threads that run without the interpreter's lock.
 HASHING = "import hashlib; hashlib.pbkdf2_hmac('sha256', b'', b'', 10**8)"
 TWO_HASHING = f"import threading; threading.Thread(target=lambda: exec({HASHING!r})).start(); {HASHING}"
 
@@ -76,7 +76,7 @@ def test_a_busy_process_on_the_servers_core_is_found_during_a_trial(plan: Placem
     idle = running("import time; time.sleep(60)", plan.server)
     with burner(plan.server), idle as pid, quiet.QuietGate(plan).watch(pid) as watch:
         time.sleep(0.5)
-    # Whatever else this machine does only adds to what is not the server's own.
+    # Other work on this machine can only add to the CPU time that is not the server's own.
     assert watch.findings.flags["foreign"] > 0.5
 
 
@@ -90,7 +90,7 @@ def test_threads_of_a_server_that_wait_for_each_other_are_no_disturbance(plan: P
     reader = CounterReader(plan.server, plan.server, Roots(Path("/proc"), Path("/sys")))
     with running(TWO_HASHING, frozenset({min(plan.server)})) as pid:
         time.sleep(0.2)
-        for _ in range(40):  # whatever else this machine does may meet most of them
+        for _ in range(40):  # other work on this machine may disturb most of them
             before_s = sum(reader.read(pid).delay_s.values())
             with quiet.QuietGate(plan).watch(pid) as watch:
                 time.sleep(0.5)
@@ -144,7 +144,7 @@ def test_a_value_above_its_limit_raises_its_flag(flag: str, value: float, change
     assert flags(STILL, replace(LATER, **changes)) == {flag: pytest.approx(value)}  # type: ignore[arg-type]
 
 
-WAITED = {7: 0.505, 8: 0.005}  # thread 8 was born meanwhile
+WAITED = {7: 0.505, 8: 0.005}  # thread 8 was started meanwhile
 
 
 @pytest.mark.parametrize(

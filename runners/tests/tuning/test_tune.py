@@ -1,4 +1,4 @@
-"""Tuning on trees of other machines, with crashes between; and on this one, put back at once."""
+"""Tuning on trees of other machines, with crashes between; and on this one, restored at once."""
 
 import fcntl
 import json
@@ -142,7 +142,7 @@ with tune.tuning_for_runs(True, root) as tuning, tuning(PLAN):
 @pytest.mark.parametrize("moment", [0, 1, 7, len(AFTER) - 1, len(AFTER) + 3])
 @pytest.mark.parametrize("asked", [True, False], ids=["the next run tunes", "the next run does not"])
 def test_settings_of_a_killed_runner_are_restored_at_the_next_start(root: Path, moment: int, asked: bool) -> None:
-    """It is killed before its first write, in the middle, before the last, and while it puts back."""
+    """It is killed before its first write, in the middle, before the last, and while it restores."""
     killed = subprocess.run([sys.executable, "-c", CRASHER, str(root), str(moment)], cwd=Path(__file__).parents[3])
     assert killed.returncode == -signal.SIGKILL
     assert (root / "run/lock/speedtrack-tune/run.json").exists()

@@ -93,7 +93,7 @@ def test_once_works_until_there_is_no_work(start: Start, api: Api) -> None:
         ({"SPEEDTRACK_TOKEN": ""}, "no machine token: set SPEEDTRACK_TOKEN"),
         ({"SPEEDTRACK_TOKEN": "two words"}, "copy it again"),
         ({"SPEEDTRACK_TOKEN": "", "SPEEDTRACK_TOKEN_FILE": "/nowhere"}, "SPEEDTRACK_TOKEN_FILE cannot be read"),
-        ({"SPEEDTRACK_DRIVER": "/nowhere"}, "SPEEDTRACK_DRIVER is /nowhere, which is no program: build it with `cargo"),
+        ({"SPEEDTRACK_DRIVER": "/nowhere"}, "SPEEDTRACK_DRIVER is /nowhere, which is no program: build it with `cd"),
         ({"SPEEDTRACK_RUNNER_HOME": "/proc/runner"}, "SPEEDTRACK_RUNNER_HOME /proc/runner cannot be made"),
         ({}, "BROKER_URL is not set: set it to the broker of the server (redis://...), or start with --poll"),
     ],

@@ -9,6 +9,8 @@ import pytest
 from speedtrack.alerts import confirm, detection
 from speedtrack.alerts.models import ChangePoint
 from speedtrack.notices.telling import tell_subscribers
+from speedtrack.runs import queue, results
+from speedtrack.runs.documents import Failure
 from speedtrack.runs.models import Machine, Run
 from speedtrack.tests import builders
 
@@ -54,3 +56,20 @@ def world(db: None, tmp_path: Path, settings: Any) -> World:
     world = World(builders.Repository(tmp_path / "repository"), builders.machine())
     world.shas = world.repository.commits(12)
     return world
+
+
+def paired_runs() -> list[tuple[str, str, str]]:
+    runs = Run.objects.exclude(base=None).order_by("id").select_related("base", "commit")
+    return [(run.reason, run.base.sha, run.commit.sha) for run in runs]
+
+
+def finish(world: World, run: Run, binary: str | None = None, **changes: Any) -> None:
+    linked = builders.send_build(run, run.commit, binary=binary, **changes)
+    for name in [] if linked else run.benchmark_set.names:
+        values = [world.speed(run.commit.sha, name, trial) for trial in range(run.trials)]
+        results.accept_result(world.machine, run.pk, builders.result(run, name, run.commit, values))
+    queue.complete(world.machine, run.pk, run.lease_token)
+
+
+def failure(run: Run, error: str) -> Failure:
+    return Failure(token=run.lease_token, kind="permanent", error=error)

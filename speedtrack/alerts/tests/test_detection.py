@@ -31,7 +31,7 @@ def test_a_window_that_slides_over_a_steady_history_suspects_no_old_commit(
     known = set(ChangePoint.objects.values_list("series_id", "commit_id"))
     for _ in range(25):
         world.repository.commit()
-        pushes.take(Project.objects.get())
+        pushes.sync_and_plan(Project.objects.get())
         builders.work(world.machine, layout)
         detection.detect()
     newest = set(tracked.branch.positions.order_by("-number").values_list("commit_id", flat=True)[:45])
@@ -61,7 +61,7 @@ def test_a_confirmed_change_stays_as_it_was_measured(world: World) -> None:
     world.until_quiet()
     before = list(ChangePoint.objects.order_by("id").values())
     world.shas += world.repository.commits(2)
-    pushes.take(Project.objects.get())
+    pushes.sync_and_plan(Project.objects.get())
     world.until_quiet()
     assert list(ChangePoint.objects.order_by("id").values()) == before
 
@@ -71,7 +71,7 @@ def test_commits_that_left_the_branch_during_a_bisection_alert_nobody(world: Wor
     tracked = builders.track(world.repository, last=1, emails=["dev@example.org"])
     first = Commit.objects.get(sha=world.shas[0])
     builders.work(world.machine, world.speed)
-    tracking.measure(tracked.project.slug, first.sha, [], None)
+    tracking.queue_by_hand(tracked.project.slug, first.sha, [], None)
     builders.work(world.machine, world.speed)
     detection.detect()
     confirm.step()
@@ -80,7 +80,7 @@ def test_commits_that_left_the_branch_during_a_bisection_alert_nobody(world: Wor
     assert Run.objects.filter(reason=Reason.BISECT, status="queued").exists()
     world.repository.git("reset", "--quiet", "--hard", first.sha)
     world.repository.commit()
-    pushes.take(Project.objects.get())
+    pushes.sync_and_plan(Project.objects.get())
     world.shas.append(world.repository.git("rev-parse", "HEAD"))
     world.factors = {}
     world.until_quiet()

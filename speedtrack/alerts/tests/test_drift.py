@@ -4,9 +4,9 @@ from datetime import timedelta
 import pytest
 
 from speedtrack.alerts import confirm, detection, drift
+from speedtrack.alerts.lines import TrialPoint
 from speedtrack.alerts.models import Alert, AlertEvent, BestLevel, ChangePoint
-from speedtrack.alerts.windows import Measured
-from speedtrack.notices.mail import message
+from speedtrack.notices.mail import alert_message
 from speedtrack.notices.models import Outbox
 from speedtrack.notices.telling import tell_subscribers
 from speedtrack.projects.models import Commit, Tag
@@ -61,9 +61,9 @@ def test_a_drift_is_one_alert_since_its_reference_before_it_sums_to_a_tenth(worl
     assert Alert.objects.filter(change_points__kind=Kind.DRIFT).distinct().count() == 1
     raised = alert.events.get(kind=AlertEvent.Kind.RAISED)
     assert f"since {found.reference} (" in raised.note
-    assert raised.note.endswith("commits ago), without one step")
-    mail = message(Outbox.objects.get(alert=alert))
-    assert f"little by little since {found.reference}, without one step" in mail.body
+    assert raised.note.endswith("commits ago), without a single step")
+    mail = alert_message(Outbox.objects.get(alert=alert))
+    assert f"little by little since {found.reference}, without a single step" in " ".join(mail.body.split())
     assert "could not be told" not in mail.body
     assert not Run.objects.filter(reason=Reason.BISECT, change_points=found).exists()
 
@@ -125,7 +125,7 @@ def test_the_references_are_the_release_the_commits_of_so_many_days_before_and_t
     Tag.objects.create(project=history.project, name="0.9", sha=commits[20].sha)
     series = history.series()
     history.measure([series], {commit.pk: [[5000.0 + i] * 5] for i, commit in enumerate(commits) if i % 2 == 0})
-    head = Measured(138, commits[138].pk, (1.0,))
+    head = TrialPoint(138, commits[138].pk, (1.0,), 1.0)
     found = {r.name: r for r in drift.references(series, history.branch, head, commits[40].pk)}
     assert {name: r.position for name, r in found.items()} == {
         "1.0": 70,

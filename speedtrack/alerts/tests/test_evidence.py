@@ -80,8 +80,7 @@ def test_the_canary_of_the_machine(history: History, commits: list[Commit], rati
         project=history.project,
         commit=commits[0],
         suite=history.suite,
-        benchmarks=[],
-        benchmark_set="sha256:canary",
+        benchmark_set=history.benchmark_set,
         artifacts={},
     )
     measure(history, series, commits[:STEP], 5000)
@@ -102,7 +101,6 @@ def check(history: History, canary: Canary, series: Series, ratio: float) -> Non
             commit=canary.commit,
             machine=history.machine,
             suite=history.suite,
-            benchmarks=[],
             benchmark_set=canary.benchmark_set,
             canary=canary,
             reason=Reason.CANARY,

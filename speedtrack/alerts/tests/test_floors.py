@@ -13,6 +13,7 @@ from speedtrack import dispatch
 from speedtrack.alerts import floors
 from speedtrack.alerts.models import ChangePoint, NoiseFloor
 from speedtrack.alerts.verdicts import LEVEL, LOOKS, PAIRS
+from speedtrack.benchmarks.digests import json_digest
 from speedtrack.runs import planning, queue, results
 from speedtrack.runs.models import Machine, Measurement, Reason, Run, Trial
 from speedtrack.stats.floor import standard_shift
@@ -45,13 +46,13 @@ def aa_runs() -> list[Run]:
 
 
 def test_an_idle_machine_measures_its_newest_commit_against_itself(measured: World) -> None:
-    assert ("detect", "speedtrack.tasks.calibrate") in dispatch.wanted(dispatch.seen())
-    assert floors.plan_due() == 1
+    assert ("detect", "speedtrack.tasks.calibrate") in dispatch.nudges_for(dispatch.duties_with_work())
+    assert floors.plan_idle_work() == 1
     [run] = aa_runs()
     assert run.commit == run.base
     assert (run.commit.sha, run.trials, run.machine) == (measured.shas[-1], PAIRS, measured.machine)
     assert run.priority < min(planning.PRIORITY[word] for word in ("manual", "head", "rest", "later"))
-    assert not {task for _, task in dispatch.wanted(dispatch.seen()) if "calibrate" in task}
+    assert not {task for _, task in dispatch.nudges_for(dispatch.duties_with_work()) if "calibrate" in task}
     builders.work(measured.machine, measured.speed)
     run.refresh_from_db()
     assert run.status == "succeeded"
@@ -76,9 +77,9 @@ def test_what_pairs_left_open_is_measured_further_by_an_idle_machine(world: Worl
     waiting = ChangePoint.objects.get(series__metric=CPU)
     assert waiting.status == ChangePoint.Status.UNSETTLED
     assert waiting.note.startswith("not known yet: measured again over 81 pairs")
-    assert floors.plan_due() == 0
+    assert floors.plan_idle_work() == 0
     let_time_pass(hours=1)
-    assert floors.plan_due() == 1
+    assert floors.plan_idle_work() == 1
     further = waiting.runs.latest("id")
     assert (further.reason, further.trials, further.status) == (Reason.CONFIRM, 80, "queued")
     world.factors = {world.shas[7]: 1.05}
@@ -86,31 +87,31 @@ def test_what_pairs_left_open_is_measured_further_by_an_idle_machine(world: Worl
     waiting.refresh_from_db()
     assert waiting.status == ChangePoint.Status.CONFIRMED
     let_time_pass(hours=1)
-    floors.plan_due()
+    floors.plan_idle_work()
     assert Run.objects.latest("id").reason == Reason.AA
 
 
 def test_a_machine_that_has_just_worked_or_has_work_is_left_alone(measured: World) -> None:
     Run.objects.update(ended_at=Now() - timedelta(minutes=5))
-    assert floors.plan_due() == 0
+    assert floors.plan_idle_work() == 0
     let_time_pass(hours=1)
     builders.track(measured.repository, last=5)
     assert Run.objects.unfinished().exists()
-    assert floors.plan_due() == 0
+    assert floors.plan_idle_work() == 0
 
 
 def test_a_paused_machine_and_a_setting_of_zero_have_none(measured: World, settings: Any) -> None:
     Machine.objects.update(paused=True)
-    assert floors.plan_due() == 0
+    assert floors.plan_idle_work() == 0
     Machine.objects.update(paused=False)
     settings.AA_EVERY_DAYS = 0
-    assert floors.plan_due() == 0
+    assert floors.plan_idle_work() == 0
 
 
 def test_the_next_one_is_due_after_a_week_or_when_the_machine_changed(measured: World) -> None:
     def planned_after(**length: float) -> int:
         let_time_pass(**length)
-        planned = floors.plan_due()
+        planned = floors.plan_idle_work()
         builders.work(measured.machine, measured.speed)
         return planned
 
@@ -128,62 +129,62 @@ def change_environment(world: World) -> None:
     builders.track(world.repository, last=1)
     run = builders.claim(world.machine)
     facts = builders.SERIES_FACTS | {"kernel": "6.2"}
-    environment = {"digest": builders.definitions.digest_of(facts), "series": facts, "recorded": {}}
+    environment = {"digest": json_digest(facts), "series": facts, "recorded": {}}
     for name in builders.measured(run):
         document = builders.result(run, name, run.commit, [5000.0] * 5, environment=environment)
-        results.accept(world.machine, run.pk, document)
+        results.accept_result(world.machine, run.pk, document)
     queue.complete(world.machine, run.pk, run.lease_token)
 
 
 def test_a_finished_aa_run_gives_every_series_a_floor(measured: World) -> None:
     measured.noise = 0.004
-    floors.plan_due()
+    floors.plan_idle_work()
     builders.work(measured.machine, measured.speed)
-    assert "detect" in dispatch.seen()
+    assert "detect" in dispatch.duties_with_work()
     assert floors.store_due() == 1
-    assert floors.store_due() == 0 and not floors.due().exists()
+    assert floors.store_due() == 0 and not floors.runs_due().exists()
     assert NoiseFloor.objects.count() == 2 * 2  # benchmarks, metrics
     floor = NoiseFloor.objects.get(series__benchmark__name="get-p1", series__metric=CPU)
     assert floor.pairs == PAIRS
     assert 0.002 < floor.deviation < 0.012  # sqrt(2) times 0.4%, from ten pairs
     assert floor.low < floor.ratio < floor.high
     assert floor.smallest == pytest.approx(floor.deviation * standard_shift(PAIRS, LEVEL / LOOKS), rel=0.05)
-    assert floors.newest([floor.series_id]) == {floor.series_id: floor}
+    assert floors.newest_floors([floor.series_id]) == {floor.series_id: floor}
 
 
 def test_the_newest_floor_holds_and_the_old_ones_stay(measured: World) -> None:
     for _ in range(2):
         let_time_pass(days=8)
-        floors.plan_due()
+        floors.plan_idle_work()
         builders.work(measured.machine, measured.speed)
         floors.store_due()
     old, new = NoiseFloor.objects.filter(series__benchmark__name="get-p1", series__metric=CPU).order_by("id")
-    assert floors.newest([old.series_id])[old.series_id] == new
+    assert floors.newest_floors([old.series_id])[old.series_id] == new
 
 
 def test_pairs_that_are_not_clean_say_nothing(measured: World) -> None:
-    floors.plan_due()
+    floors.plan_idle_work()
     run = builders.claim(measured.machine)
     for side, commit in builders.sides_of(run):
         for name in builders.measured(run):
             document = builders.result(run, name, commit, [5000.0] * 10, side=side, flags=[["steal"]] * 10)
-            results.accept(run.machine, run.pk, document)
+            results.accept_result(run.machine, run.pk, document)
     queue.complete(run.machine, run.pk, run.lease_token)
     assert floors.store_due() == 1
     assert set(NoiseFloor.objects.values_list("pairs", "smallest")) == {(0, None)}
-    assert floors.newest(NoiseFloor.objects.values_list("series", flat=True)) == {}
+    assert floors.newest_floors(NoiseFloor.objects.values_list("series", flat=True)) == {}
 
 
 def test_two_commits_of_one_program_are_an_aa_run_for_nothing(world: World) -> None:
     world.factors = {world.shas[7]: 1.3}
     builders.track(world.repository)
     world.until_quiet()
-    assert not floors.due().exists(), "different programs"
+    assert not floors.runs_due().exists(), "different programs"
     run = Run.objects.filter(reason=Reason.CONFIRM).first()
     assert run
     builds = run.attempts.get().builds
     builds.filter(side="head").update(artifacts=builds.get(side="base").artifacts)
-    assert list(floors.due()) == [run]
+    assert list(floors.runs_due()) == [run]
     floors.store_due()
     assert set(NoiseFloor.objects.values_list("run", flat=True)) == {run.pk}
 
@@ -194,4 +195,4 @@ def test_aa_runs_by_hand_go_first_and_may_be_repeated(measured: World) -> None:
     first, second = aa_runs()
     assert (first.round, second.round) == (0, 1)
     assert first.priority == planning.PRIORITY["manual"]
-    assert first.benchmarks == ["get-p1"]
+    assert first.benchmark_set.names == ["get-p1"]

@@ -26,9 +26,9 @@ def profile_runs() -> list[Run]:
 
 
 def test_an_alert_is_profiled_once_on_its_machine_under_its_benchmark(world: World, alert: Alert) -> None:
-    assert [profiling.plan_missing(), profiling.plan_missing()] == [1, 0]
+    assert [profiling.plan_missing_profiles(), profiling.plan_missing_profiles()] == [1, 0]
     (run,) = profile_runs()
-    assert (run.base, run.commit, run.machine, run.benchmarks) == (
+    assert (run.base, run.commit, run.machine, run.benchmark_set.names) == (
         alert.before,
         alert.commit,
         world.machine,
@@ -38,26 +38,26 @@ def test_an_alert_is_profiled_once_on_its_machine_under_its_benchmark(world: Wor
     builders.work(world.machine, world.speed)
     run.refresh_from_db()
     assert run.status == Status.SUCCEEDED and Measurement.objects.count() == before
-    found = profiles.of_runs([run])
+    found = profiles.profiles_of([run])
     assert [p.side for p in found] == ["base", "head"]
-    assert profiles.folded(found[0]) == builders.FOLDED["base"]
+    assert profiles.folded_stacks(found[0]) == builders.FOLDED["base"]
 
 
 def test_the_job_says_that_it_is_to_be_profiled_and_goes_after_what_is_to_be_measured(
     world: World, alert: Alert
 ) -> None:
-    profiling.plan_missing()
+    profiling.plan_missing_profiles()
     call_command("measure", world.repository.path.name, world.shas[3])
     assert builders.claim(world.machine).reason == Reason.MANUAL
     builders.work(world.machine, world.speed, until=0)
     Run.objects.filter(reason=Reason.MANUAL).update(status=Status.CANCELLED, lease_until=None)
-    job = jobs.document(builders.claim(world.machine))
+    job = jobs.job_document(builders.claim(world.machine))
     assert job["profile"] == {"frequency_hz": 997} and job["reason"] == "profile"
     assert [side["side"] for side in job["sides"]] == ["base", "head"]
 
 
 def test_a_run_without_all_its_profiles_is_not_complete(world: World, alert: Alert) -> None:
-    profiling.plan_missing()
+    profiling.plan_missing_profiles()
     run = builders.claim(world.machine)
     for _ in range(2):
         builders.send_profile(run, "get-p1", alert.commit)
@@ -73,7 +73,7 @@ def test_a_run_without_all_its_profiles_is_not_complete(world: World, alert: Ale
 
 
 def test_by_hand_it_is_done_again_and_first(world: World, alert: Alert) -> None:
-    profiling.plan_missing()
+    profiling.plan_missing_profiles()
     builders.work(world.machine, world.speed)
     call_command("profile", "--alert", str(alert.pk))
     call_command("profile", "--alert", str(alert.pk))
@@ -86,7 +86,7 @@ def test_a_run_is_profiled_against_the_commit_before_it(world: World, alert: Ale
     call_command("profile", "--run", str(run.pk))
     (made,) = profile_runs()
     assert made.base and (made.base.sha, made.commit.sha) == (world.shas[3], world.shas[4])
-    assert made.benchmarks == run.benchmarks
+    assert made.benchmark_set == run.benchmark_set
     first = Run.objects.get(commit__sha=world.shas[0], base=None)
     for what, number, words in [
         ("--run", first.pk, "is not tracked: profile a run of a later commit"),

@@ -1,5 +1,6 @@
 """Which change points become one alert, of whom somebody is told, and what stays settled."""
 
+from collections import Counter
 from datetime import timedelta
 from typing import Any
 
@@ -10,10 +11,10 @@ from django.utils import timezone
 
 from speedtrack.alerts import confirm, detection, muting, raising, triage
 from speedtrack.alerts.models import Alert, AlertEvent, ChangePoint, Mute
-from speedtrack.alerts.muting import Quiet
+from speedtrack.alerts.muting import MuteRequest
 from speedtrack.alerts.triage import Decision
 from speedtrack.notices import subscribing
-from speedtrack.notices.models import Outbox
+from speedtrack.notices.models import Outbox, Subscriber, Subscription
 from speedtrack.projects.models import Commit, Project
 from speedtrack.runs import pushes, tracking
 from speedtrack.runs.models import Run, Series
@@ -96,6 +97,23 @@ def test_the_first_slowdown_beside_an_improvement_is_told(world: World) -> None:
     assert Outbox.objects.count() == 1
 
 
+def test_a_slowdown_that_joins_an_improvement_is_no_second_mail_to_who_was_told(world: World) -> None:
+    subscriber = Subscriber.objects.create(email="both@example.org", own_commits=False)
+    Subscription.objects.create(subscriber=subscriber, direction=Subscription.Direction.BOTH)
+    alert = slowed(world, by=0.75, emails=MAIL)
+    assert recipients() == {"both@example.org": 1}
+    confirmed(alert, "set-p1", 0.9)
+    world.until_quiet()
+    confirmed(alert, "set-p1", 0.9, "throughput_rps")
+    world.until_quiet()
+    assert kinds(alert) == ["raised", "grew", "raised"]
+    assert recipients() == {"both@example.org": 1, MAIL[0]: 1}
+
+
+def recipients() -> Counter[str]:
+    return Counter(Outbox.objects.values_list("recipient", flat=True))
+
+
 def test_the_other_way_of_the_same_series_is_another_alert(world: World) -> None:
     """A slowdown and its fix may both lie in one range of commits that could not be narrowed."""
     alert = slowed(world)
@@ -132,7 +150,7 @@ def test_more_data_opens_nothing_that_a_person_settled(world: World, ada: User, 
     alert.refresh_from_db()
     assert (late.alert, alert.status) == (alert, status)
     event = alert.events.latest("id")
-    assert (event.kind, f"it stays {status}" in event.note) == ("noted", True)
+    assert (event.kind, f"the alert stays {status}" in event.note) == ("noted", True)
     assert Alert.objects.count() == 1 and mailed() == ["raised", "decided"]
 
 
@@ -159,10 +177,10 @@ def test_what_is_measured_by_hand_afterwards_is_the_past(world: World) -> None:
     tracked = builders.track(world.repository, last=1)
     subscribing.subscribe(tracked.project, MAIL)
     world.shas += world.repository.commits(2)
-    pushes.take(tracked.project)
+    pushes.sync_and_plan(tracked.project)
     world.until_quiet()
     assert not Alert.objects.exists()
-    tracking.measure(tracked.project.slug, f"{world.shas[1]}..{world.shas[10]}", [], None)
+    tracking.queue_by_hand(tracked.project.slug, f"{world.shas[1]}..{world.shas[10]}", [], None)
     world.until_quiet()
     slow = Alert.objects.get(improvement=False)
     assert slow.commit.sha == world.shas[5]
@@ -195,7 +213,7 @@ def test_what_is_muted_is_settled_and_shown_and_told_to_nobody(world: World, ada
     world.factors = {world.shas[7]: 1.3}
     tracked = builders.track(world.repository, emails=MAIL)
     machine = world.machine if quiet.get("machine") else None
-    muting.mute(tracked.project, Quiet(quiet.get("benchmark", ""), "", machine, "new disk", 3), ada)
+    muting.mute(tracked.project, MuteRequest(quiet.get("benchmark", ""), "", machine, "new disk", 3), ada)
     world.until_quiet()
     alert = Alert.objects.get()
     assert (alert.muted, alert.status, alert.change_points.count()) == (True, "confirmed", 2)
@@ -209,7 +227,7 @@ def test_what_is_muted_is_settled_and_shown_and_told_to_nobody(world: World, ada
 def test_a_mute_of_one_series_leaves_the_others_loud(world: World, ada: User) -> None:
     world.factors = {world.shas[7]: 1.3}
     tracked = builders.track(world.repository, emails=MAIL)
-    muting.mute(tracked.project, Quiet("get-p1", "throughput_rps", world.machine, "noisy", 3), ada)
+    muting.mute(tracked.project, MuteRequest("get-p1", "throughput_rps", world.machine, "noisy", 3), ada)
     world.until_quiet()
     assert not Alert.objects.get().muted
     assert Outbox.objects.count() == 1
@@ -218,7 +236,7 @@ def test_a_mute_of_one_series_leaves_the_others_loud(world: World, ada: User) ->
 def test_the_first_change_that_is_not_muted_makes_a_silent_alert_loud(world: World, ada: User) -> None:
     world.factors = {world.shas[7]: 1.3}
     tracked = builders.track(world.repository, emails=MAIL)
-    muting.mute(tracked.project, Quiet("get-p1", "", None, "noisy", 3), ada)
+    muting.mute(tracked.project, MuteRequest("get-p1", "", None, "noisy", 3), ada)
     world.until_quiet()
     alert = Alert.objects.get()
     confirmed(alert, "set-p1", 1.1)
@@ -230,11 +248,11 @@ def test_the_first_change_that_is_not_muted_makes_a_silent_alert_loud(world: Wor
 
 def test_a_mute_that_was_ended_mutes_nothing(world: World, ada: User) -> None:
     tracked = builders.track(world.repository)
-    mute = muting.mute(tracked.project, Quiet("get-p1", "", None, "noisy", 3), ada)
+    mute = muting.mute(tracked.project, MuteRequest("get-p1", "", None, "noisy", 3), ada)
     builders.work(world.machine, world.speed)
     series = Series.objects.filter(benchmark__name="get-p1").first()
     assert series and muting.mute_of(series) == mute
-    assert muting.end(mute, ada) and not muting.end(mute, ada)
+    assert muting.end_mute(mute, ada) and not muting.end_mute(mute, ada)
     assert muting.mute_of(series) is None
 
 
@@ -251,7 +269,7 @@ def test_what_cannot_be_muted(world: World, ada: User, changes: dict[str, Any], 
     with pytest.raises(ValueError, match=says):
         muting.mute(
             project,
-            Quiet(**{"benchmark": "get-p1", "metric": "", "machine": None, "reason": "x", "days": 1, **changes}),
+            MuteRequest(**{"benchmark": "get-p1", "metric": "", "machine": None, "reason": "x", "days": 1, **changes}),
             ada,
         )
 

@@ -38,7 +38,7 @@ def test_a_dry_run_says_what_when_and_why_and_writes_nothing(slowed: World) -> N
     assert f"suspected: get-p1, Server CPU per request on m1 at {slowed.shas[14][:10]}" in text
     assert "exceeds" in text and "score" in text
     assert "different" in text and "confirmed: measured again over" in text
-    assert f"alert {Alert.objects.get().pk}, confirmed; news: told at once" in text
+    assert f"alert {Alert.objects.get().pk}, confirmed; news: reported at once" in text
     assert "2 suspicions" in text
     assert list(ChangePoint.objects.order_by("id").values()) == before
     assert not Run.objects.unfinished().exists()
@@ -46,8 +46,8 @@ def test_a_dry_run_says_what_when_and_why_and_writes_nothing(slowed: World) -> N
 
 def test_the_replay_is_in_the_order_of_the_commits_that_show_it(slowed: World) -> None:
     entries = replay.replay(Project.objects.get())
-    assert [e.seen.position for e in entries] == sorted(e.seen.position for e in entries)
-    assert all(e.seen.position >= e.point.position for e in entries)
+    assert [e.seen.number for e in entries] == sorted(e.seen.number for e in entries)
+    assert all(e.seen.number >= e.place.number for e in entries)
 
 
 def test_since_leaves_out_what_older_commits_show(slowed: World) -> None:
@@ -88,7 +88,7 @@ def test_the_reasons_of_any_commit(slowed: World) -> None:
     assert "does not exceed" in quiet.judgement or "must" in quiet.judgement
     assert reasons.why(series, branch, 99) is None
     first = reasons.why(series, branch, 0)
-    assert first and "nothing to hold it against" in first.judgement
+    assert first and "nothing to compare it with" in first.judgement
 
 
 def test_a_refuted_suspicion_says_by_how_many_pairs(world: World) -> None:

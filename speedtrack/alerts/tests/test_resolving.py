@@ -26,7 +26,7 @@ def push(world: World, message: str, factor: float | None = None, more: int = 0)
     if factor:
         world.factors[sha] = factor
     world.shas += world.repository.commits(more)
-    pushes.take(Alert.objects.all()[0].project)
+    pushes.sync_and_plan(Alert.objects.all()[0].project)
     world.until_quiet()
     return sha
 
@@ -85,7 +85,7 @@ def test_what_a_person_settled_stays(world: World, django_user_model: type) -> N
     triage.decide(alert, Decision("confirmed", "expected", None, "meant"), ada)
     push(world, "Make it fast again", 1 / 1.3, more=9)
     alert.refresh_from_db()
-    assert (alert.status, resolving.resolve()) == ("expected", 0)
+    assert (alert.status, resolving.resolve_alerts()) == ("expected", 0)
 
 
 @pytest.mark.parametrize(
@@ -103,4 +103,4 @@ def test_what_a_person_settled_stays(world: World, django_user_model: type) -> N
 )
 def test_what_a_message_says_that_it_reverts(body: str, found: list[str]) -> None:
     words = ["a" * 40, "", "Ada", "a@b", "1", "1", "Revert it", body]
-    assert git.parsed(words).reverts == found
+    assert git.parse_revision(words).reverts == found

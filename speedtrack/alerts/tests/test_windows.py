@@ -9,11 +9,12 @@ import pytest
 from django.db import connection, transaction
 from django.test.utils import CaptureQueriesContext
 
-from speedtrack.alerts import detection, reasons, replay, spreads, windows
+from speedtrack.alerts import detection, known, reasons, replay, windows
 from speedtrack.alerts.models import Alert, ChangePoint
+from speedtrack.alerts.spreads import spread_of
 from speedtrack.projects.models import Commit, Position
 from speedtrack.runs.models import Attempt, Measurement, Sample, Series
-from speedtrack.stats.changepoint import Point, suspect
+from speedtrack.stats.changepoint import Point, suspect_shifts
 from speedtrack.tests import builders
 from speedtrack.tests.histories import History
 
@@ -72,7 +73,7 @@ class TestHistory:
 
     def test_it_is_suspected_once_and_says_why(self, history: History) -> None:
         values = on_two_levels(0.05, at=90)
-        places = [shift.index for shift in suspect([Point(tuple(one)) for one in values])]
+        places = [shift.index for shift in suspect_shifts([Point(tuple(one)) for one in values])]
         assert not any(85 <= place <= 95 for place in places)
         commits = history.commits(len(values))
         series = told(history, commits[:100], values[:100])
@@ -88,8 +89,8 @@ class TestHistory:
         assert why.suspicious
         assert "does not exceed" in why.judgement
         assert "the history of the line as a whole shows" in why.judgement
-        replayed = [e for e in replay.replay(history.project) if 85 <= e.point.position <= 95 and e.suspected]
-        assert [entry.point.position for entry in replayed] == [90]
+        replayed = [e for e in replay.replay(history.project) if 85 <= e.place.number <= 95 and e.suspected]
+        assert [entry.place.number for entry in replayed] == [90]
 
     def test_what_the_pairs_refuted_is_not_suspected_again(self, history: History) -> None:
         values = on_two_levels(0.05, at=90)
@@ -110,7 +111,7 @@ class TestWindow:
         commits = history.commits(1200)
         series = told(history, commits, noisy([5000.0] * 1200))
         since = history.measure([series], {commits[600].pk: [[5000.0] * 5]})
-        (line,) = windows.lines(series, since)
+        (line,) = windows.windows_since(series, since)
         assert [p.position for p in line.points] == list(range(600 - windows.BEFORE, 601 + windows.AHEAD))
         assert len(line.points[line.new[0]].trials) == 10
         with CaptureQueriesContext(connection) as queries:
@@ -129,7 +130,9 @@ class TestWindow:
         measure(history, series, commits, noisy([5000.0] * 600))
         with connection.cursor() as cursor:
             since = Attempt.objects.earliest("ended_at").ended_at
-            cursor.execute(f"EXPLAIN (ANALYZE, FORMAT JSON) {windows.NEWS}", {"series": series.pk, "since": since})
+            cursor.execute(
+                f"EXPLAIN (ANALYZE, FORMAT JSON) {windows.NEW_POINTS}", {"series": series.pk, "since": since}
+            )
             ((plan,),) = cursor.fetchone()
         assert plan["Plan"]["Actual Rows"] == 600
         assert read(plan["Plan"]) < 20 * 600
@@ -138,7 +141,7 @@ class TestWindow:
         commits = history.commits(1500)
         series = told(history, commits, noisy([5000.0] * 1500))
         since = history.measure([series], {commits[i].pk: [[5000.0] * 5] for i in (100, 110, 1300)})
-        lines = windows.lines(series, since)
+        lines = windows.windows_since(series, since)
         assert [[line.points[i].position for i in line.new] for line in lines] == [[100, 110], [1300]]
 
     def test_branches_with_one_history_are_one_line_on_the_default_branch(self, history: History) -> None:
@@ -150,7 +153,7 @@ class TestWindow:
         own = history.fork("own", commits)
         measure(history, series, history.commits(1, own), noisy([5000.0]))
         since = history.measure([series], {commits[50].pk: [[5000.0] * 5]})
-        assert [line.branch.name for line in windows.lines(series, since)] == ["main", "own"]
+        assert [line.branch.name for line in windows.windows_since(series, since)] == ["main", "own"]
 
     def test_a_step_is_found_whatever_order_its_commits_are_measured_in(self, history: History) -> None:
         commits = history.commits(40)
@@ -187,13 +190,13 @@ class TestSettled:
             project=history.project, branch=history.branch, before=cp.before, commit=cp.commit, status="invalid"
         )
         ChangePoint.objects.update(status=Status.CONFIRMED, alert=alert)
-        (line,) = windows.lines(series, Series.objects.get().undetected_since or "2026-01-01T00:00Z")  # type: ignore[arg-type]
-        (known,) = detection.known_changes(series, line, [])
+        (line,) = windows.windows_since(series, Series.objects.get().undetected_since or "2026-01-01T00:00Z")  # type: ignore[arg-type]
+        (change,) = known.known_changes(line, known.steps_on(series, history.branch), [])
         answers = {}
         for status in ("invalid", "expected", "fixed", "confirmed"):
-            assert known.change_point.alert is not None
-            known.change_point.alert.status = status
-            settled = known.settled()
+            assert change.change_point.alert is not None
+            change.change_point.alert.status = status
+            settled = change.settled()
             assert settled is not None
             answers[status] = settled.confirmed
         assert answers == {"invalid": False, "expected": True, "fixed": True, "confirmed": True}
@@ -267,7 +270,7 @@ class TestBadInput:
         for i in range(6):
             measure(history, series, [commits[-1]], noisy([5000.0], seed=i))
         detection.detect()
-        (line,) = windows.lines(series, Series.objects.get().undetected_since or "2026-01-01T00:00Z")  # type: ignore[arg-type]
+        (line,) = windows.windows_since(series, Series.objects.get().undetected_since or "2026-01-01T00:00Z")  # type: ignore[arg-type]
         assert (len(line.points), len(line.points[-1].trials)) == (40, 35)
         assert suspected() == []
 
@@ -317,7 +320,7 @@ class TestSpread:
     def test_it_comes_from_the_nearest_series_that_tells(self, history: History) -> None:
         commits = history.commits(40)
         young = history.series("young", environment="sha256:new")
-        assert spreads.of(young, [], 0.01) == 0.01
+        assert spread_of(young, [], 0.01) == 0.01
         kin = {
             0.03: history.series("other"),
             0.02: history.series("young", machine=builders.machine("m2")),
@@ -325,4 +328,4 @@ class TestSpread:
         }
         for spread, series in kin.items():
             measure(history, series, commits, noisy([5000.0] * 40, between=spread, seed=9))
-            assert 0.6 * spread < spreads.of(young, [], 0.01) < 1.6 * spread
+            assert 0.6 * spread < spread_of(young, [], 0.01) < 1.6 * spread

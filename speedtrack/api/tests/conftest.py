@@ -22,7 +22,7 @@ class Runner:
     client: Client
 
     def post(self, path: str, body: Any = None, token: str | None = None) -> HttpResponse:
-        """A call; ``body`` is JSON, or bytes that are sent as they are."""
+        """Make a call; ``body`` is JSON, or bytes to be sent unchanged."""
         raw = body if isinstance(body, bytes) else json.dumps({} if body is None else body).encode()
         return self.client.post(
             f"/api/runner/{path}",
@@ -42,7 +42,7 @@ class Runner:
 
 
 def error(answer: HttpResponse) -> str:
-    """The message of a refusal, whose only key is ``error``."""
+    """The error message of an answer that has no other key."""
     document = json.loads(answer.content)
     assert list(document) == ["error"]
     return str(document["error"])
@@ -77,7 +77,7 @@ def run(runner: Runner, tracked: Tracked) -> Run:
 
 @pytest.fixture
 def document(run: Run) -> dict[str, Any]:
-    """A right measurement of that run, to be spoilt."""
+    """A valid measurement of that run; tests make it invalid."""
     result = builders.result(run, "get-p1", run.commit, [5.0, 6.0, 7.0, 8.0, 9.0])
     found: dict[str, Any] = result.model_dump(mode="json", by_alias=True)
     return found

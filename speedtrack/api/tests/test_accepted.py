@@ -1,6 +1,7 @@
-"""What charts and detection load of a run's attempts: the accepted one, and no other."""
+"""Charts and detection load the accepted attempt of a run, and no other."""
 
-from speedtrack.alerts import series
+from speedtrack.alerts import lines
+from speedtrack.projects.models import Commit
 from speedtrack.runs import queue
 from speedtrack.runs.models import Run, Series
 from speedtrack.runs.tracking import Tracked
@@ -11,8 +12,9 @@ from .conftest import Runner
 
 def shown(tracked: Tracked) -> dict[str, tuple[float, int]]:
     """The line of get-p1: commit -> value and number of samples."""
-    lines = Series.objects.filter(benchmark__name="get-p1", metric="server_cpu_ns_per_request")
-    return {point.sha: (point.value, point.n) for point in series.load(lines, tracked.branch)}
+    series = Series.objects.filter(benchmark__name="get-p1", metric="server_cpu_ns_per_request")
+    points = lines.points(series.values_list("pk", flat=True), tracked.branch, 0)
+    return {Commit.objects.get(pk=point.commit_id).sha: (point.value, point.n) for point in points}
 
 
 def test_a_lost_attempt_is_invisible_and_the_accepted_one_alone_counts(

@@ -1,4 +1,4 @@
-"""Every call of a runner over HTTP: its answer, and how it is refused."""
+"""Every call of a runner over HTTP: its answers and its errors."""
 
 import json
 from typing import Any

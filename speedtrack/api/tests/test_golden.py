@@ -1,4 +1,4 @@
-"""The golden documents, which the runner's tests hold too."""
+"""The golden documents, which the runner's tests use as well."""
 
 import json
 from pathlib import Path
@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from django.conf import settings as django_settings
 
-from speedtrack.runs import jobs, planning
+from speedtrack.runs import planning
 from speedtrack.runs.models import Measurement, Reason, Run, Sample
 from speedtrack.runs.tracking import Tracked
 from speedtrack.tests import builders
@@ -22,7 +22,7 @@ def golden(name: str) -> Any:
 
 
 def shape(value: Any) -> Any:
-    """Keys and types of a document, through all its depths; a list has the shapes of its items."""
+    """Keys and types of a document at all depths; a list has the shapes of its items."""
     if isinstance(value, dict):
         return {key: shape(part) for key, part in value.items()}
     if isinstance(value, list):
@@ -30,7 +30,7 @@ def shape(value: Any) -> Any:
     return type(value).__name__
 
 
-#: The golden suite as TOML: what `jobs.document` makes of it must be the golden job.
+#: The golden suite as TOML: what `jobs.job_document` makes of it must be the golden job.
 SUITE = """
 name = "tiny"
 [build]
@@ -79,7 +79,7 @@ def test_a_job_says_of_the_suite_what_the_golden_job_says(job: dict[str, Any]) -
 
 def test_a_paired_job_has_the_keys_and_types_of_the_golden_job(tracked: Tracked, runner: Runner) -> None:
     old, new = Run.objects.order_by("rank")
-    plan = planning.Plan(old.project, old.suite, jobs.benchmarks_of(old), Reason.CONFIRM, base=old.commit, trials=9)
+    plan = planning.Plan(old.project, old.suite, old.benchmark_set, Reason.CONFIRM, base=old.commit, trials=9)
     planning.plan_pair(plan, new.commit_id, runner.machine)
     job = runner.claim()
     assert job["sides"] == [{"side": "base", "sha": old.commit.sha}, {"side": "head", "sha": new.commit.sha}]

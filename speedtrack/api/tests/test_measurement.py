@@ -1,4 +1,4 @@
-"""A wrong measurement is refused with the field that is wrong, and nothing of it is stored."""
+"""An invalid measurement is refused with the name of the wrong field, and nothing of it is stored."""
 
 import json
 from datetime import datetime, timedelta

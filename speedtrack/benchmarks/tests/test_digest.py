@@ -1,10 +1,12 @@
-"""The digest changes with everything that changes the meaning of a number, and with nothing else."""
+"""The digest changes with everything that affects the meaning of a result, and with nothing else."""
 
 import hashlib
 
 import pytest
 
 from speedtrack.benchmarks import definitions
+from speedtrack.benchmarks.digests import benchmark_digests, json_digest
+from speedtrack.benchmarks.suitefiles import parse_suite
 from speedtrack.benchmarks.workloads import Workload
 from speedtrack.tests.builders import SUITE
 
@@ -60,7 +62,7 @@ def digest(old: str = "", new: str = "", benchmark: str = "get-p1") -> str:
 
 
 def digests(text: str) -> dict[str, str]:
-    return definitions.digests(definitions.parse(text, "tiny.toml").model_dump())
+    return benchmark_digests(parse_suite(text, "tiny.toml").model_dump())
 
 
 @pytest.mark.parametrize(
@@ -134,11 +136,11 @@ def test_another_benchmark_of_the_suite_leaves_the_digest() -> None:
 def test_a_digest_is_the_sha256_of_canonical_json() -> None:
     canonical = '{"a":"ü","b":[1,2.5,null,true]}'
     wanted = f"sha256:{hashlib.sha256(canonical.encode()).hexdigest()}"
-    assert definitions.digest_of({"b": [1, 2.5, None, True], "a": "ü"}) == wanted
+    assert json_digest({"b": [1, 2.5, None, True], "a": "ü"}) == wanted
 
 
 class LaterWorkload(Workload):
-    """A workload of a later version, which has one key more."""
+    """A workload of a later version with one more key."""
 
     jitter: int = 0
 
@@ -148,13 +150,13 @@ def test_a_key_that_is_added_later_leaves_the_digest_while_it_has_its_default(
     jitter: int, same: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(definitions.SECTIONS, "workload", LaterWorkload)
-    content = definitions.parse(SUITE, "tiny.toml").model_dump()
+    content = parse_suite(SUITE, "tiny.toml").model_dump()
     content["benchmark"][0]["workload"]["jitter"] = jitter
-    assert (definitions.digests(content)["get-p1"] == digest()) == same
+    assert (benchmark_digests(content)["get-p1"] == digest()) == same
 
 
 def test_the_digests_are_those_of_the_first_version() -> None:
-    """A digest stands in stored rows and in addresses. Whoever changes one of these breaks every line there is."""
+    """Stored rows and URLs contain digests. Changing one of these breaks every existing line."""
     assert digests(SUITE) == {
         "get-p1": "sha256:d7d0f3e72a7cf396d1ad577f339b183b487bf62e37fc9e60c31ca240806e2c9b",
         "set-p1": "sha256:047795da889004a5637111b9cbccc4d2e13860e30ba3c2fbc1239e15ce034993",

@@ -1,4 +1,4 @@
-"""Numbers as people read them; the golden file is shared with the charts."""
+"""Numbers formatted for people; the tests of the charts use the same golden file."""
 
 import json
 import math
@@ -10,7 +10,7 @@ from django.conf import settings
 
 from speedtrack.benchmarks import numbers
 from speedtrack.benchmarks.metrics import METRICS, Direction, Metric
-from speedtrack.text import cell, plain
+from speedtrack.text import csv_cell, plain
 
 GOLDEN: dict[str, Any] = json.loads(
     (Path(settings.BASE_DIR) / "frontend" / "src" / "units.golden.json").read_text(encoding="utf-8")
@@ -90,6 +90,6 @@ def test_logs_lose_what_a_terminal_would_act_on() -> None:
 
 @pytest.mark.parametrize("text", ["=1", "+1", "-1", "@x", "\tx"])
 def test_csv_formulas_are_quoted(text: str) -> None:
-    assert cell(text) == f"'{text}"
-    assert cell("plain = text") == "plain = text"
-    assert cell(f"\u202e\r\x1b[1m{text}") == f"'{text}"
+    assert csv_cell(text) == f"'{text}"
+    assert csv_cell("plain = text") == "plain = text"
+    assert csv_cell(f"\u202e\r\x1b[1m{text}") == f"'{text}"

@@ -1,4 +1,4 @@
-"""Every wrong suite gets a line that names the file, the place, the cause and the remedy."""
+"""Every mistake in a suite gives a line that names file, place, cause and remedy."""
 
 from pathlib import Path
 from typing import Any
@@ -6,21 +6,21 @@ from typing import Any
 import pytest
 from django.conf import settings as django_settings
 
-from speedtrack.benchmarks import definitions
 from speedtrack.benchmarks.definitions import DefinitionError
+from speedtrack.benchmarks.suitefiles import load_suite, parse_suite
 from speedtrack.tests.builders import SUITE
 
 
 def refusal(old: str, new: str) -> str:
-    """What is said to the builders' suite with ``old`` replaced by ``new``."""
+    """The error for the builders' suite with ``old`` replaced by ``new``."""
     assert old in SUITE
     with pytest.raises(DefinitionError) as caught:
-        definitions.parse(SUITE.replace(old, new), "tiny.toml")
+        parse_suite(SUITE.replace(old, new), "tiny.toml")
     return str(caught.value)
 
 
 def test_a_right_suite_is_read() -> None:
-    suite = definitions.parse(SUITE, "tiny.toml")
+    suite = parse_suite(SUITE, "tiny.toml")
     assert [b.name for b in suite.benchmark] == ["get-p1", "set-p1"]
     assert suite.benchmark[0].workload.clients == 50
     assert suite.build.timeout_s == 1800
@@ -28,7 +28,7 @@ def test_a_right_suite_is_read() -> None:
 
 @pytest.mark.parametrize("path", sorted(Path(django_settings.SUITES).glob("*.toml")), ids=lambda p: p.name)
 def test_every_suite_that_is_shipped_is_right(path: Path) -> None:
-    suite = definitions.load(path.stem)
+    suite = load_suite(path.stem)
     assert suite.name == path.stem
     assert suite.benchmark
 
@@ -58,7 +58,7 @@ def test_there_are_suites_to_ship() -> None:
         ('"{artifact:kvd} ', '"kvd ', "suite", "must start an artifact: use {artifact:kvd}"),
         ("[build]", "[biuld]", "build", "this key is missing"),
         ("[server]", "[servers]", "servers", "no such key; allowed here"),
-        ('name = "set-p1"', 'name = "get-p1"', "suite", "get-p1 stands twice"),
+        ('name = "set-p1"', 'name = "get-p1"', "suite", "get-p1 occurs twice"),
         ('why = "the plain read path"', "", "benchmark.0.why", "this key is missing"),
         ('why = "the plain read path"', 'why = ""', "benchmark.0.why", "at least 1 character"),
         ('test = "get"', 'test = "hget"', "suite", "benchmark get-p1: resp has no test 'hget': there are ping"),
@@ -114,13 +114,13 @@ def test_every_mistake_has_a_line_of_its_own() -> None:
 
 def test_a_suite_without_a_benchmark_is_refused() -> None:
     with pytest.raises(DefinitionError, match=r"tiny\.toml: benchmark: this key is missing"):
-        definitions.parse(SUITE.partition("[[benchmark]]")[0], "tiny.toml")
+        parse_suite(SUITE.partition("[[benchmark]]")[0], "tiny.toml")
 
 
 @pytest.mark.parametrize("text", ["name =", "[build\n", "\x00", "a = 1\na = 2"])
 def test_what_is_not_toml_is_said_with_its_place(text: str) -> None:
     with pytest.raises(DefinitionError, match=r"tiny\.toml: not TOML: .*(line \d+|end of document)"):
-        definitions.parse(text, "tiny.toml")
+        parse_suite(text, "tiny.toml")
 
 
 def test_a_date_in_a_suite_is_refused() -> None:
@@ -130,10 +130,10 @@ def test_a_date_in_a_suite_is_refused() -> None:
 def test_an_unknown_suite_is_answered_with_those_there_are(tmp_path: Path, settings: Any) -> None:
     settings.SUITES = tmp_path
     with pytest.raises(DefinitionError, match="there are none"):
-        definitions.load("redis")
+        load_suite("redis")
     (tmp_path / "tiny.toml").write_text(SUITE)
     with pytest.raises(DefinitionError, match=r"there is no suite 'redis' in .*: there are tiny"):
-        definitions.load("redis")
+        load_suite("redis")
 
 
 @pytest.mark.parametrize("name", ["../tiny", "/etc/passwd", "tiny.toml", "", "."])
@@ -142,7 +142,7 @@ def test_a_suite_is_named_never_reached_by_a_path(tmp_path: Path, settings: Any,
     settings.SUITES = tmp_path / "suites"
     settings.SUITES.mkdir()
     with pytest.raises(DefinitionError, match="there is no suite"):
-        definitions.load(name)
+        load_suite(name)
 
 
 @pytest.mark.parametrize(
@@ -151,13 +151,17 @@ def test_a_suite_is_named_never_reached_by_a_path(tmp_path: Path, settings: Any,
         (
             "--unixsocket {socket}",
             "--port {prot}",
-            "server.command: {prot} is no placeholder; there are {artifact:kvd}, {data}, {port}, {socket}",
+            "server.command: {prot} is not a placeholder; there are {artifact:kvd}, {data}, {port}, {socket}",
         ),
-        ("--unixsocket {socket}", "--unixsocket {SOCKET}", "server.command: {SOCKET} is no placeholder"),
-        ("--unixsocket {socket}", "{artifact:kvdd}", "server.command: {artifact:kvdd} is no placeholder"),
-        ("--unixsocket {socket}", "-j{cores}", "server.command: {cores} is no placeholder"),
-        ('command = "make"', 'command = "make -j{core}"', "build.command: {core} is no placeholder; there are {cores}"),
-        ('command = "make"', 'command = "make {port}"', "build.command: {port} is no placeholder"),
+        ("--unixsocket {socket}", "--unixsocket {SOCKET}", "server.command: {SOCKET} is not a placeholder"),
+        ("--unixsocket {socket}", "{artifact:kvdd}", "server.command: {artifact:kvdd} is not a placeholder"),
+        ("--unixsocket {socket}", "-j{cores}", "server.command: {cores} is not a placeholder"),
+        (
+            'command = "make"',
+            'command = "make -j{core}"',
+            "build.command: {core} is not a placeholder; there are {cores}",
+        ),
+        ('command = "make"', 'command = "make {port}"', "build.command: {port} is not a placeholder"),
     ],
 )
 def test_an_unknown_placeholder_is_named_with_those_there_are(old: str, new: str, words: str) -> None:
@@ -166,7 +170,7 @@ def test_an_unknown_placeholder_is_named_with_those_there_are(old: str, new: str
 
 @pytest.mark.parametrize("command", ["make -j{cores}", "make CC=${CC}", "cp {a,b} .", "awk '{ print }' x", "echo {}"])
 def test_braces_of_the_shell_are_no_placeholders(command: str) -> None:
-    suite = definitions.parse(SUITE.replace('command = "make"', f'command = "{command}"'), "tiny.toml")
+    suite = parse_suite(SUITE.replace('command = "make"', f'command = "{command}"'), "tiny.toml")
     assert suite.build.command == command
 
 
@@ -174,7 +178,7 @@ def test_a_suite_file_that_is_not_utf8_is_refused_by_name(tmp_path: Path, settin
     (tmp_path / "tiny.toml").write_bytes(SUITE.replace("plain", "Größe").encode("latin-1"))
     settings.SUITES = tmp_path
     with pytest.raises(DefinitionError, match=r"tiny\.toml: not UTF-8: .*save it as UTF-8"):
-        definitions.load("tiny")
+        load_suite("tiny")
 
 
 @pytest.mark.parametrize("artifacts", ['["kvd", ""]', '["kvd", "."]', '["kvd", "src/kvd"]'])
@@ -184,6 +188,6 @@ def test_artifacts_without_a_name_of_their_own_are_refused(artifacts: str) -> No
 
 def test_the_cap_of_trials_is_at_least_their_number() -> None:
     with pytest.raises(DefinitionError, match=r"most_trials is below trials, which is 9"):
-        definitions.parse(SUITE.replace("trials = 5", "trials = 9\nmost_trials = 8"), "tiny.toml")
-    assert definitions.parse(SUITE, "tiny.toml").cap == 15
-    assert definitions.parse(SUITE.replace("trials = 5", "trials = 20"), "tiny.toml").cap == 20
+        parse_suite(SUITE.replace("trials = 5", "trials = 9\nmost_trials = 8"), "tiny.toml")
+    assert parse_suite(SUITE, "tiny.toml").cap == 15
+    assert parse_suite(SUITE.replace("trials = 5", "trials = 20"), "tiny.toml").cap == 20

@@ -3,6 +3,8 @@ from django.db import IntegrityError, transaction
 
 from speedtrack.benchmarks import definitions
 from speedtrack.benchmarks.models import Benchmark, Suite
+from speedtrack.benchmarks.storing import store_suite
+from speedtrack.benchmarks.suitefiles import parse_suite
 from speedtrack.projects.models import Project
 from speedtrack.tests.builders import SUITE
 
@@ -15,7 +17,7 @@ def project(db: None) -> Project:
 def stored(project: Project, old: str = "", new: str = "") -> tuple[Suite, list[Benchmark]]:
     assert old in SUITE
     text = SUITE.replace(old, new, 1) if old else SUITE
-    return definitions.store(project, definitions.parse(text, "tiny.toml"))
+    return store_suite(project, parse_suite(text, "tiny.toml"))
 
 
 def test_storing_twice_gives_the_same_rows(project: Project) -> None:
@@ -57,7 +59,7 @@ def test_projects_share_a_suite_and_have_benchmarks_of_their_own(project: Projec
 def test_a_stored_suite_is_read_back_as_the_definition_it_was(project: Project) -> None:
     suite, _ = stored(project)
     suite.refresh_from_db()
-    assert definitions.Definition.model_validate(suite.definition) == definitions.parse(SUITE, "tiny.toml")
+    assert definitions.Definition.model_validate(suite.definition) == parse_suite(SUITE, "tiny.toml")
     assert suite.smallest_effect("server_cpu_ns_per_request", 0.5) == 0.03
     assert suite.smallest_effect("throughput_rps", 0.5) == 0.5
 

@@ -1,4 +1,4 @@
-"""Workloads that the driver takes are taken in suites, and those it refuses are refused, by their place."""
+"""Suites accept the workloads that the driver accepts, and refuse the others with the place of the mistake."""
 
 import json
 from pathlib import Path
@@ -9,6 +9,8 @@ from django.conf import settings
 
 from speedtrack.benchmarks import definitions
 from speedtrack.benchmarks.definitions import DefinitionError
+from speedtrack.benchmarks.digests import benchmark_digests
+from speedtrack.benchmarks.suitefiles import load_suite, parse_suite
 from speedtrack.tests.builders import SUITE
 
 #: The runner's tests show the same table to the driver.
@@ -36,13 +38,13 @@ def suite(workload: dict[str, Any], more: str = "") -> str:
 
 def refusal(workload: dict[str, Any], more: str = "") -> str:
     with pytest.raises(DefinitionError) as caught:
-        definitions.parse(suite(workload, more), "tiny.toml")
+        parse_suite(suite(workload, more), "tiny.toml")
     return str(caught.value)
 
 
 @pytest.mark.parametrize("workload", TABLE["good"], ids=json.dumps)
 def test_what_the_driver_takes_is_taken(workload: dict[str, Any]) -> None:
-    [section] = definitions.parse(suite(workload), "tiny.toml").benchmark
+    [section] = parse_suite(suite(workload), "tiny.toml").benchmark
     phase = section.work()["workload"]
     assert {key: phase[key] for key in workload.keys() & {"test", "clients", "requests", "rate", "ttl_s"}}.items() <= (
         workload.items()
@@ -59,17 +61,17 @@ def test_what_the_driver_refuses_is_refused_by_its_place(place: str, workload: d
 
 @pytest.mark.parametrize("workload", TABLE["good"], ids=json.dumps)
 def test_a_stored_workload_is_read_back_as_it_was(workload: dict[str, Any]) -> None:
-    suite_read = definitions.parse(suite(workload), "tiny.toml")
+    suite_read = parse_suite(suite(workload), "tiny.toml")
     stored = json.loads(json.dumps(suite_read.model_dump()))
     assert definitions.Definition.model_validate(stored) == suite_read
-    assert definitions.digests(stored) == definitions.digests(suite_read.model_dump())
+    assert benchmark_digests(stored) == benchmark_digests(suite_read.model_dump())
 
 
 @pytest.mark.parametrize(
     ("workload", "words"),
     [
         ({"test": "get", "mode": "idle"}, "workload.mode: Input should be 'closed' or 'open'"),
-        ({"test": "get", "setup": {"request": "SET a 1"}, "prefill": True}, "prefill wants an empty server"),
+        ({"test": "get", "setup": {"request": "SET a 1"}, "prefill": True}, "prefill needs an empty server"),
         ({"protocol": "memcached", "test": "get", "setup": {"request": "set a 0 0 1"}}, 'are for protocol = "resp"'),
         ({"test": "get", "mode": "open", "rate": {"of": "two", "share": 0.5}}, "there is no benchmark 'two'"),
         ({"test": "get", "mode": "open", "rate": {"of": "one", "share": 0.5}}, "one has a rate itself"),
@@ -85,7 +87,7 @@ def test_what_only_a_suite_can_get_wrong(workload: dict[str, Any], words: str) -
 
 def test_a_sequence_of_setup_is_told_to_the_runner() -> None:
     workload = {"commands": [{"request": "LRANGE l 0 9"}], "setup": {"request": "RPUSH l __data__", "times": 10}}
-    [section] = definitions.parse(suite(workload), "tiny.toml").benchmark
+    [section] = parse_suite(suite(workload), "tiny.toml").benchmark
     assert section.work()["workload"]["setup"] == {"request": "RPUSH l __data__", "times": 10}
 
 
@@ -93,16 +95,16 @@ def test_a_sequence_of_setup_is_told_to_the_runner() -> None:
     ("driver", "workload", "words"),
     [
         ("redis-benchmark", {"test": "get"}, "use requests, without times"),
-        ("redis-benchmark", {"test": "get", "requests": 100, "mode": "open", "rate": 5.0}, "has nothing for mode"),
-        ("redis-benchmark", {"test": "get", "requests": 100, "ttl_s": 5}, "has nothing for ttl_s"),
+        ("redis-benchmark", {"test": "get", "requests": 100, "mode": "open", "rate": 5.0}, "does not support mode"),
+        ("redis-benchmark", {"test": "get", "requests": 100, "ttl_s": 5}, "does not support ttl_s"),
         ("redis-benchmark", {"test": "get", "requests": 100, "values": {"range": [1, 2]}}, "use values.bytes"),
         ("redis-benchmark", {"test": "get", "requests": 100, "keys": {"distribution": "zipf"}}, "it has uniform"),
         ("redis-benchmark", {"test": "lrange_100", "requests": 100}, "no test 'lrange_100': there are ping_inline"),
         ("redis-benchmark", {"test": "get:9+set:1", "requests": 100}, "has no mixes"),
         ("redis-benchmark", {"commands": [{"test": "get"}], "requests": 100}, "give one request, or a test"),
-        ("redis-benchmark", {"test": "get", "requests": 100, "protocol": "memcached"}, "speaks resp"),
+        ("redis-benchmark", {"test": "get", "requests": 100, "protocol": "memcached"}, "supports only resp"),
         ("memtier", {"test": "incr", "requests": 100}, "no test 'incr': there are get, set"),
-        ("memtier", {"commands": [{"request": "GET a"}], "requests": 100}, "has nothing for commands"),
+        ("memtier", {"commands": [{"request": "GET a"}], "requests": 100}, "does not support commands"),
         ("memtier", {"test": "get", "requests": 100, "clients": 3, "threads": 2}, "clients must divide by threads"),
         ("memtier", {"test": "get", "requests": 100, "keys": {"distribution": "latest"}}, "it has uniform, sequential"),
         ("magic", {"test": "get"}, "benchmark.0.driver: Input should be 'speedbench', 'redis-benchmark'"),
@@ -115,15 +117,15 @@ def test_what_another_driver_cannot_do_is_refused(driver: str, workload: dict[st
 
 def test_another_driver_is_another_benchmark() -> None:
     drivers = ("speedbench", "redis-benchmark", "memtier")
-    suites = [definitions.parse(suite({"test": "get", "requests": 9}, f'driver = "{d}"\n'), "") for d in drivers]
-    assert len({definitions.digests(one.model_dump())["one"] for one in suites}) == 3
+    suites = [parse_suite(suite({"test": "get", "requests": 9}, f'driver = "{d}"\n'), "") for d in drivers]
+    assert len({benchmark_digests(one.model_dump())["one"] for one in suites}) == 3
 
 
 def test_the_rate_of_an_open_loop_is_part_of_its_meaning() -> None:
-    """Another reference is another rate, so it is another benchmark, too."""
+    """Another reference means another rate, so it is another benchmark."""
     text = SUITE + suite({"test": "set", "mode": "open", "rate": {"of": "get-p1", "share": 0.5}})[len(HEAD) :]
-    digests = definitions.digests(definitions.parse(text, "tiny.toml").model_dump())
-    other = definitions.digests(definitions.parse(text.replace("count = 1000", "count = 1001", 1), "").model_dump())
+    digests = benchmark_digests(parse_suite(text, "tiny.toml").model_dump())
+    other = benchmark_digests(parse_suite(text.replace("count = 1000", "count = 1001", 1), "").model_dump())
     assert digests["get-p1"] != other["get-p1"] and digests["one"] != other["one"]
 
 
@@ -135,7 +137,7 @@ def own(command: str) -> str:
     ("command", "transport"), [("load -s {socket} -o {output}", "unix"), ("load {host}:{port} {output}", "tcp")]
 )
 def test_a_command_of_ones_own_says_its_transport(command: str, transport: str) -> None:
-    [section] = definitions.parse(own(command), "tiny.toml").benchmark
+    [section] = parse_suite(own(command), "tiny.toml").benchmark
     assert section.work() == {
         "driver": "command",
         "transport": transport,
@@ -153,25 +155,25 @@ def test_a_command_of_ones_own_says_its_transport(command: str, transport: str) 
         ("load {socket}", "command needs {output}"),
         ("load {output}", "either {host} and {port} or {socket}"),
         ("load {socket} {port} {output}", "either {host} and {port} or {socket}"),
-        ("load {sock} {output}", "{sock} is no placeholder"),
+        ("load {sock} {output}", "{sock} is not a placeholder"),
         ("load '{socket} {output}", "cannot be split: No closing quotation"),
     ],
 )
 def test_a_command_that_cannot_work_is_refused(command: str, words: str) -> None:
     with pytest.raises(DefinitionError) as caught:
-        definitions.parse(own(command), "tiny.toml")
+        parse_suite(own(command), "tiny.toml")
     assert words in str(caught.value)
 
 
 def test_listen_has_words_for_every_transport_that_is_used() -> None:
     server = 'command = "{artifact:kvd} {listen}"\nlisten = { tcp = "-p {port}" }'
     text = suite({"test": "get"}).replace('command = "{artifact:kvd} --unixsocket {socket}"', server)
-    with pytest.raises(DefinitionError, match=r"server\.listen has no words for transport 'unix'"):
-        definitions.parse(text, "tiny.toml")
-    tcp = definitions.parse(text.replace('test = "get"', 'test = "get", transport = "tcp"'), "tiny.toml")
+    with pytest.raises(DefinitionError, match=r"server\.listen has no text for transport 'unix'"):
+        parse_suite(text, "tiny.toml")
+    tcp = parse_suite(text.replace('test = "get"', 'test = "get", transport = "tcp"'), "tiny.toml")
     assert tcp.server.listen == {"tcp": "-p {port}"}
 
 
 def test_redis_and_valkey_are_measured_alike() -> None:
-    redis, valkey = definitions.load("redis"), definitions.load("valkey")
+    redis, valkey = load_suite("redis"), load_suite("valkey")
     assert redis.benchmark == valkey.benchmark

@@ -1,1 +1,1 @@
-"""Ways other than mail to tell of an alert: webhooks, chats and forges. Each is optional."""
+"""Ways other than mail to report an alert: webhooks, chats and forges. Each is optional."""

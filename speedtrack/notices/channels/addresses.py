@@ -1,7 +1,7 @@
-"""Which addresses the server may call on behalf of a channel: whoever enters a URL must not reach what it cannot.
+"""Which addresses the server may call for a channel: a URL must not give its author access to internal services.
 
-A name is resolved once and all its addresses are checked; the caller connects to one of these addresses (calls.py), so
-a name that resolves to another address a moment later gains nothing.
+A name is resolved once, and all its addresses are checked. The caller connects to one of these addresses (calls.py), so
+a name that resolves differently a moment later gains nothing.
 """
 
 import re
@@ -22,8 +22,8 @@ Network = IPv4Network | IPv6Network
 
 LONGEST_URL = 2000
 PORTS = {"http": 80, "https": 443}
-#: Refused whatever the settings allow: link-local addresses, where clouds answer with credentials, such services
-#: elsewhere, and what is no single host.
+#: Always refused, whatever the settings allow: link-local addresses, where clouds serve credentials, similar services
+#: at other addresses, and addresses that are not a single host.
 NEVER: tuple[Network, ...] = tuple(
     ip_network(network)
     for network in (
@@ -48,7 +48,7 @@ NAME = re.compile(r"[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?(\.[a-z0-9_]([a-z0-9_-]*[a-z
 
 
 class Refused(Permanent):
-    """The server does not call this address; the message says why, and what would change that."""
+    """The server does not call this address; the message names cause and remedy."""
 
 
 @dataclass(frozen=True)
@@ -62,13 +62,13 @@ class Destination:
 
     @property
     def origin(self) -> str:
-        """The URL without what may be secret in it: path and query."""
+        """The URL without path and query, which may be secret."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{self.scheme}://{host}" + (f":{self.port}" if self.port != PORTS[self.scheme] else "")
 
 
 def destination(url: str) -> Destination:
-    """Take a URL apart, by a grammar narrower than that of any HTTP library. Raises Refused."""
+    """Parse a URL with a stricter grammar than any HTTP library. Raises Refused."""
     if len(url) > LONGEST_URL or not url.isascii() or not url.isprintable() or set(url) & set(' \\"<>^`{|}'):
         raise Refused("the URL holds blanks or characters that belong percent-encoded, or is too long")
     try:
@@ -88,7 +88,7 @@ def destination(url: str) -> Destination:
 
 
 def is_host(host: str) -> bool:
-    """Is it a name or the plain spelling of an address? An IPv6 address with a zone (%) is not."""
+    """Is it a name, or an address in its plain spelling? Not an IPv6 address with a zone (%)."""
     if ":" in host:
         try:
             return not getattr(ip_address(host), "scope_id", None)
@@ -97,18 +97,18 @@ def is_host(host: str) -> bool:
     return len(host) <= 253 and NAME.fullmatch(host) is not None
 
 
-def resolve(where: Destination, within_s: float) -> list[Address]:
-    """The addresses that may be connected to. Raises Refused if one of them may not, Away without any."""
+def allowed_addresses(where: Destination, within_s: float) -> list[Address]:
+    """The addresses of the destination. Raises Refused if one of them is not allowed, Away if there is none."""
     if where.port not in settings.CHANNEL_PORTS:
         ports = ", ".join(map(str, sorted(settings.CHANNEL_PORTS)))
         raise Refused(f"port {where.port} is not allowed: CHANNEL_PORTS allows {ports}")
-    found = looked_up(where, within_s)
+    found = look_up(where, within_s)
     for address in found:
-        check(where, address)
+        refuse_private(where, address)
     return found
 
 
-def looked_up(where: Destination, within_s: float) -> list[Address]:
+def look_up(where: Destination, within_s: float) -> list[Address]:
     pool = ThreadPoolExecutor(max_workers=1)  # getaddrinfo has no time limit of its own
     try:
         rows = pool.submit(socket.getaddrinfo, where.host, where.port, type=socket.SOCK_STREAM).result(within_s)
@@ -121,7 +121,7 @@ def looked_up(where: Destination, within_s: float) -> list[Address]:
     return list(dict.fromkeys(ip_address(row[4][0]) for row in rows))
 
 
-def check(where: Destination, address: Address) -> None:
+def refuse_private(where: Destination, address: Address) -> None:
     """Raises Refused for an address that may not be called, or not without encryption."""
     inner = embedded(address)
     if any(is_in(one, NEVER) for one in (address, inner)):
@@ -135,7 +135,7 @@ def check(where: Destination, address: Address) -> None:
 
 
 def embedded(address: Address) -> Address:
-    """The IPv4 address inside of an IPv6 one (mapped, compatible, 6to4, Teredo, NAT64), else the address itself."""
+    """The IPv4 address inside an IPv6 one (mapped, compatible, 6to4, Teredo, NAT64), else the address itself."""
     if isinstance(address, IPv4Address):
         return address
     if address in NAT64 or (address in COMPATIBLE and int(address) > 1):

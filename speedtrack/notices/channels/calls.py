@@ -1,4 +1,4 @@
-"""One bounded HTTP call to a checked address: no redirect, no proxy of the environment, no second look-up."""
+"""One bounded HTTP call to a checked address: no redirects, no proxy from the environment, no second look-up."""
 
 import json
 import ssl
@@ -12,14 +12,14 @@ from typing import Any
 
 import httpcore
 
-from speedtrack.notices.channels.addresses import Address, destination, resolve
+from speedtrack.notices.channels.addresses import Address, allowed_addresses, destination
 from speedtrack.notices.errors import Away, Permanent, Unanswered
 
 CONNECT_S, WHOLE_S = 5.0, 15.0  # to connect; from the look-up of the name to the last byte of the answer
 MOST_BYTES = 64 * 1024
-LONGEST_WAIT_S = 6 * 3600.0  # that an answer may ask for
+LONGEST_WAIT_S = 6 * 3600.0  # that an answer may request
 USER_AGENT = "SpeedTrack"
-#: status -> what it means to who set up the channel; hundreds stand for the rest of their kind
+#: status -> what it means for the owner of the channel; hundreds stand for the rest of their class
 WORDS = {
     300: ": a redirect is not followed, enter the address that it names",
     400: ": it does not understand the message, check the kind of the channel and the URL",
@@ -34,7 +34,7 @@ WORDS = {
 
 
 class Gone(Permanent):
-    """The receiver says that it will never take anything again (410)."""
+    """The receiver says that it is gone for good (410)."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Call:
 
 
 @dataclass(frozen=True)
-class Answer:
+class Response:
     """What came back; ``headers`` by their names in lower case."""
 
     status: int
@@ -68,14 +68,14 @@ class Answer:
         return 200 <= self.status < 300
 
     def document(self) -> Any:
-        """The body as JSON. Raises Away: what answers with something else is not the API that was asked."""
+        """The body as JSON. Raises Away if it is not: then the URL does not lead to the API."""
         try:
             return json.loads(self.body)
         except ValueError as e:
             raise Away("the answer is not the JSON of an API: is the URL that of the server itself?") from e
 
     def wait_s(self) -> float | None:
-        """How long the receiver wants to be left alone, if it says so."""
+        """How long the receiver asks to wait, if it says so."""
         asked = seconds_of(self.headers.get("retry-after", ""))
         if asked is None and self.headers.get("x-ratelimit-remaining") == "0":
             reset = self.headers.get("x-ratelimit-reset", "")
@@ -98,13 +98,13 @@ def seconds_of(text: str) -> float | None:
     return (at.replace(tzinfo=at.tzinfo or UTC) - datetime.now(UTC)).total_seconds()
 
 
-def call(what: Call) -> Answer:
-    """Make the call. Raises Refused (addresses.py) if it must not be made, Away if nothing answers."""
+def call(what: Call) -> Response:
+    """Make the call. Raises Refused (addresses.py) if the address is not allowed, Away if nothing answers."""
     deadline = time.monotonic() + WHOLE_S
     where = destination(what.url)
-    addresses = resolve(where, CONNECT_S)
+    addresses = allowed_addresses(where, CONNECT_S)
     pool = httpcore.ConnectionPool(
-        ssl_context=trusted(), network_backend=Pinned(addresses, deadline), max_connections=1, http2=False
+        ssl_context=trusted_context(), network_backend=Pinned(addresses, deadline), max_connections=1, http2=False
     )
     content = what.content()
     headers = {"Host": where.origin.split("//")[1], "User-Agent": USER_AGENT, "Accept": "application/json"}
@@ -126,17 +126,17 @@ def call(what: Call) -> Answer:
             ) as response,
         ):
             names = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in response.headers}
-            return Answer(response.status, names, bounded(response.iter_stream(), what.most_bytes))
+            return Response(response.status, names, read_bounded(response.iter_stream(), what.most_bytes))
     except httpcore.ReadTimeout as e:
         raise Unanswered(f"{where.origin} did not answer within {WHOLE_S:.0f} s") from e
     except httpcore.TimeoutException as e:
         raise Away(f"{where.origin} did not take the call within {CONNECT_S:.0f} s: is it up, and reachable?") from e
     except (httpcore.NetworkError, httpcore.ProtocolError, OSError) as e:
-        raise Away(f"{where.origin} cannot be spoken to: {e or type(e).__name__}") from e
+        raise Away(f"{where.origin} cannot be reached: {e or type(e).__name__}") from e
 
 
-def bounded(pieces: Iterable[bytes], most: int) -> bytes:
-    """The beginning of a body."""
+def read_bounded(pieces: Iterable[bytes], most: int) -> bytes:
+    """At most this much of a body."""
     found = bytearray()
     for piece in pieces:
         found += piece
@@ -145,8 +145,8 @@ def bounded(pieces: Iterable[bytes], most: int) -> bytes:
     return bytes(found[:most])
 
 
-def good(answer: Answer, who: str) -> Answer:
-    """The answer, if it is a success; else raises Permanent or Away with the cause and the remedy in words."""
+def require_success(answer: Response, who: str) -> Response:
+    """The answer if it is a success; otherwise raises Permanent or Away with cause and remedy."""
     if answer.is_good:
         return answer
     wait_s, status = answer.wait_s(), answer.status
@@ -157,8 +157,8 @@ def good(answer: Answer, who: str) -> Answer:
 
 
 @cache
-def trusted() -> ssl.SSLContext:
-    """The authorities of this machine, or those of SSL_CERT_FILE."""
+def trusted_context() -> ssl.SSLContext:
+    """Trusts the authorities of this machine, or those of SSL_CERT_FILE."""
     return ssl.create_default_context()
 
 
@@ -178,7 +178,7 @@ class Pinned(httpcore.NetworkBackend):
     ) -> httpcore.NetworkStream:
         for place, address in enumerate(self.addresses, 1):
             try:
-                limit = min(timeout or CONNECT_S, left(self.deadline))
+                limit = min(timeout or CONNECT_S, seconds_left(self.deadline))
                 return Bounded(self.plain.connect_tcp(str(address), port, limit), self.deadline)
             except (httpcore.ConnectError, httpcore.ConnectTimeout):
                 if place == len(self.addresses):
@@ -187,16 +187,16 @@ class Pinned(httpcore.NetworkBackend):
 
 
 class Bounded(httpcore.NetworkStream):
-    """A stream that ends at its deadline, however slowly the other side drips."""
+    """A stream that ends at its deadline, even if the other side sends slowly."""
 
     def __init__(self, stream: httpcore.NetworkStream, deadline: float) -> None:
         self.stream, self.deadline = stream, deadline
 
     def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
-        return self.stream.read(max_bytes, left(self.deadline))
+        return self.stream.read(max_bytes, seconds_left(self.deadline))
 
     def write(self, buffer: bytes, timeout: float | None = None) -> None:
-        self.stream.write(buffer, left(self.deadline))
+        self.stream.write(buffer, seconds_left(self.deadline))
 
     def close(self) -> None:
         self.stream.close()
@@ -204,13 +204,13 @@ class Bounded(httpcore.NetworkStream):
     def start_tls(
         self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
     ) -> httpcore.NetworkStream:
-        return Bounded(self.stream.start_tls(ssl_context, server_hostname, left(self.deadline)), self.deadline)
+        return Bounded(self.stream.start_tls(ssl_context, server_hostname, seconds_left(self.deadline)), self.deadline)
 
     def get_extra_info(self, info: str) -> Any:
         return self.stream.get_extra_info(info)
 
 
-def left(deadline: float) -> float:
+def seconds_left(deadline: float) -> float:
     """Seconds until the deadline. Raises ReadTimeout once it has passed."""
     rest = deadline - time.monotonic()
     if rest <= 0:

@@ -1,4 +1,4 @@
-"""The JSON document of an alert's event, ``speedtrack.alert/1``: what webhooks send, and what chats are told from.
+"""The JSON document of an alert's event, ``speedtrack.alert/1``: webhooks send it, chat messages are made from it.
 
 docs/channels.md describes it. Within the version keys are added, never renamed or given another meaning.
 """
@@ -19,7 +19,7 @@ MOST_COMMITS, MOST_CHANGES = 10, 50
 Document = dict[str, Any]
 
 
-def document(event: AlertEvent, delivery: str) -> Document:
+def alert_document(event: AlertEvent, delivery: str) -> Document:
     """The event with its alert as it is now. ``delivery`` is the same for each attempt to deliver it."""
     alert = event.alert
     found = worst_first(alert)
@@ -28,16 +28,16 @@ def document(event: AlertEvent, delivery: str) -> Document:
         {
             "schema": SCHEMA,
             "delivery": delivery,
-            "summary": summary(found),
+            "summary": summary_of(found),
             "event": event_part(event),
             "project": {
                 "slug": alert.project.slug,
                 "name": alert.project.name,
-                "url": address("project", alert.project.slug),
+                "url": page_url("project", alert.project.slug),
             },
             "alert": {
                 "id": alert.pk,
-                "url": address("alert", alert.pk),
+                "url": page_url("alert", alert.pk),
                 "status": alert.status,
                 "direction": "slower" if not found or found[0].is_slowdown else "faster",
                 "created": alert.created.isoformat(),
@@ -56,7 +56,7 @@ def document(event: AlertEvent, delivery: str) -> Document:
     return written
 
 
-def address(page: str, *arguments: object) -> str:
+def page_url(page: str, *arguments: object) -> str:
     return settings.URL + reverse(page, args=arguments)
 
 
@@ -65,10 +65,10 @@ def worst_first(alert: Alert) -> list[ChangePoint]:
     return sorted(found, key=lambda cp: (not cp.is_slowdown, -abs(cp.ratio - 1)))
 
 
-def summary(found: list[ChangePoint]) -> str:
+def summary_of(found: list[ChangePoint]) -> str:
     """The worst change in words: ``+5.2% server CPU per request of get-p16 and 2 more``."""
     if not found:
-        return "no change point belongs to the alert any more"
+        return "the alert has no change points left"
     worst = found[0]
     more = f" and {len(found) - 1} more" if len(found) > 1 else ""
     effect = numbers.effect(worst.metric, worst.is_slowdown)
@@ -93,13 +93,13 @@ def commit_part(commit: Commit) -> Document:
         "short": commit.short,
         "subject": plain(commit.subject).replace("\n", " "),
         "author": commit.author_name,
-        "url": address("commit", commit.project.slug, commit.sha),
+        "url": page_url("commit", commit.project.slug, commit.sha),
     }
 
 
 def change_parts(found: list[ChangePoint]) -> list[Document]:
-    shown = Verdict.objects.filter(change_point__in=found, answer=Verdict.Answer.DIFFERENT).order_by("id")
-    verdicts = {verdict.change_point_id: verdict for verdict in shown}
+    different = Verdict.objects.filter(change_point__in=found, answer=Verdict.Answer.DIFFERENT).order_by("id")
+    verdicts = {verdict.change_point_id: verdict for verdict in different}
     return [change_part(cp, verdicts.get(cp.pk)) for cp in found]
 
 
@@ -122,9 +122,9 @@ def change_part(cp: ChangePoint, verdict: Verdict | None) -> Document:
     }
 
 
-def sample(project: Any) -> Document:
-    """A document for a test send, of an alert that does not exist."""
-    url = address("project", project.slug)
+def sample_document(project: Any) -> Document:
+    """A document for a test, about an alert that does not exist."""
+    url = page_url("project", project.slug)
     return {
         "schema": SCHEMA,
         "delivery": "test",

@@ -1,4 +1,4 @@
-"""What is asked of GitHub, GitLab, Gitea and Forgejo: to show the status of a commit, and to keep one comment.
+"""Calls to GitHub, GitLab, Gitea and Forgejo: set the status of a commit, and maintain one comment.
 
 Each forge is a row of a table. The paths are those of GitHub's REST API 2022-11-28, GitLab's API v4 and Gitea's API v1.
 """
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote
 
-from speedtrack.notices.channels.calls import Answer, Call, call, good
+from speedtrack.notices.channels.calls import Call, Response, call, require_success
 from speedtrack.notices.models import Channel, CommitStatus
 
 MOST_BYTES = 4 * 1024 * 1024  # of an answer: a page of comments may be long
@@ -18,7 +18,7 @@ State = CommitStatus.State
 
 @dataclass(frozen=True)
 class Forge:
-    """``states`` and ``context``: how it names the states and the field for the context."""
+    """``states`` and ``context``: its names for the states and for the field of the context."""
 
     repository: str
     scheme: str  # of the Authorization header
@@ -57,7 +57,7 @@ FORGES: dict[str, Forge] = {
         open=("opened", "locked"),
         longest_description=255,
     ),
-    # Its own list of a commit's pull requests knows merged ones only.
+    # Its own list of a commit's pull requests has only merged ones.
     Channel.Kind.GITEA: Forge(
         repository="/api/v1/repos/{place}",
         scheme="token",
@@ -73,7 +73,7 @@ SAME_STATE = b"Cannot transition status"
 
 @dataclass(frozen=True)
 class Repository:
-    """The repository of a channel at its forge. All that is asked raises Temporary, Permanent or KeyLost."""
+    """The repository of a channel at its forge. All calls raise Temporary, Permanent or KeyLost."""
 
     channel: Channel
 
@@ -81,14 +81,14 @@ class Repository:
     def forge(self) -> Forge:
         return FORGES[self.channel.kind]
 
-    def ask(self, method: str, path: str, document: Any = None) -> Answer:
+    def ask(self, method: str, path: str, document: Any = None) -> Response:
         base = self.forge.repository.format(place=quote(self.channel.place), id=quote(self.channel.place, safe=""))
         token = {"Authorization": f"{self.forge.scheme} {self.channel.secret.reveal()}"}
         url = self.channel.url.reveal().rstrip("/") + base + path
         return call(Call(method, url, document, token | dict(self.forge.headers), most_bytes=MOST_BYTES))
 
     def asked(self, method: str, path: str, document: Any = None) -> Any:
-        return good(self.ask(method, path, document), self.channel.origin).document()
+        return require_success(self.ask(method, path, document), self.channel.origin).document()
 
     def pages(self, path: str) -> Iterator[dict[str, Any]]:
         """All rows of a list; ``path`` ends with ? or &. GitLab and GitHub say ``per_page``, Gitea ``limit``."""
@@ -99,12 +99,12 @@ class Repository:
                 return
 
     def name(self) -> str:
-        """The repository's own name, which shows that the token reads it."""
+        """The repository's name, which shows that the token can read it."""
         found = self.asked("GET", "")
         return str(found.get("full_name") or found.get("path_with_namespace"))
 
     def show(self, sha: str, state: str, description: str, url: str, context: str) -> None:
-        """Show a state; one with the same context is replaced."""
+        """Set a status; it replaces one with the same context."""
         forge = self.forge
         document = {
             "state": forge.states.get(state, state),
@@ -114,7 +114,7 @@ class Repository:
         }
         answer = self.ask("POST", f"/statuses/{sha}", document)
         if answer.status != 400 or SAME_STATE not in answer.body:
-            good(answer, self.channel.origin)
+            require_success(answer, self.channel.origin)
 
     def pulls(self, sha: str) -> list[int]:
         """The numbers of the open pull requests that end with the commit."""
@@ -123,7 +123,7 @@ class Repository:
         return [int(row[self.forge.number]) for row in mine]
 
     def comment_with(self, number: int, marker: str) -> str | None:
-        """The id of the oldest comment whose text holds the marker."""
+        """The id of the oldest comment whose text contains the marker."""
         rows = self.pages(self.forge.comments.format(number=number) + "?")
         found = [int(row["id"]) for row in rows if marker in (row.get("body") or "")]
         return str(min(found)) if found else None
@@ -133,12 +133,12 @@ class Repository:
         return str(self.asked("POST", self.forge.comments.format(number=number), {"body": text})["id"])
 
     def edit(self, number: int, comment: str, text: str) -> bool:
-        """Give a comment another text. False if there is none of that id any more."""
+        """Replace the text of a comment. False if the comment no longer exists."""
         path = self.forge.comment.format(number=number, comment=comment)
         answer = self.ask(self.forge.edit, path, {"body": text})
         if answer.status == 404:
             return False
-        good(answer, self.channel.origin)
+        require_success(answer, self.channel.origin)
         return True
 
 

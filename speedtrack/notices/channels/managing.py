@@ -6,18 +6,18 @@ from django.db import IntegrityError, transaction
 from django.db.models.functions import Now
 
 from speedtrack.notices.channels.addresses import Refused, destination
-from speedtrack.notices.channels.document import sample
+from speedtrack.notices.channels.document import sample_document
 from speedtrack.notices.channels.forges import Repository
 from speedtrack.notices.channels.sending import post
 from speedtrack.notices.models import Channel
 from speedtrack.projects.models import Project
 from speedtrack.sealed import Secret
 
-SHORTEST_SECRET = 16  # of a webhook: it is what the signature rests on
+SHORTEST_SECRET = 16  # of a webhook: the signature depends on it
 
 
 class Unfit(Exception):
-    """What was entered makes no channel; the message says why. ``field`` is where."""
+    """The input is not valid for a channel; the message says why. ``field`` names the input."""
 
     def __init__(self, field: str, message: str) -> None:
         super().__init__(message)
@@ -25,8 +25,8 @@ class Unfit(Exception):
 
 
 @dataclass(frozen=True)
-class Entry:
-    """What a person entered. An empty ``url`` or ``secret`` keeps the one that is stored."""
+class ChannelSettings:
+    """What a person entered. An empty ``url`` or ``secret`` keeps the stored one."""
 
     name: str
     url: str = ""
@@ -35,13 +35,13 @@ class Entry:
     improvements: bool = False
 
 
-def add(project: Project, kind: str, entry: Entry) -> Channel:
+def add_channel(project: Project, kind: str, entry: ChannelSettings) -> Channel:
     """Make a channel. Raises Unfit."""
-    return save(Channel(project=project, kind=kind, former_secret=Secret()), entry)
+    return save_channel(Channel(project=project, kind=kind, former_secret=Secret()), entry)
 
 
-def save(channel: Channel, entry: Entry) -> Channel:
-    """Write what was entered into a channel. Raises Unfit."""
+def save_channel(channel: Channel, entry: ChannelSettings) -> Channel:
+    """Change a channel to these settings. Raises Unfit."""
     origin = origin_of(entry.url) if entry.url else channel.origin
     if not origin:
         raise Unfit("url", "a URL is needed")
@@ -73,22 +73,22 @@ def origin_of(url: str) -> str:
 
 
 def forget_former(channel: Channel) -> None:
-    """Sign with the new secret alone."""
+    """Sign only with the new secret from now on."""
     Channel.objects.filter(pk=channel.pk).update(former_secret=Secret())
 
 
-def pause(channel: Channel, who: str) -> None:
-    """Put nothing more into the outbox for it; what waits there goes on waiting."""
+def pause_channel(channel: Channel, who: str) -> None:
+    """Put no more messages into the outbox for it; those that wait there keep waiting."""
     Channel.objects.filter(pk=channel.pk, paused_at=None).update(paused_at=Now(), paused_why=f"paused by {who}")
 
 
-def resume(channel: Channel) -> None:
-    """Send what waits, and what is to come."""
+def resume_channel(channel: Channel) -> None:
+    """Send waiting and future messages."""
     Channel.objects.filter(pk=channel.pk).update(paused_at=None, paused_why="", failures=0, error="")
 
 
 def try_out(channel: Channel) -> str:
-    """Send a test, now. Returns what came back. Raises Temporary, Permanent or KeyLost, which say it in words."""
+    """Send a test now and return the answer in words. Raises Temporary, Permanent or KeyLost."""
     if channel.is_forge:
-        return f"{channel.origin} knows the token, which reads {Repository(channel).name()}"
-    return f"{channel.origin} answered {post(channel, sample(channel.project)).status}"
+        return f"{channel.origin} accepts the token, which can read {Repository(channel).name()}"
+    return f"{channel.origin} answered {post(channel, sample_document(channel.project)).status}"

@@ -1,4 +1,4 @@
-"""Report a commit to its forge: its status, and one comment on its pull request, which is edited, never repeated."""
+"""Report a commit to its forge: its status, and a single comment on its pull request, which is edited later."""
 
 import hashlib
 
@@ -15,22 +15,22 @@ from speedtrack.projects.models import Branch
 MOST_ALERTS, MOST_CHANGES = 10, 20
 
 
-def report(status: CommitStatus) -> None:
-    """Let the forge show what it is to show, unless it does. Raises Temporary, Permanent or KeyLost."""
+def report_commit(status: CommitStatus) -> None:
+    """Send the status to the forge unless it has it already. Raises Temporary, Permanent or KeyLost."""
     status.refresh_from_db()
     channel, version = status.channel, status.version
     if status.sent_version == version:
-        return  # an older row of the outbox: a newer one has brought the news
+        return  # an older row of the outbox: a newer one has sent this version
     context = f"speedtrack/{channel.project.suite}"
     repository = Repository(channel)
     repository.show(status.commit.sha, status.state, status.description, page_of(status), context)
     if status.state in (CommitStatus.State.SUCCESS, CommitStatus.State.FAILURE):
-        comment(repository, status)
+        update_comments(repository, status)
     CommitStatus.objects.filter(pk=status.pk, sent_version__lt=version).update(sent_version=version)
 
 
-def comment(repository: Repository, status: CommitStatus) -> None:
-    """Keep the comments of the open pull requests whose branch has the commit; the first is made for bad news."""
+def update_comments(repository: Repository, status: CommitStatus) -> None:
+    """Update the comments of the open pull requests with the commit; a new one is made only for a slowdown."""
     project = repository.channel.project
     branches = status.commit.branches.filter(deleted_at=None).select_related("head")
     if branches.filter(name=project.default_branch).exists():
@@ -40,7 +40,7 @@ def comment(repository: Repository, status: CommitStatus) -> None:
         for number in repository.pulls(branch.head.sha) if branch.head else ():
             known = PullComment.objects.filter(channel=repository.channel, number=number).first()
             if known or alerts:
-                keep(repository, known or PullComment(channel=repository.channel, number=number), alerts)
+                write_comment(repository, known or PullComment(channel=repository.channel, number=number), alerts)
 
 
 def alerts_on(branch: Branch) -> list[Alert]:
@@ -51,10 +51,10 @@ def alerts_on(branch: Branch) -> list[Alert]:
     return [alert for alert in found.order_by("-pk") if slowdowns(alert)]
 
 
-def keep(repository: Repository, known: PullComment, alerts: list[Alert]) -> None:
-    """Write the comment: that of the stored id, else the one with the marker, else a new one."""
+def write_comment(repository: Repository, known: PullComment, alerts: list[Alert]) -> None:
+    """Write the comment: the one with the stored id, else the one with the marker, else a new one."""
     marker = marker_of(repository.channel)
-    text = f"{marker}\n{text_of(alerts)}"
+    text = f"{marker}\n{comment_text(alerts)}"
     if known.comment_id and known.text == text:
         return
     edited = bool(known.comment_id) and repository.edit(known.number, known.comment_id, text)
@@ -69,15 +69,15 @@ def keep(repository: Repository, known: PullComment, alerts: list[Alert]) -> Non
 
 
 def marker_of(channel: Channel) -> str:
-    """A comment of HTML, by which the comment of this server and project is found again."""
+    """An HTML comment by which the comment of this server and project is found again."""
     server = hashlib.sha256(settings.URL.encode()).hexdigest()[:12]
     return f"<!-- speedtrack {server} {channel.project.slug} -->"
 
 
-def text_of(alerts: list[Alert]) -> str:
-    """Markdown without any text by others but benchmark names, which stand as code."""
+def comment_text(alerts: list[Alert]) -> str:
+    """Markdown without text by other people, except benchmark names, which are set as code."""
     if not alerts:
-        return "**SpeedTrack**: no slowdown is known of this branch any more."
+        return "**SpeedTrack**: this branch has no known slowdown."
     parts = [part_of(alert) for alert in alerts[:MOST_ALERTS]]
     return "\n\n".join(["**SpeedTrack** measured this branch before and after, side by side:", *parts])
 

@@ -1,4 +1,4 @@
-"""Send one row of the outbox to its channel, and note on the channel what became of it."""
+"""Send one row of the outbox to its channel, and store the outcome on the channel."""
 
 import hashlib
 import hmac
@@ -12,7 +12,7 @@ from django.db.models.functions import Now
 
 from speedtrack.alerts.models import AlertEvent
 from speedtrack.notices.channels import document, pulls
-from speedtrack.notices.channels.calls import Answer, Call, Gone, call, encoded, good
+from speedtrack.notices.channels.calls import Call, Gone, Response, call, encoded, require_success
 from speedtrack.notices.channels.document import Document
 from speedtrack.notices.channels.shapes import SHAPES
 from speedtrack.notices.errors import Away, Permanent, Temporary, Unanswered
@@ -25,20 +25,20 @@ PAUSE_AFTER = 20  # failures in a row
 DELIVERIES = uuid.UUID("6f1d5f2e-6ce0-4f0e-9d0b-0a6f5f7c1b11")  # the name space of delivery ids
 MATRIX_SEND = "/_matrix/client/v3/rooms/{room}/send/m.room.message/{transaction}"
 LONGEST_ERROR = 2000
-REPEATABLE = (Channel.Kind.WEBHOOK, Channel.Kind.MATRIX)  # their receivers can tell a repetition
+REPEATABLE = (Channel.Kind.WEBHOOK, Channel.Kind.MATRIX)  # their receivers can recognise a repetition
 
 
 def deliver(row: Outbox) -> None:
-    """Send a row to its channel. Raises Temporary or Permanent; the channel's own record is written either way."""
+    """Send a row to its channel. Raises Temporary or Permanent; the outcome is stored on the channel either way."""
     channel = row.channel
     assert channel is not None
     try:
         if row.commit_status:
-            pulls.report(row.commit_status)
+            pulls.report_commit(row.commit_status)
         else:
-            post(channel, document.document(event_of(row), delivery_id(row)))
+            post(channel, document.alert_document(event_of(row), delivery_id(row)))
     except (Temporary, Permanent, KeyLost) as e:
-        failed(channel, e)
+        note_failed_delivery(channel, e)
         if isinstance(e, KeyLost):
             raise Permanent(str(e)) from e
         raise
@@ -46,7 +46,7 @@ def deliver(row: Outbox) -> None:
 
 
 def event_key(event: AlertEvent) -> str:
-    """What an outbox row of a channel has as its ``event``."""
+    """The value of ``event`` in an outbox row of a channel."""
     return f"{event.kind}:{event.pk}"
 
 
@@ -58,14 +58,14 @@ def event_of(row: Outbox) -> AlertEvent:
 
 
 def delivery_id(row: Outbox) -> str:
-    """The same for each attempt, so that a receiver can tell a repetition."""
+    """The same for each attempt, so that a receiver can recognise a repetition."""
     return str(uuid.uuid5(DELIVERIES, f"{row.channel_id}/{row.event}/{row.pk}"))
 
 
-def post(channel: Channel, written: Document) -> Answer:
+def post(channel: Channel, written: Document) -> Response:
     """Send a document in the shape of the channel. Raises Temporary, Permanent or KeyLost."""
     try:
-        return good(call(call_of(channel, written)), channel.origin)
+        return require_success(call(call_of(channel, written)), channel.origin)
     except Unanswered as e:
         if channel.kind in REPEATABLE:
             raise Away(str(e)) from e
@@ -76,7 +76,9 @@ def call_of(channel: Channel, written: Document) -> Call:
     url, message = channel.url.reveal(), SHAPES[channel.kind](written)
     if channel.kind == Channel.Kind.WEBHOOK:
         body = encoded(message)
-        return Call("POST", url, headers=signed(channel, body, int(time.time()), written["delivery"]), body=body)
+        return Call(
+            "POST", url, headers=signed_headers(channel, body, int(time.time()), written["delivery"]), body=body
+        )
     if channel.kind == Channel.Kind.MATRIX:
         path = MATRIX_SEND.format(room=quote(channel.place, safe=""), transaction=quote(transaction(written), safe=""))
         return Call("PUT", url.rstrip("/") + path, message, {"Authorization": f"Bearer {channel.secret.reveal()}"})
@@ -84,12 +86,12 @@ def call_of(channel: Channel, written: Document) -> Call:
 
 
 def transaction(written: Document) -> str:
-    """Matrix shows what comes twice under one transaction id once. Each test is one of its own."""
+    """Matrix shows two messages with one transaction id once. Each test has its own id."""
     return f"test-{time.time_ns()}" if written["delivery"] == "test" else written["delivery"]
 
 
-def signed(channel: Channel, body: bytes, timestamp: int, delivery: str) -> dict[str, str]:
-    """The headers by which a receiver knows who sends, when, and whether it had the same before."""
+def signed_headers(channel: Channel, body: bytes, timestamp: int, delivery: str) -> dict[str, str]:
+    """The headers by which a receiver verifies the sender and the time, and recognises a repetition."""
     secrets = [secret for secret in (channel.secret, channel.former_secret) if secret]
     return {
         "Content-Type": "application/json",
@@ -104,8 +106,8 @@ def signature(secret: Secret, timestamp: int, body: bytes) -> str:
     return "v1=" + hmac.new(secret.reveal().encode(), signed_bytes, hashlib.sha256).hexdigest()
 
 
-def failed(channel: Channel, error: Exception) -> None:
-    """Note a failure. The channel is paused if its receiver is gone, or after PAUSE_AFTER failures in a row."""
+def note_failed_delivery(channel: Channel, error: Exception) -> None:
+    """Store a failure. Pause the channel if its receiver is gone, or after PAUSE_AFTER failures in a row."""
     log.warning("channel %s of %s: %s", channel, channel.project, error)
     mine = Channel.objects.filter(pk=channel.pk)
     mine.update(tried_at=Now(), failures=F("failures") + 1, error=str(error)[:LONGEST_ERROR])

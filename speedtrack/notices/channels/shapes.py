@@ -1,4 +1,4 @@
-"""How a document (document.py) is put for each chat. Pure: a document in, the message's JSON out.
+"""The message of each chat for a document (document.py). Pure: a document in, the message's JSON out.
 
 Commit subjects, names and notes are written by anybody: they are shown as text, call nobody, link nowhere, and are cut
 before they are escaped, so that no message exceeds its chat's limits.
@@ -14,13 +14,13 @@ from speedtrack.notices.channels.document import Document
 Message = dict[str, Any]
 Shape = Callable[[Document], Message]
 
-LINE = 120  # characters of a text by others
+LINE = 120  # characters of a text by other people
 MOST_LINES = 8
 SLACK_HEADER, SLACK_SECTION = 150, 3000
 
 
-def calm(text: str, length: int = LINE) -> str:
-    """One line of text by others that no chat takes for a mention (@channel, @room): a word joiner follows each @."""
+def without_mentions(text: str, length: int = LINE) -> str:
+    """One line of text by other people without mentions (@channel, @room): a word joiner follows each @."""
     line = " ".join(text.split())
     short = line if len(line) <= length else line[: length - 1] + "…"
     return re.sub(r"@(?=\w)", "@\u2060", short)
@@ -29,7 +29,7 @@ def calm(text: str, length: int = LINE) -> str:
 def headline(document: Document) -> str:
     kind, project = document["event"]["kind"], document["project"]["slug"]
     words = HEADLINES.get(kind, document["alert"]["status"])
-    return f"[{calm(project, 50)}] {words}{calm(document['summary'])}"
+    return f"[{without_mentions(project, 50)}] {words}{without_mentions(document['summary'])}"
 
 
 #: kind of event -> what precedes the summary
@@ -45,16 +45,16 @@ HEADLINES = {
 }
 
 
-def place(document: Document) -> str:
+def place_in_words(document: Document) -> str:
     """Which commits, in words."""
     count, branches = document["range"]["count"], ", ".join(document["range"]["branches"][:3])
     who = "since this commit" if count == 1 else f"by one of {count} commits"
-    return f"{who}, on {calm(branches)}"
+    return f"{who}, on {without_mentions(branches)}"
 
 
 def change_lines(document: Document) -> list[str]:
     lines = [
-        f"{change['effect']} {change['change']} {calm(change['benchmark'], 60)}, {change['title']} "
+        f"{change['effect']} {change['change']} {without_mentions(change['benchmark'], 60)}, {change['title']} "
         f"(95%: {100 * (change['low'] - 1):+.1f}% to {100 * (change['high'] - 1):+.1f}%)"
         for change in document["changes"][:MOST_LINES]
     ]
@@ -65,21 +65,27 @@ def change_lines(document: Document) -> list[str]:
 def commit_lines(document: Document) -> list[tuple[str, str, str]]:
     """(short sha, the rest of the line, URL) of the newest commits of the range."""
     return [
-        (commit["short"], f"{calm(commit['subject'])} ({calm(commit['author'], 60)})", commit["url"])
+        (
+            commit["short"],
+            f"{without_mentions(commit['subject'])} ({without_mentions(commit['author'], 60)})",
+            commit["url"],
+        )
         for commit in document["commits"][:MOST_LINES]
     ]
 
 
-def decision(document: Document) -> str:
-    """What a person said, or nothing."""
+def decision_in_words(document: Document) -> str:
+    """What a person decided, or nothing."""
     event = document["event"]
     words = f"{event['before']} → {event['after']}" if event["before"] and event["after"] else event["after"]
-    by = calm(event["by"] or "", 60)
-    parts = [part for part in (by, words if event["kind"] != "raised" else "", calm(event["note"], 400)) if part]
+    by = without_mentions(event["by"] or "", 60)
+    parts = [
+        part for part in (by, words if event["kind"] != "raised" else "", without_mentions(event["note"], 400)) if part
+    ]
     return ": ".join(parts)
 
 
-def joined(lines: list[str], limit: int) -> str:
+def lines_within(lines: list[str], limit: int) -> str:
     """As many whole lines as fit."""
     while len("\n".join(lines)) > limit:
         lines = lines[:-1]
@@ -87,28 +93,28 @@ def joined(lines: list[str], limit: int) -> str:
 
 
 def slack_escape(text: str) -> str:
-    """The three characters that Slack's text gives a meaning; without < there is neither mention nor link."""
+    """Escape the three characters with a meaning in Slack's text; without < there is neither mention nor link."""
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
 def slack(document: Document) -> Message:
     """Blocks for an incoming webhook."""
     commits = [f"<{url}|{slack_escape(sha)}> {slack_escape(rest)}" for sha, rest, url in commit_lines(document)]
-    lines = [slack_escape(place(document)), *commits]
+    lines = [slack_escape(place_in_words(document)), *commits]
     title = headline(document)
     blocks: list[Message] = [
         {"type": "header", "text": {"type": "plain_text", "text": title[:SLACK_HEADER], "emoji": False}},
         slack_section(lines),
         slack_section([slack_escape(line) for line in change_lines(document)] or ["No change any more."]),
     ]
-    if said := decision(document):
+    if said := decision_in_words(document):
         blocks.append({"type": "context", "elements": [mrkdwn(slack_escape(said))]})
     blocks.append(slack_section([f"<{document['alert']['url']}|The evidence, and what to do>"]))
     return {"text": slack_escape(title), "blocks": blocks, "unfurl_links": False, "unfurl_media": False}
 
 
 def slack_section(lines: list[str]) -> Message:
-    return {"type": "section", "text": mrkdwn(joined(lines, SLACK_SECTION))}
+    return {"type": "section", "text": mrkdwn(lines_within(lines, SLACK_SECTION))}
 
 
 def mrkdwn(text: str) -> Message:
@@ -116,13 +122,13 @@ def mrkdwn(text: str) -> Message:
 
 
 def matrix(document: Document) -> Message:
-    """The content of an ``m.room.message``; ``m.mentions`` says that it calls nobody, whatever the text holds."""
+    """The content of an ``m.room.message``; ``m.mentions`` says that it mentions nobody, whatever the text contains."""
     commits = commit_lines(document)
-    title, where, said = headline(document), place(document), decision(document)
+    title, where, said = headline(document), place_in_words(document), decision_in_words(document)
     url = document["alert"]["url"]
     text = [title, where, *(f"  {sha} {rest}" for sha, rest, _ in commits), *change_lines(document), said, url]
     escape = html.escape
-    shown = [
+    formatted = [
         f'<strong><a href="{escape(url)}">{escape(title)}</a></strong>',
         escape(where),
         *(f'<a href="{escape(link)}"><code>{escape(sha)}</code></a> {escape(rest)}' for sha, rest, link in commits),
@@ -133,7 +139,7 @@ def matrix(document: Document) -> Message:
         "msgtype": "m.notice",
         "body": "\n".join(line for line in text if line),
         "format": "org.matrix.custom.html",
-        "formatted_body": "<br>".join(line for line in shown if line),
+        "formatted_body": "<br>".join(line for line in formatted if line),
         "m.mentions": {},
     }
 
@@ -141,10 +147,13 @@ def matrix(document: Document) -> Message:
 def teams(document: Document) -> Message:
     """An Adaptive Card for a workflow's webhook. Text runs know no Markdown, so no text by others becomes a link."""
     commits = [f"{sha} {rest}" for sha, rest, _ in commit_lines(document)]
-    rows = [[run(headline(document), size="Medium", weight="Bolder")], [run(place(document), isSubtle=True)]]
-    rows += [[run(line, fontType="Monospace")] for line in commits]
-    rows += [[run(line)] for line in change_lines(document)]
-    rows += [[run(said, isSubtle=True)]] if (said := decision(document)) else []
+    rows = [
+        [text_run(headline(document), size="Medium", weight="Bolder")],
+        [text_run(place_in_words(document), isSubtle=True)],
+    ]
+    rows += [[text_run(line, fontType="Monospace")] for line in commits]
+    rows += [[text_run(line)] for line in change_lines(document)]
+    rows += [[text_run(said, isSubtle=True)]] if (said := decision_in_words(document)) else []
     card = {
         "$schema": "http://adaptivecards.io/schemas/adaptive-card.json",
         "type": "AdaptiveCard",
@@ -157,7 +166,7 @@ def teams(document: Document) -> Message:
     return {"type": "message", "attachments": [attachment]}
 
 
-def run(text: str, **look: Any) -> Message:
+def text_run(text: str, **look: Any) -> Message:
     return {"type": "TextRun", "text": text, **look}
 
 

@@ -1,7 +1,7 @@
-"""Which status the forges show of a commit: watched from its run on, until it is measured and settled.
+"""The status of a commit at forges, updated from its first run until it is measured and settled.
 
-A status moves on only (MOVES): it waits, then it is told, and only an alert, or what a person decides about one,
-changes it after that. So it does not flap while suspicions come and go.
+A status only moves forward (MOVES): it is pending, then it is final, and only an alert, or a decision about one,
+changes it later. So it does not flap while suspicions come and go.
 """
 
 from datetime import timedelta
@@ -21,9 +21,9 @@ from speedtrack.runs.models import Reason, Run, Series
 from speedtrack.runs.models import Status as RunStatus
 from speedtrack.text import plain
 
-HEADS = 10  # the newest commits of a branch that are watched: forges limit how many statuses may be made
-AGAIN_S = 15  # between two looks at a commit that is not settled
-AT_ONCE = 200  # commits of one look
+HEADS = 10  # newest commits of a branch that get a status: forges limit the number of statuses
+AGAIN_S = 15  # between two checks of a commit that is not settled
+AT_ONCE = 200  # commits per check
 LONGEST = 140
 
 State = CommitStatus.State
@@ -36,7 +36,7 @@ MOVES: dict[str, set[str]] = {
 
 
 def unwatched_of(channel: Any, project: Any, created: Any) -> QuerySet[Position]:
-    """Heads of a project with a run that was planned since the channel exists, and no status in it."""
+    """Heads of a project without a status, and with a run planned since the channel was made."""
     head = Position.objects.filter(branch=OuterRef("branch"), commit=OuterRef("branch__head")).values("number")
     planned = Run.objects.own().filter(commit=OuterRef("commit"), reason=Reason.PUSH, created__gte=created)
     known = CommitStatus.objects.filter(channel=channel, commit=OuterRef("commit"))
@@ -50,13 +50,13 @@ def unwatched_of(channel: Any, project: Any, created: Any) -> QuerySet[Position]
 
 
 def unwatched() -> QuerySet[Channel]:
-    """Channels of forges with heads that are to be watched."""
+    """Channels of forges with heads that need a status."""
     heads = unwatched_of(OuterRef(OuterRef("pk")), OuterRef("project"), OuterRef(OuterRef("created")))
     return Channel.objects.filter(Exists(heads), kind__in=Channel.FORGES, paused_at=None)
 
 
-def look() -> int:
-    """Watch new heads, and look at all commits whose time has come; how many."""
+def update_statuses() -> int:
+    """Make statuses for new heads, and check all commits that are due; returns how many were checked."""
     for channel in unwatched():
         heads = unwatched_of(channel, channel.project_id, channel.created).values_list("commit_id", flat=True)
         CommitStatus.objects.bulk_create(
@@ -64,12 +64,12 @@ def look() -> int:
         )
     due = CommitStatus.objects.due().select_related("channel__project", "commit").order_by("look_at")[:AT_ONCE]
     for status in due:
-        judge(status)
+        update_status(status)
     return len(due)
 
 
-def touch(event: AlertEvent) -> None:
-    """An alert was raised, moved or decided: look again at its commit, and at what the project's alerts had named."""
+def look_again(event: AlertEvent) -> None:
+    """After an event of an alert: check its commit again, and all commits with a failure status in the project."""
     channels = Channel.objects.filter(project=event.alert.project, kind__in=Channel.FORGES, paused_at=None)
     CommitStatus.objects.bulk_create(
         [CommitStatus(channel=channel, commit_id=event.alert.commit_id) for channel in channels], ignore_conflicts=True
@@ -79,9 +79,9 @@ def touch(event: AlertEvent) -> None:
 
 
 @transaction.atomic
-def judge(status: CommitStatus) -> None:
-    """Note what the forge is to show, and put it into the outbox if that is news."""
-    state, description = wanted(status)
+def update_status(status: CommitStatus) -> None:
+    """Store the state that the forge is to show, and put it into the outbox if it is new."""
+    state, description = state_of(status)
     moves = state in MOVES[status.state]
     if status.version and not moves and (state != status.state or state == State.PENDING):
         state, description = status.state, status.description
@@ -94,22 +94,22 @@ def judge(status: CommitStatus) -> None:
         Outbox.objects.create(channel=status.channel, commit_status=status, event=f"status:{status.version + 1}")
 
 
-def wanted(status: CommitStatus) -> tuple[str, str]:
-    """The state of the commit and a sentence of at most LONGEST characters."""
-    if named := alert_of(status):
-        return told_of(named)
+def state_of(status: CommitStatus) -> tuple[str, str]:
+    """The state of the commit, and a sentence of at most LONGEST characters."""
+    if named := alert_naming(status):
+        return state_by_alert(named)
     runs = Run.objects.own().filter(project=status.channel.project_id, commit=status.commit_id)
     if runs.unfinished().exists():
         return State.PENDING, "waits for its machine, or is being measured"
     if is_unsettled(status, runs):
         return State.PENDING, "measured; suspected changes are being measured again"
     if not runs.filter(status=RunStatus.SUCCEEDED).exists():
-        return State.ERROR, error_of(runs)
+        return State.ERROR, error_in_words(runs)
     return State.SUCCESS, "measured: no slowdown was found"
 
 
 def is_unsettled(status: CommitStatus, runs: QuerySet[Run]) -> bool:
-    """Was something of the commit not yet looked at, or does a suspicion cover it?"""
+    """Are there undetected measurements of the commit, or does an open suspicion cover it?"""
     unseen = Series.objects.filter(undetected_since__isnull=False, measurements__attempt__run__in=runs)
     places = Position.objects.filter(branch=OuterRef("branch"))
     mine = places.filter(
@@ -124,24 +124,24 @@ def is_unsettled(status: CommitStatus, runs: QuerySet[Run]) -> bool:
 
 
 def places_of(end: str) -> QuerySet[Position, Any]:
-    """The position of one end of a change point's range, seen from two queries below it."""
+    """The position of one end of a change point's range, for use two subqueries below it."""
     return Position.objects.filter(branch=OuterRef(OuterRef("branch")), commit=OuterRef(OuterRef(end))).values("number")
 
 
-def alert_of(status: CommitStatus) -> Alert | None:
-    """The newest alert that names the commit and is held to be true."""
+def alert_naming(status: CommitStatus) -> Alert | None:
+    """The newest alert that names the commit and is confirmed or expected."""
     true = (Alert.Status.CONFIRMED, Alert.Status.EXPECTED)
     alerts = Alert.objects.filter(project=status.channel.project_id, commit=status.commit_id, status__in=true)
     return next((alert for alert in alerts.order_by("-pk") if slowdowns(alert)), None)
 
 
 def slowdowns(alert: Alert) -> list[ChangePoint]:
-    """What got worse, the worst first."""
+    """The slowdowns of an alert, the worst first."""
     found = [cp for cp in alert.change_points.select_related("series__benchmark") if cp.is_slowdown]
     return sorted(found, key=lambda cp: -abs(cp.ratio - 1))
 
 
-def told_of(alert: Alert) -> tuple[str, str]:
+def state_by_alert(alert: Alert) -> tuple[str, str]:
     found = slowdowns(alert)
     more = f" and {len(found) - 1} more" if len(found) > 1 else ""
     where = f", {alert.cause}" if alert.drift or alert.width > 1 else ""
@@ -151,13 +151,13 @@ def told_of(alert: Alert) -> tuple[str, str]:
     return State.FAILURE, f"{change}, measured again"[:LONGEST]
 
 
-def error_of(runs: QuerySet[Run]) -> str:
+def error_in_words(runs: QuerySet[Run]) -> str:
     errors = runs.order_by("-pk").values_list("error", flat=True).first() or "its run was cancelled"
     return f"not measured: {plain(errors).strip().partition(chr(10))[0]}"[:LONGEST]
 
 
 def page_of(status: CommitStatus) -> str:
-    """Where the status leads."""
-    if status.state == State.FAILURE and (named := alert_of(status)):
+    """The page that the status links to."""
+    if status.state == State.FAILURE and (named := alert_naming(status)):
         return settings.URL + reverse("alert", args=[named.pk])
     return settings.URL + reverse("commit", args=[status.channel.project.slug, status.commit.sha])

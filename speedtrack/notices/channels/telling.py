@@ -1,4 +1,4 @@
-"""Which channels hear of an alert's event."""
+"""Which channels get an event of an alert."""
 
 from speedtrack.alerts.models import AlertEvent
 from speedtrack.notices.channels import statuses
@@ -6,13 +6,13 @@ from speedtrack.notices.channels.document import worst_first
 from speedtrack.notices.channels.sending import event_key
 from speedtrack.notices.models import Channel, Outbox
 
-#: Kinds of which chats are told; webhooks hear of all. That an alert grew, or got a note, calls nobody to work.
+#: Kinds of events for chats; webhooks get all. An alert that grew, or got a note, needs nobody's action.
 CHATTED = frozenset({"raised", "narrowed", "moved", "decided", "fixed"})
 
 
-def tell(event: AlertEvent) -> None:
-    """Put one message per channel that wants to hear of the event into the outbox. Of the past nobody is told."""
-    statuses.touch(event)
+def queue_messages(event: AlertEvent) -> None:
+    """Put one message per channel that gets the event into the outbox. The past is not reported."""
+    statuses.look_again(event)
     if event.past:
         return
     channels = Channel.objects.filter(project=event.alert.project_id, paused_at=None).exclude(kind__in=Channel.FORGES)
@@ -20,13 +20,13 @@ def tell(event: AlertEvent) -> None:
         [
             Outbox(channel=channel, alert=event.alert, event=event_key(event))
             for channel in channels
-            if wants(channel, event)
+            if wants_event(channel, event)
         ],
         ignore_conflicts=True,
     )
 
 
-def wants(channel: Channel, event: AlertEvent) -> bool:
+def wants_event(channel: Channel, event: AlertEvent) -> bool:
     if channel.kind != Channel.Kind.WEBHOOK and event.kind not in CHATTED:
         return False
     found = worst_first(event.alert)

@@ -1,4 +1,4 @@
-"""How events of alerts are worded in mails."""
+"""The wording of events of alerts in mails."""
 
 from django import template
 
@@ -6,4 +6,4 @@ from speedtrack.notices import mail
 
 register = template.Library()
 
-register.filter("happened", mail.happened)
+register.filter("happened", mail.event_in_words)

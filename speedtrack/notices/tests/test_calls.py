@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from speedtrack.notices.channels import addresses, calls
-from speedtrack.notices.channels.addresses import Refused, destination, resolve
-from speedtrack.notices.channels.calls import Answer, Call, call, good
+from speedtrack.notices.channels.addresses import Refused, allowed_addresses, destination
+from speedtrack.notices.channels.calls import Call, Response, call, require_success
 from speedtrack.notices.errors import Permanent, Temporary
 from speedtrack.notices.tests.receivers import Receiver, serving
 
@@ -104,40 +104,40 @@ def test_addresses_that_are_not_public_are_refused_until_a_setting_allows_their_
 ) -> None:
     where = destination(f"https://{host}/")
     with pytest.raises(Refused, match="CHANNEL_NETWORKS"):
-        resolve(where, 5)
+        allowed_addresses(where, 5)
     settings.CHANNEL_NETWORKS = [ip_network("0.0.0.0/0"), ip_network("::/0")]
-    assert resolve(where, 5)
+    assert allowed_addresses(where, 5)
 
 
 @pytest.mark.parametrize("host", NEVER)
 def test_addresses_of_cloud_metadata_are_refused_whatever_the_settings_allow(host: str, settings: Any) -> None:
     settings.CHANNEL_NETWORKS = [ip_network("0.0.0.0/0"), ip_network("::/0")]
     with pytest.raises(Refused, match="never"):
-        resolve(destination(f"https://{host}/"), 5)
+        allowed_addresses(destination(f"https://{host}/"), 5)
 
 
 def test_one_allowed_network_opens_no_other(settings: Any) -> None:
     settings.CHANNEL_NETWORKS = [ip_network("10.1.0.0/16")]
-    assert resolve(destination("http://10.1.2.3/"), 5) == [ip_address("10.1.2.3")]
+    assert allowed_addresses(destination("http://10.1.2.3/"), 5) == [ip_address("10.1.2.3")]
     for host in ("10.2.0.1", "127.0.0.1", "192.168.1.1"):
         with pytest.raises(Refused):
-            resolve(destination(f"http://{host}/"), 5)
+            allowed_addresses(destination(f"http://{host}/"), 5)
 
 
 @pytest.mark.parametrize("host", ["93.184.216.34", "[2606:2800:220:1::1]", "[64:ff9b::5db8:d822]"])
 def test_public_addresses_are_called_by_https_on_the_listed_ports_only(host: str) -> None:
-    assert resolve(destination(f"https://{host}/"), 5)
+    assert allowed_addresses(destination(f"https://{host}/"), 5)
     with pytest.raises(Refused, match="https://"):
-        resolve(destination(f"http://{host}/"), 5)
+        allowed_addresses(destination(f"http://{host}/"), 5)
     with pytest.raises(Refused, match="CHANNEL_PORTS"):
-        resolve(destination(f"https://{host}:22/"), 5)
+        allowed_addresses(destination(f"https://{host}:22/"), 5)
 
 
 def test_a_name_with_one_inner_address_among_public_ones_is_refused() -> None:
     where = destination("https://example.org/")
-    addresses.check(where, ip_address("93.184.216.34"))
+    addresses.refuse_private(where, ip_address("93.184.216.34"))
     with pytest.raises(Refused):
-        addresses.check(where, ip_address("10.0.0.1"))
+        addresses.refuse_private(where, ip_address("10.0.0.1"))
 
 
 def test_a_name_that_nobody_knows_is_tried_again_later() -> None:
@@ -161,7 +161,7 @@ def test_a_redirect_is_not_followed(settings: Any) -> None:
         receiver.answer = lambda request: (302, {"Location": target.url}, b"")
         answer = call(Call("POST", receiver.url, {}))
         with pytest.raises(Permanent, match="302: a redirect is not followed"):
-            good(answer, "it")
+            require_success(answer, "it")
     assert not target.requests
 
 
@@ -232,7 +232,7 @@ def test_what_is_no_http_or_breaks_off_is_tried_again_later(settings: Any, spoke
         client.recv(65536)
         client.sendall(spoken)
 
-    with raw(settings, speak) as url, pytest.raises(Temporary, match="cannot be spoken to"):
+    with raw(settings, speak) as url, pytest.raises(Temporary, match="cannot be reached"):
         call(Call("GET", url))
 
 
@@ -240,7 +240,7 @@ def test_nobody_listening_is_tried_again_later(settings: Any) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
     settings.CHANNEL_NETWORKS, settings.CHANNEL_PORTS = [ip_network("127.0.0.1/32")], frozenset({port})
-    with pytest.raises(Temporary, match="cannot be spoken to"):
+    with pytest.raises(Temporary, match="cannot be reached"):
         call(Call("GET", f"http://127.0.0.1:{port}/"))
 
 
@@ -301,6 +301,6 @@ def test_an_answer_that_is_no_success_says_whether_to_try_again_and_when(
     status: int, headers: dict[str, str], error: type[Exception], wait: float | None
 ) -> None:
     with pytest.raises(error, match=f"it answered {status}") as caught:
-        good(Answer(status, headers, b""), "it")
+        require_success(Response(status, headers, b""), "it")
     if error is Temporary:
         assert caught.value.after_s == wait  # type: ignore[attr-defined]

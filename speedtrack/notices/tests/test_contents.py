@@ -40,10 +40,10 @@ def test_the_mail_of_a_measured_change_shows_it(world: World) -> None:
         with Image.open(io.BytesIO(content)) as image:
             assert image.size == (charts.WIDTH * charts.SCALE, charts.HEIGHT * charts.SCALE)
         assert len(content) <= 40 * 1024
-    change = mail.changes(Alert.objects.get())[0]
+    change = mail.changes_of(Alert.objects.get())[0]
     assert len(charts.ratios(change)) >= 5
     assert all(1.3 < ratio < 1.5 for ratio in charts.ratios(change))
-    assert [p.sha for p in charts.line_around(change)] == world.shas
+    assert [p.position for p in charts.line_around(change)] == list(range(len(world.shas)))
 
 
 @pytest.fixture
@@ -67,7 +67,7 @@ def only(alert: Alert) -> list[Outbox]:
 )
 def test_the_subject(history: History, ratio: float, benchmarks: list[str], width: int, expected: str) -> None:
     alert = history.alert(ratio, benchmarks=benchmarks, width=width)
-    line = mail.subject(alert)
+    line = mail.subject_of(alert)
     assert line.startswith(expected) and line.isascii()
 
 
@@ -96,9 +96,9 @@ def test_a_mail_says_how_to_end_it(history: History) -> None:
     address = sent.extra_headers["List-Unsubscribe"].strip("<>")
     assert sent.extra_headers["List-Unsubscribe-Post"] == "List-Unsubscribe=One-Click"
     assert address in str(sent.body) and address in str(sent.alternatives[0].content)
-    ending = subscribing.ending_of(address.rstrip("/").rpartition("/")[2])
+    ending = subscribing.unsubscription_of(address.rstrip("/").rpartition("/")[2])
     assert ending and ending.subscriber == subscriber and len(ending.subscriptions) == 1
-    assert subscribing.ending_of("forged") is None
+    assert subscribing.unsubscription_of("forged") is None
 
 
 def test_the_text_keeps_to_80_columns(history: History) -> None:

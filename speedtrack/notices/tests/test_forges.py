@@ -39,7 +39,7 @@ def push(world: World, count: int = 1, branch: str = "main") -> list[str]:
         world.repository.git("checkout", "--quiet", "-B", branch)
     new = world.repository.commits(count)
     world.shas += new
-    pushes.take(Project.objects.get())
+    pushes.sync_and_plan(Project.objects.get())
     return new
 
 
@@ -47,7 +47,7 @@ def report() -> None:
     """What the task does, with all pauses over."""
     tell_subscribers()
     make_due()
-    statuses.look()
+    statuses.update_statuses()
     make_due()
     send_due()
 
@@ -189,7 +189,7 @@ def test_a_pull_request_gets_one_comment_that_is_edited(
     ann = django_user_model.objects.create(username="ann")
     triage.decide(alert, triage.Decision("confirmed", "expected", None, "it is meant"), ann)
     report()
-    assert ["no slowdown is known" in text for text in forge.texts()] == [True]
+    assert ["no known slowdown" in text for text in forge.texts()] == [True]
 
 
 def test_a_comment_whose_id_was_lost_is_found_by_its_marker(world: World, forge: Forge, branches: None) -> None:

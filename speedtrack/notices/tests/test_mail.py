@@ -10,7 +10,7 @@ from speedtrack import tasks
 from speedtrack.alerts.models import Alert, AlertEvent
 from speedtrack.alerts.tests.conftest import World
 from speedtrack.notices import sending
-from speedtrack.notices.mail import subject
+from speedtrack.notices.mail import subject_of
 from speedtrack.notices.models import Outbox
 from speedtrack.notices.telling import tell_subscribers
 from speedtrack.notices.tests.servers import Mailbox, serving
@@ -87,7 +87,7 @@ def test_a_mail_that_cannot_be_made_holds_back_no_other(alert: Alert, mailbox: M
 
 def test_control_characters_of_a_commit_stay_out_of_the_subject(alert: Alert) -> None:
     alert.commit.subject = "a\x1b[31mred\x07\x7f"
-    assert all(character.isprintable() for character in subject(alert))
+    assert all(character.isprintable() for character in subject_of(alert))
 
 
 @pytest.mark.parametrize("kind", ["quarantined", "lifted", "blind"])

@@ -13,11 +13,11 @@ from speedtrack.notices.tests.test_sending import waiting
 
 def test_what_was_given_up_is_listed_and_sent_again(db: None, capsys: pytest.CaptureFixture[str]) -> None:
     row, other = waiting("a@example.org", "b@example.org")
-    assert doctor.mails()[0] == "good"
+    assert doctor.check_mails()[0] == "good"
     Outbox.objects.filter(pk=other.pk).update(error="451 later", attempts=1)
-    assert doctor.mails() == ("note", "some wait to be tried again, as the one to b@example.org: 451 later")
+    assert doctor.check_mails() == ("note", "some wait to be tried again, as the one to b@example.org: 451 later")
     Outbox.objects.filter(pk=row.pk).update(error="550 no such user", attempts=3, given_up_at=Now())
-    assert doctor.mails()[0] == "bad"
+    assert doctor.check_mails()[0] == "bad"
     call_command("outbox")
     assert f"{row.pk}  a@example.org  given up after 3 attempts: 550 no such user" in capsys.readouterr().out
     with pytest.raises(CommandError, match=f"{other.pk}: not given up"):
@@ -37,7 +37,7 @@ def test_an_account_gets_an_address(db: None) -> None:
     assert Subscriber.objects.get().email == "robert@example.org"
     for user, address, words in (
         ("eve", "eve@example.org", "there is no account 'eve'"),
-        ("ada", "nonsense", "is no mail address"),
+        ("ada", "nonsense", "is not a mail address"),
         ("ada", "ROBERT@example.org", "belongs to another account"),
     ):
         with pytest.raises(CommandError, match=words):

@@ -204,7 +204,7 @@ def test_while_a_server_hangs_no_row_is_locked_and_its_lane_alone_waits(settings
         while not server.taken:
             hung.join(0.01)
             assert hung.is_alive()
-        with sending.alone(MAIL_LANE) as is_mine, sending.alone(1) as is_another:
+        with sending.lane_lock(MAIL_LANE) as is_mine, sending.lane_lock(1) as is_another:
             assert (is_mine, is_another) == (False, True)
         assert sending.send_due() == 0 and len(server.taken) == 1
         Outbox.objects.select_for_update(nowait=True).update(event="blind")
@@ -213,7 +213,7 @@ def test_while_a_server_hangs_no_row_is_locked_and_its_lane_alone_waits(settings
 
 
 def test_a_row_whose_sender_crashed_is_sent_later(rows: list[Outbox], mailbox: Mailbox) -> None:
-    assert sending.take(MAIL_LANE) == rows[0]
+    assert sending.take_row(MAIL_LANE) == rows[0]
     assert sending.send_due() == 2
     make_due()
     assert sending.send_due() == 1

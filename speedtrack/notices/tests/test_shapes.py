@@ -115,5 +115,7 @@ def test_what_is_left_out_is_counted() -> None:
 
 
 def test_what_a_person_decided_is_said() -> None:
-    said = shapes.decision(document(kind="decided", by="ann", before="confirmed", after="expected", note="new default"))
+    said = shapes.decision_in_words(
+        document(kind="decided", by="ann", before="confirmed", after="expected", note="new default")
+    )
     assert said == "ann: confirmed → expected: new default"

@@ -191,9 +191,9 @@ def test_unsubscribing_drops_what_waits(history: History) -> None:
     history.alert()
     tell_subscribers(NOON)
     token = subscribing.unsubscribe_token(subscriber, Notice.objects.all())
-    ending = subscribing.ending_of(token)
+    ending = subscribing.unsubscription_of(token)
     assert ending
-    subscribing.end(ending)
+    subscribing.unsubscribe(ending)
     assert not Subscription.objects.exists() and told(NOON + DAY) == {}
 
 

@@ -1,4 +1,4 @@
-"""What is fetched, and what one bad object or odd name at the remote costs: itself, and nothing beside it."""
+"""What is fetched; a bad object or an odd name at the remote affects only the references that need it."""
 
 from collections.abc import Callable
 
@@ -15,7 +15,7 @@ ABSENT = "1234567890" * 4
 
 
 def commit(repository: Repository, changes: Callable[[list[str]], list[str]]) -> str:
-    """A commit upon HEAD, its lines changed."""
+    """A commit on top of HEAD with changed lines."""
     tree, parent = repository.git("rev-parse", "HEAD^{tree}", "HEAD").split()
     lines = [f"tree {tree}", f"parent {parent}", f"author {LINE}", f"committer {LINE}", "", "Odd"]
     return written(repository, "commit", "\n".join(changes(lines)).encode() + b"\n")
@@ -50,20 +50,20 @@ BAD: dict[str, Callable[[Repository], str]] = {
     "treeNotSorted": lambda r: with_tree(r, ("100644", "b"), ("100644", "a")),
     "is missing or damaged at the remote": of_a_lost_blob,
     ABSENT: lambda r: commit(r, lambda c: [f"tree {ABSENT}", *c[1:]]),
-    "names no commit": lambda r: r.git("rev-parse", "HEAD:file.txt"),
+    "not name a commit": lambda r: r.git("rev-parse", "HEAD:file.txt"),
     "find it with `git fsck` there": lambda r: commit(r, lambda c: [c[0], f"parent {ABSENT}", *c[2:]]),
 }
 
 
 @pytest.fixture(params=BAD, ids=lambda word: word.split()[0])
 def bad(request: pytest.FixtureRequest, repository: Repository) -> tuple[str, str]:
-    """A commit that git refuses, and a word of why."""
+    """A commit that git refuses, and a part of the reason."""
     repository.commits(2)
     return BAD[request.param](repository), request.param
 
 
 def place(repository: Repository, ref: str, sha: str) -> None:
-    """By hand: git itself would refuse some of them."""
+    """Written by hand, because git itself refuses some of them."""
     file = repository.path / ".git" / ref
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(f"{sha}\n")
@@ -161,7 +161,7 @@ def test_a_tag_that_moves_to_a_branch_nobody_tracks_is_gone(project: Project, re
 
 
 def test_branches_of_a_mirror_that_nobody_tracks_are_taken_out(project: Project, repository: Repository) -> None:
-    """Such as those of a mirror that was made when all were fetched."""
+    """For instance from the time when all branches were fetched."""
     repository.commits(1)
     repository.git("branch", "other")
     fetching.fetch("kvd", project.url, ["main", "other"])
@@ -202,7 +202,7 @@ def test_a_name_that_is_not_utf8_is_passed_over(project: Project, repository: Re
 def test_a_git_that_fails_to_answer_does_not_delete_a_branch(
     project: Project, repository: Repository, tmp_path: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A git that breaks off or takes too long at `rev-parse`, in front of the real one."""
+    """A git that fails or hangs at `rev-parse`, placed before the real one on PATH."""
     repository.commits(1)
     sync(project)
     new = repository.commit()
@@ -246,6 +246,6 @@ def test_a_mirror_that_lost_objects_is_filled_again(project: Project, repository
     ],
 )
 def test_each_failure_has_a_remedy_of_its_own(project: Project, said: str, remedy: str) -> None:
-    assert not fetching.fault_of(said)
+    assert not fetching.ref_fault(said)
     with pytest.raises(RepositoryError, match=remedy):
-        raise fetching.failure("kvd", project.url, GitFailed(f"git fetch: {said}", 128, said))
+        raise fetching.failure_with_remedy("kvd", project.url, GitFailed(f"git fetch: {said}", 128, said))

@@ -1,4 +1,4 @@
-"""Attacks on git through what strangers may name, each tried for real."""
+"""Attacks on git by names that strangers may choose, each tried for real."""
 
 import os
 from pathlib import Path
@@ -29,13 +29,13 @@ def files_under(directory: Path) -> set[str]:
 def test_a_revision_that_is_an_option_is_refused_and_writes_nothing(mirror: Path, tmp_path: Path, option: str) -> None:
     hostile = option.format(tmp_path / "pwned")
     before = files_under(tmp_path)
-    for ask in (git.resolve, git.in_range, git.first_parents):
+    for ask in (git.resolve_revision, git.commits_in_range, git.first_parents):
         with pytest.raises(RepositoryError):
             ask("kvd", hostile)
     with pytest.raises(RepositoryError):
-        git.in_range("kvd", f"main..{hostile}")
+        git.commits_in_range("kvd", f"main..{hostile}")
     with pytest.raises(RepositoryError):
-        git.in_range("kvd", f"{hostile}..main")
+        git.commits_in_range("kvd", f"{hostile}..main")
     with pytest.raises(RepositoryError):
         list(git.revisions("kvd", [hostile]))
     with pytest.raises(RepositoryError):
@@ -44,7 +44,7 @@ def test_a_revision_that_is_an_option_is_refused_and_writes_nothing(mirror: Path
 
 
 def test_the_attack_by_output_works_on_a_git_without_the_guard(repository: Repository, tmp_path: Path) -> None:
-    """So the tests above would see it."""
+    """This shows that the tests above would notice it."""
     repository.commit()
     repository.git("log", f"--output={tmp_path / 'pwned'}")
     assert (tmp_path / "pwned").exists()
@@ -82,9 +82,9 @@ def test_a_branch_whose_name_begins_with_a_dash_is_a_branch_like_others(
     repository.git("update-ref", "refs/heads/-x", sha)
     repository.git("update-ref", "refs/tags/-x", sha)
     fetching.fetch("kvd", str(repository.path), ["-x", name])
-    assert git.resolve("kvd", f"refs/heads/{name}") == sha
-    assert git.first_parents("kvd", git.resolve("kvd", "refs/heads/-x")) == [sha]
-    assert git.tags("kvd") == {"-x": sha}
+    assert git.resolve_revision("kvd", f"refs/heads/{name}") == sha
+    assert git.first_parents("kvd", git.resolve_revision("kvd", "refs/heads/-x")) == [sha]
+    assert git.tags_by_name("kvd") == {"-x": sha}
 
 
 @pytest.mark.parametrize(
@@ -108,13 +108,13 @@ def test_a_branch_whose_name_begins_with_a_dash_is_a_branch_like_others(
 )
 def test_only_https_addresses_may_be_tracked(url: str) -> None:
     with pytest.raises(RepositoryError):
-        git.checked_url(url)
+        git.valid_url(url)
 
 
 @pytest.mark.parametrize("url", ["https://user@example.org/a", "https://user:pass@example.org/a", "https://:p@h/a"])
 def test_an_address_with_a_user_is_refused_without_repeating_the_password(url: str) -> None:
     with pytest.raises(RepositoryError, match="leave it out") as caught:
-        git.checked_url(url)
+        git.valid_url(url)
     assert "pass" not in str(caught.value).replace("password", "")
 
 
@@ -122,19 +122,19 @@ def test_an_address_with_a_user_is_refused_without_repeating_the_password(url: s
 def test_control_characters_in_an_address_are_refused(character: str) -> None:
     for url in (f"https://example.org/a{character}b", f"{character}https://example.org/a", f"/srv/a{character}b"):
         with pytest.raises(RepositoryError, match="control characters"):
-            git.checked_url(url)
+            git.valid_url(url)
 
 
 @pytest.mark.parametrize("url", ["https://example.org/a/b", "https://example.org:8443/a/b.git", "https://h/a@b"])
 def test_an_https_address_stays_as_it_is(url: str) -> None:
-    assert git.checked_url(url) == url
+    assert git.valid_url(url) == url
 
 
 def test_a_local_path_needs_the_setting(tmp_path: Path, settings: Any) -> None:
-    assert git.checked_url(str(tmp_path)) == str(tmp_path)
+    assert git.valid_url(str(tmp_path)) == str(tmp_path)
     settings.ALLOW_LOCAL_REPOSITORIES = False
     with pytest.raises(RepositoryError, match="ALLOW_LOCAL_REPOSITORIES"):
-        git.checked_url(str(tmp_path))
+        git.valid_url(str(tmp_path))
 
 
 def test_a_local_repository_is_not_fetched_once_the_setting_is_gone(
@@ -147,7 +147,7 @@ def test_a_local_repository_is_not_fetched_once_the_setting_is_gone(
 
 def test_a_local_path_that_is_no_directory_is_named(tmp_path: Path) -> None:
     with pytest.raises(RepositoryError, match=r"there is no directory .*/nowhere"):
-        git.checked_url(str(tmp_path / "nowhere"))
+        git.valid_url(str(tmp_path / "nowhere"))
 
 
 def test_hooks_and_configuration_of_the_mirror_and_of_the_user_run_nothing(
@@ -167,30 +167,30 @@ def test_hooks_and_configuration_of_the_mirror_and_of_the_user_run_nothing(
     monkeypatch.setenv("GIT_DIR", str(repository.path / ".git"))
     repository.commit_object(b"tree TREE\nauthor A <a@b> 1 +0000\ncommitter A <a@b> 1 +0000\n\nmore\n")
     fetching.fetch("kvd", str(repository.path), ["main"])
-    assert next(git.revisions("kvd", [git.resolve("kvd", "main")])).subject == "more"
+    assert next(git.revisions("kvd", [git.resolve_revision("kvd", "main")])).subject == "more"
     assert not pwned.exists()
 
 
 def test_git_is_given_no_secret_of_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SECRET_KEY", "hidden")
-    assert "hidden" not in " ".join(git.environment().values())
+    assert "hidden" not in " ".join(git.git_environment().values())
 
 
 @pytest.mark.parametrize("name", ["main~1..", "nonsense", "", "main:file.txt", "0" * 40, "main\nmain"])
 def test_a_name_that_is_no_commit_is_refused_with_a_remedy(mirror: Path, name: str) -> None:
     with pytest.raises(RepositoryError, match="check the spelling"):
-        git.resolve("kvd", name)
+        git.resolve_revision("kvd", name)
 
 
 @pytest.mark.parametrize("url", ["https://[bad", "https://[::1/a", "https://h]/a"])
 def test_an_address_that_cannot_be_parsed_is_refused(url: str) -> None:
     with pytest.raises(RepositoryError, match="not a repository address"):
-        git.checked_url(url)
+        git.valid_url(url)
 
 
 def test_a_name_with_a_zero_byte_is_refused(mirror: Path) -> None:
     with pytest.raises(RepositoryError):
-        git.resolve("kvd", "main\0x")
+        git.resolve_revision("kvd", "main\0x")
 
 
 def test_a_git_that_takes_too_long_is_ended_with_all_it_started(
@@ -231,4 +231,4 @@ def test_a_lock_that_a_killed_git_left_behind_is_broken_when_it_is_old(
         fetching.fetch("kvd", str(repository.path), ["main"])
     os.utime(lock, (lock.stat().st_mtime - 2 * settings.GIT_TIMEOUT_S,) * 2)
     fetching.fetch("kvd", str(repository.path), ["main"])
-    assert git.resolve("kvd", "main") == sha
+    assert git.resolve_revision("kvd", "main") == sha

@@ -37,7 +37,7 @@ def test_a_signed_push_is_stored_as_it_came(project: Project) -> None:
     assert bytes(row.body) == PUSH
     assert (row.delivery_id, row.event, row.provider, row.status) == ("d1", "push", "github", "received")
     assert row.headers["User-Agent"] == "GitHub-Hookshot/1"
-    assert list(Project.objects.told()) == [project]
+    assert list(Project.objects.with_deliveries()) == [project]
 
 
 def test_the_example_of_github_holds_as_openssl_computes_it(project: Project) -> None:
@@ -89,7 +89,7 @@ def test_a_redelivery_by_hand_of_what_was_processed_causes_a_look(project: Proje
     Delivery.objects.update(status="processed", outcome="nothing new")
     assert intake.receive(project, headers(PUSH), PUSH) is not None
     assert Delivery.objects.values_list("status", "outcome").get() == ("received", "")
-    assert Project.objects.told().exists()
+    assert Project.objects.with_deliveries().exists()
 
 
 def test_the_same_body_under_another_id_is_one_delivery_while_it_waits(project: Project) -> None:
@@ -102,17 +102,17 @@ def test_the_same_body_after_the_look_is_another_delivery(project: Project) -> N
     intake.receive(project, headers(PUSH, "d1"), PUSH)
     Delivery.objects.update(status="processed")
     assert intake.receive(project, headers(PUSH, "d2"), PUSH) is not None
-    assert Project.objects.told().exists()
+    assert Project.objects.with_deliveries().exists()
     assert Delivery.objects.count() == 2
 
 
 @pytest.mark.parametrize("id", ["d1", "d2"])
 def test_an_ignored_call_swallows_no_real_one(project: Project, id: str) -> None:
-    """The event and the id are not signed: whoever has seen a push may send its body first, as something else."""
+    """Event and id are not signed: somebody who saw a push may send its body first, as something else."""
     intake.receive(project, headers(PUSH, "d1", event="ping"), PUSH)
     delivery = intake.receive(project, headers(PUSH, id), PUSH)
     assert delivery is not None and delivery.event == "push"
-    assert Project.objects.told().exists()
+    assert Project.objects.with_deliveries().exists()
 
 
 def test_an_ignored_call_under_a_known_id_changes_nothing(project: Project) -> None:
@@ -130,7 +130,7 @@ def test_a_redelivery_while_an_equal_one_waits_is_covered_by_that(project: Proje
 
 
 def test_a_repeated_call_makes_the_one_that_waits_as_new_as_itself(project: Project) -> None:
-    """A look that began before it came does not count as its look."""
+    """A look that began before the delivery came does not process it."""
     intake.receive(project, headers(PUSH, "d1"), PUSH)
     before = Delivery.objects.get().received_at
     intake.receive(project, headers(PUSH, "d2"), PUSH)
@@ -171,13 +171,13 @@ def test_an_event_of_no_interest_is_kept_and_wakes_nobody(project: Project, even
     delivery = intake.receive(project, headers(PUSH, event=event), PUSH)
     assert delivery is not None
     assert delivery.status == "ignored"
-    assert not Project.objects.told().exists()
+    assert not Project.objects.with_deliveries().exists()
 
 
 @pytest.mark.parametrize("event", ["push", "create", "delete"])
 def test_events_that_move_branches_wake_the_sync(project: Project, event: str) -> None:
     intake.receive(project, headers(PUSH, event=event), PUSH)
-    assert Project.objects.told().exists()
+    assert Project.objects.with_deliveries().exists()
 
 
 @pytest.mark.parametrize("body", [b"", b"\xff\xfe\x00 not UTF-8", b"\0" * 10, b"no json", b"{" * 1000])

@@ -1,4 +1,4 @@
-"""What git's log tells, read back whole, whatever authors wrote into it."""
+"""Commits are read from git's log correctly, whatever their authors wrote."""
 
 from datetime import UTC, datetime
 from pathlib import Path
@@ -86,7 +86,7 @@ def test_a_subject_in_another_encoding_is_read_as_it_was_meant(repository: Repos
 def test_commits_come_in_the_order_asked_for_even_over_several_blocks(repository: Repository) -> None:
     repository.fast_import(2100, "long")
     fetching.fetch("kvd", str(repository.path), ["long"])
-    shas = git.first_parents("kvd", git.resolve("kvd", "long"))
+    shas = git.first_parents("kvd", git.resolve_revision("kvd", "long"))
     asked = shas[::-1]
     found = list(git.revisions("kvd", asked))
     assert [r.sha for r in found] == asked

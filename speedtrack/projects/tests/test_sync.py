@@ -7,7 +7,7 @@ from django.db import connection
 from speedtrack.projects import git
 from speedtrack.projects.errors import RepositoryError
 from speedtrack.projects.models import Branch, Commit, Position, Project, Tag
-from speedtrack.projects.sync import Moved, sync
+from speedtrack.projects.sync import BranchChange, sync
 from speedtrack.tests.builders import Repository
 
 
@@ -18,7 +18,7 @@ def path_of(project: Project, branch: str = "main") -> list[str]:
     return list(rows.values_list("commit__sha", flat=True))
 
 
-def changes(moved: list[Moved]) -> list[tuple[list[str], list[str]]]:
+def changes(moved: list[BranchChange]) -> list[tuple[list[str], list[str]]]:
     return [(m.added, m.removed) for m in moved]
 
 

@@ -3,8 +3,11 @@ from typing import Any
 
 import pytest
 
-from speedtrack.runs.models import Machine
+from speedtrack.runs import tracking
+from speedtrack.runs.models import Canary, Machine
+from speedtrack.runs.tests.canaries import LEVEL, let_pass, measure_canary
 from speedtrack.runs.tracking import Tracked
+from speedtrack.stats.canary import FEWEST
 from speedtrack.tests import builders
 
 
@@ -39,3 +42,19 @@ def repository(tmp_path: Path, suites: Path) -> builders.Repository:
     repository = builders.Repository(tmp_path / "repository")
     repository.commits(2)
     return repository
+
+
+@pytest.fixture
+def canary_auto(settings: Any) -> None:
+    """The first head that a machine has measured becomes its canary."""
+    settings.CANARY_AUTO = True
+
+
+@pytest.fixture
+def watched(canary_auto: None, tracked: Tracked, machine: Machine) -> Canary:
+    """Machine m1 with three commits to measure, and a canary whose level is known."""
+    tracking.set_canary("m1", tracked.project.slug, None, [])
+    for place in range(FEWEST):
+        measure_canary(machine, LEVEL + place % 3)
+        let_pass(hours=3)
+    return Canary.objects.get()

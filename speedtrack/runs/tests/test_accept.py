@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from speedtrack.benchmarks import definitions
+from speedtrack.benchmarks.digests import json_digest
 from speedtrack.runs import queue, results
 from speedtrack.runs.documents import LogPiece
 from speedtrack.runs.models import (
@@ -19,7 +19,7 @@ from speedtrack.runs.models import (
 from speedtrack.runs.tracking import Tracked
 from speedtrack.tests import builders
 
-EMPTY = definitions.digest_of({})
+EMPTY = json_digest({})
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ def run(tracked: Tracked, machine: Machine) -> Run:
 
 
 def send(run: Run, values: list[float], **changes: Any) -> None:
-    results.accept(run.machine, run.pk, builders.result(run, "get-p1", run.commit, values, **changes))
+    results.accept_result(run.machine, run.pk, builders.result(run, "get-p1", run.commit, values, **changes))
 
 
 def counts() -> list[int]:
@@ -102,8 +102,10 @@ def test_a_measurement_of_flagged_trials_alone_carries_the_flags(run: Run) -> No
 def test_another_environment_is_another_series(run: Run) -> None:
     send(run, [1.0] * 5)
     facts = {**builders.SERIES_FACTS, "kernel": "6.2"}
-    changed = {"digest": results.definitions.digest_of(facts), "series": facts, "recorded": {}}
-    results.accept(run.machine, run.pk, builders.result(run, "set-p1", run.commit, [1.0] * 5, environment=changed))
+    changed = {"digest": results.json_digest(facts), "series": facts, "recorded": {}}
+    results.accept_result(
+        run.machine, run.pk, builders.result(run, "set-p1", run.commit, [1.0] * 5, environment=changed)
+    )
     assert Environment.objects.count() == 2
     assert Series.objects.values("environment").distinct().count() == 2
 
@@ -117,7 +119,7 @@ def test_an_environment_that_does_not_fit_its_digest_is_refused(run: Run) -> Non
 
 def test_a_trial_number_twice_is_refused(run: Run) -> None:
     trials = builders.trials([{"throughput_rps": 1.0}] * 2)
-    with pytest.raises(results.ResultError, match="a trial number stands twice"):
+    with pytest.raises(results.ResultError, match="a trial number occurs twice"):
         send(run, [], trials=[trials[0], trials[0]])
 
 
@@ -126,7 +128,7 @@ def test_a_benchmark_that_the_run_does_not_measure_is_refused(run: Run, wrong: d
     right = builders.result(run, "get-p1", run.commit, [1.0] * 5)
     document = right.model_copy(update={"benchmark": right.benchmark.model_copy(update=wrong)})
     with pytest.raises(results.ResultError, match="does not measure"):
-        results.accept(run.machine, run.pk, document)
+        results.accept_result(run.machine, run.pk, document)
     assert counts() == [0] * 5
 
 
@@ -134,7 +136,7 @@ def test_a_commit_that_is_no_side_of_the_run_is_refused(run: Run) -> None:
     other = Run.objects.get(rank=0).commit
     for side, commit in (("head", other), ("base", run.commit)):
         with pytest.raises(queue.LeaseLost, match=f"no side {side}"):
-            results.accept(run.machine, run.pk, builders.result(run, "get-p1", commit, [1.0] * 5, side=side))
+            results.accept_result(run.machine, run.pk, builders.result(run, "get-p1", commit, [1.0] * 5, side=side))
     assert counts() == [0] * 5
 
 
@@ -146,14 +148,14 @@ def test_a_document_of_a_run_planned_with_an_older_suite_still_fits(run: Run, se
 
 def test_a_piece_of_log_is_stored_once_per_number(run: Run) -> None:
     for text in ("first", "second"):
-        queue.log(run.machine, run.pk, LogPiece(token=run.lease_token, seq=0, phase="measure", text=text))
-    queue.log(run.machine, run.pk, LogPiece(token=run.lease_token, seq=1, phase="measure", text="a\0b 🐙"))
+        queue.keep_log(run.machine, run.pk, LogPiece(token=run.lease_token, seq=0, phase="measure", text=text))
+    queue.keep_log(run.machine, run.pk, LogPiece(token=run.lease_token, seq=1, phase="measure", text="a\0b 🐙"))
     assert list(LogChunk.objects.order_by("seq").values_list("text", flat=True)) == ["first", "a�b 🐙"]
 
 
 def test_a_log_ends_with_a_line_that_says_so(run: Run) -> None:
     def send_piece(seq: int, text: str) -> None:
-        queue.log(run.machine, run.pk, LogPiece(token=run.lease_token, seq=seq, phase="measure", text=text))
+        queue.keep_log(run.machine, run.pk, LogPiece(token=run.lease_token, seq=seq, phase="measure", text=text))
 
     pieces = queue.LOG_BYTES // 900_000
     for seq in range(pieces):

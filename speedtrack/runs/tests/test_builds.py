@@ -1,10 +1,11 @@
-"""A build has series of its own, and a program that was measured already is not measured again."""
+"""A build has its own series, and a program that was measured before is not measured again."""
 
 from typing import Any
 
 import pytest
 
 from speedtrack.benchmarks import definitions
+from speedtrack.benchmarks.digests import build_meaning, json_digest
 from speedtrack.runs import quarantine, queue
 from speedtrack.runs.documents import Failure
 from speedtrack.runs.models import Machine, Measurement, Reason, Run, Sample, Series, Status
@@ -25,7 +26,7 @@ def send_build(run: Run, binary: str = "same", **changes: Any) -> Run | None:
 
 @pytest.fixture
 def history(tracked: Tracked, machine: Machine) -> list[Run]:
-    """The waiting runs of a history, oldest commit first; all at one priority, the oldest first."""
+    """The waiting runs of a history with one priority, oldest commit first."""
     runs = list(Run.objects.order_by("rank"))
     for number, run in enumerate(runs):
         Run.objects.filter(pk=run.pk).update(priority=100, rank=-number)
@@ -71,7 +72,7 @@ def test_what_must_be_measured_is_not_linked(history: list[Run], machine: Machin
     if how == "by hand":
         Run.objects.filter(pk=second.pk).update(reason=Reason.MANUAL)
     facts = {"cpu": "another"} if how == "another environment" else builders.SERIES_FACTS
-    environment = {"digest": definitions.digest_of(facts), "series": facts, "recorded": {}}
+    environment = {"digest": json_digest(facts), "series": facts, "recorded": {}}
     assert builders.send_build(second, second.commit, binary="same", environment=environment) is None
     with pytest.raises(queue.Incomplete):
         queue.complete(machine, second.pk, second.lease_token)
@@ -111,4 +112,4 @@ def test_a_new_build_section_begins_a_new_line(history: list[Run], machine: Mach
     run = builders.claim(machine)
     send_build(run)
     benchmark = Series.objects.get(metric="binary_bytes").benchmark
-    assert benchmark.digest == definitions.digest_of({"build": definitions.build_meaning(run.suite.definition)})
+    assert benchmark.digest == json_digest({"build": build_meaning(run.suite.definition)})

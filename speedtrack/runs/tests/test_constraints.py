@@ -1,12 +1,14 @@
-"""Each named constraint is attacked by SQL or the ORM, past all verbs, and holds."""
+"""Each named constraint holds against attacks by SQL or the ORM that bypass the verbs."""
 
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 from django.db import IntegrityError, connection, transaction
+from django.db.models import ProtectedError
 from django.db.models.functions import Now
 
+from speedtrack.benchmarks.models import BenchmarkSet, SetMember
 from speedtrack.projects.models import Branch, Commit, Delivery, Position, Project, Tag
 from speedtrack.runs.models import (
     MOVES,
@@ -81,6 +83,16 @@ def test_a_run_stands_once_per_commit_machine_benchmarks_reason_and_round(run: R
     refuses(name, again(Run.objects.get(pk=run.pk), status="cancelled"))
     again(Run.objects.get(pk=run.pk), status="queued", round=1)()
     again(Run.objects.get(pk=run.pk), status="queued", reason="manual")()
+
+
+def test_a_benchmark_set_stands_once_per_project_and_a_benchmark_once_in_it(run: Run) -> None:
+    refuses("a_benchmark_set_once_per_project", again(BenchmarkSet.objects.get()))
+    refuses("a_benchmark_once_in_a_set", again(SetMember.objects.all()[0]))
+
+
+def test_a_benchmark_that_a_run_measures_is_not_deleted(run: Run) -> None:
+    with pytest.raises(ProtectedError):
+        BenchmarkSet.objects.get().delete()
 
 
 def test_a_paired_run_stands_once_and_beside_the_plain_one(run: Run) -> None:

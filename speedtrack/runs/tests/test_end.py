@@ -1,4 +1,4 @@
-"""How an attempt ends: complete, fail, silence."""
+"""How an attempt ends: by complete, by fail, or because the runner is silent."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ import pytest
 from django.db import connection
 from django.db.models.functions import Now
 
-from speedtrack.runs import jobs, planning, queue, results
+from speedtrack.runs import planning, queue, results
 from speedtrack.runs.documents import Failure, Renewal
 from speedtrack.runs.models import Machine, Measurement, Reason, Run, Sample, Series, Status
 from speedtrack.runs.tracking import Tracked
@@ -58,7 +58,7 @@ def test_a_run_without_all_its_measurements_is_not_complete(tracked: Tracked, ma
     run = builders.claim(machine)
     with pytest.raises(queue.Incomplete, match="0 of 2 measurements"):
         queue.complete(machine, run.pk, run.lease_token)
-    results.accept(machine, run.pk, builders.result(run, "set-p1", run.commit, [1.0] * 5))
+    results.accept_result(machine, run.pk, builders.result(run, "set-p1", run.commit, [1.0] * 5))
     with pytest.raises(queue.Incomplete, match="1 of 2 measurements"):
         queue.complete(machine, run.pk, run.lease_token)
     run.refresh_from_db()
@@ -69,17 +69,16 @@ def test_a_run_without_all_its_measurements_is_not_complete(tracked: Tracked, ma
 def test_a_paired_run_needs_both_sides(tracked: Tracked, machine: Machine) -> None:
     first = Run.objects.get(rank=0)
     head = Run.objects.get(rank=2).commit
-    benchmarks = jobs.benchmarks_of(first)
-    plan = planning.Plan(first.project, first.suite, benchmarks, Reason.CONFIRM, base=first.commit)
+    plan = planning.Plan(first.project, first.suite, first.benchmark_set, Reason.CONFIRM, base=first.commit)
     paired = planning.plan_pair(plan, head.pk, machine)
     run = builders.claim(machine)
     assert run == paired
-    for name in run.benchmarks:
-        results.accept(machine, run.pk, builders.result(run, name, head, [1.0] * 5))
+    for name in run.benchmark_set.names:
+        results.accept_result(machine, run.pk, builders.result(run, name, head, [1.0] * 5))
     with pytest.raises(queue.Incomplete, match="2 of 4"):
         queue.complete(machine, run.pk, run.lease_token)
-    for name in run.benchmarks:
-        results.accept(machine, run.pk, builders.result(run, name, first.commit, [1.0] * 5))
+    for name in run.benchmark_set.names:
+        results.accept_result(machine, run.pk, builders.result(run, name, first.commit, [1.0] * 5))
     queue.complete(machine, run.pk, run.lease_token)
     assert shown(tracked) == {}
     assert Measurement.objects.filter(accepted=True, paired=True).count() == 8
@@ -108,7 +107,7 @@ def test_what_a_lost_attempt_measured_stays_unseen(tracked: Tracked, machine: Ma
 
 def test_a_permanent_failure_ends_the_run_and_shows_what_was_measured(tracked: Tracked, machine: Machine) -> None:
     run = builders.claim(machine)
-    results.accept(machine, run.pk, builders.result(run, "get-p1", run.commit, [7.0] * 5))
+    results.accept_result(machine, run.pk, builders.result(run, "get-p1", run.commit, [7.0] * 5))
     queue.fail(machine, run.pk, permanent(run))
     run.refresh_from_db()
     assert (run.status, run.error) == (Status.FAILED, "make exited with code 2")
@@ -204,7 +203,7 @@ def test_a_running_run_is_reaped_too_and_failed_at_the_cap(tracked: Tracked, mac
 
 
 def test_a_lease_is_renewed_by_the_clock_of_the_database(tracked: Tracked, machine: Machine) -> None:
-    """A renewal reaches into the future that PostgreSQL sees, so a lease about to end is not reaped."""
+    """A renewal extends the lease by PostgreSQL's clock, so that a lease about to end is not reaped."""
     run = builders.claim(machine)
     builders.expire_lease(run)
     assert not queue.renew(machine, run.pk, Renewal(token=run.lease_token))
@@ -234,7 +233,7 @@ def test_failing_for_now_twice_changes_nothing(tracked: Tracked, machine: Machin
 
 def test_only_one_attempt_of_a_run_is_shown(tracked: Tracked, machine: Machine) -> None:
     run = builders.claim(machine)
-    results.accept(machine, run.pk, builders.result(run, "get-p1", run.commit, [7.0] * 5))
+    results.accept_result(machine, run.pk, builders.result(run, "get-p1", run.commit, [7.0] * 5))
     queue.fail(machine, run.pk, permanent(run))
     Series.objects.update(undetected_since=None)
     queue.retry(run, "again")
@@ -247,7 +246,7 @@ def test_only_one_attempt_of_a_run_is_shown(tracked: Tracked, machine: Machine) 
 
 def test_a_retry_that_measures_nothing_hides_nothing(tracked: Tracked, machine: Machine) -> None:
     run = builders.claim(machine)
-    results.accept(machine, run.pk, builders.result(run, "get-p1", run.commit, [7.0] * 5))
+    results.accept_result(machine, run.pk, builders.result(run, "get-p1", run.commit, [7.0] * 5))
     queue.fail(machine, run.pk, permanent(run))
     queue.retry(run, "again")
     queue.fail(machine, run.pk, permanent(builders.claim(machine)))

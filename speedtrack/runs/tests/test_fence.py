@@ -7,20 +7,24 @@ import pytest
 from django.apps import apps
 
 from speedtrack.runs import queue, results, tracking
-from speedtrack.runs.documents import Failure, LogPiece, Progress, Renewal
+from speedtrack.runs.documents import Failure, LogPiece, ProgressDocument, Renewal
 from speedtrack.runs.models import Machine, Run
 from speedtrack.runs.tracking import Tracked
 from speedtrack.tests import builders
 
 CALLS: dict[str, Callable[[Machine, Run, int], Any]] = {
-    "renew": lambda m, r, t: queue.renew(m, r.pk, Renewal(token=t, progress=Progress(done=1, total=2, now="x"))),
-    "log": lambda m, r, t: queue.log(m, r.pk, LogPiece(token=t, seq=0, phase="measure", text="x")),
+    "renew": lambda m, r, t: queue.renew(
+        m, r.pk, Renewal(token=t, progress=ProgressDocument(done=1, total=2, now="x"))
+    ),
+    "log": lambda m, r, t: queue.keep_log(m, r.pk, LogPiece(token=t, seq=0, phase="measure", text="x")),
     "build": lambda m, r, t: builders.send_build(r, r.commit, token=t),
-    "measurement": lambda m, r, t: results.accept(m, r.pk, builders.result(r, "get-p1", r.commit, [1.0] * 5, token=t)),
+    "measurement": lambda m, r, t: results.accept_result(
+        m, r.pk, builders.result(r, "get-p1", r.commit, [1.0] * 5, token=t)
+    ),
     "complete": lambda m, r, t: queue.complete(m, r.pk, t),
     "fail": lambda m, r, t: queue.fail(m, r.pk, Failure(token=t, kind="permanent", error="late")),
     "fail for now": lambda m, r, t: queue.fail(m, r.pk, Failure(token=t, kind="transient", error="late")),
-    "source": lambda m, r, t: queue.glance(m, r.pk, t),
+    "source": lambda m, r, t: queue.held_run_unlocked(m, r.pk, t),
 }
 each_call = pytest.mark.parametrize("call", CALLS.values(), ids=CALLS.keys())
 

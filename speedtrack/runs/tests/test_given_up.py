@@ -1,4 +1,4 @@
-"""Runs that failed for want of a machine: they are tried again, rarely, and in the end not at all."""
+"""Runs that no machine finished are tried again, less and less often, and in the end no more."""
 
 from datetime import timedelta
 from io import StringIO
@@ -10,7 +10,7 @@ from django.db.models import F
 
 from speedtrack import dispatch
 from speedtrack.projects.models import Position
-from speedtrack.runs import jobs, planning, queue
+from speedtrack.runs import planning, queue
 from speedtrack.runs.documents import Failure
 from speedtrack.runs.models import Machine, Reason, Run, Status
 from speedtrack.runs.tracking import Tracked
@@ -19,7 +19,7 @@ from speedtrack.tests import builders
 
 @pytest.fixture
 def given_up(tracked: Tracked, machine: Machine, settings: Any) -> Run:
-    """A run whose runner fell silent with it as often as it may."""
+    """A run whose runners went silent until the attempt cap."""
     settings.MAX_ATTEMPTS = 2
     for _ in range(2):
         run = builders.claim(machine)
@@ -36,9 +36,9 @@ def let_time_pass(**length: float) -> None:
 
 def test_it_is_a_further_attempt_of_the_same_run_after_a_pause(given_up: Run, machine: Machine) -> None:
     rows = Run.objects.count()
-    assert queue.retry_given_up() == 0 and "retry" not in dispatch.seen()
+    assert queue.retry_given_up() == 0 and "retry" not in dispatch.duties_with_work()
     let_time_pass(minutes=10)
-    assert "retry" in dispatch.seen()
+    assert "retry" in dispatch.duties_with_work()
     dispatch.UPKEEP["retry"]()
     assert queue.retry_given_up() == 0
     run = builders.claim(machine)
@@ -72,7 +72,7 @@ def test_a_run_at_fault_itself_is_not_tried_again(tracked: Tracked, machine: Mac
 def test_a_pair_is_left_to_who_planned_it(tracked: Tracked, machine: Machine, settings: Any) -> None:
     settings.MAX_ATTEMPTS = 1
     first = Run.objects.get(rank=0)
-    plan = planning.Plan(first.project, first.suite, jobs.benchmarks_of(first), Reason.CONFIRM, base=first.commit)
+    plan = planning.Plan(first.project, first.suite, first.benchmark_set, Reason.CONFIRM, base=first.commit)
     planning.plan_pair(plan, Run.objects.get(rank=1).commit_id, machine)
     run = builders.claim(machine)
     assert run.paired

@@ -1,4 +1,4 @@
-"""Many projects, some of which fail or hang: each look is noted, and none holds up another."""
+"""Many projects, some of which fail or hang: each look is noted, and none delays another."""
 
 import threading
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from django.db.models.functions import Now
 from django.test import Client
 
 from speedtrack.projects.models import Delivery, Project
-from speedtrack.projects.sync import alone
+from speedtrack.projects.sync import try_project_lock
 from speedtrack.runs import pushes
 from speedtrack.runs.models import Machine, Run
 from speedtrack.tests import builders
@@ -47,13 +47,13 @@ def tell(slug: str, body: bytes = b"{}") -> None:
 
 
 def wait(**long: int) -> None:
-    """As if this time had gone by since everything that was noted."""
+    """Shift everything that was noted into the past by this time."""
     Project.objects.update(polled_at=F("polled_at") - timedelta(**long))
     Delivery.objects.update(received_at=F("received_at") - timedelta(**long))
 
 
 def told() -> list[str]:
-    return [project.slug for project in Project.objects.told()]
+    return [project.slug for project in Project.objects.with_deliveries()]
 
 
 def due() -> list[str]:
@@ -64,7 +64,7 @@ def raising(error: Exception) -> Callable[[Project], int]:
     def look(project: Project) -> int:
         if project.slug == "a":
             raise error
-        return pushes.take(project)
+        return pushes.sync_and_plan(project)
 
     return look
 
@@ -88,7 +88,7 @@ def test_a_mistake_in_the_suite_is_no_defect(two: list[Repository], suites: Path
     two[0].commit()
     tell("a")
     (suites / "tiny.toml").write_text("name = 1")
-    pushes.look_at_each(Project.objects.told, pushes.take)
+    pushes.look_at_each(Project.objects.with_deliveries, pushes.sync_and_plan)
     project = Project.objects.get(slug="a")
     assert "tiny.toml" in project.error or "suite" in project.error
     assert "defect" not in project.error
@@ -100,7 +100,7 @@ def test_the_pauses_of_a_project_that_fails_grow_up_to_an_hour(two: list[Reposit
     look = raising(ValueError("no"))
     for pause in (30, 60, 120, 240, 480, 960, 1920, 3600, 3600, 3600):
         assert told() == ["a"]
-        pushes.look_at_each(Project.objects.told, look)
+        pushes.look_at_each(Project.objects.with_deliveries, look)
         assert told() == []
         wait(seconds=pause - 3)
         assert told() == []
@@ -125,7 +125,7 @@ def test_a_new_delivery_shortens_the_pause_but_not_to_nothing(two: list[Reposito
     assert told() == []
     wait(seconds=31)
     assert told() == ["a"]
-    pushes.look_at_each(Project.objects.told, raising(ValueError("no")))
+    pushes.look_at_each(Project.objects.with_deliveries, raising(ValueError("no")))
     wait(seconds=31)
     assert told() == []
 
@@ -133,7 +133,7 @@ def test_a_new_delivery_shortens_the_pause_but_not_to_nothing(two: list[Reposito
 def test_a_success_forgets_the_failures(two: list[Repository]) -> None:
     for _ in range(3):
         pushes.look_at_each(EVERYBODY, raising(ValueError("no")))
-    pushes.look_at_each(EVERYBODY, pushes.poll)
+    pushes.look_at_each(EVERYBODY, pushes.look_for_news)
     project = Project.objects.get(slug="a")
     assert (project.failures, project.error) == (0, "")
 
@@ -142,7 +142,7 @@ def test_a_remote_that_is_away_is_noted_and_its_deliveries_wait(two: list[Reposi
     two[0].path.rename(two[0].path.with_name("away"))
     tell("a")
     tell("b")
-    pushes.look_at_each(Project.objects.told, pushes.take)
+    pushes.look_at_each(Project.objects.with_deliveries, pushes.sync_and_plan)
     assert "Check the address" in Project.objects.get(slug="a").error
     assert dict(Delivery.objects.values_list("project__slug", "status")) == {"a": "received", "b": "processed"}
 
@@ -150,17 +150,17 @@ def test_a_remote_that_is_away_is_noted_and_its_deliveries_wait(two: list[Reposi
 def test_a_delivery_that_comes_while_the_look_is_under_way_is_looked_into_afterwards(two: list[Repository]) -> None:
     tell("a")
     Delivery.objects.update(received_at=Now() + timedelta(seconds=5))  # an equal one has come in between
-    pushes.look_at_each(Project.objects.told, pushes.take)
+    pushes.look_at_each(Project.objects.with_deliveries, pushes.sync_and_plan)
     assert Delivery.objects.get().status == "received"
     wait(seconds=10)
-    pushes.look_at_each(Project.objects.told, pushes.take)
+    pushes.look_at_each(Project.objects.with_deliveries, pushes.sync_and_plan)
     assert Delivery.objects.get().status == "processed"
 
 
 def test_what_was_left_out_stands_in_the_outcome_and_on_the_page(two: list[Repository], client: Client) -> None:
     two[0].commit_object(b"tree TREE\nauthor A 1 +0000\ncommitter A <a@b> 1 +0000\n\nodd\n")
     tell("a")
-    pushes.look_at_each(Project.objects.told, pushes.take)
+    pushes.look_at_each(Project.objects.with_deliveries, pushes.sync_and_plan)
     delivery = Delivery.objects.get()
     assert delivery.status == "processed"
     assert "refs/heads/main was left out: object" in delivery.outcome
@@ -191,15 +191,15 @@ def test_a_project_that_is_looked_at_is_left_to_who_does_and_the_others_are_not(
     def hang(project: Project) -> None:
         began.set()
         go_on.wait(60)
-        pushes.take(project)
+        pushes.sync_and_plan(project)
 
-    first = in_thread(lambda: pushes.look_at_each(lambda: Project.objects.told().filter(slug="a"), hang))
+    first = in_thread(lambda: pushes.look_at_each(lambda: Project.objects.with_deliveries().filter(slug="a"), hang))
     try:
         assert began.wait(60)
-        assert {p.slug for p in Project.objects.told().at_rest()} == {"b"}
-        pushes.look_at_each(Project.objects.told, pushes.take)
+        assert {p.slug for p in Project.objects.with_deliveries().at_rest()} == {"b"}
+        pushes.look_at_each(Project.objects.with_deliveries, pushes.sync_and_plan)
         assert told() == ["a"]
-        with alone(Project.objects.get(slug="a")) as is_mine:
+        with try_project_lock(Project.objects.get(slug="a")) as is_mine:
             assert not is_mine
     finally:
         go_on.set()
@@ -213,7 +213,7 @@ def test_a_project_that_is_looked_at_is_left_to_who_does_and_the_others_are_not(
 def test_a_poll_without_news_fetches_nothing(two: list[Repository]) -> None:
     Project.objects.update(polled_at=None)
     before = Project.objects.get(slug="a").synced_at
-    pushes.look_at_each(partial(Project.objects.due, EVERY_S), pushes.poll)
+    pushes.look_at_each(partial(Project.objects.due, EVERY_S), pushes.look_for_news)
     project = Project.objects.get(slug="a")
     assert project.synced_at == before
     assert project.polled_at is not None

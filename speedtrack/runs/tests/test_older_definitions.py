@@ -1,11 +1,12 @@
-"""Runs that were queued by an older version, whose suites knew fewer keys, or other ones."""
+"""Runs that an older version queued, whose suites had fewer keys or different ones."""
 
 from typing import Any
 
 import pytest
 
-from speedtrack.benchmarks import definitions
+from speedtrack.benchmarks.digests import json_digest
 from speedtrack.benchmarks.models import Benchmark, Suite
+from speedtrack.benchmarks.storing import store_set
 from speedtrack.runs import jobs, planning
 from speedtrack.runs.models import Machine, Reason, Run, Status
 from speedtrack.runs.tracking import Tracked
@@ -24,7 +25,7 @@ def older(content: dict[str, Any]) -> dict[str, Any]:
 
 
 def older_meaning(content: dict[str, Any], section: dict[str, Any]) -> dict[str, Any]:
-    """What the digests of that version told of."""
+    """What the digests of that version included."""
     workload = {key: value for key, value in section["workload"].items() if value is not None}
     workload["keys"] = {"count": 1000, "distribution": "uniform"}
     workload["values"] = {"bytes": 32}
@@ -39,14 +40,14 @@ def queued(tracked: Tracked, machine: Machine) -> Run:
     """A run that the older version has queued, with the rows of its suite and benchmarks."""
     Run.objects.update(status=Status.CANCELLED)
     content = older(Suite.objects.get().definition)
-    suite = Suite.objects.create(name="tiny", digest=definitions.digest_of(content), definition=content)
+    suite = Suite.objects.create(name="tiny", digest=json_digest(content), definition=content)
     benchmarks = []
     for section in content["benchmark"]:
         meaning = older_meaning(content, section)
-        digest = definitions.digest_of(meaning)
+        digest = json_digest(meaning)
         row = {"name": section["name"], "digest": digest, "definition": meaning}
         benchmarks.append(Benchmark.objects.create(project=tracked.project, **row))
-    plan = planning.Plan(tracked.project, suite, benchmarks, Reason.MANUAL)
+    plan = planning.Plan(tracked.project, suite, store_set(suite, benchmarks), Reason.MANUAL)
     planning.plan_commits(plan, {Run.objects.order_by("rank")[0].commit_id: 0}, [machine])
     return Run.objects.get(status=Status.QUEUED)
 
@@ -57,10 +58,10 @@ def test_a_run_queued_before_a_key_was_added_is_measured_under_the_digests_store
     run = builders.claim(machine)
     assert run == queued
     stored = {b.name: b.digest for b in Benchmark.objects.order_by("id")[2:]}
-    asked = jobs.document(run)["benchmarks"]
+    asked = jobs.job_document(run)["benchmarks"]
     assert {one["name"]: one["digest"] for one in asked} == stored
     assert {one["workload"]["window"] for one in asked} == {"batch"}
-    assert {b.name: b.digest for b in jobs.benchmarks_of(run)} == stored
+    assert {b.name: b.digest for b in run.benchmark_set.benchmarks.all()} == stored
 
 
 def test_its_results_are_accepted(queued: Run, machine: Machine) -> None:

@@ -1,4 +1,4 @@
-"""What a machine takes next, told by claims in sequence; the time that runs take is made by the database's clock."""
+"""The order of a machine's runs, observed by successive claims; the duration of runs is set in the database."""
 
 from collections import Counter
 from datetime import timedelta
@@ -9,7 +9,7 @@ from django.db import connection
 from django.db.models import F
 from django.db.models.functions import Now
 
-from speedtrack.runs import jobs, order, planning, queue
+from speedtrack.runs import order, planning, queue
 from speedtrack.runs.models import Machine, Reason, Run, Status
 from speedtrack.runs.order import PRIORITY
 from speedtrack.runs.tracking import Tracked
@@ -18,14 +18,14 @@ from speedtrack.tests import builders
 
 @pytest.fixture
 def busy(tracked: Tracked, machine: Machine) -> Machine:
-    """A machine for which much of the history waits; three heads were measured long ago."""
+    """A machine for which many runs of the history wait; three heads were measured long ago."""
     queue_some(Reason.BACKFILL, PRIORITY["rest"], 20)
     Run.objects.filter(priority=PRIORITY["head"]).delete()
     return machine
 
 
 def queue_some(reason: Reason, priority: int, count: int, **changes: Any) -> list[Run]:
-    """Queue runs like one that there is."""
+    """Queue copies of an existing run."""
     one = Run.objects.order_by("id")[0]
     paired = {"base_id": one.commit_id} if reason in (Reason.CONFIRM, Reason.BISECT) else {}
     first = Run.objects.order_by("-round")[0].round + 1
@@ -35,7 +35,6 @@ def queue_some(reason: Reason, priority: int, count: int, **changes: Any) -> lis
             commit=one.commit,
             machine=one.machine,
             suite=one.suite,
-            benchmarks=one.benchmarks,
             benchmark_set=one.benchmark_set,
             reason=reason,
             priority=priority,
@@ -59,7 +58,7 @@ def head(**waited: float) -> Run:
 
 
 def measure_next(machine: Machine, **length: float) -> Run:
-    """Claim a run and let it end after this time; all that was before is then that much older."""
+    """Claim a run and end it after this time; everything before becomes older by it."""
     ago = timedelta(**length)
     run = builders.claim(machine)
     Run.objects.exclude(pk=run.pk).update(
@@ -72,7 +71,7 @@ def measure_next(machine: Machine, **length: float) -> Run:
 
 
 def reasons(machine: Machine, count: int, lengths: dict[str, float]) -> list[str]:
-    """The reasons of so many runs in sequence, each as long as its reason takes, in minutes."""
+    """The reasons of so many successive runs; ``lengths``: minutes that a run of each reason takes."""
     found = []
     for _ in range(count):
         reason = order.next_run(machine)
@@ -112,7 +111,7 @@ def test_who_waits_alone_takes_all(busy: Machine) -> None:
 
 @pytest.mark.django_db
 def test_hours_of_history_do_not_give_a_suspicion_hours(busy: Machine) -> None:
-    """Only the last quarter of an hour counts, so at most so much is made good in one go."""
+    """Only the last quarter of an hour counts, so at most that much is compensated at once."""
     reasons(busy, 10, {"backfill": 10})
     suspicions(20)
     found = reasons(busy, 10, {"confirm": 2, "backfill": 2})
@@ -134,7 +133,7 @@ def test_a_head_goes_before_the_rest_of_the_history(busy: Machine) -> None:
 
 @pytest.mark.django_db
 def test_a_head_waits_no_longer_than_it_is_said(busy: Machine, settings: Any) -> None:
-    """Were it not for that, the suspicions, which have had nothing, would go on for seven minutes."""
+    """Otherwise the suspicions, which have had no time yet, would go on for seven minutes."""
     settings.HEAD_WAIT_S = 240
     measure_next(busy, minutes=14)
     suspicions(20)
@@ -172,7 +171,7 @@ def test_a_suspicion_that_may_not_begin_yet_keeps_nothing_waiting(busy: Machine)
 
 @pytest.mark.django_db
 def test_the_next_run_is_found_without_reading_all_that_wait(busy: Machine) -> None:
-    """With 20,000 runs waiting, an index leads to each kind's first."""
+    """With 20,000 waiting runs, an index finds the first one of each kind."""
     with connection.cursor() as cursor:
         names = [f.column for f in Run._meta.local_fields if f.column not in ("id", "round")]
         listed = ", ".join(f'"{name}"' for name in names)
@@ -203,9 +202,9 @@ def rows_read(plan: dict[str, Any]) -> float:
 
 @pytest.mark.django_db
 def test_planned_runs_are_claimed_by_these_rules(tracked: Tracked, machine: Machine) -> None:
-    """As the verbs plan them: a head and its history, and a pair beside them."""
+    """Priorities as the verbs set them: a head, its history, and a pair."""
     first = Run.objects.get(rank=0)
-    pair = planning.Plan(first.project, first.suite, jobs.benchmarks_of(first), Reason.CONFIRM, base=first.commit)
+    pair = planning.Plan(first.project, first.suite, first.benchmark_set, Reason.CONFIRM, base=first.commit)
     planning.plan_pair(pair, Run.objects.get(rank=1).commit_id, machine)
     claimed = [run.reason for run in builders.work(machine, lambda *_: 5000.0)]
     assert sorted(claimed) == ["backfill", "backfill", "backfill", "confirm"]

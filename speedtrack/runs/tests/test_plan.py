@@ -32,7 +32,7 @@ def pushed(machine: Machine, repository: Repository) -> Project:
 def test_a_push_queues_each_new_commit_on_each_machine(pushed: Project, repository: Repository) -> None:
     builders.machine("m2")
     new = repository.commits(2)
-    assert pushes.take(pushed) == 4
+    assert pushes.sync_and_plan(pushed) == 4
     runs = Run.objects.filter(reason=Reason.PUSH)
     assert Counter(runs.values_list("commit__sha", flat=True)) == Counter({new[0]: 2, new[1]: 2})
     assert dict(runs.filter(machine__name="m1").values_list("commit__sha", "priority")) == {
@@ -43,8 +43,8 @@ def test_a_push_queues_each_new_commit_on_each_machine(pushed: Project, reposito
 
 def test_taking_the_same_push_twice_queues_nothing_new(pushed: Project, repository: Repository) -> None:
     repository.commits(2)
-    assert pushes.take(pushed) == 2
-    assert pushes.take(pushed) == 0
+    assert pushes.sync_and_plan(pushed) == 2
+    assert pushes.sync_and_plan(pushed) == 0
     assert Run.objects.filter(reason=Reason.PUSH).count() == 2
 
 
@@ -60,10 +60,10 @@ def test_a_push_of_commits_that_are_queued_already_queues_nothing(tracked: Track
 
 def test_a_new_head_sends_the_waiting_old_head_back(pushed: Project, repository: Repository, machine: Machine) -> None:
     old = repository.commit()
-    pushes.take(pushed)
+    pushes.sync_and_plan(pushed)
     assert Run.objects.get(commit__sha=old).priority == PRIORITY["head"]
     new = repository.commit()
-    pushes.take(pushed)
+    pushes.sync_and_plan(pushed)
     assert Run.objects.get(commit__sha=old).priority == PRIORITY["rest"]
     assert builders.claim(machine).commit.sha == new
 
@@ -72,11 +72,11 @@ def test_a_forced_push_cancels_what_waits_for_the_commits_that_are_gone(
     pushed: Project, repository: Repository, machine: Machine
 ) -> None:
     gone = repository.commits(3)
-    pushes.take(pushed)
+    pushes.sync_and_plan(pushed)
     at_work = builders.claim(machine)
     repository.git("reset", "--quiet", "--hard", gone[0])
     other = repository.commit("another way")
-    assert pushes.take(pushed) == 1
+    assert pushes.sync_and_plan(pushed) == 1
     status = dict(Run.objects.filter(reason=Reason.PUSH).values_list("commit__sha", "status"))
     assert status == {
         gone[0]: Status.QUEUED,
@@ -94,9 +94,9 @@ def test_a_commit_that_is_still_on_another_branch_is_measured_all_the_same(
     kept = repository.commit()
     Branch.objects.create(project=pushed, name="stable")
     repository.git("branch", "stable")
-    pushes.take(pushed)
+    pushes.sync_and_plan(pushed)
     repository.git("reset", "--quiet", "--hard", "HEAD~1")
-    pushes.take(pushed)
+    pushes.sync_and_plan(pushed)
     assert Run.objects.get(commit__sha=kept, reason=Reason.PUSH).status == Status.QUEUED
 
 
@@ -104,7 +104,7 @@ def test_a_huge_push_is_thinned_by_priority_and_complete(pushed: Project, reposi
     repository.git("checkout", "--quiet", "-b", "away")
     repository.git("branch", "-D", "main")
     repository.fast_import(2048)
-    assert pushes.take(pushed) == 2048
+    assert pushes.sync_and_plan(pushed) == 2048
     runs = Run.objects.filter(reason=Reason.PUSH)
     assert runs.values("commit").distinct().count() == 2048
     assert set(runs.values_list("rank", flat=True)) == set(range(2048))
@@ -127,7 +127,7 @@ def test_reasons_of_their_own_have_priorities_of_their_own() -> None:
 
 def test_a_pair_is_planned_once(tracked: Tracked, machine: Machine) -> None:
     first = Run.objects.get(rank=0)
-    plan = planning.Plan(first.project, first.suite, jobs.benchmarks_of(first), Reason.CONFIRM, base=first.commit)
+    plan = planning.Plan(first.project, first.suite, first.benchmark_set, Reason.CONFIRM, base=first.commit)
     head = Run.objects.get(rank=1).commit_id
     assert planning.plan_pair(plan, head, machine) == planning.plan_pair(plan, head, machine)
     assert planning.plan_pair(plan, head, machine).paired
@@ -135,7 +135,7 @@ def test_a_pair_is_planned_once(tracked: Tracked, machine: Machine) -> None:
 
 def test_a_run_keeps_the_suite_it_was_planned_with(tracked: Tracked, machine: Machine, settings: Any) -> None:
     builders.use_suite(settings, settings.SUITES, builders.SUITE.replace("clients = 50", "clients = 99"))
-    workload = jobs.document(builders.claim(machine))["benchmarks"][0]["workload"]
+    workload = jobs.job_document(builders.claim(machine))["benchmarks"][0]["workload"]
     assert workload["clients"] == 50
 
 
@@ -147,7 +147,7 @@ def test_two_looks_at_one_push_at_once_queue_it_once(pushed: Project, repository
     def take(_: int) -> None:
         try:
             together.wait()
-            pushes.take(Project.objects.get(pk=pushed.pk))
+            pushes.sync_and_plan(Project.objects.get(pk=pushed.pk))
         finally:
             connection.close()
 
@@ -160,16 +160,16 @@ def test_two_looks_at_one_push_at_once_queue_it_once(pushed: Project, repository
 def test_a_push_whose_planning_breaks_off_is_planned_by_the_next_look(
     pushed: Project, repository: Repository, settings: Any
 ) -> None:
-    """Rows of the branch and runs are written together or not at all."""
+    """The branch's rows and the runs are stored together or not at all."""
     new = repository.commit()
     right = settings.SUITES
     settings.SUITES = right / "nowhere"
-    pushes.guarded(pushed, pushes.take)
+    pushes.look_noting_failure(pushed, pushes.sync_and_plan)
     pushed.refresh_from_db()
     assert "there is no suite 'tiny'" in pushed.error
     assert not Run.objects.filter(reason=Reason.PUSH).exists()
     settings.SUITES = right
-    assert pushes.take(pushed) == 1
+    assert pushes.sync_and_plan(pushed) == 1
     pushed.refresh_from_db()
     assert pushed.error == ""
     assert Run.objects.get(reason=Reason.PUSH).commit.sha == new
@@ -180,7 +180,7 @@ def test_a_branch_seen_for_the_first_time_is_no_push_of_all_its_history(
 ) -> None:
     repository.git("branch", "stable")
     Branch.objects.create(project=pushed, name="stable")
-    assert pushes.take(pushed) == 0
+    assert pushes.sync_and_plan(pushed) == 0
     assert Branch.objects.get(name="stable").head is not None
 
 
@@ -202,16 +202,16 @@ def test_a_new_head_leaves_the_heads_of_other_branches_in_front(pushed: Project,
     repository.git("checkout", "--quiet", "-b", "stable")
     builders.track(repository, branch="stable", last=0)
     stable = repository.commit("on stable")
-    pushes.take(pushed)
+    pushes.sync_and_plan(pushed)
     repository.git("checkout", "--quiet", "main")
     repository.commit("on main")
-    pushes.take(pushed)
+    pushes.sync_and_plan(pushed)
     assert Run.objects.get(commit__sha=stable).priority == PRIORITY["head"]
 
 
 def test_a_backlog_of_just_the_cap_is_not_thinned(tracked: Tracked) -> None:
     first = Run.objects.all()[0]
-    plan = planning.Plan(first.project, first.suite, jobs.benchmarks_of(first), Reason.PUSH, round=1)
+    plan = planning.Plan(first.project, first.suite, first.benchmark_set, Reason.PUSH, round=1)
     template = Commit.objects.get(pk=first.commit_id)
     rows = []
     for number in range(planning.BACKLOG_CAP):
@@ -225,11 +225,11 @@ def test_a_backlog_of_just_the_cap_is_not_thinned(tracked: Tracked) -> None:
 
 def test_a_commit_that_comes_back_to_its_branch_is_queued_again(pushed: Project, repository: Repository) -> None:
     sha = repository.commit()
-    pushes.take(pushed)
+    pushes.sync_and_plan(pushed)
     repository.git("reset", "--quiet", "--hard", "HEAD~1")
-    pushes.take(pushed)
+    pushes.sync_and_plan(pushed)
     assert Run.objects.get(commit__sha=sha).status == Status.CANCELLED
     repository.git("reset", "--quiet", "--hard", sha)
-    assert pushes.take(pushed) == 1
+    assert pushes.sync_and_plan(pushed) == 1
     run = Run.objects.get(commit__sha=sha)
     assert (run.status, run.cancel_requested_at) == (Status.QUEUED, None)

@@ -1,4 +1,4 @@
-"""Rates of open loops: a share of a reference that is written down once and never moves."""
+"""Rates of open-loop benchmarks: shares of a reference that is stored once and never changes."""
 
 from pathlib import Path
 from typing import Any
@@ -6,6 +6,8 @@ from typing import Any
 import pytest
 
 from speedtrack.benchmarks import definitions
+from speedtrack.benchmarks.digests import benchmark_digests
+from speedtrack.benchmarks.suitefiles import parse_suite
 from speedtrack.runs import jobs, queue, results, tracking
 from speedtrack.runs.models import Machine, Measurement, ReferenceRate, Run, RunEvent, Status
 from speedtrack.tests import builders
@@ -24,14 +26,14 @@ def suites(tmp_path: Path, settings: Any) -> Path:
 
 
 def rates(run: Run) -> list[Any]:
-    """What the job of a claimed run says of the open loop's rate; empty when it is not in the job."""
-    return [b["workload"]["rate"] for b in jobs.document(run)["benchmarks"] if b["name"] == "half"]
+    """The rate of the open-loop benchmark in the job of a claimed run; empty if it is not in the job."""
+    return [b["workload"]["rate"] for b in jobs.job_document(run)["benchmarks"] if b["name"] == "half"]
 
 
 def measure(run: Run, value: float, **changes: Any) -> None:
     """Measure and complete a claimed run: `value` ns of server CPU, which the builders make 1e9 / value requests/s."""
     for name in builders.measured(run):
-        results.accept(run.machine, run.pk, builders.result(run, name, run.commit, [value] * 5, **changes))
+        results.accept_result(run.machine, run.pk, builders.result(run, name, run.commit, [value] * 5, **changes))
     queue.complete(run.machine, run.pk, run.lease_token)
 
 
@@ -60,7 +62,7 @@ def test_the_next_run_has_the_rate_and_no_later_one_another(tracked: Any, machin
 def test_each_machine_has_a_reference_of_its_own(tracked: Any, machine: Machine) -> None:
     measure(builders.claim(machine), 5000.0)
     other = builders.machine("m2")
-    tracking.measure(tracked.project.slug, "main", [], "m2")
+    tracking.queue_by_hand(tracked.project.slug, "main", [], "m2")
     assert rates(builders.claim(other)) == []
     assert rates(builders.claim(machine)) == [100_000.0]
 
@@ -82,10 +84,10 @@ def test_what_was_not_accepted_is_no_reference(tracked: Any, machine: Machine) -
 def test_a_run_of_postponed_benchmarks_alone_fails_at_once_and_the_next_is_claimed(
     tracked: Any, machine: Machine
 ) -> None:
-    tracking.measure(tracked.project.slug, "main", ["half"], None)
+    tracking.queue_by_hand(tracked.project.slug, "main", ["half"], None)
     run = builders.claim(machine)
     assert builders.measured(run) == ["get-p1", "set-p1"]
-    failed = Run.objects.get(benchmarks=["half"])
+    [failed] = [one for one in Run.objects.all() if one.benchmark_set.names == ["half"]]
     assert failed.status == Status.FAILED
     assert failed.error.startswith("nothing to measure: half: no undisturbed result of get-p1 on m1 yet")
     assert builders.moves(failed) == [("queued", "leased"), ("leased", "failed")]
@@ -108,22 +110,22 @@ def test_extended_benchmarks_are_measured_when_they_are_asked_for(
 ) -> None:
     builders.use_suite(settings, suites, builders.SUITE + EXTENDED)
     slug = builders.track(three_commits).project.slug
-    assert {tuple(run.benchmarks) for run in Run.objects.all()} == {("get-p1", "set-p1")}
-    tracking.measure(slug, "main", [], None)
-    tracking.measure(slug, "main", [], None, extended=True)
-    tracking.measure(slug, "main", ["half"], None)
-    manual = Run.objects.filter(reason="manual").order_by("pk").values_list("benchmarks", flat=True)
-    assert list(manual) == [["get-p1", "set-p1"], ["get-p1", "set-p1", "half"], ["half"]]
+    assert {tuple(run.benchmark_set.names) for run in Run.objects.all()} == {("get-p1", "set-p1")}
+    tracking.queue_by_hand(slug, "main", [], None)
+    tracking.queue_by_hand(slug, "main", [], None, extended=True)
+    tracking.queue_by_hand(slug, "main", ["half"], None)
+    manual = Run.objects.filter(reason="manual").order_by("pk")
+    assert [run.benchmark_set.names for run in manual] == [["get-p1", "set-p1"], ["get-p1", "set-p1", "half"], ["half"]]
 
 
 def test_what_is_extended_is_not_part_of_a_meaning() -> None:
-    usual, extended = (definitions.parse(builders.SUITE + more, "tiny.toml") for more in (OPEN, EXTENDED))
-    assert definitions.digests(usual.model_dump()) == definitions.digests(extended.model_dump())
+    usual, extended = (parse_suite(builders.SUITE + more, "tiny.toml") for more in (OPEN, EXTENDED))
+    assert benchmark_digests(usual.model_dump()) == benchmark_digests(extended.model_dump())
 
 
 def test_the_default_set_must_not_be_empty_nor_depend_on_the_rest() -> None:
     text = builders.SUITE.replace("[[benchmark]]", "[[benchmark]]\nextended = true")
     with pytest.raises(definitions.DefinitionError, match="every benchmark is extended"):
-        definitions.parse(text, "tiny.toml")
-    with pytest.raises(definitions.DefinitionError, match="get-p1 is extended: then this one must be, too"):
-        definitions.parse(text + OPEN, "tiny.toml")
+        parse_suite(text, "tiny.toml")
+    with pytest.raises(definitions.DefinitionError, match="get-p1 is extended: then this one must be extended, too"):
+        parse_suite(text + OPEN, "tiny.toml")

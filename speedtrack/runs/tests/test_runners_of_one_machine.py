@@ -1,4 +1,4 @@
-"""One machine, one runner: what a second one with the same token meets, and what a polite stop costs."""
+"""One machine, one runner: a second one with the same token is refused, and a requested stop costs no attempt."""
 
 import pytest
 from django.db import connection

@@ -9,7 +9,7 @@ from speedtrack.projects.errors import RepositoryError
 from speedtrack.projects.models import Branch, Commit, Project
 from speedtrack.runs import tracking
 from speedtrack.runs.models import Machine, Reason, Run, UnknownToken
-from speedtrack.runs.tracking import NoSuchThing, Tracked, Wish
+from speedtrack.runs.tracking import NoSuchThing, Tracked, TrackingRequest
 from speedtrack.tests import builders
 from speedtrack.tests.builders import Repository
 
@@ -65,13 +65,13 @@ def nothing_is_left() -> bool:
 @pytest.mark.parametrize("url", ["http://example.org/a/b", "/nowhere/at/all", "ext::sh -c id", "-x", "https://u:p@h/a"])
 def test_a_wrong_address_leaves_no_project(machine: Machine, suites: Path, url: str) -> None:
     with pytest.raises(RepositoryError):
-        tracking.track(Wish(url, "tiny"))
+        tracking.track(TrackingRequest(url, "tiny"))
     assert nothing_is_left()
 
 
 def test_a_directory_without_a_repository_leaves_no_project(machine: Machine, suites: Path, tmp_path: Path) -> None:
     with pytest.raises(RepositoryError, match="Check the address"):
-        tracking.track(Wish(str(tmp_path), "tiny"))
+        tracking.track(TrackingRequest(str(tmp_path), "tiny"))
     assert nothing_is_left()
 
 
@@ -84,7 +84,7 @@ def test_a_wrong_branch_is_answered_with_those_there_are(machine: Machine, repos
 
 def test_a_wrong_suite_leaves_no_project(machine: Machine, repository: Repository) -> None:
     with pytest.raises(DefinitionError, match="there is no suite 'redis'"):
-        tracking.track(Wish(str(repository.path), "redis"))
+        tracking.track(TrackingRequest(str(repository.path), "redis"))
     assert nothing_is_left()
 
 
@@ -126,12 +126,12 @@ def test_a_name_that_is_taken_by_another_repository_is_refused(
     ("name", "slug"), [("My Redis", "my-redis"), ("a/../b", "a-b"), ("Ünïcode", "n-code"), ("x.git", "x-git")]
 )
 def test_a_project_has_a_name_fit_for_addresses(name: str, slug: str) -> None:
-    assert tracking.checked_slug(name) == slug
+    assert tracking.valid_slug(name) == slug
 
 
 def test_a_name_without_letters_is_refused() -> None:
     with pytest.raises(RepositoryError, match="give one with --name"):
-        tracking.checked_slug("..")
+        tracking.valid_slug("..")
 
 
 def test_the_branch_is_that_of_the_repository_where_none_is_named(machine: Machine, repository: Repository) -> None:
@@ -141,16 +141,16 @@ def test_the_branch_is_that_of_the_repository_where_none_is_named(machine: Machi
 
 def test_measuring_by_hand_measures_again_each_time(tracked: Tracked, machine: Machine) -> None:
     for round in range(3):
-        assert tracking.measure("repository", "main", [], None) == 1
+        assert tracking.queue_by_hand("repository", "main", [], None) == 1
         assert Run.objects.filter(reason=Reason.MANUAL, round=round).count() == 1
     assert builders.claim(machine).reason == Reason.MANUAL
 
 
 def test_a_range_by_hand_is_without_its_begin_and_with_its_end(tracked: Tracked, machine: Machine) -> None:
-    assert tracking.measure("repository", "main~2..main", ["set-p1"], "m1") == 2
+    assert tracking.queue_by_hand("repository", "main~2..main", ["set-p1"], "m1") == 2
     runs = Run.objects.filter(reason=Reason.MANUAL).order_by("rank")
     assert [r.commit.subject for r in runs] == ["Change number 2", "Change number 3"]
-    assert runs[0].benchmarks == ["set-p1"]
+    assert runs[0].benchmark_set.names == ["set-p1"]
 
 
 @pytest.mark.parametrize(
@@ -163,7 +163,7 @@ def test_a_range_by_hand_is_without_its_begin_and_with_its_end(tracked: Tracked,
 )
 def test_what_does_not_exist_is_answered_with_what_does(tracked: Tracked, arguments: Any, words: str) -> None:
     with pytest.raises(NoSuchThing, match=words):
-        tracking.measure(*arguments)
+        tracking.queue_by_hand(*arguments)
 
 
 @pytest.mark.parametrize(
@@ -192,7 +192,7 @@ def test_what_does_not_exist_is_answered_with_what_does(tracked: Tracked, argume
 )
 def test_a_range_that_is_none_queues_nothing(tracked: Tracked, expression: str) -> None:
     with pytest.raises(RepositoryError):
-        tracking.measure("repository", expression, [], None)
+        tracking.queue_by_hand("repository", expression, [], None)
     assert not Run.objects.filter(reason=Reason.MANUAL).exists()
 
 
@@ -212,11 +212,11 @@ def test_what_no_tracked_branch_has_can_be_measured_by_name(machine: Machine, re
     builders.track(repository, branch="main", last=0)
     manual = Run.objects.filter(reason=Reason.MANUAL)
     for expression, sha in [("v1.2", shas[0]), ("release~1", shas[1]), (shas[2], shas[2]), ("refs/tags/v1.2", shas[0])]:
-        assert tracking.measure("repository", expression, [], None) == 1
+        assert tracking.queue_by_hand("repository", expression, [], None) == 1
         assert manual.order_by("pk").last().commit.sha == sha
-    assert tracking.measure("repository", "v1.2..release", [], None) == 2
+    assert tracking.queue_by_hand("repository", "v1.2..release", [], None) == 2
     new = repository.commit()
-    tracking.measure("repository", "release", [], None)
+    tracking.queue_by_hand("repository", "release", [], None)
     assert manual.order_by("pk").last().commit.sha == new
     assert list(git.local_refs("repository")) == ["refs/heads/main"]
 
@@ -284,8 +284,8 @@ def test_a_range_by_hand_goes_newest_first_whatever_was_stored_first(tracked: Tr
     builders.track(repository, name="side", last=0)
     repository.git("checkout", "--quiet", "-b", "topic")
     topic = repository.commits(3)
-    tracking.measure("side", topic[-1], [], None)
-    tracking.measure("side", f"{shas[-1]}..topic", [], None)
+    tracking.queue_by_hand("side", topic[-1], [], None)
+    tracking.queue_by_hand("side", f"{shas[-1]}..topic", [], None)
     runs = Run.objects.filter(project__slug="side", round=1).order_by("rank")
     assert [run.commit.sha for run in runs] == topic
 

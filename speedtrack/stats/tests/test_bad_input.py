@@ -1,4 +1,4 @@
-"""What every verb that judges a series or pairs answers to values that no healthy benchmark gives."""
+"""How every function that judges series or pairs handles values that no healthy benchmark gives."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from speedtrack.stats import canary, drift, narrow
-from speedtrack.stats.changepoint import Point, Settled, suspect
-from speedtrack.stats.compare import compare, compare_exact, settle
-from speedtrack.stats.explain import clearest, explain
+from speedtrack.stats.changepoint import Point, SettledShift, suspect_shifts
+from speedtrack.stats.compare import compare_exact, compare_samples, settle_pairs
+from speedtrack.stats.explain import clearest_place, explain_place
 from speedtrack.stats.floor import noise_floor
-from speedtrack.stats.history import verdicts
+from speedtrack.stats.history import history_verdicts
 from speedtrack.stats.summary import summarize
 
 Values = Sequence[float]
@@ -33,30 +33,30 @@ def pairs(values: Values) -> list[tuple[float, float]]:
 
 
 def settled(values: Values) -> Any:
-    return settle(pairs(values), smallest_effect=0.01, level=0.01, looks=5, look=1, seed=1)
+    return settle_pairs(pairs(values), smallest_effect=0.01, level=0.01, looks=5, look=1, seed=1)
 
 
 OF_SERIES: dict[str, Callable[[Values], Any]] = {
-    "suspect": lambda values: suspect(points(values), smallest_effect=0.01, spread=0.01),
-    "suspect beside a confirmed change": lambda values: suspect(
-        points(values), settled=[Settled(3, 5, upwards=True, confirmed=True)]
+    "suspect": lambda values: suspect_shifts(points(values), smallest_effect=0.01, spread=0.01),
+    "suspect beside a confirmed change": lambda values: suspect_shifts(
+        points(values), settled=[SettledShift(3, 5, upwards=True, confirmed=True)]
     ),
-    "history": lambda values: verdicts(points(values), smallest_effect=0.01),
-    "explain": lambda values: explain(points(values), 2, since=0, smallest_effect=0.01),
-    "clearest": lambda values: clearest(points(values), smallest_effect=0.01),
-    "drift": lambda values: drift.drifted(*halves(values), smallest_effect=0.01),
-    "canary": lambda values: canary.judge(values[:-1], values[-1], 0.01),
+    "history": lambda values: history_verdicts(points(values), smallest_effect=0.01),
+    "explain": lambda values: explain_place(points(values), 2, since=0, smallest_effect=0.01),
+    "clearest": lambda values: clearest_place(points(values), smallest_effect=0.01),
+    "drift": lambda values: drift.drift_since(*halves(values), smallest_effect=0.01),
+    "canary": lambda values: canary.judge_canary(values[:-1], values[-1], 0.01),
     "summary": summarize,
-    "compare": lambda values: compare(*halves(values), smallest_effect=0.01, seed=1),
+    "compare": lambda values: compare_samples(*halves(values), smallest_effect=0.01, seed=1),
     "settle": settled,
-    "narrow": lambda values: narrow.place(pairs(values), ratio=1.1, error=0.005),
+    "narrow": lambda values: narrow.place_commit(pairs(values), ratio=1.1, error=0.005),
     "floor": lambda values: noise_floor(pairs(values), level=0.01, planned=10, seed=1),
 }
 FINDINGS = ("suspect", "suspect beside a confirmed change", "history", "drift")  # empty where there is no change
 
 
 def numbers_in(answer: object) -> list[float]:
-    """All numbers of an answer, however deep."""
+    """All numbers of an answer at any depth."""
     if isinstance(answer, bool | str) or answer is None:
         return []
     if isinstance(answer, int | float):
@@ -107,33 +107,35 @@ def test_one_point_is_no_series(name: str) -> None:
 
 def test_a_change_to_zero_is_found_settled_and_narrowed() -> None:
     gone = [5.0] * 20 + [0.0] * 20
-    assert [(shift.index, shift.ratio) for shift in suspect(points(gone))] == [(20, 0.0)]
-    assert [(verdict.index, verdict.ratio) for verdict in verdicts(points(gone), smallest_effect=0.01)] == [(20, 0.0)]
+    assert [(shift.index, shift.ratio) for shift in suspect_shifts(points(gone))] == [(20, 0.0)]
+    assert [(verdict.index, verdict.ratio) for verdict in history_verdicts(points(gone), smallest_effect=0.01)] == [
+        (20, 0.0)
+    ]
     change = settled([5.0] * 10 + [0.0] * 10)
     assert (change.answer, change.ratio) == ("different", 0.0)
     assert compare_exact(5.0, 0.0, smallest_effect=0.01).ratio == 0.0
-    ratio = narrow.cautious(change.ratio, change.low, change.high)
-    sides = [narrow.place([(5.0, head)] * 10, ratio=ratio, error=0.005).side for head in (5.0, 0.0)]
+    ratio = narrow.cautious_ratio(change.ratio, change.low, change.high)
+    sides = [narrow.place_commit([(5.0, head)] * 10, ratio=ratio, error=0.005).side for head in (5.0, 0.0)]
     assert sides == ["old", "new"]
     assert narrow.pairs_needed([(5.0, 0.0)] * 10, ratio=ratio, error=0.005) == narrow.FEWEST
 
 
 def test_a_step_to_zero_explains_no_drift_between_positive_levels() -> None:
-    assert drift.drifted([5.0] * 8, [6.0] * 8, smallest_effect=0.01, explained=0.0) is None
+    assert drift.drift_since([5.0] * 8, [6.0] * 8, smallest_effect=0.01, explained=0.0) is None
 
 
 def test_a_hundred_thousand_points_are_judged_by_the_last_of_them_alone() -> None:
     noise = np.random.default_rng(1).normal(0, 0.01, 100_000)
     noise[99_950:] += math.log(1.05)
     line = points((100 * np.exp(noise)).tolist())
-    shifts = suspect(line, smallest_effect=0.01)
+    shifts = suspect_shifts(line, smallest_effect=0.01)
     late = [shift for shift in shifts if shift.seen >= 99_950]
     assert [abs(shift.index - 99_950) <= 2 for shift in late] == [True]
     assert len(shifts) < 200  # 2 per 1000
     window = line[-1000:]
     skipped = len(line) - len(window)
-    whole = verdicts(line, smallest_effect=0.01, settled=[shift.index for shift in shifts[:-1]], since=99_950)
-    last = verdicts(window, smallest_effect=0.01, since=99_950 - skipped)
+    whole = history_verdicts(line, smallest_effect=0.01, settled=[shift.index for shift in shifts[:-1]], since=99_950)
+    last = history_verdicts(window, smallest_effect=0.01, since=99_950 - skipped)
     assert [(one.index, one.ratio, one.seen) for one in whole] == [
         (one.index + skipped, one.ratio, one.seen + skipped) for one in last
     ]

@@ -6,18 +6,18 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from speedtrack.stats.canary import FEWEST, IN_A_ROW, Answer, judge
+from speedtrack.stats.canary import FEWEST, IN_A_ROW, CanaryAnswer, judge_canary
 
 Array = NDArray[np.float64]
 EFFECT = 0.02
 
 
 def moved(values: Array) -> int | None:
-    """The place of the canary at which a machine is quarantined; None: never."""
+    """The index of the canary run at which the machine is quarantined; None: never."""
     history: list[float] = []
     off = 0
     for place, value in enumerate(values):
-        off = off + 1 if judge(history, float(value), EFFECT).answer == Answer.OFF else 0
+        off = off + 1 if judge_canary(history, float(value), EFFECT).answer == CanaryAnswer.OFF else 0
         if off == IN_A_ROW:
             return place
         if not off:
@@ -36,23 +36,23 @@ def noise(kind: str, sigma: float, seed: int, n: int) -> Array:
 
 
 def test_little_history_says_nothing() -> None:
-    verdict = judge([100.0] * (FEWEST - 1), 200.0, EFFECT)
-    assert (verdict.answer, round(verdict.ratio, 9), verdict.limit) == (Answer.LEARNING, 2.0, None)
-    assert judge([], 5.0, EFFECT).ratio == 1.0
+    verdict = judge_canary([100.0] * (FEWEST - 1), 200.0, EFFECT)
+    assert (verdict.answer, round(verdict.ratio, 9), verdict.limit) == (CanaryAnswer.LEARNING, 2.0, None)
+    assert judge_canary([], 5.0, EFFECT).ratio == 1.0
 
 
 def test_equal_values_leave_the_smallest_effect_as_the_limit() -> None:
     history = [100.0] * FEWEST
-    assert judge(history, 101.9, EFFECT).answer == Answer.STEADY
-    assert judge(history, 102.1, EFFECT).answer == Answer.OFF
-    assert judge(history, 97.0, EFFECT).answer == Answer.OFF
-    assert judge(history, 102.1, EFFECT).limit == pytest.approx(EFFECT)
+    assert judge_canary(history, 101.9, EFFECT).answer == CanaryAnswer.STEADY
+    assert judge_canary(history, 102.1, EFFECT).answer == CanaryAnswer.OFF
+    assert judge_canary(history, 97.0, EFFECT).answer == CanaryAnswer.OFF
+    assert judge_canary(history, 102.1, EFFECT).limit == pytest.approx(EFFECT)
 
 
 def test_noise_widens_the_limit_and_odd_values_hardly_do() -> None:
     steady = list(noise("normal", 0.01, 1, 40))
     odd = [*steady[:30], *[2000.0] * 5, *steady[30:]]
-    plain, spoilt = judge(steady, 1000.0, EFFECT), judge(odd, 1000.0, EFFECT)
+    plain, spoilt = judge_canary(steady, 1000.0, EFFECT), judge_canary(odd, 1000.0, EFFECT)
     assert plain.limit and spoilt.limit
     assert 0.03 < plain.limit < spoilt.limit < 1.6 * plain.limit
 
@@ -76,7 +76,7 @@ def test_a_step_is_found_as_soon_as_it_can_be(step: float, sigma: float, least: 
 
 @pytest.mark.parametrize(("slope", "most"), [(0.0001, 1.03), (0.0005, 1.06)])
 def test_a_slow_drift_is_found(slope: float, most: float) -> None:
-    """A level that followed the newest values would never see it."""
+    """A level that followed the newest values would never show it."""
     for seed in range(20):
         values = noise("normal", 0.002, seed, 400) * (1 + slope * np.arange(400))
         place = moved(values)
@@ -85,4 +85,4 @@ def test_a_slow_drift_is_found(slope: float, most: float) -> None:
 
 def test_a_value_that_is_no_number_is_refused() -> None:
     with pytest.raises(ValueError, match="finite"):
-        judge([1.0] * FEWEST, float("nan"), EFFECT)
+        judge_canary([1.0] * FEWEST, float("nan"), EFFECT)

@@ -2,7 +2,7 @@ import math
 
 import pytest
 
-from speedtrack.stats.common import Cause, cause, is_common, shift, took_part
+from speedtrack.stats.common import MoveCause, cause_by_votes, is_common, log_shift, took_part
 
 FIVE = math.log(1.05)
 
@@ -15,9 +15,9 @@ def test_two_fifths_of_the_series_and_at_least_five_move_together() -> None:
 
 
 def test_evidence_that_contradicts_itself_leaves_the_cause_open() -> None:
-    assert cause([]) == Cause.UNKNOWN
-    assert cause([Cause.UNKNOWN, Cause.MACHINE]) == Cause.MACHINE
-    assert cause([Cause.CODE, Cause.MACHINE]) == Cause.UNKNOWN
+    assert cause_by_votes([]) == MoveCause.UNKNOWN
+    assert cause_by_votes([MoveCause.UNKNOWN, MoveCause.MACHINE]) == MoveCause.MACHINE
+    assert cause_by_votes([MoveCause.CODE, MoveCause.MACHINE]) == MoveCause.UNKNOWN
 
 
 @pytest.mark.parametrize(("move", "answer"), [(FIVE, True), (0.0, False), (-FIVE, False), (0.4 * FIVE, None)])
@@ -26,6 +26,6 @@ def test_what_moved_as_far_took_part(move: float, answer: bool | None) -> None:
 
 
 def test_a_shift_needs_values_above_zero_on_both_sides() -> None:
-    assert shift([1.0], [math.e]) == pytest.approx(1.0)
-    assert shift([], [1.0]) is None
-    assert shift([0.0], [1.0]) is None
+    assert log_shift([1.0], [math.e]) == pytest.approx(1.0)
+    assert log_shift([], [1.0]) is None
+    assert log_shift([0.0], [1.0]) is None

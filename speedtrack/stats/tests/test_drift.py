@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from speedtrack.stats.drift import FRESH, LEVEL, drifted, fresh_step, has_grown
+from speedtrack.stats.drift import FRESH, LEVEL, drift_since, fresh_step, has_grown
 
 
 def medians(rng: np.random.Generator, per_commit: float, count: int) -> list[float]:
@@ -13,7 +13,7 @@ def medians(rng: np.random.Generator, per_commit: float, count: int) -> list[flo
 def first_seen(values: list[float]) -> int | None:
     """The commit at which the drift since the first level is seen."""
     for now in range(2 * LEVEL, len(values) + 1):
-        if drifted(values[:LEVEL], values[now - LEVEL : now], smallest_effect=0.01):
+        if drift_since(values[:LEVEL], values[now - LEVEL : now], smallest_effect=0.01):
             return now - 1
     return None
 
@@ -32,16 +32,16 @@ def test_a_steady_level_drifts_seldom() -> None:
 
 def test_what_a_step_explains_is_no_drift() -> None:
     old, new = [100.0, 100.5, 99.5, 100.2, 99.8], [110.0, 110.5, 109.5, 110.2, 109.8]
-    found = drifted(old, new, smallest_effect=0.01)
+    found = drift_since(old, new, smallest_effect=0.01)
     assert found is not None
     assert found.low < 1.1 < found.high
-    assert drifted(old, new, smallest_effect=0.01, explained=1.1) is None
+    assert drift_since(old, new, smallest_effect=0.01, explained=1.1) is None
 
 
 def test_few_points_and_values_of_zero_are_answered() -> None:
-    assert drifted([1.0] * 4, [2.0] * 8, smallest_effect=0.01) is None
-    assert drifted([0.0] * 8, [0.0] * 8, smallest_effect=0.01) is None
-    assert drifted([0.0] * 8, [1.0] * 8, smallest_effect=0.01) is not None
+    assert drift_since([1.0] * 4, [2.0] * 8, smallest_effect=0.01) is None
+    assert drift_since([0.0] * 8, [0.0] * 8, smallest_effect=0.01) is None
+    assert drift_since([0.0] * 8, [1.0] * 8, smallest_effect=0.01) is not None
 
 
 @pytest.mark.parametrize(

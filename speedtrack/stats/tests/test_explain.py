@@ -3,9 +3,9 @@ import random
 
 import pytest
 
-from speedtrack.stats.changepoint import Point, suspect
-from speedtrack.stats.explain import Limit, explain, sight
-from speedtrack.stats.noise import noise_of
+from speedtrack.stats.changepoint import Point, suspect_shifts
+from speedtrack.stats.explain import Limit, explain_place, smallest_visible_change
+from speedtrack.stats.noise import line_noise
 
 
 def line(n: int, step: float = 0.0, at: int = 0, spread: float = 0.01, seed: int = 1) -> list[Point]:
@@ -21,8 +21,8 @@ def line(n: int, step: float = 0.0, at: int = 0, spread: float = 0.01, seed: int
 @pytest.mark.parametrize("seed", range(8))
 def test_where_suspect_saw_a_shift_the_reason_is_suspicious(seed: int) -> None:
     points = line(80, step=0.08, at=50, seed=seed)
-    shift = next(shift for shift in suspect(points) if abs(shift.index - 50) <= 2)
-    reason = explain(points, shift.index, smallest_effect=0.01)
+    shift = next(shift for shift in suspect_shifts(points) if abs(shift.index - 50) <= 2)
+    reason = explain_place(points, shift.index, smallest_effect=0.01)
     assert reason and reason.suspicious
     assert reason.score >= shift.score * 0.99 or reason.agreement > 0.9
     assert 1.05 < reason.ratio < 1.11
@@ -31,8 +31,8 @@ def test_where_suspect_saw_a_shift_the_reason_is_suspicious(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(8))
 def test_where_suspect_saw_nothing_no_place_is_suspicious(seed: int) -> None:
     points = line(60, spread=0.001, seed=seed)
-    assert suspect(points) == []
-    reasons = [explain(points, place, smallest_effect=0.01) for place in range(1, 60)]
+    assert suspect_shifts(points) == []
+    reasons = [explain_place(points, place, smallest_effect=0.01) for place in range(1, 60)]
     assert not any(reason.suspicious for reason in reasons if reason)
 
 
@@ -44,28 +44,28 @@ def test_the_reason_names_what_it_did_not_exceed(spread: float, step: float, lim
     rng = random.Random(3)
     level = [100 * (1 + rng.gauss(0, spread)) * (1 + step if i >= 40 else 1) for i in range(60)]
     points = [Point((value,)) for value in level]
-    reason = explain(points, 40, smallest_effect=0.03)
+    reason = explain_place(points, 40, smallest_effect=0.03)
     assert reason and not reason.suspicious and reason.limited_by == limit
 
 
 def test_single_trials_of_a_young_line_are_held_against_nothing() -> None:
     points = [Point((100.0,))] * 3 + [Point((150.0,))] * 3
-    reason = explain(points, 3, smallest_effect=0.01)
+    reason = explain_place(points, 3, smallest_effect=0.01)
     assert reason and not reason.suspicious and reason.limited_by == Limit.HISTORY
 
 
 @pytest.mark.parametrize("place", [0, 5, 99, -1])
 def test_no_place_has_no_reason(place: int) -> None:
-    assert explain(line(5), place, smallest_effect=0.01) is None
+    assert explain_place(line(5), place, smallest_effect=0.01) is None
 
 
 def test_after_a_shift_only_the_new_level_counts() -> None:
     points = line(90, step=0.3, at=30)
-    without = explain(points, 60, smallest_effect=0.01)
-    since = explain(points, 60, smallest_effect=0.01, since=30)
+    without = explain_place(points, 60, smallest_effect=0.01)
+    since = explain_place(points, 60, smallest_effect=0.01, since=30)
     assert without and since
     assert abs(since.ratio - 1) < abs(without.ratio - 1) + 0.02 and not since.suspicious
-    assert explain(points, 30, smallest_effect=0.01, since=30) is None
+    assert explain_place(points, 30, smallest_effect=0.01, since=30) is None
 
 
 @pytest.mark.parametrize("spread", [0.003, 0.01, 0.03])
@@ -74,7 +74,7 @@ def test_a_change_as_large_as_the_sight_is_suspected_and_one_of_a_third_is_not(s
     for seed in range(10):
         before = line(60, spread=spread, seed=seed)
         levels = [math.log(sorted(point.values)[2]) for point in before]
-        seen = sight(levels, [math.nan] * 60, smallest_effect=0.001)
+        seen = smallest_visible_change(levels, [math.nan] * 60, smallest_effect=0.001)
         assert seen
         for times in found:
             step = times * seen.smallest
@@ -83,19 +83,19 @@ def test_a_change_as_large_as_the_sight_is_suspected_and_one_of_a_third_is_not(s
                 Point(tuple(100 * (1 + step) * (1 + rng.gauss(0, spread)) for _ in range(1)))
                 for _ in range(seen.after * 2)
             ]
-            shifts = suspect([*before, *after], smallest_effect=0.001)
+            shifts = suspect_shifts([*before, *after], smallest_effect=0.001)
             found[times] += any(shift.seen >= 60 and shift.index >= 55 for shift in shifts)
     assert found[1.3] >= 8 and found[0.33] <= 2
 
 
 def test_a_line_of_one_point_sees_nothing() -> None:
-    assert sight([1.0], [0.1], smallest_effect=0.01) is None
+    assert smallest_visible_change([1.0], [0.1], smallest_effect=0.01) is None
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_noise_of_one_level_has_one_mode_and_the_size_that_it_has(seed: int) -> None:
     rng = random.Random(seed)
-    noise = noise_of([rng.gauss(0, 0.02) for _ in range(100)], [0.004] * 100)
+    noise = line_noise([rng.gauss(0, 0.02) for _ in range(100)], [0.004] * 100)
     assert noise and noise.modes is None
     assert 0.012 < noise.between < 0.03 and noise.within == pytest.approx(0.004)
     assert noise.runs_differ_more
@@ -104,24 +104,24 @@ def test_noise_of_one_level_has_one_mode_and_the_size_that_it_has(seed: int) -> 
 def test_two_levels_by_turns_are_found_and_a_step_is_not_taken_for_them() -> None:
     rng = random.Random(1)
     turns = [(0.1 if (i // 7) % 2 else 0.0) + rng.gauss(0, 0.005) for i in range(60)]
-    noise = noise_of(turns, [math.nan] * 60)
+    noise = line_noise(turns, [math.nan] * 60)
     assert noise and noise.modes == pytest.approx(0.1, abs=0.01)
     step = [(0.1 if i > 30 else 0.0) + rng.gauss(0, 0.005) for i in range(60)]
-    once = noise_of(step, [math.nan] * 60)
+    once = line_noise(step, [math.nan] * 60)
     assert once and once.modes is None
 
 
 def test_gaussian_noise_is_hardly_ever_called_two_levels() -> None:
     rng = random.Random(5)
     lines = [[rng.gauss(0, 1) for _ in range(40)] for _ in range(300)]
-    assert sum(noise_of(line, [math.nan] * 40).modes is not None for line in lines) <= 3  # type: ignore[union-attr]
+    assert sum(line_noise(line, [math.nan] * 40).modes is not None for line in lines) <= 3  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize("n", [0, 1, 4])
 def test_a_few_points_have_no_noise(n: int) -> None:
-    assert noise_of([1.0] * n, [0.1] * n) is None
+    assert line_noise([1.0] * n, [0.1] * n) is None
 
 
 def test_a_constant_line_has_none() -> None:
-    noise = noise_of([1.0] * 30, [0.0] * 30)
+    noise = line_noise([1.0] * 30, [0.0] * 30)
     assert noise and (noise.between, noise.within, noise.modes) == (0.0, 0.0, None)

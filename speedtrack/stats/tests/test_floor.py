@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from speedtrack.stats.compare import Answer, fewest_pairs, settle
+from speedtrack.stats.compare import ComparisonAnswer, fewest_pairs, settle_pairs
 from speedtrack.stats.floor import noise_floor, standard_shift
 from speedtrack.stats.ranks import signed_rank_limit, signed_ranks
 
@@ -16,7 +16,7 @@ Pairs = list[tuple[float, float]]
 
 
 def pairs_of(rng: np.random.Generator, n: int, deviation: float, shift: float = 0.0) -> Pairs:
-    """Normal log ratios, around sides that are anywhere."""
+    """Normal log ratios of sides at any level."""
     sides = 5000 * np.exp(rng.normal(0, 0.3, n))
     return [
         (float(base), float(base * math.exp(step)))
@@ -25,8 +25,8 @@ def pairs_of(rng: np.random.Generator, n: int, deviation: float, shift: float = 
 
 
 def different(pairs: Pairs, seed: int) -> bool:
-    found = settle(pairs, smallest_effect=1e-6, level=LEVEL / LOOKS, looks=1, look=1, seed=seed)
-    return found.answer is Answer.DIFFERENT
+    found = settle_pairs(pairs, smallest_effect=1e-6, level=LEVEL / LOOKS, looks=1, look=1, seed=seed)
+    return found.answer is ComparisonAnswer.DIFFERENT
 
 
 @pytest.mark.parametrize("n", [PLANNED, 20])
@@ -99,9 +99,11 @@ def blocks(rng: np.random.Generator, n: int) -> Pairs:
 def confirmed(pairs: Pairs, seed: int) -> bool:
     """All rounds of a confirmation, as alerts/confirm.py asks them."""
     for look in range(1, LOOKS + 1):
-        found = settle(pairs[: look * PLANNED], smallest_effect=0.001, level=LEVEL, looks=LOOKS, look=look, seed=seed)
-        if found.answer is not Answer.UNKNOWN:
-            return found.answer is Answer.DIFFERENT
+        found = settle_pairs(
+            pairs[: look * PLANNED], smallest_effect=0.001, level=LEVEL, looks=LOOKS, look=look, seed=seed
+        )
+        if found.answer is not ComparisonAnswer.UNKNOWN:
+            return found.answer is ComparisonAnswer.DIFFERENT
     return False
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from speedtrack.stats import history
 from speedtrack.stats.changepoint import Point
-from speedtrack.stats.history import Replay, verdicts
+from speedtrack.stats.history import Replay, history_verdicts
 
 
 def line(seed: int, steps: dict[int, float], n: int = 160, sigma: float = 0.015) -> list[Point]:
@@ -20,7 +20,7 @@ def line(seed: int, steps: dict[int, float], n: int = 160, sigma: float = 0.015)
 
 @pytest.mark.parametrize("seed", range(6))
 def test_a_clear_step_is_found_at_its_place_and_its_size_is_told(seed: int) -> None:
-    (found,) = verdicts(line(seed, {90: 1.08}), smallest_effect=0.01)
+    (found,) = history_verdicts(line(seed, {90: 1.08}), smallest_effect=0.01)
     assert abs(found.index - 90) <= 1
     assert found.first <= found.index <= found.last
     assert found.low < 1.08 < found.high
@@ -28,7 +28,7 @@ def test_a_clear_step_is_found_at_its_place_and_its_size_is_told(seed: int) -> N
 
 
 def test_noise_alone_has_next_to_no_verdict() -> None:
-    found = [verdict for seed in range(20) for verdict in verdicts(line(seed, {}), smallest_effect=0.01)]
+    found = [verdict for seed in range(20) for verdict in history_verdicts(line(seed, {}), smallest_effect=0.01)]
     assert len(found) <= 1  # of 3200 points: 0.3 per 1000
 
 
@@ -44,11 +44,11 @@ def test_what_was_reported_stays_whatever_comes_later() -> None:
 
 def test_one_point_at_a_time_says_the_same_as_all_at_once() -> None:
     points = line(5, {60: 1.1, 120: 1.07})
-    whole = verdicts(points, smallest_effect=0.01)
-    single: list[history.Verdict] = []
+    whole = history_verdicts(points, smallest_effect=0.01)
+    single: list[history.HistoryVerdict] = []
     for seen in range(len(points)):
         settled = [one.index for one in single]
-        single += verdicts(points[: seen + 1], smallest_effect=0.01, settled=settled, since=seen)
+        single += history_verdicts(points[: seen + 1], smallest_effect=0.01, settled=settled, since=seen)
     assert single == whole
     assert len(whole) == 2
 
@@ -57,27 +57,27 @@ def test_a_wild_point_and_a_short_spike_are_no_change() -> None:
     points = line(1, {})
     for at in (50, 51, 52, 100):
         points[at] = Point((points[at].values[0] * 1.5,))
-    assert verdicts(points, smallest_effect=0.01) == []
+    assert history_verdicts(points, smallest_effect=0.01) == []
 
 
 def test_a_step_below_the_smallest_effect_is_none() -> None:
     points = line(2, {80: 1.02}, sigma=0.002)
-    assert verdicts(points, smallest_effect=0.05) == []
-    assert len(verdicts(points, smallest_effect=0.01)) == 1
+    assert history_verdicts(points, smallest_effect=0.05) == []
+    assert len(history_verdicts(points, smallest_effect=0.01)) == 1
 
 
 def test_a_level_visited_twice_before_must_last_longer_than_its_visits() -> None:
     steps = {30: 1.1, 34: 1 / 1.1, 50: 1.1, 54: 1 / 1.1, 90: 1.1}
-    found = verdicts(line(4, steps), smallest_effect=0.01)
+    found = history_verdicts(line(4, steps), smallest_effect=0.01)
     assert [abs(one.index - 90) <= 1 for one in found] == [True]
 
 
 @pytest.mark.parametrize("values", [[5.0] * 60, [0.0] * 60, [-3.0, 2.0] * 30, [], [1.0]])
 def test_odd_series_have_no_verdict(values: list[float]) -> None:
-    assert verdicts([Point((value,)) for value in values], smallest_effect=0.01) == []
+    assert history_verdicts([Point((value,)) for value in values], smallest_effect=0.01) == []
 
 
 def test_a_step_from_zero_is_told_on_the_linear_scale() -> None:
-    (found,) = verdicts([Point((0.0,))] * 40 + [Point((4.0,))] * 40, smallest_effect=0.01)
+    (found,) = history_verdicts([Point((0.0,))] * 40 + [Point((4.0,))] * 40, smallest_effect=0.01)
     assert found.index == 40
     assert found.ratio > 1

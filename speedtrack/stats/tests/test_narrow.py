@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest
 
-from speedtrack.stats.narrow import FEWEST, MOST, Side, cautious, pairs_needed, place
+from speedtrack.stats.narrow import FEWEST, MOST, CommitLevel, cautious_ratio, pairs_needed, place_commit
 
 Pairs = list[tuple[float, float]]
 
@@ -19,14 +19,14 @@ def pairs(rng: np.random.Generator, shift: float, n: int, noise: float, wild: fl
     return list(zip(side(0), side(shift), strict=True))
 
 
-def decide(rng: np.random.Generator, truth: float, ratio: float, noise: float, wild: float = 0.0) -> Side:
-    """More and more pairs until the side is known."""
+def decide(rng: np.random.Generator, truth: float, ratio: float, noise: float, wild: float = 0.0) -> CommitLevel:
+    """Take more pairs until the side is known."""
     measured: Pairs = []
     while len(measured) < MOST:
         measured += pairs(rng, truth, 8, noise, wild)
-        if (side := place(measured, ratio=ratio, error=0.01).side) != Side.UNKNOWN:
+        if (side := place_commit(measured, ratio=ratio, error=0.01).side) != CommitLevel.UNKNOWN:
             return side
-    return Side.UNKNOWN
+    return CommitLevel.UNKNOWN
 
 
 @pytest.mark.parametrize("effect", [0.02, -0.03, 0.05, 0.2])
@@ -34,31 +34,31 @@ def decide(rng: np.random.Generator, truth: float, ratio: float, noise: float, w
 def test_the_wrong_side_is_as_rare_as_stated_however_often_one_looks(effect: float, wild: float) -> None:
     rng = np.random.default_rng(5)
     ratio, tries = 1 + effect, 150
-    wrong = sum(decide(rng, 0, ratio, 0.017, wild) == Side.NEW for _ in range(tries))
-    wrong += sum(decide(rng, math.log(ratio), ratio, 0.017, wild) == Side.OLD for _ in range(tries))
+    wrong = sum(decide(rng, 0, ratio, 0.017, wild) == CommitLevel.NEW for _ in range(tries))
+    wrong += sum(decide(rng, math.log(ratio), ratio, 0.017, wild) == CommitLevel.OLD for _ in range(tries))
     assert binomtest(wrong, 2 * tries, 0.01, alternative="greater").pvalue > 0.001
 
 
 def test_an_overstated_change_is_placed_by_its_cautious_end() -> None:
     """+2% that was confirmed as +2.8% [1.6%, 4.0%]: by half of 2.8% commits of the new level are taken for old ones."""
-    careless, careful = 1.028, cautious(1.028, 1.016, 1.04)
+    careless, careful = 1.028, cautious_ratio(1.028, 1.016, 1.04)
     wrong = []
     for ratio in (careless, careful):
         rng = np.random.default_rng(5)
-        wrong.append(sum(decide(rng, math.log(1.02), ratio, 0.024) == Side.OLD for _ in range(400)) / 400)
+        wrong.append(sum(decide(rng, math.log(1.02), ratio, 0.024) == CommitLevel.OLD for _ in range(400)) / 400)
     assert wrong[1] < wrong[0] / 3
 
 
 def test_the_cautious_end_is_nearer_to_no_change_on_both_sides() -> None:
-    assert cautious(1.04, 1.02, 1.06) == pytest.approx(1.04 - 0.02 / 1.96)
-    assert cautious(0.96, 0.94, 0.98) == pytest.approx(0.96 + 0.02 / 1.96)
-    assert cautious(1.1, 1.1, 1.1) == 1.1
+    assert cautious_ratio(1.04, 1.02, 1.06) == pytest.approx(1.04 - 0.02 / 1.96)
+    assert cautious_ratio(0.96, 0.94, 0.98) == pytest.approx(0.96 + 0.02 / 1.96)
+    assert cautious_ratio(1.1, 1.1, 1.1) == 1.1
 
 
 def test_a_commit_halfway_is_not_placed_by_few_pairs() -> None:
     rng = np.random.default_rng(2)
-    answers = [place(pairs(rng, math.log(1.1) / 2, 8, 0.02), ratio=1.1, error=0.001).side for _ in range(50)]
-    assert answers.count(Side.UNKNOWN) > 25
+    answers = [place_commit(pairs(rng, math.log(1.1) / 2, 8, 0.02), ratio=1.1, error=0.001).side for _ in range(50)]
+    assert answers.count(CommitLevel.UNKNOWN) > 25
 
 
 def test_the_number_of_pairs_follows_noise_and_effect() -> None:
@@ -76,20 +76,20 @@ def test_the_number_of_pairs_follows_noise_and_effect() -> None:
 
 
 def test_values_without_noise_are_placed_by_the_fewest_pairs() -> None:
-    assert place([(100.0, 110.0)] * FEWEST, ratio=1.1, error=0.001).side == Side.NEW
-    assert place([(100.0, 100.0)] * FEWEST, ratio=1.1, error=0.001).side == Side.OLD
-    assert place([(100.0, 110.0)] * (FEWEST - 1), ratio=1.1, error=0.001).side == Side.UNKNOWN
+    assert place_commit([(100.0, 110.0)] * FEWEST, ratio=1.1, error=0.001).side == CommitLevel.NEW
+    assert place_commit([(100.0, 100.0)] * FEWEST, ratio=1.1, error=0.001).side == CommitLevel.OLD
+    assert place_commit([(100.0, 110.0)] * (FEWEST - 1), ratio=1.1, error=0.001).side == CommitLevel.UNKNOWN
 
 
 def test_values_of_zero_are_placed_on_a_linear_scale() -> None:
-    assert place([(0.0, 5.0), (10.0, 15.0)] * 5, ratio=1.5, error=0.01).side == Side.NEW
+    assert place_commit([(0.0, 5.0), (10.0, 15.0)] * 5, ratio=1.5, error=0.01).side == CommitLevel.NEW
 
 
 def test_a_change_without_halves_is_refused() -> None:
     with pytest.raises(ValueError, match="no halves"):
-        place([(1.0, 2.0)], ratio=1.0, error=0.01)
+        place_commit([(1.0, 2.0)], ratio=1.0, error=0.01)
 
 
 def test_no_pairs_are_refused() -> None:
     with pytest.raises(ValueError, match="no pairs"):
-        place([], ratio=1.1, error=0.01)
+        place_commit([], ratio=1.1, error=0.01)

@@ -33,7 +33,7 @@ def test_equal_samples_have_no_width() -> None:
 
 
 def test_interval_is_that_by_which_a_runner_stops() -> None:
-    """The runner's tests read the same golden file."""
+    """The runner's tests use the same golden file."""
     golden = Path(__file__).parents[3] / "runners" / "tests" / "golden" / "median-intervals.json"
     for row in json.loads(golden.read_text()):
         estimate = summarize(row["samples"])

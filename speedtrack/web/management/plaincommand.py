@@ -1,4 +1,4 @@
-"""What all commands of this room share: what they print is fit for a terminal."""
+"""The base of all commands of this room: their output is safe to show on a terminal."""
 
 import sys
 from collections.abc import Callable
@@ -17,7 +17,7 @@ class PlainOutput(OutputWrapper):
 
 
 class PlainCommand(BaseCommand):
-    """A command whose output, its errors too, may hold names of branches and words of git servers."""
+    """A command whose output and errors may contain names of branches and messages of git servers."""
 
     def execute(self, *args: Any, **options: Any) -> str | None:
         style = self.stderr.style_func

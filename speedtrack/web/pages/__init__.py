@@ -1,1 +1,1 @@
-"""What each page shows: one module per page asks the database, the templates only lay it out."""
+"""What each page shows: one module per page queries the database in its ``load``; the templates only lay it out."""

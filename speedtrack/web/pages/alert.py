@@ -1,11 +1,10 @@
-"""An alert: what got slower by how much, the evidence, and what people decided."""
+"""An alert: what got slower by how much, the evidence, and the decisions of people."""
 
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 from django.contrib.auth.models import User
-from django.db.models import Count, QuerySet
 from django.http import Http404
 
 from speedtrack.alerts import floors, muting
@@ -13,23 +12,21 @@ from speedtrack.alerts.models import Alert, AlertEvent, ChangePoint, Mute, Noise
 from speedtrack.alerts.suite_effect import SuiteEffect, suite_effect
 from speedtrack.alerts.triage import CHOICES
 from speedtrack.benchmarks import numbers
-from speedtrack.projects.models import Commit, Project
+from speedtrack.projects.models import Commit
 from speedtrack.runs.models import Run, Sample, Side
+from speedtrack.web.drawing.plots import Forest, Pairs
 from speedtrack.web.pages import changes
-from speedtrack.web.plots import Forest, Pairs
 
 Pair = tuple[float, float]
-PAGE = 100
 MOST_CANDIDATES = 20
-MERGE_TARGETS = 50  # the newest alerts of the project, which an alert may be merged into
+MERGE_TARGETS = 50  # the newest of the project's alerts that an alert may be merged into
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """One change point with the pairs that showed it, (before, after), in the order in which they were measured.
+    """One change point with the pairs (before, after) that confirmed it, in the order of measuring.
 
-    ``ends``: the verdict on the two commits that were measured, between which the change lies. ``steps``: all verdicts
-    on the way to its commit.
+    ``ends``: the verdict on the two commits between which the change lies. ``steps``: all verdicts on the way there.
     """
 
     change_point: ChangePoint
@@ -48,7 +45,7 @@ class Evidence:
 
 @dataclass(frozen=True)
 class AlertPage:
-    """``candidates``: the commits that may be the cause, newest first, at most MOST_CANDIDATES."""
+    """``candidates``: the newest MOST_CANDIDATES of the commits that may be the cause, newest first."""
 
     alert: Alert
     candidates: list[Commit]
@@ -74,7 +71,7 @@ class AlertPage:
         return self.evidence[0] if self.evidence else None
 
 
-def alert_named(pk: int) -> Alert:
+def alert_or_404(pk: int) -> Alert:
     related = ("project", "branch", "before", "commit", "assignee", "fixed_by", "reverted_by")
     alert: Alert | None = Alert.objects.select_related(*related).filter(pk=pk).first()
     if alert is None:
@@ -83,7 +80,7 @@ def alert_named(pk: int) -> Alert:
 
 
 def load(pk: int) -> AlertPage:
-    alert = alert_named(pk)
+    alert = alert_or_404(pk)
     found = changes.change_points().filter(alert=alert).prefetch_related("runs__commit", "runs__base", "runs__machine")
     points = sorted(found, key=lambda cp: (not cp.is_slowdown, -abs(cp.ratio - 1)))
     evidence = evidence_of(points)
@@ -109,13 +106,13 @@ def load(pk: int) -> AlertPage:
 
 
 def evidence_of(points: list[ChangePoint]) -> list[Evidence]:
-    """The paired samples of all change points, in one query."""
+    """The evidence of all change points; the number of queries does not depend on how many there are."""
     runs = {run.pk: run for cp in points for run in cp.runs.all()}
     verdicts: dict[int, list[Verdict]] = defaultdict(list)
     for verdict in Verdict.objects.filter(change_point__in=points).select_related("base", "commit").order_by("id"):
         verdicts[verdict.change_point_id].append(verdict)
     sides = samples_by_side(runs)
-    known = floors.newest(cp.series_id for cp in points)
+    known = floors.newest_floors(cp.series_id for cp in points)
     found = []
     for cp in points:
         steps = verdicts[cp.pk]
@@ -154,42 +151,3 @@ def pairs_of(run: Run, cp: ChangePoint, sides: Sides) -> list[Pair]:
     base = sides.get((run.pk, series.benchmark_id, series.metric, Side.BASE), {})
     head = sides.get((run.pk, series.benchmark_id, series.metric, Side.HEAD), {})
     return [(base[trial], head[trial]) for trial in sorted(base.keys() & head.keys())]
-
-
-@dataclass(frozen=True)
-class ListedAlert:
-    alert: Alert
-    worst: ChangePoint | None
-    series: int
-
-
-def listed(project: Project | None, status: str) -> list[ListedAlert]:
-    """Alerts, newest first: the open ones, the improvements, all, or the slowdowns of one status."""
-    found: QuerySet[Alert] = of_project(project)
-    if status == "open":
-        found = found.filter(status__in=Alert.OPEN, improvement=False)
-    elif status == "improvements":
-        found = found.filter(improvement=True)
-    elif status in Alert.Status.values:
-        found = found.filter(status=status, improvement=False)
-    alerts = list(found.select_related("project", "branch", "commit", "assignee").order_by("-pk")[:PAGE])
-    points: dict[int, list[ChangePoint]] = defaultdict(list)
-    for cp in changes.change_points().filter(alert__in=alerts):
-        points[cp.alert_id or 0].append(cp)
-    return [ListedAlert(a, worst_of(points[a.pk]), len(points[a.pk])) for a in alerts]
-
-
-def of_project(project: Project | None) -> QuerySet[Alert]:
-    found = Alert.objects.standing()
-    return found if project is None else found.filter(project=project)
-
-
-def worst_of(points: list[ChangePoint]) -> ChangePoint | None:
-    return min(points, key=lambda cp: (not cp.is_slowdown, -abs(cp.ratio - 1)), default=None)
-
-
-def counts(project: Project | None) -> dict[str, int]:
-    """How many alerts there are by status, and how many improvements."""
-    found = of_project(project)
-    by_status = found.filter(improvement=False).values_list("status").annotate(count=Count("pk")).order_by()
-    return {**dict(by_status), "improvements": found.filter(improvement=True).count()}

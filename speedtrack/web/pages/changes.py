@@ -1,4 +1,4 @@
-"""What changed lately: change points of one cause shown together, at its commit or the range it lies in."""
+"""Recent changes: the change points of one cause as one entry, at its commit or the range that holds it."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -9,8 +9,8 @@ from speedtrack.alerts.models import ChangePoint
 from speedtrack.projects.models import Branch, Commit, Position
 
 Status = ChangePoint.Status
-ROWS = 120  # change points read for one list
-SHOWN = (
+MOST_POINTS = 120  # read for one list
+VISIBLE = (
     Status.SUSPECTED,
     Status.SETTLING,
     Status.CONFIRMED,
@@ -21,10 +21,10 @@ SHOWN = (
 
 
 @dataclass
-class Change:
-    """The change points of one cause that point the same way, the largest first.
+class ChangeGroup:
+    """The change points of one cause in one direction, the largest first.
 
-    It is ``commit``, or one of ``width`` commits after ``before`` and up to ``commit``.
+    The cause is ``commit``, or one of the ``width`` commits after ``before`` and up to ``commit``.
     """
 
     branch: Branch
@@ -55,7 +55,7 @@ class Change:
 
     @property
     def drift(self) -> str:
-        """What the level drifted away from; empty for a step."""
+        """The reference of a drift; empty for a step."""
         return self.worst.reference
 
     @property
@@ -68,7 +68,7 @@ class Change:
 
 
 def change_points() -> QuerySet[ChangePoint]:
-    """Change points with the rows they speak of, and ``width``: how many commits of their branch may be the cause."""
+    """Change points with their related rows, and ``width``: how many commits of their branch may be the cause."""
     places = Position.objects.filter(branch=OuterRef("branch"))
     first = Subquery(places.filter(commit=OuterRef("before")).values("number"))
     last = Subquery(places.filter(commit=OuterRef("commit")).values("number"))
@@ -76,39 +76,39 @@ def change_points() -> QuerySet[ChangePoint]:
     return ChangePoint.objects.select_related(*related).annotate(width=last - first)
 
 
-def on(branch: Branch | None, first: int = 0, last: int = 2**31 - 1) -> QuerySet[ChangePoint]:
+def on_branch(branch: Branch | None, first: int = 0, last: int = 2**31 - 1) -> QuerySet[ChangePoint]:
     """The change points whose commit lies on a branch between two positions, whichever branch they were found on.
 
     ``place`` is that commit's position.
     """
-    found = change_points().filter(commit__positions__branch=branch, commit__positions__number__range=(first, last))
-    return found.annotate(place=F("commit__positions__number"))
+    points = change_points().filter(commit__positions__branch=branch, commit__positions__number__range=(first, last))
+    return points.annotate(place=F("commit__positions__number"))
 
 
-def newest(found: QuerySet[ChangePoint], count: int) -> list[Change]:
-    """The newest changes among these, each commit and direction once."""
-    rows = found.filter(status__in=SHOWN).order_by("-commit__committed_at", "-id")[:ROWS]
-    return grouped(rows)[:count]
+def newest_groups(points: QuerySet[ChangePoint], count: int) -> list[ChangeGroup]:
+    """The newest causes among these change points."""
+    newest = points.filter(status__in=VISIBLE).order_by("-commit__committed_at", "-id")[:MOST_POINTS]
+    return group_by_cause(newest)[:count]
 
 
-def grouped(rows: Iterable[ChangePoint]) -> list[Change]:
-    """One change per alert, or else range, and direction, in the order in which they first appear."""
+def group_by_cause(points: Iterable[ChangePoint]) -> list[ChangeGroup]:
+    """One group per cause (an alert, else a range of commits) and direction, in order of first appearance."""
     groups: dict[tuple[object, ...], list[ChangePoint]] = {}
-    for cp in rows:
+    for cp in points:
         cause = (cp.alert_id,) if cp.alert_id else (cp.before_id, cp.commit_id)
         groups.setdefault((*cause, cp.is_slowdown), []).append(cp)
-    return [change_of(points) for points in groups.values()]
+    return [change_group(members) for members in groups.values()]
 
 
-def change_of(points: list[ChangePoint]) -> Change:
-    """The change of these points, placed by the narrowest of them."""
+def change_group(points: list[ChangePoint]) -> ChangeGroup:
+    """The group of these points, at the narrowest range among them."""
     narrowest = min(points, key=width_of)
     points.sort(key=lambda cp: (cp.status != Status.CONFIRMED, -abs(cp.ratio - 1)))
-    return Change(
+    return ChangeGroup(
         narrowest.branch, narrowest.before, narrowest.commit, width_of(narrowest), narrowest.is_slowdown, points
     )
 
 
 def width_of(cp: ChangePoint) -> int:
-    """How many commits may be the cause; 1 where the branch has lost them. Annotated by ``change_points``."""
+    """How many commits may be the cause, as ``change_points`` annotates it; 1 where the branch has lost them."""
     return getattr(cp, "width", None) or 1

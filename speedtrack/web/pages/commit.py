@@ -1,49 +1,38 @@
-"""A commit: how it was built, what was measured, and what that says against the commit measured before it."""
+"""A commit: its builds, its results, and how these compare with the commit measured before it."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from django.db import connection
 from django.db.models import Exists, OuterRef
 from django.http import Http404
 
+from speedtrack.alerts import lines
+from speedtrack.alerts.lines import LinePoint
 from speedtrack.alerts.models import ChangePoint
-from speedtrack.alerts.series import Drawn, drawn, samples_of_attempts
 from speedtrack.benchmarks import numbers
 from speedtrack.benchmarks.definitions import BUILD
 from speedtrack.benchmarks.metrics import METRICS, Metric
 from speedtrack.benchmarks.models import Suite
 from speedtrack.projects.models import Branch, Commit, Position, Project, Tag
-from speedtrack.runs.models import Build, LogChunk, Measurement, Run, Series
-from speedtrack.stats.compare import Comparison, compare, compare_exact
+from speedtrack.runs.models import Build, LogChunk, Run, Series
+from speedtrack.stats.compare import Comparison, compare_exact, compare_samples
 from speedtrack.text import plain
 from speedtrack.web.pages import changes
-from speedtrack.web.scope import chosen, project_named
+from speedtrack.web.scope import named_or_default, project_or_404
 
-REACH = 500  # commits of the branch among which the measured one before is looked for
-TAIL = 12_000  # characters of the build log that the page shows
-BEFORE = """
-    SELECT s.id, found.commit_id, found.number
-      FROM unnest(%(series)s::bigint[]) AS s(id)
-CROSS JOIN LATERAL (
-        SELECT p.commit_id, p.number
-          FROM projects_position p
-         WHERE p.branch_id = %(branch)s AND p.number < %(number)s AND p.number >= %(number)s - %(reach)s
-           AND EXISTS (SELECT 1 FROM runs_measurement m
-                        WHERE m.series_id = s.id AND m.commit_id = p.commit_id AND m.accepted AND NOT m.paired)
-      ORDER BY p.number DESC LIMIT 1) found
-"""
+REACH = 500  # commits of the branch that are searched for the one measured before
+LOG_TAIL = 12_000  # characters of the build log that the page shows
 
 
 @dataclass(frozen=True)
-class Result:
-    """One series at the commit, against the commit that it measured before."""
+class SeriesResult:
+    """The result of one series at the commit, compared with the commit that the series measured before."""
 
     series: Series
     metric: Metric
-    point: Drawn
+    point: LinePoint
     before: Commit | None
-    before_point: Drawn | None
+    before_point: LinePoint | None
     comparison: Comparison | None
     change: ChangePoint | None
 
@@ -55,20 +44,20 @@ class Result:
 
     @property
     def answer(self) -> str:
-        """The comparison in a word or two."""
+        """The result of the comparison, in a word or two."""
         if self.comparison is None:
             return "first measurement"
         if self.comparison.answer == "different":
             return numbers.effect(self.metric, self.look == "worse")
-        return "same" if self.comparison.answer == "same" else "cannot be told"
+        return "same" if self.comparison.answer == "same" else "uncertain"
 
 
 @dataclass(frozen=True)
-class Group:
+class MetricResults:
     """The results of one metric on one machine."""
 
     metric: Metric
-    results: list[Result]
+    results: list[SeriesResult]
 
     @property
     def moved(self) -> int:
@@ -76,17 +65,17 @@ class Group:
 
 
 @dataclass(frozen=True)
-class Post:
-    """All results of one machine: by metric, and as rows of benchmarks by metrics, without those of the build."""
+class MachineResults:
+    """All results of one machine: by metric, and as a table of benchmarks by metrics, without those of the build."""
 
     machine: str
-    groups: list[Group]
-    columns: list[Group]
-    rows: list[tuple[str, list[Result | None]]]
+    groups: list[MetricResults]
+    columns: list[MetricResults]
+    rows: list[tuple[str, list[SeriesResult | None]]]
 
 
 @dataclass(frozen=True)
-class BuildShown:
+class BuildWithLog:
     build: Build
     run: Run
     log: str
@@ -102,15 +91,15 @@ class CommitPage:
     parents: list[Commit | str]
     earlier: Commit | None
     later: Commit | None
-    posts: list[Post]
-    builds: list[BuildShown]
+    results: list[MachineResults]
+    builds: list[BuildWithLog]
     runs: list[Run]
-    changes: list[changes.Change]
+    changes: list[changes.ChangeGroup]
 
 
-def commit_named(slug: str, sha: str) -> tuple[Project, Commit]:
-    """A commit by its hash, or the beginning of it (seven characters at least). Raises Http404."""
-    project = project_named(slug)
+def commit_or_404(slug: str, sha: str) -> tuple[Project, Commit]:
+    """A commit by its hash, or by the beginning of it (at least seven characters)."""
+    project = project_or_404(slug)
     found = list(Commit.objects.filter(project=project, sha__startswith=sha.lower())[:2]) if len(sha) >= 7 else []
     if len(found) != 1:
         raise Http404(f"{slug} has {'more than one' if found else 'no'} commit {sha!r}.")
@@ -118,14 +107,14 @@ def commit_named(slug: str, sha: str) -> tuple[Project, Commit]:
 
 
 def load(slug: str, sha: str, branch_name: str | None) -> CommitPage:
-    project, commit = commit_named(slug, sha)
+    project, commit = commit_or_404(slug, sha)
     places = {p.branch: p.number for p in commit.positions.select_related("branch").order_by("branch__name")}
-    branch = chosen("branch", branch_name, places, project.default_branch)
+    branch = named_or_default("branch", branch_name, places, project.default_branch)
     related = ("machine", "suite", "base", "linked__commit")
     runs = list(project.runs.filter(commit=commit).select_related(*related).order_by("-id")[:50])
-    points = list(change_points_of(branch, places[branch])) if branch else []
+    points = list(change_points_around(branch, places[branch])) if branch else []
     earlier, later = neighbours(branch, places[branch]) if branch else (None, None)
-    posts = posts_of(commit, branch, places[branch], runs, points) if branch else []
+    results = results_by_machine(commit, branch, places[branch], runs, points) if branch else []
     return CommitPage(
         project,
         commit,
@@ -135,15 +124,15 @@ def load(slug: str, sha: str, branch_name: str | None) -> CommitPage:
         parents_of(project, commit),
         earlier,
         later,
-        posts,
+        results,
         builds_of(commit),
         runs,
-        changes.grouped(cp for cp in points if cp.status in changes.SHOWN),
+        changes.group_by_cause(cp for cp in points if cp.status in changes.VISIBLE),
     )
 
 
 def parents_of(project: Project, commit: Commit) -> list[Commit | str]:
-    """The parents; one that is not stored only by its hash."""
+    """The parents; of a parent that is not stored, the hash."""
     known = {c.sha: c for c in Commit.objects.filter(project=project, sha__in=commit.parents)}
     return [known.get(sha, sha) for sha in commit.parents]
 
@@ -154,98 +143,98 @@ def neighbours(branch: Branch, number: int) -> tuple[Commit | None, Commit | Non
     return found.get(number - 1), found.get(number + 1)
 
 
-def change_points_of(branch: Branch, number: int) -> Iterable[ChangePoint]:
-    """Those whose range holds the commit at this position: it is their cause, or one of those that may be."""
+def change_points_around(branch: Branch, number: int) -> Iterable[ChangePoint]:
+    """The change points whose range includes the commit at this position, so that it may be their cause."""
     starts_before = Position.objects.filter(branch=branch, commit=OuterRef("before"), number__lt=number)
-    return changes.on(branch, first=number).filter(Exists(starts_before)).order_by("id")
+    return changes.on_branch(branch, first=number).filter(Exists(starts_before)).order_by("id")
 
 
-def posts_of(commit: Commit, branch: Branch, number: int, runs: list[Run], points: list[ChangePoint]) -> list[Post]:
+def results_by_machine(
+    commit: Commit, branch: Branch, number: int, runs: list[Run], points: list[ChangePoint]
+) -> list[MachineResults]:
     """All results, by machine."""
-    measured = Measurement.objects.filter(commit=commit, accepted=True, paired=False).values("series")
+    measured = lines.point_measurements().filter(commit=commit).values("series")
     series = list(
         Series.objects.filter(pk__in=measured).select_related("benchmark", "machine", "environment").order_by("pk")
     )
-    here = {p.series_id: p for p in drawn([s.pk for s in series], branch, number, number)}
+    here = {p.series_id: p for p in lines.points([s.pk for s in series], branch, number, number)}
     before = measured_before(series, branch, number)
     samples = samples_of_points([*here.values(), *(p for _, p in before.values())])
     suite = runs[0].suite if runs else None
     marks = {cp.series_id: cp for cp in points if cp.commit_id == commit.pk}
     results = [
-        result_of(s, here[s.pk], before.get(s.pk), samples, suite, marks.get(s.pk)) for s in series if s.pk in here
+        series_result(s, here[s.pk], before.get(s.pk), samples, suite, marks.get(s.pk)) for s in series if s.pk in here
     ]
     machines = sorted({r.series.machine.name for r in results})
-    return [post_of(name, [r for r in results if r.series.machine.name == name]) for name in machines]
+    return [machine_results(name, [r for r in results if r.series.machine.name == name]) for name in machines]
 
 
-def post_of(machine: str, results: list[Result]) -> Post:
-    """The results of a machine in the metrics' order; of several environments each benchmark's newest in the rows."""
+def machine_results(machine: str, results: list[SeriesResult]) -> MachineResults:
+    """The results of a machine in the metrics' order; where environments differ, the table has the newest."""
     results = sorted(results, key=lambda r: (r.series.benchmark.name, r.series.pk))
-    groups = [Group(metric, [r for r in results if r.metric is metric]) for metric in METRICS.values()]
-    shown = [group for group in groups if group.results]
+    by_metric = [MetricResults(metric, [r for r in results if r.metric is metric]) for metric in METRICS.values()]
+    groups = [group for group in by_metric if group.results]
     newest = {(r.series.benchmark.name, r.series.metric): r for r in results}
     names = dict.fromkeys(r.series.benchmark.name for r in results)
-    table = [g for g in shown if any(r.series.benchmark.name != BUILD for r in g.results)]
-    rows = [(name, [newest.get((name, g.metric.name)) for g in table]) for name in names if name != BUILD]
-    return Post(machine, shown, table, rows)
+    columns = [g for g in groups if any(r.series.benchmark.name != BUILD for r in g.results)]
+    rows = [(name, [newest.get((name, g.metric.name)) for g in columns]) for name in names if name != BUILD]
+    return MachineResults(machine, groups, columns, rows)
 
 
-def measured_before(series: list[Series], branch: Branch, number: int) -> dict[int, tuple[Commit, Drawn]]:
-    """By series: the nearest commit before this one that it measured, and its point."""
+def measured_before(series: list[Series], branch: Branch, number: int) -> dict[int, tuple[Commit, LinePoint]]:
+    """By series: the last commit before this one that it measured, and its point."""
     ids = [s.pk for s in series]
-    with connection.cursor() as cursor:
-        cursor.execute(BEFORE, {"series": ids, "branch": branch.pk, "number": number, "reach": REACH})
-        places = {series_id: (commit_id, at) for series_id, commit_id, at in cursor}
+    places = lines.nearest_before(ids, branch, number, REACH)
     if not places:
         return {}
     commits = Commit.objects.in_bulk({commit_id for commit_id, _ in places.values()})
     numbers = [at for _, at in places.values()]
-    points = {(p.series_id, p.commit_id): p for p in drawn(places, branch, min(numbers), max(numbers))}
+    points = {(p.series_id, p.commit_id): p for p in lines.points(places, branch, min(numbers), max(numbers))}
     return {s: (commits[c], points[s, c]) for s, (c, _) in places.items()}
 
 
 Samples = dict[tuple[int, int], list[float]]
 
 
-def samples_of_points(points: list[Drawn]) -> Samples:
-    """By series and commit: the samples of all its measurements of these points."""
+def samples_of_points(points: list[LinePoint]) -> Samples:
+    """By series and commit: the samples of all measurements of these points."""
     found: Samples = {}
-    for (series_id, commit_id, _), values in sorted(samples_of_attempts(points).items()):
+    for (series_id, commit_id, _), values in sorted(lines.samples_by_attempt(points).items()):
         found.setdefault((series_id, commit_id), []).extend(values)
     return found
 
 
-def result_of(
+def series_result(
     series: Series,
-    point: Drawn,
-    before: tuple[Commit, Drawn] | None,
+    point: LinePoint,
+    before: tuple[Commit, LinePoint] | None,
     samples: Samples,
     suite: Suite | None,
     change: ChangePoint | None,
-) -> Result:
+) -> SeriesResult:
     metric = METRICS[series.metric]
     if before is None:
-        return Result(series, metric, point, None, None, None, change)
+        return SeriesResult(series, metric, point, None, None, None, change)
     commit, old = before
     smallest = suite.smallest_effect(metric.name, metric.smallest_effect) if suite else metric.smallest_effect
     if metric.exact:
         exact = compare_exact(old.value, point.value, smallest_effect=smallest)
-        return Result(series, metric, point, commit, old, exact, change)
-    comparison = compare(
+        return SeriesResult(series, metric, point, commit, old, exact, change)
+    comparison = compare_samples(
         samples[series.pk, commit.pk], samples[series.pk, point.commit_id], smallest_effect=smallest, seed=series.pk
     )
-    return Result(series, metric, point, commit, old, comparison, change)
+    return SeriesResult(series, metric, point, commit, old, comparison, change)
 
 
-def builds_of(commit: Commit) -> list[BuildShown]:
-    """The builds, newest first; with the end of the newest one's log."""
+def builds_of(commit: Commit) -> list[BuildWithLog]:
+    """The builds, newest first; the newest with the end of its log."""
     builds = list(commit.builds.select_related("attempt__run__machine").order_by("-id")[:10])
     if not builds:
         return []
-    log = log_tail(builds[0])
-    return [BuildShown(b, b.attempt.run, log if b is builds[0] else "") for b in builds]
+    log = build_log_tail(builds[0])
+    return [BuildWithLog(b, b.attempt.run, log if b is builds[0] else "") for b in builds]
 
 
-def log_tail(build: Build) -> str:
+def build_log_tail(build: Build) -> str:
     chunks = LogChunk.objects.filter(attempt=build.attempt, phase=build.phase).order_by("-seq")
-    return plain("".join(reversed(chunks.values_list("text", flat=True)[:4])))[-TAIL:]
+    return plain("".join(reversed(chunks.values_list("text", flat=True)[:4])))[-LOG_TAIL:]

@@ -1,4 +1,4 @@
-"""The home page: is each project fresh, and did it get slower?"""
+"""The home page: is each project measured up to its head, and did it get slower?"""
 
 import math
 from collections import defaultdict
@@ -8,21 +8,22 @@ from statistics import median
 
 from django.db.models import Count, F, Q
 
+from speedtrack.alerts.lines import clean_measurements
 from speedtrack.alerts.models import Alert
 from speedtrack.benchmarks.metrics import HEADLINE, METRICS, Metric
 from speedtrack.projects.models import Branch, Commit, Position, Project
-from speedtrack.runs.models import Machine, Measurement, Run, Series
+from speedtrack.runs.models import Machine, Run, Series
 from speedtrack.web.pages import changes
-from speedtrack.web.pages.changes import Change
+from speedtrack.web.pages.changes import ChangeGroup
 
-WINDOW = 60  # commits of the default branch looked at
+WINDOW = 60  # commits of the default branch that the trend shows
 
 Values = dict[int, dict[int, float]]  # series -> commit -> value
 
 
 @dataclass
 class Card:
-    """One project. ``lag``: how many commits the newest measured one is behind the head; None: none is measured."""
+    """One project. ``lag``: by how many commits the newest measured one is behind the head; None: none is measured."""
 
     project: Project
     branch: Branch | None
@@ -30,7 +31,6 @@ class Card:
     unfinished: int
     metric: Metric
     line: list[float | None] = field(default_factory=list)
-    measured: Commit | None = None
     lag: int | None = None
     benchmarks: int = 0
 
@@ -39,8 +39,19 @@ class Card:
         return self.lag == 0
 
 
-def cards() -> list[Card]:
-    """One card per project, in a number of queries that does not depend on how many there are."""
+@dataclass(frozen=True)
+class HomePage:
+    cards: list[Card]
+    changes: list[ChangeGroup]
+    quarantined: list[Machine]
+
+
+def load() -> HomePage:
+    return HomePage(project_cards(), latest_changes(), quarantined_machines())
+
+
+def project_cards() -> list[Card]:
+    """One card per project; the number of queries does not depend on how many there are."""
     alerts = dict(Alert.objects.work().values_list("project").annotate(count=Count("pk")))
     branches = {
         b.project_id: b for b in Branch.objects.filter(name=F("project__default_branch")).select_related("head")
@@ -53,7 +64,7 @@ def cards() -> list[Card]:
         branch = branches.get(project.pk)
         card = Card(project, branch, alerts.get(project.pk, 0), waiting.get(project.pk, 0), METRICS[HEADLINE])
         if branch:
-            fill(card, paths.get(branch.pk, []), values.get(project.pk, {}))
+            fill_card(card, paths.get(branch.pk, []), values.get(project.pk, {}))
         made.append(card)
     return made
 
@@ -74,27 +85,24 @@ def headline_values(paths: dict[int, list[Commit]]) -> dict[int, Values]:
     """By project: the clean values of its headline series, for the given commits."""
     series = dict(Series.objects.filter(metric=HEADLINE).values_list("pk", "project_id"))
     commits = [c.pk for path in paths.values() for c in path]
-    rows = Measurement.objects.filter(series__in=series, commit__in=commits, accepted=True, paired=False, flags=[])
+    rows = clean_measurements().filter(series__in=series, commit__in=commits)
     values: dict[int, Values] = defaultdict(lambda: defaultdict(dict))
     for series_id, commit_id, value in rows.order_by("attempt_id").values_list("series_id", "commit_id", "value"):
         values[series[series_id]][series_id][commit_id] = value
     return values
 
 
-def fill(card: Card, path: list[Commit], values: Values) -> None:
-    """Freshness and line of a card."""
-    card.line = together([[line.get(c.pk) for c in path] for line in values.values()]) or [None] * len(path)
+def fill_card(card: Card, path: list[Commit], values: Values) -> None:
+    """Set the line of a card, and how far its newest measured commit is behind the head."""
+    card.line = joint_line([[line.get(c.pk) for c in path] for line in values.values()]) or [None] * len(path)
     card.benchmarks = len(values)
-    for lag, (commit, value) in enumerate(zip(reversed(path), reversed(card.line), strict=True)):
-        if value is not None:
-            card.lag, card.measured = lag, commit
-            break
+    card.lag = next((lag for lag, value in enumerate(reversed(card.line)) if value is not None), None)
 
 
-def together(lines: list[list[float | None]]) -> list[float | None]:
-    """The geometric mean of several lines, each by its own median first, so that none outweighs the others.
+def joint_line(lines: list[list[float | None]]) -> list[float | None]:
+    """The geometric mean of several lines, each divided by its own median, so that all weigh the same.
 
-    Empty where no line has a value.
+    None where no line has a value; empty if no line has any.
     """
     scaled = []
     for line in lines:
@@ -103,16 +111,15 @@ def together(lines: list[list[float | None]]) -> list[float | None]:
             middle = median(known)
             scaled.append([math.log(v / middle) if v else None for v in line])
     columns = [[v for v in column if v is not None] for column in zip(*scaled, strict=True)]
-    joined = [math.exp(sum(c) / len(c)) if c else None for c in columns]
-    return joined
+    return [math.exp(sum(c) / len(c)) if c else None for c in columns]
 
 
-def latest_changes() -> list[Change]:
-    """What changed lately, over all projects: on their default branches."""
+def latest_changes() -> list[ChangeGroup]:
+    """The newest changes on the default branches of all projects."""
     default = F("branch__project__default_branch")
-    return changes.newest(changes.change_points().filter(commit__positions__branch__name=default), 10)
+    return changes.newest_groups(changes.change_points().filter(commit__positions__branch__name=default), 10)
 
 
-def quarantined() -> list[Machine]:
-    """The machines whose canary has moved."""
+def quarantined_machines() -> list[Machine]:
+    """The machines in quarantine."""
     return list(Machine.objects.filter(quarantined_at__isnull=False).order_by("name"))

@@ -1,4 +1,4 @@
-"""A machine: how it is, what its canary says, what it measured last, and what changed on it."""
+"""A machine: its state, the results of its canary, its newest runs, and what changed on it."""
 
 from dataclasses import dataclass
 from itertools import pairwise
@@ -7,9 +7,10 @@ from typing import Any
 from django.http import Http404
 
 from speedtrack.alerts.models import ChangePoint
+from speedtrack.benchmarks import numbers
 from speedtrack.benchmarks.metrics import METRICS
 from speedtrack.runs import environments
-from speedtrack.runs.environments import Changed
+from speedtrack.runs.environments import ChangedFact
 from speedtrack.runs.models import (
     Canary,
     CanaryCheck,
@@ -19,17 +20,17 @@ from speedtrack.runs.models import (
     Run,
     Status,
 )
+from speedtrack.web.drawing.plots import CanaryDot, CanaryPlot
 from speedtrack.web.pages import queue
-from speedtrack.web.pages.queue import Post
-from speedtrack.web.plots import CanaryDot, CanaryPlot
+from speedtrack.web.pages.queue import MachineWork
 
-CHECKS = 60  # drawn and listed
+CHECKS = 60  # in the plot and in the table
 EVENTS = 30
-LAST = 12  # finished runs listed
+LISTED_RUNS = 12
 SHIFTS = 20
-UNKNOWN = "unknown"  # what a runner says of a fact that the machine does not tell
-#: Facts by what they are about, each named by how it begins; what begins otherwise is the kernel's.
-ABOUT = {
+UNKNOWN = "unknown"  # the value that a runner sends for a fact that it cannot read
+#: Topics of facts, by the prefixes of their names; any other fact is about the kernel.
+FACT_TOPICS = {
     "Processor": """system architecture cpu_ microcode hypervisor smt turbo governor frequency energy sleep cpuidle
         cores threads sockets l1 l2 l3 hardware_counters clocksource temperature""",
     "Memory": "memory_ thp hugepages swappiness overcommit numa free_ swap_",
@@ -40,12 +41,11 @@ ABOUT = {
 
 
 @dataclass(frozen=True)
-class Shown:
-    """One check of the canary, with the environment in which it was measured."""
+class CheckResult:
+    """One check of the canary. ``changed``: what differs between its environment and that of the check before."""
 
     check: CanaryCheck
-    environment_id: int | None
-    begins: list[Changed]  #: what changed on the machine before it, if its environment is another one
+    changed: list[ChangedFact]
 
     @property
     def title(self) -> str:
@@ -57,57 +57,59 @@ class Shown:
 
 
 @dataclass(frozen=True)
-class Era:
+class EnvironmentEra:
     """An environment, and what changed when it began."""
 
     environment: Environment
-    changed: list[Changed]
+    changed: list[ChangedFact]
 
 
 @dataclass(frozen=True)
-class Facts:
-    """Facts in groups, and the names of those that the machine does not tell."""
+class FactGroups:
+    """Facts by topic, and the names of those that the runner could not read."""
 
     groups: dict[str, dict[str, Any]]
     unknown: list[str]
 
     @classmethod
-    def of(cls, facts: dict[str, Any]) -> "Facts":
+    def of(cls, facts: dict[str, Any]) -> "FactGroups":
         known = sorted(name for name, value in facts.items() if value != UNKNOWN)
-        groups = {topic: {name: facts[name] for name in known if topic_of(name) == topic} for topic in ABOUT}
+        groups = {topic: {name: facts[name] for name in known if topic_of(name) == topic} for topic in FACT_TOPICS}
         return cls({topic: group for topic, group in groups.items() if group}, sorted(facts.keys() - set(known)))
 
 
 def topic_of(fact: str) -> str:
-    """What a fact is about: the topic with the longest beginning of its name, else the kernel."""
-    words = {word: topic for topic, words in ABOUT.items() for word in words.split() if fact.startswith(word)}
-    return words[max(words, key=len)] if words else "Kernel"
+    """The topic with the longest prefix of the fact's name, else the kernel."""
+    prefixes = {
+        prefix: topic for topic, known in FACT_TOPICS.items() for prefix in known.split() if fact.startswith(prefix)
+    }
+    return prefixes[max(prefixes, key=len)] if prefixes else "Kernel"
 
 
 @dataclass(frozen=True)
 class MachinePage:
     machine: Machine
-    post: Post
+    work: MachineWork
     recorded: dict[str, Any]
     canary: Canary | None
-    checks: list[Shown]
+    checks: list[CheckResult]
     plot: CanaryPlot | None
-    eras: list[Era]
+    eras: list[EnvironmentEra]
     events: list[MachineEvent]
-    last: list[Run]
-    shifts: list[ChangePoint]  #: what moved with the machine, not with the code
-    again: int
+    listed_runs: list[Run]
+    shifts: list[ChangePoint]  #: changes that the machine caused, not the code
+    requeued: int  #: runs that its quarantine queued again and that still wait
 
     @property
-    def facts(self) -> Facts:
-        return Facts.of(self.post.facts)
+    def facts(self) -> FactGroups:
+        return FactGroups.of(self.work.facts)
 
     @property
-    def moment(self) -> Facts:
-        return Facts.of(self.recorded)
+    def recorded_facts(self) -> FactGroups:
+        return FactGroups.of(self.recorded)
 
 
-def machine_named(name: str) -> Machine:
+def machine_or_404(name: str) -> Machine:
     machine = Machine.objects.filter(name=name).first()
     if machine is None:
         raise Http404(f"There is no machine {name!r}.")
@@ -115,82 +117,81 @@ def machine_named(name: str) -> Machine:
 
 
 def load(name: str) -> MachinePage:
-    machine = machine_named(name)
-    canary = machine.canaries.filter(retired_at=None).select_related("project", "commit").first()
+    machine = machine_or_404(name)
+    canary = machine.canaries.filter(retired_at=None).select_related("project", "commit", "benchmark_set").first()
     history = list(Environment.objects.filter(machine=machine).order_by("pk"))
     checks = checks_of(canary, {one.pk: one for one in history}) if canary else []
-    (post,) = queue.posts(Machine.objects.filter(pk=machine.pk))
+    (work,) = queue.work_of(Machine.objects.filter(pk=machine.pk))
     done = Run.objects.filter(machine=machine, canary=None, status__in=(Status.SUCCEEDED, Status.FAILED))
     shifts = ChangePoint.objects.filter(series__machine=machine, status=ChangePoint.Status.MACHINE)
     return MachinePage(
         machine=machine,
-        post=post,
+        work=work,
         recorded=history[-1].facts.get("recorded", {}) if history else {},
         canary=canary,
         checks=list(reversed(checks)),
-        plot=CanaryPlot.of([dot(one) for one in checks]) if checks else None,
-        eras=eras(history),
+        plot=CanaryPlot.of([canary_dot(one) for one in checks]) if checks else None,
+        eras=environment_eras(history),
         events=list(machine.events.select_related("who").order_by("-pk")[:EVENTS]),
-        last=list(done.select_related("project", "commit", "base").order_by("-ended_at")[:LAST]),
+        listed_runs=list(done.select_related("project", "commit", "base").order_by("-ended_at")[:LISTED_RUNS]),
         shifts=list(shifts.select_related("series__project", "series__benchmark", "commit").order_by("-pk")[:SHIFTS]),
-        again=again(machine),
+        requeued=requeued_runs(machine),
     )
 
 
-def again(machine: Machine) -> int:
-    """How many runs its quarantine has queued again that still wait."""
+def requeued_runs(machine: Machine) -> int:
     waiting = Run.objects.own().filter(machine=machine, status=Status.QUEUED, round__gt=0)
     return waiting.filter(created__gte=machine.quarantined_at).count() if machine.quarantined_at else 0
 
 
-def checks_of(canary: Canary, history: dict[int, Environment]) -> list[Shown]:
+def checks_of(canary: Canary, history: dict[int, Environment]) -> list[CheckResult]:
     """The newest checks, oldest first."""
     found = canary.checks.select_related("run", "series__benchmark").order_by("-pk")[:CHECKS]
-    shown: list[Shown] = []
+    results: list[CheckResult] = []
     last: Environment | None = None
     for check in reversed(found):
         now = history.get(check.series.environment_id) if check.series else last
-        changed = environments.difference(last, now) if last and now and last != now else []
-        shown.append(Shown(check, now.pk if now else None, changed))
+        changed = environments.changed_facts(last, now) if last and now and last != now else []
+        results.append(CheckResult(check, changed))
         last = now or last
-    return shown
+    return results
 
 
-def dot(shown: Shown) -> CanaryDot:
-    check = shown.check
-    said = f"{shown.benchmark}, {shown.title} {check.ratio - 1:+.2%}: " if check.ratio else ""
+def canary_dot(result: CheckResult) -> CanaryDot:
+    check = result.check
+    change = f"{result.benchmark}, {result.title} {numbers.change(check.ratio)}: " if check.ratio else ""
     return CanaryDot(
         ratio=check.ratio,
         limit=check.limit,
         answer=check.answer,
-        title=f"{check.at:%Y-%m-%d %H:%M} UTC, {said}{check.answer}",
-        begins=environments.words(shown.begins) if shown.begins else "",
+        title=f"{check.at:%Y-%m-%d %H:%M} UTC, {change}{check.answer}",
+        changed=environments.changes_in_words(result.changed) if result.changed else "",
     )
 
 
-def eras(history: list[Environment]) -> list[Era]:
+def environment_eras(history: list[Environment]) -> list[EnvironmentEra]:
     """The machine's environments, newest first."""
-    found = [Era(history[0], [])] if history else []
-    found += [Era(after, environments.difference(before, after)) for before, after in pairwise(history)]
+    found = [EnvironmentEra(history[0], [])] if history else []
+    found += [EnvironmentEra(after, environments.changed_facts(before, after)) for before, after in pairwise(history)]
     return list(reversed(found))
 
 
-def document(page: MachinePage) -> dict[str, Any]:
-    """The same as JSON."""
+def machine_document(page: MachinePage) -> dict[str, Any]:
+    """The page as JSON."""
     machine, canary = page.machine, page.canary
     return {
         "schema": "speedtrack.machine/1",
         "machine": machine.name,
-        "state": page.post.health,
+        "state": page.work.health,
         "quarantined_at": machine.quarantined_at,
         "quarantined_why": machine.quarantined_why,
         "last_seen_at": machine.last_seen_at,
-        "facts": {"series": page.post.facts, "recorded": page.recorded},
+        "facts": {"series": page.work.facts, "recorded": page.recorded},
         "canary": canary
         and {
             "project": canary.project.slug,
             "sha": canary.commit.sha,
-            "benchmarks": canary.benchmarks,
+            "benchmarks": canary.benchmark_set.names,
             "artifacts": canary.artifacts,
             "since": canary.since,
         },

@@ -1,4 +1,4 @@
-"""What is muted in a project: what holds now, what has ended, and what can be muted."""
+"""The mutes of a project: those in force, those that have ended, and what can be muted."""
 
 from dataclasses import dataclass
 
@@ -6,20 +6,20 @@ from django.http import QueryDict
 
 from speedtrack.alerts import muting
 from speedtrack.alerts.models import Mute
-from speedtrack.alerts.muting import Quiet
+from speedtrack.alerts.muting import MuteRequest
 from speedtrack.benchmarks.metrics import METRICS, WATCHED, Metric
 from speedtrack.benchmarks.models import Benchmark
 from speedtrack.projects.models import Project
 from speedtrack.runs.models import Machine
 from speedtrack.web.scope import machines_of
 
-DAYS = 14  # as long as a mute holds where nothing else is said
-ENDED = 20  # of the mutes that have ended, the newest
+DAYS = 14  # the default duration of a mute
+ENDED = 20  # the newest mutes that have ended
 
 
 @dataclass(frozen=True)
 class MutesPage:
-    """``wanted`` is what the form begins with: benchmark, metric, machine."""
+    """``preset``: benchmark, metric and machine that the form begins with."""
 
     project: Project
     now: list[Mute]
@@ -27,12 +27,12 @@ class MutesPage:
     benchmarks: list[str]
     metrics: list[Metric]
     machines: list[Machine]
-    wanted: tuple[str, str, str]
+    preset: tuple[str, str, str]
     days: int = DAYS
 
 
 def load(project: Project, query: QueryDict) -> MutesPage:
-    now = list(muting.in_force(project))
+    now = list(muting.mutes_in_force(project))
     ended = project.mutes.exclude(pk__in=[mute.pk for mute in now]).select_related("machine", "who", "ended_by")
     benchmark, metric, machine = (query.get(key, "") for key in ("benchmark", "metric", "machine"))
     return MutesPage(
@@ -46,8 +46,8 @@ def load(project: Project, query: QueryDict) -> MutesPage:
     )
 
 
-def quiet_of(project: Project, form: QueryDict) -> Quiet:
-    """Read the form. Raises ValueError for names that the project does not have."""
+def read_mute_form(project: Project, form: QueryDict) -> MuteRequest:
+    """What the form asks to mute. Raises ValueError for a name that the project does not have."""
     benchmark, metric, name = (form.get(key, "").strip() for key in ("benchmark", "metric", "machine"))
     if benchmark and not Benchmark.objects.filter(project=project, name=benchmark).exists():
         raise ValueError(f"there is no benchmark {benchmark!r}")
@@ -57,7 +57,7 @@ def quiet_of(project: Project, form: QueryDict) -> Quiet:
     if name and machine is None:
         raise ValueError(f"there is no machine {name!r}")
     days = form.get("days", "")
-    return Quiet(
+    return MuteRequest(
         benchmark,
         metric,
         machine,

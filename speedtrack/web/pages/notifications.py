@@ -1,4 +1,4 @@
-"""What a subscriber is told of, as forms: the person's hours, and each subscription."""
+"""The forms of a subscriber: hours and limits, and each subscription."""
 
 from typing import Any, ClassVar
 from zoneinfo import available_timezones
@@ -41,11 +41,11 @@ class PersonForm(forms.ModelForm):  # type: ignore[type-arg]
         given = self.cleaned_data
         begin, end = given.get("quiet_from"), given.get("quiet_until")
         if (begin is None) != (end is None) or (begin is not None and begin == end):
-            raise ValidationError("Quiet hours have a beginning and another end: give both, or neither.")
+            raise ValidationError("Quiet hours need a beginning and a different end: give both, or neither.")
         if (given.get("digest_hour") or 0) > 23:
-            raise ValidationError("The hour of a digest is one of 0 to 23.")
+            raise ValidationError("The hour of a digest is a number from 0 to 23.")
         if given.get("most_per_day") == 0:
-            raise ValidationError("At least one mail a day: unsubscribe if you want none.")
+            raise ValidationError("The limit is at least one mail a day: unsubscribe if you want none.")
         return given
 
 
@@ -63,24 +63,24 @@ class SubscriptionForm(forms.ModelForm):  # type: ignore[type-arg]
         for field in ("branches", "benchmarks"):
             given[field] = " ".join((given.get(field) or "").split()) or "*"
         if not 0 <= given.get("smallest_percent", 0) <= 1000:
-            raise ValidationError("The smallest change is one of 0 to 1000 percent.")
+            raise ValidationError("The smallest change is a number from 0 to 1000 percent.")
         others = self.instance.subscriber.subscriptions.exclude(pk=self.instance.pk)
         same = {field: given.get(field) for field in ("project", "branches", "benchmarks", "direction")}
         if others.filter(**{**same, "project": same["project"]}).exists():
-            raise ValidationError("There is such a subscription already: change that one.")
+            raise ValidationError("The same subscription exists already: change that one.")
         if not self.instance.pk and others.count() >= MOST_SUBSCRIPTIONS:
             raise ValidationError(f"There are {MOST_SUBSCRIPTIONS} subscriptions already: remove one first.")
         return given
 
 
 def save_person(subscriber: Subscriber, given: QueryDict) -> None:
-    """Raises ValidationError, whose messages say what to change."""
-    saved(PersonForm(given, instance=Subscriber.objects.get(pk=subscriber.pk)))
+    """Save the hours and limits. Raises ValidationError, whose messages say what to change."""
+    save_valid(PersonForm(given, instance=Subscriber.objects.get(pk=subscriber.pk)))
 
 
 def save_subscription(subscriber: Subscriber, given: QueryDict) -> None:
     """Change the subscription that ``number`` names, or add one. Raises ValidationError."""
-    saved(
+    save_valid(
         SubscriptionForm(given, instance=subscription_named(subscriber, given) or Subscription(subscriber=subscriber))
     )
 
@@ -91,18 +91,18 @@ def remove_subscription(subscriber: Subscriber, given: QueryDict) -> None:
 
 
 def subscription_named(subscriber: Subscriber, given: QueryDict) -> Subscription | None:
-    """The subscriber's own of this number. Raises ValidationError if it is gone."""
+    """The subscriber's subscription with this number. Raises ValidationError if it is gone."""
     number = given.get("number", "")
     if not number:
         return None
     found = subscriber.subscriptions.filter(pk=int(number)).first() if number.isdecimal() and len(number) < 18 else None
     if found is None:
-        raise ValidationError("That subscription is not there any more.")
+        raise ValidationError("That subscription does not exist any more.")
     return found
 
 
-def saved(form: PersonForm | SubscriptionForm) -> None:
-    """Raises ValidationError, each of whose messages begins with the field that it is about."""
+def save_valid(form: PersonForm | SubscriptionForm) -> None:
+    """Save a valid form. Raises ValidationError; each message begins with the name of its field."""
     if not form.is_valid():
         faults = [(field, str(text)) for field, texts in form.errors.items() for text in texts]
         raise ValidationError([t if f == NON_FIELD_ERRORS else f"{f.replace('_', ' ')}: {t}" for f, t in faults])

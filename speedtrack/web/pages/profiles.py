@@ -8,12 +8,12 @@ from django.http import Http404
 from speedtrack.alerts.models import Alert
 from speedtrack.runs import profiles
 from speedtrack.runs.models import Profile, Reason, Run, Side, Status
-from speedtrack.web.flame import Flame, Stacks
+from speedtrack.web.drawing.flame import Flame, Stacks
 
 
 @dataclass(frozen=True)
-class Shown:
-    """Both sides under one benchmark. ``flame`` is None where ``why_not`` says why."""
+class BenchmarkProfiles:
+    """Both sides of one benchmark. ``flame`` is None where ``why_not`` says why."""
 
     benchmark: str
     base: Profile
@@ -27,56 +27,56 @@ class Shown:
 
 
 @dataclass(frozen=True)
-class Section:
-    """The newest profile run of a change, and what it brought."""
+class ProfileSection:
+    """The newest profile run of a change, and the profiles of the newest that succeeded."""
 
     run: Run | None
-    shown: list[Shown]
+    benchmarks: list[BenchmarkProfiles]
 
 
-def of_alert(alert: Alert, zoom: str) -> Section:
+def section_of_alert(alert: Alert, zoom: str) -> ProfileSection:
     runs = Run.objects.filter(reason=Reason.PROFILE, base=alert.before, commit=alert.commit)
-    return of_runs(runs, zoom)
+    return section_of_runs(runs, zoom)
 
 
-def of_run(run: Run, zoom: str) -> Section | None:
-    """What a profile run brought; None for a run that measures."""
-    return of_runs(Run.objects.filter(pk=run.pk), zoom) if run.reason == Reason.PROFILE else None
+def section_of_run(run: Run, zoom: str) -> ProfileSection | None:
+    """The profiles of a profile run; None for a run that measures."""
+    return section_of_runs(Run.objects.filter(pk=run.pk), zoom) if run.reason == Reason.PROFILE else None
 
 
-def of_runs(runs: QuerySet[Run], zoom: str) -> Section:
+def section_of_runs(runs: QuerySet[Run], zoom: str) -> ProfileSection:
     """``zoom``: a benchmark, a colon and the number of a frame."""
     newest = runs.order_by("-id").select_related("machine", "base", "commit").first()
     done = runs.filter(status=Status.SUCCEEDED).order_by("-id").first()
-    return Section(newest, paired(profiles.of_runs([done]), zoom) if done else [])
+    return ProfileSection(newest, by_benchmark(profiles.profiles_of([done]), zoom) if done else [])
 
 
-def paired(found: list[Profile], zoom: str) -> list[Shown]:
+def by_benchmark(found: list[Profile], zoom: str) -> list[BenchmarkProfiles]:
     sides = {(profile.benchmark.name, profile.side): profile for profile in found}
     names = dict.fromkeys(profile.benchmark.name for profile in found)
     return [
-        shown(name, sides[name, Side.BASE], sides[name, Side.HEAD], zoom)
+        benchmark_profiles(name, sides[name, Side.BASE], sides[name, Side.HEAD], zoom)
         for name in names
         if (name, Side.BASE) in sides and (name, Side.HEAD) in sides
     ]
 
 
-def shown(name: str, base: Profile, head: Profile, zoom: str) -> Shown:
+def benchmark_profiles(name: str, base: Profile, head: Profile, zoom: str) -> BenchmarkProfiles:
     why_not = head.unavailable or base.unavailable
     if why_not:
-        return Shown(name, base, head, None, why_not)
+        return BenchmarkProfiles(name, base, head, None, why_not)
     which, _, number = zoom.rpartition(":")
     asked = int(number) if which == name and number.isdecimal() and len(number) < 10 else 0
-    return Shown(name, base, head, Flame.of(stacks(base), stacks(head), asked), "")
+    return BenchmarkProfiles(name, base, head, Flame.of(stacks_of(base), stacks_of(head), asked), "")
 
 
-def stacks(profile: Profile) -> Stacks:
-    return Stacks(profiles.folded(profile), profile.cpu_ns_per_request)
+def stacks_of(profile: Profile) -> Stacks:
+    return Stacks(profiles.folded_stacks(profile), profile.cpu_ns_per_request)
 
 
-def folded(pk: int) -> str:
+def folded_stacks(pk: int) -> str:
     """The folded stacks of one profile. Raises Http404."""
     profile = Profile.objects.filter(pk=pk).first()
     if profile is None:
         raise Http404(f"There is no profile {pk}.")
-    return profiles.folded(profile)
+    return profiles.folded_stacks(profile)

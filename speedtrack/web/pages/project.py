@@ -1,4 +1,4 @@
-"""A project: benchmarks x recent commits, and what changed."""
+"""A project: a grid of benchmarks by recent commits, its alerts, and what changed."""
 
 from collections import defaultdict
 from dataclasses import dataclass
@@ -6,27 +6,29 @@ from dataclasses import dataclass
 from django.conf import settings
 from django.urls import reverse
 
-from speedtrack.alerts import series as lines
+from speedtrack.alerts import lines
+from speedtrack.alerts.lines import LinePoint
 from speedtrack.alerts.models import Alert, ChangePoint
-from speedtrack.alerts.series import Drawn
 from speedtrack.benchmarks import numbers
 from speedtrack.benchmarks.models import Suite
 from speedtrack.projects.models import Project
 from speedtrack.runs.models import Run, Series
-from speedtrack.web.gaps import UNMEASURED, Gap, gaps_of
-from speedtrack.web.grades import Grade, grade, noise_of
+from speedtrack.web.drawing.gaps import UNMEASURED, Gap, gaps_of
+from speedtrack.web.drawing.grades import Grade, grade, noise_of_points
 from speedtrack.web.pages import changes
-from speedtrack.web.pages.changes import Change
+from speedtrack.web.pages.changes import ChangeGroup
 from speedtrack.web.scope import PlacedCommit, Scope, recent_commits
 
 COLUMNS = 30  # commits of the grid
-WINDOW = 90  # commits from which noise and sparklines are drawn
-LISTED = 12  # commits of the list below the grid
+WINDOW = 90  # commits that noise and sparklines are computed from
+LISTED_COMMITS = 12
+LISTED_CHANGES = 12
+LISTED_ALERTS = 8
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One benchmark at one commit. ``look`` names its colour and shape, ``title`` says the same in words."""
+    """One benchmark at one commit. ``look``: the CSS classes of its colour and shape; ``title``: the same in words."""
 
     look: str
     mark: str
@@ -34,11 +36,11 @@ class Cell:
 
 
 @dataclass(frozen=True)
-class Row:
+class BenchmarkRow:
     benchmark: str
     why: str
     url: str
-    newest: Drawn
+    newest: LinePoint
     spark: list[float | None]
     cells: list[Cell]
 
@@ -46,23 +48,32 @@ class Row:
 @dataclass(frozen=True)
 class Grid:
     commits: list[PlacedCommit]
-    rows: list[Row]
+    rows: list[BenchmarkRow]
     states: dict[int, Gap]
 
 
 @dataclass(frozen=True)
-class Listed:
-    """A commit of the list: what became of it."""
+class CommitRow:
+    """A commit of the list: measured, or why not, and the changes that it made."""
 
     placed: PlacedCommit
     state: str
     reason: str
     run_id: int | None
-    changes: list[Change]
+    changes: list[ChangeGroup]
 
 
 @dataclass(frozen=True)
-class Context:
+class ProjectPage:
+    scope: Scope
+    grid: Grid
+    changes: list[ChangeGroup]
+    commits: list[CommitRow]
+    alerts: list[Alert]  #: the open ones
+
+
+@dataclass(frozen=True)
+class RowContext:
     """What the cells of one row have in common."""
 
     scope: Scope
@@ -71,33 +82,38 @@ class Context:
     marks: dict[int, ChangePoint]
 
 
-def grid(scope: Scope) -> Grid:
-    """The grid of a scope; without rows where nothing was measured yet."""
+def load(scope: Scope) -> ProjectPage:
+    grid = load_grid(scope)
+    newest = changes.newest_groups(changes.on_branch(scope.branch), LISTED_CHANGES)
+    return ProjectPage(scope, grid, newest, commit_rows(grid, newest), open_alerts(scope.project))
+
+
+def load_grid(scope: Scope) -> Grid:
+    """The grid of a scope; it has no rows where nothing was measured yet."""
     path = recent_commits(scope.branch, scope.head, WINDOW)
     if not path or scope.machine is None or scope.branch is None:
         return Grid(path[-COLUMNS:], [], {})
     found = Series.objects.filter(project=scope.project, machine=scope.machine, metric=scope.metric.name)
     series = {s.pk: s for s in found.select_related("benchmark").order_by("pk")}
-    drawn = lines.drawn(series, scope.branch, path[0].number, scope.head)
     gaps = gaps_of(scope.machine, [p.commit.pk for p in path[-COLUMNS:]])
-    smallest, order = suite_of(scope)
-    marks = marks_of(scope, path)
-    points: dict[str, list[Drawn]] = defaultdict(list)
+    smallest, order = suite_settings(scope)
+    marks = marks_by_benchmark(scope, path)
+    points: dict[str, list[LinePoint]] = defaultdict(list)
     whys = {}
-    for point in drawn:
+    for point in lines.points(series, scope.branch, path[0].number, scope.head):
         points[series[point.series_id].benchmark.name].append(point)
     for one in series.values():
         whys[one.benchmark.name] = one.benchmark.why
     names = [n for n in order if n in points] + sorted(points.keys() - set(order))
     rows = []
     for name in names:
-        context = Context(scope, noise_of(newest_series(points[name])), smallest, marks.get(name, {}))
-        rows.append(row_of(context, name, whys[name], points[name], path, gaps))
+        context = RowContext(scope, noise_of_points(newest_series(points[name])), smallest, marks.get(name, {}))
+        rows.append(benchmark_row(context, name, whys[name], points[name], path, gaps))
     return Grid(path[-COLUMNS:], rows, gaps)
 
 
-def suite_of(scope: Scope) -> tuple[float, list[str]]:
-    """The smallest effect that matters for the metric, and the order of the benchmarks, by the newest run's suite."""
+def suite_settings(scope: Scope) -> tuple[float, list[str]]:
+    """The metric's smallest relevant effect and the order of the benchmarks, as the newest run's suite has them."""
     suite = Suite.objects.filter(
         pk__in=Run.objects.own().filter(project=scope.project).order_by("-id").values("suite")[:1]
     ).first()
@@ -107,13 +123,13 @@ def suite_of(scope: Scope) -> tuple[float, list[str]]:
     return suite.smallest_effect(scope.metric.name, scope.metric.smallest_effect), names
 
 
-def marks_of(scope: Scope, path: list[PlacedCommit]) -> dict[str, dict[int, ChangePoint]]:
+def marks_by_benchmark(scope: Scope, path: list[PlacedCommit]) -> dict[str, dict[int, ChangePoint]]:
     """The change points of these commits: benchmark -> commit -> change point."""
     found = changes.change_points().filter(
         commit__in=[p.commit.pk for p in path[-COLUMNS:]],
         series__machine=scope.machine,
         series__metric=scope.metric.name,
-        status__in=changes.SHOWN,
+        status__in=changes.VISIBLE,
     )
     marks: dict[str, dict[int, ChangePoint]] = defaultdict(dict)
     for cp in found:
@@ -121,13 +137,13 @@ def marks_of(scope: Scope, path: list[PlacedCommit]) -> dict[str, dict[int, Chan
     return marks
 
 
-def newest_series(points: list[Drawn]) -> list[Drawn]:
+def newest_series(points: list[LinePoint]) -> list[LinePoint]:
     return [p for p in points if p.series_id == points[-1].series_id]
 
 
-def row_of(
-    context: Context, name: str, why: str, points: list[Drawn], path: list[PlacedCommit], gaps: dict[int, Gap]
-) -> Row:
+def benchmark_row(
+    context: RowContext, name: str, why: str, points: list[LinePoint], path: list[PlacedCommit], gaps: dict[int, Gap]
+) -> BenchmarkRow:
     by_commit = {p.commit_id: p for p in points}
     grades = grades_of(context, points)
     cells = []
@@ -141,13 +157,13 @@ def row_of(
     line = {p.commit_id: p.value for p in newest_series(points) if not p.flags}
     spark = [line.get(p.commit.pk) for p in path]
     url = reverse("timeline", args=[context.scope.project.slug, name, context.scope.metric.name])
-    return Row(name, why, url, points[-1], spark, cells)
+    return BenchmarkRow(name, why, url, points[-1], spark, cells)
 
 
-def grades_of(context: Context, points: list[Drawn]) -> dict[int, Grade]:
-    """By commit: its point against the clean point before it in the same series."""
+def grades_of(context: RowContext, points: list[LinePoint]) -> dict[int, Grade]:
+    """By commit: its point compared with the clean point before it in the same series."""
     found: dict[int, Grade] = {}
-    before: dict[int, Drawn] = {}
+    before: dict[int, LinePoint] = {}
     for point in points:
         last = before.get(point.series_id)
         if last and (g := grade(last, point, context.noise, context.scope.metric, context.smallest_effect)):
@@ -158,14 +174,14 @@ def grades_of(context: Context, points: list[Drawn]) -> dict[int, Grade]:
 
 
 def measured_cell(
-    context: Context, placed: PlacedCommit, point: Drawn, graded: Grade | None, mark: ChangePoint | None
+    context: RowContext, placed: PlacedCommit, point: LinePoint, graded: Grade | None, mark: ChangePoint | None
 ) -> Cell:
     metric = context.scope.metric
     title = f"{placed.commit.short}: {numbers.quantity(metric, point.value)}"
     if graded:
         title += f", {numbers.change(graded.ratio)} to the commit before ({graded.errors:.1f} standard errors)"
     if point.flags:
-        return Cell("flagged", "", f"{title}; not to be trusted: {', '.join(point.flags)}")
+        return Cell("flagged", "", f"{title}; unreliable: {', '.join(point.flags)}")
     look = "same"
     if graded and graded.level:
         look = f"{'worse' if graded.worse else 'better'}-{graded.level}"
@@ -184,31 +200,27 @@ def gap_cell(placed: PlacedCommit, gap: Gap) -> Cell:
     return Cell(gap.state, mark, f"{placed.commit.short}: {gap.reason}")
 
 
-def commit_list(shown: Grid, found: list[Change]) -> list[Listed]:
-    """The newest commits, newest first, with what became of them."""
-    listed = []
-    for placed in reversed(shown.commits[-LISTED:]):
-        place = shown.commits.index(placed)
+def commit_rows(grid: Grid, found: list[ChangeGroup]) -> list[CommitRow]:
+    """The newest commits of the grid, newest first."""
+    rows = []
+    for placed in reversed(grid.commits[-LISTED_COMMITS:]):
+        place = grid.commits.index(placed)
         measured = any(
-            row.cells[place].look.split("-")[0] in ("same", "worse", "better", "flagged") for row in shown.rows
+            row.cells[place].look.split("-")[0] in ("same", "worse", "better", "flagged") for row in grid.rows
         )
-        gap = shown.states.get(placed.commit.pk, UNMEASURED)
+        gap = grid.states.get(placed.commit.pk, UNMEASURED)
         state, reason = ("measured", "") if measured else (gap.state, gap.reason)
-        mine = [c for c in found if c.commit.pk == placed.commit.pk]
-        listed.append(Listed(placed, state, reason, gap.run_id, mine))
-    return listed
+        own_changes = [c for c in found if c.commit.pk == placed.commit.pk]
+        rows.append(CommitRow(placed, state, reason, gap.run_id, own_changes))
+    return rows
 
 
-def project_changes(scope: Scope) -> list[Change]:
-    return changes.newest(changes.on(scope.branch), 12)
-
-
-def open_alerts(scope: Scope) -> list[Alert]:
-    """The project's open alerts, newest first."""
-    mine = Alert.objects.work().filter(project=scope.project)
-    return list(mine.select_related("commit", "branch").order_by("-id")[:8])
+def open_alerts(project: Project) -> list[Alert]:
+    """The newest of the project's open alerts, newest first."""
+    found = Alert.objects.work().filter(project=project)
+    return list(found.select_related("commit", "branch").order_by("-id")[:LISTED_ALERTS])
 
 
 def hook_url(project: Project) -> str:
-    """Where the repository's host sends its webhooks."""
+    """The URL that the repository's host sends its webhooks to."""
     return f"{settings.URL}{reverse('hook', args=[project.hook_id])}"

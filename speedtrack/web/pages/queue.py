@@ -1,4 +1,4 @@
-"""What runs, what waits and until when, and how the machines are."""
+"""The queue: what runs, what waits and until when, and the state of each machine."""
 
 from collections import defaultdict
 from dataclasses import dataclass, field
@@ -10,32 +10,32 @@ from django.db.models import Count, F, Max, Q, QuerySet, Window
 from django.db.models.functions import RowNumber
 from django.utils import timezone
 
-from speedtrack.runs.models import ACTIVE, Environment, Machine, Run, Status
-from speedtrack.web.pages.run import Progress, progress_of
+from speedtrack.runs.models import Environment, Machine, Run, Status
+from speedtrack.web.pages.run import ReportedProgress, progress_of
 
 WAITING = 12  # waiting runs listed per machine
-RECENT = 20  # finished runs per machine that tell how long one takes
-TROUBLES = 15
-SILENT_S = 180  # a runner that looks for work is heard more often than this
+RECENT = 20  # finished runs of a machine that its usual duration is computed from
+FAILURES = 15
+SILENT_S = 180  # a runner asks for work more often than this
 RELATED = ("project", "commit", "base", "machine")
 
 
 @dataclass
-class Post:
-    """A machine with its work. ``clear_at``: when its queue is empty, if nothing comes in; None: unknown."""
+class MachineWork:
+    """A machine's run and queue. ``done_at``: when the queue is empty if no run is added; None: unknown."""
 
     machine: Machine
     environment: Environment | None
-    now: Run | None = None
-    progress: Progress | None = None
+    running: Run | None = None
+    progress: ReportedProgress | None = None
     waiting: list[tuple[Run, datetime | None]] = field(default_factory=list)
     queued: int = 0
     usual_s: float | None = None
-    clear_at: datetime | None = None
+    done_at: datetime | None = None
 
     @property
     def facts(self) -> dict[str, Any]:
-        """What distinguishes its series now; before the first measurement, what its runner said."""
+        """The facts that its series have in common now; before the first measurement, those that its runner sent."""
         known: dict[str, Any] = self.environment.facts.get("series", {}) if self.environment else self.machine.facts
         return known
 
@@ -48,11 +48,21 @@ class Post:
         if self.machine.last_seen_at is None:
             return "never seen"
         silent = (timezone.now() - self.machine.last_seen_at).total_seconds() > SILENT_S
-        return "silent" if silent else "working" if self.now else "idle"
+        return "silent" if silent else "working" if self.running else "idle"
 
 
-def posts(machines: QuerySet[Machine] | None = None) -> list[Post]:
-    """These machines (all), in a number of queries that does not depend on how many there are."""
+@dataclass(frozen=True)
+class QueuePage:
+    machines: list[MachineWork]
+    failed_or_lost: list[Run]
+
+
+def load() -> QueuePage:
+    return QueuePage(work_of(Machine.objects.all()), failed_or_lost())
+
+
+def work_of(machines: QuerySet[Machine]) -> list[MachineWork]:
+    """The work of these machines; the number of queries does not depend on how many there are."""
     newest = Environment.objects.values("machine").annotate(newest=Max("pk")).values("newest")
     environments = {e.machine_id: e for e in Environment.objects.filter(pk__in=newest)}
     active = {r.machine_id: r for r in Run.objects.active().select_related(*RELATED)}
@@ -60,17 +70,17 @@ def posts(machines: QuerySet[Machine] | None = None) -> list[Post]:
     queued = dict(Run.objects.filter(status=Status.QUEUED).values_list("machine").annotate(count=Count("pk")))
     waiting = waiting_runs()
     made = []
-    for machine in (Machine.objects.all() if machines is None else machines).order_by("name"):
-        post = Post(machine, environments.get(machine.pk), active.get(machine.pk))
-        post.progress = progress_of(post.now) if post.now else None
-        post.queued, post.usual_s = queued.get(machine.pk, 0), usual.get(machine.pk)
-        estimate(post, waiting.get(machine.pk, []))
-        made.append(post)
+    for machine in machines.order_by("name"):
+        work = MachineWork(machine, environments.get(machine.pk), active.get(machine.pk))
+        work.progress = progress_of(work.running) if work.running else None
+        work.queued, work.usual_s = queued.get(machine.pk, 0), usual.get(machine.pk)
+        estimate_ends(work, waiting.get(machine.pk, []))
+        made.append(work)
     return made
 
 
 def waiting_runs() -> dict[int, list[Run]]:
-    """By machine: the first of its waiting runs, in the order in which it takes them."""
+    """By machine: its next waiting runs, in the order in which it takes them."""
     order = [F("priority").desc(), F("rank").desc(), F("pk").asc()]
     ranked = Run.objects.filter(status=Status.QUEUED).annotate(
         place=Window(RowNumber(), partition_by=[F("machine")], order_by=order)
@@ -94,25 +104,21 @@ def usual_seconds() -> dict[int, float]:
     return {machine_id: median(times) for machine_id, times in spans.items()}
 
 
-def estimate(post: Post, runs: list[Run]) -> None:
-    """When each waiting run will be done, as far as the machine's usual time tells."""
-    if post.usual_s is None or post.health in ("quarantine", "paused", "silent", "never seen"):
-        post.waiting = [(run, None) for run in runs]
+def estimate_ends(work: MachineWork, runs: list[Run]) -> None:
+    """Set when each waiting run will be done, estimated from the machine's usual duration of a run."""
+    if work.usual_s is None or work.health in ("quarantine", "paused", "silent", "never seen"):
+        work.waiting = [(run, None) for run in runs]
         return
     at = timezone.now()
-    if post.now and post.now.started_at:
-        at = max(at, post.now.started_at + timedelta(seconds=post.usual_s))
-    step = timedelta(seconds=post.usual_s)
-    post.waiting = [(run, at + step * (place + 1)) for place, run in enumerate(runs)]
-    post.clear_at = at + step * post.queued if post.queued else None
+    if work.running and work.running.started_at:
+        at = max(at, work.running.started_at + timedelta(seconds=work.usual_s))
+    step = timedelta(seconds=work.usual_s)
+    work.waiting = [(run, at + step * (place + 1)) for place, run in enumerate(runs)]
+    work.done_at = at + step * work.queued if work.queued else None
 
 
-def troubles() -> list[Run]:
-    """Runs that failed lately, or were lost and wait for another attempt."""
+def failed_or_lost() -> list[Run]:
+    """The newest runs that failed, or that were lost and wait for another attempt."""
     lost = Q(status=Status.QUEUED, attempt__gt=0)
     found = Run.objects.filter(Q(status=Status.FAILED) | lost).select_related(*RELATED)
-    return list(found.order_by(F("started_at").desc(nulls_last=True))[:TROUBLES])
-
-
-def busy() -> bool:
-    return Run.objects.filter(status__in=ACTIVE).exists()
+    return list(found.order_by(F("started_at").desc(nulls_last=True))[:FAILURES])

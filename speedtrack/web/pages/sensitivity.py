@@ -1,4 +1,4 @@
-"""How small a change each series of a project would show, and which benchmarks are worth fixing."""
+"""How small a change each series of a project shows, and which series are too noisy."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -6,26 +6,26 @@ from typing import Any
 from django.db.models import Max
 
 from speedtrack.alerts import sensitivity
-from speedtrack.alerts.sensitivity import Sensitivity
+from speedtrack.alerts.sensitivity import SeriesSensitivity
 from speedtrack.benchmarks.models import Benchmark
 from speedtrack.projects.models import Branch, Project
 from speedtrack.runs.models import Series
-from speedtrack.web.scope import chosen
+from speedtrack.web.scope import named_or_default
 
 
 @dataclass(frozen=True)
 class SensitivityPage:
-    """``noisy``: the series that are of little use, worst first; ``others``: all that are."""
+    """``noisy``: the series that are too noisy to be useful, worst first; ``others``: all other series."""
 
     project: Project
     branch: Branch | None
-    noisy: list[Sensitivity]
-    others: list[Sensitivity]
+    noisy: list[SeriesSensitivity]
+    others: list[SeriesSensitivity]
 
 
 def load(project: Project) -> SensitivityPage:
-    branch = chosen("branch", None, project.branches.filter(deleted_at=None), project.default_branch)
-    found = sensitivity.of_branch(branch, current_series(project)) if branch else []
+    branch = named_or_default("branch", None, project.branches.filter(deleted_at=None), project.default_branch)
+    found = sensitivity.sensitivities(branch, current_series(project)) if branch else []
     found.sort(key=lambda one: (-((one.smallest or 0) / one.limit), one.series.benchmark.name, one.series.metric))
     return SensitivityPage(
         project, branch, [one for one in found if one.too_noisy], [one for one in found if not one.too_noisy]
@@ -33,23 +33,23 @@ def load(project: Project) -> SensitivityPage:
 
 
 def current_series(project: Project) -> list[Series]:
-    """Per benchmark as it is now, metric and machine: the series of the newest environment."""
+    """The series of the newest environment, for each current benchmark, metric and machine."""
     newest = Benchmark.objects.filter(project=project).values("name").annotate(newest=Max("pk")).values("newest")
     series = Series.objects.filter(project=project, benchmark__in=newest)
     rows = series.select_related("benchmark", "machine").order_by("benchmark", "metric", "machine", "-pk")
     return list(rows.distinct("benchmark", "metric", "machine"))
 
 
-def document(page: SensitivityPage) -> dict[str, Any]:
+def sensitivity_document(page: SensitivityPage) -> dict[str, Any]:
     return {
         "schema": "speedtrack.sensitivity/1",
         "project": page.project.slug,
         "branch": page.branch.name if page.branch else None,
-        "series": [of_one(one) for one in (*page.noisy, *page.others)],
+        "series": [series_document(one) for one in (*page.noisy, *page.others)],
     }
 
 
-def of_one(one: Sensitivity) -> dict[str, Any]:
+def series_document(one: SeriesSensitivity) -> dict[str, Any]:
     return {
         "benchmark": one.series.benchmark.name,
         "metric": one.series.metric,

@@ -1,18 +1,22 @@
-"""How values are shown on pages."""
+"""Filters and tags that format values on pages."""
 
 from collections.abc import Sequence
 from datetime import datetime
+from urllib.parse import quote, urlencode
 
 from django import template
 from django.http import QueryDict
+from django.urls import reverse
 from django.utils import timezone
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from speedtrack.benchmarks import numbers
 from speedtrack.benchmarks.metrics import Metric
+from speedtrack.projects.models import Branch, Commit, Project
+from speedtrack.runs.models import Machine, Series
 from speedtrack.text import plain
-from speedtrack.web.sparkline import SMALL, WIDE, Sparkline
+from speedtrack.web.drawing.sparkline import SMALL, WIDE, Sparkline
 
 register = template.Library()
 
@@ -26,19 +30,13 @@ def quantity(value: float, metric: Metric) -> str:
 
 
 @register.filter
-def moved(ratio: float) -> str:
-    """A ratio as the change that it is, with its sign."""
-    return f"{ratio - 1:+.2%}".replace("-", numbers.MINUS)
-
-
-@register.filter
 def percent(share: float) -> str:
     return f"{share:.1%}"
 
 
 @register.filter
 def change_seen(smallest: float) -> str:
-    """The smallest change that is seen, in two digits; less than a thousandth is of no use to anybody."""
+    """The smallest change that can be seen, in two digits, never below 0.1%."""
     return f"{max(0.1, 100 * smallest):.2g}%" if smallest < 1 else f"{100 * smallest:.0f}%"
 
 
@@ -54,7 +52,7 @@ def interval(metric: Metric, low: float, high: float) -> str:
 
 @register.simple_tag
 def ago(at: datetime | None) -> SafeString | str:
-    """A moment in relative words, with the exact one in its title."""
+    """How long ago a moment was; its title has the moment itself."""
     if at is None:
         return "never"
     return format_html(
@@ -72,7 +70,7 @@ def first_line(value: str) -> str:
 
 @register.filter
 def with_code(text: str) -> SafeString:
-    """What stands between backticks is shown as code."""
+    """Show text between backticks as code."""
     parts = plain(text).split("`")
     shown = (format_html("<code>{}</code>", part) if i % 2 else part for i, part in enumerate(parts))
     return format_html_join("", "{}", ((part,) for part in shown))
@@ -84,13 +82,33 @@ def sparkline(values: Sequence[float | None], label: str, wide: bool = False) ->
     return Sparkline.of(values, WIDE if wide else SMALL).svg(label)
 
 
+@register.simple_tag
+def timeline_url(
+    project: Project,
+    series: Series,
+    *,
+    machine: Machine | None = None,
+    branch: Branch | None = None,
+    around: Commit | None = None,
+    form: str = "",
+) -> str:
+    """The address of a series' timeline. Pass ``machine`` where the series is loaded without its own."""
+    names = [project.slug, series.benchmark.name, series.metric]
+    path = reverse("timeline-values", args=[*names, form]) if form else reverse("timeline", args=names)
+    selection = {"branch": branch.name} if branch else {}
+    selection["machine"] = (machine or series.machine).name
+    if around:
+        selection["around"] = around.sha[:12]
+    return f"{path}?{urlencode(selection, quote_via=quote)}"
+
+
 @register.simple_tag(takes_context=True)
 def query(context: template.Context, **changes: object) -> str:
-    """The query string of this page with some keys set, or left out when None or empty."""
-    wanted: QueryDict = context["request"].GET.copy()
+    """The page's query string with some keys set, or removed if None or empty."""
+    changed: QueryDict = context["request"].GET.copy()
     for key, value in changes.items():
         if value is None or value == "":
-            wanted.pop(key, None)
+            changed.pop(key, None)
         else:
-            wanted[key] = str(value)
-    return f"?{wanted.urlencode()}" if wanted else "?"
+            changed[key] = str(value)
+    return f"?{changed.urlencode()}" if changed else "?"

@@ -1,4 +1,4 @@
-"""Alerts: the list, the evidence, and what people decide."""
+"""Alerts: the list, the evidence, and the decisions of people."""
 
 import re
 
@@ -13,7 +13,7 @@ from speedtrack.alerts.triage import Decision, Stale
 from speedtrack.notices import mail
 from speedtrack.notices.models import Outbox
 from speedtrack.runs.models import Measurement
-from speedtrack.web.tests.world import World, queries
+from speedtrack.web.tests.world import World, html_of, queries
 
 Slow = tuple[World, Alert]
 
@@ -21,15 +21,15 @@ Slow = tuple[World, Alert]
 def test_the_lists(client: Client, slow: Slow) -> None:
     _, alert = slow
     for address in ("/alerts/", "/p/kvd/alerts/", "/alerts/?status=confirmed", "/alerts/?status=all"):
-        page = client.get(address).content.decode()
+        page = html_of(client.get(address))
         assert f'href="/alerts/{alert.pk}/"' in page
         assert "slower +20.0%" in page
-    assert f'href="/alerts/{alert.pk}/"' not in client.get("/alerts/?status=fixed").content.decode()
+    assert f'href="/alerts/{alert.pk}/"' not in html_of(client.get("/alerts/?status=fixed"))
 
 
 def test_the_page_shows_the_paired_samples(client: Client, slow: Slow) -> None:
     made, alert = slow
-    page = client.get(f"/alerts/{alert.pk}/").content.decode()
+    page = html_of(client.get(f"/alerts/{alert.pk}/"))
     assert re.search(r"1\d pairs of .* on kvd-m1", page)
     assert page.count('class="before"') >= 10
     assert made.commit(5).short in page
@@ -40,30 +40,30 @@ def test_the_page_shows_the_paired_samples(client: Client, slow: Slow) -> None:
 
 def test_the_page_shows_the_pairs_that_confirmed_it_and_each_step_to_its_commit(client: Client, slow: Slow) -> None:
     _, alert = slow
-    page = client.get(f"/alerts/{alert.pk}/").content.decode()
+    page = html_of(client.get(f"/alerts/{alert.pk}/"))
     worst = alert.change_points.get(series__metric="server_cpu_ns_per_request", series__benchmark__name="get-p1")
     ends = worst.verdicts.get(answer="different")
     assert (ends.base_id, ends.commit_id) != (alert.before_id, alert.commit_id)  # the bracket, not its narrowed range
     assert f'of <span class="sha">{ends.base.short}</span> and <span class="sha">{ends.commit.short}</span>' in page
     assert worst.verdicts.filter(answer__in=("old", "new")).count() >= 1
     assert "old level" in page or "new level" in page
-    assert "The samples are not stored any more" not in page
+    assert "The samples are no longer stored" not in page
 
 
 def test_a_range_is_shown_as_a_range_everywhere(client: Client, slow: Slow) -> None:
-    """Nobody is named alone while more than one commit may be the cause."""
+    """No single commit is named while several may be the cause."""
     made, alert = slow
     first, last = made.commit(2), made.commit(5)
     Alert.objects.filter(pk=alert.pk).update(before=first, commit=last)
     alert.change_points.update(before=first, commit=last)
-    page = client.get(f"/alerts/{alert.pk}/").content.decode()
-    assert "by one of 3 commits; which of them could not be told" in page
+    page = html_of(client.get(f"/alerts/{alert.pk}/"))
+    assert "by one of 3 commits; the range could not be narrowed further" in page
     assert all(f"/p/kvd/c/{made.commit(place).sha}" in page for place in (3, 4, 5))
     for address in ("/alerts/", "/p/kvd/", "/", f"/p/kvd/c/{made.commit(4).sha}/"):
-        text = " ".join(client.get(address, follow=True).content.decode().split())
+        text = html_of(client.get(address, follow=True))
         assert "one of 3 commits" in text, address
     Outbox.objects.create(recipient="team@example.org", alert=alert, event="range")
-    message = mail.message(Outbox.objects.select_related("alert__project").get(event="range"))
+    message = mail.alert_message(Outbox.objects.select_related("alert__project").get(event="range"))
     assert f"{first.short}..{last.short}" in message.subject
     assert "by one of 3 commits; which of them could not be told:" in str(message.body)
     assert all(made.commit(place).short in str(message.body) for place in (3, 4, 5))
@@ -76,7 +76,7 @@ def test_an_unknown_alert(client: Client, db: None) -> None:
 
 def test_only_people_who_logged_in_decide(client: Client, slow: Slow) -> None:
     _, alert = slow
-    assert "<textarea" not in client.get(f"/alerts/{alert.pk}/").content.decode()
+    assert "<textarea" not in html_of(client.get(f"/alerts/{alert.pk}/"))
     answer = client.post(f"/alerts/{alert.pk}/", {"seen": "confirmed", "status": "fixed"})
     assert answer.status_code == 302
     assert answer["Location"].startswith("/login/")
@@ -89,7 +89,7 @@ def test_a_decision_is_kept_with_its_event(client: Client, slow: Slow) -> None:
     ada = User.objects.create_user("ada")
     client.force_login(ada)
     form = {"seen": "confirmed", "status": "expected", "assignee": "ada", "note": "<i>meant</i>"}
-    page = client.post(f"/alerts/{alert.pk}/", form, follow=True).content.decode()
+    page = html_of(client.post(f"/alerts/{alert.pk}/", form, follow=True))
     assert "Saved." in page
     assert "&lt;i&gt;meant&lt;/i&gt;" in page
     alert.refresh_from_db()
@@ -104,7 +104,7 @@ def test_the_second_of_two_people_is_told(client: Client, slow: Slow) -> None:
     client.force_login(User.objects.create_user("ada"))
     Alert.objects.filter(pk=alert.pk).update(status="invalid")
     form = {"seen": "confirmed", "status": "fixed"}
-    page = client.post(f"/alerts/{alert.pk}/", form, follow=True).content.decode()
+    page = html_of(client.post(f"/alerts/{alert.pk}/", form, follow=True))
     assert "Not saved: the alert is invalid meanwhile" in page
     alert.refresh_from_db()
     assert alert.status == "invalid"
@@ -145,9 +145,9 @@ def test_the_number_of_queries_does_not_grow(client: Client, slow: Slow) -> None
 
 
 def test_the_geometric_mean_over_the_suite(client: Client, slow: Slow) -> None:
-    """Both benchmarks need 20% more CPU; where one does, it is half of that in the mean."""
+    """Both benchmarks need 20% more CPU; if only one did, the mean would be about half of that."""
     _, alert = slow
-    text = " ".join(client.get(f"/alerts/{alert.pk}/").content.decode().split())
+    text = html_of(client.get(f"/alerts/{alert.pk}/"))
     mean = re.search(r"over the suite: <strong>\+([0-9.]+)%</strong> .*?geometric mean of 2 benchmarks", text)
     assert mean and 19.5 < float(mean[1]) < 20.5
     alert.change_points.filter(series__benchmark__name="set-p1").delete()
@@ -161,13 +161,13 @@ def test_an_alert_is_moved_split_and_merged_by_form(client: Client, slow: Slow) 
     made, alert = slow
     client.force_login(User.objects.create_user("ada"))
     address = f"/alerts/{alert.pk}/"
-    page = client.post(f"{address}move/", {"commit": made.shas[6], "note": "<b>it</b>"}, follow=True).content.decode()
+    page = html_of(client.post(f"{address}move/", {"commit": made.shas[6], "note": "<b>it</b>"}, follow=True))
     assert "Moved." in page and made.commit(6).short in page and "&lt;b&gt;it&lt;/b&gt;" in page
     part = alert.change_points.filter(series__metric="throughput_rps").first()
     assert part
-    page = client.post(f"{address}split/", {"change": [part.pk]}, follow=True).content.decode()
+    page = html_of(client.post(f"{address}split/", {"change": [part.pk]}, follow=True))
     other = Alert.objects.latest("pk")
-    assert f"Split off: alert {other.pk}." in page
+    assert f"Split off as alert {other.pk}." in page
     answer = client.post(f"/alerts/{other.pk}/merge/", {"into": alert.pk}, follow=True)
     assert answer.redirect_chain[-1][0] == address
     assert f"alert {other.pk} was merged into it" in answer.content.decode()
@@ -180,11 +180,11 @@ def test_a_regrouping_that_cannot_be_says_why(client: Client, slow: Slow) -> Non
     for verb, form, says in (
         ("move", {"commit": "f" * 40}, "no tracked branch"),
         ("move", {"commit": "%"}, "at least seven"),
-        ("split", {"change": ["x", "9" * 30]}, "leave it at least one"),
+        ("split", {"change": ["x", "9" * 30]}, "but not all"),
         ("merge", {"into": "999999"}, "there is no alert"),
         ("merge", {"into": str(alert.pk)}, "another alert"),
     ):
-        page = client.post(f"/alerts/{alert.pk}/{verb}/", form, follow=True).content.decode()
+        page = html_of(client.post(f"/alerts/{alert.pk}/{verb}/", form, follow=True))
         assert "Not saved: " in page and says in page, (verb, form)
     assert client.get(f"/alerts/{alert.pk}/move/")["Location"] == f"/alerts/{alert.pk}/"
 
@@ -193,7 +193,7 @@ def test_only_people_who_logged_in_regroup(client: Client, slow: Slow) -> None:
     _, alert = slow
     for verb in ("move", "split", "merge"):
         assert client.post(f"/alerts/{alert.pk}/{verb}/")["Location"].startswith("/login/")
-    assert "split/" not in client.get(f"/alerts/{alert.pk}/").content.decode()
+    assert "split/" not in html_of(client.get(f"/alerts/{alert.pk}/"))
 
 
 def test_improvements_have_a_list_of_their_own(client: Client, slow: Slow) -> None:
@@ -201,13 +201,13 @@ def test_improvements_have_a_list_of_their_own(client: Client, slow: Slow) -> No
     Alert.objects.filter(pk=alert.pk).update(improvement=True)
     link = f'href="/alerts/{alert.pk}/"'
     for status, there in (("open", False), ("confirmed", False), ("improvements", True), ("all", True)):
-        assert (link in client.get(f"/alerts/?status={status}").content.decode()) == there, status
+        assert (link in html_of(client.get(f"/alerts/?status={status}"))) == there, status
     for address in ("/p/kvd/", "/"):
-        assert "1 open alert" not in client.get(address).content.decode()
+        assert "1 open alert" not in html_of(client.get(address))
 
 
 def test_a_fix_is_shown_with_its_branches(client: Client, slow: Slow) -> None:
     made, alert = slow
     Alert.objects.filter(pk=alert.pk).update(status="fixed", fixed_by=made.commit(7))
-    page = " ".join(client.get(f"/alerts/{alert.pk}/").content.decode().split())
+    page = html_of(client.get(f"/alerts/{alert.pk}/"))
     assert "Fixed by" in page and made.commit(7).short in page and "on main" in page

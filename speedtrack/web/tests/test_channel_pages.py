@@ -8,7 +8,7 @@ from django.test import Client
 
 from speedtrack.notices.models import Channel
 from speedtrack.notices.tests.receivers import Receiver, serving
-from speedtrack.web.tests.world import HOSTILE, World
+from speedtrack.web.tests.world import HOSTILE, World, html_of
 
 TOKEN = "glpat-0123456789abcdef"
 
@@ -28,14 +28,14 @@ def add(client: Client, kvd: World, kind: str, **fields: str) -> Any:
 
 
 def act(client: Client, kvd: World, verb: str) -> str:
-    return client.post(address(kvd, f"{Channel.objects.get().pk}/{verb}"), follow=True).content.decode()
+    return html_of(client.post(address(kvd, f"{Channel.objects.get().pk}/{verb}"), follow=True))
 
 
 def test_only_who_is_logged_in_sees_or_changes_channels(kvd: World, client: Client) -> None:
     for page in ("", "add/webhook/", "1/"):
         assert client.get(address(kvd, page)).status_code == 302
     assert client.post(address(kvd, "1/delete")).status_code == 302
-    assert "channels" not in client.get(f"/p/{kvd.project.slug}/").content.decode()
+    assert "channels" not in html_of(client.get(f"/p/{kvd.project.slug}/"))
 
 
 @pytest.mark.parametrize(
@@ -54,11 +54,11 @@ def test_a_channel_of_each_kind_is_added_and_its_secrets_are_never_shown_again(
     ada: Client, kvd: World, kind: str, fields: dict[str, str]
 ) -> None:
     assert ada.get(address(kvd, f"add/{kind}/")).status_code == 200
-    page = add(ada, kvd, kind, **fields).content.decode()
+    page = html_of(add(ada, kvd, kind, **fields))
     made = Channel.objects.get()
     assert (made.kind, made.url.reveal()) == (kind, fields["url"])
     assert made.secret.reveal() == fields.get("secret", "")
-    for text in (page, ada.get(address(kvd, f"{made.pk}/")).content.decode()):
+    for text in (page, html_of(ada.get(address(kvd, f"{made.pk}/")))):
         assert "ours" in text and TOKEN not in text and "PATH" not in text
 
 
@@ -77,13 +77,13 @@ def test_a_channel_of_each_kind_is_added_and_its_secrets_are_never_shown_again(
 def test_what_makes_no_channel_is_said_at_its_field(
     ada: Client, kvd: World, kind: str, fields: dict[str, str], words: str
 ) -> None:
-    assert words in add(ada, kvd, kind, **fields).content.decode()
+    assert words in html_of(add(ada, kvd, kind, **fields))
     assert not Channel.objects.exists()
 
 
 def test_a_name_is_given_once(ada: Client, kvd: World) -> None:
     for _ in range(2):
-        page = add(ada, kvd, "slack", url="https://hooks.slack.com/services/x").content.decode()
+        page = html_of(add(ada, kvd, "slack", url="https://hooks.slack.com/services/x"))
     assert "has this name" in page and Channel.objects.count() == 1
 
 
@@ -102,7 +102,7 @@ def test_a_change_keeps_what_is_left_empty(ada: Client, kvd: World) -> None:
 def test_a_token_is_not_sent_to_another_server_than_it_was_entered_for(ada: Client, kvd: World) -> None:
     add(ada, kvd, "gitlab", url="https://gitlab.com", place="a/b", secret=TOKEN)
     change = {"name": "ours", "place": "a/b", "url": "https://evil.example.org"}
-    page = ada.post(address(kvd, f"{Channel.objects.get().pk}/"), change).content.decode()
+    page = html_of(ada.post(address(kvd, f"{Channel.objects.get().pk}/"), change))
     assert "entered for another server" in page
     assert Channel.objects.get().url.reveal() == "https://gitlab.com"
 
@@ -119,7 +119,7 @@ def test_a_signing_secret_is_replaced_in_two_steps(ada: Client, kvd: World) -> N
 def test_a_channel_is_paused_resumed_and_deleted(ada: Client, kvd: World) -> None:
     add(ada, kvd, "slack", url="https://hooks.slack.com/services/x")
     assert "paused by ada" in act(ada, kvd, "pause")
-    assert "at work again" in act(ada, kvd, "resume")
+    assert "is resumed" in act(ada, kvd, "resume")
     assert Channel.objects.get().paused_at is None
     assert ada.get(address(kvd, f"{Channel.objects.get().pk}/delete")).status_code == 405
     assert ada.post(address(kvd, f"{Channel.objects.get().pk}/explode")).status_code == 404
@@ -139,7 +139,7 @@ def test_a_test_send_shows_its_answer(ada: Client, kvd: World, settings: Any, ki
     with serving(Receiver(lambda request: (200, {}, body)), settings) as receiver:
         add(ada, kvd, kind, url=receiver.url, place=place, secret=TOKEN)
         page = act(ada, kvd, "test")
-    assert ("which reads ann/kvd" if kind in Channel.FORGES else "answered 200") in page
+    assert ("which can read ann/kvd" if kind in Channel.FORGES else "answered 200") in page
     assert len(receiver.requests) == 1
 
 
@@ -174,7 +174,7 @@ def test_a_test_send_that_is_refused_says_what_to_do(
 def test_hostile_names_stay_text(ada: Client, kvd: World) -> None:
     add(ada, kvd, "slack", url="https://hooks.slack.com/services/x", name=HOSTILE)
     Channel.objects.update(error=HOSTILE, failures=1, tried_at="2026-01-01T00:00:00Z")
-    page = ada.get(address(kvd)).content.decode()
+    page = html_of(ada.get(address(kvd)))
     assert "<script>alert" not in page and "&lt;script&gt;" in page
 
 

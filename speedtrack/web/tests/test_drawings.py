@@ -5,17 +5,17 @@ from itertools import pairwise
 
 import pytest
 
-from speedtrack.alerts.series import Drawn
+from speedtrack.alerts.lines import LinePoint
 from speedtrack.benchmarks.metrics import METRICS
-from speedtrack.web.grades import grade, noise_of
-from speedtrack.web.plots import Forest, Pairs
-from speedtrack.web.sparkline import Sparkline, path_through
+from speedtrack.web.drawing.grades import grade, noise_of_points
+from speedtrack.web.drawing.plots import Forest, Pairs
+from speedtrack.web.drawing.sparkline import Sparkline, path_through
 
 CPU = METRICS["server_cpu_ns_per_request"]
 
 
-def point(value: float, spread: float = 0.01, flags: tuple[str, ...] = ()) -> Drawn:
-    return Drawn(1, 0, 0, 0, value, value * (1 - spread), value * (1 + spread), 5, list(flags))
+def point(value: float, spread: float = 0.01, flags: tuple[str, ...] = ()) -> LinePoint:
+    return LinePoint(1, 0, 0, 0, value, value * (1 - spread), value * (1 + spread), 5, list(flags))
 
 
 def test_a_gap_ends_a_line_and_a_lone_point_is_a_dot() -> None:
@@ -62,8 +62,8 @@ def test_without_a_ratio_or_a_noise_there_is_no_grade() -> None:
 
 def test_noise_is_robust_against_one_step() -> None:
     values = [100 * math.exp(0.01 * (-1) ** i) * (1.5 if i > 10 else 1) for i in range(20)]
-    assert noise_of([point(v) for v in values]) == pytest.approx(0.02 * 1.4826 / math.sqrt(2), rel=0.01)
-    assert noise_of([point(1)]) == 0
+    assert noise_of_points([point(v) for v in values]) == pytest.approx(0.02 * 1.4826 / math.sqrt(2), rel=0.01)
+    assert noise_of_points([point(1)]) == 0
 
 
 def test_labels_of_a_forest_do_not_touch_and_no_change_has_one() -> None:

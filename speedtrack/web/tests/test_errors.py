@@ -1,4 +1,4 @@
-"""Answers that are no page: what programs and people are told, and the headers that come with it."""
+"""Responses to requests that fail, for programs and for people, and their headers."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,7 +17,7 @@ NOT_MEMORY = live_settings.DATA_UPLOAD_MAX_MEMORY_SIZE + 1
 
 @contextmanager
 def postgresql_away() -> Iterator[None]:
-    """Where PostgreSQL was, nobody listens."""
+    """PostgreSQL does not listen at its address any more."""
     known = {key: connection.settings_dict[key] for key in ("HOST", "PORT")}
     connection.close()
     connection.settings_dict.update(HOST="127.0.0.1", PORT="1")
@@ -103,7 +103,7 @@ def test_a_form_that_is_too_large_has_a_page(client: Client, db: None) -> None:
 def test_a_defect_of_the_server_is_told_without_its_traceback(
     client: Client, db: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("speedtrack.web.pages.home.cards", lambda: 1 // 0)
+    monkeypatch.setattr("speedtrack.web.pages.home.project_cards", lambda: 1 // 0)
     client.raise_request_exception = False
     page = client.get("/")
     assert page.status_code == 500

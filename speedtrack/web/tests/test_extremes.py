@@ -1,4 +1,4 @@
-"""Whatever a runner may send within its bounds, every public page shows it."""
+"""Every public page can show whatever a runner may send within its bounds."""
 
 import re
 from datetime import timedelta
@@ -15,7 +15,7 @@ from speedtrack.runs import profiles, queue, results
 from speedtrack.runs.documents import EARLIEST, LARGEST, LARGEST_INTEGER, LARGEST_SIZE, LONGEST_S, SMALLEST, LogPiece
 from speedtrack.runs.models import Machine, Reason, Run
 from speedtrack.tests import builders
-from speedtrack.web.plots import CanaryDot, CanaryPlot, Forest
+from speedtrack.web.drawing.plots import CanaryDot, CanaryPlot, Forest
 from speedtrack.web.tests.world import World, world
 
 MEASURED = [name for name in METRICS if name not in ("build_seconds", "binary_bytes")]
@@ -51,7 +51,9 @@ def play(run: Run, slow: set[str], mixed: set[str]) -> None:
     machine = run.machine
     progress = {"done": LARGEST_INTEGER, "total": 0, "now": "x" * 200}
     queue.renew(machine, run.pk, queue.Renewal(token=run.lease_token, progress=progress))
-    queue.log(machine, run.pk, LogPiece(token=run.lease_token, seq=LARGEST_INTEGER, phase="measure", text="x" * 10**6))
+    queue.keep_log(
+        machine, run.pk, LogPiece(token=run.lease_token, seq=LARGEST_INTEGER, phase="measure", text="x" * 10**6)
+    )
     for side, commit in builders.sides_of(run):
         is_slow, is_mixed = commit.sha in slow, commit.sha in mixed
         size = LARGEST_SIZE if is_slow else 0
@@ -79,7 +81,7 @@ def play(run: Run, slow: set[str], mixed: set[str]) -> None:
             result = builders.result(
                 run, name, commit, [1.0], side=side, trials=trials(run, is_slow, is_mixed), stopping=stopping
             )
-            results.accept(machine, run.pk, result)
+            results.accept_result(machine, run.pk, result)
     queue.complete(machine, run.pk, run.lease_token)
 
 
@@ -107,7 +109,7 @@ def extremes(db: None, settings: Any, tmp_path: Any) -> World:
         confirm.step()
         play_all(machine, slow, {made.shas[2]})
     run = Run.objects.filter(commit__sha=made.shas[6], reason=Reason.PUSH).get()
-    profiles.plan(profiles.change_of(run), by_hand=True)
+    profiles.plan_profile(profiles.change_of_run(run), by_hand=True)
     play_all(machine, slow, set())
     return made
 

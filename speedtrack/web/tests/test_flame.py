@@ -1,4 +1,4 @@
-"""The arithmetic of a differential flame graph, and how the pages show it."""
+"""The computation of a differential flame graph, and the pages that show it."""
 
 import re
 from pathlib import Path
@@ -11,9 +11,9 @@ from speedtrack.alerts import profiling
 from speedtrack.alerts.models import Alert
 from speedtrack.runs.models import Profile, Reason, Run
 from speedtrack.tests import builders
-from speedtrack.web import flame
-from speedtrack.web.flame import Flame, Stacks
-from speedtrack.web.tests.world import World, slowed
+from speedtrack.web.drawing import flame
+from speedtrack.web.drawing.flame import Flame, Stacks
+from speedtrack.web.tests.world import World, html_of, slowed
 
 BASE, HEAD = (Stacks(builders.FOLDED[side], ns) for side, ns in (("base", 5000.0), ("head", 6000.0)))
 
@@ -76,14 +76,14 @@ def test_profiles_without_a_sample_are_an_empty_drawing() -> None:
 @pytest.fixture
 def profiled(db: None, settings: Any, tmp_path: Path) -> tuple[World, Alert]:
     made, alert = slowed(settings, tmp_path)
-    profiling.plan_missing()
+    profiling.plan_missing_profiles()
     return made, alert
 
 
 def section(client: Client, address: str) -> str:
     answer = client.get(address)
     assert answer.status_code == 200
-    found = re.search(r'<section id="profiles">.*?</section>', answer.content.decode(), re.S)
+    found = re.search(r'<section id="profiles">.*?</section>', html_of(answer))
     assert found
     return found[0]
 

@@ -1,4 +1,4 @@
-"""The home page: freshness, open alerts, what changed."""
+"""The home page: lag behind the head, open alerts, recent changes."""
 
 from pathlib import Path
 from typing import Any
@@ -7,28 +7,28 @@ from django.test import Client
 
 from speedtrack.alerts.models import Alert
 from speedtrack.web.pages import home
-from speedtrack.web.tests.world import World, queries, world
+from speedtrack.web.tests.world import World, html_of, queries, world
 
 
 def test_without_projects_it_says_how_to_begin(client: Client, db: None) -> None:
-    assert b"manage.py track" in client.get("/").content
+    assert "manage.py track" in html_of(client.get("/"))
 
 
 def test_a_measured_head_is_fresh_and_new_commits_are_a_lag(client: Client, kvd: World) -> None:
-    assert b"head is measured" in client.get("/").content
+    assert "head is measured" in html_of(client.get("/"))
     kvd.push(2)
-    page = client.get("/").content.decode()
+    page = html_of(client.get("/"))
     assert "2 commits behind" in page
     assert "2 runs to do" in page
 
 
 def test_an_unmeasured_project(client: Client, db: None, settings: Any, tmp_path: Path) -> None:
     world(settings, tmp_path)
-    assert b"none of the newest 4 commits is measured" in client.get("/").content
+    assert "none of the newest 4 commits is measured" in html_of(client.get("/"))
 
 
 def test_it_shows_open_alerts_and_changes(client: Client, slow: tuple[World, Alert]) -> None:
-    page = client.get("/").content.decode()
+    page = html_of(client.get("/"))
     assert "1 open alert" in page
     assert "slower +20.0%" in page
     assert "<script>alert" not in page
@@ -38,7 +38,7 @@ def test_it_shows_open_alerts_and_changes(client: Client, slow: tuple[World, Ale
 def test_a_failed_look_at_the_repository_is_told(client: Client, kvd: World) -> None:
     kvd.project.error = "fatal: could not read from remote"
     kvd.project.save()
-    assert b"could not read from remote" in client.get("/").content
+    assert "could not read from remote" in html_of(client.get("/"))
 
 
 def test_the_number_of_queries_does_not_grow(client: Client, kvd: World, settings: Any, tmp_path: Path) -> None:
@@ -51,7 +51,7 @@ def test_the_number_of_queries_does_not_grow(client: Client, kvd: World, setting
 
 
 def test_lines_of_different_height_weigh_the_same() -> None:
-    joined = home.together([[100.0, 100.0, 200.0], [10.0, 10.0, 5.0], [None, None, None]])
+    joined = home.joint_line([[100.0, 100.0, 200.0], [10.0, 10.0, 5.0], [None, None, None]])
     assert joined == [1.0, 1.0, 1.0]
-    assert home.together([[None, 4.0]]) == [None, 1.0]
-    assert home.together([]) == []
+    assert home.joint_line([[None, 4.0]]) == [None, 1.0]
+    assert home.joint_line([]) == []

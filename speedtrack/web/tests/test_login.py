@@ -1,4 +1,4 @@
-"""Failed logins: limited for each user name and address, and nobody else is held up by them."""
+"""Failed logins are limited per user name and address, and affect nobody else."""
 
 import re
 from datetime import timedelta
@@ -12,7 +12,7 @@ from django.core.management import call_command
 from django.db.models import F
 from django.test import Client, RequestFactory
 
-from speedtrack.web.login import client_address
+from speedtrack.web.requests.login import client_address
 
 LIMIT = live_settings.AXES_FAILURE_LIMIT
 

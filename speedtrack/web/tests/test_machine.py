@@ -1,4 +1,4 @@
-"""A machine's page: how it is, what its canary says, what changed on it; and its quarantine wherever it is shown."""
+"""A machine's page: its state, its canary, what changed on it; and its quarantine on other pages."""
 
 from typing import Any
 
@@ -7,28 +7,30 @@ from django.contrib.auth.models import User
 from django.test import Client
 
 from speedtrack.alerts.models import ChangePoint
-from speedtrack.benchmarks import definitions
+from speedtrack.benchmarks.digests import json_digest
 from speedtrack.projects.models import Branch, Commit
 from speedtrack.runs import canary, queue, results, tracking
 from speedtrack.runs.models import CanaryCheck, Machine, MachineEvent, Run, Series
 from speedtrack.stats.canary import FEWEST, IN_A_ROW
 from speedtrack.tests import builders
-from speedtrack.web.plots import CanaryDot, CanaryPlot
-from speedtrack.web.tests.world import World, queries
+from speedtrack.web.drawing.plots import CanaryDot, CanaryPlot
+from speedtrack.web.tests.world import World, html_of, queries
 
 PAGE = "/machines/kvd-m1/"
 
 
-def fly(machine: Machine, value: float, **facts: str) -> None:
-    """The canary is measured once, at once."""
+def run_canary(machine: Machine, value: float, **facts: str) -> None:
+    """Plan and complete one run of the canary with this value."""
     inuse = machine.canaries.get(retired_at=None)
     if not Run.objects.unfinished().filter(canary=inuse).exists():
-        canary.plan(inuse, inuse.created)
+        canary.queue_run(inuse, inuse.created)
     run = builders.claim(machine)
     builders.send_build(run, run.commit)
     series = builders.SERIES_FACTS | facts
-    environment = {"digest": definitions.digest_of(series), "series": series, "recorded": {"governor": "performance"}}
-    results.accept(machine, run.pk, builders.result(run, "get-p1", run.commit, [value] * 5, environment=environment))
+    environment = {"digest": json_digest(series), "series": series, "recorded": {"governor": "performance"}}
+    results.accept_result(
+        machine, run.pk, builders.result(run, "get-p1", run.commit, [value] * 5, environment=environment)
+    )
     queue.complete(machine, run.pk, run.lease_token)
     queue.claim(machine)
 
@@ -38,22 +40,22 @@ def watched(kvd: World) -> Machine:
     tracking.set_canary("kvd-m1", "kvd", None, [])
     machine = kvd.machines[0]
     for _ in range(FEWEST):
-        fly(machine, 5000.0)
+        run_canary(machine, 5000.0)
     return machine
 
 
 @pytest.fixture
 def quarantined(watched: Machine) -> Machine:
     for _ in range(IN_A_ROW):
-        fly(watched, 5400.0)
+        run_canary(watched, 5400.0)
     watched.refresh_from_db()
     assert watched.quarantined_at
     return watched
 
 
 def test_a_machine_shows_its_canary_its_work_and_its_environment(client: Client, watched: Machine) -> None:
-    fly(watched, 5010.0, kernel="6.2", compiler="sha256:" + "e" * 64)
-    page = client.get(PAGE).content.decode()
+    run_canary(watched, 5010.0, kernel="6.2", compiler="sha256:" + "e" * 64)
+    page = html_of(client.get(PAGE))
     assert page.count('<g class="learning">') == FEWEST + 1
     assert "<strong>kernel</strong> 6.1 → 6.2" in page
     assert "<strong>compiler</strong> cc 12 → eeeeeeeeeeee" in page
@@ -66,7 +68,7 @@ def test_a_machine_shows_its_canary_its_work_and_its_environment(client: Client,
 
 
 def test_a_machine_shows_what_moved_with_it_and_not_with_the_code(client: Client, kvd: World) -> None:
-    assert "Moved with this machine" not in client.get(PAGE).content.decode()
+    assert "Changes caused by this machine" not in html_of(client.get(PAGE))
     series = Series.objects.filter(machine__name="kvd-m1").earliest("id")
     before, commit = Commit.objects.filter(measurements__series=series).distinct().order_by("id")[:2]
     ChangePoint.objects.create(
@@ -81,22 +83,22 @@ def test_a_machine_shows_what_moved_with_it_and_not_with_the_code(client: Client
         score=3.0,
         note="the canary moved at that time",
     )
-    page = client.get(PAGE).content.decode()
-    assert "Moved with this machine" in page and "the canary moved at that time" in page
+    page = html_of(client.get(PAGE))
+    assert "Changes caused by this machine" in page and "the canary moved at that time" in page
     (shift,) = client.get(f"{PAGE[:-1]}.json").json()["shifts"]
     assert (shift["sha"], shift["ratio"], shift["benchmark"]) == (commit.sha, 1.05, series.benchmark.name)
 
 
 def test_a_machine_without_canary_says_how_to_give_it_one(client: Client, kvd: World) -> None:
-    assert "manage.py machine canary kvd-m1" in client.get(PAGE).content.decode()
+    assert "manage.py machine canary kvd-m1" in html_of(client.get(PAGE))
     assert client.get("/machines/none/").status_code == 404
 
 
 def test_a_quarantine_is_seen_wherever_the_machine_is(client: Client, quarantined: Machine) -> None:
     for address in ("/", "/queue/", PAGE):
-        page = client.get(address).content.decode()
+        page = html_of(client.get(address))
         assert "quarantine" in page and "+8.0%" in page, address
-    assert "<button" not in client.get(PAGE).content.decode().split("quarantine")[-1].split("</section>")[0]
+    assert "<button" not in html_of(client.get(PAGE)).split("quarantine")[-1].split("</section>")[0]
     assert client.get(f"{PAGE[:-1]}.json").json()["state"] == "quarantine"
 
 
@@ -105,36 +107,36 @@ def test_a_person_lifts_it(client: Client, quarantined: Machine, level: str, ane
     assert "/login/" in client.post(PAGE, {"level": level}).headers["Location"]
     since = quarantined.canaries.get().since
     client.force_login(User.objects.create_user("ada"))
-    assert "at work again" in client.post(PAGE, {"level": level}, follow=True).content.decode()
+    assert "The quarantine has ended" in html_of(client.post(PAGE, {"level": level}, follow=True))
     quarantined.refresh_from_db()
     assert quarantined.quarantined_at is None
     assert (quarantined.canaries.get().since > since) == anew
     assert MachineEvent.objects.get(kind="lifted").who == User.objects.get()
-    assert "Nothing to lift" in client.post(PAGE, {"level": level}, follow=True).content.decode()
+    assert "The quarantine was not ended" in html_of(client.post(PAGE, {"level": level}, follow=True))
 
 
 def test_run_and_queue_pages_lead_to_the_machine(client: Client, kvd: World) -> None:
     run = Run.objects.latest("pk")
     for address in (f"/runs/{run.pk}/", "/queue/"):
-        assert f'href="{PAGE}"' in client.get(address).content.decode()
+        assert f'href="{PAGE}"' in html_of(client.get(address))
 
 
 def test_the_number_of_queries_does_not_grow(client: Client, watched: Machine) -> None:
     before = queries(client, PAGE)
     for _ in range(5):
-        fly(watched, 5000.0)
+        run_canary(watched, 5000.0)
     assert queries(client, PAGE) == before
     assert CanaryCheck.objects.count() == FEWEST + 5
 
 
 def test_a_plot_of_canaries() -> None:
-    def dot(ratio: float | None, answer: str, begins: str = "") -> CanaryDot:
-        return CanaryDot(ratio, 0.02 if answer != "unknown" else None, answer, "", begins)
+    def dot(ratio: float | None, answer: str, changed: str = "") -> CanaryDot:
+        return CanaryDot(ratio, 0.02 if answer != "unknown" else None, answer, "", changed)
 
     plot = CanaryPlot.of([dot(1.0, "steady"), dot(1.05, "off"), dot(None, "unknown"), dot(0.99, "steady", "kernel")])
     middle, high, bottom, low = (one.y for one in plot.dots)
     assert high < middle < low < bottom
-    assert [one.begins for one in plot.breaks] == ["kernel"]
+    assert [one.changed for one in plot.breaks] == ["kernel"]
     assert plot.breaks[0].x < plot.dots[3].x
     assert plot.band and plot.band[0] < middle < plot.band[0] + plot.band[1]
     assert CanaryPlot.of([dot(1.0, "steady")]).dots[0].y == plot.dots[0].y
@@ -151,14 +153,14 @@ def test_an_operator_works_at_the_shell(kvd: World, quarantined: Machine) -> Non
         return out.getvalue()
 
     assert "quarantine" in told("list")
-    assert "at work again" in told("lift", "kvd-m1")
+    assert "has ended" in told("lift", "kvd-m1")
     with pytest.raises(CommandError, match="not in quarantine"):
         told("lift", "kvd-m1")
     assert "set-p1 of kvd at" in told(
         "canary", "kvd-m1", "--project", "kvd", "--benchmark", "set-p1", "--commit", kvd.shas[0]
     )
     for words, why in [
-        (("canary", "kvd-m1"), "say of which project"),
+        (("canary", "kvd-m1"), "name the project"),
         (("canary", "kvd-m1", "--project", "nobody"), "there is no project"),
         (("canary", "kvd-m1", "--project", "kvd", "--commit", "nowhere"), "check the spelling"),
         (("canary", "kvd-m1", "--project", "kvd", "--benchmark", "none"), "no benchmark none"),

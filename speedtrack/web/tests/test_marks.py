@@ -1,4 +1,4 @@
-"""Characters that nobody sees but that change what is seen reach no page, no mail and no terminal."""
+"""Invisible characters that change how text is shown reach no page, no mail and no terminal."""
 
 import io
 import json
@@ -24,7 +24,7 @@ from speedtrack.runs.models import LogChunk, Machine, Run, RunEvent
 from speedtrack.settings import LOGGING
 from speedtrack.tests import builders
 from speedtrack.text import PlainFormatter, plain, plain_json
-from speedtrack.web.tests.world import CPU, World
+from speedtrack.web.tests.world import CPU, World, html_of
 
 BIDI = "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\u200e\u200f\u061c"
 # All of C0 and C1 but tab, line feed, and NUL, which PostgreSQL does not take.
@@ -35,7 +35,7 @@ FOUND = re.compile(f"[\0{BIDI}{CONTROLS}]")
 
 @pytest.fixture
 def marked(slow: tuple[World, Alert]) -> tuple[World, Alert]:
-    """A world whose rows all hold such characters, wherever text of others can come to."""
+    """A world with such characters in every text that others can enter."""
     made, alert = slow
     run = made.fail() if made.push(1) else None
     assert run
@@ -97,14 +97,14 @@ def test_pages_show_none(client: Client, marked: tuple[World, Alert]) -> None:
 
 
 def test_a_page_that_is_not_found_shows_none(client: Client, db: None) -> None:
-    page = client.get("/nowhere/%E2%80%AE%C2%9B%1B/").content.decode()
+    page = html_of(client.get("/nowhere/%E2%80%AE%C2%9B%1B/"))
     assert "/nowhere/" in page
     assert not FOUND.search(page)
 
 
 def test_mails_show_none(marked: tuple[World, Alert]) -> None:
     _, alert = marked
-    mail = mails.message(Outbox.objects.create(recipient="team@example.org", alert=alert, event="shown"))
+    mail = mails.alert_message(Outbox.objects.create(recipient="team@example.org", alert=alert, event="shown"))
     html = str(mail.alternatives[0][0])
     assert "Ada Exampleend" in str(mail.body) and "Ada Exampleend" in html
     for text in (str(mail.subject), str(mail.body), html):
@@ -139,8 +139,8 @@ def test_commands_fail_without_any(db: None, settings: Any, tmp_path: Path, caps
 def test_the_demonstration_prints_none(marked: tuple[World, Alert]) -> None:
     console = Console(file=io.StringIO(), soft_wrap=True, highlight=False)
     Commit.objects.update(subject=Concat(Value("[/x] "), "subject"))
-    demo.say(console, list(Run.objects.select_related("commit")))
-    demo.report(console, marked[0].project, [])
+    demo.print_runs(console, list(Run.objects.select_related("commit")))
+    demo.print_findings(console, marked[0].project, [])
     printed = console.file.getvalue()  # type: ignore[attr-defined]
     assert "[/x] Change number 3" in printed
     assert not FOUND.search(printed)

@@ -1,4 +1,4 @@
-"""The page where people say what they are told of, and the links that end it."""
+"""The page where people choose their notifications, and the links that end them."""
 
 import re
 from collections.abc import Iterator
@@ -51,10 +51,10 @@ def mailbox(settings: Any) -> Iterator[Mailbox]:
 
 
 def said(client: Client, given: dict[str, str]) -> str:
-    """What the page says after a form was sent."""
+    """The messages of the page after a form was sent."""
     answer = client.post(PAGE, given, follow=True)
     found = re.search(r'<ul class="messages".*?</ul>', answer.content.decode(), re.S)
-    return re.sub(r"<[^>]+>", "", found[0]) if found else ""
+    return " ".join(re.sub(r"<[^>]+>", "", found[0]).split()) if found else ""
 
 
 def test_the_page_needs_a_login(client: Client, db: None) -> None:
@@ -75,8 +75,8 @@ def test_a_person_says_when(client: Client, ada: User) -> None:
         ({"time_zone": "../../etc/passwd"}, "There is no time zone"),
         ({"quiet_until": ""}, "give both, or neither"),
         ({"quiet_until": "22:00"}, "give both, or neither"),
-        ({"digest_hour": "24"}, "one of 0 to 23"),
-        ({"most_per_day": "0"}, "At least one mail a day"),
+        ({"digest_hour": "24"}, "a number from 0 to 23"),
+        ({"most_per_day": "0"}, "at least one mail a day"),
     ],
 )
 def test_a_wrong_hour_is_explained(client: Client, ada: User, change: dict[str, str], words: str) -> None:
@@ -89,7 +89,7 @@ def test_subscriptions_are_added_changed_and_removed(client: Client, ada: User) 
     assert said(client, ASKED) == "Saved."
     [one] = Subscription.objects.all()
     assert (one.branches, one.benchmarks, one.pace) == ("unstable 8.*", "*", "daily")
-    assert "There is such a subscription already" in said(client, ASKED)
+    assert "The same subscription exists already" in said(client, ASKED)
     assert "0 to 1000 percent" in said(client, ASKED | {"smallest_percent": "-1", "branches": "x"})
     assert "project: " in said(client, ASKED | {"project": "nowhere"})
     assert said(client, ASKED | {"number": str(one.pk), "project": "", "pace": "now"}) == "Saved."
@@ -103,12 +103,12 @@ def test_nobody_touches_what_is_anothers(client: Client, ada: User) -> None:
     subscribed("bob@example.org")
     number = str(Subscription.objects.get().pk)
     for act in (ASKED | {"project": ""}, {"act": "remove"}):
-        assert "is not there any more" in said(client, act | {"number": number})
+        assert "does not exist any more" in said(client, act | {"number": number})
     assert Subscription.objects.get().branches == "*"
 
 
 def test_a_test_mail_tells_what_the_server_says(client: Client, ada: User, mailbox: Mailbox) -> None:
-    assert "took the test mail" in said(client, {"act": "trial"})
+    assert "has accepted the test mail" in said(client, {"act": "trial"})
     assert [message["To"] for message in mailbox.messages] == ["ada@example.org"]
     mailbox.refused["ada@example.org"] = "550 no such user"
     assert "550 no such user: check the address" in said(client, {"act": "trial"})
@@ -148,7 +148,7 @@ def test_one_click_unsubscribes_without_login_or_cookie(link: str) -> None:
     assert Subscription.objects.count() == 2
     body = "List-Unsubscribe=One-Click"
     answer = program.post(link, body, content_type="application/x-www-form-urlencoded")
-    assert answer.status_code == 200 and b"gets no more of these mails" in answer.content
+    assert answer.status_code == 200 and b"no longer gets these mails" in answer.content
     assert [one.benchmarks for one in Subscription.objects.all()] == ["set-*"]
     assert program.post(link, body, content_type="application/x-www-form-urlencoded").status_code == 200
     assert Subscription.objects.count() == 1

@@ -1,4 +1,4 @@
-"""Queue and machines: what runs, what waits, how the machines are."""
+"""Queue and machines: what runs, what waits, the state of each machine."""
 
 from datetime import timedelta
 from pathlib import Path
@@ -9,11 +9,11 @@ from django.test import Client
 
 from speedtrack.runs import queue, tracking
 from speedtrack.runs.models import Machine, Run
-from speedtrack.web.tests.world import World, queries, world
+from speedtrack.web.tests.world import World, html_of, queries, world
 
 
 def test_without_machines_it_says_how_to_begin(client: Client, db: None) -> None:
-    assert b"manage.py machine add" in client.get("/queue/").content
+    assert "manage.py machine add" in html_of(client.get("/queue/"))
 
 
 def seen(**ago: float) -> None:
@@ -24,7 +24,7 @@ def test_what_waits_and_until_when(client: Client, kvd: World) -> None:
     seen(seconds=1)
     Run.objects.filter(status="succeeded").update(started_at=Now() - timedelta(seconds=90), ended_at=Now())
     kvd.push(2)
-    page = client.get("/queue/").content.decode()
+    page = html_of(client.get("/queue/"))
     assert "2 runs waiting" in page
     assert "at the usual 1 min 30 s each" in page
     assert "in 2 minutes" in page
@@ -34,11 +34,11 @@ def test_what_waits_and_until_when(client: Client, kvd: World) -> None:
 def test_a_silent_or_paused_machine_promises_nothing(client: Client, kvd: World) -> None:
     kvd.push(1)
     seen(hours=2)
-    page = client.get("/queue/").content.decode()
+    page = html_of(client.get("/queue/"))
     assert ">silent<" in page
-    assert "nothing is done until the runner is heard of again" in page
-    tracking.pause("kvd-m1", True)
-    assert "the machine is paused" in client.get("/queue/").content.decode()
+    assert "nothing is measured until the runner reports again" in page
+    tracking.set_paused("kvd-m1", True)
+    assert "the machine is paused" in html_of(client.get("/queue/"))
 
 
 def test_what_runs(client: Client, kvd: World) -> None:
@@ -46,7 +46,7 @@ def test_what_runs(client: Client, kvd: World) -> None:
     kvd.push(1)
     run = queue.claim(kvd.machines[0])
     assert run
-    part = client.get("/queue/?part=live").content.decode()
+    part = html_of(client.get("/queue/?part=live"))
     assert "<html" not in part
     assert f'href="/runs/{run.pk}/"' in part
     assert ">working<" in part
@@ -56,12 +56,12 @@ def test_what_runs(client: Client, kvd: World) -> None:
 def test_troubles_are_told_with_their_errors(client: Client, kvd: World) -> None:
     kvd.push(1)
     kvd.fail("disk <full>")
-    assert "disk &lt;full&gt;" in client.get("/queue/").content.decode()
+    assert "disk &lt;full&gt;" in html_of(client.get("/queue/"))
 
 
 def test_the_environment_is_a_click_away(client: Client, kvd: World) -> None:
-    assert '<a href="/machines/kvd-m1/">Environment</a> since' in client.get("/queue/").content.decode()
-    assert "Test CPU" in client.get("/machines/kvd-m1/").content.decode()
+    assert '<a href="/machines/kvd-m1/">Environment</a> (first seen' in html_of(client.get("/queue/"))
+    assert "Test CPU" in html_of(client.get("/machines/kvd-m1/"))
 
 
 def test_the_number_of_queries_does_not_grow(client: Client, kvd: World, settings: Any, tmp_path: Path) -> None:

@@ -4,16 +4,16 @@ from django.test import Client
 
 from speedtrack.alerts.models import Alert
 from speedtrack.runs import queue, results
-from speedtrack.runs.documents import LogPiece, Progress, Renewal
+from speedtrack.runs.documents import LogPiece, ProgressDocument, Renewal
 from speedtrack.runs.models import Run
 from speedtrack.tests import builders
-from speedtrack.web.tests.world import World, queries
+from speedtrack.web.tests.world import World, html_of, queries
 
 
 def test_a_finished_run_shows_its_measurements_and_history(client: Client, kvd: World) -> None:
     run = Run.objects.order_by("pk").first()
     assert run
-    page = client.get(f"/runs/{run.pk}/").content.decode()
+    page = html_of(client.get(f"/runs/{run.pk}/"))
     assert "succeeded" in page
     assert "Server CPU per request" in page
     assert "claimed by kvd-m1" in page
@@ -25,18 +25,18 @@ def test_a_waiting_run_says_how_many_are_before_it(client: Client, kvd: World) -
     kvd.push(3)
     oldest = Run.objects.filter(status="queued").order_by("rank").first()
     assert oldest
-    assert "2 runs before it" in client.get(f"/runs/{oldest.pk}/").content.decode()
+    assert "2 runs before it" in html_of(client.get(f"/runs/{oldest.pk}/"))
 
 
 def test_a_running_run_is_live(client: Client, kvd: World) -> None:
     kvd.push(1)
     run = queue.claim(kvd.machines[0])
     assert run
-    progress = Progress(done=3, total=10, now="trial 3 of get-p1")
+    progress = ProgressDocument(done=3, total=10, now="trial 3 of get-p1")
     queue.renew(run.machine, run.pk, Renewal(token=run.lease_token, progress=progress))
     text = "\x1b[1mcc\x1b[0m -c <main>.c\n"
-    queue.log(run.machine, run.pk, LogPiece(token=run.lease_token, seq=0, phase="measure", text=text))
-    part = client.get(f"/runs/{run.pk}/?part=live").content.decode()
+    queue.keep_log(run.machine, run.pk, LogPiece(token=run.lease_token, seq=0, phase="measure", text=text))
+    part = html_of(client.get(f"/runs/{run.pk}/?part=live"))
     assert "<html" not in part
     assert 'data-going="yes"' in part
     assert '<progress value="3" max="10"' in part
@@ -49,7 +49,7 @@ def test_the_whole_log_is_plain_text(client: Client, kvd: World) -> None:
     run = queue.claim(kvd.machines[0])
     assert run
     for seq, phase in enumerate(("build a", "build a", "measure")):
-        queue.log(run.machine, run.pk, LogPiece(token=run.lease_token, seq=seq, phase=phase, text=f"<{seq}>\n"))
+        queue.keep_log(run.machine, run.pk, LogPiece(token=run.lease_token, seq=seq, phase=phase, text=f"<{seq}>\n"))
     answer = client.get(f"/runs/{run.pk}/log")
     assert answer["Content-Type"] == "text/plain; charset=utf-8"
     assert answer["X-Content-Type-Options"] == "nosniff"
@@ -61,13 +61,13 @@ def test_the_whole_log_is_plain_text(client: Client, kvd: World) -> None:
 def test_a_failed_run_shows_its_error(client: Client, kvd: World) -> None:
     kvd.push(1)
     run = kvd.fail("no such file: <config>")
-    assert "no such file: &lt;config&gt;" in client.get(f"/runs/{run.pk}/").content.decode()
+    assert "no such file: &lt;config&gt;" in html_of(client.get(f"/runs/{run.pk}/"))
 
 
 def test_a_paired_run_tells_its_sides_apart(client: Client, slow: tuple[World, Alert]) -> None:
     run = Run.objects.filter(reason="confirm").first()
     assert run
-    page = client.get(f"/runs/{run.pk}/").content.decode()
+    page = html_of(client.get(f"/runs/{run.pk}/"))
     assert "<td>base</td>" in page
     assert "<td>head</td>" in page
 
@@ -90,6 +90,6 @@ def test_a_measurement_says_why_its_trials_ended(client: Client, kvd: World) -> 
     run = builders.claim(kvd.machines[0])
     how = {"reason": "cap", "half_width": 0.0123, "target": 0.01, "trials": 5, "thrown_out": 1}
     document = builders.result(run, "get-p1", run.commit, [5000.0 + i for i in range(5)], stopping=how)
-    results.accept(run.machine, run.pk, document)
-    page = client.get(f"/runs/{run.pk}/").content.decode()
-    assert "get-p1: 5 trials, 1 thrown out and repeated; median ±1.23%, wanted ±1.00%: no more are allowed" in page
+    results.accept_result(run.machine, run.pk, document)
+    page = html_of(client.get(f"/runs/{run.pk}/"))
+    assert "get-p1: 5 trials, 1 discarded and repeated; median ±1.23%, target ±1.00%: cap reached" in page

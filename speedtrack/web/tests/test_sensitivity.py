@@ -1,4 +1,4 @@
-"""How small a change is seen: the page of a project, and the panel of a series."""
+"""How small a change is detected: the page of a project, and the lines below a chart."""
 
 import random
 import re
@@ -10,7 +10,7 @@ from speedtrack.alerts.models import Alert, NoiseFloor
 from speedtrack.runs.models import Run, Series, Trial
 from speedtrack.tests import builders
 from speedtrack.web.templatetags.show import with_code
-from speedtrack.web.tests.world import CPU, World, queries
+from speedtrack.web.tests.world import CPU, World, html_of, queries
 
 PAGE = "/p/kvd/sensitivity/"
 LINE = f"/p/kvd/timeline/get-p1/{CPU}"
@@ -33,8 +33,8 @@ def noisy(kvd: World) -> World:
 
 def test_the_noisy_ones_are_named_with_reason_and_remedy(client: Client, noisy: World) -> None:
     Trial.objects.filter(benchmark__name="set-p1", number__lt=2).update(flags=["steal"])
-    page = client.get(PAGE).content.decode()
-    worth, _, others = page.partition("The others")
+    page = html_of(client.get(PAGE))
+    worth, _, others = page.partition("All other series")
     assert "set-p1" in worth and "set-p1" not in others
     assert "get-p1" in others and "get-p1" not in worth
     assert "steal in 40% of its trials" in worth and "the hypervisor takes time away" in worth
@@ -57,8 +57,8 @@ def test_a_series_shows_its_noise_what_it_sees_and_how_often_equal_programs_diff
     series = Series.objects.get(benchmark__name="get-p1", metric=CPU)
     for run, low in zip(Run.objects.all()[:4], (0.99, 0.98, 1.01, 0.97), strict=True):
         NoiseFloor.objects.create(series=series, run=run, pairs=10, deviation=0.01, ratio=1.0, low=low, high=1.03)
-    page = " ".join(client.get(LINE).content.decode().split())
-    assert "shows lasting changes from 3" in page and "between runs; 1 of 4 A/A runs differed" in page
+    page = html_of(client.get(LINE))
+    assert "shows lasting changes of 3" in page and "between runs; 1 of 4 A/A runs differed" in page
 
 
 def test_a_project_without_measurements(client: Client, db: None, settings: object, tmp_path: object) -> None:
@@ -66,7 +66,7 @@ def test_a_project_without_measurements(client: Client, db: None, settings: obje
 
 
 def test_few_points_are_no_noise(client: Client, kvd: World) -> None:
-    page = client.get(PAGE).content.decode()
+    page = html_of(client.get(PAGE))
     assert "No series is too noisy" in page
 
 
@@ -81,8 +81,8 @@ def test_a_confirmed_change_is_no_noise(client: Client, slow: tuple[World, Alert
     made, _ = slow
     made.push(20, slow=True)
     made.measure()
-    page = " ".join(client.get(LINE).content.decode().split())
-    said = re.search(r"shows lasting changes from ([0-9.]+)% .*?with a noise of ([0-9.]+)% between runs", page)
+    page = html_of(client.get(LINE))
+    said = re.search(r"shows lasting changes of ([0-9.]+)% .*?with a noise of ([0-9.]+)% between runs", page)
     assert said and float(said[1]) < 6 and float(said[2]) < 1  # the change was one of 20%
 
 

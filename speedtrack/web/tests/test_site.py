@@ -1,4 +1,4 @@
-"""What holds for every page: headers, login, errors, the build of the front end."""
+"""What applies to every page: headers, login, errors, the build of the front end."""
 
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from django.test import Client
 from speedtrack.alerts.models import Alert
 from speedtrack.runs.models import Run
 from speedtrack.web import checks
-from speedtrack.web.tests.world import CPU, World
+from speedtrack.web.tests.world import CPU, World, html_of
 
 
 def test_every_page_sends_the_policy_and_has_nothing_inline(client: Client, slow: tuple[World, Alert]) -> None:
@@ -37,7 +37,7 @@ def test_every_page_sends_the_policy_and_has_nothing_inline(client: Client, slow
         policy = answer["Content-Security-Policy"]
         assert "default-src 'none'" in policy
         assert "unsafe" not in policy
-        page = answer.content.decode()
+        page = html_of(answer)
         assert " style=" not in page, address
         assert "<style" not in page, address
         assert " onclick=" not in page, address
@@ -51,12 +51,12 @@ def test_health(client: Client) -> None:
 
 def test_log_in_and_out(client: Client, db: None) -> None:
     User.objects.create_user("ada", password="secret")
-    assert b"do not match" in client.post("/login/", {"username": "ada", "password": "wrong"}).content
+    assert "do not match" in html_of(client.post("/login/", {"username": "ada", "password": "wrong"}))
     form = {"username": "ada", "password": "secret", "next": "/queue/"}
     assert client.post("/login/", form)["Location"] == "/queue/"
-    assert b"Log out" in client.get("/").content
+    assert "Log out" in html_of(client.get("/"))
     assert client.post("/logout/").status_code == 302
-    assert b"Log in" in client.get("/").content
+    assert "Log in" in html_of(client.get("/"))
 
 
 def test_a_login_leads_to_no_other_site(client: Client, db: None) -> None:
@@ -72,23 +72,23 @@ def test_not_found_has_a_page(client: Client, db: None) -> None:
 
 
 def test_an_address_that_leads_nowhere_is_named_without_words_of_the_framework(client: Client, db: None) -> None:
-    page = client.get("/nowhere/").content.decode()
+    page = html_of(client.get("/nowhere/"))
     assert "/nowhere/" in page and "Resolver404" not in page
 
 
 def test_pages_take_no_other_method(client: Client, db: None) -> None:
     refused = client.post("/")
     assert refused.status_code == 405 and refused["Allow"] == "GET, HEAD"
-    assert "This address takes no such method" in refused.content.decode()
+    assert "This address does not accept the method" in refused.content.decode()
 
 
 def test_a_missing_front_end_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(finders, "find", lambda name: None if name == "site.css" else name)
-    (warning,) = checks.built(None)
+    (warning,) = checks.check_built_files(None)
     assert "frontend/dist lacks site.css" in warning.msg
     assert "npm run build" in str(warning.hint)
     monkeypatch.setattr(finders, "find", lambda name: name)
-    assert checks.built(None) == []
+    assert checks.check_built_files(None) == []
 
 
 def test_templates_mark_nothing_as_safe() -> None:

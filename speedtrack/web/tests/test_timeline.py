@@ -8,14 +8,14 @@ import pytest
 from django.db.models.functions import Now
 from django.test import Client
 
-from speedtrack.alerts import series as lines
+from speedtrack.alerts import lines
 from speedtrack.alerts.models import Alert
-from speedtrack.benchmarks import definitions
+from speedtrack.benchmarks.digests import json_digest
 from speedtrack.projects.models import Commit, Tag
 from speedtrack.runs import queue, results, tracking
 from speedtrack.runs.models import Series
 from speedtrack.tests import builders
-from speedtrack.web.tests.world import CPU, HOSTILE, World, counted, queries
+from speedtrack.web.tests.world import CPU, HOSTILE, World, counted, html_of, queries
 
 LINE = f"/p/kvd/timeline/get-p1/{CPU}"
 
@@ -32,13 +32,13 @@ def table(client: Client, query: str = "") -> list[dict[str, str]]:
 
 
 def test_a_series_whose_changes_cannot_be_looked_for_says_so(client: Client, kvd: World) -> None:
-    assert "cannot be looked for" not in client.get(LINE).content.decode()
+    assert "Detection failed" not in html_of(client.get(LINE))
     Series.objects.update(error="ValueError: a sample is not a finite number", failures=1, retry_at=Now())
-    assert "cannot be looked for (ValueError: a sample is not a finite number)" in client.get(LINE).content.decode()
+    assert "Detection failed on kvd-m1 (ValueError: a sample is not a finite number)" in html_of(client.get(LINE))
 
 
 def test_the_page_says_in_words_what_the_chart_shows(client: Client, slow: tuple[World, Alert]) -> None:
-    page = client.get(LINE).content.decode()
+    page = html_of(client.get(LINE))
     assert "8 of 8 commits measured" in page
     assert "slower +20.0%" in page
     assert f'data-values="{LINE}.json?"' in page
@@ -89,7 +89,7 @@ def test_an_unmeasured_commit_is_a_gap_with_its_reason(client: Client, kvd: Worl
         {"at": 5, "state": "waiting", "reason": "waiting to be measured"},
         {"at": 6, "state": "failed", "reason": "build failed: make exited with code 2"},
     ]
-    assert "build failed: make exited with code 2" in client.get(LINE).content.decode()
+    assert "build failed: make exited with code 2" in html_of(client.get(LINE))
 
 
 def measure_under(kvd: World, kernel: str) -> None:
@@ -98,10 +98,10 @@ def measure_under(kvd: World, kernel: str) -> None:
     run = queue.claim(kvd.machines[0])
     assert run
     facts = {**builders.SERIES_FACTS, "kernel": kernel}
-    environment = {"digest": definitions.digest_of(facts), "series": facts, "recorded": {}}
-    for name in run.benchmarks:
+    environment = {"digest": json_digest(facts), "series": facts, "recorded": {}}
+    for name in run.benchmark_set.names:
         document_sent = builders.result(run, name, run.commit, [5000.0] * 5, environment=environment)
-        results.accept(run.machine, run.pk, document_sent)
+        results.accept_result(run.machine, run.pk, document_sent)
     queue.complete(run.machine, run.pk, run.lease_token)
 
 
@@ -112,7 +112,7 @@ def test_a_new_environment_is_a_line_of_its_own(client: Client, kvd: World) -> N
     assert len({line["environment"] for line in found["lines"]}) == 2
     facts = [{"fact": "kernel", "before": "6.1", "after": "6.2"}]
     assert found["breaks"] == [{"at": 4, "machine": "kvd-m1", "what": "kernel 6.1 → 6.2", "facts": facts}]
-    page = client.get(LINE).content.decode()
+    page = html_of(client.get(LINE))
     assert "<strong>kernel</strong> 6.1 → 6.2" in page
     assert 'title="kernel 6.1 → 6.2">new environment' in page
 
@@ -123,7 +123,7 @@ def test_a_machine_that_returns_to_an_environment_breaks_twice(client: Client, k
     found = document(client)
     assert [line["at"] for line in found["lines"]] == [[0, 1, 2, 3, 5], [4]]
     assert [(one["at"], one["what"]) for one in found["breaks"]] == [(4, "kernel 6.1 → 6.2"), (5, "kernel 6.2 → 6.1")]
-    tracking.measure("kvd", kvd.shas[4], [], None)
+    tracking.queue_by_hand("kvd", kvd.shas[4], [], None)
     kvd.measure()  # now under both: nothing begins or ends there any more
     assert document(client)["breaks"] == []
 
@@ -132,9 +132,9 @@ def test_flagged_points_are_told(client: Client, kvd: World) -> None:
     kvd.push(1)
     run = queue.claim(kvd.machines[0])
     assert run
-    for name in run.benchmarks:
+    for name in run.benchmark_set.names:
         sent = builders.result(run, name, run.commit, [5000.0] * 5, flags=[["steal"]] * 5)
-        results.accept(run.machine, run.pk, sent)
+        results.accept_result(run.machine, run.pk, sent)
     queue.complete(run.machine, run.pk, run.lease_token)
     assert document(client)["lines"][0]["flags"] == {"4": ["steal"]}
 
@@ -146,7 +146,7 @@ def test_tags(client: Client, kvd: World) -> None:
 
 
 def test_a_commit_measured_twice_is_one_point_of_all_its_samples(client: Client, kvd: World) -> None:
-    tracking.measure("kvd", kvd.shas[1], [], None)
+    tracking.queue_by_hand("kvd", kvd.shas[1], [], None)
     kvd.measure()
     (line,) = document(client)["lines"]
     assert line["at"] == [0, 1, 2, 3]
@@ -162,7 +162,7 @@ def test_samples_stay_in_the_database(client: Client, kvd: World) -> None:
 def test_the_points_come_from_the_index(kvd: World) -> None:
     branch = kvd.project.branches.get()
     series = Series.objects.get(benchmark__name="get-p1", metric=CPU)
-    points = lines.drawn([series.pk], branch, 1, 2)
+    points = lines.points([series.pk], branch, 1, 2)
     assert [(p.position, p.n) for p in points] == [(1, 5), (2, 5)]
 
 

@@ -3,18 +3,18 @@
 from django.test import Client
 
 from speedtrack.alerts.models import Alert
-from speedtrack.web.tests.world import CPU, World
+from speedtrack.web.tests.world import CPU, World, html_of
 
 LINE = f"/p/kvd/timeline/get-p1/{CPU}"
 
 
 def test_why_a_commit_was_suspected_and_another_not(client: Client, slow: tuple[World, Alert]) -> None:
     made, alert = slow
-    page = client.get(f"{LINE}?last=50&why={made.shas[5]}").content.decode()
+    page = html_of(client.get(f"{LINE}?last=50&why={made.shas[5]}"))
     assert "suspected on kvd-m1" in page or "suspected</" in page
     assert "exceeds" in page and f"alert {alert.pk}, confirmed" in page
     assert '<input type="hidden" name="last" value="50">' in page
-    page = client.get(f"{LINE}?why={made.shas[2]}").content.decode()
+    page = html_of(client.get(f"{LINE}?why={made.shas[2]}"))
     assert "not suspected on kvd-m1" in page
 
 
@@ -25,4 +25,4 @@ def test_a_commit_that_is_not_there(client: Client, kvd: World) -> None:
 
 def test_each_change_has_a_link_to_its_reasons(client: Client, slow: tuple[World, Alert]) -> None:
     _, alert = slow
-    assert f"why={alert.commit.sha}#why" in client.get(LINE).content.decode()
+    assert f"why={alert.commit.sha}#why" in html_of(client.get(LINE))

@@ -4,16 +4,17 @@ from typing import Any
 
 import pytest
 
-from speedtrack.benchmarks import definitions
+from speedtrack.benchmarks.digests import benchmark_meaning
 from speedtrack.benchmarks.models import Benchmark
+from speedtrack.benchmarks.suitefiles import parse_suite
 from speedtrack.benchmarks.tests.test_workloads import own, suite
 from speedtrack.tests.builders import SUITE
-from speedtrack.web.workload import described
+from speedtrack.web.pages.timeline.workload import workload_text
 
 
 def words(text: str) -> str:
-    content = definitions.parse(text, "tiny.toml").model_dump()
-    return described(Benchmark(definition=definitions.meaning(content, content["benchmark"][-1])))
+    content = parse_suite(text, "tiny.toml").model_dump()
+    return workload_text(Benchmark(definition=benchmark_meaning(content, content["benchmark"][-1])))
 
 
 @pytest.mark.parametrize(

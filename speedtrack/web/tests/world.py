@@ -1,5 +1,6 @@
 """A tracked and measured repository, made through the verbs."""
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -7,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from django.db import connection
+from django.http import HttpResponse
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
@@ -48,7 +50,7 @@ class World:
         self.shas += new
         if slow:
             self.slow |= set(new)
-        pushes.take(self.project)
+        pushes.sync_and_plan(self.project)
         return new
 
     def settle(self) -> Alert | None:
@@ -97,6 +99,11 @@ def slowed(settings: Any, directory: Path) -> tuple[World, Alert]:
 def counted() -> Iterator[CaptureQueriesContext]:
     with CaptureQueriesContext(connection) as context:
         yield context
+
+
+def html_of(response: HttpResponse) -> str:
+    """A page as templates may wrap it anywhere: with whitespace collapsed, and none before the end of a tag."""
+    return re.sub(r"\s+", " ", response.content.decode()).replace(" >", ">")
 
 
 def queries(client: Client, address: str) -> int:

@@ -1,4 +1,4 @@
-"""``manage.py address USER ADDRESS``: give an account the mail address that it is told at."""
+"""``manage.py address USER ADDRESS``: set the mail address of an account."""
 
 from argparse import ArgumentParser
 from typing import Any
@@ -11,7 +11,7 @@ from speedtrack.web.management.plaincommand import PlainCommand
 
 
 class Command(PlainCommand):
-    help = "Give an account a mail address: it says whose commits are the person's own, and where mails go."
+    help = "Set the mail address of an account: mails go there, and commits by this address are the person's own."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("user", help="name of the account")
@@ -22,4 +22,4 @@ class Command(PlainCommand):
             subscribing.give_address(options["user"], options["address"])
         except NoSuchThing as e:
             raise CommandError(str(e)) from e
-        self.stdout.write(f"{options['user']} is told at {options['address']}")
+        self.stdout.write(f"the mails of {options['user']} go to {options['address']}")

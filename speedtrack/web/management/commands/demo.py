@@ -1,4 +1,4 @@
-"""``manage.py demo``: the whole system on this machine, shown at work on the sample server's history."""
+"""``manage.py demo``: the whole system on this machine, demonstrated on the sample server's history."""
 
 import os
 import sys
@@ -13,7 +13,7 @@ from speedtrack.web.management.plaincommand import PlainCommand
 
 
 class Command(PlainCommand):
-    help = "Track the sample server, push its history, measure every commit, and show the alert; then go on serving."
+    help = "Track the sample server, push its history, measure every commit, and show the alert; then keep serving."
 
     def handle(self, *args: Any, **options: Any) -> None:
         console = Console(soft_wrap=True, highlight=False)
@@ -23,6 +23,6 @@ class Command(PlainCommand):
             return int(not right) if os.environ.get("DEMO_EXIT") == "1" else None
 
         try:
-            sys.exit(serving.serve(console, work))
+            sys.exit(serving.serve_all(console, work))
         except StackError as e:
             raise CommandError(str(e)) from e

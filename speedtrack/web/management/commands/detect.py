@@ -1,4 +1,4 @@
-"""``manage.py detect --replay PROJECT``: what is found in its history, when, and why."""
+"""``manage.py detect --replay PROJECT``: what detection finds in its history, when, and why."""
 
 from argparse import ArgumentParser
 from datetime import UTC, datetime
@@ -7,23 +7,25 @@ from typing import Any
 from django.core.management.base import CommandError
 
 from speedtrack.alerts import replay
-from speedtrack.alerts.replay import Entry
+from speedtrack.alerts.replay import ReplayEntry
 from speedtrack.benchmarks.metrics import METRICS
 from speedtrack.projects.models import Project
 from speedtrack.web.management.plaincommand import PlainCommand
 
 
-def day(text: str) -> datetime:
+def parse_day(text: str) -> datetime:
     return datetime.strptime(text, "%Y-%m-%d").replace(tzinfo=UTC)
 
 
 class Command(PlainCommand):
-    help = "Go through a project's history and say what is suspected when, and why or why not; then look for it again."
+    help = "Replay a project's history: print what is suspected when, and why or why not; then detect it again."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("--replay", required=True, metavar="PROJECT", help="name of a tracked project")
-        parser.add_argument("--since", type=day, default=replay.ALWAYS, metavar="YYYY-MM-DD", help="only commits since")
-        parser.add_argument("--dry-run", action="store_true", help="only say it: suspect nothing, measure nothing")
+        parser.add_argument(
+            "--since", type=parse_day, default=replay.ALWAYS, metavar="YYYY-MM-DD", help="only commits since this day"
+        )
+        parser.add_argument("--dry-run", action="store_true", help="only print: raise no suspicion, measure nothing")
 
     def handle(self, *args: Any, **options: Any) -> None:
         project = Project.objects.filter(slug=options["replay"]).first()
@@ -32,21 +34,21 @@ class Command(PlainCommand):
             raise CommandError(f"there is no project {options['replay']!r}; tracked are: {known}")
         entries = replay.replay(project, options["since"])
         for entry in entries:
-            self.tell(entry)
+            self.write_entry(entry)
         self.stdout.write(f"{sum(entry.suspected for entry in entries)} suspicions")
         if not options["dry_run"]:
             new = replay.detect_again(project)
             self.stdout.write(
-                f"{new} new suspicions are to be settled; what they show is told in a digest, not at once"
+                f"{new} new suspicions will be settled; their results go into a digest, not into mails at once"
             )
 
-    def tell(self, entry: Entry) -> None:
+    def write_entry(self, entry: ReplayEntry) -> None:
         metric = METRICS[entry.series.metric].title
         what = "suspected" if entry.suspected else "not suspected"
         where = f"{entry.series.benchmark.name}, {metric} on {entry.series.machine}"
         self.stdout.write(
-            f"{entry.seen.committed_at:%Y-%m-%d} {entry.seen.sha[:10]} {what}: {where} "
-            f"at {entry.point.sha[:10]} {entry.point.subject}"
+            f"{entry.seen.commit.committed_at:%Y-%m-%d} {entry.seen.commit.short} {what}: {where} "
+            f"at {entry.place.commit.short} {entry.place.commit.subject}"
         )
         for line in (entry.judgement, *entry.steps):
             self.stdout.write(f"    {line}")

@@ -8,10 +8,10 @@ from speedtrack.web.management.plaincommand import PlainCommand
 
 
 class Command(PlainCommand):
-    help = "Nudge workers and runners as long as there is work for them. Stop it with SIGTERM or Ctrl-C."
+    help = "Notify workers and runners while there is work for them. Stop it with SIGTERM or Ctrl-C."
 
     def handle(self, *args: Any, **options: Any) -> None:
         ends: list[int] = []
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda received, frame: ends.append(received))
-        dispatch.run(lambda: bool(ends))
+        dispatch.run_until_stopped(lambda: bool(ends))

@@ -1,4 +1,4 @@
-"""``manage.py doctor``: is this installation fit?"""
+"""``manage.py doctor``: check this installation."""
 
 import sys
 from argparse import ArgumentParser
@@ -11,11 +11,11 @@ MARKS = {"good": "ok  ", "note": "note", "bad": "BAD "}
 
 
 class Command(PlainCommand):
-    help = "Check database, broker, git, driver, compiler, cores and kernel settings, and say what to do."
+    help = "Check database, broker, git, driver, compiler, cores and kernel settings, and print the remedies."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         checks = list(doctor.CHECKS)
-        parser.add_argument("--only", nargs="+", choices=checks, default=checks, help="only these checks")
+        parser.add_argument("--only", nargs="+", choices=checks, default=checks, help="run only these checks")
 
     def handle(self, *args: Any, **options: Any) -> None:
         bad = 0

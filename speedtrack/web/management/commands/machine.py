@@ -1,4 +1,4 @@
-"""``manage.py machine add NAME``: register a machine, and what else an operator does with one."""
+"""``manage.py machine ACTION [NAME]``: register, pause, resume or list machines, and manage their canaries."""
 
 from argparse import ArgumentParser
 from collections.abc import Callable
@@ -13,77 +13,79 @@ from speedtrack.runs.models import Machine
 from speedtrack.web.management.plaincommand import PlainCommand
 
 Options = dict[str, Any]
-SHOWN_ONCE = "machine {name}; its token, shown this once:\n"
+SHOWN_ONCE = "machine {name}; its token, which is not shown again:\n"
 
 
-def put_canary(name: str, options: Options) -> str:
+def freeze_canary(name: str, options: Options) -> str:
     if not options["project"]:
-        raise CommandError(f"say of which project: manage.py machine canary {name} --project NAME")
+        raise CommandError(f"name the project: manage.py machine canary {name} --project NAME")
     canary = tracking.set_canary(name, options["project"], options["commit"], options["benchmark"])
     return f"{canary}; its first run is queued"
 
 
-def lift(name: str, options: Options) -> str:
-    tracking.lift(name, options["accept_level"])
-    return f"machine {name} is at work again"
+def end_quarantine(name: str, options: Options) -> str:
+    tracking.lift_quarantine(name, options["accept_level"])
+    return f"the quarantine of machine {name} has ended"
 
 
-def pause(name: str, options: Options) -> str:
-    tracking.pause(name, True)
+def pause_machine(name: str, options: Options) -> str:
+    tracking.set_paused(name, True)
     return f"machine {name} paused"
 
 
-def resume(name: str, options: Options) -> str:
-    tracking.pause(name, False)
+def resume_machine(name: str, options: Options) -> str:
+    tracking.set_paused(name, False)
     return f"machine {name} resumed"
 
 
 ACTIONS: dict[str, Callable[[str, Options], str]] = {
     "add": lambda name, _: SHOWN_ONCE.format(name=name) + tracking.add_machine(name),
     "token": lambda name, _: SHOWN_ONCE.format(name=name) + tracking.renew_token(name),
-    "pause": pause,
-    "resume": resume,
-    "canary": put_canary,
-    "lift": lift,
+    "pause": pause_machine,
+    "resume": resume_machine,
+    "canary": freeze_canary,
+    "lift": end_quarantine,
 }
 
 
 class Command(PlainCommand):
     help = (
-        "Register a machine (its token is shown once), give it a new token, pause or resume it, give it a canary, "
-        "lift its quarantine, or list all."
+        "Register a machine (its token is shown once), replace its token, pause or resume it, set its canary, "
+        "end its quarantine (lift), or list all machines."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("action", choices=[*ACTIONS, "list"])
         parser.add_argument("name", nargs="?", help="name of the machine: letters, digits, - and _")
-        parser.add_argument("--project", help="canary: whose server is frozen")
-        parser.add_argument("--commit", help="canary: which one (default: the head of the default branch)")
+        parser.add_argument("--project", help="canary: the project whose server is frozen")
+        parser.add_argument("--commit", help="canary: the commit to freeze (default: the head of the default branch)")
         parser.add_argument(
             "--benchmark",
             action="append",
             default=[],
-            help="canary: the workload (default: the first of the suite without a rate); may be given more than once",
+            help="canary: a benchmark to run (default: the suite's first without a rate); may be repeated",
         )
         parser.add_argument(
             "--accept-level",
             action="store_true",
-            help="lift: what the canary shows now is right; its history starts anew",
+            help="lift: accept the canary's current level; its history starts anew",
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
         action, name = options["action"], options["name"]
         if action == "list":
-            for machine in tracking.machines():
-                self.stdout.write(f"{machine.name:20} {state(machine):10} last seen {machine.last_seen_at or 'never'}")
+            for machine in tracking.machines_by_name():
+                self.stdout.write(
+                    f"{machine.name:20} {machine_state(machine):10} last seen {machine.last_seen_at or 'never'}"
+                )
             return
         if not name:
-            raise CommandError(f"say which machine: manage.py machine {action} NAME")
+            raise CommandError(f"name the machine: manage.py machine {action} NAME")
         try:
             self.stdout.write(ACTIONS[action](name, options))
         except (tracking.NoSuchThing, RepositoryError, DefinitionError) as e:
             raise CommandError(str(e)) from e
 
 
-def state(machine: Machine) -> str:
+def machine_state(machine: Machine) -> str:
     return "quarantine" if machine.quarantined_at else "paused" if machine.paused else "active"

@@ -1,4 +1,4 @@
-"""``manage.py outbox``: what could not be sent, and why; ``outbox again NUMBER`` sends it again."""
+"""``manage.py outbox``: list what could not be sent, and why; ``outbox again NUMBER`` sends it again."""
 
 from argparse import ArgumentParser
 from typing import Any
@@ -11,16 +11,18 @@ from speedtrack.web.management.plaincommand import PlainCommand
 
 
 class Command(PlainCommand):
-    help = "List the mails that were given up or are tried again, or send some again."
+    help = "List what was given up or is being retried, or send some of it again."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("action", nargs="?", default="list", choices=["list", "again"])
-        parser.add_argument("rows", nargs="*", type=int, metavar="NUMBER", help="as listed; none: all given up")
+        parser.add_argument(
+            "rows", nargs="*", type=int, metavar="NUMBER", help="as listed; without one, all that were given up"
+        )
 
     def handle(self, *args: Any, **options: Any) -> None:
         try:
-            lines = sending.again(options["rows"]) if options["action"] == "again" else sending.failures()
+            lines = sending.send_again(options["rows"]) if options["action"] == "again" else sending.failures_in_words()
         except NoSuchThing as e:
             raise CommandError(str(e)) from e
-        for line in lines or ["nothing waits that could not be sent"]:
+        for line in lines or ["everything could be sent"]:
             self.stdout.write(line)

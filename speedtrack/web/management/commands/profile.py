@@ -1,4 +1,4 @@
-"""``manage.py profile --alert N`` or ``--run N``: sample both sides of a change."""
+"""``manage.py profile --alert N`` or ``--run N``: profile both sides of a change."""
 
 from argparse import ArgumentParser
 from typing import Any
@@ -13,7 +13,7 @@ from speedtrack.web.management.plaincommand import PlainCommand
 
 
 class Command(PlainCommand):
-    help = "Queue profiles of both sides of an alert, or of a run against the commit before its own."
+    help = "Queue a run that profiles both sides of an alert, or a run's commit and the one before it."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         what = parser.add_mutually_exclusive_group(required=True)
@@ -21,25 +21,25 @@ class Command(PlainCommand):
         what.add_argument("--run", type=int, metavar="NUMBER")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        run = of_alert(options["alert"]) if options["alert"] is not None else of_run(options["run"])
-        self.stdout.write(f"run {run.pk} is queued on {run.machine}: its page will show the profiles")
+        run = plan_for_alert(options["alert"]) if options["alert"] is not None else plan_for_run(options["run"])
+        self.stdout.write(f"run {run.pk} is queued on {run.machine}; its page will show the profiles")
 
 
-def of_alert(number: int) -> Run:
+def plan_for_alert(number: int) -> Run:
     alert = Alert.objects.select_related("project", "before", "commit").filter(pk=number).first()
     if alert is None:
         raise CommandError(f"there is no alert {number}: its number is at the end of its page's address")
-    run = profiling.plan(alert, by_hand=True)
+    run = profiling.plan_profile(alert, by_hand=True)
     if run is None:
-        raise CommandError(f"alert {number} has no change point any more: use --run with one of its runs")
+        raise CommandError(f"alert {number} no longer has a change point: use --run with one of its runs")
     return run
 
 
-def of_run(number: int) -> Run:
+def plan_for_run(number: int) -> Run:
     run = Run.objects.select_related("project", "base", "commit", "machine", "suite").filter(pk=number).first()
     if run is None:
         raise CommandError(f"there is no run {number}: its number is at the end of its page's address")
     try:
-        return profiles.plan(profiles.change_of(run), by_hand=True)
+        return profiles.plan_profile(profiles.change_of_run(run), by_hand=True)
     except profiles.NoBase as e:
         raise CommandError(str(e)) from e

@@ -1,4 +1,4 @@
-"""``manage.py reseal``: encrypt all stored secrets with the first of SPEEDTRACK_ENCRYPTION_KEYS."""
+"""``manage.py reseal``: encrypt all stored secrets with the newest key."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""``manage.py run retry NUMBER``: queue a run again that failed or was cancelled, or cancel one."""
+"""``manage.py run retry NUMBER``, ``run cancel NUMBER``: queue runs again, or cancel them."""
 
 from argparse import ArgumentParser
 from typing import Any
@@ -9,14 +9,14 @@ from speedtrack.runs import tracking
 
 
 class Command(BaseCommand):
-    help = "Queue runs again that failed or were cancelled, or cancel runs that wait or are measured."
+    help = "Queue failed or cancelled runs again, or cancel runs that wait or are being measured."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("action", choices=["retry", "cancel"])
-        parser.add_argument("runs", nargs="+", type=int, metavar="NUMBER", help="of a run, as its page says it")
+        parser.add_argument("runs", nargs="+", type=int, metavar="NUMBER", help="number of a run, as on its page")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        act = tracking.retry if options["action"] == "retry" else tracking.cancel
+        act = tracking.retry_run if options["action"] == "retry" else tracking.cancel_run
         for number in options["runs"]:
             try:
                 self.stdout.write(act(number))

@@ -1,4 +1,4 @@
-"""``manage.py serve``: the whole system on this machine, with this machine as its runner."""
+"""``manage.py serve``: the whole system on this machine, which is also its runner."""
 
 import sys
 from typing import Any
@@ -16,6 +16,6 @@ class Command(PlainCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         try:
-            sys.exit(serving.serve(Console(soft_wrap=True, highlight=False), lambda stack: None))
+            sys.exit(serving.serve_all(Console(soft_wrap=True, highlight=False), lambda stack: None))
         except StackError as e:
             raise CommandError(str(e)) from e

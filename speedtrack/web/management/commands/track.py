@@ -13,28 +13,38 @@ from speedtrack.web.management.plaincommand import PlainCommand
 
 
 class Command(PlainCommand):
-    help = "Track a repository: mirror it, write its history into rows, and queue its newest commits."
+    help = "Track a repository: mirror it, store its history, and queue runs of its newest commits."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("url", help="https URL, or a local path where ALLOW_LOCAL_REPOSITORIES=true")
+        parser.add_argument("url", help="https URL, or a local path if ALLOW_LOCAL_REPOSITORIES=true")
         parser.add_argument("--suite", required=True, help="name of a suite in suites/, such as redis")
         parser.add_argument("--branch", help="branch to track (default: the repository's own)")
         parser.add_argument(
-            "--last", type=int, default=10, metavar="COUNT", help="how many of its newest commits to measure now"
+            "--last",
+            type=int,
+            default=10,
+            metavar="COUNT",
+            help="how many of its newest commits to measure now (default: 10)",
         )
         parser.add_argument("--name", help="name of the project (default: the last part of the URL)")
-        parser.add_argument("--mail", action="append", default=[], metavar="ADDRESS", help="who is told of slowdowns")
+        parser.add_argument(
+            "--mail",
+            action="append",
+            default=[],
+            metavar="ADDRESS",
+            help="address that gets mails about slowdowns; may be repeated",
+        )
         parser.add_argument(
             "--mail-history-verdicts",
             action=BooleanOptionalAction,
-            help="alert for slowdowns that the history alone shows, where nothing can be measured again (default: no)",
+            help="raise alerts for slowdowns known from the history only, which cannot be measured again (default: no)",
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
         try:
             subscribing.check_addresses(options["mail"])
             tracked = tracking.track(
-                tracking.Wish(
+                tracking.TrackingRequest(
                     url=options["url"],
                     suite=options["suite"],
                     branch=options["branch"],

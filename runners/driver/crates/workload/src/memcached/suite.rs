@@ -71,6 +71,16 @@ const fn test(title: &'static str, name: &'static str, request: Text, kind: Kind
     Test { title, name, request, kind, keys, usual: None, needs: Needs::Nothing, extra: false }
 }
 
+/// Asks for so many keys, which are there.
+const fn values(title: &'static str, name: &'static str, command: &'static str, keys: usize) -> Test {
+    test(title, name, each(command, KEY, keys, "\r\n"), Kind::Values, keys as u64).needing(Needs::Keys)
+}
+
+/// The same where the reply holds nothing but keys and values, so that the usual one is known.
+const fn hits(title: &'static str, name: &'static str, command: &'static str, keys: usize) -> Test {
+    values(title, name, command, keys).usually(each("", VALUE, keys, END))
+}
+
 impl Test {
     const fn usually(self, usual: Text) -> Test {
         Test { usual: Some(usual), ..self }
@@ -99,22 +109,13 @@ pub static TESTS: &[Test] = &[
     test("VERSION", "version", once("version\r\n"), Kind::Version, 0),
     test("SET", "set", once("set key:__rand_int__ 0 __ttl__ {d}\r\n__data__\r\n"), Kind::Stored, 0)
         .usually(STORED),
-    test("GET (hit)", "get", each("get", KEY, 1, "\r\n"), Kind::Values, 1)
-        .usually(each("", VALUE, 1, END))
-        .needing(Needs::Keys),
+    hits("GET (hit)", "get", "get", 1),
     test("GET (miss)", "get_miss", once("get absent:__rand_int__\r\n"), Kind::Values, 1),
-    test("GET (10 keys)", "get_10", each("get", KEY, 10, "\r\n"), Kind::Values, 10)
-        .usually(each("", VALUE, 10, END))
-        .needing(Needs::Keys)
-        .when_named(),
-    test("GET (100 keys)", "get_100", each("get", KEY, 100, "\r\n"), Kind::Values, 100)
-        .usually(each("", VALUE, 100, END))
-        .needing(Needs::Keys)
-        .when_named(),
-    test("GETS", "gets", each("gets", KEY, 1, "\r\n"), Kind::Values, 1).needing(Needs::Keys).when_named(),
-    test("GETS (10 keys)", "gets_10", each("gets", KEY, 10, "\r\n"), Kind::Values, 10).needing(Needs::Keys),
-    test("GETS (100 keys)", "gets_100", each("gets", KEY, 100, "\r\n"), Kind::Values, 100)
-        .needing(Needs::Keys),
+    hits("GET (10 keys)", "get_10", "get", 10).when_named(),
+    hits("GET (100 keys)", "get_100", "get", 100).when_named(),
+    values("GETS", "gets", "gets", 1).when_named(),
+    values("GETS (10 keys)", "gets_10", "gets", 10),
+    values("GETS (100 keys)", "gets_100", "gets", 100),
     test("ADD", "add", once("add new:__seq__ 0 0 {d}\r\n__data__\r\n"), Kind::Stored, 1).usually(STORED),
     test("REPLACE", "replace", once("replace key:__rand_int__ 0 0 {d}\r\n__data__\r\n"), Kind::Stored, 1)
         .usually(STORED)
@@ -135,26 +136,12 @@ pub static TESTS: &[Test] = &[
     test("TOUCH", "touch", once("touch key:__rand_int__ 3600\r\n"), Kind::Touched, 1)
         .usually(once("TOUCHED\r\n"))
         .needing(Needs::Keys),
-    test("GAT", "gat", each("gat 3600", KEY, 1, "\r\n"), Kind::Values, 1)
-        .usually(each("", VALUE, 1, END))
-        .needing(Needs::Keys),
-    test("GAT (10 keys)", "gat_10", each("gat 3600", KEY, 10, "\r\n"), Kind::Values, 10)
-        .usually(each("", VALUE, 10, END))
-        .needing(Needs::Keys)
-        .when_named(),
-    test("GAT (100 keys)", "gat_100", each("gat 3600", KEY, 100, "\r\n"), Kind::Values, 100)
-        .usually(each("", VALUE, 100, END))
-        .needing(Needs::Keys)
-        .when_named(),
-    test("GATS", "gats", each("gats 3600", KEY, 1, "\r\n"), Kind::Values, 1)
-        .needing(Needs::Keys)
-        .when_named(),
-    test("GATS (10 keys)", "gats_10", each("gats 3600", KEY, 10, "\r\n"), Kind::Values, 10)
-        .needing(Needs::Keys)
-        .when_named(),
-    test("GATS (100 keys)", "gats_100", each("gats 3600", KEY, 100, "\r\n"), Kind::Values, 100)
-        .needing(Needs::Keys)
-        .when_named(),
+    hits("GAT", "gat", "gat 3600", 1),
+    hits("GAT (10 keys)", "gat_10", "gat 3600", 10).when_named(),
+    hits("GAT (100 keys)", "gat_100", "gat 3600", 100).when_named(),
+    values("GATS", "gats", "gats 3600", 1).when_named(),
+    values("GATS (10 keys)", "gats_10", "gats 3600", 10).when_named(),
+    values("GATS (100 keys)", "gats_100", "gats 3600", 100).when_named(),
     test("DELETE", "delete", once("delete doomed:__seq__\r\n"), Kind::Deleted, 1)
         .usually(once("DELETED\r\n"))
         .needing(Needs::KeyPerRequest),

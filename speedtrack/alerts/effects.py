@@ -1,0 +1,29 @@
+"""The smallest change of a metric that matters to a project, from its newest suite or else from the metric."""
+
+from functools import cached_property
+
+from speedtrack.benchmarks.metrics import METRICS
+from speedtrack.benchmarks.models import Suite
+from speedtrack.runs.models import Run, Series
+
+
+class SmallestEffects:
+    """The smallest effects of a project, as ratios; one query for all metrics, when the first is asked for."""
+
+    def __init__(self, project_id: int) -> None:
+        self.project_id = project_id
+
+    @cached_property
+    def suite(self) -> Suite:
+        """The part of the newest suite that says them."""
+        runs = Run.objects.own().filter(project=self.project_id).order_by("-id")
+        overrides = runs.values_list("suite__definition__metrics", flat=True).first()
+        return Suite(definition={"metrics": overrides or {}})
+
+    def of(self, metric: str) -> float:
+        return self.suite.smallest_effect(metric, METRICS[metric].smallest_effect)
+
+
+def smallest_effect(series: Series) -> float:
+    """The smallest effect of one series."""
+    return SmallestEffects(series.project_id).of(series.metric)

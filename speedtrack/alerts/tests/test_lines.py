@@ -1,0 +1,88 @@
+"""The one reader of lines: its summaries, columns and trials tell of the same points."""
+
+import json
+
+import pytest
+
+from speedtrack.alerts import lines
+from speedtrack.alerts.lines import Around
+from speedtrack.runs.models import Measurement, Sample, Series
+from speedtrack.tests.histories import History
+
+
+@pytest.fixture
+def history(db: None) -> History:
+    return History()
+
+
+@pytest.fixture
+def series(history: History) -> Series:
+    """Commits 0 to 9, of which 3 was not measured, 5 twice, and 7 only with a flag."""
+    series, commits = history.series(), history.commits(10)
+    values = {c.pk: [[100.0 + i, 101.0 + i, 102.0 + i]] for i, c in enumerate(commits) if i not in (3, 7)}
+    history.measure([series], values)
+    history.measure([series], {commits[5].pk: [[205.0, 206.0, 207.0]]})
+    history.measure([series], {commits[7].pk: [[900.0, 901.0, 902.0]]}, flags=["steal"])
+    return series
+
+
+def test_a_point_is_one_commit_with_the_samples_of_all_its_runs(history: History, series: Series) -> None:
+    found = {p.position: p for p in lines.points([series.pk], history.branch, 2)}
+    assert sorted(found) == [2, 4, 5, 6, 7, 8, 9]
+    assert (found[4].value, found[4].low, found[4].high, found[4].n, found[4].flags) == (105, 104, 106, 3, [])
+    assert (found[5].value, found[5].low, found[5].high, found[5].n) == (156, 105, 207, 6)
+    assert found[7].flags == ["steal"]
+
+
+def test_columns_are_the_same_points(history: History, series: Series) -> None:
+    other = history.series("other")
+    history.measure([other], {history.branch.positions.get(number=6).commit_id: [[7.0, 8.0, 9.0]]})
+    pks = [series.pk, other.pk]
+    for first, last in ((0, 9), (6, 9)):  # with and without a commit that was measured twice
+        points = lines.points(pks, history.branch, first, last)
+        columns = lines.columns(pks, history.branch, first, last)
+        assert {column.series_id for column in columns} == set(pks)
+        for column in columns:
+            mine = [p for p in points if p.series_id == column.series_id]
+            assert column.at == [p.position - first for p in mine]
+            assert json.loads(column.value) == [p.value for p in mine]
+            assert json.loads(column.n) == [p.n for p in mine]
+            assert json.loads(column.flags) == {str(p.position - first): p.flags for p in mine if p.flags}
+        assert lines.positions(pks, history.branch, first, last) == {
+            pk: [p.position for p in points if p.series_id == pk] for pk in pks
+        }
+
+
+def test_trials_are_those_of_clean_points(history: History, series: Series) -> None:
+    found = lines.trial_points(series, history.branch, 4, 6)
+    assert [(p.position, p.trials, p.value) for p in found] == [
+        (4, (104, 105, 106), 105),
+        (5, (105, 106, 107, 205, 206, 207), 156),
+        (6, (106, 107, 108), 107),
+    ]
+    around = lines.trial_points(series, history.branch, 5, 5, Around(before=2, after=2))
+    assert [p.position for p in around] == [2, 4, 5, 6, 8]
+
+
+def test_flagged_trials_of_a_clean_run_are_left_out(history: History, series: Series) -> None:
+    Sample.objects.filter(measurement__commit=history.branch.positions.get(number=4).commit_id, trial=1).update(
+        flagged=True
+    )
+    (point,) = lines.trial_points(series, history.branch, 4, 4)
+    assert point.trials == (104, 106)
+
+
+def test_what_was_not_accepted_or_is_one_side_of_a_pair_is_no_point(history: History, series: Series) -> None:
+    here = {place.number: place.commit_id for place in history.branch.positions.all()}
+    Measurement.objects.filter(commit=here[0]).update(accepted=False)
+    Measurement.objects.filter(commit=here[1]).update(paired=True)
+    assert [p.position for p in lines.points([series.pk], history.branch, 0, 2)] == [2]
+    assert [p.position for p in lines.trial_points(series, history.branch, 0, 2)] == [2]
+    assert [column.at for column in lines.columns([series.pk], history.branch, 0, 2)] == [[2]]
+    assert lines.nearest_before([series.pk], history.branch, 2, reach=100) == {}
+
+
+def test_the_nearest_point_before_a_commit(history: History, series: Series) -> None:
+    here = {place.number: place.commit_id for place in history.branch.positions.all()}
+    assert lines.nearest_before([series.pk], history.branch, 4, reach=100) == {series.pk: (here[2], 2)}
+    assert lines.nearest_before([series.pk], history.branch, 4, reach=1) == {}

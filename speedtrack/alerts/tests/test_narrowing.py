@@ -1,0 +1,110 @@
+"""A confirmed change is narrowed to its commit, or to a range that names no innocent one."""
+
+from django.core.mail import EmailMessage
+
+from speedtrack.alerts import detection
+from speedtrack.alerts.models import Alert, ChangePoint
+from speedtrack.notices.sending import send_due
+from speedtrack.runs import queue, tracking
+from speedtrack.runs.models import Reason, Run
+from speedtrack.tests import builders
+
+from .conftest import World, failure, finish, paired_runs
+
+Status = ChangePoint.Status
+
+
+def test_unmeasured_commits_between_are_bisected_to_the_one(world: World) -> None:
+    world.factors = {world.shas[6]: 1.3}
+    tracked = builders.track(world.repository, last=0)
+    for place in (0, 1, 2, 10, 11):
+        tracking.queue_by_hand(tracked.project.slug, world.shas[place], [], None)
+    world.until_quiet()
+    assert Alert.objects.get().commit.sha == world.shas[6]
+    reasons = [reason for reason, _, _ in paired_runs()]
+    assert reasons[0] == Reason.CONFIRM
+    assert reasons[1:] == [Reason.BISECT] * len(reasons[1:])
+    assert 2 <= len(reasons) - 1 <= 4  # seven commits between: at most log2(8) + 1 halvings
+
+
+def test_a_commit_that_does_not_build_leaves_the_range_open(world: World) -> None:
+    """The alert names both commits' range when the one between them can be measured by nobody."""
+    world.factors = {world.shas[6]: 1.3}
+    builders.track(world.repository)
+    while run := queue.claim(world.machine):
+        if run.commit.sha == world.shas[6]:
+            builders.send_build(run, run.commit, succeeded=False)
+            queue.fail(world.machine, run.pk, failure(run, "build failed: make exited with code 2"))
+            continue
+        finish(world, run)
+    world.until_quiet()
+    alert = Alert.objects.get()
+    assert (alert.before.sha, alert.commit.sha) == (world.shas[5], world.shas[7])
+
+
+def test_a_commit_that_is_the_same_program_is_neither_suspected_nor_measured(world: World) -> None:
+    world.factors = {world.shas[7]: 1.3}
+    builders.track(world.repository)
+    for number, run in enumerate(Run.objects.order_by("rank")):  # the oldest first, so that parents are measured
+        Run.objects.filter(pk=run.pk).update(priority=100, rank=-number)
+    while run := queue.claim(world.machine):
+        same = run.commit.sha in world.shas[5:7]
+        finish(world, run, binary=world.shas[5] if same else None, environment=builders.environment())
+    assert Run.objects.get(linked__isnull=False).commit.sha == world.shas[6]
+    world.until_quiet()
+    alert = Alert.objects.get()
+    assert (alert.before.sha, alert.commit.sha) == (world.shas[6], world.shas[7])
+    assert world.shas[6] not in {commit for _, _, commit in paired_runs()}
+
+
+def test_a_change_placed_a_commit_late_by_a_lucky_run_is_still_confirmed_at_its_commit(world: World) -> None:
+    world.factors = {world.shas[6]: 1.3}
+    builders.track(world.repository)
+
+    def lucky(sha: str, benchmark: str, trial: int) -> float:
+        """The first commit of the new level was measured fast, in its own run only."""
+        paired = Run.objects.active().exclude(base=None).exists()
+        luck = sha == world.shas[6] and benchmark == world.only and not paired
+        return world.speed(sha, benchmark, trial) / (1.3 if luck else 1)
+
+    builders.work(world.machine, lucky)
+    detection.detect()
+    assert {cp.commit.sha for cp in ChangePoint.objects.all()} == {world.shas[7]}
+    world.until_quiet(lucky)
+    alert = Alert.objects.get()
+    assert (alert.before.sha, alert.commit.sha) == (world.shas[5], world.shas[6])
+
+
+def test_a_small_change_is_narrowed_to_its_commit_at_real_noise(world: World) -> None:
+    """Whether a commit is the same as its neighbour within 1% cannot be told at such noise; its side of 5% can."""
+    world.noise = 0.017
+    world.factors = {world.shas[6]: 1.07}
+    builders.track(world.repository)
+    world.until_quiet()
+    alert = Alert.objects.get()
+    assert (alert.before.sha, alert.commit.sha) == (world.shas[5], world.shas[6])
+
+
+def test_a_commit_on_neither_level_leaves_a_range_that_names_no_innocent(
+    world: World, mailoutbox: list[EmailMessage]
+) -> None:
+    """Two commits that each cause half of a change: the one between them is on no side of half of it."""
+    world.noise = 0.004
+    builders.track(world.repository, emails=["dev@example.org"])
+    half = 1.15**0.5
+
+    def speed(sha: str, benchmark: str, trial: int) -> float:
+        place = world.shas.index(sha)
+        changed = benchmark == "get-p1" and place >= 6
+        return 5000 * (half if changed else 1) * (half if changed and place >= 8 else 1) * world.rng.gauss(1, 0.02)
+
+    world.until_quiet(speed)
+    confirmed = ChangePoint.objects.filter(status=Status.CONFIRMED)
+    ranges = {(world.shas.index(cp.before.sha), world.shas.index(cp.commit.sha)) for cp in confirmed}
+    assert ranges
+    for before, commit in ranges:
+        assert any(before < place <= commit for place in (6, 8)), "an innocent commit is named"
+    send_due()
+    for alert, mail in zip(Alert.objects.order_by("id"), mailoutbox, strict=True):
+        wide = world.shas.index(alert.commit.sha) - world.shas.index(alert.before.sha)
+        assert (f"one of {wide} commits" in mail.body) == (wide > 1)

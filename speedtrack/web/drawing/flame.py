@@ -1,0 +1,226 @@
+"""Differential flame graphs: two profiles as one drawing, and the functions whose cost differs most.
+
+A cost is CPU time per request, as a share of the base's total: with shares of each profile's own total, one slower
+function would make all others look faster. The server draws the graph, with lengths in per cent: it fits any width
+without a style, and each frame is a link to the same page zoomed in.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from speedtrack.benchmarks import numbers
+
+ROW = 19  # height of a frame in pixels, with its gap
+MOST_ROWS, MOST_FRAMES, LEAST_WIDTH = 48, 500, 0.15  # per cent
+LABELLED = 2.0  # per cent: narrower frames show no name
+STEPS = (0.01, 0.04, 0.12)  # above each a difference gets a stronger colour; below the first it is noise
+FUNCTIONS, LEAST_DIFFERENCE = 15, 0.0005
+
+
+@dataclass(frozen=True)
+class Stacks:
+    """One side: folded stacks, and the CPU time of a request in ns (None: unknown)."""
+
+    folded: str
+    cpu_ns_per_request: float | None
+
+
+@dataclass
+class Node:
+    """A frame with all that it called; costs as shares of the base's total. ``number``: its place in the tree."""
+
+    name: str
+    base: float = 0.0
+    head: float = 0.0
+    number: int = 0
+    children: dict[str, "Node"] = field(default_factory=dict)
+
+    def walk(self) -> Iterator["Node"]:
+        yield self
+        for child in self.ordered():
+            yield from child.walk()
+
+    def ordered(self) -> list["Node"]:
+        return sorted(self.children.values(), key=lambda node: (-node.head, node.name))
+
+
+@dataclass(frozen=True)
+class Frame:
+    """One box of the drawing; ``x`` and ``width`` in per cent, ``y`` in pixels."""
+
+    number: str
+    name: str
+    title: str
+    x: str
+    width: str
+    y: int
+    colour: str
+    labelled: bool
+
+
+@dataclass(frozen=True)
+class Function:
+    """The cost of a function itself, without the functions that it calls."""
+
+    name: str
+    before: str
+    after: str
+    difference: str
+    worse: bool
+
+
+@dataclass(frozen=True)
+class Flame:
+    frames: list[Frame]
+    functions: list[Function]
+    zoomed: str
+    height: int
+
+    @classmethod
+    def of(cls, base: Stacks, head: Stacks, zoom: int = 0) -> "Flame":
+        """The drawing of two profiles; ``zoom``: the number of the frame that fills the width."""
+        costs = SampleCosts.of(base, head)
+        root = tree(base, head, costs)
+        path = path_to(root, zoom) or [root]
+        frames = list(frames_of(path, costs))
+        height = max(frame.y for frame in frames) + ROW
+        return cls(frames, changed_functions(base, head, costs), path[-1].name if len(path) > 1 else "", height)
+
+
+@dataclass(frozen=True)
+class SampleCosts:
+    """The cost of one sample of each side, as a share of the base's total; and that total in ns, if known."""
+
+    base: float
+    head: float
+    ratio: float
+    base_ns: float | None
+
+    @classmethod
+    def of(cls, base: Stacks, head: Stacks) -> "SampleCosts":
+        known = base.cpu_ns_per_request and head.cpu_ns_per_request
+        ratio = head.cpu_ns_per_request / base.cpu_ns_per_request if known else 1.0  # type: ignore[operator]
+        totals = [sum(count for _, count in parse_folded(side.folded)) or 1 for side in (base, head)]
+        return cls(1 / totals[0], ratio / totals[1], ratio, base.cpu_ns_per_request if known else None)
+
+    def cost_text(self, cost: float, whole: float) -> str:
+        """A cost as a share of its own side, and in ns where they are known."""
+        ns = "" if self.base_ns is None else f", {cost * self.base_ns:,.0f} ns"
+        return f"{cost / whole:.1%}{ns}"
+
+    def before(self, cost: float) -> str:
+        return self.cost_text(cost, 1.0)
+
+    def after(self, cost: float) -> str:
+        return self.cost_text(cost, self.ratio)
+
+
+def parse_folded(folded: str) -> Iterator[tuple[list[str], int]]:
+    for line in folded.splitlines():
+        stack, _, count = line.rpartition(" ")
+        if stack and count.isdigit():
+            yield stack.split(";"), int(count)
+
+
+def tree(base: Stacks, head: Stacks, costs: SampleCosts) -> Node:
+    root = Node("all")
+    for stack, count in parse_folded(base.folded):
+        for node in nodes_along(root, stack):
+            node.base += count * costs.base
+    for stack, count in parse_folded(head.folded):
+        for node in nodes_along(root, stack):
+            node.head += count * costs.head
+    for number, node in enumerate(root.walk()):
+        node.number = number
+    return root
+
+
+def nodes_along(root: Node, stack: Iterable[str]) -> Iterator[Node]:
+    """The nodes of a stack, from the root on; those that are missing are made."""
+    yield root
+    for name in stack:
+        root = root.children.setdefault(name, Node(name))
+        yield root
+
+
+def path_to(root: Node, number: int) -> list[Node] | None:
+    """The nodes from the root to the one with this number; None if the head has no such frame."""
+    path = [root]
+    while path[-1].number != number:
+        below = [child for child in path[-1].ordered() if child.number <= number]
+        if not below:
+            return None
+        path.append(below[-1])
+    return path if path[-1].head > 0 else None
+
+
+def frames_of(path: list[Node], costs: SampleCosts) -> Iterator[Frame]:
+    """The frames, row by row: those of the path over the whole width, then what the last of them called."""
+    for depth, node in enumerate(path):
+        yield frame(node, costs, 0.0, 100.0, depth)
+    row = [(path[-1], 0.0)]
+    left = MOST_FRAMES
+    per_cost = 100 / path[-1].head if path[-1].head else 0.0
+    for depth in range(len(path), len(path) + MOST_ROWS):
+        below = []
+        for node, x in row:
+            for child in node.ordered():
+                width = child.head * per_cost
+                if width >= LEAST_WIDTH and left:
+                    left -= 1
+                    yield frame(child, costs, x, width, depth)
+                    below.append((child, x))
+                x += width
+        row = below
+
+
+def frame(node: Node, costs: SampleCosts, x: float, width: float, depth: int) -> Frame:
+    title = (
+        f"{node.name}: after {costs.after(node.head)}; before {costs.before(node.base)}; "
+        f"{signed_percent(node.head - node.base)} of a request's CPU time before"
+    )
+    return Frame(
+        str(node.number),
+        node.name,
+        title,
+        f"{x:.3f}%",
+        f"{width:.3f}%",
+        depth * ROW,
+        colour(node.head - node.base),
+        width >= LABELLED,
+    )
+
+
+def signed_percent(cost: float) -> str:
+    return f"{100 * cost:+.1f}%".replace("-", numbers.MINUS)
+
+
+def colour(difference: float) -> str:
+    strength = sum(abs(difference) >= step for step in STEPS)
+    return f"{'more' if difference > 0 else 'less'}{strength}" if strength else "same"
+
+
+def changed_functions(base: Stacks, head: Stacks, costs: SampleCosts) -> list[Function]:
+    """The functions whose own cost differs most."""
+    before, after = own_costs(base, costs.base), own_costs(head, costs.head)
+    differences = {name: after[name] - before[name] for name in before | after}
+    seen = (name for name, cost in differences.items() if abs(cost) >= LEAST_DIFFERENCE)
+    largest = sorted(seen, key=lambda name: (-abs(differences[name]), name))[:FUNCTIONS]
+    return [
+        Function(
+            name,
+            costs.before(before[name]),
+            costs.after(after[name]),
+            signed_percent(differences[name]),
+            differences[name] > 0,
+        )
+        for name in largest
+    ]
+
+
+def own_costs(side: Stacks, per_sample: float) -> "Counter[str]":
+    costs: Counter[str] = Counter()
+    for stack, count in parse_folded(side.folded):
+        costs[stack[-1]] += count * per_sample  # type: ignore[assignment]
+    return costs

@@ -1,0 +1,46 @@
+"""Why a commit has no point on a line."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from django.db.models import Q
+
+from speedtrack.runs.models import ACTIVE, Machine, Run, Status
+from speedtrack.text import plain
+
+
+@dataclass(frozen=True)
+class Gap:
+    """``state``: failed, cancelled, waiting, running, linked or unmeasured; ``run_id``: the run that says so."""
+
+    state: str
+    reason: str
+    run_id: int | None = None
+
+
+UNMEASURED = Gap("unmeasured", "not measured")
+
+
+#: The runs that leave a commit without a point, and the columns of a run that ``gap_of`` takes.
+WITHOUT_POINT = ~Q(status=Status.SUCCEEDED) | Q(linked__isnull=False)
+GAP_COLUMNS = ("id", "status", "error", "linked__commit__sha")
+
+
+def gap_of(run_id: int, status: str, error: str, linked: str | None) -> Gap:
+    """Why a commit has no point, by the run that did not measure it."""
+    if linked:
+        return Gap("linked", f"the same program as {linked[:10]}: not measured again", run_id)
+    if status == Status.FAILED:
+        return Gap("failed", (plain(error).strip().partition("\n")[0] or "the run failed")[:200], run_id)
+    if status in ACTIVE:
+        return Gap("running", "being measured now", run_id)
+    if status == Status.QUEUED:
+        return Gap("waiting", "waiting to be measured", run_id)
+    return Gap("cancelled", "its run was cancelled", run_id)
+
+
+def gaps_of(machine: Machine, commit_ids: Iterable[int]) -> dict[int, Gap]:
+    """By commit: why its newest own run on the machine did not measure it; nothing where it did."""
+    runs = Run.objects.own().filter(machine=machine, commit__in=list(commit_ids))
+    rows = runs.filter(WITHOUT_POINT).order_by("id").values_list("commit_id", *GAP_COLUMNS)
+    return {commit_id: gap_of(*columns) for commit_id, *columns in rows}

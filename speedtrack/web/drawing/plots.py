@@ -1,0 +1,184 @@
+"""Small plots as shapes for SVG. The templates place them by attributes: inline styles are not allowed."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from speedtrack.benchmarks import numbers
+from speedtrack.benchmarks.metrics import Metric
+
+LABEL_WIDTH = 38  # of "+100%" and some space
+FOREST_WIDTH = 200.0
+PAIRS_WIDTH, PAIRS_HEIGHT, PAIRS_MARGIN = 640.0, 150.0, 10.0
+STEPS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
+
+
+@dataclass(frozen=True)
+class Tick:
+    x: float
+    label: str
+
+
+@dataclass(frozen=True)
+class Whisker:
+    """One estimate with its interval, in pixels from the left."""
+
+    low: float
+    middle: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Forest:
+    """Ratios on one logarithmic axis that includes 1, "no change"."""
+
+    ticks: list[Tick]
+    one: float
+    rows: list[Whisker]
+    width: float = FOREST_WIDTH
+
+    @classmethod
+    def of(cls, ratios: Sequence[tuple[float, float, float]]) -> "Forest":
+        known = [math.log(v) for row in ratios for v in row if v > 0]
+        low, high = min([0.0, *known]), max([0.0, *known])
+        pad = 0.08 * (high - low) or 0.01
+        low, high = low - pad, high + pad
+
+        def x(ratio: float) -> float:
+            place = (math.log(ratio) - low) / (high - low) if ratio > 0 else 0.0
+            return round(6 + place * (FOREST_WIDTH - 12), 1)
+
+        step = step_of(math.exp(high) - math.exp(low), 4.5)
+        first, last = math.ceil((math.exp(low) - 1) / step), math.floor((math.exp(high) - 1) / step)
+        ticks = [Tick(x(1 + i * step), tick_label(i * step)) for i in range(first, last + 1)]
+        return cls(spaced_ticks(ticks, x(1)), x(1), [Whisker(x(lo), x(mid), x(hi)) for mid, lo, hi in ratios])
+
+
+def spaced_ticks(ticks: Sequence[Tick], one: float) -> list[Tick]:
+    """The ticks whose labels do not touch, beginning at "no change": a logarithmic axis is dense at its upper end."""
+    kept: list[Tick] = []
+    for tick in sorted(ticks, key=lambda tick: abs(tick.x - one)):
+        if all(abs(tick.x - other.x) >= LABEL_WIDTH for other in kept):
+            kept.append(tick)
+    return sorted(kept, key=lambda tick: tick.x)
+
+
+def step_of(span: float, most: float) -> float:
+    """A round distance between ticks, so that at most ``most`` fit into the span."""
+    return next((step for step in STEPS if span / step <= most), 10.0 ** math.ceil(math.log10(span / most)))
+
+
+def tick_label(change: float) -> str:
+    percent = 100 * change
+    return "0" if abs(percent) < 1e-9 else f"{percent:+.3g}%".replace("-", numbers.MINUS)
+
+
+@dataclass(frozen=True)
+class PairShape:
+    """The two marks of one pair: their x, the y of before and after, and the values as text."""
+
+    x: float
+    before: float
+    after: float
+    title: str
+
+    @property
+    def left(self) -> float:
+        """The left edge of the square that marks after."""
+        return self.x - 3.5
+
+    @property
+    def top(self) -> float:
+        return self.after - 3.5
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """All pairs side by side: for each a line from the value before to the value after."""
+
+    shapes: list[PairShape]
+    top: str
+    bottom: str
+    width: float = PAIRS_WIDTH
+    height: float = PAIRS_HEIGHT
+
+    @classmethod
+    def of(cls, pairs: Sequence[tuple[float, float]], metric: Metric) -> "Pairs":
+        values = [v for pair in pairs for v in pair]
+        low, high = min(values), max(values)
+        span = (high - low) or abs(high) or 1.0
+
+        def y(value: float) -> float:
+            return round(PAIRS_HEIGHT - PAIRS_MARGIN - (value - low) / span * (PAIRS_HEIGHT - 2 * PAIRS_MARGIN), 1)
+
+        step = (PAIRS_WIDTH - 90) / len(pairs)
+        shapes = [
+            PairShape(
+                round(80 + (i + 0.5) * step, 1),
+                y(a),
+                y(b),
+                f"pair {i + 1}: {numbers.quantity(metric, a)} before, {numbers.quantity(metric, b)} after",
+            )
+            for i, (a, b) in enumerate(pairs)
+        ]
+        return cls(shapes, numbers.quantity(metric, high), numbers.quantity(metric, low))
+
+
+CANARY_WIDTH, CANARY_HEIGHT = 960.0, 190.0
+CANARY_AXIS, CANARY_TOP, CANARY_BOTTOM = 56.0, 22.0, 12.0
+NARROWEST = 0.03  # the axis spans at least this much either way, so that noise does not look like a step
+
+
+@dataclass(frozen=True)
+class CanaryDot:
+    """One check of the canary. ``ratio``: its value / the usual level; ``changed``: what had changed before it."""
+
+    ratio: float | None
+    limit: float | None
+    answer: str
+    title: str
+    changed: str = ""
+    x: float = 0.0
+    y: float = 0.0
+
+    @property
+    def left(self) -> float:
+        return round(self.x - 4, 1)
+
+    @property
+    def top(self) -> float:
+        return round(self.y - 4, 1)
+
+
+@dataclass(frozen=True)
+class CanaryPlot:
+    """Checks of a canary, oldest first, against the usual level; the newest limits as a band."""
+
+    dots: list[CanaryDot]
+    breaks: list[CanaryDot]
+    ticks: list[tuple[float, str]]
+    band: tuple[float, float] | None
+    width: float = CANARY_WIDTH
+    height: float = CANARY_HEIGHT
+    right: float = CANARY_WIDTH - CANARY_AXIS
+
+    @classmethod
+    def of(cls, dots: Sequence[CanaryDot]) -> "CanaryPlot":
+        limits = [dot.limit for dot in dots if dot.limit]
+        far = max([NARROWEST, *(abs(dot.ratio - 1) for dot in dots if dot.ratio), *limits[-1:]]) * 1.1
+
+        def y(change: float) -> float:
+            room = CANARY_HEIGHT - CANARY_TOP - CANARY_BOTTOM
+            return round(CANARY_TOP + room * (1 - change / far) / 2, 1)
+
+        last = CANARY_WIDTH - CANARY_AXIS - 12
+        step = (last - 12) / max(len(dots) - 1, 12)
+        placed = [
+            replace(dot, x=round(last - (len(dots) - 1 - i) * step, 1), y=y(dot.ratio - 1 if dot.ratio else -far))
+            for i, dot in enumerate(dots)
+        ]
+        mesh = step_of(far, 2.5)
+        ticks = [(y(i * mesh), tick_label(i * mesh)) for i in range(-int(far / mesh), int(far / mesh) + 1)]
+        band = (y(limits[-1]), round(y(-limits[-1]) - y(limits[-1]), 1)) if limits else None
+        breaks = [replace(dot, x=round(dot.x - step / 2, 1)) for dot in placed if dot.changed]
+        return cls(placed, breaks, ticks, band)

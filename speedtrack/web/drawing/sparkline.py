@@ -1,0 +1,61 @@
+"""Small lines without axes, as SVG, styled by attributes: the content security policy forbids inline styles."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+
+SMALL = (120, 28)
+WIDE = (360, 60)
+MARGIN = 3.0
+CALM = 0.02  # a line whose values span less than this share is not stretched to full height
+
+
+@dataclass(frozen=True)
+class Sparkline:
+    """The path of a line in SVG's syntax, and its last point."""
+
+    path: str
+    end: tuple[float, float] | None
+    size: tuple[int, int]
+
+    @classmethod
+    def of(cls, values: Sequence[float | None], size: tuple[int, int] = SMALL) -> "Sparkline":
+        known = [v for v in values if v is not None]
+        if not known:
+            return cls("", None, size)
+        middle = (max(known) + min(known)) / 2
+        half = max((max(known) - min(known)) / 2, CALM * abs(middle) / 2) or 1.0
+        width, height = size
+        step = (width - 2 * MARGIN) / max(len(values) - 1, 1)
+        points = [
+            None if v is None else (MARGIN + i * step, height / 2 - (v - middle) / half * (height / 2 - MARGIN))
+            for i, v in enumerate(values)
+        ]
+        return cls(path_through(points), [p for p in points if p][-1], size)
+
+    def svg(self, label: str) -> SafeString:
+        end: SafeString | str = ""
+        if self.end:
+            x, y = (f"{place:.1f}" for place in self.end)
+            end = format_html('<circle cx="{}" cy="{}" r="2.2"/>', x, y)
+        return format_html(
+            '<svg class="spark" viewBox="0 0 {} {}" width="{}" height="{}" role="img" aria-label="{}">'
+            '<path d="{}"/>{}</svg>',
+            *(*self.size, *self.size, label, self.path, end),
+        )
+
+
+def path_through(points: Sequence[tuple[float, float] | None]) -> str:
+    """The path: lines between neighbours; a gap interrupts it, and a point between two gaps is a dot."""
+    words: list[str] = []
+    pen_down = False
+    for i, point in enumerate(points):
+        if point:
+            x, y = f"{point[0]:.1f}", f"{point[1]:.1f}"
+            words.append(f"{'L' if pen_down else 'M'}{x} {y}")
+            if not pen_down and (i + 1 == len(points) or points[i + 1] is None):
+                words.append("h0.1")
+        pen_down = point is not None
+    return "".join(words)

@@ -1,0 +1,52 @@
+"""Where a machine's line ends and another begins: a new environment, or a new definition of the benchmark."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from speedtrack.runs import environments
+from speedtrack.runs.environments import ChangedFact
+from speedtrack.runs.models import Series
+
+
+class Break(NamedTuple):
+    """From this position on, a machine's points belong to another environment or definition than before."""
+
+    machine: str
+    position: int
+    changed: list[ChangedFact]
+
+    @property
+    def what(self) -> str:
+        return environments.changes_in_words(self.changed)
+
+
+def find_breaks(places: Iterable[tuple[Series, Iterable[int]]]) -> list[Break]:
+    """The positions, in commit order, at which a machine's points change from one series to another.
+
+    A commit that both series measured counts for the earlier one.
+    """
+    by_machine: dict[str, dict[int, list[Series]]] = defaultdict(lambda: defaultdict(list))
+    for series, numbers in places:
+        for number in numbers:
+            by_machine[series.machine.name][number].append(series)
+    found = [b for machine, points in by_machine.items() for b in breaks_of_machine(machine, points)]
+    return sorted(found, key=lambda b: (b.position, b.machine))
+
+
+def breaks_of_machine(machine: str, points: dict[int, list[Series]]) -> Iterator[Break]:
+    before: Series | None = None
+    for number in sorted(points):
+        here = points[number]
+        if before is not None and before not in here:
+            yield Break(machine, number, differing_facts(before, here[-1]))
+        before = before if before in here else here[-1]
+
+
+def differing_facts(old: Series, new: Series) -> list[ChangedFact]:
+    """What differs between two series of one machine."""
+    facts = environments.changed_facts(old.environment, new.environment)
+    if old.benchmark_id != new.benchmark_id:
+        digests = (environments.shorten(series.benchmark.digest) for series in (old, new))
+        facts.insert(0, ChangedFact("definition", *digests))
+    return facts

@@ -1,0 +1,45 @@
+"""What the page of a series says beside its chart: how small a change it shows, its mutes, why it was suspected."""
+
+from dataclasses import dataclass
+
+from speedtrack.alerts import floors, muting, reasons, sensitivity
+from speedtrack.alerts.models import Mute, NoiseFloor
+from speedtrack.alerts.reasons import Why
+from speedtrack.alerts.sensitivity import SeriesSensitivity
+from speedtrack.web.pages.timeline.view import View, position_of
+
+
+def floors_of(view: View) -> list[NoiseFloor]:
+    """The noise floor of each machine of the view: of the newest A/A run of this benchmark and metric on it."""
+    found = sorted(floors.newest_floors(s.pk for s in view.series).values(), key=lambda floor: floor.pk)
+    return list({floor.series.machine_id: floor for floor in found}.values())
+
+
+def sensitivity_of(view: View) -> list[SeriesSensitivity]:
+    """How small a change the newest series of each machine shows now."""
+    newest = {s.machine_id: s for s in view.series}
+    return sensitivity.sensitivities(view.branch, newest.values())
+
+
+@dataclass(frozen=True)
+class WhyAtCommit:
+    """Why a machine's newest series was suspected, or not, at a commit that somebody asked about."""
+
+    machine: str
+    sha: str
+    why: Why | None
+
+
+def why_of(view: View, sha: str) -> list[WhyAtCommit]:
+    if not sha:
+        return []
+    number = position_of(view.branch, sha)
+    newest = {s.machine_id: s for s in view.series}
+    return [WhyAtCommit(s.machine.name, sha, reasons.why(s, view.branch, number)) for s in newest.values()]
+
+
+def mutes_in(view: View) -> list[tuple[str, Mute]]:
+    """(machine, mute) for each machine of the view whose series is muted now."""
+    mutes = list(muting.mutes_in_force(view.scope.project))
+    found = {s.machine.name: mute for s in view.series for mute in mutes if mute.covers(s)}
+    return sorted(found.items())

@@ -1,0 +1,114 @@
+"""What a timeline is about, as its address says: series, branch, and a range of commits."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from django.db import connection
+from django.http import Http404, QueryDict
+
+from speedtrack.benchmarks.metrics import Metric
+from speedtrack.benchmarks.models import Benchmark
+from speedtrack.projects.models import Branch, Position
+from speedtrack.runs.models import Series
+from speedtrack.web.scope import Scope, named_or_default, scope_of
+
+RANGES = (50, 200, 1000)
+DEFAULT_LAST = 200
+AROUND = 20  # commits on each side of the one that ``around`` names
+SUBJECT = 100  # characters of a subject that the chart gets
+
+
+@dataclass(frozen=True)
+class View:
+    """The series of a timeline, of one machine or several, from position ``first`` to ``last`` of a branch."""
+
+    scope: Scope
+    benchmark: Benchmark
+    branch: Branch
+    series: list[Series]
+    first: int
+    last: int
+
+    @property
+    def machine_names(self) -> list[str]:
+        return sorted({s.machine.name for s in self.series})
+
+    @property
+    def commits(self) -> int:
+        return self.last - self.first + 1
+
+    def newest(self, count: int) -> "View":
+        """The same, of the newest commits only."""
+        return replace(self, first=max(self.first, self.last - count + 1))
+
+    def fetch(self, query: str) -> list[tuple[Any, ...]]:
+        """The rows of a query that may use the parameters below."""
+        with connection.cursor() as cursor:
+            cursor.execute(
+                query,
+                {
+                    "project": self.scope.project.pk,
+                    "branch": self.branch.pk,
+                    "first": self.first,
+                    "last": self.last,
+                    "subject": SUBJECT,
+                },
+            )
+            rows: list[tuple[Any, ...]] = cursor.fetchall()
+            return rows
+
+
+def view_of(slug: str, benchmark: str, metric: str, query: QueryDict) -> View:
+    """The view that an address names. Raises Http404 for what does not exist."""
+    scope = scope_of(slug, query, metric)
+    newest = Benchmark.objects.filter(project=scope.project, name=benchmark).order_by("-pk").first()
+    if newest is None or scope.branch is None:
+        raise Http404(f"{slug} has no benchmark {benchmark!r}.")
+    machines = [named_or_default("machine", name, scope.machines, "") for name in query.getlist("machine")] or [
+        scope.machine
+    ]
+    series = Series.objects.filter(
+        project=scope.project, benchmark__name=benchmark, metric=metric, machine__in=[m for m in machines if m]
+    )
+    found = list(series.select_related("machine", "environment", "benchmark").order_by("machine__name", "pk"))
+    first, last = range_of(scope, scope.branch, query)
+    return View(scope, newest, scope.branch, found, first, last)
+
+
+def range_of(scope: Scope, branch: Branch, query: QueryDict) -> tuple[int, int]:
+    """The first and last position: around a commit, from one commit to another, or the newest commits."""
+    around, begin, end = (query.get(key) for key in ("around", "from", "to"))
+    if around:
+        middle = position_of(branch, around)
+        return max(0, middle - AROUND), min(scope.head, middle + AROUND)
+    if begin or end:
+        first = position_of(branch, begin) if begin else 0
+        last = position_of(branch, end) if end else scope.head
+        return min(first, last), max(first, last)
+    newest = query.get("last") or str(DEFAULT_LAST)
+    if newest == "all":
+        return 0, scope.head
+    count = int(newest) if newest.isdecimal() and len(newest) < 8 else DEFAULT_LAST
+    return max(0, scope.head - count + 1), scope.head
+
+
+def position_of(branch: Branch, sha: str) -> int:
+    """The position of the commit whose hash begins like this."""
+    numbers = Position.objects.filter(branch=branch, commit__project=branch.project_id, commit__sha__startswith=sha)
+    number: int | None = numbers.order_by("number").values_list("number", flat=True).first() if len(sha) >= 7 else None
+    if number is None:
+        raise Http404(f"There is no commit {sha!r} on branch {branch}.")
+    return number
+
+
+def benchmark_names(scope: Scope) -> list[str]:
+    names: Iterable[str] = Benchmark.objects.filter(project=scope.project).values_list("name", flat=True)
+    return sorted(set(names))
+
+
+def metrics_of(view: View) -> list[Metric]:
+    """The metrics that the benchmark was measured with, and the one of the view, in their usual order."""
+    found = Series.objects.filter(project=view.scope.project, benchmark__name=view.benchmark.name)
+    names = {view.scope.metric.name, *found.values_list("metric", flat=True).distinct()}
+    return [metric for metric in view.scope.metrics if metric.name in names]

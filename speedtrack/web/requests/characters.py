@@ -1,0 +1,62 @@
+"""Refuse requests with characters that PostgreSQL cannot store in text, before a view looks them up or stores them.
+
+``runs/documents.py`` checks the documents of runners.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from django.http import HttpRequest, HttpResponse, JsonResponse, QueryDict
+
+from speedtrack.runs.documents import UNSTORABLE
+from speedtrack.web.requests.errors import is_program
+
+GetResponse = Callable[[HttpRequest], HttpResponse]
+
+
+class StorableCharacters:
+    """Answer 400, naming the place, if the path, the query, a header, a cookie or a form cannot be stored."""
+
+    def __init__(self, get_response: GetResponse) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        if request.encoding and request.encoding.lower() != "utf-8":
+            return refuse(request, "The content type names a character set other than UTF-8: send UTF-8.")
+        return refuse_unstorable(request, request_texts(request)) or self.get_response(request)
+
+    def process_view(self, request: HttpRequest, view: Any, *arguments: Any) -> HttpResponse | None:
+        """Check the form. Views that are exempt from CSRF read the raw body: it is left to them."""
+        if request.method != "POST" or getattr(view, "csrf_exempt", False):
+            return None
+        return refuse_unstorable(request, {"form": query_texts(request.POST)})
+
+
+def request_texts(request: HttpRequest) -> dict[str, Iterable[str]]:
+    """The texts of a request, without its body, by place."""
+    return {
+        "path": [request.path_info],
+        "query": query_texts(request.GET),
+        "headers": request.headers.values(),
+        "cookies": request.COOKIES.values(),
+    }
+
+
+def query_texts(query: QueryDict) -> list[str]:
+    return [*query, *(value for values in query.lists() for value in values[1])]
+
+
+def refuse_unstorable(request: HttpRequest, places: dict[str, Iterable[str]]) -> HttpResponse | None:
+    for place, values in places.items():
+        for value in values:
+            if found := UNSTORABLE.search(str(value)):
+                verb = "hold" if place.endswith("s") else "holds"
+                code = f"U+{ord(found[0]):04X}"
+                return refuse(request, f"The {place} {verb} a character that cannot be stored ({code}): leave it out.")
+    return None
+
+
+def refuse(request: HttpRequest, sentence: str) -> HttpResponse:
+    if is_program(request):
+        return JsonResponse({"error": sentence}, status=400)
+    return HttpResponse(f"{sentence}\n", status=400, content_type="text/plain; charset=utf-8")

@@ -1,0 +1,74 @@
+"""Headers that Django 5 does not set by itself, limits on bodies, and responses to requests that fail."""
+
+import logging
+from collections.abc import Callable
+
+from django.conf import settings
+from django.http import HttpRequest, HttpResponse
+
+from speedtrack.web.requests import errors
+
+log = logging.getLogger(__name__)
+
+GetResponse = Callable[[HttpRequest], HttpResponse]
+KEPT_HEADERS = ("Allow", "Retry-After")  # of a response whose body is replaced
+
+
+def content_security_policy(get_response: GetResponse) -> GetResponse:
+    """Send the policy of SECURE_CSP: no inline script or style, nothing from other hosts. Django 6 does it itself."""
+    policy = "; ".join(f"{name} {value}" for name, value in settings.SECURE_CSP.items())
+
+    def middleware(request: HttpRequest) -> HttpResponse:
+        response = get_response(request)
+        response.headers.setdefault("Content-Security-Policy", policy)
+        return response
+
+    return middleware
+
+
+def reasons_of_refusals(get_response: GetResponse) -> GetResponse:
+    """Give each refusal (of a view, Django or django-ninja) a reason: JSON for programs, a page where it is empty."""
+
+    def middleware(request: HttpRequest) -> HttpResponse:
+        response = get_response(request)
+        is_json = response.get("Content-Type", "").startswith("application/json")
+        has_reason = is_json if errors.is_program(request) else response.streaming or response.content
+        if has_reason or response.status_code not in errors.ERROR_TEXTS:
+            return response
+        explained = errors.error_response(request, response.status_code, limit=settings.DATA_UPLOAD_MAX_MEMORY_SIZE)
+        for name in KEPT_HEADERS:
+            if name in response:
+                explained[name] = response[name]
+        return explained
+
+    return middleware
+
+
+def bounded_bodies(get_response: GetResponse) -> GetResponse:
+    """Refuse a body that is too large, before reading it, and one of unknown length, which Django treats as empty."""
+
+    def middleware(request: HttpRequest) -> HttpResponse:
+        length, limit = request.META.get("CONTENT_LENGTH") or "", settings.DATA_UPLOAD_MAX_MEMORY_SIZE
+        if not length and "HTTP_TRANSFER_ENCODING" in request.META:
+            return errors.error_response(request, 411)
+        if length.isdecimal() and int(length[:20]) > limit:
+            return errors.error_response(request, 413, limit=limit)
+        return get_response(request)
+
+    return middleware
+
+
+class DatabaseAway:
+    """Answer 503 while PostgreSQL is away. ``errors.server_error`` does so for exceptions outside of a view."""
+
+    def __init__(self, get_response: GetResponse) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        return self.get_response(request)
+
+    def process_exception(self, request: HttpRequest, error: Exception) -> HttpResponse | None:
+        if not isinstance(error, errors.DATABASE_AWAY):
+            return None
+        log.warning("%s %s: the database does not answer: %s", request.method, request.path, str(error).strip())
+        return errors.database_away(request)
