@@ -115,7 +115,7 @@ def job(server: str, sides: tuple[str, ...], benchmarks: list[dict[str, Any]]) -
     )
 
 
-class Bench:
+class LocalRunner:
     """A runner without a server to report to: programs by side, measured by the runner's own code."""
 
     def __init__(self, home: Path, program: Path, variable: str) -> None:
@@ -183,7 +183,7 @@ def compare(runner: TrialRunner, one: Benchmark, effects: Mapping[str, float], s
 
 
 def series(
-    bench: Bench, options: argparse.Namespace, every: dict[str, int], effects: Mapping[str, float]
+    bench: LocalRunner, options: argparse.Namespace, every: dict[str, int], effects: Mapping[str, float]
 ) -> dict[str, list[Settled]]:
     """Comparisons one after the other, by metric."""
     asked = job(options.server, ("base", "head"), [benchmark("get-p16", "get", 16, options)])
@@ -214,14 +214,14 @@ HEADING = (
 )
 
 
-def aa(bench: Bench, options: argparse.Namespace) -> None:
+def aa(bench: LocalRunner, options: argparse.Namespace) -> None:
     found = series(bench, options, {"base": NEVER, "head": NEVER}, dict.fromkeys(METRICS, SMALLEST))
     print(HEADING)
     for metric, settled in found.items():
         print(summary(METRICS[metric], settled), flush=True)
 
 
-def inject(bench: Bench, options: argparse.Namespace) -> None:
+def inject(bench: LocalRunner, options: argparse.Namespace) -> None:
     spin = calibrate(bench, options)
     print(f"a spin costs {spin:.2f} times the server's CPU per request\n{HEADING}", flush=True)
     for effect in map(float, options.effects.split(",")):
@@ -230,7 +230,7 @@ def inject(bench: Bench, options: argparse.Namespace) -> None:
         print(summary(f"+{effect:.0%}", found[CPU]), flush=True)
 
 
-def calibrate(bench: Bench, options: argparse.Namespace) -> float:
+def calibrate(bench: LocalRunner, options: argparse.Namespace) -> float:
     """What a spin costs, as a share of the CPU per request without it."""
     asked = job(options.server, ("base", "head"), [benchmark("get-p16", "get", 16, options)])
     runner = bench.runner(asked, {"base": NEVER, "head": SELDOM}, 0)
@@ -249,7 +249,7 @@ def in_blocks(benchmarks: list[Benchmark], count: int, rng: Random) -> list[tupl
     return list(itertools.product(benchmarks, range(count)))
 
 
-def spread(bench: Bench, options: argparse.Namespace) -> None:
+def spread(bench: LocalRunner, options: argparse.Namespace) -> None:
     """Trial to trial and run to run, with and without each precaution."""
     wanted = [benchmark("get-p16", "get", 16, options), benchmark("set-p1", "set", 1, options)]
     asked = job(options.server, ("head",), wanted)
@@ -267,7 +267,7 @@ def spread(bench: Bench, options: argparse.Namespace) -> None:
     paired(bench, options, wanted)
 
 
-def run(bench: Bench, asked: Job, order: Order, count: int, seed: int) -> dict[str, list[Trial]]:
+def run(bench: LocalRunner, asked: Job, order: Order, count: int, seed: int) -> dict[str, list[Trial]]:
     runner = bench.runner(asked, {"head": NEVER}, seed)
     found: dict[str, list[Trial]] = {one.name: [] for one in asked.benchmarks}
     for one, number in order(list(asked.benchmarks), count, runner.rng):
@@ -275,7 +275,7 @@ def run(bench: Bench, asked: Job, order: Order, count: int, seed: int) -> dict[s
     return found
 
 
-def one_process(bench: Bench, asked: Job, count: int, seed: int) -> dict[str, list[Trial]]:
+def one_process(bench: LocalRunner, asked: Job, count: int, seed: int) -> dict[str, list[Trial]]:
     """Each run one server process, loaded again and again: what most load tools do."""
     runner = bench.runner(asked, {"head": NEVER}, seed)
     found: dict[str, list[Trial]] = {}
@@ -302,7 +302,7 @@ def show(way: str, runs: list[dict[str, list[Trial]]], keep: Callable[[Trial], b
     sys.stdout.flush()
 
 
-def paired(bench: Bench, options: argparse.Namespace, wanted: list[dict[str, Any]]) -> None:
+def paired(bench: LocalRunner, options: argparse.Namespace, wanted: list[dict[str, Any]]) -> None:
     """The scatter of a block's ratio divided by the square root of two, comparable with a trial's CV."""
     for content in wanted:
         asked = job(options.server, ("base", "head"), [content])
@@ -346,7 +346,7 @@ def main() -> None:
         parser.error(f"{options.program} is not a program: build the server first")
     with tempfile.TemporaryDirectory(prefix="speedtrack-noise-") as home:
         try:
-            EXPERIMENTS[options.experiment](Bench(Path(home), options.program, options.variable), options)
+            EXPERIMENTS[options.experiment](LocalRunner(Path(home), options.program, options.variable), options)
         except Permanent as error:
             raise SystemExit(str(error)) from None
 

@@ -54,7 +54,7 @@ while True:
 
 
 @dataclass(frozen=True)
-class Kind:
+class Neighbour:
     """The disturbance of a trial: a process that uses this share of the core of the server or the driver."""
 
     core: str = ""
@@ -64,13 +64,13 @@ class Kind:
         return f"{self.share:.0%} of the {self.core}'s core" if self.core else "no neighbour"
 
 
-KINDS = (
-    Kind(),
-    Kind("server", 0.05),
-    Kind("server", 0.2),
-    Kind("server", 1.0),
-    Kind("driver", 0.2),
-    Kind("driver", 1.0),
+NEIGHBOURS = (
+    Neighbour(),
+    Neighbour("server", 0.05),
+    Neighbour("server", 0.2),
+    Neighbour("server", 1.0),
+    Neighbour("driver", 0.2),
+    Neighbour("driver", 1.0),
 )
 
 
@@ -81,7 +81,7 @@ class Seen:
 
 
 @contextlib.contextmanager
-def neighbour(kind: Kind, plan: Placement) -> Iterator[None]:
+def neighbour(kind: Neighbour, plan: Placement) -> Iterator[None]:
     if not kind.core:
         yield
         return
@@ -106,7 +106,7 @@ def build(directory: Path) -> Path:
     return directory / "tree" / str(SUITE["build"]["artifacts"][0])
 
 
-class Bench:
+class GateTrials:
     """The runner's own parts, assembled as in a run."""
 
     def __init__(self, directory: Path, options: argparse.Namespace) -> None:
@@ -133,7 +133,7 @@ class Bench:
         )
         self.gave_up = 0
 
-    def trial(self, kind: Kind, number: int) -> Seen:
+    def trial(self, kind: Neighbour, number: int) -> Seen:
         self.gave_up += self.gate.await_quiet(self.control).gave_up
         artifacts = {self.program.name: self.program}
         with self.launcher.running(ServerSpec(self.recipe, "unix", artifacts), self.rng, self.control) as server:
@@ -148,9 +148,9 @@ class Bench:
             return Seen(outcome, watch.findings)
 
 
-def report(seen: dict[Kind, list[Seen]]) -> None:
+def report(seen: dict[Neighbour, list[Seen]]) -> None:
     print(f"{'':24} {'gate':>6} {'driver':>6}  {'CPU/req':>8} {'req/s':>8}  flags (trials)")
-    base = seen[KINDS[0]]
+    base = seen[NEIGHBOURS[0]]
     for kind, trials in seen.items():
         flags = Counter(flag for one in trials for flag in (*one.findings.flags, *one.outcome.flags))
         gate = sum(bool(one.findings.flags) for one in trials) / len(trials)
@@ -184,14 +184,14 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as directory:
-        bench = Bench(Path(directory), options)
+        bench = GateTrials(Path(directory), options)
         os.sched_setaffinity(0, bench.plan.housekeeping)
-        seen: dict[Kind, list[Seen]] = {kind: [] for kind in KINDS}
+        seen: dict[Neighbour, list[Seen]] = {kind: [] for kind in NEIGHBOURS}
         for number in range(options.trials):
-            for kind in bench.rng.sample(KINDS, len(KINDS)):
+            for kind in bench.rng.sample(NEIGHBOURS, len(NEIGHBOURS)):
                 seen[kind].append(bench.trial(kind, number))
         report(seen)
-        print(f"\nbefore {bench.gave_up} of {options.trials * len(KINDS)} trials the machine did not become quiet")
+        print(f"\nbefore {bench.gave_up} of {options.trials * len(NEIGHBOURS)} trials the machine did not become quiet")
 
 
 if __name__ == "__main__":

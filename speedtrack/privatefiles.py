@@ -22,7 +22,7 @@ def write_once(file: Path, content: str) -> str:
 
 
 def replace(file: Path, content: bytes) -> None:
-    """Make a file with this content, in place of an existing one."""
+    """Write a file, atomically replacing an existing one."""
     with temporary_file(file.parent, content) as complete:
         complete.rename(file)
 

@@ -218,7 +218,7 @@ BROKER_URL = os.environ.get("BROKER_URL", "redis://127.0.0.1:6379/0")
 # Mail (docs/notifications.md): an SMTP server, or files when EMAIL_FILES names a directory.
 EMAIL_FILE_PATH = os.environ.get("EMAIL_FILES", "")
 EMAIL_BACKEND = (
-    "speedtrack.notices.mailfiles.EmailBackend" if EMAIL_FILE_PATH else "speedtrack.notices.smtp.EmailBackend"
+    "speedtrack.notices.mailfiles.MailFileBackend" if EMAIL_FILE_PATH else "speedtrack.notices.smtp.SmtpBackend"
 )
 EMAIL_HOST = os.environ.get("EMAIL_HOST", "localhost")
 EMAIL_TLS = os.environ.get("EMAIL_TLS", "none")

@@ -23,7 +23,7 @@ from pathlib import Path
 
 from research.detection_eval import beside, cost, datasets, noise, peers, report, settling, workers
 from research.detection_eval.datasets import DataSet
-from research.detection_eval.report import Findings
+from research.detection_eval.report import EvaluationFindings
 from research.detection_eval.scores import score
 from research.detection_eval.settling import Case
 from research.detection_eval.store import Store
@@ -146,12 +146,12 @@ def lengths(extent: Extent) -> list[tuple[int, int]]:
     return [*((points, 1) for points in extent.lengths), (1000, 20)]
 
 
-def findings(store: Store, sets: Sequence[DataSet], extent: Extent) -> Findings:
+def findings(store: Store, sets: Sequence[DataSet], extent: Extent) -> EvaluationFindings:
     """All stored pieces, whichever run made them."""
     records = {one.name: workers.records_of(store, one) for one in sets}
     begun = {between: workers.records_of(store, one) for between, one in zip(BETWEEN, young(extent, 0), strict=True)}
     pieces = [store.get(f"peer {peer}") or [] for peer in peers.PEERS]
-    return Findings(
+    return EvaluationFindings(
         records={name: found for name, found in records.items() if found},
         settled=[row for case in suspicions(extent) if (row := store.get(f"settling {case}"))],
         narrowed=[row for case in NARROW if (row := store.get(f"narrowing {case}"))],
@@ -162,7 +162,7 @@ def findings(store: Store, sets: Sequence[DataSet], extent: Extent) -> Findings:
     )
 
 
-def heading(options: argparse.Namespace, found: Findings) -> str:
+def heading(options: argparse.Namespace, found: EvaluationFindings) -> str:
     given = [
         word
         for word, value in (

@@ -16,7 +16,7 @@ TICK = os.sysconf("SC_CLK_TCK")
 
 
 @dataclass(frozen=True)
-class Cost:
+class DetectionCost:
     """CPU milliseconds per new point, of the worker and of its PostgreSQL process; ``elapsed`` by the clock."""
 
     points: int
@@ -26,7 +26,7 @@ class Cost:
     elapsed_ms: float
 
 
-def of_a_point(points: int, branches: int, seed: int) -> Cost:
+def of_a_point(points: int, branches: int, seed: int) -> DetectionCost:
     """Called in a process of the pool."""
     from research.detection_eval import tracker
     from speedtrack.alerts import detection
@@ -54,7 +54,7 @@ def of_a_point(points: int, branches: int, seed: int) -> Cost:
         # The kernel counts another process's CPU in ticks of 10 ms: their mean is more exact than their median.
         worker, elapsed = np.median([row[[0, 2]] for row in spent], axis=0)
         database = np.mean([row[1] for row in spent])
-        return Cost(points, branches, *(1000 * float(s) for s in (worker, database, elapsed)))
+        return DetectionCost(points, branches, *(1000 * float(s) for s in (worker, database, elapsed)))
     finally:
         tracker.clear()
 

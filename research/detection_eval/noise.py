@@ -24,7 +24,7 @@ class Modes:
 
 
 @dataclass(frozen=True)
-class Kind:
+class NoiseKind:
     """One kind of noise. ``spread``: its standard deviation, relative; the rest says how it departs from normal."""
 
     spread: float = 0.015
@@ -37,25 +37,25 @@ class Kind:
 
 
 KINDS = {
-    "Gaussian": Kind(),
-    "heavy tails": Kind(shape="student"),
-    "AR 0.35": Kind(persistence=0.35),
-    "AR 0.7": Kind(persistence=0.7),
-    "outliers": Kind(outliers=0.05),
-    "bimodal": Kind(modes=Modes(0.08, 0.3)),
-    "sticky bimodal": Kind(modes=Modes(0.08, 0.3, stay=0.85)),
-    "variance shift": Kind(later=3.0),
-    "drift": Kind(drift=0.03),
+    "Gaussian": NoiseKind(),
+    "heavy tails": NoiseKind(shape="student"),
+    "AR 0.35": NoiseKind(persistence=0.35),
+    "AR 0.7": NoiseKind(persistence=0.7),
+    "outliers": NoiseKind(outliers=0.05),
+    "bimodal": NoiseKind(modes=Modes(0.08, 0.3)),
+    "sticky bimodal": NoiseKind(modes=Modes(0.08, 0.3, stay=0.85)),
+    "variance shift": NoiseKind(later=3.0),
+    "drift": NoiseKind(drift=0.03),
 }
 
 
-def any_kind(rng: np.random.Generator) -> Kind:
+def any_kind(rng: np.random.Generator) -> NoiseKind:
     """A kind as found among real histories: median spread 1.5%, a sixth of them bimodal, a tenth drifting."""
     spread = float(np.clip(0.015 * math.exp(0.8 * rng.normal()), 0.002, 0.10))
     modes = None
     if rng.random() < 0.15:
         modes = Modes(max(rng.uniform(0.03, 0.2), 4 * spread), rng.uniform(0.1, 0.5), float(rng.choice([0, 0.5, 0.8])))
-    return Kind(
+    return NoiseKind(
         spread=spread,
         shape=str(rng.choice(["normal", "student", "skewed"])),
         persistence=float(rng.choice([0, 0, 0.1, 0.2, 0.35])),
@@ -66,7 +66,7 @@ def any_kind(rng: np.random.Generator) -> Kind:
     )
 
 
-def draw(rng: np.random.Generator, n: int, kind: Kind) -> Array:
+def draw(rng: np.random.Generator, n: int, kind: NoiseKind) -> Array:
     """The deviations of n commits from their level (of the logarithm)."""
     deviation = kind.spread * persistent(shaped(rng, n, kind.shape), kind.persistence)
     wild = rng.random(n) < kind.outliers
@@ -124,7 +124,7 @@ def of_kind(name: str, count: int, seed: int, *, n: int) -> list[Line]:
     return [one(f"{name} {i}", np.random.default_rng([seed, i]), KINDS[name], n, False) for i in range(count)]
 
 
-def one(name: str, rng: np.random.Generator, kind: Kind | None, n: int, with_steps: bool) -> Line:
+def one(name: str, rng: np.random.Generator, kind: NoiseKind | None, n: int, with_steps: bool) -> Line:
     deviation = draw(rng, n, kind or any_kind(rng))
     truth, size = steps(rng, n, max(1, int(rng.poisson(1.3 * n / 300)))) if with_steps else ([], [])
     line = Line(name, [], truth, size)

@@ -11,7 +11,7 @@ import numpy as np
 
 from research.detection_eval import datasets
 from research.detection_eval.beside import PeerScore
-from research.detection_eval.cost import Cost
+from research.detection_eval.cost import DetectionCost
 from research.detection_eval.scores import Found, Record, Score, quantile, score
 from research.detection_eval.settling import RANGE, Narrowed, Rounds
 
@@ -29,14 +29,14 @@ STEPS = {datasets.SYNTHETIC: datasets.SYNTHETIC_NONE, datasets.REAL: datasets.RE
 
 
 @dataclass(frozen=True)
-class Findings:
+class EvaluationFindings:
     """What a run found, or several that went on with each other's work; empty where a part was not run yet."""
 
     records: Mapping[str, Sequence[Record]]  # by data set
     settled: Sequence[Rounds]
     narrowed: Sequence[Narrowed]
     young: Mapping[float, float]  # false suspicions per 1000 commits, by how much runs differ
-    costs: Sequence[Cost]
+    costs: Sequence[DetectionCost]
     history: Sequence[PeerScore]
     peers: Sequence[PeerScore]
 
@@ -182,7 +182,7 @@ def narrowed(rows: Sequence[Narrowed]) -> str:
     )
 
 
-def costs(rows: Sequence[Cost]) -> str:
+def costs(rows: Sequence[DetectionCost]) -> str:
     head = ("points", "branches", "worker, CPU ms", "PostgreSQL, CPU ms", "together", "elapsed ms")
     return table(
         head,
@@ -225,7 +225,7 @@ def young_lines(rates: Mapping[float, float]) -> str:
     return table(head, [(percent(between, 1), number(rate, 0)) for between, rate in rates.items()])
 
 
-def tables(found: Findings) -> list[str]:
+def tables(found: EvaluationFindings) -> list[str]:
     """All tables that there is something for, in the order in which they are read."""
     scores = {name: score(records) for name, records in found.records.items()}
     failed = [record.line.id for records in found.records.values() for record in records if record.error]
@@ -247,7 +247,7 @@ def tables(found: Findings) -> list[str]:
     return [*text, *([f"Detection failed on: {', '.join(failed)}."] if failed else [])]
 
 
-class Target(NamedTuple):
+class Goal(NamedTuple):
     """A job, what the tracker reached before this form of it, what is wanted, and what it reaches now."""
 
     job: str
@@ -256,20 +256,20 @@ class Target(NamedTuple):
     now: str
 
 
-def targets(found: Findings, scores: Mapping[str, Score]) -> str:
+def targets(found: EvaluationFindings, scores: Mapping[str, Score]) -> str:
     """What was wanted beside what was measured; a job that was not run is left out."""
     rows = [*of_lines(scores), *of_history(found.history), *of_settling(found), *of_costs(found.costs)]
     if drifts := found.records.get(datasets.DRIFT):
         sums = [sum_at_first(record, lambda one: one.confirmed_at) for record in drifts]
         late = "never on some" if None in sums else percent(max(one for one in sums if one is not None), 1)
-        rows.append(Target("a drift of 0.3% per commit is confirmed before it sums to", "never", "10%", late))
+        rows.append(Goal("a drift of 0.3% per commit is confirmed before it sums to", "never", "10%", late))
     if found.young:
         told = " and ".join(number(rate, 0) for rate in found.young.values())
-        rows.append(Target("suspicions per 1000 first commits, runs apart by 1 and 1.7%", "122 to 372", "–", told))
+        rows.append(Goal("suspicions per 1000 first commits, runs apart by 1 and 1.7%", "122 to 372", "–", told))
     return table(("job", "before", "target", "now"), rows)
 
 
-def of_lines(scores: Mapping[str, Score]) -> list[Target]:
+def of_lines(scores: Mapping[str, Score]) -> list[Goal]:
     rows = []
     suspicions = "suspicions per 1000 change-free commits of a long line"
     for name, kind, before, most in (
@@ -278,7 +278,7 @@ def of_lines(scores: Mapping[str, Score]) -> list[Target]:
     ):
         if name in scores:
             now = number(scores[name].suspicions_mature, 1)
-            rows.append(Target(f"{suspicions}, {kind}", before, f"≤ {most}", now))
+            rows.append(Goal(f"{suspicions}, {kind}", before, f"≤ {most}", now))
     for kind, steps, f1, least in (
         ("synthetic", datasets.SYNTHETIC, "0.74 (0.06)", "0.82"),
         ("public real noise", datasets.REAL, "0.29", "0.42"),
@@ -287,9 +287,9 @@ def of_lines(scores: Mapping[str, Score]) -> list[Target]:
             s = scores[steps]
             named = percent(s.named / s.suspected if s.suspected else math.nan)
             rows += [
-                Target(f"F1 after settling (false per 1000), {kind}", f1, f"≥ {least} (≤ 0.1)", cell(scores, steps)),
-                Target(f"pairs per 1000 commits, {kind}", "934", "≤ 400", number(s.pairs, 0)),
-                Target(
+                Goal(f"F1 after settling (false per 1000), {kind}", f1, f"≥ {least} (≤ 0.1)", cell(scores, steps)),
+                Goal(f"pairs per 1000 commits, {kind}", "934", "≤ 400", number(s.pairs, 0)),
+                Goal(
                     f"changes suspected within five commits that reach the right one, {kind}",
                     "about half",
                     "≥ 90%",
@@ -299,7 +299,7 @@ def of_lines(scores: Mapping[str, Score]) -> list[Target]:
     return rows
 
 
-def of_history(found: Sequence[PeerScore]) -> list[Target]:
+def of_history(found: Sequence[PeerScore]) -> list[Goal]:
     scores = {one.dataset: one.score for one in found}
     wanted = {
         datasets.SYNTHETIC: ("0.33", "≥ 0.80 (≤ 0.3)"),
@@ -308,46 +308,46 @@ def of_history(found: Sequence[PeerScore]) -> list[Target]:
         datasets.TALOS: ("0.27", "≥ 0.84"),
     }
     rows = [
-        Target(f"F1 of the history alone (false per 1000), {name}", *wanted[name], cell(scores, name))
+        Goal(f"F1 of the history alone (false per 1000), {name}", *wanted[name], cell(scores, name))
         for name in wanted
         if name in scores
     ]
     if found:
         gone = float(np.mean([one.vanished for one in found]))
-        rows.append(Target("its reports that vanish", "56%", "0", percent(gone)))
+        rows.append(Goal("its reports that vanish", "56%", "0", percent(gone)))
     return rows
 
 
-def of_settling(found: Findings) -> list[Target]:
+def of_settling(found: EvaluationFindings) -> list[Goal]:
     rows = []
     nulls = [one for one in found.settled if not one.case.change]
     if nulls:
         count = sum(one.runs for one in nulls)
         confirmed = percent(sum(one.different * one.runs for one in nulls) / count, 2)
-        rows.append(Target(f"of {count} suspicions without a change, confirmed", "0.8%", "≤ 1%", confirmed))
+        rows.append(Goal(f"of {count} suspicions without a change, confirmed", "0.8%", "≤ 1%", confirmed))
     wanted = {
         (0.02, 0.017): ("2% at a spread of 1.7%", "73% at a spread of 2%", "≥ 99% in ≤ 30 pairs"),
         (0.01, 0.01): ("1% at a spread of 1%", "55%", "≥ 90%"),
     }
     for one in found.settled:
         if (key := (one.case.change, one.case.spread)) in wanted:
-            rows.append(Target(*wanted[key], f"{percent(one.different, 1)} in {number(one.pairs, 0)} pairs"))
+            rows.append(Goal(*wanted[key], f"{percent(one.different, 1)} in {number(one.pairs, 0)} pairs"))
     if found.narrowed:
         right, wrong = min(one.right for one in found.narrowed), max(one.wrong for one in found.narrowed)
         told = f"{percent(right, 1)}; {percent(wrong, 1)}"
         job = "narrowing a range of 8, 2% and more: right; wrong"
-        rows.append(Target(job, "14 to 23%; –", "≥ 98%; ≤ 1%", told))
+        rows.append(Goal(job, "14 to 23%; –", "≥ 98%; ≤ 1%", told))
     return rows
 
 
-def of_costs(found: Sequence[Cost]) -> list[Target]:
+def of_costs(found: Sequence[DetectionCost]) -> list[Goal]:
     together = {(one.points, one.branches): one.worker_ms + one.database_ms for one in found}
     rows = []
     if (long := together.get((10_000, 1))) is not None:
         job = "CPU of detection per new point, at 10,000 points"
-        rows.append(Target(job, "1,047 ms", "≤ 10 ms", f"{number(long, 1)} ms"))
+        rows.append(Goal(job, "1,047 ms", "≤ 10 ms", f"{number(long, 1)} ms"))
     one, many = (together.get((1000, branches)) for branches in (1, 20))
     if one and many:
         job = "of 20 branches that share their history, in those of one branch"
-        rows.append(Target(job, "41", "≤ 2", number(many / one, 1)))
+        rows.append(Goal(job, "41", "≤ 2", number(many / one, 1)))
     return rows

@@ -7,7 +7,7 @@ import pytest
 from research.detection_eval import noise, peers, tracker
 from research.detection_eval.__main__ import MARKS, write
 from research.detection_eval.lines import Line
-from research.detection_eval.report import Findings, of_settling, sum_at_first, tables
+from research.detection_eval.report import EvaluationFindings, of_settling, sum_at_first, tables
 from research.detection_eval.scores import Found, Record, match, score
 from research.detection_eval.settling import Case, Rounds
 from research.detection_eval.store import Store
@@ -107,7 +107,7 @@ def test_what_was_found_is_kept_and_not_worked_out_again(tmp_path: Path) -> None
 
 def test_the_tables_are_of_what_is_there() -> None:
     settled = [Rounds(Case(0.0, 0.01), 300, 0.01, 0.9, 0.09, 20.0), Rounds(Case(0.0, 0.04), 100, 0.02, 0, 0.98, 150.0)]
-    nothing = Findings({}, [], [], {}, [], [], [])
+    nothing = EvaluationFindings({}, [], [], {}, [], [], [])
     assert [part.splitlines()[0] for part in tables(nothing)] == ["### Beside the targets"]
     titles = [part.splitlines()[0] for part in tables(replace(nothing, settled=settled))]
     assert titles == ["### Beside the targets", "### Settling"]

@@ -40,7 +40,7 @@ from runners.build.streams import attach, feed, receive, unpack
 from runners.documents import BuildRecipe, digest_of
 from runners.errors import Permanent, Transient, one_line
 from runners.machine.environment import BUILD_PATH
-from runners.processes.children import Command, Processes, exit_text
+from runners.processes.children import ChildCommand, Processes, exit_text
 from runners.processes.control import Control
 
 log = logging.getLogger(__name__)
@@ -182,7 +182,7 @@ class DockerBuilder:
         argv = [sys.executable, "-m", "runners.build.image", name, "network" if recipe.dockerfile_network else "none"]
         variables = {name: os.environ[name] for name in CONNECTION if name in os.environ}
         code = {"PATH": BUILD_PATH, "PYTHONPATH": str(Path(runners.__file__).parents[1])}
-        command = Command(argv, code | variables, file.parent)
+        command = ChildCommand(argv, code | variables, file.parent)
         status = run_logged(self.processes, command, BuildDeadline(recipe.timeout_s, control), write)
         if status != 0:
             raise Permanent("the image of build.dockerfile cannot be built: the log of the build says why")

@@ -12,7 +12,7 @@ from runners.build.store import empty_directory
 from runners.documents import BuildRecipe
 from runners.errors import Transient
 from runners.machine.environment import BUILD_PATH, compiler, libc, version_line
-from runners.processes.children import Command, Processes, exit_text
+from runners.processes.children import ChildCommand, Processes, exit_text
 from runners.processes.control import Control
 from runners.sandbox.policy import SandboxView
 
@@ -58,7 +58,7 @@ class HostBuilder:
         source.fetch(tar)
         argv = ["tar", "-x", "--no-same-owner", "-f", str(tar), "-C", str(tree)]
         output = room / "tar.output"
-        command = Command(argv, {"PATH": BUILD_PATH, "LANG": "C.UTF-8"}, room)
+        command = ChildCommand(argv, {"PATH": BUILD_PATH, "LANG": "C.UTF-8"}, room)
         with output.open("wb") as stream:
             status = self.processes.run(command, control, TAR_TIMEOUT_S, stream)
         if status != 0:
@@ -70,7 +70,7 @@ class HostBuilder:
     def _run(self, command: str, recipe: BuildRecipe, tree: Path, write: WriteLog, control: Control) -> None:
         argv = ["/bin/sh", "-c", BOUNDED, command, str(FILE_LIMIT_BYTES // 512)]
         environment = self.environment(tree, recipe)
-        build = Command(argv, environment, tree, self.cpus, view=self.view(tree, recipe))
+        build = ChildCommand(argv, environment, tree, self.cpus, view=self.view(tree, recipe))
         status = run_logged(self.processes, build, BuildDeadline(recipe.timeout_s, control), write)
         if status != 0:
             raise BuildFailed(f"`{command}` ended with {exit_text(status)}: the log says why")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from runners.build import BuildFailed, CompilerCache, WriteLog
 from runners.errors import Permanent, Transient
-from runners.processes.children import Child, Command, Processes
+from runners.processes.children import Child, ChildCommand, Processes
 from runners.processes.control import Control, boottime
 
 LOG_LIMIT_BYTES = 20 * 2**20
@@ -61,7 +61,7 @@ class BuildDeadline:
         return self._control.wait_readable(descriptors, min(seconds, self._deadline - boottime()))
 
 
-def run_logged(processes: Processes, command: Command, deadline: BuildDeadline, write: WriteLog) -> int:
+def run_logged(processes: Processes, command: ChildCommand, deadline: BuildDeadline, write: WriteLog) -> int:
     """Runs a program to its end while its output goes to the log, without what exceeds LOG_LIMIT_BYTES.
 
     Returns its exit status; raises as BuildDeadline, and OSError if it cannot be started. Nothing of it is left.

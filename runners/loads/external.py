@@ -24,7 +24,7 @@ from runners.loads.speedbench import SLOWEST_REQUESTS_PER_S, Driver, only_prefil
 from runners.loads.target import NO_CPU, Outcome, Target, last_line
 from runners.machine.environment import file_digest, version_line
 from runners.machine.facts import UNKNOWN
-from runners.processes.children import Command
+from runners.processes.children import ChildCommand
 from runners.processes.control import Control
 from runners.processes.cpu_time import ended_children_s
 
@@ -151,7 +151,7 @@ class ExternalLoads:
         output, errors = target.directory / STDOUT, target.directory / "tool.err"
         environment = {"LANG": "C.UTF-8", "PATH": os.environ.get("PATH", os.defpath)}
         cpus, nodes, network = self.driver.cpus, self.driver.nodes, target.address.network
-        tool = Command(argv, environment, target.directory, cpus, nodes, network=network)
+        tool = ChildCommand(argv, environment, target.directory, cpus, nodes, network=network)
         with output.open("wb") as stdout, errors.open("wb") as stderr:
             try:
                 status = self.driver.processes.run(tool, control, timeout_s, stdout, stderr)

@@ -11,7 +11,7 @@ from runners.errors import BenchmarkFailed, Permanent, Transient
 from runners.loads.driver_document import EVENTS, read_document, read_outcome
 from runners.loads.target import NO_CPU, Outcome, Target, last_line
 from runners.machine.kernel_files import cpu_list
-from runners.processes.children import Command, Processes
+from runners.processes.children import ChildCommand, Processes
 from runners.processes.control import Control
 
 WORKLOAD = "workload.json"
@@ -51,7 +51,7 @@ class Driver:
     def _run(self, argv: list[str], target: Target, output: Path, timeout_s: float, control: Control) -> None:
         directory, errors = target.directory, target.directory / "driver.err"
         environment, network = {"LANG": "C.UTF-8"}, target.address.network
-        command = Command(argv, environment, directory, self.cpus, self.nodes, network=network)
+        command = ChildCommand(argv, environment, directory, self.cpus, self.nodes, network=network)
         with output.open("wb") as stdout, errors.open("wb") as stderr:
             try:
                 status = self.processes.run(command, control, timeout_s, stdout, stderr)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from runners.processes.children import Child, Command, Processes
+from runners.processes.children import Child, ChildCommand, Processes
 from runners.processes.control import Control, boottime
 
 # Without hardware counters perf uses the CPU clock instead of cycles. DWARF: servers are rarely built with frame
@@ -103,8 +103,10 @@ class Profiler:
             raise ProfileUnavailable(f"perf has no samples of the server: {perf_message(room)}")
         return folded, event
 
-    def _command(self, argv: list[str], directory: Path) -> Command:
-        return Command(argv, {"LANG": "C.UTF-8", "PATH": "/usr/bin:/bin", "HOME": str(directory)}, directory, self.cpus)
+    def _command(self, argv: list[str], directory: Path) -> ChildCommand:
+        return ChildCommand(
+            argv, {"LANG": "C.UTF-8", "PATH": "/usr/bin:/bin", "HOME": str(directory)}, directory, self.cpus
+        )
 
 
 def await_samples(recording: Child, data: Path, directory: Path, control: Control) -> None:

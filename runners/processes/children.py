@@ -31,7 +31,7 @@ TERM_GRACE_S = 2.0
 
 
 @dataclass(frozen=True)
-class Command:
+class ChildCommand:
     """What is started, on which CPUs (None: any) and with memory of which nodes (empty: any).
 
     With a `view` it runs in a sandbox of its own, where this machine can make one; with a `network` it runs in the
@@ -109,7 +109,7 @@ class Processes:
 
     def run(
         self,
-        command: Command,
+        command: ChildCommand,
         control: Control,
         timeout_s: float,
         output: IO[bytes] | int,
@@ -125,7 +125,9 @@ class Processes:
         finally:
             child.end()
 
-    def start(self, command: Command, output: IO[bytes] | int, errors: IO[bytes] | int = subprocess.STDOUT) -> Child:
+    def start(
+        self, command: ChildCommand, output: IO[bytes] | int, errors: IO[bytes] | int = subprocess.STDOUT
+    ) -> Child:
         """Starts a process in a session of its own. Raises OSError if it cannot be started."""
         mark = f"{self.mark}.{secrets.token_hex(4)}"
         options: dict[str, Any] = {
@@ -143,7 +145,7 @@ class Processes:
         return child
 
     def _popen(
-        self, command: Command, mark: dict[str, str], options: dict[str, Any]
+        self, command: ChildCommand, mark: dict[str, str], options: dict[str, Any]
     ) -> tuple["subprocess.Popen[bytes]", RunningSandbox | None]:
         environment = {**command.environment, **mark}
         if command.view and self.sandbox.works:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from runners.documents import ServerRecipe
 from runners.errors import BenchmarkFailed, Permanent
-from runners.processes.children import Child, Command, Processes, exit_text
+from runners.processes.children import Child, ChildCommand, Processes, exit_text
 from runners.processes.control import Control, boottime
 from runners.sandbox.policy import SandboxView
 from runners.sandbox.running import RunningSandbox
@@ -146,7 +146,7 @@ class Launcher:
         output = scratch / "output"
         writable, readable = (scratch / "data", address.socket_path.parent), tuple(spec.artifacts.values())
         view = SandboxView(scratch / "tmp", writable, readable)
-        command = Command(argv, environment, scratch / "data", self.cpus, self.nodes, view)
+        command = ChildCommand(argv, environment, scratch / "data", self.cpus, self.nodes, view)
         with output.open("wb") as stream:
             try:
                 child = self.processes.start(command, stream)

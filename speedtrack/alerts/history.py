@@ -38,7 +38,7 @@ def why_not_measurable(series: Series) -> str:
 
 
 def write_history_verdict(series: Series, window: Window, verdict: HistoryVerdict, why: str) -> None:
-    """Settle the suspicion that the verdict is about by history, or write a new change point.
+    """Write a verdict of the history: into the open suspicion that it is about, or as a new change point.
 
     ``why``: why the series cannot be measured again.
     """

@@ -106,7 +106,7 @@ def branches_of(cp: ChangePoint) -> list[Branch]:
 
 
 def note_revert(alert: Alert) -> None:
-    """Note the first commit after the alert's whose message says that it reverts one of its commits."""
+    """Note the first later commit whose message says that it reverts one of the alert's commits."""
     shas = [commit.sha for commit in alert.candidates()] or [alert.commit.sha]
     here = Position.objects.filter(commit=OuterRef("pk"), branch__positions__commit=alert.commit_id)
     claims = Commit.objects.filter(Exists(here), project=alert.project_id).exclude(reverts=[])

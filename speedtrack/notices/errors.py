@@ -1,7 +1,7 @@
 """The errors of senders. Any other one is a defect of SpeedTrack: the row is given up, and the error is kept."""
 
 
-class Temporary(Exception):
+class TemporaryFailure(Exception):
     """It may succeed later. The row is retried after ``after_s`` if the receiver named a time, else with backoff."""
 
     def __init__(self, message: str, after_s: float | None = None) -> None:
@@ -9,7 +9,7 @@ class Temporary(Exception):
         self.after_s = after_s
 
 
-class Away(Temporary):
+class Away(TemporaryFailure):
     """The receiver does not answer, or refuses everything. All rows for it wait."""
 
 
@@ -17,5 +17,5 @@ class Unanswered(Away):
     """The receiver got the whole message but did not answer. The row is retried only once."""
 
 
-class Permanent(Exception):
+class PermanentFailure(Exception):
     """Sending will never succeed. The row is given up at once; the message names cause and remedy."""

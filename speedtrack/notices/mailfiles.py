@@ -11,7 +11,7 @@ from speedtrack import privatefiles
 from speedtrack.notices.errors import Away
 
 
-class EmailBackend(BaseEmailBackend):
+class MailFileBackend(BaseEmailBackend):
     """Writes each message to EMAIL_FILES/<Message-ID>.eml; the same message again replaces its file."""
 
     def send_messages(self, email_messages: Sequence[EmailMessage]) -> int:

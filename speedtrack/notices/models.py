@@ -101,7 +101,7 @@ class Subscription(models.Model):
 
 class OutboxQuerySet(models.QuerySet["Outbox"]):
     def due(self) -> "OutboxQuerySet":
-        """Those whose time has come, except those of paused channels."""
+        """The unsent ones that may be sent now, except those of paused channels."""
         return self.filter(sent_at=None, given_up_at=None, not_before__lte=Now(), channel__paused_at=None)
 
     def of_lane(self, lane: int) -> "OutboxQuerySet":

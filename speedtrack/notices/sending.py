@@ -16,7 +16,7 @@ from django.db.models import F
 from django.db.models.functions import Greatest, Now
 
 from speedtrack.notices.channels.sending import deliver
-from speedtrack.notices.errors import Away, Permanent, Temporary, Unanswered
+from speedtrack.notices.errors import Away, PermanentFailure, TemporaryFailure, Unanswered
 from speedtrack.notices.mail import message_of
 from speedtrack.notices.models import Outbox
 from speedtrack.runs.tracking import NoSuchThing
@@ -43,7 +43,7 @@ def mail_sender() -> Iterator[Sender]:
 
 
 def sender_of(row: Outbox) -> AbstractContextManager[Sender]:
-    """The sender for this row and the others of its lane. It raises Temporary or Permanent."""
+    """The sender for this row and the others of its lane. It raises TemporaryFailure or PermanentFailure."""
     return nullcontext(deliver) if row.channel_id else mail_sender()
 
 
@@ -68,7 +68,7 @@ def send_lane(lane: int) -> int:
 
 
 def send_mail_now(mail: EmailMessage) -> None:
-    """Send a mail that is not in the outbox, such as a test. Raises Temporary or Permanent with the server's answer."""
+    """Send a mail past the outbox, such as a test. The server's refusal is a TemporaryFailure or PermanentFailure."""
     with closing(get_connection()) as server:
         server.send_messages([mail])
 
@@ -101,11 +101,11 @@ def attempt_row(row: Outbox, sender: Sender) -> bool | None:
     """Send one row and store the outcome. True: sent; False: not sent; None: the lane's receiver is away."""
     try:
         sender(row)
-    except Temporary as e:
+    except TemporaryFailure as e:
         log.warning("outbox row %s to %s: %s", row.pk, row.receiver, e)
         postpone(row, e)
         return None if isinstance(e, Away) else False
-    except Permanent as e:
+    except PermanentFailure as e:
         log.warning("outbox row %s to %s is given up: %s", row.pk, row.receiver, e)
         give_up_row(row, str(e))
         return False
@@ -117,7 +117,7 @@ def attempt_row(row: Outbox, sender: Sender) -> bool | None:
     return True
 
 
-def postpone(row: Outbox, error: Temporary) -> None:
+def postpone(row: Outbox, error: TemporaryFailure) -> None:
     """Retry the row later, and the whole lane later if the receiver is away. Give it up after the last attempt."""
     unanswered = row.unanswered + isinstance(error, Unanswered)
     if unanswered > 1:
@@ -133,7 +133,7 @@ def postpone(row: Outbox, error: Temporary) -> None:
         Outbox.objects.due().of_lane(row.lane).update(not_before=Greatest(F("not_before"), rest))
 
 
-def pause_of(row: Outbox, error: Temporary) -> timedelta:
+def pause_of(row: Outbox, error: TemporaryFailure) -> timedelta:
     backoff = FIRST_PAUSE_S * 2 ** min(row.attempts - 1, MAX_ATTEMPTS)
     return timedelta(seconds=min(max(backoff, error.after_s or 0), LONGEST_PAUSE_S))
 

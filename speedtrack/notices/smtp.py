@@ -14,7 +14,7 @@ from django.core.mail.backends import smtp
 from django.core.mail.utils import DNS_NAME
 from django.utils.functional import cached_property
 
-from speedtrack.notices.errors import Away, Permanent, Temporary, Unanswered
+from speedtrack.notices.errors import Away, PermanentFailure, TemporaryFailure, Unanswered
 
 START_DATA = 354
 
@@ -36,7 +36,7 @@ class TlsConversation(Conversation, smtplib.SMTP_SSL):
     """The same with TLS from the first byte."""
 
 
-class EmailBackend(smtp.EmailBackend):
+class SmtpBackend(smtp.EmailBackend):
     """Django's SMTP backend, raising the errors of ``errors``. One connection carries the messages of a batch."""
 
     connection: Conversation | None
@@ -91,7 +91,7 @@ class EmailBackend(smtp.EmailBackend):
             self.connection.login(self.username, self.password)
 
     def send_messages(self, email_messages: Sequence[EmailMessage]) -> int:
-        """Send the messages in one connection. Raises Temporary or Permanent for the first that is refused."""
+        """Send the messages in one connection. The first refusal raises TemporaryFailure or PermanentFailure."""
         for message in email_messages:
             self.open()
             with self.limited():
@@ -161,7 +161,7 @@ def error_of_reply(code: int, text: bytes | str) -> Exception:
     words = f"the mail server says {code} {as_text(text)}"
     if code == 421:
         return Away(words)
-    return Permanent(f"{words}: check the address") if code >= 500 else Temporary(words)
+    return PermanentFailure(f"{words}: check the address") if code >= 500 else TemporaryFailure(words)
 
 
 def reply(error: smtplib.SMTPResponseException) -> str:

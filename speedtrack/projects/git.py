@@ -212,7 +212,7 @@ def parse_refs(listing: str) -> dict[str, str]:
 
 
 def remote_default_branch(url: str) -> str | None:
-    """The branch that the remote's HEAD points at, if the remote says so."""
+    """The branch that the remote's HEAD points to; None if the remote does not report it."""
     listing = run_git("ls-remote", "--symref", "--", url, "HEAD", timeout_s=list_timeout_s())
     match = re.search(r"^ref: refs/heads/([^\t\n]+)\tHEAD", listing, re.M)
     return match[1] if match else None
@@ -319,7 +319,7 @@ def delete_refs(slug: str, names: Iterable[str]) -> None:
 
 
 def commits_among(slug: str, shas: Iterable[str]) -> set[str]:
-    """The ids among these that are commits in the mirror."""
+    """Those of these object ids that are commits in the mirror."""
     ids = sorted(set(shas))
     lines = "".join(f"{sha}\n" for sha in ids)
     kinds = run_git("cat-file", "--batch-check=%(objecttype)", directory=mirror_of(slug), stdin=lines).split("\n")

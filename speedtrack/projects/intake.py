@@ -75,7 +75,7 @@ def is_repeated(delivery: Delivery) -> bool:
 
 
 def requeue_delivery(delivery: Delivery) -> Delivery | None:
-    """Let the earlier call with this id wait again, with the new contents. None if it waits, or if there is none."""
+    """Queue the earlier call with this id again, with the new contents. None if it is queued or does not exist."""
     same = Delivery.objects.filter(project=delivery.project, delivery_id=delivery.delivery_id)
     contents = {name: getattr(delivery, name) for name in CONTENTS}
     try:

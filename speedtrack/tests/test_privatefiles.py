@@ -86,7 +86,7 @@ def test_a_machine_token_is_replaced_as_a_whole(db: None, tmp_path: Path) -> Non
 
 
 def test_mail_files_are_open_to_their_owner_only(settings: Any, tmp_path: Path) -> None:
-    settings.EMAIL_BACKEND = "speedtrack.notices.mailfiles.EmailBackend"
+    settings.EMAIL_BACKEND = "speedtrack.notices.mailfiles.MailFileBackend"
     settings.EMAIL_FILE_PATH = str(tmp_path / "mail")
     EmailMessage("subject", "body", "a@example.org", ["b@example.org"], headers={"Message-ID": "<1@x>"}).send()
     (file,) = (tmp_path / "mail").iterdir()

@@ -15,7 +15,7 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 
 from speedtrack.notices.channels import managing
 from speedtrack.notices.channels.managing import ChannelSettings, Unfit
-from speedtrack.notices.errors import Permanent, Temporary
+from speedtrack.notices.errors import PermanentFailure, TemporaryFailure
 from speedtrack.notices.models import Channel
 from speedtrack.sealed import KeyLost
 from speedtrack.web import scope
@@ -188,7 +188,7 @@ def act_on_channel(request: HttpRequest, slug: str, pk: int, action: str) -> Htt
         raise Http404(f"There is no action {action!r}: there are {', '.join(ACTIONS)}.")
     try:
         messages.success(request, ACTIONS[action](channel, request.user.get_username()))
-    except (Temporary, Permanent, KeyLost) as e:
+    except (TemporaryFailure, PermanentFailure, KeyLost) as e:
         messages.error(request, f"{channel}: {e}.")
     return redirect("channels", slug=slug)
 

@@ -20,10 +20,10 @@ import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from clients import CONNECTIONS, KEYS, Client, like_redis_benchmark, memtier
+from clients import CONNECTIONS, KEYS, BenchClient, like_redis_benchmark, memtier
 from machine import Clocks, Quiet, facts, two_cores
 from report import AGAIN, MEMORY_TARGET_BYTES, NULL, OURS, Memory, Result, render
-from servers import TRANSPORTS, Address, Server, pinned, start_all
+from servers import TRANSPORTS, BenchAddress, Server, pinned, start_all
 from trials import measure, peak_memory
 
 RELEASE = Path(__file__).parent.parent / "target/release"
@@ -101,7 +101,7 @@ def _fill(servers: Servers) -> None:
             subprocess.run(argv, check=True, stdout=subprocess.DEVNULL)
 
 
-def _native_place(address: Address) -> list[str]:
+def _native_place(address: BenchAddress) -> list[str]:
     return ["-s", str(address.place)] if isinstance(address.place, Path) else ["-p", str(address.place)]
 
 
@@ -120,7 +120,7 @@ def _measure(options: argparse.Namespace, servers: Servers) -> Iterator[Result]:
         yield dataclasses.replace(result, trials=trials)
 
 
-def _clients(protocol: str, options: argparse.Namespace) -> dict[str, Client]:
+def _clients(protocol: str, options: argparse.Namespace) -> dict[str, BenchClient]:
     programs: dict[str, Path | str] = {OURS: DRIVER, AGAIN: DRIVER, NULL: DRIVER}
     programs |= {str(other): other for other in options.other}
     clients = {name: like_redis_benchmark(program, *FRONT_ENDS[protocol]) for name, program in programs.items()}

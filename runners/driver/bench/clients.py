@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from servers import Address
+from servers import BenchAddress
 
 KEYS = 100_000
 CONNECTIONS = 50
@@ -15,28 +15,28 @@ CONNECTIONS = 50
 class Load:
     """So many GETs over 50 connections that each wait for the answers to `pipeline` of them."""
 
-    address: Address
+    address: BenchAddress
     requests: int
     pipeline: int
 
 
 @dataclass(frozen=True)
-class Client:
+class BenchClient:
     """`rate` reads requests per second out of the output, for a client whose process outlives its load."""
 
     argv: Callable[[Load], list[str]]
     rate: Callable[[str], float] | None = None
 
 
-def like_redis_benchmark(*program: str | Path) -> Client:
+def like_redis_benchmark(*program: str | Path) -> BenchClient:
     def argv(load: Load) -> list[str]:
         words = ["-t", "get", "-r", KEYS, "-c", CONNECTIONS, "-n", load.requests, "-P", load.pipeline]
         return [str(word) for word in (*program, *_place(load.address), *words)]
 
-    return Client(argv)
+    return BenchClient(argv)
 
 
-def memtier(program: str, protocol: str) -> Client:
+def memtier(program: str, protocol: str) -> BenchClient:
     """One thread. The prefix and the range give keys of the same bytes as the others ask for; by default all
     connections of memtier would ask for the same keys in the same order, which the caches of the server remember.
     """
@@ -63,7 +63,7 @@ def memtier(program: str, protocol: str) -> Client:
             "--hide-histogram",
         ]
 
-    return Client(argv, _memtier_rate)
+    return BenchClient(argv, _memtier_rate)
 
 
 def _memtier_rate(output: str) -> float:
@@ -73,7 +73,7 @@ def _memtier_rate(output: str) -> float:
     return float(found[1])
 
 
-def _place(address: Address, socket: str = "-s", host: str = "-h") -> list[str]:
+def _place(address: BenchAddress, socket: str = "-s", host: str = "-h") -> list[str]:
     if isinstance(address.place, Path):
         return [socket, str(address.place)]
     return [host, "127.0.0.1", "-p", str(address.place)]

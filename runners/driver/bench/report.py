@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from machine import OTHERS_LIMIT, STEAL_LIMIT, Quiet
-from trials import Trial
+from trials import BenchTrial
 
 OURS, AGAIN, NULL = "speedbench", "speedbench again", "null server"
 # At most so much of another client's CPU time per request, by pipeline.
@@ -26,7 +26,7 @@ class Result:
     protocol: str
     transport: str
     pipeline: int
-    trials: Mapping[str, Sequence[Trial]]
+    trials: Mapping[str, Sequence[BenchTrial]]
 
     @property
     def server(self) -> str:
@@ -39,10 +39,10 @@ class Result:
     def others(self) -> list[str]:
         return [name for name in self.trials if name not in (OURS, NULL)]
 
-    def middle(self, name: str, of: Callable[[Trial], float]) -> float:
+    def middle(self, name: str, of: Callable[[BenchTrial], float]) -> float:
         return statistics.median(map(of, self.trials[name]))
 
-    def ratios(self, name: str, beside: str, of: Callable[[Trial], float]) -> list[float]:
+    def ratios(self, name: str, beside: str, of: Callable[[BenchTrial], float]) -> list[float]:
         """Of each round; a run that took no longer than the start of its process says nothing."""
         pairs = ((of(one), of(other)) for one, other in zip(self.trials[name], self.trials[beside], strict=True))
         return sorted(one / other for one, other in pairs if one > 0 and other > 0)
@@ -58,11 +58,11 @@ class Memory:
     target_bytes: float | None = None
 
 
-def client_ns(trial: Trial) -> float:
+def client_ns(trial: BenchTrial) -> float:
     return trial.client_ns
 
 
-def rate(trial: Trial) -> float:
+def rate(trial: BenchTrial) -> float:
     return trial.rate
 
 

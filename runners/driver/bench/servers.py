@@ -15,7 +15,7 @@ TRANSPORTS = ("tcp", "unix")
 
 
 @dataclass(frozen=True)
-class Address:
+class BenchAddress:
     """Where a server listens: a port of 127.0.0.1, or the path of a unix socket."""
 
     place: int | Path
@@ -31,7 +31,7 @@ class Address:
 @dataclass(frozen=True)
 class Server:
     pid: int
-    address: Address
+    address: BenchAddress
 
     def cpu_s(self) -> float:
         """CPU time of all threads so far; the clock is the kernel's encoding of clock_getcpuclockid(3)."""
@@ -40,7 +40,7 @@ class Server:
 
 def start_all(folder: Path, null_server: Path, cpu: int, stack: contextlib.ExitStack) -> dict[tuple[str, str], Server]:
     """Each server by its name ("redis", "memcached", "null resp", "null memcached") and its transport."""
-    programs: dict[str, Callable[[Address], Sequence[str | Path]]] = {
+    programs: dict[str, Callable[[BenchAddress], Sequence[str | Path]]] = {
         "redis": lambda at: ["redis-server", "--save", "", "--dir", folder, "--maxclients", "11000", *_redis(at)],
         "memcached": lambda at: ["memcached", "-t", "1", "-c", "11000", "-u", getpass.getuser(), *_memcached(at)],
         "null resp": lambda at: [null_server, "resp", str(at.place)],
@@ -50,18 +50,18 @@ def start_all(folder: Path, null_server: Path, cpu: int, stack: contextlib.ExitS
     for name, program in programs.items():
         for transport in TRANSPORTS:
             place = _free_port() if transport == "tcp" else folder / f"{name.replace(' ', '-')}.sock"
-            address = Address(place)
+            address = BenchAddress(place)
             pid = stack.enter_context(_running(program(address), cpu))
             _await(address, name)
             servers[name, transport] = Server(pid, address)
     return servers
 
 
-def _redis(at: Address) -> list[str | Path]:
+def _redis(at: BenchAddress) -> list[str | Path]:
     return ["--port", "0", "--unixsocket", at.place] if isinstance(at.place, Path) else ["--port", str(at.place)]
 
 
-def _memcached(at: Address) -> list[str | Path]:
+def _memcached(at: BenchAddress) -> list[str | Path]:
     if isinstance(at.place, Path):
         return ["-s", at.place, "-a", "777"]
     return ["-l", "127.0.0.1", "-p", str(at.place), "-U", "0"]
@@ -89,7 +89,7 @@ def pinned(cpu: int) -> Iterator[None]:
         os.sched_setaffinity(0, before)
 
 
-def _await(address: Address, name: str) -> None:
+def _await(address: BenchAddress, name: str) -> None:
     deadline = time.monotonic() + START_TIMEOUT_S
     while True:
         try:

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from clients import CONNECTIONS, Client, Load
+from clients import CONNECTIONS, BenchClient, Load
 from servers import Server
 
 RUN_TIMEOUT_S = 60.0
@@ -18,7 +18,7 @@ CALIBRATIONS = 3
 
 
 @dataclass(frozen=True)
-class Cost:
+class RunCost:
     """What a run took, in seconds: on the clock, of the client's CPU time, and of the server's."""
 
     wall_s: float
@@ -27,7 +27,7 @@ class Cost:
 
 
 @dataclass(frozen=True)
-class Trial:
+class BenchTrial:
     """A run per request, without the start and the end of the client's process."""
 
     rate: float
@@ -36,10 +36,10 @@ class Trial:
 
 
 # Clients by name, each with the server that it drives.
-Drives = Mapping[str, tuple[Client, Server]]
+Drives = Mapping[str, tuple[BenchClient, Server]]
 
 
-def run(argv: Sequence[str], server: Server) -> tuple[Cost, str]:
+def run(argv: Sequence[str], server: Server) -> tuple[RunCost, str]:
     """Run a client to its end; its cost and its output. Its CPU time is what the kernel charged to the process."""
     server_s, began = server.cpu_s(), time.monotonic()
     with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
@@ -53,15 +53,17 @@ def run(argv: Sequence[str], server: Server) -> tuple[Cost, str]:
         process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode != 0:
         raise SystemExit(f"bench: {' '.join(argv)} ended with {process.returncode}: {output.strip()[-400:]}")
-    return Cost(wall_s, usage.ru_utime + usage.ru_stime, server.cpu_s() - server_s), output
+    return RunCost(wall_s, usage.ru_utime + usage.ru_stime, server.cpu_s() - server_s), output
 
 
-def measure(drives: Drives, pipeline: int, rounds: int, seconds: float, dice: random.Random) -> dict[str, list[Trial]]:
+def measure(
+    drives: Drives, pipeline: int, rounds: int, seconds: float, dice: random.Random
+) -> dict[str, list[BenchTrial]]:
     """The trials of each client, one per round: those of one index ran one after the other."""
     batch = CONNECTIONS * pipeline
     starts = {name: _start(*drive, pipeline) for name, drive in drives.items()}
     requests = _as_many_as_take(seconds, drives, starts, pipeline) // batch * batch
-    trials: dict[str, list[Trial]] = {name: [] for name in drives}
+    trials: dict[str, list[BenchTrial]] = {name: [] for name in drives}
     for _ in range(rounds):
         for name in dice.sample(list(drives), len(drives)):
             client, server = drives[name]
@@ -70,14 +72,14 @@ def measure(drives: Drives, pipeline: int, rounds: int, seconds: float, dice: ra
     return trials
 
 
-def _start(client: Client, server: Server, pipeline: int) -> Cost:
+def _start(client: BenchClient, server: Server, pipeline: int) -> RunCost:
     """What one batch on each connection costs at least: start, connections and report, to be taken off every run."""
     load = Load(server.address, CONNECTIONS * pipeline, pipeline)
     costs = [run(client.argv(load), server)[0] for _ in range(CALIBRATIONS)]
-    return Cost(min(it.wall_s for it in costs), min(it.client_s for it in costs), min(it.server_s for it in costs))
+    return RunCost(min(it.wall_s for it in costs), min(it.client_s for it in costs), min(it.server_s for it in costs))
 
 
-def _as_many_as_take(seconds: float, drives: Drives, starts: Mapping[str, Cost], pipeline: int) -> int:
+def _as_many_as_take(seconds: float, drives: Drives, starts: Mapping[str, RunCost], pipeline: int) -> int:
     """Requests for runs of about so many seconds, by a pilot of the first client."""
     name, (client, server) = next(iter(drives.items()))
     batch = CONNECTIONS * pipeline
@@ -90,9 +92,9 @@ def _as_many_as_take(seconds: float, drives: Drives, starts: Mapping[str, Cost],
         pilot *= 4
 
 
-def _trial(cost: Cost, start: Cost, requests: int, client: Client, output: str) -> Trial:
+def _trial(cost: RunCost, start: RunCost, requests: int, client: BenchClient, output: str) -> BenchTrial:
     per_request = 1e9 / requests
-    return Trial(
+    return BenchTrial(
         client.rate(output) if client.rate else requests / (cost.wall_s - start.wall_s),
         (cost.client_s - start.client_s) * per_request,
         (cost.server_s - start.server_s) * per_request,

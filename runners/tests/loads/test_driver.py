@@ -17,7 +17,7 @@ from runners.loads import speedbench as driver_module
 from runners.loads.driver_document import read_outcome, server_metrics, server_object
 from runners.loads.speedbench import Driver, deadline_s, driver_arguments, phases
 from runners.loads.target import Target
-from runners.processes.children import Command, Processes
+from runners.processes.children import ChildCommand, Processes
 from runners.processes.control import Control
 from runners.servers.server import Address
 from runners.tests.conftest import DRIVER, golden, make_benchmark, make_job, marked
@@ -108,7 +108,7 @@ def test_a_real_driver_that_is_killed_is_transient(
     address = Address("unix", 0, directory / "s")
     with (home / "output").open("wb") as output:
         argv = [str(tiny), "--port", "0", "--unixsocket", str(address.socket_path)]
-        server = processes.start(Command(argv, {}, directory), output)
+        server = processes.start(ChildCommand(argv, {}, directory), output)
     server.wait(Control(), 0.3)
     threading.Timer(1.0, lambda: kill_the_driver(processes, server.pid)).start()
     with pytest.raises(Transient, match="killed by signal 9"):

@@ -17,7 +17,7 @@ from runners.machine import core_locks
 from runners.machine.core_locks import CoreLocks, Holder, holder_of, lock_directory, open_lock, physical_cores
 from runners.machine.topology import Core, GroupLimits, Topology
 from runners.processes import identity
-from runners.processes.children import Command, Processes
+from runners.processes.children import ChildCommand, Processes
 
 ROOT = Path(__file__).parents[3]
 LIMIT_S = 30.0
@@ -219,7 +219,7 @@ def test_a_machine_without_an_id_is_identified_by_its_name(tmp_path: Path) -> No
 def test_a_copied_home_leaves_the_processes_of_its_original_alone(tmp_path: Path) -> None:
     (tmp_path / "home").mkdir()
     original = Processes(tmp_path / "home")
-    child = original.start(Command(["sleep", "60"], {"PATH": os.environ["PATH"]}, tmp_path), subprocess.DEVNULL)
+    child = original.start(ChildCommand(["sleep", "60"], {"PATH": os.environ["PATH"]}, tmp_path), subprocess.DEVNULL)
     try:
         subprocess.run(["cp", "-r", str(tmp_path / "home"), str(tmp_path / "copy")], check=True)
         copy = Processes(tmp_path / "copy")

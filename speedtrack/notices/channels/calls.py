@@ -13,7 +13,7 @@ from typing import Any
 import httpcore
 
 from speedtrack.notices.channels.addresses import Address, allowed_addresses, destination
-from speedtrack.notices.errors import Away, Permanent, Unanswered
+from speedtrack.notices.errors import Away, PermanentFailure, Unanswered
 
 CONNECT_S, WHOLE_S = 5.0, 15.0  # to connect; from the look-up of the name to the last byte of the answer
 MOST_BYTES = 64 * 1024
@@ -33,7 +33,7 @@ WORDS = {
 }
 
 
-class Gone(Permanent):
+class Gone(PermanentFailure):
     """The receiver says that it is gone for good (410)."""
 
 
@@ -146,14 +146,14 @@ def read_bounded(pieces: Iterable[bytes], most: int) -> bytes:
 
 
 def require_success(answer: Response, who: str) -> Response:
-    """The answer if it is a success; otherwise raises Permanent or Away with cause and remedy."""
+    """The answer if it is a success; otherwise raises PermanentFailure or Away with cause and remedy."""
     if answer.is_good:
         return answer
     wait_s, status = answer.wait_s(), answer.status
     sentence = f"{who} answered {status}{WORDS.get(status) or WORDS.get(status // 100 * 100, '')}"
     if status in (408, 425, 429) or status >= 500 or (status == 403 and wait_s):
         raise Away(sentence, wait_s)
-    raise (Gone if status == 410 else Permanent)(sentence)
+    raise (Gone if status == 410 else PermanentFailure)(sentence)
 
 
 @cache

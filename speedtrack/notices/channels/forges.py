@@ -73,7 +73,7 @@ SAME_STATE = b"Cannot transition status"
 
 @dataclass(frozen=True)
 class Repository:
-    """The repository of a channel at its forge. All calls raise Temporary, Permanent or KeyLost."""
+    """The repository of a channel at its forge. All calls raise TemporaryFailure, PermanentFailure or KeyLost."""
 
     channel: Channel
 

@@ -88,7 +88,7 @@ def resume_channel(channel: Channel) -> None:
 
 
 def try_out(channel: Channel) -> str:
-    """Send a test now and return the answer in words. Raises Temporary, Permanent or KeyLost."""
+    """Send a test now and return the answer in words. Raises TemporaryFailure, PermanentFailure or KeyLost."""
     if channel.is_forge:
         return f"{channel.origin} accepts the token, which can read {Repository(channel).name()}"
     return f"{channel.origin} answered {post(channel, sample_document(channel.project)).status}"

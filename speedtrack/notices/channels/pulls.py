@@ -16,7 +16,7 @@ MOST_ALERTS, MOST_CHANGES = 10, 20
 
 
 def report_commit(status: CommitStatus) -> None:
-    """Send the status to the forge unless it has it already. Raises Temporary, Permanent or KeyLost."""
+    """Send the status to the forge unless it has it already. Raises TemporaryFailure, PermanentFailure or KeyLost."""
     status.refresh_from_db()
     channel, version = status.channel, status.version
     if status.sent_version == version:

@@ -15,7 +15,7 @@ from speedtrack.notices.channels import document, pulls
 from speedtrack.notices.channels.calls import Call, Gone, Response, call, encoded, require_success
 from speedtrack.notices.channels.document import Document
 from speedtrack.notices.channels.shapes import SHAPES
-from speedtrack.notices.errors import Away, Permanent, Temporary, Unanswered
+from speedtrack.notices.errors import Away, PermanentFailure, TemporaryFailure, Unanswered
 from speedtrack.notices.models import Channel, Outbox
 from speedtrack.sealed import KeyLost, Secret
 
@@ -29,7 +29,7 @@ REPEATABLE = (Channel.Kind.WEBHOOK, Channel.Kind.MATRIX)  # their receivers can 
 
 
 def deliver(row: Outbox) -> None:
-    """Send a row to its channel. Raises Temporary or Permanent; the outcome is stored on the channel either way."""
+    """Send a row to its channel, and store the outcome on it. Raises TemporaryFailure or PermanentFailure."""
     channel = row.channel
     assert channel is not None
     try:
@@ -37,10 +37,10 @@ def deliver(row: Outbox) -> None:
             pulls.report_commit(row.commit_status)
         else:
             post(channel, document.alert_document(event_of(row), delivery_id(row)))
-    except (Temporary, Permanent, KeyLost) as e:
+    except (TemporaryFailure, PermanentFailure, KeyLost) as e:
         note_failed_delivery(channel, e)
         if isinstance(e, KeyLost):
-            raise Permanent(str(e)) from e
+            raise PermanentFailure(str(e)) from e
         raise
     Channel.objects.filter(pk=channel.pk).update(tried_at=Now(), delivered_at=Now(), failures=0, error="")
 
@@ -63,7 +63,7 @@ def delivery_id(row: Outbox) -> str:
 
 
 def post(channel: Channel, written: Document) -> Response:
-    """Send a document in the shape of the channel. Raises Temporary, Permanent or KeyLost."""
+    """Send a document in the shape of the channel. Raises TemporaryFailure, PermanentFailure or KeyLost."""
     try:
         return require_success(call(call_of(channel, written)), channel.origin)
     except Unanswered as e:

@@ -75,7 +75,7 @@ def serving(mailbox: Mailbox, settings: Any, **options: Any) -> Iterator[Mailbox
 
 
 def use(settings: Any, port: int) -> None:
-    settings.EMAIL_BACKEND = "speedtrack.notices.smtp.EmailBackend"
+    settings.EMAIL_BACKEND = "speedtrack.notices.smtp.SmtpBackend"
     settings.EMAIL_HOST, settings.EMAIL_PORT = "127.0.0.1", port
 
 

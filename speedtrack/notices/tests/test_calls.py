@@ -13,7 +13,7 @@ import pytest
 from speedtrack.notices.channels import addresses, calls
 from speedtrack.notices.channels.addresses import Refused, allowed_addresses, destination
 from speedtrack.notices.channels.calls import Call, Response, call, require_success
-from speedtrack.notices.errors import Permanent, Temporary
+from speedtrack.notices.errors import PermanentFailure, TemporaryFailure
 from speedtrack.notices.tests.receivers import Receiver, serving
 
 NO_URLS = [
@@ -141,7 +141,7 @@ def test_a_name_with_one_inner_address_among_public_ones_is_refused() -> None:
 
 
 def test_a_name_that_nobody_knows_is_tried_again_later() -> None:
-    with pytest.raises(Temporary, match=r"nobody\.invalid is not resolved"):
+    with pytest.raises(TemporaryFailure, match=r"nobody\.invalid is not resolved"):
         call(Call("GET", "https://nobody.invalid/"))
 
 
@@ -160,7 +160,7 @@ def test_a_redirect_is_not_followed(settings: Any) -> None:
     with serving(target, settings), serving(Receiver(), settings) as receiver:
         receiver.answer = lambda request: (302, {"Location": target.url}, b"")
         answer = call(Call("POST", receiver.url, {}))
-        with pytest.raises(Permanent, match="302: a redirect is not followed"):
+        with pytest.raises(PermanentFailure, match="302: a redirect is not followed"):
             require_success(answer, "it")
     assert not target.requests
 
@@ -221,7 +221,7 @@ def test_a_server_that_drips_is_given_up_at_the_deadline(settings: Any, monkeypa
                 return
 
     with raw(settings, drip) as url:
-        with pytest.raises(Temporary, match="did not answer within"):
+        with pytest.raises(TemporaryFailure, match="did not answer within"):
             call(Call("GET", url))
         over.set()
 
@@ -232,7 +232,7 @@ def test_what_is_no_http_or_breaks_off_is_tried_again_later(settings: Any, spoke
         client.recv(65536)
         client.sendall(spoken)
 
-    with raw(settings, speak) as url, pytest.raises(Temporary, match="cannot be reached"):
+    with raw(settings, speak) as url, pytest.raises(TemporaryFailure, match="cannot be reached"):
         call(Call("GET", url))
 
 
@@ -240,7 +240,7 @@ def test_nobody_listening_is_tried_again_later(settings: Any) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
     settings.CHANNEL_NETWORKS, settings.CHANNEL_PORTS = [ip_network("127.0.0.1/32")], frozenset({port})
-    with pytest.raises(Temporary, match="cannot be reached"):
+    with pytest.raises(TemporaryFailure, match="cannot be reached"):
         call(Call("GET", f"http://127.0.0.1:{port}/"))
 
 
@@ -272,29 +272,29 @@ def test_a_certificate_of_nobody_is_not_trusted(settings: Any, tmp_path: Path) -
         with pytest.raises(ssl.SSLError):
             context.wrap_socket(client, server_side=True)
 
-    with raw(settings, speak) as url, pytest.raises(Temporary, match="certificate verify failed"):
+    with raw(settings, speak) as url, pytest.raises(TemporaryFailure, match="certificate verify failed"):
         call(Call("GET", url.replace("http:", "https:")))
 
 
 @pytest.mark.parametrize(
     ("status", "headers", "error", "wait"),
     [
-        (401, {}, Permanent, None),
-        (403, {}, Permanent, None),
-        (404, {}, Permanent, None),
-        (410, {}, Permanent, None),
-        (422, {}, Permanent, None),
-        (418, {}, Permanent, None),
-        (408, {}, Temporary, None),
-        (500, {}, Temporary, None),
-        (503, {"retry-after": "120"}, Temporary, 120),
-        (429, {"retry-after": "30"}, Temporary, 30),
-        (403, {"retry-after": "60"}, Temporary, 60),
-        (429, {}, Temporary, None),
-        (429, {"retry-after": "soon"}, Temporary, None),
-        (429, {"retry-after": "9" * 30}, Temporary, 6 * 3600),
-        (403, {"x-ratelimit-remaining": "0", "x-ratelimit-reset": "1"}, Temporary, 1),
-        (403, {"x-ratelimit-remaining": "12", "x-ratelimit-reset": "1"}, Permanent, None),
+        (401, {}, PermanentFailure, None),
+        (403, {}, PermanentFailure, None),
+        (404, {}, PermanentFailure, None),
+        (410, {}, PermanentFailure, None),
+        (422, {}, PermanentFailure, None),
+        (418, {}, PermanentFailure, None),
+        (408, {}, TemporaryFailure, None),
+        (500, {}, TemporaryFailure, None),
+        (503, {"retry-after": "120"}, TemporaryFailure, 120),
+        (429, {"retry-after": "30"}, TemporaryFailure, 30),
+        (403, {"retry-after": "60"}, TemporaryFailure, 60),
+        (429, {}, TemporaryFailure, None),
+        (429, {"retry-after": "soon"}, TemporaryFailure, None),
+        (429, {"retry-after": "9" * 30}, TemporaryFailure, 6 * 3600),
+        (403, {"x-ratelimit-remaining": "0", "x-ratelimit-reset": "1"}, TemporaryFailure, 1),
+        (403, {"x-ratelimit-remaining": "12", "x-ratelimit-reset": "1"}, PermanentFailure, None),
     ],
 )
 def test_an_answer_that_is_no_success_says_whether_to_try_again_and_when(
@@ -302,5 +302,5 @@ def test_an_answer_that_is_no_success_says_whether_to_try_again_and_when(
 ) -> None:
     with pytest.raises(error, match=f"it answered {status}") as caught:
         require_success(Response(status, headers, b""), "it")
-    if error is Temporary:
+    if error is TemporaryFailure:
         assert caught.value.after_s == wait  # type: ignore[attr-defined]

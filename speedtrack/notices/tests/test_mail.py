@@ -68,7 +68,7 @@ def test_announcing_twice_is_one_mail_each(alert: Alert) -> None:
 
 def test_mail_as_files_is_one_file_per_message(alert: Alert, settings: Any, tmp_path: Any) -> None:
     settings.EMAIL_FILE_PATH = str(tmp_path / "mail")
-    settings.EMAIL_BACKEND = "speedtrack.notices.mailfiles.EmailBackend"
+    settings.EMAIL_BACKEND = "speedtrack.notices.mailfiles.MailFileBackend"
     sending.send_due()
     files = sorted((tmp_path / "mail").glob("*.eml"))
     assert len(files) == 2

@@ -12,7 +12,7 @@ from django.utils import timezone
 
 from speedtrack.notices import sending
 from speedtrack.notices.models import MAIL_LANE, Outbox
-from speedtrack.notices.smtp import EmailBackend
+from speedtrack.notices.smtp import SmtpBackend
 from speedtrack.notices.tests.servers import Mailbox, Misbehaving, certificate, free_port, knows, serving, use
 from speedtrack.runs.models import MachineEvent
 from speedtrack.tests import builders
@@ -170,7 +170,7 @@ def test_a_socket_that_times_out_first_is_told_the_same(
     rows: list[Outbox], settings: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings.EMAIL_TIMEOUT = 1
-    monkeypatch.setattr(EmailBackend, "cut", lambda backend: None)
+    monkeypatch.setattr(SmtpBackend, "cut", lambda backend: None)
     with Misbehaving("silent") as server:
         use(settings, server.port)
         assert sending.send_due() == 0

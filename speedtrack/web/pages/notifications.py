@@ -8,7 +8,7 @@ from django.core.exceptions import NON_FIELD_ERRORS, ValidationError
 from django.http import QueryDict
 
 from speedtrack.notices import sending
-from speedtrack.notices.errors import Permanent, Temporary
+from speedtrack.notices.errors import PermanentFailure, TemporaryFailure
 from speedtrack.notices.mail import trial_message
 from speedtrack.notices.models import MOST_SUBSCRIPTIONS, Subscriber, Subscription
 from speedtrack.projects.models import Project
@@ -113,5 +113,5 @@ def send_trial(subscriber: Subscriber) -> None:
     """Send a test mail and wait for the server's answer. Raises ValidationError with that answer."""
     try:
         sending.send_mail_now(trial_message(subscriber))
-    except (Temporary, Permanent) as e:
+    except (TemporaryFailure, PermanentFailure) as e:
         raise ValidationError(f"The test mail was not sent: {e}") from e

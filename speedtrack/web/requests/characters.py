@@ -33,7 +33,7 @@ class StorableCharacters:
 
 
 def request_texts(request: HttpRequest) -> dict[str, Iterable[str]]:
-    """The texts of a request, without its body, by place."""
+    """The strings that a request carries outside of its body, keyed by where they stand."""
     return {
         "path": [request.path_info],
         "query": query_texts(request.GET),
