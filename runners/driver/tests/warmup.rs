@@ -36,7 +36,10 @@ fn a_load_that_does_not_rest_in_time_is_flagged() {
 fn an_open_loop_is_waited_for_and_keeps_its_count() {
     let options = "--rate 1000 --warmup 0.3 --warmup-most 0.6 --duration 0.2";
     let test = measured(Manner::Honest, options);
-    assert_eq!(test["requests"].as_u64().unwrap() + test["unfinished"].as_u64().unwrap(), 200);
+    // Requests that were due before the window, a ms apart, and were answered within it are counted with their latency.
+    let late = (test["latency_us"]["max"].as_f64().unwrap() / 1000.0).ceil() as u64;
+    let answered = test["requests"].as_u64().unwrap() + test["unfinished"].as_u64().unwrap();
+    assert!((200..=200 + late).contains(&answered), "{test}");
     assert!(test["warmup"]["slices"].as_u64().unwrap() >= 14);
 }
 
