@@ -2,39 +2,13 @@
 
 mod support;
 
-use std::collections::BTreeMap;
-
 use serde_json::{Value, json};
+use support::shape::{names, shape};
 use support::{Manner, Server};
 
 const GOLDEN: &str = include_str!("golden/speedbench.v1.json");
 const README: &str = include_str!("../README.md");
 const WORKLOAD: &str = include_str!("golden/speedbench.v1.toml");
-
-/// Keys and types, recursively. A list is the set of its elements' shapes; which flags are up is not a shape, nor is
-/// whether a clock tick met the server in a short phase: without one its user and system time are null.
-fn shape(value: &Value) -> Value {
-    match value {
-        Value::Null => json!("null"),
-        Value::Bool(_) => json!("bool"),
-        Value::Number(number) if number.is_f64() => json!("float"),
-        Value::Number(_) => json!("int"),
-        Value::String(_) => json!("string"),
-        Value::Array(elements) => {
-            let shapes: BTreeMap<String, Value> =
-                elements.iter().map(|element| (shape(element).to_string(), shape(element))).collect();
-            shapes.into_values().collect()
-        }
-        Value::Object(fields) => fields
-            .iter()
-            .map(|(key, value)| match key.as_str() {
-                "flags" => (key.clone(), json!(["string"])),
-                "user_ns" | "system_ns" if value.is_null() => (key.clone(), json!("int")),
-                _ => (key.clone(), shape(value)),
-            })
-            .collect(),
-    }
-}
 
 fn golden() -> Value {
     serde_json::from_str(GOLDEN).unwrap()
@@ -82,18 +56,6 @@ fn the_golden_file_agrees_with_itself() {
             .map(|name| test["latency_us"][name].as_f64().unwrap())
             .to_vec();
         assert!(latency.is_sorted(), "{latency:?}");
-    }
-}
-
-/// The names of all fields of a document.
-fn names(value: &Value, found: &mut Vec<String>) {
-    match value {
-        Value::Object(fields) => {
-            found.extend(fields.keys().cloned());
-            fields.values().for_each(|value| names(value, found));
-        }
-        Value::Array(elements) => elements.iter().for_each(|value| names(value, found)),
-        _ => {}
     }
 }
 

@@ -127,6 +127,10 @@ impl Redis {
         redis
     }
 
+    pub fn pid(&self) -> String {
+        self.child.id().to_string()
+    }
+
     pub fn cli(&self, words: &[&str]) -> String {
         said("redis-cli", &[&["-s", &self.socket], words].concat())
     }

@@ -375,3 +375,17 @@ fn values_are_verified() {
     let second = String::from_utf8(run("--seed 2").stderr).unwrap();
     assert!(second.contains("does not hold its value"), "{second}");
 }
+
+#[test]
+fn a_duel_prefills_both_and_counts_their_hits() {
+    let (base, head) = (Memcached::unix(&[]), Memcached::tcp(&[]));
+    let places = ["duel", "--base", &base.place[1], "--head", &head.place[1]];
+    let load = "--protocol memcached --prefill -r 1000 -t get:9+incr:1 -P 4 --duration 0.3 --json";
+    let words: Vec<&str> = places.into_iter().chain(load.split(' ')).collect();
+    let document: serde_json::Value = serde_json::from_str(&said(OURS, &words)).unwrap();
+    for (side, server) in [("base", &base), ("head", &head)] {
+        let result = &document["tests"][0][side];
+        assert_eq!((&result["misses"], &result["errors"]["count"]), (&0.into(), &0.into()));
+        assert!(server.stats()["get_hits"] > result["requests"].as_u64().unwrap() / 2);
+    }
+}

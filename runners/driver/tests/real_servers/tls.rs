@@ -57,6 +57,20 @@ impl Authority {
 }
 
 #[test]
+fn a_duel_over_tls_is_whole() {
+    let authority = Authority::new();
+    let (base, head) = (authority.server("no"), authority.server("no"));
+    let words = format!("duel --base {} --head rediss://127.0.0.1:{} --tls --insecure", base.port, head.port);
+    let load = "--prefill -r 100 -t get -c 5 -P 4 --duration 0.2 --json";
+    let words: Vec<&str> = words.split(' ').chain(load.split(' ')).collect();
+    let document: serde_json::Value = serde_json::from_str(&said(OURS, &words)).unwrap();
+    for side in ["base", "head"] {
+        let result = &document["tests"][0][side];
+        assert!(result["requests"].as_u64().unwrap() > 0 && result["hits"] == result["requests"], "{result}");
+    }
+}
+
+#[test]
 fn a_load_over_tls_is_whole() {
     let authority = Authority::new();
     let redis = authority.server("no");

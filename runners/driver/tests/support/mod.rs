@@ -1,6 +1,9 @@
 //! A small RESP server with its own simple parser, honest or ill-mannered, and a way to run the driver against it.
 #![allow(dead_code, reason = "each test file uses a part")]
 
+pub mod duel;
+pub mod shape;
+
 use std::collections::HashMap;
 use std::io::{Read, Write};
 use std::net::TcpListener;

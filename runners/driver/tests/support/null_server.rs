@@ -1,12 +1,14 @@
 //! A server that does next to nothing: one thread that answers each request with the same bytes. What a client draws
 //! from it is what the client and the kernel can do.
 //!
-//! `null_server resp|memcached PORT|PATH`: on loopback, or on a unix socket. Ends with its standard input.
+//! `null_server resp|memcached PORT|PATH [WORK]`: on loopback, or on a unix socket. Ends with its standard input. With WORK
+//! it spends so many rounds of a loop on each request: a server that is slower by a known amount.
 //!
 //! It does not parse. A request is counted by a byte that every request has once: the `*` of RESP, the line feed of a
 //! memcached text command. Keys must not hold it.
 
 use std::fs::File;
+use std::hint::black_box;
 use std::io::{self, Read, Write};
 use std::net::TcpListener;
 use std::os::fd::{AsFd, OwnedFd};
@@ -57,6 +59,8 @@ pub struct Manner {
     mark: u8,
     replies: Vec<u8>,
     reply_bytes: usize,
+    /// Rounds of the loop per request.
+    work: u64,
 }
 
 impl Manner {
@@ -67,13 +71,19 @@ impl Manner {
             "memcached" => (b'\n', b"VALUE key 0 3\r\nxxx\r\nEND\r\n"),
             _ => return None,
         };
-        Some(Manner { mark, replies: reply.repeat(REPLIES), reply_bytes: reply.len() })
+        Some(Manner { mark, replies: reply.repeat(REPLIES), reply_bytes: reply.len(), work: 0 })
+    }
+
+    /// The same with `work` rounds of a loop for each request.
+    pub fn working(self, work: u64) -> Manner {
+        Manner { work, ..self }
     }
 
     /// Answer what has arrived; whether the client is still there. The sockets block, and the client always reads.
     fn answer(&self, socket: &mut File, buffer: &mut [u8]) -> io::Result<bool> {
         let received = socket.read(buffer)?;
         let mut requests = buffer[..received].iter().filter(|byte| **byte == self.mark).count();
+        (0..requests as u64 * self.work).for_each(|round| _ = black_box(round));
         while requests > 0 {
             let now = requests.min(REPLIES);
             socket.write_all(&self.replies[..now * self.reply_bytes])?;
@@ -111,10 +121,10 @@ pub fn serve(listener: &Listener, manner: &Manner) -> io::Result<()> {
 
 fn main() -> io::Result<()> {
     let words: Vec<String> = std::env::args().skip(1).collect();
-    let [protocol, address] = words.as_slice() else {
-        return Err(io::Error::other("resp|memcached PORT|PATH"));
-    };
-    let manner = Manner::of(protocol).ok_or(io::Error::other("resp or memcached"))?;
+    let usage = || io::Error::other("resp|memcached PORT|PATH [WORK]");
+    let [protocol, address, work @ ..] = words.as_slice() else { return Err(usage()) };
+    let work = work.first().map_or(Ok(0), |work| work.parse().map_err(|_| usage()))?;
+    let manner = Manner::of(protocol).ok_or_else(usage)?.working(work);
     let listener = Listener::bind(address)?;
     machine::process::raise_file_limit();
     thread::spawn(|| {

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use clap::Args;
 
+use crate::arguments::cannot_be;
 use crate::uri::{self, Uri};
 use crate::values::seconds;
 use network::target::{self, Address, Target};
@@ -15,8 +16,17 @@ const USUAL_HOST: &str = "127.0.0.1";
 const USUAL_TIMEOUT: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Clone, Default, Args)]
-#[command(next_help_heading = "Server")]
 pub struct Endpoint {
+    #[command(flatten)]
+    place: Place,
+    #[command(flatten)]
+    pub access: Access,
+}
+
+/// Where a server is.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Args)]
+#[command(next_help_heading = "Server")]
+pub struct Place {
     /// host name or address (127.0.0.1)
     #[arg(short = 'h', value_name = "HOST")]
     host: Option<String>,
@@ -29,6 +39,12 @@ pub struct Endpoint {
     /// redis://user:password@host:port/db; rediss:// for TLS; other options take precedence
     #[arg(short = 'u', value_name = "URI", value_parser = uri::parse)]
     uri: Option<Uri>,
+}
+
+/// How a session begins, wherever the server is.
+#[derive(Debug, Clone, Default, Args)]
+#[command(next_help_heading = "Server")]
+pub struct Access {
     /// password
     #[arg(short = 'a', value_name = "PASSWORD")]
     password: Option<String>,
@@ -80,29 +96,56 @@ pub struct TlsOptions {
     ciphersuites: Option<String>,
 }
 
+impl Place {
+    /// `HOST:PORT`, a port, the path of a socket or a URI, given as `option`.
+    pub fn parse(option: &str, text: &str) -> Result<Place, Failure> {
+        if text.contains("://") {
+            let uri = uri::parse_of(option, text)?;
+            return Ok(Place { uri: Some(uri), ..Place::default() });
+        }
+        if text.contains('/') {
+            return Ok(Place { socket: Some(text.to_owned()), ..Place::default() });
+        }
+        let wrong = || cannot_be(option, text, "give HOST:PORT, a port, the path of a socket or a URI");
+        if let Ok(port) = text.parse() {
+            return Ok(Place { port: Some(port), ..Place::default() });
+        }
+        let (host, port) = uri::host_and_port(text);
+        let port = port.map(|port| port.parse().map_err(|_| wrong())).transpose()?;
+        match host.is_empty() || host.bytes().all(|byte| byte.is_ascii_digit()) {
+            true => Err(wrong()),
+            false => Ok(Place { host: Some(host.to_owned()), port, ..Place::default() }),
+        }
+    }
+}
+
 impl Endpoint {
+    pub fn new(place: Place, access: Access) -> Endpoint {
+        Endpoint { place, access }
+    }
+
     pub fn uses_tls(&self) -> bool {
-        self.tls || self.uri.as_ref().is_some_and(|uri| uri.tls)
+        self.access.tls || self.place.uri.as_ref().is_some_and(|uri| uri.tls)
     }
 
     pub fn database(&self) -> u32 {
-        self.database.or(self.uri.as_ref().and_then(|uri| uri.database)).unwrap_or(0)
+        self.access.database.or(self.place.uri.as_ref().and_then(|uri| uri.database)).unwrap_or(0)
     }
 
     fn uri_login(&self) -> Option<&uri::Login> {
-        self.uri.as_ref()?.login.as_ref()
+        self.place.uri.as_ref()?.login.as_ref()
     }
 
     pub fn password(&self) -> Option<&str> {
-        self.password.as_deref().or(self.uri_login().map(|login| login.password.as_str()))
+        self.access.password.as_deref().or(self.uri_login().map(|login| login.password.as_str()))
     }
 
     fn user(&self) -> Option<&str> {
-        self.user.as_deref().or(self.uri_login().and_then(|login| login.user.as_deref()))
+        self.access.user.as_deref().or(self.uri_login().and_then(|login| login.user.as_deref()))
     }
 
     fn timeout(&self) -> Duration {
-        self.timeout.unwrap_or(USUAL_TIMEOUT)
+        self.access.timeout.unwrap_or(USUAL_TIMEOUT)
     }
 
     /// Settings that no front end accepts.
@@ -122,17 +165,18 @@ impl Endpoint {
 
     /// The command that chooses the database; a cluster has only one.
     pub fn select(&self) -> Option<Vec<String>> {
-        let chosen = self.database() != 0 && !self.cluster;
+        let chosen = self.database() != 0 && !self.access.cluster;
         chosen.then(|| vec!["SELECT".to_owned(), self.database().to_string()])
     }
 
     fn address(&self, usual_port: u16) -> Result<Address, Failure> {
-        if let Some(path) = &self.socket {
+        let place = &self.place;
+        if let Some(path) = &place.socket {
             return Address::unix(path);
         }
-        let uri = self.uri.as_ref();
-        let host = self.host.as_ref().or(uri.and_then(|uri| uri.host.as_ref()));
-        let port = self.port.or(uri.and_then(|uri| uri.port)).unwrap_or(usual_port);
+        let uri = place.uri.as_ref();
+        let host = place.host.as_ref().or(uri.and_then(|uri| uri.host.as_ref()));
+        let port = place.port.or(uri.and_then(|uri| uri.port)).unwrap_or(usual_port);
         Ok(Address::Tcp { host: host.map_or(USUAL_HOST.to_owned(), String::clone), port })
     }
 
@@ -140,7 +184,7 @@ impl Endpoint {
     pub fn target(&self, usual_port: u16, greeting: Vec<Vec<String>>) -> Result<Target, Failure> {
         Ok(Target {
             address: self.address(usual_port)?,
-            tls: self.uses_tls().then(|| self.tls_options.settings().client()).transpose()?,
+            tls: self.uses_tls().then(|| self.access.tls_options.settings().client()).transpose()?,
             greeting,
             timeout: self.timeout(),
         })
@@ -151,5 +195,38 @@ impl TlsOptions {
     fn settings(&self) -> tls::Settings {
         let TlsOptions { sni, cacert, cacertdir, insecure, cert, key, ciphers, ciphersuites } = self.clone();
         tls::Settings { sni, cacert, cacertdir, insecure, cert, key, ciphers, ciphersuites }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_is_told_by_its_form() {
+        let address = |text: &str| {
+            let place = Place::parse("--base", text).unwrap();
+            Endpoint::new(place, Access::default()).address(6379).unwrap().to_string()
+        };
+        for (text, expected) in [
+            ("7000", "tcp:127.0.0.1:7000"),
+            ("example.org", "tcp:example.org:6379"),
+            ("10.0.0.1:7000", "tcp:10.0.0.1:7000"),
+            ("[::1]:7000", "tcp:::1:7000"),
+            ("/tmp/redis.sock", "unix:/tmp/redis.sock"),
+            ("redis://example.org:7001", "tcp:example.org:7001"),
+        ] {
+            assert_eq!(address(text), expected);
+        }
+    }
+
+    #[test]
+    fn what_is_no_place_is_refused() {
+        for text in ["", ":7000", "70000", "host:port", "::1"] {
+            let message = Place::parse("--head", text).unwrap_err().to_string();
+            assert!(message.starts_with("--head cannot be") && message.contains("HOST:PORT"), "{message}");
+        }
+        let message = Place::parse("--head", "redis://:secret@host:port").unwrap_err().to_string();
+        assert!(message.contains("--head") && !message.contains("secret"), "{message}");
     }
 }

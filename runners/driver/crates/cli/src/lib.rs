@@ -1,6 +1,7 @@
 //! The command lines of `speedbench`: its own, and those that imitate other programs.
 
 pub mod arguments;
+pub mod duel;
 pub mod endpoint;
 pub mod memcached_benchmark;
 pub mod memtier_benchmark;
@@ -70,6 +71,7 @@ fn run_native(words: &[OsString]) -> Result<(), Failure> {
     let program = [program, first].map(|word| word.to_string_lossy().into_owned());
     match program[1].as_str() {
         "run" => run::run(&program, rest.to_vec()),
+        "duel" => duel::run(&program, rest.to_vec()),
         "compare" => compare(rest.to_vec()),
         "counters" => print(&format!("{}\n", counters::offered())),
         "completions" => completions(rest.first()),
@@ -102,6 +104,9 @@ fn completions(shell: Option<&OsString>) -> Result<(), Failure> {
 fn command() -> Command {
     let native = [
         run::command().name("run").about("measure, and write the results"),
+        duel::command()
+            .name("duel")
+            .about("measure two servers beside each other, and judge one by the other"),
         arguments::command::<compare::options::Options>("speedbench compare", None)
             .name("compare")
             .about("results with each other"),

@@ -4,11 +4,14 @@ use text::failure::Failure;
 use text::secrets::HIDDEN;
 use text::words::hex_byte;
 
-fn bad(uri: &str, cause: &str) -> Failure {
+fn bad(option: &str, uri: &str, cause: &str) -> Failure {
     // A URI may hold a password: it is not repeated.
     let scheme = uri.split("://").next().unwrap_or_default();
     let begin = if uri.contains("://") { format!("{scheme}://...") } else { "given".to_owned() };
-    Failure::usage(format!("the URI of -u ({begin}) {cause}"), "write redis://user:password@host:port/db")
+    Failure::usage(
+        format!("the URI of {option} ({begin}) {cause}"),
+        "write redis://user:password@host:port/db",
+    )
 }
 
 /// The same without user and password.
@@ -37,8 +40,14 @@ pub struct Login {
     pub password: String,
 }
 
-/// The parts of `uri`.
+/// The parts of `uri`, which is given as `-u`.
 pub fn parse(uri: &str) -> Result<Uri, Failure> {
+    parse_of("-u", uri)
+}
+
+/// The parts of `uri`, which is given as `option`.
+pub fn parse_of(option: &str, uri: &str) -> Result<Uri, Failure> {
+    let bad = |uri: &str, cause: &str| bad(option, uri, cause);
     let (scheme, rest) = uri.split_once("://").ok_or_else(|| bad(uri, "has no scheme"))?;
     let tls = match scheme.to_lowercase().as_str() {
         "redis" | "valkey" => false,
@@ -67,7 +76,7 @@ pub fn parse(uri: &str) -> Result<Uri, Failure> {
 }
 
 /// `host`, `host:port`, `[v6]` or `[v6]:port`.
-fn host_and_port(place: &str) -> (&str, Option<&str>) {
+pub fn host_and_port(place: &str) -> (&str, Option<&str>) {
     match place.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
         Some((host, port)) => (host, port.strip_prefix(':')),
         None => place.split_once(':').map_or((place, None), |(host, port)| (host, Some(port))),

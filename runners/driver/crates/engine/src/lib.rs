@@ -2,6 +2,7 @@
 
 pub mod batch;
 pub mod cluster;
+pub mod connected;
 pub mod connection;
 pub mod histogram;
 pub mod job;

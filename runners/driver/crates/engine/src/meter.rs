@@ -52,7 +52,7 @@ impl Meter {
             slice_ns,
             server_pid,
             phase: Phase::WarmUp,
-            edge: span.counts_from.min(span.ends_at),
+            edge: span.counts_from.min(span.closes_at),
             opened: Usage::default(),
             server_opened: None,
             counters: None,
@@ -156,7 +156,7 @@ impl Meter {
         while now >= self.edge {
             match self.phase {
                 Phase::WarmUp if self.span.counts_from <= self.edge => self.open(now)?,
-                Phase::Window if self.edge < self.span.ends_at => self.next_slice()?,
+                Phase::Window if self.edge < self.span.closes_at => self.next_slice()?,
                 Phase::Window => self.close(now)?,
                 Phase::WarmUp | Phase::Drain => self.drain(),
             }
@@ -189,7 +189,7 @@ impl Meter {
     }
 
     fn slice_end(&self, begin: u64) -> u64 {
-        begin.saturating_add(self.slice_ns).min(self.span.ends_at)
+        begin.saturating_add(self.slice_ns).min(self.span.closes_at)
     }
 
     fn close(&mut self, now: u64) -> Result<(), Failure> {

@@ -14,6 +14,15 @@ pub struct CommandRecord {
     pub latency: Histogram,
 }
 
+/// Add what was counted of each command in `more`.
+pub fn add_commands(sums: &mut Vec<CommandRecord>, more: &[CommandRecord]) {
+    sums.resize_with(more.len(), CommandRecord::default);
+    for (sum, command) in sums.iter_mut().zip(more) {
+        sum.inside += command.inside;
+        sum.latency.merge(&command.latency);
+    }
+}
+
 /// What one thread counted in a span.
 #[derive(Clone, Default)]
 pub struct Record {
@@ -54,4 +63,53 @@ pub struct Record {
     pub closed_at: u64,
     /// When nothing was in flight any more.
     pub ended_at: u64,
+}
+
+impl Record {
+    /// Add what the same thread counted in a later span, as one slice more. The time between the spans is left out: the
+    /// window grows by the span alone.
+    pub fn append(&mut self, later: &Record) {
+        if self.slices.is_empty() {
+            (self.opened_at, self.closed_at) = (later.opened_at, later.opened_at);
+            self.client_ns.push(0);
+            self.run_delay_ns = Some(0);
+        }
+        self.slices.push(later.inside.replies);
+        self.closed_at += later.closed_at - later.opened_at;
+        self.ended_at = later.ended_at;
+        self.usage = self.usage.plus(later.usage);
+        self.client_ns.push(self.usage.cpu_ns());
+        self.run_delay_ns = self.run_delay_ns.zip(later.run_delay_ns).map(|(sum, more)| sum + more);
+        self.spun_ns += later.spun_ns;
+        self.unsent += later.unsent;
+        self.unfinished += later.unfinished;
+        self.inside.add(later.inside.clone());
+        self.latency.merge(&later.latency);
+        self.service.merge(&later.service);
+        self.slip.merge(&later.slip);
+        add_commands(&mut self.commands, &later.commands);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn counted(opened_at: u64, closed_at: u64, replies: u64) -> Record {
+        let mut record = Record { opened_at, closed_at, run_delay_ns: Some(3), ..Record::default() };
+        record.usage.user_ns = 10;
+        record.inside.replies = replies;
+        record.latency.record(100, replies);
+        record
+    }
+
+    #[test]
+    fn later_spans_are_slices_and_the_gaps_are_left_out() {
+        let mut sum = Record::default();
+        sum.append(&counted(1000, 1020, 7));
+        sum.append(&counted(5000, 5030, 5));
+        assert_eq!((sum.opened_at, sum.closed_at), (1000, 1050));
+        assert_eq!((sum.slices, sum.client_ns), (vec![7, 5], vec![0, 10, 20]));
+        assert_eq!((sum.inside.replies, sum.latency.count(), sum.run_delay_ns), (12, 12, Some(6)));
+    }
 }

@@ -17,6 +17,9 @@ pub enum Stage {
     Exactly { requests: u64 },
     /// As [`Stage::Timed`], but requests are due by a schedule, whether or not those before were answered.
     Open { warmup_ns: u64, window_ns: u64, arrivals: Arrivals },
+    /// Load for `ns`, closed or by a schedule; what is then in flight is awaited and counts, too: the window ends with
+    /// the last reply.
+    Slice { ns: u64, arrivals: Option<Arrivals> },
 }
 
 /// A stage that has begun: moments on the monotonic clock, in ns.
@@ -25,7 +28,9 @@ pub struct Span {
     pub begins_at: u64,
     /// Replies count from here ...
     pub counts_from: u64,
-    /// ... to here, where sending ends too; in an open loop, where nothing more falls due.
+    /// ... to here; `u64::MAX` when they count to the last one.
+    pub closes_at: u64,
+    /// Sending ends here; in an open loop, nothing more falls due.
     pub ends_at: u64,
     /// Requests of all connections together.
     pub requests: Option<u64>,
@@ -38,6 +43,7 @@ impl Stage {
         let timed = |begins_at: u64, warmup_ns: u64, window_ns: u64| Span {
             begins_at,
             counts_from: begins_at + warmup_ns,
+            closes_at: begins_at + warmup_ns + window_ns,
             ends_at: begins_at + warmup_ns + window_ns,
             requests: None,
             arrivals: None,
@@ -46,10 +52,15 @@ impl Stage {
             Stage::WarmUp { ns } => Span { counts_from: u64::MAX, ..timed(now, 0, ns) },
             Stage::Timed { warmup_ns, window_ns } => timed(now, warmup_ns, window_ns),
             Stage::Exactly { requests } => {
-                Span { ends_at: u64::MAX, requests: Some(requests), ..timed(now, 0, 0) }
+                let (closes_at, ends_at) = (u64::MAX, u64::MAX);
+                Span { closes_at, ends_at, requests: Some(requests), ..timed(now, 0, 0) }
             }
             Stage::Open { warmup_ns, window_ns, arrivals } => {
                 Span { arrivals: Some(arrivals), ..timed(now + LEAD_NS, warmup_ns, window_ns) }
+            }
+            Stage::Slice { ns, arrivals } => {
+                let lead_ns = arrivals.map_or(0, |_| LEAD_NS);
+                Span { closes_at: u64::MAX, arrivals, ..timed(now + lead_ns, 0, ns) }
             }
         }
     }
@@ -116,6 +127,9 @@ mod tests {
         assert_eq!((span.counts_from, span.ends_at), (110, 130));
         assert_eq!(span.allowance(129, u64::MAX, 16), 16);
         assert_eq!(span.allowance(130, u64::MAX, 16), 0);
+        let span = Stage::Slice { ns: 20, arrivals: None }.span(100);
+        assert_eq!((span.counts_from, span.ends_at, span.closes_at), (100, 120, u64::MAX));
+        assert_eq!((span.allowance(119, u64::MAX, 16), span.allowance(120, u64::MAX, 16)), (16, 0));
         let span = Stage::Exactly { requests: 21 }.span(100);
         assert_eq!((span.quota(0, 2, 1), span.quota(1, 2, 1)), (11, 10));
         assert_eq!((span.quota(0, 2, 4), span.quota(1, 2, 4)), (12, 9));

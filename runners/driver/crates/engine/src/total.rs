@@ -2,7 +2,7 @@
 
 use crate::histogram::Histogram;
 use crate::outcome::Outcome;
-use crate::record::{CommandRecord, Record};
+use crate::record::{CommandRecord, Record, add_commands};
 use machine::counters::Counted;
 use machine::process::ProcessUsage;
 use machine::this_thread::Usage;
@@ -37,7 +37,7 @@ impl Total {
     pub fn of(outcome: &Outcome) -> Total {
         let records = &outcome.records;
         let last = records.iter().max_by_key(|record| record.closed_at);
-        let ended_at = last.map_or(0, |record| record.closed_at).min(outcome.span.ends_at);
+        let ended_at = last.map_or(0, |record| record.closed_at).min(outcome.span.closes_at);
         let greatest = |share: fn(&Record) -> f64, records: &mut dyn Iterator<Item = &Record>| {
             records.map(share).fold(0.0, f64::max)
         };
@@ -72,11 +72,7 @@ impl Total {
         self.spun_ns += record.spun_ns;
         add_slices(&mut self.slices, &record.slices);
         add_slices(&mut self.client_ns, &differences(&record.client_ns));
-        self.commands.resize_with(record.commands.len(), CommandRecord::default);
-        for (sum, command) in self.commands.iter_mut().zip(&record.commands) {
-            sum.inside += command.inside;
-            sum.latency.merge(&command.latency);
-        }
+        add_commands(&mut self.commands, &record.commands);
     }
 }
 

@@ -14,7 +14,7 @@ const SAMPLES: u64 = 1 << 63;
 
 /// A protocol with verified replies.
 pub struct Verified<'a, P> {
-    pub proto: &'a P,
+    pub proto: P,
     pub job: &'a Job,
     pub verify: &'a Verify,
 }

@@ -27,7 +27,7 @@ impl Address {
         match path.len() <= SOCKET_PATH_BYTES {
             true => Ok(Address::Unix { path: path.to_owned() }),
             false => Err(Failure::usage(
-                "the path of -s is too long for a socket",
+                "the path is too long for a socket",
                 "give at most 107 bytes, or a relative path",
             )),
         }
@@ -95,7 +95,7 @@ impl Target {
                 cause,
                 "all local ports are taken, so wait for closed connections to be forgotten, or use a unix socket",
             ),
-            _ => Failure::run(cause, "start the server, or correct -h, -p or -s"),
+            _ => Failure::run(cause, "start the server, or correct its address"),
         }
     }
 

@@ -29,6 +29,19 @@ impl ProgressLine {
         }
     }
 
+    /// Whether there is a terminal that has not been written to for `gap`.
+    pub fn is_due(&self, gap: Duration) -> bool {
+        self.is_visible && self.last_at.elapsed() >= gap
+    }
+
+    /// Write `text` instead of the progress of one load.
+    pub fn say(&mut self, text: &str) {
+        if self.is_visible {
+            write(&format!("{CLEAN}{}: {text}", self.name));
+            self.last_at = Instant::now();
+        }
+    }
+
     pub fn update(&mut self, progress: Progress) {
         if !self.is_visible {
             return;

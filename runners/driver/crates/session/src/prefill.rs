@@ -3,12 +3,12 @@
 use crate::session::Session;
 use engine::job::{Job, Window};
 use engine::server_process::read_server_memory;
-use engine::stage::Stage;
 use generator::keys::KeyOrder;
 use machine::clock;
 use report::prefill::{Growth, Prefill};
 use text::failure::Failure;
 use text::units;
+use workload::filling::Filling;
 use workload::memcached::suite::Needs;
 use workload::phase::Phase;
 use workload::protocol_name::ProtocolName;
@@ -49,13 +49,23 @@ impl Session<'_> {
     pub fn prefill(&self, phase: &Phase) -> Result<Prefill, Failure> {
         let before_bytes = self.server_memory()?;
         let began = clock::now();
+        self.fillings(phase).iter().try_for_each(Filling::run)?;
+        self.prefilled(phase, before_bytes, clock::now() - began)
+    }
+
+    /// What sets every key of the phase once.
+    pub fn fillings(&self, phase: &Phase) -> Vec<Filling> {
         match self.plan.protocol {
             ProtocolName::Resp => {
-                phase.workload.string_keys().iter().try_for_each(|key| self.fill(phase, key))?
+                phase.workload.string_keys().iter().map(|key| self.filling(phase, key)).collect()
             }
-            ProtocolName::Memcached => self.fill_memcached(phase, Needs::Keys)?,
+            ProtocolName::Memcached => self.filling_memcached(phase, Needs::Keys).into_iter().collect(),
         }
-        let seconds = units::round(units::seconds(clock::now() - began), 6);
+    }
+
+    /// A prefill that took `ns`: the keys and the memory that the server holds now, of which it held `before_bytes`.
+    pub fn prefilled(&self, phase: &Phase, before_bytes: Option<u64>, ns: u64) -> Result<Prefill, Failure> {
+        let seconds = units::round(units::seconds(ns), 6);
         let keys = self.count_filled(phase);
         let keys_in_server = self.count_keys(keys)?;
         if keys_in_server < keys || keys_in_server > keys && !self.plan.overwrites {
@@ -76,7 +86,8 @@ impl Session<'_> {
         Ok(Prefill { keys, seconds, keys_in_server, server_memory })
     }
 
-    fn server_memory(&self) -> Result<Option<u64>, Failure> {
+    /// The bytes that the server holds, if its process is known.
+    pub fn server_memory(&self) -> Result<Option<u64>, Failure> {
         self.plan.server_pid.map(read_server_memory).transpose()
     }
 
@@ -90,7 +101,7 @@ impl Session<'_> {
         filled.values().sum()
     }
 
-    fn fill(&self, phase: &Phase, key: &[u8]) -> Result<(), Failure> {
+    fn filling(&self, phase: &Phase, key: &[u8]) -> Filling {
         let keys = phase.keys.count;
         let clients = phase.clients.min(usize::try_from(keys).unwrap_or(usize::MAX));
         let workload = Workload::of_set(key, phase.ttl.is_some());
@@ -107,6 +118,6 @@ impl Session<'_> {
             allow_errors: false,
             ..self.job(&set, &traffic)
         };
-        traffic.run(&job, &[Stage::Exactly { requests: keys }], &mut |_| ()).map(|_| ())
+        Filling { traffic, job, requests: keys }
     }
 }

@@ -1,18 +1,12 @@
 //! A run from the first connection to the document: each phase in order, its prefill first.
 
-use std::cell::RefCell;
-use std::sync::Arc;
-
 use jiff::Timestamp;
 use sha2::{Digest, Sha256};
 
 use crate::session::Session;
 use crate::{modes, warmup};
-use engine::node::Node;
 use engine::stage::Stage;
-use engine::{cluster, resources, server_process};
-use generator::values::ValuePool;
-use machine::counters::Counters;
+use engine::{resources, server_process};
 use machine::environment::Environment;
 use report::document::{self, Document, Driver, TargetName};
 use report::hdr_log::HdrLog;
@@ -37,18 +31,7 @@ pub fn run(plan: &Plan) -> Result<Document, Failure> {
     }
     let digest = own_digest()?;
     let started_at = rfc3339(Timestamp::now());
-    let largest = plan.phases.iter().map(|phase| phase.values.largest()).max().unwrap_or(0);
-    let session = Session {
-        plan,
-        nodes: nodes(plan)?,
-        values: ValuePool::new(plan.seed, largest),
-        keyed: plan.phases.iter().any(|phase| phase.verify > 0.0),
-        counters: plan
-            .server_pid
-            .filter(|_| !plan.server_events.is_empty())
-            .map(|pid| Arc::new(Counters::of(pid, &plan.server_events))),
-        filled: RefCell::default(),
-    };
+    let session = Session::new(plan)?;
     plan.phases
         .iter()
         .try_for_each(|phase| resources::require_files(phase.clients, phase.threads_with_files()))?;
@@ -77,15 +60,8 @@ pub fn run(plan: &Plan) -> Result<Document, Failure> {
     })
 }
 
-/// The servers that share the load.
-fn nodes(plan: &Plan) -> Result<Vec<Node>, Failure> {
-    match plan.cluster {
-        true => Ok(cluster::nodes(&plan.target)?.into_iter().map(|master| master.node).collect()),
-        false => Ok(vec![Node { target: plan.target.clone(), tags: [].into() }]),
-    }
-}
-
-fn driver(plan: &Plan, digest: String) -> Driver {
+/// What the document says of this program, whose binary has `digest`.
+pub fn driver(plan: &Plan, digest: String) -> Driver {
     Driver {
         version: env!("CARGO_PKG_VERSION"),
         digest,
@@ -152,7 +128,7 @@ impl Session<'_> {
 }
 
 /// SHA-256 of the running binary.
-fn own_digest() -> Result<String, Failure> {
+pub fn own_digest() -> Result<String, Failure> {
     let binary = std::fs::read("/proc/self/exe")
         .map_err(|error| Failure::run(format!("cannot read the own binary ({error})"), "mount /proc"))?;
     Ok(sha256(&binary))
@@ -164,7 +140,7 @@ fn sha256(bytes: &[u8]) -> String {
 }
 
 /// UTC with milliseconds: `2026-11-20T18:31:00.123Z`.
-fn rfc3339(time: Timestamp) -> String {
+pub fn rfc3339(time: Timestamp) -> String {
     format!("{time:.3}")
 }
 

@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use engine::cluster;
 use engine::job::Job;
 use engine::node::Node;
 use generator::keys::KeyOrder;
@@ -11,6 +12,7 @@ use generator::values::ValuePool;
 use machine::counters::Counters;
 use network::memcached;
 use text::failure::Failure;
+use workload::filling::Filling;
 use workload::memcached::load;
 use workload::memcached::suite::Needs;
 use workload::phase::{Length, Phase};
@@ -30,6 +32,30 @@ pub struct Session<'a> {
     pub filled: RefCell<BTreeMap<Vec<u8>, u64>>,
 }
 
+impl<'a> Session<'a> {
+    /// What all phases of `plan` share.
+    pub fn new(plan: &'a Plan) -> Result<Session<'a>, Failure> {
+        let largest = plan.phases.iter().map(|phase| phase.values.largest()).max().unwrap_or(0);
+        let counted = plan.server_pid.filter(|_| !plan.server_events.is_empty());
+        Ok(Session {
+            plan,
+            nodes: nodes(plan)?,
+            values: ValuePool::new(plan.seed, largest),
+            keyed: plan.phases.iter().any(|phase| phase.verify > 0.0),
+            counters: counted.map(|pid| Arc::new(Counters::of(pid, &plan.server_events))),
+            filled: RefCell::default(),
+        })
+    }
+}
+
+/// The servers that share the load.
+fn nodes(plan: &Plan) -> Result<Vec<Node>, Failure> {
+    match plan.cluster {
+        true => Ok(cluster::nodes(&plan.target)?.into_iter().map(|master| master.node).collect()),
+        false => Ok(vec![Node { target: plan.target.clone(), tags: [].into() }]),
+    }
+}
+
 impl Session<'_> {
     /// The number of keys in the server, of which `expected` would be right.
     pub fn count_keys(&self, expected: u64) -> Result<u64, Failure> {
@@ -39,22 +65,32 @@ impl Session<'_> {
         }
     }
 
-    pub fn fill_memcached(&self, phase: &Phase, needs: Needs) -> Result<(), Failure> {
+    /// What stores the keys that `needs` names, if it names some.
+    pub fn filling_memcached(&self, phase: &Phase, needs: Needs) -> Option<Filling> {
         let keys = match (needs, phase.length) {
             (Needs::KeyPerRequest, Length::Requests(requests)) => requests,
             _ => phase.keys.count,
         };
-        load::fill(self.job(phase, &self.traffic(phase)), needs, keys, &phase.places(false))
+        load::filling(self.job(phase, &self.traffic(phase)), needs, keys, &phase.places(false))
+    }
+
+    /// What stores the keys without which the tests of `phase` have nothing to do.
+    pub fn needed(&self, phase: &Phase) -> Vec<Filling> {
+        let needs = phase.workload.needs();
+        needs.into_iter().filter_map(|needs| self.filling_memcached(phase, needs)).collect()
     }
 
     /// What `phase` sends, once the server holds the keys that it needs.
     pub fn prepare(&self, phase: &Phase) -> Result<(Traffic, Job), Failure> {
-        for needs in phase.workload.needs() {
-            self.fill_memcached(phase, needs)?;
-        }
+        self.needed(phase).iter().try_for_each(Filling::run)?;
+        Ok(self.load(phase))
+    }
+
+    /// What `phase` sends to a server that holds the keys that it needs.
+    pub fn load(&self, phase: &Phase) -> (Traffic, Job) {
         let traffic = self.traffic(phase);
         let job = self.job(phase, &traffic);
-        Ok((traffic, job))
+        (traffic, job)
     }
 
     pub fn traffic(&self, phase: &Phase) -> Traffic {

@@ -142,7 +142,8 @@ fn fill(options: &Options, node: &Node, test: &Prepared, filled: &mut Vec<Needs>
     if needs != Needs::KeyPerRequest {
         filled.push(needs);
     }
-    load::fill(job(options, node, test), needs, keys, &places(options))
+    let filling = load::filling(job(options, node, test), needs, keys, &places(options));
+    filling.map_or(Ok(()), |filling| filling.run())
 }
 
 fn keyspace(options: &Options) -> u64 {

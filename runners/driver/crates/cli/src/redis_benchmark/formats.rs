@@ -59,7 +59,7 @@ pub fn report(options: &Options, test: &PlannedTest, total: &Total, configured: 
     text += &format!("  {} parallel clients\n", options.load.clients);
     text += &format!("  {} bytes payload\n", test.payload_bytes);
     text += &format!("  keep alive: {}\n", u8::from(options.load.keepalive));
-    text += &configured.text(options.endpoint.cluster);
+    text += &configured.text(options.endpoint.access.cluster);
     text += &match options.load.threads {
         None => "  multi-thread: no\n".to_owned(),
         Some(threads) => format!("  multi-thread: yes\n  threads: {threads}\n"),

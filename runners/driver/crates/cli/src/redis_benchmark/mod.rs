@@ -64,11 +64,11 @@ pub fn run(name: &'static str, words: Vec<OsString>) -> Result<(), Failure> {
     let tests = plan::tests(&options)?;
     warn(&options, tests.iter().map(|test| &test.script));
     let target = options.target(PORT)?;
-    let nodes = match options.endpoint.cluster {
+    let nodes = match options.endpoint.access.cluster {
         true => cluster::nodes(&target)?,
         false => vec![cluster::Master { name: String::new(), node: Node { target, tags: [].into() } }],
     };
-    if options.endpoint.cluster {
+    if options.endpoint.access.cluster {
         options.load.threads.get_or_insert(nodes.len());
         output::print(&formats::masters(&nodes))?;
     }

@@ -74,7 +74,7 @@ fn command(test: &Test, options: &Options) -> Command {
 
 /// A word of the table with its letters replaced.
 fn expanded(word: &str, options: &Options) -> Vec<String> {
-    let tag = if options.endpoint.cluster { ":{tag}" } else { "" };
+    let tag = if options.endpoint.access.cluster { ":{tag}" } else { "" };
     let one = |text: &str| vec![text.to_owned()];
     match word {
         "D" => one("__data__"),

@@ -18,7 +18,7 @@ pub struct PlannedTest {
 pub fn placeholders(options: &Options) -> Placeholders {
     Placeholders {
         numbers: options.load.keyspace.is_some(),
-        tags: options.endpoint.cluster,
+        tags: options.endpoint.access.cluster,
         value: Value::Same(suite::value(options.load.value_bytes)),
         ttl: None,
     }

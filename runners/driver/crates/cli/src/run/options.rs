@@ -15,6 +15,7 @@ use text::checks::require;
 use text::failure::Failure;
 use workload::file::{self, WorkloadFile};
 use workload::mode::Limit;
+use workload::phase::Phase;
 use workload::plan::{Output, Plan};
 use workload::protocol_name::ProtocolName;
 
@@ -26,6 +27,8 @@ pub struct RunOptions {
     load: LoadOptions,
     #[command(flatten)]
     frame: FrameOptions,
+    #[command(flatten)]
+    one: OneServerOptions,
 }
 
 /// What a workload file says instead.
@@ -109,7 +112,7 @@ pub struct LoadOptions {
     pub threads: Option<usize>,
 }
 
-/// How the load is measured and its result written.
+/// How a load begins, and what of its end is an error: `run` and `duel` share it.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Run")]
 pub struct FrameOptions {
@@ -118,7 +121,7 @@ pub struct FrameOptions {
     workload: Option<String>,
     /// the same seed sends the same requests (1)
     #[arg(long, value_name = "N")]
-    seed: Option<u64>,
+    pub seed: Option<u64>,
     /// first set every key once; the server must hold no keys, unless it is --prefill=force
     #[arg(
         long,
@@ -128,13 +131,22 @@ pub struct FrameOptions {
         default_missing_value = "",
         value_parser = prefill
     )]
-    prefill: Option<Prefill>,
+    pub prefill: Option<Prefill>,
+    /// pin thread i to CPU i of the list, as in 1,3
+    #[arg(long, value_name = "LIST", value_parser = cpus)]
+    pub cpus: Option<::std::vec::Vec<usize>>,
+    /// count error replies instead of giving up
+    #[arg(long)]
+    pub allow_errors: bool,
+}
+
+/// How the load on one server is measured, and its result written.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Run")]
+pub struct OneServerOptions {
     /// width of the slices (100)
     #[arg(long, value_name = "MS")]
     slice_ms: Option<u64>,
-    /// pin thread i to CPU i of the list, as in 1,3
-    #[arg(long, value_name = "LIST", value_parser = cpus)]
-    cpus: Option<::std::vec::Vec<usize>>,
     /// read the CPU time of this process, too
     #[arg(long, value_name = "PID")]
     server_pid: Option<u32>,
@@ -150,46 +162,43 @@ pub struct FrameOptions {
     /// latencies of each second, as a log of HdrHistogram intervals
     #[arg(long, value_name = "FILE")]
     hdr_log: Option<String>,
-    /// count error replies instead of giving up
-    #[arg(long)]
-    allow_errors: bool,
+}
+
+/// What is sent, by options or by a file.
+pub struct Asked {
+    pub protocol: ProtocolName,
+    pub seed: u64,
+    pub phases: Vec<Phase>,
 }
 
 impl RunOptions {
     /// The plan that the options stand for; `argv` is the command line as it may be published.
     pub fn plan(self, given: &Given, argv: Vec<String>) -> Result<Plan, Failure> {
-        let RunOptions { endpoint, load, frame } = self;
-        let file = frame.workload.as_deref().map(|path| frame.read(path, given)).transpose()?;
-        let (protocol, seed, phases) = match file {
-            Some(file) => (file.protocol, frame.seed.unwrap_or(file.seed), file.phases),
-            None => {
-                let phases = load.phases(frame.prefill.is_some())?;
-                (load.protocol.unwrap_or_default(), frame.seed.unwrap_or(1), phases)
-            }
-        };
+        let RunOptions { endpoint, load, frame, one } = self;
+        let Asked { protocol, seed, phases } = frame.asked(&load, given)?;
         let plan = Plan {
             argv,
             protocol,
             target: target(&endpoint, protocol)?,
             database: endpoint.database(),
-            cluster: endpoint.cluster,
+            cluster: endpoint.access.cluster,
             seed,
             overwrites: frame.prefill == Some(Prefill::Force),
             phases,
-            output: frame.output()?,
+            output: one.output()?,
             cpus: frame.cpus.unwrap_or_default(),
-            server_pid: frame.server_pid,
-            server_events: frame.server_events.unwrap_or_default(),
-            slice_ms: frame.slice_ms.unwrap_or(100),
+            server_pid: one.server_pid,
+            server_events: one.server_events.unwrap_or_default(),
+            slice_ms: one.slice_ms.unwrap_or(100),
             allow_errors: frame.allow_errors,
-            hdr_log: frame.hdr_log,
+            hdr_log: one.hdr_log,
         };
         plan.check()?;
         Ok(plan)
     }
 }
 
-impl FrameOptions {
+impl OneServerOptions {
     fn output(&self) -> Result<Output, Failure> {
         match (self.json, self.csv) {
             (true, true) => Err(Failure::usage("--json and --csv are both given", "give one of them")),
@@ -197,6 +206,18 @@ impl FrameOptions {
             (false, true) => Ok(Output::Csv),
             (false, false) => Ok(Output::Table),
         }
+    }
+}
+
+impl FrameOptions {
+    /// What a workload file says, or else `load`.
+    pub fn asked(&self, load: &LoadOptions, given: &Given) -> Result<Asked, Failure> {
+        if let Some(path) = &self.workload {
+            let WorkloadFile { protocol, seed, phases } = self.read(path, given)?;
+            return Ok(Asked { protocol, seed: self.seed.unwrap_or(seed), phases });
+        }
+        let phases = load.phases(self.prefill.is_some())?;
+        Ok(Asked { protocol: load.protocol.unwrap_or_default(), seed: self.seed.unwrap_or(1), phases })
     }
 
     /// The workload file, beside which options that say the same are refused.
@@ -211,17 +232,18 @@ impl FrameOptions {
     }
 }
 
-fn target(endpoint: &Endpoint, protocol: ProtocolName) -> Result<Target, Failure> {
+/// The server at `endpoint`, unless that has options which do not go with each other or with `protocol`.
+pub fn target(endpoint: &Endpoint, protocol: ProtocolName) -> Result<Target, Failure> {
     endpoint.check()?;
     require(
-        endpoint.uses_tls() || endpoint.tls_options == TlsOptions::default(),
+        endpoint.uses_tls() || endpoint.access.tls_options == TlsOptions::default(),
         "options of TLS are given without it",
         "give --tls or a rediss:// URI, too",
     )?;
     let for_resp = [
         ("-a", endpoint.password().is_some()),
         ("--dbnum", endpoint.database() != 0),
-        ("--cluster", endpoint.cluster),
+        ("--cluster", endpoint.access.cluster),
         ("--tls", endpoint.uses_tls()),
     ];
     if let Some((option, _)) =

@@ -1,7 +1,9 @@
 //! Load on memcached: a script with the protocol that knows its answers.
 
+use crate::filling::Filling;
 use crate::memcached::suite::{Needs, Test};
 use crate::order::Order;
+use crate::traffic::Traffic;
 use engine::job::{Job, Window};
 use engine::outcome::Outcome;
 use engine::progress::Watcher;
@@ -43,9 +45,9 @@ impl Load {
     }
 }
 
-/// Store each of the first `keys` keys that `needs` names once, with the connections of `job`.
-pub fn fill(job: Job, needs: Needs, keys: u64, places: &Placeholders) -> Result<(), Failure> {
-    let Some(test) = needs.filler() else { return Ok(()) };
+/// What stores each of the first `keys` keys that `needs` names, with the connections of `job`; none if it names none.
+pub fn filling(job: Job, needs: Needs, keys: u64, places: &Placeholders) -> Option<Filling> {
+    let test = needs.filler()?;
     let load = Load::new(test, places, job.seed);
     let clients = job.clients.min(usize::try_from(keys).unwrap_or(usize::MAX));
     let request_bytes = load.script.batch_bytes(1).max(1);
@@ -66,5 +68,5 @@ pub fn fill(job: Job, needs: Needs, keys: u64, places: &Placeholders) -> Result<
         named_commands: Vec::new(),
         ..job
     };
-    load.run(&job, &[Stage::Exactly { requests: keys }], &mut |_| ()).map(|_| ())
+    Some(Filling { traffic: Traffic::Memcached(load), job, requests: keys })
 }
