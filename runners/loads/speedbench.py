@@ -1,14 +1,14 @@
 """The native driver `speedbench`: its workload document, its command line, its exit status."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from runners.documents import Benchmark
 from runners.errors import BenchmarkFailed, Permanent, Transient
-from runners.loads.driver_document import EVENTS, read_document, read_outcome
+from runners.loads.driver_document import EVENTS, read_document, read_duel, read_outcome
 from runners.loads.target import NO_CPU, Outcome, Target, last_line
 from runners.machine.kernel_files import cpu_list
 from runners.processes.children import ChildCommand, Processes
@@ -43,6 +43,16 @@ class Driver:
         if target.cpu_ns() == server_before:
             raise BenchmarkFailed(NO_CPU)
         return read_outcome(read_document(output), benchmark, len(phases(benchmark.workload, 1)))
+
+    def duel(self, benchmark: Benchmark, targets: Sequence[Target], seed: int, control: Control) -> list[Outcome]:
+        """Loads two servers, base and head, in slices that alternate; the outcome of each. Raises as `run`."""
+        base, head = targets
+        document = {"protocol": base.protocol, "phase": phases(benchmark.workload, 1)}
+        (base.directory / WORKLOAD).write_text(json.dumps(document))
+        argv = [str(self.binary), *duel_arguments(base, head, seed, self.cpus)]
+        output = base.directory / "driver.json"
+        self._run(argv, base, output, 2 * deadline_s(benchmark.workload), control)
+        return read_duel(read_document(output), benchmark)
 
     def prefill(self, benchmark: Benchmark, target: Target, seed: int, control: Control) -> None:
         """Sets every key of a workload once, and does nothing else. Raises as `run`."""
@@ -90,6 +100,13 @@ def driver_arguments(target: Target, seed: int, cpus: frozenset[int]) -> list[st
     server = ["--server-pid", str(target.pid), "--server-events", ",".join(EVENTS)]
     options = ["--seed", str(seed), "--cpus", cpu_list(cpus), *server, "--json"]
     return ["run", "--workload", WORKLOAD, *target.options, *options]
+
+
+def duel_arguments(base: Target, head: Target, seed: int, cpus: frozenset[int]) -> list[str]:
+    """The driver's command line for two servers; the workload is in a file in its directory."""
+    servers = ["--base", base.place, "--head", head.place, "--base-pid", str(base.pid), "--head-pid", str(head.pid)]
+    options = ["--server-events", ",".join(EVENTS), "--seed", str(seed), "--cpus", cpu_list(cpus), "--json"]
+    return ["duel", "--workload", WORKLOAD, *servers, *options]
 
 
 def deadline_s(workload: Mapping[str, Any]) -> float:

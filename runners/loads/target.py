@@ -31,6 +31,11 @@ class Target:
             return ["-s", str(self.address.socket_path)]
         return ["-h", "127.0.0.1", "-p", str(self.address.port)]
 
+    @property
+    def place(self) -> str:
+        """The address as one word."""
+        return str(self.address.socket_path) if self.address.transport == "unix" else f"127.0.0.1:{self.address.port}"
+
     def cpu_ns(self) -> int:
         """CPU time of the server so far. Raises BenchmarkFailed if its process is gone."""
         try:

@@ -6,14 +6,16 @@ A counter that this kernel does not keep, or that this user may not read, is Non
 import contextlib
 import os
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from runners.processes.control import boottime
 from runners.processes.cpu_time import ended_children_s, process_cpu_ns
 
 PROC = Path("/proc")
+Number = TypeVar("Number", int, float)
 SYS = Path("/sys")
 PAGING = ("pswpin", "pswpout")
 PRESSURES = ("cpu", "memory", "io")
@@ -58,14 +60,14 @@ class KernelCounters:
 
 @dataclass(frozen=True)
 class CounterReader:
-    """Reads the counters of these CPUs, and of two processes while they exist."""
+    """Reads the counters of these CPUs, and of servers and the driver while they exist."""
 
     cpus: frozenset[int]
     server_cpus: frozenset[int]
     roots: Roots = Roots()
 
-    def read(self, server: int | None = None, driver: int | None = None) -> KernelCounters:
-        """All counters, now."""
+    def read(self, servers: Sequence[int] = (), driver: int | None = None) -> KernelCounters:
+        """All counters, now. What is of a server is the sum over these."""
         proc = self.roots.proc
         rows = _rows(proc / "stat")
         busy_s, resolution_s = self._busy(rows)
@@ -73,14 +75,14 @@ class CounterReader:
             at_s=time.monotonic(),
             asleep_s=boottime() - time.monotonic(),
             runner_s=time.process_time(),
-            server_s=cpu_s(server),
+            server_s=_known_sum([cpu_s(server) for server in servers]),
             driver_s=ended_children_s() + (cpu_s(driver) or 0.0),
             steal_s={cpu: int(row[_STEAL]) * TICK_S for cpu, row in self._of_cpus(rows).items() if len(row) > _STEAL},
             busy_s=busy_s,
             busy_resolution_s=resolution_s,
-            delay_s=delays(proc / str(server) / "task") if server else {},
-            pressure_s=self._pressures(server),
-            major_faults=_major_faults(proc / str(server) / "stat") if server else None,
+            delay_s={thread: s for one in servers for thread, s in delays(proc / str(one) / "task").items()},
+            pressure_s=self._pressures(next(iter(servers), None)),
+            major_faults=_known_sum([_major_faults(proc / str(server) / "stat") for server in servers]),
             swapped_pages=_swapped_pages(proc / "vmstat"),
             throttled=_sum(self._cpu_files("thermal_throttle/core_throttle_count")),
             frequency_mhz=_least_mhz(self._cpu_files("cpufreq/scaling_cur_freq")),
@@ -178,6 +180,12 @@ def _major_faults(stat: Path) -> int | None:
 def _swapped_pages(vmstat: Path) -> int | None:
     lines = (line.split() for line in _text(vmstat).splitlines())
     return _sum([float(words[1]) for words in lines if words[0] in PAGING])
+
+
+def _known_sum(numbers: Sequence[Number | None]) -> Number | None:
+    """The sum; None if there are none, or one is not known."""
+    known = [one for one in numbers if one is not None]
+    return sum(known[1:], known[0]) if known and len(known) == len(numbers) else None
 
 
 def _sum(numbers: Iterable[float]) -> int | None:

@@ -1,36 +1,36 @@
 """Blocks of a paired run: a fresh server of each side, both running at once, loaded in turn on the same cores.
 
-Slow changes, of a clock speed or a neighbour, affect both sides alike: each slice of one side is within a second of a
-slice of the other. What is random at each start (memory layout, and the slot: which one starts first, its port and
-directory) differs from block to block, so a block is one pair, however many slices it has: the comparison resamples
-blocks. The slots are assigned at random for each block. If both builds were the same, swapping their names would change
+One process of the driver has connections to both and alternates between them every 20 to 100 ms (`speedbench duel`), so
+that what happens to the machine happens to both; the pairs of slices in which it happened to one of them are trimmed.
+What is random at each start (memory layout, and the slot: which one starts first, its port and directory) differs from
+block to block and is by far the largest part of the noise. So a block is short, and it is one pair, however many slices
+it has. The slots are assigned at random for each block. If both builds were the same, swapping their names would change
 nothing; the sign-flip test needs no more than that.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from statistics import fmean, median
 from typing import Any
 
 from runners.documents import Benchmark
-from runners.errors import BenchmarkFailed, Transient
-from runners.measuring.indicators import worst_values
-from runners.measuring.trials import MEASURE, LoadResult, Trial, TrialRunner, TrialStart, measure_trial, summary_line
+from runners.errors import BenchmarkFailed
+from runners.measuring.trials import MEASURE, Trial, TrialRunner, TrialStart, measure_trial, summary_line
 from runners.servers.server import ServerProcess
 
-TRIES = 3  # of a slice
-SLICES = 4  # of each side: together as long as the window of a trial
-SHORTEST_SLICE_S = 0.1
-SETTLING_REQUESTS = 1000  # after prefill and warm-up; their results are not used
-WARMUP_S = 0.1  # of a slice: the server is warm, but the other one has used the caches of its core
-ROOM = 2  # free memory for the second server, in multiples of the first one's peak: it may fork as well
+SIDES = ("base", "head")
+WINDOW_S = 0.6  # of each side of a block, at most: more blocks say more than longer ones
+WARMUP_S = 0.1  # of each side: the prefill has warmed the server up, too
+SETTLING_REQUESTS = 1000  # of a server that is filled to see how large it becomes
+ROOM = 2 + 2  # free memory for both servers, in multiples of the peak of one: each may fork as well
 MEMINFO = Path("/proc/meminfo")
+SLOWEST_RPS = 100  # of an open loop: with fewer a slice of 100 ms would not hold the rate
 # Keys of a workload that cannot be divided into slices, and why.
 NOT_SLICED = {
     "requests": "its length is a number of requests, not a time",
     "ttl_s": "its keys expire, and a block takes longer than a trial",
+    "probe": "its probe would load one server while the other is measured",
 }
 
 
@@ -66,20 +66,18 @@ def reason_not_to_slice(benchmark: Benchmark) -> str | None:
             return reason
     if "keys" in benchmark.workload.get("expect", {}):
         return "the keys that it leaves are counted"
-    return None
+    return _reason_of_mode(benchmark.workload)
 
 
-@dataclass
-class Slot:
-    """One side of a block: its server and its slices. `repeated` counts the slices that were dropped and repeated."""
-
-    side: str
-    number: int
-    order: int
-    server: ServerProcess
-    slices: list[dict[str, Any]] = field(default_factory=list)
-    loads: list[LoadResult] = field(default_factory=list)
-    repeated: int = 0
+def _reason_of_mode(workload: Mapping[str, Any]) -> str | None:
+    match workload.get("mode", "closed"):
+        case "closed":
+            return None
+        case "open":
+            too_slow = workload["rate"] < SLOWEST_RPS
+            return f"its rate is below {SLOWEST_RPS} requests/s" if too_slow else None
+        case mode:
+            return f"mode {mode} has no slices"
 
 
 @dataclass(frozen=True)
@@ -93,127 +91,72 @@ class Block:
     def measure(self) -> dict[str, Trial]:
         """One trial of each side. Raises NoRoom, BenchmarkFailed, or what ends the run."""
         self.runner.check()
-        self.runner.await_quiet(f"{self.benchmark.name}, pair {self.number + 1}")
-        begin, shuffled = TrialStart(), self.runner.rng.sample
+        name = f"{self.benchmark.name}, pair {self.number + 1}"
+        if self.number == 0:
+            self._require_room(name)
+        self.runner.await_quiet(name)
+        begin, order = TrialStart(), self.runner.next_order()
+        slots = self.runner.rng.sample(SIDES, 2)
         with ExitStack() as stack:
-            sides = shuffled(self.runner.job.sides, 2)
-            slots = [self._start(stack, number, side.side) for number, side in enumerate(sides)]
-            for turn in range(SLICES):
-                for slot in shuffled(slots, 2):
-                    self._slice(slot, turn, begin)
-            trials = {slot.side: self._trial(slot, begin) for slot in slots}
-        for side, trial in trials.items():
-            self.runner.log.line(MEASURE, f"{self._name(side)}: {summary_line(trial)}")
+            servers = self._start(stack, slots)
+            loads = self.runner.run_duel(
+                block_load(self.benchmark), [servers[side] for side in SIDES], self._seed, name
+            )
+            peaks = {side: float(servers[side].peak_rss_bytes()) for side in SIDES}
+        trials = {}
+        for side, load in zip(SIDES, loads, strict=True):
+            trials[side] = Trial(
+                self.number,
+                order,
+                begin.timestamp,
+                begin.seconds,
+                load.metrics | {"peak_rss_bytes": peaks[side]},
+                load.flags,
+                load.driver,
+                {"block": self.number, "slot": slots.index(side), **load.driver.pop("duel")},
+                load.quiet,
+                load.server,
+                self.runner.recipe(servers[side], [(block_load(self.benchmark), self._seed)]),
+            )
+            self.runner.log.line(MEASURE, f"{name} ({side}): {summary_line(trials[side])}")
         return trials
 
-    def _name(self, side: str) -> str:
-        return f"{self.runner.name(self.benchmark, side)}, trial {self.number + 1}"
+    @property
+    def _seed(self) -> int:
+        return self.runner.job.seed + self.number
 
-    def _start(self, stack: ExitStack, number: int, side: str) -> Slot:
-        """Starts a server, fills it and warms it up. Raises NoRoom if there is no memory for a second one like it."""
-        server = stack.enter_context(self.runner.fresh_server(self.benchmark, side, number))
-        self._run_load(server, settling_load(self.benchmark), 0, self._name(side))
-        if number == 0:
-            check_room(server.peak_rss_bytes(), available_bytes())
-        return Slot(side, number, self.runner.next_order(), server)
+    def _start(self, stack: ExitStack, slots: Sequence[str]) -> dict[str, ServerProcess]:
+        """Both servers, in the order of their slots; the second one in the network of the first."""
+        servers: dict[str, ServerProcess] = {}
+        for slot, side in enumerate(slots):
+            beside = next(iter(servers.values()), None)
+            servers[side] = stack.enter_context(self.runner.fresh_server(self.benchmark, side, slot, beside))
+        return servers
 
-    def _slice(self, slot: Slot, turn: int, begin: TrialStart) -> None:
-        """The next slice of a side; up to TRIES times, if a flag voids it or the server did not run in it."""
-        name = f"{self._name(slot.side)}, slice {turn + 1}"
-        before: frozenset[str] = frozenset()
-        for left in reversed(range(TRIES)):
-            at_s = begin.seconds
-            try:
-                load = self._run_load(slot.server, slice_of(self.benchmark), turn + 1, name)
-            except Transient as error:
-                if not left:
-                    raise
-                self.runner.log.line(MEASURE, f"{name}: {error}")
-            else:
-                voiding = self.runner.job.voiding(load.flags)
-                self.runner.accept_flags(self.benchmark, before & voiding)
-                if not left or not voiding - self.runner.accepted_flags[self.benchmark.name]:
-                    break
-                before = voiding
-            slot.repeated += 1
-        slot.loads.append(load)
-        slot.slices.append({"at_s": at_s, "metrics": load.metrics, "flags": list(load.flags), **slice_extent(load)})
-
-    def _run_load(self, server: ServerProcess, benchmark: Benchmark, turn: int, name: str) -> LoadResult:
-        return self.runner.run_load(benchmark, server, self._seed(turn), name)
-
-    def _seed(self, turn: int) -> int:
-        # With `verify` the values depend on the seed: they must be read with the seed that they were stored with.
-        return self.runner.job.seed + self.number + (0 if self.benchmark.workload.get("verify") else turn)
-
-    def _trial(self, slot: Slot, begin: TrialStart) -> Trial:
-        metrics = combined_metrics(slot.loads) | {"peak_rss_bytes": float(slot.server.peak_rss_bytes())}
-        flags = tuple(dict.fromkeys(flag for load in slot.loads for flag in load.flags))
-        pairing = {"block": self.number, "slot": slot.number, "repeated": slot.repeated, "slices": slot.slices}
-        turns = [(slice_of(self.benchmark), self._seed(turn + 1)) for turn in range(SLICES)]
-        recipe = self.runner.recipe(slot.server, [(settling_load(self.benchmark), self._seed(0)), *turns])
-        last, quiet = slot.loads[-1], worst_values([load.quiet for load in slot.loads])
-        return Trial(
-            self.number,
-            slot.order,
-            begin.timestamp,
-            begin.seconds,
-            metrics,
-            flags,
-            last.driver,
-            pairing,
-            quiet,
-            last.server,
-            recipe,
-        )
+    def _require_room(self, name: str) -> None:
+        """Fills a server to see how large it becomes. Raises NoRoom if there is no memory for two like it."""
+        with self.runner.fresh_server(self.benchmark, SIDES[0]) as server:
+            self.runner.run_load(settling_load(self.benchmark), server, self._seed, name)
+            peak_bytes = server.peak_rss_bytes()
+        check_room(peak_bytes, available_bytes())
 
 
 def settling_load(benchmark: Benchmark) -> Benchmark:
-    """The workload with a few requests after the warm-up in place of its window."""
-    workload = {key: value for key, value in benchmark.workload.items() if key != "duration_s"}
+    """The workload with a few requests after the prefill in place of its window."""
+    workload = {key: value for key, value in benchmark.workload.items() if key not in ("duration_s", "warmup_most_s")}
     requests = max(SETTLING_REQUESTS, workload["clients"] * workload["pipeline"])
-    return replace(benchmark, workload=workload | {"requests": requests})
+    return replace(benchmark, workload=workload | {"warmup_s": 0.0, "requests": requests})
 
 
-def slice_of(benchmark: Benchmark) -> Benchmark:
-    """A slice of the window, for a server that is filled and warm."""
-    done = ("prefill", "setup", "warmup_most_s")
-    workload = {key: value for key, value in benchmark.workload.items() if key not in done}
-    length_s = max(SHORTEST_SLICE_S, workload["duration_s"] / SLICES)
-    warmup_s = min(WARMUP_S, workload["warmup_s"])
-    return replace(benchmark, workload=workload | {"warmup_s": warmup_s, "duration_s": length_s})
-
-
-def slice_extent(load: LoadResult) -> dict[str, float]:
-    """The requests and seconds of a slice."""
-    test: Mapping[str, Any] = load.driver["tests"][-1]
-    return {"requests": test["requests"], "window_s": test["window_s"]}
-
-
-def combined_metrics(loads: Sequence[LoadResult]) -> dict[str, float]:
-    """Each metric that all slices have, over all of them.
-
-    A metric per request is weighted by requests, one per second by seconds, so both are sums over sums. Of memory it is
-    the maximum, of a latency, which has no sum, the median.
-    """
-    names = set.intersection(*(set(load.metrics) for load in loads))
-    return {name: _combine(name, loads) for name in sorted(names)}
-
-
-def _combine(name: str, loads: Sequence[LoadResult]) -> float:
-    values = [load.metrics[name] for load in loads]
-    for ending, weight in WEIGHTS.items():
-        if name.endswith(ending):
-            return fmean(values, [slice_extent(load)[weight] for load in loads])
-    return AGGREGATES.get(name.rpartition("_")[2], median)(values)
-
-
-WEIGHTS = {"_per_request": "requests", "_rps": "window_s"}
-AGGREGATES: dict[str, Callable[[Sequence[float]], float]] = {"bytes": max}
+def block_load(benchmark: Benchmark) -> Benchmark:
+    """The workload with the short window of a block, and a warm-up of fixed length before it."""
+    workload = {key: value for key, value in benchmark.workload.items() if key != "warmup_most_s"}
+    lengths = {"warmup_s": WARMUP_S, "duration_s": WINDOW_S}
+    return replace(benchmark, workload=workload | {key: min(workload[key], most) for key, most in lengths.items()})
 
 
 def check_room(peak_bytes: int, free_bytes: int) -> None:
-    """Raises NoRoom if there is too little memory for a second server of this size."""
+    """Raises NoRoom if there is too little memory for two servers of this size."""
     if free_bytes < ROOM * peak_bytes:
         raise NoRoom(
             f"a server takes {peak_bytes >> 20} MiB and {free_bytes >> 20} MiB are free, "

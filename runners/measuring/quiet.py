@@ -109,11 +109,11 @@ class QuietGate:
         return QuietWait(round(waited_s, 3), bool(reason), values, reason or next(iter(reasons), ""))
 
     @contextlib.contextmanager
-    def watch(self, server_pid: int, driver_pid: Callable[[], int | None] = lambda: None) -> Iterator[Watch]:
+    def watch(self, servers: Sequence[int], driver_pid: Callable[[], int | None] = lambda: None) -> Iterator[Watch]:
         """Reads the counters of the kernel until the end of the block. `driver_pid` is called for each reading."""
 
         def read() -> KernelCounters:
-            return self._reader.read(server_pid, driver_pid())
+            return self._reader.read(servers, driver_pid())
 
         before_ns = self._spin_ns()
         watch, ended = Watch(self.placement, [read()]), threading.Event()

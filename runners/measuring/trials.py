@@ -2,7 +2,7 @@
 
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -13,7 +13,7 @@ from runners.build import Build
 from runners.documents import Benchmark, Job
 from runners.errors import BenchmarkFailed, Stopped
 from runners.loads.driver_document import server_object
-from runners.loads.target import Target
+from runners.loads.target import Outcome, Target
 from runners.measuring import reproduce
 from runners.measuring.reproduce import SeededBenchmark
 from runners.measuring.tools import Tools
@@ -61,11 +61,6 @@ class Trial:
             "reproduce": self.reproduce,
             "driver": self.driver,
         }
-
-    @property
-    def sliced(self) -> bool:
-        """Whether it was measured in slices; slices with noise were repeated already."""
-        return bool(self.pairing and "slices" in self.pairing)
 
 
 @dataclass(frozen=True)
@@ -141,10 +136,12 @@ class TrialRunner:
         return reproduce.recipe(self.job, loads, server, self.tools.launcher, self.tools.external)
 
     @contextmanager
-    def fresh_server(self, benchmark: Benchmark, side: str, slot: int = 0) -> Iterator[ServerProcess]:
-        """A server of this side's build that answers. Raises as `Launcher.running`."""
+    def fresh_server(
+        self, benchmark: Benchmark, side: str, slot: int = 0, beside: ServerProcess | None = None
+    ) -> Iterator[ServerProcess]:
+        """A server of this side's build that answers, in the network of another one. Raises as `Launcher.running`."""
         programs = {name: one.path for name, one in self.builds[side].artifacts.items()}
-        spec = ServerSpec(self.job.server, benchmark.transport, programs, slot)
+        spec = ServerSpec(self.job.server, benchmark.transport, programs, slot, beside)
         with self.tools.launcher.running(spec, self.rng, self.control) as server:
             yield server
 
@@ -152,32 +149,45 @@ class TrialRunner:
         """Loads a server once while the machine is watched. If the server has ended, that is reported as the cause."""
         native = benchmark.driver == "speedbench"
         driver = self.tools.driver if native else self.tools.external
-        target = Target(self.job.server.protocol, server.address, server.pid, server.output.parent)
-        before = counters.own_counters(server.address, target.protocol)
+        return self._watched([server], name, lambda targets: [driver.run(benchmark, targets[0], seed, self.control)])[0]
+
+    def run_duel(
+        self, benchmark: Benchmark, servers: Sequence[ServerProcess], seed: int, name: str
+    ) -> list[LoadResult]:
+        """Loads two servers in slices that alternate, the second of which is `head`; otherwise as `run_load`."""
+        duel = self.tools.driver.duel
+        return self._watched(servers, name, lambda targets: duel(benchmark, targets, seed, self.control))
+
+    def _watched(
+        self, servers: Sequence[ServerProcess], name: str, load: Callable[[list[Target]], list[Outcome]]
+    ) -> list[LoadResult]:
+        protocol = self.job.server.protocol
+        targets = [Target(protocol, one.address, one.pid, one.output.parent) for one in servers]
+        before = [counters.own_counters(one.address, protocol) for one in servers]
+        pids = [one.pid for one in servers]
         try:
-            with self.tools.gate.watch(server.pid, lambda: self.started_after(server)) as watch:
-                outcome = driver.run(benchmark, target, seed, self.control)
+            with self.tools.gate.watch(pids, lambda: self.started_after(pids)) as watch:
+                outcomes = load(targets)
         except BenchmarkFailed:
-            server.check_alive()
+            for server in servers:
+                server.check_alive()
             raise
-        watch.window = outcome.window
+        watch.window = outcomes[0].window
         findings = watch.findings
         for reason in findings.reasons:
             self.log.line(MEASURE, f"{name}: {reason}")
-        stats = counters.counter_growth(before, counters.own_counters(server.address, target.protocol))
-        server.check_alive()
-        return LoadResult(
-            outcome.metrics,
-            (*outcome.flags, *findings.flags),
-            outcome.document,
-            findings.values,
-            server_object(outcome.document, stats),
-        )
+        results = []
+        for server, outcome, earlier in zip(servers, outcomes, before, strict=True):
+            stats = counters.counter_growth(earlier, counters.own_counters(server.address, protocol))
+            server.check_alive()
+            flags, served = (*outcome.flags, *findings.flags), server_object(outcome.document, stats)
+            results.append(LoadResult(outcome.metrics, flags, outcome.document, findings.values, served))
+        return results
 
-    def started_after(self, server: ServerProcess) -> int | None:
-        """The process that was started after the server: the one that loads it. None: there is none yet."""
+    def started_after(self, servers: Sequence[int]) -> int | None:
+        """The process that was started after these servers: the one that loads them. None: there is none yet."""
         latest = self.tools.launcher.processes.latest
-        return None if latest == server.pid else latest
+        return None if latest in servers else latest
 
 
 def measure_trial(runner: TrialRunner, benchmark: Benchmark, side: str, number: int) -> Trial:

@@ -34,8 +34,8 @@ TERM_GRACE_S = 2.0
 class ChildCommand:
     """What is started, on which CPUs (None: any) and with memory of which nodes (empty: any).
 
-    With a `view` it runs in a sandbox of its own, where this machine can make one; with a `network` it runs in the
-    network of that sandbox.
+    With a `view` it runs in a sandbox of its own, where this machine can make one; with a `network` it runs in, or its
+    sandbox shares, the network of that sandbox.
     """
 
     argv: list[str]
@@ -152,7 +152,7 @@ class Processes:
             command.view.tmp.mkdir(exist_ok=True)
             mounts = self.sandbox.mounts(command.view)
             program = SandboxedProgram(command.argv, environment, command.directory, mounts)
-            return running.start(program, env=mark, **options)
+            return running.start(program, command.network, env=mark, **options)
         enter = command.network.enter if command.network else None
         process = subprocess.Popen(command.argv, cwd=command.directory, env=environment, preexec_fn=enter, **options)
         return process, None

@@ -1,6 +1,6 @@
 """The program that starts another one in a sandbox. It runs alone (`python -I -S`), with the standard library only.
 
-    launch.py CONTROL REPORT SPEC      three inherited descriptors
+    launch.py CONTROL REPORT SPEC [shared]      three inherited descriptors; keep the network of the caller
 
 There are three processes. The *keeper* stays in the process namespace of the host, where the program cannot reach it,
 and ends the sandbox when the runner closes CONTROL or dies. The *init* is process 1 of the sandbox: when it ends, the
@@ -97,7 +97,7 @@ def prctl(option: int, argument: int) -> int:
 
 
 def main(argv: Sequence[str]) -> int:
-    control_fd, report, spec_fd = map(int, argv)
+    control_fd, report, spec_fd = map(int, argv[:3])
     control = socket.socket(fileno=control_fd)
     for number in (control_fd, report, spec_fd):
         os.set_inheritable(number, False)
@@ -106,7 +106,7 @@ def main(argv: Sequence[str]) -> int:
     try:
         with os.fdopen(spec_fd) as file:
             spec = json.load(file)
-        separate()
+        separate(shares_network="shared" in argv)
         init, status = start_init(spec, control, report)
     except OSError as error:
         report_error(report, error)
@@ -120,18 +120,26 @@ def report_error(report: int, error: OSError) -> None:
     os.write(report, json.dumps(message).encode())
 
 
-def separate() -> None:
-    """New namespaces for this process (users, network, IPC) and for its children (processes)."""
+def separate(shares_network: bool) -> None:
+    """New namespaces for this process (users, IPC, network unless it is shared) and for its children (processes)."""
     uid, gid = os.geteuid(), os.getegid()
     host_values = sysctls()
     unshare(CLONE_NEWUSER, "user namespace")
-    unshare(CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWPID, "network, IPC and process namespaces")
+    unshare(
+        (0 if shares_network else CLONE_NEWNET) | CLONE_NEWIPC | CLONE_NEWPID, "network, IPC and process namespaces"
+    )
     try:
         Path("/proc/self/setgroups").write_text("deny")
         Path("/proc/self/uid_map").write_text(f"{INNER_ID} {uid} 1")
         Path("/proc/self/gid_map").write_text(f"{INNER_ID} {gid} 1")
     except OSError as error:
         raise SetupError(error.errno, f"map of users: {error.strerror}") from error
+    if not shares_network:
+        make_network(host_values)
+
+
+def make_network(host_values: dict[Path, str]) -> None:
+    """A loopback with the settings of the host."""
     raise_loopback()
     for file, value in sysctls().items():
         with contextlib.suppress(OSError):

@@ -70,10 +70,12 @@ class SandboxedProgram:
         return json.dumps(vars(self) | {"directory": str(self.directory)}).encode()
 
 
-def start(program: SandboxedProgram, **options: Any) -> tuple["subprocess.Popen[bytes]", RunningSandbox]:
+def start(
+    program: SandboxedProgram, network: RunningSandbox | None = None, **options: Any
+) -> tuple["subprocess.Popen[bytes]", RunningSandbox]:
     """Starts a program in a sandbox of its own; the options of Popen also apply to its keeper.
 
-    Raises NoSandbox, or the OSError of an exec that failed.
+    With `network` it shares the network of that sandbox. Raises NoSandbox, or the OSError of an exec that failed.
     """
     control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     control.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
@@ -84,8 +86,9 @@ def start(program: SandboxedProgram, **options: Any) -> tuple["subprocess.Popen[
     os.lseek(document, 0, os.SEEK_SET)
     descriptors = (theirs.fileno(), report, document)
     try:
-        argv = [sys.executable, "-I", "-S", str(LAUNCH), *map(str, descriptors)]
-        process = subprocess.Popen(argv, pass_fds=descriptors, **options)
+        argv = [sys.executable, "-I", "-S", str(LAUNCH), *map(str, descriptors), *(["shared"] if network else [])]
+        enter = network.enter if network else None
+        process = subprocess.Popen(argv, pass_fds=descriptors, preexec_fn=enter, **options)
     except BaseException:
         os.close(reading)
         control.close()

@@ -105,6 +105,8 @@ class ServerSpec:
     transport: str
     artifacts: Mapping[str, Path]
     slot: int = 0
+    #: Another server whose network this one shares, so that one driver reaches both.
+    beside: ServerProcess | None = None
 
 
 @dataclass(frozen=True)
@@ -146,7 +148,8 @@ class Launcher:
         output = scratch / "output"
         writable, readable = (scratch / "data", address.socket_path.parent), tuple(spec.artifacts.values())
         view = SandboxView(scratch / "tmp", writable, readable)
-        command = ChildCommand(argv, environment, scratch / "data", self.cpus, self.nodes, view)
+        shared = spec.beside.child.sandbox if spec.beside else None
+        command = ChildCommand(argv, environment, scratch / "data", self.cpus, self.nodes, view, shared)
         with output.open("wb") as stream:
             try:
                 child = self.processes.start(command, stream)

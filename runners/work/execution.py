@@ -152,13 +152,12 @@ class Execution:
             self._send(state, environment)
 
     def _trials(self, state: BenchmarkState) -> None:
-        """One trial of every side; once more if a flag voids what the run is to measure. Slices repeat themselves."""
+        """One trial of every side; once more if a flag voids what the run is to measure."""
         number = state.rounds
         self._show(f"{state.benchmark.name}, trial {number + 1}")
         trials = self._measure_round(state.benchmark, number)
-        sliced = all(trial.sliced for trial in trials.values())
         voiding = self._voiding(trials)
-        if voiding - self.runner.accepted_flags[state.benchmark.name] and state.repeats_left and not sliced:
+        if voiding - self.runner.accepted_flags[state.benchmark.name] and state.repeats_left:
             state.repeats_left -= 1
             state.thrown_out += 1
             self.log.line(

@@ -1,28 +1,14 @@
 """Blocks of two real servers: both run at once, are loaded in turn, and give one trial each."""
 
+import re
 from collections import Counter
-from collections.abc import Callable
-from itertools import pairwise
-from random import Random
 from typing import Any
 
 import pytest
 
 from runners.documents import Benchmark, parse_job
 from runners.measuring import pairs
-from runners.measuring.pairs import (
-    SLICES,
-    Block,
-    NoRoom,
-    Slot,
-    check_room,
-    combined_metrics,
-    reason_not_to_slice,
-    settling_load,
-    slice_of,
-)
-from runners.measuring.trials import LoadResult, TrialRunner, TrialStart
-from runners.processes.control import Control
+from runners.measuring.pairs import NoRoom, block_load, check_room, reason_not_to_slice, settling_load
 from runners.tests.api import Api
 from runners.tests.conftest import BASE_SHA, COMMAND, SHA, TREE, make_benchmark, make_job, marked
 from runners.work.agent import Agent
@@ -38,18 +24,6 @@ def benchmark(**workload: Any) -> Benchmark:
     return parse_job(make_job(benchmarks=[make_benchmark(**workload)])).benchmarks[0]
 
 
-def load(
-    cpu_ns: float, requests: int, window_s: float, p50: float, rss: float, flags: tuple[str, ...] = ()
-) -> LoadResult:
-    metrics = {
-        "server_cpu_ns_per_request": cpu_ns / requests,
-        "throughput_rps": requests / window_s,
-        "latency_us_p50": p50,
-        "some_bytes": rss,
-    }
-    return LoadResult(metrics, flags, {"tests": [{"requests": requests, "window_s": window_s}]})
-
-
 def measured(api: Api) -> dict[tuple[str, str], list[dict[str, Any]]]:
     return {(one["benchmark"]["name"], one["side"]): one["trials"] for one in api.bodies("/measurement")}
 
@@ -62,86 +36,42 @@ def test_both_servers_of_a_block_run_and_their_slices_alternate(api: Api, agent:
     assert [trial["trial"] for trial in base] == [trial["trial"] for trial in head] == [0, 1, 2]
     slots = Counter()
     for one, other in zip(base, head, strict=True):
-        assert one["pairing"]["block"] == other["pairing"]["block"] == one["trial"]
-        assert {one["pairing"]["slot"], other["pairing"]["slot"]} == {0, 1}
-        slots[one["pairing"]["slot"]] += 1
+        pairings = one["pairing"], other["pairing"]
+        assert one["trial"] == pairings[0]["block"] == pairings[1]["block"]
+        assert {pairing["slot"] for pairing in pairings} == {0, 1}
+        slots[pairings[0]["slot"]] += 1
         assert one["driver"]["target"]["address"] != other["driver"]["target"]["address"]
-        turns = [sorted((a["at_s"], b["at_s"])) for a, b in slices_of(one, other)]
-        assert len(turns) == SLICES and all(late[0] >= early[1] for early, late in pairwise(turns))
+        order = pairings[0]["order"]
+        assert order == pairings[1]["order"] and re.fullmatch("(bh|hb)+", order)
+        assert all(len(pairing["slice_ns"]) == len(order) / 2 for pairing in pairings)
+        assert one["driver"]["prefill"]["keys_in_server"] == other["driver"]["prefill"]["keys_in_server"] == 500
     assert len(slots) == 2, "with the seed of this job base has both slots within three blocks"
     assert marked(agent.tools.launcher.home) == []
     assert not list(agent.tools.launcher.home.glob("trial-*"))
 
 
-def slices_of(one: dict[str, Any], other: dict[str, Any]) -> list[tuple[dict[str, Any], dict[str, Any]]]:
-    return list(zip(one["pairing"]["slices"], other["pairing"]["slices"], strict=True))
-
-
-def test_a_trial_is_the_sum_of_its_slices(api: Api, agent: Agent) -> None:
-    api.jobs = [paired(trials=1)]
+def test_a_block_over_tcp_has_both_servers_in_one_network(api: Api, agent: Agent) -> None:
+    api.jobs = [paired(trials=1, benchmarks=[make_benchmark(transport="tcp")])]
     agent.work()
-    trial = measured(api)["get-p1", "head"][0]
-    slices = trial["pairing"]["slices"]
-    requests = sum(one["requests"] for one in slices)
-    spent_ns = sum(one["metrics"]["server_cpu_ns_per_request"] * one["requests"] for one in slices)
-    assert trial["metrics"]["server_cpu_ns_per_request"] == pytest.approx(spent_ns / requests)
-    assert trial["metrics"]["throughput_rps"] == pytest.approx(requests / sum(one["window_s"] for one in slices))
-    assert trial["driver"]["prefill"] is None, "a slice does not fill a server that is full"
-    assert set(trial["flags"]) == {flag for one in slices for flag in one["flags"]}
+    assert api.of("/complete"), api.bodies("/fail")
+    addresses = {trials[0]["driver"]["target"]["address"] for trials in measured(api).values()}
+    assert len(addresses) == 2 and all(address.startswith("tcp:127.0.0.1:") for address in addresses), addresses
 
 
-class Rehearsal(TrialRunner):
-    """A trial runner whose loads are not measured: the n-th one has the flags of the rule."""
-
-    def follow(self, rule: Callable[[int], tuple[str, ...]]) -> None:
-        self.rule, self.loads = rule, 0
-
-    def run_load(self, benchmark: Benchmark, server: Any, seed: int, name: str) -> LoadResult:
-        self.loads += 1
-        return load(1000, 10, 1.0, 5.0, 7.0, self.rule(self.loads - 1))
-
-
-def loads_of_slices(rule: Callable[[int], tuple[str, ...]], slices: int, repeat_for: list[str]) -> tuple[int, int]:
-    """How often a slot was loaded for so many slices, and how many of these loads were dropped."""
-    job = parse_job(paired(repeat_for=repeat_for))
-    runner = Rehearsal(job, None, Control(), RunLogOfNobody(), Random(1))  # type: ignore[arg-type]
-    runner.follow(rule)
-    slot = Slot("head", 0, 0, None)  # type: ignore[arg-type]
-    for turn in range(slices):
-        Block(runner, job.benchmarks[0], 0)._slice(slot, turn, TrialStart())
-    return runner.loads, slot.repeated
-
-
-class RunLogOfNobody:
-    def line(self, phase: str, text: str) -> None:
-        return
-
-
-def test_a_slice_is_repeated_for_flags_that_void_and_for_no_others() -> None:
-    assert loads_of_slices(lambda n: ("delayed",), 4, ["steal", "unsteady"]) == (4, 0)
-    assert loads_of_slices(lambda n: ("delayed",) if n == 1 else (), 4, ["delayed"]) == (5, 1)
-    assert loads_of_slices(lambda n: ("delayed",), 2, ["delayed"]) == (6, 4)
-
-
-def test_a_structural_flag_repeats_a_slice_once() -> None:
-    assert loads_of_slices(lambda n: ("client_delayed",) if n == 1 else (), 4, ["client_delayed"]) == (5, 1)
-    assert loads_of_slices(lambda n: ("client_delayed",), 4, ["client_delayed"]) == (5, 1)
-
-
-def test_slices_are_weighted_by_the_unit_of_the_metric() -> None:
-    found = combined_metrics([load(1000, 10, 1.0, 5.0, 7.0), load(9000, 30, 3.0, 9.0, 9.0), load(0, 60, 1.0, 6.0, 8.0)])
-    assert found == {
-        "server_cpu_ns_per_request": 100.0,
-        "throughput_rps": 20.0,
-        "latency_us_p50": 6.0,
-        "some_bytes": 9.0,
+def test_what_sets_up_a_server_is_sent_to_both_before_the_block(api: Api, agent: Agent) -> None:
+    workload = {
+        "prefill": None,
+        "expect": None,
+        "test": None,
+        "setup": {"request": "SET one __data__", "times": 7},
+        "commands": [{"request": "GET one"}],
     }
-
-
-def test_a_metric_that_only_some_slices_have_is_left_out() -> None:
-    first, second = load(1000, 10, 1.0, 5.0, 7.0), load(1000, 10, 1.0, 5.0, 7.0)
-    del second.metrics["latency_us_p50"]
-    assert "latency_us_p50" not in combined_metrics([first, second])
+    api.jobs = [paired(trials=1, benchmarks=[make_benchmark(**workload)])]
+    agent.work()
+    assert api.of("/complete"), api.bodies("/fail")
+    for trials in measured(api).values():
+        (test,) = trials[0]["driver"]["tests"]
+        assert test["hits"] == test["requests"] > 0
 
 
 @pytest.mark.parametrize(
@@ -150,6 +80,9 @@ def test_a_metric_that_only_some_slices_have_is_left_out() -> None:
         ({"duration_s": None, "requests": 100}, "a number of requests"),
         ({"ttl_s": 60}, "its keys expire"),
         ({"expect": {"keys": 500}}, "are counted"),
+        ({"mode": "churn"}, "mode churn has no slices"),
+        ({"mode": "open", "rate": 99.0}, "below 100 requests/s"),
+        ({"mode": "open", "rate": 100.0}, None),
         ({}, None),
     ],
 )
@@ -158,15 +91,18 @@ def test_a_load_that_cannot_be_divided_is_measured_whole(changes: dict[str, Any]
     assert found is None if reason is None else found and reason in found
 
 
-def test_a_slice_is_the_same_load_but_shorter_and_fills_nothing() -> None:
+def test_a_block_is_the_same_load_but_shorter() -> None:
+    long = benchmark(duration_s=2.0, warmup_s=0.5, warmup_most_s=5.0)
+    kept = {key: value for key, value in long.workload.items() if key != "warmup_most_s"}
+    assert block_load(long).workload == kept | {"duration_s": 0.6, "warmup_s": 0.1}
+    short = benchmark(duration_s=0.2, warmup_s=0.0)
+    assert block_load(short).workload == short.workload
+
+
+def test_a_server_is_filled_to_see_its_size() -> None:
     one = benchmark(duration_s=2.0, warmup_s=0.5)
-    assert slice_of(one).workload == {key: value for key, value in one.workload.items() if key != "prefill"} | {
-        "duration_s": 0.5,
-        "warmup_s": 0.1,
-    }
-    assert slice_of(benchmark(duration_s=0.2)).workload["duration_s"] == 0.1
     kept = {key: value for key, value in one.workload.items() if key != "duration_s"}
-    assert settling_load(one).workload == kept | {"requests": 1000}
+    assert settling_load(one).workload == kept | {"requests": 1000, "warmup_s": 0.0}
 
 
 def test_servers_too_large_for_each_other_are_measured_one_after_the_other(
@@ -182,10 +118,10 @@ def test_servers_too_large_for_each_other_are_measured_one_after_the_other(
     assert api.text("measure").count("measured one after the other") == 1
 
 
-def test_twice_the_memory_of_the_first_server_is_needed_for_the_second() -> None:
-    check_room(100, 200)
+def test_four_times_the_memory_of_one_server_is_needed_for_two() -> None:
+    check_room(100, 400)
     with pytest.raises(NoRoom, match="to run two at once"):
-        check_room(100 << 20, (200 << 20) - 1)
+        check_room(100 << 20, (400 << 20) - 1)
     assert pairs.available_bytes() > 1 << 20
 
 

@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use crate::contest::Slice;
 use crate::ratio::Ratio;
-use crate::sides::Sides;
+use crate::sides::{Side, Sides};
 use crate::verdict::Verdict;
 use machine::environment::Environment;
 use report::document::Driver;
@@ -50,6 +50,15 @@ pub struct DuelResult {
     /// All slices of a side, as `run` reports a window.
     pub base: TestResult,
     pub head: TestResult,
+}
+
+impl DuelResult {
+    pub fn of_mut(&mut self, side: Side) -> &mut TestResult {
+        match side {
+            Side::Base => &mut self.base,
+            Side::Head => &mut self.head,
+        }
+    }
 }
 
 fn as_text<S: serde::Serializer>(failure: &Option<Failure>, serializer: S) -> Result<S::Ok, S::Error> {

@@ -8,6 +8,7 @@ pub mod plan;
 pub mod prefill;
 pub mod ratio;
 pub mod run;
+mod server_use;
 pub mod sides;
 pub mod table;
 pub mod tally;

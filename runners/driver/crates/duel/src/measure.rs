@@ -7,6 +7,7 @@ use crate::document::DuelResult;
 use crate::plan::{DuelPlan, window};
 use crate::prefill::{fill, prefill};
 use crate::ratio::{ratios, so_far};
+use crate::server_use::ServerUse;
 use crate::sides::{Side, Sides};
 use crate::tally::{GROUPS, Tally};
 use crate::verdict::Verdict;
@@ -50,16 +51,25 @@ pub fn measure(
     let warmed_up = warm_up(&mut contest, phase, |ns, at| stage(phase, ns, at))?;
     let slice_ms = plan.slice_ms.unwrap_or(warmed_up.slice_ms);
     let mut course = Course::new(phase, slice_ms);
+    let before = ServerUse::read(sessions)?;
     let failure = course.go(&mut contest, phase).err();
     match failure {
         Some(failure) if course.slices.is_empty() => Err(failure),
-        failure => Ok((course.end(plan, phase, (sessions, prefills), warmed_up), failure)),
+        Some(failure) => Ok((course.end(plan, phase, (sessions, prefills), warmed_up), Some(failure))),
+        None => {
+            course.add_use(&before, sessions)?;
+            let mut result = course.end(plan, phase, (sessions, prefills), warmed_up);
+            for side in Side::BOTH {
+                sessions.of(side).check_expectations(phase, std::slice::from_mut(result.of_mut(side)))?;
+            }
+            Ok((result, None))
+        }
     }
 }
 
 /// The load without what the duel itself reads.
 fn driven((traffic, job): (Traffic, Job)) -> (Traffic, Job) {
-    (traffic, Job { server_pid: None, ..job })
+    (traffic, Job { server_pid: None, counters: None, ..job })
 }
 
 fn arrivals(phase: &Phase, series: u64) -> Option<Arrivals> {
@@ -100,6 +110,15 @@ impl Course {
             if line.is_due(PROGRESS_EVERY) {
                 line.say(&self.progress(pair + 1));
             }
+        }
+        Ok(())
+    }
+
+    /// Add what both servers have used since `before`.
+    fn add_use(&mut self, before: &ServerUse, sessions: &Sides<Session>) -> Result<(), Failure> {
+        let after = ServerUse::read(sessions)?;
+        for side in Side::BOTH {
+            before.add(&after, (side, sessions.of(side)), self.tallies.of_mut(side).record_mut());
         }
         Ok(())
     }

@@ -49,7 +49,10 @@ impl DuelPlan {
             "20 to 100 is usual",
         )?;
         let widest_ms = self.slice_ms.unwrap_or(WIDEST_CHOSEN_MS);
-        self.common().phases.iter().try_for_each(|phase| check_phase(phase, widest_ms))?;
+        let phases = &self.common().phases;
+        let (last, earlier) = phases.split_last().expect("a plan has a phase");
+        let measured = earlier.iter().filter(|phase| counted(phase).is_none()).chain([last]);
+        measured.into_iter().try_for_each(|phase| check_phase(phase, widest_ms))?;
         self.common().check()
     }
 
@@ -100,6 +103,14 @@ fn check_phase(phase: &Phase, widest_ms: u64) -> Result<(), Failure> {
         &format!("{name} is a number of requests"),
         "a duel alternates by time, so give the seconds of each side (--duration)",
     )
+}
+
+/// The requests of a phase that has a number of them. Before another phase it prepares both servers.
+pub fn counted(phase: &Phase) -> Option<u64> {
+    match phase.length {
+        Length::Requests(requests) => Some(requests),
+        Length::Lasting(_) => None,
+    }
 }
 
 /// The length of the window of each side.

@@ -3,6 +3,7 @@
 use crate::contest::{Contest, placed};
 use crate::plan::DuelPlan;
 use crate::sides::{Side, Sides};
+use engine::job::Job;
 use engine::progress::Shared;
 use engine::stage::Stage;
 use report::prefill::Prefill;
@@ -27,6 +28,20 @@ pub fn prefill(plan: &DuelPlan, sessions: &Sides<Session>, phase: &Phase) -> Res
         let filled = sessions.of(side).prefilled(phase, *before.of(side), *ns.of(side));
         filled.map_err(|failure| of(side, failure))
     })
+}
+
+/// Send the `requests` of a phase that is not measured to both servers.
+pub fn prepare(
+    plan: &DuelPlan,
+    sessions: &Sides<Session>,
+    phase: &Phase,
+    requests: u64,
+) -> Result<(), Failure> {
+    let load = |session: &Session| {
+        let (traffic, job) = session.load(phase);
+        vec![Filling { traffic, job: Job { server_pid: None, counters: None, ..job }, requests }]
+    };
+    fill(plan, &sessions.map(load)).map(drop)
 }
 
 /// Store what `fillings` name, the same on both sides, piece by piece; the time that each side took.

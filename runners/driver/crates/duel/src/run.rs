@@ -5,7 +5,8 @@ use jiff::Timestamp;
 use crate::contest::{placed, server_clock};
 use crate::document::{Document, SCHEMA, Server};
 use crate::measure::measure;
-use crate::plan::DuelPlan;
+use crate::plan::{DuelPlan, counted};
+use crate::prefill::prepare;
 use crate::sides::{Side, Sides};
 use crate::verdict::CAVEAT;
 use engine::resources::{pin_to, require_files};
@@ -33,6 +34,10 @@ pub fn run(plan: &DuelPlan) -> Result<Document, Failure> {
     require_empty_servers(plan, &sessions)?;
     let (mut tests, mut failure) = (Vec::new(), None);
     for (number, phase) in (0..).zip(&common.phases) {
+        if let Some(requests) = counted(phase) {
+            prepare(plan, &sessions, phase, requests)?;
+            continue;
+        }
         match measure(plan, &sessions, phase, number) {
             Ok((test, ended)) => {
                 tests.push(test);

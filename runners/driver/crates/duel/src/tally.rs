@@ -42,6 +42,10 @@ impl Tally {
         }
     }
 
+    pub fn record_mut(&mut self) -> &mut Record {
+        &mut self.record
+    }
+
     /// The result of `job`, as `run` reports it of its window.
     pub fn result(
         self,

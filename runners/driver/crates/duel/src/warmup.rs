@@ -22,11 +22,10 @@ const WIDEST_MS: f64 = WIDEST_CHOSEN_MS as f64;
 /// The slices of one side.
 #[derive(Default)]
 struct Series {
-    /// Replies per ns, and the server's CPU time per reply, ns.
+    /// Of each slice: replies per ns, the server's CPU time per reply in ns, and the mean latency in ns.
     rates: Vec<f64>,
     costs: Vec<f64>,
-    /// The mean latency of the last slice, ns.
-    latency_ns: f64,
+    latencies_ns: Vec<f64>,
 }
 
 impl Series {
@@ -34,17 +33,19 @@ impl Series {
         let requests = measured.slice.requests as f64;
         self.rates.push(requests / measured.slice.ns as f64);
         self.costs.extend(measured.slice.server_cpu_ns.map(|cpu_ns| per(cpu_ns as f64, requests)));
-        self.latency_ns = measured.record.latency.mean();
+        self.latencies_ns.push(measured.record.latency.mean());
     }
 
     fn is_steady(&self) -> bool {
         [&self.rates, &self.costs].into_iter().all(|series| is_settled(latest(series)))
     }
 
-    /// The narrowest slice, in ms, that this side should have.
+    /// The narrowest slice, in ms, that this side should have, by the best slice of the warm-up: where other work on
+    /// the machine slowed the rest, wider slices would only be hit more often.
     fn slice_ms(&self) -> f64 {
-        let rate = self.rates.last().copied().unwrap_or(0.0).max(f64::MIN_POSITIVE);
-        (ROUNDS * self.latency_ns).max(FEWEST_REQUESTS / rate) / NS_PER_MS as f64
+        let rate = self.rates.iter().copied().fold(f64::MIN_POSITIVE, f64::max);
+        let latency_ns = self.latencies_ns.iter().copied().fold(f64::INFINITY, f64::min);
+        (ROUNDS * latency_ns).max(FEWEST_REQUESTS / rate) / NS_PER_MS as f64
     }
 
     /// What documents report of it; with `steady`, if the time was not fixed.

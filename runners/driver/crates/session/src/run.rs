@@ -112,7 +112,7 @@ impl Session<'_> {
     }
 
     /// Raise the flags of results that are not as the phase expects.
-    fn check_expectations(&self, phase: &Phase, results: &mut [TestResult]) -> Result<(), Failure> {
+    pub fn check_expectations(&self, phase: &Phase, results: &mut [TestResult]) -> Result<(), Failure> {
         if let Some([least, most]) = phase.expect.hit_rate {
             for result in results.iter_mut() {
                 let rate = units::per(result.hits as f64, (result.hits + result.misses) as f64);

@@ -5,7 +5,7 @@ use clap::Args;
 use crate::arguments::Given;
 use crate::endpoint::{Access, Endpoint, Place};
 use crate::run::options::{Asked, FrameOptions, LoadOptions, target};
-use crate::run::values::Prefill;
+use crate::run::values::{Prefill, events};
 use duel::plan::{DuelPlan, WARMUP_SLICE_MS};
 use duel::sides::{Side, Sides};
 use text::checks::require;
@@ -40,6 +40,9 @@ pub struct PairOptions {
     /// and of this: the server of --head
     #[arg(long, value_name = "PID")]
     head_pid: Option<u32>,
+    /// of instructions,cycles,task-clock,page-faults,context-switches: let the kernel count them for both
+    #[arg(long, value_name = "LIST", value_parser = events)]
+    server_events: Option<::std::vec::Vec<&'static str>>,
     /// width of the slices (20 to 100, from rate and latency in the warm-up)
     #[arg(long, value_name = "MS")]
     slice_ms: Option<u64>,
@@ -75,7 +78,7 @@ impl DuelOptions {
                 output: if pair.json { Output::Json } else { Output::Table },
                 cpus: frame.cpus.clone().unwrap_or_default(),
                 server_pid: pid,
-                server_events: Vec::new(),
+                server_events: pair.server_events.clone().unwrap_or_default(),
                 slice_ms: WARMUP_SLICE_MS,
                 allow_errors: frame.allow_errors,
                 hdr_log: None,
