@@ -334,13 +334,12 @@ def main() -> None:
     parser.add_argument("--comparisons", type=int, default=20)
     parser.add_argument("--seed", type=int, default=0, help="of the first comparison; each has the next one")
     parser.add_argument("--effects", default="0.01,0.02,0.05")
-    parser.add_argument("--seconds", type=float, default=0.3, help="measured window")
+    parser.add_argument("--seconds", type=float, default=0.3, help="window of a trial, and of a side of a block")
     parser.add_argument("--warmup", type=float, default=0.1)
     parser.add_argument("--keys", type=int, default=20_000)
-    parser.add_argument("--slices", type=int, default=pairs.SLICES, help="of each side in a block")
     parser.add_argument("--variable", default="SPIN")
     options = parser.parse_args()
-    pairs.SLICES = options.slices
+    pairs.WINDOW_S = options.seconds
     options.program = options.program.resolve()
     if not os.access(options.program, os.X_OK):
         parser.error(f"{options.program} is not a program: build the server first")

@@ -192,6 +192,7 @@ fn the_clocks_of_both_processes_are_read_at_the_edges() {
         assert_eq!(document[side]["pid"], process.pid());
         // The other one rests.
         assert!(test["resting_cpu_share"][side].as_f64().unwrap() < 0.5);
+        assert!(test[side]["server"]["minor_faults"].is_u64(), "{}", test[side]["server"]);
         let client = &test[side]["client_cpu"];
         let used = number(&client["user_ns"]) + number(&client["system_ns"]);
         assert_eq!(used, sum(&document, side, "client_cpu_ns"));
@@ -213,6 +214,39 @@ fn a_table_ends_with_the_verdict_and_its_limits() {
         assert!(all.contains(expected), "{expected}: {text}");
     }
     assert!(text.contains("\nhead is ") || text.contains("\nno difference of more than"), "{text}");
+}
+
+#[test]
+fn a_number_of_requests_before_the_load_prepares_both_servers() {
+    let (base, head) = (Server::unix(Manner::Honest), Server::unix(Manner::Honest));
+    let file = std::env::temp_dir().join(format!("speedbench-prepare-{}.toml", std::process::id()));
+    let setup =
+        "[[phase]]\nname = 'setup'\nclients = 1\nrequests = 9\ncommands = [{ request = 'INCR one' }]\n";
+    let load = "[[phase]]\nclients = 2\nduration_s = 0.1\ntest = 'ping'\n";
+    std::fs::write(&file, format!("{setup}{load}")).unwrap();
+    let options = format!("--workload {} --slice-ms 10", file.to_str().unwrap());
+    let document = measured(&base.options[1], &head.options[1], &options);
+    std::fs::remove_file(&file).unwrap();
+    assert_eq!(document["tests"].as_array().unwrap().len(), 1);
+    for server in [&base, &head] {
+        assert_eq!(server.seen().calls("INCR"), 9);
+    }
+}
+
+#[test]
+fn answers_that_are_not_as_expected_are_flagged_on_their_side() {
+    let (base, head) = (Server::unix(Manner::Honest), Server::unix(Manner::Honest));
+    let file = std::env::temp_dir().join(format!("speedbench-expect-{}.toml", std::process::id()));
+    let load = "[[phase]]\nclients = 2\nduration_s = 0.1\ntest = 'get'\nkeys = { count = 10 }\nexpect = { hit_rate = 1.0 }\n";
+    std::fs::write(&file, load).unwrap();
+    let options = format!("--workload {} --slice-ms 10", file.to_str().unwrap());
+    let filled = format!("run -s {} --prefill -t get -r 10 -n 10", head.options[1]);
+    assert!(speedbench(filled.split_whitespace().map(str::to_owned)).status.success());
+    let document = measured(&base.options[1], &head.options[1], &options);
+    std::fs::remove_file(&file).unwrap();
+    let flagged =
+        |side: &str| document["tests"][0][side]["flags"].as_array().unwrap().contains(&"hit_rate".into());
+    assert!(flagged("base") && !flagged("head"), "{}", document["tests"][0]["base"]["flags"]);
 }
 
 #[test]

@@ -1,22 +1,25 @@
 """The driver's exit and its document: real processes that are killed, hang, or print something else."""
 
 import json
+import math
 import os
 import signal
 import subprocess
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from scipy.stats import trim_mean
 
 from runners.documents import Benchmark, parse_job
 from runners.errors import BenchmarkFailed, Permanent, RunnerError, Transient
 from runners.loads import speedbench as driver_module
-from runners.loads.driver_document import read_outcome, server_metrics, server_object
-from runners.loads.speedbench import Driver, deadline_s, driver_arguments, phases
-from runners.loads.target import Target
+from runners.loads.driver_document import read_duel, read_outcome, server_metrics, server_object
+from runners.loads.speedbench import Driver, deadline_s, driver_arguments, duel_arguments, phases
+from runners.loads.target import Outcome, Target
 from runners.processes.children import ChildCommand, Processes
 from runners.processes.control import Control
 from runners.servers.server import Address
@@ -193,6 +196,76 @@ def test_a_document_is_checked(
     with pytest.raises(RunnerError, match=message) as raised:
         read_outcome(produced, benchmark(), 1)
     assert type(raised.value) is kind
+
+
+def duel(ratios: Sequence[float], window_ns: int = 20_000_000) -> dict[str, Any]:
+    """A document of a duel whose head has these ratios of CPU time per request, pair by pair, at the same rate."""
+    one = document()
+    slices = []
+    for pair, ratio in enumerate(ratios):
+        for place, (side, share) in enumerate([("head", ratio), ("base", 1.0)][:: 1 if pair % 3 else -1]):
+            began_ns = (2 * pair + place) * window_ns
+            cpu_ns = round(1000 * 1000 * share)
+            slices.append(
+                {"side": side, "began_ns": began_ns, "ns": window_ns, "requests": 1000, "server_cpu_ns": cpu_ns}
+            )
+    side = one["tests"][0] | {"prefill": one["prefill"]}
+    shares = {"base": 0.01, "head": 0.02}
+    test = {"slice_ms": 20, "slices": slices, "base": side, "head": side, "resting_cpu_share": shares}
+    servers = {"base": {"address": "unix:/a", "pid": 1}, "head": {"address": "unix:/b", "pid": 2}}
+    return one | {"schema": "speedbench.duel.v1", "tests": [test]} | servers
+
+
+def cpu_of(outcomes: Sequence[Outcome]) -> list[float]:
+    return [outcome.metrics["server_cpu_ns_per_request"] for outcome in outcomes]
+
+
+def test_a_duel_is_an_outcome_of_each_side() -> None:
+    base, head = read_duel(duel([1.1, 1.1, 1.1]), benchmark())
+    assert cpu_of([base, head]) == pytest.approx([1000, 1100])
+    assert base.metrics["throughput_rps"] == pytest.approx(50_000)
+    assert base.document["target"]["address"] == "unix:/a" and head.document["target"]["address"] == "unix:/b"
+    assert base.document["duel"]["order"] == head.document["duel"]["order"] == "bhhbhb"
+    assert head.document["duel"] | {"order": ""} == {
+        "slice_ms": 20,
+        "order": "",
+        "slice_ns": [20_000_000] * 3,
+        "resting_cpu_share": 0.02,
+    }
+    assert head.window == (0.0, pytest.approx(0.12))
+
+
+def test_the_ratio_of_a_duel_is_its_trimmed_mean() -> None:
+    ratios = [1.02 + 0.001 * ((7 * at) % 11) for at in range(30)]
+    hit = [ratio * (1.6 if at in (3, 17) else 0.5 if at in (5, 6, 29) else 1) for at, ratio in enumerate(ratios)]
+    for values in (ratios, hit):
+        base, head = cpu_of(read_duel(duel(values), benchmark()))
+        # scipy's trimmed mean of the logarithms; sums over sums differ from it by less than the spread squared.
+        assert math.log(head / base) == pytest.approx(trim_mean(np.log(values), 0.2), abs=1e-4)
+
+
+def test_a_duel_without_cpu_time_is_no_measurement() -> None:
+    starved = duel([1.0])
+    for one in starved["tests"][0]["slices"]:
+        one["server_cpu_ns"] = 0
+    with pytest.raises(Transient, match="no pair of slices has CPU time"):
+        read_duel(starved, benchmark())
+
+
+def test_a_duel_with_wrong_answers_is_no_measurement() -> None:
+    wrong = duel([1.0])
+    wrong["tests"][0]["head"] = wrong["tests"][0]["head"] | {"flags": ["hit_rate"]}
+    with pytest.raises(BenchmarkFailed, match="hit_rate not as expected"):
+        read_duel(wrong, benchmark())
+
+
+def test_the_command_line_of_a_duel() -> None:
+    base = Target("resp", Address("tcp", 7000, Path("/run/s")), 42, Path("/d"))
+    head = Target("resp", Address("unix", 7001, Path("/run/t")), 43, Path("/e"))
+    assert " ".join(duel_arguments(base, head, 5, frozenset([2]))) == (
+        "duel --workload workload.json --base 127.0.0.1:7000 --head /run/t --base-pid 42 --head-pid 43 "
+        "--server-events instructions,cycles --seed 5 --cpus 2 --json"
+    )
 
 
 def test_the_command_line() -> None:

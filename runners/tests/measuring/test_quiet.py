@@ -74,14 +74,14 @@ def flags(*readings: KernelCounters, where: Placement = APART) -> dict[str, floa
 
 def test_a_busy_process_on_the_servers_core_is_found_during_a_trial(plan: Placement) -> None:
     idle = running("import time; time.sleep(60)", plan.server)
-    with burner(plan.server), idle as pid, quiet.QuietGate(plan).watch(pid) as watch:
+    with burner(plan.server), idle as pid, quiet.QuietGate(plan).watch([pid]) as watch:
         time.sleep(0.5)
     # Other work on this machine can only add to the CPU time that is not the server's own.
     assert watch.findings.flags["foreign"] > 0.5
 
 
 def test_a_server_that_waits_for_a_busy_process_is_delayed(plan: Placement) -> None:
-    with burner(plan.server), running(SPINNING, plan.server) as pid, quiet.QuietGate(plan).watch(pid) as watch:
+    with burner(plan.server), running(SPINNING, plan.server) as pid, quiet.QuietGate(plan).watch([pid]) as watch:
         time.sleep(0.5)
     assert watch.findings.flags["delayed"] > 0.1
 
@@ -91,10 +91,10 @@ def test_threads_of_a_server_that_wait_for_each_other_are_no_disturbance(plan: P
     with running(TWO_HASHING, frozenset({min(plan.server)})) as pid:
         time.sleep(0.2)
         for _ in range(40):  # other work on this machine may disturb most of them
-            before_s = sum(reader.read(pid).delay_s.values())
-            with quiet.QuietGate(plan).watch(pid) as watch:
+            before_s = sum(reader.read([pid]).delay_s.values())
+            with quiet.QuietGate(plan).watch([pid]) as watch:
                 time.sleep(0.5)
-            assert sum(reader.read(pid).delay_s.values()) - before_s > 0.2
+            assert sum(reader.read([pid]).delay_s.values()) - before_s > 0.2
             if "delayed" not in watch.findings.flags:
                 return
     raise AssertionError(f"each time they were taken for a disturbance: {watch.findings.flags}")
@@ -200,7 +200,7 @@ def test_a_core_is_slow_if_it_is_slow_before_and_after(
     monkeypatch.setattr(quiet, "spin_ns", lambda cpu: next(ends))
     gate = quiet.QuietGate(replace(plan, server=frozenset({min(plan.server)})))
     for _ in range(11):
-        with gate.watch(os.getpid()) as watch:
+        with gate.watch([os.getpid()]) as watch:
             pass
     assert (watch.slowness == 0.25) == slow
 
@@ -237,7 +237,7 @@ def test_pressure_is_read_of_the_machine_and_of_the_servers_group(tmp_path: Path
     (tmp_path / "4711/cgroup").write_text("3:cpuset:/\n0::/runner/trial\n")
     (tmp_path / "fs/cgroup/runner/trial").mkdir(parents=True)
     (tmp_path / "fs/cgroup/runner/trial/memory.pressure").write_text(line.format(750000))
-    pressure_s = CounterReader(frozenset(), frozenset(), Roots(tmp_path, tmp_path)).read(4711).pressure_s
+    pressure_s = CounterReader(frozenset(), frozenset(), Roots(tmp_path, tmp_path)).read([4711]).pressure_s
     assert pressure_s == {
         "memory_some": 0.5,
         "memory_full": 0.25,

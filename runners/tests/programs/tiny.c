@@ -19,7 +19,7 @@
 #define CONNECTIONS 256
 #define SLOTS (1 << 17)
 #define INPUT (1 << 16)
-#define TIRED_AFTER 20000
+#define TIRED_AFTER 2000
 
 struct connection { int fd; size_t used; char input[INPUT]; };
 static struct connection connections[CONNECTIONS];
