@@ -142,7 +142,7 @@ class GateTrials:
             def driver() -> int | None:
                 return None if self.processes.latest == server.pid else self.processes.latest
 
-            with neighbour(kind, self.plan), self.gate.watch(server.pid, driver) as watch:
+            with neighbour(kind, self.plan), self.gate.watch([server.pid], driver) as watch:
                 outcome = self.driver.run(self.benchmark, target, number, self.control)
             watch.window = outcome.window
             return Seen(outcome, watch.findings)

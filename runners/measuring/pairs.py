@@ -94,7 +94,7 @@ class Block:
         name = f"{self.benchmark.name}, pair {self.number + 1}"
         if self.number == 0:
             self._require_room(name)
-        self.runner.await_quiet(name)
+            self.runner.await_quiet(name)  # later bursts hit both sides
         begin, order = TrialStart(), self.runner.next_order()
         slots = self.runner.rng.sample(SIDES, 2)
         with ExitStack() as stack:
