@@ -80,7 +80,7 @@ def test_the_broker_lets_in_nobody_else(short_path: Path, place: type[Path], mon
         celery.conf.broker_transport_options = BROKER_TRANSPORT
         with celery.connection_for_write() as there, there.SimpleQueue("nudges") as queue:
             queue.put("look")
-            assert queue.get(timeout=5).payload == "look"
+            assert queue.get(timeout=60).payload == "look"
     assert not socket.exists()
 
 

@@ -141,7 +141,7 @@ fn excesses(stall_ns: u64, period_ns: u64, rate: f64, process: ArrivalProcess, p
     }
     assert_eq!((latency.count(), service.count()), (all.len() as u64, all.len() as u64));
     assert_eq!(merged(&outcome, |r| &r.slip).count(), all.len() as u64);
-    assert!(log.stalls.len() > 2 && log.stalls.iter().all(|(begin, end)| end - begin >= stall_ns));
+    assert!(log.stalls.iter().all(|(begin, end)| end - begin >= stall_ns));
 
     // From below: the ramps of the stalls, and closer, the server's own word on when it answered.
     let mut ramps: Vec<u64> = all.iter().map(|due| stalled(&log, *due)).collect();
@@ -200,7 +200,7 @@ fn a_closed_loop_sees_one_request_per_connection_and_stall() {
         let log = server.end();
         let latency = merged(&outcome, |record| &record.latency);
         let slow = latency.count() - latency.count_up_to(95 * MS);
-        assert!(slow > 0 && log.stalls.len() > 2);
+        assert!(slow > 0 && !log.stalls.is_empty());
         assert_eq!(merged(&outcome, |record| &record.service).count(), 0);
         [slow.saturating_sub((log.stalls.len() * CLIENTS) as u64)]
     };
