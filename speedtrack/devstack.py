@@ -75,10 +75,10 @@ def use_embedded_database() -> None:
 
 def use_own_port() -> None:
     """Unless SPEEDTRACK_URL is set: use the first free port from 8000 on."""
-    os.environ.setdefault("SPEEDTRACK_URL", f"http://127.0.0.1:{free_port()}")
+    os.environ.setdefault("SPEEDTRACK_URL", f"http://127.0.0.1:{first_free_port()}")
 
 
-def free_port() -> int:
+def first_free_port() -> int:
     for port in range(FIRST_PORT, FIRST_PORT + 100):
         with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
             return port
