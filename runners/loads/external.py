@@ -157,13 +157,10 @@ class ExternalLoads:
                 status = self.driver.processes.run(tool, control, timeout_s, stdout, stderr)
             except OSError as error:
                 raise BenchmarkFailed(f"{argv[0]} cannot be started: {error}") from error
-        name, message = Path(argv[0]).name, last_line(errors) or last_line(output) or "it printed no message"
+        message = last_line(errors) or last_line(output) or "it printed no message"
         if status is None:
-            raise Transient(f"{name} did not end within {timeout_s:g} s: {message}")
-        if status < 0:
-            raise Transient(f"{name} was killed by signal {-status}: {message}")
-        if status > 0:
-            raise BenchmarkFailed(f"{name} ended with exit status {status}: {message}")
+            raise Transient(f"{Path(argv[0]).name} did not end within {timeout_s:g} s: {message}")
+        check_status(Path(argv[0]).name, status, message)
 
 
 def _deadline_s(requests: int) -> float:
@@ -176,3 +173,11 @@ def _text(file: Path) -> str:
             return stream.read(LONGEST_OUTPUT).decode(errors="replace")
     except OSError as error:
         raise BenchmarkFailed(f"the tool wrote no {file.name}: it must write its report there ({error})") from error
+
+
+def check_status(name: str, status: int, message: str) -> None:
+    """Raises Transient for a program that was killed, and BenchmarkFailed for one that ended with an error."""
+    if status < 0:
+        raise Transient(f"{name} was killed by signal {-status}: {message}")
+    if status > 0:
+        raise BenchmarkFailed(f"{name} ended with exit status {status}: {message}")

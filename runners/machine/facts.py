@@ -124,19 +124,21 @@ def _hypervisor(root: Path, cpu: Mapping[str, str]) -> str:
     return product if product != UNKNOWN or "flags" not in cpu else "present, unnamed"
 
 
+CLOCK_FILES = {
+    "governor": "cpufreq/scaling_governor",
+    "frequency_driver": "cpufreq/scaling_driver",
+    "frequency_min_khz": "cpufreq/scaling_min_freq",
+    "frequency_max_khz": "cpufreq/scaling_max_freq",
+    "energy_preference": "cpufreq/energy_performance_preference",
+}
+
+
 def clocks(root: Path, cpus: Iterable[int]) -> dict[str, Any]:
     """The clocks and sleep states of the measured CPUs; where they differ, every value once."""
     directories = [root / CPUS / f"cpu{cpu}" for cpu in sorted(cpus)]
-    names = {
-        "governor": "cpufreq/scaling_governor",
-        "frequency_driver": "cpufreq/scaling_driver",
-        "frequency_min_khz": "cpufreq/scaling_min_freq",
-        "frequency_max_khz": "cpufreq/scaling_max_freq",
-        "energy_preference": "cpufreq/energy_performance_preference",
-    }
     latency = latency_us(root)
     return {
-        **{name: _each(read_fact(directory / file) for directory in directories) for name, file in names.items()},
+        **{name: _each(read_fact(one / file) for one in directories) for name, file in CLOCK_FILES.items()},
         "turbo": _turbo(root),
         "sleep_states": _each(_sleep_states(directory) for directory in directories),
         "sleep_limit_us": UNKNOWN if latency is None else latency,

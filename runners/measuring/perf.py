@@ -18,7 +18,7 @@ from runners.processes.control import Control, boottime
 # pointers, but every build has unwind tables.
 RECORD = ["record", "--quiet", "-e", "cycles", "--call-graph", "dwarf"]
 SCRIPT = ["script", "--no-inline", "-F", "comm,event,ip,sym,dso"]
-ATTACH_TIMEOUT_S, SAVE_TIMEOUT_S, SCRIPT_TIMEOUT_S = 10.0, 60.0, 300.0
+ATTACH_TIMEOUT_S, SAVE_TIMEOUT_S, SCRIPT_TIMEOUT_S = 30.0, 60.0, 300.0
 POLL_S = 0.02
 COMM_LENGTH = 15  # of a thread's name
 MOST_STACKS, DEEPEST, LONGEST_NAME = 4_000, 120, 200

@@ -11,7 +11,7 @@ from pathlib import Path
 log = logging.getLogger(__name__)
 
 MARK_VARIABLE = "SPEEDTRACK_MARK"
-KILL_GRACE_S = 5.0
+KILL_GRACE_S = 30.0  # only a machine without a free core needs any of it
 MOST_SEARCHES = 20  # for marked processes that keep forking
 
 

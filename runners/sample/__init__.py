@@ -17,7 +17,7 @@ EFFECTS = ("none", "slower", "faster", "does-not-compile", "same-binary")
 _MAINTAINER = "kvd maintainers"
 _MAINTAINER_EMAIL = "kvd@example.org"
 _TABLE_HEAD = "# Written by `python -m runners.sample --export`; only `effect` is edited by hand.\n"
-_TIMEOUT_SECONDS = 60
+_TIMEOUT_SECONDS = 300
 
 
 class HistoryError(Exception):

@@ -43,7 +43,7 @@ class Api:
     def bodies(self, name: str) -> list[dict[str, Any]]:
         return [call.body for call in self.of(name)]
 
-    def await_call(self, name: str, seconds: float = 30.0) -> Call:
+    def await_call(self, name: str, seconds: float = 300.0) -> Call:
         """The first call whose path ends so, once it has arrived."""
         with self.arrived:
             found = self.arrived.wait_for(lambda: any(call.path.endswith(name) for call in self.calls), seconds)

@@ -43,7 +43,7 @@ COMMAND = "{artifact:tiny} --port {port} --unixsocket {socket} --dir {data}"
 def speedbench() -> Path:
     """The real driver, built if it is not."""
     # In its folder, as .cargo/config.toml there sets the CPU baseline: from elsewhere all of it is compiled anew.
-    subprocess.run(["cargo", "build", "--release", "--quiet", "--locked"], cwd=DRIVER, check=True, timeout=300)
+    subprocess.run(["cargo", "build", "--release", "--quiet", "--locked"], cwd=DRIVER, check=True, timeout=900)
     return DRIVER / "target" / "release" / "speedbench"
 
 
@@ -51,7 +51,7 @@ def speedbench() -> Path:
 def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The test server, built once."""
     room = tmp_path_factory.mktemp("tiny")
-    subprocess.run(["cc", "-O2", "-o", str(room / "tiny"), str(HERE / "programs" / "tiny.c")], check=True, timeout=60)
+    subprocess.run(["cc", "-O2", "-o", str(room / "tiny"), str(HERE / "programs" / "tiny.c")], check=True, timeout=300)
     return room / "tiny"
 
 
@@ -169,7 +169,7 @@ def make_job(**changes: Any) -> dict[str, Any]:
         "deadline_s": 300,
         "sides": [{"side": "head", "sha": SHA}],
         "build": make_build(),
-        "server": {"command": COMMAND, "listen": {}, "protocol": "resp", "ready_timeout_s": 5, "cores": 1},
+        "server": {"command": COMMAND, "listen": {}, "protocol": "resp", "ready_timeout_s": 60, "cores": 1},
         "benchmarks": [make_benchmark()],
         "profile": None,
     }

@@ -19,11 +19,11 @@ def plan_missing_profiles() -> int:
     planned = 0
     for alert in alerts.select_related("project", "before", "commit"):
         with isolated(*Series.objects.filter(change_points__alert=alert).distinct()):
-            planned += plan_profile(alert) is not None
+            planned += plan_profile_of_alert(alert) is not None
     return planned
 
 
-def plan_profile(alert: Alert, by_hand: bool = False) -> Run | None:
+def plan_profile_of_alert(alert: Alert, by_hand: bool = False) -> Run | None:
     """Queue the profile run of an alert. None if the alert has no change points left."""
     found = ChangePoint.objects.filter(alert=alert).select_related("series__benchmark", "series__machine")
     worst_first = sorted(found, key=lambda cp: (not cp.is_slowdown, -abs(cp.ratio - 1)))

@@ -79,7 +79,7 @@ def new_points(series: Series, since: datetime) -> list[NewPoints]:
     with connection.cursor() as cursor:
         cursor.execute(NEW_POINTS, {"series": series.pk, "since": since})
         rows = cursor.fetchall()
-    branches = branches_of(series.project, {row[0] for row in rows})
+    branches = branches_by_id(series.project, {row[0] for row in rows})
     default = series.project.default_branch
     rows.sort(key=lambda row: (branches[row[0]].name != default, row))
     groups: list[list[tuple[int, int, int]]] = []
@@ -94,7 +94,7 @@ def new_points(series: Series, since: datetime) -> list[NewPoints]:
     ]
 
 
-def branches_of(project: Project, ids: set[int]) -> dict[int, Branch]:
+def branches_by_id(project: Project, ids: set[int]) -> dict[int, Branch]:
     """These branches of a project by id. Those that were loaded with the project may lack one made since then."""
     known = {branch.pk: branch for branch in project.branches.all()} if ids else {}
     return known if ids <= known.keys() else project.branches.in_bulk(ids)

@@ -155,19 +155,16 @@ def check_run(run: Run) -> CanaryCheck:
     """Compare what a canary run measured with the canary's history, and store the answer."""
     assert run.canary is not None
     about = {"run": run, "canary": run.canary, "at": run.ended_at}
-    verdicts = [
-        (
-            measurement.series,
-            stats.judge_canary(
-                steady_values(run.canary, measurement), measurement.value, smallest_canary_effect(measurement)
-            ),
-        )
-        for measurement in judged_measurements(run)
-    ]
+    verdicts = [(one.series, judge_measurement(run.canary, one)) for one in judged_measurements(run)]
     if not verdicts:
         return CanaryCheck.objects.create(**about, answer=Answer.UNKNOWN)
     series, worst = max(verdicts, key=lambda pair: severity(pair[1]))
     return CanaryCheck.objects.create(**about, answer=worst.answer, series=series, ratio=worst.ratio, limit=worst.limit)
+
+
+def judge_measurement(canary: Canary, measurement: Measurement) -> stats.CanaryVerdict:
+    history = steady_values(canary, measurement)
+    return stats.judge_canary(history, measurement.value, smallest_canary_effect(measurement))
 
 
 def judged_measurements(run: Run) -> QuerySet[Measurement]:

@@ -277,14 +277,20 @@ def set_canary(name: str, slug: str, revision: str | None, names: list[str]) -> 
     definition = load_suite(project.suite)
     suite, benchmarks = store_suite(project, definition)
     check_known(suite, benchmarks, names)
-    suited = canary.first_closed_loop(benchmarks)
-    chosen = [b for b in benchmarks if b.name in names] or [b for b in [suited] if b]
-    if not chosen:
-        raise NoSuchThing(f"suite {suite} has no benchmark without a rate: name one with --benchmark")
+    chosen = canary_benchmarks(suite, benchmarks, names)
     sha = fetching.find_commit(slug, project.url, revision or project.default_branch)
     return canary.replace_canary(
         machine, FrozenCommit(project, store_commits(project, [sha])[sha], suite, store_set(suite, chosen))
     )
+
+
+def canary_benchmarks(suite: Suite, benchmarks: list[Benchmark], names: list[str]) -> list[Benchmark]:
+    """Those of these names, or else the one that suits best. Raises NoSuchThing if none does."""
+    suited = canary.first_closed_loop(benchmarks)
+    chosen = [b for b in benchmarks if b.name in names] or [b for b in [suited] if b]
+    if not chosen:
+        raise NoSuchThing(f"suite {suite} has no benchmark without a rate: name one with --benchmark")
+    return chosen
 
 
 def lift_quarantine(name: str, accept_level: bool) -> None:

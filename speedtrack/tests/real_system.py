@@ -22,7 +22,7 @@ from speedtrack.celery import BROKER_TRANSPORT, app
 from speedtrack.projects.models import Project
 from speedtrack.runs.models import Run
 
-PATIENCE_S = 120
+PATIENCE_S = 400
 
 
 @dataclass

@@ -14,7 +14,7 @@ from speedtrack.tests import builders
 def manage(home: Path, *arguments: str, **environment: str) -> "subprocess.CompletedProcess[str]":
     own = {"PATH": os.environ["PATH"], "HOME": str(home), "SPEEDTRACK_HOME": str(home / "state"), **environment}
     return subprocess.run(
-        [sys.executable, "manage.py", *arguments], cwd=BASE_DIR, env=own, capture_output=True, text=True, timeout=120
+        [sys.executable, "manage.py", *arguments], cwd=BASE_DIR, env=own, capture_output=True, text=True, timeout=600
     )
 
 
@@ -127,6 +127,6 @@ def test_a_runner_with_a_wrong_token_is_told_what_to_do(live_server, transaction
         },
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
     )
     fails_with(done, "manage.py machine add NAME")

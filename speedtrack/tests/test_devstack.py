@@ -1,5 +1,6 @@
 """The embedded system on one machine with its runner."""
 
+import contextlib
 import json
 import os
 import shutil
@@ -80,7 +81,7 @@ def test_the_broker_lets_in_nobody_else(short_path: Path, place: type[Path], mon
         celery.conf.broker_transport_options = BROKER_TRANSPORT
         with celery.connection_for_write() as there, there.SimpleQueue("nudges") as queue:
             queue.put("look")
-            assert queue.get(timeout=5).payload == "look"
+            assert queue.get(timeout=60).payload == "look"
     assert not socket.exists()
 
 
@@ -95,21 +96,42 @@ def test_a_second_broker_of_one_home_is_refused_with_a_sentence(
         assert builders.redis_client(url).ping()
 
 
+HOLD_POSTGRESQL = """
+import sys
+from pathlib import Path
+from speedtrack import devstack
+print(devstack.postgresql(Path(sys.argv[1]) / "postgresql"), flush=True)
+sys.stdin.read()
+"""
+
+
+@contextlib.contextmanager
+def holding_postgresql(home: Path) -> Iterator[tuple["subprocess.Popen[str]", str]]:
+    """A process that uses the embedded PostgreSQL of a home until the block ends, and its URL."""
+    command = [sys.executable, "-c", HOLD_POSTGRESQL, str(home)]
+    with subprocess.Popen(
+        command, cwd=devstack.BASE_DIR, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout
+        yield process, process.stdout.readline().strip()
+        process.communicate()
+
+
 @pytest.mark.parametrize("place", [Path, long_path])
 def test_the_embedded_postgresql_lets_in_nobody_else(short_path: Path, place: type[Path]) -> None:
-    server = (
-        "import sys; from pathlib import Path; from speedtrack import devstack;"
-        "print(devstack.postgresql(Path(sys.argv[1]) / 'postgresql'), flush=True); sys.stdin.read()"
-    )
-    command = [sys.executable, "-c", server, str(place(short_path))]
+    home = place(short_path)
     for _ in range(2):  # made anew, and started again
-        with subprocess.Popen(
-            command, cwd=devstack.BASE_DIR, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        ) as process:
-            assert process.stdout
-            url = process.stdout.readline().strip()
-            with psycopg.connect(url) as link:
-                assert link.execute("SHOW listen_addresses").fetchone() == ("",)
-                assert link.execute("SHOW unix_socket_directories").fetchone() == (link.info.host,)
-                assert not lets_in_others(Path(link.info.host) / ".s.PGSQL.5432")
-            process.communicate()
+        with holding_postgresql(home) as (_process, url), psycopg.connect(url) as link:
+            assert link.execute("SHOW listen_addresses").fetchone() == ("",)
+            assert link.execute("SHOW unix_socket_directories").fetchone() == (link.info.host,)
+            assert not lets_in_others(Path(link.info.host) / ".s.PGSQL.5432")
+
+
+def test_the_embedded_postgresql_of_a_killed_process_is_stopped_by_the_next_one(short_path: Path) -> None:
+    server = short_path / "postgresql" / "postmaster.pid"  # there as long as it runs
+    with holding_postgresql(short_path) as (killed, _):
+        killed.kill()
+    running = server.read_text()
+    with holding_postgresql(short_path):
+        assert server.read_text() == running
+    assert not server.exists()

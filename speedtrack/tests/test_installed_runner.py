@@ -21,7 +21,7 @@ from speedtrack.tests import builders
 PACKAGE = devstack.BASE_DIR / "runners"
 DRIVER = PACKAGE / "driver" / "target" / "release" / "speedbench"
 PIP = ["-m", "pip", "--quiet", "--disable-pip-version-check"]
-INSTALL_S, WORK_S = 180, 60
+INSTALL_S, WORK_S = 600, 300
 NOT_INSTALLED = {"sample", "tests"}  # packages that only a checkout needs
 SUITE = """
 name = "tiny"
@@ -157,8 +157,8 @@ def test_the_installed_runner_measures_a_queued_run(
     try:
         for line in runner.stdout:
             output.append(line)
-            if ": complete" in line or ": failed" in line:
-                break
+            if ": complete" in line or ": failed (permanent)" in line:
+                break  # on a busy machine an attempt may fail for now, and the run is queued again
         runner.terminate()
         assert runner.wait() == 0, "".join(output)
     finally:

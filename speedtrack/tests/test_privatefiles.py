@@ -50,7 +50,7 @@ def test_processes_that_start_at_once_agree_on_their_secrets(tmp_path: Path) -> 
         assert all(process.poll() is None for process in asking)
         time.sleep(0.02)
     (tmp_path / "go").touch()
-    answers = {process.communicate(timeout=60)[0] for process in asking}
+    answers = {process.communicate(timeout=300)[0] for process in asking}
     (lines,) = [answer.split("\n")[:-1] for answer in answers]
     assert len(set(lines)) == SECRETS
     assert min(map(len, lines)) >= 48

@@ -22,7 +22,7 @@ DRIVER = BASE_DIR / "runners" / "driver" / "target" / "release" / "speedbench"
 
 def program(home: Path, *argv: str, **environment: str) -> "subprocess.CompletedProcess[str]":
     own = {"PATH": os.environ["PATH"], "HOME": str(home), **environment}
-    return subprocess.run(argv, cwd=home, env=own, capture_output=True, text=True, timeout=240)
+    return subprocess.run(argv, cwd=home, env=own, capture_output=True, text=True, timeout=600)
 
 
 def test_the_script_of_a_measurement_builds_starts_and_loads_the_same(

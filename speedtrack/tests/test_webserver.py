@@ -32,12 +32,12 @@ class Server:
     clients: list[socket.socket] = field(default_factory=list)
 
     def get(self, path: str) -> httpx.Response:
-        return httpx.get(f"http://127.0.0.1:{self.port}{path}", timeout=20)
+        return httpx.get(f"http://127.0.0.1:{self.port}{path}", timeout=120)
 
     def connect(self, sent: str) -> socket.socket:
         client = socket.socket()
         client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        client.settimeout(20)
+        client.settimeout(120)
         client.connect(("127.0.0.1", self.port))
         client.sendall(sent.encode())
         self.clients.append(client)
@@ -49,9 +49,15 @@ class Server:
         return client.recv(1000).decode().splitlines()[0]
 
 
+def free_port() -> int:
+    """The kernel gives each worker of these tests another one; `devstack` would give all of them the first."""
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        return int(probe.getsockname()[1])
+
+
 @contextlib.contextmanager
 def serving(*options: str, **environment: str) -> Iterator[Server]:
-    port = devstack.free_port()
+    port = free_port()
     command = [sys.executable, *devstack.PROCESSES["web"], "--bind", f"127.0.0.1:{port}", *options]
     process = subprocess.Popen(command, cwd=devstack.BASE_DIR, env={**os.environ, **environment})
     server = Server(process, port)
@@ -66,7 +72,7 @@ def serving(*options: str, **environment: str) -> Iterator[Server]:
 
 
 def wait_for(port: int) -> None:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 120
     while True:
         with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
             return
@@ -132,7 +138,7 @@ def test_requests_under_way_are_finished_when_it_is_told_to_end() -> None:
             time.sleep(0.02)
         client.sendall(b"67890")
         assert client.recv(1000).startswith(b"HTTP/1.1 403")  # no CSRF token
-        assert server.process.wait(20) == 0
+        assert server.process.wait(120) == 0
 
 
 def refused(port: int) -> bool:
@@ -152,6 +158,6 @@ def test_the_proxy_says_whether_the_client_came_by_tls(scheme: str, status: int)
             f"http://127.0.0.1:{server.port}/login/",
             data={"csrfmiddlewaretoken": token},
             headers={"X-Forwarded-Proto": scheme, "Cookie": f"csrftoken={token}"},
-            timeout=20,
+            timeout=120,
         )
         assert answer.status_code == status

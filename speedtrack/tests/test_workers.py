@@ -25,7 +25,7 @@ from speedtrack.tests import builders
 from speedtrack.tests.builders import Repository
 
 pytestmark = pytest.mark.django_db(transaction=True)
-PATIENCE_S = 60
+PATIENCE_S = 300
 
 
 @dataclass
@@ -54,7 +54,7 @@ class Servers:
             process.terminate()
         for process in self.processes.values():
             try:
-                process.wait(20)
+                process.wait(120)
             except subprocess.TimeoutExpired:
                 os.killpg(process.pid, signal.SIGKILL)
                 process.wait()

@@ -163,7 +163,7 @@ def run_script(request: HttpRequest, pk: int) -> HttpResponse:
 @require_safe
 def profile_folded(request: HttpRequest, pk: int) -> HttpResponse:
     """A profile's folded stacks as text, for other tools."""
-    return HttpResponse(plain(profiles_page.folded_stacks(pk)), content_type="text/plain; charset=utf-8")
+    return HttpResponse(plain(profiles_page.stacks_text(pk)), content_type="text/plain; charset=utf-8")
 
 
 @require_safe

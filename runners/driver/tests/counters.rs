@@ -15,29 +15,39 @@ fn measured(list: &str) -> Value {
     server.document(&format!("{options} --server-pid {pid} --server-events {list}"))["tests"][0].clone()
 }
 
+const ATTEMPTS: usize = 10;
+
 #[test]
 fn the_window_is_counted_with_all_threads_also_those_started_meanwhile() {
-    let test = measured("task-clock,context-switches");
-    let (events, server) = (&test["server_events"], &test["server"]);
-    match Counters::of(std::process::id(), &["task-clock", "context-switches"]) {
-        Ok(counters) if counters.scope == "user and kernel" => {
-            agrees(events, server, &test["server_cpu"]["ns"])
-        }
-        Ok(counters) => assert_eq!(events["scope"], counters.scope),
-        Err(cause) => assert_eq!(events["unavailable"], cause),
-    }
+    // The driver reads its counts and the accounts one after the other: on a busy machine the server may run in between.
+    let found: Vec<String> = (0..ATTEMPTS).map_while(|_| disagreement()).collect();
+    assert!(found.len() < ATTEMPTS, "{found:?}");
     hardware_counts_or_says_why_not();
 }
 
-/// What was counted is what the process's own accounts say.
-fn agrees(events: &Value, server: &Value, cpu_ns: &Value) {
+/// How what was counted differs from what the process's own accounts say.
+fn disagreement() -> Option<String> {
+    let test = measured("task-clock,context-switches");
+    let events = &test["server_events"];
+    match Counters::of(std::process::id(), &["task-clock", "context-switches"]) {
+        Ok(counters) if counters.scope == "user and kernel" => {
+            differs(events, &test["server"], &test["server_cpu"]["ns"])
+        }
+        Ok(counters) => (events["scope"] != counters.scope).then(|| events.to_string()),
+        Err(cause) => (events["unavailable"] != cause).then(|| events.to_string()),
+    }
+}
+
+fn differs(events: &Value, server: &Value, cpu_ns: &Value) -> Option<String> {
     let number = |value: &Value| value.as_u64().unwrap();
     let seen = number(&server["voluntary_switches"]) + number(&server["involuntary_switches"]);
     let counted = number(&events["counts"]["context-switches"]);
-    assert!(counted.abs_diff(seen) <= 20 + seen / 5, "{counted} switches counted, {seen} seen");
     // The kernel's task clock stands still while it switches threads, which these do tens of thousands of times a second.
     let (clock, cpu) = (number(&events["counts"]["task-clock"]), number(cpu_ns));
-    assert!(clock > cpu / 4 && clock < cpu / 10 * 11, "task clock {clock} ns, CPU clock {cpu} ns");
+    let agrees = counted.abs_diff(seen) <= 20 + seen / 5 && clock > cpu / 4 && clock < cpu / 10 * 11;
+    (!agrees).then(|| {
+        format!("{counted} switches counted, {seen} seen; task clock {clock} ns, CPU clock {cpu} ns")
+    })
 }
 
 /// No test of its own: the server runs in this process, whose threads no other test may start while they are attached.

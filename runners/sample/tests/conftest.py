@@ -7,7 +7,7 @@ import pytest
 
 from runners.sample import write_history
 
-TIMEOUT_SECONDS = 20
+TIMEOUT_SECONDS = 300
 
 
 def git(repository: Path, *arguments: str) -> str:

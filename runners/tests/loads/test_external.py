@@ -28,7 +28,7 @@ def of(driver: str, name: str = "get-p1", **workload: Any) -> dict[str, Any]:
     return make_benchmark(name, **(LENGTH | workload)) | {"driver": driver}
 
 
-def own(command: str, timeout_s: float = 20) -> dict[str, Any]:
+def own(command: str, timeout_s: float = 120) -> dict[str, Any]:
     return make_benchmark("own") | {
         "driver": "command",
         "workload": {},

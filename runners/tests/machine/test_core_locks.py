@@ -20,7 +20,7 @@ from runners.processes import identity
 from runners.processes.children import ChildCommand, Processes
 
 ROOT = Path(__file__).parents[3]
-LIMIT_S = 30.0
+LIMIT_S = 300.0
 NOBODY = 65534
 HOLD = """
 import os, sys, threading

@@ -130,7 +130,7 @@ def test_a_server_that_dies_during_a_block_fails_the_benchmark_and_leaves_nothin
         "command": f"{COMMAND} --behaviour tired",
         "listen": {},
         "protocol": "resp",
-        "ready_timeout_s": 5,
+        "ready_timeout_s": 60,
         "cores": 1,
     }
     tree = TREE | {"tiny.c": TREE["tiny.c"]}

@@ -28,12 +28,12 @@ def launcher(processes: Processes, home: Path) -> Launcher:
     return Launcher(processes, home, CPUS)
 
 
-def recipe(extra: str = "", ready_timeout_s: float = 5) -> ServerRecipe:
+def recipe(extra: str = "", ready_timeout_s: float = 60) -> ServerRecipe:
     return ServerRecipe(f"{COMMAND} {extra}", {}, "resp", ready_timeout_s, 1)
 
 
 def of(template: str, listen: dict[str, str] | None = None) -> ServerRecipe:
-    return ServerRecipe(template, listen or {}, "resp", 5, 1)
+    return ServerRecipe(template, listen or {}, "resp", 60, 1)
 
 
 @pytest.mark.parametrize("transport", ["unix", "tcp"])
@@ -106,7 +106,7 @@ def test_a_taken_port_is_tried_once_more_and_then_reported(home: Path, tiny: Pat
         with (
             pytest.raises(BenchmarkFailed, match=r"ended at once .*: tiny: bind: Address already in use"),
             launcher.running(
-                ServerSpec(ServerRecipe(taken, {}, "resp", 5, 1), "unix", {"tiny": tiny}), random.Random(1), Control()
+                ServerSpec(ServerRecipe(taken, {}, "resp", 60, 1), "unix", {"tiny": tiny}), random.Random(1), Control()
             ),
         ):
             pass

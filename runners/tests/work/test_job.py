@@ -139,7 +139,9 @@ def test_measurements_over_tcp(api: Api, agent: Agent) -> None:
     ],
 )
 def test_a_faulty_server_fails_the_run_with_the_reason(api: Api, agent: Agent, behaviour: str, message: str) -> None:
-    server = make_job()["server"] | {"command": f"{COMMAND} --behaviour {behaviour}", "ready_timeout_s": 1}
+    ready_timeout_s = 1 if behaviour == "silent" else 60
+    changes = {"command": f"{COMMAND} --behaviour {behaviour}", "ready_timeout_s": ready_timeout_s}
+    server = make_job()["server"] | changes
     api.jobs = [make_job(server=server)]
     agent.work()
     failure = api.bodies("/fail")[0]
@@ -149,7 +151,7 @@ def test_a_faulty_server_fails_the_run_with_the_reason(api: Api, agent: Agent, b
 
 
 def test_one_failing_benchmark_does_not_stop_the_others(api: Api, agent: Agent) -> None:
-    server = make_job()["server"] | {"command": f"{COMMAND} --behaviour wrong", "ready_timeout_s": 5}
+    server = make_job()["server"] | {"command": f"{COMMAND} --behaviour wrong"}
     api.jobs = [make_job(server=server, benchmarks=[make_benchmark(), make_benchmark("set-p1", "set")])]
     agent.work()
     assert [body["benchmark"]["name"] for body in api.bodies("/measurement")] == ["set-p1"]
@@ -244,7 +246,7 @@ def test_without_renewals_the_runner_gives_up_the_lease(api: Api, agent: Agent) 
         return (503, {"error": "not now"}) if call.path.endswith("/renew") else None
 
     api.rules = [renewals_fail]
-    api.jobs = [make_job(lease_s=1.5, build=make_job()["build"] | {"command": "sleep 60"})]
+    api.jobs = [make_job(lease_s=3, build=make_job()["build"] | {"command": "sleep 60"})]
     agent.work()
     assert not api.of("/fail") and not api.of("/complete")
     assert len(api.of("/renew")) > 2

@@ -107,13 +107,13 @@ def at_once(*work: Callable[[], Any]) -> list[Any]:
 
     def run(one: Callable[[], Any]) -> Any:
         try:
-            start.wait(timeout=30)
+            start.wait(timeout=120)
             return one()
         finally:
             connection.close()
 
     with ThreadPoolExecutor(len(work)) as pool:
-        return [future.result(timeout=120) for future in [pool.submit(run, one) for one in work]]
+        return [future.result(timeout=300) for future in [pool.submit(run, one) for one in work]]
 
 
 def test_four_workers_that_detect_and_settle_at_once_make_one_alert(world: World) -> None:

@@ -28,7 +28,7 @@ def alert_document(event: AlertEvent, delivery: str) -> Document:
         {
             "schema": SCHEMA,
             "delivery": delivery,
-            "summary": summary_of(found),
+            "summary": change_summary(found),
             "event": event_part(event),
             "project": {
                 "slug": alert.project.slug,
@@ -65,7 +65,7 @@ def worst_first(alert: Alert) -> list[ChangePoint]:
     return sorted(found, key=lambda cp: (not cp.is_slowdown, -abs(cp.ratio - 1)))
 
 
-def summary_of(found: list[ChangePoint]) -> str:
+def change_summary(found: list[ChangePoint]) -> str:
     """The worst change in words: ``+5.2% server CPU per request of get-p16 and 2 more``."""
     if not found:
         return "the alert has no change points left"

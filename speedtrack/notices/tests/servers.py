@@ -65,7 +65,7 @@ def free_port() -> int:
 @contextmanager
 def serving(mailbox: Mailbox, settings: Any, **options: Any) -> Iterator[Mailbox]:
     """The mailbox behind a port of its own, to which the settings point."""
-    controller = Controller(mailbox, hostname="127.0.0.1", port=free_port(), **options)
+    controller = Controller(mailbox, hostname="127.0.0.1", port=free_port(), ready_timeout=60, **options)
     controller.start()
     use(settings, controller.port)
     try:

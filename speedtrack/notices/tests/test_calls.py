@@ -16,6 +16,7 @@ from speedtrack.notices.channels.calls import Call, Response, call, require_succ
 from speedtrack.notices.errors import PermanentFailure, TemporaryFailure
 from speedtrack.notices.tests.receivers import Receiver, serving
 
+RESOLVE_S = 60
 NO_URLS = [
     "",
     "/relative",
@@ -104,33 +105,33 @@ def test_addresses_that_are_not_public_are_refused_until_a_setting_allows_their_
 ) -> None:
     where = destination(f"https://{host}/")
     with pytest.raises(Refused, match="CHANNEL_NETWORKS"):
-        allowed_addresses(where, 5)
+        allowed_addresses(where, RESOLVE_S)
     settings.CHANNEL_NETWORKS = [ip_network("0.0.0.0/0"), ip_network("::/0")]
-    assert allowed_addresses(where, 5)
+    assert allowed_addresses(where, RESOLVE_S)
 
 
 @pytest.mark.parametrize("host", NEVER)
 def test_addresses_of_cloud_metadata_are_refused_whatever_the_settings_allow(host: str, settings: Any) -> None:
     settings.CHANNEL_NETWORKS = [ip_network("0.0.0.0/0"), ip_network("::/0")]
     with pytest.raises(Refused, match="never"):
-        allowed_addresses(destination(f"https://{host}/"), 5)
+        allowed_addresses(destination(f"https://{host}/"), RESOLVE_S)
 
 
 def test_one_allowed_network_opens_no_other(settings: Any) -> None:
     settings.CHANNEL_NETWORKS = [ip_network("10.1.0.0/16")]
-    assert allowed_addresses(destination("http://10.1.2.3/"), 5) == [ip_address("10.1.2.3")]
+    assert allowed_addresses(destination("http://10.1.2.3/"), RESOLVE_S) == [ip_address("10.1.2.3")]
     for host in ("10.2.0.1", "127.0.0.1", "192.168.1.1"):
         with pytest.raises(Refused):
-            allowed_addresses(destination(f"http://{host}/"), 5)
+            allowed_addresses(destination(f"http://{host}/"), RESOLVE_S)
 
 
 @pytest.mark.parametrize("host", ["93.184.216.34", "[2606:2800:220:1::1]", "[64:ff9b::5db8:d822]"])
 def test_public_addresses_are_called_by_https_on_the_listed_ports_only(host: str) -> None:
-    assert allowed_addresses(destination(f"https://{host}/"), 5)
+    assert allowed_addresses(destination(f"https://{host}/"), RESOLVE_S)
     with pytest.raises(Refused, match="https://"):
-        allowed_addresses(destination(f"http://{host}/"), 5)
+        allowed_addresses(destination(f"http://{host}/"), RESOLVE_S)
     with pytest.raises(Refused, match="CHANNEL_PORTS"):
-        allowed_addresses(destination(f"https://{host}:22/"), 5)
+        allowed_addresses(destination(f"https://{host}:22/"), RESOLVE_S)
 
 
 def test_a_name_with_one_inner_address_among_public_ones_is_refused() -> None:
@@ -176,7 +177,7 @@ def test_a_proxy_of_the_environment_is_not_used(settings: Any, monkeypatch: pyte
 def test_the_connection_goes_to_the_checked_address_whatever_the_name_says_by_then(settings: Any) -> None:
     """The host of the URL does not resolve at all: only an address that was checked before can be connected to."""
     with serving(Receiver(), settings) as receiver:
-        pinned = calls.Pinned([ip_address("127.0.0.1")], calls.time.monotonic() + 5)
+        pinned = calls.Pinned([ip_address("127.0.0.1")], calls.time.monotonic() + 60)
         stream = pinned.connect_tcp("rebound.invalid", receiver.port)
         assert stream.get_extra_info("server_addr") == ("127.0.0.1", receiver.port)
         stream.close()

@@ -209,12 +209,12 @@ def test_a_git_that_fails_to_answer_does_not_delete_a_branch(
     wrapper = repository.path.parent / "bin" / "git"
     wrapper.parent.mkdir()
     real = git.shutil.which("git")
-    for ending in ("exit 128", "kill -9 $$", "sleep 60"):
+    for ending, limit_s in (("exit 128", 60), ("kill -9 $$", 60), ("sleep 60", 4)):
         wrapper.write_text(f'#!/bin/sh\ncase "$*" in *rev-parse*) {ending};; esac\nexec {real} "$@"\n')
         wrapper.chmod(0o755)
         with monkeypatch.context() as patch:
             patch.setenv("PATH", f"{wrapper.parent}:/usr/bin:/bin")
-            patch.setattr(git.settings, "GIT_TIMEOUT_S", 2)
+            patch.setattr(git.settings, "GIT_TIMEOUT_S", limit_s)
             with pytest.raises(RepositoryError, match="rev-parse"):
                 sync(project)
         assert project.branches.get().deleted_at is None

@@ -102,9 +102,9 @@ def test_the_pauses_of_a_project_that_fails_grow_up_to_an_hour(two: list[Reposit
         assert told() == ["a"]
         pushes.look_at_each(Project.objects.with_deliveries, look)
         assert told() == []
-        wait(seconds=pause - 3)
+        wait(seconds=pause - 25)  # a busy machine takes some seconds for a round
         assert told() == []
-        wait(seconds=4)
+        wait(seconds=26)
 
 
 def test_polls_keep_the_pause_too(two: list[Repository]) -> None:
@@ -149,10 +149,10 @@ def test_a_remote_that_is_away_is_noted_and_its_deliveries_wait(two: list[Reposi
 
 def test_a_delivery_that_comes_while_the_look_is_under_way_is_looked_into_afterwards(two: list[Repository]) -> None:
     tell("a")
-    Delivery.objects.update(received_at=Now() + timedelta(seconds=5))  # an equal one has come in between
+    Delivery.objects.update(received_at=Now() + timedelta(seconds=100))  # an equal one has come in between
     pushes.look_at_each(Project.objects.with_deliveries, pushes.sync_and_plan)
     assert Delivery.objects.get().status == "received"
-    wait(seconds=10)
+    wait(seconds=200)
     pushes.look_at_each(Project.objects.with_deliveries, pushes.sync_and_plan)
     assert Delivery.objects.get().status == "processed"
 

@@ -53,9 +53,8 @@ def load() -> HomePage:
 def project_cards() -> list[Card]:
     """One card per project; the number of queries does not depend on how many there are."""
     alerts = dict(Alert.objects.work().values_list("project").annotate(count=Count("pk")))
-    branches = {
-        b.project_id: b for b in Branch.objects.filter(name=F("project__default_branch")).select_related("head")
-    }
+    followed = Branch.objects.filter(name=F("project__default_branch")).select_related("head")
+    branches = {branch.project_id: branch for branch in followed}
     waiting = dict(Run.objects.unfinished().values_list("project").annotate(count=Count("pk")))
     paths = newest_commits(branches.values())
     values = headline_values(paths)

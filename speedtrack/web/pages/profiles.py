@@ -74,7 +74,7 @@ def stacks_of(profile: Profile) -> Stacks:
     return Stacks(profiles.folded_stacks(profile), profile.cpu_ns_per_request)
 
 
-def folded_stacks(pk: int) -> str:
+def stacks_text(pk: int) -> str:
     """The folded stacks of one profile. Raises Http404."""
     profile = Profile.objects.filter(pk=pk).first()
     if profile is None:

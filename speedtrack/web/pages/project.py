@@ -144,20 +144,25 @@ def newest_series(points: list[LinePoint]) -> list[LinePoint]:
 def benchmark_row(
     context: RowContext, name: str, why: str, points: list[LinePoint], path: list[PlacedCommit], gaps: dict[int, Gap]
 ) -> BenchmarkRow:
-    by_commit = {p.commit_id: p for p in points}
-    grades = grades_of(context, points)
-    cells = []
-    for placed in path[-COLUMNS:]:
-        point = by_commit.get(placed.commit.pk)
-        mark = context.marks.get(placed.commit.pk)
-        if point:
-            cells.append(measured_cell(context, placed, point, grades.get(placed.commit.pk), mark))
-        else:
-            cells.append(gap_cell(placed, gaps.get(placed.commit.pk, UNMEASURED)))
     line = {p.commit_id: p.value for p in newest_series(points) if not p.flags}
     spark = [line.get(p.commit.pk) for p in path]
     url = reverse("timeline", args=[context.scope.project.slug, name, context.scope.metric.name])
-    return BenchmarkRow(name, why, url, points[-1], spark, cells)
+    return BenchmarkRow(name, why, url, points[-1], spark, cells_of(context, points, path[-COLUMNS:], gaps))
+
+
+def cells_of(
+    context: RowContext, points: list[LinePoint], path: list[PlacedCommit], gaps: dict[int, Gap]
+) -> list[Cell]:
+    by_commit = {p.commit_id: p for p in points}
+    grades = grades_of(context, points)
+    cells = []
+    for placed in path:
+        key = placed.commit.pk
+        if point := by_commit.get(key):
+            cells.append(measured_cell(context, placed, point, grades.get(key), context.marks.get(key)))
+        else:
+            cells.append(gap_cell(placed, gaps.get(key, UNMEASURED)))
+    return cells
 
 
 def grades_of(context: RowContext, points: list[LinePoint]) -> dict[int, Grade]:

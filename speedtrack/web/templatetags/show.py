@@ -102,6 +102,13 @@ def timeline_url(
     return f"{path}?{urlencode(selection, quote_via=quote)}"
 
 
+@register.simple_tag
+def mute_url(project: Project, series: Series) -> str:
+    """The address of the form that mutes a series."""
+    selection = {"benchmark": series.benchmark.name, "metric": series.metric, "machine": series.machine.name}
+    return f"{reverse('mutes', args=[project.slug])}?{urlencode(selection, quote_via=quote)}"
+
+
 @register.simple_tag(takes_context=True)
 def query(context: template.Context, **changes: object) -> str:
     """The page's query string with some keys set, or removed if None or empty."""

@@ -33,6 +33,7 @@ COLOURED = """
         return count;
     }
 """
+PATIENCE_MS = 120_000
 OVERFLOW = "() => document.documentElement.scrollWidth - document.documentElement.clientWidth"
 
 
@@ -60,6 +61,7 @@ def watched(chromium: Browser, width: int, complaints: list[str]) -> Page:
         if message.type in ("error", "warning"):
             complaints.append(message.text)
 
+    page.set_default_timeout(PATIENCE_MS)
     page.on("console", heard)
     page.on("pageerror", lambda error: complaints.append(str(error)))
     return page
@@ -153,7 +155,7 @@ def test_a_run_page_follows_its_run(shown: tuple[World, Alert, str], chromium: B
     assert page.evaluate(OVERFLOW) <= 0
     progress = ProgressDocument(done=4, total=10, now="trial 4 of get-p1")
     queue.renew(run.machine, run.pk, Renewal(token=run.lease_token, progress=progress))
-    page.get_by_text("trial 4 of get-p1").wait_for(timeout=10_000)
+    page.get_by_text("trial 4 of get-p1").wait_for()
     made.measure()
-    page.locator("[data-going=no]").wait_for(timeout=10_000)
+    page.locator("[data-going=no]").wait_for()
     assert complaints == []

@@ -12,7 +12,7 @@ fn cluster() -> Vec<Redis> {
     words.extend(addresses.iter().map(String::as_str));
     words.push("--cluster-yes");
     said("redis-cli", &words);
-    let deadline = Instant::now() + Duration::from_secs(30);
+    let deadline = Instant::now() + Duration::from_secs(300);
     while !nodes.iter().all(|node| node.cli(&["cluster", "info"]).contains("cluster_state:ok")) {
         assert!(Instant::now() < deadline, "the cluster does not come up");
         std::thread::sleep(Duration::from_millis(100));
@@ -94,10 +94,10 @@ fn run_reaches_every_master() {
 fn slots_that_move_end_the_run() {
     let nodes = cluster();
     let other = nodes[1].cli(&["cluster", "myid"]);
-    let words = ["run", "-p", &nodes[0].port, "--cluster", "-t", "get", "-c", "6", "--duration", "20"];
+    let words = ["run", "-p", &nodes[0].port, "--cluster", "-t", "get", "-c", "6", "--duration", "200"];
     let driver =
         Command::new(OURS).args(words).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    let deadline = Instant::now() + Duration::from_secs(15);
+    let deadline = Instant::now() + Duration::from_secs(100);
     while nodes[0].calls("get") == 0 {
         assert!(Instant::now() < deadline, "the driver does not begin");
         std::thread::sleep(Duration::from_millis(20));

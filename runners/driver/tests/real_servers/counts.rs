@@ -1,5 +1,7 @@
 //! What a real server counted.
 
+use std::time::{Duration, Instant};
+
 use crate::machine::{OURS, Redis, failure, ours, output, said};
 
 #[test]
@@ -148,7 +150,12 @@ fn memory_that_does_not_grow_is_not_told_as_negative() {
         std::thread::spawn(move || said(OURS, &words))
     };
     let idle = run("--json");
-    std::thread::sleep(std::time::Duration::from_millis(700));
+    let connected = || redis.cli(&["info", "clients"]).contains("connected_clients:4"); // redis-cli is one of them
+    let deadline = Instant::now() + Duration::from_secs(100);
+    while !connected() {
+        assert!(Instant::now() < deadline, "the driver does not connect");
+        std::thread::sleep(Duration::from_millis(20));
+    }
     redis.cli(&["flushall"]);
     let document: serde_json::Value = serde_json::from_str(&idle.join().unwrap()).unwrap();
     let memory = &document["tests"][0]["connections"]["server_memory"];

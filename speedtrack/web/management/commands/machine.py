@@ -23,7 +23,7 @@ def freeze_canary(name: str, options: Options) -> str:
     return f"{canary}; its first run is queued"
 
 
-def end_quarantine(name: str, options: Options) -> str:
+def lift(name: str, options: Options) -> str:
     tracking.lift_quarantine(name, options["accept_level"])
     return f"the quarantine of machine {name} has ended"
 
@@ -44,7 +44,7 @@ ACTIONS: dict[str, Callable[[str, Options], str]] = {
     "pause": pause_machine,
     "resume": resume_machine,
     "canary": freeze_canary,
-    "lift": end_quarantine,
+    "lift": lift,
 }
 
 

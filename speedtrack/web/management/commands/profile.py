@@ -29,7 +29,7 @@ def plan_for_alert(number: int) -> Run:
     alert = Alert.objects.select_related("project", "before", "commit").filter(pk=number).first()
     if alert is None:
         raise CommandError(f"there is no alert {number}: its number is at the end of its page's address")
-    run = profiling.plan_profile(alert, by_hand=True)
+    run = profiling.plan_profile_of_alert(alert, by_hand=True)
     if run is None:
         raise CommandError(f"alert {number} no longer has a change point: use --run with one of its runs")
     return run
