@@ -5,6 +5,7 @@ from datetime import datetime
 from typing import NamedTuple
 
 from django.db import transaction
+from django.db.models import QuerySet
 
 from speedtrack.alerts import drift, history
 from speedtrack.alerts.effects import EffectsOfProjects
@@ -35,49 +36,48 @@ class JudgedLine(NamedTuple):
 def detect() -> int:
     """Look at every series with new measurements; returns how many. Two of these may run at the same time.
 
-    Series are read and judged together, so that the number of queries does not grow with theirs. If one of them fails,
-    those that were taken with it are looked at one by one.
+    Series are read and judged together, so that the number of queries does not grow with theirs.
     """
-    waiting = list(Series.objects.undetected().order_by("pk").values_list("pk", flat=True))
-    effects = EffectsOfProjects()
-    return sum(detect_among(waiting[at : at + TOGETHER], effects) for at in range(0, len(waiting), TOGETHER))
+    looked, effects = 0, EffectsOfProjects()
+    while True:
+        some = detect_in_some(effects)
+        looked += some
+        if some < TOGETHER:
+            return looked
 
 
-def detect_among(waiting: Sequence[int], effects: EffectsOfProjects) -> int:
-    """Look at those of these series that nobody else looks at; how many."""
+def detect_in_some(effects: EffectsOfProjects) -> int:
+    """Look at up to TOGETHER series; how many. If one of them fails, they are looked at one by one."""
+    taken: list[Series] = []
     try:
         with transaction.atomic():
-            taken = take(waiting)
+            taken = take(Series.objects.undetected())
             look_at(taken, effects)
             clear_trouble(taken)
             return len(taken)
     except DATABASE_AWAY:
         raise
-    except Exception:  # one of them fails: which one?
-        return sum(detect_alone(pk, effects) for pk in waiting)
+    except Exception:  # which one fails is found, and logged, by itself
+        return sum(detect_alone(series.pk, effects) for series in taken)
 
 
 def detect_alone(pk: int, effects: EffectsOfProjects) -> int:
     with transaction.atomic():
-        taken = take([pk])
+        taken = take(Series.objects.undetected().filter(pk=pk))
         for series in taken:
             with isolated(series):
                 look_at(taken, effects)
         return len(taken)
 
 
-def take(waiting: Sequence[int]) -> list[Series]:
-    """Lock those of these series that still have new measurements and are not locked by others.
+def take(waiting: QuerySet[Series]) -> list[Series]:
+    """Lock some of these series, but none that is locked already.
 
-    Measurements that are accepted from now on wait for the lock, and mark the series again.
+    Measurements that are accepted from now on wait for the lock, and then mark the series again.
     """
-    found = (
-        Series.objects.undetected()
-        .filter(pk__in=waiting)
-        .select_for_update(skip_locked=True, of=("self",), no_key=True)
-    )
-    related = found.select_related("project", "benchmark", "machine").prefetch_related("machine__projects")
-    return list(related.order_by("pk"))
+    locked = waiting.order_by("pk").select_for_update(skip_locked=True, of=("self",), no_key=True)
+    related = locked.select_related("project", "machine").prefetch_related("machine__projects")
+    return list(related[:TOGETHER])
 
 
 def look_at(taken: Sequence[Series], effects: EffectsOfProjects) -> None:
@@ -97,6 +97,8 @@ def detect_in(news: Sequence[tuple[Series, datetime]], effects: EffectsOfProject
         return
     drop_suspicions(unfounded_suspicions([series for series, _ in watched]))
     windows = [window for window in windows_since(watched) if window.new]
+    if not windows:
+        return
     judged = [JudgedLine(window, effects.of(window.series)) for window in windows]
     spreads = spreads_of([(line.window.series, line.window.values, line.effect) for line in judged])
     changed: set[int] = set()  # the series of which the known steps must be read again

@@ -35,6 +35,7 @@ Status = ChangePoint.Status
 #: Steps of these statuses are, or may be, real: including those of the machine, and those not settled yet.
 LEFT_STANDING = (Status.CONFIRMED, Status.HISTORY, Status.MACHINE, *ChangePoint.OPEN)
 
+BEST = "SELECT series_id, branch_id, commit_id, level FROM alerts_bestlevel WHERE series_id = ANY (%(series)s)"
 # The places on a branch with which its head is compared, and the last clean points of the series up to each, newest
 # first. The places of a head are looked up once for all series: only the best level is each series' own.
 REFERENCES = lines.sql("""
@@ -210,9 +211,9 @@ def best_commits(lines: Sequence[Heading]) -> list[int]:
 
     So noise does not move the reference.
     """
-    series = [line.window.series.pk for line in lines]
-    rows = BestLevel.objects.filter(series__in=series).values_list("series", "branch", "commit", "level")
-    known = {(one, branch): (commit, level) for one, branch, commit, level in rows}
+    with connection.cursor() as cursor:
+        cursor.execute(BEST, {"series": [line.window.series.pk for line in lines]})
+        known = {(series, branch): (commit, level) for series, branch, commit, level in cursor}
     found = [best_level(line, known.get((line.window.series.pk, line.window.branch.pk))) for line in lines]
     better = [
         BestLevel(series=line.window.series, branch=line.window.branch, commit_id=commit, level=level)
