@@ -21,7 +21,7 @@ from speedtrack.alerts.effects import smallest_effect
 from speedtrack.alerts.known import PlacedStep, steps_on
 from speedtrack.alerts.lines import TrialPoint
 from speedtrack.alerts.models import BestLevel, ChangePoint
-from speedtrack.alerts.windows import Window
+from speedtrack.alerts.windows import BEFORE, Window
 from speedtrack.benchmarks.metrics import METRICS, Direction
 from speedtrack.projects.models import Branch
 from speedtrack.runs.models import Series
@@ -29,6 +29,7 @@ from speedtrack.stats import drift
 from speedtrack.stats.drift import LEVEL, Drift
 
 AGES = [30, 90]  # days
+REACH = 1000  # commits of a branch in which the points of a reference must lie
 
 Kind = ChangePoint.Kind
 Status = ChangePoint.Status
@@ -40,8 +41,8 @@ BEST = "SELECT series_id, branch_id, commit_id, level FROM alerts_bestlevel WHER
 # first. The places of a head are looked up once for all series: only the best level is each series' own.
 REFERENCES = lines.sql("""
     WITH line AS (
-        SELECT * FROM unnest(%(series)s::bigint[], %(branches)s::bigint[], %(heads)s::bigint[], %(best)s::bigint[])
-                      WITH ORDINALITY AS s (series_id, branch_id, head_id, best_id, at)
+        SELECT * FROM unnest(%(series)s::bigint[], %(branches)s::bigint[], %(heads)s::bigint[], %(best)s::bigint[],
+                             %(begins)s::int[]) WITH ORDINALITY AS s (series_id, branch_id, head_id, best_id, begin, at)
     ), head AS (
         SELECT b.branch_id, c.id, c.project_id, c.committed_at, p.number
           FROM (SELECT DISTINCT branch_id, head_id FROM line) b
@@ -67,10 +68,10 @@ REFERENCES = lines.sql("""
                           AND c.committed_at <= head.committed_at - make_interval(days => age.days)
                      ORDER BY c.committed_at DESC, p.number DESC LIMIT 1) older) place
     ), place AS (
-        SELECT line.at, line.series_id, line.branch_id, common.name, common.number
+        SELECT line.at, line.series_id, line.branch_id, line.begin, common.name, common.number
           FROM line JOIN common USING (branch_id, head_id)
         UNION ALL
-        SELECT line.at, line.series_id, line.branch_id, 'its best level', p.number
+        SELECT line.at, line.series_id, line.branch_id, line.begin, 'its best level', p.number
           FROM line JOIN projects_position p ON p.branch_id = line.branch_id AND p.commit_id = line.best_id
     )
     SELECT place.at, place.name, last.numbers, last.commits, last.values
@@ -82,6 +83,7 @@ REFERENCES = lines.sql("""
                                    WHERE m.series_id = place.series_id AND m.commit_id = p.commit_id AND IS_CLEAN_POINT
                                 ORDER BY m.id DESC LIMIT 1) m
                         WHERE p.branch_id = place.branch_id AND p.number <= place.number
+                          AND p.number >= greatest(place.begin, place.number - %(reach)s)
                      ORDER BY p.number DESC LIMIT %(count)s) points) last
      WHERE cardinality(last.numbers) >= %(fewest)s
 """)
@@ -106,6 +108,12 @@ class Heading:
     def newest(self) -> list[float]:
         """The level of the newest points."""
         return self.window.values[-LEVEL:]
+
+    @property
+    def begins(self) -> int:
+        """A position before which the line has no points."""
+        points, new = self.window.points, self.window.new
+        return points[0].position if new and new[0] < BEFORE else 0
 
     @property
     def level_begins(self) -> int:
@@ -195,7 +203,9 @@ def references(lines: Sequence[Heading], best: Sequence[int]) -> list[list[Refer
         "heads": [line.head.commit_id for line in lines],
         "best": list(best),
         "ages": AGES,
+        "begins": [line.begins for line in lines],
         "count": LEVEL,
+        "reach": REACH,
         "fewest": drift.FEWEST,
     }
     found: list[list[Reference]] = [[] for _ in lines]

@@ -79,17 +79,27 @@ CROSS JOIN LATERAL (
       ORDER BY p.number DESC LIMIT 1) found
 """)
 # One row per stretch: the position and the commit of each sample, and its value, in commit order. Lateral subqueries,
-# so that PostgreSQL looks up each commit rather than read whole series.
+# so that PostgreSQL looks up each commit rather than read whole series. A series with fewer points than are wanted is
+# searched back to its first one, not to the root of the branch.
 TRIALS = sql("""
     SELECT s.at, found.*
       FROM unnest(%(series)s::bigint[], %(branches)s::bigint[], %(firsts)s::int[], %(lasts)s::int[])
            WITH ORDINALITY AS s (id, branch_id, first, last, at)
 CROSS JOIN LATERAL (
+        SELECT ARRAY(SELECT m.commit_id FROM runs_measurement m
+                      WHERE m.series_id = s.id AND IS_CLEAN_POINT LIMIT %(before)s) AS commits OFFSET 0) AS few
+CROSS JOIN LATERAL (
+        SELECT CASE WHEN cardinality(few.commits) < %(before)s
+                    THEN (SELECT min(p.number) FROM projects_position p
+                           WHERE p.branch_id = s.branch_id AND p.commit_id = ANY (few.commits))
+                    ELSE 0 END AS number OFFSET 0) AS lowest
+CROSS JOIN LATERAL (
         SELECT array_agg(number), array_agg(commit_id), array_agg(value)
           FROM (SELECT near.number, near.commit_id, t.value
                   FROM (
                     (SELECT p.number, p.commit_id FROM projects_position p
-                      WHERE p.branch_id = s.branch_id AND p.number < s.first AND IS_MEASURED
+                      WHERE p.branch_id = s.branch_id AND p.number >= lowest.number AND p.number < s.first
+                        AND IS_MEASURED
                    ORDER BY p.number DESC LIMIT %(before)s)
                     UNION ALL
                     (SELECT p.number, p.commit_id FROM projects_position p

@@ -12,7 +12,7 @@ from django.test.utils import CaptureQueriesContext
 from speedtrack.alerts import detection, known, reasons, replay, windows
 from speedtrack.alerts.models import Alert, ChangePoint
 from speedtrack.alerts.spreads import spreads_of
-from speedtrack.projects.models import Commit, Position
+from speedtrack.projects.models import Commit, Position, Tag
 from speedtrack.runs.models import Attempt, Measurement, Sample, Series
 from speedtrack.stats.changepoint import Point, suspect_shifts
 from speedtrack.tests import builders
@@ -122,9 +122,9 @@ class TestWindow:
         """Old lines with a known change, and young ones; a commit of two branches, and one of one."""
         commits = history.commits(101)
         history.fork("release", commits[:100])
-        values = [noisy([5000.0] * 80 + [5600.0] * 21, seed=i) for i in range(25)]
+        values = [noisy([5000.0] * 80 + [5600.0] * 21, seed=i) for i in range(24)]
         asked = []
-        for count in (3, detection.TOGETHER // 2):
+        for count in (3, 24):
             series = [history.series(f"{count} {i}") for i in range(count)]
             old = {c.pk: [of_line[k] for of_line in values[:count]] for k, c in enumerate(commits[:99])}
             young = [history.series(f"young {count} {i}") for i in range(count)]
@@ -141,6 +141,7 @@ class TestWindow:
                     assert detection.detect() == 2 * count
                 asked.append(len(queries))
             assert not Series.objects.exclude(error="").exists()
+            assert 2 * count < detection.TOGETHER
         assert asked[:2] == asked[2:], asked
 
     def test_news_are_looked_up_even_where_the_tables_seem_empty(self, history: History) -> None:
@@ -161,6 +162,23 @@ class TestWindow:
             ((plan,),) = cursor.fetchone()
         assert plan["Plan"]["Actual Rows"] == 600
         assert read(plan["Plan"]) < 20 * 600
+
+    def test_a_young_line_of_a_long_branch_is_not_searched_back_to_the_root(self, history: History) -> None:
+        commits = history.commits(3000)
+        Tag.objects.create(project=history.project, name="1.0", sha=commits[1000].sha)
+        series = history.series()
+        since = history.measure([series], {c.pk: [[5000.0 + i] * 5] for i, c in enumerate(commits[-20:])})
+        with CaptureQueriesContext(connection) as queries:
+            detection.detect_in([(series, since)])
+        rows = {}
+        with connection.cursor() as cursor:
+            cursor.execute("ANALYZE")
+            for name, part in (("lines", "JOIN runs_sample t"), ("references", "its best level")):
+                (query,) = [one["sql"] for one in queries if part in one["sql"]]
+                cursor.execute(f"EXPLAIN (ANALYZE, FORMAT JSON) {query}")
+                rows[name] = read(cursor.fetchone()[0][0]["Plan"])
+        assert rows["lines"] < 1000, rows
+        assert rows["references"] < 2500, rows
 
     def test_news_far_apart_are_read_by_themselves(self, history: History) -> None:
         commits = history.commits(1500)
