@@ -85,14 +85,14 @@ def of_lengths(lengths: list[int], branches: int) -> None:
         detection.detect()
         since = history.measure([series], {commits[-1].pk: [values[-1]]})
         analyse()
-        cost(f"{length} points, the newest is new", partial(detection.detect_in, series, since))
+        cost(f"{length} points, the newest is new", partial(detection.detect_in, [(series, since)]))
         middle = history.measure([series], {commits[length // 2].pk: [values[length // 2]]})
-        cost(f"{length} points, one in the middle is new", partial(detection.detect_in, series, middle))
+        cost(f"{length} points, one in the middle is new", partial(detection.detect_in, [(series, middle)]))
         if length == lengths[-1]:
             for i in range(branches - 1):
                 history.fork(f"fork-{i}", commits)
             analyse()
-            cost(f"{length} points, {branches} equal branches", partial(detection.detect_in, series, middle), 10)
+            cost(f"{length} points, {branches} equal branches", partial(detection.detect_in, [(series, middle)]), 10)
             tips(history, series, branches)
 
 
@@ -105,7 +105,7 @@ def tips(history: History, series: Series, branches: int) -> None:
     shared = history.branch.positions.order_by("-number")[3].commit
     since = history.measure([series], {shared.pk: [[5000.0, 5010, 4990, 5020, 4980]]})
     analyse()
-    cost(f"{branches} diverged branches, a shared point is new", partial(detection.detect_in, series, since), 10)
+    cost(f"{branches} diverged branches, a shared point is new", partial(detection.detect_in, [(series, since)]), 10)
 
 
 def pass_over(count: int, points: int) -> None:

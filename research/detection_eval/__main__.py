@@ -22,6 +22,7 @@ from functools import partial
 from pathlib import Path
 
 from research.detection_eval import beside, cost, datasets, noise, peers, report, settling, workers
+from research.detection_eval.cost import CostCase
 from research.detection_eval.datasets import DataSet
 from research.detection_eval.report import EvaluationFindings
 from research.detection_eval.scores import score
@@ -126,9 +127,8 @@ def work_out(
         for peer in peers.PEERS:
             store.made(f"peer {peer}", partial(beside.compare, options.peers, peer, others, workers.cores()))
     elif part == "costs":
-        for points, branches in lengths(extent):
-            job = executor.submit(cost.of_a_point, points, branches, seed)
-            store.put(f"cost {points} {branches}", job.result())
+        for case in cost_cases(extent):
+            store.put(f"cost {case}", executor.submit(cost.of_a_point, case, seed).result())
 
 
 def suspicions(extent: Extent) -> dict[Case, int]:
@@ -142,8 +142,9 @@ def young(extent: Extent, seed: int) -> list[DataSet]:
     return [DataSet(f"young {between}", noise.young(extent.young, seed, between=between)) for between in BETWEEN]
 
 
-def lengths(extent: Extent) -> list[tuple[int, int]]:
-    return [*((points, 1) for points in extent.lengths), (1000, 20)]
+def cost_cases(extent: Extent) -> list[CostCase]:
+    longest = extent.lengths[-1]
+    return [*map(CostCase, extent.lengths), CostCase(longest, branches=20), CostCase(1000, series=cost.MANY)]
 
 
 def findings(store: Store, sets: Sequence[DataSet], extent: Extent) -> EvaluationFindings:
@@ -156,7 +157,7 @@ def findings(store: Store, sets: Sequence[DataSet], extent: Extent) -> Evaluatio
         settled=[row for case in suspicions(extent) if (row := store.get(f"settling {case}"))],
         narrowed=[row for case in NARROW if (row := store.get(f"narrowing {case}"))],
         young={between: score(found).suspicions for between, found in begun.items() if found},
-        costs=[row for one in lengths(extent) if (row := store.get(f"cost {one[0]} {one[1]}"))],
+        costs=[row for case in cost_cases(extent) if (row := store.get(f"cost {case}"))],
         history=store.get("history") or [],
         peers=[row for piece in pieces for row in piece],
     )

@@ -2,23 +2,18 @@
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime
+from typing import NamedTuple
 
 from django.db import transaction
+from django.db.models import QuerySet
 
 from speedtrack.alerts import drift, history
-from speedtrack.alerts.effects import SmallestEffects
-from speedtrack.alerts.known import (
-    KnownChange,
-    known_changes,
-    placed_step,
-    rewritten_changes,
-    steps_on,
-    unfounded_suspicions,
-)
+from speedtrack.alerts.effects import EffectsOfProjects
+from speedtrack.alerts.known import KnownChange, known_lines, unfounded_suspicions
 from speedtrack.alerts.models import ChangePoint
 from speedtrack.alerts.past import mark_past
-from speedtrack.alerts.spreads import spread_of
-from speedtrack.alerts.trouble import isolated
+from speedtrack.alerts.spreads import spreads_of
+from speedtrack.alerts.trouble import DATABASE_AWAY, clear_trouble, isolated
 from speedtrack.alerts.windows import Window, windows_since
 from speedtrack.benchmarks.metrics import METRICS
 from speedtrack.runs.models import Series
@@ -27,42 +22,96 @@ from speedtrack.stats.history import HistoryVerdict, history_verdicts
 
 Status = ChangePoint.Status
 
+TOGETHER = 50  # series that are read and judged in one transaction; whoever accepts measurements of them waits for it
 MOST_JUDGED = 200  # of the new points, the newest at which the whole history is judged: an import brings thousands
 
 
+class JudgedLine(NamedTuple):
+    """A window with new points, and the smallest effect that counts in its series."""
+
+    window: Window
+    effect: float
+
+
 def detect() -> int:
-    """Look at every series with new measurements; returns how many. Two of these may run at the same time."""
-    looked, effects = 0, dict[int, SmallestEffects]()
-    undetected = Series.objects.undetected().select_related("project", "benchmark", "machine")
-    for series in undetected.prefetch_related("project__branches", "machine__projects"):
-        since = series.undetected_since
-        of_project = effects.setdefault(series.project_id, SmallestEffects(series.project_id))
-        with transaction.atomic(), isolated(series):
-            if since and Series.objects.filter(pk=series.pk, undetected_since=since).update(undetected_since=None):
-                detect_in(series, since, of_project)
-                looked += 1
-    return looked
+    """Look at every series with new measurements; returns how many. Two of these may run at the same time.
 
-
-def detect_in(series: Series, since: datetime, effects: SmallestEffects | None = None) -> None:
-    """Suspect changes shown by measurements accepted since then, on every line of the series that contains them.
-
-    ``effects``: those of the series' project, if they are loaded already.
+    Series are read and judged together, so that the number of queries does not grow with theirs.
     """
-    if not METRICS[series.metric].watched:
+    looked, effects = 0, EffectsOfProjects()
+    while True:
+        some = detect_in_some(effects)
+        looked += some
+        if some < TOGETHER:
+            return looked
+
+
+def detect_in_some(effects: EffectsOfProjects) -> int:
+    """Look at up to TOGETHER series; how many. If one of them fails, they are looked at one by one."""
+    taken: list[Series] = []
+    try:
+        with transaction.atomic():
+            taken = take(Series.objects.undetected())
+            look_at(taken, effects)
+            clear_trouble(taken)
+            return len(taken)
+    except DATABASE_AWAY:
+        raise
+    except Exception:  # which one fails is found, and logged, by itself
+        return sum(detect_alone(series.pk, effects) for series in taken)
+
+
+def detect_alone(pk: int, effects: EffectsOfProjects) -> int:
+    with transaction.atomic():
+        taken = take(Series.objects.undetected().filter(pk=pk))
+        for series in taken:
+            with isolated(series):
+                look_at(taken, effects)
+        return len(taken)
+
+
+def take(waiting: QuerySet[Series]) -> list[Series]:
+    """Lock some of these series, but none that is locked already.
+
+    Measurements that are accepted from now on wait for the lock, and then mark the series again.
+    """
+    locked = waiting.order_by("pk").select_for_update(skip_locked=True, of=("self",), no_key=True)
+    related = locked.select_related("project", "machine").prefetch_related("machine__projects")
+    return list(related[:TOGETHER])
+
+
+def look_at(taken: Sequence[Series], effects: EffectsOfProjects) -> None:
+    """Detect in series that are locked, and note that their new measurements have been seen."""
+    detect_in([(series, series.undetected_since) for series in taken if series.undetected_since], effects)
+    Series.objects.filter(pk__in=[series.pk for series in taken]).update(undetected_since=None)
+
+
+def detect_in(news: Sequence[tuple[Series, datetime]], effects: EffectsOfProjects | None = None) -> None:
+    """Suspect changes shown by measurements accepted since then, on every line of each series that contains them.
+
+    ``effects``: those that are loaded already.
+    """
+    effects = effects or EffectsOfProjects()
+    watched = [(series, since) for series, since in news if METRICS[series.metric].watched]
+    if not watched:
         return
-    drop_suspicions(unfounded_suspicions(series))
-    windows = windows_since(series, since)
+    drop_suspicions(unfounded_suspicions([series for series, _ in watched]))
+    windows = [window for window in windows_since(watched) if window.new]
     if not windows:
         return
-    effect = (effects or SmallestEffects(series.project_id)).of(series.metric)
-    why = history.why_not_measurable(series)
-    for window in windows:
-        steps = steps_on(series, window.branch)
-        rewritten = rewritten_changes(steps, window) if window.new else []
-        if window.new and look_for_steps(series, window, known_changes(window, steps, rewritten), effect, why):
-            steps = steps_on(series, window.branch)
-        drift.look_for_drift(series, window, effect, [*steps.placed, *map(placed_step, rewritten)])
+    judged = [JudgedLine(window, effects.of(window.series)) for window in windows]
+    spreads = spreads_of([(line.window.series, line.window.values, line.effect) for line in judged])
+    changed: set[int] = set()  # the series of which the known steps must be read again
+    drifts = []
+    for line, spread, known in zip(judged, spreads, known_lines(windows), strict=True):
+        series = line.window.series
+        if series.pk in changed:
+            (known,) = known_lines([line.window])
+        if look_for_steps(line, known.changes, spread):
+            changed.add(series.pk)
+            (known,) = known_lines([line.window])
+        drifts.append(drift.Heading(line.window, line.effect, known.placed()))
+    drift.look_for_drifts(drifts)
 
 
 def drop_suspicions(suspicions: Sequence[int]) -> bool:
@@ -70,20 +119,18 @@ def drop_suspicions(suspicions: Sequence[int]) -> bool:
     return bool(suspicions) and ChangePoint.objects.filter(pk__in=suspicions, status=Status.SUSPECTED).delete()[0] > 0
 
 
-def look_for_steps(series: Series, window: Window, known: list[KnownChange], effect: float, why: str) -> bool:
-    """Write the steps that new points of a window show. True if any was written, moved or dropped.
-
-    ``why``: why nothing can be measured again, so that the history decides; empty if it can.
-    """
+def look_for_steps(line: JudgedLine, known: list[KnownChange], spread: float) -> bool:
+    """Write the steps that new points of a line show. True if any was written, moved or dropped."""
+    window, effect = line.window, line.effect
+    why = history.why_not_measurable(window.series)  # if there is a reason, the history decides
     points = [Point(point.trials) for point in window.points]
     by_history = verdicts_at_new(window, points, known, effect, bool(why))
     settled = [answer for one in known if (answer := one.settled())]
-    spread = spread_of(series, [point.value for point in window.points], effect)
     shifts = suspect_shifts(points, smallest_effect=effect, settled=settled, spread=spread)
-    changed = update_suspicions(series, window, known, [*shifts, *only_in_history(by_history, shifts, known)])
+    changed = update_suspicions(window, known, [*shifts, *only_in_history(by_history, shifts, known)])
     if why:
         for verdict in by_history:
-            history.write_history_verdict(series, window, verdict, why)
+            history.write_history_verdict(window, verdict, why)
     return changed or bool(why and by_history)
 
 
@@ -99,7 +146,7 @@ def verdicts_at_new(
     return history_verdicts(points, smallest_effect=effect, settled=levels, since=first)
 
 
-def update_suspicions(series: Series, window: Window, known: list[KnownChange], shifts: Sequence[Shift]) -> bool:
+def update_suspicions(window: Window, known: list[KnownChange], shifts: Sequence[Shift]) -> bool:
     """Write the suspicions that new points raise, and move or drop those that points between older ones have changed.
 
     A shift counts if it was judged by a new point. A point at the end of the line raises the suspicions that its
@@ -121,7 +168,7 @@ def update_suspicions(series: Series, window: Window, known: list[KnownChange], 
             changed |= move_suspicion(match.change_point, window, shift)
             found.append(match.change_point)
         elif match is None and (rests_on_new := rests_on(shift, new)):
-            earlier = raise_suspicion(series, window, shift, origin)
+            earlier = raise_suspicion(window, shift, origin)
             mark_past(earlier, [window.points[i].commit_id for i in rests_on_new])
             known.append(KnownChange(earlier, shift.index, shift.index))
             found.append(earlier)
@@ -140,9 +187,13 @@ def rests_on(shift: Shift, new: Sequence[int]) -> list[int]:
     return [i for i in new if shift.index - DEFAULT.before <= i <= shift.seen]
 
 
-def raise_suspicion(series: Series, window: Window, shift: Shift, origin: ChangePoint | None) -> ChangePoint:
+def raise_suspicion(window: Window, shift: Shift, origin: ChangePoint | None) -> ChangePoint:
     return ChangePoint.objects.create(
-        series=series, branch=window.branch, status=Status.SUSPECTED, returns_from=origin, **shift_fields(window, shift)
+        series=window.series,
+        branch=window.branch,
+        status=Status.SUSPECTED,
+        returns_from=origin,
+        **shift_fields(window, shift),
     )
 
 

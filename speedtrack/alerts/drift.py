@@ -8,6 +8,7 @@ drift is settled by pairs of the reference and the head, like any other change, 
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from statistics import median
 from typing import Any
 
@@ -20,7 +21,7 @@ from speedtrack.alerts.effects import smallest_effect
 from speedtrack.alerts.known import PlacedStep, steps_on
 from speedtrack.alerts.lines import TrialPoint
 from speedtrack.alerts.models import BestLevel, ChangePoint
-from speedtrack.alerts.windows import Window
+from speedtrack.alerts.windows import BEFORE, Window
 from speedtrack.benchmarks.metrics import METRICS, Direction
 from speedtrack.projects.models import Branch
 from speedtrack.runs.models import Series
@@ -28,48 +29,110 @@ from speedtrack.stats import drift
 from speedtrack.stats.drift import LEVEL, Drift
 
 AGES = [30, 90]  # days
+REACH = 1000  # commits of a branch in which the points of a reference must lie
 
 Kind = ChangePoint.Kind
 Status = ChangePoint.Status
 #: Steps of these statuses are, or may be, real: including those of the machine, and those not settled yet.
 LEFT_STANDING = (Status.CONFIRMED, Status.HISTORY, Status.MACHINE, *ChangePoint.OPEN)
 
+BEST = "SELECT series_id, branch_id, commit_id, level FROM alerts_bestlevel WHERE series_id = ANY (%(series)s)"
 # The places on a branch with which its head is compared, and the last clean points of the series up to each, newest
-# first.
+# first. The places of a head are looked up once for all series: only the best level is each series' own.
 REFERENCES = lines.sql("""
-    WITH place AS (
-        (SELECT tag.name::text, p.number
-           FROM projects_tag tag
-           JOIN projects_commit c ON c.project_id = tag.project_id AND c.sha = tag.sha
-           JOIN projects_position p ON p.branch_id = %(branch)s AND p.commit_id = c.id AND p.number < %(number)s
-          WHERE tag.project_id = %(project)s
-       ORDER BY p.number DESC, tag.id DESC LIMIT 1)
+    WITH line AS (
+        SELECT * FROM unnest(%(series)s::bigint[], %(branches)s::bigint[], %(heads)s::bigint[], %(best)s::bigint[],
+                             %(begins)s::int[]) WITH ORDINALITY AS s (series_id, branch_id, head_id, best_id, begin, at)
+    ), head AS (
+        SELECT b.branch_id, c.id, c.project_id, c.committed_at, p.number
+          FROM (SELECT DISTINCT branch_id, head_id FROM line) b
+          JOIN projects_commit c ON c.id = b.head_id
+          JOIN projects_position p ON p.branch_id = b.branch_id AND p.commit_id = c.id
+    ), common AS MATERIALIZED (
+        SELECT head.branch_id, head.id AS head_id, place.*
+          FROM head CROSS JOIN LATERAL (
+            (SELECT tag.name::text, p.number
+               FROM projects_tag tag
+               JOIN projects_commit c ON c.project_id = tag.project_id AND c.sha = tag.sha
+               JOIN projects_position p
+                 ON p.branch_id = head.branch_id AND p.commit_id = c.id AND p.number < head.number
+              WHERE tag.project_id = head.project_id
+           ORDER BY p.number DESC, tag.id DESC LIMIT 1)
+            UNION ALL
+            SELECT age.days || ' days before', older.number
+              FROM unnest(%(ages)s::int[]) AS age (days), LATERAL (
+                       SELECT p.number
+                         FROM projects_commit c
+                         JOIN projects_position p ON p.branch_id = head.branch_id AND p.commit_id = c.id
+                        WHERE c.project_id = head.project_id AND p.number < head.number
+                          AND c.committed_at <= head.committed_at - make_interval(days => age.days)
+                     ORDER BY c.committed_at DESC, p.number DESC LIMIT 1) older) place
+    ), place AS (
+        SELECT line.at, line.series_id, line.branch_id, line.begin, common.name, common.number
+          FROM line JOIN common USING (branch_id, head_id)
         UNION ALL
-        SELECT age.days || ' days before', older.number
-          FROM projects_commit head, unnest(%(ages)s::int[]) AS age (days), LATERAL (
-                   SELECT p.number
-                     FROM projects_commit c
-                     JOIN projects_position p ON p.branch_id = %(branch)s AND p.commit_id = c.id
-                    WHERE c.project_id = %(project)s AND p.number < %(number)s
-                      AND c.committed_at <= head.committed_at - make_interval(days => age.days)
-                 ORDER BY c.committed_at DESC, p.number DESC LIMIT 1) older
-         WHERE head.id = %(head)s
-        UNION ALL
-        SELECT 'its best level', p.number
-          FROM projects_position p WHERE p.branch_id = %(branch)s AND p.commit_id = %(best)s
+        SELECT line.at, line.series_id, line.branch_id, line.begin, 'its best level', p.number
+          FROM line JOIN projects_position p ON p.branch_id = line.branch_id AND p.commit_id = line.best_id
     )
-    SELECT place.name, last.numbers, last.commits, last.values
+    SELECT place.at, place.name, last.numbers, last.commits, last.values
       FROM place, LATERAL (
                SELECT array_agg(number) AS numbers, array_agg(commit_id) AS commits, array_agg(value) AS values
                  FROM (SELECT p.number, p.commit_id, m.value
                          FROM projects_position p, LATERAL (
                                   SELECT value FROM runs_measurement m
-                                   WHERE m.series_id = %(series)s AND m.commit_id = p.commit_id AND IS_CLEAN_POINT
+                                   WHERE m.series_id = place.series_id AND m.commit_id = p.commit_id AND IS_CLEAN_POINT
                                 ORDER BY m.id DESC LIMIT 1) m
-                        WHERE p.branch_id = %(branch)s AND p.number <= place.number
+                        WHERE p.branch_id = place.branch_id AND p.number <= place.number
+                          AND p.number >= greatest(place.begin, place.number - %(reach)s)
                      ORDER BY p.number DESC LIMIT %(count)s) points) last
      WHERE cardinality(last.numbers) >= %(fewest)s
 """)
+
+
+@dataclass(frozen=True)
+class Heading:
+    """A line to be compared with its references.
+
+    ``effect``: the smallest that counts as a change; ``placed``: the known steps of the series on this branch.
+    """
+
+    window: Window
+    effect: float
+    placed: Sequence[PlacedStep]
+
+    @property
+    def head(self) -> TrialPoint:
+        return self.window.points[-1]
+
+    @property
+    def newest(self) -> list[float]:
+        """The level of the newest points."""
+        return self.window.values[-LEVEL:]
+
+    @property
+    def begins(self) -> int:
+        """A position before which the line has no points."""
+        points, new = self.window.points, self.window.new
+        return points[0].position if new and new[0] < BEFORE else 0
+
+    @property
+    def level_begins(self) -> int:
+        return self.window.points[-LEVEL].position
+
+    @cached_property
+    def steps(self) -> list[tuple[int, float]]:
+        """The position and ratio of each step that is, or may be, real."""
+        return [(step.last, step.ratio) for step in self.placed if step.status in LEFT_STANDING]
+
+    def is_on_one_level(self) -> bool:
+        """Is the newest point new, and on one level with those before it?
+
+        Otherwise the step between them is a change point of its own.
+        """
+        points, new = self.window.points, self.window.new
+        if not new or new[-1] != len(points) - 1 or len(points) < 2 * LEVEL:
+            return False
+        return not ratios_within(self.steps, self.level_begins, self.head.position)
 
 
 @dataclass(frozen=True)
@@ -83,33 +146,32 @@ class Reference:
     values: Sequence[float]
 
 
-def look_for_drift(series: Series, window: Window, effect: float, placed: Sequence[PlacedStep]) -> ChangePoint | None:
-    """Suspect a drift that the newest point of a line shows.
+def look_for_drifts(lines: Sequence[Heading]) -> None:
+    """Suspect the drifts that the newest points of lines show. The number of queries does not grow with the lines'."""
+    level = [line for line in lines if line.is_on_one_level()]
+    if level:
+        for line, known in zip(level, references(level, best_commits(level)), strict=True):
+            look_for_drift(line, known)
 
-    ``effect``: the smallest that counts as a change; ``placed``: the known steps of the series on this branch.
-    """
-    branch, points = window.branch, window.points
-    if not window.new or window.new[-1] != len(points) - 1 or len(points) < 2 * LEVEL:
-        return None
-    newest, head = [point.value for point in points[-LEVEL:]], points[-1]
-    steps = [(step.last, step.ratio) for step in placed if step.status in LEFT_STANDING]
-    if ratios_within(steps, points[-LEVEL].position, head.position):
-        return None  # the newest points are on two levels; the step between them is a change point of its own
+
+def look_for_drift(line: Heading, known: Sequence[Reference]) -> ChangePoint | None:
+    """Suspect a drift from one of the references that the newest point of a line shows."""
+    series, branch = line.window.series, line.window.branch
     found: list[tuple[Reference, Drift, float]] = []
-    for reference in references(series, branch, head, best_commit(series, branch, points, effect)):
-        if reference.position > points[-LEVEL].position - 1 or ratios_within(
-            steps, reference.begin, reference.position
-        ):
+    for reference in known:
+        if reference.position >= line.level_begins or ratios_within(line.steps, reference.begin, reference.position):
             continue
-        explained = math.prod(ratios_within(steps, reference.position, head.position))
-        if one := drift.drift_since(reference.values, newest, smallest_effect=effect, explained=explained):
+        explained = math.prod(ratios_within(line.steps, reference.position, line.head.position))
+        if one := drift.drift_since(reference.values, line.newest, smallest_effect=line.effect, explained=explained):
             found.append((reference, one, explained))
-    fresh = drift.fresh_step(without_steps(points, steps)) if found else 1.0
+    fresh = drift.fresh_step(without_steps(line.window.points, line.steps)) if found else 1.0
     for reference, one, explained in sorted(found, key=lambda drifted: -drifted[1].score):
-        left = drift.drift_since(reference.values, newest, smallest_effect=effect, explained=explained * fresh)
+        left = drift.drift_since(
+            reference.values, line.newest, smallest_effect=line.effect, explained=explained * fresh
+        )
         is_left = left is not None and (one.ratio > 1) == (left.ratio > 1)
         if is_left and is_news(series, branch, reference, one):
-            return suspect_drift(series, branch, reference, head, one)
+            return suspect_drift(series, branch, reference, line.head, one)
     return None
 
 
@@ -133,44 +195,58 @@ def suspect_drift(series: Series, branch: Branch, reference: Reference, head: Tr
     )
 
 
-def references(series: Series, branch: Branch, head: TrialPoint, best: int) -> list[Reference]:
-    """The last release before the head, the commits AGES days before it, and the commit ``best``, if measured."""
+def references(lines: Sequence[Heading], best: Sequence[int]) -> list[list[Reference]]:
+    """For each line, if measured: the last release before its head, the commits AGES days before it, and ``best``."""
     asked: dict[str, Any] = {
-        "series": series.pk,
-        "project": series.project_id,
-        "branch": branch.pk,
-        "head": head.commit_id,
-        "number": head.position,
-        "best": best,
+        "series": [line.window.series.pk for line in lines],
+        "branches": [line.window.branch.pk for line in lines],
+        "heads": [line.head.commit_id for line in lines],
+        "best": list(best),
         "ages": AGES,
+        "begins": [line.begins for line in lines],
         "count": LEVEL,
+        "reach": REACH,
         "fewest": drift.FEWEST,
     }
+    found: list[list[Reference]] = [[] for _ in lines]
     with connection.cursor() as cursor:
         cursor.execute(REFERENCES, asked)
-        return [
-            Reference(name, numbers[-1], numbers[0], commits[0], values[::-1])
-            for name, numbers, commits, values in cursor
-        ]
+        for at, name, numbers, commits, values in cursor:
+            found[at - 1].append(Reference(name, numbers[-1], numbers[0], commits[0], values[::-1]))
+    return found
 
 
-def best_commit(series: Series, branch: Branch, points: Sequence[TrialPoint], effect: float) -> int:
-    """The commit of the best level that the line ever had; replaced when a level is better by the smallest effect.
+def best_commits(lines: Sequence[Heading]) -> list[int]:
+    """The commit of the best level that each line ever had; replaced when a level is better by the smallest effect.
 
     So noise does not move the reference.
     """
-    of_line = BestLevel.objects.filter(series=series, branch=branch)
-    known = of_line.values_list("commit_id", "level").first()
-    better = min if METRICS[series.metric].better == Direction.LOWER else max
-    ends = range(LEVEL, len(points) + 1) if known is None else [len(points)]
-    levels = {end: median([point.value for point in points[end - LEVEL : end]]) for end in ends}
+    with connection.cursor() as cursor:
+        cursor.execute(BEST, {"series": [line.window.series.pk for line in lines]})
+        known = {(series, branch): (commit, level) for series, branch, commit, level in cursor}
+    found = [best_level(line, known.get((line.window.series.pk, line.window.branch.pk))) for line in lines]
+    better = [
+        BestLevel(series=line.window.series, branch=line.window.branch, commit_id=commit, level=level)
+        for line, (commit, level, is_new) in zip(lines, found, strict=True)
+        if is_new
+    ]
+    BestLevel.objects.bulk_create(
+        better, update_conflicts=True, unique_fields=["series", "branch"], update_fields=["commit", "level"]
+    )
+    return [commit for commit, _, _ in found]
+
+
+def best_level(line: Heading, known: tuple[int, float] | None) -> tuple[int, float, bool]:
+    """The commit and the value of the line's best level, and whether it is better than the one ``known`` so far."""
+    window, values = line.window, line.window.values
+    better = min if METRICS[window.series.metric].better == Direction.LOWER else max
+    ends = range(LEVEL, len(values) + 1) if known is None else [len(values)]
+    levels = {end: median(values[end - LEVEL : end]) for end in ends}
     end = better(levels, key=lambda at: levels[at])
-    worth = 1 + effect
+    worth = 1 + line.effect
     if known and better(levels[end] * (worth if better is min else 1 / worth), known[1]) == known[1]:
-        return known[0]
-    best = points[end - 1].commit_id
-    BestLevel.objects.update_or_create(series=series, branch=branch, defaults={"commit_id": best, "level": levels[end]})
-    return best
+        return *known, False
+    return window.points[end - 1].commit_id, levels[end], True
 
 
 def ratios_within(steps: Sequence[tuple[int, float]], first: int, last: int) -> list[float]:

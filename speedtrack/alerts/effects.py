@@ -24,6 +24,17 @@ class SmallestEffects:
         return self.suite.smallest_effect(metric, METRICS[metric].smallest_effect)
 
 
+class EffectsOfProjects:
+    """The smallest effects of several projects."""
+
+    def __init__(self) -> None:
+        self.projects: dict[int, SmallestEffects] = {}
+
+    def of(self, series: Series) -> float:
+        project = series.project_id
+        return self.projects.setdefault(project, SmallestEffects(project)).of(series.metric)
+
+
 def smallest_effect(series: Series) -> float:
     """The smallest effect of one series."""
     return SmallestEffects(series.project_id).of(series.metric)

@@ -37,7 +37,7 @@ def why_not_measurable(series: Series) -> str:
     return ""
 
 
-def write_history_verdict(series: Series, window: Window, verdict: HistoryVerdict, why: str) -> None:
+def write_history_verdict(window: Window, verdict: HistoryVerdict, why: str) -> None:
     """Write a verdict of the history: into the open suspicion that it is about, or as a new change point.
 
     ``why``: why the series cannot be measured again.
@@ -45,7 +45,7 @@ def write_history_verdict(series: Series, window: Window, verdict: HistoryVerdic
     points = window.points
     first, last = max(0, verdict.index - 1 - NEAR), min(len(points) - 1, verdict.index + NEAR)
     open_here = ChangePoint.objects.filter(
-        series=series,
+        series=window.series,
         kind=Kind.STEP,
         status=Status.SUSPECTED,
         before__in=[point.commit_id for point in points[first:last]],
@@ -61,7 +61,7 @@ def write_history_verdict(series: Series, window: Window, verdict: HistoryVerdic
     if same_way:
         ChangePoint.objects.filter(pk=same_way.pk).update(**fields)
     else:
-        ChangePoint.objects.create(series=series, branch=window.branch, **fields)
+        ChangePoint.objects.create(series=window.series, branch=window.branch, **fields)
 
 
 def settled_fields(verdict: HistoryVerdict, why: str) -> dict[str, Any]:

@@ -1,9 +1,9 @@
 """The steps that are known of a series, at their places in a window of its line: they are not suspected again."""
 
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from django.db import connection
 from django.db.models import Exists, OuterRef, Q
@@ -24,19 +24,19 @@ LEVELS = (Status.CONFIRMED, Status.HISTORY, Status.MACHINE)  # a new level begin
 ChangeRange = tuple[ChangePoint, int, int]  # with the positions of its two commits
 
 STEPS = """
-    SELECT cp.id, cp.status, cp.ratio,
-           (SELECT p.number FROM projects_position p WHERE p.branch_id = %(branch)s AND p.commit_id = cp.before_id),
-           (SELECT p.number FROM projects_position p WHERE p.branch_id = %(branch)s AND p.commit_id = cp.commit_id)
-      FROM alerts_changepoint cp
-     WHERE cp.series_id = %(series)s AND cp.kind = 'step'
-  ORDER BY cp.id
+    SELECT s.at, cp.id, cp.status, cp.ratio,
+           (SELECT p.number FROM projects_position p WHERE p.branch_id = s.branch_id AND p.commit_id = cp.before_id),
+           (SELECT p.number FROM projects_position p WHERE p.branch_id = s.branch_id AND p.commit_id = cp.commit_id)
+      FROM unnest(%(series)s::bigint[], %(branches)s::bigint[]) WITH ORDINALITY AS s (id, branch_id, at)
+      JOIN alerts_changepoint cp ON cp.series_id = s.id AND cp.kind = 'step'
+  ORDER BY s.at, cp.id
 """
 # Suspicions with a commit that has no clean point any more, because its measurements were flagged since.
 UNFOUNDED = lines.sql("""
     SELECT cp.id
-      FROM alerts_changepoint cp
-     WHERE cp.series_id = %(series)s AND cp.kind = 'step' AND cp.status = 'suspected'
-       AND EXISTS (SELECT FROM unnest(ARRAY[cp.before_id, cp.commit_id]) AS p (commit_id) WHERE NOT IS_MEASURED)
+      FROM unnest(%(series)s::bigint[]) AS s (id)
+      JOIN alerts_changepoint cp ON cp.series_id = s.id AND cp.kind = 'step' AND cp.status = 'suspected'
+     WHERE EXISTS (SELECT FROM unnest(ARRAY[cp.before_id, cp.commit_id]) AS p (commit_id) WHERE NOT IS_MEASURED)
 """)
 
 
@@ -62,20 +62,30 @@ class Steps:
 
 
 def steps_on(series: Series, branch: Branch) -> Steps:
-    asked: dict[str, Any] = {"series": series.pk, "branch": branch.pk}
+    """The steps of one line."""
+    return steps_of_lines([(series, branch)])[0]
+
+
+def steps_of_lines(of: Sequence[tuple[Series, Branch]]) -> list[Steps]:
+    """The steps of each line."""
+    asked = {"series": [series.pk for series, _ in of], "branches": [branch.pk for _, branch in of]}
+    placed: list[list[PlacedStep]] = [[] for _ in of]
+    elsewhere: list[list[int]] = [[] for _ in of]
     with connection.cursor() as cursor:
         cursor.execute(STEPS, asked)
-        rows = cursor.fetchall()
-    return Steps(
-        [PlacedStep._make(row) for row in rows if row[-1] is not None],
-        [row[0] for row in rows if row[-1] is None and row[1] == Status.CONFIRMED],
-    )
+        for at, *row in cursor:
+            step = PlacedStep._make(row)
+            if step.last is not None:
+                placed[at - 1].append(step)
+            elif step.status == Status.CONFIRMED:
+                elsewhere[at - 1].append(step.id)
+    return [Steps(*one) for one in zip(placed, elsewhere, strict=True)]
 
 
-def unfounded_suspicions(series: Series) -> list[int]:
-    """The ids of suspicions that lost one of the two points between which they lie."""
+def unfounded_suspicions(series: Sequence[Series]) -> list[int]:
+    """The ids of suspicions of these series that lost one of the two points between which they lie."""
     with connection.cursor() as cursor:
-        cursor.execute(UNFOUNDED, {"series": series.pk})
+        cursor.execute(UNFOUNDED, {"series": [one.pk for one in series]})
         return [pk for (pk,) in cursor]
 
 
@@ -130,44 +140,69 @@ class KnownChange:
         return SettledShift(self.first, self.last, self.is_up, cp.status in LEVELS and not invalid)
 
 
-def known_changes(window: Window, steps: Steps, rewritten: Sequence[ChangeRange]) -> list[KnownChange]:
-    """Those of these steps whose ranges lie in the window, and the ``rewritten`` ones."""
-    places = [point.position for point in window.points]
-    ranges = {
+@dataclass(frozen=True)
+class KnownLine:
+    """The steps known of a window's line, and those ``rewritten`` into it."""
+
+    steps: Steps
+    rewritten: list[ChangeRange]
+    changes: list[KnownChange]
+
+    def placed(self) -> list[PlacedStep]:
+        """All of them, at their places on the branch."""
+        return [*self.steps.placed, *(PlacedStep(cp.pk, cp.status, cp.ratio, *at) for cp, *at in self.rewritten)]
+
+
+def known_lines(windows: Sequence[Window]) -> list[KnownLine]:
+    """What is known of the line of each window, which has points. The number of queries does not grow with theirs."""
+    steps = steps_of_lines([(window.series, window.branch) for window in windows])
+    gone = gone_changes({pk for one in steps for pk in one.elsewhere})
+    ranges = [ranges_in(window, of_line) for window, of_line in zip(windows, steps, strict=True)]
+    asked = {pk for of_line in ranges for pk in of_line}
+    related = ChangePoint.objects.select_related("alert").in_bulk(asked) if asked else {}
+    found = []
+    for window, of_line, within in zip(windows, steps, ranges, strict=True):
+        rewritten = rewritten_changes([gone[pk] for pk in of_line.elsewhere if pk in gone], window)
+        own = ((related[pk], *within[pk]) for pk in sorted(within) if pk in related)
+        places = [point.position for point in window.points]
+        changes = [
+            KnownChange(cp, bisect_left(places, begin + 1), bisect_left(places, end))
+            for cp, begin, end in (*own, *rewritten)
+        ]
+        found.append(KnownLine(of_line, rewritten, changes))
+    return found
+
+
+def ranges_in(window: Window, steps: Steps) -> dict[int, tuple[int, int]]:
+    """The ranges of those of these steps that lie in the window, by id."""
+    first, last = window.points[0].position, window.points[-1].position
+    return {
         step.id: (step.first, step.last)
         for step in steps.placed
-        if step.first is not None and step.first < places[-1] and step.last > places[0]
+        if step.first is not None and step.first < last and step.last > first
     }
-    related = ChangePoint.objects.filter(pk__in=ranges).select_related("alert").order_by("pk")
-    found: Iterable[ChangePoint] = related if ranges else ()
-    own = ((cp, *ranges[cp.pk]) for cp in found)
-    return [
-        KnownChange(cp, bisect_left(places, begin + 1), bisect_left(places, end))
-        for cp, begin, end in (*own, *rewritten)
-    ]
 
 
-def rewritten_changes(steps: Steps, window: Window) -> list[ChangeRange]:
-    """Confirmed changes whose commits are on no live branch any more, at the commits of this line that replaced them.
+def gone_changes(pks: Collection[int]) -> dict[int, ChangePoint]:
+    """Those of these change points whose commits are on no live branch any more, by id."""
+    if not pks:
+        return {}
+    alive = Position.objects.filter(commit=OuterRef("commit"), branch__deleted_at=None)
+    return ChangePoint.objects.filter(~Exists(alive)).select_related("alert", "before", "commit").in_bulk(pks)
+
+
+def rewritten_changes(gone: Iterable[ChangePoint], window: Window) -> list[ChangeRange]:
+    """Those of these confirmed changes that were rewritten, at the commits of the line that replaced theirs.
 
     A rebase keeps author, author date and subject of a commit. Refuted changes are not carried over: an amended commit
     keeps them too, and may be slower than the one that was measured.
     """
-    if not steps.elsewhere:
-        return []
-    alive = Position.objects.filter(commit=OuterRef("commit"), branch__deleted_at=None)
-    gone = ChangePoint.objects.filter(~Exists(alive), pk__in=steps.elsewhere)
     found = []
-    for cp in gone.select_related("alert", "before", "commit").order_by("pk"):
+    for cp in gone:
         if (end := place_of_twin(cp.commit, window)) is not None:
             begin = place_of_twin(cp.before, window)
             found.append((cp, begin if begin is not None and begin < end else end - 1, end))
     return found
-
-
-def placed_step(change: ChangeRange) -> PlacedStep:
-    cp, first, last = change
-    return PlacedStep(cp.pk, cp.status, cp.ratio, first, last)
 
 
 def place_of_twin(commit: Commit, window: Window) -> int | None:

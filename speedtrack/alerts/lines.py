@@ -7,7 +7,7 @@ Pages and mails read summaries (``points``), charts read columns (``columns``), 
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import groupby, pairwise
 from operator import attrgetter
 from statistics import median
 from typing import Any, NamedTuple
@@ -16,7 +16,7 @@ from django.db import connection
 from django.db.models import QuerySet
 
 from speedtrack.projects.models import Branch
-from speedtrack.runs.models import Measurement, Sample, Series
+from speedtrack.runs.models import Measurement, Sample
 from speedtrack.stats.summary import summarize
 
 END = 2**31 - 1  # a position behind all commits
@@ -26,11 +26,11 @@ def sql(query: str) -> str:
     """The query, with the names of three conditions replaced by the conditions.
 
     IS_POINT: measurement ``m`` is a point of a line, that is accepted and not one side of a pair. IS_CLEAN_POINT: its
-    value can also be trusted. IS_MEASURED: the commit of position ``p`` has a clean point in the series.
+    value can also be trusted. IS_MEASURED: the commit of position ``p`` has a clean point in series ``s``.
     """
     point = "m.accepted AND NOT m.paired"
     clean = f"{point} AND m.flags = '{{}}'"
-    at_position = "m.series_id = %(series)s AND m.commit_id = p.commit_id"
+    at_position = "m.series_id = s.id AND m.commit_id = p.commit_id"
     measured = f"EXISTS (SELECT FROM runs_measurement m WHERE {at_position} AND {clean})"
     return query.replace("IS_POINT", point).replace("IS_CLEAN_POINT", clean).replace("IS_MEASURED", measured)
 
@@ -78,30 +78,42 @@ CROSS JOIN LATERAL (
                         WHERE m.series_id = s.id AND m.commit_id = p.commit_id AND IS_POINT)
       ORDER BY p.number DESC LIMIT 1) found
 """)
-# One row per commit: the clean samples of all its clean measurements. Scalar subqueries, so that PostgreSQL looks up
-# each commit rather than read the whole series.
+# One row per stretch: the position and the commit of each sample, and its value, in commit order. Lateral subqueries,
+# so that PostgreSQL looks up each commit rather than read whole series. A series with fewer points than are wanted is
+# searched back to its first one, not to the root of the branch.
 TRIALS = sql("""
-    WITH near AS (
-        (SELECT p.number, p.commit_id FROM projects_position p
-          WHERE p.branch_id = %(branch)s AND p.number < %(first)s AND IS_MEASURED
-       ORDER BY p.number DESC LIMIT %(before)s)
-        UNION ALL
-        (SELECT p.number, p.commit_id FROM projects_position p
-          WHERE p.branch_id = %(branch)s AND p.number BETWEEN %(first)s AND %(last)s)
-        UNION ALL
-        (SELECT p.number, p.commit_id FROM projects_position p
-          WHERE p.branch_id = %(branch)s AND p.number > %(last)s AND IS_MEASURED
-       ORDER BY p.number LIMIT %(after)s)
-    )
-    SELECT near.number, near.commit_id, ARRAY(
-               SELECT s.value FROM runs_sample s
-                WHERE s.measurement_id = ANY (ARRAY(
-                          SELECT m.id FROM runs_measurement m
-                           WHERE m.series_id = %(series)s AND m.commit_id = near.commit_id AND IS_CLEAN_POINT))
-                  AND NOT s.flagged AND s.value > '-Infinity' AND s.value < 'Infinity'
-             ORDER BY s.measurement_id, s.trial)
-      FROM near
-  ORDER BY near.number
+    SELECT s.at, found.*
+      FROM unnest(%(series)s::bigint[], %(branches)s::bigint[], %(firsts)s::int[], %(lasts)s::int[])
+           WITH ORDINALITY AS s (id, branch_id, first, last, at)
+CROSS JOIN LATERAL (
+        SELECT ARRAY(SELECT m.commit_id FROM runs_measurement m
+                      WHERE m.series_id = s.id AND IS_CLEAN_POINT LIMIT %(before)s) AS commits OFFSET 0) AS few
+CROSS JOIN LATERAL (
+        SELECT CASE WHEN cardinality(few.commits) < %(before)s
+                    THEN (SELECT min(p.number) FROM projects_position p
+                           WHERE p.branch_id = s.branch_id AND p.commit_id = ANY (few.commits))
+                    ELSE 0 END AS number OFFSET 0) AS lowest
+CROSS JOIN LATERAL (
+        SELECT array_agg(number), array_agg(commit_id), array_agg(value)
+          FROM (SELECT near.number, near.commit_id, t.value
+                  FROM (
+                    (SELECT p.number, p.commit_id FROM projects_position p
+                      WHERE p.branch_id = s.branch_id AND p.number >= lowest.number AND p.number < s.first
+                        AND IS_MEASURED
+                   ORDER BY p.number DESC LIMIT %(before)s)
+                    UNION ALL
+                    (SELECT p.number, p.commit_id FROM projects_position p
+                      WHERE p.branch_id = s.branch_id AND p.number BETWEEN s.first AND s.last)
+                    UNION ALL
+                    (SELECT p.number, p.commit_id FROM projects_position p
+                      WHERE p.branch_id = s.branch_id AND p.number > s.last AND IS_MEASURED
+                   ORDER BY p.number LIMIT %(after)s)) near
+                  JOIN runs_sample t
+                    ON t.measurement_id = ANY (ARRAY(
+                           SELECT m.id FROM runs_measurement m
+                            WHERE m.series_id = s.id AND m.commit_id = near.commit_id AND IS_CLEAN_POINT))
+                   AND NOT t.flagged AND t.value > '-Infinity' AND t.value < 'Infinity'
+              ORDER BY near.number, t.measurement_id, t.trial) ordered) found
 """)
 
 
@@ -148,6 +160,15 @@ class TrialPoint(NamedTuple):
     commit_id: int
     trials: tuple[float, ...]
     value: float
+
+
+class Stretch(NamedTuple):
+    """The part of a series' line along a branch between two positions."""
+
+    series_id: int
+    branch_id: int
+    first: int
+    last: int = END
 
 
 @dataclass(frozen=True)
@@ -244,9 +265,28 @@ def nearest_before(series_ids: Iterable[int], branch: Branch, number: int, reach
         return {series_id: (commit_id, at) for series_id, commit_id, at in cursor}
 
 
-def trial_points(series: Series, branch: Branch, first: int, last: int, around: Around = Around()) -> list[TrialPoint]:
-    """The clean points of one series between two positions of a branch, and around them, in commit order."""
-    asked: dict[str, Any] = {"series": series.pk, "branch": branch.pk, "first": first, "last": last, **vars(around)}
+def trial_points(stretches: Sequence[Stretch], around: Around = Around()) -> list[list[TrialPoint]]:
+    """For each stretch: the clean points of its series between its positions, and around them, in commit order."""
+    found: list[list[TrialPoint]] = [[] for _ in stretches]
+    asked: dict[str, Any] = {
+        "series": [one.series_id for one in stretches],
+        "branches": [one.branch_id for one in stretches],
+        "firsts": [one.first for one in stretches],
+        "lasts": [one.last for one in stretches],
+        **vars(around),
+    }
     with connection.cursor() as cursor:
         cursor.execute(TRIALS, asked)
-        return [TrialPoint(at, commit, tuple(trials), median(trials)) for at, commit, trials in cursor if trials]
+        for at, numbers, commits, values in cursor:
+            found[at - 1] = points_of_samples(numbers or [], commits or [], values or [])
+    return found
+
+
+def points_of_samples(numbers: list[int], commits: list[int], values: list[float]) -> list[TrialPoint]:
+    """The points whose samples these are; those of one point stand together."""
+    begins = [i for i, number in enumerate(numbers) if i == 0 or number != numbers[i - 1]]
+    trials = [tuple(values[begin:end]) for begin, end in pairwise([*begins, len(values)])]
+    return [
+        TrialPoint(numbers[begin], commits[begin], of_point, median(of_point))
+        for begin, of_point in zip(begins, trials, strict=True)
+    ]

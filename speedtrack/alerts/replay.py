@@ -79,7 +79,7 @@ def replay(project: Project, since: datetime = ALWAYS) -> list[ReplayEntry]:
 
 
 def whole_line(series: Series, branch: Branch, places: dict[int, Position]) -> WholeLine:
-    measured = lines.trial_points(series, branch, 0, lines.END)
+    (measured,) = lines.trial_points([lines.Stretch(series.pk, branch.pk, 0)])
     points = [Point(point.trials) for point in measured]
     effect = smallest_effect(series)
     shifts = suspect_shifts(points, smallest_effect=effect)
@@ -130,7 +130,7 @@ def detect_again(project: Project, since: datetime = ALWAYS) -> int:
     for series in Series.objects.filter(project=project).select_related("project", "benchmark"):
         with transaction.atomic(), isolated(series):
             newest = ChangePoint.objects.order_by("-pk").values_list("pk", flat=True).first() or 0
-            detection.detect_in(series, since)
+            detection.detect_in([(series, since)])
             new = ChangePoint.objects.filter(series=series, pk__gt=newest, status=ChangePoint.Status.SUSPECTED)
             found += new.update(past=True)
     return found

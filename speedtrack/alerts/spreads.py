@@ -1,9 +1,8 @@
 """How much the runs of a line differ. A young line does not show it itself, so other series are asked."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from statistics import median
-from typing import Any
 
 from django.db import connection
 
@@ -13,45 +12,51 @@ from speedtrack.stats.levels import spread_between
 
 OWN = 24  # points: from here on a line shows its spread itself
 
-# The newest values of the nearest series of the project with this metric: of the benchmark on this machine in another
-# environment, of the benchmark on another machine, of other benchmarks on this machine. By commit, as the index is.
+# For each series, the newest values of the nearest ones of its project with its metric: of the benchmark on this
+# machine in another environment, of the benchmark on another machine, of other benchmarks on this machine. By commit,
+# as the index is.
 KIN = lines.sql("""
-    SELECT CASE WHEN benchmark_id <> %(benchmark)s THEN 3 WHEN machine_id <> %(machine)s THEN 2 ELSE 1 END AS distance,
-           ARRAY(SELECT m.value FROM runs_measurement m
-                  WHERE m.series_id = s.id AND IS_CLEAN_POINT
-               ORDER BY m.commit_id DESC LIMIT 60)
+    SELECT s.id, kin.distance, ARRAY(
+               SELECT m.value FROM runs_measurement m
+                WHERE m.series_id = kin.id AND IS_CLEAN_POINT
+             ORDER BY m.commit_id DESC LIMIT 60)
       FROM runs_series s
-     WHERE project_id = %(project)s AND metric = %(metric)s AND id <> %(series)s
-       AND (benchmark_id = %(benchmark)s OR machine_id = %(machine)s)
-  ORDER BY distance, id DESC LIMIT 20
+CROSS JOIN LATERAL (
+        SELECT other.id, CASE WHEN other.benchmark_id <> s.benchmark_id THEN 3
+                              WHEN other.machine_id <> s.machine_id THEN 2 ELSE 1 END AS distance
+          FROM runs_series other
+         WHERE other.project_id = s.project_id AND other.metric = s.metric AND other.id <> s.id
+           AND (other.benchmark_id = s.benchmark_id OR other.machine_id = s.machine_id)
+      ORDER BY distance, other.id DESC LIMIT 20) kin
+     WHERE s.id = ANY (%(series)s)
 """)
 
 
-def spread_of(series: Series, values: Sequence[float], smallest_effect: float) -> float:
-    """The relative standard deviation between runs: by the line itself, or else by other series."""
-    own = spread_between(values) if len(values) >= OWN else None
-    return own if own is not None else spread_of_kin(series, smallest_effect)
+def spreads_of(asked: Sequence[tuple[Series, Sequence[float], float]]) -> list[float]:
+    """The relative standard deviation between runs of each line: by the line itself, or else by other series.
 
-
-def spread_of_kin(series: Series, smallest_effect: float) -> float:
-    """That of the nearest related series; else that of single trials in A/A runs, since runs differ more than trials.
-
-    Without either: the smallest effect, since a metric's threshold is set above its usual noise.
+    A line is its series, the values of its points, and the smallest effect. The number of queries does not grow with
+    that of the lines.
     """
-    asked: dict[str, Any] = {
-        "project": series.project_id,
-        "metric": series.metric,
-        "series": series.pk,
-        "benchmark": series.benchmark_id,
-        "machine": series.machine_id,
-    }
-    known: dict[int, list[float]] = {}
+    own = [spread_between(values) if len(values) >= OWN else None for _, values, _ in asked]
+    young = {series.pk: effect for (series, _, effect), spread in zip(asked, own, strict=True) if spread is None}
+    kin = spreads_of_kin(young) if young else {}
+    return [kin[series.pk] if spread is None else spread for (series, _, _), spread in zip(asked, own, strict=True)]
+
+
+def spreads_of_kin(smallest_effects: Mapping[int, float]) -> dict[int, float]:
+    """By series: that of the nearest related series; else that of single trials in A/A runs.
+
+    Runs differ more than trials. Without either: the smallest effect, since a metric's threshold is set above its usual
+    noise.
+    """
+    known: dict[int, dict[int, list[float]]] = {pk: {} for pk in smallest_effects}
     with connection.cursor() as cursor:
-        cursor.execute(KIN, asked)
-        for distance, values in cursor:
+        cursor.execute(KIN, {"series": list(smallest_effects)})
+        for pk, distance, values in cursor:
             if (spread := spread_between(values)) is not None:
-                known.setdefault(distance, []).append(spread)
-    if known:
-        return median(known[min(known)])
-    floor = floors.newest_floors([series.pk]).get(series.pk)
-    return floor.deviation / math.sqrt(2) if floor and floor.deviation else smallest_effect
+                known[pk].setdefault(distance, []).append(spread)
+    measured = floors.newest_floors([pk for pk, found in known.items() if not found])
+    found = {pk: floor.deviation / math.sqrt(2) for pk, floor in measured.items() if floor.deviation}
+    nearest = {pk: median(spreads[min(spreads)]) for pk, spreads in known.items() if spreads}
+    return {**smallest_effects, **found, **nearest}

@@ -1,7 +1,7 @@
 """A series that fails does not hold up others: the failure is logged and stored, and retried after growing pauses."""
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 
@@ -33,9 +33,14 @@ def isolated(*series: Series) -> Iterator[None]:
         for one in series:
             store_failure(one, e)
     else:
-        recovered = [one.pk for one in series if one.failures]
-        if recovered:
-            Series.objects.filter(pk__in=recovered).update(error="", failures=0, retry_at=None)
+        clear_trouble(series)
+
+
+def clear_trouble(series: Iterable[Series]) -> None:
+    """Forget the failures of series with which all went well."""
+    recovered = [one.pk for one in series if one.failures]
+    if recovered:
+        Series.objects.filter(pk__in=recovered).update(error="", failures=0, retry_at=None)
 
 
 def store_failure(series: Series, e: Exception) -> None:

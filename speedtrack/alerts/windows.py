@@ -7,13 +7,13 @@ read with no more than these around them; new points that lie far apart are read
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cached_property
 
 from django.db import connection
-from django.db.models import Max
 
 from speedtrack.alerts import lines
-from speedtrack.alerts.lines import Around, TrialPoint
-from speedtrack.projects.models import Branch, Position, Project
+from speedtrack.alerts.lines import Around, Stretch, TrialPoint
+from speedtrack.projects.models import Branch
 from speedtrack.runs.models import Series
 from speedtrack.stats.changepoint import DEFAULT, REFINE
 from speedtrack.stats.windows import AFTER
@@ -21,25 +21,33 @@ from speedtrack.stats.windows import AFTER
 BEFORE = 240  # measured commits before the oldest new one: 200 for the thresholds, and the level before them
 AHEAD = DEFAULT.before + int(AFTER[-1]) + REFINE  # after the newest new one: those whose shifts it may help to judge
 
-# The new points of a series, by branch. Begins with the attempts, since few are new. Arrays rather than joins: each
+# The new points of each series, by branch. Begins with the attempts, since few are new. Arrays rather than joins: each
 # step is then a lookup per row, whatever PostgreSQL assumes about the sizes of the tables. With joins, and statistics
 # taken while the tables were empty, 5,000 new measurements were read 5,000 times.
 NEW_POINTS = lines.sql("""
-    SELECT p.branch_id, p.number, p.commit_id
-      FROM projects_position p
-      JOIN projects_branch b ON b.id = p.branch_id AND b.deleted_at IS NULL
-     WHERE p.commit_id = ANY (ARRAY(
+    SELECT s.at, p.branch_id, p.number, p.commit_id
+      FROM unnest(%(series)s::bigint[], %(since)s::timestamptz[]) WITH ORDINALITY AS s (id, since, at)
+      JOIN projects_position p
+        ON p.commit_id = ANY (ARRAY(
                SELECT m.commit_id FROM runs_measurement m
-                WHERE m.series_id = %(series)s AND IS_POINT
-                  AND m.attempt_id = ANY (ARRAY(SELECT a.id FROM runs_attempt a WHERE a.ended_at >= %(since)s))))
-  ORDER BY p.branch_id, p.number
+                WHERE m.series_id = s.id AND IS_POINT
+                  AND m.attempt_id = ANY (ARRAY(SELECT a.id FROM runs_attempt a WHERE a.ended_at >= s.since))))
+      JOIN projects_branch b ON b.id = p.branch_id AND b.deleted_at IS NULL
+  ORDER BY s.at, p.branch_id, p.number
 """)
-# The branches among these that have measured commits after the given position.
-GOES_ON = lines.sql("""
-    SELECT after.branch_id
-      FROM unnest(%(branches)s::bigint[], %(numbers)s::int[]) AS after (branch_id, number)
-     WHERE EXISTS (SELECT FROM projects_position p
-                    WHERE p.branch_id = after.branch_id AND p.number > after.number AND IS_MEASURED)
+# How far each branch is the same as the one of a window, up to the window's last point; and whether the series has
+# clean points on the branch after that place.
+SHARED = lines.sql("""
+    SELECT s.at, same.number = s.last,
+           EXISTS (SELECT FROM projects_position p
+                    WHERE p.branch_id = s.other_id AND p.number > same.number AND IS_MEASURED)
+      FROM unnest(%(series)s::bigint[], %(branches)s::bigint[], %(firsts)s::int[], %(lasts)s::int[],
+                  %(others)s::bigint[]) WITH ORDINALITY AS s (id, branch_id, first, last, other_id, at)
+CROSS JOIN LATERAL (
+        SELECT q.number FROM projects_position q
+         WHERE q.branch_id = s.branch_id AND q.number BETWEEN s.first AND s.last
+           AND EXISTS (SELECT FROM projects_position p WHERE p.branch_id = s.other_id AND p.commit_id = q.commit_id)
+      ORDER BY q.number DESC LIMIT 1) same
 """)
 
 
@@ -47,6 +55,7 @@ GOES_ON = lines.sql("""
 class NewPoints:
     """New points of a line that lie near each other, on one branch, in commit order."""
 
+    series: Series
     branch: Branch
     positions: tuple[int, ...]
     commits: tuple[int, ...]
@@ -56,6 +65,7 @@ class NewPoints:
 class Window:
     """Clean points of a series along a branch, in commit order, and which of their commits have new measurements."""
 
+    series: Series
     branch: Branch
     points: Sequence[TrialPoint]
     commits: frozenset[int]
@@ -65,76 +75,102 @@ class Window:
         """The indices of the new points."""
         return [i for i, point in enumerate(self.points) if point.commit_id in self.commits]
 
-
-def windows_since(series: Series, since: datetime) -> list[Window]:
-    """The windows around measurements accepted since then: each line once, on the default branch if that has it."""
-    groups: dict[tuple[int, ...], list[NewPoints]] = {}
-    for new in new_points(series, since):
-        groups.setdefault(new.commits, []).append(new)
-    return [window for group in groups.values() for window in distinct_windows(series, group)]
+    @cached_property
+    def values(self) -> list[float]:
+        return [point.value for point in self.points]
 
 
-def new_points(series: Series, since: datetime) -> list[NewPoints]:
-    """The new points of each live branch, those of the default branch first, in groups that lie near each other."""
+def windows_since(news: Sequence[tuple[Series, datetime]]) -> list[Window]:
+    """The windows around measurements of each series accepted since then, the series in this order.
+
+    Each line once, on the default branch if that has it. The number of queries does not grow with that of the series.
+    """
+    groups: dict[tuple[int, tuple[int, ...]], list[NewPoints]] = {}
+    for new in new_points(news):
+        groups.setdefault((new.series.pk, new.commits), []).append(new)
+    windows = distinct_windows(list(groups.values()))
+    order = {series.pk: i for i, (series, _) in enumerate(news)}
+    return sorted(windows, key=lambda window: order[window.series.pk])
+
+
+def new_points(news: Sequence[tuple[Series, datetime]]) -> list[NewPoints]:
+    """The new points on each live branch, those on the default branch first, in groups that lie near each other."""
+    asked = {"series": [series.pk for series, _ in news], "since": [since for _, since in news]}
     with connection.cursor() as cursor:
-        cursor.execute(NEW_POINTS, {"series": series.pk, "since": since})
+        cursor.execute(NEW_POINTS, asked)
         rows = cursor.fetchall()
-    branches = branches_by_id(series.project, {row[0] for row in rows})
-    default = series.project.default_branch
-    rows.sort(key=lambda row: (branches[row[0]].name != default, row))
-    groups: list[list[tuple[int, int, int]]] = []
+    branches = Branch.objects.in_bulk({row[1] for row in rows})
+    default = [series.project.default_branch for series, _ in news]
+    rows.sort(key=lambda row: (row[0], branches[row[1]].name != default[row[0] - 1], row))
+    groups: list[list[tuple[int, int, int, int]]] = []
     for row in rows:
-        if groups and groups[-1][-1][0] == row[0] and row[1] - groups[-1][-1][1] <= BEFORE:
+        if groups and groups[-1][-1][:2] == row[:2] and row[2] - groups[-1][-1][2] <= BEFORE:
             groups[-1].append(row)
         else:
             groups.append([row])
     return [
-        NewPoints(branches[group[0][0]], tuple(row[1] for row in group), tuple(row[2] for row in group))
+        NewPoints(
+            news[group[0][0] - 1][0],
+            branches[group[0][1]],
+            tuple(row[2] for row in group),
+            tuple(row[3] for row in group),
+        )
         for group in groups
     ]
 
 
-def branches_by_id(project: Project, ids: set[int]) -> dict[int, Branch]:
-    """These branches of a project by id. Those that were loaded with the project may lack one made since then."""
-    known = {branch.pk: branch for branch in project.branches.all()} if ids else {}
-    return known if ids <= known.keys() else project.branches.in_bulk(ids)
+def distinct_windows(groups: Sequence[list[NewPoints]]) -> list[Window]:
+    """The different lines through the same new points, for each group of such lines.
 
-
-def distinct_windows(series: Series, group: list[NewPoints]) -> list[Window]:
-    """The different lines through the same new points. Branches share the history before a commit, not that after it.
-
-    A line that only ends earlier than another one is left out.
+    Branches share the history before a commit, not that after it. A line that only ends earlier than another one is
+    left out. Read are the first lines of all groups, then those that differ from these, and so on.
     """
-    found = []
-    while group:
-        window = read_window(series, group[0])
-        found.append(window)
-        within = branches_within(series, window, group[1:]) if window.points else set()
-        group = [new for new in group[1:] if new.branch.pk not in within]
+    found: list[Window] = []
+    while groups:
+        windows = read_windows([group[0] for group in groups])
+        found += windows
+        others = [(window, group[1:]) for window, group in zip(windows, groups, strict=True)]
+        groups = [group for group in without_same_lines(others) if group]
     return found
 
 
-def read_window(series: Series, new: NewPoints) -> Window:
-    around = Around(before=BEFORE, after=AHEAD)
-    points = lines.trial_points(series, new.branch, new.positions[0], new.positions[-1], around)
-    return Window(new.branch, points, frozenset(new.commits))
+def read_windows(news: Sequence[NewPoints]) -> list[Window]:
+    stretches = [Stretch(new.series.pk, new.branch.pk, new.positions[0], new.positions[-1]) for new in news]
+    points = lines.trial_points(stretches, Around(before=BEFORE, after=AHEAD))
+    return [
+        Window(new.series, new.branch, of_line, frozenset(new.commits))
+        for new, of_line in zip(news, points, strict=True)
+    ]
 
 
 def points_around(series: Series, branch: Branch, position: int) -> Sequence[TrialPoint]:
     """The points that judge a change at a position of a branch."""
-    return read_window(series, NewPoints(branch, (position,), ())).points
+    return read_windows([NewPoints(series, branch, (position,), ())])[0].points
 
 
-def branches_within(series: Series, window: Window, others: Sequence[NewPoints]) -> set[int]:
-    """The branches among these whose line is the same up to where they, or the window, end."""
-    if not others:
-        return set()
-    shared = [point for point in window.points if point.position >= others[0].positions[-1]]
-    places = Position.objects.filter(
-        branch__in=[new.branch for new in others], commit__in=[p.commit_id for p in shared]
-    )
-    ends = dict(places.values_list("branch_id").annotate(Max("number")))
-    whole = {branch for branch, end in ends.items() if len(shared) > AHEAD and end == shared[-1].position}
+def without_same_lines(groups: Sequence[tuple[Window, list[NewPoints]]]) -> list[list[NewPoints]]:
+    """Of each group, those whose line is not the same as its window's up to where they, or the window, end."""
+    pairs = [(window, other) for window, others in groups for other in others if window.points]
+    same = same_lines(pairs) if pairs else ()
+    return [[other for other in others if other not in same] for _, others in groups]
+
+
+def same_lines(pairs: Sequence[tuple[Window, NewPoints]]) -> set[NewPoints]:
+    """The new points whose line is the same as that of the window beside them."""
+    asked = {
+        "series": [window.series.pk for window, _ in pairs],
+        "branches": [window.branch.pk for window, _ in pairs],
+        "firsts": [other.positions[-1] for _, other in pairs],
+        "lasts": [max(window.points[-1].position, other.positions[-1]) for window, other in pairs],
+        "others": [other.branch.pk for _, other in pairs],
+    }
     with connection.cursor() as cursor:
-        cursor.execute(GOES_ON, {"series": series.pk, "branches": list(ends), "numbers": list(ends.values())})
-        return whole | (set(ends) - {row[0] for row in cursor})
+        cursor.execute(SHARED, asked)
+        rows = cursor.fetchall()
+    found = set()
+    for at, whole, goes_on in rows:
+        window, other = pairs[at - 1]
+        after = sum(point.position >= other.positions[-1] for point in window.points)
+        if not goes_on or (whole and after > AHEAD):
+            found.add(other)
+    return found

@@ -247,7 +247,7 @@ def _limits(series: _Series, segment: _Segment, table: Shifts, sensitivity: Sens
 def _young_limits(series: _Series, table: Shifts, errors: Array, sensitivity: Sensitivity) -> Array:
     """The limits while the line has no history: by its trials, and by the spread of runs of other series."""
     if series.spread:
-        errors = np.hypot(np.nan_to_num(errors), sensitivity.between * series.spread / table.weight)
+        errors = np.hypot(np.where(np.isnan(errors), 0.0, errors), sensitivity.between * series.spread / table.weight)
     limits: Array = np.where(np.isnan(errors) | (AFTER > FEW), np.inf, series.effect + errors)
     return limits
 

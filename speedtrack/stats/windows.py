@@ -55,13 +55,14 @@ def rolling_means(level: Array, width: int, trim: float) -> Array:
         return level.copy()
     padded = np.concatenate([np.full(width - 1, np.inf), level])
     ordered = np.sort(sliding_window_view(padded, width), axis=1)
-    known = np.minimum(np.arange(1, len(level) + 1), width)
-    cut = (trim * known).astype(int)
-    ordered[np.isinf(ordered)] = 0.0
-    sums = np.zeros((len(level), width + 1))
-    np.cumsum(ordered, axis=1, out=sums[:, 1:])
-    rows = np.arange(len(level))
-    means: Array = (sums[rows, known - cut] - sums[rows, cut]) / (known - 2 * cut)
+    cut = int(trim * width)
+    means: Array = ordered[:, cut : width - cut].sum(axis=1) / (width - 2 * cut)
+    known = np.arange(1, min(width, len(level) + 1))  # values in the windows at the start
+    cuts = (trim * known).astype(int)
+    sums = np.zeros((len(known), width))
+    np.cumsum(ordered[: len(known), : width - 1], axis=1, out=sums[:, 1:])
+    rows = np.arange(len(known))
+    means[: len(known)] = (sums[rows, known - cuts] - sums[rows, cuts]) / (known - 2 * cuts)
     return means
 
 
@@ -89,12 +90,13 @@ def yardsticks(table: Shifts, past: Array, sensitivity: Sensitivity) -> Array:
     placebos = np.abs(np.concatenate([past, table.size * table.weight]))
     stop = np.maximum(0, len(past) + np.arange(len(table.size))[:, None] - AFTER + 1)
     begin = np.maximum(0, stop - sensitivity.history)
-    usual, n = _usual(placebos, begin, stop)
-    lately, m = _usual(placebos, np.maximum(begin, stop - sensitivity.recent), stop)
+    sums = _sums(placebos)
+    usual, n = _usual(sums, begin, stop)
+    lately, m = _usual(sums, np.maximum(begin, stop - sensitivity.recent), stop)
     enough = sensitivity.enough * AFTER
     usual = np.where(m >= np.maximum(sensitivity.recent // 2, enough), np.maximum(usual, lately), usual)
     usual = np.fmax.accumulate(np.where(n >= np.maximum(enough, FEWEST_SHIFTS), usual, np.nan), axis=1)
-    worst = _largest(np.nan_to_num(placebos), sensitivity.history)[stop, np.arange(len(AFTER))]
+    worst = _largest(np.where(np.isnan(placebos), 0.0, placebos), sensitivity.history)[stop, np.arange(len(AFTER))]
     worst = np.where(n >= enough, worst, np.nan) * (1 + sensitivity.early / np.maximum(n, 1))
     single, few, some, many = sensitivity.usual
     times_usual = np.select([AFTER == 1, AFTER < 4, AFTER <= 16], [single, few, some], many)
@@ -104,13 +106,18 @@ def yardsticks(table: Shifts, past: Array, sensitivity: Sensitivity) -> Array:
     return limits
 
 
-def _usual(placebos: Array, begin: Array, stop: Array) -> tuple[Array, Array]:
-    """Standard deviation of the placebos begin..stop-1, by their mean root, which is robust; and their number."""
+def _sums(placebos: Array) -> tuple[Array, Array]:
+    """The sums of the roots of the first placebos of each size, and how many of them are known."""
     known = ~np.isnan(placebos)
     nothing = np.zeros((1, placebos.shape[1]))
     roots = np.concatenate([nothing, np.cumsum(np.sqrt(np.where(known, placebos, 0)), axis=0)])
-    counts = np.concatenate([nothing, np.cumsum(known, axis=0)])
-    columns = np.arange(placebos.shape[1])
+    return roots, np.concatenate([nothing, np.cumsum(known, axis=0)])
+
+
+def _usual(sums: tuple[Array, Array], begin: Array, stop: Array) -> tuple[Array, Array]:
+    """Standard deviation of the placebos begin..stop-1, by their mean root, which is robust; and their number."""
+    roots, counts = sums
+    columns = np.arange(roots.shape[1])
     n = counts[stop, columns] - counts[begin, columns]
     mean = (roots[stop, columns] - roots[begin, columns]) / np.maximum(n, 1)
     return (mean / MEAN_ROOT_NORMAL) ** 2, n

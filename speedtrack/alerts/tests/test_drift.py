@@ -6,6 +6,7 @@ import pytest
 from speedtrack.alerts import confirm, detection, drift
 from speedtrack.alerts.lines import TrialPoint
 from speedtrack.alerts.models import Alert, AlertEvent, BestLevel, ChangePoint
+from speedtrack.alerts.windows import Window
 from speedtrack.notices.mail import alert_message
 from speedtrack.notices.models import Outbox
 from speedtrack.notices.telling import tell_subscribers
@@ -126,7 +127,8 @@ def test_the_references_are_the_release_the_commits_of_so_many_days_before_and_t
     series = history.series()
     history.measure([series], {commit.pk: [[5000.0 + i] * 5] for i, commit in enumerate(commits) if i % 2 == 0})
     head = TrialPoint(138, commits[138].pk, (1.0,), 1.0)
-    found = {r.name: r for r in drift.references(series, history.branch, head, commits[40].pk)}
+    line = drift.Heading(Window(series, history.branch, [head], frozenset()), 0.01, [])
+    found = {r.name: r for r in drift.references([line], [commits[40].pk])[0]}
     assert {name: r.position for name, r in found.items()} == {
         "1.0": 70,
         "30 days before": 108,

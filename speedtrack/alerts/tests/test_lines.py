@@ -5,9 +5,11 @@ import json
 import pytest
 
 from speedtrack.alerts import lines
-from speedtrack.alerts.lines import Around
+from speedtrack.alerts.lines import Around, Stretch, TrialPoint
 from speedtrack.runs.models import Measurement, Sample, Series
 from speedtrack.tests.histories import History
+
+NOTHING = Around()
 
 
 @pytest.fixture
@@ -24,6 +26,13 @@ def series(history: History) -> Series:
     history.measure([series], {commits[5].pk: [[205.0, 206.0, 207.0]]})
     history.measure([series], {commits[7].pk: [[900.0, 901.0, 902.0]]}, flags=["steal"])
     return series
+
+
+def trials_between(
+    history: History, series: Series, first: int, last: int, around: Around = NOTHING
+) -> list[TrialPoint]:
+    (found,) = lines.trial_points([Stretch(series.pk, history.branch.pk, first, last)], around)
+    return found
 
 
 def test_a_point_is_one_commit_with_the_samples_of_all_its_runs(history: History, series: Series) -> None:
@@ -54,21 +63,33 @@ def test_columns_are_the_same_points(history: History, series: Series) -> None:
 
 
 def test_trials_are_those_of_clean_points(history: History, series: Series) -> None:
-    found = lines.trial_points(series, history.branch, 4, 6)
+    found = trials_between(history, series, 4, 6)
     assert [(p.position, p.trials, p.value) for p in found] == [
         (4, (104, 105, 106), 105),
         (5, (105, 106, 107, 205, 206, 207), 156),
         (6, (106, 107, 108), 107),
     ]
-    around = lines.trial_points(series, history.branch, 5, 5, Around(before=2, after=2))
+    around = trials_between(history, series, 5, 5, Around(before=2, after=2))
     assert [p.position for p in around] == [2, 4, 5, 6, 8]
+
+
+def test_the_trials_of_several_lines_are_read_together(history: History, series: Series) -> None:
+    other, commits = history.series("other"), list(history.branch.positions.order_by("number"))
+    history.measure([other], {commits[i].commit_id: [[7.0, 8.0, 9.0]] for i in (1, 6)})
+    asked = [Stretch(one.pk, history.branch.pk, first, last) for one, first, last in ((other, 0, 5), (series, 4, 6))]
+    assert lines.trial_points([*asked, Stretch(other.pk, history.branch.pk, 2, 5)]) == [
+        trials_between(history, other, 0, 5),
+        trials_between(history, series, 4, 6),
+        [],
+    ]
+    assert [p.position for p in trials_between(history, other, 0, 5)] == [1]
 
 
 def test_flagged_trials_of_a_clean_run_are_left_out(history: History, series: Series) -> None:
     Sample.objects.filter(measurement__commit=history.branch.positions.get(number=4).commit_id, trial=1).update(
         flagged=True
     )
-    (point,) = lines.trial_points(series, history.branch, 4, 4)
+    (point,) = trials_between(history, series, 4, 4)
     assert point.trials == (104, 106)
 
 
@@ -77,7 +98,7 @@ def test_what_was_not_accepted_or_is_one_side_of_a_pair_is_no_point(history: His
     Measurement.objects.filter(commit=here[0]).update(accepted=False)
     Measurement.objects.filter(commit=here[1]).update(paired=True)
     assert [p.position for p in lines.points([series.pk], history.branch, 0, 2)] == [2]
-    assert [p.position for p in lines.trial_points(series, history.branch, 0, 2)] == [2]
+    assert [p.position for p in trials_between(history, series, 0, 2)] == [2]
     assert [column.at for column in lines.columns([series.pk], history.branch, 0, 2)] == [[2]]
     assert lines.nearest_before([series.pk], history.branch, 2, reach=100) == {}
 

@@ -11,8 +11,8 @@ from django.test.utils import CaptureQueriesContext
 
 from speedtrack.alerts import detection, known, reasons, replay, windows
 from speedtrack.alerts.models import Alert, ChangePoint
-from speedtrack.alerts.spreads import spread_of
-from speedtrack.projects.models import Commit, Position
+from speedtrack.alerts.spreads import spreads_of
+from speedtrack.projects.models import Commit, Position, Tag
 from speedtrack.runs.models import Attempt, Measurement, Sample, Series
 from speedtrack.stats.changepoint import Point, suspect_shifts
 from speedtrack.tests import builders
@@ -111,12 +111,38 @@ class TestWindow:
         commits = history.commits(1200)
         series = told(history, commits, noisy([5000.0] * 1200))
         since = history.measure([series], {commits[600].pk: [[5000.0] * 5]})
-        (line,) = windows.windows_since(series, since)
+        (line,) = windows.windows_since([(series, since)])
         assert [p.position for p in line.points] == list(range(600 - windows.BEFORE, 601 + windows.AHEAD))
         assert len(line.points[line.new[0]].trials) == 10
         with CaptureQueriesContext(connection) as queries:
-            detection.detect_in(series, since)
+            detection.detect_in([(series, since)])
         assert len(queries) < 15
+
+    def test_a_pass_takes_as_many_queries_for_many_series_as_for_few(self, history: History) -> None:
+        """Old lines with a known change, and young ones; a commit of two branches, and one of one."""
+        commits = history.commits(101)
+        history.fork("release", commits[:100])
+        values = [noisy([5000.0] * 80 + [5600.0] * 21, seed=i) for i in range(24)]
+        asked = []
+        for count in (3, 24):
+            series = [history.series(f"{count} {i}") for i in range(count)]
+            old = {c.pk: [of_line[k] for of_line in values[:count]] for k, c in enumerate(commits[:99])}
+            young = [history.series(f"young {count} {i}") for i in range(count)]
+            history.measure(series, old)
+            history.measure(young, {c.pk: old[c.pk] for c in commits[90:98]})
+            detection.detect()
+            found = ChangePoint.objects.filter(series__in=series)
+            assert found.values("series").distinct().count() == count
+            found.update(status=Status.CONFIRMED)
+            for commit, at in ((commits[99], 99), (commits[100], 100)):
+                history.measure(series, {commit.pk: [of_line[at] for of_line in values[:count]]})
+                history.measure(young, {commit.pk: [of_line[at] for of_line in values[:count]]})
+                with CaptureQueriesContext(connection) as queries:
+                    assert detection.detect() == 2 * count
+                asked.append(len(queries))
+            assert not Series.objects.exclude(error="").exists()
+            assert 2 * count < detection.TOGETHER
+        assert asked[:2] == asked[2:], asked
 
     def test_news_are_looked_up_even_where_the_tables_seem_empty(self, history: History) -> None:
         """Statistics taken while a table was empty, but had pages: each join of such tables seems to be of one row."""
@@ -131,17 +157,34 @@ class TestWindow:
         with connection.cursor() as cursor:
             since = Attempt.objects.earliest("ended_at").ended_at
             cursor.execute(
-                f"EXPLAIN (ANALYZE, FORMAT JSON) {windows.NEW_POINTS}", {"series": series.pk, "since": since}
+                f"EXPLAIN (ANALYZE, FORMAT JSON) {windows.NEW_POINTS}", {"series": [series.pk], "since": [since]}
             )
             ((plan,),) = cursor.fetchone()
         assert plan["Plan"]["Actual Rows"] == 600
         assert read(plan["Plan"]) < 20 * 600
 
+    def test_a_young_line_of_a_long_branch_is_not_searched_back_to_the_root(self, history: History) -> None:
+        commits = history.commits(3000)
+        Tag.objects.create(project=history.project, name="1.0", sha=commits[1000].sha)
+        series = history.series()
+        since = history.measure([series], {c.pk: [[5000.0 + i] * 5] for i, c in enumerate(commits[-20:])})
+        with CaptureQueriesContext(connection) as queries:
+            detection.detect_in([(series, since)])
+        rows = {}
+        with connection.cursor() as cursor:
+            cursor.execute("ANALYZE")
+            for name, part in (("lines", "JOIN runs_sample t"), ("references", "its best level")):
+                (query,) = [one["sql"] for one in queries if part in one["sql"]]
+                cursor.execute(f"EXPLAIN (ANALYZE, FORMAT JSON) {query}")
+                rows[name] = read(cursor.fetchone()[0][0]["Plan"])
+        assert rows["lines"] < 1000, rows
+        assert rows["references"] < 2500, rows
+
     def test_news_far_apart_are_read_by_themselves(self, history: History) -> None:
         commits = history.commits(1500)
         series = told(history, commits, noisy([5000.0] * 1500))
         since = history.measure([series], {commits[i].pk: [[5000.0] * 5] for i in (100, 110, 1300)})
-        lines = windows.windows_since(series, since)
+        lines = windows.windows_since([(series, since)])
         assert [[line.points[i].position for i in line.new] for line in lines] == [[100, 110], [1300]]
 
     def test_branches_with_one_history_are_one_line_on_the_default_branch(self, history: History) -> None:
@@ -153,7 +196,7 @@ class TestWindow:
         own = history.fork("own", commits)
         measure(history, series, history.commits(1, own), noisy([5000.0]))
         since = history.measure([series], {commits[50].pk: [[5000.0] * 5]})
-        assert [line.branch.name for line in windows.windows_since(series, since)] == ["main", "own"]
+        assert [line.branch.name for line in windows.windows_since([(series, since)])] == ["main", "own"]
 
     def test_a_step_is_found_whatever_order_its_commits_are_measured_in(self, history: History) -> None:
         commits = history.commits(40)
@@ -190,8 +233,8 @@ class TestSettled:
             project=history.project, branch=history.branch, before=cp.before, commit=cp.commit, status="invalid"
         )
         ChangePoint.objects.update(status=Status.CONFIRMED, alert=alert)
-        (line,) = windows.windows_since(series, Series.objects.get().undetected_since or "2026-01-01T00:00Z")  # type: ignore[arg-type]
-        (change,) = known.known_changes(line, known.steps_on(series, history.branch), [])
+        (line,) = windows.windows_since([(series, Series.objects.get().undetected_since or "2026-01-01T00:00Z")])  # type: ignore[arg-type]
+        (change,) = known.known_lines([line])[0].changes
         answers = {}
         for status in ("invalid", "expected", "fixed", "confirmed"):
             assert change.change_point.alert is not None
@@ -270,7 +313,7 @@ class TestBadInput:
         for i in range(6):
             measure(history, series, [commits[-1]], noisy([5000.0], seed=i))
         detection.detect()
-        (line,) = windows.windows_since(series, Series.objects.get().undetected_since or "2026-01-01T00:00Z")  # type: ignore[arg-type]
+        (line,) = windows.windows_since([(series, Series.objects.get().undetected_since or "2026-01-01T00:00Z")])  # type: ignore[arg-type]
         assert (len(line.points), len(line.points[-1].trials)) == (40, 35)
         assert suspected() == []
 
@@ -320,7 +363,7 @@ class TestSpread:
     def test_it_comes_from_the_nearest_series_that_tells(self, history: History) -> None:
         commits = history.commits(40)
         young = history.series("young", environment="sha256:new")
-        assert spread_of(young, [], 0.01) == 0.01
+        assert spreads_of([(young, [], 0.01)])[0] == 0.01
         kin = {
             0.03: history.series("other"),
             0.02: history.series("young", machine=builders.machine("m2")),
@@ -328,4 +371,4 @@ class TestSpread:
         }
         for spread, series in kin.items():
             measure(history, series, commits, noisy([5000.0] * 40, between=spread, seed=9))
-            assert 0.6 * spread < spread_of(young, [], 0.01) < 1.6 * spread
+            assert 0.6 * spread < spreads_of([(young, [], 0.01)])[0] < 1.6 * spread
