@@ -17,6 +17,7 @@ SCALES: dict[str, tuple[tuple[float, str], ...]] = {
 EFFECTS: dict[str, tuple[str, str]] = {
     "instructions_per_request": ("more instructions", "fewer instructions"),
     "callgrind_instructions_per_request": ("more instructions", "fewer instructions"),
+    "counted_instructions_per_request": ("more instructions", "fewer instructions"),
     "cycles_per_request": ("more cycles", "fewer cycles"),
     "context_switches_per_request": ("more context switches", "fewer context switches"),
     "bytes_per_key": ("more memory", "less memory"),

@@ -18,6 +18,8 @@ from speedtrack.stats.summary import CONFIDENCE
 MIN_SAMPLES = 5  # per side, or pairs: below it the answer is always unknown
 RESAMPLES = 1999
 LEVEL = 0.01
+FEWEST_COUNTS = 3  # of a side
+RESOLUTION = 1 / 20  # of the smallest effect: the noise of counts is taken to be at least so large
 EXCLUDED = 1 / 4  # of a suspected change: excluding so much of it refutes it, since suspicions overstate changes
 
 
@@ -133,6 +135,48 @@ def settle_pairs(
     if comparison.answer == ComparisonAnswer.UNKNOWN and least and excluded and len(steps) >= MIN_SAMPLES:
         return replace(comparison, answer=ComparisonAnswer.SAME)
     return comparison
+
+
+def settle_counts(
+    pairs: Sequence[tuple[float, float]],
+    *,
+    smallest_effect: float,
+    level: float,
+    looks: int,
+    look: int,
+    suspected: float = 1.0,
+) -> Comparison:
+    """Settle a suspicion about a count: (base, head) values of fresh processes, which a few of suffice.
+
+    The answers are those of `settle_pairs`. The sides are compared as independent samples by Student's t with a common
+    variance, on the logarithms: a test of their order alone would need many more of them. The standard deviation is
+    taken as at least RESOLUTION of the smallest effect: a few equal counts do not show that there is no noise.
+    Different is said only if the values of the sides do not overlap. Estimate: the ratio of medians.
+    """
+    if not 1 <= look <= looks:
+        raise ValueError(f"look {look} of {looks} does not exist")
+    if len(pairs) < FEWEST_COUNTS:
+        raise ValueError(f"nothing to compare: fewer than {FEWEST_COUNTS} counts of a side")
+    from scipy.special import stdtr, stdtrit  # here: processes that are idle need not hold scipy
+
+    old, new = (np.log(np.asarray(side, dtype=np.float64)) for side in zip(*pairs, strict=True))
+    n, freedom = len(pairs), 2 * len(pairs) - 2
+    deviation = max(math.sqrt((old.var(ddof=1) + new.var(ddof=1)) / 2), RESOLUTION * smallest_effect)
+    error = deviation * math.sqrt(2 / n)
+    delta = float(np.median(new) - np.median(old))
+    p, reach = 2 * float(stdtr(freedom, -abs(delta) / error)), error * float(stdtrit(freedom, (1 + CONFIDENCE) / 2))
+    low, high = delta - reach, delta + reach
+    apart = bool(new.min() > old.max() or new.max() < old.min())
+    least = EXCLUDED * abs(math.log(suspected))
+    refuted = bool(least) and (
+        high < max(smallest_effect, least) if suspected > 1 else low > -max(smallest_effect, least)
+    )
+    answer = ComparisonAnswer.UNKNOWN
+    if p <= level / looks and apart and abs(delta) >= math.log1p(smallest_effect / 2):
+        answer = ComparisonAnswer.DIFFERENT
+    elif refuted or max(abs(low), abs(high)) <= math.log1p(smallest_effect):
+        answer = ComparisonAnswer.SAME
+    return Comparison(answer, math.exp(delta), math.exp(low), math.exp(high), p, level / looks, (n, n))
 
 
 def fewest_pairs(level: float, looks: int) -> int:
