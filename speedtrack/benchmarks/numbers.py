@@ -56,6 +56,11 @@ def unit_scale(unit: str, size: float) -> UnitScale:
     return UnitScale(factor, name, decimals)
 
 
+def signed(value: float) -> str:
+    """A difference with its sign and one decimal: +61.3."""
+    return f"{value:+.1f}".replace("-", MINUS)
+
+
 def quantity(metric: Metric, value: float) -> str:
     return unit_scale(metric.unit, value).text(value)
 
