@@ -1,9 +1,11 @@
 """How steady the exact series is, and what it sees: instructions per request by fresh processes of one or two programs.
 
-python research/exact.py SERVER PROGRAM [--other PROGRAM] [--processes 20] [--test get] [--keys 100000]
+python research/exact.py SERVER PROGRAM [--other PROGRAM] [--processes 20] [--test get] [--keys 100000] [--seeds]
 
 SERVER: kvd, redis or memcached; PROGRAM: its binary. Counts as a run does, with the functions of the server's suite.
-With --other the processes of both programs alternate, and the functions that cost more or less are listed.
+With --other the processes of both programs alternate, and the functions that cost more or less are listed. With --seeds
+each process of a program has other random bytes, as when a suspicion is settled; without, all have those of a commit's
+own count.
 """
 
 from __future__ import annotations
@@ -60,6 +62,7 @@ def main() -> None:
     parser.add_argument("--other", type=Path)
     parser.add_argument("--processes", type=int, default=20)
     parser.add_argument("--test", default="get")
+    parser.add_argument("--seeds", action="store_true")
     parser.add_argument("--keys", type=int, default=100_000)
     options = parser.parse_args()
     options.warmup, options.seconds = 0.0, 1.0
@@ -75,10 +78,10 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as room:
         runner = with_programs(LocalRunner(Path(room), options.program, "").runner(asked, {}, 1), programs)
         order = Random(1)
-        for _ in range(options.processes):
+        for number in range(options.processes):
             for side in order.sample(list(programs), len(programs)):
                 begin = time.monotonic()
-                counts[side].append(count_instructions(runner, one, side))
+                counts[side].append(count_instructions(runner, one, side, number if options.seeds else 0))
                 seconds[side].append(time.monotonic() - begin)
                 print(f"{side} {counts[side][-1].per_request:.2f}", flush=True)
     for side in programs:
@@ -89,7 +92,8 @@ def main() -> None:
 
 def compare(counts: dict[str, list[Count]]) -> None:
     base, head = (statistics.median(one.per_request for one in counts[side]) for side in ("base", "head"))
-    print(f"head against base: {head / base - 1:+.3%}")
+    ratios = [b.per_request / a.per_request - 1 for a, b in zip(counts["base"], counts["head"], strict=True)]
+    print(f"head against base: {head / base - 1:+.3%}, pairs {min(ratios):+.3%} to {max(ratios):+.3%}")
     names = {name for side in counts.values() for one in side for name in one.functions}
     cost = {
         side: {name: statistics.median(one.functions.get(name, 0.0) for one in counts[side]) for name in names}

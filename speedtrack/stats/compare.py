@@ -13,7 +13,7 @@ import numpy as np
 
 from speedtrack.stats.ranks import rank_sum_p, signed_rank_p
 from speedtrack.stats.scale import Array, Scale
-from speedtrack.stats.summary import CONFIDENCE
+from speedtrack.stats.summary import CONFIDENCE, MAD_TO_SIGMA
 
 MIN_SAMPLES = 5  # per side, or pairs: below it the answer is always unknown
 RESAMPLES = 1999
@@ -146,12 +146,12 @@ def settle_counts(
     look: int,
     suspected: float = 1.0,
 ) -> Comparison:
-    """Settle a suspicion about a count: (base, head) values of fresh processes, which a few of suffice.
+    """Settle a suspicion about a count by (base, head) counts, each of two fresh processes with the same random bytes.
 
-    The answers are those of `settle_pairs`. The sides are compared as independent samples by Student's t with a common
-    variance, on the logarithms: a test of their order alone would need many more of them. The standard deviation is
-    taken as at least RESOLUTION of the smallest effect: a few equal counts do not show that there is no noise.
-    Different is said only if the values of the sides do not overlap. Estimate: the ratio of medians.
+    The answers are those of `settle_pairs`, but a few pairs suffice. Estimate: the median of the log ratios. different:
+    Student's t-test, and all pairs agree in direction. same: the interval by the median absolute deviation, so that a
+    pair in which one process had bad luck does not keep the question open. The deviation is taken as at least
+    RESOLUTION of the smallest effect: a few equal counts do not show that there is no noise.
     """
     if not 1 <= look <= looks:
         raise ValueError(f"look {look} of {looks} does not exist")
@@ -159,22 +159,20 @@ def settle_counts(
         raise ValueError(f"nothing to compare: fewer than {FEWEST_COUNTS} counts of a side")
     from scipy.special import stdtr, stdtrit  # here: processes that are idle need not hold scipy
 
-    old, new = (np.log(np.asarray(side, dtype=np.float64)) for side in zip(*pairs, strict=True))
-    n, freedom = len(pairs), 2 * len(pairs) - 2
-    deviation = max(math.sqrt((old.var(ddof=1) + new.var(ddof=1)) / 2), RESOLUTION * smallest_effect)
-    error = deviation * math.sqrt(2 / n)
-    delta = float(np.median(new) - np.median(old))
-    p, reach = 2 * float(stdtr(freedom, -abs(delta) / error)), error * float(stdtrit(freedom, (1 + CONFIDENCE) / 2))
-    low, high = delta - reach, delta + reach
-    apart = bool(new.min() > old.max() or new.max() < old.min())
-    least = EXCLUDED * abs(math.log(suspected))
-    refuted = bool(least) and (
-        high < max(smallest_effect, least) if suspected > 1 else low > -max(smallest_effect, least)
-    )
+    steps = np.log([head / base for base, head in pairs])
+    n, delta, floor = len(pairs), float(np.median(steps)), RESOLUTION * smallest_effect
+    error = max(float(steps.std(ddof=1)), floor) / math.sqrt(n)
+    usual = max(MAD_TO_SIGMA * float(np.median(np.abs(steps - delta))), floor) / math.sqrt(n)
+    p = 2 * float(stdtr(n - 1, -abs(float(steps.mean())) / error))
+    reach = float(stdtrit(n - 1, (1 + CONFIDENCE) / 2))
+    low, high = delta - error * reach, delta + error * reach
+    nearest, furthest = delta - usual * reach, delta + usual * reach
+    bound = max(math.log1p(smallest_effect), EXCLUDED * abs(math.log(suspected)))
+    refuted = furthest < bound if suspected > 1 else nearest > -bound
     answer = ComparisonAnswer.UNKNOWN
-    if p <= level / looks and apart and abs(delta) >= math.log1p(smallest_effect / 2):
+    if p <= level / looks and abs(delta) >= math.log1p(smallest_effect / 2) and (steps.min() > 0 or steps.max() < 0):
         answer = ComparisonAnswer.DIFFERENT
-    elif refuted or max(abs(low), abs(high)) <= math.log1p(smallest_effect):
+    elif max(abs(nearest), abs(furthest)) <= math.log1p(smallest_effect) or (suspected != 1 and refuted):
         answer = ComparisonAnswer.SAME
     return Comparison(answer, math.exp(delta), math.exp(low), math.exp(high), p, level / looks, (n, n))
 
