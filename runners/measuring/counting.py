@@ -5,11 +5,11 @@ start lies outside these functions. After SETTLING requests the tables have thei
 writes a part of its report whenever the server accepts a connection. So each load has parts of its own, and nothing has
 to be told to callgrind while it runs: that needs a debugger's rights and does not reach into a sandbox.
 
-The same REQUESTS requests are counted on ROUNDS connections, and the least is taken. The string functions of the C
+The same REQUESTS requests are counted on eight connections, and the least is taken. The string functions of the C
 library take a longer path where a string lies near the end of a page. Where the allocator puts the words of a request
 is decided when its connection begins, by what was freed last (so a load with other connections comes before each), and
-stays so: that moved Redis by 0.3 to 0.6% from one process to the next. A load of a single batch tells what the
-connections and the driver's own questions cost; it is subtracted.
+stays so: that moves a GET of Redis by 0.3 to 0.6%. BATCH requests tell what a connection and the driver's own questions
+cost besides; theirs are subtracted.
 
 Where the runner has a sandbox, the server reads the same random bytes at every commit, others in each further process
 of a side. A hash table with a random seed holds the name of a command behind another one's in one process and not in
@@ -38,8 +38,19 @@ from runners.servers.server import ServerProcess, ServerSpec
 METRIC = "counted_instructions_per_request"
 PIPELINE = 16
 SETTLING = 40_000  # requests after prefill; their instructions are not used
-REQUESTS, ROUNDS = 4_000, 5
-SHUFFLING = {"clients": 16, "requests": 640}  # and one connection more in each round
+BATCH, REQUESTS = 320, 2_000  # in each of the rounds; the former are subtracted from the latter
+# The load before each round, as different as can be: connections, pipeline, requests. The first is before BATCH.
+SHUFFLES = (
+    (5, 1, 300),
+    (40, 16, 2_000),
+    (13, 3, 700),
+    (29, 7, 900),
+    (8, 16, 400),
+    (50, 2, 1_500),
+    (21, 5, 600),
+    (3, 16, 500),
+    (34, 4, 1_100),
+)
 MOST_FUNCTIONS = 60  # of a count that are kept, the costliest
 RANDOM_BYTES = 1 << 16
 ACCEPTS = ("accept", "accept4")
@@ -138,7 +149,7 @@ def random_bytes(number: int) -> bytes:
 def costs_of_loads(
     runner: TrialRunner, benchmark: Benchmark, server: ServerProcess
 ) -> tuple[Counter[str], list[Counter[str]]]:
-    """The costs by function of a single batch, and of REQUESTS requests in each round. Ends the server."""
+    """The costs by function of BATCH requests, and of REQUESTS requests in each round. Ends the server."""
     target = Target(runner.job.server.protocol, server.address, server.pid, server.output.parent)
     report = target.directory / "data" / REPORT
     begun: list[int] = []
@@ -164,16 +175,16 @@ def loads(benchmark: Benchmark) -> list[Benchmark]:
     workload |= {"threads": 1, "pipeline": PIPELINE, "warmup_s": 0.0}
     again = {key: value for key, value in workload.items() if key not in ("prefill", "setup")}
     found = [workload | {"clients": 1, "requests": SETTLING}]
-    for number, requests in enumerate([PIPELINE, *[REQUESTS] * ROUNDS]):
-        found.append(again | SHUFFLING | {"clients": SHUFFLING["clients"] + number})
-        found.append(again | {"clients": 1, "requests": requests})
+    for number, (clients, pipeline, requests) in enumerate(SHUFFLES):
+        found.append(again | {"clients": clients, "pipeline": pipeline, "requests": requests})
+        found.append(again | {"clients": 1, "requests": REQUESTS if number else BATCH})
     return [replace(benchmark, workload=one) for one in found]
 
 
 def count_of(inside: str, batch: Counter[str], rounds: Sequence[Counter[str]]) -> Count:
-    """The count by the costs of a single batch and of the rounds. Raises BenchmarkFailed if there are none."""
+    """The count by the costs of BATCH requests and of the rounds. Raises BenchmarkFailed if there are none."""
     least = min(rounds, key=lambda costs: costs.total())
-    requests = REQUESTS - PIPELINE
+    requests = REQUESTS - BATCH
     total = (least.total() - batch.total()) / requests
     if total <= 0:
         raise BenchmarkFailed(

@@ -36,8 +36,8 @@ def counted_job(names: list[str], **changes: Any) -> dict[str, object]:
 @pytest.fixture(autouse=True)
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(counting, "SETTLING", 1_000)
-    monkeypatch.setattr(counting, "REQUESTS", 816)
-    monkeypatch.setattr(counting, "ROUNDS", 2)
+    monkeypatch.setattr(counting, "REQUESTS", 1_120)
+    monkeypatch.setattr(counting, "SHUFFLES", counting.SHUFFLES[:3])
 
 
 def counts_of(api: Api) -> list[float]:
@@ -104,8 +104,8 @@ def test_requests_that_never_reach_the_function_are_no_count() -> None:
         counting.count_of("f", Counter(), [Counter(), Counter()])
 
 
-def test_the_least_of_the_rounds_counts_without_what_a_single_batch_costs() -> None:
-    batch, cheap, dear = Counter(f=160, info=500), Counter(f=8160, info=500), Counter(f=8960, info=500)
+def test_the_least_of_the_rounds_counts_without_what_few_requests_cost() -> None:
+    batch, cheap, dear = Counter(f=3200, info=500), Counter(f=11200, info=500), Counter(f=12000, info=500)
     count = counting.count_of("f", batch, [dear, cheap])
     assert (count.per_request, dict(count.functions)) == (10.0, {"f": 10.0})
 
