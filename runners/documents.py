@@ -101,7 +101,10 @@ class ServerRecipe:
 
 @dataclass(frozen=True, config=STRICT)
 class Benchmark:
-    """One workload. `workload` is a phase of the driver's input, as the suite has it; empty for a command."""
+    """One workload. `workload` is a phase of the driver's input, as the suite has it; empty for a command.
+
+    `inside`: the functions of the server inside of which instructions are counted, the first that it has; empty: none.
+    """
 
     name: str
     digest: str
@@ -112,6 +115,7 @@ class Benchmark:
     timeout_s: float
     instructions: Literal["", "callgrind"]
     target: Annotated[float, Field(gt=0)]
+    inside: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, config=STRICT)
@@ -126,6 +130,7 @@ class Job:
     """One claimed run: what to build, how to start it, what to measure, and its lease.
 
     `frozen`: artifact name -> digest: exactly these are measured.
+    `counted`: the sides are not loaded in pairs; their instructions are counted, in `trials` processes each.
     `repeat_for`: the flags that void what the run is to measure; None: an older server, for which all flags do.
     """
 
@@ -146,6 +151,7 @@ class Job:
     profile: ProfileRequest | None
     frozen: Mapping[str, str] | None = None
     repeat_for: frozenset[str] | None = None
+    counted: bool = False
 
     @model_validator(mode="after")
     def _check_trials(self) -> "Job":

@@ -85,6 +85,7 @@ export function change(ratio: number): string {
 const EFFECTS: Record<string, [string, string]> = {
   instructions_per_request: ["more instructions", "fewer instructions"],
   callgrind_instructions_per_request: ["more instructions", "fewer instructions"],
+  counted_instructions_per_request: ["more instructions", "fewer instructions"],
   cycles_per_request: ["more cycles", "fewer cycles"],
   context_switches_per_request: ["more context switches", "fewer context switches"],
   bytes_per_key: ["more memory", "less memory"],

@@ -25,7 +25,7 @@ END_TIMEOUT_S = 60.0
 REPORT = "callgrind.out"
 NO_VALGRIND = "valgrind is not a program on this machine: install it on the runner's PATH"
 _TOTAL = re.compile(r"^(?:summary|totals): (\d+)", re.MULTILINE)
-_KEPT_KEYS = (
+KEPT_KEYS = (
     *("test", "commands", "sequence", "pipeline", "window", "keys", "values", "ttl_s"),
     *("prefill", "setup", "expect", "verify", "resp3", "tracking"),
 )
@@ -71,7 +71,7 @@ def counting_benchmark(benchmark: Benchmark, requests: int) -> Benchmark:
     With more connections the number of requests in one turn of the server's event loop would be random, and with it the
     share of the turn that each of them costs.
     """
-    workload = {key: value for key, value in benchmark.workload.items() if key in _KEPT_KEYS}
+    workload = {key: value for key, value in benchmark.workload.items() if key in KEPT_KEYS}
     one = {"clients": 1, "threads": 1, "requests": requests, "warmup_s": 0.0}
     return replace(benchmark, workload=workload | one)
 

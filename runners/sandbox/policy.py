@@ -65,6 +65,7 @@ ETC = (
     "terminfo",
     "timezone",
 )
+RANDOM = ("/dev/random", "/dev/urandom")
 TOOLCHAINS = (".cargo/bin", ".rustup", ".pyenv", ".nvm", ".local/share/mise")  # of the runner's user
 CHECKOUT = Path(__file__).resolve().parents[2]
 Mount = tuple[str, str, str]  # kind (see launch.py), source, target
@@ -78,11 +79,12 @@ WITHOUT = (
 
 @dataclass(frozen=True)
 class SandboxView:
-    """What one program sees in addition to the system. `tmp` is its /tmp."""
+    """What one program sees in addition to the system. `tmp`: its /tmp; `random`: a file in place of RANDOM, if any."""
 
     tmp: Path
     writable: tuple[Path, ...] = ()
     readable: tuple[Path, ...] = ()
+    random: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -110,6 +112,7 @@ class Sandbox:
         visible = [*system_mounts(), *read_mounts(self.readable)]
         hidden = [("hide", str(path), str(path)) for path in self.hidden]
         own = [*read_mounts(view.readable), *(("write", str(path.resolve()), str(path)) for path in view.writable)]
+        own += [("read", str(view.random.resolve()), device) for device in RANDOM if view.random]
         ordered = {target: (kind, source, target) for kind, source, target in [*visible, *hidden, *own]}
         ordered["/tmp"] = ("write", str(view.tmp.resolve()), "/tmp")  # noqa: S108
         return sorted(ordered.values(), key=lambda one: one[2].count("/"))

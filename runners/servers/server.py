@@ -99,14 +99,18 @@ class ServerProcess:
 
 @dataclass(frozen=True)
 class ServerSpec:
-    """The server to start: its recipe and transport, its programs by artifact name, and the slot that it uses."""
+    """The server to start: its recipe and transport, its programs by artifact name, and the slot that it uses.
+
+    `beside`: another server whose network this one shares, so that one driver reaches both. `random`: what it reads
+    from the devices of random bytes, if it runs in a sandbox; None: these devices.
+    """
 
     recipe: ServerRecipe
     transport: str
     artifacts: Mapping[str, Path]
     slot: int = 0
-    #: Another server whose network this one shares, so that one driver reaches both.
     beside: ServerProcess | None = None
+    random: bytes | None = None
 
 
 @dataclass(frozen=True)
@@ -147,7 +151,7 @@ class Launcher:
         }
         output = scratch / "output"
         writable, readable = (scratch / "data", address.socket_path.parent), tuple(spec.artifacts.values())
-        view = SandboxView(scratch / "tmp", writable, readable)
+        view = SandboxView(scratch / "tmp", writable, readable, random_file(scratch, spec.random))
         shared = spec.beside.child.sandbox if spec.beside else None
         command = ChildCommand(argv, environment, scratch / "data", self.cpus, self.nodes, view, shared)
         with output.open("wb") as stream:
@@ -197,6 +201,15 @@ class Launcher:
     def _short_directory_path(self) -> Path:
         # Not TMPDIR, which may be long. Another user may have taken the name: short_directory checks that.
         return Path("/tmp") / f"speedtrack-{os.getuid()}-{self.processes.mark[:8]}"  # noqa: S108
+
+
+def random_file(scratch: Path, content: bytes | None) -> Path | None:
+    """A file with these bytes; None without any."""
+    if content is None:
+        return None
+    file = scratch / "random"
+    file.write_bytes(content)
+    return file
 
 
 def short_directory(path: Path) -> Path:

@@ -12,7 +12,7 @@ from runners.build.frozen import frozen_build
 from runners.documents import RESULT_SCHEMA, Benchmark, Job, Side
 from runners.errors import BenchmarkFailed, Permanent
 from runners.machine.environment import Environment
-from runners.measuring import callgrind, pairs, profiles, stopping
+from runners.measuring import callgrind, counting, pairs, profiles, stopping
 from runners.measuring.stopping import StopDecision
 from runners.measuring.tools import Tools
 from runners.measuring.trials import MEASURE, Trial, TrialRunner, measure_trial
@@ -176,6 +176,8 @@ class Execution:
 
     def _measure_round(self, benchmark: Benchmark, number: int) -> dict[str, Trial]:
         """The next trial of every side."""
+        if self.job.counted:
+            return counting.measure_counts(self.runner, benchmark, number)
         if len(self.job.sides) > 1:
             return pairs.measure_pair(self.runner, benchmark, number)
         side = self.job.sides[0].side
@@ -194,9 +196,12 @@ class Execution:
 
     def _once(self, benchmark: Benchmark, side: Side) -> dict[str, float]:
         """Metrics that are too slow to be measured more than once. Pairs have none: they are compared by the others."""
-        if benchmark.instructions != "callgrind" or len(self.job.sides) > 1:
+        if len(self.job.sides) > 1:
             return {}
-        return callgrind.count_instructions(self.runner, benchmark, side.side)
+        found = counting.count_once(self.runner, benchmark, side.side) if benchmark.inside else {}
+        if benchmark.instructions == "callgrind":
+            found |= callgrind.count_instructions(self.runner, benchmark, side.side)
+        return found
 
     def _document(self, state: BenchmarkState, side: Side, environment: Environment) -> dict[str, Any]:
         tool_facts = {} if state.benchmark.driver == "speedbench" else self.tools.external.facts(state.benchmark)

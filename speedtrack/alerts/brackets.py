@@ -140,7 +140,8 @@ def shared_brackets(suspicions: Iterable[tuple[ChangePoint, Bracket]]) -> list[t
 def may_share_bracket(cp: ChangePoint, members: list[ChangePoint]) -> bool:
     first = members[0]
     same_place = first.series.machine_id == cp.series.machine_id and first.branch_id == cp.branch_id
-    return same_place and first.kind == cp.kind and all(one.series_id != cp.series_id for one in members)
+    one_way_to_settle = first.kind == cp.kind and first.metric.counted == cp.metric.counted
+    return same_place and one_way_to_settle and all(one.series_id != cp.series_id for one in members)
 
 
 def commits_between(branch: Branch, before_id: int, commit_id: int) -> QuerySet[Commit]:

@@ -2,7 +2,8 @@
 
 Evidence that costs nothing comes first: the canary around that time, other machines that measured the same commits,
 the digests of the builds, other projects on the machine, and commits that were measured out of order. If it does not
-decide, only the clearest suspicion is measured again, and its result stands for all of them.
+decide, only the clearest suspicion is measured again, and its result stands for all of them. Counts of instructions
+take no part: a machine does not move them.
 """
 
 from collections import defaultdict
@@ -17,7 +18,7 @@ from speedtrack.alerts.brackets import positions_of
 from speedtrack.alerts.models import ChangePoint
 from speedtrack.alerts.pairing import same_binary
 from speedtrack.alerts.trouble import isolated
-from speedtrack.benchmarks.metrics import METRICS, WATCHED, Direction
+from speedtrack.benchmarks.metrics import COUNTED, METRICS, WATCHED, Direction
 from speedtrack.runs.models import CanaryCheck, Series
 from speedtrack.stats import common
 from speedtrack.stats.common import MoveCause
@@ -25,6 +26,8 @@ from speedtrack.stats.common import MoveCause
 BEFORE, AFTER = 8, 4  # measured commits to each side of the place that show whether a series moved
 CHECKS = 3  # canary checks before and after
 VALUES = 20  # measurements of other projects before and after
+
+TIMED = [metric for metric in WATCHED if metric not in COUNTED]
 
 Kind = ChangePoint.Kind
 Status = ChangePoint.Status
@@ -47,7 +50,7 @@ class SuspicionGroup:
 def sort_out() -> None:
     """Decide every ripe suspicion that is one of many: by evidence, or else by the clearest of them."""
     follow_spokesmen()
-    ripe = ChangePoint.objects.ripe().filter(kind=Kind.STEP, spoken_for_by=None)
+    ripe = ChangePoint.objects.ripe().filter(kind=Kind.STEP, spoken_for_by=None, series__metric__in=TIMED)
     related = ripe.select_related("series__machine", "series__project", "branch", "before", "commit")
     by_place: dict[tuple[int, int, bool], list[ChangePoint]] = defaultdict(list)
     for cp in related.order_by("id"):
@@ -144,7 +147,7 @@ def blame_machine(members: list[ChangePoint], why: str) -> None:
 
 
 def watched_series(cp: ChangePoint) -> QuerySet[Series]:
-    return Series.objects.filter(project=cp.series.project_id, machine=cp.series.machine_id, metric__in=WATCHED)
+    return Series.objects.filter(project=cp.series.project_id, machine=cp.series.machine_id, metric__in=TIMED)
 
 
 def moves(cp: ChangePoint, group: SuspicionGroup) -> list[float]:
@@ -193,7 +196,7 @@ def vote(took_part: bool | None, *, with_it: MoveCause, without: MoveCause) -> M
 def by_other_machines(cp: ChangePoint, group: SuspicionGroup) -> MoveCause:
     """A change of the code is seen by every machine that measured it."""
     names = {one.series.benchmark_id for one in group.members}
-    others = Series.objects.filter(project=cp.series.project_id, benchmark__in=names, metric__in=WATCHED)
+    others = Series.objects.filter(project=cp.series.project_id, benchmark__in=names, metric__in=TIMED)
     metrics = dict(others.exclude(machine=cp.series.machine_id).values_list("pk", "metric"))
     found = sorted(moves_of(metrics, cp, group).values()) if metrics else []
     if len(found) < 2:
@@ -227,7 +230,7 @@ def by_other_projects(cp: ChangePoint, when: datetime, usual: float) -> MoveCaus
     """Series of other projects on the same machine, in the order of time: a commit of this project cannot move them."""
     others = (
         lines.clean_measurements()
-        .filter(series__machine=cp.series.machine_id, series__metric__in=WATCHED)
+        .filter(series__machine=cp.series.machine_id, series__metric__in=TIMED)
         .exclude(series__project=cp.series.project_id)
     )
     columns = ("series_id", "series__metric", "value")

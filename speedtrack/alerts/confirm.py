@@ -23,11 +23,10 @@ from speedtrack.alerts.brackets import Bracket
 from speedtrack.alerts.models import ChangePoint, Verdict
 from speedtrack.alerts.pairing import Pair
 from speedtrack.alerts.trouble import isolated
-from speedtrack.alerts.verdicts import LEVEL, LOOKS, PAIRS, ROUNDS
+from speedtrack.alerts.verdicts import LOOKS
 from speedtrack.projects.models import Commit
 from speedtrack.runs.models import SETTLING, Machine, Reason, Run
 from speedtrack.runs.models import Status as RunStatus
-from speedtrack.stats.compare import fewest_pairs
 from speedtrack.stats.narrow import MOST
 
 STEP_LOCK = 0x5338  # advisory: one step at a time
@@ -82,8 +81,7 @@ def open_brackets() -> None:
     for bracket, group in brackets.shared_brackets(waiting):
         with isolated(*[cp.series for cp in group]):
             pair = Pair(bracket.base_id, bracket.commit_id, group[0].series.machine, Reason.CONFIRM)
-            trials = max(PAIRS, fewest_pairs(LEVEL / len(group), LOOKS))
-            run = pairing.plan_pairs(pair, group, trials)
+            run = pairing.plan_pairs(pair, group, verdicts.rounds_for(group)[0])
             for cp in group:
                 settle_by(cp, [run])
 
@@ -160,7 +158,7 @@ def plan_further_round(run: Run, group: list[ChangePoint], looks: int) -> None:
     """Measure the two commits of a confirming run once more for these change points, which had ``looks`` rounds."""
     assert run.base_id is not None
     pair = Pair(run.base_id, run.commit_id, run.machine, Reason.CONFIRM)
-    more = pairing.plan_pairs(pair, group, ROUNDS[min(looks, LOOKS - 1)])
+    more = pairing.plan_pairs(pair, group, verdicts.rounds_for(group)[min(looks, LOOKS - 1)])
     for cp in group:
         cp.runs.add(more)
 
@@ -265,6 +263,7 @@ def read_sides(cp: ChangePoint) -> None:
 def narrow(leader: ChangePoint, followers: list[ChangePoint]) -> None:
     """Measure the next commit of the leader's range for all of them; confirm the leader if no commit is left to try.
 
+    A run counts instructions or measures pairs: change points that the leader's does not tell wait for it.
     A force push may have taken the commits off the branch meanwhile: then nobody needs to know.
     """
     if not brackets.ensure_branch(leader):
@@ -280,7 +279,7 @@ def narrow(leader: ChangePoint, followers: list[ChangePoint]) -> None:
     pair = Pair(leader.before_id, middle.pk, leader.series.machine, Reason.BISECT)
     group = [leader, *followers]
     trials = max(verdicts.pairs_to_place(leader), verdicts.trials_spent(leader, middle))
-    run = pairing.plan_pairs(pair, group, trials)
+    run = pairing.plan_pairs(pair, [cp for cp in group if cp.metric.counted == leader.metric.counted], trials)
     for cp in group:
         cp.runs.add(run)
 

@@ -21,6 +21,8 @@ LEVEL = 0.01  # probability that a suspicion without a change is confirmed, over
 LOOKS = 5  # rounds of pairs at most; the last is for a machine that has nothing else to do
 PAIRS = fewest_pairs(LEVEL, LOOKS)  # in the first round
 ROUNDS = (PAIRS, PAIRS, 2 * PAIRS, 4 * PAIRS, 8 * PAIRS)  # so each look from the second on has twice as many as before
+COUNTS = compare.FEWEST_COUNTS  # of each side in the first round, if a metric is counted
+COUNT_ROUNDS = (COUNTS, COUNTS, 2 * COUNTS, 4 * COUNTS, 8 * COUNTS)
 WRONG_COMMIT = 0.005  # probability that narrowing ends at a wrong commit, over all its steps
 
 Answer = Verdict.Answer
@@ -47,8 +49,11 @@ def answer_of(comparison: Comparison, significant: bool) -> Answer:
 def may_tell(run: Run, cp: ChangePoint) -> bool:
     """Will, or do, the pairs of another suspicion's run decide this one?
 
-    A run measures every metric of its benchmarks, but repeats a trial only for flags that void those it is to tell.
+    A run measures every metric of its benchmarks, but repeats a trial only for flags that void those it is to tell. A
+    counting run measures nothing but counts, and no other run does.
     """
+    if cp.metric.counted or jobs.is_counted(run):
+        return cp.metric.counted and jobs.is_counted(run)
     return cp.metric.voided_by.issubset(jobs.flags_to_repeat(run)) or bool(sample_pairs([run], cp.series))
 
 
@@ -61,13 +66,24 @@ def compare_ends(run: Run, cp: ChangePoint) -> Comparison | None:
     """Base against head over all clean pairs; None without any. For a drift without the steps between its ends."""
     steps = drift.steps_seen_by_pairs(cp) if cp.kind == ChangePoint.Kind.DRIFT else 1.0
     pairs = [(base * steps, head) for base, head in measured_pairs(cp, run.base_id, run.commit_id)]
-    if not pairs:
+    if len(pairs) < (COUNTS if cp.metric.counted else 1):
         return None
     effect = suite_of(cp).smallest_effect(cp.metric.name, cp.metric.smallest_effect)
     look = min(count_rounds(run, cp), LOOKS)
+    if cp.metric.counted:
+        return compare.settle_counts(
+            pairs, smallest_effect=effect, level=LEVEL, looks=LOOKS, look=look, suspected=cp.ratio
+        )
     return compare.settle_pairs(
         pairs, smallest_effect=effect, level=LEVEL, looks=LOOKS, look=look, seed=cp.pk, suspected=cp.ratio
     )
+
+
+def rounds_for(group: list[ChangePoint]) -> tuple[int, ...]:
+    """How many pairs, or counts of each side, each round of these suspicions has."""
+    if group[0].metric.counted:
+        return COUNT_ROUNDS
+    return (max(PAIRS, fewest_pairs(LEVEL / len(group), LOOKS)), *ROUNDS[1:])
 
 
 def verdict_on_ends(cp: ChangePoint, run: Run, answer: Answer, found: Comparison) -> Verdict:
@@ -103,7 +119,9 @@ def read_side(cp: ChangePoint) -> Verdict | None:
         pairs = measured_pairs(cp, cp.before_id, commit_id)
         if not pairs:
             continue
-        found = narrow.place_commit(pairs, ratio=ratio_to_place(cp), error=error_per_step(cp))
+        found = narrow.place_commit(
+            pairs, ratio=ratio_to_place(cp), error=error_per_step(cp), fewest=fewest_to_place(cp)
+        )
         said = {"answer": Answer(found.side), "ratio": found.ratio, "low": found.low, "high": found.high}
         verdict = write_verdict(cp, (cp.before_id, commit_id), found.n, said)
         if verdict.answer != Answer.UNKNOWN:
@@ -127,7 +145,13 @@ def pairs_to_place(cp: ChangePoint) -> int:
     """How many pairs usually show the side of a commit, given the noise of those that confirmed the change."""
     bracket = cp.verdicts.filter(answer=Answer.DIFFERENT).latest("id")
     pairs = measured_pairs(cp, bracket.base_id, bracket.commit_id)
-    return narrow.pairs_needed(pairs, ratio=ratio_to_place(cp), error=error_per_step(cp)) if pairs else narrow.MOST
+    if not pairs:
+        return narrow.MOST
+    return narrow.pairs_needed(pairs, ratio=ratio_to_place(cp), error=error_per_step(cp), fewest=fewest_to_place(cp))
+
+
+def fewest_to_place(cp: ChangePoint) -> int:
+    return COUNTS if cp.metric.counted else narrow.FEWEST
 
 
 def trials_spent(cp: ChangePoint, commit: Commit) -> int:

@@ -3,9 +3,9 @@
 import re
 import shlex
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, Field, field_validator, model_validator
+from pydantic import BaseModel, Discriminator, Field, Tag, field_validator, model_validator
 
 from speedtrack.benchmarks import external
 from speedtrack.benchmarks.metrics import METRICS
@@ -21,6 +21,7 @@ from speedtrack.benchmarks.workloads import (
     Values,
     Weighted,
     Workload,
+    form_of,
 )
 
 USUAL_CAP = 15  # trials; the interval of five is halved by about as many
@@ -86,6 +87,27 @@ class ServerSection(Strict):
     cores: int = Field(1, ge=1, le=256)
 
 
+#: A function as it is in the symbol table of the program; callgrind would take `*` and `?` for patterns.
+Function = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_.$]{0,499}$")]
+
+
+class CountedFunctions(Strict):
+    """The functions of the server inside of which instructions are counted: the first of them that the program has."""
+
+    inside: list[Function] = Field(min_length=1, max_length=20)
+
+
+class CountedBenchmarks(CountedFunctions):
+    """The same for several benchmarks of a suite."""
+
+    benchmarks: list[Name] = Field(min_length=1)
+
+
+Instructions = Annotated[
+    Annotated[Literal["callgrind"], Tag("single")] | Annotated[CountedFunctions, Tag("table")], Discriminator(form_of)
+]
+
+
 class BenchmarkSection(Strict):
     """One benchmark. ``extended``: measured only if it is named, or if all extended benchmarks are requested.
 
@@ -99,7 +121,7 @@ class BenchmarkSection(Strict):
     workload: Workload | None = None
     command: str | None = Field(None, min_length=1)
     timeout_s: int = Field(300, ge=1, le=3600)
-    instructions: Literal["callgrind"] | None = None
+    instructions: Instructions | None = None
     target: float = Field(0.01, gt=0, le=1, allow_inf_nan=False)
 
     @model_validator(mode="after")
@@ -116,7 +138,7 @@ class BenchmarkSection(Strict):
             if "{output}" not in self.command or ("{port}" in self.command) == ("{socket}" in self.command):
                 raise ValueError("command needs {output}, and either {host} and {port} or {socket}")
         if self.instructions and self.driver != "speedbench":
-            raise ValueError('instructions = "callgrind" needs the native driver: it sends a number of requests')
+            raise ValueError("instructions needs the native driver: it sends a number of requests")
         if self.workload and self.driver != "speedbench":
             external.check_external_driver(self.driver, self.workload)
         return self
@@ -136,7 +158,7 @@ class BenchmarkSection(Strict):
             "workload": workload,
             "command": self.command or "",
             "timeout_s": self.timeout_s,
-            "instructions": self.instructions or "",
+            "instructions": "callgrind" if self.instructions == "callgrind" else "",
             "target": self.target,
         }
 
@@ -161,6 +183,7 @@ class Definition(Strict):
     server: ServerSection
     benchmark: list[BenchmarkSection] = Field(min_length=1)
     metrics: dict[str, MetricSection] = Field({})
+    instructions: CountedBenchmarks | None = None
 
     @model_validator(mode="after")
     def consistent(self) -> "Definition":
@@ -175,6 +198,8 @@ class Definition(Strict):
             raise ValueError("every benchmark is extended, so none would be measured: remove that from some")
         if unknown := self.metrics.keys() - METRICS.keys():
             raise ValueError(f"no metric {', '.join(sorted(unknown))}: there are {', '.join(METRICS)}")
+        if unknown := set(self.instructions.benchmarks if self.instructions else []) - set(names):
+            raise ValueError(f"instructions.benchmarks: there is no benchmark {', '.join(sorted(unknown))}")
         known = {f"{{artifact:{Path(a).name}}}" for a in self.build.artifacts}
         if not any(word in self.server.command for word in known):
             raise ValueError(f"server.command must start an artifact: use {' or '.join(sorted(known))}")
@@ -196,6 +221,13 @@ class Definition(Strict):
         """The largest number of trials of a benchmark, even if its interval is wider than the target."""
         return self.most_trials or max(self.trials, USUAL_CAP)
 
+    def functions_of(self, section: BenchmarkSection) -> list[str]:
+        """The functions inside of which a benchmark's instructions are counted: its own, or the suite's; often none."""
+        if isinstance(section.instructions, CountedFunctions):
+            return section.instructions.inside
+        named = self.instructions is not None and section.name in self.instructions.benchmarks
+        return self.instructions.inside if self.instructions and named else []
+
     def check_benchmark(self, section: BenchmarkSection) -> None:
         """Raise ValueError if a benchmark does not fit the server or the other benchmarks."""
         if self.server.listen and section.transport not in self.server.listen:
@@ -204,6 +236,8 @@ class Definition(Strict):
             section.workload.check_protocol(self.server.protocol)
         if section.driver == "redis-benchmark" and self.server.protocol != "resp":
             raise ValueError('driver = "redis-benchmark" supports only resp: use speedbench or memtier')
+        if section.driver != "speedbench" and self.functions_of(section):
+            raise ValueError("instructions needs the native driver: it sends a number of requests")
         if section.rate_of:
             self.reference_of(section)
 
@@ -242,4 +276,5 @@ SECTIONS: dict[str, type[BaseModel]] = {
     "rate": RateOf,
     "probe": Probe,
     "setup": Setup,
+    "instructions": CountedBenchmarks,
 }

@@ -16,6 +16,8 @@ class Metric:
 
     ``voided_by``: flags of a trial that make this metric useless. A driver at its limit, for instance, hides the
     server's throughput, but not its CPU time per request. ``exact``: the metric has no noise, so one sample is enough.
+    ``counted``: a count of instructions in fresh processes, which the load of the machine does not change; a suspicion
+    is settled by counting both sides again.
     """
 
     name: str
@@ -26,6 +28,7 @@ class Metric:
     watched: bool
     voided_by: frozenset[str]
     exact: bool = False
+    counted: bool = False
 
 
 # A trial with wrong answers measured other work than that of the benchmark.
@@ -51,6 +54,16 @@ METRICS = {
             False,
             frozenset(),
         ),
+        Metric(
+            "counted_instructions_per_request",
+            "Instructions per request (counted)",
+            "",
+            Direction.LOWER,
+            0.002,
+            True,
+            frozenset(),
+            counted=True,
+        ),
         Metric("throughput_rps", "Throughput", "requests/s", Direction.HIGHER, 0.03, True, VOIDS_THROUGHPUT),
         Metric("latency_us_p50", "Latency p50", "µs", Direction.LOWER, 0.05, False, VOIDS_LATENCY),
         Metric("latency_us_p99", "Latency p99", "µs", Direction.LOWER, 0.10, False, VOIDS_LATENCY),
@@ -75,6 +88,7 @@ METRICS = {
 }
 
 HEADLINE = "server_cpu_ns_per_request"
+COUNTED = [metric.name for metric in METRICS.values() if metric.counted]
 WATCHED = [metric.name for metric in METRICS.values() if metric.watched]
 
 

@@ -17,6 +17,7 @@ SCALES: dict[str, tuple[tuple[float, str], ...]] = {
 EFFECTS: dict[str, tuple[str, str]] = {
     "instructions_per_request": ("more instructions", "fewer instructions"),
     "callgrind_instructions_per_request": ("more instructions", "fewer instructions"),
+    "counted_instructions_per_request": ("more instructions", "fewer instructions"),
     "cycles_per_request": ("more cycles", "fewer cycles"),
     "context_switches_per_request": ("more context switches", "fewer context switches"),
     "bytes_per_key": ("more memory", "less memory"),
@@ -53,6 +54,11 @@ def unit_scale(unit: str, size: float) -> UnitScale:
     number = abs(size) / factor
     decimals = 0 if number >= 99.95 or (number == int(number) and factor == 1) else 1 if number >= 9.995 else 2
     return UnitScale(factor, name, decimals)
+
+
+def signed(value: float) -> str:
+    """A difference with its sign and one decimal: +61.3."""
+    return f"{value:+.1f}".replace("-", MINUS)
 
 
 def quantity(metric: Metric, value: float) -> str:

@@ -12,6 +12,7 @@ from django.db.models import Q
 from django.template.loader import render_to_string
 from django.urls import reverse
 
+from speedtrack.alerts import counts
 from speedtrack.alerts.models import Alert, AlertEvent, ChangePoint
 from speedtrack.benchmarks import numbers
 from speedtrack.notices import subscribing
@@ -62,6 +63,8 @@ def alert_message(row: Outbox) -> EmailMultiAlternatives:
         "happened": [n.event for n in notices if n.event.kind not in ("raised", "grew")],
         "candidates": list(alert.candidates().reverse()[:MOST_CANDIDATES]) or [alert.commit],
         "branches": alert.branch_names(),
+        "which_moved": counts.which_moved(found),
+        "function_tables": counts.function_tables(found),
         "url": settings.URL + reverse("alert", args=[alert.pk]),
         "project_url": settings.URL + reverse("project", args=[alert.project.slug]),
         **links,

@@ -7,6 +7,7 @@ from django.conf import settings
 
 from speedtrack.benchmarks import metrics
 from speedtrack.benchmarks.definitions import Definition
+from speedtrack.benchmarks.metrics import METRICS
 from speedtrack.benchmarks.storing import definition_of
 from speedtrack.runs import queue, rates
 from speedtrack.runs.models import Reason, Run
@@ -40,7 +41,13 @@ def job_document(run: Run) -> dict[str, Any]:
         "benchmarks": _requested_benchmarks(run, definition),
         "profile": {"frequency_hz": PROFILE_HZ} if run.reason == Reason.PROFILE else None,
         "repeat_for": flags_to_repeat(run),
+        "counted": is_counted(run),
     }
+
+
+def is_counted(run: Run) -> bool:
+    """Are the instructions of both sides counted, and is nothing else measured?"""
+    return run.paired and bool(run.metrics) and all(METRICS[name].counted for name in run.metrics)
 
 
 def flags_to_repeat(run: Run) -> list[str]:
@@ -58,6 +65,7 @@ def _requested_benchmarks(run: Run, definition: Definition) -> list[dict[str, An
     for section in definition.benchmark:
         if benchmark := benchmarks.get(section.name):
             requested = {"name": section.name, "digest": benchmark.digest} | section.work()
+            requested["inside"] = definition.functions_of(section)
             if rate := rates.requested_rate(run.machine, benchmark):
                 requested["workload"]["rate"] = rate
             found.append(requested)

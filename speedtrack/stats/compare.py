@@ -13,11 +13,13 @@ import numpy as np
 
 from speedtrack.stats.ranks import rank_sum_p, signed_rank_p
 from speedtrack.stats.scale import Array, Scale
-from speedtrack.stats.summary import CONFIDENCE
+from speedtrack.stats.summary import CONFIDENCE, MAD_TO_SIGMA
 
 MIN_SAMPLES = 5  # per side, or pairs: below it the answer is always unknown
 RESAMPLES = 1999
 LEVEL = 0.01
+FEWEST_COUNTS = 3  # of a side
+RESOLUTION = 1 / 20  # of the smallest effect: the noise of counts is taken to be at least so large
 EXCLUDED = 1 / 4  # of a suspected change: excluding so much of it refutes it, since suspicions overstate changes
 
 
@@ -133,6 +135,46 @@ def settle_pairs(
     if comparison.answer == ComparisonAnswer.UNKNOWN and least and excluded and len(steps) >= MIN_SAMPLES:
         return replace(comparison, answer=ComparisonAnswer.SAME)
     return comparison
+
+
+def settle_counts(
+    pairs: Sequence[tuple[float, float]],
+    *,
+    smallest_effect: float,
+    level: float,
+    looks: int,
+    look: int,
+    suspected: float = 1.0,
+) -> Comparison:
+    """Settle a suspicion about a count by (base, head) counts, each of two fresh processes with the same random bytes.
+
+    The answers are those of `settle_pairs`, but a few pairs suffice. Estimate: the median of the log ratios. different:
+    Student's t-test, and all pairs agree in direction. same: the interval by the median absolute deviation, so that a
+    pair in which one process had bad luck does not keep the question open. The deviation is taken as at least
+    RESOLUTION of the smallest effect: a few equal counts do not show that there is no noise.
+    """
+    if not 1 <= look <= looks:
+        raise ValueError(f"look {look} of {looks} does not exist")
+    if len(pairs) < FEWEST_COUNTS:
+        raise ValueError(f"nothing to compare: fewer than {FEWEST_COUNTS} counts of a side")
+    from scipy.special import stdtr, stdtrit  # here: processes that are idle need not hold scipy
+
+    steps = np.log([head / base for base, head in pairs])
+    n, delta, floor = len(pairs), float(np.median(steps)), RESOLUTION * smallest_effect
+    error = max(float(steps.std(ddof=1)), floor) / math.sqrt(n)
+    usual = max(MAD_TO_SIGMA * float(np.median(np.abs(steps - delta))), floor) / math.sqrt(n)
+    p = 2 * float(stdtr(n - 1, -abs(float(steps.mean())) / error))
+    reach = float(stdtrit(n - 1, (1 + CONFIDENCE) / 2))
+    low, high = delta - error * reach, delta + error * reach
+    nearest, furthest = delta - usual * reach, delta + usual * reach
+    bound = max(math.log1p(smallest_effect), EXCLUDED * abs(math.log(suspected)))
+    refuted = furthest < bound if suspected > 1 else nearest > -bound
+    answer = ComparisonAnswer.UNKNOWN
+    if p <= level / looks and abs(delta) >= math.log1p(smallest_effect / 2) and (steps.min() > 0 or steps.max() < 0):
+        answer = ComparisonAnswer.DIFFERENT
+    elif max(abs(nearest), abs(furthest)) <= math.log1p(smallest_effect) or (suspected != 1 and refuted):
+        answer = ComparisonAnswer.SAME
+    return Comparison(answer, math.exp(delta), math.exp(low), math.exp(high), p, level / looks, (n, n))
 
 
 def fewest_pairs(level: float, looks: int) -> int:

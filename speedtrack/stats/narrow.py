@@ -37,14 +37,16 @@ class CommitPlacement:
     n: int
 
 
-def place_commit(pairs: Sequence[tuple[float, float]], *, ratio: float, error: float) -> CommitPlacement:
+def place_commit(
+    pairs: Sequence[tuple[float, float]], *, ratio: float, error: float, fewest: int = FEWEST
+) -> CommitPlacement:
     """Does a commit, measured in (base, commit) pairs, run on the level of its base or on that of the change?
 
     ``ratio`` is the confirmed change, new level / old level; ``error`` the accepted probability of the wrong side. The
     test is Wald's sequential probability ratio test (1945) of a mean shift of 0 against the whole change, for normal
     noise that is estimated from the pairs. Pairs are clipped to CLIP standard deviations from half of the change, and
     the noise is raised while there are few pairs, so the test may be made after any number of pairs. Unknown with fewer
-    than FEWEST pairs, and if the pairs are near half of the change.
+    than ``fewest`` pairs, and if the pairs are near half of the change.
     """
     if ratio == 1:
         raise ValueError("a change to the old level itself has no halves")
@@ -55,7 +57,7 @@ def place_commit(pairs: Sequence[tuple[float, float]], *, ratio: float, error: f
     centre = float(np.mean(np.clip(steps - np.median(steps), -CLIP * sigma, CLIP * sigma)) + np.median(steps))
     reach = 1.96 * sigma / math.sqrt(len(steps))
     low, middle, high = (scale.ratio(centre + sign * reach) for sign in (-1, 0, 1))
-    return CommitPlacement(_side(steps, change, sigma, error), middle, low, high, len(steps))
+    return CommitPlacement(_side(steps, change, sigma, error, fewest), middle, low, high, len(steps))
 
 
 def _steps(pairs: Sequence[tuple[float, float]], ratio: float) -> tuple[Scale, Array, float]:
@@ -78,8 +80,8 @@ def cautious_ratio(ratio: float, low: float, high: float) -> float:
     return ratio - (ratio - (low if ratio > 1 else high)) / 1.96
 
 
-def _side(steps: Array, change: float, sigma: float, error: float) -> CommitLevel:
-    if len(steps) < FEWEST:
+def _side(steps: Array, change: float, sigma: float, error: float, fewest: int) -> CommitLevel:
+    if len(steps) < fewest:
         return CommitLevel.UNKNOWN
     beyond_half = np.clip((steps - change / 2) / sigma, -CLIP, CLIP)
     evidence = float(beyond_half.sum()) * change / sigma  # log likelihood ratio of the new level against the old
@@ -101,8 +103,8 @@ def step_noise(steps: Array) -> float:
     return max(usual, 1e-9) * math.sqrt((n + 1) / (n - 2))
 
 
-def pairs_needed(pairs: Sequence[tuple[float, float]], *, ratio: float, error: float) -> int:
+def pairs_needed(pairs: Sequence[tuple[float, float]], *, ratio: float, error: float, fewest: int = FEWEST) -> int:
     """The number of pairs that usually place a commit, by the noise of pairs measured before."""
     _, steps, change = _steps(pairs, ratio)
     expected = 2 * math.log((1 - error) / error) * (step_noise(steps) / change) ** 2
-    return max(FEWEST, min(MOST // 3, math.ceil(ROOM * expected)))
+    return max(fewest, min(MOST // 3, math.ceil(ROOM * expected)))

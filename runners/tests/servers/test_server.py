@@ -47,6 +47,18 @@ def test_a_server_runs_on_its_cores_and_leaves_nothing(
     assert not alive(server.pid) and marked(home) == [] and not (home / "trial-0").exists()
 
 
+@pytest.mark.sandbox
+def test_a_server_may_be_given_its_random_bytes(launcher: Launcher, tiny: Path, home: Path) -> None:
+    seen, content = home / "trial-0" / "data" / "seen", b"as random as any" * 4
+    command = (
+        f"/bin/sh -c 'head -c 32 /dev/urandom > $0; head -c 32 /dev/random >> $0; exec \"$@\"' {{data}}/seen {COMMAND}"
+    )
+    with launcher.running(ServerSpec(of(command), "unix", {"tiny": tiny}, random=content), random.Random(1), Control()):
+        assert seen.read_bytes() == content[:32] * 2
+    with launcher.running(ServerSpec(of(command), "unix", {"tiny": tiny}), random.Random(1), Control()):
+        assert content[:32] not in seen.read_bytes() and len(seen.read_bytes()) == 64
+
+
 def test_a_server_has_its_cores_and_memory_node(processes: Processes, home: Path, tiny: Path) -> None:
     cpus, nodes = allowed_cpus(), frozenset([0])
     launcher = Launcher(processes, home, cpus, nodes)

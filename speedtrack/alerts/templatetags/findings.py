@@ -9,6 +9,7 @@ register = template.Library()
 
 register.filter("change", numbers.change)
 register.simple_tag(numbers.change_interval)
+register.filter("signed", numbers.signed)
 
 
 @register.filter

@@ -191,3 +191,37 @@ def test_the_cap_of_trials_is_at_least_their_number() -> None:
         parse_suite(SUITE.replace("trials = 5", "trials = 9\nmost_trials = 8"), "tiny.toml")
     assert parse_suite(SUITE, "tiny.toml").cap == 15
     assert parse_suite(SUITE.replace("trials = 5", "trials = 20"), "tiny.toml").cap == 20
+
+
+COUNTED = SUITE + '[instructions]\ninside = ["serve", "serve_all"]\nbenchmarks = ["get-p1"]\n'
+
+
+def test_instructions_are_counted_inside_the_functions_of_the_suite_or_of_the_benchmark() -> None:
+    suite = parse_suite(COUNTED, "tiny.toml")
+    assert [suite.functions_of(one) for one in suite.benchmark] == [["serve", "serve_all"], []]
+    own = 'why = "the plain write path"\ninstructions = { inside = ["write_key"] }'
+    suite = parse_suite(COUNTED.replace('why = "the plain write path"', own), "tiny.toml")
+    assert [suite.functions_of(one) for one in suite.benchmark] == [["serve", "serve_all"], ["write_key"]]
+    assert suite.benchmark[1].work()["instructions"] == ""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ('benchmarks = ["get-p1"]', 'benchmarks = ["got-p1"]', "instructions.benchmarks: there is no benchmark got-p1"),
+        ('benchmarks = ["get-p1"]', "", "instructions.benchmarks: this key is missing"),
+        ('inside = ["serve", "serve_all"]', "inside = []", "instructions.inside: List should have at least 1 item"),
+        ('inside = ["serve", "serve_all"]', 'inside = ["serve*"]', "String should match pattern"),
+        ('why = "the plain read path"', 'why = "a"\ninstructions = "perf"', "'callgrind' (given: 'perf')"),
+        (
+            'why = "the plain write path"',
+            'why = "a"\ndriver = "redis-benchmark"\ninstructions = { inside = ["f"] }',
+            "instructions needs the native driver",
+        ),
+    ],
+)
+def test_mistakes_about_instructions_are_explained(old: str, new: str, words: str) -> None:
+    assert old in COUNTED
+    with pytest.raises(DefinitionError) as caught:
+        parse_suite(COUNTED.replace(old, new), "tiny.toml")
+    assert words in str(caught.value)

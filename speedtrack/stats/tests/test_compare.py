@@ -19,6 +19,7 @@ from speedtrack.stats.compare import (
     compare_exact,
     compare_samples,
     fewest_pairs,
+    settle_counts,
     settle_pairs,
 )
 
@@ -314,3 +315,40 @@ def test_what_is_no_finite_number_is_not_compared(value: float) -> None:
         compare_exact(1.0, value, smallest_effect=0.01)
     with pytest.raises(ValueError, match="finite"):
         compare_samples([1.0, value], [1.0, 2.0], smallest_effect=0.01, seed=1)
+
+
+def counts(rng: np.random.Generator, n: int, ratio: float = 1.0, noise: float = 0.0003) -> list[tuple[float, float]]:
+    """Counts of n processes of both sides."""
+    return [(4000 * rng.normal(1, noise), 4000 * ratio * rng.normal(1, noise)) for _ in range(n)]
+
+
+def settle_three(pairs: list[tuple[float, float]], suspected: float = 1.0) -> Comparison:
+    return settle_counts(pairs, smallest_effect=0.002, level=0.01, looks=5, look=1, suspected=suspected)
+
+
+def test_three_counts_of_each_side_settle_a_small_change() -> None:
+    rng = np.random.default_rng(5)
+    found = [settle_three(counts(rng, 3, 1.01, 0.0001), 1.01) for _ in range(200)]
+    assert sum(one.answer == ComparisonAnswer.DIFFERENT for one in found) >= 190
+    assert found[0].ratio == pytest.approx(1.01, abs=0.0005) and found[0].n == (3, 3)
+
+
+def test_counts_of_one_program_are_hardly_ever_different_and_mostly_the_same() -> None:
+    rng = np.random.default_rng(6)
+    found = [settle_three(counts(rng, 3), 1.01) for _ in range(3000)]
+    assert sum(one.answer == ComparisonAnswer.DIFFERENT for one in found) <= 3  # stated: 0.2% of each look
+    assert sum(one.answer == ComparisonAnswer.SAME for one in found) >= 2700
+
+
+def test_a_process_with_bad_luck_confirms_nothing_and_keeps_no_question_open() -> None:
+    """A name that shares its bucket with another one under one seed of three costs 2%, on one side only."""
+    lucky = (4000.0, 4000.2)
+    assert settle_three([(4000.0, 4080.0), lucky, lucky], 1.02).answer == ComparisonAnswer.SAME
+    assert settle_three([(4000.0, 4080.0)] * 2 + [lucky], 1.02).answer == ComparisonAnswer.UNKNOWN
+    assert settle_three([(4000.0, 4080.0)] * 3, 1.02).answer == ComparisonAnswer.DIFFERENT
+
+
+def test_equal_counts_are_the_same_and_two_are_not_enough() -> None:
+    assert settle_three([(4000.0, 4000.0)] * 3).answer == ComparisonAnswer.SAME
+    with pytest.raises(ValueError, match="fewer than 3 counts"):
+        settle_three([(4000.0, 4000.0)] * 2)

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from django.contrib.auth.models import User
 from django.http import Http404
 
-from speedtrack.alerts import floors, muting
+from speedtrack.alerts import counts, floors, muting
+from speedtrack.alerts.counts import FunctionTable
 from speedtrack.alerts.models import Alert, AlertEvent, ChangePoint, Mute, NoiseFloor, Verdict
 from speedtrack.alerts.suite_effect import SuiteEffect, suite_effect
 from speedtrack.alerts.triage import CHOICES
@@ -61,6 +62,8 @@ class AlertPage:
     fixed_on: list[str]
     not_fixed_on: list[str]
     merge_targets: list[Alert]
+    which_moved: list[str]
+    function_tables: list[FunctionTable]
 
     @property
     def candidates_left_out(self) -> int:
@@ -102,6 +105,8 @@ def load(pk: int) -> AlertPage:
         fixed_on=fixed_on,
         not_fixed_on=not_fixed_on,
         merge_targets=list(neighbours.select_related("commit").order_by("-pk")[:MERGE_TARGETS]),
+        which_moved=counts.which_moved(points),
+        function_tables=counts.function_tables(points),
     )
 
 

@@ -1,0 +1,210 @@
+"""The exact series: the instructions per request that a server executes inside the functions that its suite names.
+
+One fresh process in callgrind, one connection, PIPELINE requests in flight. What a server does by the clock or at its
+start lies outside these functions. After SETTLING requests the tables have their size and are rehashed. callgrind
+writes a part of its report whenever the server accepts a connection. So each load has parts of its own, and nothing has
+to be told to callgrind while it runs: that needs a debugger's rights and does not reach into a sandbox.
+
+The same REQUESTS requests are counted on eight connections, and the least is taken. The string functions of the C
+library take a longer path where a string lies near the end of a page. Where the allocator puts the words of a request
+is decided when its connection begins, by what was freed last (so a load with other connections comes before each), and
+stays so: that moves a GET of Redis by 0.3 to 0.6%. BATCH requests tell what a connection and the driver's own questions
+cost besides; theirs are subtracted.
+
+Where the runner has a sandbox, the server reads the same random bytes at every commit, others in each further process
+of a side. A hash table with a random seed holds the name of a command behind another one's in one process and not in
+the next, which is 2% of a GET of Redis.
+"""
+
+import hashlib
+import re
+import shutil
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from runners.build.elf import function_names
+from runners.documents import Benchmark
+from runners.errors import BenchmarkFailed, Transient
+from runners.loads.target import Target
+from runners.measuring.callgrind import END_TIMEOUT_S, KEPT_KEYS, NO_VALGRIND, REPORT, SEED, SLOWDOWN
+from runners.measuring.callgrind_report import cost_of_parts, parts_of
+from runners.measuring.trials import MEASURE, Trial, TrialRunner, TrialStart
+from runners.servers.server import ServerProcess, ServerSpec
+
+METRIC = "counted_instructions_per_request"
+PIPELINE = 16
+SETTLING = 40_000  # requests after prefill; their instructions are not used
+BATCH, REQUESTS = 320, 2_000  # in each of the rounds; the former are subtracted from the latter
+# The load before each round, as different as can be: connections, pipeline, requests. The first is before BATCH.
+SHUFFLES = (
+    (5, 1, 300),
+    (40, 16, 2_000),
+    (13, 3, 700),
+    (29, 7, 900),
+    (8, 16, 400),
+    (50, 2, 1_500),
+    (21, 5, 600),
+    (3, 16, 500),
+    (34, 4, 1_100),
+)
+MOST_FUNCTIONS = 60  # of a count that are kept, the costliest
+RANDOM_BYTES = 1 << 16
+ACCEPTS = ("accept", "accept4")
+APART = "its instructions are counted in valgrind, one process after the other"
+# Under valgrind a program can only set its limit of open files to what it is already, and memcached ends if it cannot.
+LIMITED = """/bin/sh -c 'ulimit -S -n 4096; exec "$0" "$@"'"""
+_CLONE = r"(?:\.(?:constprop|isra|lto_priv)\.\d+)*"  # a copy that the compiler made of a whole function
+
+
+@dataclass(frozen=True)
+class Count:
+    """Instructions per request in one process: in all, and by function without what each of them called."""
+
+    inside: str
+    per_request: float
+    functions: Mapping[str, float]
+
+    def document(self) -> dict[str, Any]:
+        return {"inside": self.inside, "functions": dict(self.functions)}
+
+
+def count_once(runner: TrialRunner, benchmark: Benchmark, side: str) -> dict[str, float]:
+    """The metric by one process; if it cannot be counted, nothing, and the log says why. Raises what ends the run."""
+    try:
+        count = count_instructions(runner, benchmark, side)
+    except (BenchmarkFailed, Transient) as error:
+        runner.check()
+        runner.log.line(MEASURE, f"{benchmark.name}: {METRIC} is absent: {error}")
+        return {}
+    runner.log.line(MEASURE, f"{benchmark.name}: {sentence(count)}")
+    return {METRIC: count.per_request}
+
+
+def measure_counts(runner: TrialRunner, benchmark: Benchmark, number: int) -> dict[str, Trial]:
+    """The next process of each side, in random order. Raises BenchmarkFailed, Transient, or what ends the run."""
+    if not benchmark.inside:
+        raise BenchmarkFailed(
+            "the suite names no functions to count inside: add `instructions`, or measure it as pairs"
+        )
+    sides = runner.rng.sample(runner.job.sides, len(runner.job.sides))
+    return {one.side: counted_trial(runner, benchmark, one.side, number) for one in sides}
+
+
+def counted_trial(runner: TrialRunner, benchmark: Benchmark, side: str, number: int) -> Trial:
+    runner.check()
+    begin = TrialStart()
+    count = count_instructions(runner, benchmark, side, number)
+    runner.log.line(MEASURE, f"{runner.name(benchmark, side)}, trial {number + 1}: {sentence(count)}")
+    return Trial(
+        number,
+        runner.next_order(),
+        begin.timestamp,
+        begin.seconds,
+        {METRIC: count.per_request},
+        (),
+        {},
+        pairing={"block": number, "apart": APART},
+        server={"counted": count.document()},
+    )
+
+
+def sentence(count: Count) -> str:
+    return f"{count.per_request:.2f} instructions per request inside of {count.inside}"
+
+
+def count_instructions(runner: TrialRunner, benchmark: Benchmark, side: str, number: int = 0) -> Count:
+    """One count, in a fresh process of the side's build with the random bytes of this number.
+
+    Raises BenchmarkFailed, Transient.
+    """
+    valgrind = shutil.which("valgrind")
+    if valgrind is None:
+        raise BenchmarkFailed(NO_VALGRIND)
+    job, tools = runner.job, runner.tools
+    programs = {name: one.path for name, one in runner.builds[side].artifacts.items()}
+    inside, symbols = counted_symbols(benchmark.inside, programs)
+    # --demangle=no: with it, names are compared as they are in the symbol table.
+    options = [
+        f"--callgrind-out-file={{data}}/{REPORT}",
+        "--demangle=no",
+        *(f"--toggle-collect={one}" for one in symbols),
+    ]
+    options += [f"--dump-before={one}" for one in ACCEPTS]
+    command = f"{LIMITED} {valgrind} -q --tool=callgrind {' '.join(options)} {job.server.command}"
+    recipe = replace(job.server, command=command, ready_timeout_s=SLOWDOWN * job.server.ready_timeout_s)
+    spec = ServerSpec(recipe, benchmark.transport, programs, random=random_bytes(number))
+    with tools.launcher.running(spec, Random(SEED), runner.control) as server:
+        return count_of(inside, *costs_of_loads(runner, benchmark, server))
+
+
+def random_bytes(number: int) -> bytes:
+    """The random bytes of a process: of all first ones the same, and so on."""
+    return hashlib.shake_256(str(number).encode()).digest(RANDOM_BYTES)
+
+
+def costs_of_loads(
+    runner: TrialRunner, benchmark: Benchmark, server: ServerProcess
+) -> tuple[Counter[str], list[Counter[str]]]:
+    """The costs by function of BATCH requests, and of REQUESTS requests in each round. Ends the server."""
+    target = Target(runner.job.server.protocol, server.address, server.pid, server.output.parent)
+    report = target.directory / "data" / REPORT
+    begun: list[int] = []
+    for load in loads(benchmark):
+        begun.append(len(parts_of(report)) + 1)  # the part that ends when this load connects is not its own
+        runner.tools.driver.run(load, target, SEED, runner.control)
+        server.check_alive()
+    server.child.terminate()
+    if server.child.wait(runner.control, END_TIMEOUT_S) is None:
+        raise BenchmarkFailed("in valgrind the server did not end on SIGTERM")
+    parts = parts_of(report)
+    if begun[0] == begun[-1]:
+        raise BenchmarkFailed("callgrind saw no connection: the server must accept with a function of the C library")
+    ends = [*begun[1:], len(parts)]  # its last part ends when the next load connects
+    costs = [cost_of_parts(parts[first:end]) for first, end in zip(begun[2::2], ends[2::2], strict=True)]
+    batch, *rounds = costs
+    return batch, rounds
+
+
+def loads(benchmark: Benchmark) -> list[Benchmark]:
+    """The load that settles the server; then pairs of one that shuffles its memory and one that is counted."""
+    workload = {key: value for key, value in benchmark.workload.items() if key in KEPT_KEYS}
+    workload |= {"threads": 1, "pipeline": PIPELINE, "warmup_s": 0.0}
+    again = {key: value for key, value in workload.items() if key not in ("prefill", "setup")}
+    found = [workload | {"clients": 1, "requests": SETTLING}]
+    for number, (clients, pipeline, requests) in enumerate(SHUFFLES):
+        found.append(again | {"clients": clients, "pipeline": pipeline, "requests": requests})
+        found.append(again | {"clients": 1, "requests": REQUESTS if number else BATCH})
+    return [replace(benchmark, workload=one) for one in found]
+
+
+def count_of(inside: str, batch: Counter[str], rounds: Sequence[Counter[str]]) -> Count:
+    """The count by the costs of BATCH requests and of the rounds. Raises BenchmarkFailed if there are none."""
+    least = min(rounds, key=lambda costs: costs.total())
+    requests = REQUESTS - BATCH
+    total = (least.total() - batch.total()) / requests
+    if total <= 0:
+        raise BenchmarkFailed(
+            f"no request was seen inside of {inside}: it may be inlined where it is called; name its caller"
+        )
+    costs = {name: (least[name] - batch[name]) / requests for name in least}
+    costliest = sorted((name for name in costs if costs[name] > 0), key=lambda name: (-costs[name], name))
+    return Count(inside, total, {name: round(costs[name], 3) for name in costliest[:MOST_FUNCTIONS]})
+
+
+def counted_symbols(inside: Iterable[str], programs: Mapping[str, Path]) -> tuple[str, list[str]]:
+    """The first of these functions that the programs have, and its symbols: itself, and copies by the compiler.
+
+    Raises BenchmarkFailed if there is none: before anything has been started.
+    """
+    symbols = frozenset[str]().union(*(function_names(file) for file in programs.values()))
+    for name in inside:
+        if found := sorted(one for one in symbols if re.fullmatch(re.escape(name) + _CLONE, one)):
+            return name, found
+    files = ", ".join(programs)
+    if not symbols:
+        raise BenchmarkFailed(f"{files} has no symbol table: build it without -s and without strip")
+    raise BenchmarkFailed(f"{files} has no function {' or '.join(inside)}: name one of its functions (`nm {files}`)")

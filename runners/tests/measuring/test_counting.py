@@ -1,0 +1,130 @@
+"""Instructions inside of named functions: the count holds what is inside and nothing else, to the instruction."""
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from runners.build.elf import function_names
+from runners.errors import BenchmarkFailed
+from runners.measuring import counting
+from runners.measuring.callgrind_report import cost_of_parts, function_costs, parts_of
+from runners.tests.api import Api
+from runners.tests.conftest import BASE_SHA, SHA, TINY, TREE, make_benchmark, make_build, make_job
+from runners.work.agent import Agent
+
+# 1000 turns of a loop of two instructions, which no compiler removes; and a few around it.
+SPIN = '__attribute__((noinline)) void spin(void) { for (int i = 0; i < 1000; i++) __asm__ volatile(""); }\n'
+HEAD = "static void serve(struct connection *c) {"
+MAKEFILE = "tiny: tiny.c\n\t$(CC) -O2 -g -o $@ $<\n"
+
+
+def source(inside: str = "", outside: str = "") -> dict[str, str]:
+    """The test server with a call at the start of each request's answer, and one for each turn outside of `serve`."""
+    text = TINY.replace("static void serve(", SPIN + "__attribute__((noinline)) void serve(", 1)
+    text = text.replace("    while ((length = request(", f"    {inside}\n    while ((length = request(", 1)
+    text = text.replace("serve(&connections[", f"{outside} serve(&connections[", 1)
+    assert text.count("spin();") == bool(inside) + bool(outside)
+    return TREE | {"tiny.c": text, "Makefile": MAKEFILE}
+
+
+def counted_job(names: list[str], **changes: Any) -> dict[str, object]:
+    return make_job(trials=1, benchmarks=[make_benchmark() | {"inside": names}], **changes)
+
+
+@pytest.fixture(autouse=True)
+def few(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(counting, "SETTLING", 1_000)
+    monkeypatch.setattr(counting, "REQUESTS", 1_120)
+    monkeypatch.setattr(counting, "SHUFFLES", counting.SHUFFLES[:3])
+
+
+def counts_of(api: Api) -> list[float]:
+    return [body["once"][counting.METRIC] for body in api.bodies("/measurement")]
+
+
+@pytest.mark.valgrind
+def test_a_call_inside_is_counted_and_one_outside_is_not(api: Api, agent: Agent) -> None:
+    """The same server three times: as it is, with a spin before each turn's `serve`, and with one inside of it."""
+    found = []
+    for tree in (source(), source(outside="spin();"), source(inside="spin();")):
+        api.sources[SHA] = tree
+        api.jobs = [counted_job(["serve"], build=make_build(environment={"N": str(len(found))}))]
+        agent.work()
+        found.append(counts_of(api)[-1])
+    plain, outside, inside = found
+    assert outside == plain
+    # One spin per turn, 16 requests in each turn; a turn of its loop is two or three instructions.
+    assert 2_000 / counting.PIPELINE <= inside - plain <= 3_100 / counting.PIPELINE
+
+
+@pytest.mark.valgrind
+def test_both_sides_are_counted_in_fresh_processes_with_the_costs_of_their_functions(api: Api, agent: Agent) -> None:
+    api.sources |= {BASE_SHA: source(), SHA: source(inside="spin();")}
+    sides = [{"side": "base", "sha": BASE_SHA}, {"side": "head", "sha": SHA}]
+    api.jobs = [counted_job(["serve"], sides=sides, counted=True) | {"trials": 2, "most_trials": 2}]
+    agent.work()
+    base, head = api.bodies("/measurement")
+    assert (base["side"], head["side"], len(api.of("/complete"))) == ("base", "head", 1)
+    values = [[trial["metrics"][counting.METRIC] for trial in body["trials"]] for body in (base, head)]
+    assert values[0][0] == values[0][1] < values[1][0] == values[1][1]
+    costs = [body["trials"][0]["server"]["counted"]["functions"] for body in (base, head)]
+    assert "spin" not in costs[0] and costs[1]["spin"] == pytest.approx(values[1][0] - values[0][0], rel=0.05)
+    assert sum(costs[1].values()) == pytest.approx(values[1][0], rel=1e-4)
+
+
+def test_a_missing_function_is_said_before_anything_is_counted(api: Api, agent: Agent) -> None:
+    api.jobs = [counted_job(["processInputBuffer", "handle"])]
+    agent.work()
+    (measurement,) = api.bodies("/measurement")
+    assert measurement["once"] == {} and measurement["trials"][0]["metrics"]["server_cpu_ns_per_request"] > 0
+    assert "tiny has no function processInputBuffer or handle: name one of its functions" in api.text("measure")
+
+
+def test_a_stripped_program_is_told_from_one_without_the_function(api: Api, agent: Agent) -> None:
+    api.sources[SHA] = TREE | {"Makefile": "tiny: tiny.c\n\t$(CC) -O2 -s -o $@ $<\n"}
+    api.jobs = [counted_job(["main"])]
+    agent.work()
+    assert "tiny has no symbol table: build it without -s and without strip" in api.text("measure")
+
+
+def test_the_first_function_that_the_program_has_is_counted_with_the_compilers_copies_of_it(
+    tiny: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert "main" in function_names(tiny)
+    assert counting.counted_symbols(["gone", "main", "answer"], {"tiny": tiny}) == ("main", ["main"])
+    symbols = frozenset({"f.constprop.0", "f.isra.0.constprop.1", "f.part.0", "f.cold", "fg"})
+    monkeypatch.setattr(counting, "function_names", lambda file: symbols)
+    assert counting.counted_symbols(["f"], {"tiny": tiny}) == ("f", ["f.constprop.0", "f.isra.0.constprop.1"])
+
+
+def test_requests_that_never_reach_the_function_are_no_count() -> None:
+    with pytest.raises(BenchmarkFailed, match="no request was seen inside of f: it may be inlined"):
+        counting.count_of("f", Counter(), [Counter(), Counter()])
+
+
+def test_the_least_of_the_rounds_counts_without_what_few_requests_cost() -> None:
+    batch, cheap, dear = Counter(f=3200, info=500), Counter(f=11200, info=500), Counter(f=12000, info=500)
+    count = counting.count_of("f", batch, [dear, cheap])
+    assert (count.per_request, dict(count.functions)) == (10.0, {"f": 10.0})
+
+
+def test_a_report_is_read_by_function_without_what_it_called(tmp_path: Path) -> None:
+    lines = [
+        "positions: line",
+        "events: Ir",
+        "fl=(1) a.c",
+        "fn=(1) outer",
+        "10 3",
+        "+1 4",
+        "cfn=(2) inner",
+        "calls=2 30",
+    ]
+    lines += ["* 100", "-2 1", "", "fn=(2)", "30 90", "fn=(3) inner'2", "31 10", "totals: 108"]
+    assert function_costs(lines) == {"outer": 8, "inner": 100}
+    for name in ("out.2", "out.10", "out", "out.x"):
+        (tmp_path / name).write_text("\n".join(lines))
+    parts = parts_of(tmp_path / "out")
+    assert [file.name for file in parts] == ["out.2", "out.10", "out"]
+    assert cost_of_parts(parts) == {"outer": 24, "inner": 300}

@@ -1,0 +1,127 @@
+"""What counts of instructions say about changes: whether the server executes more of them, and in which functions."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from speedtrack.alerts import lines
+from speedtrack.alerts.effects import SmallestEffects
+from speedtrack.alerts.models import ChangePoint, Verdict
+from speedtrack.benchmarks import numbers
+from speedtrack.benchmarks.metrics import COUNTED, METRICS, VOIDS_CPU
+from speedtrack.runs.models import Side, Trial
+
+MOST_FUNCTIONS = 20  # of a table
+LEAST = 0.05  # instructions per request: smaller differences of a function are not listed
+
+
+@dataclass(frozen=True)
+class FunctionCost:
+    """A function's own instructions per request, without those of what it calls."""
+
+    name: str
+    before: float
+    after: float
+
+    @property
+    def growth(self) -> float:
+        return self.after - self.before
+
+
+@dataclass(frozen=True)
+class FunctionTable:
+    """The functions of one changed count that cost more or less, the largest difference first."""
+
+    change_point: ChangePoint
+    inside: str
+    before: float
+    after: float
+    functions: list[FunctionCost]
+
+    @property
+    def growth(self) -> float:
+        return self.after - self.before
+
+
+def function_tables(points: Sequence[ChangePoint]) -> list[FunctionTable]:
+    """A table for each counted change that was counted again, by the commits between which it was found."""
+    counted = {cp.pk: cp for cp in points if cp.metric.counted}
+    if not counted:
+        return []
+    ends = {
+        verdict.change_point_id: (verdict.base_id, verdict.commit_id)
+        for verdict in Verdict.objects.filter(change_point__in=counted, answer=Verdict.Answer.DIFFERENT).order_by("-id")
+    }
+    rows = Trial.objects.filter(
+        attempt__run__change_points__in=counted, attempt__measurements__accepted=True, server__has_key="counted"
+    ).distinct()
+    columns = rows.values_list("attempt__run__base", "attempt__run__commit", "benchmark", "side", "server")
+    costs: dict[tuple[int | None, int, int], dict[str, list[dict[str, float]]]] = defaultdict(lambda: defaultdict(list))
+    inside = ""
+    for base, commit, benchmark, side, server in columns:
+        costs[base, commit, benchmark][side].append(server["counted"]["functions"])
+        inside = server["counted"]["inside"]
+    found = []
+    for pk, cp in counted.items():
+        sides = costs.get((*ends[pk], cp.series.benchmark_id)) if pk in ends else None
+        if sides and len(sides) == 2:
+            found.append(table_of(cp, inside, sides[Side.BASE], sides[Side.HEAD]))
+    return found
+
+
+def table_of(
+    cp: ChangePoint, inside: str, base: Sequence[dict[str, float]], head: Sequence[dict[str, float]]
+) -> FunctionTable:
+    """Each function by the median of its processes on both sides."""
+    old, new = median_costs(base), median_costs(head)
+    every = [FunctionCost(name, old.get(name, 0.0), new.get(name, 0.0)) for name in old.keys() | new.keys()]
+    moved = sorted((one for one in every if abs(one.growth) >= LEAST), key=lambda one: (-abs(one.growth), one.name))
+    return FunctionTable(cp, inside, sum(old.values()), sum(new.values()), moved[:MOST_FUNCTIONS])
+
+
+def median_costs(processes: Sequence[dict[str, float]]) -> dict[str, float]:
+    names = {name for one in processes for name in one}
+    return {name: median(one.get(name, 0.0) for one in processes) for name in names}
+
+
+def which_moved(points: Sequence[ChangePoint]) -> list[str]:
+    """For each changed benchmark that is counted: do its requests take more instructions, or longer for the same?"""
+    counted = {(cp.series.benchmark_id, cp.series.machine_id): cp for cp in points if cp.metric.counted}
+    timed = [cp for cp in points if takes_time(cp)]
+    values = values_at(timed)
+    found = {
+        f"{cp.series.benchmark.name}: {numbers.effect(cp.metric, cp.is_slowdown)} ({numbers.change(cp.ratio)})": None
+        for cp in counted.values()
+    }
+    for cp in timed:
+        key = (cp.series.benchmark_id, cp.series.machine_id)
+        before, after = values.get((*key, cp.before_id)), values.get((*key, cp.commit_id))
+        if key not in counted and before and after and is_same(cp, after / before):
+            speed = "slower" if cp.is_slowdown else "faster"
+            found[f"{cp.series.benchmark.name}: the same instructions ({numbers.change(after / before)}), {speed}"] = (
+                None
+            )
+    return list(found)
+
+
+def takes_time(cp: ChangePoint) -> bool:
+    """Is it a change of time or of throughput? Those depend on the clock, and so on what voids CPU time."""
+    return cp.metric.voided_by >= VOIDS_CPU
+
+
+def is_same(cp: ChangePoint, ratio: float) -> bool:
+    """Are two counts nearer to each other than the smallest effect?"""
+    metric = METRICS[COUNTED[0]]
+    return abs(ratio - 1) < SmallestEffects(cp.series.project_id).of(metric.name)
+
+
+def values_at(points: Iterable[ChangePoint]) -> dict[tuple[int, int, int], float]:
+    """The newest count by benchmark, machine and commit, at both ends of these changes."""
+    wanted = list(points)
+    ends = {commit for cp in wanted for commit in (cp.before_id, cp.commit_id)}
+    rows = lines.clean_measurements().filter(
+        series__metric__in=COUNTED, series__benchmark__in={cp.series.benchmark_id for cp in wanted}, commit__in=ends
+    )
+    columns = rows.order_by("id").values_list("series__benchmark", "series__machine", "commit", "value")
+    return {(benchmark, machine, commit): value for benchmark, machine, commit, value in columns}

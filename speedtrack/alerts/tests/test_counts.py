@@ -1,0 +1,153 @@
+"""Counts of instructions: small changes of a nearly noiseless line are found, and settled by counting again."""
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.core.mail import EmailMultiAlternatives
+from django.test import Client
+
+from speedtrack.alerts import confirm, counts, detection
+from speedtrack.alerts.models import Alert, ChangePoint, Verdict
+from speedtrack.benchmarks.metrics import COUNTED
+from speedtrack.notices import mail
+from speedtrack.notices.models import Outbox
+from speedtrack.notices.telling import tell_subscribers
+from speedtrack.runs import jobs, queue, results
+from speedtrack.runs.models import Reason, Run, Sample
+from speedtrack.tests import builders
+
+from .conftest import World
+
+Status = ChangePoint.Status
+(COUNT,) = COUNTED
+SUITE = builders.SUITE + '[instructions]\ninside = ["serve"]\nbenchmarks = ["get-p1"]\n'
+
+
+@dataclass
+class Counting:
+    """The runner of a world whose suite counts: 4000 instructions, times the factors of all commits up to this one."""
+
+    world: World
+    factors: dict[str, float] = field(default_factory=dict)
+    noise: float = 0.0003
+    rng: random.Random = field(default_factory=lambda: random.Random(3))
+
+    def count(self, sha: str) -> float:
+        level = 4000.0
+        for changed, factor in self.factors.items():
+            level *= factor if self.world.shas.index(sha) >= self.world.shas.index(changed) else 1.0
+        return level * self.rng.gauss(1, self.noise)
+
+    def until_quiet(self, count: Callable[[str], float] | None = None) -> None:
+        """Work, detect and settle until nothing is left to do."""
+        for _ in range(40):
+            worked = self.work(count or self.count)
+            detection.detect()
+            confirm.step()
+            tell_subscribers()
+            if not worked and not ChangePoint.objects.settling().exists() and not Run.objects.unfinished().exists():
+                return
+        raise AssertionError("the suspicions never come to rest")
+
+    def work(self, count: Callable[[str], float]) -> int:
+        done = 0
+        while run := queue.claim(self.world.machine):
+            counted = jobs.job_document(run)["counted"]
+            for side, commit in builders.sides_of(run):
+                builders.send_build(run, commit, side=side)
+                for name in builders.measured(run):
+                    if run.reason == Reason.PROFILE:
+                        builders.send_profile(run, name, commit)
+                        continue
+                    times = [self.world.speed(commit.sha, name, trial) for trial in range(run.trials)]
+                    extra: dict[str, Any] = {"side": side}
+                    if counted:
+                        extra["trials"] = [
+                            counted_trial(one, count(commit.sha)) for one in builders.trials([{}] * run.trials)
+                        ]
+                    elif name == "get-p1" and not run.paired:
+                        extra["once"] = {COUNT: count(commit.sha)}
+                    result = builders.result(run, name, commit, times, **extra)
+                    results.accept_result(self.world.machine, run.pk, result)
+            queue.complete(self.world.machine, run.pk, run.lease_token)
+            done += 1
+        return done
+
+
+def counted_trial(trial: dict[str, Any], value: float) -> dict[str, Any]:
+    """A trial as the runner sends it: what is above 4000 instructions is spent in `hash`."""
+    functions = {"lookup": 3000.0, "reply": 950.0, "hash": round(value - 3950, 3)}
+    return trial | {"metrics": {COUNT: value}, "server": {"counted": {"inside": "serve", "functions": functions}}}
+
+
+@pytest.fixture
+def counting(db: None, tmp_path: Path, settings: Any) -> Counting:
+    builders.use_suite(settings, tmp_path / "suites", SUITE)
+    world = World(builders.Repository(tmp_path / "repository"), builders.machine())
+    world.shas = world.repository.commits(16)
+    return Counting(world)
+
+
+def test_one_per_cent_more_instructions_is_one_alert_though_the_time_shows_nothing(counting: Counting) -> None:
+    guilty = counting.world.shas[9]
+    counting.factors = {guilty: 1.01}
+    builders.track(counting.world.repository, emails=["dev@example.org"])
+    counting.until_quiet()
+    (cp,) = ChangePoint.objects.filter(status=Status.CONFIRMED)
+    assert (cp.series.metric, cp.commit.sha, cp.ratio) == (COUNT, guilty, pytest.approx(1.01, abs=0.001))
+    assert Alert.objects.get().commit.sha == guilty
+    runs = Run.objects.filter(reason__in=(Reason.CONFIRM, Reason.BISECT))
+    assert runs and {run.trials for run in runs} == {3} and all(jobs.is_counted(run) for run in runs)
+    assert Verdict.objects.filter(change_point=cp, answer="different").get().pairs == 3
+    paired = Sample.objects.filter(measurement__paired=True).values_list("measurement__series__metric", flat=True)
+    assert set(paired) == {COUNT}
+
+
+def test_the_page_and_the_mail_name_the_function_that_grew(counting: Counting, client: Client) -> None:
+    counting.factors = {counting.world.shas[9]: 1.03}
+    builders.track(counting.world.repository, emails=["dev@example.org"])
+    counting.until_quiet()
+    alert = Alert.objects.get()
+    (table,) = counts.function_tables(list(alert.change_points.all()))
+    assert [one.name for one in table.functions] == ["hash"]
+    assert table.growth == pytest.approx(120, abs=5)
+    message = mail.message_of(Outbox.objects.get())
+    assert isinstance(message, EmailMultiAlternatives)
+    bodies = (str(message.body), str(message.alternatives[0][0]), client.get(f"/alerts/{alert.pk}/").content.decode())
+    for body in bodies:
+        text = " ".join(body.split())
+        assert "Instructions per request by function" in text and "hash" in text
+        assert "get-p1: more instructions (+3" in text
+
+
+def test_a_noiseless_line_raises_no_suspicion_from_its_first_commit_on(counting: Counting) -> None:
+    builders.track(counting.world.repository)
+    counting.until_quiet()
+    assert not ChangePoint.objects.filter(series__metric=COUNT).exists()
+
+
+def test_an_unlucky_count_is_refuted_by_counting_again(counting: Counting) -> None:
+    builders.track(counting.world.repository, emails=["dev@example.org"])
+    late = set(counting.world.shas[13:])
+
+    def unlucky(sha: str) -> float:
+        paired = Run.objects.active().exclude(base=None).exists()
+        return counting.count(sha) * (1.01 if sha in late and not paired else 1.0)
+
+    counting.until_quiet(unlucky)
+    assert {cp.status for cp in ChangePoint.objects.filter(series__metric=COUNT)} == {Status.REFUTED}
+    assert not Alert.objects.exists()
+
+
+def test_an_alert_says_when_the_same_instructions_take_longer(counting: Counting) -> None:
+    counting.world.factors = {counting.world.shas[9]: 1.3}
+    builders.track(counting.world.repository)
+    counting.until_quiet()
+    alert = Alert.objects.get()
+    sentences = counts.which_moved(list(alert.change_points.all()))
+    assert len(sentences) >= 1 and all("the same instructions (" in one and "slower" in one for one in sentences)
+    assert not any(jobs.is_counted(run) for run in Run.objects.all())
