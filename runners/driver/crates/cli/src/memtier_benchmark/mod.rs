@@ -8,7 +8,7 @@ use std::ffi::OsString;
 
 use clap::Command;
 
-use crate::arguments::{self, Parsed};
+use crate::arguments::{self, Advice, Parsed};
 use options::Options;
 use report::table;
 use text::failure::Failure;
@@ -23,14 +23,17 @@ const ABOUT: &str = "memtier_benchmark's usual options in front of speedbench; R
 
 /// The options of memtier_benchmark, called `name`.
 pub fn command(name: &'static str) -> Command {
-    arguments::command::<Options>(name, Some(ABOUT)).mut_arg("version", |arg| arg.short('v'))
+    arguments::command::<Options>(name, Some(ABOUT))
+        .mut_arg("version", |arg| arg.short('v'))
+        .version(concat!("(speedbench ", env!("CARGO_PKG_VERSION"), " in its place)"))
 }
 
 /// Run with `words`, which follow the program's name; `name` is one of [`NAMES`].
 pub fn run(name: &'static str, words: Vec<OsString>) -> Result<(), Failure> {
     let program: Vec<_> = std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
     let program = &program[..program.len() - words.len()];
-    let (options, given): (Options, _) = match arguments::parse(command(name), words, SEE_HELP)? {
+    let (options, given): (Options, _) = match arguments::parse(command(name), words, Advice::see(SEE_HELP))?
+    {
         Parsed::Options(options, given) => (options, given),
         Parsed::Text(text) => return print(&text),
     };

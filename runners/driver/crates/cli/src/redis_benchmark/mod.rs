@@ -52,6 +52,17 @@ pub fn command(name: &'static str) -> Command {
         .override_usage(format!("{name} [OPTIONS] [COMMAND ARGS...]"))
         .after_help(AFTER_HELP)
         .mut_arg("version", |arg| arg.short('v'))
+        .version(version(name))
+}
+
+/// What it stands in for, and what it is.
+fn version(name: &str) -> String {
+    let itself = concat!("speedbench ", env!("CARGO_PKG_VERSION"));
+    match name {
+        "redis-benchmark" => format!("{} ({itself} in its place)", suite::NEWEST),
+        "memcached-benchmark" => env!("CARGO_PKG_VERSION").to_owned(),
+        _ => format!("({itself} in its place)"),
+    }
 }
 
 /// Run with `words`, which follow the program's name; `name` is one of [`NAMES`].
