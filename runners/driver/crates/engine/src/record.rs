@@ -1,5 +1,6 @@
 //! What one thread counted in a span.
 
+use crate::batch::Sent;
 use crate::histogram::{Gain, Histogram};
 use machine::counters::Counted;
 use machine::process::ProcessUsage;
@@ -12,6 +13,25 @@ pub struct CommandRecord {
     /// Replies inside the window.
     pub inside: u64,
     pub latency: Histogram,
+    /// What `latency` gained in each interval.
+    pub intervals: Vec<Gain>,
+}
+
+/// Bytes that went over connections, in the window or not.
+#[derive(Debug, Clone, Default)]
+pub struct Traffic {
+    /// Of replies.
+    pub received_bytes: u64,
+    /// For each command of the script some requests with their bytes: all when their lengths vary.
+    pub sent: Vec<Sent>,
+}
+
+impl Traffic {
+    pub fn add(&mut self, other: &Traffic) {
+        self.received_bytes += other.received_bytes;
+        self.sent.resize(other.sent.len(), Sent::default());
+        self.sent.iter_mut().zip(&other.sent).for_each(|(sum, sent)| sum.add(*sent));
+    }
 }
 
 /// What one thread counted in a span.
@@ -41,6 +61,7 @@ pub struct Record {
     pub client_ns: Vec<u64>,
     /// What `latency` gained in each interval; the last has what came after the window, too. Empty unless asked for.
     pub intervals: Vec<Gain>,
+    pub traffic: Traffic,
     /// Time in the window for which the thread polled for replies until its next turn.
     pub spun_ns: u64,
     /// What the kernel counted of the server in the window; none when it was not requested or not counted all the time.

@@ -1,8 +1,8 @@
 //! The records of all threads of a load added up.
 
-use crate::histogram::Histogram;
+use crate::histogram::{Gain, Histogram};
 use crate::outcome::Outcome;
-use crate::record::{CommandRecord, Record};
+use crate::record::{CommandRecord, Record, Traffic};
 use machine::counters::Counted;
 use machine::process::ProcessUsage;
 use machine::this_thread::Usage;
@@ -20,6 +20,7 @@ pub struct Total {
     pub service: Histogram,
     pub slip: Histogram,
     pub commands: Vec<CommandRecord>,
+    pub traffic: Traffic,
     pub slices: Vec<u64>,
     pub server_ns: Vec<u64>,
     pub server_usage: Option<ProcessUsage>,
@@ -72,10 +73,12 @@ impl Total {
         self.spun_ns += record.spun_ns;
         add_slices(&mut self.slices, &record.slices);
         add_slices(&mut self.client_ns, &differences(&record.client_ns));
+        self.traffic.add(&record.traffic);
         self.commands.resize_with(record.commands.len(), CommandRecord::default);
         for (sum, command) in self.commands.iter_mut().zip(&record.commands) {
             sum.inside += command.inside;
             sum.latency.merge(&command.latency);
+            merge_gains(&mut sum.intervals, &command.intervals);
         }
     }
 }
@@ -99,6 +102,12 @@ fn differences(readings: &[u64]) -> Vec<u64> {
 /// By how much a clock advanced from its first reading to its last.
 pub fn grown(readings: &[u64]) -> u64 {
     readings.last().unwrap_or(&0) - readings.first().unwrap_or(&0)
+}
+
+/// Add the gains of one thread, interval by interval.
+pub fn merge_gains(total: &mut Vec<Gain>, gains: &[Gain]) {
+    total.resize(total.len().max(gains.len()), Gain::default());
+    total.iter_mut().zip(gains).for_each(|(sum, gain)| sum.merge(gain));
 }
 
 fn add_slices(total: &mut Vec<u64>, slices: &[u64]) {

@@ -87,6 +87,7 @@ impl Options {
             slice_ms: 100,
             allow_errors: false,
             output: Output::Table,
+            intervals: true,
             hdr_log: None,
             phases: vec![phase],
         };

@@ -56,12 +56,12 @@ pub fn command(name: &'static str) -> Command {
 }
 
 /// What it stands in for, and what it is.
-fn version(name: &str) -> String {
-    let itself = concat!("speedbench ", env!("CARGO_PKG_VERSION"));
+fn version(name: &str) -> &'static str {
     match name {
-        "redis-benchmark" => format!("{} ({itself} in its place)", suite::NEWEST),
-        "memcached-benchmark" => env!("CARGO_PKG_VERSION").to_owned(),
-        _ => format!("({itself} in its place)"),
+        // The newest version of `suite`.
+        "redis-benchmark" => concat!("8.0 (speedbench ", env!("CARGO_PKG_VERSION"), " in its place)"),
+        "memcached-benchmark" => env!("CARGO_PKG_VERSION"),
+        _ => concat!("(speedbench ", env!("CARGO_PKG_VERSION"), " in its place)"),
     }
 }
 
@@ -146,8 +146,10 @@ pub fn job(options: &Options, name: &str, nodes: &[Node], script: &Script) -> Jo
         window: Window::Batch,
         rate: options.load.rate,
         keepalive: options.load.keepalive,
+        reconnect_after: None,
         keyspace: options.load.keyspace.unwrap_or(1).max(1),
         key_order: if options.load.sequential { KeyOrder::Sequential } else { KeyOrder::Uniform },
+        command_key_orders: Vec::new(),
         values: ValuePool::new(options.load.seed, 0),
         seed: options.load.seed,
         probe: None,

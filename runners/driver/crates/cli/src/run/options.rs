@@ -182,6 +182,7 @@ impl RunOptions {
             server_events: frame.server_events.unwrap_or_default(),
             slice_ms: frame.slice_ms.unwrap_or(100),
             allow_errors: frame.allow_errors,
+            intervals: false,
             hdr_log: frame.hdr_log,
         };
         plan.check()?;
