@@ -1,6 +1,8 @@
 //! The requests of one connection, rendered once and filled in place.
 
 use std::collections::VecDeque;
+use std::iter;
+use std::ops::Range;
 use std::sync::Arc;
 
 use generator::digits;
@@ -47,6 +49,26 @@ impl FillSource {
                     self.sequence += self.clients;
                 }
             }
+        }
+        self.rng = rng;
+    }
+
+    /// The same for a command that holds a number and, from the start of `value` to its end, a value.
+    #[inline(always)]
+    fn fill_value<'a>(
+        &mut self,
+        requests: impl Iterator<Item = &'a mut [u8]>,
+        at: usize,
+        value: Range<usize>,
+    ) {
+        let mut rng = self.rng.clone();
+        for request in requests {
+            let key = self.keys.next(&mut rng);
+            number(request, at, key);
+            let from = self.values.place(&mut rng, key);
+            let bytes = self.values.bytes(ValueRange { from, bytes: value.len() });
+            request[value.clone()].copy_from_slice(bytes);
+            self.sequence += self.clients;
         }
         self.rng = rng;
     }
@@ -279,6 +301,9 @@ impl Batch {
                 let requests = self.bytes.chunks_exact_mut(length).take(count);
                 match command.steps[..] {
                     [Step::Number { at }] => self.source.fill_number(requests, at),
+                    [Step::Number { at }, Step::Value { at: from, bytes }] => {
+                        self.source.fill_value(requests, at, from..from + bytes);
+                    }
                     _ => requests
                         .for_each(|request| self.source.fill(&mut self.state, request, &command.steps)),
                 }
@@ -299,7 +324,10 @@ impl Batch {
                 request.copy_from_slice(&command.bytes);
             }
             match command.steps[..] {
-                [Step::Number { at }] => self.source.fill_number(std::iter::once(request), at),
+                [Step::Number { at }] => self.source.fill_number(iter::once(request), at),
+                [Step::Number { at }, Step::Value { at: from, bytes }] => {
+                    self.source.fill_value(iter::once(request), at, from..from + bytes);
+                }
                 _ => self.source.fill(&mut self.state, request, &command.steps),
             }
             end += command.bytes.len();
