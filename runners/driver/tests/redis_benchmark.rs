@@ -150,7 +150,8 @@ fn a_blank_after_a_comma_does_not_matter() {
     let server = Server::tcp(Manner::Honest);
     let list = ["-t".to_owned(), "ping_mbulk, set".to_owned()];
     assert!(speedbench(words(&server, "-n 7 -c 1").into_iter().chain(list)).status.success());
-    assert_eq!((server.seen().calls("PING"), server.seen().calls("SET")), (7, 7));
+    let seen = server.seen();
+    assert_eq!((seen.calls("PING"), seen.calls("SET")), (7, 7));
 }
 
 #[test]

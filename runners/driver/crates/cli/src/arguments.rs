@@ -153,7 +153,12 @@ pub fn spelling(arg: &Arg) -> String {
 impl Given {
     /// Whether `arg` was given.
     pub fn has(&self, arg: &Arg) -> bool {
-        self.matches.value_source(arg.get_id().as_str()) == Some(ValueSource::CommandLine)
+        self.has_id(arg.get_id().as_str())
+    }
+
+    /// Whether the option `id` was given.
+    pub fn has_id(&self, id: &str) -> bool {
+        self.matches.value_source(id) == Some(ValueSource::CommandLine)
     }
 
     /// The places at which the option `id` was given, in order.

@@ -4,8 +4,9 @@ use std::collections::VecDeque;
 use std::io;
 use std::os::fd::BorrowedFd;
 
-use crate::batch::{Batch, Sent};
+use crate::batch::Batch;
 use crate::liveness::Liveness;
+use crate::record::Traffic;
 use crate::schedule::Schedule;
 use machine::clock;
 use network::channel::Channel;
@@ -135,14 +136,9 @@ impl<R: Replies> Connection<R> {
         usize::try_from(left).unwrap_or(usize::MAX)
     }
 
-    /// Bytes of replies.
-    pub fn received_bytes(&self) -> u64 {
-        self.received_bytes
-    }
-
-    /// For each command of the script some requests with their bytes: all that were sent when their lengths vary.
-    pub fn sent_requests(&self) -> Vec<Sent> {
-        self.batch.sent()
+    /// What went over it.
+    pub fn traffic(&self) -> Traffic {
+        Traffic { received_bytes: self.received_bytes, sent: self.batch.sent() }
     }
 
     #[inline]

@@ -120,20 +120,9 @@ impl<'a, P: Protocol> Worker<'a, P> {
             }
         }
         let record = meter.finish(clock::now())?;
-        let traffic = self.traffic();
-        Ok(Record { slip: std::mem::take(&mut self.slip), unsent: self.unsent(), traffic, ..record })
-    }
-
-    /// What went over the connections so far.
-    fn traffic(&self) -> Traffic {
         let mut traffic = Traffic::default();
-        for (_, connection) in &self.connections {
-            traffic.add(&Traffic {
-                received_bytes: connection.received_bytes(),
-                sent: connection.sent_requests(),
-            });
-        }
-        traffic
+        self.connections.iter().for_each(|(_, connection)| traffic.add(&connection.traffic()));
+        Ok(Record { slip: std::mem::take(&mut self.slip), unsent: self.unsent(), traffic, ..record })
     }
 
     fn meter(&self, span: &Span) -> Meter {

@@ -7,7 +7,6 @@ use hdrhistogram::Histogram as Hdr;
 use crate::memtier_benchmark::latencies::{base64, steps, to_us};
 use crate::memtier_benchmark::stats::RunStats;
 use text::failure::Failure;
-use text::units::per;
 
 const US_PER_MS: f64 = 1000.0;
 /// Of three significant digits.
@@ -67,7 +66,7 @@ fn log(title: &str, stats: &RunStats, us: &Hdr<u64>) -> String {
          \"StartTimestamp\",\"EndTimestamp\",\"Interval_Max\",\"Interval_Compressed_Histogram\"\n\
          {began:.3},{:.3},{:.1},{}\n",
         began + lasted,
-        per(us.max() as f64, 1.0),
+        us.max() as f64,
         base64(us)
     )
 }

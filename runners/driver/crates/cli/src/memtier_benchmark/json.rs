@@ -98,77 +98,101 @@ pub fn render(reported: &Reported) -> String {
 }
 
 fn configuration(json: &mut Json, options: &Options) {
-    let (server, load, data, result) = (&options.server, &options.load, &options.data, &options.result);
-    let none = String::new();
-    let text = |text: &Option<String>| text.clone().unwrap_or_default();
-    let pair = |(least, most): (u64, u64)| format!("{least}:{most}");
-    let [set, get] = data.key_pattern;
+    json.object("configuration", |json| {
+        of_server(json, options);
+        of_load(json, options);
+        of_data(json, options);
+        of_session(json, options);
+    });
+}
+
+fn text(text: &Option<String>) -> &str {
+    text.as_deref().unwrap_or_default()
+}
+
+fn pair((least, most): (u64, u64)) -> String {
+    format!("{least}:{most}")
+}
+
+fn of_server(json: &mut Json, options: &Options) {
+    let server = &options.server;
+    json.text("server", server.host.as_deref().unwrap_or("localhost"));
+    json.value("port", server.port.unwrap_or(server.protocol.name.port()));
+    json.text("uri", if server.uri.is_some() { HIDDEN } else { "" });
+    json.text("unix socket", text(&server.socket));
+    json.text("address family", "Unspecified");
+    json.text("protocol", server.protocol.text());
+    json.text("out_file", text(&options.result.out_file));
+    json.text("tls", options.uses_tls());
+    json.text("cert", text(&server.cert));
+    json.text("key", text(&server.key));
+    json.text("cacert", text(&server.cacert));
+    json.text("tls_skip_verify", server.insecure);
+    json.text("sni", text(&server.sni));
+}
+
+fn of_load(json: &mut Json, options: &Options) {
+    let (load, data) = (&options.load, &options.data);
     let requests = match (load.test_time, load.requests) {
         (None, Requests::OfEachConnection(requests)) => requests,
         (None, Requests::AllKeys) => data.last_key - data.first_key + 1,
         (Some(_), _) => 0,
     };
+    json.text("client_stats", "");
+    json.value("run_count", options.result.run_count);
+    json.value("debug", 0);
+    json.value("requests", requests);
+    json.value("rate_limit", load.rate.unwrap_or(0.0));
+    json.value("clients", load.clients);
+    json.value("threads", load.threads);
+    json.value("test_time", load.test_time.map_or(0, |time| time.as_secs()));
+    json.text("ratio", pair((load.ratio[0], load.ratio[1])));
+    json.value("pipeline", load.pipeline);
+}
+
+fn of_data(json: &mut Json, options: &Options) {
+    let data = &options.data;
     let sizes = data.data_size_list.iter().flatten().map(|(bytes, weight)| format!("{bytes}:{weight}"));
     let sizes = sizes.collect::<Vec<_>>().join(",");
     let range = data.data_size_range.map_or((0, 0), |(least, most)| (least as u64, most as u64));
-    let fixed = if sizes.is_empty() && range == (0, 0) { data.data_size.unwrap_or(32) } else { 0 };
+    let is_fixed = sizes.is_empty() && range == (0, 0);
+    let [set, get] = data.key_pattern;
+    json.value("data_size", if is_fixed { data.data_size.unwrap_or(32) } else { 0 });
+    json.value("data_offset", 0);
+    json.text("random_data", options.load.random_data);
+    json.text("data_size_range", pair(range));
+    json.text("data_size_list", &sizes);
+    json.text("data_size_pattern", "R");
+    json.text("expiry_range", pair(data.ttl.map_or((0, 0), |ttl| (ttl.0, ttl.1))));
+    json.text("data_import", "");
+    json.text("data_verify", false);
+    json.text("verify_only", false);
+    json.text("generate_keys", false);
+    json.text("key_prefix", data.prefix.as_deref().unwrap_or("memtier-"));
+    json.value("key_minimum", data.first_key);
+    json.value("key_maximum", data.last_key);
+    json.text("key_pattern", format!("{set}:{get}"));
+    json.value("key_stddev", format!("{:.6}", data.deviation.unwrap_or(0.0)));
+    json.value("key_median", format!("{:.6}", data.median.unwrap_or(0.0)));
+    json.value("key_zipf_exp", format!("{:.6}", data.exponent));
+}
+
+fn of_session(json: &mut Json, options: &Options) {
+    let load = &options.load;
     let [per_set, waits] = load.wait_ratio.unwrap_or([0, 0]);
-    json.object("configuration", |json| {
-        json.text("server", server.host.as_ref().map_or("localhost", |host| host));
-        json.value("port", server.port.unwrap_or(server.protocol.name.port()));
-        json.text("uri", if server.uri.is_some() { HIDDEN } else { "" });
-        json.text("unix socket", text(&server.socket));
-        json.text("address family", "Unspecified");
-        json.text("protocol", server.protocol.text());
-        json.text("out_file", text(&result.out_file));
-        json.text("tls", options.uses_tls());
-        json.text("cert", text(&server.cert));
-        json.text("key", text(&server.key));
-        json.text("cacert", text(&server.cacert));
-        json.text("tls_skip_verify", server.insecure);
-        json.text("sni", text(&server.sni));
-        json.text("client_stats", &none);
-        json.value("run_count", result.run_count);
-        json.value("debug", 0);
-        json.value("requests", requests);
-        json.value("rate_limit", load.rate.unwrap_or(0.0));
-        json.value("clients", load.clients);
-        json.value("threads", load.threads);
-        json.value("test_time", load.test_time.map_or(0, |time| time.as_secs()));
-        json.text("ratio", pair((load.ratio[0], load.ratio[1])));
-        json.value("pipeline", load.pipeline);
-        json.value("data_size", fixed);
-        json.value("data_offset", 0);
-        json.text("random_data", load.random_data);
-        json.text("data_size_range", pair(range));
-        json.text("data_size_list", &sizes);
-        json.text("data_size_pattern", "R");
-        json.text("expiry_range", pair(data.ttl.map_or((0, 0), |ttl| (ttl.0.into(), ttl.1.into()))));
-        json.text("data_import", &none);
-        json.text("data_verify", false);
-        json.text("verify_only", false);
-        json.text("generate_keys", false);
-        json.text("key_prefix", data.prefix.as_deref().unwrap_or("memtier-"));
-        json.value("key_minimum", data.first_key);
-        json.value("key_maximum", data.last_key);
-        json.text("key_pattern", format!("{set}:{get}"));
-        json.value("key_stddev", format!("{:.6}", data.deviation.unwrap_or(0.0)));
-        json.value("key_median", format!("{:.6}", data.median.unwrap_or(0.0)));
-        json.value("key_zipf_exp", format!("{:.6}", data.exponent));
-        json.value("reconnect_interval", load.reconnect_interval.unwrap_or(0));
-        json.value("connection_timeout", 0);
-        json.value("thread_conn_start_min_jitter_micros", 0);
-        json.value("thread_conn_start_max_jitter_micros", 0);
-        json.value("multi_key_get", load.multi_key_get.unwrap_or(0));
-        json.text("authenticate", if server.login.is_some() { HIDDEN } else { "" });
-        json.value("select-db", options.database());
-        json.text("no-expiry", false);
-        json.text("wait-ratio", pair((per_set, waits)));
-        json.text("num-slaves", pair((load.replicas.unwrap_or(0), load.replicas.unwrap_or(0))));
-        let timeout = load.wait_timeout.unwrap_or(0);
-        json.text("wait-timeout", format!("{timeout}-{timeout}"));
-        json.text("print-all-runs", result.print_all_runs);
-    });
+    let (replicas, timeout) = (load.replicas.unwrap_or(0), load.wait_timeout.unwrap_or(0));
+    json.value("reconnect_interval", load.reconnect_interval.unwrap_or(0));
+    json.value("connection_timeout", 0);
+    json.value("thread_conn_start_min_jitter_micros", 0);
+    json.value("thread_conn_start_max_jitter_micros", 0);
+    json.value("multi_key_get", load.multi_key_get.unwrap_or(0));
+    json.text("authenticate", if options.server.login.is_some() { HIDDEN } else { "" });
+    json.value("select-db", options.database());
+    json.text("no-expiry", false);
+    json.text("wait-ratio", pair((per_set, waits)));
+    json.text("num-slaves", pair((replicas, replicas)));
+    json.text("wait-timeout", format!("{timeout}-{timeout}"));
+    json.text("print-all-runs", options.result.print_all_runs);
 }
 
 fn section(json: &mut Json, options: &Options, stats: &RunStats) {

@@ -253,7 +253,7 @@ impl Options {
     /// Usage failures of options that exclude each other, most of them as in memtier_benchmark.
     pub fn check(&self, given: &Given) -> Result<(), Failure> {
         let (server, load) = (&self.server, &self.load);
-        let is = |id: &str| !given.places(id).is_empty();
+        let is = |id: &str| given.has_id(id);
         let resp = server.protocol.name == ProtocolName::Resp;
         let [set, get] = self.data.key_pattern;
         let excluded = [
