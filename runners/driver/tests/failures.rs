@@ -235,10 +235,10 @@ const USAGE_ERRORS: [(&str, &str, &str); 53] = [
     ("", "no command given", "speedbench run"),
     ("walk", "walk", "--help"),
     ("run --fast", "--fast", "--help"),
-    ("run extra", "extra", "--help"),
+    ("run extra", "extra", "-t get"),
     ("run -p", "-p", "--help"),
     ("run -p 70000", "-p cannot be '70000'", "--help"),
-    ("run -c x", "-c cannot be 'x'", "--help"),
+    ("run -c x", "-c cannot be 'x'", "5k"),
     ("run -c 0", "-c cannot be 0", "at least 1"),
     ("run -P 0", "-P cannot be 0", "at least 1"),
     ("run -n 0", "the window is empty", "-n"),
@@ -287,6 +287,46 @@ const USAGE_ERRORS: [(&str, &str, &str); 53] = [
     ("run --user joe", "--user is given without a password", "-a"),
 ];
 
+/// What newcomers write, and what the message says of cause and remedy.
+const HABITS: [(&str, &str, &str); 27] = [
+    ("-p 6379", "no command given before -p", "speedbench run -p ..."),
+    ("--port=6379", "no command given before --port", "speedbench run --port ..."),
+    ("-asecret -p 6379", "no command given before -a", "speedbench run -a ..."),
+    ("rnu -p 6379", "invalid command 'rnu'", "--help"),
+    ("redis-bench -q", "invalid command 'redis-bench'", "`speedbench redis-benchmark`"),
+    ("compar a.json", "invalid command 'compar'", "`speedbench compare`"),
+    ("get:9+set:1", "invalid command 'get:9+set:1'", "speedbench run -t get:9+set:1"),
+    ("help walk", "invalid command 'walk'", "--help"),
+    ("run -q", "invalid option '-q'", "--csv"),
+    ("run --requests=5", "invalid option '--requests'", "give -n"),
+    ("run --clients 5", "invalid option '--clients'", "give -c"),
+    ("run --ratio 1:10", "invalid option '--ratio'", "-t get:10+set:1"),
+    ("run --test-time 5", "invalid option '--test-time'", "--duration"),
+    ("run --duraton 5", "invalid option '--duraton'", "did you mean --duration?"),
+    ("run --serverpid 5", "invalid option '--serverpid'", "did you mean --server-pid?"),
+    ("memtier-benchmark --data-sizes 5", "invalid option '--data-sizes'", "did you mean --data-size?"),
+    ("run lpush mylist", "invalid option 'lpush'", "speedbench redis-benchmark"),
+    ("run -t lpush", "no test 'lpush'", "speedbench redis-benchmark -t lpush"),
+    ("run -t get:9,set:1", "-t get:9,set:1 names 2 tests", "get:9+set:1"),
+    ("run -t get:9,set", "get:9 alone", "get:9+set"),
+    ("run --rate 10x", "--rate cannot be '10x'", "5k"),
+    ("run -n 1.0001k", "-n cannot be '1.0001k'", "5k"),
+    ("run -d 4x", "-d cannot be '4x'", "4kb"),
+    ("run --duration 5x", "--duration cannot be '5x'", "500ms"),
+    ("run --sweep 10k,x", "--sweep cannot be '10k,x'", "10k,20k"),
+    ("run --search p99:1", "--search cannot be 'p99:1'", "p99:1ms"),
+    ("run -c 5 -h", "-h lacks its value", "--help"),
+];
+
+#[test]
+fn words_of_newcomers_lead_to_the_right_place() {
+    for (words, cause, remedy) in HABITS {
+        let line = failure_line(speedbench(words.split_whitespace().map(str::to_owned)), 2);
+        assert_says(&line, cause, remedy);
+        assert!(!line.contains("secret"), "{line}");
+    }
+}
+
 #[test]
 fn usage_errors_name_cause_and_remedy() {
     let long = format!("run -s /{}", "x".repeat(107));
@@ -299,9 +339,20 @@ fn usage_errors_name_cause_and_remedy() {
 
 #[test]
 fn help_and_version_are_not_errors() {
-    for (words, expected) in
-        [("--help", "Usage: speedbench run"), ("run --help", "Usage: "), ("--version", "speedbench 0")]
-    {
+    for (words, expected) in [
+        ("--help", "Usage: speedbench run"),
+        ("-h", "Usage: speedbench run"),
+        ("help", "Usage: speedbench run"),
+        ("help run", "Usage: speedbench run"),
+        ("help memtier-benchmark", "--json-out-file"),
+        ("run --help", "Usage: "),
+        ("run -h", "--server-pid"),
+        ("redis-benchmark -h", "Usage: redis-benchmark"),
+        ("memcached-benchmark -h", "Usage: memcached-benchmark"),
+        ("memtier-benchmark -h", "--json-out-file"),
+        ("--version", "speedbench 0"),
+        ("version", "speedbench 0"),
+    ] {
         let output = speedbench(words.split_whitespace().map(str::to_owned));
         assert!(output.status.success());
         assert!(String::from_utf8(output.stdout).unwrap().contains(expected));

@@ -2,7 +2,9 @@
 
 mod support;
 
-use support::{Manner, Server, failure_line, speedbench};
+use serde_json::Value;
+
+use support::{Manner, Server, failure_line, speedbench, written};
 
 fn run(server: &Server, words: &str) -> String {
     let first = ["memtier-benchmark".to_owned(), server.options[0].to_uppercase().replace("-P", "-p")];
@@ -13,68 +15,290 @@ fn run(server: &Server, words: &str) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
+/// The JSON of a run.
+fn document(server: &Server, name: &str, words: &str) -> Value {
+    let path = written(name, "");
+    run(server, &format!("{words} --json-out-file {path}"));
+    serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
+}
+
+/// The numbers of the keys `memtier-N` in the store, sorted.
+fn numbers(server: &Server) -> Vec<u64> {
+    let seen = server.seen();
+    let number = |key: &Vec<u8>| {
+        let number = std::str::from_utf8(key).unwrap().strip_prefix("memtier-").unwrap();
+        assert!(number == "0" || !number.starts_with('0'), "{number}");
+        number.parse().unwrap()
+    };
+    let mut numbers: Vec<u64> = seen.store.keys().map(number).collect();
+    numbers.sort_unstable();
+    numbers
+}
+
+/// The row of `name` in a table, without its name.
+fn row<'a>(table: &'a str, name: &str) -> Vec<&'a str> {
+    let line =
+        table.lines().find(|line| line.starts_with(name)).unwrap_or_else(|| panic!("{name} in {table}"));
+    line.split_whitespace().skip(1).collect()
+}
+
 #[test]
 fn sets_and_gets_keep_their_ratio_and_count() {
     let server = Server::tcp(Manner::Honest);
     let text =
         run(&server, "-c 3 -t 2 -n 500 --ratio 1:4 --pipeline=5 --key-maximum=99 -d 8 --key-pattern=G:G");
-    assert!(text.contains("requests/s"), "{text}");
+    let begin = "2         Threads\n3         Connections per thread\n500       Requests per client\n\n\nALL STATS\n====";
+    assert!(text.starts_with(begin), "{text}");
+    assert!(
+        text.contains(
+            "Type         Ops/sec     Hits/sec   Misses/sec    Avg. Latency     p50 Latency     p99 Latency   \
+             p99.9 Latency       KB/sec \n"
+        ),
+        "{text}"
+    );
+    let number = |cell: &str| cell.parse::<f64>().unwrap();
+    let (sets, gets, totals) = (row(&text, "Sets "), row(&text, "Gets "), row(&text, "Totals "));
+    assert_eq!(
+        (sets[1], sets[2], row(&text, "Waits ")),
+        ("---", "---", vec!["0.00", "---", "---", "---", "---", "---", "---", "---"])
+    );
+    assert!((number(gets[1]) + number(gets[2]) - number(gets[0])).abs() < 0.02, "{text}");
+    assert!((number(sets[0]) + number(gets[0]) - number(totals[0])).abs() < 0.02, "{text}");
+    assert!((number(sets[7]) + number(gets[7]) - number(totals[7])).abs() < 0.5, "{text}");
+    assert!(
+        text.contains("\n\nRequest Latency Distribution\nType     <= msec         Percent\n-----"),
+        "{text}"
+    );
     let seen = server.seen();
     assert_eq!((seen.calls("SET") + seen.calls("GET"), seen.streams.len()), (3000, 6));
     // The seed is fixed, so this never flickers.
     assert!((500..700).contains(&seen.calls("SET")), "{}", seen.calls("SET"));
-    assert!(seen.store.iter().all(|(key, value)| key.starts_with(b"memtier-") && value.len() == 8));
+    assert!(seen.store.values().all(|value| value.len() == 8));
+    drop(seen);
+    assert!(numbers(&server).into_iter().all(|number| number < 100));
 }
 
 #[test]
 fn all_keys_are_set_once() {
     let server = Server::unix(Manner::Honest);
     let words = "-c 2 -t 2 -n allkeys --ratio 1:0 --key-pattern P:P --key-minimum 1 --key-maximum 1000 \
-                 --key-prefix k: --data-size-range 1-9 --expiry-range 50-60 --hide-histogram --distinct-client-seed";
+                 --data-size-range 1-9 --expiry-range 50-60 --hide-histogram --distinct-client-seed";
     let text = run(&server, words);
-    assert!(!text.contains("percentile"), "{text}");
+    assert!(!text.contains("Latency Distribution"), "{text}");
+    assert_eq!(numbers(&server), (1..=1000).collect::<Vec<_>>());
     let seen = server.seen();
     assert_eq!((seen.calls("SET"), seen.store.len()), (1000, 1000));
-    assert!(seen.store.iter().all(|(key, value)| key.starts_with(b"k:") && (1..10).contains(&value.len())));
+    assert!(seen.store.values().all(|value| (1..10).contains(&value.len())));
+}
+
+#[test]
+fn sets_and_gets_have_patterns_of_their_own() {
+    let server = Server::tcp(Manner::Honest);
+    let words = "-c 1 -t 1 -n 200 --ratio 1:1 --key-maximum 99999";
+    let document = document(&server, "memtier-patterns.json", &format!("{words} --key-pattern S:R"));
+    // The sets count up by themselves, whatever the gets draw; which find none of the few.
+    let sets = server.seen().calls("SET");
+    assert_eq!(numbers(&server), (0..sets).collect::<Vec<_>>());
+    assert_eq!(document["configuration"]["key_pattern"], "S:R");
+    assert_eq!(document["ALL STATS"]["Gets"]["Hits/sec"], 0.0);
+    run(&server, "-c 1 -t 1 -n 200 --ratio 1:1 --key-maximum 99999 --key-pattern S:S");
+    let sets = server.seen().calls("SET") - sets;
+    assert_eq!(numbers(&server).last(), Some(&(sets - 1)));
 }
 
 #[test]
 fn commands_are_mixed_and_documents_written() {
     let server = Server::tcp(Manner::Honest);
-    let path = support::written("memtier.json", "");
+    let path = written("memtier.json", "");
     let words = ["--command", "SET __key__ \"a b\"", "--command-ratio", "3", "--command", "GET __key__"];
-    let rest = ["-c", "1", "-t", "1", "-n", "400", "--key-pattern", "Z:Z", "--json-out-file", &path];
+    let rest = ["--command-key-pattern", "Z", "-c", "1", "-t", "1", "-n", "400", "--json-out-file", &path];
     let place = ["memtier-benchmark", "-p", &server.options[1]];
     let words = place.iter().chain(&words).chain(&rest).map(|word| (*word).to_owned());
-    assert!(speedbench(words).status.success());
-    let document: serde_json::Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
-    assert_eq!(document["tests"][0]["requests"], 400);
+    let output = speedbench(words);
+    assert!(output.status.success());
+    let table = String::from_utf8(output.stdout).unwrap();
+    assert!(!table.contains("Hits/sec") && !table.contains("Waits"), "{table}");
+    let document: Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
+    let stats = &document["ALL STATS"];
+    let count = |row: &str| stats[row]["Count"].as_u64().unwrap();
+    assert_eq!((count("Sets") + count("Gets"), count("Totals")), (400, 400));
+    assert!(stats["SET"].as_array().unwrap().len() > 2 && stats["GET"].is_array());
     let seen = server.seen();
     assert!((250..350).contains(&seen.calls("SET")) && seen.store.values().all(|value| value == b"a b"));
+    assert_eq!(count("Sets"), seen.calls("SET"));
+}
+
+#[test]
+fn the_json_is_that_of_memtier() {
+    let server = Server::tcp(Manner::Honest);
+    let words =
+        "-c 2 -t 2 -n 500 -d 10 --ratio 1:1 --key-maximum 9 --print-percentiles 50,99.9 --select-db 3";
+    let document = document(&server, "memtier-shape.json", words);
+    let stats = &document["ALL STATS"];
+    let keys = |value: &Value| value.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
+    assert_eq!(keys(stats), ["GET", "Gets", "Runtime", "SET", "Sets", "Totals", "WAIT", "Waits"]);
+    let information = serde_json::json!({
+        "Threads": 2, "Connections per thread": 2, "Requests per client": 500, "Format version": 2,
+    });
+    assert_eq!(document["run information"], information);
+    let configuration = &document["configuration"];
+    assert_eq!((&configuration["ratio"], &configuration["select-db"]), (&"1:1".into(), &3.into()));
+    assert_eq!(keys(configuration).len(), 53);
+    let gets = &stats["Gets"];
+    for key in [
+        "Count",
+        "Ops/sec",
+        "Hits/sec",
+        "Misses/sec",
+        "Latency",
+        "Average Latency",
+        "Min Latency",
+        "Max Latency",
+    ] {
+        assert!(gets[key].is_number(), "{key}");
+    }
+    assert_eq!(keys(&gets["Percentile Latencies"]), ["Histogram log format", "p50.000", "p99.900"]);
+    assert!(
+        gets["Percentile Latencies"]["Histogram log format"]["Compressed Histogram"]
+            .as_str()
+            .unwrap()
+            .starts_with("HISTFAAA")
+    );
+    for row in ["Sets", "Gets", "Totals"] {
+        let seconds: u64 = stats[row]["Time-Serie"]
+            .as_object()
+            .unwrap()
+            .values()
+            .map(|it| it["Count"].as_u64().unwrap())
+            .sum();
+        assert_eq!(stats[row]["Count"], seconds, "{row}");
+    }
+    // 36 or 37 bytes and a reply of 5; or 28 and a reply of 5 or 17.
+    let rate = |row: &str, key: &str| stats[row][key].as_f64().unwrap();
+    let bytes = |row: &str, key: &str| rate(row, key) * 1024.0 / rate(row, "Ops/sec");
+    assert!((bytes("Sets", "KB/sec RX") - 5.0).abs() < 0.2, "{stats}");
+    assert!((bytes("Sets", "KB/sec TX") - 46.0).abs() < 0.2, "{}", bytes("Sets", "KB/sec TX"));
+    assert!((bytes("Gets", "KB/sec TX") - 28.0).abs() < 0.2, "{}", bytes("Gets", "KB/sec TX"));
+    let hits = rate("Gets", "Hits/sec") / rate("Gets", "Ops/sec");
+    assert!((bytes("Gets", "KB/sec RX") - (hits * 17.0 + (1.0 - hits) * 5.0)).abs() < 0.2, "{stats}");
+    assert_eq!(server.seen().calls("SELECT"), 4);
+    assert!(document["speedbench"]["digest"].as_str().unwrap().starts_with("sha256:"));
+}
+
+#[test]
+fn runs_are_repeated_and_their_best_and_worst_shown() {
+    let server = Server::tcp(Manner::Honest);
+    let out = written("memtier-out.txt", "");
+    let prefix = written("memtier-hdr", "");
+    let words = format!("-c 1 -t 1 -n 100 -x 2 --print-all-runs -o {out} --hdr-file-prefix {prefix}");
+    assert_eq!(run(&server, &words), "");
+    let text = std::fs::read_to_string(&out).unwrap();
+    let titles: Vec<&str> = text.lines().filter(|line| line.contains(" RESULTS")).collect();
+    assert_eq!(
+        titles,
+        [
+            "RUN #1 RESULTS",
+            "RUN #2 RESULTS",
+            "BEST RUN RESULTS",
+            "WORST RUN RESULTS",
+            "AGGREGATED AVERAGE RESULTS (2 runs)"
+        ]
+    );
+    let seen = server.seen();
+    assert_eq!(seen.calls("SET") + seen.calls("GET"), 200);
+    for name in ["FULL_RUN_1", "FULL_RUN_2", "SET_command_run_1", "GET_command_run_2"] {
+        let text = std::fs::read_to_string(format!("{prefix}_{name}.txt")).unwrap();
+        assert!(text.contains("Value   Percentile   TotalCount 1/(1-Percentile)\n\n"), "{text}");
+        let log = std::fs::read_to_string(format!("{prefix}_{name}.hgrm")).unwrap();
+        assert!(log.contains("#[Histogram log format version 1.2]") && log.contains(",HISTFAAA"), "{log}");
+    }
+    let text = std::fs::read_to_string(format!("{prefix}_FULL_RUN_1.txt")).unwrap();
+    assert!(text.contains("Total count    =          100]"), "{text}");
+}
+
+#[test]
+fn connections_are_replaced_after_so_many_requests() {
+    for pipeline in [1, 4, 50] {
+        let server = Server::tcp(Manner::Honest);
+        run(&server, &format!("-c 2 -t 1 -n 100 --pipeline {pipeline} --reconnect-interval 10"));
+        let seen = server.seen();
+        assert_eq!((seen.calls("SET") + seen.calls("GET"), seen.streams.len()), (200, 20));
+        for stream in &seen.streams {
+            let requests = |begin: &[u8]| stream.windows(begin.len()).filter(|bytes| *bytes == begin).count();
+            assert_eq!(requests(b"*3\r\n$3\r\nSET") + requests(b"*2\r\n$3\r\nGET"), 10);
+        }
+    }
+}
+
+#[test]
+fn several_keys_are_got_at_once() {
+    let server = Server::tcp(Manner::Honest);
+    run(&server, "-c 1 -t 1 -n allkeys --ratio 1:0 --key-pattern P:P --key-maximum 49 --key-minimum 0");
+    let words = "-c 2 -t 1 -n 100 --ratio 0:10 --multi-key-get 4 --key-maximum 99";
+    let document = document(&server, "memtier-mget.json", words);
+    assert_eq!(server.seen().calls("MGET"), 200);
+    let gets = &document["ALL STATS"]["Gets"];
+    let rate = |key: &str| gets[key].as_f64().unwrap() / gets["Ops/sec"].as_f64().unwrap();
+    // Two of three requests get four keys, one gets two; every other key is there.
+    let (hits, misses) = (rate("Hits/sec"), rate("Misses/sec"));
+    assert!((hits + misses - 10.0 / 3.0).abs() < 0.4 && (hits / misses - 1.0).abs() < 0.3, "{hits} {misses}");
+}
+
+#[test]
+fn waits_follow_sets() {
+    let server = Server::tcp(Manner::Honest);
+    let words = "-c 1 -t 1 -n 400 --ratio 1:1 --wait-ratio 2:1 --num-slaves 1-1 --wait-timeout 100-100";
+    let document = document(&server, "memtier-wait.json", words);
+    let seen = server.seen();
+    let (sets, waits) = (seen.calls("SET"), seen.calls("WAIT"));
+    assert!((60..100).contains(&waits) && (130..190).contains(&sets), "{sets} {waits}");
+    assert_eq!(document["ALL STATS"]["Waits"]["Count"], waits);
+    assert!(String::from_utf8_lossy(&seen.streams[0]).contains("WAIT\r\n$1\r\n1\r\n$3\r\n100\r\n"));
+}
+
+#[test]
+fn a_uri_says_where_the_server_is() {
+    let server = Server::tcp(Manner::Honest);
+    let uri = format!("redis://joe:secret@127.0.0.1:{}/2", server.options[1]);
+    let path = written("memtier-uri.json", "");
+    let words =
+        ["memtier_benchmark", "--uri", &uri, "-c", "1", "-t", "1", "-n", "10", "--json-out-file", &path];
+    assert!(speedbench(words.map(str::to_owned)).status.success());
+    let seen = server.seen();
+    assert_eq!((seen.calls("AUTH"), seen.calls("SELECT")), (1, 1));
+    let text = std::fs::read_to_string(path).unwrap();
+    assert!(!text.contains("secret"), "{text}");
 }
 
 #[test]
 fn a_rate_makes_an_open_loop() {
     let server = Server::tcp(Manner::Honest);
-    let path = support::written("memtier-rate.json", "");
-    run(&server, &format!("-c 2 -t 1 -n 50 --rate-limiting 1000 --json-out-file {path}"));
-    let document: serde_json::Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
-    assert_eq!(document["tests"][0]["mode"], "open");
-    assert_eq!(document["tests"][0]["open"]["asked_rps"], 2000.0);
+    let document = document(&server, "memtier-rate.json", "-c 2 -t 1 -n 50 --rate-limiting 1000");
+    // The window of a schedule has its length: 100 requests at 2000 per second.
+    assert_eq!(document["ALL STATS"]["Runtime"]["Total duration"], 50);
+    assert_eq!(document["configuration"]["rate_limit"], 1000);
 }
 
 #[test]
 fn wrong_options_are_usage_errors() {
     for (words, message) in [
-        ("--cluster-mode", "cluster-mode"),
-        ("-x 3", "invalid option '-x'"),
+        (
+            "--client-stats f",
+            "invalid option '--client-stats': memtier_benchmark has it, this front end has not",
+        ),
+        ("--data-offset 3", "write SETRANGE and GETRANGE with --command"),
+        ("-y 3", "invalid option '-y'"),
         ("-n many", "--requests cannot be 'many'"),
         ("-n", "--requests lacks its value"),
         ("-c 0", "--clients cannot be 0"),
+        ("-x 0", "--run-count cannot be 0"),
         ("--ratio 1", "--ratio cannot be '1'"),
         ("--ratio 0:0", "the ratios add up to 0"),
+        ("--ratio 1:1 --command PING", "--ratio is given beside --command"),
         ("-P memcache_binary", "--protocol cannot be 'memcache_binary'"),
-        ("--key-pattern R:S", "--key-pattern R:S has two patterns"),
+        ("-P memcache_text --multi-key-get 3", "--multi-key-get is given for memcache_text"),
+        ("-n 5 --test-time 5", "--requests and --test-time are both given"),
+        ("--key-pattern P:S", "--key-pattern has P for sets or gets only"),
         ("--key-pattern Q:Q", "--key-pattern cannot be 'Q:Q'"),
         ("--key-minimum 9 --key-maximum 3", "--key-maximum is below --key-minimum"),
         ("--key-stddev 0", "--key-stddev"),
@@ -82,6 +306,13 @@ fn wrong_options_are_usage_errors() {
         ("--data-size-list 32:0", "weight of 0"),
         ("--expiry-range 0-9", "--expiry-range begins with 0"),
         ("--rate-limiting nan", "--rate-limiting"),
+        ("--rate-limiting 5 --reconnect-interval 5", "--reconnect-interval is given beside --rate-limiting"),
+        ("--cluster-mode --reconnect-interval 5", "--reconnect-interval is given with --cluster-mode"),
+        ("--wait-ratio 1:1 --num-slaves 1-2", "--num-slaves cannot be '1-2'"),
+        ("--num-slaves 1-1", "given without --wait-ratio"),
+        ("--print-percentiles 50,101", "--print-percentiles cannot be '50,101'"),
+        ("--command-stats-breakdown line", "only command is there"),
+        ("--tls-skip-verify", "options of TLS are given without it"),
         ("--command-ratio 3", "--command-ratio cannot be '3'"),
         ("--test-time 0", "the window is empty"),
         ("-P memcache_text --command get", "--command is given for memcache_text"),

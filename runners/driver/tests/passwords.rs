@@ -94,7 +94,8 @@ fn run_does_not_tell_it() {
             said(&format!("run {words} -t get,ping -n 10 -c 2 --warmup 0 {output}"), "", 0);
         }
         let document: serde_json::Value =
-            serde_json::from_str(&said(&format!("run {words} -t ping -n 10 -c 2 --warmup 0 --json"), "", 0)).unwrap();
+            serde_json::from_str(&said(&format!("run {words} -t ping -n 10 -c 2 --warmup 0 --json"), "", 0))
+                .unwrap();
         let argv = document["driver"]["argv"].to_string();
         assert!(argv.contains("***"), "{argv}");
         assert!(argv.contains(r#""-c","2""#) && argv.contains(port), "{argv}");

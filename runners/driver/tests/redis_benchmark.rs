@@ -144,3 +144,38 @@ fn warnings_do_not_end_the_run() {
     }
     assert_eq!(server.seen().calls("PING"), 20);
 }
+
+#[test]
+fn a_blank_after_a_comma_does_not_matter() {
+    let server = Server::tcp(Manner::Honest);
+    let list = ["-t".to_owned(), "ping_mbulk, set".to_owned()];
+    assert!(speedbench(words(&server, "-n 7 -c 1").into_iter().chain(list)).status.success());
+    let seen = server.seen();
+    assert_eq!((seen.calls("PING"), seen.calls("SET")), (7, 7));
+}
+
+#[test]
+fn no_keepalive_is_warned_of() {
+    let server = Server::tcp(Manner::Honest);
+    let output = speedbench(words(&server, "-n 5 -c 1 -k 0 -t ping_mbulk"));
+    assert!(output.status.success());
+    let warning = String::from_utf8(output.stderr).unwrap();
+    assert!(warning.starts_with("WARNING: Keepalive disabled."), "{warning}");
+}
+
+#[test]
+fn the_version_says_what_it_stands_in_for() {
+    for (program, begin) in [
+        ("redis-benchmark", "redis-benchmark 8.0 (speedbench "),
+        ("valkey-benchmark", "valkey-benchmark (speedbench "),
+        ("memtier_benchmark", "memtier_benchmark (speedbench "),
+        ("memcached-benchmark", "memcached-benchmark 0"),
+    ] {
+        let output = speedbench([program, "--version"].map(str::to_owned));
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert!(text.starts_with(begin), "{text}");
+    }
+    let server = Server::tcp(Manner::Honest);
+    let line = failure_line(speedbench(words(&server, "--as 5.0")), 2);
+    assert_says(&line, "--as cannot be '5.0'", "7.0, 7.2, 7.4, 8.0");
+}

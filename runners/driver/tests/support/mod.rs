@@ -214,6 +214,12 @@ fn honest(name: &str, words: &[Vec<u8>], store: &mut HashMap<Vec<u8>, Vec<u8>>) 
         "MULTI" => b"+OK\r\n".to_vec(),
         "HELLO" => b"%0\r\n".to_vec(),
         "SUBSCRIBE" => b"*3\r\n$9\r\nsubscribe\r\n$1\r\nc\r\n:1\r\n".to_vec(),
+        "SELECT" => b"+OK\r\n".to_vec(),
+        "WAIT" => b":1\r\n".to_vec(),
+        "MGET" => {
+            let value = |key: &Vec<u8>| store.get(key).map_or(b"$-1\r\n".to_vec(), |value| bulk(value));
+            [format!("*{}\r\n", words.len()).into_bytes(), words.iter().flat_map(value).collect()].concat()
+        }
         "DEL" => b":0\r\n".to_vec(),
         // Nobody waits here, whether for a value or for a message.
         "BLPOP" => Vec::new(),

@@ -7,6 +7,7 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 
+use crate::suggestions::{self, Habit};
 use text::failure::Failure;
 use text::secrets::HIDDEN;
 
@@ -46,27 +47,63 @@ fn lenient(arg: Arg) -> Arg {
     if takes_value { arg.allow_hyphen_values(true) } else { arg }
 }
 
-/// Read `words`, which follow the program's name. `see` says in usage failures where to find more.
+/// What usage failures recommend.
+#[derive(Clone, Copy)]
+pub struct Advice<'a> {
+    /// Where to find more.
+    pub see: &'a str,
+    /// Options of other programs.
+    pub habits: &'a [Habit],
+    /// What to do about a word that is no option.
+    pub word: Option<&'a str>,
+}
+
+impl Advice<'_> {
+    /// Only where to find more.
+    pub const fn see(see: &str) -> Advice<'_> {
+        Advice { see, habits: &[], word: None }
+    }
+
+    /// What to do about `word`, which `command` does not know.
+    fn unknown(&self, command: &Command, word: &str) -> String {
+        let remedy = match (word.starts_with('-'), self.word) {
+            (false, Some(remedy)) => Some(remedy.to_owned()),
+            _ => suggestions::remedy(command, self.habits, word),
+        };
+        remedy.unwrap_or_else(|| self.see.to_owned())
+    }
+}
+
+/// Whether `words` ask for the help: `-h` without a host behind it.
+pub fn ask_for_help(words: &[OsString]) -> bool {
+    words.len() == 1 && words[0] == "-h"
+}
+
+/// Read `words`, which follow the program's name. Usage failures have the remedies of `advice`.
 pub fn parse<O: FromArgMatches>(
     mut command: Command,
     words: impl IntoIterator<Item = OsString>,
-    see: &str,
+    advice: Advice<'_>,
 ) -> Result<Parsed<O>, Failure> {
+    let words: Vec<OsString> = words.into_iter().collect();
+    if ask_for_help(&words) {
+        return Ok(Parsed::Text(command.render_help().to_string()));
+    }
     let words = [OsString::new()].into_iter().chain(words);
     match command.try_get_matches_from_mut(words) {
         Ok(matches) => {
-            let options = O::from_arg_matches(&matches).map_err(|error| failure(&error, see))?;
+            let options = O::from_arg_matches(&matches).map_err(|error| failure(&error, &command, advice))?;
             Ok(Parsed::Options(options, Box::new(Given { command, matches })))
         }
         Err(error) if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) => {
             Ok(Parsed::Text(error.render().to_string()))
         }
-        Err(error) => Err(failure(&error, see)),
+        Err(error) => Err(failure(&error, &command, advice)),
     }
 }
 
 /// A usage failure of one line, without values that may be passwords.
-fn failure(error: &clap::Error, see: &str) -> Failure {
+fn failure(error: &clap::Error, command: &Command, advice: Advice<'_>) -> Failure {
     if let Some(failure) = error.source().and_then(|source| source.downcast_ref::<Failure>()) {
         return failure.clone();
     }
@@ -77,14 +114,17 @@ fn failure(error: &clap::Error, see: &str) -> Failure {
     let option = context(ContextKind::InvalidArg).split(' ').next().unwrap_or_default();
     let value = context(ContextKind::InvalidValue);
     let cause = match error.kind() {
-        ErrorKind::UnknownArgument => format!("invalid option '{}'", without_value(option)),
+        ErrorKind::UnknownArgument => {
+            let remedy = advice.unknown(command, option.split('=').next().unwrap_or(option));
+            return Failure::usage(format!("invalid option '{}'", without_value(option)), remedy);
+        }
         ErrorKind::TooManyValues => format!("{option} takes no value"),
         ErrorKind::InvalidValue | ErrorKind::ValueValidation if !value.is_empty() => {
             format!("{option} cannot be '{value}'")
         }
         _ => format!("{option} lacks its value"),
     };
-    Failure::usage(cause, see)
+    Failure::usage(cause, advice.see)
 }
 
 /// The failure of a value that `option` cannot have.
@@ -113,7 +153,12 @@ pub fn spelling(arg: &Arg) -> String {
 impl Given {
     /// Whether `arg` was given.
     pub fn has(&self, arg: &Arg) -> bool {
-        self.matches.value_source(arg.get_id().as_str()) == Some(ValueSource::CommandLine)
+        self.has_id(arg.get_id().as_str())
+    }
+
+    /// Whether the option `id` was given.
+    pub fn has_id(&self, id: &str) -> bool {
+        self.matches.value_source(id) == Some(ValueSource::CommandLine)
     }
 
     /// The places at which the option `id` was given, in order.

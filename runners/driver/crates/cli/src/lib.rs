@@ -7,6 +7,7 @@ pub mod memcached_benchmark;
 pub mod memtier_benchmark;
 pub mod redis_benchmark;
 pub mod run;
+pub mod suggestions;
 pub mod uri;
 pub mod values;
 
@@ -16,7 +17,7 @@ use std::path::Path;
 use clap::Command;
 use clap_complete::Shell;
 
-use arguments::{Parsed, without_value};
+use arguments::{Advice, Parsed, without_value};
 use machine::counters;
 use text::failure::Failure;
 use text::output::print;
@@ -75,15 +76,53 @@ fn run_native(words: &[OsString]) -> Result<(), Failure> {
         "compare" => compare(rest.to_vec()),
         "counters" => print(&format!("{}\n", counters::offered())),
         "completions" => completions(rest.first()),
-        "--help" => print(&command().render_help().to_string()),
-        "--version" => print(&format!("speedbench {}\n", env!("CARGO_PKG_VERSION"))),
-        other => Err(Failure::usage(format!("invalid command '{}'", without_value(other)), SEE_HELP)),
+        "help" | "--help" | "-h" if rest.is_empty() => print(&command().render_help().to_string()),
+        "help" => help(&rest[0]),
+        "--version" | "-v" | "-V" | "version" => {
+            print(&format!("speedbench {}\n", env!("CARGO_PKG_VERSION")))
+        }
+        other => Err(unknown(other)),
     }
+}
+
+/// Print the help of the command `word`.
+fn help(word: &OsString) -> Result<(), Failure> {
+    let commands = command();
+    let name = word.to_string_lossy();
+    match commands.get_subcommands().find(|command| command.get_name() == name) {
+        Some(command) => print(&command.clone().render_help().to_string()),
+        None => Err(unknown(&name)),
+    }
+}
+
+/// The failure of the first word, which is no command.
+fn unknown(word: &str) -> Failure {
+    let commands = command();
+    let names = commands.get_subcommands().map(Command::get_name);
+    let is_test =
+        ["ping", "set", "get", "incr"].contains(&word.split([':', '+', ',']).next().unwrap_or(word));
+    let remedy = match suggestions::nearest(word, names) {
+        _ if word.starts_with('-') => {
+            let option = word.split('=').next().unwrap_or(word);
+            let option = &option[..option
+                .char_indices()
+                .nth(2)
+                .map_or(option.len(), |(at, _)| if option.starts_with("--") { option.len() } else { at })];
+            return Failure::usage(
+                format!("no command given before {option}"),
+                format!("say `speedbench run {option} ...`; {SEE_HELP}"),
+            );
+        }
+        _ if is_test => format!("say `speedbench run -t {word}`"),
+        Some(name) => format!("did you mean `speedbench {name}`?"),
+        None => SEE_HELP.to_owned(),
+    };
+    Failure::usage(format!("invalid command '{}'", without_value(word)), remedy)
 }
 
 fn compare(words: Vec<OsString>) -> Result<(), Failure> {
     let command = arguments::command::<compare::options::Options>("speedbench compare", Some(compare::ABOUT));
-    match arguments::parse(command, words, "see `speedbench compare --help`")? {
+    match arguments::parse(command, words, Advice::see("see `speedbench compare --help`"))? {
         Parsed::Options(options, _) => print(&compare::run(&options)?),
         Parsed::Text(text) => print(&text),
     }

@@ -1,6 +1,8 @@
 //! The requests of one connection, rendered once and filled in place.
 
 use std::collections::VecDeque;
+use std::iter;
+use std::ops::Range;
 use std::sync::Arc;
 
 use generator::digits;
@@ -9,7 +11,7 @@ use generator::rng::Rng;
 use generator::values::{ValuePool, ValueRange};
 use protocol::command::{Command, Step};
 use protocol::script::Script;
-use protocol::template::{SHARED, TAG_WIDTH, Varying};
+use protocol::template::{PlainKeys, SHARED, TAG_WIDTH, Varying};
 
 /// The hash tags that lead to one node of a cluster; empty without a cluster.
 pub type Tags = Arc<[[u8; TAG_WIDTH]]>;
@@ -17,6 +19,8 @@ pub type Tags = Arc<[[u8; TAG_WIDTH]]>;
 /// What the places of a connection's commands are filled with.
 pub struct FillSource {
     pub keys: Keys,
+    /// Of each command, when key numbers have no leading zeros.
+    pub command_keys: Vec<Keys>,
     pub values: ValuePool,
     /// The stream of the connection.
     pub rng: Rng,
@@ -49,6 +53,26 @@ impl FillSource {
         self.rng = rng;
     }
 
+    /// The same for a command that holds a number and, from the start of `value` to its end, a value.
+    #[inline(always)]
+    fn fill_value<'a>(
+        &mut self,
+        requests: impl Iterator<Item = &'a mut [u8]>,
+        at: usize,
+        value: Range<usize>,
+    ) {
+        let mut rng = self.rng.clone();
+        for request in requests {
+            let key = self.keys.next(&mut rng);
+            number(request, at, key);
+            let from = self.values.place(&mut rng, key);
+            let bytes = self.values.bytes(ValueRange { from, bytes: value.len() });
+            request[value.clone()].copy_from_slice(bytes);
+            self.sequence += self.clients;
+        }
+        self.rng = rng;
+    }
+
     #[inline(always)]
     fn fill(&mut self, state: &mut FillState, request: &mut [u8], steps: &[Step]) {
         for step in steps {
@@ -77,7 +101,7 @@ impl FillSource {
             Step::DrawTag => state.tag = self.rng.below(self.tags.len() as u64) as usize,
             Step::Tag { at } => request[at..at + TAG_WIDTH].copy_from_slice(&self.tags[state.tag]),
             Step::DrawVarying(varying) => {
-                let piece = self.draw(varying, state.last);
+                let piece = self.draw(varying, &mut state.last);
                 state.pieces.push_back(piece);
             }
             // `assemble` does these.
@@ -86,9 +110,13 @@ impl FillSource {
     }
 
     #[inline(never)]
-    fn draw(&mut self, varying: Varying, number: u64) -> Piece {
+    fn draw(&mut self, varying: Varying, last: &mut u64) -> Piece {
         match varying {
-            Varying::Value(_) => Piece::Value(self.values.cut(&mut self.rng, number)),
+            Varying::Value(_) => Piece::Value(self.values.cut(&mut self.rng, *last)),
+            Varying::Key(PlainKeys { first, command }) => {
+                *last = self.command_keys[command].next(&mut self.rng);
+                Piece::Number(first + *last)
+            }
             Varying::Ttl(ttl) => Piece::Number(ttl.draw(&mut self.rng)),
         }
     }
@@ -193,6 +221,22 @@ pub struct Batch {
     whole: bool,
     /// Place in the script's order of the next command.
     next: usize,
+    /// What was assembled of each command.
+    assembled: Vec<Sent>,
+}
+
+/// Requests with their bytes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Sent {
+    pub requests: u64,
+    pub bytes: u64,
+}
+
+impl Sent {
+    pub fn add(&mut self, other: Sent) {
+        self.requests += other.requests;
+        self.bytes += other.bytes;
+    }
 }
 
 impl Batch {
@@ -209,7 +253,17 @@ impl Batch {
             Layout::Assembled => Vec::new(),
         };
         let next = script.entry(source.sequence as usize);
-        Batch { script, source, state: FillState::default(), bytes, layout, whole: !copied, next }
+        let assembled = vec![Sent::default(); script.commands.len()];
+        Batch { script, source, state: FillState::default(), bytes, layout, whole: !copied, next, assembled }
+    }
+
+    /// For each command of the script some requests with their bytes: all that were sent when their lengths vary.
+    pub fn sent(&self) -> Vec<Sent> {
+        let one = |command: &Command| Sent { requests: 1, bytes: command.bytes.len() as u64 };
+        match self.layout {
+            Layout::Assembled => self.assembled.clone(),
+            Layout::Fixed | Layout::Copied => self.script.commands.iter().map(one).collect(),
+        }
     }
 
     /// The bytes of the last prepared requests.
@@ -223,10 +277,18 @@ impl Batch {
         if self.whole { 0 } else { self.next }
     }
 
-    /// The command at `place` of the script's order, and the place after it.
-    #[inline]
-    pub fn command_at(&self, place: usize) -> (usize, usize) {
-        (usize::from(self.script.order[place]), following(&self.script, place))
+    /// Add the `commands` at `place` of the script's order and after it to `counts`, which has a number for each command
+    /// of the script; the place after them.
+    pub fn count_commands(&self, place: usize, commands: u64, counts: &mut [u64]) -> usize {
+        let order = &self.script.order;
+        let (mut at, mut left) = (place, commands as usize);
+        while left > 0 {
+            let part = &order[at..order.len().min(at + left)];
+            part.iter().for_each(|command| counts[usize::from(*command)] += 1);
+            left -= part.len();
+            at = if at + part.len() == order.len() { 0 } else { at + part.len() };
+        }
+        at
     }
 
     /// Fill the next `count` requests (at most what there is room for); their length in bytes.
@@ -239,6 +301,9 @@ impl Batch {
                 let requests = self.bytes.chunks_exact_mut(length).take(count);
                 match command.steps[..] {
                     [Step::Number { at }] => self.source.fill_number(requests, at),
+                    [Step::Number { at }, Step::Value { at: from, bytes }] => {
+                        self.source.fill_value(requests, at, from..from + bytes);
+                    }
                     _ => requests
                         .for_each(|request| self.source.fill(&mut self.state, request, &command.steps)),
                 }
@@ -251,19 +316,24 @@ impl Batch {
     #[inline(never)]
     fn prepare_several(&mut self, count: usize) -> usize {
         let mut end = 0;
-        if self.whole {
-            self.next = 0;
-        }
+        let mut next = if self.whole { 0 } else { self.next };
         for _ in 0..count {
-            let command = &self.script.commands[usize::from(self.script.order[self.next])];
+            let command = &self.script.commands[usize::from(self.script.order[next])];
             let request = &mut self.bytes[end..end + command.bytes.len()];
             if self.layout == Layout::Copied {
                 request.copy_from_slice(&command.bytes);
             }
-            self.source.fill(&mut self.state, request, &command.steps);
+            match command.steps[..] {
+                [Step::Number { at }] => self.source.fill_number(iter::once(request), at),
+                [Step::Number { at }, Step::Value { at: from, bytes }] => {
+                    self.source.fill_value(iter::once(request), at, from..from + bytes);
+                }
+                _ => self.source.fill(&mut self.state, request, &command.steps),
+            }
             end += command.bytes.len();
-            self.next = following(&self.script, self.next);
+            next = following(&self.script, next);
         }
+        self.next = next;
         end
     }
 
@@ -274,8 +344,11 @@ impl Batch {
             self.next = 0;
         }
         for _ in 0..count {
-            let command = &self.script.commands[usize::from(self.script.order[self.next])];
-            self.source.assemble(&mut self.state, command, &mut self.bytes);
+            let number = usize::from(self.script.order[self.next]);
+            let before = self.bytes.len();
+            self.source.assemble(&mut self.state, &self.script.commands[number], &mut self.bytes);
+            let bytes = (self.bytes.len() - before) as u64;
+            self.assembled[number].add(Sent { requests: 1, bytes });
             self.next = following(&self.script, self.next);
         }
         self.bytes.len()

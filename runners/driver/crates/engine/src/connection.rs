@@ -6,6 +6,7 @@ use std::os::fd::BorrowedFd;
 
 use crate::batch::Batch;
 use crate::liveness::Liveness;
+use crate::record::Traffic;
 use crate::schedule::Schedule;
 use machine::clock;
 use network::channel::Channel;
@@ -63,8 +64,10 @@ pub struct Connection<R> {
     /// Bytes of the last burst: the kernel has taken `sent` of `length`.
     sent: usize,
     length: usize,
-    /// Whether nothing was sent since it was opened.
-    fresh: bool,
+    /// Requests that were sent since it was opened.
+    used: u64,
+    /// Bytes of replies.
+    received_bytes: u64,
     /// Requests that may still be sent in this span.
     pub quota: u64,
     liveness: Liveness,
@@ -92,7 +95,8 @@ impl<R: Replies> Connection<R> {
             younger: VecDeque::new(),
             sent: 0,
             length: 0,
-            fresh: true,
+            used: 0,
+            received_bytes: 0,
             quota: 0,
             liveness: Liveness::default(),
             schedule: None,
@@ -111,7 +115,7 @@ impl<R: Replies> Connection<R> {
     /// Continue over another channel; the one before is closed.
     pub fn renew(&mut self, channel: Channel) {
         self.channel = channel;
-        self.fresh = true;
+        self.used = 0;
     }
 
     /// The parts that another connection can reuse.
@@ -119,8 +123,22 @@ impl<R: Replies> Connection<R> {
         (self.channel, self.batch, self.replies)
     }
 
-    pub fn is_fresh(&self) -> bool {
-        self.fresh
+    /// Requests that were sent since it was opened.
+    pub fn used(&self) -> u64 {
+        self.used
+    }
+
+    /// Requests that may be sent before the next reconnection when there is one after each `most`; one that is due first
+    /// lets all replies come in.
+    #[inline]
+    pub fn room_before_reconnection(&self, most: u64) -> usize {
+        let left = if self.is_idle() && self.used >= most { most } else { most.saturating_sub(self.used) };
+        usize::try_from(left).unwrap_or(usize::MAX)
+    }
+
+    /// What went over it.
+    pub fn traffic(&self) -> Traffic {
+        Traffic { received_bytes: self.received_bytes, sent: self.batch.sent() }
     }
 
     #[inline]
@@ -193,7 +211,7 @@ impl<R: Replies> Connection<R> {
         self.length = self.batch.prepare(count);
         self.sent = 0;
         self.quota -= count as u64;
-        self.fresh = false;
+        self.used += count as u64;
         clock::now()
     }
 
@@ -268,6 +286,7 @@ impl<R: Replies> Connection<R> {
             ))));
         }
         self.awaited -= tally.replies;
+        self.received_bytes += bytes.len() as u64;
         self.liveness.moved(now);
         Ok(tally)
     }
@@ -279,12 +298,9 @@ impl<R: Replies> Connection<R> {
         self.take_replies(clock::now(), &buffer[..received]).unwrap_or_default()
     }
 
-    /// The number, in the script, of the command that the next reply answers; then comes the one after it.
-    #[inline]
-    pub fn next_answered(&mut self) -> usize {
-        let (command, after) = self.batch.command_at(self.answered);
-        self.answered = after;
-        command
+    /// Add the next `replies` to `counts`, which has a number for each command of the script.
+    pub fn count_answered(&mut self, replies: u64, counts: &mut [u64]) {
+        self.answered = self.batch.count_commands(self.answered, replies, counts);
     }
 
     /// Of `replies` that were taken: how many answer the oldest burst, and when that began.

@@ -52,8 +52,12 @@ pub struct Job {
     pub rate: Option<f64>,
     /// Whether a connection is used for more than one batch.
     pub keepalive: bool,
+    /// A connection is replaced after so many requests.
+    pub reconnect_after: Option<u64>,
     pub keyspace: u64,
     pub key_order: KeyOrder,
+    /// Of each command, when key numbers have no leading zeros; else empty.
+    pub command_key_orders: Vec<KeyOrder>,
     pub values: ValuePool,
     pub seed: u64,
     pub probe: Option<Probe>,
@@ -111,7 +115,8 @@ impl Job {
 
     fn fill_source(&self, index: usize) -> FillSource {
         FillSource {
-            keys: self.keys(index),
+            keys: self.keys(&self.key_order, index, self.script.numbers_per_unit()),
+            command_keys: self.command_keys(index),
             values: self.values.clone(),
             rng: Rng::stream(self.seed, index as u64),
             tags: self.node(index).tags.clone(),
@@ -120,8 +125,13 @@ impl Job {
         }
     }
 
-    fn keys(&self, index: usize) -> Keys {
-        Keys::new(&self.key_order, self.keyspace, index, self.connections(), self.script.numbers_per_unit())
+    fn keys(&self, order: &KeyOrder, index: usize, numbers: u64) -> Keys {
+        Keys::new(order, self.keyspace, index, self.connections(), numbers)
+    }
+
+    fn command_keys(&self, index: usize) -> Vec<Keys> {
+        let orders = self.command_key_orders.iter().zip(&self.script.commands);
+        orders.map(|(order, command)| self.keys(order, index, command.numbers())).collect()
     }
 
     /// Refuse error replies, unless they were allowed. `error_mark` stands before their text.

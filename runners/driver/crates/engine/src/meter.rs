@@ -35,6 +35,8 @@ pub struct Meter {
     counted_before: Vec<PerfReading>,
     log: Option<Log>,
     delay_before: Option<u64>,
+    /// Replies that were just received, by their commands.
+    answered: Vec<u64>,
     record: Record,
 }
 
@@ -43,6 +45,8 @@ struct Log {
     slices: usize,
     /// The latencies at the end of the last interval.
     before: Histogram,
+    /// The same of each command.
+    commands_before: Vec<Histogram>,
 }
 
 impl Meter {
@@ -59,13 +63,18 @@ impl Meter {
             counted_before: Vec::new(),
             log: None,
             delay_before: None,
+            answered: Vec::new(),
             record: Record::default(),
         }
     }
 
-    /// Count the latencies by intervals of so many slices, too.
+    /// Count the latencies by intervals of so many slices, too; those of the commands that are known by now, as well.
     pub fn with_intervals(mut self, slices: Option<usize>) -> Meter {
-        self.log = slices.map(|slices| Log { slices, before: Histogram::default() });
+        self.log = slices.map(|slices| Log {
+            slices,
+            before: Histogram::default(),
+            commands_before: vec![Histogram::default(); self.record.commands.len()],
+        });
         self
     }
 
@@ -77,7 +86,9 @@ impl Meter {
 
     /// Count each of the `commands` of a script, when it has several.
     pub fn with_commands(mut self, commands: usize) -> Meter {
-        self.record.commands.resize_with(if commands > 1 { commands } else { 0 }, CommandRecord::default);
+        let commands = if commands > 1 { commands } else { 0 };
+        self.record.commands.resize_with(commands, CommandRecord::default);
+        self.answered = vec![0; commands];
         self
     }
 
@@ -135,20 +146,26 @@ impl Meter {
         Ok(())
     }
 
-    /// Whether each reply must be passed to [`Meter::count_command`], too.
+    /// Whether replies must be counted by their commands, too.
     #[inline]
     pub fn counts_commands(&self) -> bool {
         !self.record.commands.is_empty()
     }
 
-    /// Count a reply to command number `command`, after [`Meter::count`] has counted it.
-    pub fn count_command(&mut self, now: u64, begin: SendTimes, command: usize) {
-        if self.phase == Phase::WarmUp {
-            return;
+    /// Room for the replies to each command, all 0.
+    pub fn answered(&mut self) -> &mut [u64] {
+        &mut self.answered
+    }
+
+    /// Count the replies in [`Meter::answered`], after [`Meter::count`] has counted their sum, and make them 0.
+    pub fn count_commands(&mut self, now: u64, begin: SendTimes) {
+        for (record, answered) in self.record.commands.iter_mut().zip(&mut self.answered) {
+            let replies = std::mem::take(answered);
+            if replies > 0 && self.phase != Phase::WarmUp {
+                record.latency.record(now - begin.due_at, replies);
+                record.inside += if self.phase == Phase::Window { replies } else { 0 };
+            }
         }
-        let record = &mut self.record.commands[command];
-        record.latency.record(now - begin.due_at, 1);
-        record.inside += u64::from(self.phase == Phase::Window);
     }
 
     #[cold]
@@ -215,6 +232,9 @@ impl Meter {
     fn end_interval(&mut self) {
         if let Some(log) = &mut self.log {
             self.record.intervals.push(self.record.latency.gained_since(&mut log.before));
+            for (command, before) in self.record.commands.iter_mut().zip(&mut log.commands_before) {
+                command.intervals.push(command.latency.gained_since(before));
+            }
         }
     }
 

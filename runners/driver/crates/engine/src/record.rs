@@ -1,5 +1,6 @@
 //! What one thread counted in a span.
 
+use crate::batch::Sent;
 use crate::histogram::{Gain, Histogram};
 use machine::counters::Counted;
 use machine::process::ProcessUsage;
@@ -12,6 +13,25 @@ pub struct CommandRecord {
     /// Replies inside the window.
     pub inside: u64,
     pub latency: Histogram,
+    /// What `latency` gained in each interval.
+    pub intervals: Vec<Gain>,
+}
+
+/// Bytes that went over connections, in the window or not.
+#[derive(Debug, Clone, Default)]
+pub struct Traffic {
+    /// Of replies.
+    pub received_bytes: u64,
+    /// For each command of the script some requests with their bytes: all when their lengths vary.
+    pub sent: Vec<Sent>,
+}
+
+impl Traffic {
+    pub fn add(&mut self, other: &Traffic) {
+        self.received_bytes += other.received_bytes;
+        self.sent.resize(other.sent.len(), Sent::default());
+        self.sent.iter_mut().zip(&other.sent).for_each(|(sum, sent)| sum.add(*sent));
+    }
 }
 
 /// Add what was counted of each command in `more`.
@@ -20,7 +40,14 @@ pub fn add_commands(sums: &mut Vec<CommandRecord>, more: &[CommandRecord]) {
     for (sum, command) in sums.iter_mut().zip(more) {
         sum.inside += command.inside;
         sum.latency.merge(&command.latency);
+        merge_gains(&mut sum.intervals, &command.intervals);
     }
+}
+
+/// Add the gains of one thread, interval by interval.
+pub fn merge_gains(total: &mut Vec<Gain>, gains: &[Gain]) {
+    total.resize(total.len().max(gains.len()), Gain::default());
+    total.iter_mut().zip(gains).for_each(|(sum, gain)| sum.merge(gain));
 }
 
 /// What one thread counted in a span.
@@ -50,6 +77,7 @@ pub struct Record {
     pub client_ns: Vec<u64>,
     /// What `latency` gained in each interval; the last has what came after the window, too. Empty unless asked for.
     pub intervals: Vec<Gain>,
+    pub traffic: Traffic,
     /// Time in the window for which the thread polled for replies until its next turn.
     pub spun_ns: u64,
     /// What the kernel counted of the server in the window; none when it was not requested or not counted all the time.
@@ -87,6 +115,7 @@ impl Record {
         self.latency.merge(&later.latency);
         self.service.merge(&later.service);
         self.slip.merge(&later.slip);
+        self.traffic.add(&later.traffic);
         add_commands(&mut self.commands, &later.commands);
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::histogram::Histogram;
 use crate::outcome::Outcome;
-use crate::record::{CommandRecord, Record, add_commands};
+use crate::record::{CommandRecord, Record, Traffic, add_commands};
 use machine::counters::Counted;
 use machine::process::ProcessUsage;
 use machine::this_thread::Usage;
@@ -20,6 +20,7 @@ pub struct Total {
     pub service: Histogram,
     pub slip: Histogram,
     pub commands: Vec<CommandRecord>,
+    pub traffic: Traffic,
     pub slices: Vec<u64>,
     pub server_ns: Vec<u64>,
     pub server_usage: Option<ProcessUsage>,
@@ -72,6 +73,7 @@ impl Total {
         self.spun_ns += record.spun_ns;
         add_slices(&mut self.slices, &record.slices);
         add_slices(&mut self.client_ns, &differences(&record.client_ns));
+        self.traffic.add(&record.traffic);
         add_commands(&mut self.commands, &record.commands);
     }
 }

@@ -11,7 +11,7 @@ use crate::job::{Job, Window};
 use crate::meter::Meter;
 use crate::pace::Pace;
 use crate::progress::Shared;
-use crate::record::Record;
+use crate::record::{Record, Traffic};
 use crate::schedule::{Participant, Schedule};
 use crate::stage::Span;
 use crate::turn_queue::TurnQueue;
@@ -120,7 +120,9 @@ impl<'a, P: Protocol> Worker<'a, P> {
             }
         }
         let record = meter.finish(clock::now())?;
-        Ok(Record { slip: std::mem::take(&mut self.slip), unsent: self.unsent(), ..record })
+        let mut traffic = Traffic::default();
+        self.connections.iter().for_each(|(_, connection)| traffic.add(&connection.traffic()));
+        Ok(Record { slip: std::mem::take(&mut self.slip), unsent: self.unsent(), traffic, ..record })
     }
 
     fn meter(&self, span: &Span) -> Meter {
@@ -228,7 +230,9 @@ impl<'a, P: Protocol> Worker<'a, P> {
         if !idle && (self.job.window == Window::Batch || connection.has_unsent()) {
             return Ok(());
         }
-        let room = self.window - connection.awaited();
+        let before =
+            self.job.reconnect_after.map_or(usize::MAX, |most| connection.room_before_reconnection(most));
+        let room = before.min(self.window - connection.awaited());
         let count = span.allowance(now, connection.quota, room);
         if count == 0 {
             self.busy -= usize::from(idle);
@@ -299,7 +303,9 @@ impl<'a, P: Protocol> Worker<'a, P> {
 
     #[inline]
     fn send(&mut self, token: usize, count: usize) -> Result<(), Failure> {
-        if !self.job.keepalive && !self.connections[token].1.is_fresh() {
+        let used = self.connections[token].1.used();
+        let worn_out = self.job.reconnect_after.is_some_and(|most| used >= most);
+        if worn_out || !self.job.keepalive && used > 0 {
             let channel = self.open(token, self.connections[token].0)?;
             self.connections[token].1.renew(channel);
         }
@@ -381,7 +387,8 @@ fn count<R: Replies>(
         let part = Tally { replies: answered, ..std::mem::take(&mut counted) };
         meter.count(now, begin, part)?;
         if meter.counts_commands() {
-            (0..answered).for_each(|_| meter.count_command(now, begin, connection.next_answered()));
+            connection.count_answered(answered, meter.answered());
+            meter.count_commands(now, begin);
         }
         left -= answered;
     }

@@ -37,7 +37,7 @@ const NOISE_NS: u64 = 20 * MS;
 const ATTEMPTS: usize = 10;
 
 fn job(server: &Stalling, threads: usize, pipeline: usize) -> Job {
-    let places = Placeholders { numbers: false, tags: false, value: Value::Drawn(0), ttl: None };
+    let places = Placeholders { value: Value::Drawn(0), ..Placeholders::default() };
     let ping = resp::template(&["PING"], &places, Expectation::to(&["PING"], 0));
     let target = Target {
         address: Address::unix(server.path.to_str().unwrap()).unwrap(),
@@ -56,8 +56,10 @@ fn job(server: &Stalling, threads: usize, pipeline: usize) -> Job {
         window: Window::Rolling,
         rate: None,
         keepalive: true,
+        reconnect_after: None,
         keyspace: 1,
         key_order: KeyOrder::Uniform,
+        command_key_orders: Vec::new(),
         values: ValuePool::new(1, 0),
         seed: 1,
         probe: None,

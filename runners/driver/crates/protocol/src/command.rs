@@ -109,7 +109,9 @@ impl Command {
 
     /// Key numbers that one filling draws.
     pub fn numbers(&self) -> u64 {
-        self.steps.iter().filter(|step| matches!(step, Step::Number { .. } | Step::Draw { .. })).count()
-            as u64
+        let draws = |step: &&Step| {
+            matches!(step, Step::Number { .. } | Step::Draw { .. } | Step::DrawVarying(Varying::Key(_)))
+        };
+        self.steps.iter().filter(draws).count() as u64
     }
 }

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use crate::expectation::{Expectation, ReplyType};
 use crate::replies::ProtocolError;
 use crate::script::Script;
+use crate::shapes::Shapes;
 
 /// Of a reply that is refused, so many bytes are shown.
 const PREVIEW_BYTES: usize = 40;
@@ -13,6 +14,8 @@ const PREVIEW_BYTES: usize = 40;
 #[derive(Debug)]
 pub struct ExpectedReplies {
     commands: Box<[Expectation]>,
+    /// Of each command.
+    shapes: Box<[Shapes]>,
     /// The type of the first reply to each command; 0 until there was one.
     first: Box<[AtomicU8]>,
     order: Box<[u16]>,
@@ -26,7 +29,8 @@ impl ExpectedReplies {
 
     pub fn new(commands: Vec<Expectation>, order: Vec<u16>) -> ExpectedReplies {
         let first = commands.iter().map(|_| AtomicU8::new(0)).collect();
-        ExpectedReplies { commands: commands.into(), first, order: order.into() }
+        let shapes = commands.iter().map(Shapes::of).collect();
+        ExpectedReplies { commands: commands.into(), shapes, first, order: order.into() }
     }
 
     pub fn of(script: &Script) -> ExpectedReplies {
@@ -36,20 +40,24 @@ impl ExpectedReplies {
         }
     }
 
-    /// Whether there is but one.
+    /// The shapes of the replies when there is but one command.
     #[inline(always)]
-    pub fn is_one(&self) -> bool {
-        self.commands.len() == 1
+    pub fn only(&self) -> Option<&Shapes> {
+        match &*self.shapes {
+            [only] => Some(only),
+            _ => None,
+        }
+    }
+
+    /// The shapes of the reply at `place`.
+    #[inline(always)]
+    pub fn shapes(&self, place: usize) -> &Shapes {
+        &self.shapes[usize::from(self.order[place])]
     }
 
     #[inline(always)]
     pub fn at(&self, place: usize) -> &Expectation {
         &self.commands[usize::from(self.order[place])]
-    }
-
-    #[inline(always)]
-    pub fn only(&self) -> &Expectation {
-        &self.commands[0]
     }
 
     /// Places in the order.

@@ -10,6 +10,7 @@ pub mod replies;
 pub mod reply;
 pub mod resp;
 pub mod script;
+pub mod shapes;
 pub mod skipper;
 pub mod stride;
 pub mod template;

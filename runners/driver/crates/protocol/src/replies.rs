@@ -9,6 +9,8 @@ pub struct Tally {
     pub replies: u64,
     /// Replies that say "no such key".
     pub nulls: u64,
+    /// Elements of replies that say "no such key".
+    pub null_elements: u64,
     /// Replies that are or contain an error.
     pub errors: u64,
     pub first_error: Option<String>,
@@ -23,6 +25,7 @@ impl Tally {
     pub fn add(&mut self, other: Tally) {
         self.replies += other.replies;
         self.nulls += other.nulls;
+        self.null_elements += other.null_elements;
         self.errors += other.errors;
         self.hits += other.hits;
         self.misses += other.misses;

@@ -116,24 +116,21 @@ impl Skipper {
     /// Skip the usual replies at the front of `bytes` at once; the number of bytes skipped.
     #[inline(always)]
     fn jump(&mut self, bytes: &[u8], tally: &mut Tally) -> usize {
-        if !self.expected.is_one() {
-            return self.jump_in_order(bytes, tally);
+        match self.expected.only() {
+            Some(shapes) => shapes.skip(bytes, tally),
+            None => self.jump_in_order(bytes, tally),
         }
-        let Some(stride) = &self.expected.only().usual else { return 0 };
-        let count = stride.run(bytes);
-        tally.replies += count as u64;
-        count * stride.length
     }
 
     fn jump_in_order(&mut self, bytes: &[u8], tally: &mut Tally) -> usize {
-        let mut at = 0;
-        while let Some(stride) = &self.expected.at(self.place).usual
-            && stride.fits(&bytes[at..])
-        {
-            at += stride.length;
+        let (mut at, mut place) = (0, self.place);
+        while let Some(reply) = self.expected.shapes(place).fit(&bytes[at..]) {
+            at += reply.length;
             tally.replies += 1;
-            self.place = self.following_place();
+            tally.nulls += u64::from(reply.null);
+            place = if place + 1 == self.expected.length() { 0 } else { place + 1 };
         }
+        self.place = place;
         at
     }
 
@@ -250,6 +247,7 @@ impl Skipper {
 
     fn end_null(&mut self, tally: &mut Tally) {
         self.null = !self.nested;
+        tally.null_elements += u64::from(self.nested && !self.aside);
         self.end_element(tally);
     }
 

@@ -34,6 +34,17 @@ pub enum Varying {
     Value(usize),
     /// A number of seconds.
     Ttl(Ttl),
+    /// A key number without leading zeros.
+    Key(PlainKeys),
+}
+
+/// Key numbers without leading zeros.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PlainKeys {
+    /// What key number 0 is called.
+    pub first: u64,
+    /// The command of the script, which has key numbers of its own.
+    pub command: usize,
 }
 
 impl Fill {
@@ -51,7 +62,7 @@ impl Fill {
     pub fn room(self) -> usize {
         match self {
             Fill::Varying(Varying::Value(largest)) => largest,
-            Fill::Varying(Varying::Ttl(_)) | Fill::Length { .. } => LONGEST_NUMBER,
+            Fill::Varying(Varying::Ttl(_) | Varying::Key(_)) | Fill::Length { .. } => LONGEST_NUMBER,
             _ => 0,
         }
     }
@@ -106,6 +117,8 @@ pub struct Placeholders {
     pub value: Value,
     /// `__ttl__`.
     pub ttl: Option<Ttl>,
+    /// `__key__`, then a number of its own at each place, instead of the one that the command shares.
+    pub plain_keys: Option<PlainKeys>,
 }
 
 const NAMED: [(&[u8], Fill); 13] = [
@@ -125,6 +138,7 @@ const NAMED: [(&[u8], Fill); 13] = [
 ];
 
 const DATA: &[u8] = b"__data__";
+const PLAIN_KEY: &[u8] = b"__key__";
 pub const TTL: &[u8] = b"__ttl__";
 /// Digits of the longest length or number of seconds.
 const LONGEST_NUMBER: usize = 20;
@@ -176,6 +190,12 @@ impl Placeholders {
         self.value.bytes()
     }
 
+    /// Those of command number `command` of a script.
+    pub fn of_command(&self, command: usize) -> Placeholders {
+        let plain_keys = self.plain_keys.map(|keys| PlainKeys { command, ..keys });
+        Placeholders { plain_keys, ..self.clone() }
+    }
+
     /// Cut one argument into literal parts and places.
     pub fn cut(&self, text: &[u8]) -> Vec<Part> {
         let mut parts = Vec::new();
@@ -205,6 +225,9 @@ impl Placeholders {
         }
         if let (true, Some(ttl)) = (text.starts_with(TTL), self.ttl) {
             return Some((TTL.len(), ttl_part(ttl)));
+        }
+        if let (true, Some(keys)) = (text.starts_with(PLAIN_KEY), self.plain_keys) {
+            return Some((PLAIN_KEY.len(), Part::Filled(Fill::Varying(Varying::Key(keys)))));
         }
         let (name, fill) = NAMED.into_iter().find(|(name, _)| text.starts_with(name))?;
         let known = match fill {

@@ -166,7 +166,7 @@ proptest! {
     ) {
         let mut bytes = Vec::new();
         replies.iter().for_each(|reply| reply.render(&mut bytes));
-        let whole = skipped(taking_all(stride.clone()), &bytes, &[]);
+        let whole = skipped(taking_all(stride), &bytes, &[]);
         let counted = replies.iter().filter(|reply| !matches!(reply, Reply::Push(_))).count();
         prop_assert_eq!((whole.tally.replies, whole.refused), (counted as u64, false));
         // The last reply may not be whole, and the pieces end anywhere.

@@ -16,7 +16,7 @@ use engine::job::{Job, NamedCommand};
 use engine::latency::LatencyUs;
 use engine::outcome::Outcome;
 use engine::probe::Probe;
-use engine::record::{CommandRecord, Record};
+use engine::record::{CommandRecord, Record, Traffic, merge_gains};
 use engine::schedule::Arrivals;
 use engine::stage::depth_below_pipeline;
 use engine::total::{Total, grown};
@@ -67,6 +67,11 @@ pub struct TestResult {
     pub latency: Histogram,
     #[serde(skip)]
     pub intervals: Intervals,
+    /// Elements of the replies that were nulls.
+    #[serde(skip)]
+    pub null_elements: u64,
+    #[serde(skip)]
+    pub traffic: Traffic,
 }
 
 #[derive(Debug, Serialize)]
@@ -98,6 +103,11 @@ pub struct CommandResult {
     pub requests: u64,
     pub latency_us: LatencyUs,
     pub latency_hdr_v2: String,
+    /// What `latency_us` and `latency_hdr_v2` tell of, and what the intervals added to it.
+    #[serde(skip)]
+    pub latency: Histogram,
+    #[serde(skip)]
+    pub intervals: Vec<Gain>,
 }
 
 #[derive(Debug, Serialize)]
@@ -145,6 +155,8 @@ impl TestResult {
             flags: flags::of(&total, job, arrivals),
             slices: Slices::of(&total, job),
             intervals: intervals(job, outcome),
+            null_elements: total.inside.null_elements,
+            traffic: total.traffic.clone(),
             errors: Errors { count: total.inside.errors, first: total.inside.first_error },
             latency: total.latency,
             findings: Findings::default(),
@@ -179,10 +191,7 @@ fn hits_and_misses(job: &Job, total: &Total) -> (u64, u64) {
 /// The intervals of all threads added up.
 fn intervals(job: &Job, outcome: &Outcome) -> Intervals {
     let mut gains: Vec<Gain> = Vec::new();
-    for record in &outcome.records {
-        gains.resize(gains.len().max(record.intervals.len()), Gain::default());
-        gains.iter_mut().zip(&record.intervals).for_each(|(sum, gain)| sum.merge(gain));
-    }
+    outcome.records.iter().for_each(|record| merge_gains(&mut gains, &record.intervals));
     Intervals {
         begun_at: outcome.span.counts_from,
         width_ns: job.slice_ns * job.interval_slices.unwrap_or(0) as u64,
@@ -211,6 +220,8 @@ impl CommandResult {
             requests: record.inside,
             latency_us: LatencyUs::of(&record.latency),
             latency_hdr_v2: record.latency.to_hdr_base64(),
+            latency: record.latency.clone(),
+            intervals: record.intervals.clone(),
         }
     }
 }

@@ -7,9 +7,9 @@ use crate::workload::Workload;
 use engine::job::{Verify, Window};
 use engine::probe::Probe;
 use engine::stage::Stage;
-use generator::keys::Distribution;
+use generator::keys::{Distribution, KeyOrder};
 use generator::values::{Sizes, Ttl};
-use protocol::template::{Placeholders, Value};
+use protocol::template::{Placeholders, PlainKeys, Value};
 use text::units::ns;
 
 /// One load on the server, with a result of its own.
@@ -38,8 +38,21 @@ pub struct Phase {
     pub length: Length,
     pub mode: Mode,
     pub probe: Option<Probe>,
+    /// A connection is replaced after so many requests.
+    pub reconnect_after: Option<u64>,
+    /// What `__key__` stands for when its number has no leading zeros.
+    pub plain_keys: Option<PlainKeySpace>,
     pub resp3: bool,
     pub tracking: bool,
+}
+
+/// Keys with numbers without leading zeros.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PlainKeySpace {
+    /// The number of the first of the keys.
+    pub first: u64,
+    /// How often each is asked for, by command.
+    pub distributions: Vec<Distribution>,
 }
 
 /// How long the window is.
@@ -86,6 +99,8 @@ impl Phase {
             length: Length::DEFAULT,
             mode: Mode::Closed,
             probe: None,
+            reconnect_after: None,
+            plain_keys: None,
             resp3: false,
             tracking: false,
         }
@@ -97,7 +112,14 @@ impl Phase {
             Sizes::Fixed(bytes) => Value::Drawn(bytes),
             _ => Value::Varying(self.values.largest()),
         };
-        Placeholders { numbers: true, tags, value, ttl: self.ttl }
+        let plain_keys = self.plain_keys.as_ref().map(|keys| PlainKeys { first: keys.first, command: 0 });
+        Placeholders { numbers: true, tags, value, ttl: self.ttl, plain_keys }
+    }
+
+    /// The rule of the keys of each command; empty unless they have their own.
+    pub fn command_key_orders(&self) -> Vec<KeyOrder> {
+        let distributions = self.plain_keys.iter().flat_map(|keys| &keys.distributions);
+        distributions.map(|distribution| KeyOrder::of(*distribution, self.keys.count)).collect()
     }
 
     /// Threads that have tables of files of their own.

@@ -30,6 +30,8 @@ pub struct Plan {
     pub slice_ms: u64,
     pub allow_errors: bool,
     pub output: Output,
+    /// Whether results keep the latencies of each second.
+    pub intervals: bool,
     /// The file that gets the latencies of each second.
     pub hdr_log: Option<String>,
     /// Run in this order; at least one.
@@ -46,9 +48,9 @@ pub enum Output {
 }
 
 impl Plan {
-    /// Slices per line of the log, about a second of them.
+    /// Slices per interval of the results or line of the log, about a second of them.
     pub fn interval_slices(&self) -> Option<usize> {
-        self.hdr_log.as_ref().map(|_| (1000 / self.slice_ms).max(1) as usize)
+        (self.intervals || self.hdr_log.is_some()).then(|| (1000 / self.slice_ms).max(1) as usize)
     }
 
     /// Usage failures that no single phase has.

@@ -101,7 +101,10 @@ impl Workload {
     pub fn traffic(&self, places: &Placeholders, seed: u64) -> Traffic {
         match &self.parts {
             Parts::Resp(items) => {
-                let commands = items.iter().map(|item| (item.count, item.source.command(places)));
+                let command = |(at, item): (usize, &Item<Source>)| {
+                    (item.count, item.source.command(&places.of_command(at)))
+                };
+                let commands = items.iter().enumerate().map(command);
                 Traffic::Resp(self.order.script(commands.collect(), seed))
             }
             Parts::Memcached(items) => {
@@ -214,7 +217,7 @@ mod tests {
     use protocol::template::Value;
 
     fn places() -> Placeholders {
-        Placeholders { numbers: true, tags: false, value: Value::Drawn(3), ttl: None }
+        Placeholders { numbers: true, value: Value::Drawn(3), ..Placeholders::default() }
     }
 
     #[test]

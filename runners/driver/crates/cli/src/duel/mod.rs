@@ -6,7 +6,7 @@ use std::ffi::OsString;
 
 use clap::Command;
 
-use crate::arguments::{self, Parsed};
+use crate::arguments::{self, Advice, Parsed};
 use crate::uri;
 use duel::table;
 use options::DuelOptions;
@@ -30,7 +30,8 @@ pub fn command() -> Command {
 ///
 /// When a server fails after something was measured, that is printed, and the failure is returned.
 pub fn run(program: &[String], words: Vec<OsString>) -> Result<(), Failure> {
-    let (options, given): (DuelOptions, _) = match arguments::parse(command(), words, SEE_HELP)? {
+    let (options, given): (DuelOptions, _) = match arguments::parse(command(), words, Advice::see(SEE_HELP))?
+    {
         Parsed::Options(options, given) => (options, given),
         Parsed::Text(text) => return print(&text),
     };

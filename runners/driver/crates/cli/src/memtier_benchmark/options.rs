@@ -1,16 +1,21 @@
 //! The options of memtier_benchmark.
 
+use std::fmt::Display;
 use std::time::Duration;
 
 use clap::Args;
 
 use crate::arguments::{Given, cannot_be};
 use crate::memtier_benchmark::values::{
-    Protocol, Requests, data_size_list, expiry_range, pattern, protocol, range, ratio, requests,
+    Protocol, Requests, breakdown, data_size_list, expiry_range, letter, one_of_range, pattern, percentiles,
+    protocol, range, ratio, requests,
 };
+use crate::uri::{self, Uri};
 use crate::values::seconds;
 use generator::values::{Sizes, Ttl};
+use text::checks::require;
 use text::failure::Failure;
+use workload::protocol_name::ProtocolName;
 
 #[derive(Debug, Args)]
 pub struct Options {
@@ -27,16 +32,9 @@ pub struct Options {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Server")]
 pub struct ServerOptions {
-    /// host name or address
-    #[arg(
-        short = 'h',
-        long,
-        short_alias = 's',
-        alias = "server",
-        value_name = "HOST",
-        default_value = "localhost"
-    )]
-    pub host: String,
+    /// host name or address (localhost)
+    #[arg(short = 'h', long, short_alias = 's', alias = "server", value_name = "HOST")]
+    pub host: Option<String>,
     /// port (6379; memcache_text 11211)
     #[arg(short = 'p', long, value_name = "PORT")]
     pub port: Option<u16>,
@@ -49,6 +47,33 @@ pub struct ServerOptions {
     /// PASSWORD or USER:PASSWORD
     #[arg(short = 'a', long = "authenticate", value_name = "LOGIN")]
     pub login: Option<String>,
+    /// redis://user:password@host:port/db; rediss:// for TLS; other options take precedence
+    #[arg(short = 'u', long, value_name = "URI", value_parser = uri::parse)]
+    pub uri: Option<Uri>,
+    /// database (0)
+    #[arg(long = "select-db", value_name = "DB")]
+    pub database: Option<u32>,
+    /// spread the load over the masters of a cluster; keys get a hash tag
+    #[arg(long = "cluster-mode")]
+    pub cluster: bool,
+    /// encrypt
+    #[arg(long)]
+    pub tls: bool,
+    /// certificate to show
+    #[arg(long, value_name = "FILE")]
+    pub cert: Option<String>,
+    /// key of the certificate (in the same file)
+    #[arg(long, value_name = "FILE")]
+    pub key: Option<String>,
+    /// certificates to trust, instead of those of the system
+    #[arg(long, value_name = "FILE")]
+    pub cacert: Option<String>,
+    /// trust any certificate
+    #[arg(long = "tls-skip-verify")]
+    pub insecure: bool,
+    /// server name to ask for
+    #[arg(long, value_name = "NAME")]
+    pub sni: Option<String>,
 }
 
 #[derive(Debug, Args)]
@@ -73,7 +98,7 @@ pub struct LoadOptions {
     #[arg(long = "rate-limiting", value_name = "RPS")]
     pub rate: Option<f64>,
     /// sets and gets
-    #[arg(long, value_name = "SETS:GETS", default_value = "1:10", value_parser = ratio)]
+    #[arg(long, value_name = "SETS:GETS", default_value = "1:10", value_parser = |text: &str| ratio("--ratio", text))]
     pub ratio: [u64; 2],
     /// instead of them, with __key__ and __data__; may be repeated
     #[arg(long, value_name = "TEXT")]
@@ -81,9 +106,24 @@ pub struct LoadOptions {
     /// of the command before it (1)
     #[arg(long, value_name = "N")]
     command_ratio: Vec<u64>,
-    /// of all commands: see --key-pattern
-    #[arg(long, value_name = "LETTER", value_parser = |text: &str| pattern("--command-key-pattern", text))]
-    pub command_key_pattern: Option<char>,
+    /// of the command before it (R): see --key-pattern
+    #[arg(long, value_name = "LETTER", value_parser = |text: &str| letter("--command-key-pattern", text))]
+    command_key_pattern: Vec<char>,
+    /// replace a connection after so many requests
+    #[arg(long, value_name = "N")]
+    pub reconnect_interval: Option<u64>,
+    /// get up to so many keys with one MGET
+    #[arg(long, value_name = "N")]
+    pub multi_key_get: Option<u64>,
+    /// sets and WAITs
+    #[arg(long, value_name = "SETS:WAITS", value_parser = |text: &str| ratio("--wait-ratio", text))]
+    pub wait_ratio: Option<[u64; 2]>,
+    /// replicas that WAIT waits for; both ends alike
+    #[arg(long = "num-slaves", value_name = "N-N", value_parser = |text: &str| one_of_range("--num-slaves", text))]
+    pub replicas: Option<u64>,
+    /// ms that WAIT waits; both ends alike
+    #[arg(long, value_name = "MS-MS", value_parser = |text: &str| one_of_range("--wait-timeout", text))]
+    pub wait_timeout: Option<u64>,
     /// without effect: connections always differ here
     #[arg(long)]
     distinct_client_seed: bool,
@@ -91,8 +131,8 @@ pub struct LoadOptions {
     #[arg(long)]
     randomize: bool,
     /// without effect: see there
-    #[arg(long)]
-    random_data: bool,
+    #[arg(short = 'R', long)]
+    pub random_data: bool,
 }
 
 #[derive(Debug, Args)]
@@ -100,13 +140,13 @@ pub struct LoadOptions {
 pub struct DataOptions {
     /// bytes of a value (32)
     #[arg(short = 'd', long, value_name = "BYTES")]
-    data_size: Option<usize>,
+    pub data_size: Option<usize>,
     /// any size of the range
     #[arg(long, value_name = "LEAST-MOST", value_parser = |text: &str| range::<usize>("--data-size-range", text))]
-    data_size_range: Option<(usize, usize)>,
+    pub data_size_range: Option<(usize, usize)>,
     /// sizes with weights
     #[arg(long, value_name = "BYTES:WEIGHT,...", value_parser = data_size_list)]
-    data_size_list: Option<::std::vec::Vec<(usize, u64)>>,
+    pub data_size_list: Option<::std::vec::Vec<(usize, u64)>>,
     /// seconds
     #[arg(long = "expiry-range", value_name = "LEAST-MOST", value_parser = expiry_range)]
     pub ttl: Option<Ttl>,
@@ -120,13 +160,8 @@ pub struct DataOptions {
     #[arg(long = "key-maximum", value_name = "N", default_value_t = 10_000_000)]
     pub last_key: u64,
     /// R, S, G, Z or P, for sets and for gets
-    #[arg(
-        long,
-        value_name = "LETTER:LETTER",
-        default_value = "R:R",
-        value_parser = |text: &str| pattern("--key-pattern", text)
-    )]
-    pub key_pattern: char,
+    #[arg(long, value_name = "LETTER:LETTER", default_value = "R:R", value_parser = pattern)]
+    pub key_pattern: [char; 2],
     /// standard deviation of pattern G, in keys
     #[arg(long = "key-stddev", value_name = "N")]
     pub deviation: Option<f64>,
@@ -141,32 +176,66 @@ pub struct DataOptions {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Result")]
 pub struct ResultOptions {
-    /// write the document, too
+    /// write the results here (stdout)
+    #[arg(short = 'o', long, value_name = "FILE")]
+    pub out_file: Option<String>,
+    /// write them as JSON, too
     #[arg(long = "json-out-file", value_name = "FILE")]
     pub json_file: Option<String>,
+    /// write histograms of latencies to files that begin like this
+    #[arg(long = "hdr-file-prefix", value_name = "PREFIX")]
+    pub hdr_prefix: Option<String>,
+    /// percentiles of the table
+    #[arg(long = "print-percentiles", value_name = "LIST", default_value = "50,99,99.9", value_parser = percentiles)]
+    pub percentiles: ::std::vec::Vec<f64>,
+    /// runs, of which the best, the worst and the average are shown
+    #[arg(short = 'x', long, value_name = "N", default_value_t = 1)]
+    pub run_count: u32,
+    /// show all runs, too
+    #[arg(long)]
+    pub print_all_runs: bool,
+    /// how commands are grouped: command
+    #[arg(long, value_name = "KIND", value_parser = breakdown)]
+    command_stats_breakdown: Option<()>,
     /// without the percentiles
     #[arg(long)]
     pub hide_histogram: bool,
 }
 
 impl LoadOptions {
-    /// The commands with their ratios: each ratio is that of the command before it.
-    pub fn commands(&self, given: &Given) -> Result<Vec<(String, u64)>, Failure> {
-        let mut commands: Vec<(usize, String, u64)> = given
-            .places("command")
-            .into_iter()
-            .zip(&self.command)
-            .map(|(at, text)| (at, text.clone(), 1))
-            .collect();
-        for (place, ratio) in given.places("command_ratio").into_iter().zip(&self.command_ratio) {
-            let before = commands.iter_mut().rev().find(|(at, ..)| *at < place);
-            let (_, _, counted) = before.ok_or_else(|| {
-                cannot_be("--command-ratio", &ratio.to_string(), "give --command before it")
-            })?;
-            *counted = *ratio;
+    /// The texts of `--command`, each with its ratio and pattern: these are of the command before them.
+    pub fn texts(&self, given: &Given) -> Result<Vec<Text>, Failure> {
+        let places = given.places("command").into_iter();
+        let text = |(at, text): (usize, &String)| Text { at, text: text.clone(), ratio: 1, pattern: 'R' };
+        let mut texts: Vec<Text> = places.zip(&self.command).map(text).collect();
+        for (at, ratio) in given.places("command_ratio").into_iter().zip(&self.command_ratio) {
+            before(&mut texts, at, "--command-ratio", ratio)?.ratio = *ratio;
         }
-        Ok(commands.into_iter().map(|(_, text, ratio)| (text, ratio)).collect())
+        for (at, pattern) in given.places("command_key_pattern").into_iter().zip(&self.command_key_pattern) {
+            before(&mut texts, at, "--command-key-pattern", pattern)?.pattern = *pattern;
+        }
+        Ok(texts)
     }
+}
+
+/// A command that was given as text.
+pub struct Text {
+    /// Its place on the command line.
+    at: usize,
+    pub text: String,
+    pub ratio: u64,
+    pub pattern: char,
+}
+
+/// The last of `texts` before place `at`, at which `option` was given.
+fn before<'a>(
+    texts: &'a mut [Text],
+    at: usize,
+    option: &str,
+    value: impl Display,
+) -> Result<&'a mut Text, Failure> {
+    let text = texts.iter_mut().rev().find(|text| text.at < at);
+    text.ok_or_else(|| cannot_be(option, &value.to_string(), "give --command before it"))
 }
 
 impl DataOptions {
@@ -177,5 +246,73 @@ impl DataOptions {
             (None, Some((least, most))) => Sizes::Range(least, most),
             (None, None) => Sizes::Fixed(self.data_size.unwrap_or(32)),
         }
+    }
+}
+
+impl Options {
+    /// Usage failures of options that exclude each other, most of them as in memtier_benchmark.
+    pub fn check(&self, given: &Given) -> Result<(), Failure> {
+        let (server, load) = (&self.server, &self.load);
+        let is = |id: &str| given.has_id(id);
+        let resp = server.protocol.name == ProtocolName::Resp;
+        let [set, get] = self.data.key_pattern;
+        let excluded = [
+            (is("requests") && is("test_time"), "--requests and --test-time are both given"),
+            (is("command") && is("ratio"), "--ratio is given beside --command, which has --command-ratio"),
+            (
+                is("command") && is("key_pattern"),
+                "--key-pattern is given beside --command, which has --command-key-pattern",
+            ),
+            (
+                is("command") && (is("wait_ratio") || is("multi_key_get")),
+                "--wait-ratio or --multi-key-get is given beside --command",
+            ),
+            ((set == 'P') != (get == 'P'), "--key-pattern has P for sets or gets only"),
+            (server.socket.is_some() && (is("host") || is("port")), "--unix-socket and TCP are both given"),
+            (server.cluster && server.socket.is_some(), "--unix-socket is given with --cluster-mode"),
+            (server.cluster && is("reconnect_interval"), "--reconnect-interval is given with --cluster-mode"),
+            (server.cluster && is("multi_key_get"), "--multi-key-get is given with --cluster-mode"),
+            (server.cluster && is("wait_ratio"), "--wait-ratio is given with --cluster-mode"),
+            (!resp && server.cluster, "--cluster-mode is given for memcache_text"),
+            (!resp && self.database() > 0, "--select-db is given for memcache_text"),
+            (!resp && self.uses_tls(), "--tls is given for memcache_text"),
+            (!resp && is("multi_key_get"), "--multi-key-get is given for memcache_text"),
+            (!resp && is("wait_ratio"), "--wait-ratio is given for memcache_text"),
+            (
+                load.rate.is_some() && is("reconnect_interval"),
+                "--reconnect-interval is given beside --rate-limiting",
+            ),
+        ];
+        let found = excluded.iter().find(|(excluded, _)| *excluded);
+        found.map_or(Ok(()), |(_, cause)| Err(Failure::usage(cause, "leave one of them out")))?;
+        let at_least_1 = [
+            ("--reconnect-interval", load.reconnect_interval),
+            ("--multi-key-get", load.multi_key_get),
+            ("--run-count", Some(self.result.run_count.into())),
+        ];
+        for (option, value) in at_least_1 {
+            require(value != Some(0), &format!("{option} cannot be 0"), "give at least 1")?;
+        }
+        require(
+            self.uses_tls()
+                || [&server.cert, &server.key, &server.cacert, &server.sni] == [&None; 4] && !server.insecure,
+            "options of TLS are given without it",
+            "give --tls or a rediss:// URI, too",
+        )?;
+        let waits = load.replicas.is_some() || load.wait_timeout.is_some();
+        require(
+            !waits || load.wait_ratio.is_some(),
+            "--num-slaves or --wait-timeout is given without --wait-ratio",
+            "give it, too",
+        )
+    }
+
+    pub fn database(&self) -> u32 {
+        let server = &self.server;
+        server.database.or(server.uri.as_ref().and_then(|uri| uri.database)).unwrap_or(0)
+    }
+
+    pub fn uses_tls(&self) -> bool {
+        self.server.tls || self.server.uri.as_ref().is_some_and(|uri| uri.tls)
     }
 }

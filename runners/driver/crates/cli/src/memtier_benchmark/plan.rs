@@ -2,20 +2,21 @@
 
 use std::time::Duration;
 
-use crate::arguments::{Given, cannot_be};
+use crate::arguments::cannot_be;
+use crate::memtier_benchmark::commands::{Command, Commands};
 use crate::memtier_benchmark::options::Options;
 use crate::memtier_benchmark::values::Requests;
 use engine::job::Window;
 use engine::schedule::{ArrivalProcess, check_rate};
 use generator::keys::Distribution;
 use network::target::{self, Address, Target};
+use network::tls;
 use text::checks::require;
 use text::failure::Failure;
-use text::words;
 use workload::memcached::suite;
 use workload::mode::Mode;
 use workload::order::Order;
-use workload::phase::{KeySpace, Length, Phase};
+use workload::phase::{KeySpace, Length, Phase, PlainKeySpace};
 use workload::phase_check::SettingNames;
 use workload::plan::{Output, Plan};
 use workload::protocol_name::ProtocolName;
@@ -23,7 +24,7 @@ use workload::source::Source;
 use workload::workload::{Item, Workload};
 
 const TIMEOUT: Duration = Duration::from_secs(10);
-const MOST_WEIGHT: u64 = 65_535;
+const USUAL_HOST: &str = "localhost";
 
 const NAMES: SettingNames = SettingNames {
     clients: "--clients",
@@ -38,47 +39,16 @@ const NAMES: SettingNames = SettingNames {
 
 impl Options {
     /// The plan that the options stand for; `argv` is the command line as it may be published.
-    pub fn plan(&self, given: &Given, argv: Vec<String>) -> Result<Plan, Failure> {
-        let load = &self.load;
-        let protocol = self.server.protocol;
-        let connections = load.clients.saturating_mul(load.threads);
-        let keys = self.key_space()?;
-        let length = match (load.test_time, load.requests) {
-            (Some(time), _) => Length::Lasting(time),
-            (None, Requests::OfEachConnection(each)) => {
-                Length::Requests(each.saturating_mul(connections as u64))
-            }
-            (None, Requests::AllKeys) => Length::Requests(keys.count),
-        };
-        let mode = match load.rate {
-            None => Mode::Closed,
-            Some(rate) => {
-                let rate = check_rate(rate * connections as f64, "--rate-limiting")?;
-                Mode::Open { rate, arrivals: ArrivalProcess::Fixed }
-            }
-        };
-        let usual = Phase::of(self.workload(&load.commands(given)?)?);
-        let phase = Phase {
-            clients: connections,
-            threads: load.threads,
-            pipeline: load.pipeline,
-            window: Window::Rolling,
-            keys,
-            values: self.data.sizes(),
-            ttl: self.data.ttl,
-            warmup: Duration::ZERO,
-            length,
-            mode,
-            resp3: protocol.resp3,
-            ..usual
-        };
-        phase.check(&NAMES, protocol.name)?;
+    pub fn plan(&self, commands: &Commands, argv: Vec<String>) -> Result<Plan, Failure> {
+        let protocol = self.server.protocol.name;
+        let phase = self.phase(commands)?;
+        phase.check(&NAMES, protocol)?;
         let plan = Plan {
             argv,
-            protocol: protocol.name,
+            protocol,
             target: self.target()?,
-            database: 0,
-            cluster: false,
+            database: self.database(),
+            cluster: self.server.cluster,
             seed: 1,
             overwrites: false,
             cpus: Vec::new(),
@@ -87,6 +57,7 @@ impl Options {
             slice_ms: 100,
             allow_errors: false,
             output: Output::Table,
+            intervals: true,
             hdr_log: None,
             phases: vec![phase],
         };
@@ -94,106 +65,138 @@ impl Options {
         Ok(plan)
     }
 
+    fn phase(&self, commands: &Commands) -> Result<Phase, Failure> {
+        let load = &self.load;
+        let connections = load.clients.saturating_mul(load.threads);
+        let count = self.key_count()?;
+        let length = match (load.test_time, load.requests) {
+            (Some(time), _) => Length::Lasting(time),
+            (None, Requests::OfEachConnection(each)) => {
+                Length::Requests(each.saturating_mul(connections as u64))
+            }
+            (None, Requests::AllKeys) => Length::Requests(count),
+        };
+        let mode = match load.rate {
+            None => Mode::Closed,
+            Some(rate) => {
+                let rate = check_rate(rate * connections as f64, "--rate-limiting")?;
+                Mode::Open { rate, arrivals: ArrivalProcess::Fixed }
+            }
+        };
+        let distribution = |command: &Command| self.distribution(command.pattern, count);
+        let distributions = commands.list.iter().map(distribution).collect::<Result<Vec<_>, _>>()?;
+        Ok(Phase {
+            clients: connections,
+            threads: load.threads,
+            pipeline: load.pipeline,
+            window: Window::Rolling,
+            keys: KeySpace { count, distribution: distributions[0] },
+            plain_keys: Some(PlainKeySpace { first: self.data.first_key, distributions }),
+            values: self.data.sizes(),
+            ttl: self.data.ttl,
+            warmup: Duration::ZERO,
+            length,
+            mode,
+            reconnect_after: load.reconnect_interval,
+            resp3: self.server.protocol.resp3,
+            ..Phase::of(self.workload(commands)?)
+        })
+    }
+
     fn target(&self) -> Result<Target, Failure> {
         let server = &self.server;
-        let port = server.port.unwrap_or(server.protocol.name.port());
+        let uri = server.uri.as_ref();
+        let port = server.port.or(uri.and_then(|uri| uri.port)).unwrap_or(server.protocol.name.port());
+        let host = server.host.as_ref().or(uri.and_then(|uri| uri.host.as_ref()));
         let address = match &server.socket {
             Some(path) => Address::unix(path)?,
-            None => Address::Tcp { host: server.host.clone(), port },
+            None => Address::Tcp { host: host.map_or(USUAL_HOST.to_owned(), String::clone), port },
         };
-        let auth = |login: &String| match login.split_once(':') {
+        let given = server.login.as_ref().map(|login| match login.split_once(':') {
             Some((user, password)) => target::auth(Some(user), password),
             None => target::auth(None, login),
-        };
+        });
+        let of_uri = uri.and_then(|uri| uri.login.as_ref());
+        let login = given.or(of_uri.map(|login| target::auth(login.user.as_deref(), &login.password)));
         require(
-            server.login.is_none() || server.protocol.name == ProtocolName::Resp,
+            login.is_none() || server.protocol.name == ProtocolName::Resp,
             "-a is given for memcached",
             "leave it out",
         )?;
-        Ok(Target { address, tls: None, greeting: server.login.iter().map(auth).collect(), timeout: TIMEOUT })
+        let select = (self.database() > 0 && !server.cluster)
+            .then(|| vec!["SELECT".to_owned(), self.database().to_string()]);
+        Ok(Target {
+            address,
+            tls: self.uses_tls().then(|| self.tls().client()).transpose()?,
+            greeting: login.into_iter().chain(select).collect(),
+            timeout: TIMEOUT,
+        })
     }
 
-    /// Sets and gets in their ratio, or `commands` with theirs.
-    fn workload(&self, commands: &[(String, u64)]) -> Result<Workload, Failure> {
-        let counts = match commands {
-            [] => self.load.ratio.to_vec(),
-            _ => commands.iter().map(|(_, ratio)| *ratio).collect(),
-        };
-        let total = counts.iter().try_fold(0u64, |sum, count| sum.checked_add(*count)).unwrap_or(u64::MAX);
-        require(
-            (1..=MOST_WEIGHT).contains(&total),
-            "the ratios add up to 0 or more than 65535",
-            "give smaller ones",
-        )?;
+    fn tls(&self) -> tls::Settings {
+        let server = &self.server;
+        tls::Settings {
+            sni: server.sni.clone(),
+            cacert: server.cacert.clone(),
+            insecure: server.insecure,
+            cert: server.cert.clone(),
+            key: server.key.clone().or(server.cert.clone()),
+            ..tls::Settings::default()
+        }
+    }
+
+    fn workload(&self, commands: &Commands) -> Result<Workload, Failure> {
+        let name = |command: &Command| commands.rows[command.row].to_lowercase();
         match self.server.protocol.name {
-            ProtocolName::Resp => self.of_resp(commands, counts),
+            ProtocolName::Resp => {
+                let item = |command: &Command| Item {
+                    name: name(command),
+                    source: Source::Request(command.words.clone()),
+                    count: command.weight,
+                };
+                Ok(Workload::of(commands.list.iter().map(item).collect(), Order::Mix))
+            }
             ProtocolName::Memcached => {
-                require(commands.is_empty(), "--command is given for memcache_text", "give --ratio")?;
-                self.of_memcached(counts)
+                require(
+                    self.data.prefix.is_none(),
+                    "--key-prefix is given for memcache_text",
+                    "keys are key:N there",
+                )?;
+                let item = |command: &Command| {
+                    let name = name(command);
+                    Ok(Item { source: suite::find_test(&name)?, name, count: command.weight })
+                };
+                let items = commands.list.iter().map(item).collect::<Result<_, Failure>>()?;
+                Ok(Workload::of_memcached(items, Order::Mix))
             }
         }
     }
 
-    fn of_resp(&self, commands: &[(String, u64)], counts: Vec<u64>) -> Result<Workload, Failure> {
-        let requests = self.requests(commands)?;
-        let item = |(words, count): (Vec<Vec<u8>>, u64)| {
-            let name = String::from_utf8_lossy(&words[0]).to_lowercase();
-            Item { name, source: Source::Request(words), count }
-        };
-        let items = requests.into_iter().zip(counts).filter(|(_, count)| *count > 0).map(item);
-        Ok(Workload::of(items.collect(), Order::Mix))
-    }
-
-    fn of_memcached(&self, counts: Vec<u64>) -> Result<Workload, Failure> {
-        require(
-            self.data.prefix.is_none(),
-            "--key-prefix is given for memcache_text",
-            "keys are key:N there",
-        )?;
-        let tests = ["set", "get"].into_iter().zip(counts).filter(|(_, count)| *count > 0);
-        let item = |(name, count): (&str, u64)| {
-            Ok(Item { name: name.to_owned(), source: suite::find_test(name)?, count })
-        };
-        Ok(Workload::of_memcached(tests.map(item).collect::<Result<_, Failure>>()?, Order::Mix))
-    }
-
-    /// The words of each command.
-    fn requests(&self, commands: &[(String, u64)]) -> Result<Vec<Vec<Vec<u8>>>, Failure> {
-        let key = format!("{}__key__", self.data.prefix.as_deref().unwrap_or("memtier-"));
-        if commands.is_empty() {
-            let end = if self.data.ttl.is_some() { ["EX", "__ttl__"].as_slice() } else { &[] };
-            let set = [&["SET", &key, "__data__"], end].concat();
-            let bytes = |words: &[&str]| words.iter().map(|word| word.as_bytes().to_vec()).collect();
-            return Ok(vec![bytes(&set), bytes(&["GET", &key])]);
-        }
-        let cut = |(text, _): &(String, u64)| {
-            let words = words::split(&text.replace("__key__", &key)).filter(|words| !words.is_empty());
-            words.ok_or_else(|| cannot_be("--command", text, "close its quotes"))
-        };
-        commands.iter().map(cut).collect()
-    }
-
-    fn key_space(&self) -> Result<KeySpace, Failure> {
-        let data = &self.data;
-        let (least, most) = (data.first_key, data.last_key);
+    fn key_count(&self) -> Result<u64, Failure> {
+        let (least, most) = (self.data.first_key, self.data.last_key);
         require(least <= most, "--key-maximum is below --key-minimum", "give a greater one")?;
-        let count = (most - least).saturating_add(1);
+        Ok((most - least).saturating_add(1))
+    }
+
+    /// What the letter `pattern` means among `count` keys.
+    fn distribution(&self, pattern: char, count: u64) -> Result<Distribution, Failure> {
+        let data = &self.data;
         let share = |keys: f64| keys / count as f64;
         let deviation = data.deviation.map_or(1.0 / 6.0, share);
-        let mean = data.median.map_or(0.5, |median| share(median - least as f64));
+        let mean = data.median.map_or(0.5, |median| share(median - data.first_key as f64));
         let fits = deviation > 0.0 && deviation <= 1.0 && (0.0..=1.0).contains(&mean);
         require(
-            fits && data.exponent > 0.0 && data.exponent <= 10.0,
+            fits && data.exponent > 0.0 && data.exponent < 5.0,
             "--key-stddev, --key-median or --key-zipf-exp does not fit the range of keys",
-            "give keys of the range, and an exponent above 0",
+            "give keys of the range, and an exponent between 0 and 5",
         )?;
-        let distribution = match self.load.command_key_pattern.unwrap_or(data.key_pattern) {
-            'S' => Distribution::Sequential,
-            'P' => Distribution::Parts,
-            'G' => Distribution::Gaussian { mean, deviation },
-            'Z' => Distribution::Zipf { exponent: data.exponent },
-            _ => Distribution::Uniform,
-        };
-        Ok(KeySpace { count, distribution })
+        match pattern {
+            'R' => Ok(Distribution::Uniform),
+            'S' => Ok(Distribution::Sequential),
+            'P' => Ok(Distribution::Parts),
+            'G' => Ok(Distribution::Gaussian { mean, deviation }),
+            'Z' => Ok(Distribution::Zipf { exponent: data.exponent }),
+            _ => Err(cannot_be("--key-pattern", &pattern.to_string(), "give R, S, G, Z or P")),
+        }
     }
 }

@@ -18,6 +18,17 @@ pub struct Protocol {
     pub resp3: bool,
 }
 
+impl Protocol {
+    /// Its name, without the two versions of that of Redis.
+    pub fn text(self) -> &'static str {
+        match self.name {
+            ProtocolName::Resp if self.resp3 => "resp3",
+            ProtocolName::Resp => "redis",
+            ProtocolName::Memcached => "memcache_text",
+        }
+    }
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Requests {
     OfEachConnection(u64),
@@ -42,9 +53,10 @@ pub fn requests(text: &str) -> Result<Requests, Failure> {
     }
 }
 
-pub fn ratio(text: &str) -> Result<[u64; 2], Failure> {
-    let (sets, gets) = text.split_once(':').ok_or_else(|| cannot_be("--ratio", text, SEE_HELP))?;
-    Ok([parsed("--ratio", sets)?, parsed("--ratio", gets)?])
+/// Two numbers with a colon between them.
+pub fn ratio(option: &str, text: &str) -> Result<[u64; 2], Failure> {
+    let (a, b) = text.split_once(':').ok_or_else(|| cannot_be(option, text, SEE_HELP))?;
+    Ok([parsed(option, a)?, parsed(option, b)?])
 }
 
 /// Two numbers with a dash between them, the lesser first.
@@ -72,15 +84,48 @@ pub fn expiry_range(text: &str) -> Result<Ttl, Failure> {
     Ok(Ttl(least, most))
 }
 
-/// One letter, or the same for sets and gets.
-pub fn pattern(option: &str, text: &str) -> Result<char, Failure> {
-    let letters: Vec<&str> = text.split(':').collect();
-    let letter =
-        letters[0].chars().next().filter(|letter| letters[0].len() == 1 && "RSGZP".contains(*letter));
-    require(
-        letters.iter().all(|other| *other == letters[0]),
-        &format!("{option} {text} has two patterns"),
-        "give both the same, or two runs",
-    )?;
-    letter.ok_or_else(|| cannot_be(option, text, SEE_HELP))
+/// One number, as a range of it alone.
+pub fn one_of_range(option: &str, text: &str) -> Result<u64, Failure> {
+    let (least, most): (u64, u64) = match text.contains('-') {
+        true => range(option, text)?,
+        false => (parsed(option, text)?, parsed(option, text)?),
+    };
+    match least == most {
+        true => Ok(least),
+        false => Err(cannot_be(option, text, "nothing is drawn from it here: give both ends the same")),
+    }
+}
+
+/// A letter of a key pattern.
+pub fn letter(option: &str, text: &str) -> Result<char, Failure> {
+    let mut letters = text.chars();
+    match (letters.next(), letters.next()) {
+        (Some(letter), None) if "RSGZP".contains(letter) => Ok(letter),
+        _ => Err(cannot_be(option, text, "give R, S, G, Z or P")),
+    }
+}
+
+/// The letters of sets and of gets; one letter is for both.
+pub fn pattern(text: &str) -> Result<[char; 2], Failure> {
+    const OPTION: &str = "--key-pattern";
+    let (set, get) = text.split_once(':').unwrap_or((text, text));
+    match (letter(OPTION, set), letter(OPTION, get)) {
+        (Ok(set), Ok(get)) => Ok([set, get]),
+        _ => Err(cannot_be(OPTION, text, "give two of R, S, G, Z and P, as in S:R")),
+    }
+}
+
+/// Percentiles, separated by commas.
+pub fn percentiles(text: &str) -> Result<Vec<f64>, Failure> {
+    let percentile = |text: &str| text.trim().parse().ok().filter(|it| (0.0..=100.0).contains(it));
+    let percentiles: Option<Vec<f64>> = text.split(',').map(percentile).collect();
+    percentiles.ok_or_else(|| cannot_be("--print-percentiles", text, "give percentiles, as in 50,99,99.9"))
+}
+
+/// Only the grouping by command is there.
+pub fn breakdown(text: &str) -> Result<(), Failure> {
+    match text {
+        "command" => Ok(()),
+        _ => Err(cannot_be("--command-stats-breakdown", text, "only command is there")),
+    }
 }

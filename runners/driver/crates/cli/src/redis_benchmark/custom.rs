@@ -18,7 +18,10 @@ pub fn plan(options: &Options) -> Result<PlannedTest, Failure> {
     let title_words = title_words.join(&b";".to_vec());
     let title: Vec<String> =
         title_words.iter().map(|word| String::from_utf8_lossy(word).into_owned()).collect();
-    let steps: Vec<&[Vec<u8>]> = options.command.split(|word| word == b";").collect();
+    let steps: Vec<&[Vec<u8>]> = match is_literal(&options.command) {
+        true => vec![&options.command],
+        false => options.command.split(|word| word == b";").collect(),
+    };
     let several = steps.len() > 1;
     let steps = steps.into_iter().filter(|words| !words.is_empty());
     let steps: Vec<(usize, Command)> =
@@ -29,6 +32,12 @@ pub fn plan(options: &Options) -> Result<PlannedTest, Failure> {
     }
     let script = Script::sequence(steps);
     Ok(PlannedTest { title: title.join(" "), payload_bytes: script.unit_bytes(), script, before: None })
+}
+
+/// Whether the `;` of `words` is but their last word: there is no sequence of one command.
+fn is_literal(words: &[Vec<u8>]) -> bool {
+    let separators = words.iter().filter(|word| *word == b";").count();
+    separators == 1 && words.len() > 1 && words.last().is_some_and(|word| word == b";")
 }
 
 /// One command of a sequence; it may begin with how often it is sent.
@@ -106,6 +115,9 @@ mod tests {
         assert_eq!(plan.script.order, [0, 1, 1, 1, 2]);
         assert_eq!(plan.script.numbers_per_unit(), 3);
         assert!(planned(&[";"]).is_err());
+        let alone = planned(&["set", "k", ";"]).unwrap();
+        assert_eq!(alone.script.commands[0].bytes, b"*3\r\n$3\r\nset\r\n$1\r\nk\r\n$1\r\n;\r\n");
+        assert_eq!(planned(&["set", "k", "v", ";", "get", "k"]).unwrap().script.commands.len(), 2);
         assert!(planned(&["2", ";", "ping"]).is_err());
     }
 }

@@ -52,6 +52,17 @@ pub fn command(name: &'static str) -> Command {
         .override_usage(format!("{name} [OPTIONS] [COMMAND ARGS...]"))
         .after_help(AFTER_HELP)
         .mut_arg("version", |arg| arg.short('v'))
+        .version(version(name))
+}
+
+/// What it stands in for, and what it is.
+fn version(name: &str) -> &'static str {
+    match name {
+        // The newest version of `suite`.
+        "redis-benchmark" => concat!("8.0 (speedbench ", env!("CARGO_PKG_VERSION"), " in its place)"),
+        "memcached-benchmark" => env!("CARGO_PKG_VERSION"),
+        _ => concat!("(speedbench ", env!("CARGO_PKG_VERSION"), " in its place)"),
+    }
 }
 
 /// Run with `words`, which follow the program's name; `name` is one of [`NAMES`].
@@ -135,8 +146,10 @@ pub fn job(options: &Options, name: &str, nodes: &[Node], script: &Script) -> Jo
         window: Window::Batch,
         rate: options.load.rate,
         keepalive: options.load.keepalive,
+        reconnect_after: None,
         keyspace: options.load.keyspace.unwrap_or(1).max(1),
         key_order: if options.load.sequential { KeyOrder::Sequential } else { KeyOrder::Uniform },
+        command_key_orders: Vec::new(),
         values: ValuePool::new(options.load.seed, 0),
         seed: options.load.seed,
         probe: None,

@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use clap::{Arg, ArgAction, Args, Command};
 
-use crate::arguments::{self, Parsed, without_value};
+use crate::arguments::{self, Advice, Parsed, ask_for_help, cannot_be, without_value};
 use crate::endpoint::Endpoint;
+use crate::redis_benchmark::suite::{NEWEST, VERSIONS, Version};
 use crate::values::{parsed, seconds};
 use engine::stage::depth_below_pipeline;
 use generator::digits;
@@ -22,6 +23,9 @@ use workload::phase::Length;
 const SEE_HELP: &str = "see --help";
 const LARGEST_VALUE: i64 = 1 << 30;
 const USUAL_REQUESTS: u64 = 100_000;
+/// In the words of redis-benchmark, for Linux.
+const KEEPALIVE_DISABLED: &str = "Keepalive disabled. You probably need 'echo 1 > /proc/sys/net/ipv4/tcp_tw_reuse' \
+                                  in order to use a lot of clients/requests";
 
 #[derive(Debug, Args)]
 pub struct Options {
@@ -97,8 +101,11 @@ pub struct LoadOptions {
 #[command(next_help_heading = "Tests")]
 pub struct TestOptions {
     /// names separated by commas (all)
-    #[arg(short = 't', value_name = "TESTS", value_parser = lowercase)]
+    #[arg(short = 't', value_name = "TESTS", value_parser = test_names)]
     pub names: Option<String>,
+    /// run the tests of this version of redis-benchmark when -t names none: 7.0, 7.2, 7.4 or 8.0
+    #[arg(long = "as", value_name = "VERSION", default_value_t = NEWEST, value_parser = version)]
+    pub stands_for: Version,
     /// the last word of the command is read from stdin
     #[arg(short = 'x')]
     pub stdin: bool,
@@ -146,8 +153,16 @@ fn keepalive(text: &str) -> Result<bool, Failure> {
     parsed::<i64>("-k", text).map(|number| number != 0)
 }
 
-fn lowercase(text: &str) -> Result<String, Failure> {
-    Ok(text.to_lowercase())
+/// Names in lower case, without blanks around their commas.
+fn test_names(text: &str) -> Result<String, Failure> {
+    let names: Vec<String> = text.split(',').map(|name| name.trim().to_lowercase()).collect();
+    Ok(names.join(","))
+}
+
+fn version(text: &str) -> Result<Version, Failure> {
+    let known = VERSIONS.iter().find(|version| version.to_string() == text);
+    let names = VERSIONS.map(|version| version.to_string()).join(", ");
+    known.copied().ok_or_else(|| cannot_be("--as", text, &format!("it knows {names}")))
 }
 
 /// The failure of a word that is no option, or lacks its value.
@@ -158,8 +173,11 @@ pub fn invalid(option: &str) -> Failure {
 
 /// Read `words` by the options of `command`, those that it hides excepted.
 pub fn parse(command: Command, words: Vec<OsString>) -> Result<Parsed<Options>, Failure> {
-    let (words, custom) = split(&command, words)?;
-    Ok(match arguments::parse::<Options>(command, words, SEE_HELP)? {
+    let (words, custom) = match ask_for_help(&words) {
+        true => (words, Vec::new()),
+        false => split(&command, words)?,
+    };
+    Ok(match arguments::parse::<Options>(command, words, Advice::see(SEE_HELP))? {
         Parsed::Options(mut options, given) => {
             options.command = custom.into_iter().map(OsStringExt::into_vec).collect();
             options.finish()?;
@@ -213,6 +231,9 @@ impl Options {
         if self.load.threads.is_some_and(|threads| threads > MOST_THREADS) {
             self.warn(&format!("Too many threads, limiting threads to {MOST_THREADS}."));
             self.load.threads = Some(MOST_THREADS);
+        }
+        if !self.load.keepalive {
+            self.warn(KEEPALIVE_DISABLED);
         }
         if !self.command.is_empty() && self.tests.names.is_some() {
             self.warn("Option -t is ignored.");

@@ -3,7 +3,7 @@
 use crate::redis_benchmark::custom;
 use crate::redis_benchmark::options::Options;
 use crate::redis_benchmark::planned::{PlannedTest, placeholders};
-use crate::redis_benchmark::suite::{self, Test};
+use crate::redis_benchmark::suite::{self, RunsIn, Test};
 use protocol::command::Command;
 use protocol::expectation::Expectation;
 use protocol::resp;
@@ -44,7 +44,11 @@ fn is_known(name: &str) -> bool {
 
 fn is_selected(test: &Test, options: &Options) -> bool {
     match &options.tests.names {
-        None => !test.extra || options.with_extras,
+        None => match test.runs_in {
+            RunsIn::All => true,
+            RunsIn::Since(version) => options.with_extras || options.tests.stands_for >= version,
+            RunsIn::Valkey => options.with_extras,
+        },
         Some(list) => list.split(',').any(|name| test.names.contains(&name)),
     }
 }

@@ -20,6 +20,6 @@ pub fn placeholders(options: &Options) -> Placeholders {
         numbers: options.load.keyspace.is_some(),
         tags: options.endpoint.access.cluster,
         value: Value::Same(suite::value(options.load.value_bytes)),
-        ttl: None,
+        ..Placeholders::default()
     }
 }

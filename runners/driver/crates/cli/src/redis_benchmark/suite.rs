@@ -6,12 +6,39 @@ pub struct Test {
     pub names: &'static [&'static str],
     /// Words separated by spaces. `D` is the value, `T` the hash tag with its colon in a cluster, `S` a score.
     pub words: &'static str,
-    /// Whether only valkey-benchmark runs it without being asked.
-    pub extra: bool,
+    /// Which programs run it when -t does not name it.
+    pub runs_in: RunsIn,
+}
+
+/// Which programs run a test when -t does not name it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum RunsIn {
+    All,
+    /// redis-benchmark from this version on, and valkey-benchmark.
+    Since(Version),
+    Valkey,
+}
+
+/// Major and minor number of a version of redis-benchmark.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Version(pub u32, pub u32);
+
+/// The versions that `--as` knows; the last is the one that is stood in for unless another is asked for.
+pub const VERSIONS: [Version; 4] = [Version(7, 0), Version(7, 2), Version(7, 4), NEWEST];
+pub const NEWEST: Version = Version(8, 0);
+
+impl std::fmt::Display for Version {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}.{}", self.0, self.1)
+    }
 }
 
 const fn test(title: &'static str, names: &'static [&'static str], words: &'static str) -> Test {
-    Test { title, names, words, extra: false }
+    Test { title, names, words, runs_in: RunsIn::All }
+}
+
+const fn of_valkey(title: &'static str, names: &'static [&'static str], words: &'static str) -> Test {
+    Test { title, names, words, runs_in: RunsIn::Valkey }
 }
 
 const LRANGES: &[&str] = &["lrange", "lrange_100", "lrange_300", "lrange_500", "lrange_600"];
@@ -37,10 +64,10 @@ pub const TESTS: &[Test] = &[
     test("LRANGE_500 (first 500 elements)", &["lrange", "lrange_500"], "LRANGE mylistT 0 499"),
     test("LRANGE_600 (first 600 elements)", &["lrange", "lrange_600"], "LRANGE mylistT 0 599"),
     test("MSET (10 keys)", &["mset"], "MSET keyT:__rand_int__ D*10"),
-    Test { title: "MGET (10 keys)", names: &["mget"], words: "MGET keyT:__rand_int__*10", extra: true },
-    test("XADD", &["xadd"], "XADD mystreamT * myfield D"),
-    Test { title: "FUNCTION LOAD", names: &["function_load"], words: "FUNCTION LOAD REPLACE L", extra: true },
-    Test { title: "FCALL", names: &["fcall"], words: "FCALL foo1 K", extra: true },
+    of_valkey("MGET (10 keys)", &["mget"], "MGET keyT:__rand_int__*10"),
+    Test { runs_in: RunsIn::Since(Version(7, 2)), ..test("XADD", &["xadd"], "XADD mystreamT * myfield D") },
+    of_valkey("FUNCTION LOAD", &["function_load"], "FUNCTION LOAD REPLACE L"),
+    of_valkey("FCALL", &["fcall"], "FCALL foo1 K"),
 ];
 
 /// The value of `bytes` bytes: a linear congruential generator, the same for every run.

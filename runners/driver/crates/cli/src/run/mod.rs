@@ -1,5 +1,6 @@
 //! `speedbench run`: words in, one checked plan out, and its result.
 
+pub mod habits;
 pub mod options;
 pub mod phases;
 pub mod values;
@@ -8,8 +9,9 @@ use std::ffi::OsString;
 
 use clap::Command;
 
-use crate::arguments::{self, Parsed};
+use crate::arguments::{self, Advice, Parsed};
 use crate::uri;
+use habits::HABITS;
 use options::RunOptions;
 use report::{csv, table};
 use text::failure::Failure;
@@ -18,7 +20,8 @@ use text::secrets::HIDDEN;
 use workload::plan::Output;
 
 const ABOUT: &str = "Measure a server that speaks RESP (Redis, Valkey) or the protocol of memcached";
-const SEE_HELP: &str = "see `speedbench run --help`";
+const ADVICE: Advice<'_> =
+    Advice { see: "see `speedbench run --help`", habits: &HABITS, word: Some(habits::WORD) };
 
 pub fn command() -> Command {
     arguments::command::<RunOptions>("speedbench run", Some(ABOUT))
@@ -26,7 +29,7 @@ pub fn command() -> Command {
 
 /// Run with `words`, which follow `program`, the words that name it.
 pub fn run(program: &[String], words: Vec<OsString>) -> Result<(), Failure> {
-    let (options, given): (RunOptions, _) = match arguments::parse(command(), words, SEE_HELP)? {
+    let (options, given): (RunOptions, _) = match arguments::parse(command(), words, ADVICE)? {
         Parsed::Options(options, given) => (options, given),
         Parsed::Text(text) => return print(&text),
     };

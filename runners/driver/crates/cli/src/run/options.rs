@@ -6,8 +6,8 @@ use clap::Args;
 
 use crate::arguments::Given;
 use crate::endpoint::{Endpoint, TlsOptions};
-use crate::run::values::{Prefill, cpus, events, limit, prefill, rate, rates};
-use crate::values::{named, seconds};
+use crate::run::values::{Prefill, cpus, events, limit, milliseconds, prefill, rate, rates};
+use crate::values::{amount, bytes, count, named, seconds};
 use engine::job::Window;
 use engine::schedule::ArrivalProcess;
 use network::target::Target;
@@ -57,16 +57,16 @@ pub struct LoadOptions {
     #[arg(short = 't', value_name = "TESTS")]
     pub tests: Option<String>,
     /// connections (50)
-    #[arg(short = 'c', value_name = "CLIENTS")]
+    #[arg(short = 'c', value_name = "CLIENTS", value_parser = |text: &str| count::<usize>("-c", text))]
     pub clients: Option<usize>,
     /// requests per batch of a connection (1)
-    #[arg(short = 'P', value_name = "PIPELINE")]
+    #[arg(short = 'P', value_name = "PIPELINE", value_parser = |text: &str| count::<usize>("-P", text))]
     pub pipeline: Option<usize>,
     /// keys (1)
-    #[arg(short = 'r', value_name = "KEYSPACE")]
+    #[arg(short = 'r', value_name = "KEYSPACE", value_parser = |text: &str| count::<u64>("-r", text))]
     pub keyspace: Option<u64>,
     /// bytes of a value (3)
-    #[arg(short = 'd', value_name = "VALUE_BYTES")]
+    #[arg(short = 'd', value_name = "VALUE_BYTES", value_parser = |text: &str| bytes("-d", text))]
     pub value_bytes: Option<usize>,
     /// batch: send when all replies are in; rolling: after each (batch)
     #[arg(long, value_name = "KIND", value_parser = |text: &str| named::<Window>("--window", text, "batch or rolling"))]
@@ -93,13 +93,13 @@ pub struct LoadOptions {
     #[arg(long, value_name = "N")]
     pub probe_clients: Option<usize>,
     /// requests per second of all of them (100); either asks for a probe
-    #[arg(long, value_name = "R")]
+    #[arg(long, value_name = "R", value_parser = |text: &str| amount("--probe-rate", text))]
     pub probe_rate: Option<f64>,
     /// seconds (5)
     #[arg(long, value_name = "S", value_parser = |text: &str| seconds("--duration", text))]
     pub duration: Option<Duration>,
     /// exactly so many requests instead
-    #[arg(short = 'n', value_name = "REQUESTS")]
+    #[arg(short = 'n', value_name = "REQUESTS", value_parser = |text: &str| count::<u64>("-n", text))]
     pub requests: Option<u64>,
     /// seconds of the same load before it (0.5; with -n 0)
     #[arg(long, value_name = "S", value_parser = |text: &str| seconds("--warmup", text))]
@@ -145,7 +145,7 @@ pub struct FrameOptions {
 #[command(next_help_heading = "Run")]
 pub struct OneServerOptions {
     /// width of the slices (100)
-    #[arg(long, value_name = "MS")]
+    #[arg(long, value_name = "MS", value_parser = milliseconds)]
     slice_ms: Option<u64>,
     /// read the CPU time of this process, too
     #[arg(long, value_name = "PID")]
@@ -191,6 +191,7 @@ impl RunOptions {
             server_events: one.server_events.unwrap_or_default(),
             slice_ms: one.slice_ms.unwrap_or(100),
             allow_errors: frame.allow_errors,
+            intervals: false,
             hdr_log: one.hdr_log,
         };
         plan.check()?;

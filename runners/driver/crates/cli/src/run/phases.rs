@@ -1,5 +1,6 @@
 //! The phases that the options of a command line stand for.
 
+use crate::redis_benchmark::suite;
 use crate::run::options::LoadOptions;
 use crate::values::named;
 use engine::probe::Probe;
@@ -12,6 +13,7 @@ use workload::mode::Mode;
 use workload::phase::{KeySpace, Length, Phase};
 use workload::phase_check::SettingNames;
 use workload::plan;
+use workload::protocol_name::ProtocolName;
 use workload::workload::Workload;
 
 /// What the settings of a workload are called on the command line.
@@ -26,6 +28,8 @@ const TERMS: SettingNames = SettingNames {
     tracking: "--tracking",
 };
 
+const KNOWN: &str = "here -t takes ping, set, get, incr";
+
 impl LoadOptions {
     /// One phase per test, all alike; only the first one has a prefill.
     pub fn phases(&self, prefill: bool) -> Result<Vec<Phase>, Failure> {
@@ -39,7 +43,10 @@ impl LoadOptions {
                     "leave it out",
                 ));
             }
-            (Some(list), _) => list.split(',').map(workload).collect::<Result<_, _>>()?,
+            (Some(list), _) => {
+                check_tests(list, protocol)?;
+                list.split(',').map(|name| workload(name.trim())).collect::<Result<_, _>>()?
+            }
             (None, Some(usual)) => vec![usual],
             (None, None) => Workload::all(protocol),
         };
@@ -163,5 +170,34 @@ impl LoadOptions {
             (Some(duration), None) => Ok(Length::Lasting(duration)),
             (None, None) => Ok(Length::DEFAULT),
         }
+    }
+}
+
+/// Refuse what looks like a mix and is a list, and say where tests of redis-benchmark are.
+fn check_tests(list: &str, protocol: ProtocolName) -> Result<(), Failure> {
+    let names: Vec<&str> = list.split(',').map(str::trim).collect();
+    let is_weighted = |name: &&str| {
+        let weight = name.split_once(':').filter(|_| !name.contains('+')).map(|(_, weight)| weight);
+        weight.is_some_and(|weight| weight != "1")
+    };
+    if let Some(weighted) = names.iter().find(|name| names.len() > 1 && is_weighted(name)) {
+        return Err(Failure::usage(
+            format!("-t {list} names {} tests, and {weighted} alone has no use for a weight", names.len()),
+            format!("write {} for one mix", names.join("+")),
+        ));
+    }
+    let elsewhere = |name: &&&str| {
+        let name = name.to_lowercase();
+        Workload::named(protocol, &name).is_err()
+            && suite::TESTS.iter().any(|test| test.names.contains(&&*name))
+    };
+    match names.iter().find(elsewhere).filter(|_| protocol == ProtocolName::Resp) {
+        None => Ok(()),
+        Some(name) => Err(Failure::usage(
+            format!("there is no test '{name}' in `speedbench run`"),
+            format!(
+                "`speedbench redis-benchmark -t {name}` has it; or write its command into a file for --workload; {KNOWN}"
+            ),
+        )),
     }
 }

@@ -1,10 +1,11 @@
 //! Values of the options of `speedbench run`.
 
 use crate::arguments::cannot_be;
-use crate::values::parsed;
+use crate::values::{amount, parsed, time_with_unit};
 use engine::schedule::check_rate;
 use machine::counters;
 use text::failure::Failure;
+use text::units::round;
 use workload::mode::Limit;
 
 /// Whether a prefill may overwrite keys.
@@ -32,24 +33,37 @@ pub fn events(list: &str) -> Result<Vec<&'static str>, Failure> {
 }
 
 pub fn rate(text: &str) -> Result<f64, Failure> {
-    check_rate(parsed("--rate", text)?, "--rate")
+    check_rate(amount("--rate", text)?, "--rate")
 }
 
 pub fn rates(list: &str) -> Result<Vec<f64>, Failure> {
     let rate = |text: &str| {
-        let rate = text.parse().map_err(|_| cannot_be("--sweep", list, "give rates, as in 10000,20000"))?;
+        let rate = amount("--sweep", text.trim());
+        let rate =
+            rate.map_err(|_| cannot_be("--sweep", list, "give rates, as in 10000,20000 or 10k,20k"))?;
         check_rate(rate, "--sweep")
     };
     list.split(',').map(rate).collect()
 }
 
-/// `p99:1000us`
+/// `p99:1000us` or `p99:1ms`
 pub fn limit(text: &str) -> Result<Limit, Failure> {
-    let (percentile, us) = text.split_once(':').unwrap_or_default();
-    let number = |text: Option<&str>| text?.parse().ok();
-    match (number(percentile.strip_prefix('p')), number(us.strip_suffix("us"))) {
-        (Some(percentile), Some(us)) => Limit { percentile, us }.check("--search"),
-        _ => Err(cannot_be("--search", text, "give a percentile and a latency, as in p99:1000us")),
+    let (percentile, latency) = text.split_once(':').unwrap_or_default();
+    let percentile = percentile.strip_prefix('p').and_then(|number| number.parse().ok());
+    match (percentile, time_with_unit(latency)) {
+        (Some(percentile), Some(seconds)) => {
+            // The nearest ns: 1.1 ms is 1100 us, and not a little more.
+            Limit { percentile, us: round(seconds * 1e6, 3) }.check("--search")
+        }
+        _ => Err(cannot_be("--search", text, "give a percentile and a latency, as in p99:1000us or p99:1ms")),
+    }
+}
+
+/// Whole milliseconds: `100` or `100ms`.
+pub fn milliseconds(text: &str) -> Result<u64, Failure> {
+    match time_with_unit(text).map(|seconds| round(seconds * 1e3, 3)) {
+        Some(ms) if ms.fract() == 0.0 && ms >= 0.0 => Ok(ms as u64),
+        _ => parsed("--slice-ms", text),
     }
 }
 
