@@ -65,7 +65,7 @@ def _requested_benchmarks(run: Run, definition: Definition) -> list[dict[str, An
     for section in definition.benchmark:
         if benchmark := benchmarks.get(section.name):
             requested = {"name": section.name, "digest": benchmark.digest} | section.work()
-            requested["inside"] = definition.functions_of(section)
+            requested["inside"] = [] if run.canary else definition.functions_of(section)  # its program never changes
             if rate := rates.requested_rate(run.machine, benchmark):
                 requested["workload"]["rate"] = rate
             found.append(requested)
