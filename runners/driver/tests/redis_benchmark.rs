@@ -103,12 +103,12 @@ fn every_test_is_refused_before_anything_is_sent() {
 
 #[test]
 fn the_name_of_the_program_chooses_its_face() {
-    for name in ["redis-benchmark", "valkey-benchmark"] {
+    for (name, version) in [("redis-benchmark", "8.0 "), ("valkey-benchmark", "")] {
         let called =
             Command::new(env!("CARGO_BIN_EXE_speedbench")).arg0(name).arg("--version").output().unwrap();
         assert_eq!(
             String::from_utf8(called.stdout).unwrap(),
-            format!("{name} {}\n", env!("CARGO_PKG_VERSION"))
+            format!("{name} {version}(speedbench {} in its place)\n", env!("CARGO_PKG_VERSION"))
         );
         let help = speedbench([name.to_owned(), "--help".to_owned()]);
         assert!(String::from_utf8(help.stdout).unwrap().starts_with(&format!("Usage: {name} [OPTIONS]")));

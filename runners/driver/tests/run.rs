@@ -220,11 +220,14 @@ fn a_mix_is_sent_in_its_proportions() {
 #[test]
 fn numbers_may_have_units() {
     let server = Server::tcp(Manner::Honest);
-    let options = "-t set -n 1k -c 2 -P 10 -r 2k -d 0.5kb --slice-ms 50ms --warmup 10ms --rate 1k";
+    let options = "-t set -n 1k -c 2 -P 10 -r 2k -d 0.5kb --slice-ms 50ms --warmup 10ms";
     let document = server.document(options);
     let test = &document["tests"][0];
     let workload = &test["workload"];
-    assert_eq!((&test["requests"], &test["open"]["asked_rps"]), (&1000.into(), &1000.0.into()));
+    assert_eq!(test["requests"], 1000);
     assert_eq!((&workload["keys"]["count"], &workload["values"]["bytes"]), (&2000.into(), &512.into()));
     assert_eq!((&workload["warmup_s"], &test["slices"]["width_ms"]), (&0.01.into(), &50.into()));
+    let document = server.document("-t ping -c 2 --duration 100ms --warmup 0 --rate 1.5k");
+    let test = &document["tests"][0];
+    assert_eq!((&test["open"]["asked_rps"], &test["window_s"]), (&1500.0.into(), &0.1.into()));
 }

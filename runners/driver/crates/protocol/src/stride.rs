@@ -68,7 +68,7 @@ fn last(bytes: &[u8]) -> u64 {
     bytes.iter().rev().fold(0, |word, byte| (word << 8) | u64::from(*byte))
 }
 
-/// The length of the integer reply that `bytes` begin with, its CR LF included: `:` and one to fifteen digits. None for
+/// The length of the integer reply that `bytes` begin with, its CR LF included: `:` and one to sixteen digits. None for
 /// any other bytes, and for integers with a sign, which the caller reads in another way.
 #[inline(always)]
 pub fn integer(bytes: &[u8]) -> Option<usize> {
@@ -99,7 +99,7 @@ mod tests {
     #[test]
     fn integers_have_their_lengths() {
         for text in
-            [":0\r\n", ":7\r\n:8\r\n", ":12345678\r\n", ":123456789\r\n", ":999999999999999\r\n$3\r\n"]
+            [":0\r\n", ":7\r\n:8\r\n", ":12345678\r\n", ":123456789\r\n", ":9999999999999999\r\n$3\r\n"]
         {
             let length = text.find('\n').unwrap() + 1;
             assert_eq!(integer(text.as_bytes()), Some(length), "{text:?}");
@@ -114,7 +114,7 @@ mod tests {
             ":1x\r\n",
             "$3\r\n",
             ":12345678",
-            ":1234567890123456\r\n",
+            ":12345678901234567\r\n",
         ] {
             assert_eq!(integer(text.as_bytes()), None, "{text:?}");
         }

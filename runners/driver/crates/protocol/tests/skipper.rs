@@ -307,3 +307,11 @@ fn a_refusal_names_the_command_and_what_came() {
         assert_eq!(garbage, format!("the server answered {message}"));
     }
 }
+
+#[test]
+fn nulls_within_replies_are_counted_apart() {
+    let mut tally = protocol::replies::Tally::default();
+    let bytes = b"*3\r\n$-1\r\n$1\r\na\r\n$-1\r\n$-1\r\n";
+    protocol::replies::Replies::skip(&mut Skipper::any(), bytes, &mut tally).unwrap();
+    assert_eq!((tally.replies, tally.nulls, tally.null_elements), (2, 1, 2));
+}

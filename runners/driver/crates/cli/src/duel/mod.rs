@@ -7,6 +7,7 @@ use std::ffi::OsString;
 use clap::Command;
 
 use crate::arguments::{self, Advice, Parsed};
+use crate::run::habits::{self, HABITS};
 use crate::uri;
 use duel::table;
 use options::DuelOptions;
@@ -20,7 +21,8 @@ Measure two servers beside each other: is head slower than base?
 The connections to both are open at once, and short slices of the same load alternate between them, so that what \
 happens to the machine happens to both. The answer is about these two processes: two processes of one build differ by \
 2 to 3% for as long as they live. To judge builds, repeat the duel with fresh processes of both.";
-const SEE_HELP: &str = "see `speedbench duel --help`";
+const ADVICE: Advice<'_> =
+    Advice { see: "see `speedbench duel --help`", habits: &HABITS, word: Some(habits::WORD) };
 
 pub fn command() -> Command {
     arguments::command::<DuelOptions>("speedbench duel", Some(ABOUT))
@@ -30,8 +32,7 @@ pub fn command() -> Command {
 ///
 /// When a server fails after something was measured, that is printed, and the failure is returned.
 pub fn run(program: &[String], words: Vec<OsString>) -> Result<(), Failure> {
-    let (options, given): (DuelOptions, _) = match arguments::parse(command(), words, Advice::see(SEE_HELP))?
-    {
+    let (options, given): (DuelOptions, _) = match arguments::parse(command(), words, ADVICE)? {
         Parsed::Options(options, given) => (options, given),
         Parsed::Text(text) => return print(&text),
     };
