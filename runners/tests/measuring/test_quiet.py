@@ -89,15 +89,14 @@ def test_a_server_that_waits_for_a_busy_process_is_delayed(plan: Placement) -> N
 def test_threads_of_a_server_that_wait_for_each_other_are_no_disturbance(plan: Placement) -> None:
     reader = CounterReader(plan.server, plan.server, Roots(Path("/proc"), Path("/sys")))
     with running(TWO_HASHING, frozenset({min(plan.server)})) as pid:
-        time.sleep(0.2)
-        for _ in range(40):  # other work on this machine may disturb most of them
-            before_s = sum(reader.read(pid).delay_s.values())
-            with quiet.QuietGate(plan).watch(pid) as watch:
-                time.sleep(0.5)
-            assert sum(reader.read(pid).delay_s.values()) - before_s > 0.2
-            if "delayed" not in watch.findings.flags:
-                return
-    raise AssertionError(f"each time they were taken for a disturbance: {watch.findings.flags}")
+        while (before_s := sum(reader.read(pid).delay_s.values())) < 0.1:  # both have begun
+            time.sleep(0.02)
+        with quiet.QuietGate(plan).watch(pid) as watch:
+            time.sleep(0.5)
+        waited_s = sum(reader.read(pid).delay_s.values()) - before_s
+    # Of the time in which one waited for the other, no more counts than other work on this machine ran.
+    assert waited_s > 0.2
+    assert watch.findings.flags.get("delayed", 0.0) <= float(watch.findings.values["foreign_server"])
 
 
 def test_a_trial_waits_while_the_core_is_busy_and_the_next_wait_is_shorter(plan: Placement) -> None:
