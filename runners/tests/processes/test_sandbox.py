@@ -192,7 +192,7 @@ from runners.processes.children import ChildCommand, Processes
 from runners.sandbox.policy import SandboxView, sandbox_of_machine
 home = Path(sys.argv[1])
 processes = Processes(home, sandbox_of_machine({}, home))
-script = f"env -i setsid sleep {sys.argv[2]} & echo up; sleep {sys.argv[2]}"
+script = "env -i setsid sleep LONG & echo up; sleep LONG"
 with (home / "output").open("wb") as output:
     view = SandboxView(home / "tmp", (home,))
     command = ChildCommand(["/bin/sh", "-c", script], {"PATH": "/usr/bin:/bin"}, home, view=view)
@@ -202,7 +202,7 @@ time.sleep(300)
 
 
 def test_nothing_outlives_a_killed_runner(home: Path) -> None:
-    runner = subprocess.Popen([sys.executable, "-c", KILLED, str(home), LONG], cwd=HERE.parents[1])
+    runner = subprocess.Popen([sys.executable, "-c", KILLED.replace("LONG", LONG), str(home)], cwd=HERE.parents[1])
     wait_for(home / "output", "up")
     deadline = time.monotonic() + LIMIT_S
     while len(running(LONG)) < 2 and time.monotonic() < deadline:
