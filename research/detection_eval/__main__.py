@@ -127,8 +127,8 @@ def work_out(
         for peer in peers.PEERS:
             store.made(f"peer {peer}", partial(beside.compare, options.peers, peer, others, workers.cores()))
     elif part == "costs":
-        for case in cost_cases(extent):
-            store.put(f"cost {case}", executor.submit(cost.of_a_point, case, seed).result())
+        for at in cost_cases(extent):
+            store.put(f"cost {at}", executor.submit(cost.of_a_point, at, seed).result())
 
 
 def suspicions(extent: Extent) -> dict[Case, int]:
@@ -157,7 +157,7 @@ def findings(store: Store, sets: Sequence[DataSet], extent: Extent) -> Evaluatio
         settled=[row for case in suspicions(extent) if (row := store.get(f"settling {case}"))],
         narrowed=[row for case in NARROW if (row := store.get(f"narrowing {case}"))],
         young={between: score(found).suspicions for between, found in begun.items() if found},
-        costs=[row for case in cost_cases(extent) if (row := store.get(f"cost {case}"))],
+        costs=[row for at in cost_cases(extent) if (row := store.get(f"cost {at}"))],
         history=store.get("history") or [],
         peers=[row for piece in pieces for row in piece],
     )

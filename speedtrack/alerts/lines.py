@@ -80,7 +80,8 @@ CROSS JOIN LATERAL (
 """)
 # One row per stretch: the position and the commit of each sample, and its value, in commit order. Lateral subqueries,
 # so that PostgreSQL looks up each commit rather than read whole series. A series with fewer points than are wanted is
-# searched back to its first one, not to the root of the branch.
+# searched back to its first one, not to the root of the branch. Its first one: "+ 0", or PostgreSQL would look for the
+# smallest number from the root on.
 TRIALS = sql("""
     SELECT s.at, found.*
       FROM unnest(%(series)s::bigint[], %(branches)s::bigint[], %(firsts)s::int[], %(lasts)s::int[])
@@ -90,7 +91,7 @@ CROSS JOIN LATERAL (
                       WHERE m.series_id = s.id AND IS_CLEAN_POINT LIMIT %(before)s) AS commits OFFSET 0) AS few
 CROSS JOIN LATERAL (
         SELECT CASE WHEN cardinality(few.commits) < %(before)s
-                    THEN (SELECT min(p.number) FROM projects_position p
+                    THEN (SELECT min(p.number + 0) FROM projects_position p
                            WHERE p.branch_id = s.branch_id AND p.commit_id = ANY (few.commits))
                     ELSE 0 END AS number OFFSET 0) AS lowest
 CROSS JOIN LATERAL (

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
+from typing import Any
 
 from django.db import connection
 
@@ -95,7 +96,7 @@ def windows_since(news: Sequence[tuple[Series, datetime]]) -> list[Window]:
 
 def new_points(news: Sequence[tuple[Series, datetime]]) -> list[NewPoints]:
     """The new points on each live branch, those on the default branch first, in groups that lie near each other."""
-    asked = {"series": [series.pk for series, _ in news], "since": [since for _, since in news]}
+    asked: dict[str, Any] = {"series": [series.pk for series, _ in news], "since": [since for _, since in news]}
     with connection.cursor() as cursor:
         cursor.execute(NEW_POINTS, asked)
         rows = cursor.fetchall()
