@@ -5,17 +5,17 @@ mod support;
 use serde_json::Value;
 use support::{Manner, Server};
 
-/// The test of a run in which slices are 20 ms, so that a look is at 200 ms.
-fn measured(manner: Manner, options: &str) -> Value {
-    let document = Server::unix(manner).document(&format!("-t ping -c 4 --slice-ms 20 {options}"));
+/// The test of a run in which a look is at ten slices.
+fn measured(manner: Manner, slice_ms: u64, options: &str) -> Value {
+    let document = Server::unix(manner).document(&format!("-t ping -c 4 --slice-ms {slice_ms} {options}"));
     document["tests"][0].clone()
 }
 
 #[test]
 fn a_load_that_climbs_is_waited_for() {
-    let test = measured(Manner::Warming, "--warmup 0 --warmup-most 20 --duration 0.1");
+    let test = measured(Manner::Warming, 100, "--warmup 0 --warmup-most 20 --duration 0.1");
     let warmup = &test["warmup"];
-    // Within the first 200 ms, and within the 200 ms that end at 300 ms, the rate grows tenfold.
+    // Within the first second, and within the one that ends after 1.5 s, the rate grows tenfold.
     assert!(warmup["slices"].as_u64().unwrap() >= 20, "{warmup}");
     assert_eq!(warmup["steady"], true, "{warmup}");
     assert_eq!(test["window_s"], 0.1);
@@ -24,9 +24,9 @@ fn a_load_that_climbs_is_waited_for() {
 
 #[test]
 fn a_load_that_does_not_rest_in_time_is_flagged() {
-    let test = measured(Manner::Warming, "--warmup 0.1 --warmup-most 0.25 --duration 0.1");
+    let test = measured(Manner::Warming, 100, "--warmup 0.5 --warmup-most 1.25 --duration 0.1");
     let warmup = &test["warmup"];
-    assert_eq!((&warmup["seconds"], &warmup["slices"]), (&0.24.into(), &11.into()), "{warmup}");
+    assert_eq!((&warmup["seconds"], &warmup["slices"]), (&1.2.into(), &11.into()), "{warmup}");
     assert_eq!(warmup["steady"], false);
     assert!(warmup["rate_change"].as_f64().unwrap() > 0.0);
     assert!(test["flags"].as_array().unwrap().contains(&"no_steady_state".into()));
@@ -35,7 +35,7 @@ fn a_load_that_does_not_rest_in_time_is_flagged() {
 #[test]
 fn an_open_loop_is_waited_for_and_keeps_its_count() {
     let options = "--rate 1000 --warmup 0.3 --warmup-most 0.6 --duration 0.2";
-    let test = measured(Manner::Honest, options);
+    let test = measured(Manner::Honest, 20, options);
     // Requests that were due before the window, a ms apart, and were answered within it are counted with their latency.
     let late = (test["latency_us"]["max"].as_f64().unwrap() / 1000.0).ceil() as u64;
     let answered = test["requests"].as_u64().unwrap() + test["unfinished"].as_u64().unwrap();
@@ -45,14 +45,14 @@ fn an_open_loop_is_waited_for_and_keeps_its_count() {
 
 #[test]
 fn a_count_stays_exact_after_it() {
-    let test = measured(Manner::Honest, "-n 300 --warmup-most 0.5");
+    let test = measured(Manner::Honest, 20, "-n 300 --warmup-most 0.5");
     assert_eq!((&test["requests"], &test["unfinished"]), (&300.into(), &0.into()));
     assert!(test["warmup"]["slices"].as_u64().unwrap() >= 10);
 }
 
 #[test]
 fn a_fixed_time_is_told_as_such() {
-    let test = measured(Manner::Honest, "--warmup 0.05 --duration 0.1");
+    let test = measured(Manner::Honest, 20, "--warmup 0.05 --duration 0.1");
     assert_eq!((&test["warmup"]["seconds"], &test["warmup"]["slices"]), (&0.05.into(), &0.into()));
     assert_eq!(test["warmup"]["steady"], Value::Null);
     assert!(test["workload"].get("warmup_most_s").is_none());

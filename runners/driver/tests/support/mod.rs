@@ -26,7 +26,7 @@ pub enum Manner {
     /// These bytes, and then the connection is closed.
     HangingUp(&'static [u8]),
     Silent,
-    /// Honest, and slow at first: an answer takes 8 ms, and half of that after each 60 ms, for half a second.
+    /// Honest, and slow at first: an answer takes 8 ms, and half of that after each 300 ms, for 2.5 s.
     Warming,
     /// Honest, but the first byte of the value of this key is another than the one that was set.
     Corrupting(&'static [u8]),
@@ -176,8 +176,8 @@ fn converse(mut stream: impl Stream, manner: Manner, index: usize, seen: &Mutex<
 /// As long as [`Manner::Warming`] says.
 fn warm_up(began: Instant) {
     let passed = began.elapsed();
-    if passed < Duration::from_millis(500) {
-        thread::sleep(Duration::from_millis(8).div_f64((passed.as_secs_f64() / 0.06).exp2()));
+    if passed < Duration::from_millis(2500) {
+        thread::sleep(Duration::from_millis(8).div_f64((passed.as_secs_f64() / 0.3).exp2()));
     }
 }
 
