@@ -95,8 +95,8 @@ class Block:
         if self.number == 0:
             self._require_room(name)
             self.runner.await_quiet(name)  # later bursts hit both sides
-        begin, order = TrialStart(), self.runner.next_order()
-        slots = self.runner.rng.sample(SIDES, 2)
+        begin, slots = TrialStart(), self.runner.rng.sample(SIDES, 2)
+        orders = {side: self.runner.next_order() for side in slots}
         with ExitStack() as stack:
             servers = self._start(stack, slots)
             loads = self.runner.run_duel(
@@ -107,7 +107,7 @@ class Block:
         for side, load in zip(SIDES, loads, strict=True):
             trials[side] = Trial(
                 self.number,
-                order,
+                orders[side],
                 begin.timestamp,
                 begin.seconds,
                 load.metrics | {"peak_rss_bytes": peaks[side]},

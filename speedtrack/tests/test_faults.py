@@ -142,7 +142,7 @@ def in_a_block(system: System) -> bool:
 
 
 def driving(system: System) -> bool:
-    return any("--server-pid" in line for line in strays(system.home))
+    return any(option in line for line in strays(system.home) for option in ("--server-pid", "--base-pid"))
 
 
 def check_done_after_the_kill(run: Run) -> None:
