@@ -26,7 +26,7 @@ def plan_missing_profiles() -> int:
 def plan_profile_of_alert(alert: Alert, by_hand: bool = False) -> Run | None:
     """Queue the profile run of an alert. None if the alert has no change points left."""
     found = ChangePoint.objects.filter(alert=alert).select_related("series__benchmark", "series__machine")
-    worst_first = sorted(found, key=lambda cp: (not cp.is_slowdown, -abs(cp.ratio - 1)))
+    worst_first = sorted(found, key=lambda cp: cp.rank)
     if not worst_first:
         return None
     machine = worst_first[0].series.machine

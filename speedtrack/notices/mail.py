@@ -227,7 +227,7 @@ def thread_headers(earlier: list[Outbox]) -> dict[str, str]:
 def changes_of(alert: Alert) -> list[ChangePoint]:
     """The alert's change points, the worst first."""
     found = alert.change_points.select_related("series__benchmark", "series__machine", "before", "commit", "branch")
-    return sorted(found, key=lambda cp: (not cp.is_slowdown, -abs(cp.ratio - 1)))
+    return sorted(found, key=lambda cp: cp.rank)
 
 
 def pictures_of(found: list[ChangePoint]) -> dict[int, bytes]:

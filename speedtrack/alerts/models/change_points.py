@@ -168,6 +168,14 @@ class ChangePoint(models.Model):
         """Did the metric get worse?"""
         return (self.ratio > 1) == (self.metric.better == Direction.LOWER)
 
+    @property
+    def rank(self) -> tuple[bool, bool, float]:
+        """The place among the changes of an alert: slowdowns first, times before what is counted, the largest first.
+
+        Instructions are the reason of a slowdown, not its size: few of them may wait for memory.
+        """
+        return not self.is_slowdown, self.metric.counted, -abs(self.ratio - 1)
+
 
 class BestLevel(models.Model):
     """The best level that a series ever had on a branch, in the metric's unit: a reference for drift."""

@@ -124,6 +124,16 @@ def test_the_page_and_the_mail_name_the_function_that_grew(counting: Counting, c
         assert "get-p1: more instructions (+3" in text
 
 
+def test_a_time_comes_before_a_count_that_grew_more(counting: Counting) -> None:
+    guilty = counting.world.shas[9]
+    counting.world.factors, counting.factors = {guilty: 1.3}, {guilty: 1.9}
+    builders.track(counting.world.repository, emails=["dev@example.org"])
+    counting.until_quiet()
+    metrics = [cp.series.metric for cp in mail.changes_of(Alert.objects.get())]
+    assert metrics[-1] == COUNT and metrics[0] == "server_cpu_ns_per_request"
+    assert mail.message_of(Outbox.objects.get()).subject.startswith("[repository] slower +")
+
+
 def test_a_noiseless_line_raises_no_suspicion_from_its_first_commit_on(counting: Counting) -> None:
     builders.track(counting.world.repository)
     counting.until_quiet()

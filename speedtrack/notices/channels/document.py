@@ -62,7 +62,7 @@ def page_url(page: str, *arguments: object) -> str:
 
 def worst_first(alert: Alert) -> list[ChangePoint]:
     found = alert.change_points.select_related("series__benchmark", "series__machine")
-    return sorted(found, key=lambda cp: (not cp.is_slowdown, -abs(cp.ratio - 1)))
+    return sorted(found, key=lambda cp: cp.rank)
 
 
 def change_summary(found: list[ChangePoint]) -> str:

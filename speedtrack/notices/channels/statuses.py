@@ -138,7 +138,7 @@ def alert_naming(status: CommitStatus) -> Alert | None:
 def slowdowns(alert: Alert) -> list[ChangePoint]:
     """The slowdowns of an alert, the worst first."""
     found = [cp for cp in alert.change_points.select_related("series__benchmark") if cp.is_slowdown]
-    return sorted(found, key=lambda cp: -abs(cp.ratio - 1))
+    return sorted(found, key=lambda cp: cp.rank)
 
 
 def state_by_alert(alert: Alert) -> tuple[str, str]:

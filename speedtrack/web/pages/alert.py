@@ -85,7 +85,7 @@ def alert_or_404(pk: int) -> Alert:
 def load(pk: int) -> AlertPage:
     alert = alert_or_404(pk)
     found = changes.change_points().filter(alert=alert).prefetch_related("runs__commit", "runs__base", "runs__machine")
-    points = sorted(found, key=lambda cp: (not cp.is_slowdown, -abs(cp.ratio - 1)))
+    points = sorted(found, key=lambda cp: cp.rank)
     evidence = evidence_of(points)
     others = changes.change_points().filter(commit=alert.commit).exclude(alert=alert)
     fixed_on, not_fixed_on = alert.branches_fixed() if alert.fixed_by_id else ([], [])
