@@ -5,7 +5,7 @@ python research/overhead.py [PROJECT]
 Reads the finished runs of the database (DATABASE_URL, else the embedded one) and prints, by reason, the medians over
 runs of: all of it, from claim to end; the build (none where it came from the store); the measured windows; warm-up and
 prefill; and the rest: starting and stopping servers and driver, looking whether the machine is quiet, trials that were
-disturbed and repeated, sending. A paired run tells its windows only; its warm-ups are part of the rest.
+disturbed and repeated, sending; all of a run that counts instructions.
 """
 
 import os
@@ -53,15 +53,15 @@ def parts_of(run: "Run") -> dict[str, float]:
     attempt = run.attempts.get(token=run.lease_token)
     assert attempt.ended_at is not None
     trials = list(attempt.trials.all())
-    tests = [trial.driver["tests"][-1] for trial in trials if not trial.pairing]
-    slices = [cut for trial in trials if trial.pairing for cut in trial.pairing.get("slices", [])]
+    documents = [trial.driver for trial in trials if trial.driver]  # a count of instructions has none
+    tests = [document["tests"][-1] for document in documents]
     begun = 1 + max((trial.order for trial in trials), default=-1)
     spent = {
         "all": (attempt.ended_at - attempt.started_at).total_seconds(),
         "build": sum(build.seconds for build in attempt.builds.filter(cached=False)),
-        "windows": sum(one["window_s"] for one in [*tests, *slices]),
+        "windows": sum(one["window_s"] for one in tests),
         "warm-up": sum(one["warmup"]["seconds"] for one in tests),
-        "prefill": sum(seconds_of_prefill(trial.driver) for trial in trials if not trial.pairing),
+        "prefill": sum(map(seconds_of_prefill, documents)),
     }
     rest = spent["all"] - sum(spent[part] for part in PARTS)
     return spent | {"rest": rest, "trials": len(trials), "repeated": begun - len(trials)}
