@@ -18,7 +18,7 @@ from django.db import connection, transaction
 from django.db.models import Q, QuerySet
 from django.db.models.functions import Now
 
-from speedtrack.alerts import brackets, common_mode, drift, history, pairing, raising, resolving, verdicts
+from speedtrack.alerts import brackets, common_mode, drift, history, pairing, raising, resolving, splitting, verdicts
 from speedtrack.alerts.brackets import Bracket
 from speedtrack.alerts.models import ChangePoint, Verdict
 from speedtrack.alerts.pairing import Pair
@@ -271,6 +271,7 @@ def narrow(leader: ChangePoint, followers: list[ChangePoint]) -> None:
         return
     middle = next_commit(leader)
     if middle is None:
+        splitting.split_off_rest(leader)
         end_settling(leader, Status.CONFIRMED, leader.note)
         for cp in followers:
             if cp.series.benchmark_id == leader.series.benchmark_id:
@@ -308,6 +309,7 @@ def adopt_range(cp: ChangePoint, leader: ChangePoint) -> None:
     """Confirm a change point at the range of the clearest one of its benchmark and machine: they have one cause."""
     cp.before, cp.commit = leader.before, leader.commit
     cp.save(update_fields=["before", "commit"])
+    splitting.split_off_rest(cp)
     end_settling(cp, Status.CONFIRMED, f"{cp.note}; placed with {leader.metric.title}, which shows it more clearly")
 
 

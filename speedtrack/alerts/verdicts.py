@@ -68,7 +68,7 @@ def compare_ends(run: Run, cp: ChangePoint) -> Comparison | None:
     pairs = [(base * steps, head) for base, head in measured_pairs(cp, run.base_id, run.commit_id)]
     if len(pairs) < (COUNTS if cp.metric.counted else 1):
         return None
-    effect = suite_of(cp).smallest_effect(cp.metric.name, cp.metric.smallest_effect)
+    effect = smallest_effect_of(cp)
     look = min(count_rounds(run, cp), LOOKS)
     if cp.metric.counted:
         return compare.settle_counts(
@@ -77,6 +77,10 @@ def compare_ends(run: Run, cp: ChangePoint) -> Comparison | None:
     return compare.settle_pairs(
         pairs, smallest_effect=effect, level=LEVEL, looks=LOOKS, look=look, seed=cp.pk, suspected=cp.ratio
     )
+
+
+def smallest_effect_of(cp: ChangePoint) -> float:
+    return suite_of(cp).smallest_effect(cp.metric.name, cp.metric.smallest_effect)
 
 
 def rounds_for(group: list[ChangePoint]) -> tuple[int, ...]:

@@ -135,6 +135,20 @@ def test_a_time_comes_before_a_count_that_grew_more(counting: Counting) -> None:
     assert mail.message_of(Outbox.objects.get()).subject.startswith("[repository] slower +")
 
 
+@pytest.mark.parametrize("factors", [(1.006, 1.007), (1.012, 1.006), (1.004, 1.012), (1.02, 0.99)])
+def test_two_changes_within_one_bracket_are_both_found_with_their_own_sizes(
+    counting: Counting, factors: tuple[float, float]
+) -> None:
+    first, second = counting.world.shas[8], counting.world.shas[10]
+    counting.factors = dict(zip((first, second), factors, strict=True))
+    builders.track(counting.world.repository)
+    counting.until_quiet()
+    confirmed = ChangePoint.objects.filter(status=Status.CONFIRMED)
+    found = {cp.commit.sha: cp.ratio for cp in confirmed.select_related("commit")}
+    assert found == {sha: pytest.approx(factor, abs=0.001) for sha, factor in counting.factors.items()}
+    assert {alert.commit.sha for alert in Alert.objects.all()} == {first, second}
+
+
 def test_a_noiseless_line_raises_no_suspicion_from_its_first_commit_on(counting: Counting) -> None:
     builders.track(counting.world.repository)
     counting.until_quiet()
