@@ -1,7 +1,6 @@
 """How often pairs confirm a change of a given size, or one that is not there, and where the narrowing ends.
 
-These call `stats.compare.settle_pairs` and `stats.narrow.place_commit` with the rounds and levels of the workers; no
-database.
+These call `stats.compare` and `stats.narrow` with the rounds and levels of the workers; no database.
 """
 
 from __future__ import annotations
@@ -65,18 +64,21 @@ def draw(rng: np.random.Generator, count: int, case: Case, changed: bool = True)
 
 def confirm_once(case: Case, rng: np.random.Generator, suspected: float) -> tuple[Comparison, Pairs]:
     """The answer after all rounds that the workers would measure, and the pairs of those."""
-    from speedtrack.alerts.verdicts import LEVEL, ROUNDS
-    from speedtrack.stats.compare import ComparisonAnswer, settle_pairs
+    from speedtrack.alerts.verdicts import LEVEL, PAIRS
+    from speedtrack.stats.compare import ComparisonAnswer, pairs_to_settle, settle_pairs
 
-    pairs: Pairs = []
-    for look, count in enumerate(ROUNDS, start=1):
+    pairs, count = Pairs(), PAIRS.first
+    while True:
         pairs += draw(rng, count, case)
-        found = settle_pairs(
-            pairs, smallest_effect=EFFECT, level=LEVEL, looks=len(ROUNDS), look=look, seed=look, suspected=suspected
-        )
-        if found.answer != ComparisonAnswer.UNKNOWN:
-            break
-    return found, pairs
+        n = len(pairs)
+        found = settle_pairs(pairs, smallest_effect=EFFECT, level=LEVEL, seed=n, suspected=suspected)
+        if found.answer != ComparisonAnswer.UNKNOWN or n >= PAIRS.most:
+            return found, pairs
+        if n < PAIRS.usual:
+            wanted = pairs_to_settle(pairs, smallest_effect=EFFECT, level=LEVEL, suspected=suspected)
+            count = min(wanted, PAIRS.usual - n)
+        else:
+            count = PAIRS.most - n
 
 
 def rounds_of(case: Case, runs: int, seed: int | list[int]) -> list[tuple[str, int]]:
