@@ -62,15 +62,18 @@ def step_noise(steps: Array) -> Array:
     """
     n = steps.shape[-1]
     if n < 3:
-        return np.maximum(np.ptp(steps, axis=-1), LEAST)
-    return _clipped_deviation(steps) * math.sqrt((n + 1) / (n - 2))
+        reach: Array = np.maximum(np.ptp(steps, axis=-1), LEAST)
+        return reach
+    raised: Array = _clipped_deviation(steps) * math.sqrt((n + 1) / (n - 2))
+    return raised
 
 
 def _clipped_deviation(steps: Array) -> Array:
     middle = np.median(steps, axis=-1, keepdims=True)
     reach = CLIP * MAD_TO_SIGMA * np.median(np.abs(steps - middle), axis=-1, keepdims=True)
     clipped = np.where(reach > 0, np.clip(steps, middle - reach, middle + reach), steps)
-    return np.maximum(clipped.std(axis=-1, ddof=1), LEAST)
+    deviation: Array = np.maximum(clipped.std(axis=-1, ddof=1), LEAST)
+    return deviation
 
 
 def _signs(rows: Array, effect: float) -> Array:

@@ -70,7 +70,7 @@ def test_what_pairs_left_open_is_measured_further_by_an_idle_machine(world: Worl
         new = world.shas.index(sha) >= 7
         level = 1.05 if new and benchmark == "get-p1" else 1
         if Run.objects.active().exclude(base=None).exists():
-            scatter = NormalDist(1, 0.15).inv_cdf((0.5 + 0.618034 * trial) % 1)
+            scatter = NormalDist(1, 0.05).inv_cdf((0.5 + 0.618034 * trial) % 1)
             return 5000 * level**0.5 * (scatter if new else 1 / scatter)
         return 5000 * level * world.rng.gauss(1, 0.004)
 
