@@ -5,8 +5,8 @@
 1. A ripe suspicion (no commit in its range still waits to be measured) gets a ``confirm`` run of the two ends
    of its bracket. Suspicions of one place on one machine share the run.
 2. A finished confirming run is judged by all pairs of its two commits so far. Different: the change is confirmed to
-   lie in the bracket. Same: refuted. Unknown: another round; after the last but one it is unsettled, and the last is
-   measured when the machine has nothing else to do (``measure_further``).
+   lie in the bracket. Same: refuted. Unknown: another round of as many pairs as will probably be enough; after 80 pairs
+   it is unsettled, and 80 more are measured when the machine has nothing else to do (``measure_further``).
 3. As long as commits lie in the range that can be built, a ``bisect`` run of the middle one against the last of the old
    level asks on which side of half of the change it runs. Change points of one range narrow together.
 4. Confirmed changes of one range become one alert, which is fixed when a later commit brings the old level back.
