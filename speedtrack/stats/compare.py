@@ -166,7 +166,7 @@ def _evidence(scale: Scale, steps: Array, smallest_effect: float, suspected: flo
     """The evidence for the suspected direction, or for the better one of both; none of fewer than six pairs."""
     if len(steps) < sequential.FEWEST:
         return _Evidence(0.0, 0.0)
-    apart = abs(suspected - 1) if scale.unit else abs(math.log(suspected))
+    apart = abs(suspected - 1) if scale.unit or suspected <= 0 else abs(math.log(suspected))
     effect = max(scale.effect(smallest_effect), EXCLUDED * apart)
     signs = np.array([1.0, -1.0] if suspected == 1 else [1.0] if suspected > 1 else [-1.0])
     rows = signs[:, None] * steps
