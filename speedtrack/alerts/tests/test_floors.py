@@ -78,6 +78,9 @@ def test_what_pairs_left_open_is_measured_further_by_an_idle_machine(world: Worl
     waiting = ChangePoint.objects.get(series__metric=CPU)
     assert waiting.status == ChangePoint.Status.UNSETTLED
     assert waiting.note.startswith(f"not known yet: measured again over {PAIRS.usual} pairs")
+    rounds = list(waiting.runs.filter(reason=Reason.CONFIRM).order_by("id").values_list("trials", flat=True))
+    assert rounds[0] == PAIRS.first and sum(rounds) == PAIRS.usual
+    assert all(2 <= trials <= sum(rounds[:i]) for i, trials in enumerate(rounds) if i)
     assert floors.plan_idle_work() == 0
     let_time_pass(hours=1)
     assert floors.plan_idle_work() == 1
