@@ -39,7 +39,7 @@ from runners.measuring.trials import Trial, TrialRunner
 from runners.processes.control import Control
 from runners.work.settings import read_settings
 from runners.work.startup import assemble
-from speedtrack.stats.compare import Comparison, ComparisonAnswer, fewest_pairs, settle_pairs
+from speedtrack.stats.compare import Comparison, ComparisonAnswer, pairs_to_settle, settle_pairs
 
 COMMANDS = {
     "kvd": ("resp", "{artifact:server} --bind 127.0.0.1 --port {port} --unixsocket {socket}"),
@@ -48,10 +48,9 @@ COMMANDS = {
 }
 CPU, RATE = "server_cpu_ns_per_request", "throughput_rps"
 METRICS = {CPU: "CPU/request", RATE: "requests/s", "latency_us_p50": "p50", "latency_us_p99": "p99"}
-LEVEL, LOOKS = 0.01, 5  # as speedtrack.alerts.verdicts settles suspicions
+LEVEL, FIRST, MOST = 0.01, 6, 160  # as speedtrack.alerts.verdicts settles suspicions
 SMALLEST = 0.01  # effect that matters, of CPU per request
-PAIRS = fewest_pairs(LEVEL, LOOKS)
-ROUNDS = (PAIRS, PAIRS, 2 * PAIRS, 4 * PAIRS, 8 * PAIRS)
+CALIBRATING = 20  # pairs
 NEVER = 10**9  # requests: each side runs the same code
 SELDOM = 20  # requests, about as with the effects: a spin that follows a spin is cheaper
 
@@ -168,17 +167,21 @@ def compare(runner: TrialRunner, one: Benchmark, effects: Mapping[str, float], s
     """Settle whether the sides differ as suspicions are settled: rounds of pairs until every metric has an answer."""
     begin, settled = time.monotonic(), dict[str, Settled]()
     found: list[dict[str, tuple[float, float]]] = []
-    for look, count in enumerate(ROUNDS, start=1):
-        found += [block for place in range(count) if (block := pair(runner, one, len(found) + place))]
+    tried, count = 0, FIRST
+    while count:
+        found += [block for place in range(tried, tried + count) if (block := pair(runner, one, place))]
+        tried += count
         if not found:
             raise SystemExit("no block was undisturbed: is the machine quiet?")
+        wanted = [0]
         for metric, effect in effects.items():
             if metric not in settled or settled[metric].verdict.answer is ComparisonAnswer.UNKNOWN:
                 values = [block[metric] for block in found]
-                verdict = settle_pairs(values, smallest_effect=effect, level=LEVEL, looks=LOOKS, look=look, seed=seed)
+                verdict = settle_pairs(values, smallest_effect=effect, level=LEVEL, seed=seed)
                 settled[metric] = Settled(verdict, len(found), time.monotonic() - begin)
-        if all(one.verdict.answer is not ComparisonAnswer.UNKNOWN for one in settled.values()):
-            break
+                if verdict.answer is ComparisonAnswer.UNKNOWN:
+                    wanted.append(pairs_to_settle(values, smallest_effect=effect, level=LEVEL))
+        count = min(max(wanted), MOST - tried)
     return settled
 
 
@@ -234,7 +237,7 @@ def calibrate(bench: LocalRunner, options: argparse.Namespace) -> float:
     """What a spin costs, as a share of the CPU per request without it."""
     asked = job(options.server, ("base", "head"), [benchmark("get-p16", "get", 16, options)])
     runner = bench.runner(asked, {"base": NEVER, "head": SELDOM}, 0)
-    found = [block[CPU] for number in range(2 * PAIRS) if (block := pair(runner, asked.benchmarks[0], number))]
+    found = [block[CPU] for number in range(CALIBRATING) if (block := pair(runner, asked.benchmarks[0], number))]
     return SELDOM * (statistics.median(head / base for base, head in found) - 1)
 
 

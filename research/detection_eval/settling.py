@@ -1,7 +1,6 @@
 """How often pairs confirm a change of a given size, or one that is not there, and where the narrowing ends.
 
-These call `stats.compare.settle_pairs` and `stats.narrow.place_commit` with the rounds and levels of the workers; no
-database.
+These call `stats.compare` and `stats.narrow` with the rounds and levels of the workers; no database.
 """
 
 from __future__ import annotations
@@ -65,18 +64,31 @@ def draw(rng: np.random.Generator, count: int, case: Case, changed: bool = True)
 
 def confirm_once(case: Case, rng: np.random.Generator, suspected: float) -> tuple[Comparison, Pairs]:
     """The answer after all rounds that the workers would measure, and the pairs of those."""
-    from speedtrack.alerts.verdicts import LEVEL, ROUNDS
-    from speedtrack.stats.compare import ComparisonAnswer, settle_pairs
+    from speedtrack.alerts.verdicts import LEVEL, PAIRS
+    from speedtrack.stats import compare
 
-    pairs: Pairs = []
-    for look, count in enumerate(ROUNDS, start=1):
+    pairs, count = Pairs(), PAIRS.first
+    while True:
         pairs += draw(rng, count, case)
-        found = settle_pairs(
-            pairs, smallest_effect=EFFECT, level=LEVEL, looks=len(ROUNDS), look=look, seed=look, suspected=suspected
-        )
-        if found.answer != ComparisonAnswer.UNKNOWN:
-            break
-    return found, pairs
+        n = len(pairs)
+        for_change, for_effect = evidence_of(pairs, suspected)
+        if for_change >= -math.log(LEVEL) or for_effect <= math.log(compare.MISSED) or n >= PAIRS.most:
+            found = compare.settle_pairs(pairs, smallest_effect=EFFECT, level=LEVEL, seed=n, suspected=suspected)
+            if found.answer != compare.ComparisonAnswer.UNKNOWN or n >= PAIRS.most:
+                return found, pairs
+        if n < PAIRS.usual:
+            count = min(compare.pairs_left(for_change, for_effect, n, LEVEL), PAIRS.usual - n)
+        else:
+            count = PAIRS.most - n
+
+
+def evidence_of(pairs: Pairs, suspected: float) -> tuple[float, float]:
+    """The evidence by which `settle_pairs` decides on a slowdown, without the interval, which takes most time."""
+    from speedtrack.stats import compare, sequential
+
+    steps = np.array([[math.log(head / base) for base, head in pairs]])
+    effect = max(math.log1p(EFFECT), compare.EXCLUDED * math.log(suspected))
+    return float(sequential.change_evidence(steps, effect)[0]), float(sequential.level_evidence(steps, effect)[0])
 
 
 def rounds_of(case: Case, runs: int, seed: int | list[int]) -> list[tuple[str, int]]:

@@ -5,7 +5,7 @@ that what happens to the machine happens to both; the pairs of slices in which i
 What is random at each start (memory layout, and the slot: which one starts first, its port and directory) differs from
 block to block and is by far the largest part of the noise. So a block is short, and it is one pair, however many slices
 it has. The slots are assigned at random for each block. If both builds were the same, swapping their names would change
-nothing; the sign-flip test needs no more than that.
+nothing; the test of the pairs' signs needs no more than that.
 """
 
 from collections.abc import Mapping, Sequence

@@ -5,8 +5,8 @@
 1. A ripe suspicion (no commit in its range still waits to be measured) gets a ``confirm`` run of the two ends
    of its bracket. Suspicions of one place on one machine share the run.
 2. A finished confirming run is judged by all pairs of its two commits so far. Different: the change is confirmed to
-   lie in the bracket. Same: refuted. Unknown: another round; after the last but one it is unsettled, and the last is
-   measured when the machine has nothing else to do (``measure_further``).
+   lie in the bracket. Same: refuted. Unknown: another round of as many pairs as will probably be enough; after 80 pairs
+   it is unsettled, and 80 more are measured when the machine has nothing else to do (``measure_further``).
 3. As long as commits lie in the range that can be built, a ``bisect`` run of the middle one against the last of the old
    level asks on which side of half of the change it runs. Change points of one range narrow together.
 4. Confirmed changes of one range become one alert, which is fixed when a later commit brings the old level back.
@@ -23,7 +23,6 @@ from speedtrack.alerts.brackets import Bracket
 from speedtrack.alerts.models import ChangePoint, Verdict
 from speedtrack.alerts.pairing import Pair
 from speedtrack.alerts.trouble import isolated
-from speedtrack.alerts.verdicts import LOOKS
 from speedtrack.projects.models import Commit
 from speedtrack.runs.models import SETTLING, Machine, Reason, Run
 from speedtrack.runs.models import Status as RunStatus
@@ -81,7 +80,7 @@ def open_brackets() -> None:
     for bracket, group in brackets.shared_brackets(waiting):
         with isolated(*[cp.series for cp in group]):
             pair = Pair(bracket.base_id, bracket.commit_id, group[0].series.machine, Reason.CONFIRM)
-            run = pairing.plan_pairs(pair, group, verdicts.rounds_for(group)[0])
+            run = pairing.plan_pairs(pair, group, verdicts.budget_of(group[0]).first)
             for cp in group:
                 settle_by(cp, [run])
 
@@ -150,15 +149,14 @@ def judge_confirmation(run: Run, waiting: list[ChangePoint]) -> None:
     again = [cp for cp, found in open_still if not left_to_another(cp, found)]
     if again:
         with isolated(*[cp.series for cp in again]):
-            looks = min(verdicts.count_rounds(run, cp) for cp in again)
-            plan_further_round(run, again, looks)
+            plan_further_round(run, again)
 
 
-def plan_further_round(run: Run, group: list[ChangePoint], looks: int) -> None:
-    """Measure the two commits of a confirming run once more for these change points, which had ``looks`` rounds."""
+def plan_further_round(run: Run, group: list[ChangePoint]) -> None:
+    """Measure the two commits of a confirming run once more for these change points."""
     assert run.base_id is not None
     pair = Pair(run.base_id, run.commit_id, run.machine, Reason.CONFIRM)
-    more = pairing.plan_pairs(pair, group, verdicts.rounds_for(group)[min(looks, LOOKS - 1)])
+    more = pairing.plan_pairs(pair, group, verdicts.next_round(run, group))
     for cp in group:
         cp.runs.add(more)
 
@@ -169,14 +167,23 @@ def measure_further(machine: Machine) -> int:
 
     Suspicions of the same two commits share it. Returns how many runs were planned.
     """
-    for cp in reversed(with_related(ChangePoint.objects.open_to_further(machine, LOOKS - 1))):
+    for cp in reversed(open_to_further(machine)):
         run = cp.runs.filter(reason=Reason.CONFIRM, status=RunStatus.SUCCEEDED).latest("id")
         if brackets.ensure_branch(cp):
-            alike = with_related(ChangePoint.objects.open_to_further(machine, LOOKS - 1).filter(runs=run))
-            plan_further_round(run, alike, LOOKS - 1)
+            alike = [one for one in open_to_further(machine) if one.runs.filter(pk=run.pk).exists()]
+            plan_further_round(run, alike)
             ChangePoint.objects.filter(pk__in=[one.pk for one in alike]).update(status=Status.SETTLING)
             return 1
     return 0
+
+
+def open_to_further(machine: Machine) -> list[ChangePoint]:
+    """The suspicions that the usual pairs on this machine have left open during the last weeks, oldest first."""
+    found: list[ChangePoint] = []
+    for counted, budget in ((False, verdicts.PAIRS), (True, verdicts.COUNTS)):
+        open_still = ChangePoint.objects.open_to_further(machine, budget.usual, budget.most)
+        found += [cp for cp in with_related(open_still) if cp.metric.counted == counted]
+    return sorted(found, key=lambda cp: cp.pk)
 
 
 def left_to_another(cp: ChangePoint, found: Verdict) -> bool:
@@ -202,10 +209,10 @@ def conclude(cp: ChangePoint, found: Verdict) -> bool:
     """Write what the pairs of the bracket mean for a suspicion. True if it needs another round."""
     words = pairs_in_words(found)
     if found.answer == Answer.UNKNOWN:
-        looks = cp.runs.filter(reason=Reason.CONFIRM, status=RunStatus.SUCCEEDED).count()
-        if looks < LOOKS - 1:
+        budget, spent = verdicts.budget_of(cp), verdicts.pairs_spent(cp, found.base_id, found.commit_id)
+        if spent < budget.usual:
             return True
-        known = "not known yet" if looks < LOOKS else "not known"
+        known = "not known yet" if spent < budget.most else "not known"
         end_settling(cp, Status.UNSETTLED, f"{known}: {words}")
     elif found.answer == Answer.DIFFERENT and (found.ratio > 1) == (cp.ratio > 1):
         cp.ratio, cp.low, cp.high, cp.note = found.ratio, found.low, found.high, words

@@ -20,7 +20,7 @@ from speedtrack.alerts.confirm import measure_further
 from speedtrack.alerts.models import NoiseFloor
 from speedtrack.alerts.pairing import plan_next_round, sample_pairs
 from speedtrack.alerts.trouble import isolated
-from speedtrack.alerts.verdicts import LEVEL, LOOKS, PAIRS
+from speedtrack.alerts.verdicts import LEVEL
 from speedtrack.benchmarks.definitions import DefinitionError
 from speedtrack.benchmarks.metrics import WATCHED
 from speedtrack.benchmarks.storing import store_set, store_suite, usual_benchmarks
@@ -32,6 +32,7 @@ from speedtrack.runs.order import PRIORITY
 from speedtrack.runs.tracking import Choice
 from speedtrack.stats.floor import noise_floor
 
+AA_PAIRS = 10  # of a run: their standard deviation is known to a quarter
 IDLE = timedelta(minutes=10)  # without work before this begins: pushes come in groups and must not wait
 
 
@@ -73,7 +74,7 @@ def plan_if_due(machine: Machine, project: Project, newest: Measurement) -> plan
     definition = load_suite(project.suite)
     suite, benchmarks = store_suite(project, definition)
     usual = store_set(suite, usual_benchmarks(definition, benchmarks))
-    plan = planning.Plan(project, suite, usual, Reason.AA, trials=PAIRS, metrics=WATCHED)
+    plan = planning.Plan(project, suite, usual, Reason.AA, trials=AA_PAIRS, metrics=WATCHED)
     runs = Run.objects.filter(project=project, machine=machine, reason=Reason.AA, benchmark_set=plan.benchmark_set)
     last = runs.filter(created__gt=Now() - timedelta(settings.AA_EVERY_DAYS)).order_by("-id").first()
     return plan if last is None or environment_changed(last, newest) else None
@@ -93,7 +94,7 @@ def measure_noise(choice: Choice) -> int:
         choice.suite,
         choice.benchmark_set,
         Reason.AA,
-        trials=PAIRS,
+        trials=AA_PAIRS,
         metrics=WATCHED,
         priority=PRIORITY["manual"],
     )
@@ -130,7 +131,7 @@ def store_due() -> int:
 
 
 def store_floor(run: Run, series: Series) -> None:
-    floor = noise_floor(sample_pairs([run], series), level=LEVEL / LOOKS, planned=PAIRS, seed=series.pk)
+    floor = noise_floor(sample_pairs([run], series), level=LEVEL, planned=AA_PAIRS, seed=series.pk)
     NoiseFloor.objects.filter(series=series, run=run).update(**vars(floor))
 
 

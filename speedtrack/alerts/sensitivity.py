@@ -55,7 +55,7 @@ class NoiseCause(NamedTuple):
 class SeriesSensitivity:
     """A series: its noise, the smallest lasting change that its line shows, and what A/A runs showed.
 
-    ``smallest``: the smallest change that is both suspected by the line and confirmed by a round of pairs.
+    ``smallest``: the smallest change that is both suspected by the line and confirmed by ten pairs.
     """
 
     series: Series

@@ -2,6 +2,7 @@
 
 import math
 from collections import Counter
+from dataclasses import dataclass
 from typing import Any
 
 from django.db.models import Sum
@@ -14,15 +15,27 @@ from speedtrack.projects.models import Commit
 from speedtrack.runs import jobs
 from speedtrack.runs.models import Reason, Run, Trial
 from speedtrack.runs.models import Status as RunStatus
-from speedtrack.stats import compare, narrow
-from speedtrack.stats.compare import Comparison, benjamini_hochberg, fewest_pairs
+from speedtrack.stats import compare, narrow, sequential
+from speedtrack.stats.compare import Comparison, benjamini_hochberg
+
+
+@dataclass(frozen=True)
+class Budget:
+    """How many pairs, or counts of each side, settle a suspicion.
+
+    ``first``: of the first round. ``usual``: after so many it is left unsettled. ``most``: with those that a machine
+    without other work measures.
+    """
+
+    first: int
+    usual: int
+    most: int
+
 
 LEVEL = 0.01  # probability that a suspicion without a change is confirmed, over all its rounds
-LOOKS = 5  # rounds of pairs at most; the last is for a machine that has nothing else to do
-PAIRS = fewest_pairs(LEVEL, LOOKS)  # in the first round
-ROUNDS = (PAIRS, PAIRS, 2 * PAIRS, 4 * PAIRS, 8 * PAIRS)  # so each look from the second on has twice as many as before
-COUNTS = compare.FEWEST_COUNTS  # of each side in the first round, if a metric is counted
-COUNT_ROUNDS = (COUNTS, COUNTS, 2 * COUNTS, 4 * COUNTS, 8 * COUNTS)
+PAIRS = Budget(sequential.FEWEST, 80, 160)
+COUNTS = Budget(compare.FEWEST_COUNTS, 24, 48)  # of a counted metric; each round after the second doubles them
+COUNT_LOOKS = 5
 WRONG_COMMIT = 0.005  # probability that narrowing ends at a wrong commit, over all its steps
 
 Answer = Verdict.Answer
@@ -37,7 +50,7 @@ def judge_rounds(run: Run, waiting: list[ChangePoint]) -> list[tuple[ChangePoint
     for cp in waiting:
         with isolated(cp.series):
             found.append((cp, compare_ends(run, cp)))
-    kept = iter(benjamini_hochberg([c.p for _, c in found if c], LEVEL / LOOKS))
+    kept = iter(benjamini_hochberg([c.p for _, c in found if c], level_of(waiting)))
     return [(cp, verdict_on_ends(cp, run, answer_of(c, next(kept)), c) if c else None) for cp, c in found]
 
 
@@ -57,37 +70,60 @@ def may_tell(run: Run, cp: ChangePoint) -> bool:
     return cp.metric.voided_by.issubset(jobs.flags_to_repeat(run)) or bool(sample_pairs([run], cp.series))
 
 
-def count_rounds(run: Run, cp: ChangePoint) -> int:
-    """How many rounds of pairs of the run's two commits were measured for the change point."""
-    return measured_runs(cp, run.base_id, run.commit_id).count()
+def pairs_spent(cp: ChangePoint, base_id: int | None, commit_id: int) -> int:
+    """How many pairs of two commits were measured for the change point, flagged ones included."""
+    return measured_runs(cp, base_id, commit_id).aggregate(spent=Sum("trials"))["spent"] or 0
+
+
+def budget_of(cp: ChangePoint) -> Budget:
+    return COUNTS if cp.metric.counted else PAIRS
+
+
+def level_of(group: list[ChangePoint]) -> float:
+    """The level of one look. Pairs may be looked at as often as one likes; the looks at counts share it."""
+    return LEVEL / COUNT_LOOKS if any(cp.metric.counted for cp in group) else LEVEL
 
 
 def compare_ends(run: Run, cp: ChangePoint) -> Comparison | None:
-    """Base against head over all clean pairs; None without any. For a drift without the steps between its ends."""
-    steps = drift.steps_seen_by_pairs(cp) if cp.kind == ChangePoint.Kind.DRIFT else 1.0
-    pairs = [(base * steps, head) for base, head in measured_pairs(cp, run.base_id, run.commit_id)]
-    if len(pairs) < (COUNTS if cp.metric.counted else 1):
+    """Base against head over all clean pairs; None without any."""
+    pairs = pairs_of_ends(run, cp)
+    if len(pairs) < (COUNTS.first if cp.metric.counted else 1):
         return None
-    effect = smallest_effect_of(cp)
-    look = min(count_rounds(run, cp), LOOKS)
+    effect, level = smallest_effect_of(cp), level_of([cp])
     if cp.metric.counted:
-        return compare.settle_counts(
-            pairs, smallest_effect=effect, level=LEVEL, looks=LOOKS, look=look, suspected=cp.ratio
-        )
-    return compare.settle_pairs(
-        pairs, smallest_effect=effect, level=LEVEL, looks=LOOKS, look=look, seed=cp.pk, suspected=cp.ratio
-    )
+        return compare.settle_counts(pairs, smallest_effect=effect, level=level, suspected=cp.ratio)
+    return compare.settle_pairs(pairs, smallest_effect=effect, level=level, seed=cp.pk, suspected=cp.ratio)
+
+
+def pairs_of_ends(run: Run, cp: ChangePoint) -> list[tuple[float, float]]:
+    """The clean pairs of the run's two commits so far. For a drift without the steps between them."""
+    steps = drift.steps_seen_by_pairs(cp) if cp.kind == ChangePoint.Kind.DRIFT else 1.0
+    return [(base * steps, head) for base, head in measured_pairs(cp, run.base_id, run.commit_id)]
 
 
 def smallest_effect_of(cp: ChangePoint) -> float:
     return suite_of(cp).smallest_effect(cp.metric.name, cp.metric.smallest_effect)
 
 
-def rounds_for(group: list[ChangePoint]) -> tuple[int, ...]:
-    """How many pairs, or counts of each side, each round of these suspicions has."""
-    if group[0].metric.counted:
-        return COUNT_ROUNDS
-    return (max(PAIRS, fewest_pairs(LEVEL / len(group), LOOKS)), *ROUNDS[1:])
+def next_round(run: Run, group: list[ChangePoint]) -> int:
+    """How many more pairs, or counts of each side, to measure for these change points, by what their pairs show.
+
+    At most as many as the one with fewest has left of its usual budget, or of all once that is used up.
+    """
+    left = []
+    for cp in group:
+        budget, spent = budget_of(cp), pairs_spent(cp, run.base_id, run.commit_id)
+        left.append((budget.usual if spent < budget.usual else budget.most) - spent)
+    return max(1, min(min(left), max(pairs_wanted(run, cp, LEVEL / len(group)) for cp in group)))
+
+
+def pairs_wanted(run: Run, cp: ChangePoint, level: float) -> int:
+    spent = pairs_spent(cp, run.base_id, run.commit_id)
+    if cp.metric.counted or spent >= PAIRS.usual:
+        return spent
+    return compare.pairs_to_settle(
+        pairs_of_ends(run, cp), smallest_effect=smallest_effect_of(cp), level=level, suspected=cp.ratio
+    )
 
 
 def verdict_on_ends(cp: ChangePoint, run: Run, answer: Answer, found: Comparison) -> Verdict:
@@ -155,7 +191,7 @@ def pairs_to_place(cp: ChangePoint) -> int:
 
 
 def fewest_to_place(cp: ChangePoint) -> int:
-    return COUNTS if cp.metric.counted else narrow.FEWEST
+    return COUNTS.first if cp.metric.counted else narrow.FEWEST
 
 
 def trials_spent(cp: ChangePoint, commit: Commit) -> int:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
 import numpy as np
 
-from speedtrack.stats.ranks import rank_sum_p, signed_rank_p
+from speedtrack.stats import sequential
+from speedtrack.stats.ranks import rank_sum_p
 from speedtrack.stats.scale import Array, Scale
 from speedtrack.stats.summary import CONFIDENCE, MAD_TO_SIGMA
 
@@ -20,7 +21,9 @@ RESAMPLES = 1999
 LEVEL = 0.01
 FEWEST_COUNTS = 3  # of a side
 RESOLUTION = 1 / 20  # of the smallest effect: the noise of counts is taken to be at least so large
-EXCLUDED = 1 / 4  # of a suspected change: excluding so much of it refutes it, since suspicions overstate changes
+EXCLUDED = 1 / 3  # of a suspected change: excluding so much of it refutes it, since suspicions overstate changes
+MISSED = 0.15  # of the likelihood of no change: where that of the effect is so low, it is refuted
+HASTE = 0.6  # of the pairs that are expected to settle a suspicion, before the next look
 
 
 class ComparisonAnswer(StrEnum):
@@ -96,45 +99,85 @@ def compare_exact(before: float, after: float, *, smallest_effect: float) -> Com
 
 
 def settle_pairs(
-    pairs: Sequence[tuple[float, float]],
-    *,
-    smallest_effect: float,
-    level: float,
-    looks: int,
-    look: int,
-    seed: int,
-    suspected: float = 1.0,
+    pairs: Sequence[tuple[float, float]], *, smallest_effect: float, level: float, seed: int, suspected: float = 1.0
 ) -> Comparison:
-    """Settle a suspicion by interleaved (base, head) pairs in block order, at look number ``look`` of ``looks``.
+    """Settle a suspicion by interleaved (base, head) pairs in the order of their blocks, after any number of them.
 
-    different: p <= level / looks, the interval excludes 1, and the estimate is at least half the smallest effect away
-    from 1 (not the whole effect: half of all estimates of a change of just that size are smaller). same: the interval
-    lies within the smallest effect, or it excludes a quarter of the ``suspected`` ratio if that is more. (An interval
-    of -2% to +2% refutes a suspicion of +10%: a suspicion is the largest of many shifts, and the true change is often
-    half of it.) unknown: more pairs are needed.
+    ``suspected`` is the ratio that the history showed; only a change in its direction is looked for (at 1 in both, with
+    half of the level for each). The effect to tell from none is ``smallest_effect`` or, if that is more, EXCLUDED of
+    the suspected change: a suspicion is the largest of many shifts, and the true change is often half of it.
 
-    Estimate: Hodges-Lehmann (1963) of the per-pair log ratios. p-value: Wilcoxon's signed ranks, exact over all sign
-    flips. Interval: bootstrap of whole pairs. The level is split evenly over the looks (Bonferroni): so the probability
-    of confirming a change that does not exist is at most ``level``, whatever the noise, as long as the order within
-    each pair is random. The smallest p-value of n pairs is 2^(1-n), so plan at least `fewest_pairs`.
+    different: p <= level, the interval excludes 1, and the estimate is at least half the smallest effect away from 1
+    (not the whole effect: half of all estimates of a change of just that size are smaller). same: the likelihood of the
+    effect is at most MISSED of that of no change. unknown: more pairs are needed, `pairs_to_settle` says how many.
+
+    p is the reciprocal of the evidence for a change (`sequential.change_evidence`). However often one looks, it ever
+    falls to ``level`` for at most that share of suspicions without a change, as long as the order within each pair is
+    random. Estimate: Hodges-Lehmann (1963) of the per-pair log ratios; its interval is a bootstrap of whole pairs.
     """
-    if not 1 <= look <= looks:
-        raise ValueError(f"look {look} of {looks} does not exist")
     if not pairs:
         raise ValueError("nothing to compare: no pairs")
-    scale = Scale.of(value for pair in pairs for value in pair)
-    steps = scale.place(head for _, head in pairs) - scale.place(base for base, _ in pairs)
+    scale, steps = _steps(pairs)
+    evidence = _evidence(scale, steps, smallest_effect, suspected)
     means = _walsh_averages(steps)
     low, high = _resampled_interval(np.random.default_rng(seed), np.sort(steps), np.sort(means))
-    shift = _Shift(float(np.median(means)), low, high, signed_rank_p(steps.tolist()))
-    sign = -1.0 if suspected < 1 else 1.0
-    least = EXCLUDED * scale.effect(abs(suspected - 1) if scale.unit else suspected**sign - 1)
-    bound = max(scale.effect(smallest_effect), least)
-    excluded = shift.high < bound if sign > 0 else shift.low > -bound
-    comparison = _judge(shift, scale, _Limits(smallest_effect / 2, smallest_effect, level / looks), (len(steps),) * 2)
-    if comparison.answer == ComparisonAnswer.UNKNOWN and least and excluded and len(steps) >= MIN_SAMPLES:
-        return replace(comparison, answer=ComparisonAnswer.SAME)
-    return comparison
+    delta, p = float(np.median(means)), min(1.0, math.exp(-evidence.change))
+    least, n = scale.effect(smallest_effect / 2), len(steps)
+    answer = ComparisonAnswer.UNKNOWN
+    if n >= sequential.FEWEST:
+        if p <= level and abs(delta) >= least and not low <= 0 <= high:
+            answer = ComparisonAnswer.DIFFERENT
+        elif evidence.effect <= math.log(MISSED):
+            answer = ComparisonAnswer.SAME
+    return Comparison(answer, scale.ratio(delta), scale.ratio(low), scale.ratio(high), p, level, (n, n))
+
+
+def pairs_to_settle(
+    pairs: Sequence[tuple[float, float]], *, smallest_effect: float, level: float, suspected: float = 1.0
+) -> int:
+    """How many more pairs to measure before the next look at a suspicion that is unknown."""
+    n = len(pairs)
+    if n < sequential.FEWEST:
+        return sequential.FEWEST
+    evidence = _evidence(*_steps(pairs), smallest_effect, suspected)
+    return pairs_left(evidence.change, evidence.effect, n, level)
+
+
+def pairs_left(change: float, effect: float, n: int, level: float) -> int:
+    """The pairs before the next look, by the logarithms of the evidence that ``n`` pairs gave; at most as many again.
+
+    HASTE of those with which the nearer end is reached if evidence grows as it did. Looking too early costs a run of a
+    few seconds, looking too late pairs of two seconds each.
+    """
+    to_different = n * (-math.log(level) - change) / change if change > 0 else math.inf
+    to_same = n * (effect - math.log(MISSED)) / -effect if effect < 0 else math.inf
+    return math.ceil(max(2.0, min(HASTE * min(abs(to_different), to_same), n)))
+
+
+@dataclass(frozen=True)
+class _Evidence:
+    """Logarithms: ``change`` of the evidence for a change, ``effect`` of the likelihood of the effect against none."""
+
+    change: float
+    effect: float
+
+
+def _evidence(scale: Scale, steps: Array, smallest_effect: float, suspected: float) -> _Evidence:
+    """The evidence for the suspected direction, or for the better one of both; none of fewer than six pairs."""
+    if len(steps) < sequential.FEWEST:
+        return _Evidence(0.0, 0.0)
+    apart = abs(suspected - 1) if scale.unit or suspected <= 0 else abs(math.log(suspected))
+    effect = max(scale.effect(smallest_effect), EXCLUDED * apart)
+    signs = np.array([1.0, -1.0] if suspected == 1 else [1.0] if suspected > 1 else [-1.0])
+    rows = signs[:, None] * steps
+    change = float(sequential.change_evidence(rows, effect).max()) - math.log(len(signs))
+    return _Evidence(change, float(sequential.level_evidence(rows, effect).max()))
+
+
+def _steps(pairs: Sequence[tuple[float, float]]) -> tuple[Scale, Array]:
+    """The scale, and the step of each pair on it."""
+    scale = Scale.of(value for pair in pairs for value in pair)
+    return scale, scale.place(head for _, head in pairs) - scale.place(base for base, _ in pairs)
 
 
 def settle_counts(
@@ -142,8 +185,6 @@ def settle_counts(
     *,
     smallest_effect: float,
     level: float,
-    looks: int,
-    look: int,
     suspected: float = 1.0,
 ) -> Comparison:
     """Settle a suspicion about a count by (base, head) counts, each of two fresh processes with the same random bytes.
@@ -153,8 +194,6 @@ def settle_counts(
     pair in which one process had bad luck does not keep the question open. The deviation is taken as at least
     RESOLUTION of the smallest effect: a few equal counts do not show that there is no noise.
     """
-    if not 1 <= look <= looks:
-        raise ValueError(f"look {look} of {looks} does not exist")
     if len(pairs) < FEWEST_COUNTS:
         raise ValueError(f"nothing to compare: fewer than {FEWEST_COUNTS} counts of a side")
     from scipy.special import stdtr, stdtrit  # here: processes that are idle need not hold scipy
@@ -170,16 +209,11 @@ def settle_counts(
     bound = max(math.log1p(smallest_effect), EXCLUDED * abs(math.log(suspected)))
     refuted = furthest < bound if suspected > 1 else nearest > -bound
     answer = ComparisonAnswer.UNKNOWN
-    if p <= level / looks and abs(delta) >= math.log1p(smallest_effect / 2) and (steps.min() > 0 or steps.max() < 0):
+    if p <= level and abs(delta) >= math.log1p(smallest_effect / 2) and (steps.min() > 0 or steps.max() < 0):
         answer = ComparisonAnswer.DIFFERENT
     elif max(abs(nearest), abs(furthest)) <= math.log1p(smallest_effect) or (suspected != 1 and refuted):
         answer = ComparisonAnswer.SAME
-    return Comparison(answer, math.exp(delta), math.exp(low), math.exp(high), p, level / looks, (n, n))
-
-
-def fewest_pairs(level: float, looks: int) -> int:
-    """The number of pairs that `settle_pairs` needs to be able to answer different."""
-    return max(MIN_SAMPLES, math.ceil(1 - math.log2(level / looks)))
+    return Comparison(answer, math.exp(delta), math.exp(low), math.exp(high), p, level, (n, n))
 
 
 def benjamini_hochberg(p_values: Sequence[float], level: float) -> list[bool]:

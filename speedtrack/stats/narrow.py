@@ -10,12 +10,11 @@ from enum import StrEnum
 import numpy as np
 
 from speedtrack.stats.scale import Array, Scale
-from speedtrack.stats.summary import MAD_TO_SIGMA
+from speedtrack.stats.sequential import CLIP, level_evidence, step_noise
 
 FEWEST = 5  # pairs needed to know their noise
 MOST = 160  # pairs of one commit; if they do not decide, the change stays a range
 ROOM = 1.3  # factor on the expected number of pairs, so that one round usually decides
-CLIP = 2.5  # standard deviations to which outliers are clipped
 
 
 class CommitLevel(StrEnum):
@@ -53,11 +52,11 @@ def place_commit(
     if not pairs:
         raise ValueError("nothing to place: no pairs")
     scale, steps, change = _steps(pairs, ratio)
-    sigma = step_noise(steps)
+    sigma = float(step_noise(steps))
     centre = float(np.mean(np.clip(steps - np.median(steps), -CLIP * sigma, CLIP * sigma)) + np.median(steps))
     reach = 1.96 * sigma / math.sqrt(len(steps))
     low, middle, high = (scale.ratio(centre + sign * reach) for sign in (-1, 0, 1))
-    return CommitPlacement(_side(steps, change, sigma, error, fewest), middle, low, high, len(steps))
+    return CommitPlacement(_side(steps, change, error, fewest), middle, low, high, len(steps))
 
 
 def _steps(pairs: Sequence[tuple[float, float]], ratio: float) -> tuple[Scale, Array, float]:
@@ -80,31 +79,17 @@ def cautious_ratio(ratio: float, low: float, high: float) -> float:
     return ratio - (ratio - (low if ratio > 1 else high)) / 1.96
 
 
-def _side(steps: Array, change: float, sigma: float, error: float, fewest: int) -> CommitLevel:
+def _side(steps: Array, change: float, error: float, fewest: int) -> CommitLevel:
     if len(steps) < fewest:
         return CommitLevel.UNKNOWN
-    beyond_half = np.clip((steps - change / 2) / sigma, -CLIP, CLIP)
-    evidence = float(beyond_half.sum()) * change / sigma  # log likelihood ratio of the new level against the old
+    sign = math.copysign(1.0, change)
+    evidence = float(level_evidence(sign * steps[None, :], abs(change))[0])
     limit = math.log((1 - error) / error)
     return CommitLevel.NEW if evidence >= limit else CommitLevel.OLD if evidence <= -limit else CommitLevel.UNKNOWN
-
-
-def step_noise(steps: Array) -> float:
-    """Standard deviation of a pair's step, with steps clipped to CLIP robust deviations; raised for few pairs.
-
-    The factor is the square root of (n + 1) / (n - 2): it gives a predicted step the variance of Student's t.
-    """
-    n = len(steps)
-    if n < 3:
-        return max(float(np.ptp(steps)), 1e-9)
-    middle = float(np.median(steps))
-    reach = CLIP * MAD_TO_SIGMA * float(np.median(np.abs(steps - middle)))
-    usual = float(np.clip(steps, middle - reach, middle + reach).std(ddof=1)) if reach else float(steps.std(ddof=1))
-    return max(usual, 1e-9) * math.sqrt((n + 1) / (n - 2))
 
 
 def pairs_needed(pairs: Sequence[tuple[float, float]], *, ratio: float, error: float, fewest: int = FEWEST) -> int:
     """The number of pairs that usually place a commit, by the noise of pairs measured before."""
     _, steps, change = _steps(pairs, ratio)
-    expected = 2 * math.log((1 - error) / error) * (step_noise(steps) / change) ** 2
+    expected = 2 * math.log((1 - error) / error) * (float(step_noise(steps)) / change) ** 2
     return max(fewest, min(MOST // 3, math.ceil(ROOM * expected)))

@@ -1,4 +1,4 @@
-"""Exact p-values of two rank tests, ties included, from the distribution over all equally likely arrangements."""
+"""The exact p-value of a rank test, ties included, from the distribution over all equally likely arrangements."""
 
 from __future__ import annotations
 
@@ -36,37 +36,6 @@ def rank_sum_p(a: Sequence[float], b: Sequence[float]) -> float:
     return _two_sided(_subset_sums(ranks, len(a)), total, mean)
 
 
-def signed_rank_p(differences: Sequence[float]) -> float:
-    """Two-sided p-value of Wilcoxon's signed-rank test (1945) by flipping signs; zeros are treated as by Pratt (1959).
-
-    Exact over all 2^n sign patterns for up to 120 differences; normal above. 1.0 if all differences are zero.
-    """
-    steps = np.asarray(differences, dtype=np.float64)
-    ranks = midranks(np.abs(steps))
-    ranks, signs = ranks[steps != 0], steps[steps != 0]
-    if not len(ranks):
-        return 1.0
-    total, mean = float(ranks[signs > 0].sum()), float(ranks.sum()) / 2
-    if len(ranks) > EXACT_UP_TO:
-        return _normal_p(abs(total - mean) - 0.5, float((ranks**2).sum()) / 4)
-    return _two_sided(_any_subset_sums(ranks), total, mean)
-
-
-def signed_rank_limit(n: int, level: float) -> float:
-    """How far from its mean the rank sum of n untied differences must be for p <= level; infinite if it never is."""
-    chance = _any_subset_sums(np.arange(1.0, n + 1))
-    distance = np.abs(np.arange(len(chance)) / 2 - n * (n + 1) / 4)
-    reached = [float(d) for d in np.unique(distance) if chance[distance >= d - 1e-9].sum() <= level]
-    return min(reached, default=math.inf)
-
-
-def signed_ranks(rows: Array) -> Array:
-    """The rank sum of the positive differences of each row, none of them tied."""
-    ranks = np.abs(rows).argsort(axis=1).argsort(axis=1) + 1
-    sums: Array = np.where(rows > 0, ranks, 0).sum(axis=1)
-    return sums
-
-
 def _subset_sums(ranks: Array, size: int) -> Array:
     """Probability of each doubled rank sum of a random subset of the given size."""
     doubled = np.rint(2 * ranks).astype(int)
@@ -77,18 +46,6 @@ def _subset_sums(ranks: Array, size: int) -> Array:
             chance[taken, rank:] += chance[taken - 1, : chance.shape[1] - rank]
     sums: Array = chance[size] / math.comb(len(ranks), size)
     return sums
-
-
-def _any_subset_sums(ranks: Array) -> Array:
-    """Probability of each doubled sum of the ranks that get a plus sign."""
-    doubled = np.rint(2 * ranks).astype(int)
-    chance = np.zeros(int(doubled.sum()) + 1)
-    chance[0] = 1.0
-    for rank in doubled:
-        shifted = np.zeros_like(chance)
-        shifted[rank:] = chance[: len(chance) - rank]
-        chance = (chance + shifted) / 2
-    return chance
 
 
 def _two_sided(chance: Array, total: float, mean: float) -> float:

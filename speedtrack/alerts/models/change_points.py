@@ -4,7 +4,7 @@ from datetime import timedelta
 from typing import ClassVar
 
 from django.db import models
-from django.db.models import Count, Exists, F, OuterRef, Q, Subquery
+from django.db.models import Exists, F, OuterRef, Q, Subquery, Sum
 from django.db.models.functions import Now
 
 from speedtrack.alerts.models.alerts import Alert
@@ -60,16 +60,16 @@ class ChangePointQuerySet(models.QuerySet["ChangePoint"]):
             .exclude(pk__in=ChangePoint.objects.waiting().values("pk"))
         )
 
-    def open_to_further(self, machine: Machine, looks: int) -> "ChangePointQuerySet":
-        """Those that this many rounds of pairs on this machine have left open during the last weeks."""
-        rounds = Count("runs", filter=Q(runs__reason=Reason.CONFIRM, runs__status=RunStatus.SUCCEEDED))
+    def open_to_further(self, machine: Machine, usual: int, most: int) -> "ChangePointQuerySet":
+        """Those that from ``usual`` to less than ``most`` pairs on this machine have left open in the last weeks."""
+        spent = Sum("runs__trials", filter=Q(runs__reason=Reason.CONFIRM, runs__status=RunStatus.SUCCEEDED))
         unknown = Verdict.objects.filter(change_point=OuterRef("pk"), answer=Verdict.Answer.UNKNOWN)
         return (
             self.decidable()
             .filter(Exists(unknown), status=ChangePoint.Status.UNSETTLED, series__machine=machine)
             .filter(settled_at__gt=Now() - LATELY)
-            .annotate(rounds=rounds)
-            .filter(rounds=looks)
+            .annotate(spent=spent)
+            .filter(spent__gte=usual, spent__lt=most)
         )
 
     def overlapping(self, change_point: "ChangePoint") -> "ChangePointQuerySet":

@@ -154,6 +154,14 @@ def test_pairs_with_a_flagged_side_do_not_count(world: World) -> None:
     assert {cp.note for cp in ChangePoint.objects.all()} == {told}
 
 
+def test_a_large_change_is_confirmed_by_the_first_six_pairs(world: World) -> None:
+    world.factors = {world.shas[7]: 1.2}
+    builders.track(world.repository)
+    world.until_quiet()
+    assert [run.trials for run in Run.objects.filter(reason=Reason.CONFIRM)] == [6]
+    assert Alert.objects.get().commit.sha == world.shas[7]
+
+
 def test_stepping_again_changes_nothing(world: World) -> None:
     world.factors = {world.shas[7]: 1.3}
     builders.track(world.repository, emails=["dev@example.org"])

@@ -11,8 +11,9 @@ from django.db.models.functions import Now
 
 from speedtrack import dispatch
 from speedtrack.alerts import floors
+from speedtrack.alerts.floors import AA_PAIRS
 from speedtrack.alerts.models import ChangePoint, NoiseFloor
-from speedtrack.alerts.verdicts import LEVEL, LOOKS, PAIRS
+from speedtrack.alerts.verdicts import LEVEL, PAIRS
 from speedtrack.benchmarks.digests import json_digest
 from speedtrack.runs import planning, queue, results
 from speedtrack.runs.models import Machine, Measurement, Reason, Run, Trial
@@ -50,7 +51,7 @@ def test_an_idle_machine_measures_its_newest_commit_against_itself(measured: Wor
     assert floors.plan_idle_work() == 1
     [run] = aa_runs()
     assert run.commit == run.base
-    assert (run.commit.sha, run.trials, run.machine) == (measured.shas[-1], PAIRS, measured.machine)
+    assert (run.commit.sha, run.trials, run.machine) == (measured.shas[-1], AA_PAIRS, measured.machine)
     assert run.priority < min(planning.PRIORITY[word] for word in ("manual", "head", "rest", "later"))
     assert not {task for _, task in dispatch.nudges_for(dispatch.duties_with_work()) if "calibrate" in task}
     builders.work(measured.machine, measured.speed)
@@ -58,7 +59,7 @@ def test_an_idle_machine_measures_its_newest_commit_against_itself(measured: Wor
     assert run.status == "succeeded"
     assert Trial.objects.filter(attempt__run=run).values("side").distinct().count() == 2
     sides = Measurement.objects.filter(attempt__run=run, series__metric=CPU, series__benchmark__name="get-p1")
-    assert sorted(sides.values_list("side", "n")) == [("base", PAIRS), ("head", PAIRS)]
+    assert sorted(sides.values_list("side", "n")) == [("base", AA_PAIRS), ("head", AA_PAIRS)]
 
 
 def test_what_pairs_left_open_is_measured_further_by_an_idle_machine(world: World) -> None:
@@ -69,19 +70,22 @@ def test_what_pairs_left_open_is_measured_further_by_an_idle_machine(world: Worl
         new = world.shas.index(sha) >= 7
         level = 1.05 if new and benchmark == "get-p1" else 1
         if Run.objects.active().exclude(base=None).exists():
-            scatter = NormalDist(1, 0.15).inv_cdf((0.5 + 0.618034 * trial) % 1)
+            scatter = NormalDist(1, 0.05).inv_cdf((0.5 + 0.618034 * trial) % 1)
             return 5000 * level**0.5 * (scatter if new else 1 / scatter)
         return 5000 * level * world.rng.gauss(1, 0.004)
 
     world.until_quiet(open_still)
     waiting = ChangePoint.objects.get(series__metric=CPU)
     assert waiting.status == ChangePoint.Status.UNSETTLED
-    assert waiting.note.startswith("not known yet: measured again over 81 pairs")
+    assert waiting.note.startswith(f"not known yet: measured again over {PAIRS.usual} pairs")
+    rounds = list(waiting.runs.filter(reason=Reason.CONFIRM).order_by("id").values_list("trials", flat=True))
+    assert rounds[0] == PAIRS.first and sum(rounds) == PAIRS.usual
+    assert all(2 <= trials <= sum(rounds[:i]) for i, trials in enumerate(rounds) if i)
     assert floors.plan_idle_work() == 0
     let_time_pass(hours=1)
     assert floors.plan_idle_work() == 1
     further = waiting.runs.latest("id")
-    assert (further.reason, further.trials, further.status) == (Reason.CONFIRM, 80, "queued")
+    assert (further.reason, further.trials, further.status) == (Reason.CONFIRM, PAIRS.most - PAIRS.usual, "queued")
     world.factors = {world.shas[7]: 1.05}
     world.until_quiet()
     waiting.refresh_from_db()
@@ -145,10 +149,10 @@ def test_a_finished_aa_run_gives_every_series_a_floor(measured: World) -> None:
     assert floors.store_due() == 0 and not floors.runs_due().exists()
     assert NoiseFloor.objects.count() == 2 * 2  # benchmarks, metrics
     floor = NoiseFloor.objects.get(series__benchmark__name="get-p1", series__metric=CPU)
-    assert floor.pairs == PAIRS
+    assert floor.pairs == AA_PAIRS
     assert 0.002 < floor.deviation < 0.012  # sqrt(2) times 0.4%, from ten pairs
     assert floor.low < floor.ratio < floor.high
-    assert floor.smallest == pytest.approx(floor.deviation * standard_shift(PAIRS, LEVEL / LOOKS), rel=0.05)
+    assert floor.smallest == pytest.approx(floor.deviation * standard_shift(AA_PAIRS, LEVEL), rel=0.05)
     assert floors.newest_floors([floor.series_id]) == {floor.series_id: floor}
 
 

@@ -33,7 +33,7 @@ def pairs(values: Values) -> list[tuple[float, float]]:
 
 
 def settled(values: Values) -> Any:
-    return settle_pairs(pairs(values), smallest_effect=0.01, level=0.01, looks=5, look=1, seed=1)
+    return settle_pairs(pairs(values), smallest_effect=0.01, level=0.01, seed=1)
 
 
 OF_SERIES: dict[str, Callable[[Values], Any]] = {

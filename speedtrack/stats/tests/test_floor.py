@@ -6,12 +6,11 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from speedtrack.stats.compare import ComparisonAnswer, fewest_pairs, settle_pairs
+from speedtrack.stats.compare import ComparisonAnswer, settle_pairs
 from speedtrack.stats.floor import noise_floor, standard_shift
-from speedtrack.stats.ranks import signed_rank_limit, signed_ranks
+from speedtrack.stats.sequential import FEWEST
 
-LEVEL, LOOKS = 0.01, 3
-PLANNED = fewest_pairs(LEVEL, LOOKS)
+LEVEL, PLANNED = 0.01, 10
 Pairs = list[tuple[float, float]]
 
 
@@ -24,35 +23,31 @@ def pairs_of(rng: np.random.Generator, n: int, deviation: float, shift: float = 
     ]
 
 
-def different(pairs: Pairs, seed: int) -> bool:
-    found = settle_pairs(pairs, smallest_effect=1e-6, level=LEVEL / LOOKS, looks=1, look=1, seed=seed)
+def different(pairs: Pairs, shift: float) -> bool:
+    ratio = math.exp(shift)
+    found = settle_pairs(pairs, smallest_effect=ratio - 1, level=LEVEL, seed=1, suspected=ratio)
     return found.answer is ComparisonAnswer.DIFFERENT
 
 
 @pytest.mark.parametrize("n", [PLANNED, 20])
 def test_settle_sees_the_smallest_change_as_often_as_it_says(n: int) -> None:
     rng, deviation, rounds = np.random.default_rng(n), 0.004, 400
-    shift = deviation * standard_shift(n, LEVEL / LOOKS)
-    seen = sum(different(pairs_of(rng, n, deviation, shift), seed) for seed in range(rounds))
+    shift = deviation * standard_shift(n, LEVEL)
+    seen = sum(different(pairs_of(rng, n, deviation, shift), shift) for _ in range(rounds))
     assert seen / rounds == pytest.approx(0.8, abs=0.07)  # 3.5 standard errors of 400 rounds
-    less = sum(different(pairs_of(rng, n, deviation, shift / 2), seed) for seed in range(rounds))
+    less = sum(different(pairs_of(rng, n, deviation, shift / 2), shift) for _ in range(rounds))
     assert less / rounds < 0.35
 
 
-def test_ten_pairs_need_ten_equal_signs() -> None:
-    exact = stats.norm.ppf(0.8 ** (1 / 10))
-    assert standard_shift(10, LEVEL / LOOKS) == pytest.approx(exact, abs=0.06)
-
-
 def test_a_level_that_is_never_reached_has_no_smallest_change() -> None:
-    assert standard_shift(PLANNED - 1, LEVEL / LOOKS) == math.inf
+    assert standard_shift(FEWEST - 1, LEVEL) == math.inf
 
 
 def test_the_floor_of_known_noise() -> None:
     rng = np.random.default_rng(8)
-    found = noise_floor(pairs_of(rng, 150, 0.005), level=LEVEL / LOOKS, planned=PLANNED, seed=1)
+    found = noise_floor(pairs_of(rng, 150, 0.005), level=LEVEL, planned=PLANNED, seed=1)
     assert found.deviation == pytest.approx(0.005, rel=0.2)
-    assert found.smallest == pytest.approx(math.expm1(0.005 * standard_shift(PLANNED, LEVEL / LOOKS)), rel=0.2)
+    assert found.smallest == pytest.approx(math.expm1(0.005 * standard_shift(PLANNED, LEVEL)), rel=0.2)
     assert found.low < found.ratio < found.high
     assert found.ratio == pytest.approx(1, abs=0.002)
 
@@ -66,16 +61,6 @@ def test_few_pairs_say_nothing_and_equal_ones_have_no_noise() -> None:
     assert noise_floor([(5.0, 5.0)] * 4, level=LEVEL, planned=10, seed=1).smallest is None
     found = noise_floor([(5.0, 5.0)] * 5, level=LEVEL, planned=10, seed=1)
     assert (found.deviation, found.ratio, found.smallest) == (0, 1, 0)
-
-
-@pytest.mark.parametrize(("n", "level"), [(5, 0.1), (8, 0.05), (12, 0.01), (20, 0.0033)])
-def test_the_limit_is_where_scipys_p_value_passes_the_level(n: int, level: float) -> None:
-    limit = signed_rank_limit(n, level)
-    ranks = np.arange(1.0, n + 1)
-    for negatives in range(n + 1):  # the smallest ranks are the negative ones
-        steps = np.where(ranks <= negatives, -ranks, ranks)
-        reached = abs(float(signed_ranks(steps[None, :])[0]) - n * (n + 1) / 4) >= limit
-        assert reached == (stats.wilcoxon(steps, method="exact").pvalue <= level)
 
 
 def blocks(rng: np.random.Generator, n: int) -> Pairs:
@@ -97,11 +82,9 @@ def blocks(rng: np.random.Generator, n: int) -> Pairs:
 
 
 def confirmed(pairs: Pairs, seed: int) -> bool:
-    """All rounds of a confirmation, as alerts/confirm.py asks them."""
-    for look in range(1, LOOKS + 1):
-        found = settle_pairs(
-            pairs[: look * PLANNED], smallest_effect=0.001, level=LEVEL, looks=LOOKS, look=look, seed=seed
-        )
+    """A confirmation that is looked at after every third pair."""
+    for n in range(FEWEST, len(pairs) + 1, 3):
+        found = settle_pairs(pairs[:n], smallest_effect=0.001, level=LEVEL, seed=seed)
         if found.answer is not ComparisonAnswer.UNKNOWN:
             return found.answer is ComparisonAnswer.DIFFERENT
     return False
@@ -109,5 +92,5 @@ def confirmed(pairs: Pairs, seed: int) -> bool:
 
 def test_slots_and_drift_raise_no_false_alarms() -> None:
     rng, rounds = np.random.default_rng(6), 400
-    alarms = sum(confirmed(blocks(rng, LOOKS * PLANNED), seed) for seed in range(rounds))
+    alarms = sum(confirmed(blocks(rng, 3 * PLANNED), seed) for seed in range(rounds))
     assert alarms <= stats.binom.ppf(0.999, rounds, LEVEL)
