@@ -131,8 +131,8 @@ def suspect_shifts(
     most pairs of points before and after must agree with it. With fewer points, the trials decide together with
     ``spread``, the relative standard deviation between runs of other series (0: not known), and with the moves so far
     if these are larger: a shift must exceed the smallest effect by several standard errors; single trials without a
-    spread raise no suspicion. A shift starts a new level, with the noise known from before. With values of zero or below
-    the scale is linear, see `Scale`.
+    spread raise no suspicion. A shift starts a new level, with the noise known from before. With values of zero or
+    below the scale is linear, see `Scale`.
 
     ``settled`` shifts are not suspected again. A confirmed one starts a new level at its place. A refuted one does not,
     so its points count as noise of the line; but if it at least doubles or halves the level and lasts, it is not noise
