@@ -23,8 +23,6 @@ from speedtrack.alerts.lines import TrialPoint
 from speedtrack.alerts.models import BestLevel, ChangePoint
 from speedtrack.alerts.windows import BEFORE, Window
 from speedtrack.benchmarks.metrics import METRICS, Direction
-from speedtrack.projects.models import Branch
-from speedtrack.runs.models import Series
 from speedtrack.stats import drift
 from speedtrack.stats.drift import LEVEL, Drift
 
@@ -36,6 +34,7 @@ Status = ChangePoint.Status
 #: Steps of these statuses are, or may be, real: including those of the machine, and those not settled yet.
 LEFT_STANDING = (Status.CONFIRMED, Status.HISTORY, Status.MACHINE, *ChangePoint.OPEN)
 
+BEST_LEVEL = "its best level"
 BEST = "SELECT series_id, branch_id, commit_id, level FROM alerts_bestlevel WHERE series_id = ANY (%(series)s)"
 # The places on a branch with which its head is compared, and the last clean points of the series up to each, newest
 # first. The places of a head are looked up once for all series: only the best level is each series' own.
@@ -71,7 +70,7 @@ REFERENCES = lines.sql("""
         SELECT line.at, line.series_id, line.branch_id, line.begin, common.name, common.number
           FROM line JOIN common USING (branch_id, head_id)
         UNION ALL
-        SELECT line.at, line.series_id, line.branch_id, line.begin, 'its best level', p.number
+        SELECT line.at, line.series_id, line.branch_id, line.begin, %(best_level)s, p.number
           FROM line JOIN projects_position p ON p.branch_id = line.branch_id AND p.commit_id = line.best_id
     )
     SELECT place.at, place.name, last.numbers, last.commits, last.values
@@ -145,6 +144,10 @@ class Reference:
     commit_id: int
     values: Sequence[float]
 
+    @property
+    def is_best(self) -> bool:
+        return self.name == BEST_LEVEL
+
 
 def look_for_drifts(lines: Sequence[Heading]) -> None:
     """Suspect the drifts that the newest points of lines show. The number of queries does not grow with the lines'."""
@@ -156,22 +159,27 @@ def look_for_drifts(lines: Sequence[Heading]) -> None:
 
 def look_for_drift(line: Heading, known: Sequence[Reference]) -> ChangePoint | None:
     """Suspect a drift from one of the references that the newest point of a line shows."""
-    series, branch = line.window.series, line.window.branch
     found: list[tuple[Reference, Drift, float]] = []
     for reference in known:
         if reference.position >= line.level_begins or ratios_within(line.steps, reference.begin, reference.position):
             continue
         explained = math.prod(ratios_within(line.steps, reference.position, line.head.position))
-        if one := drift.drift_since(reference.values, line.newest, smallest_effect=line.effect, explained=explained):
+        if one := drift.drift_since(
+            reference.values, line.newest, smallest_effect=line.effect, explained=explained, best=reference.is_best
+        ):
             found.append((reference, one, explained))
     fresh = drift.fresh_step(without_steps(line.window.points, line.steps)) if found else 1.0
     for reference, one, explained in sorted(found, key=lambda drifted: -drifted[1].score):
         left = drift.drift_since(
-            reference.values, line.newest, smallest_effect=line.effect, explained=explained * fresh
+            reference.values,
+            line.newest,
+            smallest_effect=line.effect,
+            explained=explained * fresh,
+            best=reference.is_best,
         )
         is_left = left is not None and (one.ratio > 1) == (left.ratio > 1)
-        if is_left and is_news(series, branch, reference, one):
-            return suspect_drift(series, branch, reference, line.head, one)
+        if is_left and is_news(line, reference, one):
+            return suspect_drift(line, reference, one)
     return None
 
 
@@ -180,14 +188,14 @@ def without_steps(points: Sequence[TrialPoint], steps: Sequence[tuple[int, float
     return [point.value / math.prod(ratios_within(steps, 0, point.position)) for point in points]
 
 
-def suspect_drift(series: Series, branch: Branch, reference: Reference, head: TrialPoint, found: Drift) -> ChangePoint:
+def suspect_drift(line: Heading, reference: Reference, found: Drift) -> ChangePoint:
     return ChangePoint.objects.create(
-        series=series,
-        branch=branch,
+        series=line.window.series,
+        branch=line.window.branch,
         kind=Kind.DRIFT,
         reference=reference.name,
         before_id=reference.commit_id,
-        commit_id=head.commit_id,
+        commit_id=line.head.commit_id,
         ratio=found.ratio,
         low=found.low,
         high=found.high,
@@ -202,6 +210,7 @@ def references(lines: Sequence[Heading], best: Sequence[int]) -> list[list[Refer
         "branches": [line.window.branch.pk for line in lines],
         "heads": [line.head.commit_id for line in lines],
         "best": list(best),
+        "best_level": BEST_LEVEL,
         "ages": AGES,
         "begins": [line.begins for line in lines],
         "count": LEVEL,
@@ -254,20 +263,38 @@ def ratios_within(steps: Sequence[tuple[int, float]], first: int, last: int) -> 
     return [ratio for number, ratio in steps if first < number <= last and ratio > 0]
 
 
-def is_news(series: Series, branch: Branch, reference: Reference, found: Drift) -> bool:
+def is_news(line: Heading, reference: Reference, found: Drift) -> bool:
     """Is it a new drift, or a known one that has grown?
 
     A drift that overlaps an earlier one in time and direction is the same one, whatever its reference.
     """
-    earlier = ChangePoint.objects.filter(series=series, kind=Kind.DRIFT, commit__positions__branch=branch).filter(
-        Q(commit__positions__number__gt=reference.position) | Q(status__in=ChangePoint.OPEN)
+    lines_drifts = ChangePoint.objects.filter(
+        series=line.window.series, kind=Kind.DRIFT, commit__positions__branch=line.window.branch
     )
+    earlier = lines_drifts.filter(Q(commit__positions__number__gt=reference.position) | Q(status__in=ChangePoint.OPEN))
     is_up = found.ratio > 1
     same = [cp for cp in earlier.distinct() if (cp.ratio > 1) == is_up]
     if any(cp.status in ChangePoint.OPEN for cp in same):
         return False
     surely = found.low if is_up else found.high  # noise alone must not look like growth
-    return all((surely > 1) == is_up and drift.has_grown(surely, cp.ratio) for cp in same)
+    return all((surely > 1) == is_up and has_grown_since(line, reference, cp, surely) for cp in same)
+
+
+def has_grown_since(line: Heading, reference: Reference, examined: ChangePoint, ratio: float) -> bool:
+    """Is the drift larger than what an earlier examination measured, and than what the line showed at that time?
+
+    Noise that made it look larger than the pairs found it is still there afterwards. The newest level may not share
+    points with the one examined then.
+    """
+    points = line.window.points
+    head = next((i for i, point in enumerate(points) if point.commit_id == examined.commit_id), None)
+    if head is None:
+        return drift.has_grown(ratio, examined.ratio)
+    level = line.window.values[max(0, head + 1 - LEVEL) : head + 1]
+    explained = math.prod(ratios_within(line.steps, reference.position, points[head].position))
+    shown = drift.shown_ratio(reference.values, level, explained=explained)
+    apart = len(points) - 1 - head >= LEVEL
+    return apart and all(drift.has_grown(ratio, before) for before in (examined.ratio, shown))
 
 
 def steps_in(cp: ChangePoint) -> list[PlacedStep]:

@@ -129,9 +129,10 @@ def suspect_shifts(
     From 12 points on, a shift (trimmed mean of the newest 1 to 64 points against up to 40 before) must exceed the
     series' own moves so far, the error that its trials show, the rounding of the metric and the smallest effect, and
     most pairs of points before and after must agree with it. With fewer points, the trials decide together with
-    ``spread``, the relative standard deviation between runs of other series (0: not known): a shift must exceed the
-    smallest effect by several standard errors; single trials without a spread raise no suspicion. A shift starts a new
-    level, with the noise known from before. With values of zero or below the scale is linear, see `Scale`.
+    ``spread``, the relative standard deviation between runs of other series (0: not known), and with the moves so far
+    if these are larger: a shift must exceed the smallest effect by several standard errors; single trials without a
+    spread raise no suspicion. A shift starts a new level, with the noise known from before. With values of zero or
+    below the scale is linear, see `Scale`.
 
     ``settled`` shifts are not suspected again. A confirmed one starts a new level at its place. A refuted one does not,
     so its points count as noise of the line; but if it at least doubles or halves the level and lasts, it is not noise
@@ -240,16 +241,30 @@ def _limits(series: _Series, segment: _Segment, table: Shifts, sensitivity: Sens
     limits: Array = np.fmax(yardsticks(table, segment.past, sensitivity), errors)
     limits = np.fmax(limits, np.maximum(series.effect, sensitivity.quantum * series.quantum[before]))
     young = len(segment.past) + np.arange(len(limits)) < sensitivity.least
-    limits[young] = _young_limits(series, table, errors, sensitivity)[young]
+    if young.any():
+        limits[young] = _young_limits(series, segment, table, errors, sensitivity)[young]
     return limits
 
 
-def _young_limits(series: _Series, table: Shifts, errors: Array, sensitivity: Sensitivity) -> Array:
-    """The limits while the line has no history: by its trials, and by the spread of runs of other series."""
+def _young_limits(series: _Series, segment: _Segment, table: Shifts, errors: Array, sensitivity: Sensitivity) -> Array:
+    """The limits while the line has little history: by its trials, and by the spread between runs."""
     if series.spread:
-        errors = np.hypot(np.where(np.isnan(errors), 0.0, errors), sensitivity.between * series.spread / table.weight)
+        moves = np.concatenate([segment.past, table.size * table.weight])[:, 0]
+        spread = _spread_so_far(moves, series.spread, sensitivity.borrowed)[len(segment.past) :, None]
+        errors = np.hypot(np.where(np.isnan(errors), 0.0, errors), sensitivity.between * spread / table.weight)
     limits: Array = np.where(np.isnan(errors) | (AFTER > FEW), np.inf, series.effect + errors)
     return limits
+
+
+def _spread_so_far(moves: Array, known: float, borrowed: float) -> Array:
+    """The spread between runs by the moves before each, and by the known one, which counts as ``borrowed`` moves.
+
+    At least the known one, since a few points may lie close to each other by chance.
+    """
+    squares, counts = np.cumsum(np.nan_to_num(moves) ** 2), np.cumsum(~np.isnan(moves))
+    own, n = np.concatenate([[0.0], squares[:-1]]), np.concatenate([[0], counts[:-1]])
+    spread: Array = np.maximum(known, np.sqrt((borrowed * known**2 + own) / (borrowed + n)))
+    return spread
 
 
 def _agreement(before: Array, after: Array, shift: float) -> float:

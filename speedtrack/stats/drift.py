@@ -14,6 +14,7 @@ from speedtrack.stats.summary import MAD_TO_SIGMA
 LEVEL = 8  # points that define a level
 FEWEST = 5  # points of a level that an answer needs
 CLEARLY = 4.0  # standard errors by which a drift must exceed what known steps explain
+CLEARLY_FROM_BEST = 6.0  # the same if the reference is the best of many levels, which chance has made better
 FRESH = 40  # points after a step within which the step itself is expected to be suspected
 GROWN = 1.5  # times the drift examined before, at which it is examined again
 FURTHER = 0.05  # or this much more
@@ -30,26 +31,44 @@ class Drift:
 
 
 def drift_since(
-    reference: Sequence[float], newest: Sequence[float], *, smallest_effect: float, explained: float = 1.0
+    reference: Sequence[float],
+    newest: Sequence[float],
+    *,
+    smallest_effect: float,
+    explained: float = 1.0,
+    best: bool = False,
 ) -> Drift | None:
     """Is the newest level further from the reference than noise, the smallest effect and known steps explain?
 
     ``reference``, ``newest``: values of measured commits in commit order, LEVEL of each. ``explained``: the product of
     the ratios of the known steps between them. The noise is that between neighbouring commits, which a drift hardly
-    affects. None: no drift, fewer than FEWEST points on a side, or positive values after a step to zero or below.
+    affects. ``best``: the reference was chosen as the best of many levels. None: no drift, fewer than FEWEST points on
+    a side, or positive values after a step to zero or below.
     """
     scale = Scale.of([*reference, *newest])
     if min(len(reference), len(newest)) < FEWEST or (scale.unit is None and explained <= 0):
         return None
     old, new = scale.place(reference), scale.place(newest)
-    step = math.log(explained) if scale.unit is None else explained - 1
-    delta = float(np.median(new) - np.median(old)) - step
+    delta = _moved(old, new, scale, explained)
     error = neighbour_noise(old, new) * math.sqrt(math.pi / 2 * (1 / len(old) + 1 / len(new)))
-    score = abs(delta) / max(scale.effect(smallest_effect), CLEARLY * error, 1e-12)
+    score = abs(delta) / max(scale.effect(smallest_effect), (CLEARLY_FROM_BEST if best else CLEARLY) * error, 1e-12)
     if score < 1:
         return None
     low, ratio, high = (scale.ratio(delta + side * 1.96 * error) for side in (-1, 0, 1))
     return Drift(ratio, low, high, score)
+
+
+def shown_ratio(reference: Sequence[float], newest: Sequence[float], *, explained: float = 1.0) -> float:
+    """The newest level / the reference, without known steps, however uncertain it is."""
+    scale = Scale.of([*reference, *newest])
+    if scale.unit is None and explained <= 0:
+        return 1.0
+    return scale.ratio(_moved(scale.place(reference), scale.place(newest), scale, explained))
+
+
+def _moved(old: Array, new: Array, scale: Scale, explained: float) -> float:
+    step = math.log(explained) if scale.unit is None else explained - 1
+    return float(np.median(new) - np.median(old)) - step
 
 
 def neighbour_noise(*levels: Array) -> float:

@@ -29,12 +29,13 @@ class Sensitivity:
     history: int = 300  # points back to which placebos count
     recent: int = 15  # points in which a rise of the noise must show
     enough: int = 5  # history that a window needs for its own placebos to count, in units of its size
-    usual: tuple[float, float, float, float] = (5.0, 3.4, 3.1, 2.5)  # times the usual shift: 1, 2-3, 4-16, 24+ points
+    usual: tuple[float, float, float, float] = (5.0, 3.6, 3.3, 2.7)  # times the usual shift: 1, 2-3, 4-16, 24+ points
     worst: tuple[float, float] = (1.3, 0.85)  # times the largest shift of the history: 1 point, more points
     early: float = 6.6  # factor while the history is short: 1 + early / its length
     fresh: float = 0.3  # factor while the old level is young: 1 + fresh / its points
     trials: float = 4.0  # times the standard error by the trials
     between: float = 2.0  # times the standard error by the spread between runs, while the history is too short
+    borrowed: float = 4.0  # moves of the line itself for which the known spread between runs counts
     quantum: float = 0.75  # times the smallest step of a rounded metric
     agree: tuple[float, float] = (0.97, 0.72)  # share of pairs before/after that must agree: up to 4 points, more
     least: int = 12  # points of history below which only the trials decide

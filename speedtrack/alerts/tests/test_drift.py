@@ -165,4 +165,35 @@ def test_a_drift_has_grown_only_where_noise_does_not_explain_it(history: History
     )
     reference = drift.Reference("1.0", 3, 10, commits[10].pk, [5000.0] * 8)
     found = Drift(ratio=low + 0.05, low=low, high=low + 0.1, score=2)
-    assert drift.is_news(series, history.branch, reference, found) is news
+    points = [TrialPoint(i, commits[i].pk, (5250.0,), 5250.0) for i in range(60)]
+    line = drift.Heading(Window(series, history.branch, points, frozenset([commits[-1].pk])), 0.01, [])
+    assert drift.is_news(line, reference, found) is news
+
+
+@pytest.mark.parametrize(("shown", "since", "news"), [(1.15, 9, False), (1.05, 9, True), (1.05, 5, False)])
+def test_a_drift_that_looked_larger_than_its_pairs_found_it_has_not_grown(
+    history: History, shown: float, since: int, news: bool
+) -> None:
+    """The line has shown so much at the earlier examination, so many commits ago, whose pairs found 5%."""
+    commits = history.commits(60)
+    examined = commits[-1 - since]
+    ChangePoint.objects.create(
+        series=history.series(),
+        branch=history.branch,
+        kind=Kind.DRIFT,
+        status=Status.CONFIRMED,
+        reference="1.0",
+        before=commits[10],
+        commit=examined,
+        ratio=1.05,
+        low=1.04,
+        high=1.06,
+        score=2,
+    )
+    series = ChangePoint.objects.get().series
+    reference = drift.Reference("1.0", 3, 10, commits[10].pk, [5000.0] * 8)
+    values = [5000.0 * (shown if i <= 59 - since else 1.2) for i in range(60)]
+    points = [TrialPoint(i, commits[i].pk, (value,), value) for i, value in enumerate(values)]
+    line = drift.Heading(Window(series, history.branch, points, frozenset([commits[-1].pk])), 0.01, [])
+    found = Drift(ratio=1.2, low=1.15, high=1.25, score=2)
+    assert drift.is_news(line, reference, found) is news

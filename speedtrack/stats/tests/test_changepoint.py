@@ -252,6 +252,18 @@ class TestSpread:
         assert unknown > 0.2 * 80 * 12
         assert known < 0.03 * 80 * 12
 
+    def test_young_lines_show_by_their_own_moves_that_they_scatter_more_than_others(self) -> None:
+        """What was suspected at the first six points has been refuted, in either direction."""
+        refuted = [SettledShift(1, 5, up, confirmed=False) for up in (True, False)]
+        lines = [self.runs([100.0] * 12, 0.05, seed) for seed in range(80)]
+        seen = [shift.seen for points in lines for shift in suspect_shifts(points, spread=0.01, settled=refuted)]
+        assert len(seen) < 0.15 * 80 * 6  # 136 by the spread of others alone
+
+    def test_a_step_of_a_young_line_is_no_move_by_which_it_scatters(self) -> None:
+        lines = [self.runs([100.0] * 4 + [120.0] * 3 + [144.0] * 3, 0.01, seed) for seed in range(40)]
+        hits = [{4, 7} <= {s.index for s in suspect_shifts(points, spread=0.01)} for points in lines]
+        assert sum(hits) >= 0.9 * 40
+
     def test_a_step_of_three_times_the_noise_is_still_found(self) -> None:
         lines = [self.runs([100.0] * 6 + [106.0] * 6, 0.017, seed) for seed in range(80)]
         hits = [any(abs(s.index - 6) <= 2 for s in suspect_shifts(points, spread=0.017)) for points in lines]
