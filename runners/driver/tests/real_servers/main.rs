@@ -4,6 +4,7 @@
 
 mod cluster;
 mod counts;
+mod ladder;
 mod machine;
 mod memcached;
 mod modes;

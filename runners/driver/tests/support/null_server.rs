@@ -116,7 +116,7 @@ fn main() -> io::Result<()> {
     };
     let manner = Manner::of(protocol).ok_or(io::Error::other("resp or memcached"))?;
     let listener = Listener::bind(address)?;
-    machine::process::raise_file_limit();
+    machine::process::raise_file_limit(0);
     thread::spawn(|| {
         let _ = io::stdin().read_to_end(&mut Vec::new());
         std::process::exit(0);

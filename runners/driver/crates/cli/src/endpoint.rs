@@ -6,6 +6,7 @@ use clap::Args;
 
 use crate::uri::{self, Uri};
 use crate::values::seconds;
+use network::sources::Sources;
 use network::target::{self, Address, Target};
 use network::tls;
 use text::checks::require;
@@ -44,6 +45,9 @@ pub struct Endpoint {
     /// give up when the server is silent for S seconds (10)
     #[arg(long, value_name = "S", value_parser = |text: &str| seconds("--timeout", text))]
     timeout: Option<Duration>,
+    /// local addresses of the connections, in turn, as in 127.0.0.1-127.0.0.8: one has some 28000 ports
+    #[arg(long = "source", value_name = "LIST", value_parser = Sources::parse)]
+    sources: Option<Sources>,
     /// encrypt
     #[arg(long)]
     tls: bool,
@@ -143,6 +147,7 @@ impl Endpoint {
             tls: self.uses_tls().then(|| self.tls_options.settings().client()).transpose()?,
             greeting,
             timeout: self.timeout(),
+            sources: self.sources.clone().unwrap_or_default(),
         })
     }
 }

@@ -78,7 +78,8 @@ mod tests {
 
     #[test]
     fn lengths_are_those_of_what_is_filled_in() {
-        let places = Placeholders { numbers: true, tags: false, value: Value::Drawn(3), ttl: None };
+        let places =
+            Placeholders { numbers: true, tags: false, value: Value::Drawn(3), ttl: None, key_bytes: None };
         let set = template(&["SET", "key:__rand_int__", "__data__"], &places, Expectation::default());
         assert_eq!(set.bytes, b"*3\r\n$3\r\nSET\r\n$16\r\nkey:000000000000\r\n$3\r\n000\r\n");
         assert_eq!(set.steps, [Step::Number { at: 22 }, Step::Value { at: 40, bytes: 3 }]);

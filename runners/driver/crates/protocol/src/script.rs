@@ -78,7 +78,7 @@ mod tests {
     use crate::template::{Placeholders, Value};
 
     fn places() -> Placeholders {
-        Placeholders { numbers: true, tags: true, value: Value::Drawn(4), ttl: None }
+        Placeholders { numbers: true, tags: true, value: Value::Drawn(4), ttl: None, key_bytes: None }
     }
 
     fn command(text: &[u8]) -> Command {
@@ -103,8 +103,13 @@ mod tests {
 
     #[test]
     fn what_is_not_asked_for_stands_for_itself() {
-        let plain =
-            Placeholders { numbers: false, tags: false, value: Value::Same(b"D".to_vec()), ttl: None };
+        let plain = Placeholders {
+            numbers: false,
+            tags: false,
+            value: Value::Same(b"D".to_vec()),
+            ttl: None,
+            key_bytes: None,
+        };
         let command =
             Command::new(&plain.cut(b"{tag}__rand_int____data____rand_1st__"), Expectation::default());
         assert_eq!(command.bytes, b"{tag}__rand_int__D__rand_1st__");

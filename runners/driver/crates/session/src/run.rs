@@ -6,6 +6,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use sha2::{Digest, Sha256};
 
+use crate::prefill::{count_keys, require_empty_server};
 use crate::session::Session;
 use crate::{modes, warmup};
 use engine::node::Node;
@@ -49,10 +50,8 @@ pub fn run(plan: &Plan) -> Result<Document, Failure> {
             .map(|pid| Arc::new(Counters::of(pid, &plan.server_events))),
         filled: RefCell::default(),
     };
-    plan.phases
-        .iter()
-        .try_for_each(|phase| resources::require_files(phase.clients, phase.threads_with_files()))?;
-    session.require_empty_server()?;
+    require_resources(plan)?;
+    require_empty_server(plan)?;
     let mut log = plan.hdr_log.as_deref().map(HdrLog::create).transpose()?;
     let (mut prefill, mut tests) = (None, Vec::new());
     for phase in &plan.phases {
@@ -77,6 +76,17 @@ pub fn run(plan: &Plan) -> Result<Document, Failure> {
     })
 }
 
+/// A failure when this machine cannot open the connections of `plan`.
+pub fn require_resources(plan: &Plan) -> Result<(), Failure> {
+    for phase in &plan.phases {
+        resources::require_files(phase.clients, phase.threads_with_files())?;
+        if !plan.cluster {
+            resources::require_ports(&plan.target, phase.clients)?;
+        }
+    }
+    Ok(())
+}
+
 /// The servers that share the load.
 fn nodes(plan: &Plan) -> Result<Vec<Node>, Failure> {
     match plan.cluster {
@@ -85,7 +95,7 @@ fn nodes(plan: &Plan) -> Result<Vec<Node>, Failure> {
     }
 }
 
-fn driver(plan: &Plan, digest: String) -> Driver {
+pub fn driver(plan: &Plan, digest: String) -> Driver {
     Driver {
         version: env!("CARGO_PKG_VERSION"),
         digest,
@@ -144,7 +154,7 @@ impl Session<'_> {
             }
         }
         if let Some(keys) = phase.expect.keys {
-            let differs = self.count_keys(keys)? != keys;
+            let differs = count_keys(self.plan, keys)? != keys;
             results.iter_mut().for_each(|result| result.flags.extend(differs.then_some("key_count")));
         }
         Ok(())
@@ -152,7 +162,7 @@ impl Session<'_> {
 }
 
 /// SHA-256 of the running binary.
-fn own_digest() -> Result<String, Failure> {
+pub fn own_digest() -> Result<String, Failure> {
     let binary = std::fs::read("/proc/self/exe")
         .map_err(|error| Failure::run(format!("cannot read the own binary ({error})"), "mount /proc"))?;
     Ok(sha256(&binary))
@@ -164,7 +174,7 @@ fn sha256(bytes: &[u8]) -> String {
 }
 
 /// UTC with milliseconds: `2026-11-20T18:31:00.123Z`.
-fn rfc3339(time: Timestamp) -> String {
+pub fn rfc3339(time: Timestamp) -> String {
     format!("{time:.3}")
 }
 

@@ -9,13 +9,11 @@ use engine::node::Node;
 use generator::keys::KeyOrder;
 use generator::values::ValuePool;
 use machine::counters::Counters;
-use network::memcached;
 use text::failure::Failure;
 use workload::memcached::load;
 use workload::memcached::suite::Needs;
 use workload::phase::{Length, Phase};
 use workload::plan::Plan;
-use workload::protocol_name::ProtocolName;
 use workload::traffic::Traffic;
 
 /// What all phases of a run share.
@@ -31,14 +29,6 @@ pub struct Session<'a> {
 }
 
 impl Session<'_> {
-    /// The number of keys in the server, of which `expected` would be right.
-    pub fn count_keys(&self, expected: u64) -> Result<u64, Failure> {
-        match self.plan.protocol {
-            ProtocolName::Resp => self.plan.target.count_keys(self.plan.database),
-            ProtocolName::Memcached => memcached::count_living(&self.plan.target, expected),
-        }
-    }
-
     pub fn fill_memcached(&self, phase: &Phase, needs: Needs) -> Result<(), Failure> {
         let keys = match (needs, phase.length) {
             (Needs::KeyPerRequest, Length::Requests(requests)) => requests,

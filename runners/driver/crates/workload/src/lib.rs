@@ -1,6 +1,7 @@
 //! What a run is asked to do: workloads, phases and plans, and the files that describe them.
 
 pub mod file;
+pub mod ladder;
 pub mod limits;
 pub mod memcached;
 pub mod mode;

@@ -54,6 +54,8 @@ pub enum Length {
 pub struct KeySpace {
     pub count: u64,
     pub distribution: Distribution,
+    /// Bytes of a key of a named test; its usual length if none.
+    pub bytes: Option<usize>,
 }
 
 /// What should come out; a flag is raised when it does not.
@@ -75,7 +77,7 @@ impl Phase {
             threads: 1,
             pipeline: 1,
             window: Window::Batch,
-            keys: KeySpace { count: 1, distribution: Distribution::Uniform },
+            keys: KeySpace { count: 1, distribution: Distribution::Uniform, bytes: None },
             values: Sizes::Fixed(3),
             ttl: None,
             prefill: false,
@@ -97,7 +99,7 @@ impl Phase {
             Sizes::Fixed(bytes) => Value::Drawn(bytes),
             _ => Value::Varying(self.values.largest()),
         };
-        Placeholders { numbers: true, tags, value, ttl: self.ttl }
+        Placeholders { numbers: true, tags, value, ttl: self.ttl, key_bytes: self.keys.bytes }
     }
 
     /// Threads that have tables of files of their own.

@@ -214,7 +214,7 @@ mod tests {
     use protocol::template::Value;
 
     fn places() -> Placeholders {
-        Placeholders { numbers: true, tags: false, value: Value::Drawn(3), ttl: None }
+        Placeholders { numbers: true, tags: false, value: Value::Drawn(3), ttl: None, key_bytes: None }
     }
 
     #[test]

@@ -8,6 +8,7 @@ use crate::memtier_benchmark::values::Requests;
 use engine::job::Window;
 use engine::schedule::{ArrivalProcess, check_rate};
 use generator::keys::Distribution;
+use network::sources::Sources;
 use network::target::{self, Address, Target};
 use text::checks::require;
 use text::failure::Failure;
@@ -110,7 +111,13 @@ impl Options {
             "-a is given for memcached",
             "leave it out",
         )?;
-        Ok(Target { address, tls: None, greeting: server.login.iter().map(auth).collect(), timeout: TIMEOUT })
+        Ok(Target {
+            address,
+            tls: None,
+            greeting: server.login.iter().map(auth).collect(),
+            timeout: TIMEOUT,
+            sources: Sources::default(),
+        })
     }
 
     /// Sets and gets in their ratio, or `commands` with theirs.
@@ -194,6 +201,6 @@ impl Options {
             'Z' => Distribution::Zipf { exponent: data.exponent },
             _ => Distribution::Uniform,
         };
-        Ok(KeySpace { count, distribution })
+        Ok(KeySpace { count, distribution, bytes: None })
     }
 }

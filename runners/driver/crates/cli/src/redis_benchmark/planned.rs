@@ -21,5 +21,6 @@ pub fn placeholders(options: &Options) -> Placeholders {
         tags: options.endpoint.cluster,
         value: Value::Same(suite::value(options.load.value_bytes)),
         ttl: None,
+        key_bytes: None,
     }
 }

@@ -6,6 +6,7 @@ use clap::Args;
 
 use crate::arguments::Given;
 use crate::endpoint::{Endpoint, TlsOptions};
+use crate::run::ladder::LadderOptions;
 use crate::run::values::{Prefill, cpus, events, limit, prefill, rate, rates};
 use crate::values::{named, seconds};
 use engine::job::Window;
@@ -24,6 +25,8 @@ pub struct RunOptions {
     endpoint: Endpoint,
     #[command(flatten)]
     load: LoadOptions,
+    #[command(flatten)]
+    ladder: LadderOptions,
     #[command(flatten)]
     frame: FrameOptions,
 }
@@ -62,6 +65,9 @@ pub struct LoadOptions {
     /// keys (1)
     #[arg(short = 'r', value_name = "KEYSPACE")]
     pub keyspace: Option<u64>,
+    /// bytes of a key of a named test, at least 16 (16; counters 20)
+    #[arg(long, value_name = "N")]
+    pub key_bytes: Option<usize>,
     /// bytes of a value (3)
     #[arg(short = 'd', value_name = "VALUE_BYTES")]
     pub value_bytes: Option<usize>,
@@ -156,9 +162,9 @@ pub struct FrameOptions {
 }
 
 impl RunOptions {
-    /// The plan that the options stand for; `argv` is the command line as it may be published.
-    pub fn plan(self, given: &Given, argv: Vec<String>) -> Result<Plan, Failure> {
-        let RunOptions { endpoint, load, frame } = self;
+    /// The plan that the options stand for, and the ladder of it; `argv` is the command line as it may be published.
+    pub fn plan(self, given: &Given, argv: Vec<String>) -> Result<(Plan, LadderOptions), Failure> {
+        let RunOptions { endpoint, load, ladder, frame } = self;
         let file = frame.workload.as_deref().map(|path| frame.read(path, given)).transpose()?;
         let (protocol, seed, phases) = match file {
             Some(file) => (file.protocol, frame.seed.unwrap_or(file.seed), file.phases),
@@ -185,7 +191,7 @@ impl RunOptions {
             hdr_log: frame.hdr_log,
         };
         plan.check()?;
-        Ok(plan)
+        Ok((plan, ladder))
     }
 }
 
