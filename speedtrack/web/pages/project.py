@@ -70,6 +70,7 @@ class ProjectPage:
     changes: list[ChangeGroup]
     commits: list[CommitRow]
     alerts: list[Alert]  #: the open ones
+    has_ladders: bool
 
 
 @dataclass(frozen=True)
@@ -85,7 +86,13 @@ class RowContext:
 def load(scope: Scope) -> ProjectPage:
     grid = load_grid(scope)
     newest = changes.newest_groups(changes.on_branch(scope.branch), LISTED_CHANGES)
-    return ProjectPage(scope, grid, newest, commit_rows(grid, newest), open_alerts(scope.project))
+    return ProjectPage(
+        scope, grid, newest, commit_rows(grid, newest), open_alerts(scope.project), has_ladders(scope.project)
+    )
+
+
+def has_ladders(project: Project) -> bool:
+    return Series.objects.filter(project=project).exclude(benchmark__ladder="").exists()
 
 
 def load_grid(scope: Scope) -> Grid:
