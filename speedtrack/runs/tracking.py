@@ -157,10 +157,11 @@ def choose(
     extended: bool = False,
     releases: bool = False,
 ) -> Choice:
-    """Look up what the operator named. ``extended``: with the extended benchmarks, which else must be named; ladders always are.
+    """Look up what the operator named.
 
-    ``releases``: the expression is a pattern of tags, of which the newest patch of each minor version counts. The name
-    of a ladder stands for all its rungs.
+    ``extended``: with the extended benchmarks, which else must be named; ladders always are. ``releases``: the
+    expression is a pattern of tags, of which the newest patch of each minor version counts. The name of a ladder stands
+    for all its rungs.
 
     Raises NoSuchThing, RepositoryError or DefinitionError.
     """

@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from django.db.models import Max, QuerySet
@@ -96,7 +96,7 @@ def load(query: QueryDict) -> LaddersPage:
     rows = rows_of(points, lines)
     scale = query.get("scale", "")
     page = LaddersPage(ladders, ladder, machines, machine, metrics, metric, scale, choices, lines, rows, None)
-    return LaddersPage(**(vars(page) | {"chart": chart_of(page)}))
+    return replace(page, chart=chart_of(page))
 
 
 def ladder_names(slug: str | None) -> list[LadderName]:

@@ -96,11 +96,12 @@ def has_ladders(project: Project) -> bool:
 
 
 def load_grid(scope: Scope) -> Grid:
-    """The grid of a scope; it has no rows where nothing was measured yet."""
+    """The grid of a scope, without ladders; it has no rows where nothing was measured yet."""
     path = recent_commits(scope.branch, scope.head, WINDOW)
     if not path or scope.machine is None or scope.branch is None:
         return Grid(path[-COLUMNS:], [], {})
     found = Series.objects.filter(project=scope.project, machine=scope.machine, metric=scope.metric.name)
+    found = found.filter(benchmark__ladder="")
     series = {s.pk: s for s in found.select_related("benchmark").order_by("pk")}
     gaps = gaps_of(scope.machine, [p.commit.pk for p in path[-COLUMNS:]])
     smallest, order = suite_settings(scope)

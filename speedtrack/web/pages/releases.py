@@ -69,7 +69,8 @@ def load(slug: str, query: QueryDict) -> ReleasesPage:
     points = points.filter(commit__in=[commit for _, _, commit in tags], accepted=True, paired=False)
     measured = newest_measurements(points)
     releases = with_outcomes(tags, machine, {commit for commit, _ in measured})
-    choices = choices_of({name for _, name in measured}, query.getlist("benchmark"))
+    rungs = {name: bool(one.series.benchmark.ladder) for (_, name), one in measured.items()}
+    choices = choices_of(rungs, query.getlist("benchmark"))
     shown = [choice.name for choice in choices if choice.shown]
     rows = [ReleaseRow(one, [measured.get((one.commit.pk, name)) for name in shown]) for one in releases]
     chart = chart_of(metric, rows, shown)
@@ -106,9 +107,9 @@ def with_outcomes(
     return releases
 
 
-def choices_of(names: set[str], asked: list[str]) -> list[BenchmarkChoice]:
-    """The measured benchmarks; the first few are shown unless some are asked for."""
-    ordered = sorted(names)
+def choices_of(rungs: dict[str, bool], asked: list[str]) -> list[BenchmarkChoice]:
+    """The measured benchmarks, rungs of ladders last; the first few are shown unless some are asked for."""
+    ordered = sorted(rungs, key=lambda name: (rungs[name], name))
     shown = [name for name in ordered if name in asked] or ordered[: MOST_LINES // 2]
     return [BenchmarkChoice(name, name in shown[:MOST_LINES]) for name in ordered]
 
