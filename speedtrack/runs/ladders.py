@@ -2,6 +2,7 @@
 
 from datetime import timedelta
 
+from django.db.models import Q
 from django.db.models.functions import Now
 
 from speedtrack.benchmarks.storing import ladder_benchmarks, store_set, store_suite
@@ -16,19 +17,25 @@ DAY = timedelta(days=1)
 NEWEST = 3  # minor versions whose releases get ladders by themselves
 
 
+def plan_daily(project: Project) -> int:
+    """Queue the ladders of the head if they are due. Cheap where they are not, as polls are frequent."""
+    return plan_ladders(project) if head_of_the_day(project) else 0
+
+
 def plan_ladders(project: Project) -> int:
     """Queue the ladders of new releases, and of the default branch's head once a day. Return the number of new runs.
 
     They wait until nothing else does. Raises DefinitionError.
     """
-    suite, benchmarks = store_suite(project, load_suite(project.suite))
-    rungs = ladder_benchmarks(benchmarks)
-    if not rungs:
+    definition = load_suite(project.suite)
+    if not any(section.rung for section in definition.benchmark):
         return 0
-    plan = planning.Plan(project, suite, store_set(suite, rungs), Reason.BACKFILL, priority=PRIORITY["later"])
+    suite, benchmarks = store_suite(project, definition)
+    rungs = store_set(suite, ladder_benchmarks(benchmarks))
     commits = new_releases(project)
-    if head := head_of_the_day(plan):
+    if head := head_of_the_day(project):
         commits.add(head)
+    plan = planning.Plan(project, suite, rungs, Reason.BACKFILL, priority=PRIORITY["later"])
     return planning.plan_commits(plan, ranks_of(project, commits), project.machines.all())
 
 
@@ -39,13 +46,13 @@ def new_releases(project: Project) -> set[int]:
     return set(Commit.objects.filter(project=project, sha__in=shas).values_list("pk", flat=True))
 
 
-def head_of_the_day(plan: planning.Plan) -> int | None:
-    """The head of the default branch, unless a ladder was planned within a day."""
-    runs = Run.objects.filter(project=plan.project, benchmark_set=plan.benchmark_set, created__gt=Now() - DAY)
-    if runs.exists():
+def head_of_the_day(project: Project) -> int | None:
+    """The head of the default branch, unless its ladders were planned already, or any within a day."""
+    branch = project.branches.filter(name=project.default_branch, deleted_at=None).first()
+    if branch is None or branch.head_id is None:
         return None
-    branch = plan.project.branches.filter(name=plan.project.default_branch, deleted_at=None).first()
-    return branch.head_id if branch else None
+    planned = Run.objects.filter(project=project, reason=Reason.BACKFILL, benchmark_set__benchmarks__ladder__gt="")
+    return None if planned.filter(Q(created__gt=Now() - DAY) | Q(commit=branch.head_id)).exists() else branch.head_id
 
 
 def ranks_of(project: Project, commits: set[int]) -> dict[int, int]:

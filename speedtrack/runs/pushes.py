@@ -51,7 +51,7 @@ def look_for_news(project: Project) -> None:
         sync_and_plan(project)
     else:
         note_success(project)
-        ladders.plan_ladders(project)
+        ladders.plan_daily(project)
 
 
 def sync_and_plan(project: Project) -> int:
