@@ -12,6 +12,7 @@ use crate::verdict::CAVEAT;
 use engine::resources::{pin_to, require_files};
 use machine::environment::Environment;
 use machine::this_thread;
+use session::prefill::require_empty_server;
 use session::run::{driver, own_digest, rfc3339};
 use session::session::Session;
 use text::failure::Failure;
@@ -31,7 +32,7 @@ pub fn run(plan: &DuelPlan) -> Result<Document, Failure> {
     let started_at = rfc3339(Timestamp::now());
     common.phases.iter().try_for_each(|phase| require_files(2 * phase.clients, 1))?;
     let sessions = Sides::try_each(|side| Session::new(plan.sides.of(side)))?;
-    require_empty_servers(plan, &sessions)?;
+    require_empty_servers(plan)?;
     let (mut tests, mut failure) = (Vec::new(), None);
     for (number, phase) in (0..).zip(&common.phases) {
         if let Some(requests) = counted(phase) {
@@ -69,9 +70,10 @@ fn server(plan: &DuelPlan, side: Side) -> Server {
     Server { address: plan.target.address.to_string(), pid: plan.server_pid }
 }
 
-fn require_empty_servers(plan: &DuelPlan, sessions: &Sides<Session>) -> Result<(), Failure> {
+fn require_empty_servers(plan: &DuelPlan) -> Result<(), Failure> {
     Side::BOTH.into_iter().try_for_each(|side| {
-        let address = plan.sides.of(side).target.address.to_string();
-        sessions.of(side).require_empty_server().map_err(|failure| placed(failure, side, &address))
+        let plan = plan.sides.of(side);
+        let address = plan.target.address.to_string();
+        require_empty_server(plan).map_err(|failure| placed(failure, side, &address))
     })
 }
