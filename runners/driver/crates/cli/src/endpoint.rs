@@ -191,7 +191,7 @@ impl Endpoint {
             tls: self.uses_tls().then(|| self.access.tls_options.settings().client()).transpose()?,
             greeting,
             timeout: self.timeout(),
-            sources: self.access.sources.clone().unwrap_or_default(),
+            sources: self.access.sources.as_ref().map(Sources::from_first).unwrap_or_default(),
         })
     }
 }

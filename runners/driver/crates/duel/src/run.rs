@@ -9,7 +9,7 @@ use crate::plan::{DuelPlan, counted};
 use crate::prefill::prepare;
 use crate::sides::{Side, Sides};
 use crate::verdict::CAVEAT;
-use engine::resources::{pin_to, require_files};
+use engine::resources::{pin_to, require_files, require_ports};
 use machine::environment::Environment;
 use machine::this_thread;
 use session::prefill::require_empty_server;
@@ -30,7 +30,7 @@ pub fn run(plan: &DuelPlan) -> Result<Document, Failure> {
     }
     let digest = own_digest()?;
     let started_at = rfc3339(Timestamp::now());
-    common.phases.iter().try_for_each(|phase| require_files(2 * phase.clients, 1))?;
+    require_resources(plan)?;
     let sessions = Sides::try_each(|side| Session::new(plan.sides.of(side)))?;
     require_empty_servers(plan)?;
     let (mut tests, mut failure) = (Vec::new(), None);
@@ -68,6 +68,17 @@ pub fn run(plan: &DuelPlan) -> Result<Document, Failure> {
 fn server(plan: &DuelPlan, side: Side) -> Server {
     let plan = plan.sides.of(side);
     Server { address: plan.target.address.to_string(), pid: plan.server_pid }
+}
+
+/// A failure when this machine cannot open the connections to both servers.
+fn require_resources(plan: &DuelPlan) -> Result<(), Failure> {
+    for phase in &plan.common().phases {
+        require_files(2 * phase.clients, 1)?;
+        Side::BOTH
+            .into_iter()
+            .try_for_each(|side| require_ports(&plan.sides.of(side).target, phase.clients))?;
+    }
+    Ok(())
 }
 
 fn require_empty_servers(plan: &DuelPlan) -> Result<(), Failure> {

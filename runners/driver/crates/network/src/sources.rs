@@ -35,6 +35,11 @@ impl Sources {
         Ok(Sources { addresses: addresses.into(), next: Arc::default() })
     }
 
+    /// The same addresses for another server, whose connections begin with the first one, too.
+    pub fn from_first(&self) -> Sources {
+        Sources { addresses: self.addresses.clone(), next: Arc::default() }
+    }
+
     /// How many addresses share the connections.
     pub fn count(&self) -> usize {
         self.addresses.len().max(1)
@@ -67,6 +72,7 @@ fn addresses(text: &str) -> Option<Vec<IpAddr>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use socket2::{Domain, Type};
 
     #[test]
     fn a_range_has_all_its_addresses() {
@@ -74,6 +80,19 @@ mod tests {
         let texts: Vec<String> = sources.addresses.iter().map(IpAddr::to_string).collect();
         assert_eq!(texts, ["127.0.0.254", "127.0.0.255", "127.0.1.0", "127.0.1.1", "::1"]);
         assert_eq!((sources.count(), Sources::default().count()), (5, 1));
+    }
+
+    #[test]
+    fn each_server_is_reached_from_all_addresses_in_turn() {
+        let base = Sources::parse("127.0.0.2-127.0.0.3").unwrap();
+        let head = base.from_first();
+        let bound = |sources: &Sources| {
+            let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+            sources.bind(&socket).unwrap();
+            socket.local_addr().unwrap().as_socket_ipv4().unwrap().ip().to_string()
+        };
+        let addresses = [&base, &head, &base, &head, &base].map(bound);
+        assert_eq!(addresses, ["127.0.0.2", "127.0.0.2", "127.0.0.3", "127.0.0.3", "127.0.0.2"]);
     }
 
     #[test]
