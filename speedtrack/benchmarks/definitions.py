@@ -166,6 +166,11 @@ class BenchmarkSection(Strict):
             raise ValueError(f"ladder: {name}: {place}: {mistake['msg']}") from None
 
     @property
+    def names(self) -> set[str]:
+        """What lists of benchmarks may call it: its name, or that of its ladder."""
+        return {self.name, self.rung.ladder} if self.rung else {self.name}
+
+    @property
     def transport(self) -> str:
         if self.workload:
             return self.workload.transport
@@ -225,7 +230,8 @@ class Definition(Strict):
             raise ValueError("every benchmark is extended, so none would be measured: remove that from some")
         if unknown := self.metrics.keys() - METRICS.keys():
             raise ValueError(f"no metric {', '.join(sorted(unknown))}: there are {', '.join(METRICS)}")
-        if unknown := set(self.instructions.benchmarks if self.instructions else []) - set(names):
+        known_names = set().union(*(b.names for b in self.benchmark))
+        if unknown := set(self.instructions.benchmarks if self.instructions else []) - known_names:
             raise ValueError(f"instructions.benchmarks: there is no benchmark {', '.join(sorted(unknown))}")
         known = {f"{{artifact:{Path(a).name}}}" for a in self.build.artifacts}
         if not any(word in self.server.command for word in known):
@@ -252,7 +258,7 @@ class Definition(Strict):
         """The functions inside of which a benchmark's instructions are counted: its own, or the suite's; often none."""
         if isinstance(section.instructions, CountedFunctions):
             return section.instructions.inside
-        named = self.instructions is not None and section.name in self.instructions.benchmarks
+        named = self.instructions is not None and not section.names.isdisjoint(self.instructions.benchmarks)
         return self.instructions.inside if self.instructions and named else []
 
     def check_benchmark(self, section: BenchmarkSection) -> None:

@@ -98,6 +98,13 @@ def test_rungs_are_stored_with_ladder_and_value_and_are_not_measured_of_themselv
     assert definition_of(suite) == definition
 
 
+def test_the_name_of_a_ladder_counts_the_instructions_of_all_its_rungs() -> None:
+    counted = '[instructions]\ninside = ["serve"]\nbenchmarks = ["get-ladder", "set-p1"]\n'
+    suite = parse_suite(with_ladder("clients = [1, 100]") + counted, "tiny.toml")
+    found = {section.name for section in suite.benchmark if suite.functions_of(section) == ["serve"]}
+    assert found == {"set-p1", "get-ladder.1", "get-ladder.100"}
+
+
 def test_a_ladder_leaves_the_digests_of_the_others_alone() -> None:
     before = benchmark_digests(parse_suite(SUITE, "tiny.toml").model_dump())
     after = benchmark_digests(parse_suite(with_ladder("clients = [1, 2]"), "tiny.toml").model_dump())
