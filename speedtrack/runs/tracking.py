@@ -171,7 +171,7 @@ def choose(
     check_known(suite, benchmarks, names)
     single = [b for b in benchmarks if not b.ladder]
     usual = single if extended else usual_benchmarks(definition, benchmarks)
-    chosen = [b for b in benchmarks if {b.name, b.ladder} & set(names)] or usual
+    chosen = benchmarks_named(benchmarks, names) or usual
     machines = [machine_named(machine_name)] if machine_name else list(project.machines.all())
     shas = find_releases(project, expression) if releases else find_range(project, expression)
     commits = store_commits(project, shas)
@@ -247,9 +247,14 @@ def run_numbered(number: int) -> Run:
     return run
 
 
+def benchmarks_named(benchmarks: list[Benchmark], names: list[str]) -> list[Benchmark]:
+    """Those of these names; the name of a ladder stands for its rungs."""
+    return [b for b in benchmarks if b.name in names or (b.ladder and b.ladder in names)]
+
+
 def check_known(suite: Suite, benchmarks: list[Benchmark], names: list[str]) -> None:
     """Raise NoSuchThing if the suite lacks one of these benchmarks."""
-    unknown = set(names) - {b.name for b in benchmarks} - {b.ladder for b in benchmarks}
+    unknown = set(names) - {b.name for b in benchmarks} - {b.ladder for b in benchmarks if b.ladder}
     if unknown:
         known = ", ".join(dict.fromkeys(b.ladder or b.name for b in benchmarks))
         raise NoSuchThing(f"suite {suite} has no benchmark {', '.join(sorted(unknown))}: it has {known}")
@@ -323,7 +328,7 @@ def set_canary(name: str, slug: str, revision: str | None, names: list[str]) -> 
 def canary_benchmarks(suite: Suite, benchmarks: list[Benchmark], names: list[str]) -> list[Benchmark]:
     """Those of these names, or else the one that suits best. Raises NoSuchThing if none does."""
     suited = canary.first_closed_loop(benchmarks)
-    chosen = [b for b in benchmarks if b.name in names] or [b for b in [suited] if b]
+    chosen = benchmarks_named(benchmarks, names) or [b for b in [suited] if b]
     if not chosen:
         raise NoSuchThing(f"suite {suite} has no benchmark without a rate: name one with --benchmark")
     return chosen
