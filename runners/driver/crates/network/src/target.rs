@@ -6,6 +6,7 @@ use std::{fmt, io};
 
 use socket2::SockAddr;
 
+use crate::sources::Sources;
 use crate::tls;
 use text::failure::Failure;
 use text::secrets::HIDDEN;
@@ -61,6 +62,8 @@ pub struct Target {
     /// Commands that open a session, each answered before the next is sent: AUTH, SELECT, HELLO ...
     pub greeting: Vec<Vec<String>>,
     pub timeout: Duration,
+    /// Where connections come from.
+    pub sources: Sources,
 }
 
 /// The command that logs in.
@@ -93,7 +96,11 @@ impl Target {
             Some(libc::EMFILE) => Failure::machine(cause, "raise `ulimit -n` above the number of clients"),
             Some(libc::EADDRNOTAVAIL) => Failure::machine(
                 cause,
-                "all local ports are taken, so wait for closed connections to be forgotten, or use a unix socket",
+                if self.sources.is_chosen_by_kernel() {
+                    "all local ports are taken: give more addresses (--source), wait for closed connections to be forgotten, or use a unix socket"
+                } else {
+                    "give addresses of this machine as --source, and more of them if all their ports are taken"
+                },
             ),
             _ => Failure::run(cause, "start the server, or correct its address"),
         }
