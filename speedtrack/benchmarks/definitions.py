@@ -2,6 +2,7 @@
 
 import re
 import shlex
+from collections import Counter
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -166,6 +167,11 @@ class BenchmarkSection(Strict):
             raise ValueError(f"ladder: {name}: {place}: {mistake['msg']}") from None
 
     @property
+    def names_written(self) -> list[str]:
+        """The names that no other section of the suite can have: its own, and those of the rungs of its ladder."""
+        return [self.name, *(rung.name for rung in self.rungs() if rung is not self)]
+
+    @property
     def names(self) -> set[str]:
         """What lists of benchmarks may call it: its name, or that of its ladder."""
         return {self.name, self.rung.ladder} if self.rung else {self.name}
@@ -196,6 +202,14 @@ class BenchmarkSection(Strict):
         return rate.of if isinstance(rate, RateOf) else None
 
 
+def check_names(names: list[str]) -> None:
+    """Raise ValueError unless the names of benchmarks, ladders and rungs differ."""
+    if twice := sorted(name for name, times in Counter(names).items() if times > 1):
+        raise ValueError(f"benchmarks, ladders and rungs need different names: {', '.join(twice)} occurs twice")
+    if BUILD in names:
+        raise ValueError(f"a benchmark cannot be named {BUILD}: the build's own series have that name")
+
+
 class MetricSection(Strict):
     smallest_effect: float = Field(gt=0, lt=1)
 
@@ -215,17 +229,13 @@ class Definition(Strict):
     @field_validator("benchmark")
     @classmethod
     def with_rungs(cls, sections: list[BenchmarkSection]) -> list[BenchmarkSection]:
+        check_names([name for section in sections for name in section.names_written])
         return [rung for section in sections for rung in section.rungs()]
 
     @model_validator(mode="after")
     def consistent(self) -> "Definition":
         if self.most_trials and self.most_trials < self.trials:
             raise ValueError(f"most_trials is below trials, which is {self.trials}: raise it")
-        names = [b.name for b in self.benchmark]
-        if twice := {n for n in names if names.count(n) > 1}:
-            raise ValueError(f"benchmark names must differ: {', '.join(sorted(twice))} occurs twice")
-        if BUILD in names:
-            raise ValueError(f"a benchmark cannot be named {BUILD}: the build's own series have that name")
         if all(b.extended for b in self.benchmark):
             raise ValueError("every benchmark is extended, so none would be measured: remove that from some")
         if unknown := self.metrics.keys() - METRICS.keys():

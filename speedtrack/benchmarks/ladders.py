@@ -60,7 +60,7 @@ class Rung(Strict):
 def rungs_of(name: str, ladder: Ladder) -> list[tuple[str, Rung]]:
     """The name and the place of each rung of a ladder. Raises ValueError if the name is too long."""
     if len(name) > LONGEST_NAME:
-        raise ValueError(f"the name of a benchmark with a ladder has at most {LONGEST_NAME} characters: shorten it")
+        raise ValueError(f"the name of a ladder has at most {LONGEST_NAME} characters: shorten {name}")
     values = [float(value) for value in ladder.values]
     return [(f"{name}.{short(value)}", Rung(ladder=name, axis=ladder.axis, value=value)) for value in values]
 

@@ -77,6 +77,27 @@ def test_a_wrong_ladder_is_refused(ladder: str, message: str) -> None:
     with pytest.raises(DefinitionError) as failure:
         parse_suite(with_ladder(ladder), "tiny.toml")
     assert message in str(failure.value)
+    assert "how reads scale" not in str(failure.value)  # whole sections are not repeated
+
+
+PLAIN = '[[benchmark]]\nname = "%s"\nwhy = "taken"\nworkload = { test = "ping" }\n'
+
+
+@pytest.mark.parametrize(
+    ("other", "message"),
+    [
+        (PLAIN % "get-ladder", "get-ladder occurs twice"),
+        (PLAIN % "get-ladder.2", "get-ladder.2 occurs twice"),
+        (LADDER % "clients = [5, 9]", "get-ladder occurs twice"),
+        ((LADDER % "rate = [5, 9]").replace('"get-ladder"', '"get-ladder.2"'), "get-ladder.2 occurs twice"),
+        ((LADDER % "clients = [1, 2]").replace('"get-ladder"', '"build"'), "cannot be named build"),
+    ],
+)
+def test_names_of_benchmarks_ladders_and_rungs_differ(other: str, message: str) -> None:
+    for text in (with_ladder("clients = [1, 2]") + other, SUITE + other + LADDER % "clients = [1, 2]"):
+        with pytest.raises(DefinitionError) as failure:
+            parse_suite(text, "tiny.toml")
+        assert message in str(failure.value)
 
 
 def test_a_command_has_no_ladder() -> None:
