@@ -96,15 +96,24 @@ fn rows_and_bars_show_every_rung() {
     let options = "-t ping -n 10 --ladder clients=2,100000000,1";
     let rows = String::from_utf8(server.drive(&format!("{options} --csv")).stdout).unwrap();
     let lines: Vec<&str> = rows.split_terminator("\r\n").collect();
-    assert!(lines[0].starts_with("clients,place,failure,test,mode,clients,pipeline,window_s"), "{rows}");
-    assert_eq!((lines.len(), &lines[1][..2], &lines[2][..2]), (4, "1,", "2,"));
-    assert!(lines[3].starts_with("100000000,") && lines[3].contains("ulimit -Hn"), "{rows}");
+    assert!(lines[0].starts_with("axis,value,place,failure,test,mode,clients,pipeline,window_s"), "{rows}");
+    assert_eq!((lines.len(), &lines[1][..10], &lines[2][..10]), (4, "clients,1,", "clients,2,"));
+    assert!(lines[3].starts_with("clients,100000000,") && lines[3].contains("ulimit -Hn"), "{rows}");
     let commas = |line: &str| line.matches(',').count();
     assert_eq!(commas(lines[1]), commas(lines[0]));
     let table = String::from_utf8(server.drive(options).stdout).unwrap();
     assert!(table.contains("ladder of clients, one server for all rungs"), "{table}");
     assert!(table.lines().any(|line| line.ends_with(&"#".repeat(20))), "{table}");
     assert!(table.lines().filter(|line| !line.starts_with("! ")).all(|line| line.len() <= 80), "{table}");
+}
+
+#[test]
+fn a_flag_is_said_once_with_the_rungs_that_have_it() {
+    let server = Server::tcp(Manner::Refusing);
+    let output = server.drive("-t ping -n 10 --allow-errors --ladder clients=1,2,5");
+    let table = String::from_utf8(output.stdout).unwrap();
+    let errors: Vec<&str> = table.lines().filter(|line| line.contains("errors")).collect();
+    assert_eq!(errors, ["! errors at clients = 1, 2, 5"], "{table}");
 }
 
 #[test]

@@ -98,6 +98,14 @@ fn connections_come_from_all_sources() {
 }
 
 #[test]
+fn a_server_in_protected_mode_says_what_to_do() {
+    let redis = Redis::start(&[]);
+    let options = ["run", "-p", &redis.port, "-t", "ping", "-n", "10", "--source", "127.0.0.2"];
+    let message = String::from_utf8(output(OURS, &options).stderr).unwrap();
+    assert!(message.contains("-DENIED") && message.contains("--protected-mode no"), "{message}");
+}
+
+#[test]
 fn a_server_that_refuses_connections_spoils_its_rung_only() {
     let redis = Redis::start(&["--maxclients", "20"]);
     let words = ["run", "-p", &redis.port, "-t", "ping", "-n", "100", "--json", "--ladder", "clients=5,30"];

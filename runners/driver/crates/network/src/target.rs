@@ -13,8 +13,17 @@ use text::secrets::HIDDEN;
 
 /// The longest path that fits a unix socket address.
 const SOCKET_PATH_BYTES: usize = 107;
-/// Error texts of servers that accept no more connections: Redis and Valkey, memcached.
-const FULL: [&str; 2] = ["max number of clients reached", "Too many open connections"];
+/// Words of the errors with which servers refuse a connection, and the remedies.
+const REFUSALS: [(&str, &str); 3] = [
+    ("max number of clients reached", RAISE_CLIENTS),
+    ("Too many open connections", RAISE_CLIENTS),
+    (
+        "running in protected mode",
+        "start the server with --protected-mode no or a password, or connect from 127.0.0.1 alone",
+    ),
+];
+const RAISE_CLIENTS: &str =
+    "raise the server's limit of clients (maxclients; memcached: -c), or lower the number of clients";
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Address {
@@ -139,12 +148,8 @@ impl Target {
     }
 }
 
-/// The remedy of the server error `text`: `otherwise`, unless the server has no room for another connection.
+/// The remedy of the server error `text`: that of a refused connection, or `otherwise`.
 pub fn remedy_of<'a>(text: &str, otherwise: &'a str) -> &'a str {
-    let is_full = FULL.iter().any(|full| text.contains(full));
-    if is_full {
-        "raise the server's limit of clients (maxclients; memcached: -c), or lower the number of clients"
-    } else {
-        otherwise
-    }
+    let known = REFUSALS.iter().find(|(words, _)| text.contains(words));
+    known.map_or(otherwise, |(_, remedy)| remedy)
 }

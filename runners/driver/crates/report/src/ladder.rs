@@ -89,11 +89,25 @@ fn block(axis: &str, name: &str, results: &[(f64, &TestResult)]) -> String {
     for (value, test) in results {
         let length = (test.throughput_rps / most * BAR_COLUMNS).round() as usize;
         text += &line(&cells(*value, test), &"#".repeat(length));
-        if !test.flags.is_empty() {
-            text += &format!("  ! {}\n", test.flags.join(", "));
-        }
+    }
+    for (flag, values) in flags(results) {
+        text += &format!("! {flag} at {axis} = {}\n", values.join(", "));
     }
     text
+}
+
+/// Each flag that is raised, and where.
+fn flags(results: &[(f64, &TestResult)]) -> Vec<(&'static str, Vec<String>)> {
+    let mut raised: Vec<(&'static str, Vec<String>)> = Vec::new();
+    for (value, flag) in
+        results.iter().flat_map(|(value, test)| test.flags.iter().map(|flag| (*value, *flag)))
+    {
+        match raised.iter_mut().find(|(name, _)| *name == flag) {
+            Some((_, values)) => values.push(value.to_string()),
+            None => raised.push((flag, vec![value.to_string()])),
+        }
+    }
+    raised
 }
 
 fn cells(value: f64, test: &TestResult) -> [String; 6] {
@@ -114,10 +128,11 @@ fn line([value, rate, p50, p99, client, server]: &[String; 6], bar: &str) -> Str
 
 /// RFC 4180: a header, then one row per rung and test; a rung that failed has its cells empty, but for the cause.
 pub fn rows(document: &LadderDocument) -> String {
-    let head = [document.axis.to_owned(), "place".to_owned(), "failure".to_owned()];
+    let head = ["axis", "value", "place", "failure"].map(str::to_owned);
     let mut text = csv::row(head.into_iter().chain(csv::names()));
     for rung in &document.rungs {
-        let first = |failure: &str| [rung.value.to_string(), rung.place.to_string(), failure.to_owned()];
+        let (axis, value, place) = (document.axis.to_owned(), rung.value.to_string(), rung.place.to_string());
+        let first = |failure: &str| [axis.clone(), value.clone(), place.clone(), failure.to_owned()];
         for test in &rung.tests {
             text += &csv::row(first("").into_iter().chain(csv::cells(test)));
         }
