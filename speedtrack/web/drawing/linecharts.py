@@ -1,8 +1,10 @@
 """Charts of lines with bands, over numbers or names, as shapes for SVG: the templates place them by attributes."""
 
 import math
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 
 from speedtrack.benchmarks import numbers
 from speedtrack.benchmarks.metrics import Metric
@@ -12,6 +14,8 @@ LEFT, RIGHT, TOP, BOTTOM = 74.0, 18.0, 14.0, 44.0
 MOST_LINES = 8  # four colours, each solid and dashed
 LOGARITHMIC_FROM = 8.0  # ratio of the ends of an axis from which its scale is logarithmic
 SPACE_X, SPACE_Y = 52.0, 24.0  # between the labels of ticks
+
+TRAILING_ZEROS = re.compile(r"\.0+(?!\d)")
 
 Scale = Callable[[float], float]
 
@@ -28,6 +32,10 @@ class LineValue:
     doubtful: bool = False
 
 
+#: The name of a line and its values from left to right; None stands for what was not measured: a gap.
+NamedLine = tuple[str, Sequence[LineValue | None]]
+
+
 @dataclass(frozen=True)
 class Dot:
     x: float
@@ -38,7 +46,7 @@ class Dot:
 
 @dataclass(frozen=True)
 class DrawnLine:
-    """``number`` counts from 1; ``band``: the corners of the intervals' polygon."""
+    """``number`` counts from 1; ``path`` and ``band``: the line and the area of its intervals, each with gaps."""
 
     number: int
     name: str
@@ -78,24 +86,26 @@ class LineChart:
 
 
 def chart_over_numbers(
-    lines: Sequence[tuple[str, Sequence[LineValue]]], metric: Metric, axis_title: str, y_scale: str = ""
+    lines: Sequence[NamedLine], metric: Metric, axis_title: str, y_scale: str = ""
 ) -> LineChart | None:
     """Lines over an axis of numbers. ``y_scale``: log, linear, or empty for what suits. None without values."""
-    places = [point.place for _, points in lines for point in points]
+    places = sorted({point.place for _, points in lines for point in points if point})
     if not places:
         return None
-    x, x_ticks = scale_of(places, (LEFT + 8, WIDTH - RIGHT - 8), "", axis_label, SPACE_X)
-    return drawn(lines, metric, (x, x_ticks, axis_title), y_scale)
+    x, _ = scale_of(places, (LEFT + 8, WIDTH - RIGHT - 8), "")
+    ends_first = [places[0], places[-1], *places[1:-1]]
+    ticks = spaced([AxisTick(round(x(place), 1), axis_label(place)) for place in ends_first], SPACE_X)
+    return line_chart(lines, metric, (x, ticks, axis_title), y_scale)
 
 
 def chart_over_names(
-    lines: Sequence[tuple[str, Sequence[LineValue]]],
+    lines: Sequence[NamedLine],
     metric: Metric,
     names: Sequence[str],
     missing: Sequence[tuple[int, str]],
 ) -> LineChart | None:
     """Lines over names, whose numbers from 0 are the places. ``missing``: places without values, and why."""
-    if not any(points for _, points in lines):
+    if not any(point for _, points in lines for point in points):
         return None
     first, last = LEFT + 24, WIDTH - RIGHT - 24
 
@@ -103,41 +113,46 @@ def chart_over_names(
         return first + (last - first) * place / max(len(names) - 1, 1)
 
     ticks = spaced([AxisTick(round(x(i), 1), name) for i, name in enumerate(names)], SPACE_X)
-    return drawn(
-        lines, metric, (x, ticks, ""), "", [Dot(round(x(at), 1), HEIGHT - BOTTOM, why, True) for at, why in missing]
-    )
+    crosses = [Dot(round(x(at), 1), HEIGHT - BOTTOM, why, True) for at, why in missing]
+    return line_chart(lines, metric, (x, ticks, ""), "", crosses)
 
 
-def drawn(
-    lines: Sequence[tuple[str, Sequence[LineValue]]],
+def line_chart(
+    lines: Sequence[NamedLine],
     metric: Metric,
     axis: tuple[Scale, list[AxisTick], str],
     y_scale: str,
     missing: Sequence[Dot] = (),
 ) -> LineChart:
     x, x_ticks, x_title = axis
-    ends = [end for _, points in lines for point in points for end in (point.low, point.value, point.high)]
-
-    def quantity(value: float) -> str:
-        return numbers.quantity(metric, value)
-
-    y, y_ticks = scale_of(ends, (HEIGHT - BOTTOM, TOP), y_scale, quantity, SPACE_Y)
+    points = [point for _, points in lines for point in points if point]
+    y, steps = scale_of([end for p in points for end in (p.low, p.value, p.high)], (HEIGHT - BOTTOM, TOP), y_scale)
+    labels = [TRAILING_ZEROS.sub("", numbers.quantity(metric, step)) for step in steps]
+    y_ticks = [AxisTick(round(y(step), 1), label) for step, label in zip(steps, labels, strict=True)]
     shapes = [draw_line(i, name, points, x, y) for i, (name, points) in enumerate(lines[:MOST_LINES], start=1)]
-    return LineChart(shapes, x_ticks, y_ticks, list(missing), x_title, f"{metric.title}, {metric.better} is better")
+    title = f"{metric.title}, {metric.better} is better"
+    return LineChart(shapes, x_ticks, spaced(y_ticks, SPACE_Y), list(missing), x_title, title)
 
 
-def draw_line(number: int, name: str, points: Sequence[LineValue], x: Scale, y: Scale) -> DrawnLine:
-    dots = [Dot(round(x(p.place), 1), round(y(p.value), 1), p.title, p.doubtful) for p in points]
-    path = "".join(f"{'L' if i else 'M'}{dot.x} {dot.y}" for i, dot in enumerate(dots))
-    upper = [f"{x(p.place):.1f},{y(p.high):.1f}" for p in points]
-    lower = [f"{x(p.place):.1f},{y(p.low):.1f}" for p in reversed(points)]
-    return DrawnLine(number, name, path, " ".join(upper + lower), dots)
+def draw_line(number: int, name: str, points: Sequence[LineValue | None], x: Scale, y: Scale) -> DrawnLine:
+    parts = [list(part) for measured, part in groupby(points, key=bool) if measured]
+    path = "".join(stroke([(x(p.place), y(p.value)) for p in part if p]) for part in parts)
+    band = ""
+    for part in parts:
+        upper = [(x(p.place), y(p.high)) for p in part if p]
+        lower = [(x(p.place), y(p.low)) for p in part if p]
+        band += stroke(upper + lower[::-1]) + "Z"
+    dots = [Dot(round(x(p.place), 1), round(y(p.value), 1), p.title, p.doubtful) for p in points if p]
+    return DrawnLine(number, name, path, band, dots)
 
 
-def scale_of(
-    values: Sequence[float], ends: tuple[float, float], kind: str, label: Callable[[float], str], space: float
-) -> tuple[Scale, list[AxisTick]]:
-    """From values to pixels, and its ticks: logarithmic if the values are far apart, else linear from 0."""
+def stroke(corners: Sequence[tuple[float, float]]) -> str:
+    """A path through these points."""
+    return "M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in corners)
+
+
+def scale_of(values: Sequence[float], ends: tuple[float, float], kind: str) -> tuple[Scale, list[float]]:
+    """From values to pixels, and round values for ticks: logarithmic if values are far apart, else linear from 0."""
     low, high = min(values), max(values)
     far = low > 0 and high / low >= LOGARITHMIC_FROM
     logarithmic = low > 0 and (kind == "log" or (kind != "linear" and far))
@@ -151,9 +166,7 @@ def scale_of(
     def scale(value: float) -> float:
         return ends[0] + (ends[1] - ends[0]) * (warp(value) - first) / (last - first)
 
-    marks = log_steps(low, high) if logarithmic else linear_steps(low, high)
-    ticks = [AxisTick(round(scale(mark), 1), label(mark)) for mark in marks]
-    return scale, spaced(ticks, space)
+    return scale, log_steps(low, high) if logarithmic else linear_steps(low, high)
 
 
 def log_steps(low: float, high: float) -> list[float]:
@@ -181,8 +194,8 @@ def spaced(ticks: Sequence[AxisTick], space: float) -> list[AxisTick]:
 
 
 def axis_label(value: float) -> str:
-    """A place of an axis: 500, 20k, 1M."""
-    for factor, unit in ((1e9, "G"), (1e6, "M"), (1e4, "k")):
-        if value >= factor:
-            return f"{value / (1e3 if unit == 'k' else factor):g}{unit}"
-    return f"{value:g}"
+    """A place of an axis, exactly: 500, 20k, 1M, 16Ki."""
+    for unit, suffix, least in ((10**6, "M", 10**6), (10**3, "k", 10**4), (2**20, "Mi", 2**20), (2**10, "Ki", 2**12)):
+        if value >= least and value % unit == 0:
+            return f"{value / unit:.0f}{suffix}"
+    return f"{value:.0f}" if value == int(value) else str(value)

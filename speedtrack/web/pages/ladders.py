@@ -1,19 +1,18 @@
 """Ladders: a metric over clients, payload and the like, with a line per commit, release or project."""
 
-from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from django.db.models import Max, QuerySet
+from django.db.models import Exists, Max, OuterRef, Q, QuerySet
 from django.http import Http404, QueryDict
 
 from speedtrack.benchmarks import numbers
 from speedtrack.benchmarks.metrics import METRICS, Metric
 from speedtrack.benchmarks.models import Benchmark
-from speedtrack.projects.models import Commit, Tag
+from speedtrack.projects.models import Commit, Position, Tag
 from speedtrack.projects.releases import version_of
-from speedtrack.runs.models import Machine, Measurement
+from speedtrack.runs.models import Machine, Measurement, Run, Series
 from speedtrack.web.drawing.linecharts import MOST_LINES, LineChart, LineValue, chart_over_numbers
 from speedtrack.web.scope import named_or_default
 
@@ -70,9 +69,18 @@ class LaddersPage:
     metric: Metric
     scale: str
     choices: list[LadderLine]
-    lines: list[LadderLine]
+    absent: list[str]  #: the lines asked for that were not measured here
     rows: list[LadderRow]
+    asked: set[tuple[int, float]]  #: the commits, by key, and the values that runs were to measure
     chart: LineChart | None
+
+    @property
+    def lines(self) -> list[LadderLine]:
+        return [line for line in self.choices if line.shown]
+
+    @property
+    def most_lines(self) -> int:
+        return MOST_LINES
 
     @property
     def axis_title(self) -> str:
@@ -83,45 +91,56 @@ def load(query: QueryDict) -> LaddersPage:
     """The page that an address names. Raises Http404 for a name that does not exist."""
     ladders = ladder_names(query.get("project"))
     ladder = named_or_default("ladder", query.get("ladder"), ladders, "")
-    name = ladder.name if ladder else ""
-    measured = Machine.objects.filter(series__benchmark__ladder=name) if name else Machine.objects.none()
-    machines = list(measured.distinct().order_by("name"))
+    rungs = series_of(ladder)
+    machines = list(Machine.objects.filter(series__in=rungs).distinct().order_by("name"))
     machine = named_or_default("machine", query.get("machine"), machines, "")
     metrics = list(METRICS.values())
     metric = named_or_default("metric", query.get("metric"), metrics, USUAL_METRIC)
     assert metric
-    points = points_of(name, machine, metric)
-    choices = choices_of(points, query.getlist("line"), query.get("project"))
-    lines = [line for line in choices if line.shown][:MOST_LINES]
-    rows = rows_of(points, lines)
+    series = rungs.filter(machine=machine, metric=metric.name)
+    points = Measurement.objects.filter(series__in=series, accepted=True, paired=False)
+    choices, absent = choices_of(points, query.getlist("line"), query.get("project"))
+    lines = [line for line in choices if line.shown]
+    asked = values_asked(ladder, machine, lines)
+    rows = rows_of(points, lines, {value for _, value in asked})
     scale = query.get("scale", "")
-    page = LaddersPage(ladders, ladder, machines, machine, metrics, metric, scale, choices, lines, rows, None)
+    page = LaddersPage(ladders, ladder, machines, machine, metrics, metric, scale, choices, absent, rows, asked, None)
     return replace(page, chart=chart_of(page))
 
 
 def ladder_names(slug: str | None) -> list[LadderName]:
-    """All ladders; those of the project first."""
+    """All ladders, those of the project first; of ladders with one name and different axes, the first."""
     found = Benchmark.objects.exclude(ladder="").values_list("ladder", "axis", "project__slug").distinct()
-    own_first = sorted(found, key=lambda row: (row[2] != slug, row[0]))
-    return list(dict.fromkeys(LadderName(ladder, axis) for ladder, axis, _ in own_first))
+    own_first = sorted(found, key=lambda row: (row[2] != slug, row[:2]))
+    ladders: dict[str, LadderName] = {}
+    for name, axis, _ in own_first:
+        ladders.setdefault(name, LadderName(name, axis))
+    return list(ladders.values())
 
 
-def points_of(ladder: str, machine: Machine | None, metric: Metric) -> QuerySet[Measurement]:
-    if not ladder or machine is None:
-        return Measurement.objects.none()
-    rungs = Measurement.objects.filter(series__benchmark__ladder=ladder, series__machine=machine)
-    return rungs.filter(series__metric=metric.name, accepted=True, paired=False)
+def series_of(ladder: LadderName | None) -> QuerySet[Series]:
+    if ladder is None:
+        return Series.objects.none()
+    return Series.objects.filter(benchmark__ladder=ladder.name, benchmark__axis=ladder.axis)
 
 
-def choices_of(points: QuerySet[Measurement], asked: list[str], slug: str | None) -> list[LadderLine]:
-    """The commits measured last, newest first, each with whether it is shown. Raises Http404 for an unknown line."""
-    newest = points.values("commit").annotate(newest=Max("pk")).order_by("-newest").values_list("commit", flat=True)
-    ids = list(newest[:LISTED])
-    commits = Commit.objects.select_related("project").in_bulk(ids)
-    releases = releases_of(commits.values())
-    lines = [LadderLine(commits[pk], releases.get((commits[pk].project_id, commits[pk].sha), "")) for pk in ids]
-    shown = {line.key for line in (asked_lines(lines, asked) if asked else usual_lines(lines, slug))}
-    return [LadderLine(line.commit, line.release, line.key in shown) for line in lines]
+def choices_of(points: QuerySet[Measurement], asked: list[str], slug: str | None) -> tuple[list[LadderLine], list[str]]:
+    """The commits measured last, each with whether it is shown, and which lines asked for are not among them.
+
+    They are ordered by project, those on its default branch first, the newest first. Raises Http404 for a line that
+    does not exist.
+    """
+    latest = points.values("commit").annotate(latest=Max("pk")).order_by("-latest").values_list("commit", flat=True)
+    on_default = Position.objects.filter(commit=OuterRef("pk"), branch__name=OuterRef("project__default_branch"))
+    commits = Commit.objects.select_related("project").filter(pk__in=list(latest[:LISTED]))
+    commits = commits.order_by("project__name", "project", Exists(on_default).desc(), "-committed_at", "-pk")
+    releases = releases_of(commits)
+    lines = [LadderLine(commit, releases.get((commit.project_id, commit.sha), "")) for commit in commits]
+    found = {name: line_named(lines, name) for name in asked}
+    absent = [name for name, line in found.items() if line is None]
+    require_known(absent)
+    chosen = [line for line in lines if line in found.values()] or usual_lines(lines, slug)
+    return [replace(line, shown=line in chosen[:MOST_LINES]) for line in lines], absent
 
 
 def releases_of(commits: Any) -> dict[tuple[int, str], str]:
@@ -130,55 +149,77 @@ def releases_of(commits: Any) -> dict[tuple[int, str], str]:
     return {(project, sha): name for project, sha, name in tags if version_of(name)}
 
 
-def asked_lines(lines: list[LadderLine], asked: list[str]) -> list[LadderLine]:
-    """The lines named as ``project@commit``, ``project@release`` or ``project``, which is its newest."""
-    return [named_line(lines, name) for name in asked]
-
-
-def named_line(lines: list[LadderLine], name: str) -> LadderLine:
+def line_named(lines: list[LadderLine], name: str) -> LadderLine | None:
+    """The line named as ``project@commit``, ``project@release`` or ``project``, which is its newest."""
     slug, _, revision = name.partition("@")
     for line in lines:
         if line.commit.project.slug == slug and (
             not revision or revision == line.release or (len(revision) >= 7 and line.commit.sha.startswith(revision))
         ):
             return line
-    raise Http404(f"There is no line {name!r} here: there are {', '.join(line.key for line in lines[:12]) or 'none'}.")
+    return None
+
+
+def require_known(names: list[str]) -> None:
+    """Raise Http404 for a line that is neither a project nor one of its commits."""
+    for name in names:
+        slug, _, revision = name.partition("@")
+        commits = Commit.objects.filter(project__slug=slug)
+        if revision:
+            tags = Tag.objects.filter(project__slug=slug, name=revision)
+            commits = commits.filter(Q(sha__startswith=revision) | Q(sha__in=tags.values("sha")))
+        if not commits.exists():
+            raise Http404(f"There is no line {name!r}: name a project, or one as PROJECT@RELEASE or PROJECT@COMMIT.")
 
 
 def usual_lines(lines: list[LadderLine], slug: str | None) -> list[LadderLine]:
     """The newest commit of each project; of one project, its newest commit and releases."""
     own = [line for line in lines if line.commit.project.slug == slug]
     if own:
-        return [own[0], *[line for line in own[1:] if line.release][: MOST_LINES - 1]]
+        return [own[0], *(line for line in own[1:] if line.release)]
     newest = {line.commit.project_id: line for line in reversed(lines)}
-    return list(newest.values())
+    return [line for line in lines if line in newest.values()]
 
 
-def rows_of(points: QuerySet[Measurement], lines: list[LadderLine]) -> list[LadderRow]:
-    """The newest measurement of each line at each value."""
+def values_asked(ladder: LadderName | None, machine: Machine | None, lines: list[LadderLine]) -> set[tuple[int, float]]:
+    """The values that runs of these commits were to measure: one without a measurement has failed, or waits."""
+    rungs = Benchmark.objects.filter(ladder=ladder.name, axis=ladder.axis) if ladder else Benchmark.objects.none()
+    commits = [line.commit.pk for line in lines]
+    runs = Run.objects.filter(commit__in=commits, machine=machine, benchmark_set__benchmarks__in=rungs)
+    return set(runs.values_list("commit", "benchmark_set__benchmarks__rung").distinct())
+
+
+def rows_of(points: QuerySet[Measurement], lines: list[LadderLine], values: set[float]) -> list[LadderRow]:
+    """The newest measurement of each line at each value, among them ``values``."""
     found = points.filter(commit__in=[line.commit.pk for line in lines]).select_related("series__benchmark")
-    cells: dict[float, dict[int, Measurement]] = defaultdict(dict)
+    cells: dict[float, dict[int, Measurement]] = {value: {} for value in values}
     for one in found.order_by("pk"):
         value = one.series.benchmark.rung
         if value is not None:
-            cells[value][one.commit_id] = one
+            cells.setdefault(value, {})[one.commit_id] = one
     return [LadderRow(value, [cells[value].get(line.commit.pk) for line in lines]) for value in sorted(cells)]
 
 
 def chart_of(page: LaddersPage) -> LineChart | None:
+    """A line per commit, with gaps where a rung failed."""
     lines = []
     for place, line in enumerate(page.lines):
-        measured = [(row.value, row.cells[place]) for row in page.rows]
-        lines.append((line.label, [line_value(page.metric, line, value, one) for value, one in measured if one]))
+        cells = [(row.value, row.cells[place]) for row in page.rows]
+        own = [(value, one) for value, one in cells if one or (line.commit.pk, value) in page.asked]
+        lines.append((line.label, [value_of(page, line, value, one) for value, one in own]))
     return chart_over_numbers(lines, page.metric, page.axis_title, page.scale)
 
 
-def line_value(metric: Metric, line: LadderLine, value: float, one: Measurement) -> LineValue:
-    title = f"{line.label}, {value:g}: {numbers.quantity(metric, one.value)}"
-    title += f" ({numbers.interval(metric, one.low, one.high)})"
+def value_of(page: LaddersPage, line: LadderLine, value: float, one: Measurement | None) -> LineValue | None:
+    return line_value(page.metric, f"{line.label}, {value:g}", value, one) if one else None
+
+
+def line_value(metric: Metric, name: str, place: float, one: Measurement) -> LineValue:
+    """A measurement as a point; ``name`` says of what."""
+    title = f"{name}: {numbers.quantity(metric, one.value)} ({numbers.interval(metric, one.low, one.high)})"
     if one.flags:
         title += f"; unreliable: {', '.join(one.flags)}"
-    return LineValue(value, one.value, one.low, one.high, title, bool(one.flags))
+    return LineValue(place, one.value, one.low, one.high, title, bool(one.flags))
 
 
 def ladders_document(page: LaddersPage) -> dict[str, Any]:

@@ -1,18 +1,17 @@
 """Releases of a project: a metric over the versions, with a line per benchmark, and what no longer builds."""
 
-from collections import defaultdict
 from dataclasses import dataclass
 
 from django.db.models import QuerySet
 from django.http import QueryDict
 
-from speedtrack.benchmarks import numbers
 from speedtrack.benchmarks.metrics import METRICS, Metric
+from speedtrack.benchmarks.models import Benchmark
 from speedtrack.projects.models import Commit, Project
 from speedtrack.projects.releases import Version, version_of
 from speedtrack.runs.models import Machine, Measurement, Run, Status
-from speedtrack.web.drawing.linecharts import MOST_LINES, LineChart, LineValue, chart_over_names
-from speedtrack.web.pages.ladders import USUAL_METRIC
+from speedtrack.web.drawing.linecharts import MOST_LINES, LineChart, chart_over_names
+from speedtrack.web.pages.ladders import USUAL_METRIC, line_value
 from speedtrack.web.scope import machines_of, named_or_default, project_or_404
 
 MOST_RELEASES = 200
@@ -69,8 +68,8 @@ def load(slug: str, query: QueryDict) -> ReleasesPage:
     points = points.filter(commit__in=[commit for _, _, commit in tags], accepted=True, paired=False)
     measured = newest_measurements(points)
     releases = with_outcomes(tags, machine, {commit for commit, _ in measured})
-    rungs = {name: bool(one.series.benchmark.ladder) for (_, name), one in measured.items()}
-    choices = choices_of(rungs, query.getlist("benchmark"))
+    benchmarks = {name: one.series.benchmark for (_, name), one in measured.items()}
+    choices = choices_of(benchmarks, query.getlist("benchmark"))
     shown = [choice.name for choice in choices if choice.shown]
     rows = [ReleaseRow(one, [measured.get((one.commit.pk, name)) for name in shown]) for one in releases]
     chart = chart_of(metric, rows, shown)
@@ -107,20 +106,21 @@ def with_outcomes(
     return releases
 
 
-def choices_of(rungs: dict[str, bool], asked: list[str]) -> list[BenchmarkChoice]:
-    """The measured benchmarks, rungs of ladders last; the first few are shown unless some are asked for."""
-    ordered = sorted(rungs, key=lambda name: (rungs[name], name))
-    shown = [name for name in ordered if name in asked] or ordered[: MOST_LINES // 2]
+def choices_of(benchmarks: dict[str, Benchmark], asked: list[str]) -> list[BenchmarkChoice]:
+    """The measured benchmarks, rungs of ladders last, in the order of their values.
+
+    Unless some are asked for, the first few are shown, and rungs only where there is nothing else.
+    """
+    ordered = sorted(benchmarks, key=lambda name: (benchmarks[name].ladder, benchmarks[name].rung or 0, name))
+    usual = [name for name in ordered if not benchmarks[name].ladder] or ordered
+    shown = [name for name in ordered if name in asked] or usual[: MOST_LINES // 2]
     return [BenchmarkChoice(name, name in shown[:MOST_LINES]) for name in ordered]
 
 
 def chart_of(metric: Metric, rows: list[ReleaseRow], names: list[str]) -> LineChart | None:
-    values: dict[str, list[LineValue]] = defaultdict(list)
-    for place, row in enumerate(rows):
-        for name, one in zip(names, row.cells, strict=True):
-            if one:
-                title = f"{row.release.tag}, {name}: {numbers.quantity(metric, one.value)}"
-                values[name].append(LineValue(place, one.value, one.low, one.high, title, bool(one.flags)))
+    lines = []
+    for i, name in enumerate(names):
+        cells = [(place, row.release.tag, row.cells[i]) for place, row in enumerate(rows)]
+        lines.append((name, [line_value(metric, f"{tag}, {name}", at, one) if one else None for at, tag, one in cells]))
     missing = [(i, f"{row.release.tag}: {row.release.failure}") for i, row in enumerate(rows) if row.release.failure]
-    lines = [(name, values[name]) for name in names]
     return chart_over_names(lines, metric, [row.release.tag for row in rows], missing)

@@ -2,12 +2,14 @@
 
 import csv
 import io
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 from django.test import Client
 
+from speedtrack.benchmarks.models import Benchmark
 from speedtrack.runs import queue, tracking
 from speedtrack.runs.documents import Failure
 from speedtrack.runs.models import Measurement
@@ -91,6 +93,30 @@ def test_a_rung_that_was_not_measured_is_a_gap_and_a_flagged_one_hollow(client: 
     Measurement.objects.filter(series__benchmark__name="get-ladder.100").update(flags=["steal"])
     page = html_of(client.get(PAGE))
     assert page.count("<circle") == 3 and page.count("doubtful") == 1 and "unreliable: steal" in page
+    [line] = re.findall(r'<path class="line-1" d="(M\d[^"]*L[^"]*)" />', page)
+    assert line.count("M") == 2
+    assert re.search(r'<th scope="row">10</th>\s*<td class="number">\s*–', page)
+
+
+def test_a_release_measured_later_does_not_take_the_place_of_the_newest_commit(client: Client, kvd: World) -> None:
+    tracking.queue_by_hand("kvd", kvd.shas[1], ["get-ladder"], None)
+    builders.work(kvd.machines[0], speed)
+    assert [line["commit"] for line in values_of(client, PAGE)["lines"]] == [kvd.shas[2]]
+    own = values_of(client, f"{PAGE}&project=kvd")["lines"]
+    assert [line["release"] for line in own] == ["", "1.1.0", "1.0.0"]
+
+
+def test_a_line_that_another_ladder_has_is_said_to_be_absent(client: Client, kvd: World) -> None:
+    page = html_of(client.get(f"{PAGE}&line=kvd@{kvd.shas[1][:10]}&line=kvd@1.0.0"))
+    assert f"Not measured here: kvd@{kvd.shas[1][:10]}." in page and page.count("<circle") == 4
+    assert "Not measured here: kvd@1.0.0" in html_of(client.get(f"{PAGE}&line=kvd@1.0.0&metric=latency_us_p99"))
+
+
+def test_a_rung_is_no_part_of_a_ladder_of_that_name_with_another_axis(client: Client, kvd: World) -> None:
+    other = Measurement.objects.filter(series__benchmark__name="get-ladder.10")
+    Benchmark.objects.filter(series__measurements__in=other).update(axis="value_bytes")
+    [line] = values_of(client, PAGE)["lines"]
+    assert [point["value"] for point in line["points"]] == [1, 100, 1000]
 
 
 def test_what_does_not_exist_is_named(client: Client, kvd: World) -> None:
@@ -136,3 +162,15 @@ def test_releases_are_a_line_and_what_does_not_build_is_shown_as_such(client: Cl
     assert "1.0.0" in page and page.count("<circle") == 1
     assert "×<title>1.1.0: build failed: make exited with code 2</title>" in page
     assert f'/runs/{run.pk}/">build failed' in page
+
+
+def test_the_releases_page_shows_rungs_only_where_there_is_nothing_else(client: Client, kvd: World) -> None:
+    assert shown_benchmarks(client) == ["get-ladder.1", "get-ladder.10", "get-ladder.100", "get-ladder.1000"]
+    tracking.queue_by_hand("kvd", "1.*", [], None, releases=True)
+    builders.work(kvd.machines[0], speed)
+    assert shown_benchmarks(client) == ["get-p1", "set-p1"]
+
+
+def shown_benchmarks(client: Client) -> list[str]:
+    legend = html_of(client.get("/p/kvd/releases/")).partition('class="linelegend"')[2].partition("</ul>")[0]
+    return re.findall(r"</svg>\s*([^<\s]+)", legend)
