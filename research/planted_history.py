@@ -1,6 +1,6 @@
 """A real history with changes in known places: commits of Redis, and between them some that make GET slower or faster.
 
-python research/planted_history.py REDIS OUT --head COMMIT [--commits 52] [--seed 1] [--percent-per-step 0.14]
+python research/planted_history.py REDIS OUT --head COMMIT [--commits 52] [--seed 1] [--percent-per-step 0.16]
 
 REDIS is a repository of Redis, OUT the one to be written (its branch is `main`). The newest first-parent commits up to
 HEAD that touch src/ are taken as they are, but for a loop in GET that does nothing, LOOPS times at first. Nine more
@@ -17,8 +17,13 @@ from pathlib import Path
 
 FILE = "src/t_string.c"
 PLACE = "int getGenericCommand(client *c) {\n    robj *o;\n"
-# The processor would run what follows beside the loop, and hide its cost: the fence makes it wait.
-LOOP = """    for (volatile int turn = 0; turn < {}; turn++);
+# Each turn waits for the result of the last one and touches no memory, so its cost does not depend on where the linker
+# puts the loop. The processor would run what follows beside it, and hide its cost: the fence makes that wait.
+LOOP = """    unsigned long link = (unsigned long)c;
+    for (int turn = 0; turn < {}; turn++) {{
+        link = link * 6364136223846793005UL + 1;
+        __asm__ volatile("" : "+r"(link));
+    }}
 #if defined(__x86_64__)
     __asm__ volatile("lfence");
 #elif defined(__aarch64__)
@@ -73,7 +78,7 @@ def main() -> None:
     parser.add_argument("--head", required=True)
     parser.add_argument("--commits", type=int, default=52)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--percent-per-step", type=float, default=0.14)
+    parser.add_argument("--percent-per-step", type=float, default=0.16)
     options = parser.parse_args()
     count = ["-n", str(options.commits)]
     log = git(options.redis, "log", "--first-parent", "--format=%H", *count, options.head, "--", "src")

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import IO
 from urllib.parse import quote, urlsplit
 
+import psutil
 import psycopg
 
 from speedtrack import privatefiles
@@ -111,18 +112,8 @@ def forget_killed_holders(directory: Path) -> None:
     holders = DiskList(directory.resolve() / ".handle_pids.json")
     with PostgresServer._lock:
         for pid in holders._get():
-            if not is_running(pid):
+            if not psutil.pid_exists(pid):
                 holders.get_and_remove(pid)
-
-
-def is_running(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True  # another user's
-    return True
 
 
 def keep_socket_to_owner(path: Path, url: str) -> None:

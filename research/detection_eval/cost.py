@@ -84,7 +84,7 @@ def of_a_point(case: CostCase, seed: int) -> DetectionCost:
 
 
 def add_branches(tracked: TrackedLine, count: int) -> None:
-    """Further branches with all commits of the line."""
+    """Create more branches, each with all commits of the line."""
     from speedtrack.projects.models import Branch, Position
 
     for k in range(count):

@@ -4,8 +4,7 @@ User and system time are a split of the exact CPU time by the clock ticks of eac
 """
 
 import json
-import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -18,7 +17,6 @@ from runners.errors import BenchmarkFailed, Permanent, Transient
 from runners.loads.target import Outcome
 
 SCHEMA, DUEL_SCHEMA = "speedbench.v1", "speedbench.duel.v1"
-TRIMMED = 0.2  # of the pairs of slices, at each end
 DOCUMENT = "driver document"
 FLAGS = ("client_bound", "client_delayed", "slipped", "unsteady", "no_steady_state", "clock")
 WRONG_ANSWERS = ("hit_rate", "key_count")  # flags of a load that is no measurement
@@ -30,6 +28,7 @@ _PER_REQUEST = {
     "server_system_ns_per_request": ("system_ns",),
     "context_switches_per_request": ("voluntary_switches", "involuntary_switches"),
 }
+_TRIMMED = frozenset({"server_cpu_ns_per_request", "throughput_rps"})  # of a duel
 _COUNTS = ("voluntary_switches", "involuntary_switches", "minor_faults", "major_faults")
 
 
@@ -130,44 +129,50 @@ class _Slice:
     side: Literal["base", "head"]
     began_ns: int
     ns: Annotated[int, Field(gt=0)]
-    requests: int
-    server_cpu_ns: int
+
+
+@dataclass(frozen=True, config=STRICT)
+class _Ratio:
+    """A metric of both servers."""
+
+    metric: str
+    base: float
+    head: float
 
 
 @dataclass(frozen=True, config=STRICT)
 class _Duel:
-    """What was measured of both servers, in pairs of slices."""
+    """What was measured of both servers."""
 
     slice_ms: int
     slices: tuple[_Slice, ...]
+    ratios: tuple[_Ratio, ...]
+    resting_cpu_share: dict[str, float | None]
 
 
 def read_duel(document: Any, benchmark: Benchmark) -> list[Outcome]:
     """The outcomes of base and head, as `read_outcome` reads one, from a document of a duel.
 
-    CPU time and throughput are those of the pairs of slices that are kept: a fifth of the pairs at each end of the
-    order of their log ratios is left out, the same pairs for both sides (trimmed mean, docs/driver.md).
+    CPU time and throughput are those of the pairs of slices that the driver keeps (trimmed mean, docs/driver.md).
     """
     check_schema(document, DUEL_SCHEMA, DOCUMENT, "install driver and runner of one version")
     test = parse(_Tests, document, DOCUMENT).tests[-1]
     duel = parse(_Duel, test, DOCUMENT, "tests[0]")
-    pairs = [sorted(pair, key=lambda one: one.side) for pair in zip(duel.slices[::2], duel.slices[1::2], strict=True)]
+    ratios = {one.metric: one for one in duel.ratios if one.metric in _TRIMMED}
     window = duel.slices[0].began_ns / 1e9, (duel.slices[-1].began_ns + duel.slices[-1].ns) / 1e9
     outcomes = []
-    for side, name in enumerate(("base", "head")):
-        own = _document_of_side(document, test, name)
-        outcome = read_outcome(own, benchmark, 1)
-        for metric, (amount, per) in _TRIMMED.items():
-            if metric in outcome.metrics:
-                kept = [pair[side] for pair in kept_pairs(pairs, amount, per)]
-                outcome.metrics[metric] = sum(amount(one) for one in kept) / sum(per(one) for one in kept)
-        own["duel"] = {
+    for side in ("base", "head"):
+        outcome = read_outcome(_document_of_side(document, test, side), benchmark, 1)
+        trimmed = {metric: getattr(one, side) for metric, one in ratios.items() if metric in outcome.metrics}
+        pairing = {
             "slice_ms": duel.slice_ms,
-            "resting_cpu_share": test["resting_cpu_share"][name],
+            "resting_cpu_share": duel.resting_cpu_share[side],
             "order": "".join(one.side[0] for one in duel.slices),
-            "slice_ns": [pair[side].ns for pair in pairs],
+            "slice_ns": [one.ns for one in duel.slices if one.side == side],
         }
-        outcomes.append(replace(outcome, document=own, window=window))
+        outcomes.append(replace(outcome, metrics=outcome.metrics | trimmed, window=window, pairing=pairing))
+    if "server_cpu_ns_per_request" not in ratios:
+        raise Transient(STARVED % "no pair of slices has CPU time of both servers")
     return outcomes
 
 
@@ -176,25 +181,6 @@ def _document_of_side(document: Any, test: Any, side: str) -> dict[str, Any]:
     shared = {name: document[name] for name in ("driver", "protocol", "started_at", "environment") if name in document}
     own = {"schema": SCHEMA, "target": document.get(side), "prefill": test[side].get("prefill"), "tests": [test[side]]}
     return shared | own
-
-
-def kept_pairs(
-    pairs: Sequence[Sequence[_Slice]], amount: Callable[[_Slice], float], per: Callable[[_Slice], float]
-) -> list[Sequence[_Slice]]:
-    """The pairs without those whose ratio of `amount` by `per` is among the fifth at either end."""
-    known = [pair for pair in pairs if all(amount(one) > 0 and per(one) > 0 for one in pair)]
-    if not known:
-        raise Transient(STARVED % "no pair of slices has CPU time and requests of both servers")
-    logs = [math.log(amount(head) / per(head)) - math.log(amount(base) / per(base)) for base, head in known]
-    order = sorted(range(len(known)), key=logs.__getitem__)
-    cut = int(len(order) * TRIMMED)
-    return [known[at] for at in sorted(order[cut : len(order) - cut])]
-
-
-_TRIMMED: Mapping[str, tuple[Callable[[_Slice], float], Callable[[_Slice], float]]] = {
-    "server_cpu_ns_per_request": (lambda one: one.server_cpu_ns, lambda one: one.requests),
-    "throughput_rps": (lambda one: one.requests * 1e9, lambda one: one.ns),
-}
 
 
 def _check_answers(answers: _Answers, document: Any, benchmark: Benchmark) -> None:

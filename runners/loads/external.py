@@ -176,7 +176,7 @@ def _text(file: Path) -> str:
 
 
 def check_status(name: str, status: int, message: str) -> None:
-    """Raises Transient for a program that was killed, and BenchmarkFailed for one that ended with an error."""
+    """Raises Transient if a signal killed the program, BenchmarkFailed if it ended with an error."""
     if status < 0:
         raise Transient(f"{name} was killed by signal {-status}: {message}")
     if status > 0:

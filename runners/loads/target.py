@@ -1,6 +1,6 @@
 """The server that is loaded, and what one load of it gave."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -48,13 +48,15 @@ class Target:
 class Outcome:
     """One accepted load: metrics by name (units in docs/result-format.md), flags, the whole document, the window.
 
-    The window is in seconds of the monotonic clock; for a tool that does not report it, it is unbounded.
+    The window is in seconds of the monotonic clock; for a tool that does not report it, it is unbounded. `pairing`: how
+    the slices of two servers alternated (docs/result-format.md).
     """
 
     metrics: dict[str, float]
     flags: list[str]
     document: dict[str, Any]
     window: tuple[float, float] = (float("-inf"), float("inf"))
+    pairing: dict[str, Any] = field(default_factory=dict)
 
 
 def last_line(file: Path) -> str:

@@ -1,19 +1,21 @@
 """The exact series: the instructions per request that a server executes inside the functions that its suite names.
 
-One fresh process in callgrind, one connection, PIPELINE requests in flight. What a server does by the clock or at its
-start lies outside these functions. After SETTLING requests the tables have their size and are rehashed. callgrind
-writes a part of its report whenever the server accepts a connection. So each load has parts of its own, and nothing has
-to be told to callgrind while it runs: that needs a debugger's rights and does not reach into a sandbox.
+A fresh server process runs in callgrind and answers one connection that keeps PIPELINE requests in flight. Timers and
+the start of the server are outside the counted functions. The first SETTLING requests are not counted: after them the
+server's hash tables have their final size.
 
-The same REQUESTS requests are counted on eight connections, and the least is taken. The string functions of the C
-library take a longer path where a string lies near the end of a page. Where the allocator puts the words of a request
-is decided when its connection begins, by what was freed last (so a load with other connections comes before each), and
-stays so: that moves a GET of Redis by 0.3 to 0.6%. BATCH requests tell what a connection and the driver's own questions
-cost besides; theirs are subtracted.
+callgrind writes a part of its report whenever the server accepts a connection, so each load gets parts of its own.
+callgrind_control could do that too, but it needs a debugger's rights and cannot reach into a sandbox.
 
-Where the runner has a sandbox, the server reads the same random bytes at every commit, others in each further process
-of a side. A hash table with a random seed holds the name of a command behind another one's in one process and not in
-the next, which is 2% of a GET of Redis.
+The same REQUESTS requests are counted on eight connections, and the lowest count is used. The C library's string
+functions take a longer path if a string is near the end of a page, and a connection keeps the buffers that the
+allocator gave it at its begin: this moves the count of a GET in Redis by 0.3 to 0.6%. A load on other connections
+between two counts makes the allocator choose other buffers. A short load of BATCH requests measures what the connection
+itself and the driver's own questions cost, which is subtracted.
+
+In a sandbox, the server reads the same random bytes at every commit, and other bytes in each further process of a side.
+Otherwise a randomly seeded hash table may put two command names into one bucket in one process and not in the next,
+which is 2% of a GET in Redis.
 """
 
 import hashlib

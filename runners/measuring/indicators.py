@@ -3,7 +3,7 @@
 An indicator that this machine does not offer is "unknown", and raises nothing.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from statistics import fmean
@@ -160,15 +160,6 @@ def shares_driver(placement: Placement) -> bool:
 def exceeds(value: float | str, limit: float) -> bool:
     """Whether a value is known and above its limit."""
     return value != UNKNOWN and float(value) > limit
-
-
-def worst_values(several: Sequence[Mapping[str, float | str]]) -> IndicatorValues:
-    """The greatest known value of each indicator; of the frequency the least."""
-    worst: IndicatorValues = {}
-    for name in INDICATORS:
-        known = [float(values[name]) for values in several if values.get(name, UNKNOWN) != UNKNOWN]
-        worst[name] = (min if name == "frequency_mhz" else max)(known) if known else UNKNOWN
-    return worst
 
 
 def indicator_values(readings: list[KernelCounters], placement: Placement) -> IndicatorValues:

@@ -23,7 +23,7 @@ SIDES = ("base", "head")
 WINDOW_S = 0.6  # of each side of a block, at most: more blocks say more than longer ones
 WARMUP_S = 0.1  # of each side: the prefill has warmed the server up, too
 SETTLING_REQUESTS = 1000  # of a server that is filled to see how large it becomes
-ROOM = 2 + 2  # free memory for both servers, in multiples of the peak of one: each may fork as well
+ROOM = 4  # free memory that a block needs, in multiples of one server's peak: there are two, and each may fork
 MEMINFO = Path("/proc/meminfo")
 SLOWEST_RPS = 100  # of an open loop: with fewer a slice of 100 ms would not hold the rate
 # Keys of a workload that cannot be divided into slices, and why.
@@ -113,7 +113,7 @@ class Block:
                 load.metrics | {"peak_rss_bytes": peaks[side]},
                 load.flags,
                 load.driver,
-                {"block": self.number, "slot": slots.index(side), **load.driver.pop("duel")},
+                {"block": self.number, "slot": slots.index(side), **load.pairing},
                 load.quiet,
                 load.server,
                 self.runner.recipe(servers[side], [(block_load(self.benchmark), self._seed)]),

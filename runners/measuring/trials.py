@@ -72,6 +72,7 @@ class LoadResult:
     driver: dict[str, Any]
     quiet: dict[str, Any] = field(default_factory=dict)
     server: dict[str, Any] = field(default_factory=dict)
+    pairing: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -181,7 +182,9 @@ class TrialRunner:
             stats = counters.counter_growth(earlier, counters.own_counters(server.address, protocol))
             server.check_alive()
             flags, served = (*outcome.flags, *findings.flags), server_object(outcome.document, stats)
-            results.append(LoadResult(outcome.metrics, flags, outcome.document, findings.values, served))
+            results.append(
+                LoadResult(outcome.metrics, flags, outcome.document, findings.values, served, outcome.pairing)
+            )
         return results
 
     def started_after(self, servers: Sequence[int]) -> int | None:

@@ -10,6 +10,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 TOKEN = "strn_1_test"
+MOST_ATTEMPTS = 3  # of a run on a machine that is too busy
 Answer = tuple[int, dict[str, Any] | None]
 
 
@@ -21,9 +22,16 @@ class Call:
 
 @dataclass
 class Api:
-    """`jobs` are handed out in turn; `sources` are the files of a commit by sha; `rules` may answer first."""
+    """`jobs` are handed out in turn; `sources` are the files of a commit by sha; `rules` may answer first.
+
+    A run that fails since the machine was too busy to measure on is handed out again, and what its attempt sent is
+    forgotten: the machine that runs tests is often busy.
+    """
 
     jobs: list[dict[str, Any]] = field(default_factory=list)
+    #: The attempts of the job that was handed out last, and how many calls there were before it.
+    attempts: int = 0
+    claimed: tuple[dict[str, Any], int] | None = None
     sources: dict[str, dict[str, str]] = field(default_factory=dict)
     rules: list[Callable[[Call], Answer | None]] = field(default_factory=list)
     calls: list[Call] = field(default_factory=list)
@@ -64,11 +72,27 @@ class Api:
             case "hello":
                 return 200, {"machine": "m1", "queue": "machine.m1"}
             case "claim":
-                return (200, self.jobs.pop(0)) if self.jobs else (204, None)
+                return (200, self._claim()) if self.jobs else (204, None)
+            case "fail" if "too busy to measure on" in call.body.get("error", ""):
+                self._hand_out_again()
+                return 200, {}
             case "renew":
                 return 200, {"lease_s": 60, "cancel": False}
             case _:
                 return 200, {}
+
+    def _claim(self) -> dict[str, Any]:
+        job = self.jobs.pop(0)
+        self.attempts = self.attempts + 1 if self.claimed and self.claimed[0] is job else 1
+        self.claimed = job, len(self.calls)
+        return job
+
+    def _hand_out_again(self) -> None:
+        if self.claimed and self.attempts < MOST_ATTEMPTS:
+            job, before = self.claimed
+            self.jobs.insert(0, job)
+            with self.arrived:
+                del self.calls[before:]
 
     def tar(self, sha: str) -> bytes:
         buffer = io.BytesIO()

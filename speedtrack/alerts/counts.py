@@ -87,22 +87,36 @@ def median_costs(processes: Sequence[dict[str, float]]) -> dict[str, float]:
 
 def which_moved(points: Sequence[ChangePoint]) -> list[str]:
     """For each changed benchmark that is counted: do its requests take more instructions, or longer for the same?"""
-    counted = {(cp.series.benchmark_id, cp.series.machine_id): cp for cp in points if cp.metric.counted}
-    timed = [cp for cp in points if takes_time(cp)]
+    more = [
+        f"{cp.series.benchmark.name}: {numbers.effect(cp.metric, cp.is_slowdown)} ({numbers.change(cp.ratio)})"
+        for cp in points
+        if cp.metric.counted
+    ]
+    same = same_instructions(points)
+    slower = [
+        f"{cp.series.benchmark.name}: the same instructions ({numbers.change(same[cp.pk])}), "
+        + ("slower" if cp.is_slowdown else "faster")
+        for cp in points
+        if cp.pk in same
+    ]
+    return list(dict.fromkeys(more + slower))
+
+
+def same_instructions(points: Sequence[ChangePoint]) -> dict[int, float]:
+    """The changes of time for which the server executes the same instructions: the ratio of the counts, by id.
+
+    Those of benchmarks that are not counted, or not at both commits, are not among them.
+    """
+    counted = {(cp.series.benchmark_id, cp.series.machine_id) for cp in points if cp.metric.counted}
+    timed = [cp for cp in points if takes_time(cp) and (cp.series.benchmark_id, cp.series.machine_id) not in counted]
     values = values_at(timed)
-    found = {
-        f"{cp.series.benchmark.name}: {numbers.effect(cp.metric, cp.is_slowdown)} ({numbers.change(cp.ratio)})": None
-        for cp in counted.values()
-    }
+    found = {}
     for cp in timed:
-        key = (cp.series.benchmark_id, cp.series.machine_id)
-        before, after = values.get((*key, cp.before_id)), values.get((*key, cp.commit_id))
-        if key not in counted and before and after and is_same(cp, after / before):
-            speed = "slower" if cp.is_slowdown else "faster"
-            found[f"{cp.series.benchmark.name}: the same instructions ({numbers.change(after / before)}), {speed}"] = (
-                None
-            )
-    return list(found)
+        ends = [(cp.series.benchmark_id, cp.series.machine_id, end) for end in (cp.before_id, cp.commit_id)]
+        before, after = (values.get(end) for end in ends)
+        if before and after and is_same(cp, after / before):
+            found[cp.pk] = after / before
+    return found
 
 
 def takes_time(cp: ChangePoint) -> bool:

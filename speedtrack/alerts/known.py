@@ -174,7 +174,7 @@ def known_lines(windows: Sequence[Window]) -> list[KnownLine]:
 
 
 def ranges_in(window: Window, steps: Steps) -> dict[int, tuple[int, int]]:
-    """The ranges of those of these steps that lie in the window, by id."""
+    """The range of each step that overlaps the window, by id."""
     first, last = window.points[0].position, window.points[-1].position
     return {
         step.id: (step.first, step.last)

@@ -7,6 +7,7 @@ from fnmatch import fnmatchcase
 from django.db.models import Q
 from django.db.models.functions import Lower
 
+from speedtrack.alerts.counts import same_instructions
 from speedtrack.alerts.models import Alert
 from speedtrack.notices.models import Pace, Subscriber, Subscription
 
@@ -19,6 +20,7 @@ class MatchedChange:
     benchmark: str
     percent: float
     is_slowdown: bool
+    same_instructions: bool
 
 
 @dataclass(frozen=True)
@@ -44,8 +46,11 @@ class Interest:
 
 
 def facts_of(alert: Alert) -> AlertFacts:
-    points = alert.change_points.select_related("series__benchmark")
-    changes = [MatchedChange(cp.series.benchmark.name, abs(cp.ratio - 1) * 100, cp.is_slowdown) for cp in points]
+    points = list(alert.change_points.select_related("series__benchmark"))
+    same = same_instructions(points)
+    changes = [
+        MatchedChange(cp.series.benchmark.name, abs(cp.ratio - 1) * 100, cp.is_slowdown, cp.pk in same) for cp in points
+    ]
     emails = list(alert.candidates().values_list("author_email", flat=True)[: MOST_AUTHORS + 1])
     if alert.drift:
         return AlertFacts(alert.branch_names(), changes, frozenset())  # none of the many commits is the cause
@@ -76,6 +81,7 @@ def matches(subscription: Subscription, facts: AlertFacts) -> bool:
         fits_globs(change.benchmark, subscription.benchmarks)
         and change.percent >= subscription.smallest_percent
         and (both or change.is_slowdown)
+        and not (subscription.skip_same_instructions and change.same_instructions)
         for change in facts.changes
     )
 

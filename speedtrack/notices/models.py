@@ -79,6 +79,9 @@ class Subscription(models.Model):
     smallest_percent = models.FloatField(default=0)
     direction = models.CharField(max_length=10, choices=Direction, default=Direction.WORSE)
     pace = models.CharField(max_length=10, choices=Pace, default=Pace.NOW)
+    skip_same_instructions = models.BooleanField(
+        default=False, help_text="a change of time does not match if the count of instructions stayed the same"
+    )
 
     class Meta:
         constraints: ClassVar = [

@@ -1,26 +1,23 @@
 """The driver's exit and its document: real processes that are killed, hang, or print something else."""
 
 import json
-import math
 import os
 import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
-from scipy.stats import trim_mean
 
 from runners.documents import Benchmark, parse_job
 from runners.errors import BenchmarkFailed, Permanent, RunnerError, Transient
 from runners.loads import speedbench as driver_module
 from runners.loads.driver_document import read_duel, read_outcome, server_metrics, server_object
 from runners.loads.speedbench import Driver, deadline_s, driver_arguments, duel_arguments, phases
-from runners.loads.target import Outcome, Target
+from runners.loads.target import Target
 from runners.processes.children import ChildCommand, Processes
 from runners.processes.control import Control
 from runners.servers.server import READY, Address, greet
@@ -202,62 +199,58 @@ def test_a_document_is_checked(
     assert type(raised.value) is kind
 
 
-def duel(ratios: Sequence[float], window_ns: int = 20_000_000) -> dict[str, Any]:
-    """A document of a duel whose head has these ratios of CPU time per request, pair by pair, at the same rate."""
+WINDOW_NS = 20_000_000
+
+
+def duel() -> dict[str, Any]:
+    """The document of a duel of three pairs; the ratios are of fewer slices than the sides."""
     one = document()
-    slices = []
-    for pair, ratio in enumerate(ratios):
-        for place, (side, share) in enumerate([("head", ratio), ("base", 1.0)][:: 1 if pair % 3 else -1]):
-            began_ns = (2 * pair + place) * window_ns
-            cpu_ns = round(1000 * 1000 * share)
-            slices.append(
-                {"side": side, "began_ns": began_ns, "ns": window_ns, "requests": 1000, "server_cpu_ns": cpu_ns}
-            )
+    slices = [
+        {"side": {"b": "base", "h": "head"}[letter], "began_ns": at * WINDOW_NS, "ns": WINDOW_NS + at}
+        for at, letter in enumerate("bhhbhb")
+    ]
     side = one["tests"][0] | {"prefill": one["prefill"]}
-    shares = {"base": 0.01, "head": 0.02}
-    test = {"slice_ms": 20, "slices": slices, "base": side, "head": side, "resting_cpu_share": shares}
+    test = {
+        "slice_ms": 20,
+        "slices": slices,
+        "base": side,
+        "head": side,
+        "resting_cpu_share": {"base": 0.01, "head": 0.02},
+        "ratios": [
+            {"metric": "server_cpu_ns_per_request", "base": 1000.0, "head": 1100.0, "ratio": 1.1},
+            {"metric": "throughput_rps", "base": 50_000.0, "head": 48_000.0, "ratio": 0.96},
+            {"metric": "latency_us_p99", "base": 1e9, "head": 1e9, "ratio": 1.0},
+        ],
+    }
     servers = {"base": {"address": "unix:/a", "pid": 1}, "head": {"address": "unix:/b", "pid": 2}}
     return one | {"schema": "speedbench.duel.v1", "tests": [test]} | servers
 
 
-def cpu_of(outcomes: Sequence[Outcome]) -> list[float]:
-    return [outcome.metrics["server_cpu_ns_per_request"] for outcome in outcomes]
-
-
 def test_a_duel_is_an_outcome_of_each_side() -> None:
-    base, head = read_duel(duel([1.1, 1.1, 1.1]), benchmark())
-    assert cpu_of([base, head]) == pytest.approx([1000, 1100])
-    assert base.metrics["throughput_rps"] == pytest.approx(50_000)
+    base, head = read_duel(duel(), benchmark())
+    alone = read_outcome(document(), benchmark(), 1).metrics
+    for outcome, cpu_ns, rate in ((base, 1000.0, 50_000.0), (head, 1100.0, 48_000.0)):
+        trimmed = {"server_cpu_ns_per_request": cpu_ns, "throughput_rps": rate}
+        assert outcome.metrics == alone | trimmed
     assert base.document["target"]["address"] == "unix:/a" and head.document["target"]["address"] == "unix:/b"
-    assert base.document["duel"]["order"] == head.document["duel"]["order"] == "bhhbhb"
-    assert head.document["duel"] | {"order": ""} == {
+    assert head.pairing == {
         "slice_ms": 20,
-        "order": "",
-        "slice_ns": [20_000_000] * 3,
+        "order": "bhhbhb",
+        "slice_ns": [WINDOW_NS + at for at in (1, 2, 4)],
         "resting_cpu_share": 0.02,
     }
     assert head.window == (0.0, pytest.approx(0.12))
 
 
-def test_the_ratio_of_a_duel_is_its_trimmed_mean() -> None:
-    ratios = [1.02 + 0.001 * ((7 * at) % 11) for at in range(30)]
-    hit = [ratio * (1.6 if at in (3, 17) else 0.5 if at in (5, 6, 29) else 1) for at, ratio in enumerate(ratios)]
-    for values in (ratios, hit):
-        base, head = cpu_of(read_duel(duel(values), benchmark()))
-        # scipy's trimmed mean of the logarithms; sums over sums differ from it by less than the spread squared.
-        assert math.log(head / base) == pytest.approx(trim_mean(np.log(values), 0.2), abs=1e-4)
-
-
 def test_a_duel_without_cpu_time_is_no_measurement() -> None:
-    starved = duel([1.0])
-    for one in starved["tests"][0]["slices"]:
-        one["server_cpu_ns"] = 0
+    starved = duel()
+    del starved["tests"][0]["ratios"][0]
     with pytest.raises(Transient, match="no pair of slices has CPU time"):
         read_duel(starved, benchmark())
 
 
 def test_a_duel_with_wrong_answers_is_no_measurement() -> None:
-    wrong = duel([1.0])
+    wrong = duel()
     wrong["tests"][0]["head"] = wrong["tests"][0]["head"] | {"flags": ["hit_rate"]}
     with pytest.raises(BenchmarkFailed, match="hit_rate not as expected"):
         read_duel(wrong, benchmark())

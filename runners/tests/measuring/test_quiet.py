@@ -243,9 +243,3 @@ def test_pressure_is_read_of_the_machine_and_of_the_servers_group(tmp_path: Path
         "cgroup_memory_some": 0.75,
         "cgroup_memory_full": 0.25,
     }
-
-
-def test_of_several_slices_the_worst_value_is_kept() -> None:
-    several = [{"steal": 0.1, "frequency_mhz": 2000.0}, {"steal": "unknown", "frequency_mhz": 1500.0}]
-    found = indicators.worst_values(several)
-    assert (found["steal"], found["frequency_mhz"], found["delay"]) == (0.1, 1500.0, "unknown")

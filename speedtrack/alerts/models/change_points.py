@@ -170,9 +170,9 @@ class ChangePoint(models.Model):
 
     @property
     def rank(self) -> tuple[bool, bool, float]:
-        """The place among the changes of an alert: slowdowns first, times before what is counted, the largest first.
+        """Sort key of the changes of an alert: slowdowns first, then measured before counted, then the largest first.
 
-        Instructions are the reason of a slowdown, not its size: few of them may wait for memory.
+        Counted instructions explain a slowdown, but not its size: a few more of them may each wait for memory.
         """
         return not self.is_slowdown, self.metric.counted, -abs(self.ratio - 1)
 

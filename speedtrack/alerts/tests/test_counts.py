@@ -16,6 +16,7 @@ from speedtrack.benchmarks.metrics import COUNTED
 from speedtrack.notices import mail
 from speedtrack.notices.models import Outbox
 from speedtrack.notices.telling import tell_subscribers
+from speedtrack.notices.tests.history import subscribed
 from speedtrack.runs import jobs, queue, results
 from speedtrack.runs.models import Reason, Run, Sample
 from speedtrack.tests import builders
@@ -161,3 +162,19 @@ def test_an_alert_says_when_the_same_instructions_take_longer(counting: Counting
     sentences = counts.which_moved(list(alert.change_points.all()))
     assert len(sentences) >= 1 and all("the same instructions (" in one and "slower" in one for one in sentences)
     assert not any(jobs.is_counted(run) for run in Run.objects.all())
+
+
+@pytest.mark.parametrize(
+    ("instructions", "mailed"), [(1.0, {"all@example.org"}), (1.3, {"all@example.org", "source@example.org"})]
+)
+def test_a_subscription_can_leave_out_what_takes_longer_with_the_same_instructions(
+    counting: Counting, instructions: float, mailed: set[str]
+) -> None:
+    guilty = counting.world.shas[9]
+    counting.world.factors, counting.factors = {guilty: 1.3}, {guilty: instructions}
+    builders.track(counting.world.repository, pushed=True)
+    subscribed("all@example.org")
+    subscribed("source@example.org", skip_same_instructions=True)
+    counting.until_quiet()
+    assert Alert.objects.count() == 1
+    assert set(Outbox.objects.values_list("recipient", flat=True)) == mailed

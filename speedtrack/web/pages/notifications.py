@@ -56,7 +56,15 @@ class SubscriptionForm(forms.ModelForm):  # type: ignore[type-arg]
 
     class Meta:
         model = Subscription
-        fields: ClassVar = ["project", "branches", "benchmarks", "smallest_percent", "direction", "pace"]
+        fields: ClassVar = [
+            "project",
+            "branches",
+            "benchmarks",
+            "smallest_percent",
+            "direction",
+            "pace",
+            "skip_same_instructions",
+        ]
 
     def clean(self) -> dict[str, Any]:
         given = self.cleaned_data

@@ -94,7 +94,9 @@ def test_subscriptions_are_added_changed_and_removed(client: Client, ada: User) 
     assert "project: " in said(client, ASKED | {"project": "nowhere"})
     assert said(client, ASKED | {"number": str(one.pk), "project": "", "pace": "now"}) == "Saved."
     one.refresh_from_db()
-    assert (one.project, one.pace) == (None, "now")
+    assert (one.project, one.pace, one.skip_same_instructions) == (None, "now", False)
+    assert said(client, ASKED | {"number": str(one.pk), "skip_same_instructions": "on"}) == "Saved."
+    assert "not with the same instructions" in " ".join(client.get(PAGE).content.decode().split())
     assert said(client, {"act": "remove", "number": str(one.pk)}) == "Removed."
     assert not Subscription.objects.exists()
 

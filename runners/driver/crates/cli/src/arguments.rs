@@ -64,7 +64,7 @@ impl Advice<'_> {
         Advice { see, habits: &[], word: None }
     }
 
-    /// What to do about `word`, which `command` does not know.
+    /// The remedy for a word that is no option or argument of `command`.
     fn unknown(&self, command: &Command, word: &str) -> String {
         let remedy = match (word.starts_with('-'), self.word) {
             (false, Some(remedy)) => Some(remedy.to_owned()),

@@ -16,12 +16,24 @@ pub struct Estimate {
     pub reach: Option<f64>,
 }
 
+/// The places of the values that a 20% trimmed mean is made of, in the order of their values.
+pub fn kept(values: &[f64]) -> Vec<usize> {
+    kept_by(TRIMMED, values)
+}
+
+fn kept_by(part: f64, values: &[f64]) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..values.len()).collect();
+    order.sort_by(|&left, &right| values[left].total_cmp(&values[right]));
+    let cut = (values.len() as f64 * part) as usize;
+    order[cut..values.len() - cut].to_vec()
+}
+
 /// The 20% trimmed mean of `values`, which are in the order of time. None without a value.
 pub fn trimmed_mean(values: &[f64]) -> Option<Estimate> {
     trimmed_by(TRIMMED, values)
 }
 
-/// The mean of `values` without `part` of them at each end, below one half.
+/// The mean of `values` without the smallest and the largest of them, `part` (below one half) of all at each end.
 ///
 /// The interval is that of Tukey and McLaughlin (1963): Student's t with the winsorized variance. Neighbours may depend
 /// on each other, so the variance is the larger one of that of independent values and that of overlapping batch means
@@ -31,11 +43,8 @@ pub fn trimmed_by(part: f64, values: &[f64]) -> Option<Estimate> {
     if count == 0 {
         return None;
     }
-    let mut sorted = values.to_vec();
-    sorted.sort_unstable_by(f64::total_cmp);
-    let cut = (count as f64 * part) as usize;
-    let kept = &sorted[cut..count - cut];
-    let center = mean(kept);
+    let kept: Vec<f64> = kept_by(part, values).into_iter().map(|at| values[at]).collect();
+    let center = mean(&kept);
     if count < FEWEST {
         return Some(Estimate { center, reach: None });
     }

@@ -28,7 +28,7 @@ pub struct DuelPlan {
 }
 
 impl DuelPlan {
-    /// What both sides have in common is read from here.
+    /// The plan of either side, for what is the same on both.
     pub fn common(&self) -> &Plan {
         &self.sides.base
     }

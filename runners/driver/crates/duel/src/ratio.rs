@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use crate::contest::Slice;
-use crate::estimate::trimmed_mean;
+use crate::estimate::{kept, trimmed_mean};
 use crate::sides::{Side, Sides};
 use engine::histogram::Histogram;
 use report::result::TestResult;
@@ -22,6 +22,7 @@ pub struct Ratio {
     pub metric: &'static str,
     #[serde(skip)]
     pub title: &'static str,
+    /// The value of each side over the pairs of slices that are kept; of `latency_us_p99` over all slices.
     pub base: f64,
     pub head: f64,
     /// Head over base, and its 95% interval; null when there are too few pairs.
@@ -58,9 +59,9 @@ fn ratio(
     groups: &Sides<&[Histogram]>,
     results: &Sides<&TestResult>,
 ) -> Option<Ratio> {
-    let logs = match metric {
-        P99 => logs_of_groups(groups),
-        _ => logs(slices, |slice| value(metric, slice)),
+    let (logs, values) = match metric {
+        P99 => (logs_of_groups(groups), results.map(|result| result.latency_us.p99)),
+        _ => by_slices(metric, slices),
     };
     let estimate = trimmed_mean(&logs)?;
     let slack = if metric == P99 { RESOLUTION } else { 0.0 };
@@ -72,12 +73,11 @@ fn ratio(
         (Some(_), Some(_)) => NO_DIFFERENCE,
         _ => UNKNOWN,
     };
-    let Sides { base, head } = results.map(|result| total(metric, result));
     Some(Ratio {
         metric,
         title,
-        base: base?,
-        head: head?,
+        base: values.base,
+        head: values.head,
         ratio: estimate.center.exp(),
         low,
         high,
@@ -88,46 +88,98 @@ fn ratio(
 
 /// The ratio of the server's CPU time, or else of the rates, so far.
 pub fn so_far(slices: &[Slice]) -> Option<(&'static str, f64, Option<f64>)> {
-    let of = |metric| trimmed_mean(&logs(slices, |slice| value(metric, slice))).map(|it| (metric, it));
+    let of = |metric| trimmed_mean(&by_slices(metric, slices).0).map(|it| (metric, it));
     let (metric, estimate) = of(SERVER_CPU).or_else(|| of(THROUGHPUT))?;
     Some((metric, estimate.center, estimate.reach))
 }
 
-/// The logarithms of head over base, for each pair of neighbouring slices in which both are above 0.
-fn logs(slices: &[Slice], value: impl Fn(&Slice) -> Option<f64>) -> Vec<f64> {
-    let log = |pair: &[Slice]| {
-        let at = pair.iter().position(|slice| slice.side == Side::Head)?;
-        log_ratio(value(&pair[1 - at])?, value(&pair[at])?)
+/// The logarithms of head over base of each pair of neighbouring slices in which both are above 0, and the value of
+/// each side over the pairs that the trimmed mean keeps.
+fn by_slices(metric: &str, slices: &[Slice]) -> (Vec<f64>, Sides<f64>) {
+    let pairs: Vec<Sides<Share>> = slices.chunks_exact(2).filter_map(|pair| shares(metric, pair)).collect();
+    let logs: Vec<f64> = pairs.iter().map(|pair| (pair.head.value() / pair.base.value()).ln()).collect();
+    let kept: Vec<&Sides<Share>> = kept(&logs).into_iter().map(|at| &pairs[at]).collect();
+    let sum = |side: fn(&Sides<Share>) -> Share| {
+        let of = |part: fn(Share) -> f64| kept.iter().map(|pair| part(side(pair))).sum::<f64>();
+        of(|share| share.amount) / of(|share| share.per)
     };
-    slices.chunks_exact(2).filter_map(log).collect()
+    let values = Sides { base: sum(|pair| pair.base), head: sum(|pair| pair.head) };
+    (logs, values)
+}
+
+fn shares(metric: &str, pair: &[Slice]) -> Option<Sides<Share>> {
+    let head = pair.iter().position(|slice| slice.side == Side::Head)?;
+    Some(Sides { base: Share::of(metric, &pair[1 - head])?, head: Share::of(metric, &pair[head])? })
+}
+
+/// What a slice adds to a metric that is a quotient.
+#[derive(Clone, Copy)]
+struct Share {
+    amount: f64,
+    per: f64,
+}
+
+impl Share {
+    /// None where it is not known, or 0.
+    fn of(metric: &str, slice: &Slice) -> Option<Share> {
+        let requests = slice.requests as f64;
+        let (amount, per) = match metric {
+            SERVER_CPU => (slice.server_cpu_ns? as f64, requests),
+            CLIENT_CPU => (slice.client_cpu_ns as f64, requests),
+            _ => (requests * 1e9, slice.ns as f64),
+        };
+        (amount > 0.0 && per > 0.0).then_some(Share { amount, per })
+    }
+
+    fn value(self) -> f64 {
+        self.amount / self.per
+    }
 }
 
 fn logs_of_groups(groups: &Sides<&[Histogram]>) -> Vec<f64> {
     let p99 = |latency: &Histogram| latency.quantile(0.99) as f64;
-    let pairs = groups.base.iter().zip(groups.head);
-    pairs.filter_map(|(base, head)| log_ratio(p99(base), p99(head))).collect()
+    let pairs = groups.base.iter().map(p99).zip(groups.head.iter().map(p99));
+    pairs.filter(|(base, head)| *base > 0.0 && *head > 0.0).map(|(base, head)| (head / base).ln()).collect()
 }
 
-fn log_ratio(base: f64, head: f64) -> Option<f64> {
-    (base > 0.0 && head > 0.0).then(|| (head / base).ln())
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-fn value(metric: &str, slice: &Slice) -> Option<f64> {
-    let requests = slice.requests as f64;
-    match metric {
-        SERVER_CPU => slice.server_cpu_ns.map(|ns| ns as f64 / requests),
-        CLIENT_CPU => Some(slice.client_cpu_ns as f64 / requests),
-        _ => Some(requests / slice.ns as f64),
+    fn slice(side: Side, server_cpu_ns: Option<u64>) -> Slice {
+        let requests = 1000;
+        Slice {
+            side,
+            began_ns: 0,
+            ns: 20_000_000,
+            requests,
+            errors: 0,
+            server_cpu_ns,
+            resting_cpu_ns: None,
+            client_cpu_ns: 1,
+        }
     }
-    .filter(|value| value.is_finite())
-}
 
-/// The metric over all slices of a side.
-fn total(metric: &str, result: &TestResult) -> Option<f64> {
-    match metric {
-        SERVER_CPU => result.server_cpu.as_ref().map(|cpu| cpu.ns_per_request),
-        THROUGHPUT => Some(result.throughput_rps),
-        P99 => Some(result.latency_us.p99),
-        _ => Some(result.client_cpu.ns_per_request),
+    #[test]
+    fn the_values_are_those_of_the_pairs_that_are_kept() {
+        // Head takes 100 to 129 ns per request: a fifth of 30 pairs at each end leaves 106 to 123.
+        let pairs = (0..30)
+            .rev()
+            .map(|at| [slice(Side::Head, Some(100_000 + 1000 * at)), slice(Side::Base, Some(80_000))]);
+        let slices: Vec<Slice> = pairs.flatten().collect();
+        let (logs, values) = by_slices(SERVER_CPU, &slices);
+        assert_eq!(logs.len(), 30);
+        assert_eq!(values, Sides { base: 80.0, head: 114.5 });
+    }
+
+    #[test]
+    fn pairs_in_which_a_side_is_unknown_or_idle_do_not_count() {
+        let sides = |base, head| [slice(Side::Base, base), slice(Side::Head, head)];
+        let slices =
+            [sides(Some(0), Some(9000)), sides(None, Some(9000)), sides(Some(4000), Some(8000))].concat();
+        let (logs, values) = by_slices(SERVER_CPU, &slices);
+        assert_eq!(logs, [2f64.ln()]);
+        assert_eq!(values, Sides { base: 4.0, head: 8.0 });
+        assert!(trimmed_mean(&by_slices(SERVER_CPU, &slices[..4]).0).is_none());
     }
 }

@@ -17,7 +17,7 @@ pub struct CommandRecord {
     pub intervals: Vec<Gain>,
 }
 
-/// Bytes that went over connections, in the window or not.
+/// The bytes sent and received over the whole life of the connections, not only in the window.
 #[derive(Debug, Clone, Default)]
 pub struct Traffic {
     /// Of replies.
