@@ -186,7 +186,8 @@ def values_asked(ladder: LadderName | None, machine: Machine | None, lines: list
     rungs = Benchmark.objects.filter(ladder=ladder.name, axis=ladder.axis) if ladder else Benchmark.objects.none()
     commits = [line.commit.pk for line in lines]
     runs = Run.objects.filter(commit__in=commits, machine=machine, benchmark_set__benchmarks__in=rungs)
-    return set(runs.values_list("commit", "benchmark_set__benchmarks__rung").distinct())
+    pairs = runs.values_list("commit", "benchmark_set__benchmarks__rung").distinct()
+    return {(commit, value) for commit, value in pairs if value is not None}
 
 
 def rows_of(points: QuerySet[Measurement], lines: list[LadderLine], values: set[float]) -> list[LadderRow]:
