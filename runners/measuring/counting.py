@@ -53,7 +53,8 @@ SHUFFLES = (
     (3, 16, 500),
     (34, 4, 1_100),
 )
-MOST_FUNCTIONS = 60  # of a count that are kept, the costliest
+MOST_FUNCTIONS = 60  # of a count that are kept by name, the costliest
+OTHERS = "(other functions)"
 RANDOM_BYTES = 1 << 16
 ACCEPTS = ("accept", "accept4")
 APART = "its instructions are counted in valgrind, one process after the other"
@@ -64,7 +65,10 @@ _CLONE = r"(?:\.(?:constprop|isra|lto_priv)\.\d+)*"  # a copy that the compiler 
 
 @dataclass(frozen=True)
 class Count:
-    """Instructions per request in one process: in all, and by function without what each of them called."""
+    """Instructions per request in one process: in all, and by function without what each of them called.
+
+    `functions` add up to `per_request`: those that are not named are OTHERS.
+    """
 
     inside: str
     per_request: float
@@ -194,7 +198,10 @@ def count_of(inside: str, batch: Counter[str], rounds: Sequence[Counter[str]]) -
         )
     costs = {name: (least[name] - batch[name]) / requests for name in least}
     costliest = sorted((name for name in costs if costs[name] > 0), key=lambda name: (-costs[name], name))
-    return Count(inside, total, {name: round(costs[name], 3) for name in costliest[:MOST_FUNCTIONS]})
+    functions = {name: round(costs[name], 3) for name in costliest[:MOST_FUNCTIONS]}
+    if rest := round(total - sum(functions.values()), 3):
+        functions[OTHERS] = rest
+    return Count(inside, total, functions)
 
 
 def counted_symbols(inside: Iterable[str], programs: Mapping[str, Path]) -> tuple[str, list[str]]:

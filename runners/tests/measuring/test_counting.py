@@ -110,6 +110,15 @@ def test_the_least_of_the_rounds_counts_without_what_few_requests_cost() -> None
     assert (count.per_request, dict(count.functions)) == (10.0, {"f": 10.0})
 
 
+def test_the_functions_of_a_count_add_up_to_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(counting, "MOST_FUNCTIONS", 2)
+    requests = counting.REQUESTS - counting.BATCH
+    each = {"a": 10 * requests, "b": 5 * requests, "c": 3 * requests, "d": 2 * requests}
+    count = counting.count_of("f", Counter(e=requests), [Counter(each)])
+    assert dict(count.functions) == {"a": 10.0, "b": 5.0, "(other functions)": 4.0}
+    assert sum(count.functions.values()) == count.per_request == 19.0
+
+
 def test_a_report_is_read_by_function_without_what_it_called(tmp_path: Path) -> None:
     lines = [
         "positions: line",
