@@ -5,7 +5,7 @@ from django.urls import path
 
 from speedtrack.api import webhooks
 from speedtrack.api.runner import api as runner_api
-from speedtrack.web import alertviews, channels, feeds, notifications, views
+from speedtrack.web import alertviews, channels, feeds, ladderviews, notifications, views
 from speedtrack.web.requests.login import LoginForm
 
 LINE = "p/<slug:slug>/timeline/<str:benchmark>/<slug:metric>"
@@ -22,6 +22,9 @@ urlpatterns = [
     path("p/<slug:slug>/", views.project, name="project"),
     path(LINE, views.timeline, name="timeline"),
     path(f"{LINE}.<str:form>", views.timeline_values, name="timeline-values"),
+    path("p/<slug:slug>/releases/", ladderviews.releases, name="releases"),
+    path("ladders/", ladderviews.ladders, name="ladders"),
+    path("ladders.<str:form>", ladderviews.ladders_values, name="ladders-values"),
     path("p/<slug:slug>/c/<str:sha>/", views.commit, name="commit"),
     path("p/<slug:slug>/alerts/", views.alerts, name="alerts"),
     path("alerts/", views.alerts, name="all-alerts"),

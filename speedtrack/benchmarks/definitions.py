@@ -2,12 +2,14 @@
 
 import re
 import shlex
+from collections import Counter
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, Discriminator, Field, Tag, field_validator, model_validator
+from pydantic import BaseModel, Discriminator, Field, Tag, ValidationError, field_validator, model_validator
 
 from speedtrack.benchmarks import external
+from speedtrack.benchmarks.ladders import Ladder, Rung, at_rung, rungs_of
 from speedtrack.benchmarks.metrics import METRICS
 from speedtrack.benchmarks.workloads import (
     Expectations,
@@ -111,6 +113,7 @@ Instructions = Annotated[
 class BenchmarkSection(Strict):
     """One benchmark. ``extended``: measured only if it is named, or if all extended benchmarks are requested.
 
+    ``ladder``: it stands for one extended benchmark per value of a setting, each of which has its ``rung``.
     ``target``: no more trials are needed once the half-width of the median's 95% interval is at most this share of it.
     """
 
@@ -123,6 +126,8 @@ class BenchmarkSection(Strict):
     timeout_s: int = Field(300, ge=1, le=3600)
     instructions: Instructions | None = None
     target: float = Field(0.01, gt=0, le=1, allow_inf_nan=False)
+    ladder: Ladder | None = None
+    rung: Rung | None = None
 
     @model_validator(mode="after")
     def consistent(self) -> "BenchmarkSection":
@@ -139,9 +144,37 @@ class BenchmarkSection(Strict):
                 raise ValueError("command needs {output}, and either {host} and {port} or {socket}")
         if self.instructions and self.driver != "speedbench":
             raise ValueError("instructions needs the native driver: it sends a number of requests")
+        if self.ladder and not self.workload:
+            raise ValueError("a ladder changes a setting of the workload: give one, or remove the ladder")
         if self.workload and self.driver != "speedbench":
             external.check_external_driver(self.driver, self.workload)
         return self
+
+    def rungs(self) -> list["BenchmarkSection"]:
+        """The benchmarks that this one stands for: itself without a ladder. Raises ValueError if one is not valid."""
+        if self.ladder is None or self.workload is None:
+            return [self]
+        return [self.rung_named(name, rung) for name, rung in rungs_of(self.name, self.ladder)]
+
+    def rung_named(self, name: str, rung: Rung) -> "BenchmarkSection":
+        content = self.model_dump(exclude={"ladder"})
+        content |= {"name": name, "extended": True, "rung": rung, "workload": at_rung(content["workload"], rung)}
+        try:
+            return BenchmarkSection.model_validate(content)
+        except ValidationError as e:
+            mistake = e.errors()[0]
+            place = ".".join(str(part) for part in mistake["loc"])
+            raise ValueError(f"ladder: {name}: {place}: {mistake['msg']}") from None
+
+    @property
+    def names_written(self) -> list[str]:
+        """The names that no other section of the suite can have: its own, and those of the rungs of its ladder."""
+        return [self.name, *(rung.name for rung in self.rungs() if rung is not self)]
+
+    @property
+    def names(self) -> set[str]:
+        """What lists of benchmarks may call it: its name, or that of its ladder."""
+        return {self.name, self.rung.ladder} if self.rung else {self.name}
 
     @property
     def transport(self) -> str:
@@ -169,6 +202,14 @@ class BenchmarkSection(Strict):
         return rate.of if isinstance(rate, RateOf) else None
 
 
+def check_names(names: list[str]) -> None:
+    """Raise ValueError unless the names of benchmarks, ladders and rungs differ."""
+    if twice := sorted(name for name, times in Counter(names).items() if times > 1):
+        raise ValueError(f"benchmarks, ladders and rungs need different names: {', '.join(twice)} occurs twice")
+    if BUILD in names:
+        raise ValueError(f"a benchmark cannot be named {BUILD}: the build's own series have that name")
+
+
 class MetricSection(Strict):
     smallest_effect: float = Field(gt=0, lt=1)
 
@@ -185,20 +226,22 @@ class Definition(Strict):
     metrics: dict[str, MetricSection] = Field({})
     instructions: CountedBenchmarks | None = None
 
+    @field_validator("benchmark")
+    @classmethod
+    def with_rungs(cls, sections: list[BenchmarkSection]) -> list[BenchmarkSection]:
+        check_names([name for section in sections for name in section.names_written])
+        return [rung for section in sections for rung in section.rungs()]
+
     @model_validator(mode="after")
     def consistent(self) -> "Definition":
         if self.most_trials and self.most_trials < self.trials:
             raise ValueError(f"most_trials is below trials, which is {self.trials}: raise it")
-        names = [b.name for b in self.benchmark]
-        if twice := {n for n in names if names.count(n) > 1}:
-            raise ValueError(f"benchmark names must differ: {', '.join(sorted(twice))} occurs twice")
-        if BUILD in names:
-            raise ValueError(f"a benchmark cannot be named {BUILD}: the build's own series have that name")
         if all(b.extended for b in self.benchmark):
             raise ValueError("every benchmark is extended, so none would be measured: remove that from some")
         if unknown := self.metrics.keys() - METRICS.keys():
             raise ValueError(f"no metric {', '.join(sorted(unknown))}: there are {', '.join(METRICS)}")
-        if unknown := set(self.instructions.benchmarks if self.instructions else []) - set(names):
+        known_names = set().union(*(b.names for b in self.benchmark))
+        if unknown := set(self.instructions.benchmarks if self.instructions else []) - known_names:
             raise ValueError(f"instructions.benchmarks: there is no benchmark {', '.join(sorted(unknown))}")
         known = {f"{{artifact:{Path(a).name}}}" for a in self.build.artifacts}
         if not any(word in self.server.command for word in known):
@@ -225,7 +268,7 @@ class Definition(Strict):
         """The functions inside of which a benchmark's instructions are counted: its own, or the suite's; often none."""
         if isinstance(section.instructions, CountedFunctions):
             return section.instructions.inside
-        named = self.instructions is not None and section.name in self.instructions.benchmarks
+        named = self.instructions is not None and not section.names.isdisjoint(self.instructions.benchmarks)
         return self.instructions.inside if self.instructions and named else []
 
     def check_benchmark(self, section: BenchmarkSection) -> None:
@@ -275,6 +318,8 @@ SECTIONS: dict[str, type[BaseModel]] = {
     "expect": Expectations,
     "rate": RateOf,
     "probe": Probe,
+    "ladder": Ladder,
+    "rung": Rung,
     "setup": Setup,
     "instructions": CountedBenchmarks,
 }

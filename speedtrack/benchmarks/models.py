@@ -3,6 +3,7 @@
 from typing import Any, ClassVar
 
 from django.db import models
+from django.db.models import Q
 from django.db.models.functions import Now
 
 from speedtrack.projects.models import Project
@@ -41,9 +42,17 @@ class Benchmark(models.Model):
         help_text="the benchmark whose first throughput on a machine sets the rate of this one there",
     )
 
+    ladder = models.CharField(max_length=100, default="", help_text="the ladder that it is a rung of")
+    axis = models.CharField(max_length=20, default="", help_text="the setting that differs from rung to rung")
+    rung = models.FloatField(null=True, help_text="its value of that setting")
+
     class Meta:
         constraints: ClassVar = [
             models.UniqueConstraint(fields=["project", "name", "digest"], name="a_benchmark_once_per_definition"),
+            models.CheckConstraint(
+                condition=Q(ladder="", axis="", rung=None) | (Q(rung__isnull=False) & ~Q(ladder="") & ~Q(axis="")),
+                name="a_rung_has_a_ladder_an_axis_and_a_value",
+            ),
         ]
 
     def __str__(self) -> str:

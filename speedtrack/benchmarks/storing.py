@@ -30,6 +30,11 @@ def usual_benchmarks(definition: Definition, benchmarks: list[Benchmark]) -> lis
     return [benchmark for benchmark in benchmarks if benchmark.name not in extended]
 
 
+def ladder_benchmarks(benchmarks: list[Benchmark]) -> list[Benchmark]:
+    """The rungs among the benchmarks of a suite."""
+    return [benchmark for benchmark in benchmarks if benchmark.ladder]
+
+
 def store_suite(project: Project, definition: Definition) -> tuple[Suite, list[Benchmark]]:
     """The rows of a suite and of its benchmarks in the file's order, made where they are missing."""
     content = definition.model_dump()
@@ -43,6 +48,7 @@ def store_benchmark(project: Project, content: Content, section: Content) -> Ben
     """The row of a benchmark, and of the one that sets its rate."""
     meaning = benchmark_meaning(content, section)
     reference = rate_reference(content, section)
+    rung = section.get("rung") or {"ladder": "", "axis": "", "value": None}
     benchmark, _ = Benchmark.objects.update_or_create(
         project=project,
         name=section["name"],
@@ -50,6 +56,9 @@ def store_benchmark(project: Project, content: Content, section: Content) -> Ben
         defaults={
             "definition": meaning,
             "why": section["why"],
+            "ladder": rung["ladder"],
+            "axis": rung["axis"],
+            "rung": rung["value"],
             "rate_from": store_benchmark(project, content, reference) if reference else None,
         },
     )

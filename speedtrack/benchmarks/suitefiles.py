@@ -31,8 +31,13 @@ def explain_mistake(where: str, error: Any) -> str:
         return f"{where}: {place}: no such key; allowed here: {', '.join(allowed_keys(error['loc']))}"
     if error["type"] == "missing":
         return f"{where}: {place}: this key is missing"
-    given = f" (given: {error['input']!r})" if not isinstance(error["input"], dict) else ""
+    given = "" if has_keys(error["input"]) else f" (given: {error['input']!r})"
     return f"{where}: {place}: {error['msg'].removeprefix('Value error, ')}{given}"
+
+
+def has_keys(value: Any) -> bool:
+    """Whether it is a section or a list of them: too long for a message."""
+    return isinstance(value, dict) or (isinstance(value, list) and any(isinstance(part, dict) for part in value))
 
 
 def allowed_keys(place: tuple[str | int, ...]) -> list[str]:

@@ -129,6 +129,7 @@ class Keys(Strict):
     deviation: Share | None = None
     hot_keys: Share | None = None
     hot_requests: Part | None = None
+    bytes: int | None = Field(None, ge=16, le=64 << 10, description="of a key of a named test; as the driver has it")
 
     @model_validator(mode="after")
     def of_the_distribution(self) -> "Keys":
@@ -216,7 +217,7 @@ class Workload(Strict):
     commands: list[Weighted] | None = Field(None, min_length=1)
     sequence: list[Repeated] | None = Field(None, min_length=1)
     transport: Literal["unix", "tcp"] = "unix"
-    clients: int = Field(50, ge=1, le=10_000)
+    clients: int = Field(50, ge=1, le=100_000)
     threads: int | None = Field(None, ge=1, le=64, description="the runner's driver cores unless given")
     pipeline: int = Field(1, ge=1, le=10_000)
     window: Literal["batch", "rolling"] = "batch"

@@ -154,6 +154,7 @@ class Tag(models.Model):
     project = models.ForeignKey(Project, models.CASCADE, related_name="tags")
     name = models.CharField(max_length=250)
     sha = models.CharField(max_length=64, help_text="the commit it points at")
+    is_new = models.BooleanField(default=False, help_text="made or moved after the first look at the repository")
 
     class Meta:
         constraints: ClassVar = [

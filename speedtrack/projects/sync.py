@@ -155,9 +155,14 @@ def store_commits(project: Project, shas: list[str]) -> dict[str, Commit]:
 def update_tags(project: Project) -> None:
     """Update the project's tags from the mirror, moved ones as well."""
     now = git.tags_by_name(project.slug)
+    is_new = Project.objects.filter(pk=project.pk, synced_at__isnull=False).exists()
     before = dict(project.tags.values_list("name", "sha"))
     stale = [name for name, sha in before.items() if now.get(name) != sha]
     project.tags.filter(name__in=stale).delete()
     Tag.objects.bulk_create(
-        [Tag(project=project, name=name, sha=sha) for name, sha in now.items() if before.get(name) != sha]
+        [
+            Tag(project=project, name=name, sha=sha, is_new=is_new)
+            for name, sha in now.items()
+            if before.get(name) != sha
+        ]
     )

@@ -10,7 +10,7 @@ from speedtrack.benchmarks.definitions import DefinitionError
 from speedtrack.projects.errors import Interrupted, RepositoryError
 from speedtrack.projects.models import Commit, Delivery, Project, ProjectQuerySet
 from speedtrack.projects.sync import BranchChange, has_news, note_failure, note_success, sync, try_project_lock
-from speedtrack.runs import planning
+from speedtrack.runs import ladders, planning
 from speedtrack.runs.models import Reason
 
 log = logging.getLogger(__name__)
@@ -51,6 +51,7 @@ def look_for_news(project: Project) -> None:
         sync_and_plan(project)
     else:
         note_success(project)
+        ladders.plan_daily(project)
 
 
 def sync_and_plan(project: Project) -> int:
@@ -70,6 +71,7 @@ def sync_and_plan(project: Project) -> int:
             words.append(f"{moved.branch}: {len(moved.added)} new, {len(moved.removed)} gone, {new} runs queued")
 
     sync(project, then=plan)
+    queued += ladders.plan_ladders(project)
     words += [f"{ref} was left out: {fault['why']}" for ref, fault in project.left_out.items()]
     Delivery.objects.filter(project=project, status=Delivery.Status.RECEIVED, received_at__lte=started_at).update(
         status=Delivery.Status.PROCESSED, outcome="; ".join(words) or "nothing new on the tracked branches"

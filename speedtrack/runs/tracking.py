@@ -19,7 +19,8 @@ from speedtrack.benchmarks.suitefiles import load_suite
 from speedtrack.projects import fetching, git
 from speedtrack.projects.errors import RepositoryError
 from speedtrack.projects.fetching import head_ref
-from speedtrack.projects.models import Branch, Commit, Project
+from speedtrack.projects.models import Branch, Commit, Project, Tag
+from speedtrack.projects.releases import newest_patches
 from speedtrack.projects.sync import store_commits, sync
 from speedtrack.runs import canary, planning, pushes, quarantine, queue
 from speedtrack.runs.canary import FrozenCommit
@@ -148,8 +149,19 @@ class Choice:
     ranks: dict[int, int]
 
 
-def choose(slug: str, expression: str, names: list[str], machine_name: str | None, extended: bool = False) -> Choice:
-    """Look up what the operator named. ``extended``: with the extended benchmarks, which else must be named.
+def choose(
+    slug: str,
+    expression: str,
+    names: list[str],
+    machine_name: str | None,
+    extended: bool = False,
+    releases: bool = False,
+) -> Choice:
+    """Look up what the operator named.
+
+    ``extended``: with the extended benchmarks, which else must be named; ladders always are. ``releases``: the
+    expression is a pattern of tags, of which the newest patch of each minor version counts. The name of a ladder stands
+    for all its rungs.
 
     Raises NoSuchThing, RepositoryError or DefinitionError.
     """
@@ -157,20 +169,44 @@ def choose(slug: str, expression: str, names: list[str], machine_name: str | Non
     definition = load_suite(project.suite)
     suite, benchmarks = store_suite(project, definition)
     check_known(suite, benchmarks, names)
-    usual = benchmarks if extended else usual_benchmarks(definition, benchmarks)
-    chosen = [b for b in benchmarks if b.name in names] or usual
+    single = [b for b in benchmarks if not b.ladder]
+    usual = single if extended else usual_benchmarks(definition, benchmarks)
+    chosen = benchmarks_named(benchmarks, names) or usual
     machines = [machine_named(machine_name)] if machine_name else list(project.machines.all())
-    shas = git.commits_in_range(slug, expression, partial(fetching.find_commit, slug, project.url))
+    shas = find_releases(project, expression) if releases else find_range(project, expression)
     commits = store_commits(project, shas)
     ranks = {commits[sha].pk: place for place, sha in enumerate(shas)}
     return Choice(project, suite, store_set(suite, chosen), machines, ranks)
 
 
+def find_range(project: Project, expression: str) -> list[str]:
+    return git.commits_in_range(project.slug, expression, partial(fetching.find_commit, project.slug, project.url))
+
+
+def find_releases(project: Project, pattern: str) -> list[str]:
+    """The commits of the releases whose tags match, oldest version first, fetched. Raises NoSuchThing if none does."""
+    names = [ref.removeprefix("refs/tags/") for ref in git.remote_refs(project.url) if ref.startswith("refs/tags/")]
+    tags = newest_patches(names, pattern)
+    if not tags:
+        some = ", ".join(sorted(names)[-5:]) or "none"
+        raise NoSuchThing(f"no release of {project} matches {pattern!r}: among its tags are {some}")
+    shas = {tag: fetching.find_commit(project.slug, project.url, f"refs/tags/{tag}") for tag in tags}
+    known = set(project.tags.values_list("name", flat=True))
+    # Stored here, so that the next look does not take them for new releases.
+    Tag.objects.bulk_create([Tag(project=project, name=tag, sha=sha) for tag, sha in shas.items() if tag not in known])
+    return list(dict.fromkeys(shas.values()))
+
+
 def queue_by_hand(
-    slug: str, expression: str, names: list[str], machine_name: str | None, extended: bool = False
+    slug: str,
+    expression: str,
+    names: list[str],
+    machine_name: str | None,
+    extended: bool = False,
+    releases: bool = False,
 ) -> int:
     """Queue commits by hand, also those measured before. Return the number of runs. Raises as ``choose``."""
-    choice = choose(slug, expression, names, machine_name, extended)
+    choice = choose(slug, expression, names, machine_name, extended, releases)
     manual = Run.objects.filter(project=choice.project, reason=Reason.MANUAL, commit__in=choice.ranks)
     last = manual.aggregate(last=Max("round"))["last"]
     round = 0 if last is None else last + 1
@@ -211,11 +247,16 @@ def run_numbered(number: int) -> Run:
     return run
 
 
+def benchmarks_named(benchmarks: list[Benchmark], names: list[str]) -> list[Benchmark]:
+    """Those of these names; the name of a ladder stands for its rungs."""
+    return [b for b in benchmarks if b.name in names or (b.ladder and b.ladder in names)]
+
+
 def check_known(suite: Suite, benchmarks: list[Benchmark], names: list[str]) -> None:
     """Raise NoSuchThing if the suite lacks one of these benchmarks."""
-    unknown = set(names) - {b.name for b in benchmarks}
+    unknown = set(names) - {b.name for b in benchmarks} - {b.ladder for b in benchmarks if b.ladder}
     if unknown:
-        known = ", ".join(b.name for b in benchmarks)
+        known = ", ".join(dict.fromkeys(b.ladder or b.name for b in benchmarks))
         raise NoSuchThing(f"suite {suite} has no benchmark {', '.join(sorted(unknown))}: it has {known}")
 
 
@@ -287,7 +328,7 @@ def set_canary(name: str, slug: str, revision: str | None, names: list[str]) -> 
 def canary_benchmarks(suite: Suite, benchmarks: list[Benchmark], names: list[str]) -> list[Benchmark]:
     """Those of these names, or else the one that suits best. Raises NoSuchThing if none does."""
     suited = canary.first_closed_loop(benchmarks)
-    chosen = [b for b in benchmarks if b.name in names] or [b for b in [suited] if b]
+    chosen = benchmarks_named(benchmarks, names) or [b for b in [suited] if b]
     if not chosen:
         raise NoSuchThing(f"suite {suite} has no benchmark without a rate: name one with --benchmark")
     return chosen

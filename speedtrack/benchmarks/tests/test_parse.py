@@ -58,7 +58,7 @@ def test_there_are_suites_to_ship() -> None:
         ('"{artifact:kvd} ', '"kvd ', "suite", "must start an artifact: use {artifact:kvd}"),
         ("[build]", "[biuld]", "build", "this key is missing"),
         ("[server]", "[servers]", "servers", "no such key; allowed here"),
-        ('name = "set-p1"', 'name = "get-p1"', "suite", "get-p1 occurs twice"),
+        ('name = "set-p1"', 'name = "get-p1"', "benchmark", "get-p1 occurs twice"),
         ('why = "the plain read path"', "", "benchmark.0.why", "this key is missing"),
         ('why = "the plain read path"', 'why = ""', "benchmark.0.why", "at least 1 character"),
         ('test = "get"', 'test = "hget"', "suite", "benchmark get-p1: resp has no test 'hget': there are ping"),

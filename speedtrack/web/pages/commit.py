@@ -12,7 +12,7 @@ from speedtrack.alerts.models import ChangePoint
 from speedtrack.benchmarks import numbers
 from speedtrack.benchmarks.definitions import BUILD
 from speedtrack.benchmarks.metrics import METRICS, Metric
-from speedtrack.benchmarks.models import Suite
+from speedtrack.benchmarks.models import Benchmark, Suite
 from speedtrack.projects.models import Branch, Commit, Position, Project, Tag
 from speedtrack.runs.models import Build, LogChunk, Run, Series
 from speedtrack.stats.compare import Comparison, compare_exact, compare_samples
@@ -95,6 +95,7 @@ class CommitPage:
     builds: list[BuildWithLog]
     runs: list[Run]
     changes: list[changes.ChangeGroup]
+    ladders: list[str]
 
 
 def commit_or_404(slug: str, sha: str) -> tuple[Project, Commit]:
@@ -104,6 +105,12 @@ def commit_or_404(slug: str, sha: str) -> tuple[Project, Commit]:
     if len(found) != 1:
         raise Http404(f"{slug} has {'more than one' if found else 'no'} commit {sha!r}.")
     return project, found[0]
+
+
+def ladders_of(commit: Commit) -> list[str]:
+    """The ladders that were measured for a commit."""
+    rungs = Benchmark.objects.filter(series__measurements__commit=commit, series__measurements__accepted=True)
+    return list(rungs.exclude(ladder="").values_list("ladder", flat=True).distinct().order_by("ladder"))
 
 
 def load(slug: str, sha: str, branch_name: str | None) -> CommitPage:
@@ -128,6 +135,7 @@ def load(slug: str, sha: str, branch_name: str | None) -> CommitPage:
         builds_of(commit),
         runs,
         changes.group_by_cause(cp for cp in points if cp.status in changes.VISIBLE),
+        ladders_of(commit),
     )
 
 

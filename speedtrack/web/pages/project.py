@@ -70,6 +70,7 @@ class ProjectPage:
     changes: list[ChangeGroup]
     commits: list[CommitRow]
     alerts: list[Alert]  #: the open ones
+    has_ladders: bool
 
 
 @dataclass(frozen=True)
@@ -85,15 +86,22 @@ class RowContext:
 def load(scope: Scope) -> ProjectPage:
     grid = load_grid(scope)
     newest = changes.newest_groups(changes.on_branch(scope.branch), LISTED_CHANGES)
-    return ProjectPage(scope, grid, newest, commit_rows(grid, newest), open_alerts(scope.project))
+    return ProjectPage(
+        scope, grid, newest, commit_rows(grid, newest), open_alerts(scope.project), has_ladders(scope.project)
+    )
+
+
+def has_ladders(project: Project) -> bool:
+    return Series.objects.filter(project=project).exclude(benchmark__ladder="").exists()
 
 
 def load_grid(scope: Scope) -> Grid:
-    """The grid of a scope; it has no rows where nothing was measured yet."""
+    """The grid of a scope, without ladders; it has no rows where nothing was measured yet."""
     path = recent_commits(scope.branch, scope.head, WINDOW)
     if not path or scope.machine is None or scope.branch is None:
         return Grid(path[-COLUMNS:], [], {})
     found = Series.objects.filter(project=scope.project, machine=scope.machine, metric=scope.metric.name)
+    found = found.filter(benchmark__ladder="")
     series = {s.pk: s for s in found.select_related("benchmark").order_by("pk")}
     gaps = gaps_of(scope.machine, [p.commit.pk for p in path[-COLUMNS:]])
     smallest, order = suite_settings(scope)

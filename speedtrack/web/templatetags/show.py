@@ -16,12 +16,14 @@ from speedtrack.benchmarks.metrics import Metric
 from speedtrack.projects.models import Branch, Commit, Project
 from speedtrack.runs.models import Machine, Series
 from speedtrack.text import plain
+from speedtrack.web.drawing.linecharts import axis_label
 from speedtrack.web.drawing.sparkline import SMALL, WIDE, Sparkline
 
 register = template.Library()
 
 register.filter("duration", numbers.duration)
 register.filter("plain", plain)
+register.filter("axis_number", axis_label)
 
 
 @register.filter

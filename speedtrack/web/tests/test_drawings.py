@@ -8,6 +8,7 @@ import pytest
 from speedtrack.alerts.lines import LinePoint
 from speedtrack.benchmarks.metrics import METRICS
 from speedtrack.web.drawing.grades import grade, noise_of_points
+from speedtrack.web.drawing.linecharts import SPACE_X, LineValue, axis_label, chart_over_names, chart_over_numbers
 from speedtrack.web.drawing.plots import Forest, Pairs
 from speedtrack.web.drawing.sparkline import Sparkline, path_through
 
@@ -87,3 +88,60 @@ def test_pairs_keep_their_order() -> None:
     assert pairs.shapes[0].after < pairs.shapes[0].before
     assert (pairs.top, pairs.bottom) == ("1.10 µs", "1.00 µs")
     assert Pairs.of([(5.0, 5.0)], CPU).shapes[0].title.startswith("pair 1")
+
+
+def line_value(place: float, value: float) -> LineValue:
+    return LineValue(place, value, value * 0.9, value * 1.1, "")
+
+
+@pytest.mark.parametrize(
+    ("value", "label"),
+    [
+        (1, "1"),
+        (300, "300"),
+        (2048, "2048"),
+        (4096, "4Ki"),
+        (10_000, "10k"),
+        (12_345, "12345"),
+        (16_384, "16Ki"),
+        (1_000_000, "1M"),
+        (1_500_000, "1500k"),
+        (1_048_576, "1Mi"),
+        (2500.5, "2500.5"),
+    ],
+)
+def test_places_of_an_axis_are_named_exactly(value: float, label: str) -> None:
+    assert axis_label(value) == label
+
+
+def test_ticks_are_measured_values_with_room_between_them() -> None:
+    places = [float(i) for i in range(1, 61)]
+    chart = chart_over_numbers([("kvd", [line_value(place, 5.0) for place in places])], CPU, "Connections")
+    assert chart
+    labels = [tick.label for tick in chart.x_ticks]
+    assert labels[0] == "1" and labels[-1] == "60"
+    assert all(right.at - left.at >= SPACE_X for left, right in pairwise(chart.x_ticks))
+
+
+@pytest.mark.parametrize("values", [[5.0], [0.0, 5.0], [0.0], [5.0, 5.0], [-1.0, 1.0], [1e-9, 1e9]])
+@pytest.mark.parametrize("scale", ["", "log", "linear", "odd"])
+def test_all_values_lie_within_the_chart(values: list[float], scale: str) -> None:
+    points = [line_value(place, value) for place, value in enumerate(values, start=1)]
+    chart = chart_over_numbers([("kvd", points)], CPU, "", scale)
+    assert chart
+    for dot in chart.lines[0].dots:
+        assert chart.left <= dot.x <= chart.right and chart.top <= dot.y <= chart.bottom
+
+
+def test_a_gap_parts_a_line_and_its_band() -> None:
+    points = [line_value(0, 5), None, line_value(2, 6), line_value(3, 7)]
+    chart = chart_over_names([("get", points)], CPU, ["1.0", "1.1", "1.2", "1.3"], [(1, "1.1: make failed")])
+    assert chart
+    [line] = chart.lines
+    assert (line.path.count("M"), line.band.count("Z"), len(line.dots)) == (2, 2, 3)
+    assert [dot.title for dot in chart.missing] == ["1.1: make failed"]
+
+
+def test_without_values_there_is_no_chart() -> None:
+    assert chart_over_numbers([("kvd", [None])], CPU, "Connections") is None
+    assert chart_over_names([], CPU, [], []) is None

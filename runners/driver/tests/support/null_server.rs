@@ -126,7 +126,7 @@ fn main() -> io::Result<()> {
     let work = work.first().map_or(Ok(0), |work| work.parse().map_err(|_| usage()))?;
     let manner = Manner::of(protocol).ok_or_else(usage)?.working(work);
     let listener = Listener::bind(address)?;
-    machine::process::raise_file_limit();
+    machine::process::raise_file_limit(0);
     thread::spawn(|| {
         let _ = io::stdin().read_to_end(&mut Vec::new());
         std::process::exit(0);

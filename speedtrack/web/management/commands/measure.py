@@ -13,12 +13,17 @@ from speedtrack.web.management.plaincommand import PlainCommand
 
 
 class Command(PlainCommand):
-    help = "Queue runs of a commit, a tag, a branch's head or a range A..B, even if they were measured before."
+    help = "Queue runs of a commit, tag, branch's head, range A..B or releases, even if they were measured before."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("project", help="name of a tracked project")
-        parser.add_argument("range", help="a commit id, tag or branch, or A..B (excludes A, includes B)")
-        parser.add_argument("--benchmarks", nargs="+", default=[], metavar="NAME", help="only these benchmarks")
+        parser.add_argument("range", nargs="?", help="a commit id, tag or branch, or A..B (excludes A, includes B)")
+        parser.add_argument(
+            "--releases",
+            metavar="PATTERN",
+            help="instead of a range: tags that match, such as 'v*'; the newest patch of each minor version",
+        )
+        parser.add_argument("--benchmarks", nargs="+", default=[], metavar="NAME", help="only these")
         parser.add_argument("--extended", action="store_true", help="include the suite's extended benchmarks")
         parser.add_argument("--machine", help="only on this machine")
         parser.add_argument(
@@ -27,8 +32,22 @@ class Command(PlainCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         try:
-            asked = [options[name] for name in ("project", "range", "benchmarks", "machine", "extended")]
-            queued = floors.measure_noise(tracking.choose(*asked)) if options["aa"] else tracking.queue_by_hand(*asked)
+            queued = queue(options)
         except (RepositoryError, DefinitionError, tracking.NoSuchThing) as e:
             raise CommandError(str(e)) from e
         self.stdout.write(f"{queued} runs queued")
+
+
+def queue(options: dict[str, Any]) -> int:
+    """Queue what the options name. Return the number of runs."""
+    if (options["range"] is None) == (options["releases"] is None):
+        raise CommandError("give either a range or --releases PATTERN")
+    asked = (
+        options["project"],
+        options["range"] or options["releases"],
+        options["benchmarks"],
+        options["machine"],
+        options["extended"],
+        options["releases"] is not None,
+    )
+    return floors.measure_noise(tracking.choose(*asked)) if options["aa"] else tracking.queue_by_hand(*asked)

@@ -161,6 +161,16 @@ impl Given {
         self.matches.value_source(id) == Some(ValueSource::CommandLine)
     }
 
+    /// Whether the option `id` was given.
+    pub fn was_given(&self, id: &str) -> bool {
+        self.command.get_arguments().any(|arg| arg.get_id() == id && self.has(arg))
+    }
+
+    /// How the option `id` is written in messages.
+    pub fn spelling_of(&self, id: &str) -> String {
+        self.command.get_arguments().find(|arg| arg.get_id() == id).map_or(id.to_owned(), spelling)
+    }
+
     /// The places at which the option `id` was given, in order.
     pub fn places(&self, id: &str) -> Vec<usize> {
         self.matches.indices_of(id).into_iter().flatten().collect()

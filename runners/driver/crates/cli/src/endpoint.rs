@@ -7,6 +7,7 @@ use clap::Args;
 use crate::arguments::cannot_be;
 use crate::uri::{self, Uri};
 use crate::values::seconds;
+use network::sources::Sources;
 use network::target::{self, Address, Target};
 use network::tls;
 use text::checks::require;
@@ -60,6 +61,9 @@ pub struct Access {
     /// give up when the server is silent for S seconds (10)
     #[arg(long, value_name = "S", value_parser = |text: &str| seconds("--timeout", text))]
     timeout: Option<Duration>,
+    /// local addresses of the connections, in turn, as in 127.0.0.1-127.0.0.8: one has some 28000 ports
+    #[arg(long = "source", value_name = "LIST", value_parser = Sources::parse)]
+    sources: Option<Sources>,
     /// encrypt
     #[arg(long)]
     tls: bool,
@@ -187,6 +191,7 @@ impl Endpoint {
             tls: self.uses_tls().then(|| self.access.tls_options.settings().client()).transpose()?,
             greeting,
             timeout: self.timeout(),
+            sources: self.access.sources.as_ref().map(Sources::from_first).unwrap_or_default(),
         })
     }
 }

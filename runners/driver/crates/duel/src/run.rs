@@ -9,9 +9,10 @@ use crate::plan::{DuelPlan, counted};
 use crate::prefill::prepare;
 use crate::sides::{Side, Sides};
 use crate::verdict::CAVEAT;
-use engine::resources::{pin_to, require_files};
+use engine::resources::{pin_to, require_files, require_ports};
 use machine::environment::Environment;
 use machine::this_thread;
+use session::prefill::require_empty_server;
 use session::run::{driver, own_digest, rfc3339};
 use session::session::Session;
 use text::failure::Failure;
@@ -29,9 +30,9 @@ pub fn run(plan: &DuelPlan) -> Result<Document, Failure> {
     }
     let digest = own_digest()?;
     let started_at = rfc3339(Timestamp::now());
-    common.phases.iter().try_for_each(|phase| require_files(2 * phase.clients, 1))?;
+    require_resources(plan)?;
     let sessions = Sides::try_each(|side| Session::new(plan.sides.of(side)))?;
-    require_empty_servers(plan, &sessions)?;
+    require_empty_servers(plan)?;
     let (mut tests, mut failure) = (Vec::new(), None);
     for (number, phase) in (0..).zip(&common.phases) {
         if let Some(requests) = counted(phase) {
@@ -69,9 +70,21 @@ fn server(plan: &DuelPlan, side: Side) -> Server {
     Server { address: plan.target.address.to_string(), pid: plan.server_pid }
 }
 
-fn require_empty_servers(plan: &DuelPlan, sessions: &Sides<Session>) -> Result<(), Failure> {
+/// A failure when this machine cannot open the connections to both servers.
+fn require_resources(plan: &DuelPlan) -> Result<(), Failure> {
+    for phase in &plan.common().phases {
+        require_files(2 * phase.clients, 1)?;
+        Side::BOTH
+            .into_iter()
+            .try_for_each(|side| require_ports(&plan.sides.of(side).target, phase.clients))?;
+    }
+    Ok(())
+}
+
+fn require_empty_servers(plan: &DuelPlan) -> Result<(), Failure> {
     Side::BOTH.into_iter().try_for_each(|side| {
-        let address = plan.sides.of(side).target.address.to_string();
-        sessions.of(side).require_empty_server().map_err(|failure| placed(failure, side, &address))
+        let plan = plan.sides.of(side);
+        let address = plan.target.address.to_string();
+        require_empty_server(plan).map_err(|failure| placed(failure, side, &address))
     })
 }

@@ -20,6 +20,7 @@ use engine::stage::Stage;
 use engine::workers;
 use generator::keys::KeyOrder;
 use generator::values::ValuePool;
+use network::sources::Sources;
 use network::target::Address;
 use network::target::Target;
 use protocol::expectation::Expectation;
@@ -40,6 +41,7 @@ fn job(server: &Stalling, threads: usize, pipeline: usize) -> Job {
     let places = Placeholders { value: Value::Drawn(0), ..Placeholders::default() };
     let ping = resp::template(&["PING"], &places, Expectation::to(&["PING"], 0));
     let target = Target {
+        sources: Sources::default(),
         address: Address::unix(server.path.to_str().unwrap()).unwrap(),
         tls: None,
         greeting: Vec::new(),

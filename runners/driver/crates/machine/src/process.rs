@@ -1,10 +1,12 @@
 //! What the kernel reports about a process.
 
 use std::io;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
 
 use libc::c_int;
 
-use crate::clock::clock_ns;
+use crate::clock::{check, clock_ns};
 
 /// What a CPU clock of another process counts; the kernel's numbers of `clock_getcpuclockid(3)`.
 #[derive(Clone, Copy)]
@@ -98,8 +100,8 @@ pub fn resident_bytes(pid: u32) -> io::Result<u64> {
     kibibytes.map(|number| number * 1024).ok_or_else(|| io::ErrorKind::NotFound.into())
 }
 
-/// Raise the soft limit of open files to the hard limit; the limit.
-pub fn raise_file_limit() -> u64 {
+/// Raise the soft limit of open files to the hard limit, and both to `needed` where this process may; the limit.
+pub fn raise_file_limit(needed: u64) -> u64 {
     // SAFETY: `limit` outlives both calls. When they fail, opening a socket fails later.
     unsafe {
         let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
@@ -107,9 +109,29 @@ pub fn raise_file_limit() -> u64 {
             return u64::MAX;
         }
         limit.rlim_cur = limit.rlim_max;
+        let higher = libc::rlimit { rlim_cur: needed, rlim_max: needed };
+        if needed > limit.rlim_max && libc::setrlimit(libc::RLIMIT_NOFILE, &higher) == 0 {
+            return needed;
+        }
         libc::setrlimit(libc::RLIMIT_NOFILE, &limit);
         limit.rlim_max
     }
+}
+
+/// Let the process that `command` starts end with the thread that starts it.
+pub fn end_with_parent(command: &mut Command) {
+    let die = || {
+        // SAFETY: a plain system call, which allocates nothing.
+        check(unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) }).map(|_| ())
+    };
+    // SAFETY: `die` makes one system call and touches no memory of the parent.
+    unsafe { command.pre_exec(die) };
+}
+
+/// Ask process `pid`, a child that was not yet waited for, to end.
+pub fn terminate(pid: u32) {
+    // SAFETY: a plain system call; the id of a child that was not waited for is not given away.
+    unsafe { libc::kill(pid as libc::pid_t, libc::SIGTERM) };
 }
 
 /// The threads that process `pid` has now.

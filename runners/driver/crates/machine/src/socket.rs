@@ -45,6 +45,31 @@ pub fn held_bytes(socket: BorrowedFd) -> io::Result<usize> {
     Ok(held as usize)
 }
 
+/// Let `socket` be bound to an address without a port: the kernel chooses that when it connects, so that one port serves
+/// connections to different peers, and from different addresses.
+pub fn bind_address_only(socket: &impl AsRawFd) -> io::Result<()> {
+    let yes: c_int = 1;
+    // SAFETY: pointer and size are of one integer, which outlives the call.
+    check(unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::IPPROTO_IP,
+            libc::IP_BIND_ADDRESS_NO_PORT,
+            (&raw const yes).cast::<c_void>(),
+            size_of::<c_int>() as libc::socklen_t,
+        )
+    })?;
+    Ok(())
+}
+
+/// How many ports of an address the kernel deals out to connections; none when it does not say.
+pub fn local_ports() -> Option<usize> {
+    let range = std::fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").ok()?;
+    let mut ends = range.split_whitespace().map(|end| end.parse::<usize>().ok());
+    let (first, last) = (ends.next()??, ends.next()??);
+    Some((last + 1).saturating_sub(first))
+}
+
 /// Which events of a socket a thread waits for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Interest {

@@ -4,5 +4,6 @@ pub mod channel;
 pub mod dialogue;
 pub mod memcached;
 pub mod opening;
+pub mod sources;
 pub mod target;
 pub mod tls;

@@ -34,6 +34,18 @@ pub fn count_living(target: &Target, expected: u64) -> Result<u64, Failure> {
     }
 }
 
+/// Expire all items of the server.
+pub fn flush(target: &Target) -> Result<(), Failure> {
+    let answer = ask(target, "flush_all")?;
+    match answer.trim_end() {
+        "OK" => Ok(()),
+        other => Err(Failure::run(
+            format!("the server answered flush_all with {other}"),
+            "start it without -F, or give --fresh-server",
+        )),
+    }
+}
+
 /// The statistic of that name.
 fn stat(stats: &str, name: &str) -> Result<u64, Failure> {
     let number = |line: &str| line.strip_prefix("STAT ")?.strip_prefix(name)?.trim().parse().ok();

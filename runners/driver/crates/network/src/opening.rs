@@ -6,6 +6,7 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use socket2::{Domain, SockAddr, SockRef, Socket, Type};
 
 use crate::channel::{Channel, Tls};
+use crate::sources::Sources;
 use crate::target::Target;
 use machine::clock;
 use machine::socket::Interest;
@@ -50,7 +51,7 @@ impl Opening {
     /// Begin to connect to `peer`, an address of `target`, as far as is possible without blocking.
     pub fn begin(target: &Target, peer: &SockAddr) -> Result<Opening, Failure> {
         let began = clock::now();
-        let socket = stream(peer).map_err(|error| target.unreachable(&error))?;
+        let socket = stream(peer, &target.sources).map_err(|error| target.unreachable(&error))?;
         let channel = match &target.tls {
             None => Channel::Plain(socket),
             Some(tls) => Channel::Tls(Box::new(Tls::new(tls.session(target.host())?, socket))),
@@ -225,10 +226,11 @@ impl Opening {
 }
 
 /// A non-blocking socket for `peer`.
-fn stream(peer: &SockAddr) -> io::Result<OwnedFd> {
+fn stream(peer: &SockAddr, sources: &Sources) -> io::Result<OwnedFd> {
     let socket = Socket::new(peer.domain(), Type::STREAM.nonblocking(), None)?;
     if peer.domain() != Domain::UNIX {
         socket.set_tcp_nodelay(true)?;
+        sources.bind(&socket)?;
     }
     Ok(socket.into())
 }

@@ -6,14 +6,24 @@ use std::{fmt, io};
 
 use socket2::SockAddr;
 
+use crate::sources::Sources;
 use crate::tls;
 use text::failure::Failure;
 use text::secrets::HIDDEN;
 
 /// The longest path that fits a unix socket address.
 const SOCKET_PATH_BYTES: usize = 107;
-/// Error texts of servers that accept no more connections: Redis and Valkey, memcached.
-const FULL: [&str; 2] = ["max number of clients reached", "Too many open connections"];
+/// Words of the errors with which servers refuse a connection, and the remedies.
+const REFUSALS: [(&str, &str); 3] = [
+    ("max number of clients reached", RAISE_CLIENTS),
+    ("Too many open connections", RAISE_CLIENTS),
+    (
+        "running in protected mode",
+        "start the server with --protected-mode no or a password, or connect from 127.0.0.1 alone",
+    ),
+];
+const RAISE_CLIENTS: &str =
+    "raise the server's limit of clients (maxclients; memcached: -c), or lower the number of clients";
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Address {
@@ -61,6 +71,8 @@ pub struct Target {
     /// Commands that open a session, each answered before the next is sent: AUTH, SELECT, HELLO ...
     pub greeting: Vec<Vec<String>>,
     pub timeout: Duration,
+    /// Where connections come from.
+    pub sources: Sources,
 }
 
 /// The command that logs in.
@@ -93,7 +105,11 @@ impl Target {
             Some(libc::EMFILE) => Failure::machine(cause, "raise `ulimit -n` above the number of clients"),
             Some(libc::EADDRNOTAVAIL) => Failure::machine(
                 cause,
-                "all local ports are taken, so wait for closed connections to be forgotten, or use a unix socket",
+                if self.sources.is_chosen_by_kernel() {
+                    "all local ports are taken: give more addresses (--source), wait for closed connections to be forgotten, or use a unix socket"
+                } else {
+                    "give addresses of this machine as --source, and more of them if all their ports are taken"
+                },
             ),
             _ => Failure::run(cause, "start the server, or correct its address"),
         }
@@ -132,12 +148,8 @@ impl Target {
     }
 }
 
-/// The remedy of the server error `text`: `otherwise`, unless the server has no room for another connection.
+/// The remedy of the server error `text`: that of a refused connection, or `otherwise`.
 pub fn remedy_of<'a>(text: &str, otherwise: &'a str) -> &'a str {
-    let is_full = FULL.iter().any(|full| text.contains(full));
-    if is_full {
-        "raise the server's limit of clients (maxclients; memcached: -c), or lower the number of clients"
-    } else {
-        otherwise
-    }
+    let known = REFUSALS.iter().find(|(words, _)| text.contains(words));
+    known.map_or(otherwise, |(_, remedy)| remedy)
 }

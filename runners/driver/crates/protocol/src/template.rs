@@ -119,7 +119,14 @@ pub struct Placeholders {
     pub ttl: Option<Ttl>,
     /// `__key__`, then a number of its own at each place, instead of the one that the command shares.
     pub plain_keys: Option<PlainKeys>,
+    /// Keys that begin as those of the named tests do are filled up to so many bytes, before their number.
+    pub key_bytes: Option<usize>,
 }
+
+/// How the keys of the named tests begin.
+const KEY_NAMES: [&[u8]; 2] = [b"key:", b"counter:"];
+/// No key of a named test is shorter than this.
+pub const SHORTEST_KEY: usize = KEY_NAMES[0].len() + digits::WIDTH;
 
 const NAMED: [(&[u8], Fill); 13] = [
     (b"__rand_int__", Fill::Number),
@@ -204,6 +211,7 @@ impl Placeholders {
         while let Some(&byte) = rest.first() {
             match self.placeholder(rest) {
                 Some((width, part)) => {
+                    literal.extend(std::iter::repeat_n(b'x', self.padding(&literal, &part)));
                     parts.push(Part::Literal(std::mem::take(&mut literal)));
                     parts.push(part);
                     rest = &rest[width..];
@@ -216,6 +224,14 @@ impl Placeholders {
         }
         parts.push(Part::Literal(literal));
         parts
+    }
+
+    /// How many bytes are missing between `before`, the begin of a key, and its number `part`.
+    fn padding(&self, before: &[u8], part: &Part) -> usize {
+        let is_number = matches!(part, Part::Filled(Fill::Number | Fill::Shared(_)));
+        let name = KEY_NAMES.into_iter().find(|name| is_number && before.ends_with(name));
+        let length = name.map(|name| name.len() + digits::WIDTH);
+        self.key_bytes.zip(length).map_or(0, |(bytes, length)| bytes.saturating_sub(length))
     }
 
     /// The placeholder that `text` begins with, and how long its name is.

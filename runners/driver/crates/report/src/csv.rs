@@ -35,12 +35,22 @@ const COLUMNS: [Column; 23] = [
 ];
 
 pub fn render(document: &Document) -> String {
-    let head = row(COLUMNS.iter().map(|(name, _)| (*name).to_owned()));
-    let rows = document.tests.iter().map(|test| row(COLUMNS.iter().map(|(_, cell)| cell(test))));
-    [head].into_iter().chain(rows).collect()
+    let rows = document.tests.iter().map(|test| row(cells(test)));
+    [row(names())].into_iter().chain(rows).collect()
 }
 
-fn row(cells: impl Iterator<Item = String>) -> String {
+/// The names of the columns.
+pub fn names() -> impl Iterator<Item = String> {
+    COLUMNS.iter().map(|(name, _)| (*name).to_owned())
+}
+
+/// The cells of a test.
+pub fn cells(test: &TestResult) -> impl Iterator<Item = String> {
+    COLUMNS.iter().map(|(_, cell)| cell(test))
+}
+
+/// A line of `cells`.
+pub fn row(cells: impl Iterator<Item = String>) -> String {
     cells.map(|cell| quoted(&cell)).collect::<Vec<_>>().join(",") + "\r\n"
 }
 

@@ -5,6 +5,7 @@ pub mod document;
 pub mod flags;
 pub mod hdr_log;
 pub mod intervals;
+pub mod ladder;
 pub mod notes;
 pub mod prefill;
 pub mod progress_line;

@@ -5,12 +5,14 @@ use engine::job::{Job, Window};
 use engine::server_process::read_server_memory;
 use generator::keys::KeyOrder;
 use machine::clock;
+use network::memcached;
 use report::prefill::{Growth, Prefill};
 use text::failure::Failure;
 use text::units;
 use workload::filling::Filling;
 use workload::memcached::suite::Needs;
 use workload::phase::Phase;
+use workload::plan::Plan;
 use workload::protocol_name::ProtocolName;
 use workload::workload::Workload;
 
@@ -19,32 +21,45 @@ const PREFILL_PIPELINE: usize = 64;
 /// ... and about this long.
 const PREFILL_BATCH_BYTES: usize = 64 * 1024;
 
+/// Refuse to prefill a server that holds keys, before anything is sent: they may still be needed.
+pub fn require_empty_server(plan: &Plan) -> Result<(), Failure> {
+    if !needs_empty_server(plan) {
+        return Ok(());
+    }
+    match count_keys(plan, 0)? {
+        0 => Ok(()),
+        held => Err(Failure::run(
+            format!(
+                "the server holds {held} keys{} already, which a prefill may overwrite",
+                database_name(plan)
+            ),
+            "give an empty server or another --dbnum, or --prefill=force to overwrite them",
+        )),
+    }
+}
+
+/// Whether a prefill of `plan` must not find keys.
+pub fn needs_empty_server(plan: &Plan) -> bool {
+    !plan.overwrites && plan.phases.iter().any(|phase| phase.prefill)
+}
+
+/// The number of keys in the server, of which `expected` would be right.
+pub fn count_keys(plan: &Plan, expected: u64) -> Result<u64, Failure> {
+    match plan.protocol {
+        ProtocolName::Resp => plan.target.count_keys(plan.database),
+        ProtocolName::Memcached => memcached::count_living(&plan.target, expected),
+    }
+}
+
+/// Where keys are counted, for a message.
+fn database_name(plan: &Plan) -> String {
+    match plan.protocol {
+        ProtocolName::Resp => format!(" in db{}", plan.database),
+        ProtocolName::Memcached => String::new(),
+    }
+}
+
 impl Session<'_> {
-    /// Refuse to prefill a server that holds keys, before anything is sent: they may still be needed.
-    pub fn require_empty_server(&self) -> Result<(), Failure> {
-        if self.plan.overwrites || !self.plan.phases.iter().any(|phase| phase.prefill) {
-            return Ok(());
-        }
-        match self.count_keys(0)? {
-            0 => Ok(()),
-            held => Err(Failure::run(
-                format!(
-                    "the server holds {held} keys{} already, which a prefill may overwrite",
-                    self.database_name()
-                ),
-                "give an empty server or another --dbnum, or --prefill=force to overwrite them",
-            )),
-        }
-    }
-
-    /// Where keys are counted, for a message.
-    fn database_name(&self) -> String {
-        match self.plan.protocol {
-            ProtocolName::Resp => format!(" in db{}", self.plan.database),
-            ProtocolName::Memcached => String::new(),
-        }
-    }
-
     /// Set every key of the phase once, then ask the server how many it holds.
     pub fn prefill(&self, phase: &Phase) -> Result<Prefill, Failure> {
         let before_bytes = self.server_memory()?;
@@ -67,7 +82,7 @@ impl Session<'_> {
     pub fn prefilled(&self, phase: &Phase, before_bytes: Option<u64>, ns: u64) -> Result<Prefill, Failure> {
         let seconds = units::round(units::seconds(ns), 6);
         let keys = self.count_filled(phase);
-        let keys_in_server = self.count_keys(keys)?;
+        let keys_in_server = count_keys(self.plan, keys)?;
         if keys_in_server < keys || keys_in_server > keys && !self.plan.overwrites {
             let limit = match self.plan.protocol {
                 ProtocolName::Resp => "maxmemory",
@@ -76,7 +91,7 @@ impl Session<'_> {
             return Err(Failure::run(
                 format!(
                     "the server holds {keys_in_server} keys{} after a prefill of {keys}",
-                    self.database_name()
+                    database_name(self.plan)
                 ),
                 format!("start with an empty server, and look for eviction ({limit})"),
             ));

@@ -3,6 +3,7 @@
 use jiff::Timestamp;
 use sha2::{Digest, Sha256};
 
+use crate::prefill::{count_keys, require_empty_server};
 use crate::session::Session;
 use crate::{modes, warmup};
 use engine::stage::Stage;
@@ -32,10 +33,8 @@ pub fn run(plan: &Plan) -> Result<Document, Failure> {
     let digest = own_digest()?;
     let started_at = rfc3339(Timestamp::now());
     let session = Session::new(plan)?;
-    plan.phases
-        .iter()
-        .try_for_each(|phase| resources::require_files(phase.clients, phase.threads_with_files()))?;
-    session.require_empty_server()?;
+    require_resources(plan)?;
+    require_empty_server(plan)?;
     let mut log = plan.hdr_log.as_deref().map(HdrLog::create).transpose()?;
     let (mut prefill, mut tests) = (None, Vec::new());
     for phase in &plan.phases {
@@ -58,6 +57,17 @@ pub fn run(plan: &Plan) -> Result<Document, Failure> {
         prefill,
         tests,
     })
+}
+
+/// A failure when this machine cannot open the connections of `plan`.
+pub fn require_resources(plan: &Plan) -> Result<(), Failure> {
+    for phase in &plan.phases {
+        resources::require_files(phase.clients, phase.threads_with_files())?;
+        if !plan.cluster {
+            resources::require_ports(&plan.target, phase.clients)?;
+        }
+    }
+    Ok(())
 }
 
 /// What the document says of this program, whose binary has `digest`.
@@ -120,7 +130,7 @@ impl Session<'_> {
             }
         }
         if let Some(keys) = phase.expect.keys {
-            let differs = self.count_keys(keys)? != keys;
+            let differs = count_keys(self.plan, keys)? != keys;
             results.iter_mut().for_each(|result| result.flags.extend(differs.then_some("key_count")));
         }
         Ok(())

@@ -10,14 +10,12 @@ use engine::node::Node;
 use generator::keys::KeyOrder;
 use generator::values::ValuePool;
 use machine::counters::Counters;
-use network::memcached;
 use text::failure::Failure;
 use workload::filling::Filling;
 use workload::memcached::load;
 use workload::memcached::suite::Needs;
 use workload::phase::{Length, Phase};
 use workload::plan::Plan;
-use workload::protocol_name::ProtocolName;
 use workload::traffic::Traffic;
 
 /// What all phases of a run share.
@@ -57,14 +55,6 @@ fn nodes(plan: &Plan) -> Result<Vec<Node>, Failure> {
 }
 
 impl Session<'_> {
-    /// The number of keys in the server, of which `expected` would be right.
-    pub fn count_keys(&self, expected: u64) -> Result<u64, Failure> {
-        match self.plan.protocol {
-            ProtocolName::Resp => self.plan.target.count_keys(self.plan.database),
-            ProtocolName::Memcached => memcached::count_living(&self.plan.target, expected),
-        }
-    }
-
     /// What stores the keys that `needs` names, if it names some.
     pub fn filling_memcached(&self, phase: &Phase, needs: Needs) -> Option<Filling> {
         let keys = match (needs, phase.length) {

@@ -2,6 +2,7 @@
 
 pub mod file;
 pub mod filling;
+pub mod ladder;
 pub mod limits;
 pub mod memcached;
 pub mod mode;

@@ -67,6 +67,8 @@ pub enum Length {
 pub struct KeySpace {
     pub count: u64,
     pub distribution: Distribution,
+    /// Bytes of a key of a named test; its usual length if none.
+    pub bytes: Option<usize>,
 }
 
 /// What should come out; a flag is raised when it does not.
@@ -88,7 +90,7 @@ impl Phase {
             threads: 1,
             pipeline: 1,
             window: Window::Batch,
-            keys: KeySpace { count: 1, distribution: Distribution::Uniform },
+            keys: KeySpace { count: 1, distribution: Distribution::Uniform, bytes: None },
             values: Sizes::Fixed(3),
             ttl: None,
             prefill: false,
@@ -113,7 +115,7 @@ impl Phase {
             _ => Value::Varying(self.values.largest()),
         };
         let plain_keys = self.plain_keys.as_ref().map(|keys| PlainKeys { first: keys.first, command: 0 });
-        Placeholders { numbers: true, tags, value, ttl: self.ttl, plain_keys }
+        Placeholders { numbers: true, tags, value, ttl: self.ttl, plain_keys, key_bytes: self.keys.bytes }
     }
 
     /// The rule of the keys of each command; empty unless they have their own.

@@ -8,12 +8,15 @@ use crate::phase::{Length, Phase};
 use crate::protocol_name::ProtocolName;
 use engine::schedule::ArrivalProcess;
 use generator::digits;
+use protocol::template::SHORTEST_KEY;
 use text::checks::require;
 use text::failure::Failure;
 
 const LARGEST_VALUE: usize = 512 * 1024 * 1024;
 /// Requests are kept whole in memory, up to ten values in each.
 const LARGEST_MEMCACHED_VALUE: usize = 16 * 1024 * 1024;
+const LONGEST_KEY: usize = 64 * 1024;
+const LONGEST_MEMCACHED_KEY: usize = 250;
 /// No window is longer.
 const LONGEST_S: f64 = 86_400.0;
 
@@ -39,6 +42,7 @@ impl Phase {
         self.check_schedule(names.length)?;
         self.check_threads(names)?;
         self.check_keys(names)?;
+        self.check_key_bytes(protocol)?;
         self.check_bytes(names, protocol)
     }
 
@@ -98,6 +102,18 @@ impl Phase {
             self.expect.hit_rate.is_none() || self.workload.looks_for_keys(),
             "expect.hit_rate is given where no keys are looked for",
             "leave it out, or read values with GET",
+        )
+    }
+
+    fn check_key_bytes(&self, protocol: ProtocolName) -> Result<(), Failure> {
+        let longest = match protocol {
+            ProtocolName::Resp => LONGEST_KEY,
+            ProtocolName::Memcached => LONGEST_MEMCACHED_KEY,
+        };
+        require(
+            self.keys.bytes.is_none_or(|bytes| (SHORTEST_KEY..=longest).contains(&bytes)),
+            &format!("keys cannot have {} bytes", self.keys.bytes.unwrap_or(0)),
+            &format!("give {SHORTEST_KEY} to {longest}"),
         )
     }
 

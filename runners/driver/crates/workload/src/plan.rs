@@ -9,7 +9,7 @@ use network::target::Target;
 use text::checks::require;
 use text::failure::Failure;
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Plan {
     /// The command line as it may be published: without passwords.
     pub argv: Vec<String>,
@@ -65,6 +65,11 @@ impl Plan {
             !self.cluster || self.phases.iter().all(|phase| !phase.prefill && phase.expect.keys.is_none()),
             "keys of a cluster can be neither prefilled nor counted",
             "leave --prefill or --cluster out",
+        )?;
+        require(
+            !self.cluster || self.phases.iter().all(|phase| phase.keys.bytes.is_none()),
+            "keys of a cluster have tags, so their length cannot be chosen",
+            "leave the bytes of keys or --cluster out",
         )?;
         require(
             self.cpus.is_empty() || self.cpus.len() >= threads,

@@ -119,7 +119,10 @@ fn conversation() -> impl Strategy<Value = (Vec<&'static Test>, Vec<Reply>)> {
     let tests = prop::collection::vec(prop::sample::select(TESTS.iter().collect::<Vec<_>>()), 1..4);
     tests.prop_flat_map(|tests| {
         let order = load(&tests).script.order;
-        let answers: Vec<Answer> = tests.iter().map(|test| test.answer(&Value::Drawn(3))).collect();
+        let answers: Vec<Answer> = tests
+            .iter()
+            .map(|test| test.answer(&Placeholders { value: Value::Drawn(3), ..Placeholders::default() }))
+            .collect();
         let next = |place: usize| {
             let answer = &answers[usize::from(order[place % order.len()])];
             reply(answer.kind, answer.keys)
@@ -209,7 +212,7 @@ proptest! {
         let mut cuts: Vec<usize> = cuts.iter().map(|cut| cut.index(bytes.len() + 1)).collect();
         cuts.sort_unstable();
         // A jump over usual replies does not look at the digits of a key.
-        let answers = vec![Answer { usual: None, ..test.answer(&Value::Drawn(3)) }];
+        let answers = vec![Answer { usual: None, ..test.answer(&Placeholders { value: Value::Drawn(3), ..Placeholders::default() }) }];
         let careful = Memcached::new(answers.clone(), &load(&[test]).script).skipper(0);
         let expected = memcached::read(&bytes, &answers);
         prop_assert_eq!(&skipped(careful, &bytes, &cuts), &expected);

@@ -9,6 +9,7 @@ use crate::memtier_benchmark::values::Requests;
 use engine::job::Window;
 use engine::schedule::{ArrivalProcess, check_rate};
 use generator::keys::Distribution;
+use network::sources::Sources;
 use network::target::{self, Address, Target};
 use network::tls;
 use text::checks::require;
@@ -90,7 +91,7 @@ impl Options {
             threads: load.threads,
             pipeline: load.pipeline,
             window: Window::Rolling,
-            keys: KeySpace { count, distribution: distributions[0] },
+            keys: KeySpace { count, distribution: distributions[0], bytes: None },
             plain_keys: Some(PlainKeySpace { first: self.data.first_key, distributions }),
             values: self.data.sizes(),
             ttl: self.data.ttl,
@@ -130,6 +131,7 @@ impl Options {
             tls: self.uses_tls().then(|| self.tls().client()).transpose()?,
             greeting: login.into_iter().chain(select).collect(),
             timeout: TIMEOUT,
+            sources: Sources::default(),
         })
     }
 

@@ -1,6 +1,7 @@
 //! `speedbench run`: words in, one checked plan out, and its result.
 
 pub mod habits;
+pub mod ladder;
 pub mod options;
 pub mod phases;
 pub mod values;
@@ -33,7 +34,10 @@ pub fn run(program: &[String], words: Vec<OsString>) -> Result<(), Failure> {
         Parsed::Options(options, given) => (options, given),
         Parsed::Text(text) => return print(&text),
     };
-    let plan = options.plan(&given, given.record(program, publish))?;
+    let (plan, ladder) = options.plan(&given, given.record(program, publish))?;
+    if let Some(result) = ladder.run(&plan, &given)? {
+        return print(&result);
+    }
     let document = session::run::run(&plan)?;
     print(&match plan.output {
         Output::Json => document.to_json() + "\n",

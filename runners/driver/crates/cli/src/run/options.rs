@@ -6,6 +6,7 @@ use clap::Args;
 
 use crate::arguments::Given;
 use crate::endpoint::{Endpoint, TlsOptions};
+use crate::run::ladder::LadderOptions;
 use crate::run::values::{Prefill, cpus, events, limit, milliseconds, prefill, rate, rates};
 use crate::values::{amount, bytes, count, named, seconds};
 use engine::job::Window;
@@ -25,6 +26,8 @@ pub struct RunOptions {
     endpoint: Endpoint,
     #[command(flatten)]
     load: LoadOptions,
+    #[command(flatten)]
+    ladder: LadderOptions,
     #[command(flatten)]
     frame: FrameOptions,
     #[command(flatten)]
@@ -65,6 +68,9 @@ pub struct LoadOptions {
     /// keys (1)
     #[arg(short = 'r', value_name = "KEYSPACE", value_parser = |text: &str| count::<u64>("-r", text))]
     pub keyspace: Option<u64>,
+    /// bytes of a key of a named test, at least 16 (16; counters 20)
+    #[arg(long, value_name = "N", value_parser = |text: &str| bytes("--key-bytes", text))]
+    pub key_bytes: Option<usize>,
     /// bytes of a value (3)
     #[arg(short = 'd', value_name = "VALUE_BYTES", value_parser = |text: &str| bytes("-d", text))]
     pub value_bytes: Option<usize>,
@@ -172,9 +178,9 @@ pub struct Asked {
 }
 
 impl RunOptions {
-    /// The plan that the options stand for; `argv` is the command line as it may be published.
-    pub fn plan(self, given: &Given, argv: Vec<String>) -> Result<Plan, Failure> {
-        let RunOptions { endpoint, load, frame, one } = self;
+    /// The plan that the options stand for, and the ladder of it; `argv` is the command line as it may be published.
+    pub fn plan(self, given: &Given, argv: Vec<String>) -> Result<(Plan, LadderOptions), Failure> {
+        let RunOptions { endpoint, load, ladder, frame, one } = self;
         let Asked { protocol, seed, phases } = frame.asked(&load, given)?;
         let plan = Plan {
             argv,
@@ -195,7 +201,7 @@ impl RunOptions {
             hdr_log: one.hdr_log,
         };
         plan.check()?;
-        Ok(plan)
+        Ok((plan, ladder))
     }
 }
 

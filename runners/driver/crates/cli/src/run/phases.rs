@@ -17,7 +17,7 @@ use workload::protocol_name::ProtocolName;
 use workload::workload::Workload;
 
 /// What the settings of a workload are called on the command line.
-const TERMS: SettingNames = SettingNames {
+pub const TERMS: SettingNames = SettingNames {
     clients: "-c",
     threads: "--threads",
     pipeline: "-P",
@@ -71,6 +71,7 @@ impl LoadOptions {
             keys: KeySpace {
                 count: self.keyspace.unwrap_or(usual.keys.count),
                 distribution: Distribution::Uniform,
+                bytes: self.key_bytes,
             },
             values: self.value_bytes.map_or(usual.values.clone(), Sizes::Fixed),
             prefill,

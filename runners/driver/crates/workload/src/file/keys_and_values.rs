@@ -40,7 +40,7 @@ pub fn key_space(keys: &KeyFields, usual_count: u64) -> Result<KeySpace, Failure
             hot_requests: share(keys.hot_requests.unwrap_or(0.8), "keys.hot_requests", true)?,
         },
     };
-    Ok(KeySpace { count: keys.count.unwrap_or(usual_count), distribution })
+    Ok(KeySpace { count: keys.count.unwrap_or(usual_count), distribution, bytes: keys.bytes })
 }
 
 /// A number above 0 and at most `most`.

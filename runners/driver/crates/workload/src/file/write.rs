@@ -129,7 +129,12 @@ impl CommandFields {
 impl From<&KeySpace> for KeyFields {
     fn from(keys: &KeySpace) -> KeyFields {
         use keys::Distribution as D;
-        let of = |distribution| KeyFields { count: Some(keys.count), distribution, ..KeyFields::default() };
+        let of = |distribution| KeyFields {
+            count: Some(keys.count),
+            bytes: keys.bytes,
+            distribution,
+            ..KeyFields::default()
+        };
         match keys.distribution {
             D::Uniform => of(DistributionName::Uniform),
             D::Sequential => of(DistributionName::Sequential),

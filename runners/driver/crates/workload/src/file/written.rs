@@ -108,6 +108,7 @@ impl<T: Copy + PartialEq> OneOrTwo<T> {
 #[serde(deny_unknown_fields)]
 pub struct KeyFields {
     pub count: Option<u64>,
+    pub bytes: Option<usize>,
     #[serde(default)]
     pub distribution: DistributionName,
     pub exponent: Option<f64>,

@@ -35,7 +35,7 @@ impl Load {
     /// Tests with their counts.
     pub fn ordered(counted: &[(&Test, u64)], order: Order, places: &Placeholders, seed: u64) -> Load {
         let commands = counted.iter().map(|(test, count)| (*count, test.command(places)));
-        let answers = counted.iter().map(|(test, _)| test.answer(&places.value)).collect();
+        let answers = counted.iter().map(|(test, _)| test.answer(places)).collect();
         let script = order.script(commands.collect(), seed);
         Load { proto: Memcached::new(answers, &script), script }
     }

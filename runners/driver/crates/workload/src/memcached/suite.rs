@@ -4,7 +4,7 @@ use generator::values::Ttl;
 use protocol::command::Command;
 use protocol::expectation::Expectation;
 use protocol::memcached::{Answer, Kind, Pattern};
-use protocol::template::{Part, Placeholders, Value};
+use protocol::template::{Part, Placeholders};
 use text::failure::Failure;
 
 /// `head`, so many times `each`, `tail`. `{d}` is the number of bytes of a value, `__ttl__` when it ends, the rest as in
@@ -242,9 +242,13 @@ impl Test {
         stored && self.keys == 1 && matches!(self.kind, Kind::Values | Kind::Item)
     }
 
-    pub fn answer(&self, value: &Value) -> Answer {
+    pub fn answer(&self, places: &Placeholders) -> Answer {
         // Any value of the same length is usual.
-        let places = Placeholders { value: value.any(), ..Placeholders::default() };
+        let places = Placeholders {
+            value: places.value.any(),
+            key_bytes: places.key_bytes,
+            ..Placeholders::default()
+        };
         let usual = self.usual.as_ref().and_then(|text| Pattern::new(&text.parts(&places)));
         Answer { test: self.name, kind: self.kind, keys: self.keys, usual }
     }

@@ -1,0 +1,257 @@
+"""Ladders: a metric over clients, payload and the like, with a line per commit, release or project."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+from django.db.models import Exists, Max, OuterRef, Q, QuerySet
+from django.http import Http404, QueryDict
+
+from speedtrack.benchmarks import numbers
+from speedtrack.benchmarks.metrics import METRICS, Metric
+from speedtrack.benchmarks.models import Benchmark
+from speedtrack.projects.models import Commit, Position, Tag
+from speedtrack.projects.releases import version_of
+from speedtrack.runs.models import Machine, Measurement, Run, Series
+from speedtrack.web.drawing.linecharts import MOST_LINES, LineChart, LineValue, chart_over_numbers
+from speedtrack.web.scope import named_or_default
+
+USUAL_METRIC = "throughput_rps"
+LISTED = 60  # commits that can be chosen as lines
+TITLES = {
+    "clients": "Connections",
+    "pipeline": "Requests in flight per connection",
+    "value_bytes": "Bytes of a value",
+    "key_bytes": "Bytes of a key",
+    "keys": "Keys",
+    "rate": "Requests/s asked for",
+}
+
+
+@dataclass(frozen=True)
+class LadderName:
+    name: str
+    axis: str
+
+
+@dataclass(frozen=True)
+class LadderLine:
+    """A commit that the ladder was measured for. ``key``: how addresses name it."""
+
+    commit: Commit
+    release: str
+    shown: bool = False
+
+    @property
+    def key(self) -> str:
+        return f"{self.commit.project.slug}@{self.commit.short}"
+
+    @property
+    def label(self) -> str:
+        return f"{self.commit.project.name} {self.release or self.commit.short}"
+
+
+@dataclass(frozen=True)
+class LadderRow:
+    """A value of the axis, with the measurements of the lines there."""
+
+    value: float
+    cells: list[Measurement | None]
+
+
+@dataclass(frozen=True)
+class LaddersPage:
+    ladders: list[LadderName]
+    ladder: LadderName | None
+    machines: list[Machine]
+    machine: Machine | None
+    metrics: list[Metric]
+    metric: Metric
+    scale: str
+    choices: list[LadderLine]
+    absent: list[str]  #: the lines asked for that were not measured here
+    rows: list[LadderRow]
+    asked: set[tuple[int, float]]  #: the commits, by key, and the values that runs were to measure
+    chart: LineChart | None
+
+    @property
+    def lines(self) -> list[LadderLine]:
+        return [line for line in self.choices if line.shown]
+
+    @property
+    def most_lines(self) -> int:
+        return MOST_LINES
+
+    @property
+    def axis_title(self) -> str:
+        return TITLES[self.ladder.axis] if self.ladder else ""
+
+
+def load(query: QueryDict) -> LaddersPage:
+    """The page that an address names. Raises Http404 for a name that does not exist."""
+    ladders = ladder_names(query.get("project"))
+    ladder = named_or_default("ladder", query.get("ladder"), ladders, "")
+    rungs = series_of(ladder)
+    machines = list(Machine.objects.filter(series__in=rungs).distinct().order_by("name"))
+    machine = named_or_default("machine", query.get("machine"), machines, "")
+    metrics = list(METRICS.values())
+    metric = named_or_default("metric", query.get("metric"), metrics, USUAL_METRIC)
+    assert metric
+    series = rungs.filter(machine=machine, metric=metric.name)
+    points = Measurement.objects.filter(series__in=series, accepted=True, paired=False)
+    choices, absent = choices_of(points, query.getlist("line"), query.get("project"))
+    lines = [line for line in choices if line.shown]
+    asked = values_asked(ladder, machine, lines)
+    rows = rows_of(points, lines, {value for _, value in asked})
+    scale = query.get("scale", "")
+    page = LaddersPage(ladders, ladder, machines, machine, metrics, metric, scale, choices, absent, rows, asked, None)
+    return replace(page, chart=chart_of(page))
+
+
+def ladder_names(slug: str | None) -> list[LadderName]:
+    """All ladders, those of the project first; of ladders with one name and different axes, the first."""
+    found = Benchmark.objects.exclude(ladder="").values_list("ladder", "axis", "project__slug").distinct()
+    own_first = sorted(found, key=lambda row: (row[2] != slug, row[:2]))
+    ladders: dict[str, LadderName] = {}
+    for name, axis, _ in own_first:
+        ladders.setdefault(name, LadderName(name, axis))
+    return list(ladders.values())
+
+
+def series_of(ladder: LadderName | None) -> QuerySet[Series]:
+    if ladder is None:
+        return Series.objects.none()
+    return Series.objects.filter(benchmark__ladder=ladder.name, benchmark__axis=ladder.axis)
+
+
+def choices_of(points: QuerySet[Measurement], asked: list[str], slug: str | None) -> tuple[list[LadderLine], list[str]]:
+    """The commits measured last, each with whether it is shown, and which lines asked for are not among them.
+
+    They are ordered by project, those on its default branch first, the newest first. Raises Http404 for a line that
+    does not exist.
+    """
+    latest = points.values("commit").annotate(latest=Max("pk")).order_by("-latest").values_list("commit", flat=True)
+    on_default = Position.objects.filter(commit=OuterRef("pk"), branch__name=OuterRef("project__default_branch"))
+    commits = Commit.objects.select_related("project").filter(pk__in=list(latest[:LISTED]))
+    commits = commits.order_by("project__name", "project", Exists(on_default).desc(), "-committed_at", "-pk")
+    releases = releases_of(commits)
+    lines = [LadderLine(commit, releases.get((commit.project_id, commit.sha), "")) for commit in commits]
+    found = {name: line_named(lines, name) for name in asked}
+    absent = [name for name, line in found.items() if line is None]
+    require_known(absent)
+    chosen = [line for line in lines if line in found.values()] or usual_lines(lines, slug)
+    return [replace(line, shown=line in chosen[:MOST_LINES]) for line in lines], absent
+
+
+def releases_of(commits: Any) -> dict[tuple[int, str], str]:
+    """The release that a commit is, by project and commit id."""
+    tags = Tag.objects.filter(sha__in=[commit.sha for commit in commits]).values_list("project", "sha", "name")
+    return {(project, sha): name for project, sha, name in tags if version_of(name)}
+
+
+def line_named(lines: list[LadderLine], name: str) -> LadderLine | None:
+    """The line named as ``project@commit``, ``project@release`` or ``project``, which is its newest."""
+    slug, _, revision = name.partition("@")
+    for line in lines:
+        if line.commit.project.slug == slug and (
+            not revision or revision == line.release or (len(revision) >= 7 and line.commit.sha.startswith(revision))
+        ):
+            return line
+    return None
+
+
+def require_known(names: list[str]) -> None:
+    """Raise Http404 for a line that is neither a project nor one of its commits."""
+    for name in names:
+        slug, _, revision = name.partition("@")
+        commits = Commit.objects.filter(project__slug=slug)
+        if revision:
+            tags = Tag.objects.filter(project__slug=slug, name=revision)
+            commits = commits.filter(Q(sha__startswith=revision) | Q(sha__in=tags.values("sha")))
+        if not commits.exists():
+            raise Http404(f"There is no line {name!r}: name a project, or one as PROJECT@RELEASE or PROJECT@COMMIT.")
+
+
+def usual_lines(lines: list[LadderLine], slug: str | None) -> list[LadderLine]:
+    """The newest commit of each project; of one project, its newest commit and releases."""
+    own = [line for line in lines if line.commit.project.slug == slug]
+    if own:
+        return [own[0], *(line for line in own[1:] if line.release)]
+    newest = {line.commit.project_id: line for line in reversed(lines)}
+    return [line for line in lines if line in newest.values()]
+
+
+def values_asked(ladder: LadderName | None, machine: Machine | None, lines: list[LadderLine]) -> set[tuple[int, float]]:
+    """The values that runs of these commits were to measure: one without a measurement has failed, or waits."""
+    rungs = Benchmark.objects.filter(ladder=ladder.name, axis=ladder.axis) if ladder else Benchmark.objects.none()
+    commits = [line.commit.pk for line in lines]
+    runs = Run.objects.filter(commit__in=commits, machine=machine, benchmark_set__benchmarks__in=rungs)
+    pairs = runs.values_list("commit", "benchmark_set__benchmarks__rung").distinct()
+    return {(commit, value) for commit, value in pairs if value is not None}
+
+
+def rows_of(points: QuerySet[Measurement], lines: list[LadderLine], values: set[float]) -> list[LadderRow]:
+    """The newest measurement of each line at each value, among them ``values``."""
+    found = points.filter(commit__in=[line.commit.pk for line in lines]).select_related("series__benchmark")
+    cells: dict[float, dict[int, Measurement]] = {value: {} for value in values}
+    for one in found.order_by("pk"):
+        value = one.series.benchmark.rung
+        if value is not None:
+            cells.setdefault(value, {})[one.commit_id] = one
+    return [LadderRow(value, [cells[value].get(line.commit.pk) for line in lines]) for value in sorted(cells)]
+
+
+def chart_of(page: LaddersPage) -> LineChart | None:
+    """A line per commit, with gaps where a rung failed."""
+    lines = []
+    for place, line in enumerate(page.lines):
+        cells = [(row.value, row.cells[place]) for row in page.rows]
+        own = [(value, one) for value, one in cells if one or (line.commit.pk, value) in page.asked]
+        lines.append((line.label, [value_of(page, line, value, one) for value, one in own]))
+    return chart_over_numbers(lines, page.metric, page.axis_title, page.scale)
+
+
+def value_of(page: LaddersPage, line: LadderLine, value: float, one: Measurement | None) -> LineValue | None:
+    return line_value(page.metric, f"{line.label}, {value:g}", value, one) if one else None
+
+
+def line_value(metric: Metric, name: str, place: float, one: Measurement) -> LineValue:
+    """A measurement as a point; ``name`` says of what."""
+    title = f"{name}: {numbers.quantity(metric, one.value)} ({numbers.interval(metric, one.low, one.high)})"
+    if one.flags:
+        title += f"; unreliable: {', '.join(one.flags)}"
+    return LineValue(place, one.value, one.low, one.high, title, bool(one.flags))
+
+
+def ladders_document(page: LaddersPage) -> dict[str, Any]:
+    return {
+        "schema": "speedtrack.ladders/1",
+        "ladder": page.ladder.name if page.ladder else None,
+        "axis": page.ladder.axis if page.ladder else None,
+        "machine": page.machine.name if page.machine else None,
+        "metric": page.metric.name,
+        "lines": [
+            {
+                "project": line.commit.project.slug,
+                "commit": line.commit.sha,
+                "release": line.release,
+                "points": [
+                    {"value": row.value, "median": one.value, "low": one.low, "high": one.high, "flags": one.flags}
+                    for row in page.rows
+                    if (one := row.cells[place])
+                ],
+            }
+            for place, line in enumerate(page.lines)
+        ],
+    }
+
+
+def csv_rows(page: LaddersPage) -> Iterator[list[str]]:
+    """A header, then a row per line and value."""
+    axis = page.ladder.axis if page.ladder else "value"
+    yield ["project", "commit", "release", axis, page.metric.name, "low", "high", "n", "flags"]
+    for place, line in enumerate(page.lines):
+        for row in page.rows:
+            if one := row.cells[place]:
+                start = [line.commit.project.slug, line.commit.sha, line.release, f"{row.value:g}"]
+                yield [*start, *(str(v) for v in (one.value, one.low, one.high, one.n)), " ".join(one.flags)]

@@ -1,0 +1,176 @@
+"""The pages whose axis is not time: ladders and releases."""
+
+import csv
+import io
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from speedtrack.benchmarks.models import Benchmark
+from speedtrack.runs import queue, tracking
+from speedtrack.runs.documents import Failure
+from speedtrack.runs.models import Measurement
+from speedtrack.tests import builders
+from speedtrack.tests.builders import SUITE
+from speedtrack.web.tests.world import World, html_of, queries
+
+LADDER = """
+[[benchmark]]
+name = "get-ladder"
+why = "how reads scale"
+ladder = { clients = [1, 10, 100, 1000] }
+workload = { test = "get", keys = { count = 1000 }, values = { bytes = 32 }, prefill = true }
+"""
+PAGE = "/ladders/?ladder=get-ladder"
+
+
+def speed(sha: str, benchmark: str, trial: int) -> float:
+    """Twice as fast with each tenfold of connections; another level for each commit."""
+    _, _, clients = benchmark.partition(".")
+    level = 4000 + int(sha[:2], 16)
+    return level * 2.0 ** -len(clients) * (1 + 0.002 * trial)
+
+
+@pytest.fixture
+def kvd(db: None, settings: Any, tmp_path: Path) -> World:
+    """Two releases and a later head; the first release and the head have their ladder."""
+    builders.use_suite(settings, tmp_path / "suites", SUITE + LADDER)
+    machine = builders.machine("m1")
+    repository = builders.Repository(tmp_path / "kvd")
+    shas = repository.commits(3)
+    repository.git("tag", "1.0.0", shas[0])
+    repository.git("tag", "1.1.0", shas[1])
+    project = builders.track(repository, last=0).project
+    for sha in (shas[0], shas[2]):
+        tracking.queue_by_hand(project.slug, sha, ["get-ladder"], None)
+    builders.work(machine, speed)
+    return World(repository, project, [machine], shas)
+
+
+def values_of(client: Client, address: str) -> dict[str, Any]:
+    document: dict[str, Any] = client.get(address.replace("/ladders/", "/ladders.json")).json()
+    return document
+
+
+def test_the_newest_commit_of_each_project_is_a_line(client: Client, kvd: World) -> None:
+    found = values_of(client, PAGE)
+    assert (found["axis"], found["machine"], found["metric"]) == ("clients", "m1", "throughput_rps")
+    [line] = found["lines"]
+    assert (line["project"], line["commit"]) == ("kvd", kvd.shas[2])
+    assert [point["value"] for point in line["points"]] == [1, 10, 100, 1000]
+    medians = [point["median"] for point in line["points"]]
+    assert medians == sorted(medians) and all(point["low"] <= point["median"] for point in line["points"])
+
+
+def test_a_project_is_shown_with_its_releases(client: Client, kvd: World) -> None:
+    lines = values_of(client, f"{PAGE}&project=kvd")["lines"]
+    assert [(line["commit"], line["release"]) for line in lines] == [(kvd.shas[2], ""), (kvd.shas[0], "1.0.0")]
+
+
+@pytest.mark.parametrize("name", ["kvd@1.0.0", "kvd@SHA"])
+def test_lines_are_named_by_release_or_commit(client: Client, kvd: World, name: str) -> None:
+    lines = values_of(client, f"{PAGE}&line={name.replace('SHA', kvd.shas[0][:10])}")["lines"]
+    assert [line["commit"] for line in lines] == [kvd.shas[0]]
+
+
+def test_chart_table_and_csv_have_the_same_points(client: Client, kvd: World) -> None:
+    page = html_of(client.get(f"{PAGE}&project=kvd"))
+    assert page.count("<circle") == 8 and page.count('class="band line-') == 2
+    assert "<h1>Ladders</h1>" in page and "kvd 1.0.0" in page and "Connections" in page
+    answer = client.get("/ladders.csv?ladder=get-ladder&project=kvd")
+    text = b"".join(answer.streaming_content).decode()
+    rows = list(csv.DictReader(io.StringIO(text)))
+    assert [(row["release"], row["clients"]) for row in rows[4:]] == [("1.0.0", n) for n in ("1", "10", "100", "1000")]
+    shown = {point["median"] for line in values_of(client, f"{PAGE}&project=kvd")["lines"] for point in line["points"]}
+    assert {float(row["throughput_rps"]) for row in rows} == shown
+
+
+def test_a_rung_that_was_not_measured_is_a_gap_and_a_flagged_one_hollow(client: Client, kvd: World) -> None:
+    Measurement.objects.filter(series__benchmark__name="get-ladder.10", commit__sha=kvd.shas[2]).delete()
+    Measurement.objects.filter(series__benchmark__name="get-ladder.100").update(flags=["steal"])
+    page = html_of(client.get(PAGE))
+    assert page.count("<circle") == 3 and page.count("doubtful") == 1 and "unreliable: steal" in page
+    [line] = re.findall(r'<path class="line-1" d="(M\d[^"]*L[^"]*)" />', page)
+    assert line.count("M") == 2
+    assert re.search(r'<th scope="row">10</th>\s*<td class="number">\s*–', page)
+
+
+def test_a_release_measured_later_does_not_take_the_place_of_the_newest_commit(client: Client, kvd: World) -> None:
+    tracking.queue_by_hand("kvd", kvd.shas[1], ["get-ladder"], None)
+    builders.work(kvd.machines[0], speed)
+    assert [line["commit"] for line in values_of(client, PAGE)["lines"]] == [kvd.shas[2]]
+    own = values_of(client, f"{PAGE}&project=kvd")["lines"]
+    assert [line["release"] for line in own] == ["", "1.1.0", "1.0.0"]
+
+
+def test_a_line_that_another_ladder_has_is_said_to_be_absent(client: Client, kvd: World) -> None:
+    page = html_of(client.get(f"{PAGE}&line=kvd@{kvd.shas[1][:10]}&line=kvd@1.0.0"))
+    assert f"Not measured here: kvd@{kvd.shas[1][:10]}." in page and page.count("<circle") == 4
+    assert "Not measured here: kvd@1.0.0" in html_of(client.get(f"{PAGE}&line=kvd@1.0.0&metric=latency_us_p99"))
+
+
+def test_a_rung_is_no_part_of_a_ladder_of_that_name_with_another_axis(client: Client, kvd: World) -> None:
+    other = Measurement.objects.filter(series__benchmark__name="get-ladder.10")
+    Benchmark.objects.filter(series__measurements__in=other).update(axis="value_bytes")
+    [line] = values_of(client, PAGE)["lines"]
+    assert [point["value"] for point in line["points"]] == [1, 100, 1000]
+
+
+def test_what_does_not_exist_is_named(client: Client, kvd: World) -> None:
+    for query in ("ladder=none", "line=none", "line=kvd@9.9.9", "machine=none", "metric=none"):
+        assert client.get(f"/ladders/?{query}").status_code == 404, query
+    assert client.get("/ladders.xml").status_code == 404
+
+
+def test_without_ladders_the_page_says_how_to_get_one(client: Client, db: None) -> None:
+    assert "docs/suites.md" in html_of(client.get("/ladders/"))
+
+
+def test_the_number_of_queries_is_bounded(client: Client, kvd: World) -> None:
+    assert queries(client, f"{PAGE}&project=kvd") <= 12
+    assert queries(client, "/p/kvd/releases/") <= 12
+
+
+def test_a_project_links_to_its_ladders_once_it_has_some(client: Client, kvd: World) -> None:
+    page = html_of(client.get("/p/kvd/"))
+    assert "/ladders/?project=kvd" in page and "get-ladder.10" not in page
+    Measurement.objects.all().delete()
+    kvd.project.series.all().delete()
+    assert "/ladders/?project=kvd" not in html_of(client.get("/p/kvd/"))
+
+
+def test_a_commit_links_to_its_ladders_beside_the_newest(client: Client, kvd: World) -> None:
+    sha = kvd.shas[0]
+    assert f"/ladders/?ladder=get-ladder&amp;line=kvd&amp;line=kvd@{sha[:10]}" in html_of(
+        client.get(f"/p/kvd/c/{sha}/")
+    )
+    assert "/ladders/" not in html_of(client.get(f"/p/kvd/c/{kvd.shas[1]}/"))
+
+
+def test_releases_are_a_line_and_what_does_not_build_is_shown_as_such(client: Client, kvd: World) -> None:
+    tracking.queue_by_hand("kvd", "1.*", ["set-p1"], None, releases=True)
+    run = queue.claim(kvd.machines[0])
+    assert run and run.commit.sha == kvd.shas[1]
+    builders.send_build(run, run.commit, succeeded=False)
+    failure = Failure(token=run.lease_token, kind="permanent", error="build failed: make exited with code 2")
+    queue.fail(kvd.machines[0], run.pk, failure)
+    builders.work(kvd.machines[0], speed)
+    page = html_of(client.get("/p/kvd/releases/?benchmark=set-p1"))
+    assert "1.0.0" in page and page.count("<circle") == 1
+    assert "×<title>1.1.0: build failed: make exited with code 2</title>" in page
+    assert f'/runs/{run.pk}/">build failed' in page
+
+
+def test_the_releases_page_shows_rungs_only_where_there_is_nothing_else(client: Client, kvd: World) -> None:
+    assert shown_benchmarks(client) == ["get-ladder.1", "get-ladder.10", "get-ladder.100", "get-ladder.1000"]
+    tracking.queue_by_hand("kvd", "1.*", [], None, releases=True)
+    builders.work(kvd.machines[0], speed)
+    assert shown_benchmarks(client) == ["get-p1", "set-p1"]
+
+
+def shown_benchmarks(client: Client) -> list[str]:
+    legend = html_of(client.get("/p/kvd/releases/")).partition('class="linelegend"')[2].partition("</ul>")[0]
+    return re.findall(r"</svg>\s*([^<\s]+)", legend)
