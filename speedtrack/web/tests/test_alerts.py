@@ -30,8 +30,8 @@ def test_the_lists(client: Client, slow: Slow) -> None:
 def test_the_page_shows_the_paired_samples(client: Client, slow: Slow) -> None:
     made, alert = slow
     page = html_of(client.get(f"/alerts/{alert.pk}/"))
-    assert re.search(r"1\d pairs of .* on kvd-m1", page)
-    assert page.count('class="before"') >= 10
+    assert re.search(r"\d+ pairs of .* on kvd-m1", page)
+    assert page.count('class="before"') >= 6
     assert made.commit(5).short in page
     assert "both sides were measured again" in page
     assert "<script>alert" not in page
