@@ -146,6 +146,8 @@ def refused(port: int) -> bool:
         socket.create_connection(("127.0.0.1", port), 1).close()
     except ConnectionRefusedError:
         return True
+    except ConnectionResetError:
+        return False  # it was in the queue of the socket that is being closed
     return False
 
 
