@@ -18,6 +18,9 @@ WORKLOAD = "workload.json"
 GRACE_S = 30.0  # to connect, to drain and to write the document, on a slow machine
 PREFILL_KEYS_PER_S = 5_000.0  # far below any server worth measuring
 SLOWEST_REQUESTS_PER_S = 1_000.0
+CLIENTS_PER_ADDRESS = (
+    8_000  # over TCP: an address has some 28000 ports, of which closed connections keep theirs a while
+)
 
 
 @dataclass(frozen=True)
@@ -37,7 +40,7 @@ class Driver:
         does not fit this runner.
         """
         (target.directory / WORKLOAD).write_text(json.dumps(workload_document(benchmark, target, self.cpus)))
-        argv = [str(self.binary), *driver_arguments(target, seed, self.cpus)]
+        argv = [str(self.binary), *driver_arguments(benchmark, target, seed, self.cpus)]
         output, server_before = target.directory / "driver.json", target.cpu_ns()
         self._run(argv, target, output, deadline_s(benchmark.workload), control)
         if target.cpu_ns() == server_before:
@@ -49,7 +52,7 @@ class Driver:
         base, head = targets
         document = {"protocol": base.protocol, "phase": phases(benchmark.workload, 1)}
         (base.directory / WORKLOAD).write_text(json.dumps(document))
-        argv = [str(self.binary), *duel_arguments(base, head, seed, self.cpus)]
+        argv = [str(self.binary), *duel_arguments(benchmark, base, head, seed, self.cpus)]
         output = base.directory / "driver.json"
         self._run(argv, base, output, 2 * deadline_s(benchmark.workload), control)
         return read_duel(read_document(output), benchmark)
@@ -72,7 +75,7 @@ class Driver:
 
 def only_prefill(benchmark: Benchmark) -> Benchmark:
     """A benchmark that sets every key of another one's workload once."""
-    items = {key: benchmark.workload[key] for key in ("keys", "values")}
+    items = {key: benchmark.workload[key] for key in ("keys", "values", "prefill_request") if key in benchmark.workload}
     one_request = {"test": "get", "prefill": True, "clients": 1, "requests": 1, "warmup_s": 0.0}
     return replace(benchmark, workload=one_request | items)
 
@@ -95,18 +98,26 @@ def phases(workload: Mapping[str, Any], cpus: int) -> list[dict[str, Any]]:
     ]
 
 
-def driver_arguments(target: Target, seed: int, cpus: frozenset[int]) -> list[str]:
+def driver_arguments(benchmark: Benchmark, target: Target, seed: int, cpus: frozenset[int]) -> list[str]:
     """The driver's command line; the workload is in a file in its directory."""
     server = ["--server-pid", str(target.pid), "--server-events", ",".join(EVENTS)]
     options = ["--seed", str(seed), "--cpus", cpu_list(cpus), *server, "--json"]
-    return ["run", "--workload", WORKLOAD, *target.options, *options]
+    return ["run", "--workload", WORKLOAD, *target.options, *source_options(benchmark, target), *options]
 
 
-def duel_arguments(base: Target, head: Target, seed: int, cpus: frozenset[int]) -> list[str]:
+def source_options(benchmark: Benchmark, target: Target) -> list[str]:
+    """The addresses that connections come from, where one has too few ports."""
+    addresses = -(-benchmark.workload["clients"] // CLIENTS_PER_ADDRESS)
+    if target.address.transport == "unix" or addresses < 2:
+        return []
+    return ["--source", f"127.0.0.1-127.0.0.{addresses}"]
+
+
+def duel_arguments(benchmark: Benchmark, base: Target, head: Target, seed: int, cpus: frozenset[int]) -> list[str]:
     """The driver's command line for two servers; the workload is in a file in its directory."""
     servers = ["--base", base.place, "--head", head.place, "--base-pid", str(base.pid), "--head-pid", str(head.pid)]
     options = ["--server-events", ",".join(EVENTS), "--seed", str(seed), "--cpus", cpu_list(cpus), "--json"]
-    return ["duel", "--workload", WORKLOAD, *servers, *options]
+    return ["duel", "--workload", WORKLOAD, *servers, *source_options(benchmark, base), *options]
 
 
 def deadline_s(workload: Mapping[str, Any]) -> float:

@@ -20,6 +20,7 @@ from runners.processes.affinity import all_threads_on
 from runners.processes.control import Control
 from runners.reporting.lease import RunProgress
 from runners.reporting.runlog import RunLog
+from runners.servers import capacity
 
 log = logging.getLogger(__name__)
 
@@ -71,6 +72,7 @@ class Execution:
         server, Transient if another attempt may succeed, and the error of an abort.
         """
         self.tools = self.runner.tools = self.tools.placed(self.job.server.cores)
+        self._refuse_unreachable()
         plan = self.tools.machine.placement
         with all_threads_on(plan.housekeeping), self.tools.tuning(plan):
             self._work()
@@ -86,6 +88,23 @@ class Execution:
             return
         self._measure(environment)
         self._show("done")
+        self._raise_failures()
+
+    def _refuse_unreachable(self) -> None:
+        """Says which benchmarks need more connections than this machine allows; the others are measured."""
+        for state in self.states:
+            try:
+                capacity.check_files(state.benchmark)
+            except BenchmarkFailed as error:
+                self._fail(state, error)
+        if all(one.failure for one in self.states):
+            self._raise_failures()
+
+    def _fail(self, state: BenchmarkState, error: BenchmarkFailed) -> None:
+        state.failure = str(error)
+        self.log.line(MEASURE, f"{state.benchmark.name} failed: {error}")
+
+    def _raise_failures(self) -> None:
         failures = [f"{one.benchmark.name}: {one.failure}" for one in self.states if one.failure]
         if failures:
             raise Permanent(f"{len(failures)} of {len(self.states)} benchmarks failed: " + "; ".join(failures))
@@ -143,8 +162,7 @@ class Execution:
         try:
             self._trials(state)
         except BenchmarkFailed as error:
-            state.failure = str(error)
-            self.log.line(MEASURE, f"{state.benchmark.name} failed: {error}")
+            self._fail(state, error)
             return
         reasons = [stopping.reason_to_stop(self.job, state.benchmark, one) for one in state.trials.values()]
         if all(reasons):

@@ -225,6 +225,7 @@ class Workload(Strict):
     values: Values = Values(bytes=3)
     ttl_s: Lifetime | None = None
     prefill: bool = False
+    prefill_request: Request | None = Field(None, description="what stores a key, by its __key__, instead of SET")
     setup: Setup | None = None
     expect: Expectations = Expectations()
     verify: Part = 0.0
@@ -263,6 +264,10 @@ class Workload(Strict):
             raise ValueError("there are more threads than clients: lower threads or raise clients")
         if self.setup and self.prefill:
             raise ValueError("prefill needs an empty server: use either prefill or setup")
+        if self.prefill_request and not self.prefill:
+            raise ValueError("prefill_request is how prefill stores a key: add prefill = true, or remove it")
+        if self.prefill_request and "__key__" not in str(self.prefill_request):
+            raise ValueError("prefill_request names its key by __key__, as in 'SADD set:__key__ a b c'")
         return self
 
     def items(self) -> list[Item]:
@@ -279,7 +284,7 @@ class Workload(Strict):
                 raise ValueError(f"{test}:{weight}: the weight of a test in a mix is a whole number above 0")
         if protocol != "resp" and (self.setup or any(item.request for item in self.items())):
             raise ValueError("requests are for protocol = \"resp\": name tests, such as { test = 'get', weight = 9 }")
-        for name in ("resp3", "tracking"):
+        for name in ("resp3", "tracking", "prefill_request"):
             if protocol != "resp" and getattr(self, name):
                 raise ValueError(f'{name} is for protocol = "resp": remove it')
 

@@ -241,6 +241,29 @@ fn a_file_that_cannot_be_read_is_a_usage_error() {
 }
 
 #[test]
+fn replies_that_stay_off_are_refused() {
+    let off = r#"{ request = "CLIENT REPLY OFF" }"#;
+    let on = r#"{ request = "client reply on" }"#;
+    for (workload, cause) in [
+        (format!("commands = [{off}, {{ test = \"set\" }}]"), "nothing says when"),
+        (format!("sequence = [{on}, {off}, {{ test = \"set\" }}]"), "nothing says when"),
+        (
+            r#"sequence = [{ request = "CLIENT REPLY SKIP" }, { test = "set" }]"#.to_owned(),
+            "CLIENT REPLY SKIP is sent",
+        ),
+        (
+            format!("verify = 0.5\nsequence = [{{ test = \"get\" }}, {off}, {on}]"),
+            "where each reply is needed",
+        ),
+    ] {
+        let path = written("off.toml", &format!("[[phase]]\n{workload}\n"));
+        let output = speedbench(["run", "--workload", &path].map(str::to_owned));
+        let message = failure_line(output, 2);
+        assert!(message.contains(cause), "{message}");
+    }
+}
+
+#[test]
 fn options_of_the_workload_are_refused_beside_a_file() {
     let path = written("good.toml", TWO_PHASES);
     for option in

@@ -259,7 +259,7 @@ def test_a_duel_with_wrong_answers_is_no_measurement() -> None:
 def test_the_command_line_of_a_duel() -> None:
     base = Target("resp", Address("tcp", 7000, Path("/run/s")), 42, Path("/d"))
     head = Target("resp", Address("unix", 7001, Path("/run/t")), 43, Path("/e"))
-    assert " ".join(duel_arguments(base, head, 5, frozenset([2]))) == (
+    assert " ".join(duel_arguments(benchmark(), base, head, 5, frozenset([2]))) == (
         "duel --workload workload.json --base 127.0.0.1:7000 --head /run/t --base-pid 42 --head-pid 43 "
         "--server-events instructions,cycles --seed 5 --cpus 2 --json"
     )
@@ -267,11 +267,19 @@ def test_the_command_line_of_a_duel() -> None:
 
 def test_the_command_line() -> None:
     at = Target("resp", Address("tcp", 7000, Path("/run/s")), 42, Path("/d"))
-    assert " ".join(driver_arguments(at, 5, frozenset([2, 3]))) == (
+    assert " ".join(driver_arguments(benchmark(), at, 5, frozenset([2, 3]))) == (
         "run --workload workload.json -h 127.0.0.1 -p 7000 --seed 5 --cpus 2,3 --server-pid 42 "
         "--server-events instructions,cycles --json"
     )
     assert target(Path("/d")).options == ["-s", "/run/s"]
+
+
+def test_thousands_of_connections_over_tcp_come_from_several_addresses() -> None:
+    tcp = Target("resp", Address("tcp", 7000, Path("/run/s")), 42, Path("/d"))
+    words = driver_arguments(benchmark(clients=60_000), tcp, 5, frozenset([2]))
+    assert words[words.index("--source") + 1] == "127.0.0.1-127.0.0.8"
+    assert "--source" not in driver_arguments(benchmark(clients=8_000), tcp, 5, frozenset([2]))
+    assert "--source" not in driver_arguments(benchmark(clients=60_000), target(Path("/d")), 5, frozenset([2]))
 
 
 def test_the_phases_of_the_workload_document() -> None:

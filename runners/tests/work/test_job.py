@@ -160,6 +160,22 @@ def test_one_failing_benchmark_does_not_stop_the_others(api: Api, agent: Agent) 
     assert api.calls.index(api.of("/measurement")[0]) < api.calls.index(api.of("/fail")[0])
 
 
+def test_what_needs_more_files_than_the_machine_allows_is_told_at_once(api: Api, agent: Agent) -> None:
+    rung = make_benchmark("get-connections.1000000000", clients=1_000_000_000)
+    api.jobs = [make_job(benchmarks=[rung, make_benchmark()])]
+    agent.work()
+    first = api.text("measure").splitlines()[0]
+    assert "get-connections.1000000000 failed: 1000000000 connections need 1000000100 open files" in first
+    assert [body["benchmark"]["name"] for body in api.bodies("/measurement")] == ["get-p1"]
+    assert api.bodies("/fail")[0]["error"].startswith("1 of 2 benchmarks failed: get-connections.1000000000: ")
+
+
+def test_nothing_is_built_for_connections_that_the_machine_forbids(api: Api, agent: Agent) -> None:
+    api.jobs = [make_job(benchmarks=[make_benchmark("get-connections.1000000000", clients=1_000_000_000)])]
+    agent.work()
+    assert api.bodies("/fail")[0]["error"].startswith("1 of 1 benchmarks failed") and not api.of("/build")
+
+
 def test_a_wrong_job_is_refused_naming_the_field(api: Api, agent: Agent) -> None:
     job = make_job(trials="five", most_trials=5)
     unknown = make_job(schema="speedtrack.job/99")

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::machine::{OURS, Redis, output, said};
+use crate::machine::{Directory, OURS, Redis, output, said};
 
 fn ladder(words: &[&str]) -> Value {
     serde_json::from_str(&said(OURS, &[&["run", "--json"], words].concat())).unwrap()
@@ -51,6 +51,57 @@ fn a_kept_server_is_emptied_between_prefilled_rungs() {
         rungs(&document).iter().map(|rung| rung["prefill"]["keys_in_server"].as_u64()).collect();
     assert_eq!(keys, [Some(10), Some(100), Some(1000)]);
     assert_eq!((redis.calls("get"), redis.calls("set")), (300, 1110));
+}
+
+#[test]
+fn requests_without_replies_are_counted_when_replies_come_again() {
+    let redis = Redis::start(&[]);
+    redis.cli(&["config", "resetstat"]);
+    let phase = serde_json::json!({
+        "sequence": [
+            {"request": "CLIENT REPLY OFF"},
+            {"request": "SET key:__key__ __data__", "times": 100},
+            {"request": "CLIENT REPLY ON"},
+        ],
+        "clients": 3,
+        "keys": {"count": 1000},
+        "pipeline": 2,
+        "requests": 10200,
+    });
+    let directory = Directory::new();
+    let file = directory.path("silent.json");
+    std::fs::write(&file, serde_json::json!({"phase": [phase]}).to_string()).unwrap();
+    let document: Value =
+        serde_json::from_str(&said(OURS, &["run", "--json", "-p", &redis.port, "--workload", &file]))
+            .unwrap();
+    let test = &document["tests"][0];
+    let commands: Vec<Option<u64>> =
+        test["commands"].as_array().unwrap().iter().map(|command| command["requests"].as_u64()).collect();
+    assert_eq!((&test["requests"], commands), (&10200.into(), vec![Some(100), Some(10_000), Some(100)]));
+    assert_eq!(redis.calls("set"), 10_000);
+}
+
+#[test]
+fn a_prefill_stores_what_its_request_says() {
+    let redis = Redis::start(&[]);
+    let members: Vec<String> = (1..=20).map(|member| format!("member{member}:__key__")).collect();
+    let phase = serde_json::json!({
+        "commands": [{"request": "SCARD set:__key__"}],
+        "keys": {"count": 2000},
+        "prefill": true,
+        "prefill_request": format!("SADD set:__key__ {}", members.join(" ")),
+        "requests": 500,
+    });
+    let directory = Directory::new();
+    let file = directory.path("sets.json");
+    std::fs::write(&file, serde_json::json!({"phase": [phase]}).to_string()).unwrap();
+    let server = ["-p", &redis.port, "--server-pid", &redis.pid()];
+    let document = ladder(&[server.as_slice(), &["--workload", &file, "--ladder", "keys=2000"]].concat());
+    let prefill = &rungs(&document)[0]["prefill"];
+    assert_eq!(prefill["keys_in_server"], 2000);
+    assert!(prefill["server_memory"]["bytes_per_key"].as_f64() > Some(100.0), "{prefill}");
+    assert_eq!((redis.calls("sadd"), redis.calls("set")), (2000, 0));
+    assert_eq!(redis.cli(&["scard", "set:000000001999"]).trim(), "20");
 }
 
 #[test]

@@ -1,204 +1,10 @@
 //! The requests of one connection, rendered once and filled in place.
 
-use std::collections::VecDeque;
-use std::iter;
-use std::ops::Range;
 use std::sync::Arc;
 
-use generator::digits;
-use generator::keys::Keys;
-use generator::rng::Rng;
-use generator::values::{ValuePool, ValueRange};
-use protocol::command::{Command, Step};
+use crate::fill_source::{FillSource, FillState};
+use protocol::command::{BLOCK_BYTES, Command};
 use protocol::script::Script;
-use protocol::template::{PlainKeys, SHARED, TAG_WIDTH, Varying};
-
-/// The hash tags that lead to one node of a cluster; empty without a cluster.
-pub type Tags = Arc<[[u8; TAG_WIDTH]]>;
-
-/// What the places of a connection's commands are filled with.
-pub struct FillSource {
-    pub keys: Keys,
-    /// Of each command, when key numbers have no leading zeros.
-    pub command_keys: Vec<Keys>,
-    pub values: ValuePool,
-    /// The stream of the connection.
-    pub rng: Rng,
-    pub tags: Tags,
-    /// The number of the connection's next command among those of all, and how many connections there are.
-    pub sequence: u64,
-    pub clients: u64,
-}
-
-impl FillSource {
-    /// The usual command holds one number and nothing else. Its own loop, with the stream in registers, saves 7%
-    /// of the CPU time at -P 100.
-    #[inline(always)]
-    fn fill_number<'a>(&mut self, requests: impl Iterator<Item = &'a mut [u8]>, at: usize) {
-        let mut rng = self.rng.clone();
-        match self.keys {
-            Keys::Uniform { keyspace } => {
-                for request in requests {
-                    number(request, at, rng.below(keyspace));
-                    self.sequence += self.clients;
-                }
-            }
-            _ => {
-                for request in requests {
-                    number(request, at, self.keys.next(&mut rng));
-                    self.sequence += self.clients;
-                }
-            }
-        }
-        self.rng = rng;
-    }
-
-    /// The same for a command that holds a number and, from the start of `value` to its end, a value.
-    #[inline(always)]
-    fn fill_value<'a>(
-        &mut self,
-        requests: impl Iterator<Item = &'a mut [u8]>,
-        at: usize,
-        value: Range<usize>,
-    ) {
-        let mut rng = self.rng.clone();
-        for request in requests {
-            let key = self.keys.next(&mut rng);
-            number(request, at, key);
-            let from = self.values.place(&mut rng, key);
-            let bytes = self.values.bytes(ValueRange { from, bytes: value.len() });
-            request[value.clone()].copy_from_slice(bytes);
-            self.sequence += self.clients;
-        }
-        self.rng = rng;
-    }
-
-    #[inline(always)]
-    fn fill(&mut self, state: &mut FillState, request: &mut [u8], steps: &[Step]) {
-        for step in steps {
-            self.take(state, request, *step);
-        }
-        self.sequence += self.clients;
-    }
-
-    #[inline(always)]
-    fn take(&mut self, state: &mut FillState, request: &mut [u8], step: Step) {
-        match step {
-            Step::Number { at } => {
-                state.last = self.keys.next(&mut self.rng);
-                number(request, at, state.last);
-            }
-            Step::Value { at, bytes } => {
-                let from = self.values.place(&mut self.rng, state.last);
-                request[at..at + bytes].copy_from_slice(self.values.bytes(ValueRange { from, bytes }));
-            }
-            Step::Draw { slot } => {
-                state.last = self.keys.next(&mut self.rng);
-                state.numbers[usize::from(slot)] = state.last;
-            }
-            Step::Shared { at, slot } => number(request, at, state.numbers[usize::from(slot)]),
-            Step::Sequence { at } => number(request, at, self.sequence % digits::LIMIT),
-            Step::DrawTag => state.tag = self.rng.below(self.tags.len() as u64) as usize,
-            Step::Tag { at } => request[at..at + TAG_WIDTH].copy_from_slice(&self.tags[state.tag]),
-            Step::DrawVarying(varying) => {
-                let piece = self.draw(varying, &mut state.last);
-                state.pieces.push_back(piece);
-            }
-            // `assemble` does these.
-            Step::PasteLength { .. } | Step::Paste { .. } => {}
-        }
-    }
-
-    #[inline(never)]
-    fn draw(&mut self, varying: Varying, last: &mut u64) -> Piece {
-        match varying {
-            Varying::Value(_) => Piece::Value(self.values.cut(&mut self.rng, *last)),
-            Varying::Key(PlainKeys { first, command }) => {
-                *last = self.command_keys[command].next(&mut self.rng);
-                Piece::Number(first + *last)
-            }
-            Varying::Ttl(ttl) => Piece::Number(ttl.draw(&mut self.rng)),
-        }
-    }
-
-    /// Append `command`, filled and with its varying pieces, to `bytes`.
-    fn assemble(&mut self, state: &mut FillState, command: &Command, bytes: &mut Vec<u8>) {
-        let mut fixed = std::mem::take(&mut state.fixed);
-        fixed.clone_from(&command.bytes);
-        let mut taken = 0;
-        for step in &command.steps {
-            let (Step::PasteLength { at, .. } | Step::Paste { at }) = *step else {
-                self.take(state, &mut fixed, *step);
-                continue;
-            };
-            bytes.extend_from_slice(&fixed[taken..at]);
-            taken = at;
-            match *step {
-                Step::PasteLength { plus, .. } => {
-                    let length = plus + state.pieces.iter().map(Piece::length).sum::<usize>();
-                    text(bytes, length as u64);
-                }
-                _ => match state.pieces.pop_front() {
-                    Some(Piece::Value(cut)) => bytes.extend_from_slice(self.values.bytes(cut)),
-                    Some(Piece::Number(number)) => text(bytes, number),
-                    None => {}
-                },
-            }
-        }
-        bytes.extend_from_slice(&fixed[taken..]);
-        state.fixed = fixed;
-        self.sequence += self.clients;
-    }
-}
-
-/// What is pasted into a command.
-enum Piece {
-    Value(ValueRange),
-    Number(u64),
-}
-
-impl Piece {
-    fn length(&self) -> usize {
-        match self {
-            Piece::Value(cut) => cut.bytes,
-            Piece::Number(number) => number.checked_ilog10().unwrap_or(0) as usize + 1,
-        }
-    }
-}
-
-#[inline]
-fn number(request: &mut [u8], at: usize, number: u64) {
-    let place = request[at..].first_chunk_mut().expect("the template holds the digits");
-    digits::write(place, number);
-}
-
-/// Append `number` without leading zeros.
-fn text(bytes: &mut Vec<u8>, number: u64) {
-    let mut digits = [0; 20];
-    let mut at = digits.len();
-    let mut left = number;
-    loop {
-        at -= 1;
-        digits[at] = b'0' + (left % 10) as u8;
-        left /= 10;
-        if left == 0 {
-            return bytes.extend_from_slice(&digits[at..]);
-        }
-    }
-}
-
-/// What the places of one command share.
-#[derive(Default)]
-struct FillState {
-    numbers: [u64; SHARED],
-    tag: usize,
-    /// The key number that was drawn last: a value belongs to it.
-    last: u64,
-    /// What is not yet pasted.
-    pieces: VecDeque<Piece>,
-    /// Room for the bytes of a command between which pieces are pasted.
-    fixed: Vec<u8>,
-}
 
 /// How the commands of a batch are laid out.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -249,7 +55,7 @@ impl Batch {
         };
         let bytes = match layout {
             Layout::Fixed => rendered(&script).repeat(units),
-            Layout::Copied => vec![0; script.batch_bytes(units)],
+            Layout::Copied => vec![0; script.batch_bytes(units) + BLOCK_BYTES],
             Layout::Assembled => Vec::new(),
         };
         let next = script.entry(source.sequence as usize);
@@ -280,15 +86,7 @@ impl Batch {
     /// Add the `commands` at `place` of the script's order and after it to `counts`, which has a number for each command
     /// of the script; the place after them.
     pub fn count_commands(&self, place: usize, commands: u64, counts: &mut [u64]) -> usize {
-        let order = &self.script.order;
-        let (mut at, mut left) = (place, commands as usize);
-        while left > 0 {
-            let part = &order[at..order.len().min(at + left)];
-            part.iter().for_each(|command| counts[usize::from(*command)] += 1);
-            left -= part.len();
-            at = if at + part.len() == order.len() { 0 } else { at + part.len() };
-        }
-        at
+        self.script.order.count(place, commands, counts)
     }
 
     /// Fill the next `count` requests (at most what there is room for); their length in bytes.
@@ -297,17 +95,8 @@ impl Batch {
         match (self.layout, self.script.commands.as_slice()) {
             (Layout::Assembled, _) => self.assemble(count),
             (_, [command]) => {
-                let length = command.bytes.len();
-                let requests = self.bytes.chunks_exact_mut(length).take(count);
-                match command.steps[..] {
-                    [Step::Number { at }] => self.source.fill_number(requests, at),
-                    [Step::Number { at }, Step::Value { at: from, bytes }] => {
-                        self.source.fill_value(requests, at, from..from + bytes);
-                    }
-                    _ => requests
-                        .for_each(|request| self.source.fill(&mut self.state, request, &command.steps)),
-                }
-                count * length
+                self.source.fill_run::<false>(&mut self.state, command, &mut self.bytes, count);
+                count * command.bytes.len()
             }
             _ => self.prepare_several(count),
         }
@@ -315,23 +104,20 @@ impl Batch {
 
     #[inline(never)]
     fn prepare_several(&mut self, count: usize) -> usize {
-        let mut end = 0;
+        let order = &self.script.order;
+        let (mut left, mut end) = (count, 0);
         let mut next = if self.whole { 0 } else { self.next };
-        for _ in 0..count {
-            let command = &self.script.commands[usize::from(self.script.order[next])];
-            let request = &mut self.bytes[end..end + command.bytes.len()];
-            if self.layout == Layout::Copied {
-                request.copy_from_slice(&command.bytes);
+        while left > 0 {
+            let run = order.run(next).min(left);
+            let command = &self.script.commands[order.command(next)];
+            let places = &mut self.bytes[end..];
+            match self.layout {
+                Layout::Copied => self.source.fill_run::<true>(&mut self.state, command, places, run),
+                _ => self.source.fill_run::<false>(&mut self.state, command, places, run),
             }
-            match command.steps[..] {
-                [Step::Number { at }] => self.source.fill_number(iter::once(request), at),
-                [Step::Number { at }, Step::Value { at: from, bytes }] => {
-                    self.source.fill_value(iter::once(request), at, from..from + bytes);
-                }
-                _ => self.source.fill(&mut self.state, request, &command.steps),
-            }
-            end += command.bytes.len();
-            next = following(&self.script, next);
+            end += run * command.bytes.len();
+            left -= run;
+            next = order.after(next, run);
         }
         self.next = next;
         end
@@ -344,12 +130,12 @@ impl Batch {
             self.next = 0;
         }
         for _ in 0..count {
-            let number = usize::from(self.script.order[self.next]);
+            let number = self.script.order.command(self.next);
             let before = self.bytes.len();
             self.source.assemble(&mut self.state, &self.script.commands[number], &mut self.bytes);
             let bytes = (self.bytes.len() - before) as u64;
             self.assembled[number].add(Sent { requests: 1, bytes });
-            self.next = following(&self.script, self.next);
+            self.next = self.script.order.after(self.next, 1);
         }
         self.bytes.len()
     }
@@ -374,11 +160,10 @@ impl Replay {
 
     /// The next command, by its place among those of the script, and the key number that it drew last.
     pub fn next_request(&mut self) -> (usize, u64) {
-        let command = usize::from(self.script.order[self.next]);
+        let command = self.script.order.command(self.next);
         self.source.fill(&mut self.state, &mut self.request, &self.script.commands[command].steps);
-        self.state.pieces.clear();
-        self.next = following(&self.script, self.next);
-        (command, self.state.last)
+        self.next = self.script.order.after(self.next, 1);
+        (command, self.state.end_request())
     }
 
     /// The value that belongs to key `number`, if values are keyed.
@@ -388,13 +173,12 @@ impl Replay {
     }
 }
 
-/// The place in the order behind `place`.
-#[inline]
-fn following(script: &Script, place: usize) -> usize {
-    if place + 1 == script.order.len() { 0 } else { place + 1 }
-}
-
 /// One unit of the script.
 fn rendered(script: &Script) -> Vec<u8> {
-    script.order.iter().flat_map(|at| script.commands[usize::from(*at)].bytes.clone()).collect()
+    script
+        .order
+        .commands()
+        .into_iter()
+        .flat_map(|at| script.commands[usize::from(at)].bytes.clone())
+        .collect()
 }

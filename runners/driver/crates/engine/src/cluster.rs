@@ -1,6 +1,6 @@
 //! A cluster: which master serves which slots, and hash tags that lead to them.
 
-use crate::batch::Tags;
+use crate::fill_source::Tags;
 use crate::node::Node;
 use network::target::{Address, Target};
 use protocol::reply::Reply;

@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::batch::{Batch, FillSource, Replay};
+use crate::batch::{Batch, Replay};
 use crate::connection::ConnectionError;
+use crate::fill_source::FillSource;
 use crate::node::Node;
 use crate::probe::Probe;
 use generator::keys::{KeyOrder, Keys};

@@ -4,6 +4,8 @@ pub mod batch;
 pub mod cluster;
 pub mod connected;
 pub mod connection;
+mod copy;
+pub mod fill_source;
 pub mod histogram;
 pub mod job;
 pub mod latency;

@@ -1,6 +1,6 @@
 //! A server that takes a part of the connections.
 
-use crate::batch::Tags;
+use crate::fill_source::Tags;
 use network::target::{Target, remedy_of};
 use protocol::reply::Reply;
 use text::failure::Failure;

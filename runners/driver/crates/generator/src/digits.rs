@@ -12,7 +12,8 @@ pub fn write(place: &mut [u8; WIDTH], number: u64) {
     debug_assert!(number < LIMIT);
     let high = (number / 100_000_000) as u32;
     let low = (number % 100_000_000) as u32;
-    place[..4].copy_from_slice(&(eight(high) >> 32).to_le_bytes()[..4]);
+    let first = if high == 0 { *b"0000" } else { ((eight(high) >> 32) as u32).to_le_bytes() };
+    place[..4].copy_from_slice(&first);
     place[4..].copy_from_slice(&eight(low).to_le_bytes());
 }
 

@@ -49,11 +49,16 @@ pub struct Command {
     pub reply: Expectation,
     /// The most bytes that it may have.
     pub longest: usize,
+    /// Its bytes and then any, when it is short: a copy of a constant length is a few instructions.
+    pub block: Option<[u8; BLOCK_BYTES]>,
 }
+
+/// Commands that are no longer are copied as a block.
+pub const BLOCK_BYTES: usize = 64;
 
 impl Command {
     pub fn new(parts: &[Part], reply: Expectation) -> Command {
-        let mut command = Command { bytes: Vec::new(), steps: Vec::new(), reply, longest: 0 };
+        let mut command = Command { bytes: Vec::new(), steps: Vec::new(), reply, longest: 0, block: None };
         let mut ahead = 0;
         for (at, part) in parts.iter().enumerate() {
             match part {
@@ -73,7 +78,17 @@ impl Command {
                 Part::Filled(fill) => fill.width() + fill.room(),
             };
         }
+        command.block = block(&command.bytes);
         command
+    }
+
+    /// Write its bytes to the begin of `place`, which has room for a block; what is behind them may change, too.
+    #[inline(always)]
+    pub fn render(&self, place: &mut [u8]) {
+        match &self.block {
+            Some(block) => place[..BLOCK_BYTES].copy_from_slice(block),
+            None => place[..self.bytes.len()].copy_from_slice(&self.bytes),
+        }
     }
 
     /// Whether all of its bytes stay where they are.
@@ -114,4 +129,11 @@ impl Command {
         };
         self.steps.iter().filter(draws).count() as u64
     }
+}
+
+/// `bytes` and zeros behind them, when they fit into a block.
+fn block(bytes: &[u8]) -> Option<[u8; BLOCK_BYTES]> {
+    let mut block = [0; BLOCK_BYTES];
+    block.get_mut(..bytes.len())?.copy_from_slice(bytes);
+    Some(block)
 }

@@ -26,6 +26,16 @@ pub struct Expectation {
     pub nullable: bool,
     /// Its usual bytes: runs of such replies are skipped at once.
     pub usual: Option<Stride>,
+    pub silence: Option<Silence>,
+}
+
+/// What a command does to the replies from its own on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Silence {
+    /// There are none.
+    Begins,
+    /// They come again.
+    Ends,
 }
 
 /// Commands by what answers them, whatever their arguments are.
@@ -60,7 +70,7 @@ impl Expectation {
             ReplyType::Line(line) => Stride::new(format!("{line}\r\n").as_bytes(), 0),
             _ => None,
         };
-        Expectation { command, reply, nullable, usual }
+        Expectation { command, reply, nullable, usual, silence: None }
     }
 
     /// Of `words`. The value of a bulk is usually `value_bytes` long.
@@ -72,6 +82,7 @@ impl Expectation {
         let expected = Expectation::of(command, reply, nullable);
         match expected.command.as_str() {
             "GET" | "LPOP" | "RPOP" if reply == ReplyType::Byte(b'$') => expected.usually("$", value_bytes),
+            "CLIENT" => Expectation { silence: silence(&words), ..expected },
             "SADD" | "ZADD" if reply == ReplyType::Byte(b':') => {
                 Expectation { usual: Stride::new(b":0\r\n", 0), ..expected }
             }
@@ -109,6 +120,7 @@ fn reply_to(words: &[String]) -> (ReplyType, bool) {
         ("SET", 4..) if says(&["GET"]) => (ReplyType::Byte(b'$'), true),
         ("SET", 4..) => (ReplyType::Line("+OK"), says(&CONDITIONS)),
         ("SET", _) => (ReplyType::Line("+OK"), false),
+        ("CLIENT", 3) if silence(words) == Some(Silence::Ends) => (ReplyType::Line("+OK"), false),
         // With a count these commands answer with lists.
         ("LPOP" | "RPOP" | "SPOP", ..=2) => (ReplyType::Byte(b'$'), true),
         ("ZADD", _) if !says(&["INCR"]) => (ReplyType::Byte(b':'), false),
@@ -118,5 +130,14 @@ fn reply_to(words: &[String]) -> (ReplyType, bool) {
                 KNOWN.iter().find(|(_, _, names)| names.split_whitespace().any(|known| known == name));
             known.map_or((ReplyType::First, true), |(reply, nullable, _)| (*reply, *nullable))
         }
+    }
+}
+
+/// What `words`, which are in capitals, do to replies.
+fn silence(words: &[String]) -> Option<Silence> {
+    match words.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        ["CLIENT", "REPLY", "OFF"] => Some(Silence::Begins),
+        ["CLIENT", "REPLY", "ON"] => Some(Silence::Ends),
+        _ => None,
     }
 }

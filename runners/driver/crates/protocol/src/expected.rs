@@ -2,7 +2,8 @@
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use crate::expectation::{Expectation, ReplyType};
+use crate::command_order::CommandOrder;
+use crate::expectation::{Expectation, ReplyType, Silence};
 use crate::replies::ProtocolError;
 use crate::script::Script;
 use crate::shapes::Shapes;
@@ -18,19 +19,23 @@ pub struct ExpectedReplies {
     shapes: Box<[Shapes]>,
     /// The type of the first reply to each command; 0 until there was one.
     first: Box<[AtomicU8]>,
-    order: Box<[u16]>,
+    /// Of the commands that are answered.
+    order: CommandOrder,
+    /// At each place of the order: so many commands before it get no reply. None: every command gets one.
+    silent: Option<Box<[u64]>>,
 }
 
 impl ExpectedReplies {
     /// Always the same.
     pub fn one(expectation: Expectation) -> ExpectedReplies {
-        ExpectedReplies::new(vec![expectation], vec![0])
+        ExpectedReplies::new(vec![expectation], CommandOrder::new(&[0]))
     }
 
-    pub fn new(commands: Vec<Expectation>, order: Vec<u16>) -> ExpectedReplies {
+    pub fn new(commands: Vec<Expectation>, order: CommandOrder) -> ExpectedReplies {
         let first = commands.iter().map(|_| AtomicU8::new(0)).collect();
         let shapes = commands.iter().map(Shapes::of).collect();
-        ExpectedReplies { commands: commands.into(), shapes, first, order: order.into() }
+        let (order, silent) = answered(&commands, order);
+        ExpectedReplies { commands: commands.into(), shapes, first, order, silent }
     }
 
     pub fn of(script: &Script) -> ExpectedReplies {
@@ -52,18 +57,27 @@ impl ExpectedReplies {
     /// The shapes of the reply at `place`.
     #[inline(always)]
     pub fn shapes(&self, place: usize) -> &Shapes {
-        &self.shapes[usize::from(self.order[place])]
+        &self.shapes[self.order.command(place)]
     }
 
     #[inline(always)]
     pub fn at(&self, place: usize) -> &Expectation {
-        &self.commands[usize::from(self.order[place])]
+        &self.commands[self.order.command(place)]
     }
 
-    /// Places in the order.
-    #[inline]
-    pub fn length(&self) -> usize {
-        self.order.len()
+    /// The order of the commands that are answered.
+    #[inline(always)]
+    pub fn order(&self) -> &CommandOrder {
+        &self.order
+    }
+
+    /// How many commands without a reply were sent before those at `replies` places from `place` on.
+    #[inline(always)]
+    pub fn silent_before(&self, place: usize, replies: usize) -> u64 {
+        match &self.silent {
+            None => 0,
+            Some(silent) => silent[place..place + replies].iter().sum(),
+        }
     }
 
     /// Whether a reply at `place` that begins with `byte` is of the right type.
@@ -86,7 +100,7 @@ impl ExpectedReplies {
     }
 
     fn first(&self, place: usize) -> &AtomicU8 {
-        &self.first[usize::from(self.order[place])]
+        &self.first[self.order.command(place)]
     }
 
     /// The failure of a reply at `place` that begins with `bytes`.
@@ -100,6 +114,33 @@ impl ExpectedReplies {
         let description = expected.description(self.first(place).load(Ordering::Relaxed));
         ProtocolError(format!("the server answered{to} '{preview}' where {description} should stand"))
     }
+}
+
+/// The commands of `order` that are answered, and how many before each are not: those from CLIENT REPLY OFF to the CLIENT
+/// REPLY ON that follows.
+fn answered(commands: &[Expectation], order: CommandOrder) -> (CommandOrder, Option<Box<[u64]>>) {
+    let mut is_off = false;
+    let silent: Vec<bool> = commands
+        .iter()
+        .map(|command| {
+            is_off = command.silence.map_or(is_off, |silence| silence == Silence::Begins);
+            is_off
+        })
+        .collect();
+    if is_off || !silent.contains(&true) {
+        return (order, None);
+    }
+    let (mut answered, mut before, mut count) = (Vec::new(), Vec::new(), 0);
+    for command in order.commands() {
+        match silent[usize::from(command)] {
+            true => count += 1,
+            false => {
+                answered.push(command);
+                before.push(std::mem::take(&mut count));
+            }
+        }
+    }
+    (CommandOrder::new(&answered), Some(before.into()))
 }
 
 /// What the commands of `script` should get: between MULTI and EXEC they are queued.

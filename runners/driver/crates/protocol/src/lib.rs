@@ -1,6 +1,7 @@
 //! RESP and memcached: commands as templates, and replies that are skipped.
 
 pub mod command;
+pub mod command_order;
 pub mod expectation;
 pub mod expected;
 pub mod memcached;

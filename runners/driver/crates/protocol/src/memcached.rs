@@ -6,6 +6,7 @@ mod kind;
 
 use std::sync::Arc;
 
+use crate::command_order::CommandOrder;
 use crate::replies::{Protocol, ProtocolError, Replies, Tally};
 use crate::script::Script;
 use crate::template::Part;
@@ -65,14 +66,14 @@ pub struct Answer {
 #[derive(Debug, Clone)]
 pub struct Memcached {
     answers: Arc<[Answer]>,
-    order: Arc<[u16]>,
+    order: CommandOrder,
 }
 
 impl Memcached {
     /// `answers` are in the order of the script's commands.
     pub fn new(answers: Vec<Answer>, script: &Script) -> Memcached {
-        let order = if answers.len() == 1 { vec![0] } else { script.order.clone() };
-        Memcached { answers: answers.into(), order: order.into() }
+        let order = if answers.len() == 1 { CommandOrder::new(&[0]) } else { script.order.clone() };
+        Memcached { answers: answers.into(), order }
     }
 
     /// The skipper of a connection that enters the script's order at `place`.
@@ -80,7 +81,7 @@ impl Memcached {
         Skipper {
             answers: self.answers.clone(),
             order: self.order.clone(),
-            place: place % self.order.len(),
+            place: place % self.order.length(),
             state: State::Line,
             begun: false,
             found: 0,
@@ -110,7 +111,7 @@ enum State {
 #[derive(Debug, Clone)]
 pub struct Skipper {
     answers: Arc<[Answer]>,
-    order: Arc<[u16]>,
+    order: CommandOrder,
     /// Place in `order` of the command whose reply comes next.
     place: usize,
     state: State,
@@ -127,7 +128,7 @@ pub struct Skipper {
 impl Skipper {
     #[inline]
     fn answer(&self) -> &Answer {
-        &self.answers[usize::from(self.order[self.place])]
+        &self.answers[self.order.command(self.place)]
     }
 
     /// Skip usual replies at the front of `bytes` at once; the number of bytes skipped.
@@ -147,7 +148,7 @@ impl Skipper {
 
     #[inline]
     fn next(&mut self) {
-        self.place = if self.place + 1 == self.order.len() { 0 } else { self.place + 1 };
+        self.place = self.order.after(self.place, 1);
     }
 
     /// Take some of `bytes`, which is not empty; how many.

@@ -1,17 +1,18 @@
 //! The commands of a workload and the order in which each connection sends them, again and again.
 
 use crate::command::Command;
+use crate::command_order::CommandOrder;
 use generator::rng::Rng;
 
-/// A weighted mix repeats a shuffled order of about this many commands.
-const RING: u64 = 1 << 16;
+/// A weighted mix repeats a shuffled order of about this many commands: the fastest caches have room for it beside the rest.
+const RING: u64 = 1 << 14;
 
 /// The commands of a workload and the order in which each connection sends them, again and again.
 #[derive(Debug, Clone)]
 pub struct Script {
     pub commands: Vec<Command>,
-    /// Places in `commands`; not empty.
-    pub order: Vec<u16>,
+    /// Places in `commands`.
+    pub order: CommandOrder,
     /// Whether the order is random: a batch then begins anywhere in it.
     pub shuffled: bool,
 }
@@ -23,7 +24,7 @@ impl Script {
 
     /// Each command so many times (at least once), one after the other.
     pub fn sequence(steps: Vec<(usize, Command)>) -> Script {
-        let order = steps.iter().enumerate().flat_map(|(at, (times, _))| vec![at as u16; *times]).collect();
+        let order = CommandOrder::new(&repeated(&steps));
         let commands = steps.into_iter().map(|(_, command)| command).collect();
         Script { commands, order, shuffled: false }
     }
@@ -32,35 +33,36 @@ impl Script {
     pub fn mix(weighted: Vec<(u64, Command)>, seed: u64) -> Script {
         let total: u64 = weighted.iter().map(|(weight, _)| weight).sum();
         let rounds = (RING / total).max(1);
-        let times = weighted.into_iter().map(|(weight, command)| ((weight * rounds) as usize, command));
-        let mut script = Script::sequence(times.collect());
+        let times = |(weight, command)| ((weight * rounds) as usize, command);
+        let steps: Vec<(usize, Command)> = weighted.into_iter().map(times).collect();
+        let mut order = repeated(&steps);
         let mut rng = Rng::stream(seed, u64::MAX - 1);
-        for last in (1..script.order.len()).rev() {
-            script.order.swap(last, rng.below(last as u64 + 1) as usize);
+        for last in (1..order.len()).rev() {
+            order.swap(last, rng.below(last as u64 + 1) as usize);
         }
-        script.shuffled = script.commands.len() > 1;
-        script
+        let commands: Vec<Command> = steps.into_iter().map(|(_, command)| command).collect();
+        Script { shuffled: commands.len() > 1, order: CommandOrder::new(&order), commands }
     }
 
     /// The place in the order at which connection `index` begins: in a shuffled one each has its own.
     pub fn entry(&self, index: usize) -> usize {
-        if self.shuffled { index * 7919 % self.order.len() } else { 0 }
+        if self.shuffled { index * 7919 % self.order.length() } else { 0 }
     }
 
     /// Commands of a connection that belong together: a sequence is sent whole.
     pub fn unit(&self) -> usize {
-        if self.shuffled { 1 } else { self.order.len() }
+        if self.shuffled { 1 } else { self.order.length() }
     }
 
     /// Key numbers that one [`Script::unit`] draws.
     pub fn numbers_per_unit(&self) -> u64 {
-        let unit = self.order.iter().take(self.unit());
-        unit.map(|at| self.commands[usize::from(*at)].numbers()).sum()
+        let unit = self.order.commands().into_iter().take(self.unit());
+        unit.map(|at| self.commands[usize::from(at)].numbers()).sum()
     }
 
     /// Bytes of one [`Script::unit`] of a sequence.
     pub fn unit_bytes(&self) -> usize {
-        self.order.iter().map(|at| self.commands[usize::from(*at)].bytes.len()).sum()
+        self.order.commands().into_iter().map(|at| self.commands[usize::from(at)].bytes.len()).sum()
     }
 
     /// Bytes of the longest batch of `units` units.
@@ -68,6 +70,11 @@ impl Script {
         let longest = self.commands.iter().map(|command| command.longest).max().unwrap_or(0);
         longest.saturating_mul(self.unit()).saturating_mul(units)
     }
+}
+
+/// The number of each command, as often as it is repeated.
+fn repeated(steps: &[(usize, Command)]) -> Vec<u16> {
+    steps.iter().enumerate().flat_map(|(at, (times, _))| vec![at as u16; *times]).collect()
 }
 
 #[cfg(test)]
@@ -112,7 +119,7 @@ mod tests {
 
     #[test]
     fn a_mix_keeps_its_weights_and_its_seed() {
-        let mix = |seed| Script::mix(vec![(9, command(b"a")), (1, command(b"b"))], seed).order;
+        let mix = |seed| Script::mix(vec![(9, command(b"a")), (1, command(b"b"))], seed).order.commands();
         let order = mix(1);
         let seconds = order.iter().filter(|at| **at == 1).count();
         assert_eq!(seconds * 10, order.len());
@@ -125,7 +132,7 @@ mod tests {
     #[test]
     fn a_sequence_repeats_its_steps() {
         let script = Script::sequence(vec![(1, command(b"a")), (3, command(b"bb__rand_int__"))]);
-        assert_eq!(script.order, [0, 1, 1, 1]);
+        assert_eq!(script.order.commands(), [0, 1, 1, 1]);
         assert_eq!((script.unit(), script.numbers_per_unit()), (4, 3));
         assert_eq!(script.batch_bytes(2), 2 * 4 * 14);
     }

@@ -14,14 +14,6 @@ pub struct Shapes {
     integer: bool,
 }
 
-/// A reply of a usual shape.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Reply {
-    pub length: usize,
-    /// Whether it says that the key is not there.
-    pub null: bool,
-}
-
 impl Shapes {
     pub fn of(expected: &Expectation) -> Shapes {
         let may_be_null = expected.nullable && expected.reply == ReplyType::Byte(b'$');
@@ -32,46 +24,36 @@ impl Shapes {
         }
     }
 
-    /// The whole reply that `bytes` begin with, if it is of one of these shapes.
+    /// Count the replies of these shapes that `bytes` begin with, at most `most`; their length in bytes.
     #[inline(always)]
-    pub fn fit(&self, bytes: &[u8]) -> Option<Reply> {
-        match (self.usual, self.null) {
-            (Some(usual), _) if usual.fits(bytes) => Some(Reply { length: usual.length, null: false }),
-            (_, Some(null)) if null.fits(bytes) => Some(Reply { length: null.length, null: true }),
-            _ if self.integer => stride::integer(bytes).map(|length| Reply { length, null: false }),
-            _ => None,
-        }
-    }
-
-    /// Count the replies of these shapes that `bytes` begin with; their length in bytes.
-    #[inline(always)]
-    pub fn skip(&self, bytes: &[u8], tally: &mut Tally) -> usize {
-        let mut at = self.skip_run(self.usual, bytes, &mut tally.replies);
+    pub fn skip(&self, bytes: &[u8], most: u64, tally: &mut Tally) -> usize {
+        let (mut at, mut left) = (0, most);
         loop {
-            let before = at;
-            let nulls = self.null.map_or(0, |null| null.run(&bytes[at..]));
-            if nulls > 0 {
-                at += nulls * Stride::null().length;
-                (tally.replies, tally.nulls) = (tally.replies + nulls as u64, tally.nulls + nulls as u64);
-                at += self.skip_run(self.usual, &bytes[at..], &mut tally.replies);
-            }
+            let before = left;
+            left -= take_run(self.usual, bytes, &mut at, left);
+            let nulls = take_run(self.null, bytes, &mut at, left);
+            tally.nulls += nulls;
+            left -= nulls;
             while self.integer
+                && left > 0
                 && let Some(length) = stride::integer(&bytes[at..])
             {
                 at += length;
-                tally.replies += 1;
+                left -= 1;
             }
-            if at == before {
+            if left == 0 || left == before {
+                tally.replies += most - left;
                 return at;
             }
         }
     }
+}
 
-    #[inline(always)]
-    fn skip_run(&self, stride: Option<Stride>, bytes: &[u8], replies: &mut u64) -> usize {
-        let Some(stride) = stride else { return 0 };
-        let count = stride.run(bytes);
-        *replies += count as u64;
-        count * stride.length
-    }
+/// Move `at` over the replies of the shape `stride` that stand there, at most `most`; how many.
+#[inline(always)]
+fn take_run(stride: Option<Stride>, bytes: &[u8], at: &mut usize, most: u64) -> u64 {
+    let Some(stride) = stride else { return 0 };
+    let count = stride.run(&bytes[*at..], most);
+    *at += count as usize * stride.length;
+    count
 }

@@ -97,7 +97,7 @@ impl Skipper {
     /// Takes errors, and replies as `expected`, of which that at `place` comes first.
     pub fn following(expected: Arc<ExpectedReplies>, place: usize) -> Skipper {
         Skipper {
-            place: place % expected.length(),
+            place: place % expected.order().length(),
             expected,
             trial: Trial::Passed,
             state: State::Type,
@@ -117,26 +117,26 @@ impl Skipper {
     #[inline(always)]
     fn jump(&mut self, bytes: &[u8], tally: &mut Tally) -> usize {
         match self.expected.only() {
-            Some(shapes) => shapes.skip(bytes, tally),
+            Some(shapes) => shapes.skip(bytes, u64::MAX, tally),
             None => self.jump_in_order(bytes, tally),
         }
     }
 
+    /// The same when there are several commands: those of one that follow each other at once.
     fn jump_in_order(&mut self, bytes: &[u8], tally: &mut Tally) -> usize {
+        let order = self.expected.order();
         let (mut at, mut place) = (0, self.place);
-        while let Some(reply) = self.expected.shapes(place).fit(&bytes[at..]) {
-            at += reply.length;
-            tally.replies += 1;
-            tally.nulls += u64::from(reply.null);
-            place = if place + 1 == self.expected.length() { 0 } else { place + 1 };
+        loop {
+            let (run, before) = (order.run(place), tally.replies);
+            at += self.expected.shapes(place).skip(&bytes[at..], run as u64, tally);
+            let skipped = (tally.replies - before) as usize;
+            tally.replies += self.expected.silent_before(place, skipped);
+            place = order.after(place, skipped);
+            if skipped < run {
+                self.place = place;
+                return at;
+            }
         }
-        self.place = place;
-        at
-    }
-
-    #[inline]
-    fn following_place(&self) -> usize {
-        if self.place + 1 == self.expected.length() { 0 } else { self.place + 1 }
     }
 
     /// Take the type byte.
@@ -274,8 +274,8 @@ impl Skipper {
             return;
         }
         if !self.aside {
-            self.place = self.following_place();
-            tally.replies += 1;
+            tally.replies += 1 + self.expected.silent_before(self.place, 1);
+            self.place = self.expected.order().after(self.place, 1);
             tally.nulls += u64::from(self.null);
         }
         tally.pushes += u64::from(self.push);

@@ -40,12 +40,12 @@ impl Stride {
         same && bytes.get(self.length - 2..self.length) == Some(b"\r\n".as_slice())
     }
 
-    /// How many whole replies of this shape `bytes` begin with.
+    /// How many whole replies of this shape `bytes` begin with; `most`, if there are more.
     #[inline(always)]
-    pub fn run(&self, bytes: &[u8]) -> usize {
+    pub fn run(&self, bytes: &[u8], most: u64) -> u64 {
         let mut count = 0;
         let mut rest = bytes;
-        while self.fits(rest) {
+        while count < most && self.fits(rest) {
             count += 1;
             rest = &rest[self.length..];
         }
@@ -130,10 +130,11 @@ mod tests {
         for (text, count) in
             [("", 0), ("+OK\r", 0), ("+OK\r\n", 1), ("+OK\r\n+OK\r\n", 2), ("+OK\r\n+OK\r\n+NO\r\n", 2)]
         {
-            assert_eq!(stride.run(text.as_bytes()), count, "{text:?}");
+            assert_eq!(stride.run(text.as_bytes(), 9), count, "{text:?}");
         }
         let value = Stride::new(b"$3\r\n", 5).unwrap();
-        assert_eq!(value.run(b"$3\r\nabc\r\n$3\r\nabc\r\n$3\r\nab"), 2);
-        assert_eq!(Stride::null().run(b"$-1\r\n$-1\r\n$-2\r\n"), 2);
+        assert_eq!(value.run(b"$3\r\nabc\r\n$3\r\nabc\r\n$3\r\nab", 9), 2);
+        assert_eq!(Stride::null().run(b"$-1\r\n$-1\r\n$-2\r\n", 9), 2);
+        assert_eq!(Stride::null().run(b"$-1\r\n$-1\r\n", 1), 1);
     }
 }

@@ -7,6 +7,7 @@ use reference::resp::read;
 use reference::{Reading, skipped};
 use std::sync::Arc;
 
+use protocol::command_order::CommandOrder;
 use protocol::expectation::Expectation;
 use protocol::expectation::ReplyType;
 use protocol::expected::ExpectedReplies;
@@ -198,7 +199,8 @@ proptest! {
         cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..12),
     ) {
         let answers = ["$1\r\na\r\n", "+OK\r\n", ":12\r\n"];
-        let expected = ExpectedReplies::new(vec![to("GET a"), to("SET a b"), to("INCR a")], order.clone());
+        let commands = vec![to("GET a"), to("SET a b"), to("INCR a")];
+        let expected = ExpectedReplies::new(commands, CommandOrder::new(&order));
         let skipper = Skipper::following(Arc::new(expected), place);
         let mut asked: Vec<usize> =
             (0..order.len()).map(|at| usize::from(order[(place + at) % order.len()])).collect();
@@ -210,6 +212,26 @@ proptest! {
         let Reading { tally, refused } = skipped(skipper, &bytes, &places(&cuts, bytes.len()));
         prop_assert_eq!((tally.replies, refused), (lies_at.unwrap_or(asked.len()) as u64, lies_at.is_some()));
     }
+}
+
+#[test]
+fn what_gets_no_reply_is_answered_with_what_follows() {
+    let commands = ["GET a", "CLIENT REPLY OFF", "SET a b", "client reply on"].map(to).to_vec();
+    let order = CommandOrder::new(&[0, 1, 2, 2, 2, 3]);
+    let expected = Arc::new(ExpectedReplies::new(commands, order));
+    let bytes = b"$1\r\na\r\n+OK\r\n$1\r\na\r\n+OK\r\n";
+    for cut in 0..bytes.len() {
+        let mut tally = Tally::default();
+        let mut skipper = Skipper::following(expected.clone(), 0);
+        skipper.skip(&bytes[..cut], &mut tally).unwrap();
+        let answered = [(7, 1), (12, 6), (19, 7), (24, 12)];
+        let replies = answered.iter().rev().find(|(end, _)| cut >= *end).map_or(0, |(_, replies)| *replies);
+        assert_eq!(tally.replies, replies, "{cut}");
+        skipper.skip(&bytes[cut..], &mut tally).unwrap();
+        assert_eq!(tally.replies, 12, "{cut}");
+    }
+    let wrong = Skipper::following(expected, 0).skip(b"$1\r\na\r\n:1\r\n", &mut Tally::default());
+    assert!(wrong.is_err());
 }
 
 /// Pieces of replies, whole or not, and what must not stand in them.

@@ -1,4 +1,4 @@
-//! A ladder: one run per rung in shuffled order, with one document of all.
+//! A ladder: runs at several values of one setting, in shuffled order, reported in one document.
 
 use std::io::{IsTerminal, Write};
 use std::thread;

@@ -9,7 +9,7 @@ use network::memcached;
 use report::prefill::{Growth, Prefill};
 use text::failure::Failure;
 use text::units;
-use workload::filling::Filling;
+use workload::filling::{Filling, MOST_CLIENTS};
 use workload::memcached::suite::Needs;
 use workload::phase::Phase;
 use workload::plan::Plan;
@@ -72,7 +72,7 @@ impl Session<'_> {
     pub fn fillings(&self, phase: &Phase) -> Vec<Filling> {
         match self.plan.protocol {
             ProtocolName::Resp => {
-                phase.workload.string_keys().iter().map(|key| self.filling(phase, key)).collect()
+                phase.fillings().into_values().map(|workload| self.filling(phase, workload)).collect()
             }
             ProtocolName::Memcached => self.filling_memcached(phase, Needs::Keys).into_iter().collect(),
         }
@@ -109,17 +109,16 @@ impl Session<'_> {
     /// How many keys all prefills so far have set.
     fn count_filled(&self, phase: &Phase) -> u64 {
         let mut filled = self.filled.borrow_mut();
-        for key in phase.workload.string_keys() {
+        for key in phase.fillings().into_keys() {
             let count = filled.entry(key).or_default();
             *count = phase.keys.count.max(*count);
         }
         filled.values().sum()
     }
 
-    fn filling(&self, phase: &Phase, key: &[u8]) -> Filling {
+    fn filling(&self, phase: &Phase, workload: Workload) -> Filling {
         let keys = phase.keys.count;
-        let clients = phase.clients.min(usize::try_from(keys).unwrap_or(usize::MAX));
-        let workload = Workload::of_set(key, phase.ttl.is_some());
+        let clients = phase.clients.min(MOST_CLIENTS).min(usize::try_from(keys).unwrap_or(usize::MAX));
         let set = Phase { name: workload.text(), workload, ..phase.clone() };
         let traffic = self.traffic(&set);
         let job = Job {

@@ -5,6 +5,9 @@ use engine::job::Job;
 use engine::stage::Stage;
 use text::failure::Failure;
 
+/// A filling has no more connections: thousands would be opened twice in a row.
+pub const MOST_CLIENTS: usize = 500;
+
 /// Stores each of `requests` keys once.
 pub struct Filling {
     pub traffic: Traffic,

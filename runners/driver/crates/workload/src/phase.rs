@@ -1,5 +1,6 @@
 //! One load on the server, with a result of its own.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::mode::Mode;
@@ -28,6 +29,8 @@ pub struct Phase {
     pub ttl: Option<Ttl>,
     /// Whether every key is set once before, and counted.
     pub prefill: bool,
+    /// The request that sets a key, whose number it holds, instead of SET.
+    pub prefill_request: Option<Vec<Vec<u8>>>,
     pub expect: Expect,
     /// The share of the values read that is compared in full.
     pub verify: f64,
@@ -94,6 +97,7 @@ impl Phase {
             values: Sizes::Fixed(3),
             ttl: None,
             prefill: false,
+            prefill_request: None,
             expect: Expect::default(),
             verify: 0.0,
             warmup: Length::DEFAULT.usual_warmup(),
@@ -105,6 +109,19 @@ impl Phase {
             plain_keys: None,
             resp3: false,
             tracking: false,
+        }
+    }
+
+    /// What sets its keys before it: the workloads, by the keys of each.
+    pub fn fillings(&self) -> BTreeMap<Vec<u8>, Workload> {
+        match &self.prefill_request {
+            Some(words) => {
+                BTreeMap::from([(words[1].clone(), Workload::of_request("prefill", words.clone()))])
+            }
+            None => {
+                let keys = self.workload.string_keys().into_iter();
+                keys.map(|key| (key.clone(), Workload::of_set(&key, self.ttl.is_some()))).collect()
+            }
         }
     }
 

@@ -43,7 +43,18 @@ impl Phase {
         self.check_threads(names)?;
         self.check_keys(names)?;
         self.check_key_bytes(protocol)?;
-        self.check_bytes(names, protocol)
+        self.check_bytes(names, protocol)?;
+        self.check_silences()
+    }
+
+    /// Replies that are turned off must come again, and cannot be verified.
+    fn check_silences(&self) -> Result<(), Failure> {
+        let silences = self.workload.silences().map_err(|(cause, remedy)| Failure::usage(cause, remedy))?;
+        require(
+            !silences || (self.verify == 0.0 && self.mode.sends()),
+            "CLIENT REPLY OFF is sent where each reply is needed",
+            "leave verify and mode out",
+        )
     }
 
     fn check_counts(&self, names: &SettingNames) -> Result<(), Failure> {

@@ -149,8 +149,13 @@ impl Workload {
     pub fn of_set(key: &[u8], end: bool) -> Workload {
         let end = if end { ["EX", "__ttl__"].as_slice() } else { &[] };
         let words = [b"SET", key, b"__data__"].into_iter().chain(end.iter().map(|word| word.as_bytes()));
-        let source = Source::Request(words.map(<[u8]>::to_vec).collect());
-        Workload::of(vec![Item { name: "set".to_owned(), source, count: 1 }], Order::Mix)
+        Workload::of_request("set", words.map(<[u8]>::to_vec).collect())
+    }
+
+    /// One request, called `name`.
+    pub fn of_request(name: &str, words: Vec<Vec<u8>>) -> Workload {
+        let item = Item { name: name.to_owned(), source: Source::Request(words), count: 1 };
+        Workload::of(vec![item], Order::Mix)
     }
 
     /// Whether replies show hits and misses.
@@ -158,6 +163,27 @@ impl Workload {
         match &self.parts {
             Parts::Resp(_) => self.reading().contains(&true),
             Parts::Memcached(items) => items.iter().any(|item| item.source.keys > 0),
+        }
+    }
+
+    /// Whether some of its commands get no reply; a cause and a remedy if it would never end.
+    pub fn silences(&self) -> Result<bool, (&'static str, &'static str)> {
+        let Parts::Resp(items) = &self.parts else { return Ok(false) };
+        let (mut begun, mut is_off) = (false, false);
+        for item in items {
+            match client_reply(&item.source.words(false)).as_deref() {
+                Some("OFF") => (begun, is_off) = (true, true),
+                Some("ON") => is_off = false,
+                Some(_) => return Err(("CLIENT REPLY SKIP is sent", "send CLIENT REPLY OFF and ON")),
+                None => {}
+            }
+        }
+        match begun && (is_off || self.order == Order::Mix) {
+            true => Err((
+                "CLIENT REPLY OFF is sent and nothing says when its commands have ended",
+                "send it in a sequence that ends with CLIENT REPLY ON",
+            )),
+            false => Ok(begun),
         }
     }
 
@@ -190,6 +216,16 @@ impl<S> Item<S> {
             1 => self.name.clone(),
             count => format!("{}:{count}", self.name),
         }
+    }
+}
+
+/// The last word of a CLIENT REPLY, in capitals.
+fn client_reply(words: &[Vec<u8>]) -> Option<String> {
+    let words: Vec<String> =
+        words.iter().take(4).map(|word| String::from_utf8_lossy(word).to_uppercase()).collect();
+    match &words[..] {
+        [client, reply, word] if client == "CLIENT" && reply == "REPLY" => Some(word.clone()),
+        _ => None,
     }
 }
 
@@ -232,8 +268,8 @@ mod tests {
     fn a_mix_has_the_weights_of_its_name() {
         let mix = Workload::named(ProtocolName::Resp, "get:3+set").unwrap();
         let script = mix.traffic(&places(), 1).script().clone();
-        let sets = script.order.iter().filter(|at| **at == 1).count();
-        assert_eq!(script.order.len(), 4 * sets);
+        let sets = script.order.commands().iter().filter(|at| **at == 1).count();
+        assert_eq!(script.order.length(), 4 * sets);
         let named_commands = mix.named_commands();
         let names: Vec<_> =
             named_commands.iter().map(|command| (command.name.as_str(), command.reads)).collect();

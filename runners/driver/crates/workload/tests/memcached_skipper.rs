@@ -118,7 +118,7 @@ fn reply(kind: Kind, keys: u64) -> BoxedStrategy<Reply> {
 fn conversation() -> impl Strategy<Value = (Vec<&'static Test>, Vec<Reply>)> {
     let tests = prop::collection::vec(prop::sample::select(TESTS.iter().collect::<Vec<_>>()), 1..4);
     tests.prop_flat_map(|tests| {
-        let order = load(&tests).script.order;
+        let order = load(&tests).script.order.commands();
         let answers: Vec<Answer> = tests
             .iter()
             .map(|test| test.answer(&Placeholders { value: Value::Drawn(3), ..Placeholders::default() }))
@@ -144,7 +144,7 @@ fn load(tests: &[&'static Test]) -> Load {
 
 /// The reference: what was rendered, as far as it is whole within `length` bytes.
 fn reference(tests: &[&'static Test], replies: &[Reply], length: usize) -> Tally {
-    let order = load(tests).script.order;
+    let order = load(tests).script.order.commands();
     let (mut tally, mut end) = (Tally::default(), 0);
     for (place, reply) in replies.iter().enumerate() {
         end += reply.bytes.len();

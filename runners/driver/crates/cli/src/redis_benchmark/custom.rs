@@ -112,7 +112,7 @@ mod tests {
     fn sequences_have_counts() {
         let plan = planned(&["multi", ";", "3", "incr", "a:__rand_int__", ";", "exec"]).unwrap();
         assert_eq!(plan.title, "multi ; 3 incr a:__rand_int__ ; exec");
-        assert_eq!(plan.script.order, [0, 1, 1, 1, 2]);
+        assert_eq!(plan.script.order.commands(), [0, 1, 1, 1, 2]);
         assert_eq!(plan.script.numbers_per_unit(), 3);
         assert!(planned(&[";"]).is_err());
         let alone = planned(&["set", "k", ";"]).unwrap();

@@ -98,7 +98,8 @@ fn resp_source(entry: &CommandFields) -> Result<(String, source::Source), Failur
     }
 }
 
-fn request_words(request: &Request) -> Result<Vec<Vec<u8>>, Failure> {
+/// The words of a request; at least one.
+pub fn request_words(request: &Request) -> Result<Vec<Vec<u8>>, Failure> {
     let words = match request {
         Request::Words(words) => words.iter().map(|word| word.clone().into_bytes()).collect(),
         Request::Text(text) => words::split(text)

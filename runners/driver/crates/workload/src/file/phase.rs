@@ -2,13 +2,14 @@
 
 use serde_json::Value;
 
-use crate::file::commands::workload;
+use crate::file::commands::{request_words, workload};
 use crate::file::keys_and_values::{key_space, share, sizes};
 use crate::file::written::{ExpectFields, ModeName, OneOrTwo, PhaseFields, label, read_as};
 use crate::mode::Mode;
 use crate::phase::{Expect, Length, Phase};
 use crate::phase_check::SettingNames;
 use crate::protocol_name::ProtocolName;
+use crate::source::Source;
 use engine::schedule::check_rate;
 use generator::values::Ttl;
 use protocol::template::TTL;
@@ -42,6 +43,7 @@ pub fn phase(value: Value, at: usize, protocol: ProtocolName) -> Result<Phase, F
         values: written.values.as_ref().map_or(Ok(usual.values.clone()), sizes)?,
         ttl: written.ttl_s.map(ttl).transpose()?,
         prefill: written.prefill,
+        prefill_request: written.prefill_request.as_ref().map(request_words).transpose()?,
         expect: expect(&written.expect)?,
         verify: share(written.verify, "verify", true)?,
         warmup: match written.warmup_s {
@@ -62,7 +64,25 @@ pub fn phase(value: Value, at: usize, protocol: ProtocolName) -> Result<Phase, F
         "give seconds",
     )?;
     phase.check(&TERMS, protocol)?;
+    check_prefill_request(&phase, protocol)?;
     Ok(phase)
+}
+
+/// A usage failure unless the request of a prefill stores one key, which differs from request to request.
+fn check_prefill_request(phase: &Phase, protocol: ProtocolName) -> Result<(), Failure> {
+    let Some(words) = &phase.prefill_request else { return Ok(()) };
+    require(
+        phase.prefill && protocol == ProtocolName::Resp,
+        "prefill_request is given without prefill, or for memcached",
+        "add prefill = true, or leave it out",
+    )?;
+    let numbers = Source::Request(words.clone()).command(&phase.places(false)).numbers();
+    let key_has_number = words.get(1).is_some_and(|key| memchr::memmem::find(key, b"__key__").is_some());
+    require(
+        numbers == 1 && key_has_number,
+        "prefill_request does not name one key by its number",
+        "write __key__ into its first argument, and where else the same number is meant, as in 'SADD set:__key__ m:__key__'",
+    )
 }
 
 fn length(written: &PhaseFields) -> Result<Length, Failure> {

@@ -64,6 +64,7 @@ impl From<&Phase> for PhaseFields {
             values: Some(ValueFields::from(&phase.values)),
             ttl_s: phase.ttl.map(|Ttl(least, most)| OneOrTwo::of([least, most])),
             prefill: phase.prefill,
+            prefill_request: phase.prefill_request.as_ref().map(|words| Request::Text(words::join(words))),
             expect: ExpectFields {
                 hit_rate: phase.expect.hit_rate.map(OneOrTwo::of),
                 keys: phase.expect.keys,

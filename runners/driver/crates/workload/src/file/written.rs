@@ -43,6 +43,7 @@ pub struct PhaseFields {
     pub ttl_s: Option<OneOrTwo<u64>>,
     #[serde(default)]
     pub prefill: bool,
+    pub prefill_request: Option<Request>,
     #[serde(default)]
     pub expect: ExpectFields,
     #[serde(default)]

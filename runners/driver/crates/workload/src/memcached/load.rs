@@ -1,6 +1,7 @@
 //! Load on memcached: a script with the protocol that knows its answers.
 
 use crate::filling::Filling;
+use crate::filling::MOST_CLIENTS;
 use crate::memcached::suite::{Needs, Test};
 use crate::order::Order;
 use crate::traffic::Traffic;
@@ -49,7 +50,7 @@ impl Load {
 pub fn filling(job: Job, needs: Needs, keys: u64, places: &Placeholders) -> Option<Filling> {
     let test = needs.filler()?;
     let load = Load::new(test, places, job.seed);
-    let clients = job.clients.min(usize::try_from(keys).unwrap_or(usize::MAX));
+    let clients = job.clients.min(MOST_CLIENTS).min(usize::try_from(keys).unwrap_or(usize::MAX));
     let request_bytes = load.script.batch_bytes(1).max(1);
     let job = Job {
         name: test.name.to_owned(),

@@ -1,0 +1,82 @@
+//! The requests of a connection do not depend on how many are prepared at once.
+
+use std::sync::Arc;
+
+use engine::batch::Batch;
+use engine::fill_source::FillSource;
+use generator::keys::Keys;
+use generator::rng::Rng;
+use generator::values::ValuePool;
+use proptest::prelude::*;
+use protocol::command::Command;
+use protocol::expectation::Expectation;
+use protocol::script::Script;
+use protocol::template::{Placeholders, Value};
+
+/// Requests with a number, with a value of few and of many bytes, with a number that is repeated, and with none.
+const TEXTS: [&str; 4] = [
+    "GET key:__rand_int__\r\n",
+    "SET key:__rand_int__ __data__ and more of it\r\n",
+    "MSET a:__rand_1st__ __data__ b:__rand_1st__ c:__seq__\r\n",
+    "PING\r\n",
+];
+
+fn commands(value_bytes: usize) -> Vec<Command> {
+    let places = Placeholders { numbers: true, value: Value::Drawn(value_bytes), ..Placeholders::default() };
+    TEXTS.iter().map(|text| Command::new(&places.cut(text.as_bytes()), Expectation::default())).collect()
+}
+
+fn batch(script: &Script, most: usize) -> Batch {
+    let source = FillSource {
+        keys: Keys::Uniform { keyspace: 1_000_000 },
+        command_keys: Vec::new(),
+        values: ValuePool::new(1, 200),
+        rng: Rng::stream(1, 3),
+        tags: Arc::from([]),
+        sequence: 3,
+        clients: 5,
+    };
+    Batch::new(Arc::new(script.clone()), most, true, source)
+}
+
+fn prepared(batch: &mut Batch, count: usize) -> Vec<u8> {
+    let length = batch.prepare(count);
+    batch.bytes()[..length].to_vec()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(60))]
+
+    #[test]
+    fn batches_are_the_requests_one_by_one(
+        weights in prop::collection::vec(1..20u64, 4),
+        shuffled in any::<bool>(),
+        value_bytes in prop_oneof![0..40usize, Just(200)],
+        counts in prop::collection::vec(1..80usize, 1..6),
+    ) {
+        let commands = commands(value_bytes);
+        let script = match shuffled {
+            true => Script::mix(weights.into_iter().zip(commands).collect(), 7),
+            false => Script::sequence(weights.iter().map(|weight| *weight as usize).zip(commands).collect()),
+        };
+        let (mut whole, mut single) = (batch(&script, 80), batch(&script, 80));
+        for count in counts {
+            let one_by_one: Vec<u8> = (0..count).flat_map(|_| prepared(&mut single, 1)).collect();
+            prop_assert_eq!(prepared(&mut whole, count), one_by_one);
+        }
+    }
+}
+
+#[test]
+fn a_mix_sends_each_command_as_often_as_it_weighs() {
+    let script = Script::mix(vec![(9, commands(3).remove(0)), (1, commands(3).remove(1))], 7);
+    let requests = script.order.length();
+    let mut batch = batch(&script, 100);
+    let sent: Vec<u8> =
+        (0..requests).step_by(100).flat_map(|at| prepared(&mut batch, 100.min(requests - at))).collect();
+    let text = String::from_utf8_lossy(&sent);
+    assert_eq!(
+        (text.matches("GET ").count(), text.matches("SET ").count()),
+        (requests / 10 * 9, requests / 10)
+    );
+}

@@ -1,0 +1,55 @@
+"""Servers of thousands of connections: how many they are to allow, and the files that this takes."""
+
+import contextlib
+import resource
+from collections.abc import Iterator
+from dataclasses import replace
+
+from runners.documents import Benchmark, ServerRecipe
+from runners.errors import BenchmarkFailed
+
+CLIENTS = "{clients}"  # in the command of a server
+LEAST_CLIENTS = 4096  # few connections or many: the tables that a server makes for them have one size
+RESERVE = 100  # files that are no connections of the load
+
+
+def files_needed(benchmark: Benchmark) -> int:
+    """How many files the server of this benchmark has open at once."""
+    probe = benchmark.workload.get("probe") or {}
+    return int(benchmark.workload.get("clients", 1) + probe.get("clients", 0) + RESERVE)
+
+
+def recipe_for(recipe: ServerRecipe, benchmark: Benchmark) -> ServerRecipe:
+    """The recipe, with the number of connections that the server is to allow."""
+    allowed = str(max(LEAST_CLIENTS, files_needed(benchmark)))
+    listen = {transport: words.replace(CLIENTS, allowed) for transport, words in recipe.listen.items()}
+    return replace(recipe, command=recipe.command.replace(CLIENTS, allowed), listen=listen)
+
+
+@contextlib.contextmanager
+def open_files(needed: int) -> Iterator[None]:
+    """Inside, a process that is started may open so many files, and as many as this one if that is more.
+
+    Raises BenchmarkFailed if this machine does not allow it.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY or needed <= soft:
+        yield
+        return
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard if hard < 0 else max(hard, needed)))
+    except (ValueError, OSError) as error:
+        raise BenchmarkFailed(
+            f"{needed - RESERVE} connections need {needed} open files in one process, and this machine allows {hard}: "
+            f"raise the hard limit of the runner to at least {needed} (ulimit -Hn, LimitNOFILE=), or lower clients"
+        ) from error
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def check_files(benchmark: Benchmark) -> None:
+    """Raises BenchmarkFailed if this machine does not allow the files that a benchmark needs."""
+    with open_files(files_needed(benchmark)):
+        pass
