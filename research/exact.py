@@ -2,10 +2,10 @@
 
 python research/exact.py SERVER PROGRAM [--other PROGRAM] [--processes 20] [--test get] [--keys 100000] [--seeds]
 
-SERVER: kvd, redis or memcached; PROGRAM: its binary. Counts as a run does, with the functions of the server's suite.
-With --other the processes of both programs alternate, and the functions that cost more or less are listed. With --seeds
-each process of a program has other random bytes, as when a suspicion is settled; without, all have those of a commit's
-own count.
+SERVER: kvd, redis, valkey or memcached; PROGRAM: its binary. Counts as a run does, with the functions of the server's
+suite. With --other the processes of both programs alternate, and the functions that cost more or less are listed. With
+--seeds each process of a program has other random bytes, as when a suspicion is settled; without, all have those of a
+commit's own count.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from speedtrack.benchmarks.suitefiles import parse_suite
 
 SUITES = Path(__file__).resolve().parent.parent / "suites"
 SUITE = {"kvd": "sample"}  # where the suite has another name than the server
+STARTED_AS = {"valkey": "redis"}  # where a server takes the options of another one
 
 
 def functions_of(server: str) -> tuple[str, ...]:
@@ -57,7 +58,7 @@ def report(name: str, counts: list[Count], seconds: list[float]) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("server", choices=["kvd", "redis", "memcached"])
+    parser.add_argument("server", choices=["kvd", "redis", "valkey", "memcached"])
     parser.add_argument("program", type=Path)
     parser.add_argument("--other", type=Path)
     parser.add_argument("--processes", type=int, default=20)
@@ -66,7 +67,8 @@ def main() -> None:
     parser.add_argument("--keys", type=int, default=100_000)
     options = parser.parse_args()
     options.warmup, options.seconds = 0.0, 1.0
-    asked = job(options.server, ("base", "head"), [benchmark(options.test, options.test, 16, options)])
+    server = STARTED_AS.get(options.server, options.server)
+    asked = job(server, ("base", "head"), [benchmark(options.test, options.test, 16, options)])
     if options.server == "memcached":  # in valgrind it cannot lower its limit of open files
         asked = replace(asked, server=replace(asked.server, command=f"{asked.server.command} -c 4096"))
     one = replace(asked.benchmarks[0], inside=functions_of(options.server))

@@ -7,6 +7,8 @@ instructions are not counted.
 
 import re
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -15,7 +17,8 @@ from runners.documents import Benchmark
 from runners.errors import BenchmarkFailed, Transient
 from runners.loads.target import Target
 from runners.measuring.trials import MEASURE, TrialRunner
-from runners.servers.server import ServerSpec
+from runners.servers.capacity import recipe_for
+from runners.servers.server import ServerProcess, ServerSpec
 
 METRIC = "callgrind_instructions_per_request"
 REQUESTS = 10_000
@@ -24,11 +27,40 @@ SLOWDOWN = 10  # of a server's start in valgrind, at least
 END_TIMEOUT_S = 60.0
 REPORT = "callgrind.out"
 NO_VALGRIND = "valgrind is not a program on this machine: install it on the runner's PATH"
+# What a server in valgrind, or the driver that loads it, says when it fails, and the remedy.
+REMEDIES = (
+    ("failed to start tool|Exec format error|cannot execute", "install valgrind for this machine's architecture"),
+    ("valgrind: not found", "the sandbox hides it: name its directory in SPEEDTRACK_SANDBOX_READABLE"),
+    (
+        "SIGILL|Illegal opcode",
+        "valgrind does not know all instructions of this processor: build it without -march=native",
+    ),
+)
 _TOTAL = re.compile(r"^(?:summary|totals): (\d+)", re.MULTILINE)
 KEPT_KEYS = (
     *("test", "commands", "sequence", "pipeline", "window", "keys", "values", "ttl_s"),
-    *("prefill", "setup", "expect", "verify", "resp3", "tracking"),
+    *("prefill", "prefill_request", "setup", "expect", "verify", "resp3", "tracking"),
 )
+
+
+@contextmanager
+def in_valgrind() -> Iterator[None]:
+    """Says of a failure that it was in valgrind, and the remedy if there is a known one."""
+    try:
+        yield
+    except BenchmarkFailed as error:
+        remedy = next((f": {words}" for cause, words in REMEDIES if re.search(cause, str(error))), "")
+        raise BenchmarkFailed(f"in valgrind: {error}{remedy}") from error
+
+
+def load_alive(runner: TrialRunner, benchmark: Benchmark, target: Target, server: ServerProcess) -> None:
+    """Loads the server once. If it has ended, its last words are the failure, not those of the driver."""
+    try:
+        runner.tools.driver.run(benchmark, target, SEED, runner.control)
+    except (BenchmarkFailed, Transient):
+        server.check_alive()
+        raise
+    server.check_alive()
 
 
 def count_instructions(runner: TrialRunner, benchmark: Benchmark, side: str) -> dict[str, float]:
@@ -54,14 +86,13 @@ def executed_instructions(runner: TrialRunner, benchmark: Benchmark, side: str, 
     command = f"{valgrind} -q --tool=callgrind --callgrind-out-file={{data}}/{REPORT} {job.server.command}"
     recipe = replace(job.server, command=command, ready_timeout_s=SLOWDOWN * job.server.ready_timeout_s)
     programs = {name: one.path for name, one in runner.builds[side].artifacts.items()}
-    spec = ServerSpec(recipe, benchmark.transport, programs)
-    with tools.launcher.running(spec, Random(SEED), runner.control) as server:
+    spec = ServerSpec(recipe_for(recipe, benchmark), benchmark.transport, programs)
+    with in_valgrind(), tools.launcher.running(spec, Random(SEED), runner.control) as server:
         target = Target(recipe.protocol, server.address, server.pid, server.output.parent)
-        tools.driver.run(counting_benchmark(benchmark, requests), target, SEED, runner.control)
-        server.check_alive()
+        load_alive(runner, counting_benchmark(benchmark, requests), target, server)
         server.child.terminate()
         if server.child.wait(runner.control, END_TIMEOUT_S) is None:
-            raise BenchmarkFailed("in valgrind the server did not end on SIGTERM")
+            raise BenchmarkFailed("the server did not end on SIGTERM")
         return total_instructions(target.directory / "data" / REPORT)
 
 

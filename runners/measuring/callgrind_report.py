@@ -1,8 +1,9 @@
-"""The reports of callgrind: how many instructions each function executed itself.
+"""The reports of callgrind: how many instructions each function executed itself, and below which callers.
 
 The format is that of `callgrind.out` (valgrind manual, "Callgrind Format Specification"). Names are compressed:
 `(12) name` gives a name its number, `(12)` uses it. A line after `calls=` is what the callee cost, which is in the
-callee's own costs already.
+callee's own costs already. With `--separate-callers` a name is that of the function and, after `'`, of its callers from
+the nearest on; a number after `'` is the depth of a recursion.
 """
 
 import re
@@ -10,31 +11,50 @@ from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 
+from runners.measuring.stacks import Stack
+
 PART = re.compile(r"\.(\d+)$")
 _NAME = re.compile(r"(c?fn)=\((\d+)\)(?: (.*))?")
 _COST = re.compile(r"[+*\d-]\S* (\d+)")
-_CYCLE = re.compile(r"'\d+$")  # the depth of a recursion
+_ADDRESS = re.compile(r"0x[0-9a-f]+")  # of code without a symbol: another one in each build
 UNKNOWN = "(unknown)"
 
 
-def function_costs(lines: Iterable[str]) -> Counter[str]:
-    """The instructions of each function, without those of the functions that it called."""
-    names: dict[str, str] = {}
-    costs: Counter[str] = Counter()
-    function, inclusive = UNKNOWN, False
+def stack_costs(lines: Iterable[str]) -> Counter[Stack]:
+    """The instructions of each function by the callers that the report has, without those of what it called.
+
+    Stacks begin at the outermost caller and end with the function; without `--separate-callers` they are the function.
+    """
+    stacks: dict[str, Stack] = {}
+    costs: Counter[Stack] = Counter()
+    stack: Stack = (UNKNOWN,)
+    inclusive = False
     for line in lines:
         if match := _NAME.match(line):
             kind, number, name = match.groups()
             if name:
-                names[number] = _CYCLE.sub("", name)
+                stacks[number] = stack_of(name)
             if kind == "fn":
-                function = names.get(number, UNKNOWN)
+                stack = stacks.get(number, (UNKNOWN,))
         elif line.startswith("calls="):
             inclusive = True
         elif match := _COST.match(line):
-            costs[function] += 0 if inclusive else int(match[1])
+            costs[stack] += 0 if inclusive else int(match[1])
             inclusive = False
     return +costs
+
+
+def stack_of(name: str) -> Stack:
+    frames = (one for one in reversed(name.split("'")) if not one.isdecimal())
+    return tuple(UNKNOWN if _ADDRESS.fullmatch(one) else one for one in frames) or (UNKNOWN,)
+
+
+def function_costs(stacks: Counter[Stack]) -> Counter[str]:
+    """The instructions of each function, over all its callers."""
+    costs: Counter[str] = Counter()
+    for stack, cost in stacks.items():
+        costs[stack[-1]] += cost
+    return costs
 
 
 def parts_of(report: Path) -> list[Path]:
@@ -45,10 +65,10 @@ def parts_of(report: Path) -> list[Path]:
     return [file for _, file in sorted(numbered)] + ([report] if report.exists() and report.stat().st_size else [])
 
 
-def cost_of_parts(parts: Iterable[Path]) -> Counter[str]:
-    """The instructions of each function over several parts of a report."""
-    total: Counter[str] = Counter()
+def cost_of_parts(parts: Iterable[Path]) -> Counter[Stack]:
+    """The instructions by stack over several parts of a report."""
+    total: Counter[Stack] = Counter()
     for part in parts:
         with part.open(errors="replace") as lines:
-            total.update(function_costs(lines))
+            total.update(stack_costs(lines))
     return total

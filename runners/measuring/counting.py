@@ -32,15 +32,27 @@ from runners.build.elf import function_names
 from runners.documents import Benchmark
 from runners.errors import BenchmarkFailed, Transient
 from runners.loads.target import Target
-from runners.measuring.callgrind import END_TIMEOUT_S, KEPT_KEYS, NO_VALGRIND, REPORT, SEED, SLOWDOWN
-from runners.measuring.callgrind_report import cost_of_parts, parts_of
+from runners.measuring.callgrind import (
+    END_TIMEOUT_S,
+    KEPT_KEYS,
+    NO_VALGRIND,
+    REPORT,
+    SEED,
+    SLOWDOWN,
+    in_valgrind,
+    load_alive,
+)
+from runners.measuring.callgrind_report import cost_of_parts, function_costs, parts_of
+from runners.measuring.stacks import Stack
 from runners.measuring.trials import MEASURE, Trial, TrialRunner, TrialStart
+from runners.servers.capacity import recipe_for
 from runners.servers.server import ServerProcess, ServerSpec
 
 METRIC = "counted_instructions_per_request"
 PIPELINE = 16
 SETTLING = 40_000  # requests after prefill; their instructions are not used
 BATCH, REQUESTS = 320, 2_000  # in each of the rounds; the former are subtracted from the latter
+COUNTED = REQUESTS - BATCH
 # The load before each round, as different as can be: connections, pipeline, requests. The first is before BATCH.
 SHUFFLES = (
     (5, 1, 300),
@@ -127,6 +139,17 @@ def count_instructions(runner: TrialRunner, benchmark: Benchmark, side: str, num
 
     Raises BenchmarkFailed, Transient.
     """
+    inside, costs = costs_inside(runner, benchmark, side, number)
+    return count_of(inside, function_costs(costs))
+
+
+def costs_inside(
+    runner: TrialRunner, benchmark: Benchmark, side: str, number: int, callers: int = 0
+) -> tuple[str, Counter[Stack]]:
+    """The function that is counted inside of, and what COUNTED requests cost there, by at most so many callers.
+
+    Raises BenchmarkFailed, Transient.
+    """
     valgrind = shutil.which("valgrind")
     if valgrind is None:
         raise BenchmarkFailed(NO_VALGRIND)
@@ -138,13 +161,15 @@ def count_instructions(runner: TrialRunner, benchmark: Benchmark, side: str, num
         f"--callgrind-out-file={{data}}/{REPORT}",
         "--demangle=no",
         *(f"--toggle-collect={one}" for one in symbols),
+        *(f"--dump-before={one}" for one in ACCEPTS),
+        f"--separate-callers={callers}",
     ]
-    options += [f"--dump-before={one}" for one in ACCEPTS]
     command = f"{LIMITED} {valgrind} -q --tool=callgrind {' '.join(options)} {job.server.command}"
     recipe = replace(job.server, command=command, ready_timeout_s=SLOWDOWN * job.server.ready_timeout_s)
-    spec = ServerSpec(recipe, benchmark.transport, programs, random=random_bytes(number))
-    with tools.launcher.running(spec, Random(SEED), runner.control) as server:
-        return count_of(inside, *costs_of_loads(runner, benchmark, server))
+    spec = ServerSpec(recipe_for(recipe, benchmark), benchmark.transport, programs, random=random_bytes(number))
+    with in_valgrind(), tools.launcher.running(spec, Random(SEED), runner.control) as server:
+        batch, rounds = costs_of_loads(runner, benchmark, server)
+    return inside, costs_of_requests(inside, batch, rounds)
 
 
 def random_bytes(number: int) -> bytes:
@@ -154,18 +179,17 @@ def random_bytes(number: int) -> bytes:
 
 def costs_of_loads(
     runner: TrialRunner, benchmark: Benchmark, server: ServerProcess
-) -> tuple[Counter[str], list[Counter[str]]]:
-    """The costs by function of BATCH requests, and of REQUESTS requests in each round. Ends the server."""
+) -> tuple[Counter[Stack], list[Counter[Stack]]]:
+    """The costs by stack of BATCH requests, and of REQUESTS requests in each round. Ends the server."""
     target = Target(runner.job.server.protocol, server.address, server.pid, server.output.parent)
     report = target.directory / "data" / REPORT
     begun: list[int] = []
     for load in loads(benchmark):
         begun.append(len(parts_of(report)) + 1)  # the part that ends when this load connects is not its own
-        runner.tools.driver.run(load, target, SEED, runner.control)
-        server.check_alive()
+        load_alive(runner, load, target, server)
     server.child.terminate()
     if server.child.wait(runner.control, END_TIMEOUT_S) is None:
-        raise BenchmarkFailed("in valgrind the server did not end on SIGTERM")
+        raise BenchmarkFailed("the server did not end on SIGTERM")
     parts = parts_of(report)
     if begun[0] == begun[-1]:
         raise BenchmarkFailed("callgrind saw no connection: the server must accept with a function of the C library")
@@ -179,7 +203,7 @@ def loads(benchmark: Benchmark) -> list[Benchmark]:
     """The load that settles the server; then pairs of one that shuffles its memory and one that is counted."""
     workload = {key: value for key, value in benchmark.workload.items() if key in KEPT_KEYS}
     workload |= {"threads": 1, "pipeline": PIPELINE, "warmup_s": 0.0}
-    again = {key: value for key, value in workload.items() if key not in ("prefill", "setup")}
+    again = {key: value for key, value in workload.items() if key not in ("prefill", "prefill_request", "setup")}
     found = [workload | {"clients": 1, "requests": SETTLING}]
     for number, (clients, pipeline, requests) in enumerate(SHUFFLES):
         found.append(again | {"clients": clients, "pipeline": pipeline, "requests": requests})
@@ -187,18 +211,26 @@ def loads(benchmark: Benchmark) -> list[Benchmark]:
     return [replace(benchmark, workload=one) for one in found]
 
 
-def count_of(inside: str, batch: Counter[str], rounds: Sequence[Counter[str]]) -> Count:
-    """The count by the costs of BATCH requests and of the rounds. Raises BenchmarkFailed if there are none."""
-    least = min(rounds, key=lambda costs: costs.total())
-    requests = REQUESTS - BATCH
-    total = (least.total() - batch.total()) / requests
-    if total <= 0:
+def costs_of_requests(inside: str, batch: Counter[Stack], rounds: Sequence[Counter[Stack]]) -> Counter[Stack]:
+    """What COUNTED requests cost, by the costs of BATCH requests and of the rounds.
+
+    Raises BenchmarkFailed if it is nothing.
+    """
+    costs = min(rounds, key=Counter.total).copy()
+    costs.subtract(batch)
+    if costs.total() <= 0:
         raise BenchmarkFailed(
             f"no request was seen inside of {inside}: it may be inlined where it is called; name its caller"
         )
-    costs = {name: (least[name] - batch[name]) / requests for name in least}
-    costliest = sorted((name for name in costs if costs[name] > 0), key=lambda name: (-costs[name], name))
-    functions = {name: round(costs[name], 3) for name in costliest[:MOST_FUNCTIONS]}
+    return costs
+
+
+def count_of(inside: str, costs: Counter[str]) -> Count:
+    """The count by what COUNTED requests cost in each function."""
+    total = costs.total() / COUNTED
+    per_request = {name: cost / COUNTED for name, cost in costs.items() if cost > 0}
+    costliest = sorted(per_request, key=lambda name: (-per_request[name], name))
+    functions = {name: round(per_request[name], 3) for name in costliest[:MOST_FUNCTIONS]}
     if rest := round(total - sum(functions.values()), 3):
         functions[OTHERS] = rest
     return Count(inside, total, functions)

@@ -1,8 +1,4 @@
-"""perf: where a process spends its CPU time, as folded stacks for a flame graph.
-
-The folded form is that of Brendan Gregg's FlameGraph: one line per stack, its frames from the root on, joined by `;`,
-then a space and the number of samples. Kernel functions end in `_[k]`.
-"""
+"""perf: where a process spends its CPU time, as folded stacks for a flame graph."""
 
 import re
 import shutil
@@ -10,7 +6,9 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
+from runners.measuring.stacks import DEEPEST, Stack, folded_text, function_frame
 from runners.processes.children import Child, ChildCommand, Processes
 from runners.processes.control import Control, boottime
 
@@ -21,18 +19,13 @@ SCRIPT = ["script", "--no-inline", "-F", "comm,event,ip,sym,dso"]
 ATTACH_TIMEOUT_S, SAVE_TIMEOUT_S, SCRIPT_TIMEOUT_S = 30.0, 60.0, 300.0
 POLL_S = 0.02
 COMM_LENGTH = 15  # of a thread's name
-MOST_STACKS, DEEPEST, LONGEST_NAME = 4_000, 120, 200
-RARE = "(rare stacks)"
 NO_PERF = "perf is not a program on this machine: install it on the runner's PATH (linux-perf, linux-tools)"
 NOT_ALLOWED = "set kernel.perf_event_paranoid to 1 or less, or give the runner the capability PERFMON"
 _HEAD = re.compile(r"^(?P<comm>\S.*?)\s+(?P<event>[\w./-]+)(?::\w*)?:\s*$")
 _FRAME = re.compile(r"^\s+[0-9a-f]+ (?P<name>.+) \((?P<object>.*)\)$")
-_CLONE = re.compile(r"(?:\.(?:isra|constprop|part|cold|lto_priv)(?:\.\d+)?)+$")  # differs from build to build
 _UNKNOWN = "[unknown]"
 # What runs before the program's own code. Some samples reach it and others do not, so equal stacks would differ.
 _START = re.compile(r"_start|__libc_start_\w+(@.*)?|start_thread|(__)?clone3?")
-
-Stack = tuple[str, ...]
 
 
 class ProfileUnavailable(Exception):
@@ -41,13 +34,22 @@ class ProfileUnavailable(Exception):
 
 @dataclass(frozen=True)
 class Profile:
-    """Samples of one server under load. `unavailable` is empty, or the reason why there are none."""
+    """What one server does under load, by stack. `unavailable` is empty, or the reason why it is not known.
 
-    frequency_hz: int
+    `kind`: of samples by perf, or of counted instructions. These have no frequency; `samples` is then the sum of costs.
+    """
+
+    frequency_hz: int = 0
     event: str = ""
     samples: int = 0
     folded: str = ""
     unavailable: str = ""
+    kind: Literal["samples", "instructions"] = "samples"
+
+    @property
+    def hardware(self) -> bool:
+        """Did a counter of the processor give the samples?"""
+        return "cycles" in self.event
 
 
 @dataclass(frozen=True)
@@ -156,17 +158,9 @@ def frame_name(name: str, where: str, names: Mapping[str, str]) -> str:
         file = Path(where.strip("[]")).name or "unknown"
         return f"[{names.get(file, file)}]"
     kernel = where.startswith("[") and where not in ("[vdso]", "[vsyscall]")
-    return _CLONE.sub("", name).replace(";", ":")[:LONGEST_NAME] + ("_[k]" if kernel else "")
+    return function_frame(name) + ("_[k]" if kernel else "")
 
 
 def trimmed(stack: Stack) -> Stack:
     """The stack without unknown frames and those of the start of the program, cut to DEEPEST frames."""
     return tuple(frame for frame in stack if frame != _UNKNOWN and not _START.fullmatch(frame))[:DEEPEST]
-
-
-def folded_text(stacks: Counter[Stack]) -> str:
-    """The folded text, the most frequent stack first; those beyond MOST_STACKS are combined in one line."""
-    ordered = sorted(stacks.items(), key=lambda item: (-item[1], item[0]))
-    rest = sum(count for _, count in ordered[MOST_STACKS:])
-    lines = [f"{';'.join(stack)} {count}\n" for stack, count in ordered[:MOST_STACKS]]
-    return "".join(lines) + (f"{RARE} {rest}\n" if rest else "")

@@ -1,4 +1,7 @@
-"""A profile run: the server of every side is sampled under the load of every benchmark, and nothing is measured."""
+"""A profile run: the server of every side is sampled under the load of every benchmark, and nothing is measured.
+
+Where perf has no hardware counters, the instructions of benchmarks that are counted are profiled as well.
+"""
 
 from collections.abc import Callable
 from dataclasses import asdict, replace
@@ -6,6 +9,7 @@ from itertools import product
 
 from runners.documents import Benchmark, ProfileRequest, Side
 from runners.loads.target import Target
+from runners.measuring.counted_stacks import FOLDED_REQUESTS, INSTRUCTIONS, count_stacks
 from runners.measuring.perf import Profile, ProfiledProcess
 from runners.measuring.trials import MEASURE, TrialRunner
 from runners.reporting.lease import RunProgress
@@ -16,23 +20,34 @@ CPU = "server_cpu_ns_per_request"
 
 
 def run_profiles(runner: TrialRunner, request: ProfileRequest, show: Callable[[RunProgress], None]) -> None:
-    """Sends a profile of each benchmark and side, or why perf could not sample it. Raises as a trial does."""
+    """Sends the profiles of each benchmark and side, or why there is none. Raises as a trial does."""
     pairs = list(product(runner.job.benchmarks, runner.job.sides))
     for done, (benchmark, side) in enumerate(pairs):
         runner.check()
-        name = f"{runner.name(benchmark, side.side)}, profile"
-        show(RunProgress(done, len(pairs), name))
+        show(RunProgress(done, len(pairs), f"{runner.name(benchmark, side.side)}, profile"))
         profile, cpu_ns = profile_server(runner, benchmark, side, request)
-        runner.log.line(MEASURE, f"{name}: {profile.unavailable or f'{profile.samples} samples of {profile.event}'}")
-        document = {
-            "token": runner.job.token,
-            "side": side.side,
-            "sha": side.sha,
-            "benchmark": {"name": benchmark.name, "digest": benchmark.digest},
-            "cpu_ns_per_request": cpu_ns,
-        }
-        runner.tools.client.profile(runner.job.run, document | asdict(profile))
+        send_profile(runner, benchmark, side, profile, cpu_ns)
+        if benchmark.inside and not profile.hardware:
+            send_profile(runner, benchmark, side, count_stacks(runner, benchmark, side.side))
     show(RunProgress(len(pairs), len(pairs), "done"))
+
+
+def send_profile(
+    runner: TrialRunner, benchmark: Benchmark, side: Side, profile: Profile, cpu_ns: float | None = None
+) -> None:
+    """Stores a profile and sends it; the log says what it is of. Raises as a trial does."""
+    found = profile.unavailable or f"{profile.samples} samples of {profile.event}"
+    if profile.kind == INSTRUCTIONS and profile.folded:
+        found = f"{profile.samples / FOLDED_REQUESTS:.2f} instructions per request by stack"
+    runner.log.line(MEASURE, f"{runner.name(benchmark, side.side)}, profile: {found}")
+    document = {
+        "token": runner.job.token,
+        "side": side.side,
+        "sha": side.sha,
+        "benchmark": {"name": benchmark.name, "digest": benchmark.digest},
+        "cpu_ns_per_request": cpu_ns,
+    }
+    runner.tools.client.profile(runner.job.run, document | asdict(profile))
 
 
 def profile_server(
@@ -59,5 +74,5 @@ def prefilled_benchmark(runner: TrialRunner, benchmark: Benchmark, server: Serve
     if benchmark.workload.get("prefill"):
         target = Target(runner.job.server.protocol, server.address, server.pid, server.output.parent)
         runner.tools.driver.prefill(benchmark, target, runner.job.seed, runner.control)
-    workload = {key: value for key, value in benchmark.workload.items() if key != "requests"}
+    workload = {key: value for key, value in benchmark.workload.items() if key not in ("requests", "prefill_request")}
     return replace(benchmark, workload=workload | {"prefill": False, "warmup_s": WARMUP_S, "duration_s": WINDOW_S})

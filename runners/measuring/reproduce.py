@@ -9,6 +9,7 @@ from runners.loads.external import ExternalLoads
 from runners.loads.speedbench import driver_arguments, workload_document
 from runners.loads.target import Target
 from runners.machine.kernel_files import cpu_list
+from runners.servers.capacity import recipe_for
 from runners.servers.server import Address, Launcher, ServerProcess, server_argv
 
 PORT: Any = "{port}"
@@ -30,7 +31,7 @@ def recipe(
     target = Target(job.server.protocol, address, PID, Path("{room}"))
     driver = external.driver
     return {
-        "server": server_argv(job.server, address, Path("{data}"), programs),
+        "server": server_argv(recipe_for(job.server, loads[-1][0]), address, Path("{data}"), programs),
         "loads": [one for benchmark, seed in loads for one in steps(benchmark, seed, target, external)],
         "padding_bytes": server.padding_bytes,
         "server_cpus": cpu_list(launcher.cpus),
@@ -51,6 +52,6 @@ def steps(benchmark: Benchmark, seed: int, target: Target, external: ExternalLoa
 
 
 def native(benchmark: Benchmark, seed: int, target: Target, cpus: frozenset[int]) -> dict[str, Any]:
-    words = driver_arguments(target, seed, cpus)
+    words = driver_arguments(benchmark, target, seed, cpus)
     words[words.index("--cpus") + 1] = "{driver_cpus}"
     return {"argv": ["{speedbench}", *words], "workload": workload_document(benchmark, target, cpus)}

@@ -19,7 +19,7 @@ from runners.measuring.reproduce import SeededBenchmark
 from runners.measuring.tools import Tools
 from runners.processes.control import Control
 from runners.reporting.runlog import RunLog
-from runners.servers import counters
+from runners.servers import capacity, counters
 from runners.servers.server import ServerProcess, ServerSpec
 
 MEASURE = "measure"
@@ -142,8 +142,11 @@ class TrialRunner:
     ) -> Iterator[ServerProcess]:
         """A server of this side's build that answers, in the network of another one. Raises as `Launcher.running`."""
         programs = {name: one.path for name, one in self.builds[side].artifacts.items()}
-        spec = ServerSpec(self.job.server, benchmark.transport, programs, slot, beside)
-        with self.tools.launcher.running(spec, self.rng, self.control) as server:
+        spec = ServerSpec(capacity.recipe_for(self.job.server, benchmark), benchmark.transport, programs, slot, beside)
+        with (
+            capacity.open_files(capacity.files_needed(benchmark)),
+            self.tools.launcher.running(spec, self.rng, self.control) as server,
+        ):
             yield server
 
     def run_load(self, benchmark: Benchmark, server: ServerProcess, seed: int, name: str) -> LoadResult:

@@ -22,7 +22,7 @@ class Call:
 
 @dataclass
 class Api:
-    """`jobs` are handed out in turn; `sources` are the files of a commit by sha; `rules` may answer first.
+    """`jobs` are handed out one after the other; `sources` are the files of a commit by sha; `rules` may answer first.
 
     A run that fails since the machine was too busy to measure on is handed out again, and what its attempt sent is
     forgotten: the machine that runs tests is often busy.

@@ -1,7 +1,8 @@
 """Profiles: sample both sides of a change once, so that people see which functions take more time.
 
 A profile run is a paired run with the reason ``profile``. It sends profiles and no measurements: sampling slows the
-server down, so the numbers would fit neither a line nor a pair.
+server down, so the numbers would fit neither a line nor a pair. Where the runner has no hardware counters, it also
+counts the instructions of those benchmarks whose suite names functions for that.
 """
 
 import zlib
@@ -16,6 +17,8 @@ from speedtrack.runs import planning, queue, results
 from speedtrack.runs.documents import ProfileDocument
 from speedtrack.runs.models import Machine, Profile, Reason, Run, Status
 from speedtrack.runs.order import PRIORITY
+
+FOLDED_REQUESTS = 100  # whose instructions the folded text of counted instructions has
 
 
 class NoBase(Exception):
@@ -45,7 +48,7 @@ def change_of_run(run: Run) -> ProfiledChange:
 
 @transaction.atomic
 def accept_profile(machine: Machine, run_id: int, document: ProfileDocument) -> None:
-    """Store the profile of one side under one benchmark. The same document again changes nothing.
+    """Store a profile of one side under one benchmark. The same document again changes nothing.
 
     Raises queue.LeaseLost, results.ResultError, or results.Contradiction for a second, different profile.
     """
@@ -56,11 +59,11 @@ def accept_profile(machine: Machine, run_id: int, document: ProfileDocument) -> 
         benchmark=results.benchmark_in_run(run, document),
         folded=zlib.compress(document.folded.encode()),
         **document.model_dump(
-            include={"side", "event", "frequency_hz", "samples", "cpu_ns_per_request", "unavailable"}
+            include={"side", "kind", "event", "frequency_hz", "samples", "cpu_ns_per_request", "unavailable"}
         ),
     )
-    sent = Profile.objects.filter(attempt=profile.attempt, benchmark=profile.benchmark, side=profile.side).first()
-    if sent:
+    alike = {name: getattr(profile, name) for name in ("attempt", "benchmark", "side", "kind")}
+    if sent := Profile.objects.filter(**alike).first():
         results.check_same(f"profile of {profile.benchmark.name}, side {profile.side}", [sent], [profile])
     else:
         profile.save(force_insert=True)
@@ -69,6 +72,13 @@ def accept_profile(machine: Machine, run_id: int, document: ProfileDocument) -> 
 def folded_stacks(profile: Profile) -> str:
     """The folded stacks, one per line."""
     return zlib.decompress(profile.folded).decode()
+
+
+def cost_per_request(profile: Profile) -> float | None:
+    """What the stacks of a request cost: ns of CPU time, or instructions. None: unknown."""
+    if profile.kind == Profile.Kind.INSTRUCTIONS:
+        return profile.samples / FOLDED_REQUESTS
+    return profile.cpu_ns_per_request
 
 
 def plan_profile(change: ProfiledChange, by_hand: bool = False) -> Run:

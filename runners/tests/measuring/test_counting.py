@@ -1,6 +1,10 @@
 """Instructions inside of named functions: the count holds what is inside and nothing else, to the instruction."""
 
+import os
+import re
+import shutil
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,14 +13,15 @@ import pytest
 from runners.build.elf import function_names
 from runners.errors import BenchmarkFailed
 from runners.measuring import counting
-from runners.measuring.callgrind_report import cost_of_parts, function_costs, parts_of
+from runners.measuring.callgrind_report import cost_of_parts, function_costs, parts_of, stack_costs, stack_of
 from runners.tests.api import Api
 from runners.tests.conftest import BASE_SHA, SHA, TINY, TREE, make_benchmark, make_build, make_job
 from runners.work.agent import Agent
 
 # 1000 turns of a loop of two instructions, which no compiler removes; and a few around it.
 SPIN = '__attribute__((noinline)) void spin(void) { for (int i = 0; i < 1000; i++) __asm__ volatile(""); }\n'
-HEAD = "static void serve(struct connection *c) {"
+GET = "char **value = slot(argv[1], 0);"
+SIDES = [{"side": "base", "sha": BASE_SHA}, {"side": "head", "sha": SHA}]
 MAKEFILE = "tiny: tiny.c\n\t$(CC) -O2 -g -o $@ $<\n"
 
 
@@ -37,6 +42,7 @@ def counted_job(names: list[str], **changes: Any) -> dict[str, object]:
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(counting, "SETTLING", 1_000)
     monkeypatch.setattr(counting, "REQUESTS", 1_120)
+    monkeypatch.setattr(counting, "COUNTED", 1_120 - counting.BATCH)
     monkeypatch.setattr(counting, "SHUFFLES", counting.SHUFFLES[:3])
 
 
@@ -62,8 +68,7 @@ def test_a_call_inside_is_counted_and_one_outside_is_not(api: Api, agent: Agent)
 @pytest.mark.valgrind
 def test_both_sides_are_counted_in_fresh_processes_with_the_costs_of_their_functions(api: Api, agent: Agent) -> None:
     api.sources |= {BASE_SHA: source(), SHA: source(inside="spin();")}
-    sides = [{"side": "base", "sha": BASE_SHA}, {"side": "head", "sha": SHA}]
-    api.jobs = [counted_job(["serve"], sides=sides, counted=True) | {"trials": 2, "most_trials": 2}]
+    api.jobs = [counted_job(["serve"], sides=SIDES, counted=True) | {"trials": 2, "most_trials": 2}]
     agent.work()
     base, head = api.bodies("/measurement")
     assert (base["side"], head["side"], len(api.of("/complete"))) == ("base", "head", 1)
@@ -89,6 +94,70 @@ def test_a_stripped_program_is_told_from_one_without_the_function(api: Api, agen
     assert "tiny has no symbol table: build it without -s and without strip" in api.text("measure")
 
 
+ARM_PROGRAM = b"\x7fELF\x02\x01\x01" + bytes(9) + b"\x02\x00\xb7\x00\x01\x00\x00\x00" + bytes(40)
+VALGRIND = shutil.which("valgrind")
+# AVX-512, which valgrind does not know.
+UNKNOWN = '__asm__ volatile(".byte 0x62, 0xf1, 0x7c, 0x48, 0x58, 0xc0");'
+AVX = "avx512f" in Path("/proc/cpuinfo").read_text()
+
+
+@pytest.mark.parametrize(
+    ("program", "words"),
+    [
+        (None, "valgrind is not a program on this machine: install it"),
+        (f"#!/bin/sh\nVALGRIND_LIB=/nonexistent exec {VALGRIND} $*\n".encode(), "install valgrind for this machine"),
+        (ARM_PROGRAM, "install valgrind for this machine"),
+        (b"#!/bin/sh\necho the tool broke >&2; exit 1\n", "in valgrind: the server ended at once (exit status 1)"),
+    ],
+)
+@pytest.mark.valgrind
+def test_a_valgrind_that_cannot_run_the_server_is_said_and_the_rest_is_measured(
+    api: Api, agent: Agent, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: bytes | None, words: str
+) -> None:
+    (tmp_path / "programs").mkdir()
+    processes = agent.tools.launcher.processes
+    processes.sandbox = replace(processes.sandbox, readable=(*processes.sandbox.readable, tmp_path / "programs"))
+    if program:
+        (tmp_path / "programs" / "valgrind").write_bytes(program)
+        (tmp_path / "programs" / "valgrind").chmod(0o755)
+    kept = [path for path in os.environ["PATH"].split(":") if not Path(path, "valgrind").exists()]
+    monkeypatch.setenv("PATH", ":".join([str(tmp_path / "programs"), *kept]))
+    api.jobs = [counted_job(["main"]), counted_job(["main"], sides=SIDES, counted=True)]
+    agent.work()
+    once, *_ = api.bodies("/measurement")
+    assert once["once"] == {} and once["trials"][0]["metrics"]["server_cpu_ns_per_request"] > 0
+    logged = "".join(body["text"] for body in api.bodies("/log"))  # of two runs
+    (absent,) = re.findall(rf"{counting.METRIC} is absent: (.*)", logged)
+    assert words in absent
+    (failure,) = api.bodies("/fail")
+    assert failure["kind"] == "permanent" and words in failure["error"]
+
+
+@pytest.mark.sandbox
+@pytest.mark.valgrind
+def test_a_valgrind_that_the_sandbox_hides_is_said_with_the_remedy(
+    api: Api, agent: Agent, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "valgrind").write_text(f'#!/bin/sh\nexec {VALGRIND} "$@"\n')
+    (tmp_path / "valgrind").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    api.jobs = [counted_job(["main"])]
+    agent.work()
+    assert "name its directory in SPEEDTRACK_SANDBOX_READABLE" in api.text("measure") and api.of("/complete")
+
+
+@pytest.mark.valgrind
+@pytest.mark.skipif(not AVX, reason="the processor has no AVX-512")
+def test_instructions_that_valgrind_does_not_know_are_said_with_the_remedy(api: Api, agent: Agent) -> None:
+    text = TINY.replace(GET, f"{UNKNOWN} {GET}", 1)
+    assert text.count(UNKNOWN) == 1
+    api.sources[SHA] = TREE | {"tiny.c": text}
+    api.jobs = [counted_job(["main"])]
+    agent.work()
+    assert "in valgrind: the server ended during the trial" in api.text("measure")
+    assert "build it without -march=native" in api.text("measure") and api.of("/complete")
+
+
 def test_the_first_function_that_the_program_has_is_counted_with_the_compilers_copies_of_it(
     tiny: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -101,20 +170,21 @@ def test_the_first_function_that_the_program_has_is_counted_with_the_compilers_c
 
 def test_requests_that_never_reach_the_function_are_no_count() -> None:
     with pytest.raises(BenchmarkFailed, match="no request was seen inside of f: it may be inlined"):
-        counting.count_of("f", Counter(), [Counter(), Counter()])
+        counting.costs_of_requests("f", Counter(), [Counter(), Counter()])
 
 
 def test_the_least_of_the_rounds_counts_without_what_few_requests_cost() -> None:
-    batch, cheap, dear = Counter(f=3200, info=500), Counter(f=11200, info=500), Counter(f=12000, info=500)
-    count = counting.count_of("f", batch, [dear, cheap])
-    assert (count.per_request, dict(count.functions)) == (10.0, {"f": 10.0})
+    batch, cheap, dear = (Counter({("f",): cost, ("f", "info"): 500}) for cost in (3200, 11200, 12000))
+    costs = counting.costs_of_requests("f", batch, [dear, cheap])
+    assert costs == {("f",): 8000, ("f", "info"): 0}
+    assert counting.count_of("f", function_costs(costs)) == counting.Count("f", 10.0, {"f": 10.0})
 
 
 def test_the_functions_of_a_count_add_up_to_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(counting, "MOST_FUNCTIONS", 2)
-    requests = counting.REQUESTS - counting.BATCH
-    each = {"a": 10 * requests, "b": 5 * requests, "c": 3 * requests, "d": 2 * requests}
-    count = counting.count_of("f", Counter(e=requests), [Counter(each)])
+    per_request = {"a": 10, "b": 5, "c": 3, "d": 2, "e": -1}
+    each = {name: cost * counting.COUNTED for name, cost in per_request.items()}
+    count = counting.count_of("f", Counter(each))
     assert dict(count.functions) == {"a": 10.0, "b": 5.0, "(other functions)": 4.0}
     assert sum(count.functions.values()) == count.per_request == 19.0
 
@@ -131,9 +201,17 @@ def test_a_report_is_read_by_function_without_what_it_called(tmp_path: Path) -> 
         "calls=2 30",
     ]
     lines += ["* 100", "-2 1", "", "fn=(2)", "30 90", "fn=(3) inner'2", "31 10", "totals: 108"]
-    assert function_costs(lines) == {"outer": 8, "inner": 100}
+    assert stack_costs(lines) == {("outer",): 8, ("inner",): 100}
     for name in ("out.2", "out.10", "out", "out.x"):
         (tmp_path / name).write_text("\n".join(lines))
     parts = parts_of(tmp_path / "out")
     assert [file.name for file in parts] == ["out.2", "out.10", "out"]
-    assert cost_of_parts(parts) == {"outer": 24, "inner": 300}
+    assert cost_of_parts(parts) == {("outer",): 24, ("inner",): 300}
+
+
+def test_the_callers_that_a_report_has_are_the_stack_of_a_function() -> None:
+    lines = ["fn=(1) inner'2'outer'main", "30 90", "fn=(2) inner'main", "30 5", "cfn=(1)", "calls=1 30", "31 90"]
+    costs = stack_costs([*lines, "fn=(1)", "+1 4"])
+    assert costs == {("main", "outer", "inner"): 94, ("main", "inner"): 5}
+    assert function_costs(costs) == {"inner": 99}
+    assert stack_of("free'0x000000000010f5c0'main") == ("main", "(unknown)", "free")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from runners.measuring import perf
+from runners.measuring import perf, stacks
 from runners.tests.api import Api
 from runners.tests.conftest import BASE_SHA, HERE, SHA, make_benchmark, make_job
 from runners.work.agent import Agent
@@ -15,7 +15,7 @@ SIDES = [{"side": "base", "sha": BASE_SHA}, {"side": "head", "sha": SHA}]
 PROFILE = {"sides": SIDES, "reason": "profile", "trials": 1, "profile": {"frequency_hz": 997}}
 
 
-def recorded() -> tuple[Counter[perf.Stack], str]:
+def recorded() -> tuple[Counter[stacks.Stack], str]:
     with (HERE / "golden" / "perf" / "script-6.1.txt").open() as lines:
         return perf.fold(lines, {})
 
@@ -45,14 +45,14 @@ def test_programs_of_the_artifact_store_have_the_names_of_their_artifacts() -> N
 
 
 def test_stacks_are_bounded_and_no_sample_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(perf, "MOST_STACKS", 2)
+    monkeypatch.setattr(stacks, "MOST_STACKS", 2)
     assert (
-        perf.folded_text(Counter({("a", "b"): 3, ("a", "c"): 9, ("a",): 1, ("d",): 1}))
+        stacks.folded_text(Counter({("a", "b"): 3, ("a", "c"): 9, ("a",): 1, ("d",): 1}))
         == "a;c 9\na;b 3\n(rare stacks) 2\n"
     )
     deep = ["kvd cpu-clock: \n", *(f"\t  {i:x} frame{i} (/srv/kvd)\n" for i in range(500)), "\n"]
     (stack,) = perf.fold(deep, {})[0]
-    assert len(stack) == perf.DEEPEST and stack[:2] == ("kvd", "frame499")
+    assert len(stack) == stacks.DEEPEST and stack[:2] == ("kvd", "frame499")
 
 
 def test_output_that_is_cut_short_loses_nothing_but_its_last_line() -> None:

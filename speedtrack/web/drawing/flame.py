@@ -1,8 +1,8 @@
 """Differential flame graphs: two profiles as one drawing, and the functions whose cost differs most.
 
-A cost is CPU time per request, as a share of the base's total: with shares of each profile's own total, one slower
-function would make all others look faster. The server draws the graph, with lengths in per cent: it fits any width
-without a style, and each frame is a link to the same page zoomed in.
+A cost is CPU time per request, or instructions per request, as a share of the base's total: with shares of each
+profile's own total, one slower function would make all others look faster. The server draws the graph, with lengths in
+per cent: it fits any width without a style, and each frame is a link to the same page zoomed in.
 """
 
 from collections import Counter
@@ -19,11 +19,25 @@ FUNCTIONS, LEAST_DIFFERENCE = 15, 0.0005
 
 
 @dataclass(frozen=True)
+class Quantity:
+    """What the boxes of a graph stand for, and its unit."""
+
+    unit: str
+    of_request: str
+    more: str
+    less: str
+
+
+TIME = Quantity("ns", "CPU time", "more time", "less")
+INSTRUCTIONS = Quantity("instructions", "instructions", "more instructions", "fewer")
+
+
+@dataclass(frozen=True)
 class Stacks:
-    """One side: folded stacks, and the CPU time of a request in ns (None: unknown)."""
+    """One side: folded stacks, and the CPU time in ns, or the instructions, of a request (None: unknown)."""
 
     folded: str
-    cpu_ns_per_request: float | None
+    per_request: float | None
 
 
 @dataclass
@@ -76,38 +90,41 @@ class Flame:
     functions: list[Function]
     zoomed: str
     height: int
+    quantity: Quantity
 
     @classmethod
-    def of(cls, base: Stacks, head: Stacks, zoom: int = 0) -> "Flame":
+    def of(cls, base: Stacks, head: Stacks, zoom: int = 0, quantity: Quantity = TIME) -> "Flame":
         """The drawing of two profiles; ``zoom``: the number of the frame that fills the width."""
-        costs = SampleCosts.of(base, head)
+        costs = SampleCosts.of(base, head, quantity)
         root = tree(base, head, costs)
         path = path_to(root, zoom) or [root]
         frames = list(frames_of(path, costs))
         height = max(frame.y for frame in frames) + ROW
-        return cls(frames, changed_functions(base, head, costs), path[-1].name if len(path) > 1 else "", height)
+        zoomed = path[-1].name if len(path) > 1 else ""
+        return cls(frames, changed_functions(base, head, costs), zoomed, height, quantity)
 
 
 @dataclass(frozen=True)
 class SampleCosts:
-    """The cost of one sample of each side, as a share of the base's total; and that total in ns, if known."""
+    """The cost of one sample of each side, as a share of the base's total; and that total per request, if known."""
 
     base: float
     head: float
     ratio: float
-    base_ns: float | None
+    base_total: float | None
+    quantity: Quantity
 
     @classmethod
-    def of(cls, base: Stacks, head: Stacks) -> "SampleCosts":
-        known = base.cpu_ns_per_request and head.cpu_ns_per_request
-        ratio = head.cpu_ns_per_request / base.cpu_ns_per_request if known else 1.0  # type: ignore[operator]
+    def of(cls, base: Stacks, head: Stacks, quantity: Quantity) -> "SampleCosts":
+        known = base.per_request and head.per_request
+        ratio = head.per_request / base.per_request if known else 1.0  # type: ignore[operator]
         totals = [sum(count for _, count in parse_folded(side.folded)) or 1 for side in (base, head)]
-        return cls(1 / totals[0], ratio / totals[1], ratio, base.cpu_ns_per_request if known else None)
+        return cls(1 / totals[0], ratio / totals[1], ratio, base.per_request if known else None, quantity)
 
     def cost_text(self, cost: float, whole: float) -> str:
-        """A cost as a share of its own side, and in ns where they are known."""
-        ns = "" if self.base_ns is None else f", {cost * self.base_ns:,.0f} ns"
-        return f"{cost / whole:.1%}{ns}"
+        """A cost as a share of its own side, and in the unit where that is known."""
+        amount = "" if self.base_total is None else f", {cost * self.base_total:,.0f} {self.quantity.unit}"
+        return f"{cost / whole:.1%}{amount}"
 
     def before(self, cost: float) -> str:
         return self.cost_text(cost, 1.0)
@@ -178,7 +195,7 @@ def frames_of(path: list[Node], costs: SampleCosts) -> Iterator[Frame]:
 def frame(node: Node, costs: SampleCosts, x: float, width: float, depth: int) -> Frame:
     title = (
         f"{node.name}: after {costs.after(node.head)}; before {costs.before(node.base)}; "
-        f"{signed_percent(node.head - node.base)} of a request's CPU time before"
+        f"{signed_percent(node.head - node.base)} of a request's {costs.quantity.of_request} before"
     )
     return Frame(
         str(node.number),

@@ -1,4 +1,4 @@
-"""Profiles of a change: a differential flame graph for each benchmark, or why there is none."""
+"""Profiles of a change: differential flame graphs for each benchmark, or why there is none."""
 
 from dataclasses import dataclass
 
@@ -8,14 +8,19 @@ from django.http import Http404
 from speedtrack.alerts.models import Alert
 from speedtrack.runs import profiles
 from speedtrack.runs.models import Profile, Reason, Run, Side, Status
-from speedtrack.web.drawing.flame import Flame, Stacks
+from speedtrack.web.drawing.flame import INSTRUCTIONS, TIME, Flame, Stacks
 
 
 @dataclass(frozen=True)
 class BenchmarkProfiles:
-    """Both sides of one benchmark. ``flame`` is None where ``why_not`` says why."""
+    """Both sides of one benchmark, sampled or ``counted``. ``flame`` is None where ``why_not`` says why.
 
+    ``key`` names them in addresses.
+    """
+
+    key: str
     benchmark: str
+    counted: bool
     base: Profile
     head: Profile
     flame: Flame | None
@@ -24,6 +29,11 @@ class BenchmarkProfiles:
     @property
     def sides(self) -> list[Profile]:
         return [self.base, self.head]
+
+    @property
+    def per_request(self) -> list[float | None]:
+        """The cost of a request before and after."""
+        return [profiles.cost_per_request(side) for side in self.sides]
 
 
 @dataclass(frozen=True)
@@ -45,33 +55,37 @@ def section_of_run(run: Run, zoom: str) -> ProfileSection | None:
 
 
 def section_of_runs(runs: QuerySet[Run], zoom: str) -> ProfileSection:
-    """``zoom``: a benchmark, a colon and the number of a frame."""
-    newest = runs.order_by("-id").select_related("machine", "base", "commit").first()
-    done = runs.filter(status=Status.SUCCEEDED).order_by("-id").first()
+    """``zoom``: the key of a graph, a colon and the number of a frame."""
+    rounds = list(runs.order_by("-id").select_related("machine", "base", "commit").defer("machine__facts"))
+    done = next((run for run in rounds if run.status == Status.SUCCEEDED), None)
+    newest = rounds[0] if rounds else None
     return ProfileSection(newest, by_benchmark(profiles.profiles_of([done]), zoom) if done else [])
 
 
 def by_benchmark(found: list[Profile], zoom: str) -> list[BenchmarkProfiles]:
-    sides = {(profile.benchmark.name, profile.side): profile for profile in found}
-    names = dict.fromkeys(profile.benchmark.name for profile in found)
+    sides = {(profile.benchmark.name, profile.kind, profile.side): profile for profile in found}
+    graphs = dict.fromkeys((profile.benchmark.name, profile.kind) for profile in found)
     return [
-        benchmark_profiles(name, sides[name, Side.BASE], sides[name, Side.HEAD], zoom)
-        for name in names
-        if (name, Side.BASE) in sides and (name, Side.HEAD) in sides
+        benchmark_profiles(sides[*graph, Side.BASE], sides[*graph, Side.HEAD], zoom)
+        for graph in graphs
+        if (*graph, Side.BASE) in sides and (*graph, Side.HEAD) in sides
     ]
 
 
-def benchmark_profiles(name: str, base: Profile, head: Profile, zoom: str) -> BenchmarkProfiles:
+def benchmark_profiles(base: Profile, head: Profile, zoom: str) -> BenchmarkProfiles:
+    name, counted = head.benchmark.name, head.kind == Profile.Kind.INSTRUCTIONS
+    key = f"{name}:{head.kind}"
     why_not = head.unavailable or base.unavailable
     if why_not:
-        return BenchmarkProfiles(name, base, head, None, why_not)
+        return BenchmarkProfiles(key, name, counted, base, head, None, why_not)
     which, _, number = zoom.rpartition(":")
-    asked = int(number) if which == name and number.isdecimal() and len(number) < 10 else 0
-    return BenchmarkProfiles(name, base, head, Flame.of(stacks_of(base), stacks_of(head), asked), "")
+    asked = int(number) if which == key and number.isdecimal() and len(number) < 10 else 0
+    flame = Flame.of(stacks_of(base), stacks_of(head), asked, INSTRUCTIONS if counted else TIME)
+    return BenchmarkProfiles(key, name, counted, base, head, flame, "")
 
 
 def stacks_of(profile: Profile) -> Stacks:
-    return Stacks(profiles.folded_stacks(profile), profile.cpu_ns_per_request)
+    return Stacks(profiles.folded_stacks(profile), profiles.cost_per_request(profile))
 
 
 def stacks_text(pk: int) -> str:

@@ -9,10 +9,11 @@ from django.test import Client
 
 from speedtrack.alerts import profiling
 from speedtrack.alerts.models import Alert
+from speedtrack.runs import results
 from speedtrack.runs.models import Profile, Reason, Run
 from speedtrack.tests import builders
 from speedtrack.web.drawing import flame
-from speedtrack.web.drawing.flame import Flame, Stacks
+from speedtrack.web.drawing.flame import INSTRUCTIONS, Flame, Stacks
 from speedtrack.web.tests.world import World, html_of, slowed
 
 BASE, HEAD = (Stacks(builders.FOLDED[side], ns) for side, ns in (("base", 5000.0), ("head", 6000.0)))
@@ -40,6 +41,13 @@ def test_widths_are_those_of_the_head_and_colours_those_of_the_difference() -> N
 def test_without_cpu_times_shares_are_compared() -> None:
     shown = frames(Flame.of(Stacks(BASE.folded, None), HEAD))
     assert shown["read_[k]"].colour == "less2" and "ns" not in shown["read_[k]"].title
+
+
+def test_a_graph_of_instructions_says_so_in_every_frame() -> None:
+    shown = frames(Flame.of(BASE, HEAD, quantity=INSTRUCTIONS))
+    title = shown["count_keys"].title
+    assert "after 16.7%, 1,000 instructions; before 0.0%, 0 instructions" in title
+    assert title.endswith("+20.0% of a request's instructions before")
 
 
 def test_the_table_has_what_a_function_costs_itself_and_those_that_are_gone() -> None:
@@ -103,6 +111,52 @@ def test_the_alert_shows_the_graph_once_it_is_there(client: Client, profiled: tu
     head = Profile.objects.filter(side="head", attempt__run=run)[0]
     assert client.get(f"/profiles/{head.pk}.folded").content.decode() == builders.FOLDED["head"]
     assert client.get("/profiles/0.folded").status_code == 404
+
+
+def send_instructions(run: Run, made: World, alert: Alert, **changes: Any) -> None:
+    for commit in (alert.before, alert.commit):
+        for name in builders.measured(run):
+            counted = {"kind": "instructions", "event": "instructions", "frequency_hz": 0, "cpu_ns_per_request": None}
+            builders.send_profile(run, name, commit, **counted | changes)
+
+
+def test_counted_instructions_have_a_graph_of_their_own_that_says_what_it_is_made_of(
+    client: Client, profiled: tuple[World, Alert]
+) -> None:
+    made, alert = profiled
+    run = builders.claim(made.machines[0])
+    send_instructions(run, made, alert)
+    for commit in (alert.before, alert.commit):
+        for name in builders.measured(run):
+            builders.send_profile(run, name, commit, samples=0, folded="", unavailable="perf may not sample")
+    builders.queue.complete(run.machine, run.pk, run.lease_token)
+    page = section(client, f"/alerts/{alert.pk}/")
+    assert "get-p1, CPU time" in flat(page) and "Not available here: perf may not sample" in page
+    assert "get-p1, instructions" in flat(page) and page.count("data-flame") == 2
+    assert "12.0 instructions per request after, 10.0 before, counted by valgrind, not sampled" in flat(page)
+    assert "more instructions than before" in flat(page) and "samples of" not in page
+    zoom = re.search(r'href="(\?zoom=[^"]*)#profiles" aria-label="get:', page)
+    assert zoom and "instructions" in zoom[1]
+    assert "Whole graph" in section(client, f"/alerts/{alert.pk}/{zoom[1]}")
+
+
+def test_the_same_profile_again_changes_nothing_and_one_of_the_other_kind_is_another(
+    profiled: tuple[World, Alert],
+) -> None:
+    made, alert = profiled
+    run = builders.claim(made.machines[0])
+    for _ in range(2):
+        send_instructions(run, made, alert)
+        for commit in (alert.before, alert.commit):
+            builders.send_profile(run, "get-p1", commit)
+    assert Profile.objects.filter(attempt__run=run).count() == 6
+    with pytest.raises(results.Contradiction, match="another profile of get-p1"):
+        send_instructions(run, made, alert, samples=5)
+
+
+def flat(page: str) -> str:
+    """The text of a page, with its blanks as a browser shows them."""
+    return " ".join(re.sub(r"<[^>]*>", " ", page).split())
 
 
 def test_why_there_is_no_profile_is_shown(client: Client, profiled: tuple[World, Alert]) -> None:

@@ -1,0 +1,49 @@
+"""The instructions of a request by stack, for machines on which perf has no hardware counters or may not sample.
+
+They are counted as the exact series is, with `--separate-callers`: callgrind then keeps the costs of a function apart
+for each chain of callers, so the stacks are whole and exact, not put together from pairs of caller and callee. The
+server takes about twice as long.
+"""
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import Final
+
+from runners.documents import Benchmark
+from runners.errors import BenchmarkFailed, Transient
+from runners.measuring import counting
+from runners.measuring.perf import Profile
+from runners.measuring.stacks import DEEPEST, Stack, folded_text, function_frame
+from runners.measuring.trials import TrialRunner
+
+INSTRUCTIONS: Final = "instructions"
+CALLERS = 80
+FOLDED_REQUESTS = 100  # a cost in the folded text is that of so many requests, so that it is an integer
+DEEPER = "(outer callers)"
+
+
+def count_stacks(runner: TrialRunner, benchmark: Benchmark, side: str) -> Profile:
+    """The profile by counted instructions, or why there is none. Raises what ends the run."""
+    try:
+        inside, costs = counting.costs_inside(runner, benchmark, side, number=0, callers=CALLERS)
+    except (BenchmarkFailed, Transient) as error:
+        runner.check()
+        return Profile(kind=INSTRUCTIONS, event=INSTRUCTIONS, unavailable=f"instructions are not counted: {error}")
+    stacks: Counter[Stack] = Counter()
+    for stack, cost in costs.items():
+        stacks[frames_inside(inside, stack)] += cost
+    folded = per_requests(stacks.items())
+    return Profile(kind=INSTRUCTIONS, event=INSTRUCTIONS, samples=folded.total(), folded=folded_text(folded))
+
+
+def per_requests(costs: Iterable[tuple[Stack, int]]) -> Counter[Stack]:
+    """Costs of COUNTED requests as those of FOLDED_REQUESTS. Those that round to nothing, or below it, are left out."""
+    return +Counter({stack: round(cost * FOLDED_REQUESTS / counting.COUNTED) for stack, cost in costs})
+
+
+def frames_inside(inside: str, stack: Stack) -> Stack:
+    """The frames from the function on that is counted inside of."""
+    frames = [function_frame(name) for name in stack]
+    begin = (inside,) if inside in frames else (inside, DEEPER)
+    rest = frames[frames.index(inside) + 1 :] if inside in frames else frames
+    return (*begin, *rest)[:DEEPEST]
