@@ -2,7 +2,7 @@
 
 python research/settle_power.py [--suspicions 4000] [--seed 1] [--only NAME,...]
 
-Each suspicion is of a slowdown and gets pairs until it is confirmed or refuted, 160 at most. For each way: of
+Each suspicion is of a slowdown and gets pairs until it is confirmed or refuted, 160 at most. For each method: of
 suspicions without a change how many were confirmed (the stated level is 1%), over eight kinds of noise and five spreads
 of a side, with the worst; then for normal noise how many of a true change, in how many pairs and runs on average.
 `product` calls what the workers call. Needs no database; some minutes on one core.
@@ -72,7 +72,7 @@ def steps(rng: np.random.Generator, kind: str, count: int, spread: float, change
 
 
 @dataclass(frozen=True)
-class Looked:
+class Answers:
     """The answers to some suspicions after as many pairs, and after how many to look again."""
 
     answers: Array
@@ -80,11 +80,11 @@ class Looked:
 
 
 @dataclass(frozen=True)
-class Way:
-    """A way of settling: its first look, and what it says of rows of n pairs, given the effect to tell from none."""
+class Method:
+    """A method of settling: its first look, and what it says of rows of n pairs, given the effect to tell from none."""
 
     first: int
-    look: Callable[[Array, float], Looked]
+    look: Callable[[Array, float], Answers]
 
 
 def next_of(looks: Sequence[int], n: int) -> int:
@@ -98,11 +98,11 @@ def student_reaches(rows: Array) -> Array:
     return found
 
 
-def by_interval(rows: Array, effect: float, confirmed: Array, looks: Sequence[int]) -> Looked:
+def by_interval(rows: Array, effect: float, confirmed: Array, looks: Sequence[int]) -> Answers:
     """Refuted is what is not confirmed and whose interval excludes the effect."""
     refuted = rows.mean(axis=1) + student_reaches(rows) < effect
     answers = np.where(confirmed, CONFIRMED, np.where(refuted, REFUTED, UNKNOWN))
-    return Looked(answers, np.full(len(rows), next_of(looks, rows.shape[1])))
+    return Answers(answers, np.full(len(rows), next_of(looks, rows.shape[1])))
 
 
 DOUBLING = (10, 20, 40, 80, 160)
@@ -125,7 +125,7 @@ def rank_limit(n: int, level: float) -> float:
     return min(float(d) for d in np.unique(distance) if chance[distance >= d - 1e-9].sum() <= level)
 
 
-def equal_spending(rows: Array, effect: float) -> Looked:
+def equal_spending(rows: Array, effect: float) -> Answers:
     """Wilcoxon's test of both directions at 10, 20, 40, 80 and 160 pairs, a fifth of the level each."""
     n = rows.shape[1]
     far = np.abs(rank_distances(rows)) >= rank_limit(n, LEVEL / len(DOUBLING))
@@ -136,17 +136,17 @@ def equal_spending(rows: Array, effect: float) -> Looked:
 SPENDING = {8: 0.004, 12: 0.001, 16: 0.001, 24: 0.001, 36: 0.001, 54: 0.001, 80: 0.0005, 160: 0.0005}
 
 
-def unequal_spending(rows: Array, effect: float) -> Looked:
+def unequal_spending(rows: Array, effect: float) -> Answers:
     """Wilcoxon's test of the suspected direction, most of the level at the first look, after eight pairs."""
     n = rows.shape[1]
     far = rank_distances(rows) >= rank_limit(n, 2 * SPENDING[n])
     return by_interval(rows, effect, far & (rows.mean(axis=1) >= EFFECT / 2), tuple(SPENDING))
 
 
-def early_bound(known_spread: float) -> Way:
+def early_bound(known_spread: float) -> Method:
     """Today's looks and one after five pairs, by Vysochanskij and Petunin's bound for a spread that is known."""
 
-    def look(rows: Array, effect: float) -> Looked:
+    def look(rows: Array, effect: float) -> Answers:
         if rows.shape[1] != 5:
             return equal_spending(rows, effect)
         # One-sided, unimodal: P(mean >= k s) <= 4 / 9 / (1 + k^2) (Mercadier & Strobel 2021); a tenth of the level.
@@ -154,10 +154,10 @@ def early_bound(known_spread: float) -> Way:
         confirmed = rows.mean(axis=1) >= k * known_spread / math.sqrt(5)
         return by_interval(rows, -math.inf, confirmed, DOUBLING)
 
-    return Way(5, look)
+    return Method(5, look)
 
 
-def early_student(rows: Array, effect: float) -> Looked:
+def early_student(rows: Array, effect: float) -> Answers:
     """The looks of `unequal_spending` after one of five pairs by Student's t at a fifth of the level."""
     if rows.shape[1] != 5:
         return unequal_spending(rows, effect)
@@ -168,16 +168,16 @@ def early_student(rows: Array, effect: float) -> Looked:
 FINE = (6, 9, 12, 16, 20, 25, 31, 38, 47, 58, 70, 80, 95, 110, 130, 160)
 
 
-def likelihood_ratio(rows: Array, effect: float) -> Looked:
+def likelihood_ratio(rows: Array, effect: float) -> Answers:
     """Wald's test with the noise estimated from the pairs."""
     evidence = sequential.level_evidence(rows, effect)
     answers = np.where(
         evidence >= -math.log(LEVEL), CONFIRMED, np.where(evidence <= math.log(compare.MISSED), REFUTED, UNKNOWN)
     )
-    return Looked(answers, np.full(len(rows), next_of(FINE, rows.shape[1])))
+    return Answers(answers, np.full(len(rows), next_of(FINE, rows.shape[1])))
 
 
-def self_normalised(rows: Array, effect: float) -> Looked:
+def self_normalised(rows: Array, effect: float) -> Answers:
     """Mixture over bets exp(b x - b^2 x^2 / 2), fair for symmetric noise (de la Peña 1999): 8 powers of 2."""
     sums, squares = rows.sum(axis=1), (rows**2).sum(axis=1)
     usual = np.sqrt(squares / rows.shape[1])
@@ -187,65 +187,67 @@ def self_normalised(rows: Array, effect: float) -> Looked:
     evidence = np.logaddexp.reduce([b * sums - b**2 * squares / 2 for b in bets]) - math.log(len(bets))
     refuted = sequential.level_evidence(rows, effect) <= math.log(compare.MISSED)
     answers = np.where((evidence >= -math.log(LEVEL)) & (usual > 0), CONFIRMED, np.where(refuted, REFUTED, UNKNOWN))
-    return Looked(answers, np.full(len(rows), next_of(FINE, rows.shape[1])))
+    return Answers(answers, np.full(len(rows), next_of(FINE, rows.shape[1])))
 
 
-def product(rows: Array, effect: float) -> Looked:
+def product(rows: Array, effect: float) -> Answers:
     """As the workers do: `sequential.change_evidence`, and further pairs as many as the evidence makes likely."""
     n = rows.shape[1]
     for_change, for_effect = sequential.change_evidence(rows, effect), sequential.level_evidence(rows, effect)
     confirmed = (for_change >= -math.log(LEVEL)) & (rows.mean(axis=1) >= EFFECT / 2)
     answers = np.where(confirmed, CONFIRMED, np.where(for_effect <= math.log(compare.MISSED), REFUTED, UNKNOWN))
     needed = [compare.pairs_left(float(a), float(b), n, LEVEL) for a, b in zip(for_change, for_effect, strict=True)]
-    return Looked(answers, np.minimum(n + np.array(needed), MOST))
+    return Answers(answers, np.minimum(n + np.array(needed), MOST))
 
 
 WAYS = {
-    "equal spending (before)": Way(10, equal_spending),
-    "unequal spending": Way(8, unequal_spending),
+    "equal spending (before)": Method(10, equal_spending),
+    "unequal spending": Method(8, unequal_spending),
     "early bound, spread known": early_bound(math.sqrt(2) * 0.017),
-    "early Student's t": Way(5, early_student),
-    "Wald's, noise estimated": Way(FINE[0], likelihood_ratio),
-    "self-normalised mixture": Way(FINE[0], self_normalised),
-    "product": Way(sequential.FEWEST, product),
+    "early Student's t": Method(5, early_student),
+    "Wald's, noise estimated": Method(FINE[0], likelihood_ratio),
+    "self-normalised mixture": Method(FINE[0], self_normalised),
+    "product": Method(sequential.FEWEST, product),
 }
 
 
 @dataclass(frozen=True)
-class Settled:
+class Power:
+    """The shares of suspicions confirmed and refuted, and the mean numbers of pairs and of runs."""
+
     confirmed: float
     refuted: float
     pairs: float
     runs: float
 
 
-def settle(way: Way, rows: Array, effect: float) -> Settled:
+def settle(method: Method, rows: Array, effect: float) -> Power:
     """Give each row pairs until it is confirmed or refuted."""
-    at, runs = np.full(len(rows), way.first), np.ones(len(rows))
+    at, runs = np.full(len(rows), method.first), np.ones(len(rows))
     answers = np.zeros(len(rows), dtype=int)
-    for n in range(way.first, MOST + 1):
+    for n in range(method.first, MOST + 1):
         now = np.flatnonzero((at == n) & (answers == UNKNOWN))
         if len(now):
-            found = way.look(rows[now, :n], effect)
+            found = method.look(rows[now, :n], effect)
             answers[now] = found.answers
             on = (found.answers == UNKNOWN) & (n < MOST)
             at[now[on]] = found.again[on]
             runs[now[on]] += 1
-    return Settled(*(float(x.mean()) for x in (answers == CONFIRMED, answers == REFUTED, at, runs)))
+    return Power(*(float(x.mean()) for x in (answers == CONFIRMED, answers == REFUTED, at, runs)))
 
 
 def effect_of(change: float) -> float:
     return max(EFFECT, compare.EXCLUDED * math.log1p(max(SUSPECTED, change)))
 
 
-def show(name: str, way: Way, options: argparse.Namespace) -> None:
+def show(name: str, method: Method, options: argparse.Namespace) -> None:
     print(f"\n{name}\n  confirmed without a change, at a spread of {', '.join(f'{s:.1%}' for s in SPREADS)}")
     worst = 0.0
     for k, kind in enumerate(KINDS):
         cells = []
         for spread in SPREADS:
             rng = np.random.default_rng([options.seed, k])
-            found = settle(way, steps(rng, kind, options.suspicions, spread, 0.0), effect_of(0.0))
+            found = settle(method, steps(rng, kind, options.suspicions, spread, 0.0), effect_of(0.0))
             worst = max(worst, found.confirmed)
             cells.append(f"{found.confirmed:6.2%} {found.pairs:5.1f}/{found.runs:.1f}")
         print(f"  {kind:15}" + " ".join(cells), flush=True)
@@ -254,7 +256,7 @@ def show(name: str, way: Way, options: argparse.Namespace) -> None:
         cells = []
         for change in CHANGES:
             rng = np.random.default_rng([options.seed, 100])
-            found = settle(way, steps(rng, "normal", options.suspicions // 4, spread, change), effect_of(change))
+            found = settle(method, steps(rng, "normal", options.suspicions // 4, spread, change), effect_of(change))
             cells.append(f"{change:.0%}: {found.confirmed:6.1%} {found.pairs:5.1f}/{found.runs:.1f}")
         print(f"  spread {spread:.1%}  " + "  ".join(cells), flush=True)
 

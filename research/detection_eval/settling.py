@@ -116,7 +116,7 @@ def narrow_once(case: Case, rng: np.random.Generator) -> tuple[str, int]:
     first, last, spent = 0, RANGE, 0  # the change lies after ``first``, and up to ``last``
     cause = int(rng.integers(1, RANGE + 1))
     ratio, confirming = confirmed(case, rng)
-    error = WRONG_COMMIT / math.ceil(math.log2(RANGE))
+    error = WRONG_COMMIT / (1 + math.ceil(math.log2(RANGE)))
     while last - first > 1:
         middle, pairs = first + (last - first) // 2, Pairs()
         side = narrow.CommitLevel.UNKNOWN

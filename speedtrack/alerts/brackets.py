@@ -115,6 +115,7 @@ def paired_runs_around(cp: ChangePoint) -> QuerySet[Run]:
         commit__positions__branch=cp.branch,
         commit__positions__number__range=(numbers[cp.commit_id], min(own.highest, own.last + width)),
     ).exclude(status__in=[RunStatus.FAILED, RunStatus.CANCELLED])
+    runs = runs.exclude(change_points=cp)  # what settled it not
     wide = F("commit__positions__number") - F("base__positions__number")
     nearest = runs.annotate(wide=wide).order_by("wide", "id").values_list("base_id", "commit_id").first()
     return runs.filter(base=nearest[0], commit=nearest[1]) if nearest else runs.none()

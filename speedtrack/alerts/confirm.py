@@ -3,10 +3,12 @@
 ``step`` does whatever is next. It may run at any time, any number of times:
 
 1. A ripe suspicion (no commit in its range still waits to be measured) gets a ``confirm`` run of the two ends
-   of its bracket. Suspicions of one place on one machine share the run.
+   of its bracket. Suspicions of one place on one machine share the run. Where another series has named a commit in
+   the bracket, that commit and the one before it are measured first.
 2. A finished confirming run is judged by all pairs of its two commits so far. Different: the change is confirmed to
    lie in the bracket. Same: refuted. Unknown: another round of as many pairs as will probably be enough; after 80 pairs
-   it is unsettled, and 80 more are measured when the machine has nothing else to do (``measure_further``).
+   it is unsettled, and 80 more are measured when the machine has nothing else to do (``measure_further``). A suite may
+   say instead how long pairs are measured.
 3. As long as commits lie in the range that can be built, a ``bisect`` run of the middle one against the last of the old
    level asks on which side of half of the change it runs. Change points of one range narrow together.
 4. Confirmed changes of one range become one alert, which is fixed when a later commit brings the old level back.
@@ -18,11 +20,24 @@ from django.db import connection, transaction
 from django.db.models import Q, QuerySet
 from django.db.models.functions import Now
 
-from speedtrack.alerts import brackets, common_mode, drift, history, pairing, raising, resolving, splitting, verdicts
+from speedtrack.alerts import (
+    brackets,
+    causes,
+    common_mode,
+    drift,
+    history,
+    pairing,
+    raising,
+    resolving,
+    sizes,
+    splitting,
+    verdicts,
+)
 from speedtrack.alerts.brackets import Bracket
 from speedtrack.alerts.models import ChangePoint, Verdict
 from speedtrack.alerts.pairing import Pair
 from speedtrack.alerts.trouble import isolated
+from speedtrack.benchmarks import numbers
 from speedtrack.projects.models import Commit
 from speedtrack.runs.models import SETTLING, Machine, Reason, Run
 from speedtrack.runs.models import Status as RunStatus
@@ -59,6 +74,7 @@ def drop_returns() -> None:
 def open_brackets() -> None:
     """Have every ripe suspicion measured again, together with those of the same place."""
     waiting: list[tuple[ChangePoint, Bracket]] = []
+    trying_cause: set[int] = set()
     for cp in with_related(ChangePoint.objects.ripe()):
         with isolated(cp.series):
             if not brackets.ensure_branch(cp):
@@ -76,13 +92,16 @@ def open_brackets() -> None:
             elif runs := runs_that_tell(cp):
                 settle_by(cp, runs)
             else:
-                waiting.append((cp, brackets.bracket_of(cp)))
+                bracket = brackets.bracket_of(cp)
+                if cause := causes.untried_cause(cp, bracket):
+                    trying_cause.add(cp.pk)
+                waiting.append((cp, cause or bracket))
     for bracket, group in brackets.shared_brackets(waiting):
         with isolated(*[cp.series for cp in group]):
             pair = Pair(bracket.base_id, bracket.commit_id, group[0].series.machine, Reason.CONFIRM)
-            run = pairing.plan_pairs(pair, group, verdicts.budget_of(group[0]).first)
+            run = pairing.plan_pairs(pair, group, verdicts.usual_budget(group[0]).first)
             for cp in group:
-                settle_by(cp, [run])
+                settle_by(cp, [run], keep_range=cp.pk in trying_cause)
 
 
 def runs_that_tell(cp: ChangePoint) -> list[Run]:
@@ -103,10 +122,11 @@ def with_related(change_points: QuerySet[ChangePoint]) -> list[ChangePoint]:
     return list(change_points.select_related(*related).order_by("id"))
 
 
-def settle_by(cp: ChangePoint, runs: list[Run]) -> None:
+def settle_by(cp: ChangePoint, runs: list[Run], keep_range: bool = False) -> None:
     """Let these paired runs of two commits settle the change point; their range becomes its range."""
     cp.runs.add(*runs)
-    cp.before_id, cp.commit_id = runs[0].base_id or cp.before_id, runs[0].commit_id
+    if not keep_range:
+        cp.before_id, cp.commit_id = runs[0].base_id or cp.before_id, runs[0].commit_id
     ChangePoint.objects.filter(pk=cp.pk).update(
         status=Status.SETTLING, before=cp.before_id, commit=cp.commit_id, note=""
     )
@@ -178,12 +198,17 @@ def measure_further(machine: Machine) -> int:
 
 
 def open_to_further(machine: Machine) -> list[ChangePoint]:
-    """The suspicions that the usual pairs on this machine have left open during the last weeks, oldest first."""
+    """Suspicions of the last weeks on this machine that the first rounds of pairs left unknown, oldest first."""
     found: list[ChangePoint] = []
     for counted, budget in ((False, verdicts.PAIRS), (True, verdicts.COUNTS)):
         open_still = ChangePoint.objects.open_to_further(machine, budget.usual, budget.most)
-        found += [cp for cp in with_related(open_still) if cp.metric.counted == counted]
+        found += [cp for cp in with_related(open_still) if cp.metric.counted == counted and not is_timed(cp)]
     return sorted(found, key=lambda cp: cp.pk)
+
+
+def is_timed(cp: ChangePoint) -> bool:
+    """Does the suite say how long a suspicion is measured? Then idle machines do not add to that."""
+    return pairing.suite_of(cp).settling_s is not None
 
 
 def left_to_another(cp: ChangePoint, found: Verdict) -> bool:
@@ -209,14 +234,20 @@ def conclude(cp: ChangePoint, found: Verdict) -> bool:
     """Write what the pairs of the bracket mean for a suspicion. True if it needs another round."""
     words = pairs_in_words(found)
     if found.answer == Answer.UNKNOWN:
-        budget, spent = verdicts.budget_of(cp), verdicts.pairs_spent(cp, found.base_id, found.commit_id)
+        ends = (found.base_id, found.commit_id)
+        budget, spent = verdicts.budget_of(cp, *ends), verdicts.pairs_spent(cp, *ends)
         if spent < budget.usual:
             return True
         known = "not known yet" if spent < budget.most else "not known"
+        if budget.timed:
+            known = f"unknown after {numbers.duration(verdicts.seconds_spent(cp, *ends))}"
         end_settling(cp, Status.UNSETTLED, f"{known}: {words}")
     elif found.answer == Answer.DIFFERENT and (found.ratio > 1) == (cp.ratio > 1):
         cp.ratio, cp.low, cp.high, cp.note = found.ratio, found.low, found.high, words
-        cp.save(update_fields=["ratio", "low", "high", "note"])
+        cp.before_id, cp.commit_id = found.base_id, found.commit_id
+        cp.save(update_fields=["ratio", "low", "high", "note", "before", "commit"])
+    elif (found.base_id, found.commit_id) != (cp.before_id, cp.commit_id):  # only a named cause was tried
+        ChangePoint.objects.filter(pk=cp.pk).update(status=Status.SUSPECTED)
     else:
         end_settling(cp, Status.REFUTED, words)
     return False
@@ -261,7 +292,7 @@ def read_sides(cp: ChangePoint) -> None:
     """Move the ends of the range to the commits whose side the pairs show."""
     while found := verdicts.read_side(cp):
         if found.answer == Answer.NEW:
-            cp.commit = found.commit
+            cp.before, cp.commit = found.base, found.commit
         else:
             cp.before = found.commit
         cp.save(update_fields=["before", "commit"])
@@ -276,20 +307,47 @@ def narrow(leader: ChangePoint, followers: list[ChangePoint]) -> None:
     if not brackets.ensure_branch(leader):
         end_settling(leader, Status.UNSETTLED, f"its commits are no longer on {leader.branch}")
         return
-    middle = next_commit(leader)
-    if middle is None:
+    ends = next_ends(leader)
+    if ends is None:
+        if verdicts.is_left_over(leader) and not verdicts.shows_change(leader):
+            name_no_commit(leader)
         splitting.split_off_rest(leader)
         end_settling(leader, Status.CONFIRMED, leader.note)
         for cp in followers:
             if cp.series.benchmark_id == leader.series.benchmark_id:
                 adopt_range(cp, leader)
         return
-    pair = Pair(leader.before_id, middle.pk, leader.series.machine, Reason.BISECT)
+    pair = Pair(*ends, leader.series.machine, Reason.BISECT)
     group = [leader, *followers]
-    trials = max(verdicts.pairs_to_place(leader), verdicts.trials_spent(leader, middle))
+    trials = max(verdicts.pairs_to_place(leader), verdicts.trials_spent(leader, *ends))
     run = pairing.plan_pairs(pair, [cp for cp in group if cp.metric.counted == leader.metric.counted], trials)
     for cp in group:
         cp.runs.add(run)
+
+
+def name_no_commit(cp: ChangePoint) -> None:
+    """Give a change its whole bracket as range: no commit of it shows the change by itself."""
+    bracket = sizes.bracket_verdict(cp)
+    cp.before, cp.commit = bracket.base, bracket.commit
+    cp.note += "; no commit of the range shows it by itself"
+    cp.save(update_fields=["before", "commit"])
+
+
+def next_ends(cp: ChangePoint) -> tuple[int, int] | None:
+    """The two commits to measure next; None if no commit is left to try.
+
+    They are a cause that another series has named and the one before it, else the last of the old level and the middle
+    one of the range. A commit that is left because all others were passed is measured itself before it is blamed.
+    """
+    numbers = brackets.positions_of(cp.branch, [cp.before_id, cp.commit_id])
+    first, last = numbers[cp.before_id], numbers[cp.commit_id]
+    cause = causes.untried_cause(cp, Bracket(cp.before_id, cp.commit_id, first, last, first, last))
+    if cause and last - first > 1:
+        return cause.base_id, cause.commit_id
+    if middle := next_commit(cp):
+        return cp.before_id, middle.pk
+    is_untold = verdicts.is_left_over(cp) and not verdicts.trials_spent(cp, cp.before_id, cp.commit_id)
+    return (cp.before_id, cp.commit_id) if is_untold else None
 
 
 def next_commit(cp: ChangePoint) -> Commit | None:
@@ -306,7 +364,7 @@ def next_commit(cp: ChangePoint) -> Commit | None:
         cp.before = last
         cp.save(update_fields=["before"])
     middle = fit[len(fit) // 2] if fit else None
-    if middle and verdicts.trials_spent(cp, middle) >= MOST:
+    if middle and verdicts.trials_spent(cp, cp.before_id, middle.pk) >= MOST:
         cp.note += f"; not narrowed further: pairs did not show on which side {middle.short} is"
         return None
     return middle

@@ -9,7 +9,7 @@ from speedtrack.alerts import lines
 from speedtrack.alerts.effects import SmallestEffects
 from speedtrack.alerts.models import ChangePoint, Verdict
 from speedtrack.benchmarks import numbers
-from speedtrack.benchmarks.metrics import COUNTED, METRICS, VOIDS_CPU
+from speedtrack.benchmarks.metrics import INSTRUCTIONS, VOIDS_CPU
 from speedtrack.runs.models import Side, Trial
 
 MOST_FUNCTIONS = 20  # of a table
@@ -86,11 +86,10 @@ def median_costs(processes: Sequence[dict[str, float]]) -> dict[str, float]:
 
 
 def which_moved(points: Sequence[ChangePoint]) -> list[str]:
-    """For each changed benchmark that is counted: do its requests take more instructions, or longer for the same?"""
+    """For each changed benchmark whose instructions are known: does a request take more, or longer for the same?"""
     more = [
         f"{cp.series.benchmark.name}: {numbers.effect(cp.metric, cp.is_slowdown)} ({numbers.change(cp.ratio)})"
-        for cp in points
-        if cp.metric.counted
+        for cp in changed_instructions(points).values()
     ]
     same = same_instructions(points)
     slower = [
@@ -102,20 +101,31 @@ def which_moved(points: Sequence[ChangePoint]) -> list[str]:
     return list(dict.fromkeys(more + slower))
 
 
+def changed_instructions(points: Sequence[ChangePoint]) -> dict[tuple[int, int], ChangePoint]:
+    """The change of instructions by benchmark and machine: of the exact series, else of the processor's counter."""
+    found = [cp for cp in points if cp.metric.name in INSTRUCTIONS]
+    exactest_last = sorted(found, key=lambda cp: -INSTRUCTIONS.index(cp.metric.name))
+    return {(cp.series.benchmark_id, cp.series.machine_id): cp for cp in exactest_last}
+
+
 def same_instructions(points: Sequence[ChangePoint]) -> dict[int, float]:
     """The changes of time for which the server executes the same instructions: the ratio of the counts, by id.
 
-    Those of benchmarks that are not counted, or not at both commits, are not among them.
+    The processor's counter tells it where no exact series was counted. Those of benchmarks without either, or not at
+    both commits, are not among them.
     """
-    counted = {(cp.series.benchmark_id, cp.series.machine_id) for cp in points if cp.metric.counted}
-    timed = [cp for cp in points if takes_time(cp) and (cp.series.benchmark_id, cp.series.machine_id) not in counted]
+    changed = changed_instructions(points)
+    timed = [cp for cp in points if takes_time(cp) and (cp.series.benchmark_id, cp.series.machine_id) not in changed]
     values = values_at(timed)
     found = {}
     for cp in timed:
-        ends = [(cp.series.benchmark_id, cp.series.machine_id, end) for end in (cp.before_id, cp.commit_id)]
-        before, after = (values.get(end) for end in ends)
-        if before and after and is_same(cp, after / before):
-            found[cp.pk] = after / before
+        for metric in INSTRUCTIONS:
+            place = (metric, cp.series.benchmark_id, cp.series.machine_id)
+            before, after = (values.get((*place, end)) for end in (cp.before_id, cp.commit_id))
+            if before and after:
+                if is_same(cp, metric, after / before):
+                    found[cp.pk] = after / before
+                break
     return found
 
 
@@ -124,18 +134,18 @@ def takes_time(cp: ChangePoint) -> bool:
     return cp.metric.voided_by >= VOIDS_CPU
 
 
-def is_same(cp: ChangePoint, ratio: float) -> bool:
+def is_same(cp: ChangePoint, metric: str, ratio: float) -> bool:
     """Are two counts nearer to each other than the smallest effect?"""
-    metric = METRICS[COUNTED[0]]
-    return abs(ratio - 1) < SmallestEffects(cp.series.project_id).of(metric.name)
+    return abs(ratio - 1) < SmallestEffects(cp.series.project_id).of(metric)
 
 
-def values_at(points: Iterable[ChangePoint]) -> dict[tuple[int, int, int], float]:
-    """The newest count by benchmark, machine and commit, at both ends of these changes."""
+def values_at(points: Iterable[ChangePoint]) -> dict[tuple[str, int, int, int], float]:
+    """The newest instructions by metric, benchmark, machine and commit, at both ends of these changes."""
     wanted = list(points)
     ends = {commit for cp in wanted for commit in (cp.before_id, cp.commit_id)}
+    benchmarks = {cp.series.benchmark_id for cp in wanted}
     rows = lines.clean_measurements().filter(
-        series__metric__in=COUNTED, series__benchmark__in={cp.series.benchmark_id for cp in wanted}, commit__in=ends
+        series__metric__in=INSTRUCTIONS, series__benchmark__in=benchmarks, commit__in=ends
     )
-    columns = rows.order_by("id").values_list("series__benchmark", "series__machine", "commit", "value")
-    return {(benchmark, machine, commit): value for benchmark, machine, commit, value in columns}
+    columns = ("series__metric", "series__benchmark", "series__machine", "commit", "value")
+    return {tuple(place): value for *place, value in rows.order_by("id").values_list(*columns)}

@@ -1,7 +1,12 @@
-"""The smallest change of a metric that matters to a project, from its newest suite or else from the metric."""
+"""The smallest change of a metric that matters to a project: from its newest suite, else from the metric.
+
+How steady instructions are depends on the processor. Those of a series whose A/A pairs show smaller changes than the
+metric's are watched from there on.
+"""
 
 from functools import cached_property
 
+from speedtrack.alerts.models import NoiseFloor
 from speedtrack.benchmarks.metrics import METRICS
 from speedtrack.benchmarks.models import Suite
 from speedtrack.runs.models import Run, Series
@@ -23,6 +28,9 @@ class SmallestEffects:
     def of(self, metric: str) -> float:
         return self.suite.smallest_effect(metric, METRICS[metric].smallest_effect)
 
+    def of_series(self, series: Series) -> float:
+        return self.suite.smallest_effect(series.metric, effect_unless_stated(series))
+
 
 class EffectsOfProjects:
     """The smallest effects of several projects."""
@@ -32,9 +40,21 @@ class EffectsOfProjects:
 
     def of(self, series: Series) -> float:
         project = series.project_id
-        return self.projects.setdefault(project, SmallestEffects(project)).of(series.metric)
+        return self.projects.setdefault(project, SmallestEffects(project)).of_series(series)
 
 
 def smallest_effect(series: Series) -> float:
     """The smallest effect of one series."""
-    return SmallestEffects(series.project_id).of(series.metric)
+    return SmallestEffects(series.project_id).of_series(series)
+
+
+def effect_unless_stated(series: Series) -> float:
+    """The smallest effect of a series whose suite states none."""
+    metric = METRICS[series.metric]
+    if metric.steady_effect is None:
+        return metric.smallest_effect
+    floors = NoiseFloor.objects.filter(series=series, smallest__isnull=False).order_by("-id")
+    detectable = floors.values_list("smallest", flat=True).first()
+    if detectable is None:
+        return metric.smallest_effect
+    return min(metric.smallest_effect, max(metric.steady_effect, detectable))

@@ -48,7 +48,8 @@ def plan_idle_work() -> int:
 def unasked_machines() -> QuerySet[Machine]:
     """Idle machines that were not checked for due pairs lately."""
     runs = Run.objects.filter(machine=OuterRef("pk"))
-    busy = Exists(runs.filter(pk__in=Run.objects.unfinished())) | Exists(runs.filter(ended_at__gt=Now() - IDLE))
+    unfinished = Run.objects.unfinished().filter(machine=OuterRef("pk"))
+    busy = Exists(unfinished) | Exists(runs.filter(ended_at__gt=Now() - IDLE))
     long_ago = Q(aa_looked_at=None) | Q(aa_looked_at__lt=Now() - IDLE)
     return Machine.objects.filter(long_ago, Exists(runs), paused=False, quarantined_at=None).exclude(busy)
 
@@ -56,17 +57,32 @@ def unasked_machines() -> QuerySet[Machine]:
 def plan_one(machine: Machine) -> bool:
     """Queue one due A/A run on this machine. One at a time, so that a push does not wait for many."""
     for project in machine.projects.all():
-        points = lines.point_measurements().filter(series__machine=machine, series__project=project)
-        measured = points.select_related("commit", "series")
-        newest = measured.order_by("-id").first()
+        measured = measured_runs(machine, project)
+        newest = newest_point(measured)
         try:
             if newest and (plan := plan_if_due(machine, project, newest)):
-                head = measured.order_by("-attempt__run__rank", "-id")[0].commit
+                head = measured.order_by("-rank", "-ended_at")[0].commit
                 plan_next_round(replace(plan, base=head), head.pk, machine)
                 return True
         except DefinitionError:
             continue  # its suite became invalid: whoever tracks or pushes is told
     return False
+
+
+def measured_runs(machine: Machine, project: Project) -> QuerySet[Run]:
+    """The machine's ended runs with points of the project's lines."""
+    points = lines.point_measurements().filter(attempt__run=OuterRef("pk"))
+    ended = Run.objects.filter(machine=machine, project=project, ended_at__isnull=False)
+    return ended.filter(Exists(points)).select_related("commit")
+
+
+def newest_point(measured: QuerySet[Run]) -> Measurement | None:
+    """The last stored point of the run that ended last. Its measurements are few; those of all runs are not."""
+    run = measured.order_by("-ended_at").first()
+    if run is None:
+        return None
+    points = lines.point_measurements().filter(attempt__run=run).select_related("series")
+    return max(points, key=lambda point: point.pk)
 
 
 def plan_if_due(machine: Machine, project: Project, newest: Measurement) -> planning.Plan | None:

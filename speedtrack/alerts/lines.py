@@ -15,11 +15,13 @@ from typing import Any, NamedTuple
 from django.db import connection
 from django.db.models import QuerySet
 
-from speedtrack.projects.models import Branch
+from speedtrack.projects.models import Branch, Position
 from speedtrack.runs.models import Measurement, Sample
 from speedtrack.stats.summary import summarize
 
 END = 2**31 - 1  # a position behind all commits
+BETWEEN = "p.number BETWEEN %(first)s AND %(last)s"
+AMONG = "p.number = ANY(%(at)s)"
 
 
 def sql(query: str) -> str:
@@ -58,6 +60,21 @@ COLUMNS = sql("""
        AND m.series_id = ANY(%(series)s) AND IS_POINT
   GROUP BY m.series_id
   ORDER BY min(p.number), m.series_id
+""")
+# Of each bucket of commits, the positions of the first, the last, the smallest and the largest point of each series,
+# and of the points that are flagged: a chart of these looks like one of all.
+OUTLINE = sql("""
+    SELECT array_agg(DISTINCT kept.number)
+      FROM (
+        SELECT min(p.number) AS first, max(p.number) AS last,
+               min(ARRAY[m.value, p.number]) AS smallest, max(ARRAY[m.value, p.number]) AS largest,
+               array_agg(p.number) FILTER (WHERE m.flags <> '{}') AS flagged
+          FROM projects_position p
+          JOIN runs_measurement m ON m.commit_id = p.commit_id
+         WHERE p.branch_id = %(branch)s AND p.number BETWEEN %(first)s AND %(last)s
+           AND m.series_id = ANY(%(series)s) AND IS_POINT
+      GROUP BY m.series_id, (p.number - %(first)s) / %(step)s) bucket
+CROSS JOIN LATERAL unnest(ARRAY[first, last, smallest[2]::int, largest[2]::int] || flagged) AS kept(number)
 """)
 PLACES = sql("""
     SELECT m.series_id, array_agg(DISTINCT p.number ORDER BY p.number)
@@ -226,14 +243,34 @@ def pooled(group: Sequence[LinePoint], samples: dict[tuple[int, int, int], list[
     return clean[-1]._replace(value=estimate.value, low=estimate.low, high=estimate.high, n=estimate.n)
 
 
-def columns(series_ids: Iterable[int], branch: Branch, first: int, last: int) -> list[LineColumns]:
-    """The same points as columns, for charts; series with points there, in the order of their first points."""
+def outline(series_ids: Iterable[int], branch: Branch, first: int, last: int, step: int) -> list[int]:
+    """The positions whose points show the outline of these series, where ``step`` commits share a place of a chart."""
     asked: dict[str, Any] = {"branch": branch.pk, "first": first, "last": last, "series": list(series_ids)}
     with connection.cursor() as cursor:
-        cursor.execute(COLUMNS, asked)
+        cursor.execute(OUTLINE, asked | {"step": step})
+        return cursor.fetchone()[0] or []
+
+
+def columns(
+    series_ids: Iterable[int], branch: Branch, first: int, last: int, at: Sequence[int] | None = None
+) -> list[LineColumns]:
+    """The same points as columns, for charts; series with points there, in the order of their first points.
+
+    ``at``: only those at these positions.
+    """
+    asked: dict[str, Any] = {"branch": branch.pk, "first": first, "last": last, "series": list(series_ids)}
+    query = COLUMNS.replace(BETWEEN, AMONG) if at is not None else COLUMNS
+    with connection.cursor() as cursor:
+        cursor.execute(query, asked | {"at": at})
         found = [LineColumns._make(row) for row in cursor]
     again = [one.series_id for one in found if len(set(one.at)) < len(one.at)]
-    by_series = {pk: pooled_columns(pk, points([pk], branch, first, last), first) for pk in again}
+    wanted = None if at is None else set(at)
+    by_series = {
+        pk: pooled_columns(
+            pk, [p for p in points([pk], branch, first, last) if wanted is None or p.position in wanted], first
+        )
+        for pk in again
+    }
     return [by_series.get(one.series_id, one) for one in found]
 
 
@@ -256,6 +293,13 @@ def positions(series_ids: Iterable[int], branch: Branch, first: int, last: int) 
     with connection.cursor() as cursor:
         cursor.execute(PLACES, asked)
         return dict(cursor.fetchall())
+
+
+def measured_commits(series_ids: Iterable[int], branch: Branch, first: int, last: int) -> int:
+    """How many commits between two positions of a branch have a point in any of these series."""
+    places = Position.objects.filter(branch=branch, number__range=(first, last))
+    points = point_measurements().filter(series__in=list(series_ids)).values("commit")
+    return places.filter(commit__in=points).count()
 
 
 def nearest_before(series_ids: Iterable[int], branch: Branch, number: int, reach: int) -> dict[int, tuple[int, int]]:

@@ -2,15 +2,16 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from datetime import timedelta
 
-from django.db.models import QuerySet
+from django.db.models import DateTimeField, ExpressionWrapper, F, Max, Min, QuerySet
 
 from speedtrack.alerts.models import ChangePoint
 from speedtrack.benchmarks.models import Suite
 from speedtrack.benchmarks.storing import store_set
 from speedtrack.projects.models import Commit
 from speedtrack.runs import planning
-from speedtrack.runs.models import Build, Machine, Measurement, Reason, Run, Sample, Series, Side, Status
+from speedtrack.runs.models import Build, Machine, Measurement, Reason, Run, Sample, Series, Side, Status, Trial
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,14 @@ def measured_runs(cp: ChangePoint, base_id: int | None, commit_id: int) -> Query
 def measured_pairs(cp: ChangePoint, base_id: int | None, commit_id: int) -> list[tuple[float, float]]:
     """The (base, head) samples of the change point's series in its paired runs of these two commits."""
     return sample_pairs(measured_runs(cp, base_id, commit_id), cp.series)
+
+
+def measuring_s(runs: Iterable[Run]) -> float:
+    """How long these paired runs took from their first trial to their last, in seconds; not the builds before."""
+    ends = ExpressionWrapper(F("started_at") + F("seconds") * timedelta(seconds=1), DateTimeField())
+    trials = Trial.objects.filter(attempt__run__in=[run.pk for run in runs], attempt__outcome=Status.SUCCEEDED)
+    spans = trials.values("attempt").annotate(begin=Min("started_at"), end=Max(ends))
+    return float(sum((span["end"] - span["begin"]).total_seconds() for span in spans))
 
 
 def sample_pairs(runs: Iterable[Run], series: Series) -> list[tuple[float, float]]:

@@ -2,6 +2,7 @@
 
 import math
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
@@ -28,28 +29,31 @@ class SuiteEffect:
         return METRICS[HEADLINE]
 
 
-def suite_effect(alert: Alert, worst: ChangePoint) -> SuiteEffect | None:
+def suite_effect(alert: Alert, points: Sequence[ChangePoint]) -> SuiteEffect | None:
     """Over the benchmarks measured on both sides of the alert's range, on the machine that saw the worst of it.
+
+    ``points``: the alert's change points, the worst first.
 
     A benchmark with a confirmed change counts by its pairs, any other by its line: the medians of a few commits before
     and after. None if none was measured on both sides.
     """
+    worst = points[0]
     numbers = positions_of(alert.branch, [alert.before_id, alert.commit_id])
     if len(numbers) < 2:
         return None
     paired = {
         cp.series.benchmark_id: math.log(cp.ratio)
-        for cp in alert.change_points.select_related("series")
+        for cp in points
         if cp.series.metric == HEADLINE and cp.series.machine_id == worst.series.machine_id and cp.ratio > 0
     }
-    steps = steps_of_lines(alert, worst, (numbers[alert.before_id], numbers[alert.commit_id])) | paired
+    steps = steps_by_benchmark(alert, worst, (numbers[alert.before_id], numbers[alert.commit_id])) | paired
     if not steps:
         return None
     mean = math.exp(sum(steps.values()) / len(steps))
     return SuiteEffect(mean, len(steps), len(paired), worst.series.machine.name)
 
 
-def steps_of_lines(alert: Alert, worst: ChangePoint, ends: tuple[int, int]) -> dict[int, float]:
+def steps_by_benchmark(alert: Alert, worst: ChangePoint, ends: tuple[int, int]) -> dict[int, float]:
     """Benchmark id -> logarithm of after / before, by clean points of one series on both sides."""
     series = Series.objects.filter(project=alert.project_id, machine=worst.series.machine_id, metric=HEADLINE)
     benchmarks = dict(series.values_list("pk", "benchmark"))

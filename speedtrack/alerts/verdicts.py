@@ -7,11 +7,11 @@ from typing import Any
 
 from django.db.models import Sum
 
-from speedtrack.alerts import brackets, drift
+from speedtrack.alerts import brackets, drift, sizes
+from speedtrack.alerts.effects import effect_unless_stated
 from speedtrack.alerts.models import ChangePoint, Verdict
-from speedtrack.alerts.pairing import measured_pairs, measured_runs, sample_pairs, suite_of
+from speedtrack.alerts.pairing import measured_pairs, measured_runs, measuring_s, sample_pairs, suite_of
 from speedtrack.alerts.trouble import isolated
-from speedtrack.projects.models import Commit
 from speedtrack.runs import jobs
 from speedtrack.runs.models import Reason, Run, Trial
 from speedtrack.runs.models import Status as RunStatus
@@ -24,18 +24,21 @@ class Budget:
     """How many pairs, or counts of each side, settle a suspicion.
 
     ``first``: of the first round. ``usual``: after so many it is left unsettled. ``most``: with those that a machine
-    without other work measures.
+    without other work measures. ``timed``: the suite says how long; then both are what that time allows.
     """
 
     first: int
     usual: int
     most: int
+    timed: bool = False
 
 
 LEVEL = 0.01  # probability that a suspicion without a change is confirmed, over all its rounds
 PAIRS = Budget(sequential.FEWEST, 80, 160)
 COUNTS = Budget(compare.FEWEST_COUNTS, 24, 48)  # of a counted metric; each round after the second doubles them
 COUNT_LOOKS = 5
+MOST_PAIRS = 1000  # whatever the suite's time allows: judging them takes seconds
+LEAST_LEFT = 0.25  # of a confirmed change; where less seems left, its other parts were misplaced
 WRONG_COMMIT = 0.005  # probability that narrowing ends at a wrong commit, over all its steps
 
 Answer = Verdict.Answer
@@ -75,8 +78,25 @@ def pairs_spent(cp: ChangePoint, base_id: int | None, commit_id: int) -> int:
     return measured_runs(cp, base_id, commit_id).aggregate(spent=Sum("trials"))["spent"] or 0
 
 
-def budget_of(cp: ChangePoint) -> Budget:
+def usual_budget(cp: ChangePoint) -> Budget:
     return COUNTS if cp.metric.counted else PAIRS
+
+
+def budget_of(cp: ChangePoint, base_id: int | None, commit_id: int) -> Budget:
+    """The budget for these two commits, by the time that their pairs took so far where the suite says how long."""
+    budget, allowed_s = usual_budget(cp), suite_of(cp).settling_s
+    if allowed_s is None:
+        return budget
+    spent, spent_s = pairs_spent(cp, base_id, commit_id), seconds_spent(cp, base_id, commit_id)
+    most = COUNTS.most if cp.metric.counted else MOST_PAIRS
+    fitting = int(spent * allowed_s / spent_s) if spent_s else most
+    pairs = max(budget.first, min(most, fitting))
+    return Budget(budget.first, pairs, pairs, timed=True)
+
+
+def seconds_spent(cp: ChangePoint, base_id: int | None, commit_id: int) -> float:
+    """How long the pairs of two commits were measured for the change point, together with others of the same runs."""
+    return measuring_s(measured_runs(cp, base_id, commit_id))
 
 
 def level_of(group: list[ChangePoint]) -> float:
@@ -102,7 +122,7 @@ def pairs_of_ends(run: Run, cp: ChangePoint) -> list[tuple[float, float]]:
 
 
 def smallest_effect_of(cp: ChangePoint) -> float:
-    return suite_of(cp).smallest_effect(cp.metric.name, cp.metric.smallest_effect)
+    return suite_of(cp).smallest_effect(cp.metric.name, effect_unless_stated(cp.series))
 
 
 def next_round(run: Run, group: list[ChangePoint]) -> int:
@@ -112,14 +132,14 @@ def next_round(run: Run, group: list[ChangePoint]) -> int:
     """
     left = []
     for cp in group:
-        budget, spent = budget_of(cp), pairs_spent(cp, run.base_id, run.commit_id)
+        budget, spent = budget_of(cp, run.base_id, run.commit_id), pairs_spent(cp, run.base_id, run.commit_id)
         left.append((budget.usual if spent < budget.usual else budget.most) - spent)
     return max(1, min(min(left), max(pairs_wanted(run, cp, LEVEL / len(group)) for cp in group)))
 
 
 def pairs_wanted(run: Run, cp: ChangePoint, level: float) -> int:
     spent = pairs_spent(cp, run.base_id, run.commit_id)
-    if cp.metric.counted or spent >= PAIRS.usual:
+    if cp.metric.counted or spent >= budget_of(cp, run.base_id, run.commit_id).usual:
         return spent
     return compare.pairs_to_settle(
         pairs_of_ends(run, cp), smallest_effect=smallest_effect_of(cp), level=level, suspected=cp.ratio
@@ -151,39 +171,75 @@ def flags_of(run: Run, cp: ChangePoint) -> str:
 def read_side(cp: ChangePoint) -> Verdict | None:
     """The verdict on a commit inside the range that was measured against the last one of the old level.
 
-    None if no such verdict names a side; unknown verdicts are written too.
+    Or on a cause that was tried against the commit before it: these pairs say nothing unless they show the change.
+    None if no verdict names a side; unknown verdicts are written too.
     """
-    between = brackets.commits_between(cp.branch, cp.before_id, cp.commit_id)
-    runs = cp.runs.filter(base=cp.before_id, commit__in=between, reason=Reason.BISECT, status=RunStatus.SUCCEEDED)
-    for commit_id in set(runs.values_list("commit", flat=True)):
-        pairs = measured_pairs(cp, cp.before_id, commit_id)
+    inside = list(brackets.commits_between(cp.branch, cp.before_id, cp.commit_id).values_list("pk", flat=True))
+    runs = cp.runs.filter(
+        base__in=[cp.before_id, *inside],
+        commit__in=[*inside, cp.commit_id],
+        reason=Reason.BISECT,
+        status=RunStatus.SUCCEEDED,
+    )
+    for base_id, commit_id in set(runs.values_list("base", "commit")) - {(cp.before_id, cp.commit_id)}:
+        pairs = measured_pairs(cp, base_id, commit_id)
         if not pairs:
             continue
         found = narrow.place_commit(
             pairs, ratio=ratio_to_place(cp), error=error_per_step(cp), fewest=fewest_to_place(cp)
         )
-        said = {"answer": Answer(found.side), "ratio": found.ratio, "low": found.low, "high": found.high}
-        verdict = write_verdict(cp, (cp.before_id, commit_id), found.n, said)
-        if verdict.answer != Answer.UNKNOWN:
+        answer = Answer(found.side)
+        if base_id != cp.before_id and answer != Answer.NEW:
+            continue
+        said = {"answer": answer, "ratio": found.ratio, "low": found.low, "high": found.high}
+        verdict = write_verdict(cp, (base_id, commit_id), found.n, said)
+        if answer != Answer.UNKNOWN:
             return verdict
     return None
 
 
 def ratio_to_place(cp: ChangePoint) -> float:
-    """The ratio by which commits are placed on a side: the cautious end of what the bracket's pairs confirmed."""
+    """The ratio by which commits are placed on a side: the cautious end of the change that the range still holds.
+
+    That is what the bracket's pairs confirmed, unless a clear part of it was passed on the way: of two equal changes in
+    one bracket, each is half of what was confirmed, and both would be taken for the old level.
+    """
+    left = sizes.size_left(cp)
+    if left and LEAST_LEFT < left.log / math.log(cp.ratio) < 1 and left.is_apart(sizes.size_of(cp)):
+        return narrow.cautious_ratio(left.ratio, *left.interval)
     return narrow.cautious_ratio(cp.ratio, cp.low, cp.high)
 
 
+def is_left_over(cp: ChangePoint) -> bool:
+    """Is the last commit of the bracket left only because all others were found on the old level?"""
+    passed = cp.verdicts.filter(answer=Answer.OLD).exists()
+    shown = cp.verdicts.filter(answer=Answer.NEW, commit=cp.commit_id).exists()
+    return passed and not shown and cp.commit_id == sizes.bracket_verdict(cp).commit_id
+
+
+def shows_change(cp: ChangePoint) -> bool:
+    """Do pairs of the ends of the range show the change? Writes the verdict."""
+    pairs = measured_pairs(cp, cp.before_id, cp.commit_id)
+    if not pairs:
+        return False
+    found = narrow.place_commit(pairs, ratio=ratio_to_place(cp), error=error_per_step(cp), fewest=fewest_to_place(cp))
+    said = {"answer": Answer(found.side), "ratio": found.ratio, "low": found.low, "high": found.high}
+    return write_verdict(cp, (cp.before_id, cp.commit_id), found.n, said).answer == Answer.NEW
+
+
 def error_per_step(cp: ChangePoint) -> float:
-    """The probability of a wrong side that one step may have: WRONG_COMMIT shared by all steps the bracket can need."""
-    bracket = cp.verdicts.filter(answer=Answer.DIFFERENT).latest("id")
+    """The probability of a wrong side that one step may have: WRONG_COMMIT shared by all steps the bracket can need.
+
+    One step is to try a cause that another series has named.
+    """
+    bracket = sizes.bracket_verdict(cp)
     inside = brackets.commits_between(cp.branch, bracket.base_id, bracket.commit_id).count()
-    return WRONG_COMMIT / max(1, math.ceil(math.log2(inside + 1)))
+    return WRONG_COMMIT / (1 + math.ceil(math.log2(inside + 1)))
 
 
 def pairs_to_place(cp: ChangePoint) -> int:
     """How many pairs usually show the side of a commit, given the noise of those that confirmed the change."""
-    bracket = cp.verdicts.filter(answer=Answer.DIFFERENT).latest("id")
+    bracket = sizes.bracket_verdict(cp)
     pairs = measured_pairs(cp, bracket.base_id, bracket.commit_id)
     if not pairs:
         return narrow.MOST
@@ -194,7 +250,7 @@ def fewest_to_place(cp: ChangePoint) -> int:
     return COUNTS.first if cp.metric.counted else narrow.FEWEST
 
 
-def trials_spent(cp: ChangePoint, commit: Commit) -> int:
-    """How many pairs of a commit against the last one of the old level were measured for the change point."""
-    runs = cp.runs.filter(base=cp.before_id, commit=commit, reason=Reason.BISECT, status=RunStatus.SUCCEEDED)
+def trials_spent(cp: ChangePoint, base_id: int, commit_id: int) -> int:
+    """How many pairs of two commits were measured to narrow the change point."""
+    runs = cp.runs.filter(base=base_id, commit=commit_id, reason=Reason.BISECT, status=RunStatus.SUCCEEDED)
     return runs.aggregate(spent=Sum("trials"))["spent"] or 0

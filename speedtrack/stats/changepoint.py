@@ -279,12 +279,14 @@ def _place(level: Array, begin: int, split: int, seen: int) -> int:
 
 
 def _fit(level: Array, places: Sequence[int], low: int) -> int:
-    """The best split among these neighbouring places. ``level`` begins at place ``low``."""
+    """The best split among these neighbouring places, the first of equal ones. ``level`` begins at place ``low``."""
     values: list[float] = level.tolist()
     lefts = _deviations(values, [place - low for place in places])
     rights = _deviations(values[::-1], [len(values) - (place - low) for place in reversed(places)])
     costs = [left + right for left, right in zip(lefts, reversed(rights), strict=True)]
-    return places[costs.index(min(costs))]
+    least = min(costs)
+    equal = (math.isclose(cost, least, rel_tol=1e-9, abs_tol=1e-12) for cost in costs)  # rounding shall not decide
+    return next(place for place, is_best in zip(places, equal, strict=True) if is_best)
 
 
 def _deviations(values: Sequence[float], counts: Sequence[int]) -> list[float]:

@@ -7,6 +7,7 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
@@ -18,6 +19,8 @@ from speedtrack.stats.summary import CONFIDENCE, MAD_TO_SIGMA
 
 MIN_SAMPLES = 5  # per side, or pairs: below it the answer is always unknown
 RESAMPLES = 1999
+COUNTABLE = 15  # samples of a side, up to which the chances of each median of a resample are computed
+ROUNDING = 1e-12
 LEVEL = 0.01
 FEWEST_COUNTS = 3  # of a side
 RESOLUTION = 1 / 20  # of the smallest effect: the noise of counts is taken to be at least so large
@@ -69,9 +72,7 @@ def compare_samples(
         raise ValueError("nothing to compare: a side has no samples")
     scale = Scale.of([*before, *after])
     old, new = scale.place(before), scale.place(after)
-    rng = np.random.default_rng(seed)
-    boot = np.median(_resample(rng, new), axis=1) - np.median(_resample(rng, old), axis=1)
-    low, high = _interval(boot, min(len(old), len(new)))
+    low, high = _interval_of_shift(old, new, seed)
     shift = _Shift(float(np.median(new) - np.median(old)), low, high, rank_sum_p(before, after))
     return _judge(shift, scale, _Limits(smallest_effect, smallest_effect, level), (len(old), len(new)))
 
@@ -243,6 +244,35 @@ def _judge(shift: _Shift, scale: Scale, limits: _Limits, n: tuple[int, int]) -> 
     return Comparison(answer, ratio, low, high, shift.p, limits.level, n)
 
 
+def _interval_of_shift(old: Array, new: Array, seed: int) -> tuple[float, float]:
+    """The bootstrap interval of the difference of medians: of all resamples where they can be counted, else of many."""
+    tail = _tail(min(len(old), len(new)))
+    if not all(len(side) % 2 and len(side) <= COUNTABLE for side in (old, new)):
+        rng = np.random.default_rng(seed)
+        boot = np.median(_resample(rng, new), axis=1) - np.median(_resample(rng, old), axis=1)
+        low, high = np.quantile(boot, [tail, 1 - tail])
+        return float(low), float(high)
+    shifts = np.subtract.outer(np.sort(new), np.sort(old)).ravel()
+    chances = np.multiply.outer(_median_chances(len(new)), _median_chances(len(old))).ravel()
+    order = np.argsort(shifts)
+    share = np.cumsum(chances[order])
+    places = np.searchsorted(share, [tail + ROUNDING, 1 - tail - ROUNDING])
+    low, high = shifts[order][np.minimum(places, len(order) - 1)]
+    return float(low), float(high)
+
+
+@cache
+def _median_chances(n: int) -> Array:
+    """For odd n: how likely each of n ascending values is the median of a resample of them.
+
+    It is at most the k-th where more than half of the draws are among the first k.
+    """
+    more = range(n // 2 + 1, n + 1)
+    at_most = [sum(math.comb(n, j) * (k / n) ** j * (1 - k / n) ** (n - j) for j in more) for k in range(n + 1)]
+    chances: Array = np.diff(at_most)
+    return chances
+
+
 def _resample(rng: np.random.Generator, values: Array) -> Array:
     resamples: Array = values[rng.integers(0, len(values), size=(RESAMPLES, len(values)))]
     return resamples
@@ -279,13 +309,7 @@ def _resampled_interval(rng: np.random.Generator, steps: Array, means: Array) ->
     return float(means[low]), float(means[min(high, len(means) - 1)])
 
 
-def _interval(boot: Array, n: int) -> tuple[float, float]:
-    """Percentile interval of resampled estimates."""
-    tail = _tail(n)
-    low, high = np.quantile(boot, [tail, 1 - tail])
-    return float(low), float(high)
-
-
+@cache
 def _tail(n: int) -> float:
     """The share cut from each end; smaller for small n (Hesterberg 2015, What Teachers Should Know About Bootstrap)."""
     from scipy.special import ndtr, stdtrit  # here: processes that are idle need not hold scipy

@@ -1,9 +1,10 @@
-"""The exact p-value of a rank test, ties included, from the distribution over all equally likely arrangements."""
+"""The exact p-value of a rank test with ties, over all permutations of the ranks."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import lru_cache
 from statistics import NormalDist
 
 import numpy as np
@@ -33,7 +34,14 @@ def rank_sum_p(a: Sequence[float], b: Sequence[float]) -> float:
     if len(ranks) > EXACT_UP_TO:
         variance = len(a) * len(b) / (len(ranks) - 1) * float(((ranks - ranks.mean()) ** 2).mean())
         return _normal_p(abs(total - mean) - 0.5, variance)
+    if len(ranks) == len(set(ranks.tolist())):
+        return _p_without_ties(len(a), len(b), total)
     return _two_sided(_subset_sums(ranks, len(a)), total, mean)
+
+
+@lru_cache(maxsize=4096)
+def _p_without_ties(a: int, b: int, total: float) -> float:
+    return _two_sided(_subset_sums(np.arange(1.0, a + b + 1), a), total, a * (a + b + 1) / 2)
 
 
 def _subset_sums(ranks: Array, size: int) -> Array:

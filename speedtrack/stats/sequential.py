@@ -1,4 +1,4 @@
-"""Evidence that pairs give for and against a change, after any number of them: measuring stops as soon as it is enough.
+"""Sequential tests for and against a change that hold after any number of pairs, so measuring can stop early.
 
 Rows are suspicions, columns the steps of their pairs in the order in which they were measured: head less base on a
 `Scale`. ``effect`` is a distance on it, above zero. A change downwards is asked about with the steps' signs turned.

@@ -1,11 +1,12 @@
 """Alerts, and what happened to them."""
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from django.conf import settings
+from django.contrib.postgres.expressions import ArraySubquery
 from django.db import models
-from django.db.models import Exists, F, OuterRef, Q, Subquery
-from django.db.models.functions import Now
+from django.db.models import Exists, F, OuterRef, Q, Subquery, Value
+from django.db.models.functions import Coalesce, Greatest, Now
 from django.utils.functional import cached_property
 
 from speedtrack.projects.models import Branch, Commit, Position, Project
@@ -13,6 +14,20 @@ from speedtrack.wakeups import Wakes
 
 
 class AlertQuerySet(models.QuerySet["Alert"]):
+    def with_range(self) -> "AlertQuerySet":
+        """With what each would otherwise look up by itself: ``width``, ``drift`` and ``containing``."""
+        places = Position.objects.filter(branch=OuterRef("branch"))
+        first = Subquery(places.filter(commit=OuterRef("before")).values("number"))
+        last = Subquery(places.filter(commit=OuterRef("commit")).values("number"))
+        drifts = self.model.change_points.rel.related_model._default_manager.filter(alert=OuterRef("pk"), kind="drift")
+        branches = Branch.objects.filter(positions__commit=OuterRef("commit"), deleted_at=None).order_by("name")
+        known: dict[str, Any] = {
+            "width": Greatest(Coalesce(last - first, 1), 1),
+            "drift": Coalesce(Subquery(drifts.order_by("pk").values("reference")[:1]), Value("")),
+            "containing": ArraySubquery(branches.values("name")),
+        }
+        return self.annotate(**known)
+
     def standing(self) -> "AlertQuerySet":
         """Those that were not merged into another one."""
         return self.filter(merged_into=None)
@@ -120,10 +135,15 @@ class Alert(models.Model):
         one = f"since {self.commit.short}"
         return one if self.width == 1 else f"by one of {self.width} commits up to {self.commit.short}"
 
+    @cached_property
+    def containing(self) -> list[str]:
+        """The names of the tracked branches that contain the newest commit of the range."""
+        names = Branch.objects.filter(positions__commit=self.commit_id, deleted_at=None).order_by("name")
+        return list(names.values_list("name", flat=True))
+
     def branch_names(self) -> list[str]:
         """The tracked branches that contain the newest commit of the range; first the one on which it was found."""
-        names = Branch.objects.filter(positions__commit=self.commit_id, deleted_at=None).order_by("name")
-        return list(dict.fromkeys([self.branch.name, *names.values_list("name", flat=True)]))
+        return list(dict.fromkeys([self.branch.name, *self.containing]))
 
     def branches_fixed(self) -> tuple[list[str], list[str]]:
         """The branches with the newest commit of the range: those that also contain the fix, and those that do not."""

@@ -8,7 +8,7 @@ from django.db.models import Exists, F, OuterRef, Q, Subquery, Sum
 from django.db.models.functions import Now
 
 from speedtrack.alerts.models.alerts import Alert
-from speedtrack.benchmarks.metrics import METRICS, Direction, Metric
+from speedtrack.benchmarks.metrics import INSTRUCTIONS, METRICS, Direction, Metric
 from speedtrack.projects.models import Branch, Commit, Position
 from speedtrack.runs.models import Machine, Reason, Run, Series
 from speedtrack.runs.models import Status as RunStatus
@@ -170,11 +170,11 @@ class ChangePoint(models.Model):
 
     @property
     def rank(self) -> tuple[bool, bool, float]:
-        """Sort key of the changes of an alert: slowdowns first, then measured before counted, then the largest first.
+        """Sort key of the changes of an alert: slowdowns first, then instructions last, then the largest first.
 
-        Counted instructions explain a slowdown, but not its size: a few more of them may each wait for memory.
+        Instructions explain a slowdown, but not its size: a few more of them may each wait for memory.
         """
-        return not self.is_slowdown, self.metric.counted, -abs(self.ratio - 1)
+        return not self.is_slowdown, self.series.metric in INSTRUCTIONS, -abs(self.ratio - 1)
 
 
 class BestLevel(models.Model):

@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 from django.core.mail import EmailMultiAlternatives
+from django.core.management import call_command
 from django.test import Client
 
-from speedtrack.alerts import confirm, counts, detection
+from speedtrack.alerts import confirm, counts, detection, floors
+from speedtrack.alerts.effects import smallest_effect
 from speedtrack.alerts.models import Alert, ChangePoint, Verdict
 from speedtrack.benchmarks.metrics import COUNTED
 from speedtrack.notices import mail
@@ -18,21 +20,26 @@ from speedtrack.notices.models import Outbox
 from speedtrack.notices.telling import tell_subscribers
 from speedtrack.notices.tests.history import subscribed
 from speedtrack.runs import jobs, queue, results
-from speedtrack.runs.models import Reason, Run, Sample
+from speedtrack.runs.models import Reason, Run, Sample, Series
 from speedtrack.tests import builders
 
 from .conftest import World
 
 Status = ChangePoint.Status
 (COUNT,) = COUNTED
+HARDWARE, CPU = "instructions_per_request", "server_cpu_ns_per_request"
 SUITE = builders.SUITE + '[instructions]\ninside = ["serve"]\nbenchmarks = ["get-p1"]\n'
 
 
 @dataclass
 class Counting:
-    """The runner of a world whose suite counts: 4000 instructions, times the factors of all commits up to this one."""
+    """The runner of a world whose suite counts: 4000 instructions, times the factors of all commits up to this one.
+
+    ``hardware``: every trial has them from the processor's counter, and valgrind is missing.
+    """
 
     world: World
+    hardware: bool = False
     factors: dict[str, float] = field(default_factory=dict)
     noise: float = 0.0003
     rng: random.Random = field(default_factory=lambda: random.Random(3))
@@ -70,7 +77,10 @@ class Counting:
                         extra["trials"] = [
                             counted_trial(one, count(commit.sha)) for one in builders.trials([{}] * run.trials)
                         ]
-                    elif name == "get-p1" and not run.paired:
+                    elif self.hardware and name == "get-p1":
+                        metrics = [{CPU: value, HARDWARE: count(commit.sha)} for value in times]
+                        extra["trials"] = builders.trials(metrics)
+                    elif name == "get-p1" and not (run.paired or self.hardware):
                         extra["once"] = {COUNT: count(commit.sha)}
                     result = builders.result(run, name, commit, times, **extra)
                     results.accept_result(self.world.machine, run.pk, result)
@@ -135,18 +145,29 @@ def test_a_time_comes_before_a_count_that_grew_more(counting: Counting) -> None:
     assert mail.message_of(Outbox.objects.get()).subject.startswith("[repository] slower +")
 
 
-@pytest.mark.parametrize("factors", [(1.006, 1.007), (1.012, 1.006), (1.004, 1.012), (1.02, 0.99)])
-def test_two_changes_within_one_bracket_are_both_found_with_their_own_sizes(
-    counting: Counting, factors: tuple[float, float]
+@pytest.mark.parametrize(
+    "factors",
+    [
+        {8: 1.006, 10: 1.007},
+        {8: 1.012, 10: 1.006},
+        {8: 1.004, 10: 1.012},
+        {8: 1.02, 10: 0.99},
+        {8: 1.006, 10: 1.006},
+        {7: 1.006, 11: 1.006},
+        {8: 1.006, 9: 1.006},
+        {8: 1.006, 9: 1.006, 10: 1.006},
+    ],
+)
+def test_several_changes_within_one_bracket_are_found_with_their_own_sizes(
+    counting: Counting, factors: dict[int, float]
 ) -> None:
-    first, second = counting.world.shas[8], counting.world.shas[10]
-    counting.factors = dict(zip((first, second), factors, strict=True))
+    counting.factors = {counting.world.shas[place]: factor for place, factor in factors.items()}
     builders.track(counting.world.repository)
     counting.until_quiet()
     confirmed = ChangePoint.objects.filter(status=Status.CONFIRMED)
     found = {cp.commit.sha: cp.ratio for cp in confirmed.select_related("commit")}
     assert found == {sha: pytest.approx(factor, abs=0.001) for sha, factor in counting.factors.items()}
-    assert {alert.commit.sha for alert in Alert.objects.all()} == {first, second}
+    assert {alert.commit.sha for alert in Alert.objects.all()} == set(counting.factors)
 
 
 def test_a_noiseless_line_raises_no_suspicion_from_its_first_commit_on(counting: Counting) -> None:
@@ -176,6 +197,54 @@ def test_an_alert_says_when_the_same_instructions_take_longer(counting: Counting
     sentences = counts.which_moved(list(alert.change_points.all()))
     assert len(sentences) >= 1 and all("the same instructions (" in one and "slower" in one for one in sentences)
     assert not any(jobs.is_counted(run) for run in Run.objects.all())
+
+
+@pytest.mark.parametrize("factor", [1.0, 1.3])
+def test_the_counter_of_the_processor_tells_more_instructions_from_slower_ones(
+    counting: Counting, factor: float, client: Client
+) -> None:
+    guilty = counting.world.shas[9]
+    counting.hardware, counting.world.factors, counting.factors = True, {guilty: 1.3}, {guilty: factor}
+    builders.track(counting.world.repository)
+    counting.until_quiet()
+    alert = Alert.objects.get()
+    first, *_ = changes = sorted(alert.change_points.all(), key=lambda cp: cp.rank)
+    assert first.series.metric == CPU
+    (sentence,) = counts.which_moved(changes)
+    same = factor == 1.0
+    assert ("get-p1: the same instructions (" in sentence and sentence.endswith("slower")) == same
+    assert ("get-p1: more instructions (+30" in sentence) == (not same)
+    assert sentence in " ".join(client.get(f"/alerts/{alert.pk}/").content.decode().split())
+
+
+@pytest.mark.parametrize(
+    ("noise", "least", "most"), [(0.0003, 0.002, 0.002), (0.002, 0.003, 0.009), (0.02, 0.01, 0.01)]
+)
+def test_the_counter_of_the_processor_is_watched_from_what_pairs_of_one_build_show(
+    counting: Counting, noise: float, least: float, most: float
+) -> None:
+    counting.hardware, counting.noise = True, noise
+    builders.track(counting.world.repository, last=4)
+    counting.until_quiet()
+    series = Series.objects.get(metric=HARDWARE, benchmark__name="get-p1")
+    assert smallest_effect(series) == 0.01
+    call_command("measure", "repository", counting.world.shas[-1], "--aa")
+    counting.until_quiet()
+    floors.store_due()
+    assert least <= smallest_effect(series) <= most
+    assert smallest_effect(Series.objects.get(metric=CPU, benchmark__name="get-p1")) == 0.03  # the suite's own
+
+
+def test_half_a_per_cent_more_instructions_by_the_counter_is_confirmed_on_a_steady_machine(counting: Counting) -> None:
+    guilty = counting.world.shas[9]
+    counting.hardware, counting.factors = True, {guilty: 1.005}
+    builders.track(counting.world.repository)
+    call_command("measure", "repository", counting.world.shas[0], "--aa")
+    counting.work(counting.count)
+    floors.store_due()
+    counting.until_quiet()
+    (cp,) = ChangePoint.objects.filter(status=Status.CONFIRMED)
+    assert (cp.series.metric, cp.commit.sha, cp.ratio) == (HARDWARE, guilty, pytest.approx(1.005, abs=0.001))
 
 
 @pytest.mark.parametrize(

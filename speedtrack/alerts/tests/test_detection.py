@@ -71,7 +71,7 @@ def test_commits_that_left_the_branch_during_a_bisection_alert_nobody(world: Wor
     tracked = builders.track(world.repository, last=1, emails=["dev@example.org"])
     first = Commit.objects.get(sha=world.shas[0])
     builders.work(world.machine, world.speed)
-    tracking.queue_by_hand(tracked.project.slug, first.sha, [], None)
+    tracking.queue_by_hand(tracking.choose(tracked.project.slug, first.sha, [], None))
     builders.work(world.machine, world.speed)
     detection.detect()
     confirm.step()

@@ -1,6 +1,8 @@
 """A/A runs: planned when a machine is idle and due for one, and what they say of every series."""
 
 from datetime import timedelta
+from functools import partial
+from pathlib import Path
 from statistics import NormalDist
 from typing import Any
 
@@ -19,6 +21,7 @@ from speedtrack.runs import planning, queue, results
 from speedtrack.runs.models import Machine, Measurement, Reason, Run, Trial
 from speedtrack.stats.floor import standard_shift
 from speedtrack.tests import builders
+from speedtrack.tests.plans import rows_read
 
 from .conftest import World
 
@@ -62,19 +65,36 @@ def test_an_idle_machine_measures_its_newest_commit_against_itself(measured: Wor
     assert sorted(sides.values_list("side", "n")) == [("base", AA_PAIRS), ("head", AA_PAIRS)]
 
 
+def open_still(world: World, sha: str, benchmark: str, trial: int) -> float:
+    """A small step, in pairs that scatter evenly and so widely that they tell nothing of it."""
+    new = world.shas.index(sha) >= 7
+    level = 1.05 if new and benchmark == "get-p1" else 1
+    if Run.objects.active().exclude(base=None).exists():
+        scatter = NormalDist(1, 0.05).inv_cdf((0.5 + 0.618034 * trial) % 1)
+        return 5000 * level**0.5 * (scatter if new else 1 / scatter)
+    return 5000 * level * world.rng.gauss(1, 0.004)
+
+
+@pytest.mark.parametrize(("budget_s", "after"), [(1, "6.0 s"), (25, "25 s"), (90, "1 min 30 s")])
+def test_a_suspicion_is_measured_for_as_long_as_the_suite_says_and_no_longer(
+    world: World, settings: Any, tmp_path: Path, budget_s: int, after: str
+) -> None:
+    builders.use_suite(settings, tmp_path / "suites", f"settle = {{ budget_s = {budget_s} }}\n{builders.SUITE}")
+    builders.track(world.repository)
+    world.until_quiet(partial(open_still, world))
+    cp = ChangePoint.objects.get(series__metric=CPU)
+    assert cp.status == ChangePoint.Status.UNSETTLED
+    assert cp.note.startswith(f"unknown after {after}: measured again over")
+    rounds = list(cp.runs.filter(reason=Reason.CONFIRM).order_by("id").values_list("trials", flat=True))
+    assert rounds[0] == PAIRS.first and sum(rounds) == max(PAIRS.first, budget_s)  # a pair takes a second here
+    let_time_pass(hours=1)
+    floors.plan_idle_work()
+    assert not Run.objects.unfinished().filter(reason=Reason.CONFIRM).exists()
+
+
 def test_what_pairs_left_open_is_measured_further_by_an_idle_machine(world: World) -> None:
     builders.track(world.repository)
-
-    def open_still(sha: str, benchmark: str, trial: int) -> float:
-        """A small step, in pairs that scatter evenly and so widely that they tell nothing of it."""
-        new = world.shas.index(sha) >= 7
-        level = 1.05 if new and benchmark == "get-p1" else 1
-        if Run.objects.active().exclude(base=None).exists():
-            scatter = NormalDist(1, 0.05).inv_cdf((0.5 + 0.618034 * trial) % 1)
-            return 5000 * level**0.5 * (scatter if new else 1 / scatter)
-        return 5000 * level * world.rng.gauss(1, 0.004)
-
-    world.until_quiet(open_still)
+    world.until_quiet(partial(open_still, world))
     waiting = ChangePoint.objects.get(series__metric=CPU)
     assert waiting.status == ChangePoint.Status.UNSETTLED
     assert waiting.note.startswith(f"not known yet: measured again over {PAIRS.usual} pairs")
@@ -93,6 +113,29 @@ def test_what_pairs_left_open_is_measured_further_by_an_idle_machine(world: Worl
     let_time_pass(hours=1)
     floors.plan_idle_work()
     assert Run.objects.latest("id").reason == Reason.AA
+
+
+def test_as_many_rows_are_read_for_the_newest_point_however_long_the_history_is(measured: World) -> None:
+    project = measured.machine.projects.get()
+
+    def newest() -> Measurement | None:
+        return floors.newest_point(floors.measured_runs(measured.machine, project))
+
+    found, few = newest(), rows_read(newest)
+    assert found == Measurement.objects.exclude(series__benchmark__name="build").latest("pk")
+    run = Run.objects.latest("pk")
+    attempt = run.attempts.get()
+    points = list(attempt.measurements.all())
+    for number in range(60):
+        run.pk, run.round, run.ended_at = None, 100 + number, run.created - timedelta(days=number + 1)
+        run.save(force_insert=True)
+        attempt.pk, attempt.run = None, run
+        attempt.save(force_insert=True)
+        for point in points:
+            point.pk, point.attempt = None, attempt
+            point.save(force_insert=True)
+    assert newest() == found
+    assert rows_read(newest) <= few
 
 
 def test_a_machine_that_has_just_worked_or_has_work_is_left_alone(measured: World) -> None:

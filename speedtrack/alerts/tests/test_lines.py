@@ -107,3 +107,24 @@ def test_the_nearest_point_before_a_commit(history: History, series: Series) -> 
     here = {place.number: place.commit_id for place in history.branch.positions.all()}
     assert lines.nearest_before([series.pk], history.branch, 4, reach=100) == {series.pk: (here[2], 2)}
     assert lines.nearest_before([series.pk], history.branch, 4, reach=1) == {}
+
+
+def test_the_outline_has_the_ends_and_extremes_of_each_bucket_and_what_is_flagged(history: History) -> None:
+    one, other = history.series(), history.series("other")
+    commits = history.commits(300)
+    heights = [100.0 + (i * 37) % 50 for i in range(300)]
+    history.measure([one], {c.pk: [[v] * 3] for c, v in zip(commits, heights, strict=True) if c != commits[77]})
+    history.measure([one], {commits[77].pk: [[99.0] * 3]}, flags=["steal"])
+    history.measure([other], {commits[5].pk: [[7.0] * 3]})
+    kept = lines.outline([one.pk, other.pk], history.branch, 0, 299, step=30)
+    heights[77] = 99.0
+    for begin in range(0, 300, 30):
+        bucket = range(begin, begin + 30)
+        mine = [heights[at] for at in bucket]
+        assert {begin, begin + 29} <= set(kept)
+        assert {min(mine), max(mine)} <= {heights[at] for at in bucket if at in kept}
+    assert {5, 77} <= set(kept)
+    assert len(kept) <= 10 * 4 + 2
+    columns = lines.columns([one.pk, other.pk], history.branch, 0, 299, kept)
+    assert {column.series_id: column.at for column in columns} == {one.pk: sorted(kept), other.pk: [5]}
+    assert json.loads(columns[0].value) == [heights[at] for at in sorted(kept)]

@@ -180,7 +180,7 @@ def test_what_is_measured_by_hand_afterwards_is_the_past(world: World) -> None:
     pushes.sync_and_plan(tracked.project)
     world.until_quiet()
     assert not Alert.objects.exists()
-    tracking.queue_by_hand(tracked.project.slug, f"{world.shas[1]}..{world.shas[10]}", [], None)
+    tracking.queue_by_hand(tracking.choose(tracked.project.slug, f"{world.shas[1]}..{world.shas[10]}", [], None))
     world.until_quiet()
     slow = Alert.objects.get(improvement=False)
     assert slow.commit.sha == world.shas[5]

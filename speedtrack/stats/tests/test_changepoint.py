@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from speedtrack.stats.changepoint import Point, SettledShift, Shift, _agreement, _place, suspect_shifts
@@ -311,6 +311,8 @@ class TestDegenerate:
 
     @settings(deadline=None, max_examples=20)
     @given(st.floats(1e-3, 1e3), st.integers(0, 1000))
+    @example(7.3, 182)
+    @example(59.5, 22)
     def test_the_unit_of_a_metric_does_not_matter(self, unit: float, seed: int) -> None:
         points = single([100.0] * 30 + [108.0] * 20, 0.02, seed)
         scaled = [Point(tuple(unit * v for v in point.values)) for point in points]

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from itertools import product
 
 import numpy as np
 import pytest
@@ -132,9 +133,20 @@ class TestCompare:
         assert fall.answer is ComparisonAnswer.DIFFERENT
         assert fall.ratio < 1
 
+    def test_few_samples_have_the_interval_of_all_resamples(self) -> None:
+        rng = np.random.default_rng(7)
+        for n in (1, 3, 5):
+            before, after = np.array(trials(rng, n)), np.array(trials(rng, n))
+            old, new = (np.median([*product(side, repeat=n)], axis=1) for side in (np.log(before), np.log(after)))
+            every = np.sort(np.subtract.outer(new, old).ravel())
+            tail = _tail(n)
+            low, high = every[int(tail * len(every))], every[-1 - int(tail * len(every))]
+            found = compare_samples(before.tolist(), after.tolist(), smallest_effect=0.01, seed=1)
+            assert (found.low, found.high) == (pytest.approx(np.exp(low)), pytest.approx(np.exp(high)))
+
     def test_the_seed_alone_decides(self) -> None:
         rng = np.random.default_rng(8)
-        before, after = trials(rng, 9), trials(rng, 9)
+        before, after = trials(rng, 20), trials(rng, 20)
         first = compare_samples(before, after, smallest_effect=0.01, seed=3)
         assert first == compare_samples(before, after, smallest_effect=0.01, seed=3)
         assert first != compare_samples(before, after, smallest_effect=0.01, seed=4)

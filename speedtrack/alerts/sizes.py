@@ -1,0 +1,61 @@
+"""The size of a change in the part of its bracket that narrowing has left, by the verdicts on the way there."""
+
+import math
+from dataclasses import dataclass
+
+from speedtrack.alerts.models import ChangePoint, Verdict
+
+Answer = Verdict.Answer
+
+
+@dataclass(frozen=True)
+class Size:
+    """The natural logarithm of a ratio, and how far its 95% interval reaches to either side."""
+
+    log: float = 0.0
+    reach: float = 0.0
+
+    def times(self, other: "Size") -> "Size":
+        return Size(self.log + other.log, math.hypot(self.reach, other.reach))
+
+    def by(self, other: "Size") -> "Size":
+        return Size(self.log - other.log, math.hypot(self.reach, other.reach))
+
+    def is_apart(self, other: "Size") -> bool:
+        return abs(self.log - other.log) > self.reach + other.reach
+
+    @property
+    def ratio(self) -> float:
+        return math.exp(self.log)
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        return math.exp(self.log - self.reach), math.exp(self.log + self.reach)
+
+
+def size_of(found: ChangePoint | Verdict) -> Size:
+    return Size(math.log(found.ratio), math.log(found.high / found.low) / 2)
+
+
+def bracket_verdict(cp: ChangePoint) -> Verdict:
+    """The verdict on the ends of the bracket, which confirmed the change."""
+    return cp.verdicts.filter(answer=Answer.DIFFERENT).latest("id")
+
+
+def size_left(cp: ChangePoint) -> Size | None:
+    """The change between the ends of the range, by pairs that show its last commit. None where ratios mean nothing."""
+    shown = cp.verdicts.filter(answer=Answer.NEW, commit=cp.commit).order_by("-id").first() or bracket_verdict(cp)
+    if min(cp.low, shown.low) <= 0:
+        return None
+    return size_of(shown).by(size_between(cp, shown.base_id, cp.before_id))
+
+
+def size_between(cp: ChangePoint, base_id: int, commit_id: int) -> Size:
+    """The change between two commits of the old level, as narrowing measured it on the way from one to the other."""
+    size = Size()
+    while commit_id != base_id:
+        old = cp.verdicts.filter(answer=Answer.OLD, commit=commit_id).order_by("-id").first()
+        if old is None or old.low <= 0:  # passed without pairs: it is the same build as the next commit
+            break
+        size, commit_id = size.times(size_of(old)), old.base_id
+    return size
