@@ -10,7 +10,7 @@ DRIVER := runners/driver/target/release/speedbench
 REAL_SERVERS := redis-server redis-benchmark redis-cli memcached openssl
 ABSENT = $(foreach program,$(REAL_SERVERS),$(if $(shell command -v $(program)),,$(program)))
 
-.PHONY: demo serve test test-server test-driver check check-server check-driver check-pages bench detection-eval setup lock \
+.PHONY: demo serve test test-server test-driver check check-server check-driver check-pages bench bench-scale bench-driver detection-eval setup lock \
 	migrations clean help
 
 help:            ## show this list
@@ -31,7 +31,7 @@ test:            ## all tests: Python on a real PostgreSQL, Rust, TypeScript, a 
 
 test-server: setup check-server check-pages
 	npm --prefix frontend test
-	MAKEFLAGS= $(PY) -m pytest --numprocesses 2
+	MAKEFLAGS= $(PY) -m pytest --numprocesses $$(($$(nproc) + 1))  # a third of the time a worker waits
 
 test-driver: check-driver
 	cd runners/driver && cargo test --quiet --locked $(if $(strip $(ABSENT)),,--features real-servers)
@@ -75,7 +75,12 @@ frontend/dist/.built: frontend/node_modules/.installed frontend/package.json $(s
 	npm --prefix frontend run --silent build
 	@touch $@
 
-bench: $(DRIVER) ## the driver's speed compared with redis-benchmark and memtier; QUICK=1, WRITE=1 into docs/driver.md, JSON=file, MEMTIER=program
+bench: $(if $(SCALE),bench-scale,bench-driver) ## the driver's speed compared with redis-benchmark and memtier; QUICK=1, WRITE=1 into docs/driver.md, JSON=file, MEMTIER=program; SCALE=1 [ROWS=10M]: pages and verbs on a large database, WRITE=1 into docs/scale.md
+
+bench-scale: setup
+	$(PY) -m research.scale --rows $(or $(ROWS),1M) $(if $(WRITE),--write docs/scale.md)
+
+bench-driver: $(DRIVER)
 	cd runners/driver && cargo build --quiet --release --locked --example null-server
 	@$(PYTHON) runners/driver/bench $(if $(QUICK),--quick) $(if $(WRITE),--write docs/driver.md) \
 		$(if $(JSON),--json $(JSON)) $(if $(MEMTIER),--memtier $(MEMTIER))

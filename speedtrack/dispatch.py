@@ -30,7 +30,7 @@ from speedtrack.notices.channels import statuses
 from speedtrack.notices.models import CommitStatus, Notice, Outbox
 from speedtrack.projects.models import Project
 from speedtrack.runs import canary, queue
-from speedtrack.runs.models import Machine, MachineEvent, Run, Series, Status
+from speedtrack.runs.models import Machine, MachineEvent, Run, Series
 from speedtrack.wakeups import CHANNEL
 
 Question = tuple[str, tuple[Any, ...]]  # SQL and its parameters
@@ -177,6 +177,6 @@ def nudges_for(found: set[str]) -> list[tuple[str, str]]:
 def idle_machines_with_work() -> QuerySet[Machine]:
     """Machines without an active run for which a run waits."""
     runs = Run.objects.filter(machine=OuterRef("pk"))
-    waiting = Exists(runs.filter(pk__in=Run.objects.claimable().filter(status=Status.QUEUED)))
+    waiting = Exists(Run.objects.claimable().filter(machine=OuterRef("pk")))
     at_work = Exists(runs.filter(status__in=["leased", "running"]))
     return Machine.objects.filter(waiting, paused=False).exclude(at_work)

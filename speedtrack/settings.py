@@ -141,6 +141,7 @@ MIDDLEWARE = [
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "speedtrack.web.requests.middleware.reasons_of_refusals",
     "whitenoise.middleware.WhiteNoiseMiddleware",
+    "speedtrack.web.requests.compression.Compression",
     "speedtrack.web.requests.middleware.bounded_bodies",
     "speedtrack.web.requests.characters.StorableCharacters",
     "django.contrib.sessions.middleware.SessionMiddleware",

@@ -20,10 +20,13 @@ function line(at: number[], value: number[], more: Partial<t.LineColumns> = {}):
 function timeline(lines: t.LineColumns[], count: number, more: Partial<t.Timeline> = {}): t.Timeline {
   const each = [...Array(count).keys()];
   return {
-    schema: "speedtrack.timeline/1",
+    schema: "speedtrack.timeline/2",
     benchmark: "get-p1",
     metric: { name: "server_cpu_ns_per_request", title: "Server CPU per request", unit: "ns", better: "lower" },
+    count,
+    step: 1,
     commits: {
+      at: each,
       sha: each.map((i) => `${i}`.padStart(12, "0")),
       subject: each.map((i) => `Change ${i}`),
       author: each.map(() => "Ada"),
@@ -157,4 +160,26 @@ test("a commit in words", () => {
   assert.deepEqual(t.commitSentences(one, 1), ["5.40 µs (5.35 to 5.45 µs, n = 5)", "▼ slower +8.0%, confirmed"]);
   assert.deepEqual(t.commitSentences(one, 2), ["not measured"]);
   assert.deepEqual(t.commitTitle(one, 0), ["0000000000  Change 0", "Ada, 2023-11-14 22:13 UTC"]);
+});
+
+test("an outline joins neighbouring places, and knows the commits that it has", () => {
+  const [at, values] = [
+    [0, 9, 19, 40, 44],
+    [1, 2, 3, 4, 5],
+  ];
+  const parts = t.stretches(t.points(line(at, values)), 10);
+  assert.deepEqual(
+    parts.map((part) => part.map((p) => p.x)),
+    [
+      [0, 9, 19],
+      [40, 44],
+    ],
+  );
+  const of = (word: string) => at.map((place) => `${word} ${place}`);
+  const commits = { at, sha: of("sha"), subject: of("subject"), author: of("author"), time: at };
+  const whole = t.byPlace(timeline([line(at, values)], 45, { step: 10, commits }));
+  assert.equal(whole.commits.sha.length, 45);
+  assert.equal(whole.commits.sha[19], "sha 19");
+  assert.deepEqual([t.knownPlace(whole, 20, -1), t.knownPlace(whole, 20, 1)], [19, 40]);
+  assert.equal(t.knownPlace(whole, 9, 1), 9);
 });

@@ -39,11 +39,24 @@ export interface Break {
   what: string;
 }
 
+export interface Commits {
+  /** The places of the commits. */
+  at: number[];
+  sha: string[];
+  subject: string[];
+  author: string[];
+  time: number[];
+}
+
 export interface Timeline {
   schema: string;
   benchmark: string;
   metric: { name: string; title: string; unit: string; better: string };
-  commits: { sha: string[]; subject: string[]; author: string[]; time: number[] };
+  /** How many commits the timeline has. */
+  count: number;
+  /** How many commits share a place of the chart; above 1, the lines are outlines, and only their commits are here. */
+  step: number;
+  commits: Commits;
   lines: LineColumns[];
   gaps: Gap[];
   changes: Change[];
@@ -66,19 +79,38 @@ export interface MeasuredPoint extends Point {
 
 const NO_FLAGS: string[] = [];
 
-export function points(line: LineColumns): MeasuredPoint[] {
-  return line.at.map((x, i) => ({
-    x,
-    y: line.value[i]!,
-    low: line.low[i]!,
-    high: line.high[i]!,
-    n: line.n[i]!,
-    flags: line.flags[x] ?? NO_FLAGS,
-  }));
+/** The timeline with the columns of its commits by place; places of commits that it omits stay empty. */
+export function byPlace(timeline: Timeline): Timeline {
+  const { at, sha, subject, author, time } = timeline.commits;
+  const spread = <T>(column: T[]): T[] => {
+    const found = new Array<T>(timeline.count);
+    at.forEach((place, i) => (found[place] = column[i]!));
+    return found;
+  };
+  const commits = { at, sha: spread(sha), subject: spread(subject), author: spread(author), time: spread(time) };
+  return { ...timeline, commits };
 }
 
-/** The stretches of neighbouring commits that have clean points. */
-export function stretches(measured: MeasuredPoint[]): MeasuredPoint[][] {
+/** The nearest place not after (-1) or not before (1) another one, of which the timeline has the commit. */
+export function knownPlace(timeline: Timeline, from: number, by: 1 | -1): number {
+  let at = from;
+  while (at > 0 && at < timeline.count - 1 && timeline.commits.sha[at] === undefined) at += by;
+  return at;
+}
+
+export function points(line: LineColumns): MeasuredPoint[] {
+  return line.at.map((_, i) => point(line, i));
+}
+
+function point(line: LineColumns, i: number): MeasuredPoint {
+  const x = line.at[i]!;
+  const [y, low, high, n] = [line.value[i]!, line.low[i]!, line.high[i]!, line.n[i]!];
+  return { x, y, low, high, n, flags: line.flags[x] ?? NO_FLAGS };
+}
+
+/** The stretches of clean points of neighbouring commits; of an outline, those of neighbouring places of the chart. */
+export function stretches(measured: MeasuredPoint[], step = 1): MeasuredPoint[][] {
+  const reach = step > 1 ? 2 * step : 1;
   const found: MeasuredPoint[][] = [];
   let last: MeasuredPoint | undefined;
   for (const point of measured) {
@@ -86,7 +118,7 @@ export function stretches(measured: MeasuredPoint[]): MeasuredPoint[][] {
       last = undefined;
       continue;
     }
-    if (last && point.x === last.x + 1) found[found.length - 1]!.push(point);
+    if (last && point.x <= last.x + reach) found[found.length - 1]!.push(point);
     else found.push([point]);
     last = point;
   }
@@ -218,7 +250,7 @@ export function commitSentences(timeline: Timeline, at: number): string[] {
   const found: string[] = [];
   for (const line of timeline.lines) {
     const i = line.at.indexOf(at);
-    if (i >= 0) found.push(`${several ? `${line.machine}: ` : ""}${pointText(timeline.metric.unit, points(line)[i]!)}`);
+    if (i >= 0) found.push(`${several ? `${line.machine}: ` : ""}${pointText(timeline.metric.unit, point(line, i))}`);
   }
   for (const one of timeline.changes.filter((c) => c.at === at)) {
     found.push(

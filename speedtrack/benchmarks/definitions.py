@@ -214,6 +214,12 @@ class MetricSection(Strict):
     smallest_effect: float = Field(gt=0, lt=1)
 
 
+class SettleSection(Strict):
+    """``budget_s``: how long a suspicion may be measured again, until it is left unsettled."""
+
+    budget_s: int = Field(ge=1, le=7 * 24 * 3600)
+
+
 class Definition(Strict):
     """A whole suite file."""
 
@@ -225,6 +231,7 @@ class Definition(Strict):
     benchmark: list[BenchmarkSection] = Field(min_length=1)
     metrics: dict[str, MetricSection] = Field({})
     instructions: CountedBenchmarks | None = None
+    settle: SettleSection | None = None
 
     @field_validator("benchmark")
     @classmethod
@@ -247,7 +254,7 @@ class Definition(Strict):
         if not any(word in self.server.command for word in known):
             raise ValueError(f"server.command must start an artifact: use {' or '.join(sorted(known))}")
         check_placeholders("build.command", self.build.command, {"{cores}"})
-        places = {"{port}", "{socket}"}
+        places = {"{port}", "{socket}", "{clients}"}
         listen = {"{listen}"} if self.server.listen else set()
         check_placeholders("server.command", self.server.command, {"{data}"} | places | known | listen)
         for transport, words in self.server.listen.items():
@@ -322,4 +329,5 @@ SECTIONS: dict[str, type[BaseModel]] = {
     "rung": Rung,
     "setup": Setup,
     "instructions": CountedBenchmarks,
+    "settle": SettleSection,
 }

@@ -17,7 +17,8 @@ class Metric:
     ``voided_by``: flags of a trial that make this metric useless. A driver at its limit, for instance, hides the
     server's throughput, but not its CPU time per request. ``exact``: the metric has no noise, so one sample is enough.
     ``counted``: a count of instructions in fresh processes, which the load of the machine does not change; a suspicion
-    is settled by counting both sides again.
+    is settled by counting both sides again. ``steady_effect``: the smallest effect at best, where A/A pairs show
+    changes below ``smallest_effect``; how steady the metric is depends on the machine.
     """
 
     name: str
@@ -29,6 +30,7 @@ class Metric:
     voided_by: frozenset[str]
     exact: bool = False
     counted: bool = False
+    steady_effect: float | None = None
 
 
 # A trial with wrong answers measured other work than that of the benchmark.
@@ -42,7 +44,16 @@ METRICS = {
     m.name: m
     for m in (
         Metric("server_cpu_ns_per_request", "Server CPU per request", "ns", Direction.LOWER, 0.01, True, VOIDS_CPU),
-        Metric("instructions_per_request", "Instructions per request", "", Direction.LOWER, 0.01, True, OTHER_WORK),
+        Metric(
+            "instructions_per_request",
+            "Instructions per request",
+            "",
+            Direction.LOWER,
+            0.01,
+            True,
+            OTHER_WORK,
+            steady_effect=0.002,
+        ),
         Metric("cycles_per_request", "Cycles per request", "", Direction.LOWER, 0.01, False, VOIDS_CPU),
         # Measured once per run, so pairs cannot confirm a change.
         Metric(
@@ -89,6 +100,7 @@ METRICS = {
 
 HEADLINE = "server_cpu_ns_per_request"
 COUNTED = [metric.name for metric in METRICS.values() if metric.counted]
+INSTRUCTIONS = [*COUNTED, "instructions_per_request"]  # of a request, the exactest first
 WATCHED = [metric.name for metric in METRICS.values() if metric.watched]
 
 

@@ -25,11 +25,17 @@ class Suite(models.Model):
         override: dict[str, Any] = self.definition.get("metrics", {}).get(metric, {})
         return float(override.get("smallest_effect", default))
 
+    @property
+    def settling_s(self) -> int | None:
+        """How long a suspicion may be measured again; None if the suite does not say."""
+        settle: dict[str, int] = self.definition.get("settle") or {}
+        return settle.get("budget_s")
+
 
 class Benchmark(models.Model):
     """One workload with one server configuration, identified by its name and the digest of its definition."""
 
-    project = models.ForeignKey(Project, models.CASCADE, related_name="benchmarks")
+    project = models.ForeignKey(Project, models.CASCADE, related_name="benchmarks", db_index=False)
     name = models.CharField(max_length=100)
     digest = models.CharField(max_length=80)
     definition = models.JSONField()
@@ -62,7 +68,7 @@ class Benchmark(models.Model):
 class BenchmarkSet(models.Model):
     """The benchmarks that a run measures. Equal sets are one row, which many runs share."""
 
-    project = models.ForeignKey(Project, models.CASCADE, related_name="benchmark_sets")
+    project = models.ForeignKey(Project, models.CASCADE, related_name="benchmark_sets", db_index=False)
     digest = models.CharField(max_length=80, help_text="over the names and digests of its benchmarks")
     benchmarks = models.ManyToManyField(Benchmark, through="SetMember", related_name="sets")
 
@@ -82,7 +88,7 @@ class BenchmarkSet(models.Model):
 class SetMember(models.Model):
     """A benchmark in a set."""
 
-    benchmark_set = models.ForeignKey(BenchmarkSet, models.CASCADE, related_name="members")
+    benchmark_set = models.ForeignKey(BenchmarkSet, models.CASCADE, related_name="members", db_index=False)
     benchmark = models.ForeignKey(Benchmark, models.RESTRICT, related_name="+")
 
     class Meta:

@@ -87,7 +87,7 @@ class Project(models.Model):
 class Commit(models.Model):
     """One revision. It is stored once per project, and may be on any number of branches."""
 
-    project = models.ForeignKey(Project, models.CASCADE, related_name="commits")
+    project = models.ForeignKey(Project, models.CASCADE, related_name="commits", db_index=False)
     sha = models.CharField(max_length=64)
     parents = ArrayField(models.CharField(max_length=64), default=list)
     author_name = models.CharField(max_length=200)
@@ -119,7 +119,7 @@ class Commit(models.Model):
 class Branch(models.Model):
     """A name whose first-parent history is tracked."""
 
-    project = models.ForeignKey(Project, models.CASCADE, related_name="branches")
+    project = models.ForeignKey(Project, models.CASCADE, related_name="branches", db_index=False)
     name = models.CharField(max_length=250)
     head = models.ForeignKey(Commit, models.PROTECT, null=True, related_name="+")
     deleted_at = models.DateTimeField(null=True, help_text="when the branch was found deleted; its history stays")
@@ -137,7 +137,7 @@ class Branch(models.Model):
 class Position(models.Model):
     """The place of a commit on a branch, counted from the root along first parents."""
 
-    branch = models.ForeignKey(Branch, models.CASCADE, related_name="positions")
+    branch = models.ForeignKey(Branch, models.CASCADE, related_name="positions", db_index=False)
     commit = models.ForeignKey(Commit, models.CASCADE, related_name="positions")
     number = models.IntegerField()
 
@@ -151,7 +151,7 @@ class Position(models.Model):
 class Tag(models.Model):
     """A tag of the repository, as last seen."""
 
-    project = models.ForeignKey(Project, models.CASCADE, related_name="tags")
+    project = models.ForeignKey(Project, models.CASCADE, related_name="tags", db_index=False)
     name = models.CharField(max_length=250)
     sha = models.CharField(max_length=64, help_text="the commit it points at")
     is_new = models.BooleanField(default=False, help_text="made or moved after the first look at the repository")
@@ -170,7 +170,7 @@ class Delivery(models.Model):
         PROCESSED = "processed"  #: its repository was looked at
         IGNORED = "ignored"  #: its signature is right, and its event is not interesting
 
-    project = models.ForeignKey(Project, models.CASCADE, related_name="deliveries")
+    project = models.ForeignKey(Project, models.CASCADE, related_name="deliveries", db_index=False)
     provider = models.CharField(max_length=20)
     delivery_id = models.CharField(max_length=100)
     event = models.CharField(max_length=50)

@@ -238,13 +238,14 @@ class Stopping(Document):
 
 
 class ProfileDocument(Leased):
-    """The profile of one side's server under one benchmark."""
+    """The profile of one side's server under one benchmark, by sampling or by counting instructions."""
 
+    kind: Literal["samples", "instructions"] = "samples"
     side: Literal["head", "base"]
     sha: Sha
     benchmark: BenchmarkRef
     event: Text = Field(max_length=40)
-    frequency_hz: int = Field(ge=1, le=100_000)
+    frequency_hz: int = Field(ge=0, le=100_000)
     samples: Count
     folded: Annotated[Text, Field(max_length=8_000_000), AfterValidator(check_folded)]
     cpu_ns_per_request: Annotated[float, Field(allow_inf_nan=False, ge=SMALLEST, le=LARGEST["ns"])] | None

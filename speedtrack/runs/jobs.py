@@ -59,14 +59,17 @@ def _requested_benchmarks(run: Run, definition: Definition) -> list[dict[str, An
     """The benchmarks to measure now, in the suite's order, with rates in requests/s. Postponed ones are left out."""
     postponed = queue.attempt_of(run).postponed
     benchmarks = {
-        benchmark.name: benchmark for benchmark in rates.benchmarks_of(run) if benchmark.name not in postponed
+        benchmark.name: benchmark
+        for benchmark in rates.benchmarks_of(run).defer("definition", "rate_from__definition")
+        if benchmark.name not in postponed
     }
     found = []
     for section in definition.benchmark:
         if benchmark := benchmarks.get(section.name):
             requested = {"name": section.name, "digest": benchmark.digest} | section.work()
             requested["inside"] = [] if run.canary else definition.functions_of(section)  # its program never changes
-            if rate := rates.requested_rate(run.machine, benchmark):
-                requested["workload"]["rate"] = rate
+            workload = requested.get("workload") or {}
+            if workload.get("rate") and (rate := rates.requested_rate(run.machine, benchmark)):
+                workload["rate"] = rate
             found.append(requested)
     return found

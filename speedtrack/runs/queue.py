@@ -75,6 +75,7 @@ def claim(machine: Machine, instance: str = "") -> Run | None:
             requeue_lost(run, "the runner was restarted while it held this run")
         canary.attend(machine)
         while picked := order.next_run(machine):
+            picked.machine = machine
             if lease(picked, instance):
                 return picked
         return None
@@ -107,9 +108,8 @@ def unmeasurable(run: Run) -> tuple[dict[str, str], str]:
         definition_of(run.suite)
     except DefinitionError as e:
         return {}, str(e)
-    benchmarks = list(rates.benchmarks_of(run))
-    postponed = rates.postponed_benchmarks(run, benchmarks)
-    if len(postponed) < len(benchmarks):
+    postponed = rates.postponed_benchmarks(run, rates.benchmarks_of(run).filter(rate_from__isnull=False))
+    if not postponed or len(postponed) < rates.benchmarks_of(run).count():
         return postponed, ""
     return postponed, "nothing to measure: " + "; ".join(f"{name}: {why}" for name, why in postponed.items())
 
@@ -121,7 +121,7 @@ def held_run(machine: Machine, run_id: int, token: int) -> Run:
     """
     run = (
         Run.objects.select_for_update(of=("self",))
-        .select_related("commit", "base", "project", "suite")
+        .select_related("commit", "base", "project", "suite", "canary")
         .filter(pk=run_id, machine=machine)
         .first()
     )

@@ -25,7 +25,7 @@ def reference_rate(machine: Machine, benchmark: Benchmark) -> ReferenceRate | No
         paired=False,
         flags__contained_by=LASTING_FLAGS,
     )
-    first = found.order_by("id").first()
+    first = found.order_by("created", "id").first()  # by id alone, PostgreSQL would walk the whole primary key
     if first is None:
         return None
     defaults = {"rps": first.value, "measurement": first}

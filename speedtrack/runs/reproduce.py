@@ -3,11 +3,12 @@
 import json
 import re
 import shlex
+from collections.abc import Iterable
 from pathlib import PurePosixPath
 
-from speedtrack.benchmarks.definitions import BuildSection
+from speedtrack.benchmarks.definitions import BuildSection, Definition
 from speedtrack.benchmarks.storing import definition_of
-from speedtrack.runs.models import Trial
+from speedtrack.runs.models import Run, Trial
 
 # The variables of the script that replace the placeholders of command lines.
 PLACES = {
@@ -70,11 +71,15 @@ CONTAINER = """\
 READY = {"unix": '[ -S "$socket" ]', "tcp": '(exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null'}
 
 
-def script_of(trial: Trial) -> str:
-    """The script of a trial, which must have its recipe."""
-    run, recipe = trial.attempt.run, trial.reproduce
-    assert recipe is not None
+def scripts_of(run: Run, trials: Iterable[Trial]) -> list[str]:
+    """The scripts of some trials of a run, which must have their recipes."""
     definition = definition_of(run.suite)
+    return [script_of(run, trial, definition) for trial in trials]
+
+
+def script_of(run: Run, trial: Trial, definition: Definition) -> str:
+    recipe = trial.reproduce
+    assert recipe is not None
     section = next(one for one in definition.benchmark if one.name == trial.benchmark.name)
     built = {PurePosixPath(path).name: f"$room/source/{path}" for path in definition.build.artifacts}
     places = PLACES | {f"{{artifact:{name}}}": path for name, path in built.items()}

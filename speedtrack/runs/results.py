@@ -17,7 +17,8 @@ from speedtrack.runs.documents import EnvironmentDocument, ProfileDocument, Resu
 from speedtrack.runs.models import Attempt, Environment, Machine, Measurement, Run, Sample, Series, Trial
 from speedtrack.stats.summary import summarize
 
-Samples = dict[str, list[tuple[int, float, list[str]]]]  # by metric: trial, value, flags
+MetricSamples = list[tuple[int, float, list[str]]]  # trial, value, flags
+Samples = dict[str, MetricSamples]  # by metric
 CLOCK_AHEAD = timedelta(days=1)  # a machine whose clock is further ahead of the database's is wrong
 
 
@@ -50,8 +51,7 @@ def accept_result(machine: Machine, run_id: int, result: ResultDocument) -> None
     check_frozen(run, result)
     benchmark = benchmark_in_run(run, result)
     environment = store_environment(machine, result.environment)
-    attempt = queue.attempt_of(run)
-    check_clock(attempt, result.trials)
+    attempt = check_clock(run, result.trials)
     samples = samples_by_metric(result, check_trials(result.trials))
     source = Source(attempt, commit, result)
     trials = trial_rows(source, benchmark)
@@ -60,11 +60,11 @@ def accept_result(machine: Machine, run_id: int, result: ResultDocument) -> None
         check_same_samples(source, benchmark, samples)
         return
     Trial.objects.bulk_create(trials)
-    for metric, found in samples.items():
-        series, _ = Series.objects.get_or_create(
-            project=run.project, benchmark=benchmark, metric=metric, machine=machine, environment=environment
-        )
-        store_measurement(source, series, found)
+    wanted = [
+        Series(project=run.project, benchmark=benchmark, metric=metric, machine=machine, environment=environment)
+        for metric in samples
+    ]
+    store_measurements(source, [(series, samples[series.metric]) for series in stored_series(wanted)])
 
 
 def check_frozen(run: Run, result: ResultDocument) -> None:
@@ -93,14 +93,15 @@ def check_trials(trials: Sequence[TrialDocument]) -> list[str]:
     return sorted(metrics)
 
 
-def check_clock(attempt: Attempt, trials: Sequence[TrialDocument]) -> None:
-    """Raise ResultError if a trial began in the future by the database's clock."""
-    latest = Attempt.objects.filter(pk=attempt.pk).values_list(Now() + CLOCK_AHEAD, flat=True).get()
+def check_clock(run: Run, trials: Sequence[TrialDocument]) -> Attempt:
+    """The run's attempt. Raises ResultError if a trial began in the future by the database's clock."""
+    attempt = run.attempts.annotate(latest=Now() + CLOCK_AHEAD).get(token=run.lease_token)
     for t in trials:
-        if t.started_at > latest:
+        if t.started_at > attempt.latest:
             raise ResultError(
                 f"trials: trial {t.trial} began at {t.started_at}, in the future: set the machine's clock"
             )
+    return attempt
 
 
 def samples_by_metric(result: ResultDocument, metrics: list[str]) -> Samples:
@@ -167,14 +168,41 @@ def trial_rows(source: Source, benchmark: Benchmark) -> list[Trial]:
     ]
 
 
-def store_measurement(source: Source, series: Series, samples: list[tuple[int, float, list[str]]]) -> None:
-    """Store a metric's samples (trial, value, flags) and their summary: of the clean samples, or of all if none is."""
+def stored_series(wanted: Sequence[Series]) -> list[Series]:
+    """The rows of these series of one benchmark in one environment, made where they are missing."""
+    one = wanted[0]
+    same = Series.objects.filter(
+        project=one.project, benchmark=one.benchmark, machine=one.machine, environment=one.environment
+    )
+    known = {series.metric: series for series in same.filter(metric__in=[series.metric for series in wanted])}
+    if missing := [series for series in wanted if series.metric not in known]:
+        Series.objects.bulk_create(missing, ignore_conflicts=True)
+        known |= {series.metric: series for series in same.filter(metric__in=[series.metric for series in missing])}
+    return [known[series.metric] for series in wanted]
+
+
+def store_measurements(source: Source, found: Sequence[tuple[Series, MetricSamples]]) -> None:
+    """Store the samples of each series, and their summary."""
+    measurements = Measurement.objects.bulk_create(measurement_row(source, *one) for one in found)
+    Sample.objects.bulk_create(
+        Sample(measurement=measurement, trial=trial, value=value, flagged=is_void(series, flags))
+        for measurement, (series, samples) in zip(measurements, found, strict=True)
+        for trial, value, flags in samples
+    )
+
+
+def is_void(series: Series, flags: Sequence[str]) -> bool:
+    return not METRICS[series.metric].voided_by.isdisjoint(flags)
+
+
+def measurement_row(source: Source, series: Series, samples: MetricSamples) -> Measurement:
+    """The summary of a series' samples: of the clean ones, or of all if none is."""
     stopping = source.result.stopping
     voids = METRICS[series.metric].voided_by
     clean = [value for _, value, flags in samples if not voids.intersection(flags)]
     flagged = sorted({flag for _, _, flags in samples for flag in flags if flag in voids}) if not clean else []
     estimate = summarize(clean or [value for _, value, _ in samples])
-    measurement = Measurement.objects.create(
+    return Measurement(
         attempt=source.attempt,
         series=series,
         commit=source.commit,
@@ -186,8 +214,4 @@ def store_measurement(source: Source, series: Series, samples: list[tuple[int, f
         flags=flagged,
         paired=source.attempt.run.paired,
         stopping=stopping.model_dump() if stopping else None,
-    )
-    Sample.objects.bulk_create(
-        Sample(measurement=measurement, trial=trial, value=value, flagged=bool(voids.intersection(flags)))
-        for trial, value, flags in samples
     )

@@ -184,7 +184,7 @@ def find_range(project: Project, expression: str) -> list[str]:
 
 
 def find_releases(project: Project, pattern: str) -> list[str]:
-    """The commits of the releases whose tags match, oldest version first, fetched. Raises NoSuchThing if none does."""
+    """Fetch the commits of the releases whose tags match, oldest version first. Raises NoSuchThing if none does."""
     names = [ref.removeprefix("refs/tags/") for ref in git.remote_refs(project.url) if ref.startswith("refs/tags/")]
     tags = newest_patches(names, pattern)
     if not tags:
@@ -197,16 +197,8 @@ def find_releases(project: Project, pattern: str) -> list[str]:
     return list(dict.fromkeys(shas.values()))
 
 
-def queue_by_hand(
-    slug: str,
-    expression: str,
-    names: list[str],
-    machine_name: str | None,
-    extended: bool = False,
-    releases: bool = False,
-) -> int:
-    """Queue commits by hand, also those measured before. Return the number of runs. Raises as ``choose``."""
-    choice = choose(slug, expression, names, machine_name, extended, releases)
+def queue_by_hand(choice: Choice) -> int:
+    """Queue commits by hand, also those measured before. Return the number of runs."""
     manual = Run.objects.filter(project=choice.project, reason=Reason.MANUAL, commit__in=choice.ranks)
     last = manual.aggregate(last=Max("round"))["last"]
     round = 0 if last is None else last + 1

@@ -12,7 +12,7 @@ from speedtrack import devstack
 
 
 def suit_tests(url: str) -> None:
-    """Let PostgreSQL wait for no disk, as the data need not outlive a crash, and take no statistics by itself.
+    """Turn off fsync, as test data need not outlive a crash, and autovacuum.
 
     The rows of a test are in a transaction, so it would find the tables empty and plan for that: slower by 20 times.
     """

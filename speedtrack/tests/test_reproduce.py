@@ -36,7 +36,7 @@ def test_the_script_of_a_measurement_builds_starts_and_loads_the_same(
     assert written.returncode == 0, written.stderr
     token = tracking.add_machine("m1")
     tracking.track(tracking.TrackingRequest(str(repository), "sample", last=0))
-    tracking.queue_by_hand("kvd", "HEAD", ["get-p16"], None)
+    tracking.queue_by_hand(tracking.choose("kvd", "HEAD", ["get-p16"], None))
     ran = program(
         tmp_path,
         sys.executable,

@@ -70,7 +70,7 @@ def deliver() -> None:
 
 
 def ask_for_a_run() -> None:
-    assert tracking.queue_by_hand(Project.objects.get().slug, "main", [], None) == 1
+    assert tracking.queue_by_hand(tracking.choose(Project.objects.get().slug, "main", [], None)) == 1
 
 
 def resume() -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Protocol, TypeVar
 
 from django.db.models import Exists, F, OuterRef, Q
@@ -22,8 +23,6 @@ N = TypeVar("N", bound=Named)
 
 @dataclass(frozen=True)
 class Scope:
-    """``head``: the position of the branch's newest commit, -1 if there is none."""
-
     project: Project
     branches: list[Branch]
     branch: Branch | None
@@ -31,7 +30,11 @@ class Scope:
     machine: Machine | None
     metrics: list[Metric]
     metric: Metric
-    head: int
+
+    @cached_property
+    def head(self) -> int:
+        """The position of the branch's newest commit, -1 if there is none."""
+        return head_position(self.branch)
 
 
 def project_or_404(slug: str) -> Project:
@@ -51,7 +54,7 @@ def scope_of(slug: str, query: QueryDict, metric: str | None = None) -> Scope:
     metrics = list(METRICS.values())
     shown_metric = named_or_default("metric", metric or query.get("metric"), metrics, HEADLINE)
     assert shown_metric
-    return Scope(project, branches, branch, machines, machine, metrics, shown_metric, head_position(branch))
+    return Scope(project, branches, branch, machines, machine, metrics, shown_metric)
 
 
 def named_or_default(kind: str, name: str | None, among: Iterable[N], default: str) -> N | None:
@@ -65,7 +68,7 @@ def named_or_default(kind: str, name: str | None, among: Iterable[N], default: s
 def machines_of(project: Project) -> list[Machine]:
     """Machines that measure the project or have measured it; those with series first."""
     series = Series.objects.filter(project=project, machine=OuterRef("pk"))
-    machines = Machine.objects.annotate(has_series=Exists(series))
+    machines = Machine.objects.defer("facts").annotate(has_series=Exists(series))
     return list(machines.filter(Q(projects=project) | Q(has_series=True)).distinct().order_by("-has_series", "name"))
 
 
@@ -76,12 +79,12 @@ def head_position(branch: Branch | None) -> int:
     return -1 if newest is None else newest
 
 
-def recent_commits(branch: Branch | None, head: int, count: int) -> list["PlacedCommit"]:
+def recent_commits(branch: Branch | None, count: int) -> list["PlacedCommit"]:
     """The newest commits of a branch, oldest first."""
     if branch is None:
         return []
-    rows = Position.objects.filter(branch=branch, number__gt=head - count).order_by("number").select_related("commit")
-    return [PlacedCommit(row.number, row.commit) for row in rows]
+    rows = Position.objects.filter(branch=branch).order_by("-number").select_related("commit")[:count]
+    return [PlacedCommit(row.number, row.commit) for row in reversed(rows)]
 
 
 @dataclass(frozen=True)

@@ -76,7 +76,8 @@ def timeline_values(request: HttpRequest, slug: str, benchmark: str, metric: str
         raise Http404(f"There is no format {form!r} of a timeline: there are json and csv.")
     view = view_of(slug, benchmark, metric, request.GET)
     if form == "json":
-        return HttpResponse(timeline_document(view), content_type="application/json")
+        whole = request.GET.get("points") == "all"
+        return HttpResponse(timeline_document(view, whole), content_type="application/json")
     rows = csv_rows(load_timeline(view))
     response = StreamingHttpResponse(csv_lines(rows), content_type="text/csv; charset=utf-8")
     response.headers["Content-Disposition"] = f'attachment; filename="{slug}-{benchmark}-{metric}.csv"'
@@ -97,7 +98,8 @@ def csv_lines(rows: Iterator[list[str]]) -> Iterator[str]:
 
 @require_safe
 def commit(request: HttpRequest, slug: str, sha: str) -> HttpResponse:
-    page = commit_page.load(slug, sha, request.GET.get("branch"))
+    asked = commit_page.Asked(*(request.GET.get(key) for key in ("branch", "machine", "metric")))
+    page = commit_page.load(slug, sha, asked)
     return render(request, "web/commit.html", {"page": page, "project": page.project, "commit": page.commit})
 
 
@@ -114,9 +116,10 @@ def alerts(request: HttpRequest, slug: str | None = None) -> HttpResponse:
 def alert(request: HttpRequest, pk: int) -> HttpResponse:
     if request.method == "POST":
         return decide_alert(request, pk)
-    if merged_into := alert_page.alert_or_404(pk).merged_into_id:
-        return redirect("alert", pk=merged_into)
-    page = alert_page.load(pk)
+    found = alert_page.alert_or_404(pk)
+    if found.merged_into_id:
+        return redirect("alert", pk=found.merged_into_id)
+    page = alert_page.load(found, can_decide=request.user.is_authenticated)
     section = profiles_page.section_of_alert(page.alert, request.GET.get("zoom", ""))
     context = {"page": page, "alert": page.alert, "project": page.alert.project, "section": section}
     return render(request, "web/alert.html", context)

@@ -35,7 +35,7 @@ export function drawTimeline(canvas: HTMLCanvasElement, timeline: Timeline, opti
     const place = active[0] ? chart.getDatasetMeta(active[0].datasetIndex).data[active[0].index]! : { x: 0, y: 0 };
     chart.setActiveElements(active);
     chart.tooltip?.setActiveElements(active, { x: place.x, y: place.y });
-    chart.update("none");
+    chart.render(); // not update: that computes all points again
   };
   followPointer(chart, timeline, activate);
   return { activate, destroy: () => chart.destroy() };
@@ -52,7 +52,7 @@ function config(timeline: Timeline, options: ChartOptions): Config {
   const colours = pageColours();
   const byLine = timeline.lines.map(points);
   const all = byLine.flat();
-  const parts = byLine.map(stretches);
+  const parts = byLine.map((line) => stretches(line, timeline.step));
   return {
     type: "line",
     data: {

@@ -1,13 +1,13 @@
 // The chart of a timeline, also the small one of an alert: loads its values as JSON and draws them.
 import { drawTimeline, type TimelineChart } from "../chart/chart";
 import { submitOnChange } from "../forms";
-import { commitSentences, commitTitle, nextStop, stops, type Timeline } from "../timeline";
+import { byPlace, commitSentences, commitTitle, knownPlace, nextStop, stops, type Timeline } from "../timeline";
 import { zoomQuery } from "../view";
 
 async function load(address: string): Promise<Timeline> {
   const response = await fetch(address, { headers: { Accept: "application/json" } });
   if (!response.ok) throw new Error(`the server answered ${response.status}`);
-  return (await response.json()) as Timeline;
+  return byPlace((await response.json()) as Timeline);
 }
 
 function drawChart(canvas: HTMLCanvasElement, timeline: Timeline): void {
@@ -20,7 +20,8 @@ function drawChart(canvas: HTMLCanvasElement, timeline: Timeline): void {
     openCommit,
     zoom: (from: number, to: number) => {
       const { sha } = timeline.commits;
-      if (!small) location.search = zoomQuery(location.search, sha[from]!, sha[to]!);
+      const [begin, end] = [knownPlace(timeline, from, -1), knownPlace(timeline, to, 1)];
+      if (!small) location.search = zoomQuery(location.search, sha[begin]!, sha[end]!);
     },
   };
   let chart = drawTimeline(canvas, timeline, options);

@@ -151,7 +151,7 @@ def test_a_suite_is_named_never_reached_by_a_path(tmp_path: Path, settings: Any,
         (
             "--unixsocket {socket}",
             "--port {prot}",
-            "server.command: {prot} is not a placeholder; there are {artifact:kvd}, {data}, {port}, {socket}",
+            "server.command: {prot} is not a placeholder; there are {artifact:kvd}, {clients}, {data}, {port}",
         ),
         ("--unixsocket {socket}", "--unixsocket {SOCKET}", "server.command: {SOCKET} is not a placeholder"),
         ("--unixsocket {socket}", "{artifact:kvdd}", "server.command: {artifact:kvdd} is not a placeholder"),
@@ -191,6 +191,24 @@ def test_the_cap_of_trials_is_at_least_their_number() -> None:
         parse_suite(SUITE.replace("trials = 5", "trials = 9\nmost_trials = 8"), "tiny.toml")
     assert parse_suite(SUITE, "tiny.toml").cap == 15
     assert parse_suite(SUITE.replace("trials = 5", "trials = 20"), "tiny.toml").cap == 20
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("settle = { budget_s = 0 }", "settle.budget_s: Input should be greater than or equal to 1"),
+        ("settle = { budget_s = 1_000_000 }", "settle.budget_s: Input should be less than or equal to 604800"),
+        ("settle = { pairs = 3 }", "settle.budget_s: this key is missing"),
+        ("settle = 600", "settle"),
+    ],
+)
+def test_the_time_that_settles_a_suspicion_is_some_seconds_up_to_a_week(line: str, words: str) -> None:
+    suite = parse_suite(f"settle = {{ budget_s = 600 }}\n{SUITE}", "tiny.toml")
+    assert suite.settle and suite.settle.budget_s == 600
+    assert parse_suite(SUITE, "tiny.toml").settle is None
+    with pytest.raises(DefinitionError) as caught:
+        parse_suite(f"{line}\n{SUITE}", "tiny.toml")
+    assert words in str(caught.value)
 
 
 COUNTED = SUITE + '[instructions]\ninside = ["serve", "serve_all"]\nbenchmarks = ["get-p1"]\n'

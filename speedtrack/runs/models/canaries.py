@@ -52,7 +52,7 @@ class CanaryCheck(models.Model):
     GOOD = (Answer.LEARNING, Answer.STEADY)
 
     run = models.OneToOneField("Run", models.CASCADE, related_name="canary_check")
-    canary = models.ForeignKey(Canary, models.CASCADE, related_name="checks")
+    canary = models.ForeignKey(Canary, models.CASCADE, related_name="checks", db_index=False)
     at = models.DateTimeField(help_text="when the run ended")
     answer = models.CharField(max_length=20, choices=Answer)
     series = models.ForeignKey("Series", models.SET_NULL, null=True, related_name="+")

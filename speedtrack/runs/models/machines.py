@@ -102,7 +102,7 @@ class MachineEvent(models.Model):
 class Environment(models.Model):
     """Everything on a machine that affects measurements. A new environment starts new series."""
 
-    machine = models.ForeignKey(Machine, models.PROTECT, related_name="environments")
+    machine = models.ForeignKey(Machine, models.PROTECT, related_name="environments", db_index=False)
     digest = models.CharField(max_length=80)
     facts = models.JSONField()
     created = models.DateTimeField(db_default=Now())

@@ -17,7 +17,7 @@ from speedtrack.wakeups import Wakes
 class Build(models.Model):
     """A commit built by one attempt: artifacts by digest, or why it failed. ``phase`` finds its part of the log."""
 
-    attempt = models.ForeignKey(Attempt, models.CASCADE, related_name="builds")
+    attempt = models.ForeignKey(Attempt, models.CASCADE, related_name="builds", db_index=False)
     commit = models.ForeignKey(Commit, models.CASCADE, related_name="builds")
     side = models.CharField(max_length=4, choices=Side, default=Side.HEAD)
     recipe_digest = models.CharField(max_length=80)
@@ -52,7 +52,7 @@ class Series(models.Model):
     and when it is tried again.
     """
 
-    project = models.ForeignKey(Project, models.CASCADE, related_name="series")
+    project = models.ForeignKey(Project, models.CASCADE, related_name="series", db_index=False)
     benchmark = models.ForeignKey(Benchmark, models.CASCADE, related_name="series")
     metric = models.CharField(max_length=60)
     machine = models.ForeignKey(Machine, models.PROTECT, related_name="series")
@@ -91,7 +91,7 @@ class Measurement(models.Model):
     The same holds for canary runs, whose measurements describe the machine, not the commit.
     """
 
-    attempt = models.ForeignKey(Attempt, models.CASCADE, related_name="measurements")
+    attempt = models.ForeignKey(Attempt, models.CASCADE, related_name="measurements", db_index=False)
     series = models.ForeignKey(Series, models.CASCADE, related_name="measurements")
     commit = models.ForeignKey(Commit, models.CASCADE, related_name="measurements")
     side = models.CharField(max_length=4, choices=Side, default=Side.HEAD)
@@ -116,7 +116,6 @@ class Measurement(models.Model):
                 condition=Q(accepted=True, paired=False),
                 include=["value", "low", "high", "n", "flags", "attempt"],
             ),
-            models.Index(fields=["commit"], name="measurements_of_a_commit", condition=Q(accepted=True)),
         ]
 
 
@@ -126,7 +125,7 @@ class ReferenceRate(models.Model):
     Rates of open-loop benchmarks are shares of it, so they do not depend on the commit under test.
     """
 
-    machine = models.ForeignKey(Machine, models.CASCADE, related_name="+")
+    machine = models.ForeignKey(Machine, models.CASCADE, related_name="+", db_index=False)
     benchmark = models.ForeignKey(Benchmark, models.CASCADE, related_name="reference_rates")
     rps = models.FloatField()
     measurement = models.ForeignKey(Measurement, models.RESTRICT, related_name="+", help_text="where it comes from")
@@ -142,7 +141,7 @@ class ReferenceRate(models.Model):
 class Trial(models.Model):
     """One fresh server process, measured once within a run, with the driver's whole document."""
 
-    attempt = models.ForeignKey(Attempt, models.CASCADE, related_name="trials")
+    attempt = models.ForeignKey(Attempt, models.CASCADE, related_name="trials", db_index=False)
     benchmark = models.ForeignKey(Benchmark, models.CASCADE, related_name="+")
     commit = models.ForeignKey(Commit, models.CASCADE, related_name="+")
     side = models.CharField(max_length=4, choices=Side, default=Side.HEAD)
@@ -174,14 +173,19 @@ class Sample(models.Model):
 
 
 class Profile(models.Model):
-    """A sampled profile of one side's server under a benchmark, or why the machine cannot take one."""
+    """What one side's server does under a benchmark, by stack, or why the machine cannot tell."""
 
-    attempt = models.ForeignKey(Attempt, models.CASCADE, related_name="profiles")
+    class Kind(models.TextChoices):
+        SAMPLES = "samples"  #: where the time goes, sampled by perf
+        INSTRUCTIONS = "instructions"  #: what is executed, counted by callgrind
+
+    attempt = models.ForeignKey(Attempt, models.CASCADE, related_name="profiles", db_index=False)
     benchmark = models.ForeignKey(Benchmark, models.CASCADE, related_name="+")
     side = models.CharField(max_length=4, choices=Side)
+    kind = models.CharField(max_length=12, choices=Kind)
     event = models.CharField(max_length=40)
     frequency_hz = models.IntegerField()
-    samples = models.IntegerField()
+    samples = models.IntegerField(help_text="of counted instructions: those of 100 requests")
     folded = models.BinaryField(help_text="folded stacks, one per line, compressed by zlib")
     cpu_ns_per_request = models.FloatField(null=True, help_text="of the server, while it was sampled")
     unavailable = models.TextField(default="", help_text="empty, or cause and remedy")
@@ -189,5 +193,5 @@ class Profile(models.Model):
 
     class Meta:
         constraints: ClassVar = [
-            models.UniqueConstraint(fields=["attempt", "benchmark", "side"], name="a_profile_once_per_attempt"),
+            models.UniqueConstraint(fields=["attempt", "benchmark", "side", "kind"], name="a_profile_once_per_attempt"),
         ]

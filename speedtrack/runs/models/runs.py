@@ -4,7 +4,7 @@ from typing import Any, ClassVar
 
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
-from django.db.models import Exists, OuterRef, Q
+from django.db.models import Exists, F, OuterRef, Q
 from django.db.models.functions import Now
 
 from speedtrack.benchmarks.models import BenchmarkSet, Suite
@@ -83,8 +83,8 @@ class RunQuerySet(models.QuerySet["Run"]):
 class Run(models.Model):
     """One commit on one machine with one set of benchmarks. A retry raises ``attempt``; it is never a new row."""
 
-    project = models.ForeignKey(Project, models.CASCADE, related_name="runs")
-    commit = models.ForeignKey(Commit, models.PROTECT, related_name="runs")
+    project = models.ForeignKey(Project, models.CASCADE, related_name="runs", db_index=False)
+    commit = models.ForeignKey(Commit, models.PROTECT, related_name="runs", db_index=False)
     base = models.ForeignKey(
         Commit, models.PROTECT, null=True, related_name="+", help_text="the other side of a paired run"
     )
@@ -170,6 +170,21 @@ class Run(models.Model):
             models.Index(fields=["machine", "ended_at"], name="runs_ended", condition=Q(ended_at__isnull=False)),
             models.Index(fields=["retry_at"], name="runs_given_up", condition=Q(retry_at__isnull=False)),
             models.Index(fields=["id"], name="runs_with_floors_due", condition=Q(floors_due=True)),
+            models.Index(
+                fields=["machine", "project"],
+                name="runs_unfinished",
+                condition=Q(status__in=["queued", "leased", "running"]),
+            ),
+            models.Index(
+                fields=["project", "commit"],
+                name="runs_without_point",
+                condition=Q(~Q(status="succeeded") | Q(linked__isnull=False), base=None, canary=None),
+            ),
+            models.Index(
+                F("started_at").desc(nulls_last=True),
+                name="runs_failed_or_lost",
+                condition=Q(status="failed") | Q(status="queued", attempt__gt=0),
+            ),
         ]
 
     def __str__(self) -> str:
@@ -195,9 +210,17 @@ class Run(models.Model):
         if same.update(status=to, **changes) != 1:
             return False
         before = self.status
-        self.refresh_from_db()
+        self.reload()
         RunEvent.objects.create(run=self, attempt=self.attempt, before=before, after=to, why=why[:2000])
         return True
+
+    def reload(self) -> None:
+        """Load the columns anew, and keep the related rows that are still the right ones."""
+        related = dict(self._state.fields_cache)
+        self.refresh_from_db()
+        for name, row in related.items():
+            if row is not None and getattr(self, f"{name}_id", None) == row.pk:
+                setattr(self, name, row)
 
 
 class RunEvent(models.Model):
@@ -214,7 +237,7 @@ class RunEvent(models.Model):
 class Attempt(models.Model):
     """One lease of a run, from its claim to its end. Logs, builds and measurements belong to it."""
 
-    run = models.ForeignKey(Run, models.CASCADE, related_name="attempts")
+    run = models.ForeignKey(Run, models.CASCADE, related_name="attempts", db_index=False)
     number = models.IntegerField()
     token = models.BigIntegerField()
     instance = models.CharField(max_length=64, default="", help_text="which runner of the machine claimed it")
@@ -235,7 +258,7 @@ class Attempt(models.Model):
 class LogChunk(models.Model):
     """A piece of the log of a build or a measurement."""
 
-    attempt = models.ForeignKey(Attempt, models.CASCADE, related_name="log")
+    attempt = models.ForeignKey(Attempt, models.CASCADE, related_name="log", db_index=False)
     seq = models.IntegerField()
     phase = models.CharField(max_length=100)
     text = models.TextField()

@@ -137,7 +137,7 @@ def test_in_quarantine_no_suspicion_is_settled(watched: Canary, machine: Machine
     confirm.step()
     (pair,) = builders.work(machine, slow)
     assert (pair.reason, pair.commit) == (Reason.CONFIRM, head)
-    tracking.queue_by_hand(tracked.project.slug, "main", [], None)
+    tracking.queue_by_hand(tracking.choose(tracked.project.slug, "main", [], None))
     let_pass(hours=3)
     quarantine_machine(machine)
     confirm.step()

@@ -141,13 +141,13 @@ def test_the_branch_is_that_of_the_repository_where_none_is_named(machine: Machi
 
 def test_measuring_by_hand_measures_again_each_time(tracked: Tracked, machine: Machine) -> None:
     for round in range(3):
-        assert tracking.queue_by_hand("repository", "main", [], None) == 1
+        assert tracking.queue_by_hand(tracking.choose("repository", "main", [], None)) == 1
         assert Run.objects.filter(reason=Reason.MANUAL, round=round).count() == 1
     assert builders.claim(machine).reason == Reason.MANUAL
 
 
 def test_a_range_by_hand_is_without_its_begin_and_with_its_end(tracked: Tracked, machine: Machine) -> None:
-    assert tracking.queue_by_hand("repository", "main~2..main", ["set-p1"], "m1") == 2
+    assert tracking.queue_by_hand(tracking.choose("repository", "main~2..main", ["set-p1"], "m1")) == 2
     runs = Run.objects.filter(reason=Reason.MANUAL).order_by("rank")
     assert [r.commit.subject for r in runs] == ["Change number 2", "Change number 3"]
     assert runs[0].benchmark_set.names == ["set-p1"]
@@ -163,7 +163,7 @@ def test_a_range_by_hand_is_without_its_begin_and_with_its_end(tracked: Tracked,
 )
 def test_what_does_not_exist_is_answered_with_what_does(tracked: Tracked, arguments: Any, words: str) -> None:
     with pytest.raises(NoSuchThing, match=words):
-        tracking.queue_by_hand(*arguments)
+        tracking.queue_by_hand(tracking.choose(*arguments))
 
 
 @pytest.mark.parametrize(
@@ -192,7 +192,7 @@ def test_what_does_not_exist_is_answered_with_what_does(tracked: Tracked, argume
 )
 def test_a_range_that_is_none_queues_nothing(tracked: Tracked, expression: str) -> None:
     with pytest.raises(RepositoryError):
-        tracking.queue_by_hand("repository", expression, [], None)
+        tracking.queue_by_hand(tracking.choose("repository", expression, [], None))
     assert not Run.objects.filter(reason=Reason.MANUAL).exists()
 
 
@@ -212,11 +212,11 @@ def test_what_no_tracked_branch_has_can_be_measured_by_name(machine: Machine, re
     builders.track(repository, branch="main", last=0)
     manual = Run.objects.filter(reason=Reason.MANUAL)
     for expression, sha in [("v1.2", shas[0]), ("release~1", shas[1]), (shas[2], shas[2]), ("refs/tags/v1.2", shas[0])]:
-        assert tracking.queue_by_hand("repository", expression, [], None) == 1
+        assert tracking.queue_by_hand(tracking.choose("repository", expression, [], None)) == 1
         assert manual.order_by("pk").last().commit.sha == sha
-    assert tracking.queue_by_hand("repository", "v1.2..release", [], None) == 2
+    assert tracking.queue_by_hand(tracking.choose("repository", "v1.2..release", [], None)) == 2
     new = repository.commit()
-    tracking.queue_by_hand("repository", "release", [], None)
+    tracking.queue_by_hand(tracking.choose("repository", "release", [], None))
     assert manual.order_by("pk").last().commit.sha == new
     assert list(git.local_refs("repository")) == ["refs/heads/main"]
 
@@ -284,8 +284,8 @@ def test_a_range_by_hand_goes_newest_first_whatever_was_stored_first(tracked: Tr
     builders.track(repository, name="side", last=0)
     repository.git("checkout", "--quiet", "-b", "topic")
     topic = repository.commits(3)
-    tracking.queue_by_hand("side", topic[-1], [], None)
-    tracking.queue_by_hand("side", f"{shas[-1]}..topic", [], None)
+    tracking.queue_by_hand(tracking.choose("side", topic[-1], [], None))
+    tracking.queue_by_hand(tracking.choose("side", f"{shas[-1]}..topic", [], None))
     runs = Run.objects.filter(project__slug="side", round=1).order_by("rank")
     assert [run.commit.sha for run in runs] == topic
 

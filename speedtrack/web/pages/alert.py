@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from django.contrib.auth.models import User
+from django.db.models import Prefetch, Q
 from django.http import Http404
 
 from speedtrack.alerts import counts, floors, muting
@@ -76,38 +77,49 @@ class AlertPage:
 
 def alert_or_404(pk: int) -> Alert:
     related = ("project", "branch", "before", "commit", "assignee", "fixed_by", "reverted_by")
-    alert: Alert | None = Alert.objects.select_related(*related).filter(pk=pk).first()
+    alert: Alert | None = Alert.objects.with_range().select_related(*related).filter(pk=pk).first()
     if alert is None:
         raise Http404(f"There is no alert {pk}.")
     return alert
 
 
-def load(pk: int) -> AlertPage:
-    alert = alert_or_404(pk)
-    found = changes.change_points().filter(alert=alert).prefetch_related("runs__commit", "runs__base", "runs__machine")
-    points = sorted(found, key=lambda cp: cp.rank)
+def load(alert: Alert, can_decide: bool = True) -> AlertPage:
+    """``can_decide``: whoever sees the page gets the form for decisions."""
+    runs = Run.objects.select_related("commit", "base", "machine").defer("machine__facts")
+    found = changes.change_points().filter(Q(alert=alert) | Q(commit=alert.commit))
+    near = list(found.order_by("id").prefetch_related(Prefetch("runs", runs)))
+    points = sorted((cp for cp in near if cp.alert_id == alert.pk), key=lambda cp: cp.rank)
     evidence = evidence_of(points)
-    others = changes.change_points().filter(commit=alert.commit).exclude(alert=alert)
     fixed_on, not_fixed_on = alert.branches_fixed() if alert.fixed_by_id else ([], [])
-    neighbours = Alert.objects.standing().filter(project=alert.project).exclude(pk=alert.pk)
     return AlertPage(
         alert=alert,
-        candidates=list(alert.candidates().reverse()[:MOST_CANDIDATES]) or [alert.commit],
+        candidates=candidates_of(alert),
         branches=alert.branch_names(),
         evidence=evidence,
         forest=Forest.of([(cp.ratio, cp.low, cp.high) for cp in points]),
-        others=list(others.order_by("id")),
+        others=[cp for cp in near if cp.alert_id != alert.pk],
         events=list(alert.events.select_related("who").order_by("pk")),
-        people=list(User.objects.filter(is_active=True).order_by("username")[:200]),
+        people=list(User.objects.filter(is_active=True).order_by("username")[:200]) if can_decide else [],
         choices=[alert.status, *(c.value for c in CHOICES if c != alert.status)],
-        suite=suite_effect(alert, points[0]) if points else None,
+        suite=suite_effect(alert, points) if points else None,
         mutes=muting.mutes_of(points),
         fixed_on=fixed_on,
         not_fixed_on=not_fixed_on,
-        merge_targets=list(neighbours.select_related("commit").order_by("-pk")[:MERGE_TARGETS]),
+        merge_targets=merge_targets_of(alert) if can_decide else [],
         which_moved=counts.which_moved(points),
         function_tables=counts.function_tables(points),
     )
+
+
+def candidates_of(alert: Alert) -> list[Commit]:
+    if alert.width == 1:
+        return [alert.commit]
+    return list(alert.candidates().reverse()[:MOST_CANDIDATES])
+
+
+def merge_targets_of(alert: Alert) -> list[Alert]:
+    neighbours = Alert.objects.standing().filter(project=alert.project).exclude(pk=alert.pk)
+    return list(neighbours.select_related("commit").order_by("-pk")[:MERGE_TARGETS])
 
 
 def evidence_of(points: list[ChangePoint]) -> list[Evidence]:

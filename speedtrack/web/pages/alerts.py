@@ -3,9 +3,11 @@
 from collections import defaultdict
 from dataclasses import dataclass
 
-from django.db.models import Count, QuerySet
+from django.db.models import Count
 
 from speedtrack.alerts.models import Alert, ChangePoint
+from speedtrack.alerts.models.alerts import AlertQuerySet
+from speedtrack.benchmarks.metrics import METRICS, Direction
 from speedtrack.projects.models import Project
 from speedtrack.web.pages import changes
 
@@ -36,27 +38,33 @@ def load(project: Project | None, status: str) -> AlertsPage:
 
 def list_alerts(project: Project | None, status: str) -> list[ListedAlert]:
     """Alerts, newest first: the open ones, the improvements, all, or the slowdowns of one status."""
-    found: QuerySet[Alert] = standing_alerts(project)
+    found = standing_alerts(project)
     if status == "open":
         found = found.filter(status__in=Alert.OPEN, improvement=False)
     elif status == "improvements":
         found = found.filter(improvement=True)
     elif status in Alert.Status.values:
         found = found.filter(status=status, improvement=False)
-    alerts = list(found.select_related("project", "branch", "commit", "assignee").order_by("-pk")[:MOST_ALERTS])
-    points: dict[int, list[ChangePoint]] = defaultdict(list)
-    for cp in changes.change_points().filter(alert__in=alerts):
-        points[cp.alert_id or 0].append(cp)
-    return [ListedAlert(a, worst_of_points(points[a.pk]), len(points[a.pk])) for a in alerts]
+    listed = found.with_range().select_related("project", "branch", "before", "commit", "assignee")
+    alerts = list(listed.order_by("-pk")[:MOST_ALERTS])
+    ranked = ranked_points(alerts)
+    worst = changes.change_points().in_bulk([points[0] for points in ranked.values()])
+    return [ListedAlert(a, worst.get(next(iter(ranked[a.pk]), 0)), len(ranked[a.pk])) for a in alerts]
 
 
-def standing_alerts(project: Project | None) -> QuerySet[Alert]:
+def standing_alerts(project: Project | None) -> AlertQuerySet:
     found = Alert.objects.standing()
     return found if project is None else found.filter(project=project)
 
 
-def worst_of_points(points: list[ChangePoint]) -> ChangePoint | None:
-    return min(points, key=lambda cp: (not cp.is_slowdown, -abs(cp.ratio - 1)), default=None)
+def ranked_points(alerts: list[Alert]) -> dict[int, list[int]]:
+    """By alert: the ids of its change points, the worst first. As columns, because an alert may have hundreds."""
+    ranks: dict[int, list[tuple[bool, float, int]]] = defaultdict(list)
+    rows = ChangePoint.objects.filter(alert__in=alerts).values_list("alert_id", "pk", "ratio", "series__metric")
+    for alert_id, pk, ratio, metric in rows:
+        worse = (ratio > 1) == (METRICS[metric].better == Direction.LOWER)
+        ranks[alert_id].append((not worse, -abs(ratio - 1), pk))
+    return defaultdict(list, {alert_id: [pk for *_, pk in sorted(found)] for alert_id, found in ranks.items()})
 
 
 def count_alerts(project: Project | None) -> dict[str, int]:

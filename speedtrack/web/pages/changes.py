@@ -73,7 +73,10 @@ def change_points() -> QuerySet[ChangePoint]:
     first = Subquery(places.filter(commit=OuterRef("before")).values("number"))
     last = Subquery(places.filter(commit=OuterRef("commit")).values("number"))
     related = ("series__benchmark", "series__machine", "branch__project", "commit", "before")
-    return ChangePoint.objects.select_related(*related).annotate(width=last - first)
+    found = ChangePoint.objects.select_related(*related).defer(
+        "series__benchmark__definition", "series__machine__facts"
+    )
+    return found.annotate(width=last - first)
 
 
 def on_branch(branch: Branch | None, first: int = 0, last: int = 2**31 - 1) -> QuerySet[ChangePoint]:
@@ -87,8 +90,9 @@ def on_branch(branch: Branch | None, first: int = 0, last: int = 2**31 - 1) -> Q
 
 def newest_groups(points: QuerySet[ChangePoint], count: int) -> list[ChangeGroup]:
     """The newest causes among these change points."""
-    newest = points.filter(status__in=VISIBLE).order_by("-commit__committed_at", "-id")[:MOST_POINTS]
-    return group_by_cause(newest)[:count]
+    newest = points.filter(status__in=VISIBLE).order_by("-commit__committed_at", "-id").values_list("pk", flat=True)
+    order = {pk: place for place, pk in enumerate(newest[:MOST_POINTS])}
+    return group_by_cause(sorted(change_points().filter(pk__in=order), key=lambda cp: order[cp.pk]))[:count]
 
 
 def group_by_cause(points: Iterable[ChangePoint]) -> list[ChangeGroup]:

@@ -7,20 +7,22 @@ from django.db.models import Exists, OuterRef
 from django.http import Http404
 
 from speedtrack.alerts import lines
+from speedtrack.alerts.effects import SmallestEffects
 from speedtrack.alerts.lines import LinePoint
 from speedtrack.alerts.models import ChangePoint
 from speedtrack.benchmarks import numbers
 from speedtrack.benchmarks.definitions import BUILD
 from speedtrack.benchmarks.metrics import METRICS, Metric
-from speedtrack.benchmarks.models import Benchmark, Suite
+from speedtrack.benchmarks.models import Benchmark
 from speedtrack.projects.models import Branch, Commit, Position, Project, Tag
-from speedtrack.runs.models import Build, LogChunk, Run, Series
+from speedtrack.runs.models import Build, LogChunk, Machine, Run, Series
 from speedtrack.stats.compare import Comparison, compare_exact, compare_samples
 from speedtrack.text import plain
 from speedtrack.web.pages import changes
 from speedtrack.web.scope import named_or_default, project_or_404
 
 REACH = 500  # commits of the branch that are searched for the one measured before
+FEW_RESULTS = 120  # of a machine, up to which the page has the numbers of all metrics
 LOG_TAIL = 12_000  # characters of the build log that the page shows
 
 
@@ -66,12 +68,18 @@ class MetricResults:
 
 @dataclass(frozen=True)
 class MachineResults:
-    """All results of one machine: by metric, and as a table of benchmarks by metrics, without those of the build."""
+    """All results of one machine as a table of benchmarks by metrics, without those of the build.
+
+    ``groups``: the numbers by metric; of many results, those of one metric. ``moved``: those that differ, if they are
+    not all in ``groups``.
+    """
 
     machine: str
     groups: list[MetricResults]
     columns: list[MetricResults]
     rows: list[tuple[str, list[SeriesResult | None]]]
+    moved: list[SeriesResult]
+    others: list[Metric]  #: the metrics whose numbers another request shows
 
 
 @dataclass(frozen=True)
@@ -91,7 +99,8 @@ class CommitPage:
     parents: list[Commit | str]
     earlier: Commit | None
     later: Commit | None
-    results: list[MachineResults]
+    machines: list[str]  #: those that measured the commit; the results are of the one that was asked for
+    results: MachineResults | None
     builds: list[BuildWithLog]
     runs: list[Run]
     changes: list[changes.ChangeGroup]
@@ -113,15 +122,31 @@ def ladders_of(commit: Commit) -> list[str]:
     return list(rungs.exclude(ladder="").values_list("ladder", flat=True).distinct().order_by("ladder"))
 
 
-def load(slug: str, sha: str, branch_name: str | None) -> CommitPage:
+@dataclass(frozen=True)
+class Asked:
+    """What the address of the page asks for; None: the usual."""
+
+    branch: str | None = None
+    machine: str | None = None
+    metric: str | None = None
+
+
+def load(slug: str, sha: str, asked: Asked) -> CommitPage:
     project, commit = commit_or_404(slug, sha)
     places = {p.branch: p.number for p in commit.positions.select_related("branch").order_by("branch__name")}
-    branch = named_or_default("branch", branch_name, places, project.default_branch)
-    related = ("machine", "suite", "base", "linked__commit")
-    runs = list(project.runs.filter(commit=commit).select_related(*related).order_by("-id")[:50])
+    branch = named_or_default("branch", asked.branch, places, project.default_branch)
+    related = ("machine", "base", "linked__commit")
+    runs = list(
+        project.runs.filter(commit=commit).select_related(*related).defer("machine__facts").order_by("-id")[:50]
+    )
     points = list(change_points_around(branch, places[branch])) if branch else []
     earlier, later = neighbours(branch, places[branch]) if branch else (None, None)
-    results = results_by_machine(commit, branch, places[branch], runs, points) if branch else []
+    machines = machines_of(commit)
+    machine = named_or_default("machine", asked.machine, machines, "")
+    results = None
+    if branch and machine:
+        found = results_on(machine, commit, branch, places[branch], SmallestEffects(project.pk), points)
+        results = machine_results(machine, found, asked.metric) if found else None
     return CommitPage(
         project,
         commit,
@@ -131,6 +156,7 @@ def load(slug: str, sha: str, branch_name: str | None) -> CommitPage:
         parents_of(project, commit),
         earlier,
         later,
+        [one.name for one in machines],
         results,
         builds_of(commit),
         runs,
@@ -157,27 +183,38 @@ def change_points_around(branch: Branch, number: int) -> Iterable[ChangePoint]:
     return changes.on_branch(branch, first=number).filter(Exists(starts_before)).order_by("id")
 
 
-def results_by_machine(
-    commit: Commit, branch: Branch, number: int, runs: list[Run], points: list[ChangePoint]
-) -> list[MachineResults]:
-    """All results, by machine."""
-    measured = lines.point_measurements().filter(commit=commit).values("series")
-    series = list(
-        Series.objects.filter(pk__in=measured).select_related("benchmark", "machine", "environment").order_by("pk")
-    )
+def machines_of(commit: Commit) -> list[Machine]:
+    """The machines with results of a commit, by name."""
+    measured = Series.objects.filter(pk__in=lines.point_measurements().filter(commit=commit).values("series"))
+    return list(Machine.objects.filter(pk__in=measured.values("machine")).defer("facts").order_by("name"))
+
+
+def results_on(
+    machine: Machine,
+    commit: Commit,
+    branch: Branch,
+    number: int,
+    effects: SmallestEffects,
+    points: list[ChangePoint],
+) -> list[SeriesResult]:
+    """The results of one machine."""
+    measured = lines.point_measurements().filter(commit=commit, series__machine=machine).values("series")
+    rows = Series.objects.filter(pk__in=measured).select_related("benchmark").defer("benchmark__definition", "error")
+    series = list(rows.order_by("pk"))
+    for one in series:
+        one.machine = machine
     here = {p.series_id: p for p in lines.points([s.pk for s in series], branch, number, number)}
     before = measured_before(series, branch, number)
     samples = samples_of_points([*here.values(), *(p for _, p in before.values())])
-    suite = runs[0].suite if runs else None
     marks = {cp.series_id: cp for cp in points if cp.commit_id == commit.pk}
-    results = [
-        series_result(s, here[s.pk], before.get(s.pk), samples, suite, marks.get(s.pk)) for s in series if s.pk in here
+    return [
+        series_result(s, here[s.pk], before.get(s.pk), samples, effects, marks.get(s.pk))
+        for s in series
+        if s.pk in here
     ]
-    machines = sorted({r.series.machine.name for r in results})
-    return [machine_results(name, [r for r in results if r.series.machine.name == name]) for name in machines]
 
 
-def machine_results(machine: str, results: list[SeriesResult]) -> MachineResults:
+def machine_results(machine: Machine, results: list[SeriesResult], asked: str | None) -> MachineResults:
     """The results of a machine in the metrics' order; where environments differ, the table has the newest."""
     results = sorted(results, key=lambda r: (r.series.benchmark.name, r.series.pk))
     by_metric = [MetricResults(metric, [r for r in results if r.metric is metric]) for metric in METRICS.values()]
@@ -186,7 +223,12 @@ def machine_results(machine: str, results: list[SeriesResult]) -> MachineResults
     names = dict.fromkeys(r.series.benchmark.name for r in results)
     columns = [g for g in groups if any(r.series.benchmark.name != BUILD for r in g.results)]
     rows = [(name, [newest.get((name, g.metric.name)) for g in columns]) for name in names if name != BUILD]
-    return MachineResults(machine, groups, columns, rows)
+    if len(results) <= FEW_RESULTS:
+        return MachineResults(machine.name, groups, columns, rows, [], [])
+    shown = next((group for group in groups if group.metric.name == asked), groups[0])
+    moved = [r for r in results if (r.look != "same" or r.change) and r.metric is not shown.metric]
+    others = [group.metric for group in groups if group is not shown]
+    return MachineResults(machine.name, [shown], columns, rows, moved, others)
 
 
 def measured_before(series: list[Series], branch: Branch, number: int) -> dict[int, tuple[Commit, LinePoint]]:
@@ -217,14 +259,14 @@ def series_result(
     point: LinePoint,
     before: tuple[Commit, LinePoint] | None,
     samples: Samples,
-    suite: Suite | None,
+    effects: SmallestEffects,
     change: ChangePoint | None,
 ) -> SeriesResult:
     metric = METRICS[series.metric]
     if before is None:
         return SeriesResult(series, metric, point, None, None, None, change)
     commit, old = before
-    smallest = suite.smallest_effect(metric.name, metric.smallest_effect) if suite else metric.smallest_effect
+    smallest = effects.of(metric.name)
     if metric.exact:
         exact = compare_exact(old.value, point.value, smallest_effect=smallest)
         return SeriesResult(series, metric, point, commit, old, exact, change)

@@ -4,19 +4,30 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from statistics import median
+from typing import Any
 
+import numpy as np
+from django.db import connection
 from django.db.models import Count, F, Q
 
-from speedtrack.alerts.lines import clean_measurements
+from speedtrack.alerts.lines import sql
 from speedtrack.alerts.models import Alert
 from speedtrack.benchmarks.metrics import HEADLINE, METRICS, Metric
 from speedtrack.projects.models import Branch, Commit, Position, Project
-from speedtrack.runs.models import Machine, Run, Series
+from speedtrack.runs.models import Machine, Run
 from speedtrack.web.pages import changes
 from speedtrack.web.pages.changes import ChangeGroup
 
 WINDOW = 60  # commits of the default branch that the trend shows
+# Commits are numbered as they arrive, so the newest of a project are neighbours in the index of a series' points.
+HEADLINES = sql("""
+    SELECT s.project_id, s.id, array_agg(m.commit_id ORDER BY m.attempt_id), array_agg(m.value ORDER BY m.attempt_id)
+      FROM unnest(%(projects)s::bigint[], %(firsts)s::bigint[], %(lasts)s::bigint[]) AS asked(project_id, first, last)
+      JOIN runs_series s ON s.project_id = asked.project_id AND s.metric = %(metric)s
+      JOIN runs_measurement m ON m.series_id = s.id AND m.commit_id BETWEEN asked.first AND asked.last
+       AND IS_CLEAN_POINT
+  GROUP BY s.project_id, s.id
+""")
 
 Values = dict[int, dict[int, float]]  # series -> commit -> value
 
@@ -81,13 +92,19 @@ def newest_commits(branches: Iterable[Branch]) -> dict[int, list[Commit]]:
 
 
 def headline_values(paths: dict[int, list[Commit]]) -> dict[int, Values]:
-    """By project: the clean values of its headline series, for the given commits."""
-    series = dict(Series.objects.filter(metric=HEADLINE).values_list("pk", "project_id"))
-    commits = [c.pk for path in paths.values() for c in path]
-    rows = clean_measurements().filter(series__in=series, commit__in=commits)
-    values: dict[int, Values] = defaultdict(lambda: defaultdict(dict))
-    for series_id, commit_id, value in rows.order_by("attempt_id").values_list("series_id", "commit_id", "value"):
-        values[series[series_id]][series_id][commit_id] = value
+    """By project: the clean values of its headline series, for the given commits and some between them."""
+    ids = {path[0].project_id: [commit.pk for commit in path] for path in paths.values() if path}
+    asked: dict[str, Any] = {
+        "metric": HEADLINE,
+        "projects": list(ids),
+        "firsts": [min(found) for found in ids.values()],
+        "lasts": [max(found) for found in ids.values()],
+    }
+    values: dict[int, Values] = defaultdict(dict)
+    with connection.cursor() as cursor:
+        cursor.execute(HEADLINES, asked)
+        for project_id, series_id, commits, found in cursor:
+            values[project_id][series_id] = dict(zip(commits, found, strict=True))
     return values
 
 
@@ -103,14 +120,13 @@ def joint_line(lines: list[list[float | None]]) -> list[float | None]:
 
     None where no line has a value; empty if no line has any.
     """
-    scaled = []
-    for line in lines:
-        known = [v for v in line if v]
-        if known:
-            middle = median(known)
-            scaled.append([math.log(v / middle) if v else None for v in line])
-    columns = [[v for v in column if v is not None] for column in zip(*scaled, strict=True)]
-    return [math.exp(sum(c) / len(c)) if c else None for c in columns]
+    values = np.array([[value or np.nan for value in line] for line in lines if any(line)], float)
+    if not len(values):
+        return []
+    scaled = np.log(values / np.nanmedian(values, axis=1, keepdims=True))
+    known = ~np.isnan(scaled)
+    sums, counts = np.where(known, scaled, 0).sum(axis=0), known.sum(axis=0)
+    return [math.exp(total / count) if count else None for total, count in zip(sums, counts.tolist(), strict=True)]
 
 
 def latest_changes() -> list[ChangeGroup]:

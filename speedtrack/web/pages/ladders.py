@@ -150,7 +150,7 @@ def releases_of(commits: Any) -> dict[tuple[int, str], str]:
 
 
 def line_named(lines: list[LadderLine], name: str) -> LadderLine | None:
-    """The line named as ``project@commit``, ``project@release`` or ``project``, which is its newest."""
+    """Find the line that is named as ``project@commit``, ``project@release`` or ``project``, which is its newest."""
     slug, _, revision = name.partition("@")
     for line in lines:
         if line.commit.project.slug == slug and (

@@ -4,6 +4,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 
 from django.conf import settings
+from django.db.models import Exists
 from django.urls import reverse
 
 from speedtrack.alerts import lines
@@ -84,31 +85,34 @@ class RowContext:
 
 
 def load(scope: Scope) -> ProjectPage:
-    grid = load_grid(scope)
+    suite = newest_suite(scope.project)
+    grid = load_grid(scope, suite)
     newest = changes.newest_groups(changes.on_branch(scope.branch), LISTED_CHANGES)
-    return ProjectPage(
-        scope, grid, newest, commit_rows(grid, newest), open_alerts(scope.project), has_ladders(scope.project)
-    )
+    ladders = suite is not None and getattr(suite, "has_ladders")  # noqa: B009 (an annotation)
+    return ProjectPage(scope, grid, newest, commit_rows(grid, newest), open_alerts(scope.project), ladders)
 
 
-def has_ladders(project: Project) -> bool:
-    return Series.objects.filter(project=project).exclude(benchmark__ladder="").exists()
+def newest_suite(project: Project) -> Suite | None:
+    """The suite of the newest run, with ``has_ladders``: was a ladder of the project measured?"""
+    runs = Run.objects.own().filter(project=project).order_by("-id").values("suite")
+    ladders = Series.objects.filter(project=project).exclude(benchmark__ladder="")
+    return Suite.objects.filter(pk__in=runs[:1]).annotate(has_ladders=Exists(ladders)).first()
 
 
-def load_grid(scope: Scope) -> Grid:
+def load_grid(scope: Scope, suite: Suite | None) -> Grid:
     """The grid of a scope, without ladders; it has no rows where nothing was measured yet."""
-    path = recent_commits(scope.branch, scope.head, WINDOW)
+    path = recent_commits(scope.branch, WINDOW)
     if not path or scope.machine is None or scope.branch is None:
         return Grid(path[-COLUMNS:], [], {})
     found = Series.objects.filter(project=scope.project, machine=scope.machine, metric=scope.metric.name)
     found = found.filter(benchmark__ladder="")
-    series = {s.pk: s for s in found.select_related("benchmark").order_by("pk")}
+    series = {s.pk: s for s in found.select_related("benchmark").defer("benchmark__definition").order_by("pk")}
     gaps = gaps_of(scope.machine, [p.commit.pk for p in path[-COLUMNS:]])
-    smallest, order = suite_settings(scope)
+    smallest, order = suite_settings(scope, suite)
     marks = marks_by_benchmark(scope, path)
     points: dict[str, list[LinePoint]] = defaultdict(list)
     whys = {}
-    for point in lines.points(series, scope.branch, path[0].number, scope.head):
+    for point in lines.points(series, scope.branch, path[0].number, path[-1].number):
         points[series[point.series_id].benchmark.name].append(point)
     for one in series.values():
         whys[one.benchmark.name] = one.benchmark.why
@@ -120,11 +124,8 @@ def load_grid(scope: Scope) -> Grid:
     return Grid(path[-COLUMNS:], rows, gaps)
 
 
-def suite_settings(scope: Scope) -> tuple[float, list[str]]:
-    """The metric's smallest relevant effect and the order of the benchmarks, as the newest run's suite has them."""
-    suite = Suite.objects.filter(
-        pk__in=Run.objects.own().filter(project=scope.project).order_by("-id").values("suite")[:1]
-    ).first()
+def suite_settings(scope: Scope, suite: Suite | None) -> tuple[float, list[str]]:
+    """The metric's smallest relevant effect and the order of the benchmarks, as the suite has them."""
     if suite is None:
         return scope.metric.smallest_effect, []
     names = [section["name"] for section in suite.definition["benchmark"]]

@@ -6,8 +6,8 @@ from datetime import datetime, timedelta
 from statistics import median
 from typing import Any
 
-from django.db.models import Count, F, Max, Q, QuerySet, Window
-from django.db.models.functions import RowNumber
+from django.db import connection
+from django.db.models import Count, F, Max, Q, QuerySet
 from django.utils import timezone
 
 from speedtrack.runs.models import Environment, Machine, Run, Status
@@ -18,6 +18,21 @@ RECENT = 20  # finished runs of a machine that its usual duration is computed fr
 FAILURES = 15
 SILENT_S = 180  # a runner asks for work more often than this
 RELATED = ("project", "commit", "base", "machine")
+HEAVY = ("machine__facts", "commit__parents", "commit__reverts")
+# A few rows of each machine from the beginning of an index, however many runs there are.
+NEXT_WAITING = """
+    SELECT next.id FROM unnest(%s::bigint[]) m(id) CROSS JOIN LATERAL (
+        SELECT r.id FROM runs_run r WHERE r.machine_id = m.id AND r.status = 'queued'
+      ORDER BY r.priority DESC, r.rank DESC, r.id LIMIT %s) next
+"""
+NEWEST_SPANS = """
+    SELECT m.id, extract(epoch FROM newest.ended_at - newest.started_at)::float8
+      FROM runs_machine m CROSS JOIN LATERAL (
+        SELECT r.started_at, r.ended_at FROM runs_run r
+         WHERE r.machine_id = m.id AND r.ended_at > now() - %s::interval AND r.status = 'succeeded'
+      ORDER BY r.ended_at DESC LIMIT %s) newest
+     WHERE newest.started_at IS NOT NULL
+"""
 
 
 @dataclass
@@ -63,14 +78,15 @@ def load() -> QueuePage:
 
 def work_of(machines: QuerySet[Machine]) -> list[MachineWork]:
     """The work of these machines; the number of queries does not depend on how many there are."""
-    newest = Environment.objects.values("machine").annotate(newest=Max("pk")).values("newest")
+    asked = list(machines.order_by("name"))
+    newest = Environment.objects.filter(machine__in=asked).values("machine").annotate(newest=Max("pk")).values("newest")
     environments = {e.machine_id: e for e in Environment.objects.filter(pk__in=newest)}
-    active = {r.machine_id: r for r in Run.objects.active().select_related(*RELATED)}
+    active = {r.machine_id: r for r in Run.objects.active().select_related(*RELATED).defer(*HEAVY)}
     usual = usual_seconds()
     queued = dict(Run.objects.filter(status=Status.QUEUED).values_list("machine").annotate(count=Count("pk")))
-    waiting = waiting_runs()
+    waiting = waiting_runs([machine.pk for machine in asked])
     made = []
-    for machine in machines.order_by("name"):
+    for machine in asked:
         work = MachineWork(machine, environments.get(machine.pk), active.get(machine.pk))
         work.progress = progress_of(work.running) if work.running else None
         work.queued, work.usual_s = queued.get(machine.pk, 0), usual.get(machine.pk)
@@ -79,28 +95,24 @@ def work_of(machines: QuerySet[Machine]) -> list[MachineWork]:
     return made
 
 
-def waiting_runs() -> dict[int, list[Run]]:
+def waiting_runs(machine_ids: list[int]) -> dict[int, list[Run]]:
     """By machine: its next waiting runs, in the order in which it takes them."""
-    order = [F("priority").desc(), F("rank").desc(), F("pk").asc()]
-    ranked = Run.objects.filter(status=Status.QUEUED).annotate(
-        place=Window(RowNumber(), partition_by=[F("machine")], order_by=order)
-    )
     found: dict[int, list[Run]] = defaultdict(list)
-    for run in ranked.filter(place__lte=WAITING).select_related(*RELATED).order_by("machine", "place"):
+    with connection.cursor() as cursor:
+        cursor.execute(NEXT_WAITING, [machine_ids, WAITING])
+        waiting = Run.objects.filter(pk__in=[pk for (pk,) in cursor]).select_related(*RELATED).defer(*HEAVY)
+    for run in waiting.order_by("-priority", "-rank", "pk"):
         found[run.machine_id].append(run)
     return found
 
 
 def usual_seconds() -> dict[int, float]:
     """By machine: the median duration of its newest finished runs."""
-    ranked = Run.objects.filter(status=Status.SUCCEEDED, ended_at__gt=timezone.now() - timedelta(days=30)).annotate(
-        place=Window(RowNumber(), partition_by=[F("machine")], order_by=F("ended_at").desc())
-    )
     spans: dict[int, list[float]] = defaultdict(list)
-    rows = ranked.filter(place__lte=RECENT).values_list("machine", "started_at", "ended_at")
-    for machine_id, begun, ended in rows:
-        if begun and ended:
-            spans[machine_id].append((ended - begun).total_seconds())
+    with connection.cursor() as cursor:
+        cursor.execute(NEWEST_SPANS, ["30 days", RECENT])
+        for machine_id, seconds in cursor:
+            spans[machine_id].append(seconds)
     return {machine_id: median(times) for machine_id, times in spans.items()}
 
 
@@ -120,5 +132,5 @@ def estimate_ends(work: MachineWork, runs: list[Run]) -> None:
 def failed_or_lost() -> list[Run]:
     """The newest runs that failed, or that were lost and wait for another attempt."""
     lost = Q(status=Status.QUEUED, attempt__gt=0)
-    found = Run.objects.filter(Q(status=Status.FAILED) | lost).select_related(*RELATED)
+    found = Run.objects.filter(Q(status=Status.FAILED) | lost).select_related(*RELATED).defer(*HEAVY)
     return list(found.order_by(F("started_at").desc(nulls_last=True))[:FAILURES])

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from django.db.models import Q, QuerySet
 from django.http import Http404
 
 from speedtrack.benchmarks.metrics import METRICS, Metric
@@ -26,6 +27,8 @@ from speedtrack.text import plain
 LOG_TAIL = 16_000  # characters of the log that the page shows
 TAIL_CHUNKS = 12
 TRIALS = 400
+LISTED = ("attempt", "side", "number", "order", "started_at", "seconds", "flags")
+MOST_SCRIPTS = 6  # shown on the page itself
 
 
 @dataclass(frozen=True)
@@ -49,7 +52,7 @@ class ReportedProgress:
 
 @dataclass(frozen=True)
 class ReproduceScript:
-    """The script that repeats one measurement by hand."""
+    """The script that repeats one measurement by hand; empty where the page only says where it is."""
 
     benchmark: str
     side: str
@@ -114,10 +117,10 @@ def progress_of(run: Run) -> ReportedProgress | None:
 
 def ahead_of(run: Run) -> int:
     """How many waiting runs the machine would take before this one now."""
-    queue = Run.objects.filter(machine=run.machine, status=Status.QUEUED)
-    first = queue.filter(priority__gt=run.priority).count()
-    newer = queue.filter(priority=run.priority, rank__gt=run.rank).count()
-    return first + newer + queue.filter(priority=run.priority, rank=run.rank, pk__lt=run.pk).count()
+    more = Q(priority__gt=run.priority)
+    newer = Q(priority=run.priority, rank__gt=run.rank)
+    older = Q(priority=run.priority, rank=run.rank, pk__lt=run.pk)
+    return Run.objects.filter(more | newer | older, machine=run.machine, status=Status.QUEUED).count()
 
 
 def attempt_log_tail(attempt: Attempt | None) -> tuple[str, bool]:
@@ -145,6 +148,7 @@ def measurement_rows(run: Run, attempt: Attempt | None) -> list[MeasurementRow]:
     """The attempt's measurements, ordered by benchmark, metric and side."""
     order = list(METRICS)
     found = Measurement.objects.filter(attempt=attempt).select_related("series__benchmark")
+    found = found.defer("series__benchmark__definition", "series__benchmark__why", "series__error")
     rows = [MeasurementRow(m, m.series, METRICS[m.series.metric], m.side) for m in found]
     return sorted(rows, key=lambda r: (r.series.benchmark.name, order.index(r.metric.name), r.side))
 
@@ -168,25 +172,36 @@ def stop_text(how: dict[str, Any]) -> str:
 
 
 def listed_trials(attempt: Attempt | None) -> Iterator[Trial]:
-    found = Trial.objects.filter(attempt=attempt).defer("driver", "reproduce").select_related("benchmark")
+    found = Trial.objects.filter(attempt=attempt).select_related("benchmark").only(*LISTED, "benchmark__name")
     yield from found.order_by("order", "pk")[:TRIALS]
 
 
+def first_trials(attempt: Attempt | None) -> QuerySet[Trial]:
+    """Each benchmark's first trial on each side, if it has its recipe."""
+    found = Trial.objects.filter(attempt=attempt, number=0, reproduce__isnull=False).order_by("benchmark__name", "side")
+    heavy = ("driver", "quiet", "server", "benchmark__definition")
+    return found.select_related("benchmark", "commit").defer(*heavy)
+
+
 def reproduce_scripts(run: Run, attempt: Attempt | None) -> list[ReproduceScript]:
-    """The script of each benchmark's first trial on each side."""
-    found = Trial.objects.filter(attempt=attempt, number=0, reproduce__isnull=False).defer("driver")
-    trials = found.select_related(
-        "benchmark", "commit", "attempt__run__project", "attempt__run__suite", "attempt__run__machine"
-    ).order_by("benchmark__name", "side")
-    return [ReproduceScript(trial.benchmark.name, trial.side, reproduce.script_of(trial)) for trial in trials]
+    """The script of each benchmark on each side; of many, only where they are."""
+    names = list(first_trials(attempt).values_list("benchmark__name", "side"))
+    if len(names) > MOST_SCRIPTS:
+        return [ReproduceScript(benchmark, side, "") for benchmark, side in names]
+    texts = reproduce.scripts_of(run, first_trials(attempt)) if names else []
+    return [ReproduceScript(*name, text) for name, text in zip(names, texts, strict=True)]
 
 
 def named_script(pk: int, benchmark: str | None, side: str | None) -> str:
     """The script of this benchmark and side; where None is given, of any."""
     run = run_or_404(pk)
-    for one in reproduce_scripts(run, run.attempts.order_by("pk").last()):
-        if benchmark in (None, one.benchmark) and side in (None, one.side):
-            return one.script
+    found = first_trials(run.attempts.order_by("pk").last())
+    if benchmark is not None:
+        found = found.filter(benchmark__name=benchmark)
+    if side is not None:
+        found = found.filter(side=side)
+    for text in reproduce.scripts_of(run, found[:1]):
+        return text
     raise Http404(
         f"Run {pk} has no script for this measurement: no such benchmark and side, or stored without the recipe."
     )

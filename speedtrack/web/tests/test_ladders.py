@@ -45,7 +45,7 @@ def kvd(db: None, settings: Any, tmp_path: Path) -> World:
     repository.git("tag", "1.1.0", shas[1])
     project = builders.track(repository, last=0).project
     for sha in (shas[0], shas[2]):
-        tracking.queue_by_hand(project.slug, sha, ["get-ladder"], None)
+        tracking.queue_by_hand(tracking.choose(project.slug, sha, ["get-ladder"], None))
     builders.work(machine, speed)
     return World(repository, project, [machine], shas)
 
@@ -99,7 +99,7 @@ def test_a_rung_that_was_not_measured_is_a_gap_and_a_flagged_one_hollow(client: 
 
 
 def test_a_release_measured_later_does_not_take_the_place_of_the_newest_commit(client: Client, kvd: World) -> None:
-    tracking.queue_by_hand("kvd", kvd.shas[1], ["get-ladder"], None)
+    tracking.queue_by_hand(tracking.choose("kvd", kvd.shas[1], ["get-ladder"], None))
     builders.work(kvd.machines[0], speed)
     assert [line["commit"] for line in values_of(client, PAGE)["lines"]] == [kvd.shas[2]]
     own = values_of(client, f"{PAGE}&project=kvd")["lines"]
@@ -151,7 +151,7 @@ def test_a_commit_links_to_its_ladders_beside_the_newest(client: Client, kvd: Wo
 
 
 def test_releases_are_a_line_and_what_does_not_build_is_shown_as_such(client: Client, kvd: World) -> None:
-    tracking.queue_by_hand("kvd", "1.*", ["set-p1"], None, releases=True)
+    tracking.queue_by_hand(tracking.choose("kvd", "1.*", ["set-p1"], None, releases=True))
     run = queue.claim(kvd.machines[0])
     assert run and run.commit.sha == kvd.shas[1]
     builders.send_build(run, run.commit, succeeded=False)
@@ -166,7 +166,7 @@ def test_releases_are_a_line_and_what_does_not_build_is_shown_as_such(client: Cl
 
 def test_the_releases_page_shows_rungs_only_where_there_is_nothing_else(client: Client, kvd: World) -> None:
     assert shown_benchmarks(client) == ["get-ladder.1", "get-ladder.10", "get-ladder.100", "get-ladder.1000"]
-    tracking.queue_by_hand("kvd", "1.*", [], None, releases=True)
+    tracking.queue_by_hand(tracking.choose("kvd", "1.*", [], None, releases=True))
     builders.work(kvd.machines[0], speed)
     assert shown_benchmarks(client) == ["get-p1", "set-p1"]
 

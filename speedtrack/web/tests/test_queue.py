@@ -1,14 +1,18 @@
 """Queue and machines: what runs, what waits, the state of each machine."""
 
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from django.db.models.functions import Now
 from django.test import Client
+from django.utils import timezone
 
 from speedtrack.runs import queue, tracking
 from speedtrack.runs.models import Machine, Run
+from speedtrack.tests.plans import rows_read
+from speedtrack.web.pages import queue as queue_page
 from speedtrack.web.tests.world import World, html_of, queries, world
 
 
@@ -65,8 +69,29 @@ def test_the_environment_is_a_click_away(client: Client, kvd: World) -> None:
 
 
 def test_the_number_of_queries_does_not_grow(client: Client, kvd: World, settings: Any, tmp_path: Path) -> None:
+    kvd.push(1)
     few = queries(client, "/queue/")
     other = world(settings, tmp_path / "other", commits=8, machines=2, name="other")
     kvd.push(4)
     other.fail()
     assert queries(client, "/queue/") == few
+
+
+def test_as_many_rows_are_read_however_many_runs_wait_or_have_ended(kvd: World) -> None:
+    run = Run.objects.latest("pk")
+    next_runs = partial(queue_page.waiting_runs, [run.machine_id])
+    add_runs(run, 40, first_round=10)
+    few = rows_read(next_runs) + rows_read(queue_page.usual_seconds)
+    add_runs(run, 600, first_round=100)
+    assert rows_read(next_runs) + rows_read(queue_page.usual_seconds) <= few
+
+
+def add_runs(run: Run, count: int, first_round: int) -> None:
+    """So many more that wait, and as many that succeeded."""
+    names = ("project_id", "commit_id", "machine_id", "suite_id", "benchmark_set_id", "reason", "trials")
+    same = {name: getattr(run, name) for name in names}
+    now = timezone.now()
+    ended = {"status": "succeeded", "started_at": now - timedelta(minutes=5), "ended_at": now}
+    for number in range(count):
+        Run.objects.create(**same, round=first_round + number, rank=number)
+        Run.objects.create(**same, **ended, round=5000 + first_round + number)

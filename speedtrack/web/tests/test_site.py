@@ -1,5 +1,6 @@
 """What applies to every page: headers, login, errors, the build of the front end."""
 
+import gzip
 from pathlib import Path
 from typing import Any
 
@@ -8,11 +9,16 @@ from django.conf import settings as live_settings
 from django.contrib.auth.models import User
 from django.contrib.staticfiles import finders
 from django.test import Client
+from django.urls import reverse
 
 from speedtrack.alerts.models import Alert
+from speedtrack.notices.models import Subscriber
+from speedtrack.notices.subscribing import manage_token
 from speedtrack.runs.models import Run
 from speedtrack.web import checks
-from speedtrack.web.tests.world import CPU, World, html_of
+from speedtrack.web.tests.world import CPU, World, html_of, queries
+
+GZIP = {"accept-encoding": "gzip"}
 
 
 def test_every_page_sends_the_policy_and_has_nothing_inline(client: Client, slow: tuple[World, Alert]) -> None:
@@ -101,3 +107,47 @@ def test_templates_mark_nothing_as_safe() -> None:
 
 def test_the_debug_page_is_off(settings: Any) -> None:
     assert settings.DEBUG is False
+
+
+def test_what_has_no_secret_is_compressed(client: Client, kvd: World) -> None:
+    page, values = "/p/kvd/", f"/p/kvd/timeline/get-p1/{CPU}.json"
+    for address in (page, values):
+        plain, small = client.get(address), client.get(address, headers=GZIP)
+        assert small["Content-Encoding"] == "gzip", address
+        assert gzip.decompress(small.content) == plain.content
+        assert len(small.content) < len(plain.content)
+        assert "Accept-Encoding" in small["Vary"]
+        assert "Content-Encoding" not in plain
+
+
+def test_pages_of_a_person_or_with_a_token_are_not_compressed(client: Client, kvd: World) -> None:
+    client.force_login(User.objects.create_user("ada"), backend="django.contrib.auth.backends.ModelBackend")
+    page = client.get("/p/kvd/", headers=GZIP)
+    assert "Webhook" in page.content.decode() and "Content-Encoding" not in page
+    assert client.get(f"/p/kvd/timeline/get-p1/{CPU}.json", headers=GZIP)["Content-Encoding"] == "gzip"
+    client.logout()
+    subscriber = Subscriber.objects.create(email="ada@example.org")
+    of_address = client.get(reverse("notifications-of", args=[manage_token(subscriber)]), headers=GZIP)
+    assert of_address.status_code == 200 and "Content-Encoding" not in of_address
+
+
+def test_no_page_of_a_visitor_takes_many_queries(client: Client, slow: tuple[World, Alert]) -> None:
+    made, alert = slow
+    paired = Run.objects.filter(reason="confirm").latest("pk")
+    measured = Run.objects.filter(reason="push").latest("pk")
+    most = {
+        "/": 12,
+        "/p/kvd/": 12,
+        f"/p/kvd/timeline/get-p1/{CPU}.json": 12,
+        f"/p/kvd/c/{made.shas[5]}/": 20,
+        "/p/kvd/alerts/?status=all": 6,
+        "/alerts/?status=all": 6,
+        "/alerts.atom?status=all": 8,
+        f"/alerts/{alert.pk}/": 14,
+        f"/runs/{paired.pk}/": 11,
+        f"/runs/{measured.pk}/": 11,
+        f"/runs/{measured.pk}/log": 3,
+        "/queue/": 9,
+    }
+    found = {address: queries(client, address) for address in most}
+    assert {address: count for address, count in found.items() if count > most[address]} == {}

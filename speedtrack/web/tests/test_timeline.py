@@ -15,6 +15,7 @@ from speedtrack.projects.models import Commit, Tag
 from speedtrack.runs import queue, results, tracking
 from speedtrack.runs.models import Series
 from speedtrack.tests import builders
+from speedtrack.web.pages.timeline import document as timeline_json
 from speedtrack.web.tests.world import CPU, HOSTILE, World, counted, html_of, queries
 
 LINE = f"/p/kvd/timeline/get-p1/{CPU}"
@@ -51,7 +52,7 @@ def test_the_page_says_in_words_what_the_chart_shows(client: Client, slow: tuple
 def test_the_json_has_columns(client: Client, slow: tuple[World, Alert]) -> None:
     made, alert = slow
     found = document(client)
-    assert found["schema"] == "speedtrack.timeline/1"
+    assert found["schema"] == "speedtrack.timeline/2"
     assert found["metric"] == {"name": CPU, "title": "Server CPU per request", "unit": "ns", "better": "lower"}
     assert found["commits"]["sha"] == [sha[:12] for sha in made.shas]
     assert found["commits"]["subject"][5] == HOSTILE
@@ -64,6 +65,27 @@ def test_the_json_has_columns(client: Client, slow: tuple[World, Alert]) -> None
     (change,) = found["changes"]
     assert (change["at"], change["status"], change["worse"], change["alert"]) == (5, "confirmed", True, alert.pk)
     assert change["ratio"] == pytest.approx(1.2, abs=0.01)
+
+
+def test_a_long_timeline_is_an_outline_unless_all_points_are_wanted(
+    client: Client, slow: tuple[World, Alert], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, _ = slow
+    monkeypatch.setattr(timeline_json, "MOST_COMMITS", 7)
+    monkeypatch.setattr(timeline_json, "PLACES", 1)
+    monkeypatch.setattr(timeline_json, "LABELLED", 1)
+    found, whole = document(client), document(client, "?points=all")
+    assert (found["count"], found["step"], whole["count"], whole["step"]) == (8, 8, 8, 1)
+    (line,), (all_points,) = found["lines"], whole["lines"]
+    assert all_points["at"] == list(range(8))
+    values = all_points["value"]
+    told = {0, 7, values.index(min(values)), values.index(max(values)), 4, 5}  # ends, extremes, around the change
+    assert line["at"] == sorted(told)
+    assert line["value"] == [values[at] for at in line["at"]]
+    assert found["commits"]["at"] == line["at"]
+    assert found["commits"]["sha"] == [made.shas[at][:12] for at in line["at"]]
+    assert found["changes"] == whole["changes"]
+    assert document(client, "?last=7")["step"] == 1
 
 
 def test_ranges(client: Client, slow: tuple[World, Alert]) -> None:
@@ -123,7 +145,7 @@ def test_a_machine_that_returns_to_an_environment_breaks_twice(client: Client, k
     found = document(client)
     assert [line["at"] for line in found["lines"]] == [[0, 1, 2, 3, 5], [4]]
     assert [(one["at"], one["what"]) for one in found["breaks"]] == [(4, "kernel 6.1 → 6.2"), (5, "kernel 6.2 → 6.1")]
-    tracking.queue_by_hand("kvd", kvd.shas[4], [], None)
+    tracking.queue_by_hand(tracking.choose("kvd", kvd.shas[4], [], None))
     kvd.measure()  # now under both: nothing begins or ends there any more
     assert document(client)["breaks"] == []
 
@@ -146,7 +168,7 @@ def test_tags(client: Client, kvd: World) -> None:
 
 
 def test_a_commit_measured_twice_is_one_point_of_all_its_samples(client: Client, kvd: World) -> None:
-    tracking.queue_by_hand("kvd", kvd.shas[1], [], None)
+    tracking.queue_by_hand(tracking.choose("kvd", kvd.shas[1], [], None))
     kvd.measure()
     (line,) = document(client)["lines"]
     assert line["at"] == [0, 1, 2, 3]

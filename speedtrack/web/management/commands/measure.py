@@ -42,7 +42,7 @@ def queue(options: dict[str, Any]) -> int:
     """Queue what the options name. Return the number of runs."""
     if (options["range"] is None) == (options["releases"] is None):
         raise CommandError("give either a range or --releases PATTERN")
-    asked = (
+    choice = tracking.choose(
         options["project"],
         options["range"] or options["releases"],
         options["benchmarks"],
@@ -50,4 +50,4 @@ def queue(options: dict[str, Any]) -> int:
         options["extended"],
         options["releases"] is not None,
     )
-    return floors.measure_noise(tracking.choose(*asked)) if options["aa"] else tracking.queue_by_hand(*asked)
+    return floors.measure_noise(choice) if options["aa"] else tracking.queue_by_hand(choice)

@@ -2,29 +2,31 @@
 
 import json
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from speedtrack.alerts import lines
 from speedtrack.alerts.lines import LineColumns
-from speedtrack.alerts.models import ChangePoint
 from speedtrack.runs.models import Series
 from speedtrack.text import plain_json, plain_values
-from speedtrack.web.pages import changes
+from speedtrack.web.drawing.gaps import Gap
 from speedtrack.web.pages.timeline.breaks import Break, find_breaks
-from speedtrack.web.pages.timeline.points import change_points_in, gaps_in
+from speedtrack.web.pages.timeline.points import ShownChange, gaps_in, shown_changes
 from speedtrack.web.pages.timeline.view import View
 
 # PostgreSQL writes the columns as JSON: turning a row per commit into JSON in Python would take too long.
 COMMIT_COLUMNS = """
     SELECT json_build_object(
+             'at', coalesce(json_agg(at), '[]'),
              'sha', coalesce(json_agg(sha), '[]'),
              'subject', coalesce(json_agg(subject), '[]'),
              'author', coalesce(json_agg(author_name), '[]'),
              'time', coalesce(json_agg(time), '[]'))::text
-      FROM (SELECT left(c.sha, 12) AS sha, left(c.subject, %(subject)s) AS subject, c.author_name,
-                   extract(epoch FROM c.committed_at)::bigint AS time
+      FROM (SELECT p.number - %(first)s AS at, left(c.sha, 12) AS sha, left(c.subject, %(subject)s) AS subject,
+                   c.author_name, extract(epoch FROM c.committed_at)::bigint AS time
               FROM projects_position p JOIN projects_commit c ON c.id = p.commit_id
              WHERE p.branch_id = %(branch)s AND p.number BETWEEN %(first)s AND %(last)s
+               AND (%(kept)s::int[] IS NULL OR p.number = ANY(%(kept)s))
           ORDER BY p.number) path
 """
 TAGS = """
@@ -38,24 +40,71 @@ TAGS = """
 """
 
 
-def timeline_document(view: View) -> bytes:
-    """The chart's data as JSON, in columns; ``at`` counts commits from the first of the view."""
+# Above MOST_COMMITS commits, those that share one of PLACES places of the chart are drawn as their outline.
+MOST_COMMITS = 2000
+PLACES = 500
+PLACES_OF_MANY = 180  # of more than two lines
+LABELLED = 8  # parts whose ends the chart names
+
+
+@dataclass(frozen=True)
+class Outline:
+    """What is drawn of a view: one place for ``step`` commits, and the commits at ``kept`` positions; None: all."""
+
+    step: int
+    kept: list[int] | None
+
+
+WHOLE = Outline(1, None)
+
+
+def outline_of(view: View, told: list[int]) -> Outline:
+    """The outline of a long view, with the commits that the chart tells of and those of its labels."""
+    if view.commits <= MOST_COMMITS:
+        return WHOLE
+    step = -(-view.commits // (PLACES_OF_MANY if len(view.series) > 2 else PLACES))
+    drawn = lines.outline([s.pk for s in view.series], view.branch, view.first, view.last, step)
+    labels = range(view.first, view.last + 1, -(-view.commits // LABELLED))
+    kept = {*drawn, *told, *labels, view.last}
+    return Outline(step, sorted(number for number in kept if view.first <= number <= view.last))
+
+
+def gaps_by_place(view: View) -> dict[int, Gap]:
+    """The gaps by position; of a long view, one of each state at each place of the chart."""
+    gaps = gaps_in(view)
+    if view.commits <= MOST_COMMITS:
+        return gaps
+    step = -(-view.commits // PLACES)
+    return {at: gaps[at] for at in {(at // step, gap.state): at for at, gap in gaps.items()}.values()}
+
+
+def timeline_document(view: View, whole: bool = False) -> bytes:
+    """The chart's data as JSON, in columns; ``at`` counts commits from the first of the view.
+
+    ``whole``: all points, even where a chart of their outline looks the same.
+    """
     metric = view.scope.metric
-    columns = list(columns_of(view))
+    changed = shown_changes(view)
+    gaps = gaps_in(view) if whole else gaps_by_place(view)
+    told = [*gaps, *(place for one in changed for place in (one.place - 1, one.place))]
+    outline = WHOLE if whole else outline_of(view, told)
+    columns = list(columns_of(view, outline.kept))
     measured = {at for _, line in columns for at in line.at}
     content = {
-        "schema": "speedtrack.timeline/1",
+        "schema": "speedtrack.timeline/2",
         "project": view.scope.project.slug,
         "benchmark": view.benchmark.name,
         "branch": view.branch.name,
         "metric": {"name": metric.name, "title": metric.title, "unit": metric.unit, "better": metric.better.value},
         "first": view.first,
-        "gaps": gap_documents(view, measured),
-        "changes": [change_document(view, cp) for cp in change_points_in(view) if cp.status in changes.VISIBLE],
+        "count": view.commits,
+        "step": outline.step,
+        "gaps": gap_documents(view, gaps, measured),
+        "changes": [change_document(view, one) for one in changed],
         "breaks": [break_document(view, one) for one in breaks_among(view, columns)],
         "tags": [{"at": number - view.first, "name": name} for number, name in view.fetch(TAGS)],
     }
-    ((commits,),) = view.fetch(COMMIT_COLUMNS)
+    ((commits,),) = view.fetch(COMMIT_COLUMNS, kept=outline.kept)
     drawn_lines = ",".join(line_document(series, line) for series, line in columns)
     return json_object(plain_values(content), commits=plain_json(commits), lines=f"[{drawn_lines}]").encode()
 
@@ -72,10 +121,10 @@ def break_document(view: View, one: Break) -> dict[str, Any]:
     return {"at": one.position - view.first, "machine": one.machine, "what": one.what, "facts": facts}
 
 
-def columns_of(view: View) -> Iterator[tuple[Series, LineColumns]]:
-    """The series that have points in the view, in the order in which they begin."""
+def columns_of(view: View, kept: list[int] | None) -> Iterator[tuple[Series, LineColumns]]:
+    """The series that have points in the view (at ``kept`` positions), in the order in which they begin."""
     known = {s.pk: s for s in view.series}
-    for line in lines.columns(known, view.branch, view.first, view.last):
+    for line in lines.columns(known, view.branch, view.first, view.last, kept):
         yield known[line.series_id], line
 
 
@@ -99,21 +148,21 @@ def short_digest(digest: str) -> str:
     return digest.removeprefix("sha256:")[:12]
 
 
-def gap_documents(view: View, measured: set[int]) -> list[dict[str, Any]]:
+def gap_documents(view: View, gaps: dict[int, Gap], measured: set[int]) -> list[dict[str, Any]]:
     """The commits without a point of which a reason is known; all others are merely not measured."""
-    found = sorted((number - view.first, gap) for number, gap in gaps_in(view).items())
+    found = sorted((number - view.first, gap) for number, gap in gaps.items())
     return [{"at": at, "state": gap.state, "reason": gap.reason} for at, gap in found if at not in measured]
 
 
-def change_document(view: View, cp: ChangePoint) -> dict[str, Any]:
+def change_document(view: View, one: ShownChange) -> dict[str, Any]:
     return {
-        "at": getattr(cp, "place") - view.first,  # noqa: B009 (annotated by change_points_in)
-        "machine": cp.series.machine.name,
-        "status": cp.status,
-        "width": changes.width_of(cp),
-        "worse": cp.is_slowdown,
-        "ratio": cp.ratio,
-        "low": cp.low,
-        "high": cp.high,
-        "alert": cp.alert_id,
+        "at": one.place - view.first,
+        "machine": one.machine,
+        "status": one.status,
+        "width": one.width or 1,
+        "worse": one.is_slowdown,
+        "ratio": one.ratio,
+        "low": one.low,
+        "high": one.high,
+        "alert": one.alert,
     }

@@ -8,7 +8,7 @@ from speedtrack.benchmarks.metrics import Metric
 from speedtrack.runs.models import ReferenceRate
 from speedtrack.web.pages.timeline import insight, workload
 from speedtrack.web.pages.timeline.insight import WhyAtCommit
-from speedtrack.web.pages.timeline.points import load_timeline
+from speedtrack.web.pages.timeline.points import NEWEST_CHANGES, load_timeline
 from speedtrack.web.pages.timeline.summary import PlacedBreak, Summary, breaks_of, coverage_of, summary_of
 from speedtrack.web.pages.timeline.table import TableRow, table_rows
 from speedtrack.web.pages.timeline.view import View, benchmark_names, metrics_of
@@ -22,7 +22,7 @@ class TimelinePage:
     summary: Summary
     rows: list[TableRow]
     row_limit: int
-    change_points: list[ChangePoint]  #: of the whole view, newest first
+    change_points: list[ChangePoint]  #: the newest of the view, newest first
     breaks: list[PlacedBreak]
     benchmarks: list[str]
     metrics: list[Metric]
@@ -44,7 +44,7 @@ def load(view: View, why_sha: str) -> TimelinePage:
         summary=summary_of(newest, coverage.measured),
         rows=list(table_rows(newest, breaks)),
         row_limit=TABLE_COMMITS,
-        change_points=list(reversed(newest.change_points)),
+        change_points=list(reversed(newest.change_points))[:NEWEST_CHANGES],
         breaks=breaks,
         benchmarks=benchmark_names(view.scope),
         metrics=metrics_of(view),

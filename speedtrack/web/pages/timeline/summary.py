@@ -1,5 +1,6 @@
 """A timeline in words: how many commits are measured, the newest value, the last change, new environments."""
 
+from collections import Counter
 from dataclasses import dataclass
 
 from speedtrack.alerts import lines
@@ -15,7 +16,7 @@ from speedtrack.web.pages.timeline.view import View
 
 @dataclass(frozen=True)
 class Coverage:
-    """How many commits of a view are measured, and the positions that each series has points at."""
+    """How many commits of a view are measured, and the places of the points of machines with several series."""
 
     measured: int
     places: list[tuple[Series, list[int]]]
@@ -23,9 +24,11 @@ class Coverage:
 
 def coverage_of(view: View) -> Coverage:
     known = {s.pk: s for s in view.series}
-    found = lines.positions(known, view.branch, view.first, view.last)
-    places = [(known[series_id], numbers) for series_id, numbers in found.items()]
-    return Coverage(len({number for _, numbers in places for number in numbers}), places)
+    lines_of = Counter(s.machine_id for s in view.series)
+    several = [pk for pk, s in known.items() if lines_of[s.machine_id] > 1]  # only there a line can end
+    found = lines.positions(several, view.branch, view.first, view.last) if several else {}
+    measured = lines.measured_commits(known, view.branch, view.first, view.last)
+    return Coverage(measured, [(known[series_id], numbers) for series_id, numbers in found.items()])
 
 
 @dataclass(frozen=True)

@@ -42,8 +42,8 @@ class View:
         """The same, of the newest commits only."""
         return replace(self, first=max(self.first, self.last - count + 1))
 
-    def fetch(self, query: str) -> list[tuple[Any, ...]]:
-        """The rows of a query that may use the parameters below."""
+    def fetch(self, query: str, **more: Any) -> list[tuple[Any, ...]]:
+        """The rows of a query that may use the parameters below, and ``more``."""
         with connection.cursor() as cursor:
             cursor.execute(
                 query,
@@ -53,6 +53,7 @@ class View:
                     "first": self.first,
                     "last": self.last,
                     "subject": SUBJECT,
+                    **more,
                 },
             )
             rows: list[tuple[Any, ...]] = cursor.fetchall()
@@ -71,7 +72,8 @@ def view_of(slug: str, benchmark: str, metric: str, query: QueryDict) -> View:
     series = Series.objects.filter(
         project=scope.project, benchmark__name=benchmark, metric=metric, machine__in=[m for m in machines if m]
     )
-    found = list(series.select_related("machine", "environment", "benchmark").order_by("machine__name", "pk"))
+    related = series.select_related("machine", "environment", "benchmark")
+    found = list(related.defer("machine__facts", "benchmark__definition").order_by("machine__name", "pk"))
     first, last = range_of(scope, scope.branch, query)
     return View(scope, newest, scope.branch, found, first, last)
 

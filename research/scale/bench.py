@@ -1,0 +1,130 @@
+"""Measure everything and write the table."""
+
+import os
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from django.db import connection
+
+from research.scale import pages, work
+from research.scale.pages import PageCost
+from research.scale.work import WorkCost
+from speedtrack.runs.models import Run, Series
+
+MOST_QUERIES = 12
+BYTES = {"runs_measurement": 250, "runs_trial": 800, "runs_sample": 40}
+BEGIN, END = "<!-- figures -->", "<!-- end of the figures -->"
+
+
+@dataclass(frozen=True)
+class Budget:
+    """Milliseconds by the clock (p95) and of CPU, and kB on the wire, of one request."""
+
+    p95: float = 200
+    cpu: float = 80
+    wire: float = 1000
+
+
+# By name and the beginning of the title, the more special ones first.
+BUDGETS = {
+    ("timeline-values", "JSON"): Budget(p95=50, cpu=20, wire=150),
+    ("home", ""): Budget(cpu=40, wire=60),
+    ("project", ""): Budget(cpu=40, wire=60),
+    ("commit", ""): Budget(cpu=60, wire=100),
+    ("run", ""): Budget(cpu=40),
+    ("run-script", ""): Budget(cpu=40),
+    ("alert", ""): Budget(cpu=40),
+    ("alerts", ""): Budget(cpu=40),
+    ("queue", ""): Budget(p95=100),
+    ("machine", ""): Budget(p95=100),
+}
+
+
+def budget_of(page: pages.Page) -> Budget:
+    found = (b for (name, title), b in BUDGETS.items() if name == page.name and page.title.startswith(title))
+    return next(found, Budget())
+
+
+def run(only: str | None, write: Path | None) -> None:
+    parts = [head()]
+    if only in (None, "pages"):
+        parts.append(page_table([shown(one) for one in pages.measure()]))
+    if only in (None, "work"):
+        parts.append(work_table(list(work.measure())))
+        parts.append(size_table())
+    text = "\n\n".join(parts)
+    print(text)
+    if write:
+        write_between(write, text)
+
+
+def shown(one: PageCost) -> PageCost:
+    print(f"{page_row(one)}", flush=True)
+    return one
+
+
+def head() -> str:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT reltuples::bigint FROM pg_class WHERE relname = 'runs_measurement'")
+        measurements = cursor.fetchone()[0]
+        cursor.execute("SELECT pg_database_size(current_database()), current_setting('server_version')")
+        size, version = cursor.fetchone()
+    return (
+        f"{measurements:,} measurements in {Series.objects.count():,} series of {Run.objects.count():,} runs; "
+        f"{size / 1e9:.2f} GB; PostgreSQL {version}, embedded, as installed; {os.cpu_count()} cores, load "
+        f"{os.getloadavg()[0]:.1f}; {datetime.now(UTC):%Y-%m-%d}. Bold: a budget of DESIGN.md is missed."
+    )
+
+
+def marked(value: float, most: float, digits: int = 0) -> str:
+    text = f"{value:,.{digits}f}"
+    return f"**{text}**" if value > most else text
+
+
+def page_row(one: PageCost) -> str:
+    budget, cost = budget_of(one.page), one.cost
+    cells = (
+        f"`{one.page.name}` {one.page.title}".strip(),
+        f"{cost.p50:.0f}",
+        marked(cost.p95, budget.p95),
+        marked(cost.cpu, budget.cpu),
+        marked(cost.queries_each, MOST_QUERIES),
+        f"{one.raw / 1000:,.0f}",
+        marked(one.wire / 1000, budget.wire),
+    )
+    return f"| {' | '.join(cells)} |"
+
+
+def page_table(rows: list[PageCost]) -> str:
+    top = "| page | p50 ms | p95 ms | CPU ms | queries | kB | kB on the wire |\n|---|--:|--:|--:|--:|--:|--:|"
+    return "\n".join([top, *map(page_row, rows)])
+
+
+def work_table(rows: list[WorkCost]) -> str:
+    top = "| work | p50 ms | p95 ms | CPU ms | queries | result | wanted |\n|---|--:|--:|--:|--:|---|---|"
+    lines = []
+    for one in rows:
+        cost = one.cost
+        result = f"**{one.result}**" if one.missed else one.result
+        figures = f"{cost.p50:,.1f} | {cost.p95:,.1f} | {cost.cpu:,.1f} | {cost.queries_each:,.0f}"
+        lines.append(f"| {one.what} | {figures} | {result} | {one.wanted} |")
+    return "\n".join([top, *lines])
+
+
+def size_table() -> str:
+    top = "| table | rows | bytes per row | with indexes | wanted |\n|---|--:|--:|--:|--:|"
+    lines = [
+        f"| {table} | {rows:,} | {own / rows:,.0f} | {marked(whole / rows, BYTES.get(table, 10**9))} | "
+        f"{f'< {BYTES[table]}' if table in BYTES else ''} |"
+        for table, rows, own, whole in work.sizes()
+        if rows > 0
+    ]
+    return "\n".join([top, *lines])
+
+
+def write_between(path: Path, text: str) -> None:
+    """Put the figures between the two marks of a document."""
+    old = path.read_text()
+    path.write_text(re.sub(f"(?s){BEGIN}.*{END}", lambda _: f"{BEGIN}\n{text}\n{END}", old))

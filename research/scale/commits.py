@@ -1,0 +1,89 @@
+"""Commits, branches, tags and webhook deliveries."""
+
+import hashlib
+import json
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import numpy as np
+
+from research.scale.copying import Ids, copy_columns, copy_rows, ids, integers
+from research.scale.world import Story
+from speedtrack.projects.models import Branch, Tag
+
+AUTHORS = [f"Author {number}" for number in range(40)]
+EVERY = timedelta(minutes=20)
+BODY_LENGTH = 6000
+
+
+def make_commits(taken: Ids, story: Story, count: int, now: datetime) -> None:
+    """A straight history up to ``now``."""
+    slug = story.project.slug
+    story.commits = taken.take("projects_commit", count)
+    story.shas = [
+        hashlib.sha1(f"{slug} {number}".encode(), usedforsecurity=False).hexdigest() for number in range(count)
+    ]
+
+    def rows() -> Iterator[tuple[Any, ...]]:
+        for number, (pk, sha) in enumerate(zip(story.commits.tolist(), story.shas, strict=True)):
+            at = time_of(number, count, now)
+            author = AUTHORS[number * 7 % len(AUTHORS)]
+            email = f"{author.replace(' ', '.').lower()}@example.org"
+            parents = [story.shas[number - 1]] if number else []
+            subject = f"Change number {number}: make {slug} do {'less ' * (number % 5)}work per request"
+            yield pk, story.project.pk, sha, parents, author, email, at, at, subject, []
+
+    columns = "id, project_id, sha, parents, author_name, author_email, authored_at, committed_at, subject, reverts"
+    copy_rows("projects_commit", columns, rows())
+    place(taken, story.branch, story, count)
+
+
+def sha_of(text: str) -> str:
+    return hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()
+
+
+def time_of(number: int, count: int, now: datetime) -> datetime:
+    return now - EVERY * (count - number)
+
+
+def place(taken: Ids, branch: Branch, story: Story, count: int) -> None:
+    """Let a branch consist of the first ``count`` commits."""
+    columns = {
+        "id": ids(taken.take("projects_position", count)),
+        "branch_id": ids(branch.pk),
+        "commit_id": ids(story.commits[:count]),
+        "number": integers(np.arange(count)),
+    }
+    copy_columns("projects_position", columns, count)
+    Branch.objects.filter(pk=branch.pk).update(head_id=int(story.commits[count - 1]))
+
+
+def make_branches(taken: Ids, story: Story, count: int) -> None:
+    """Branches of releases, each left where it began, with its tag."""
+    length = len(story.commits)
+    for number in range(1, count + 1):
+        branch = Branch.objects.create(project=story.project, name=f"{number}.0")
+        head = length * number // (count + 1)
+        place(taken, branch, story, head)
+        Tag.objects.create(project=story.project, name=f"{number}.0.0", sha=story.shas[head - 1])
+
+
+def make_deliveries(taken: Ids, story: Story, count: int, now: datetime) -> None:
+    headers = json.dumps({"X-GitHub-Event": "push", "Content-Type": "application/json"})
+    padding = "x" * BODY_LENGTH
+
+    def rows() -> Iterator[tuple[Any, ...]]:
+        for number, pk in enumerate(taken.take("projects_delivery", count).tolist()):
+            body = json.dumps({"ref": "refs/heads/main", "number": number, "padding": padding}).encode()
+            digest = hashlib.sha256(body).hexdigest()
+            at = now - timedelta(minutes=10) * (count - number)
+            yield pk, story.project.pk, "github", f"d{number}", "push", headers, body, digest, at, "processed", "done"
+
+    columns = "id, project_id, provider, delivery_id, event, headers, body, body_digest, received_at, status, outcome"
+    copy_rows("projects_delivery", columns, rows())
+
+
+def today() -> datetime:
+    """Midnight: what is generated on one day is the same."""
+    return datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)

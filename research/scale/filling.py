@@ -1,0 +1,101 @@
+"""Fill an empty database with histories."""
+
+import time
+from datetime import datetime
+
+import numpy as np
+from django.db import connection, transaction
+
+from research.scale import commits, findings, measurements, runs
+from research.scale.copying import Ids
+from research.scale.measurements import Part, Step
+from research.scale.shape import Shape
+from research.scale.world import Story, make_stories
+from speedtrack.runs.models import Attempt, Machine, Series
+
+CANARY_CHECKS = 60
+CHECKED = 100_000  # measurements: up to here PostgreSQL checks each foreign key, which takes longer than the rows
+
+
+def fill(shape: Shape) -> None:
+    """Everything in one transaction: a filling that was interrupted leaves the database empty."""
+    begun = time.monotonic()
+    with transaction.atomic():
+        with connection.cursor() as cursor:
+            if shape.rows > CHECKED:
+                cursor.execute("SET LOCAL session_replication_role = replica")
+        write_histories(shape)
+    with connection.cursor() as cursor:
+        cursor.execute("VACUUM (ANALYZE)")
+    print(f"filled in {time.monotonic() - begun:.0f} s", flush=True)
+
+
+def write_histories(shape: Shape) -> None:
+    taken, rng, now = Ids(), np.random.default_rng(shape.seed), commits.today()
+    wide, long, small = make_stories(shape)
+    machines = list(Machine.objects.order_by("pk"))
+    findings.make_subscribers(findings.SUBSCRIBERS)
+    unmeasured = -(-shape.waiting // len(machines))
+    write_wide(taken, wide, shape, unmeasured, rng, now)
+    write_long(taken, long, shape, rng, now)
+    for story in small:
+        write_small(taken, story, shape, rng, now)
+    runs.make_waiting(taken, wide, machines, shape.waiting, now)
+    commits.make_deliveries(taken, wide, shape.deliveries, now)
+    taken.hand_over()
+
+
+def write_wide(
+    taken: Ids, story: Story, shape: Shape, unmeasured: int, rng: np.random.Generator, now: datetime
+) -> None:
+    commits.make_commits(taken, story, unmeasured + shape.wide_commits, now)
+    commits.make_branches(taken, story, shape.branches)
+    story.measured = list(range(unmeasured, unmeasured + shape.wide_commits))
+    everywhere = list(range(len(story.machines)))
+    write_results(taken, [Part(story, story.measured, everywhere, 0)], rng, now)
+    findings.make_suspicions(story, shape.wide_commits * 4, rng)
+    findings.make_canaries(taken, story, CANARY_CHECKS, now)
+    document_newest(taken, story, shape)
+
+
+def write_long(taken: Ids, story: Story, shape: Shape, rng: np.random.Generator, now: datetime) -> None:
+    """The first machine measured all commits, the others the newer half; the environment changed in the first half."""
+    count = shape.long_commits
+    commits.make_commits(taken, story, count, now)
+    story.measured = list(range(count))
+    change, half = count * 3 // 10, count // 2
+    everywhere = list(range(len(story.machines)))
+    parts = [
+        Part(story, story.measured[:change], [0], 0),
+        Part(story, story.measured[change:half], [0], 1),
+        Part(story, story.measured[half:], everywhere, 1),
+    ]
+    Series.objects.filter(pk__in=story.series[1:, 0].ravel().tolist()).delete()  # the others began in the newer half
+    write_results(taken, parts, rng, now)
+    findings.make_suspicions(story, count // 100, rng)
+
+
+def write_small(taken: Ids, story: Story, shape: Shape, rng: np.random.Generator, now: datetime) -> None:
+    commits.make_commits(taken, story, shape.small_commits, now)
+    commits.make_branches(taken, story, 2)
+    story.measured = list(range(shape.small_commits))
+    write_results(taken, [Part(story, story.measured, list(range(len(story.machines))), 0)], rng, now)
+
+
+def write_results(taken: Ids, parts: list[Part], rng: np.random.Generator, now: datetime) -> None:
+    story = parts[0].story
+    steps: list[Step] = measurements.steps_of(story, rng)
+    for part in parts:
+        measurements.measure(taken, part, steps, rng, now)
+    findings.make_alerts(taken, story, steps, rng, now)
+    findings.make_floors(taken, story, now)
+
+
+def document_newest(taken: Ids, story: Story, shape: Shape) -> None:
+    """The trials of the newest runs with their documents. Those of older runs would be pruned."""
+    newest = {int(story.commits[position]): position for position in story.measured[-shape.documented :]}
+    attempts = Attempt.objects.filter(run__project=story.project, run__reason="push", run__commit__in=newest)
+    found = list(attempts.select_related("run__machine").order_by("pk"))
+    rows = [runs.EndedRun(newest[one.run.commit_id], one.run.machine) for one in found]
+    numbers = np.array([one.pk for one in found])
+    measurements.make_trials(taken, story, runs.Ended(numbers, numbers), rows, range(len(story.benchmarks)))

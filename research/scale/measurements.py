@@ -1,0 +1,195 @@
+"""Measurements with their samples, and trials with their documents."""
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import numpy as np
+
+from research.scale.commits import time_of
+from research.scale.copying import (
+    EMPTY_ARRAY,
+    Array,
+    Column,
+    Ids,
+    constant,
+    copy_columns,
+    copy_rows,
+    flags,
+    floats,
+    ids,
+    integers,
+    one_word,
+    times,
+)
+from research.scale.runs import Ended, EndedRun, make_ended
+from research.scale.shape import TRIALS
+from research.scale.world import METRICS, Story, golden
+
+AT_ONCE = 200_000  # measurements
+BETWEEN, WITHIN = 0.008, 0.004  # relative standard deviation of runs, and of the trials of a run
+STEP_EVERY = 40  # measured commits
+STOPPING = (
+    b"\x01"
+    + json.dumps({"reason": "target", "half_width": 0.0123, "target": 0.01, "trials": TRIALS, "thrown_out": 0}).encode()
+)
+FLAGGED_SHARE = 0.01
+
+
+@dataclass(frozen=True)
+class Step:
+    """From this position on, some benchmarks of a story have another level."""
+
+    position: int
+    before: int  #: the measured position before it
+    benchmarks: list[int]
+    ratio: float
+
+
+@dataclass(frozen=True)
+class Part:
+    """Measured commits of a story: on the machines with these numbers, in one era."""
+
+    story: Story
+    positions: list[int]
+    machines: list[int]
+    era: int
+
+
+def steps_of(story: Story, rng: np.random.Generator) -> list[Step]:
+    """Every second step goes back where the one before came from, so that levels stay within bounds."""
+    found: list[Step] = []
+    count = len(story.benchmarks)
+    for place in range(STEP_EVERY // 2, len(story.measured), STEP_EVERY):
+        if len(found) % 2:
+            benchmarks, ratio = found[-1].benchmarks, 1 / found[-1].ratio
+        else:
+            benchmarks = sorted(rng.choice(count, size=min(count, 3), replace=False).tolist())
+            ratio = float(np.exp(rng.uniform(0.04, 0.15)))
+        found.append(Step(story.measured[place], story.measured[place - 1], benchmarks, ratio))
+    return found
+
+
+def level_factors(story: Story, steps: Sequence[Step], positions: Array) -> Array:
+    """By position and benchmark: the level relative to the first commit."""
+    factors = np.ones((len(positions), len(story.benchmarks)))
+    for step in steps:
+        moved = np.isin(np.arange(len(story.benchmarks)), step.benchmarks)
+        factors[(positions >= step.position)[:, None] & moved[None]] *= step.ratio
+    return factors
+
+
+def measure(taken: Ids, part: Part, steps: Sequence[Step], rng: np.random.Generator, now: datetime) -> None:
+    """A run of each of these commits on each of these machines."""
+    story = part.story
+    per_commit = len(part.machines) * len(story.benchmarks) * len(story.metrics)
+    many = max(1, AT_ONCE // per_commit)
+    for begin in range(0, len(part.positions), many):
+        positions = np.array(part.positions[begin : begin + many])
+        rows = [EndedRun(int(position), story.machines[m]) for position in positions for m in part.machines]
+        ended = make_ended(taken, story, rows, now)
+        factors = level_factors(story, steps, positions)
+        values = story.levels[None, part.machines] * factors[:, None, :, None]
+        values = values * np.exp(BETWEEN * rng.normal(size=values.shape))
+        samples = values[..., None] * np.exp(WITHIN * rng.normal(size=(*values.shape, TRIALS)))
+        shape = values.shape
+        runs = ended.attempts.reshape(shape[0], shape[1], 1, 1)
+        series = story.series[None, part.machines, part.era]
+        at = [time_of(int(position), len(story.commits), now).timestamp() for position in positions]
+        found = Measured(
+            attempts=np.broadcast_to(runs, shape).ravel(),
+            series=np.broadcast_to(series, shape).ravel(),
+            commits=np.repeat(story.commits[positions], per_commit),
+            seconds=np.repeat(np.array(at), per_commit),
+            samples=samples.reshape(-1, TRIALS),
+        )
+        flagged = rng.random(len(found.series)) < FLAGGED_SHARE
+        store(taken, found.where(~flagged), "head", paired=False)
+        store(taken, found.where(flagged), "head", paired=False, flag="unsteady")
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Columns of measurements, with the samples of each."""
+
+    attempts: Array
+    series: Array
+    commits: Array
+    seconds: Array
+    samples: Array
+
+    def where(self, chosen: Array) -> "Measured":
+        return Measured(*(column[chosen] for column in vars(self).values()))
+
+
+def store(taken: Ids, found: Measured, side: str, paired: bool, flag: str = "") -> None:
+    rows, trials = found.samples.shape
+    if not rows:
+        return
+    ordered = np.sort(found.samples, axis=1)
+    outer = 0 if trials < 9 else 1  # as stats.summary has it for five and ten samples
+    pk = taken.take("runs_measurement", rows)
+    columns: dict[str, Column] = {
+        "id": ids(pk),
+        "attempt_id": ids(found.attempts),
+        "series_id": ids(found.series),
+        "commit_id": ids(found.commits),
+        "side": constant(side.encode()),
+        "value": floats(np.median(ordered, axis=1)),
+        "low": floats(ordered[:, outer]),
+        "high": floats(ordered[:, -1 - outer]),
+        "n": integers(trials),
+        "flags": constant(one_word(flag) if flag else EMPTY_ARRAY),
+        "paired": flags(paired),
+        "stopping": constant(STOPPING),
+        "accepted": flags(True),
+        "created": times(found.seconds),
+    }
+    copy_columns("runs_measurement", columns, rows)
+    samples: dict[str, Column] = {
+        "measurement_id": ids(np.repeat(pk, trials)),
+        "trial": Column(">i2", np.tile(np.arange(trials), rows)),
+        "value": floats(found.samples.ravel()),
+        "flagged": flags(bool(flag)),
+    }
+    copy_columns("runs_sample", samples, rows * trials)
+
+
+def make_trials(taken: Ids, story: Story, ended: Ended, rows: Sequence[EndedRun], benchmarks: Sequence[int]) -> None:
+    """The trials of runs with their documents: the golden one, its numbers changed a little."""
+    rng = np.random.default_rng(len(rows))
+    wanted = [
+        (attempt, one, benchmark, side, trial)
+        for attempt, one in zip(ended.attempts.tolist(), rows, strict=True)
+        for benchmark in benchmarks
+        for side in (("head", "base") if one.base is not None else ("head",))
+        for trial in range(one.trials)
+    ]
+    numbers = taken.take("runs_trial", len(wanted)).tolist()
+    document = golden()["trials"][0]
+    parts = ("pairing", "quiet", "server", "reproduce", "driver")
+
+    def trial_rows() -> Iterator[tuple[Any, ...]]:
+        for pk, (attempt, one, benchmark, side, trial) in zip(numbers, wanted, strict=True):
+            position = one.base if side == "base" and one.base is not None else one.position
+            key = (pk, attempt, story.benchmarks[benchmark].pk, int(story.commits[position]), side, trial, trial)
+            changed = [json.dumps(varied(document[name], rng)) if document[name] else None for name in parts]
+            yield *key, document["started_at"], document["seconds"], [], *changed
+
+    columns = 'id, attempt_id, benchmark_id, commit_id, side, number, "order", started_at, seconds, flags, '
+    copy_rows("runs_trial", columns + ", ".join(parts), trial_rows())
+
+
+def varied(value: Any, rng: np.random.Generator) -> Any:
+    """The document with each fraction changed by about a per cent."""
+    if isinstance(value, dict):
+        return {key: varied(inner, rng) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [varied(inner, rng) for inner in value]
+    return round(value * (1 + 0.01 * rng.normal()), 5) if isinstance(value, float) else value
+
+
+def watched_metrics(story: Story) -> list[str]:
+    return [name for name in story.metrics if name in list(METRICS)[:2]]

@@ -1,0 +1,141 @@
+"""Every GET address of ``urls.py`` with arguments from the data, through all middleware."""
+
+import gzip
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from django.contrib.auth.models import User
+from django.db.models import Exists, OuterRef
+from django.test import Client
+from django.urls import reverse
+
+from research.scale.meter import Cost, cost_of
+from speedtrack.alerts.models import Alert
+from speedtrack.notices.models import Channel
+from speedtrack.projects.models import Commit, Project
+from speedtrack.runs.models import Machine, Profile, Run, Series, Status, Trial
+
+CALLS = 12
+PERSONAL = {"channels", "channel-add", "channel", "notifications"}  # shown to people with an account
+
+
+@dataclass(frozen=True)
+class Page:
+    """Addresses of one kind. ``name``: that of ``urls.py``; ``title``: what is special about these."""
+
+    name: str
+    title: str
+    addresses: list[str]
+
+
+@dataclass(frozen=True)
+class PageCost:
+    page: Page
+    cost: Cost
+    raw: int
+    wire: int
+
+
+def to(name: str, *arguments: Any, query: str = "") -> str:
+    return reverse(name, args=arguments) + query
+
+
+def newest(rows: Any, count: int = CALLS) -> list[Any]:
+    return list(rows.order_by("-pk")[:count])
+
+
+def pages() -> list[Page]:
+    return [*project_pages(), *timeline_pages(), *run_pages(), *other_pages()]
+
+
+def project_pages() -> Iterable[Page]:
+    wide = Project.objects.get(slug="wide")
+    measured = Run.objects.filter(project=wide, reason="push").values("commit")
+    commits = newest(Commit.objects.filter(pk__in=measured))
+    series = Series.objects.filter(project=wide).count()
+    yield Page("home", "", [to("home")])
+    yield Page("project", "a grid of 50 benchmarks", [to("project", "wide")])
+    yield Page("project", "one benchmark, long history", [to("project", "long")])
+    yield Page("releases", "", [to("releases", "wide")])
+    yield Page("commit", f"{series} series", [to("commit", "wide", one.sha) for one in commits])
+    yield Page("alerts", "", [to("alerts", "wide", query="?status=all")])
+    yield Page("alerts-feed", "", [to("alerts-feed", "wide")])
+    yield Page("sensitivity", "", [to("sensitivity", "wide")])
+    yield Page("sensitivity-values", "", [to("sensitivity-values", "wide")])
+    yield Page("mutes", "", [to("mutes", "wide")])
+    yield Page("channels", "", [to("channels", "wide")])
+    yield Page("channel-add", "", [to("channel-add", "wide", "webhook")])
+    if channel := Channel.objects.first():
+        yield Page("channel", "", [to("channel", channel.project.slug, channel.pk)])
+
+
+def timeline_pages() -> Iterable[Page]:
+    line = Series.objects.filter(project__slug="long").select_related("benchmark").order_by("pk")[0]
+    about = ("long", line.benchmark.name, line.metric)
+    everywhere = "?last=all&" + "&".join(f"machine={m}" for m in Machine.objects.values_list("name", flat=True))
+    points = Run.objects.filter(project__slug="long", machine__name="m1", reason="push").count()
+    whole = f"{points} commits"
+    yield Page("timeline", "200 commits", [to("timeline", *about)])
+    yield Page("timeline", f"{whole} x 8 machines", [to("timeline", *about, query=everywhere)])
+    yield Page("timeline-values", f"JSON, {whole}", [to("timeline-values", *about, "json", query="?last=all")])
+    yield Page(
+        "timeline-values", f"JSON, {whole} x 8 machines", [to("timeline-values", *about, "json", query=everywhere)]
+    )
+    yield Page("timeline-values", f"CSV, {whole}", [to("timeline-values", *about, "csv", query="?last=all")])
+
+
+def run_pages() -> Iterable[Page]:
+    ended = Run.objects.filter(project__slug="wide", status=Status.SUCCEEDED)
+    documented = Trial.objects.filter(attempt__run=OuterRef("pk"))
+    pushed = newest(ended.filter(Exists(documented), reason="push"))
+    waiting = newest(Run.objects.filter(status=Status.QUEUED))
+    paired = newest(ended.filter(reason="confirm"))
+    yield Page("run", "400 measurements, 250 trials", [to("run", one.pk) for one in pushed])
+    yield Page("run", "of pairs", [to("run", one.pk) for one in paired])
+    yield Page("run", "that waits", [to("run", one.pk) for one in waiting])
+    yield Page("run-log", "", [to("run-log", one.pk) for one in pushed])
+    yield Page("run-script", "", [to("run-script", one.pk) for one in pushed])
+    if profile := Profile.objects.first():
+        yield Page("profile-folded", "", [to("profile-folded", profile.pk)])
+
+
+def other_pages() -> Iterable[Page]:
+    alerts = newest(Alert.objects.filter(project__slug="wide"))
+    yield Page("all-alerts", "", [to("all-alerts", query="?status=all")])
+    yield Page("all-alerts-feed", "", [to("all-alerts-feed")])
+    yield Page("alert", "of 5 machines", [to("alert", one.pk) for one in alerts])
+    yield Page("ladders", "", [to("ladders")])
+    yield Page("ladders-values", "", [to("ladders-values", "json")])
+    waiting = Run.objects.filter(status=Status.QUEUED).count()
+    yield Page("queue", f"{waiting} waiting", [to("queue")])
+    yield Page("machine", "", [to("machine", "m1")])
+    yield Page("machine-values", "", [to("machine-values", "m1")])
+    yield Page("notifications", "", [to("notifications")])
+    yield Page("login", "", [to("login")])
+    yield Page("healthz", "", [to("healthz")])
+
+
+def measure() -> Iterable[PageCost]:
+    user, _ = User.objects.get_or_create(username="bench", defaults={"email": "bench@example.org"})
+    person, visitor = (Client(SERVER_NAME="localhost", headers={"accept-encoding": "gzip"}) for _ in range(2))
+    person.force_login(user, backend="django.contrib.auth.backends.ModelBackend")
+    for page in pages():
+        if page.addresses:
+            yield cost_of_page(page, person if page.name in PERSONAL else visitor)
+
+
+def cost_of_page(page: Page, client: Client) -> PageCost:
+    sizes: list[tuple[int, int]] = []
+    targets = [page.addresses[number % len(page.addresses)] for number in range(CALLS)]
+    calls: list[Callable[[], object]] = [partial(get, client, address, sizes) for address in targets]
+    return PageCost(page, cost_of(calls), *max(sizes))
+
+
+def get(client: Client, address: str, sizes: list[tuple[int, int]]) -> None:
+    response: Any = client.get(address)
+    assert response.status_code == 200, f"{address}: {response.status_code}"
+    sent = b"".join(response.streaming_content) if response.streaming else response.content
+    compressed = response.headers.get("Content-Encoding") == "gzip"
+    sizes.append((len(gzip.decompress(sent)) if compressed else len(sent), len(sent)))

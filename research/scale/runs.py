@@ -1,0 +1,137 @@
+"""Ended runs: their attempts, builds, events and logs."""
+
+import hashlib
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from research.scale.commits import EVERY, time_of
+from research.scale.copying import Array, Ids, copy_rows
+from research.scale.world import Story
+from speedtrack.runs.models import Machine
+from speedtrack.runs.order import PRIORITY
+
+LASTS = timedelta(minutes=4)
+RUN_COLUMNS = (
+    "id, project_id, commit_id, base_id, machine_id, canary_id, suite_id, benchmark_set_id, reason, round, "
+    "trials, metrics, status, priority, rank, attempt, lease_token, created, not_before, started_at, ended_at, "
+    "error, floors_due"
+)
+STEPS = (
+    ("queued", "leased", "claimed by the machine"),
+    ("leased", "running", "the runner began"),
+    ("running", "succeeded", "all measurements are there"),
+)
+
+
+@dataclass(frozen=True)
+class Ended:
+    """Runs that succeeded, with the ids of their only attempts."""
+
+    runs: Array
+    attempts: Array
+
+
+@dataclass(frozen=True)
+class EndedRun:
+    """One run to be stored. ``base``: position of the other side; ``benchmark_set``: None for the story's own."""
+
+    position: int
+    machine: Machine
+    reason: str = "push"
+    base: int | None = None
+    benchmark_set: int | None = None
+    metrics: Sequence[str] = ()
+    trials: int = 5
+    canary: int | None = None
+    round: int = 0
+    ended: datetime | None = None  #: None: soon after the commit
+
+
+def make_ended(taken: Ids, story: Story, rows: Sequence[EndedRun], now: datetime) -> Ended:
+    made = Ended(taken.take("runs_run", len(rows)), taken.take("runs_attempt", len(rows)))
+    count = len(story.commits)
+    ends = [one.ended or time_of(one.position, count, now) + EVERY / 2 + LASTS for one in rows]
+    copy_rows("runs_run", RUN_COLUMNS, run_rows(story, made, rows, ends))
+    copy_rows(
+        "runs_attempt",
+        "id, run_id, number, token, instance, started_at, ended_at, outcome, postponed",
+        (
+            (attempt, run, 1, 1, "", end - LASTS, end, "succeeded", "{}")
+            for attempt, run, end in zip(made.attempts.tolist(), made.runs.tolist(), ends, strict=True)
+        ),
+    )
+    copy_rows("runs_runevent", "id, run_id, at, attempt, before, after, why", event_rows(taken, made, ends))
+    make_builds(taken, story, made, rows, ends)
+    return made
+
+
+def run_rows(story: Story, made: Ended, rows: Sequence[EndedRun], ends: list[datetime]) -> Iterator[tuple[Any, ...]]:
+    for pk, one, end in zip(made.runs.tolist(), rows, ends, strict=True):
+        commit = int(story.commits[one.position])
+        base = None if one.base is None else int(story.commits[one.base])
+        own_set = one.benchmark_set or story.benchmark_set.pk
+        what = (story.suite.pk, own_set, one.reason, one.round, one.trials)
+        head = (pk, story.project.pk, commit, base, one.machine.pk, one.canary, *what)
+        begun = end - LASTS
+        priority = PRIORITY.get(one.reason, PRIORITY["rest"])
+        state = (list(one.metrics), "succeeded", priority, one.position, 1, 1, begun - LASTS, begun - LASTS)
+        yield *head, *state, begun, end, "", False
+
+
+def event_rows(taken: Ids, made: Ended, ends: list[datetime]) -> Iterator[tuple[Any, ...]]:
+    numbers = iter(taken.take("runs_runevent", len(STEPS) * len(ends)).tolist())
+    for run, end in zip(made.runs.tolist(), ends, strict=True):
+        for (before, after, why), at in zip(STEPS, (end - LASTS, end - LASTS, end), strict=True):
+            yield next(numbers), run, at, 1, before, after, why
+
+
+def make_builds(taken: Ids, story: Story, made: Ended, rows: Sequence[EndedRun], ends: list[datetime]) -> None:
+    sides = [
+        (attempt, side, position, end)
+        for attempt, one, end in zip(made.attempts.tolist(), rows, ends, strict=True)
+        for side, position in (("head", one.position), ("base", one.base))
+        if position is not None
+    ]
+    recipe = "sha256:" + "a" * 64
+
+    def build_rows() -> Iterator[tuple[Any, ...]]:
+        for pk, (attempt, side, position, end) in zip(
+            taken.take("runs_build", len(sides)).tolist(), sides, strict=True
+        ):
+            digest = "sha256:" + hashlib.sha256(story.shas[position].encode()).hexdigest()
+            artifacts = json.dumps({"server": {"digest": digest, "bytes": 4_000_000 + position, "loaded_bytes": None}})
+            commit = int(story.commits[position])
+            yield pk, attempt, commit, side, recipe, True, False, 31.5, artifacts, "", end - LASTS
+
+    columns = "id, attempt_id, commit_id, side, recipe_digest, succeeded, cached, seconds, artifacts, error, created"
+    copy_rows("runs_build", columns, build_rows())
+    phases = [(attempt, f"build {story.shas[position]}") for attempt, side, position, _ in sides if side == "head"]
+    newest = phases[-200:]  # logs of older runs would be pruned first
+    numbers = taken.take("runs_logchunk", len(newest)).tolist()
+    text = "    CC object.o\n" * 400
+    copy_rows(
+        "runs_logchunk",
+        "id, attempt_id, seq, phase, text",
+        ((pk, attempt, 0, phase, text) for pk, (attempt, phase) in zip(numbers, newest, strict=True)),
+    )
+
+
+def make_waiting(taken: Ids, story: Story, machines: Sequence[Machine], count: int, now: datetime) -> None:
+    """Runs that wait in the queue: of the commits before the measured ones, the newest first, on all machines."""
+    commits = range(story.measured[0] - 1, -1, -1)
+    wanted = [(position, machine) for position in commits for machine in machines][:count]
+    numbers = taken.take("runs_run", len(wanted)).tolist()
+    columns = (
+        "id, project_id, commit_id, machine_id, suite_id, benchmark_set_id, reason, round, trials, metrics, status, "
+        "priority, rank, attempt, lease_token, created, not_before, error, floors_due"
+    )
+
+    def rows() -> Iterator[tuple[Any, ...]]:
+        for pk, (position, machine) in zip(numbers, wanted, strict=True):
+            of = (story.project.pk, int(story.commits[position]), machine.pk, story.suite.pk, story.benchmark_set.pk)
+            yield pk, *of, "backfill", 0, 5, [], "queued", PRIORITY["later"], position, 0, 0, now, now, "", False
+
+    copy_rows("runs_run", columns, rows())

@@ -1,0 +1,86 @@
+"""A small database is filled: its rows are like those that the product writes, and every page and verb answers."""
+
+from collections import Counter
+from typing import Any
+
+import pytest
+from django.db import connection
+from django.urls import get_resolver
+
+from research.scale import filling, pages, work
+from research.scale.shape import shape_of
+from speedtrack.runs.models import Attempt, Measurement, Run, Sample, Series, Trial
+from speedtrack.stats.summary import summarize
+
+ROWS = 2000
+# These need a token from a mail, a POST, or end a session.
+WITHOUT_PAGE = {"notifications-of", "unsubscribe", "logout", "hook", "run-script", "profile-folded", "channel"}
+
+
+@pytest.fixture
+def suites(db: Any, settings: Any, tmp_path: Any) -> None:
+    for file in settings.SUITES.glob("*.toml"):
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    settings.SUITES, settings.CANARY_EVERY_S = tmp_path, 10**8
+
+
+@pytest.fixture
+def filled(suites: None) -> None:
+    filling.write_histories(shape_of(ROWS, seed=1))
+
+
+def test_measurements_summarise_their_samples_as_the_product_does(filled: None) -> None:
+    for paired in (False, True):
+        for measurement in Measurement.objects.filter(paired=paired).order_by("id")[:50]:
+            samples = list(measurement.samples.order_by("trial").values_list("value", flat=True))
+            estimate = summarize(samples)
+            assert measurement.value == pytest.approx(estimate.value)
+            assert (measurement.low, measurement.high) == (estimate.low, estimate.high)
+            assert measurement.n == estimate.n
+
+
+def test_every_row_of_the_histories_is_there_in_proportion(filled: None) -> None:
+    measurements = Measurement.objects.count()
+    assert measurements >= ROWS
+    assert Sample.objects.count() >= 5 * measurements
+    assert Series.objects.filter(measurements=None).count() == 0
+    assert Attempt.objects.filter(measurements=None).exclude(run__reason__in=("canary", "aa")).count() == 0
+    assert Trial.objects.exists()
+    ended = dict(Counter(Run.objects.values_list("status", flat=True)))
+    assert ended.keys() == {"succeeded", "queued"}
+
+
+def test_ids_that_the_database_gives_follow_those_of_the_histories(filled: None) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT nextval(pg_get_serial_sequence('runs_measurement', 'id')), max(id) FROM runs_measurement"
+        )
+        following, last = cursor.fetchone()
+    assert following == last + 1
+
+
+def test_the_same_seed_gives_the_same_values(suites: None) -> None:
+    def values(seed: int) -> list[float]:
+        with work.undone():
+            filling.write_histories(shape_of(ROWS, seed))
+            return list(Sample.objects.order_by("pk").values_list("value", flat=True))
+
+    first = values(seed=1)
+    assert len(first) > ROWS
+    assert values(seed=1) == first
+    assert values(seed=2) != first
+
+
+def test_every_address_with_a_page_is_measured(filled: None) -> None:
+    named = {str(name) for name in get_resolver().reverse_dict if isinstance(name, str)}
+    measured = {page.name for page in pages.pages() if page.addresses}
+    changing = {name for name in named if name.startswith(("alert-", "mute-", "channel-act"))}
+    assert named - measured - changing - WITHOUT_PAGE == set()
+
+
+def test_claims_results_detection_planning_and_deliveries_are_measured(filled: None) -> None:
+    queued = Run.objects.filter(status="queued").count()
+    found = [work.claims(rounds=1), work.accepted("", trials=5, documents=3, budget_s=1), work.detect()]
+    assert [one.cost.calls for one in found] == [8, 2, 1]
+    assert all(one.cost.queries for one in found)
+    assert Run.objects.filter(status="queued").count() == queued, "what is measured is undone"

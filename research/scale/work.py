@@ -1,0 +1,207 @@
+"""What runners, forges and the server's own processes do, each in a transaction that is rolled back."""
+
+import copy
+import hashlib
+import hmac
+import json
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from typing import Any
+
+from django.db import connection, transaction
+from django.db.models import Max, QuerySet
+from django.test import Client
+
+from research.scale.meter import Cost, cost_of, together
+from research.scale.world import METRICS, golden
+from speedtrack import dispatch
+from speedtrack.alerts import detection
+from speedtrack.projects.models import Branch, Commit, Position, Project
+from speedtrack.runs import planning
+from speedtrack.runs.models import Attempt, Machine, Reason, Series
+
+SAMPLES = 100_000
+COMMITS = 2048
+DELIVERIES = 200
+LOOKS = 50
+TABLES = ("runs_measurement", "runs_trial", "runs_sample", "runs_run", "projects_commit", "projects_position")
+
+
+@dataclass(frozen=True)
+class WorkCost:
+    """``result``: the figure that the budget is about, in words; ``missed``: it is not kept."""
+
+    what: str
+    cost: Cost
+    result: str
+    wanted: str
+    missed: bool
+
+
+@contextmanager
+def undone() -> Iterator[None]:
+    with transaction.atomic():
+        yield
+        transaction.set_rollback(True)
+
+
+def measure() -> Iterable[WorkCost]:
+    yield claims()
+    yield accepted("of 5 trials", trials=5, documents=50, budget_s=20)
+    yield accepted("of 250 trials", trials=250, documents=8, budget_s=5)
+    yield detect()
+    yield plan()
+    yield deliveries()
+    yield idle()
+
+
+def new_token(machine: Machine) -> dict[str, str]:
+    token = machine.new_token()
+    machine.save()
+    return {"authorization": f"Bearer {token}"}
+
+
+def post(client: Client, address: str, document: object, headers: dict[str, str]) -> Any:
+    answer = client.post(address, json.dumps(document), content_type="application/json", headers=headers)
+    assert answer.status_code in (200, 202), f"{address}: {answer.status_code} {answer.content[:300]!r}"
+    return answer
+
+
+def claims(rounds: int = 10) -> WorkCost:
+    client = Client(SERVER_NAME="localhost")
+    costs = []
+    for _ in range(rounds + 1):
+        with undone():
+            tokens = [new_token(machine) for machine in Machine.objects.all()]
+            costs.append(
+                cost_of([partial(post, client, "/api/runner/claim", {}, token) for token in tokens], warm=False)
+            )
+    cost = together(costs[1:])
+    rate = 1000 / cost.cpu
+    return WorkCost(
+        "claim over HTTP", cost, f"{rate:.0f} claims per second of CPU", "> 150 (300 on 2 cores)", rate < 150
+    )
+
+
+def accepted(title: str, trials: int, documents: int, budget_s: float) -> WorkCost:
+    """So many documents of a wide run, scaled to SAMPLES samples."""
+    client = Client(SERVER_NAME="localhost")
+    with undone():
+        machine = Machine.objects.get(name="m1")
+        token = new_token(machine)
+        job = post(client, "/api/runner/claim", {}, token).json()
+        bodies = list(result_documents(job, trials))[:documents]
+        address = f"/api/runner/runs/{job['run']}/measurement"
+        post(client, address, bodies.pop(), token)  # libraries are imported
+        cost = cost_of([partial(post, client, address, body, token) for body in bodies], warm=False)
+    seconds = cost.seconds * SAMPLES / (len(bodies) * trials * len(METRICS))
+    return WorkCost(
+        f"result document {title}",
+        cost,
+        f"{seconds:.0f} s for {SAMPLES:,} samples",
+        f"< {budget_s:.0f} s",
+        seconds >= budget_s,
+    )
+
+
+def result_documents(job: dict[str, Any], trials: int) -> Iterator[dict[str, Any]]:
+    pattern = golden()
+    begun = datetime.now(UTC) - timedelta(hours=1)
+    for number, benchmark in enumerate(job["benchmarks"]):
+        made = []
+        for trial in range(trials):
+            one = copy.copy(pattern["trials"][0])
+            values = {name: usual * (1 + 0.001 * (trial + number)) for name, usual in METRICS.items()}
+            made.append(one | {"trial": trial, "order": trial, "metrics": values, "started_at": begun.isoformat()})
+        named = {"name": benchmark["name"], "digest": benchmark["digest"]}
+        head = {"token": job["token"], "sha": job["sides"][-1]["sha"], "benchmark": named}
+        yield pattern | head | {"trials": made}
+
+
+def detect() -> WorkCost:
+    """The results of the newest commit of the wide project have just been accepted."""
+    with undone():
+        newest = Attempt.objects.filter(run__project__slug="wide", run__reason="push").aggregate(at=Max("ended_at"))
+        series = Series.objects.filter(project__slug="wide")
+        count = series.update(undetected_since=newest["at"] - timedelta(seconds=1))
+        warm_up(series)
+        cost = cost_of([detection.detect], warm=False)
+    what = f"detection pass, {count} series with a new point each"
+    return WorkCost(what, cost, f"{cost.seconds:.1f} s", "< 60 s", cost.seconds >= 60)
+
+
+def warm_up(series: QuerySet[Series]) -> None:
+    """Import what detection needs, for one series."""
+    with undone():
+        series.exclude(pk__in=series.order_by("pk").values("pk")[:1]).update(undetected_since=None)
+        detection.detect()
+
+
+def plan() -> WorkCost:
+    with undone():
+        branch = Branch.objects.select_related("project").get(project__slug="small-1", name="main")
+        branch.project.machines.set(Machine.objects.all())
+        added = add_commits(branch)
+        cost = cost_of([partial(planning.plan_branch, branch, added, Reason.PUSH)], warm=False)
+    result = f"{cost.seconds:.1f} s"
+    return WorkCost(f"planning of {COMMITS} commits on 8 machines", cost, result, "< 10 s", cost.seconds >= 10)
+
+
+def add_commits(branch: Branch) -> Any:
+    now = datetime.now(UTC)
+    who = {"author_name": "Ada", "author_email": "ada@example.org", "authored_at": now, "committed_at": now}
+    rows = [Commit(project=branch.project, sha=f"{n:040x}", subject=f"Change {n}", **who) for n in range(COMMITS)]
+    length = branch.positions.count()
+    made = Commit.objects.bulk_create(rows)
+    Position.objects.bulk_create(
+        Position(branch=branch, commit=commit, number=length + n) for n, commit in enumerate(made)
+    )
+    branch.head = made[-1]
+    branch.save()
+    return Commit.objects.filter(pk__gte=made[0].pk, project=branch.project)
+
+
+def deliveries() -> WorkCost:
+    client = Client(SERVER_NAME="localhost")
+    project = Project.objects.get(slug="wide")
+    with undone():
+        cost = cost_of([partial(deliver, client, project, number) for number in range(DELIVERIES)])
+    p99 = sorted(cost.clock_ms)[-2]
+    return WorkCost("webhook delivery, one after another", cost, f"p99 {p99:.0f} ms", "< 250 ms", p99 >= 250)
+
+
+def deliver(client: Client, project: Project, number: int) -> None:
+    body = json.dumps({"ref": "refs/heads/main", "number": number, "padding": "x" * 6000}).encode()
+    headers = {
+        "x-github-event": "push",
+        "x-github-delivery": f"bench-{number}",
+        "x-hub-signature-256": f"sha256={hmac.new(project.hook_secret.encode(), body, hashlib.sha256).hexdigest()}",
+    }
+    answer = client.post(f"/hooks/{project.hook_id}", body, content_type="application/json", headers=headers)
+    assert answer.status_code == 202, answer.content
+
+
+def idle() -> WorkCost:
+    """The dispatcher's question, with the queue as it is: every five seconds where nothing happens."""
+    question = dispatch.build_question()
+    calls: list[Callable[[], object]] = [partial(dispatch.duties_with_work, question)] * LOOKS
+    cost = cost_of(calls)
+    share = 100 * cost.cpu / (1000 * dispatch.TICK_S)
+    return WorkCost("a look of the dispatcher", cost, f"{share:.2f}% of a core", "< 0.5% in all", share >= 0.5)
+
+
+def sizes() -> list[tuple[str, int, int, int]]:
+    """Table, its rows, bytes of its rows, and bytes with all its indexes."""
+    found = []
+    with connection.cursor() as cursor:
+        for table in TABLES:
+            cursor.execute(
+                "SELECT reltuples::bigint, pg_table_size(oid), pg_total_relation_size(oid) FROM pg_class"
+                " WHERE relname = %s",
+                [table],
+            )
+            found.append((table, *cursor.fetchone()))
+    return found
