@@ -69,6 +69,10 @@ def lacks_ordinary_user() -> str:
     return f"there is no {python} for all users" if absent else ""
 
 
+def lacks_avx512() -> str:
+    return "" if "avx512f" in Path("/proc/cpuinfo").read_text() else "the processor has no AVX-512"
+
+
 # Marker: returns what is missing ("" for nothing). The text after it is shown by `pytest --markers`.
 NEEDS: dict[str, tuple[Callable[[], str], str]] = {
     "browser": (lacks_browser, "needs Chromium, and the pages' scripts built"),
@@ -79,6 +83,7 @@ NEEDS: dict[str, tuple[Callable[[], str], str]] = {
     "sandbox": (lacks_sandbox, "needs a kernel that allows user namespaces"),
     "ordinary_user": (lacks_ordinary_user, "needs root, setpriv and a Python that other users can run"),
     "root": (lambda: "only root can start processes of two users" if os.geteuid() else "", "needs root"),
+    "avx512": (lacks_avx512, "needs a processor with AVX-512"),
     "valgrind": (lacks_program("valgrind"), "needs valgrind"),
 }
 left_out: Counter[str] = Counter()

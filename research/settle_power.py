@@ -2,7 +2,7 @@
 
 python research/settle_power.py [--suspicions 4000] [--seed 1] [--only NAME,...]
 
-Each suspicion is of a slowdown and gets pairs until it is confirmed or refuted, 160 at most. For each method: of
+Every suspicion is of a slowdown; pairs are measured until it is confirmed or refuted, 160 at most. For each method: of
 suspicions without a change how many were confirmed (the stated level is 1%), over eight kinds of noise and five spreads
 of a side, with the worst; then for normal noise how many of a true change, in how many pairs and runs on average.
 `product` calls what the workers call. Needs no database; some minutes on one core.

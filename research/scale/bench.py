@@ -19,7 +19,7 @@ BEGIN, END = "<!-- figures -->", "<!-- end of the figures -->"
 
 
 @dataclass(frozen=True)
-class Budget:
+class RequestBudget:
     """Milliseconds by the clock (p95) and of CPU, and kB on the wire, of one request."""
 
     p95: float = 200
@@ -29,22 +29,22 @@ class Budget:
 
 # By name and the beginning of the title, the more special ones first.
 BUDGETS = {
-    ("timeline-values", "JSON"): Budget(p95=50, cpu=20, wire=150),
-    ("home", ""): Budget(cpu=40, wire=60),
-    ("project", ""): Budget(cpu=40, wire=60),
-    ("commit", ""): Budget(cpu=60, wire=100),
-    ("run", ""): Budget(cpu=40),
-    ("run-script", ""): Budget(cpu=40),
-    ("alert", ""): Budget(cpu=40),
-    ("alerts", ""): Budget(cpu=40),
-    ("queue", ""): Budget(p95=100),
-    ("machine", ""): Budget(p95=100),
+    ("timeline-values", "JSON"): RequestBudget(p95=50, cpu=20, wire=150),
+    ("home", ""): RequestBudget(cpu=40, wire=60),
+    ("project", ""): RequestBudget(cpu=40, wire=60),
+    ("commit", ""): RequestBudget(cpu=60, wire=100),
+    ("run", ""): RequestBudget(cpu=40),
+    ("run-script", ""): RequestBudget(cpu=40),
+    ("alert", ""): RequestBudget(cpu=40),
+    ("alerts", ""): RequestBudget(cpu=40),
+    ("queue", ""): RequestBudget(p95=100),
+    ("machine", ""): RequestBudget(p95=100),
 }
 
 
-def budget_of(page: pages.Page) -> Budget:
+def budget_of(page: pages.Page) -> RequestBudget:
     found = (b for (name, title), b in BUDGETS.items() if name == page.name and page.title.startswith(title))
-    return next(found, Budget())
+    return next(found, RequestBudget())
 
 
 def run(only: str | None, write: Path | None) -> None:

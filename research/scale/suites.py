@@ -1,4 +1,4 @@
-"""The suite of the wide project. The other projects use suites of the tree."""
+"""The suite of the wide project; the other projects use those of `suites/`."""
 
 from itertools import product
 from pathlib import Path

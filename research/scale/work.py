@@ -87,7 +87,7 @@ def claims(rounds: int = 10) -> WorkCost:
 
 
 def accepted(title: str, trials: int, documents: int, budget_s: float) -> WorkCost:
-    """So many documents of a wide run, scaled to SAMPLES samples."""
+    """The cost of accepting this many documents of a wide run, scaled to SAMPLES samples."""
     client = Client(SERVER_NAME="localhost")
     with undone():
         machine = Machine.objects.get(name="m1")

@@ -102,7 +102,7 @@ def which_moved(points: Sequence[ChangePoint]) -> list[str]:
 
 
 def changed_instructions(points: Sequence[ChangePoint]) -> dict[tuple[int, int], ChangePoint]:
-    """The change of instructions by benchmark and machine: of the exact series, else of the processor's counter."""
+    """The change of instructions by benchmark and machine: the exact series', else the processor counter's."""
     found = [cp for cp in points if cp.metric.name in INSTRUCTIONS]
     exactest_last = sorted(found, key=lambda cp: -INSTRUCTIONS.index(cp.metric.name))
     return {(cp.series.benchmark_id, cp.series.machine_id): cp for cp in exactest_last}

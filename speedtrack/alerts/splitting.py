@@ -19,7 +19,7 @@ def split_off_rest(cp: ChangePoint) -> None:
         return
     earlier = size_between(cp, bracket.base_id, cp.before_id)
     rest = whole.by(own)
-    # Where the commit was tried because another series had named it, nothing shows on which side of it the rest lies.
+    # A commit that was tried only because another series had named it does not show on which side the rest lies.
     is_placed = cp.before_id == bracket.base_id or cp.verdicts.filter(answer=Answer.OLD, commit=cp.before_id).exists()
     suspect(cp, bracket.base_id, cp.before_id, earlier if is_placed else rest)
     suspect(cp, cp.commit_id, bracket.commit_id, rest.by(earlier) if is_placed else rest)

@@ -52,7 +52,7 @@ class ReportedProgress:
 
 @dataclass(frozen=True)
 class ReproduceScript:
-    """The script that repeats one measurement by hand; empty where the page only says where it is."""
+    """The script that repeats one measurement by hand; empty where the page only links to it."""
 
     benchmark: str
     side: str

@@ -15,10 +15,10 @@ use protocol::template::{PlainKeys, SHARED, TAG_WIDTH, Varying};
 /// The hash tags that lead to one node of a cluster; empty without a cluster.
 pub type Tags = Arc<[[u8; TAG_WIDTH]]>;
 
-/// What the places of a connection's commands are filled with.
+/// The keys and values that are written into the commands of a connection.
 pub struct FillSource {
     pub keys: Keys,
-    /// Of each command, when key numbers have no leading zeros.
+    /// The keys of each command, when key numbers have no leading zeros; else empty.
     pub command_keys: Vec<Keys>,
     pub values: ValuePool,
     /// The stream of the connection.

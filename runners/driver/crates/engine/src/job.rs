@@ -53,11 +53,11 @@ pub struct Job {
     pub rate: Option<f64>,
     /// Whether a connection is used for more than one batch.
     pub keepalive: bool,
-    /// A connection is replaced after so many requests.
+    /// The number of requests after which a connection is replaced.
     pub reconnect_after: Option<u64>,
     pub keyspace: u64,
     pub key_order: KeyOrder,
-    /// Of each command, when key numbers have no leading zeros; else empty.
+    /// The order of each command's keys, when key numbers have no leading zeros; else empty.
     pub command_key_orders: Vec<KeyOrder>,
     pub values: ValuePool,
     pub seed: u64,

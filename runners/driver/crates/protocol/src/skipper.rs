@@ -122,7 +122,7 @@ impl Skipper {
         }
     }
 
-    /// The same when there are several commands: those of one that follow each other at once.
+    /// The same when there are several commands: consecutive replies to one command are skipped together.
     fn jump_in_order(&mut self, bytes: &[u8], tally: &mut Tally) -> usize {
         let order = self.expected.order();
         let (mut at, mut place) = (0, self.place);

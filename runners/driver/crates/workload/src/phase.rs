@@ -29,7 +29,7 @@ pub struct Phase {
     pub ttl: Option<Ttl>,
     /// Whether every key is set once before, and counted.
     pub prefill: bool,
-    /// The request that sets a key, whose number it holds, instead of SET.
+    /// The request that sets a key, with the number of the key in it; SET where there is none.
     pub prefill_request: Option<Vec<Vec<u8>>>,
     pub expect: Expect,
     /// The share of the values read that is compared in full.
