@@ -2,7 +2,7 @@
 
 python research/noise.py SERVER PROGRAM spread [--runs 5] [--trials 10]
 python research/noise.py SERVER PROGRAM aa     [--comparisons 200]
-python research/noise.py SERVER PROGRAM inject [--comparisons 20] [--effects 0.01,0.02,0.05] [--variable SPIN]
+python research/noise.py SERVER PROGRAM inject [--comparisons 20] [--variable SPIN] [--effects 0.01,0.02] [--budget 90]
 
 SERVER: kvd, redis or memcached; PROGRAM: its binary. `inject` wants a program that runs a loop of a microsecond or less
 at every so many requests, as the environment variable says; what it costs is measured first. So the cost is linear: a
@@ -163,13 +163,19 @@ class Settled:
     seconds: float
 
 
-def compare(runner: TrialRunner, one: Benchmark, effects: Mapping[str, float], seed: int) -> dict[str, Settled]:
-    """Settle whether the sides differ as suspicions are settled: rounds of pairs until every metric has an answer."""
+def compare(
+    runner: TrialRunner, one: Benchmark, effects: Mapping[str, float], seed: int, budget_s: float
+) -> dict[str, Settled]:
+    """Settle whether the sides differ as suspicions are settled: rounds of pairs until every metric has an answer.
+
+    No pair is begun after ``budget_s`` seconds.
+    """
     begin, settled = time.monotonic(), dict[str, Settled]()
     found: list[dict[str, tuple[float, float]]] = []
     tried, count = 0, FIRST
     while count:
-        found += [block for place in range(tried, tried + count) if (block := pair(runner, one, place))]
+        places = itertools.takewhile(lambda _: time.monotonic() - begin < budget_s, range(tried, tried + count))
+        found += [block for place in places if (block := pair(runner, one, place))]
         tried += count
         if not found:
             raise SystemExit("no block was undisturbed: is the machine quiet?")
@@ -181,7 +187,7 @@ def compare(runner: TrialRunner, one: Benchmark, effects: Mapping[str, float], s
                 settled[metric] = Settled(verdict, len(found), time.monotonic() - begin)
                 if verdict.answer is ComparisonAnswer.UNKNOWN:
                     wanted.append(pairs_to_settle(values, smallest_effect=effect, level=LEVEL))
-        count = min(max(wanted), MOST - tried)
+        count = min(max(wanted), MOST - tried) if time.monotonic() - begin < budget_s else 0
     return settled
 
 
@@ -192,8 +198,16 @@ def series(
     asked = job(options.server, ("base", "head"), [benchmark("get-p16", "get", 16, options)])
     found: dict[str, list[Settled]] = {metric: [] for metric in effects}
     for seed in range(options.seed, options.seed + options.comparisons):
-        for metric, settled in compare(bench.runner(asked, every, seed), asked.benchmarks[0], effects, seed).items():
+        runner = bench.runner(asked, every, seed)
+        for metric, settled in compare(runner, asked.benchmarks[0], effects, seed, options.budget).items():
             found[metric].append(settled)
+            verdict = settled.verdict
+            print(
+                f"{METRICS[metric]:>18} {verdict.answer.value:>9} {verdict.ratio - 1:>+8.2%} "
+                f"({verdict.low - 1:+.2%} to {verdict.high - 1:+.2%}) "
+                f"{settled.pairs:>3} pairs {settled.seconds:>6.1f} s",
+                flush=True,
+            )
     return found
 
 
@@ -341,6 +355,7 @@ def main() -> None:
     parser.add_argument("--warmup", type=float, default=0.1)
     parser.add_argument("--keys", type=int, default=20_000)
     parser.add_argument("--variable", default="SPIN")
+    parser.add_argument("--budget", type=float, default=math.inf, help="seconds for a comparison")
     options = parser.parse_args()
     pairs.WINDOW_S = options.seconds
     options.program = options.program.resolve()
