@@ -2,7 +2,7 @@
 
 python research/noise.py SERVER PROGRAM spread [--runs 5] [--trials 10]
 python research/noise.py SERVER PROGRAM aa     [--comparisons 200]
-python research/noise.py SERVER PROGRAM inject [--comparisons 20] [--variable SPIN] [--effects 0.01,0.02] [--budget 90]
+python research/noise.py SERVER PROGRAM inject [--comparisons 20] [--test set] [--effects 0.01,0.02] [--budget 90]
 
 SERVER: kvd, redis or memcached; PROGRAM: its binary. `inject` wants a program that runs a loop of a microsecond or less
 at every so many requests, as the environment variable says; what it costs is measured first. So the cost is linear: a
@@ -195,7 +195,7 @@ def series(
     bench: LocalRunner, options: argparse.Namespace, every: dict[str, int], effects: Mapping[str, float]
 ) -> dict[str, list[Settled]]:
     """Comparisons one after the other, by metric."""
-    asked = job(options.server, ("base", "head"), [benchmark("get-p16", "get", 16, options)])
+    asked = job(options.server, ("base", "head"), [benchmark("p16", options.test, 16, options)])
     found: dict[str, list[Settled]] = {metric: [] for metric in effects}
     for seed in range(options.seed, options.seed + options.comparisons):
         runner = bench.runner(asked, every, seed)
@@ -249,7 +249,7 @@ def inject(bench: LocalRunner, options: argparse.Namespace) -> None:
 
 def calibrate(bench: LocalRunner, options: argparse.Namespace) -> float:
     """What a spin costs, as a share of the CPU per request without it."""
-    asked = job(options.server, ("base", "head"), [benchmark("get-p16", "get", 16, options)])
+    asked = job(options.server, ("base", "head"), [benchmark("p16", options.test, 16, options)])
     runner = bench.runner(asked, {"base": NEVER, "head": SELDOM}, 0)
     found = [block[CPU] for number in range(CALIBRATING) if (block := pair(runner, asked.benchmarks[0], number))]
     return SELDOM * (statistics.median(head / base for base, head in found) - 1)
@@ -354,6 +354,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=0.3, help="window of a trial, and of a side of a block")
     parser.add_argument("--warmup", type=float, default=0.1)
     parser.add_argument("--keys", type=int, default=20_000)
+    parser.add_argument("--test", choices=("get", "set"), default="get", help="of aa and inject")
     parser.add_argument("--variable", default="SPIN")
     parser.add_argument("--budget", type=float, default=math.inf, help="seconds for a comparison")
     options = parser.parse_args()

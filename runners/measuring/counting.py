@@ -1,8 +1,8 @@
 """The exact series: the instructions per request that a server executes inside the functions that its suite names.
 
 A fresh server process runs in callgrind and answers one connection that keeps PIPELINE requests in flight. Timers and
-the start of the server are outside the counted functions. The first SETTLING requests are not counted: after them the
-server's hash tables have their final size.
+the start of the server are outside the counted functions. The first requests, two for each key, are not counted: after
+them the server's hash tables have their final size.
 
 callgrind writes a part of its report whenever the server accepts a connection, so each load gets parts of its own.
 callgrind_control could do that too, but it needs a debugger's rights and cannot reach into a sandbox.
@@ -50,7 +50,7 @@ from runners.servers.server import ServerProcess, ServerSpec
 
 METRIC = "counted_instructions_per_request"
 PIPELINE = 16
-SETTLING = 40_000  # requests after prefill; their instructions are not used
+SETTLING = 40_000  # requests after prefill, at most; their instructions are not used
 BATCH, REQUESTS = 320, 2_000  # in each of the rounds; the former are subtracted from the latter
 COUNTED = REQUESTS - BATCH
 # The load before each round, as different as can be: connections, pipeline, requests. The first is before BATCH.
@@ -204,11 +204,17 @@ def loads(benchmark: Benchmark) -> list[Benchmark]:
     workload = {key: value for key, value in benchmark.workload.items() if key in KEPT_KEYS}
     workload |= {"threads": 1, "pipeline": PIPELINE, "warmup_s": 0.0}
     again = {key: value for key, value in workload.items() if key not in ("prefill", "prefill_request", "setup")}
-    found = [workload | {"clients": 1, "requests": SETTLING}]
+    found = [workload | {"clients": 1, "requests": settling(workload)}]
     for number, (clients, pipeline, requests) in enumerate(SHUFFLES):
         found.append(again | {"clients": clients, "pipeline": pipeline, "requests": requests})
         found.append(again | {"clients": 1, "requests": REQUESTS if number else BATCH})
     return [replace(benchmark, workload=one) for one in found]
+
+
+def settling(workload: Mapping[str, Any]) -> int:
+    """Requests until the server's tables have their final size: each moves one bucket or more to the larger table."""
+    keys: int = workload.get("keys", {}).get("count", SETTLING)
+    return min(2 * keys, SETTLING)
 
 
 def costs_of_requests(inside: str, batch: Counter[Stack], rounds: Sequence[Counter[Stack]]) -> Counter[Stack]:

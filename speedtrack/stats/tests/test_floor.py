@@ -91,6 +91,6 @@ def confirmed(pairs: Pairs, seed: int) -> bool:
 
 
 def test_slots_and_drift_raise_no_false_alarms() -> None:
-    rng, rounds = np.random.default_rng(6), 400
+    rng, rounds = np.random.default_rng(6), 200
     alarms = sum(confirmed(blocks(rng, 3 * PLANNED), seed) for seed in range(rounds))
     assert alarms <= stats.binom.ppf(0.999, rounds, LEVEL)
