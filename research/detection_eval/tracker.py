@@ -26,7 +26,7 @@ from speedtrack.runs.models import (
     Measurement,
     Reason,
     Run,
-    Sample,
+    Samples,
     Series,
     Side,
     Status,
@@ -191,10 +191,9 @@ class TrackedLine:
             )
             for (attempt, commit, side, _), found in zip(rows, estimates, strict=True)
         )
-        Sample.objects.bulk_create(
-            Sample(measurement=measurement, trial=trial, value=value)
+        Samples.objects.bulk_create(
+            Samples(measurement=measurement, values=list(values))
             for measurement, (*_, values) in zip(measurements, rows, strict=True)
-            for trial, value in enumerate(values)
         )
 
 

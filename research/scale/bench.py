@@ -14,7 +14,7 @@ from research.scale.work import WorkCost
 from speedtrack.runs.models import Run, Series
 
 MOST_QUERIES = 12
-BYTES = {"runs_measurement": 250, "runs_trial": 800, "runs_sample": 40}
+BYTES = {"runs_measurement": 250, "runs_trial": 800, "runs_samples": 5 * 40}
 BEGIN, END = "<!-- figures -->", "<!-- end of the figures -->"
 
 

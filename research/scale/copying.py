@@ -47,10 +47,28 @@ def constant(value: bytes) -> Column:
     return Column(f"V{len(value)}", np.void(value))
 
 
+def head_of_array(kind: int, length: int) -> bytes:
+    """What precedes the elements, each of which follows its number of bytes. ``kind``: the oid of their type."""
+    return b"".join(number.to_bytes(4, "big") for number in (1, 0, kind, length, 1))  # dimensions, no nulls; first index
+
+
 def one_word(word: str) -> bytes:
     """An array of varchar with this one element."""
-    head = (1, 0, 1043, 1, 1, len(word))  # dimensions, no nulls, type; length, first index; bytes of the element
-    return b"".join(number.to_bytes(4, "big") for number in head) + word.encode()
+    return head_of_array(1043, 1) + len(word).to_bytes(4, "big") + word.encode()
+
+
+def array_of_smallints(numbers: Sequence[int]) -> bytes:
+    return head_of_array(21, len(numbers)) + b"".join(b"\0\0\0\2" + number.to_bytes(2, "big") for number in numbers)
+
+
+def arrays_of_floats(values: Array) -> Column:
+    """An array of each row of a matrix."""
+    rows, length = values.shape
+    head = head_of_array(701, length)
+    block = np.zeros(rows, dtype=[("head", f"V{len(head)}"), ("elements", [("bytes", ">i4"), ("value", ">f8")], length)])
+    block["head"] = np.void(head)
+    block["elements"]["bytes"], block["elements"]["value"] = 8, values
+    return Column(f"V{block.dtype.itemsize}", block.view(f"V{block.dtype.itemsize}").reshape(rows))
 
 
 def copy_columns(table: str, columns: Mapping[str, Column], rows: int) -> None:

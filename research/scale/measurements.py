@@ -14,6 +14,8 @@ from research.scale.copying import (
     Array,
     Column,
     Ids,
+    array_of_smallints,
+    arrays_of_floats,
     constant,
     copy_columns,
     copy_rows,
@@ -148,13 +150,10 @@ def store(taken: Ids, found: Measured, side: str, paired: bool, flag: str = "") 
         "created": times(found.seconds),
     }
     copy_columns("runs_measurement", columns, rows)
-    samples: dict[str, Column] = {
-        "measurement_id": ids(np.repeat(pk, trials)),
-        "trial": Column(">i2", np.tile(np.arange(trials), rows)),
-        "value": floats(found.samples.ravel()),
-        "flagged": flags(bool(flag)),
-    }
-    copy_columns("runs_sample", samples, rows * trials)
+    samples = {"measurement_id": ids(pk), "values": arrays_of_floats(found.samples)}
+    if flag:
+        samples["flagged"] = constant(array_of_smallints(range(trials)))
+    copy_columns("runs_samples", samples, rows)
 
 
 def make_trials(taken: Ids, story: Story, ended: Ended, rows: Sequence[EndedRun], benchmarks: Sequence[int]) -> None:

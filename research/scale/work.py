@@ -27,7 +27,7 @@ SAMPLES = 100_000
 COMMITS = 2048
 DELIVERIES = 200
 LOOKS = 50
-TABLES = ("runs_measurement", "runs_trial", "runs_sample", "runs_run", "projects_commit", "projects_position")
+TABLES = ("runs_measurement", "runs_trial", "runs_samples", "runs_run", "projects_commit", "projects_position")
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from django.db import connection
 from django.db.models import QuerySet
 
 from speedtrack.projects.models import Branch, Position
-from speedtrack.runs.models import Measurement, Sample
+from speedtrack.runs.models import Measurement, Samples
 from speedtrack.stats.summary import summarize
 
 END = 2**31 - 1  # a position behind all commits
@@ -126,12 +126,15 @@ CROSS JOIN LATERAL (
                     (SELECT p.number, p.commit_id FROM projects_position p
                       WHERE p.branch_id = s.branch_id AND p.number > s.last AND IS_MEASURED
                    ORDER BY p.number LIMIT %(after)s)) near
-                  JOIN runs_sample t
-                    ON t.measurement_id = ANY (ARRAY(
-                           SELECT m.id FROM runs_measurement m
-                            WHERE m.series_id = s.id AND m.commit_id = near.commit_id AND IS_CLEAN_POINT))
-                   AND NOT t.flagged AND t.value > '-Infinity' AND t.value < 'Infinity'
-              ORDER BY near.number, t.measurement_id, t.trial) ordered) found
+            CROSS JOIN LATERAL (
+                    SELECT m.id, m.value FROM runs_measurement m
+                     WHERE m.series_id = s.id AND m.commit_id = near.commit_id AND IS_CLEAN_POINT OFFSET 0) m
+             LEFT JOIN LATERAL (
+                    SELECT r.values, r.flagged FROM runs_samples r WHERE r.measurement_id = m.id OFFSET 0) r ON true
+            CROSS JOIN LATERAL unnest(coalesce(r.values, ARRAY[m.value])) WITH ORDINALITY AS t(value, place)
+                 WHERE t.value > '-Infinity' AND t.value < 'Infinity'
+                   AND t.place - 1 <> ALL (coalesce(r.flagged, '{}'))
+              ORDER BY near.number, m.id, t.place) ordered) found
 """)
 
 
@@ -172,7 +175,10 @@ class LineColumns(NamedTuple):
 
 
 class TrialPoint(NamedTuple):
-    """A measured commit with the clean, finite samples of all its runs, in the metric's unit, and their median."""
+    """A measured commit with the clean, finite samples of all its runs, in the metric's unit, and their median.
+
+    A measurement whose samples have been deleted counts as one sample: its median.
+    """
 
     position: int
     commit_id: int
@@ -214,7 +220,7 @@ def points(series_ids: Iterable[int], branch: Branch, first: int, last: int = EN
 
 
 def samples_by_attempt(points: Iterable[LinePoint]) -> dict[tuple[int, int, int], list[float]]:
-    """The clean samples (all, if none is clean) by series, commit and attempt."""
+    """The clean samples (all, if none is clean) by series, commit and attempt; absent where they have been deleted."""
     keys = [(row.series_id, row.commit_id, row.attempt_id) for row in points]
     measurements = point_measurements().filter(
         series__in={k[0] for k in keys}, commit__in={k[1] for k in keys}, attempt__in={k[2] for k in keys}
@@ -225,22 +231,21 @@ def samples_by_attempt(points: Iterable[LinePoint]) -> dict[tuple[int, int, int]
 
 
 def samples_of_measurements(measurement_ids: Iterable[int]) -> dict[int, list[float]]:
-    """The clean samples of measurements by id; all of them if none is clean."""
-    clean: dict[int, list[float]] = {}
-    every: dict[int, list[float]] = {}
-    rows = Sample.objects.filter(measurement_id__in=list(measurement_ids)).order_by("measurement_id", "trial")
-    for measurement_id, value, flagged in rows.values_list("measurement_id", "value", "flagged"):
-        every.setdefault(measurement_id, []).append(value)
-        if not flagged:
-            clean.setdefault(measurement_id, []).append(value)
-    return {**every, **clean}
+    """The clean samples of measurements by id; all of them if none is clean. Absent where they have been deleted."""
+    stored = Samples.objects.filter(measurement__in=list(measurement_ids)).order_by("measurement")
+    return {one.measurement_id: list((one.clean or one.every).values()) for one in stored}
 
 
 def pooled(group: Sequence[LinePoint], samples: dict[tuple[int, int, int], list[float]]) -> LinePoint:
-    """Several measurements of one commit by one series as one point; only the clean ones, if there are any."""
+    """Several measurements of one commit by one series as one point; only the clean ones, if there are any.
+
+    One whose samples have been deleted counts as one sample: its median.
+    """
     clean = [row for row in group if not row.flags] or group
-    estimate = summarize([v for row in clean for v in samples[row.series_id, row.commit_id, row.attempt_id]])
-    return clean[-1]._replace(value=estimate.value, low=estimate.low, high=estimate.high, n=estimate.n)
+    of_rows = [samples.get((row.series_id, row.commit_id, row.attempt_id)) or [row.value] for row in clean]
+    estimate = summarize([value for values in of_rows for value in values])
+    n = sum(row.n for row in clean)
+    return clean[-1]._replace(value=estimate.value, low=estimate.low, high=estimate.high, n=n)
 
 
 def outline(series_ids: Iterable[int], branch: Branch, first: int, last: int, step: int) -> list[int]:

@@ -1,5 +1,6 @@
 """Pairs of two commits, measured interleaved on one machine: plan them, and read their samples."""
 
+from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -11,7 +12,7 @@ from speedtrack.benchmarks.models import Suite
 from speedtrack.benchmarks.storing import store_set
 from speedtrack.projects.models import Commit
 from speedtrack.runs import planning
-from speedtrack.runs.models import Build, Machine, Measurement, Reason, Run, Sample, Series, Side, Status, Trial
+from speedtrack.runs.models import Build, Machine, Measurement, Reason, Run, Samples, Series, Side, Status, Trial
 
 
 @dataclass(frozen=True)
@@ -71,18 +72,30 @@ def sample_pairs(runs: Iterable[Run], series: Series) -> list[tuple[float, float
     Trial i of one side was measured back to back with trial i of the other. A pair with a flagged side is left out.
     The environment may be a newer one than the series': both sides of a pair share it.
     """
-    samples = Sample.objects.filter(
-        flagged=False,
-        measurement__attempt__run__in=[run.pk for run in runs],
-        measurement__accepted=True,
-        measurement__series__benchmark=series.benchmark_id,
-        measurement__series__metric=series.metric,
-    )
-    pairs: dict[tuple[int, int], dict[str, float]] = {}
-    rows = samples.values_list("measurement__attempt__run", "trial", "measurement__side", "value")
-    for run, trial, side, value in rows:
-        pairs.setdefault((run, trial), {})[side] = value
-    return [(sides[Side.BASE], sides[Side.HEAD]) for _, sides in sorted(pairs.items()) if len(sides) == 2]
+    of_series = {"series__benchmark": series.benchmark_id, "series__metric": series.metric}
+    sides = samples_by_side([run.pk for run in runs], **of_series)
+    return [pair for run in sorted({run for run, *_ in sides}) for pair in pairs_of(sides, run, series)]
+
+
+#: (run, benchmark, metric, side) -> trial -> value
+Sides = dict[tuple[int, int, str, str], dict[int, float]]
+
+
+def samples_by_side(runs: Iterable[int], **measured: object) -> Sides:
+    """The clean samples of paired runs: of all their measurements, or of those for which these conditions hold."""
+    measurements = Measurement.objects.filter(attempt__run__in=list(runs), accepted=True, **measured)
+    place = ("attempt__run", "series__benchmark", "series__metric", "side")
+    places = {pk: tuple(of) for pk, *of in measurements.values_list("pk", *place)}
+    sides: Sides = defaultdict(dict)
+    for samples in Samples.objects.filter(measurement__in=measurements).order_by("measurement"):
+        sides[places[samples.measurement_id]] |= samples.clean
+    return sides
+
+
+def pairs_of(sides: Sides, run: int, series: Series) -> list[tuple[float, float]]:
+    """The (base, head) samples of a series' benchmark and metric in one run, without the pairs that lack a side."""
+    base, head = (sides.get((run, series.benchmark_id, series.metric, side), {}) for side in (Side.BASE, Side.HEAD))
+    return [(base[trial], head[trial]) for trial in sorted(base.keys() & head.keys())]
 
 
 def suite_of(cp: ChangePoint) -> Suite:

@@ -17,7 +17,7 @@ from speedtrack.runs.models import (
     Measurement,
     Reason,
     Run,
-    Sample,
+    Samples,
     Series,
     Status,
 )
@@ -90,7 +90,7 @@ def store_series(attempt: Attempt, commit: Commit, build: BuildDocument, environ
             },
         )
         if new:
-            Sample.objects.create(measurement=measurement, trial=0, value=value, flagged=bool(void))
+            Samples.objects.create(measurement=measurement, values=[value], flagged=[0] if void else None)
 
 
 def build_benchmark(run: Run) -> Benchmark:

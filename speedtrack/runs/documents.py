@@ -2,8 +2,9 @@
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
+from itertools import chain
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field
@@ -35,30 +36,31 @@ def replace_unstorable(text: Any) -> Any:
     return UNSTORABLE.sub("\N{REPLACEMENT CHARACTER}", text) if isinstance(text, str) else text
 
 
-def values_with_depth(value: Any) -> Iterator[tuple[Any, int]]:
-    """All keys and values of a JSON document with their depth. Not recursive: documents may be deeper than a stack."""
-    waiting: list[tuple[Any, int]] = [(value, 0)]
-    while waiting:
-        part, depth = waiting.pop()
-        yield part, depth
-        inner = [*part, *part.values()] if isinstance(part, dict) else part if isinstance(part, list) else []
-        waiting += [(each, depth + 1) for each in inner]
-
-
-def check_value(part: Any, depth: int) -> None:
-    if depth > DEEPEST:
-        raise ValueError(f"JSON is at most {DEEPEST} levels deep here")
-    if isinstance(part, str) and UNSTORABLE.search(part):
-        raise ValueError("JSON with a zero byte or half a surrogate pair in a text cannot be stored")
-    if isinstance(part, int | float) and part and not SMALLEST_NUMBER <= abs(part) <= LARGEST_NUMBER:
-        raise ValueError(f"the size of a number is 0, or {SMALLEST_NUMBER:g} to {LARGEST_NUMBER:g}")
-
-
 def check_storable(value: dict[str, Any]) -> dict[str, Any]:
-    """The document, if PostgreSQL's JSON can hold it and pages can show it. Raises ValueError."""
-    for part, depth in values_with_depth(value):
-        check_value(part, depth)
-    return value
+    """The document, if PostgreSQL's JSON can hold it and pages can show it. Raises ValueError.
+
+    Not recursive, as documents may be deeper than a stack, and level by level, as they have thousands of values.
+    """
+    level: list[Any] = [value]
+    for _ in range(DEEPEST + 1):
+        check_values(level)
+        level = [inner for part in level for inner in parts_of(part)]
+        if not level:
+            return value
+    raise ValueError(f"JSON is at most {DEEPEST} levels deep here")
+
+
+def parts_of(part: Any) -> Iterable[Any]:
+    """The keys and values in a part of a JSON document."""
+    return chain(part, part.values()) if isinstance(part, dict) else part if isinstance(part, list) else ()
+
+
+def check_values(values: Sequence[Any]) -> None:
+    if UNSTORABLE.search("".join([one for one in values if isinstance(one, str)])):
+        raise ValueError("JSON with a zero byte or half a surrogate pair in a text cannot be stored")
+    sizes = [abs(one) for one in values if isinstance(one, int | float) and one]
+    if not all([SMALLEST_NUMBER <= size <= LARGEST_NUMBER for size in sizes]):
+        raise ValueError(f"the size of a number is 0, or {SMALLEST_NUMBER:g} to {LARGEST_NUMBER:g}")
 
 
 def at_most_characters(most: int) -> AfterValidator:

@@ -1,6 +1,6 @@
 """Accept a runner's measurement: check it against its run, then store it once."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -14,11 +14,10 @@ from speedtrack.benchmarks.models import Benchmark
 from speedtrack.projects.models import Commit
 from speedtrack.runs import queue
 from speedtrack.runs.documents import EnvironmentDocument, ProfileDocument, ResultDocument, TrialDocument
-from speedtrack.runs.models import Attempt, Environment, Machine, Measurement, Run, Sample, Series, Trial
+from speedtrack.runs.models import Attempt, Environment, Machine, Measurement, Run, Samples, Series, Trial
 from speedtrack.stats.summary import summarize
 
 MetricSamples = list[tuple[int, float, list[str]]]  # trial, value, flags
-Samples = dict[str, MetricSamples]  # by metric
 CLOCK_AHEAD = timedelta(days=1)  # a machine whose clock is further ahead of the database's is wrong
 
 
@@ -104,7 +103,7 @@ def check_clock(run: Run, trials: Sequence[TrialDocument]) -> Attempt:
     return attempt
 
 
-def samples_by_metric(result: ResultDocument, metrics: list[str]) -> Samples:
+def samples_by_metric(result: ResultDocument, metrics: list[str]) -> dict[str, MetricSamples]:
     """The samples (trial, value, flags) of each metric."""
     samples = {metric: [(t.trial, t.metrics[metric], t.flags) for t in result.trials] for metric in metrics}
     return samples | {metric: [(0, value, [])] for metric, value in result.once.items()}
@@ -122,15 +121,16 @@ def stored_content(row: models.Model) -> dict[str, Any]:
     return {field.attname: getattr(row, field.attname) for field in fields}
 
 
-def check_same_samples(source: Source, benchmark: Benchmark, samples: Samples) -> None:
+def check_same_samples(source: Source, benchmark: Benchmark, samples: Mapping[str, MetricSamples]) -> None:
     """Raise Contradiction if the stored measurement has other values or another environment."""
-    stored = Sample.objects.filter(
+    stored = Samples.objects.filter(
         measurement__attempt=source.attempt,
         measurement__series__benchmark=benchmark,
         measurement__series__environment__digest=source.result.environment.digest,
         measurement__side=source.result.side,
-    ).values_list("measurement__series__metric", "trial", "value")
-    if set(stored) != {(metric, trial, value) for metric, found in samples.items() for trial, value, _ in found}:
+    ).select_related("measurement__series")
+    again = {metric: {trial: value for trial, value, _ in found} for metric, found in samples.items()}
+    if {one.measurement.series.metric: one.every for one in stored} != again:
         raise Contradiction(f"this attempt has sent another measurement of {benchmark.name}, which stays")
 
 
@@ -184,15 +184,19 @@ def stored_series(wanted: Sequence[Series]) -> list[Series]:
 def store_measurements(source: Source, found: Sequence[tuple[Series, MetricSamples]]) -> None:
     """Store the samples of each series, and their summary."""
     measurements = Measurement.objects.bulk_create(measurement_row(source, *one) for one in found)
-    Sample.objects.bulk_create(
-        Sample(measurement=measurement, trial=trial, value=value, flagged=is_void(series, flags))
-        for measurement, (series, samples) in zip(measurements, found, strict=True)
-        for trial, value, flags in samples
+    Samples.objects.bulk_create(
+        samples_row(measurement, samples) for measurement, (_, samples) in zip(measurements, found, strict=True)
     )
 
 
-def is_void(series: Series, flags: Sequence[str]) -> bool:
-    return not METRICS[series.metric].voided_by.isdisjoint(flags)
+def samples_row(measurement: Measurement, samples: MetricSamples) -> Samples:
+    """The samples of a measurement in the places of their trials."""
+    values: list[float | None] = [None] * (1 + max(trial for trial, _, _ in samples))
+    for trial, value, _ in samples:
+        values[trial] = value
+    voids = METRICS[measurement.series.metric].voided_by
+    flagged = [trial for trial, _, flags in samples if not voids.isdisjoint(flags)]
+    return Samples(measurement=measurement, values=values, flagged=flagged or None)
 
 
 def measurement_row(source: Source, series: Series, samples: MetricSamples) -> Measurement:

@@ -152,7 +152,6 @@ class History:
                 for pk, (attempt, one, commit, trials) in zip(ids, rows, strict=True):
                     summary = (median(trials), min(trials), max(trials), len(trials))
                     copy.write_row((pk, attempt, one, commit, "head", *summary, flags, False, True))
-            with cursor.copy("COPY runs_sample (measurement_id, trial, value, flagged) FROM STDIN") as copy:
+            with cursor.copy("COPY runs_samples (measurement_id, values, flagged) FROM STDIN") as copy:
                 for pk, (_, _, _, trials) in zip(ids, rows, strict=True):
-                    for trial, value in enumerate(trials):
-                        copy.write_row((pk, trial, value, bool(flags)))
+                    copy.write_row((pk, list(trials), list(range(len(trials))) if flags else None))

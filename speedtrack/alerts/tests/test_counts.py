@@ -20,7 +20,7 @@ from speedtrack.notices.models import Outbox
 from speedtrack.notices.telling import tell_subscribers
 from speedtrack.notices.tests.history import subscribed
 from speedtrack.runs import jobs, queue, results
-from speedtrack.runs.models import Reason, Run, Sample, Series
+from speedtrack.runs.models import Reason, Run, Samples, Series
 from speedtrack.tests import builders
 
 from .conftest import World
@@ -114,7 +114,7 @@ def test_one_per_cent_more_instructions_is_one_alert_though_the_time_shows_nothi
     runs = Run.objects.filter(reason__in=(Reason.CONFIRM, Reason.BISECT))
     assert runs and {run.trials for run in runs} == {3} and all(jobs.is_counted(run) for run in runs)
     assert Verdict.objects.filter(change_point=cp, answer="different").get().pairs == 3
-    paired = Sample.objects.filter(measurement__paired=True).values_list("measurement__series__metric", flat=True)
+    paired = Samples.objects.filter(measurement__paired=True).values_list("measurement__series__metric", flat=True)
     assert set(paired) == {COUNT}
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from speedtrack.alerts import lines
 from speedtrack.alerts.lines import Around, Stretch, TrialPoint
-from speedtrack.runs.models import Measurement, Sample, Series
+from speedtrack.runs.models import Measurement, Samples, Series
 from speedtrack.tests.histories import History
 
 NOTHING = Around()
@@ -86,11 +86,23 @@ def test_the_trials_of_several_lines_are_read_together(history: History, series:
 
 
 def test_flagged_trials_of_a_clean_run_are_left_out(history: History, series: Series) -> None:
-    Sample.objects.filter(measurement__commit=history.branch.positions.get(number=4).commit_id, trial=1).update(
-        flagged=True
-    )
+    Samples.objects.filter(measurement__commit=history.branch.positions.get(number=4).commit_id).update(flagged=[1])
     (point,) = trials_between(history, series, 4, 4)
     assert point.trials == (104, 106)
+
+
+def test_a_measurement_whose_samples_are_deleted_counts_by_its_value(history: History, series: Series) -> None:
+    at = {number: history.branch.positions.get(number=number).commit_id for number in (4, 5)}
+    before = lines.points([series.pk], history.branch, 4, 5)
+    Samples.objects.filter(measurement__commit=at[4]).delete()
+    Samples.objects.filter(measurement__commit=at[5], values__0=205.0).delete()
+    assert [p.trials for p in trials_between(history, series, 4, 5)] == [(105,), (105, 106, 107, 206)]
+    one, pooled = lines.points([series.pk], history.branch, 4, 5)
+    assert one == before[0]
+    assert (pooled.value, pooled.low, pooled.high, pooled.n) == (106.5, 105, 206, 6)
+    Samples.objects.all().delete()
+    assert lines.points([series.pk], history.branch, 5, 5)[0].value == 156
+    assert lines.samples_by_attempt(before) == {}
 
 
 def test_what_was_not_accepted_or_is_one_side_of_a_pair_is_no_point(history: History, series: Series) -> None:

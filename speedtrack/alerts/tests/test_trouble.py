@@ -4,7 +4,7 @@ import math
 
 from speedtrack.alerts import confirm, detection
 from speedtrack.alerts.models import Alert, ChangePoint
-from speedtrack.runs.models import Sample, Series
+from speedtrack.runs.models import Samples, Series
 from speedtrack.tests import builders
 
 from .conftest import World
@@ -38,7 +38,7 @@ def test_a_change_point_that_cannot_be_judged_holds_up_no_other(world: World) ->
     confirm.step()
     builders.work(world.machine, world.speed)
     broken = ChangePoint.objects.get(series__metric="throughput_rps")
-    Sample.objects.filter(measurement__series=broken.series, measurement__paired=True).update(value=math.nan)
+    Samples.objects.filter(measurement__series=broken.series, measurement__paired=True).update(values=[math.nan] * 20)
     world.until_quiet()
     assert [cp.series.metric for cp in Alert.objects.get().change_points.all()] == ["server_cpu_ns_per_request"]
     broken.refresh_from_db()

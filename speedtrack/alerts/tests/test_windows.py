@@ -13,7 +13,7 @@ from speedtrack.alerts import detection, known, reasons, replay, windows
 from speedtrack.alerts.models import Alert, ChangePoint
 from speedtrack.alerts.spreads import spreads_of
 from speedtrack.projects.models import Commit, Position, Tag
-from speedtrack.runs.models import Attempt, Measurement, Sample, Series
+from speedtrack.runs.models import Attempt, Measurement, Samples, Series
 from speedtrack.stats.changepoint import Point, suspect_shifts
 from speedtrack.tests import builders
 from speedtrack.tests.histories import History
@@ -296,8 +296,10 @@ class TestBadInput:
         commits = history.commits(80)
         series = history.series()
         measure(history, series, commits, noisy([5000.0] * 70 + [6000.0] * 10))
-        Sample.objects.filter(trial=2, measurement__commit=commits[30]).update(value=odd)
-        Sample.objects.filter(measurement__commit=commits[40]).update(value=odd)
+        samples = Samples.objects.get(measurement__commit=commits[30])
+        samples.values[2] = odd
+        samples.save()
+        Samples.objects.filter(measurement__commit=commits[40]).update(values=[odd] * 5)
         detection.detect()
         assert Series.objects.get().error == ""
         assert suspected() == [("Change 70", True)]

@@ -162,14 +162,30 @@ class Trial(models.Model):
         ]
 
 
-class Sample(models.Model):
-    """One raw value of one metric from one trial."""
+class Samples(models.Model):
+    """The raw values of a measurement. A row apart from it, so that they may be deleted and the summary stays.
 
-    pk = models.CompositePrimaryKey("measurement_id", "trial")
-    measurement = models.ForeignKey(Measurement, models.CASCADE, related_name="samples")
-    trial = models.SmallIntegerField()
-    value = models.FloatField()
-    flagged = models.BooleanField(default=False, help_text="its trial carries a flag that voids this metric")
+    They are stored in the transaction that stores their trials, whose constraint refuses a second one.
+    """
+
+    measurement = models.OneToOneField(Measurement, models.CASCADE, primary_key=True, related_name="samples")
+    values = ArrayField(
+        models.FloatField(null=True), help_text="by the number of the trial; null where a trial gave none"
+    )
+    flagged = ArrayField(
+        models.SmallIntegerField(), null=True, help_text="numbers of the trials with a flag that voids this metric"
+    )
+
+    @property
+    def every(self) -> dict[int, float]:
+        """Trial number -> value."""
+        return {trial: value for trial, value in enumerate(self.values) if value is not None}
+
+    @property
+    def clean(self) -> dict[int, float]:
+        """The same of the trials without a flag that voids this metric."""
+        void = set(self.flagged or ())
+        return {trial: value for trial, value in self.every.items() if trial not in void}
 
 
 class Profile(models.Model):

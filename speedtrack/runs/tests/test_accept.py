@@ -1,6 +1,9 @@
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
+from django.db import connection
 
 from speedtrack.benchmarks.digests import json_digest
 from speedtrack.runs import queue, results
@@ -12,7 +15,7 @@ from speedtrack.runs.models import (
     Machine,
     Measurement,
     Run,
-    Sample,
+    Samples,
     Series,
     Trial,
 )
@@ -32,7 +35,7 @@ def send(run: Run, values: list[float], **changes: Any) -> None:
 
 
 def counts() -> list[int]:
-    return [model.objects.count() for model in (Series, Measurement, Trial, Sample, Environment)]
+    return [model.objects.count() for model in (Series, Measurement, Trial, Samples, Environment)]
 
 
 def test_every_sample_is_stored_with_its_summary(run: Run) -> None:
@@ -40,8 +43,8 @@ def test_every_sample_is_stored_with_its_summary(run: Run) -> None:
     measurement = Measurement.objects.get(series__metric="server_cpu_ns_per_request")
     assert (measurement.value, measurement.n, measurement.flags) == (3.0, 5, [])
     assert measurement.low <= 3.0 <= measurement.high
-    assert list(measurement.samples.order_by("trial").values_list("value", flat=True)) == [5.0, 3.0, 4.0, 1.0, 2.0]
-    assert counts() == [2, 2, 5, 10, 1]
+    assert (measurement.samples.values, measurement.samples.flagged) == ([5.0, 3.0, 4.0, 1.0, 2.0], None)
+    assert counts() == [2, 2, 5, 2, 1]
     assert Trial.objects.get(number=3).driver == {"schema": "speedbench.v1"}
 
 
@@ -50,6 +53,24 @@ def test_the_same_measurement_twice_stores_no_sample_twice(run: Run) -> None:
     before = counts()
     send(run, [1.0] * 5)
     assert counts() == before
+
+
+@pytest.mark.django_db(transaction=True)
+def test_one_document_delivered_twice_at_once_is_stored_once(tracked: Tracked, machine: Machine) -> None:
+    run = builders.claim(machine)
+    document = builders.result(run, "get-p1", run.commit, [1.0] * 5)
+    together = threading.Barrier(4)
+
+    def deliver(_: int) -> None:
+        try:
+            together.wait()
+            results.accept_result(machine, run.pk, document)
+        finally:
+            connection.close()
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(deliver, range(4)))
+    assert counts() == [2, 2, 5, 2, 1]
 
 
 @pytest.mark.parametrize(
@@ -78,13 +99,8 @@ def test_flagged_trials_are_kept_and_do_not_count(run: Run) -> None:
     send(run, [1.0, 100.0, 2.0, 100.0, 3.0], flags=[[], ["steal"], [], ["steal", "client_bound"], []])
     measurement = Measurement.objects.get(series__metric="server_cpu_ns_per_request")
     assert (measurement.value, measurement.n, measurement.flags) == (2.0, 3, [])
-    assert list(measurement.samples.order_by("trial").values_list("flagged", flat=True)) == [
-        False,
-        True,
-        False,
-        True,
-        False,
-    ]
+    assert measurement.samples.flagged == [1, 3]
+    assert measurement.samples.clean == {0: 1.0, 2: 2.0, 4: 3.0}
 
 
 def test_a_flag_voids_only_the_metrics_that_it_touches(run: Run) -> None:

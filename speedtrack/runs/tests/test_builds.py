@@ -8,7 +8,7 @@ from speedtrack.benchmarks import definitions
 from speedtrack.benchmarks.digests import build_meaning, json_digest
 from speedtrack.runs import quarantine, queue
 from speedtrack.runs.documents import Failure
-from speedtrack.runs.models import Machine, Measurement, Reason, Run, Sample, Series, Status
+from speedtrack.runs.models import Machine, Measurement, Reason, Run, Samples, Series, Status
 from speedtrack.runs.tracking import Tracked
 from speedtrack.tests import builders
 
@@ -45,14 +45,14 @@ def test_the_same_program_as_the_parents_is_linked_and_not_measured(history: lis
     first = builders.claim(machine)
     assert send_build(first) is None
     measure(first)
-    samples = Sample.objects.exclude(measurement__series__benchmark__name=definitions.BUILD).count()
+    samples = Samples.objects.exclude(measurement__series__benchmark__name=definitions.BUILD).count()
     for _ in range(2):  # the second is linked through the first
         run = builders.claim(machine)
         assert send_build(run) == first
         queue.complete(machine, run.pk, run.lease_token)
         run.refresh_from_db()
         assert (run.status, run.linked) == (Status.SUCCEEDED, first)
-    assert Sample.objects.exclude(measurement__series__benchmark__name=definitions.BUILD).count() == samples
+    assert Samples.objects.exclude(measurement__series__benchmark__name=definitions.BUILD).count() == samples
     assert build_series() == {"binary_bytes": [1000.0] * 3, "build_seconds": [1.5] * 3}
 
 
@@ -105,7 +105,7 @@ def test_a_build_sent_twice_is_one_point(history: list[Run], machine: Machine) -
     run = builders.claim(machine)
     send_build(run)
     send_build(run)
-    assert Measurement.objects.count() == Sample.objects.count() == 2
+    assert Measurement.objects.count() == Samples.objects.count() == 2
 
 
 def test_a_new_build_section_begins_a_new_line(history: list[Run], machine: Machine) -> None:

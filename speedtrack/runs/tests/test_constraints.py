@@ -19,7 +19,7 @@ from speedtrack.runs.models import (
     Machine,
     Measurement,
     Run,
-    Sample,
+    Samples,
     Series,
     Status,
     Trial,
@@ -134,11 +134,9 @@ def test_a_trial_stands_once_per_attempt(run: Run) -> None:
 
 
 def test_a_sample_stands_once_per_measurement_and_trial(run: Run) -> None:
-    sample = Sample.objects.all()[0]
-    refuses(
-        "runs_sample_pkey",
-        lambda: Sample.objects.create(measurement=sample.measurement, trial=sample.trial, value=1.0),
-    )
+    """Samples are stored once per measurement, and with their trials, each of which stands once per attempt."""
+    samples = Samples.objects.all()[0]
+    refuses("runs_samples_pkey", lambda: Samples.objects.create(measurement=samples.measurement, values=[1.0]))
 
 
 def test_a_commit_a_branch_and_a_tag_stand_once_per_project(run: Run) -> None:

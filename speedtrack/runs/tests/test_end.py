@@ -8,7 +8,7 @@ from django.db.models.functions import Now
 
 from speedtrack.runs import planning, queue, results
 from speedtrack.runs.documents import Failure, Renewal
-from speedtrack.runs.models import Machine, Measurement, Reason, Run, Sample, Series, Status
+from speedtrack.runs.models import Machine, Measurement, Reason, Run, Samples, Series, Status
 from speedtrack.runs.tracking import Tracked
 from speedtrack.tests import builders
 
@@ -102,7 +102,7 @@ def test_what_a_lost_attempt_measured_stays_unseen(tracked: Tracked, machine: Ma
     queue.complete(machine, again.pk, again.lease_token)
     assert shown(tracked) == {again.commit.sha: 5002.0}
     assert Measurement.objects.filter(commit=lost.commit).count() == 8
-    assert Sample.objects.filter(measurement__attempt__number=1).count() == 20
+    assert Samples.objects.filter(measurement__attempt__number=1).count() == 4
 
 
 def test_a_permanent_failure_ends_the_run_and_shows_what_was_measured(tracked: Tracked, machine: Machine) -> None:

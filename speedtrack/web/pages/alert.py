@@ -1,21 +1,20 @@
 """An alert: what got slower by how much, the evidence, and the decisions of people."""
 
 from collections import defaultdict
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from django.contrib.auth.models import User
 from django.db.models import Prefetch, Q
 from django.http import Http404
 
-from speedtrack.alerts import counts, floors, muting
+from speedtrack.alerts import counts, floors, muting, pairing
 from speedtrack.alerts.counts import FunctionTable
 from speedtrack.alerts.models import Alert, AlertEvent, ChangePoint, Mute, NoiseFloor, Verdict
 from speedtrack.alerts.suite_effect import SuiteEffect, suite_effect
 from speedtrack.alerts.triage import CHOICES
 from speedtrack.benchmarks import numbers
 from speedtrack.projects.models import Commit
-from speedtrack.runs.models import Run, Sample, Side
+from speedtrack.runs.models import Run
 from speedtrack.web.drawing.plots import Forest, Pairs
 from speedtrack.web.pages import changes
 
@@ -128,7 +127,7 @@ def evidence_of(points: list[ChangePoint]) -> list[Evidence]:
     verdicts: dict[int, list[Verdict]] = defaultdict(list)
     for verdict in Verdict.objects.filter(change_point__in=points).select_related("base", "commit").order_by("id"):
         verdicts[verdict.change_point_id].append(verdict)
-    sides = samples_by_side(runs)
+    sides = pairing.samples_by_side(runs)
     known = floors.newest_floors(cp.series_id for cp in points)
     found = []
     for cp in points:
@@ -136,35 +135,7 @@ def evidence_of(points: list[ChangePoint]) -> list[Evidence]:
         ends = next((step for step in steps if step.answer == Verdict.Answer.DIFFERENT), None)
         measured = sorted(cp.runs.all(), key=lambda r: r.pk)
         showing = [r for r in measured if ends and (r.base_id, r.commit_id) == (ends.base_id, ends.commit_id)]
-        pairs = [pair for run in showing for pair in pairs_of(run, cp, sides)]
+        pairs = [pair for run in showing for pair in pairing.pairs_of(sides, run.pk, cp.series)]
         plot = Pairs.of(pairs, cp.metric) if pairs else None
         found.append(Evidence(cp, ends, steps, pairs, measured, plot, known.get(cp.series_id)))
     return found
-
-
-#: (run, benchmark, metric, side) -> trial -> value
-Sides = dict[tuple[int, int, str, str], dict[int, float]]
-
-
-def samples_by_side(runs: Iterable[int]) -> Sides:
-    sides: Sides = defaultdict(dict)
-    samples = Sample.objects.filter(
-        flagged=False, measurement__accepted=True, measurement__attempt__run__in=list(runs)
-    ).values_list(
-        "measurement__attempt__run_id",
-        "measurement__series__benchmark_id",
-        "measurement__series__metric",
-        "measurement__side",
-        "trial",
-        "value",
-    )
-    for run_id, benchmark_id, metric, side, trial, value in samples:
-        sides[run_id, benchmark_id, metric, side][trial] = value
-    return sides
-
-
-def pairs_of(run: Run, cp: ChangePoint, sides: Sides) -> list[Pair]:
-    series = cp.series
-    base = sides.get((run.pk, series.benchmark_id, series.metric, Side.BASE), {})
-    head = sides.get((run.pk, series.benchmark_id, series.metric, Side.HEAD), {})
-    return [(base[trial], head[trial]) for trial in sorted(base.keys() & head.keys())]

@@ -247,11 +247,11 @@ Samples = dict[tuple[int, int], list[float]]
 
 
 def samples_of_points(points: list[LinePoint]) -> Samples:
-    """By series and commit: the samples of all measurements of these points."""
+    """By series and commit: the samples of all measurements of these points; the value where they have been deleted."""
     found: Samples = {}
     for (series_id, commit_id, _), values in sorted(lines.samples_by_attempt(points).items()):
         found.setdefault((series_id, commit_id), []).extend(values)
-    return found
+    return {(point.series_id, point.commit_id): [point.value] for point in points} | found
 
 
 def series_result(
