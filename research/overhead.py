@@ -52,8 +52,9 @@ def parts_of(run: "Run") -> dict[str, float]:
     """Seconds by part, and how many trials were kept and repeated."""
     attempt = run.attempts.get(token=run.lease_token)
     assert attempt.ended_at is not None
-    trials = list(attempt.trials.all())
-    documents = [trial.driver for trial in trials if trial.driver]  # a count of instructions has none
+    trials = [trial for result in attempt.results.all() for trial in result.trials.all()]
+    stored = [document for result in attempt.results.all() for document in result.unpacked()]
+    documents = [one["driver"] for one in stored if "driver" in one]  # a count of instructions has none
     tests = [document["tests"][-1] for document in documents]
     begun = 1 + max((trial.order for trial in trials), default=-1)
     spent = {

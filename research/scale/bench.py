@@ -14,7 +14,7 @@ from research.scale.work import WorkCost
 from speedtrack.runs.models import Run, Series
 
 MOST_QUERIES = 12
-BYTES = {"runs_measurement": 250, "runs_trial": 800, "runs_samples": 5 * 40}
+BYTES = {"measurement": 250, "trial": 800, "sample": 40}
 BEGIN, END = "<!-- figures -->", "<!-- end of the figures -->"
 
 
@@ -114,12 +114,12 @@ def work_table(rows: list[WorkCost]) -> str:
 
 
 def size_table() -> str:
-    top = "| table | rows | bytes per row | with indexes | wanted |\n|---|--:|--:|--:|--:|"
+    top = "| a | how many | bytes each | with indexes | wanted |\n|---|--:|--:|--:|--:|"
     lines = [
-        f"| {table} | {rows:,} | {own / rows:,.0f} | {marked(whole / rows, BYTES.get(table, 10**9))} | "
-        f"{f'< {BYTES[table]}' if table in BYTES else ''} |"
-        for table, rows, own, whole in work.sizes()
-        if rows > 0
+        f"| {what} | {count:,} | {own / count:,.0f} | {marked(whole / count, BYTES.get(what, 10**9))} | "
+        f"{f'< {BYTES[what]}' if what in BYTES else ''} |"
+        for what, count, own, whole in work.sizes()
+        if count
     ]
     return "\n".join([top, *lines])
 

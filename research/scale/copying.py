@@ -48,8 +48,11 @@ def constant(value: bytes) -> Column:
 
 
 def head_of_array(kind: int, length: int) -> bytes:
-    """What precedes the elements, each of which follows its number of bytes. ``kind``: the oid of their type."""
-    return b"".join(number.to_bytes(4, "big") for number in (1, 0, kind, length, 1))  # dimensions, no nulls; first index
+    """What precedes the elements, each of which follows its number of bytes. ``kind``: the oid of their type.
+
+    These are the number of dimensions, 0 for no nulls, the type, the length, and the first index.
+    """
+    return b"".join(number.to_bytes(4, "big") for number in (1, 0, kind, length, 1))
 
 
 def one_word(word: str) -> bytes:
@@ -65,7 +68,9 @@ def arrays_of_floats(values: Array) -> Column:
     """An array of each row of a matrix."""
     rows, length = values.shape
     head = head_of_array(701, length)
-    block = np.zeros(rows, dtype=[("head", f"V{len(head)}"), ("elements", [("bytes", ">i4"), ("value", ">f8")], length)])
+    block = np.zeros(
+        rows, dtype=[("head", f"V{len(head)}"), ("elements", [("bytes", ">i4"), ("value", ">f8")], length)]
+    )
     block["head"] = np.void(head)
     block["elements"]["bytes"], block["elements"]["value"] = 8, values
     return Column(f"V{block.dtype.itemsize}", block.view(f"V{block.dtype.itemsize}").reshape(rows))

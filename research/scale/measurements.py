@@ -1,5 +1,6 @@
 """Measurements with their samples, and trials with their documents."""
 
+import base64
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -29,14 +30,14 @@ from research.scale.copying import (
 from research.scale.runs import Ended, EndedRun, make_ended
 from research.scale.shape import TRIALS
 from research.scale.world import METRICS, Story, golden
+from speedtrack.runs import packing
+from speedtrack.runs.models import TRIAL_PARTS
 
 AT_ONCE = 200_000  # measurements
 BETWEEN, WITHIN = 0.008, 0.004  # relative standard deviation of runs, and of the trials of a run
 STEP_EVERY = 40  # measured commits
-STOPPING = (
-    b"\x01"
-    + json.dumps({"reason": "target", "half_width": 0.0123, "target": 0.01, "trials": TRIALS, "thrown_out": 0}).encode()
-)
+STOPPING = json.dumps({"reason": "target", "half_width": 0.0123, "target": 0.01, "trials": TRIALS, "thrown_out": 0})
+HISTOGRAM = "HISTFAAA"  # how each latency histogram begins
 FLAGGED_SHARE = 0.01
 
 
@@ -145,7 +146,6 @@ def store(taken: Ids, found: Measured, side: str, paired: bool, flag: str = "") 
         "n": integers(trials),
         "flags": constant(one_word(flag) if flag else EMPTY_ARRAY),
         "paired": flags(paired),
-        "stopping": constant(STOPPING),
         "accepted": flags(True),
         "created": times(found.seconds),
     }
@@ -160,33 +160,44 @@ def make_trials(taken: Ids, story: Story, ended: Ended, rows: Sequence[EndedRun]
     """The trials of runs with their documents: the golden one, its numbers changed a little."""
     rng = np.random.default_rng(len(rows))
     wanted = [
-        (attempt, one, benchmark, side, trial)
+        (attempt, one, benchmark, side)
         for attempt, one in zip(ended.attempts.tolist(), rows, strict=True)
         for benchmark in benchmarks
         for side in (("head", "base") if one.base is not None else ("head",))
-        for trial in range(one.trials)
     ]
-    numbers = taken.take("runs_trial", len(wanted)).tolist()
-    document = golden()["trials"][0]
-    parts = ("pairing", "quiet", "server", "reproduce", "driver")
+    numbers = taken.take("runs_result", len(wanted)).tolist()
+    pattern = golden()["trials"][0]
+
+    def result_rows() -> Iterator[tuple[Any, ...]]:
+        for pk, (attempt, one, benchmark, side) in zip(numbers, wanted, strict=True):
+            documents = [{"trial": trial} | varied_parts(pattern, rng) for trial in range(one.trials)]
+            yield pk, attempt, story.benchmarks[benchmark].pk, side, STOPPING, True, packing.pack(documents)
 
     def trial_rows() -> Iterator[tuple[Any, ...]]:
-        for pk, (attempt, one, benchmark, side, trial) in zip(numbers, wanted, strict=True):
-            position = one.base if side == "base" and one.base is not None else one.position
-            key = (pk, attempt, story.benchmarks[benchmark].pk, int(story.commits[position]), side, trial, trial)
-            changed = [json.dumps(varied(document[name], rng)) if document[name] else None for name in parts]
-            yield *key, document["started_at"], document["seconds"], [], *changed
+        for pk, (_, one, _, _) in zip(numbers, wanted, strict=True):
+            for trial in range(one.trials):
+                yield pk, trial, trial, pattern["started_at"], pattern["seconds"], []
 
-    columns = 'id, attempt_id, benchmark_id, commit_id, side, number, "order", started_at, seconds, flags, '
-    copy_rows("runs_trial", columns + ", ".join(parts), trial_rows())
+    columns = "id, attempt_id, benchmark_id, side, stopping, repeatable, documents"
+    copy_rows("runs_result", columns, result_rows())
+    copy_rows("runs_trial", 'result_id, number, "order", started_at, seconds, flags', trial_rows())
+
+
+def varied_parts(pattern: dict[str, Any], rng: np.random.Generator) -> dict[str, Any]:
+    return {part: varied(pattern[part], rng) for part in TRIAL_PARTS if pattern[part]}
 
 
 def varied(value: Any, rng: np.random.Generator) -> Any:
-    """The document with each fraction changed by about a per cent."""
+    """The document with each fraction changed by about a per cent.
+
+    Histograms are replaced by as many random bytes: no two are the same, and they are compressed already.
+    """
     if isinstance(value, dict):
         return {key: varied(inner, rng) for key, inner in value.items()}
     if isinstance(value, list):
         return [varied(inner, rng) for inner in value]
+    if isinstance(value, str) and value.startswith(HISTOGRAM):
+        return HISTOGRAM + base64.b64encode(rng.bytes(len(value) * 3 // 4)).decode()
     return round(value * (1 + 0.01 * rng.normal()), 5) if isinstance(value, float) else value
 
 

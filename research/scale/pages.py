@@ -15,7 +15,7 @@ from research.scale.meter import Cost, cost_of
 from speedtrack.alerts.models import Alert
 from speedtrack.notices.models import Channel
 from speedtrack.projects.models import Commit, Project
-from speedtrack.runs.models import Machine, Profile, Run, Series, Status, Trial
+from speedtrack.runs.models import Machine, Profile, Result, Run, Series, Status
 
 CALLS = 12
 PERSONAL = {"channels", "channel-add", "channel", "notifications"}  # shown to people with an account
@@ -88,7 +88,7 @@ def timeline_pages() -> Iterable[Page]:
 
 def run_pages() -> Iterable[Page]:
     ended = Run.objects.filter(project__slug="wide", status=Status.SUCCEEDED)
-    documented = Trial.objects.filter(attempt__run=OuterRef("pk"))
+    documented = Result.objects.filter(attempt__run=OuterRef("pk"))
     pushed = newest(ended.filter(Exists(documented), reason="push"))
     waiting = newest(Run.objects.filter(status=Status.QUEUED))
     paired = newest(ended.filter(reason="confirm"))

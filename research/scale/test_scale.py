@@ -32,7 +32,7 @@ def filled(suites: None) -> None:
 def test_measurements_summarise_their_samples_as_the_product_does(filled: None) -> None:
     for paired in (False, True):
         for measurement in Measurement.objects.filter(paired=paired).order_by("id")[:50]:
-            estimate = summarize(measurement.samples.values)
+            estimate = summarize(list(measurement.samples.by_trial.values()))
             assert measurement.value == pytest.approx(estimate.value)
             assert (measurement.low, measurement.high) == (estimate.low, estimate.high)
             assert measurement.n == estimate.n
@@ -62,8 +62,7 @@ def test_the_same_seed_gives_the_same_values(suites: None) -> None:
     def values(seed: int) -> list[float]:
         with work.undone():
             filling.write_histories(shape_of(ROWS, seed))
-            rows = Samples.objects.order_by("pk").values_list("values", flat=True)
-            return [value for values in rows for value in values]
+            return [value for samples in Samples.objects.order_by("pk") for value in samples.by_trial.values()]
 
     first = values(seed=1)
     assert len(first) > ROWS

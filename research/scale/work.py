@@ -27,7 +27,15 @@ SAMPLES = 100_000
 COMMITS = 2048
 DELIVERIES = 200
 LOOKS = 50
-TABLES = ("runs_measurement", "runs_trial", "runs_samples", "runs_run", "projects_commit", "projects_position")
+#: What -> the tables it is stored in, and how many there are.
+STORED = {
+    "measurement": (("runs_measurement",), "SELECT count(*) FROM runs_measurement"),
+    "trial": (("runs_trial", "runs_result"), "SELECT count(*) FROM runs_trial"),
+    "sample": (("runs_samples",), "SELECT coalesce(sum(cardinality(values)), 0) FROM runs_samples"),
+    "run": (("runs_run",), "SELECT count(*) FROM runs_run"),
+    "commit": (("projects_commit",), "SELECT count(*) FROM projects_commit"),
+    "position": (("projects_position",), "SELECT count(*) FROM projects_position"),
+}
 
 
 @dataclass(frozen=True)
@@ -194,14 +202,16 @@ def idle() -> WorkCost:
 
 
 def sizes() -> list[tuple[str, int, int, int]]:
-    """Table, its rows, bytes of its rows, and bytes with all its indexes."""
+    """What, how many there are, the bytes of their rows, and the bytes with all indexes."""
     found = []
     with connection.cursor() as cursor:
-        for table in TABLES:
+        for what, (tables, number) in STORED.items():
+            cursor.execute(number)
+            (count,) = cursor.fetchone()
             cursor.execute(
-                "SELECT reltuples::bigint, pg_table_size(oid), pg_total_relation_size(oid) FROM pg_class"
-                " WHERE relname = %s",
-                [table],
+                "SELECT sum(pg_table_size(t)), sum(pg_total_relation_size(t)) FROM unnest(%s::regclass[]) AS t",
+                [list(tables)],
             )
-            found.append((table, *cursor.fetchone()))
+            own, whole = cursor.fetchone()
+            found.append((what, int(count), int(own), int(whole)))
     return found

@@ -5,12 +5,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import median
 
+from django.db.models import Exists, OuterRef
+
 from speedtrack.alerts import lines
 from speedtrack.alerts.effects import SmallestEffects
 from speedtrack.alerts.models import ChangePoint, Verdict
 from speedtrack.benchmarks import numbers
-from speedtrack.benchmarks.metrics import INSTRUCTIONS, VOIDS_CPU
-from speedtrack.runs.models import Side, Trial
+from speedtrack.benchmarks.metrics import COUNTED, INSTRUCTIONS, VOIDS_CPU
+from speedtrack.runs.models import Measurement, Result, Run, Side
 
 MOST_FUNCTIONS = 20  # of a table
 LEAST = 0.05  # instructions per request: smaller differences of a function are not listed
@@ -53,15 +55,17 @@ def function_tables(points: Sequence[ChangePoint]) -> list[FunctionTable]:
         verdict.change_point_id: (verdict.base_id, verdict.commit_id)
         for verdict in Verdict.objects.filter(change_point__in=counted, answer=Verdict.Answer.DIFFERENT).order_by("-id")
     }
-    rows = Trial.objects.filter(
-        attempt__run__change_points__in=counted, attempt__measurements__accepted=True, server__has_key="counted"
-    ).distinct()
-    columns = rows.values_list("attempt__run__base", "attempt__run__commit", "benchmark", "side", "server")
+    runs = Run.objects.filter(change_points__in=counted)
+    accepted = Exists(Measurement.objects.filter(attempt=OuterRef("attempt"), accepted=True))
+    results = Result.objects.filter(accepted, attempt__run__in=runs, attempt__run__metrics__overlap=COUNTED)
     costs: dict[tuple[int | None, int, int], dict[str, list[dict[str, float]]]] = defaultdict(lambda: defaultdict(list))
     inside = ""
-    for base, commit, benchmark, side, server in columns:
-        costs[base, commit, benchmark][side].append(server["counted"]["functions"])
-        inside = server["counted"]["inside"]
+    for result in results.select_related("attempt__run"):
+        run = result.attempt.run
+        for document in result.unpacked():
+            if counts := document.get("server", {}).get("counted"):
+                costs[run.base_id, run.commit_id, result.benchmark_id][result.side].append(counts["functions"])
+                inside = counts["inside"]
     found = []
     for pk, cp in counted.items():
         sides = costs.get((*ends[pk], cp.series.benchmark_id)) if pk in ends else None

@@ -233,7 +233,7 @@ def samples_by_attempt(points: Iterable[LinePoint]) -> dict[tuple[int, int, int]
 def samples_of_measurements(measurement_ids: Iterable[int]) -> dict[int, list[float]]:
     """The clean samples of measurements by id; all of them if none is clean. Absent where they have been deleted."""
     stored = Samples.objects.filter(measurement__in=list(measurement_ids)).order_by("measurement")
-    return {one.measurement_id: list((one.clean or one.every).values()) for one in stored}
+    return {one.measurement_id: list((one.clean_by_trial or one.by_trial).values()) for one in stored}
 
 
 def pooled(group: Sequence[LinePoint], samples: dict[tuple[int, int, int], list[float]]) -> LinePoint:

@@ -12,7 +12,19 @@ from speedtrack.benchmarks.models import Suite
 from speedtrack.benchmarks.storing import store_set
 from speedtrack.projects.models import Commit
 from speedtrack.runs import planning
-from speedtrack.runs.models import Build, Machine, Measurement, Reason, Run, Samples, Series, Side, Status, Trial
+from speedtrack.runs.models import (
+    Build,
+    Machine,
+    Measurement,
+    Reason,
+    Result,
+    Run,
+    Samples,
+    Series,
+    Side,
+    Status,
+    Trial,
+)
 
 
 @dataclass(frozen=True)
@@ -61,8 +73,12 @@ def measured_pairs(cp: ChangePoint, base_id: int | None, commit_id: int) -> list
 def measuring_s(runs: Iterable[Run]) -> float:
     """How long these paired runs took from their first trial to their last, in seconds; not the builds before."""
     ends = ExpressionWrapper(F("started_at") + F("seconds") * timedelta(seconds=1), DateTimeField())
-    trials = Trial.objects.filter(attempt__run__in=[run.pk for run in runs], attempt__outcome=Status.SUCCEEDED)
-    spans = trials.values("attempt").annotate(begin=Min("started_at"), end=Max(ends))
+    results = Result.objects.filter(attempt__run__in=[run.pk for run in runs], attempt__outcome=Status.SUCCEEDED)
+    spans = (
+        Trial.objects.filter(result__in=results)
+        .values("result__attempt")
+        .annotate(begin=Min("started_at"), end=Max(ends))
+    )
     return float(sum((span["end"] - span["begin"]).total_seconds() for span in spans))
 
 
@@ -88,7 +104,7 @@ def samples_by_side(runs: Iterable[int], **measured: object) -> Sides:
     places = {pk: tuple(of) for pk, *of in measurements.values_list("pk", *place)}
     sides: Sides = defaultdict(dict)
     for samples in Samples.objects.filter(measurement__in=measurements).order_by("measurement"):
-        sides[places[samples.measurement_id]] |= samples.clean
+        sides[places[samples.measurement_id]] |= samples.clean_by_trial
     return sides
 
 

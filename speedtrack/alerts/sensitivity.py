@@ -184,8 +184,10 @@ class FlagCounts:
     def __init__(self, attempts: Iterable[int]) -> None:
         self.trials: Counter[tuple[int, int]] = Counter()
         self.flags: dict[tuple[int, int], Counter[str]] = defaultdict(Counter)
-        rows = Trial.objects.filter(attempt__in=list(attempts))
-        for benchmark, machine, flags in rows.values_list("benchmark", "attempt__run__machine", "flags"):
+        rows = Trial.objects.filter(result__attempt__in=list(attempts))
+        for benchmark, machine, flags in rows.values_list(
+            "result__benchmark", "result__attempt__run__machine", "flags"
+        ):
             self.trials[benchmark, machine] += 1
             self.flags[benchmark, machine].update(set(flags))
 

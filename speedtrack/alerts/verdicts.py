@@ -13,7 +13,7 @@ from speedtrack.alerts.models import ChangePoint, Verdict
 from speedtrack.alerts.pairing import measured_pairs, measured_runs, measuring_s, sample_pairs, suite_of
 from speedtrack.alerts.trouble import isolated
 from speedtrack.runs import jobs
-from speedtrack.runs.models import Reason, Run, Trial
+from speedtrack.runs.models import Reason, Result, Run, Trial
 from speedtrack.runs.models import Status as RunStatus
 from speedtrack.stats import compare, narrow, sequential
 from speedtrack.stats.compare import Comparison, benjamini_hochberg
@@ -162,7 +162,8 @@ def write_verdict(cp: ChangePoint, ends: tuple[int | None, int], pairs: int, sai
 
 def flags_of(run: Run, cp: ChangePoint) -> str:
     """Which flags void the change point's metric in a run's trials, the most frequent first."""
-    trials = Trial.objects.filter(attempt__run=run, attempt__token=run.lease_token, benchmark=cp.series.benchmark)
+    results = Result.objects.filter(attempt__run=run, attempt__token=run.lease_token, benchmark=cp.series.benchmark)
+    trials = Trial.objects.filter(result__in=results)
     count = Counter(flag for flags in trials.values_list("flags", flat=True) for flag in flags)
     found = [f"{flag} in {number} of them" for flag, number in count.most_common() if flag in cp.metric.voided_by]
     return ", ".join(found) or "their samples are no longer stored"

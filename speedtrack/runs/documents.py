@@ -59,7 +59,7 @@ def check_values(values: Sequence[Any]) -> None:
     if UNSTORABLE.search("".join([one for one in values if isinstance(one, str)])):
         raise ValueError("JSON with a zero byte or half a surrogate pair in a text cannot be stored")
     sizes = [abs(one) for one in values if isinstance(one, int | float) and one]
-    if not all([SMALLEST_NUMBER <= size <= LARGEST_NUMBER for size in sizes]):
+    if not all(SMALLEST_NUMBER <= size <= LARGEST_NUMBER for size in sizes):
         raise ValueError(f"the size of a number is 0, or {SMALLEST_NUMBER:g} to {LARGEST_NUMBER:g}")
 
 

@@ -8,7 +8,7 @@ from pathlib import PurePosixPath
 
 from speedtrack.benchmarks.definitions import BuildSection, Definition
 from speedtrack.benchmarks.storing import definition_of
-from speedtrack.runs.models import Run, Trial
+from speedtrack.runs.models import Result, Run, Side
 
 # The variables of the script that replace the placeholders of command lines.
 PLACES = {
@@ -71,23 +71,23 @@ CONTAINER = """\
 READY = {"unix": '[ -S "$socket" ]', "tcp": '(exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null'}
 
 
-def scripts_of(run: Run, trials: Iterable[Trial]) -> list[str]:
-    """The scripts of some trials of a run, which must have their recipes."""
+def scripts_of(run: Run, results: Iterable[Result]) -> list[str]:
+    """The scripts of the first trials of some repeatable results of a run."""
     definition = definition_of(run.suite)
-    return [script_of(run, trial, definition) for trial in trials]
+    return [script_of(run, result, definition) for result in results]
 
 
-def script_of(run: Run, trial: Trial, definition: Definition) -> str:
-    recipe = trial.reproduce
-    assert recipe is not None
-    section = next(one for one in definition.benchmark if one.name == trial.benchmark.name)
+def script_of(run: Run, result: Result, definition: Definition) -> str:
+    recipe = next(result.unpacked())["reproduce"]
+    commit = run.base if result.side == Side.BASE and run.base else run.commit
+    section = next(one for one in definition.benchmark if one.name == result.benchmark.name)
     built = {PurePosixPath(path).name: f"$room/source/{path}" for path in definition.build.artifacts}
     places = PLACES | {f"{{artifact:{name}}}": path for name, path in built.items()}
-    title = f"{trial.benchmark.name} of {run.project.slug} at {trial.commit.short}: trial {trial.number + 1} of {run}"
+    title = f"{result.benchmark.name} of {run.project.slug} at {commit.short}: trial 1 of {run}"
     return SCRIPT.format(
         title=title,
         repository=shlex.quote(run.project.url),
-        sha=trial.commit.sha,
+        sha=commit.sha,
         server_cpus=recipe["server_cpus"],
         driver_cpus=recipe["driver_cpus"],
         build=build_lines(definition.build),

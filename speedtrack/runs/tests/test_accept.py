@@ -14,6 +14,7 @@ from speedtrack.runs.models import (
     LogChunk,
     Machine,
     Measurement,
+    Result,
     Run,
     Samples,
     Series,
@@ -45,7 +46,7 @@ def test_every_sample_is_stored_with_its_summary(run: Run) -> None:
     assert measurement.low <= 3.0 <= measurement.high
     assert (measurement.samples.values, measurement.samples.flagged) == ([5.0, 3.0, 4.0, 1.0, 2.0], None)
     assert counts() == [2, 2, 5, 2, 1]
-    assert Trial.objects.get(number=3).driver == {"schema": "speedbench.v1"}
+    assert list(Result.objects.get().unpacked())[3] == {"trial": 3, "driver": {"schema": "speedbench.v1"}}
 
 
 def test_the_same_measurement_twice_stores_no_sample_twice(run: Run) -> None:
@@ -100,7 +101,7 @@ def test_flagged_trials_are_kept_and_do_not_count(run: Run) -> None:
     measurement = Measurement.objects.get(series__metric="server_cpu_ns_per_request")
     assert (measurement.value, measurement.n, measurement.flags) == (2.0, 3, [])
     assert measurement.samples.flagged == [1, 3]
-    assert measurement.samples.clean == {0: 1.0, 2: 2.0, 4: 3.0}
+    assert measurement.samples.clean_by_trial == {0: 1.0, 2: 2.0, 4: 3.0}
 
 
 def test_a_flag_voids_only_the_metrics_that_it_touches(run: Run) -> None:

@@ -18,6 +18,7 @@ from speedtrack.runs.models import (
     LogChunk,
     Machine,
     Measurement,
+    Result,
     Run,
     Samples,
     Series,
@@ -130,7 +131,9 @@ def test_a_measurement_stands_once_per_attempt(run: Run) -> None:
 
 
 def test_a_trial_stands_once_per_attempt(run: Run) -> None:
-    refuses("a_trial_once_per_attempt", again(Trial.objects.all()[0], order=99))
+    refuses("a_result_once_per_attempt", again(Result.objects.all()[0]))
+    trial = {name: getattr(Trial.objects.all()[0], name) for name in ("result", "number", "started_at", "seconds")}
+    refuses("runs_trial_pkey", lambda: Trial.objects.create(**trial, order=99))
 
 
 def test_a_sample_stands_once_per_measurement_and_trial(run: Run) -> None:

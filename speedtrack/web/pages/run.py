@@ -16,6 +16,7 @@ from speedtrack.runs.models import (
     Build,
     LogChunk,
     Measurement,
+    Result,
     Run,
     RunEvent,
     Series,
@@ -27,7 +28,6 @@ from speedtrack.text import plain
 LOG_TAIL = 16_000  # characters of the log that the page shows
 TAIL_CHUNKS = 12
 TRIALS = 400
-LISTED = ("attempt", "side", "number", "order", "started_at", "seconds", "flags")
 MOST_SCRIPTS = 6  # shown on the page itself
 
 
@@ -87,7 +87,7 @@ def load(pk: int) -> RunPage:
     run = run_or_404(pk)
     attempt = run.attempts.order_by("pk").last()
     log, cut = attempt_log_tail(attempt)
-    measured = measurement_rows(run, attempt)
+    results = results_of(attempt)
     return RunPage(
         run=run,
         live=not run.done,
@@ -98,10 +98,10 @@ def load(pk: int) -> RunPage:
         log_cut=cut,
         builds=list(Build.objects.filter(attempt=attempt).select_related("commit").order_by("pk")),
         events=list(run.events.order_by("pk")),
-        measured=measured,
-        stops=stop_reasons(measured, run.paired),
-        trials=list(listed_trials(attempt)),
-        scripts=reproduce_scripts(run, attempt),
+        measured=measurement_rows(run, attempt),
+        stops=stop_reasons(results, run.paired),
+        trials=listed_trials(results),
+        scripts=reproduce_scripts(run),
     )
 
 
@@ -156,10 +156,13 @@ def measurement_rows(run: Run, attempt: Attempt | None) -> list[MeasurementRow]:
 STOP_REASONS = {"target": "target reached", "cap": "cap reached", "fixed": "a fixed number was requested"}
 
 
-def stop_reasons(measured: list[MeasurementRow], paired: bool) -> list[str]:
+def stop_reasons(results: list[Result], paired: bool) -> list[str]:
     """Why each benchmark got no more trials, one sentence each (in a paired run one per side)."""
-    found = {(m.series.benchmark.name, m.side): m.measurement.stopping for m in measured if m.measurement.stopping}
-    return [f"{name}{f' ({side})' if paired else ''}: {stop_text(how)}" for (name, side), how in found.items()]
+    return [
+        f"{one.benchmark.name}{f' ({one.side})' if paired else ''}: {stop_text(one.stopping)}"
+        for one in results
+        if one.stopping
+    ]
 
 
 def stop_text(how: dict[str, Any]) -> str:
@@ -171,31 +174,41 @@ def stop_text(how: dict[str, Any]) -> str:
     )
 
 
-def listed_trials(attempt: Attempt | None) -> Iterator[Trial]:
-    found = Trial.objects.filter(attempt=attempt).select_related("benchmark").only(*LISTED, "benchmark__name")
-    yield from found.order_by("order", "pk")[:TRIALS]
+def results_of(attempt: Attempt | None) -> list[Result]:
+    """What an attempt sent of each benchmark on each side, without the documents."""
+    found = Result.objects.filter(attempt=attempt).select_related("benchmark").order_by("benchmark__name", "side")
+    return list(found.defer("documents", "benchmark__definition", "benchmark__why"))
 
 
-def first_trials(attempt: Attempt | None) -> QuerySet[Trial]:
-    """Each benchmark's first trial on each side, if it has its recipe."""
-    found = Trial.objects.filter(attempt=attempt, number=0, reproduce__isnull=False).order_by("benchmark__name", "side")
-    heavy = ("driver", "quiet", "server", "benchmark__definition")
-    return found.select_related("benchmark", "commit").defer(*heavy)
+def listed_trials(results: list[Result]) -> list[Trial]:
+    """The first TRIALS of these results in the order of measuring."""
+    by_pk = {one.pk: one for one in results}
+    trials = list(Trial.objects.filter(result__in=by_pk).order_by("order", "result", "number")[:TRIALS])
+    for trial in trials:
+        trial.result = by_pk[trial.result_id]
+    return trials
 
 
-def reproduce_scripts(run: Run, attempt: Attempt | None) -> list[ReproduceScript]:
+def repeatable_results(run: Run) -> QuerySet[Result]:
+    """Each benchmark on each side whose first trial has its recipe."""
+    attempt = run.attempts.order_by("pk").last()
+    found = Result.objects.filter(attempt=attempt, repeatable=True, documents__isnull=False)
+    return found.select_related("benchmark").defer("benchmark__definition").order_by("benchmark__name", "side")
+
+
+def reproduce_scripts(run: Run) -> list[ReproduceScript]:
     """The script of each benchmark on each side; of many, only where they are."""
-    names = list(first_trials(attempt).values_list("benchmark__name", "side"))
+    names = list(repeatable_results(run).values_list("benchmark__name", "side"))
     if len(names) > MOST_SCRIPTS:
         return [ReproduceScript(benchmark, side, "") for benchmark, side in names]
-    texts = reproduce.scripts_of(run, first_trials(attempt)) if names else []
+    texts = reproduce.scripts_of(run, repeatable_results(run)) if names else []
     return [ReproduceScript(*name, text) for name, text in zip(names, texts, strict=True)]
 
 
 def named_script(pk: int, benchmark: str | None, side: str | None) -> str:
     """The script of this benchmark and side; where None is given, of any."""
     run = run_or_404(pk)
-    found = first_trials(run.attempts.order_by("pk").last())
+    found = repeatable_results(run)
     if benchmark is not None:
         found = found.filter(benchmark__name=benchmark)
     if side is not None:

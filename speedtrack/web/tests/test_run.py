@@ -5,7 +5,7 @@ from django.test import Client
 from speedtrack.alerts.models import Alert
 from speedtrack.runs import queue, results
 from speedtrack.runs.documents import LogPiece, ProgressDocument, Renewal
-from speedtrack.runs.models import Run
+from speedtrack.runs.models import Result, Run
 from speedtrack.tests import builders
 from speedtrack.web.tests.world import World, html_of, queries
 
@@ -83,6 +83,21 @@ def test_the_number_of_queries_does_not_grow(client: Client, slow: tuple[World, 
     assert plain
     assert paired
     assert queries(client, f"/runs/{paired.pk}/") == queries(client, f"/runs/{plain.pk}/")
+
+
+def test_the_page_of_a_run_whose_documents_are_deleted_has_no_script(client: Client, kvd: World) -> None:
+    kvd.push(1)
+    run = builders.claim(kvd.machines[0])
+    recipe = {"server": ["kvd"], "loads": [{"argv": ["speedbench"], "workload": {}}], "padding_bytes": 0}
+    recipe |= {"server_cpus": "1", "driver_cpus": "0", "memory_nodes": ""}
+    trials = [one | {"reproduce": recipe} for one in builders.trials([{"throughput_rps": 1000.0}] * 5)]
+    results.accept_result(run.machine, run.pk, builders.result(run, "get-p1", run.commit, [], trials=trials))
+    assert "Reproduce this" in html_of(client.get(f"/runs/{run.pk}/"))
+    assert client.get(f"/runs/{run.pk}/reproduce.sh").status_code == 200
+    Result.objects.update(documents=None)
+    page = html_of(client.get(f"/runs/{run.pk}/"))
+    assert "5 trials" in page and "Reproduce this" not in page
+    assert client.get(f"/runs/{run.pk}/reproduce.sh").status_code == 404
 
 
 def test_a_measurement_says_why_its_trials_ended(client: Client, kvd: World) -> None:

@@ -32,7 +32,7 @@ def noisy(kvd: World) -> World:
 
 
 def test_the_noisy_ones_are_named_with_reason_and_remedy(client: Client, noisy: World) -> None:
-    Trial.objects.filter(benchmark__name="set-p1", number__lt=2).update(flags=["steal"])
+    Trial.objects.filter(result__benchmark__name="set-p1", number__lt=2).update(flags=["steal"])
     page = html_of(client.get(PAGE))
     worth, _, others = page.partition("All other series")
     assert "set-p1" in worth and "set-p1" not in others
