@@ -52,7 +52,7 @@ def place(taken: Ids, branch: Branch, story: Story, count: int) -> None:
     columns = {
         "id": ids(taken.take("projects_position", count)),
         "branch_id": ids(branch.pk),
-        "commit_id": ids(story.commits[:count]),
+        "commit_id": integers(story.commits[:count]),
         "number": integers(np.arange(count)),
     }
     copy_columns("projects_position", columns, count)

@@ -9,7 +9,6 @@ from django.db import connection
 HEADER = b"PGCOPY\n\xff\r\n\0" + bytes(8)
 TRAILER = b"\xff\xff"
 BLOCK = 1 << 22
-EPOCH_S = 946_684_800  # 2000-01-01: PostgreSQL counts microseconds from there
 EMPTY_ARRAY = bytes(8) + (1043).to_bytes(4, "big")  # of varchar
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -25,6 +24,10 @@ def integers(values: Any) -> Column:
     return Column(">i4", values)
 
 
+def smallints(values: Any) -> Column:
+    return Column(">i2", values)
+
+
 def ids(values: Any) -> Column:
     return Column(">i8", values)
 
@@ -35,11 +38,6 @@ def floats(values: Any) -> Column:
 
 def flags(values: Any) -> Column:
     return Column("u1", values)
-
-
-def times(seconds: Any) -> Column:
-    """Seconds since 1970."""
-    return Column(">i8", np.rint((np.asarray(seconds, float) - EPOCH_S) * 1e6).astype(np.int64))
 
 
 def constant(value: bytes) -> Column:

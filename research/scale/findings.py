@@ -50,13 +50,12 @@ def settle(taken: Ids, story: Story, step: Step, alert: Alert, rng: np.random.Ge
     ended = make_ended(taken, story, rows, now)
     series = story.series[:, -1][:, step.benchmarks]
     levels = story.levels[:, step.benchmarks]
-    seconds = now.timestamp()
     for side, position, factor in (("base", step.before, 1.0), ("head", step.position, step.ratio)):
         samples = factor * levels[..., None] * np.exp(WITHIN * rng.normal(size=(*levels.shape, PAIRS)))
         count = series.size
         attempts = np.repeat(ended.attempts, count // len(rows))
         commits = np.full(count, story.commits[position])
-        found = Measured(attempts, series.ravel(), commits, np.full(count, seconds), samples.reshape(-1, PAIRS))
+        found = Measured(attempts, series.ravel(), commits, samples.reshape(-1, PAIRS))
         store(taken, found, side, paired=True)
     if step.position in story.measured[-200:]:
         make_trials(taken, story, ended, rows, step.benchmarks)

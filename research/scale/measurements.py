@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from research.scale.commits import time_of
 from research.scale.copying import (
     EMPTY_ARRAY,
     Array,
@@ -25,7 +24,7 @@ from research.scale.copying import (
     ids,
     integers,
     one_word,
-    times,
+    smallints,
 )
 from research.scale.runs import Ended, EndedRun, make_ended
 from research.scale.shape import TRIALS
@@ -100,12 +99,10 @@ def measure(taken: Ids, part: Part, steps: Sequence[Step], rng: np.random.Genera
         shape = values.shape
         runs = ended.attempts.reshape(shape[0], shape[1], 1, 1)
         series = story.series[None, part.machines, part.era]
-        at = [time_of(int(position), len(story.commits), now).timestamp() for position in positions]
         found = Measured(
             attempts=np.broadcast_to(runs, shape).ravel(),
             series=np.broadcast_to(series, shape).ravel(),
             commits=np.repeat(story.commits[positions], per_commit),
-            seconds=np.repeat(np.array(at), per_commit),
             samples=samples.reshape(-1, TRIALS),
         )
         flagged = rng.random(len(found.series)) < FLAGGED_SHARE
@@ -120,7 +117,6 @@ class Measured:
     attempts: Array
     series: Array
     commits: Array
-    seconds: Array
     samples: Array
 
     def where(self, chosen: Array) -> "Measured":
@@ -137,17 +133,16 @@ def store(taken: Ids, found: Measured, side: str, paired: bool, flag: str = "") 
     columns: dict[str, Column] = {
         "id": ids(pk),
         "attempt_id": ids(found.attempts),
-        "series_id": ids(found.series),
-        "commit_id": ids(found.commits),
+        "series_id": integers(found.series),
+        "commit_id": integers(found.commits),
         "side": constant(side.encode()),
         "value": floats(np.median(ordered, axis=1)),
         "low": floats(ordered[:, outer]),
         "high": floats(ordered[:, -1 - outer]),
-        "n": integers(trials),
+        "n": smallints(trials),
         "flags": constant(one_word(flag) if flag else EMPTY_ARRAY),
         "paired": flags(paired),
         "accepted": flags(True),
-        "created": times(found.seconds),
     }
     copy_columns("runs_measurement", columns, rows)
     samples = {"measurement_id": ids(pk), "values": arrays_of_floats(found.samples)}

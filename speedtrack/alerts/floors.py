@@ -81,7 +81,7 @@ def newest_point(measured: QuerySet[Run]) -> Measurement | None:
     run = measured.order_by("-ended_at").first()
     if run is None:
         return None
-    points = lines.point_measurements().filter(attempt__run=run).select_related("series")
+    points = lines.point_measurements().filter(attempt__run=run).select_related("series", "attempt")
     return max(points, key=lambda point: point.pk)
 
 
@@ -100,7 +100,8 @@ def environment_changed(run: Run, newest: Measurement) -> bool:
     """Has the machine's environment changed between this A/A run and the newest measurement?"""
     measured = Measurement.objects.filter(attempt__run=run, accepted=True, series__benchmark=newest.series.benchmark_id)
     known = set(measured.values_list("series__environment", flat=True))
-    return bool(known) and newest.created > run.created and newest.series.environment_id not in known
+    ended = newest.attempt.ended_at
+    return bool(known) and ended is not None and ended > run.created and newest.series.environment_id not in known
 
 
 def measure_noise(choice: Choice) -> int:

@@ -87,6 +87,7 @@ class Project(models.Model):
 class Commit(models.Model):
     """One revision. It is stored once per project, and may be on any number of branches."""
 
+    id = models.AutoField(primary_key=True)  # of 4 bytes, as each measurement has it twice
     project = models.ForeignKey(Project, models.CASCADE, related_name="commits", db_index=False)
     sha = models.CharField(max_length=64)
     parents = ArrayField(models.CharField(max_length=64), default=list)

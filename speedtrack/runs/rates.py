@@ -1,8 +1,10 @@
 """Rates of open-loop benchmarks: shares of the throughput another benchmark had when first measured on the machine."""
 
 from collections.abc import Iterable
+from functools import lru_cache
+from typing import NamedTuple
 
-from django.db.models import QuerySet
+from django.db.models import F, QuerySet
 
 from speedtrack.benchmarks.models import Benchmark
 from speedtrack.runs.models import Machine, Measurement, ReferenceRate, Run
@@ -25,7 +27,7 @@ def reference_rate(machine: Machine, benchmark: Benchmark) -> ReferenceRate | No
         paired=False,
         flags__contained_by=LASTING_FLAGS,
     )
-    first = found.order_by("created", "id").first()  # by id alone, PostgreSQL would walk the whole primary key
+    first = found.order_by(F("id") + 0).first()  # by id alone, PostgreSQL would walk the whole primary key
     if first is None:
         return None
     defaults = {"rps": first.value, "measurement": first}
@@ -41,9 +43,35 @@ def requested_rate(machine: Machine, benchmark: Benchmark) -> float | None:
     return float(max(1, round(row.rps * rate["share"]))) if row else None
 
 
+class Member(NamedTuple):
+    """A benchmark of a set. ``has_reference``: the throughput of another one sets its rate."""
+
+    id: int
+    name: str
+    digest: str
+    has_reference: bool
+
+
+@lru_cache(maxsize=1000)
+def members_of(benchmark_set_id: int) -> tuple[Member, ...]:
+    """The benchmarks of a set, which never change."""
+    members = Benchmark.objects.filter(sets=benchmark_set_id).order_by("pk")
+    rows = members.values_list("pk", "name", "digest", "rate_from")
+    return tuple(Member(pk, name, digest, reference is not None) for pk, name, digest, reference in rows)
+
+
 def benchmarks_of(run: Run) -> QuerySet[Benchmark]:
     """The benchmarks of a run, each with the benchmark that sets its rate."""
     return Benchmark.objects.filter(sets=run.benchmark_set_id).select_related("rate_from").order_by("pk")
+
+
+def requested_rates(run: Run) -> dict[str, float]:
+    """The rates of a run's benchmarks that follow the throughput of others, in requests/s by name, where known."""
+    if not any(one.has_reference for one in members_of(run.benchmark_set_id)):
+        return {}
+    rated = benchmarks_of(run).filter(rate_from__isnull=False)
+    found = {one.name: requested_rate(run.machine, one) for one in rated}
+    return {name: rate for name, rate in found.items() if rate}
 
 
 def postponed_benchmarks(run: Run, benchmarks: Iterable[Benchmark]) -> dict[str, str]:

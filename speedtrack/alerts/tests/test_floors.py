@@ -18,7 +18,7 @@ from speedtrack.alerts.models import ChangePoint, NoiseFloor
 from speedtrack.alerts.verdicts import LEVEL, PAIRS
 from speedtrack.benchmarks.digests import json_digest
 from speedtrack.runs import planning, queue, results
-from speedtrack.runs.models import Machine, Measurement, Reason, Run, Trial
+from speedtrack.runs.models import Attempt, Machine, Measurement, Reason, Run, Trial
 from speedtrack.stats.floor import standard_shift
 from speedtrack.tests import builders
 from speedtrack.tests.plans import rows_read
@@ -42,7 +42,7 @@ def let_time_pass(**length: float) -> None:
     ago = timedelta(**length)
     Run.objects.update(created=F("created") - ago, ended_at=F("ended_at") - ago)
     Machine.objects.update(aa_looked_at=F("aa_looked_at") - ago)
-    Measurement.objects.update(created=F("created") - ago)
+    Attempt.objects.update(ended_at=F("ended_at") - ago)
 
 
 def aa_runs() -> list[Run]:
