@@ -2,7 +2,6 @@
 
 from typing import Any
 
-from django.db.models.functions import Now
 from django.http import HttpRequest, HttpResponse, JsonResponse, StreamingHttpResponse
 from ninja import NinjaAPI
 from ninja.errors import AuthenticationError, HttpError, ValidationError
@@ -32,7 +31,7 @@ class MachineToken(HttpBearer):
 
     def authenticate(self, request: HttpRequest, token: str) -> Machine:
         machine = Machine.of_token(token)
-        Machine.objects.filter(pk=machine.pk).update(last_seen_at=Now())
+        machine.note_call()
         return machine
 
 

@@ -1,7 +1,6 @@
 """Store suites, benchmarks and sets of benchmarks as rows."""
 
-import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
 from django.db import transaction
@@ -15,15 +14,14 @@ from speedtrack.projects.models import Project
 
 
 @lru_cache(maxsize=50)
-def parsed(content: str) -> Definition:
-    """To check a definition takes longer than all else that a claim does."""
-    return Definition.model_validate(json.loads(content))
+def definition_of(suite_id: int) -> Definition:
+    """The definition in a stored suite, which never changes; keys that were added since have their defaults.
 
-
-def definition_of(suite: Suite) -> Definition:
-    """The definition in a stored suite; keys that were added since have their defaults. Raises DefinitionError."""
+    Raises DefinitionError. To read and check it takes longer than all else that a claim does.
+    """
+    suite = Suite.objects.get(pk=suite_id)
     try:
-        return parsed(json.dumps(suite.definition))
+        return Definition.model_validate(suite.definition)
     except ValidationError as e:
         mistakes = "; ".join(explain_mistake(f"suite {suite}", error) for error in e.errors())
         raise DefinitionError(
@@ -49,28 +47,49 @@ def store_suite(project: Project, definition: Definition) -> tuple[Suite, list[B
     suite, _ = Suite.objects.get_or_create(
         digest=json_digest(content), defaults={"name": definition.name, "definition": content}
     )
-    return suite, [store_benchmark(project, content, section) for section in content["benchmark"]]
+    stored: dict[str, Benchmark] = {}
+    sections = content["benchmark"]
+    for of_rates in (False, True):  # what sets the rate of another one has none itself
+        some = [one for one in sections if bool(rate_reference(content, one)) == of_rates]
+        stored |= store_benchmarks([benchmark_row(project, content, one, stored) for one in some])
+    return suite, [stored[section["name"]] for section in sections]
 
 
-def store_benchmark(project: Project, content: Content, section: Content) -> Benchmark:
-    """The row of a benchmark, and of the one that sets its rate."""
+def benchmark_row(project: Project, content: Content, section: Content, stored: Mapping[str, Benchmark]) -> Benchmark:
+    """A benchmark as its section says; among those that are stored is the one that sets its rate."""
     meaning = benchmark_meaning(content, section)
     reference = rate_reference(content, section)
     rung = section.get("rung") or {"ladder": "", "axis": "", "value": None}
-    benchmark, _ = Benchmark.objects.update_or_create(
+    return Benchmark(
         project=project,
         name=section["name"],
         digest=json_digest(meaning),
-        defaults={
-            "definition": meaning,
-            "why": section["why"],
-            "ladder": rung["ladder"],
-            "axis": rung["axis"],
-            "rung": rung["value"],
-            "rate_from": store_benchmark(project, content, reference) if reference else None,
-        },
+        definition=meaning,
+        why=section["why"],
+        ladder=rung["ladder"],
+        axis=rung["axis"],
+        rung=rung["value"],
+        rate_from=stored[reference["name"]] if reference else None,
     )
-    return benchmark
+
+
+OUTSIDE = ("why", "ladder", "axis", "rung", "rate_from_id")  # columns that may change while the digest stays
+
+
+def store_benchmarks(rows: Sequence[Benchmark]) -> dict[str, Benchmark]:
+    """The rows of these benchmarks of one project by name, made or brought up to date where that is necessary."""
+    if not rows:
+        return {}
+    same = Benchmark.objects.filter(project=rows[0].project, digest__in=[row.digest for row in rows])
+    known = {(one.name, one.digest): one for one in same.defer("definition")}
+    new = [row for row in rows if not is_up_to_date(row, known.get((row.name, row.digest)))]
+    identity = ("project", "name", "digest")
+    Benchmark.objects.bulk_create(new, update_conflicts=True, unique_fields=identity, update_fields=OUTSIDE)
+    return {row.name: row if row.pk else known[row.name, row.digest] for row in rows}
+
+
+def is_up_to_date(row: Benchmark, stored: Benchmark | None) -> bool:
+    return stored is not None and all(getattr(row, name) == getattr(stored, name) for name in OUTSIDE)
 
 
 def store_set(suite: Suite, benchmarks: Sequence[Benchmark]) -> BenchmarkSet:

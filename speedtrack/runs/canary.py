@@ -119,6 +119,28 @@ def freeze_artifacts(run: Run, artifacts: dict[str, str]) -> None:
     Canary.objects.filter(runs=run, artifacts__isnull=True).update(artifacts=artifacts)
 
 
+# Is there work for ``attend``? Yes, if an ended run has no check, or if none is unfinished and the next one may be due:
+# the last check is old or was not good, or the machine is in quarantine. Every claim asks.
+MAY_BE_DUE = """
+EXISTS (SELECT FROM runs_canary c JOIN runs_machine m ON m.id = c.machine_id
+         WHERE m.id = %(machine)s AND c.retired_at IS NULL AND (
+               EXISTS (SELECT FROM runs_run r
+                        WHERE r.machine_id = m.id AND r.reason = 'canary' AND r.status IN ('succeeded', 'failed')
+                          AND NOT EXISTS (SELECT FROM runs_canarycheck k WHERE k.run_id = r.id))
+               OR NOT EXISTS (SELECT FROM runs_run r
+                               WHERE r.machine_id = m.id AND r.reason = 'canary'
+                                 AND r.status IN ('queued', 'leased', 'running'))
+                  AND (m.quarantined_at IS NOT NULL OR coalesce((
+                        SELECT k.answer NOT IN ('learning', 'steady') OR k.at <= statement_timestamp() - %(pause)s
+                          FROM runs_canarycheck k WHERE k.canary_id = c.id ORDER BY k.id DESC LIMIT 1), true))))
+"""
+
+
+def shortest_pause() -> timedelta:
+    """Between a good check and the next canary run. For MAY_BE_DUE."""
+    return part_of_interval(LEARNING_PART)
+
+
 def attend(machine: Machine) -> None:
     """Check ended canary runs and queue the next one. The caller's transaction holds a lock of the machine's row."""
     canary = machine.canaries.filter(retired_at=None).first()

@@ -1,12 +1,12 @@
 """What a claimed run tells its runner to do: the ``speedtrack.job/3`` document (docs/result-format.md)."""
 
 import zlib
+from functools import lru_cache
 from typing import Any
 
 from django.conf import settings
 
 from speedtrack.benchmarks import metrics
-from speedtrack.benchmarks.definitions import Definition
 from speedtrack.benchmarks.metrics import METRICS
 from speedtrack.benchmarks.storing import definition_of
 from speedtrack.runs import queue, rates
@@ -18,7 +18,7 @@ DEADLINE_S = 4 * 3600  # of one attempt; the runner stops by itself
 
 def job_document(run: Run) -> dict[str, Any]:
     """The ``speedtrack.job/3`` document of a claimed run (docs/result-format.md)."""
-    definition = definition_of(run.suite)
+    definition = definition_of(run.suite_id)
     sides = [{"side": "head", "sha": run.commit.sha}]
     if run.base:
         sides.insert(0, {"side": "base", "sha": run.base.sha})
@@ -38,7 +38,7 @@ def job_document(run: Run) -> dict[str, Any]:
         "frozen": run.canary.artifacts if run.canary else None,
         "build": definition.build.model_dump() | {"trust": definition.build.trust or run.project.slug},
         "server": definition.server.model_dump(),
-        "benchmarks": _requested_benchmarks(run, definition),
+        "benchmarks": _requested_benchmarks(run),
         "profile": {"frequency_hz": PROFILE_HZ} if run.reason == Reason.PROFILE else None,
         "repeat_for": flags_to_repeat(run),
         "counted": is_counted(run),
@@ -55,21 +55,26 @@ def flags_to_repeat(run: Run) -> list[str]:
     return metrics.voiding_flags(run.metrics or [metrics.HEADLINE])
 
 
-def _requested_benchmarks(run: Run, definition: Definition) -> list[dict[str, Any]]:
+@lru_cache(maxsize=50)
+def sections_of(suite_id: int) -> dict[str, dict[str, Any]]:
+    """What a job says of each benchmark of a suite, by name; not to be changed."""
+    definition = definition_of(suite_id)
+    return {one.name: one.work() | {"inside": definition.functions_of(one)} for one in definition.benchmark}
+
+
+def _requested_benchmarks(run: Run) -> list[dict[str, Any]]:
     """The benchmarks to measure now, in the suite's order, with rates in requests/s. Postponed ones are left out."""
     postponed = queue.attempt_of(run).postponed
-    benchmarks = {
-        benchmark.name: benchmark
-        for benchmark in rates.benchmarks_of(run).defer("definition", "rate_from__definition")
-        if benchmark.name not in postponed
-    }
+    members = {one.name: one for one in rates.members_of(run.benchmark_set_id) if one.name not in postponed}
+    sections = sections_of(run.suite_id)
+    requested_rates = rates.requested_rates(run)
     found = []
-    for section in definition.benchmark:
-        if benchmark := benchmarks.get(section.name):
-            requested = {"name": section.name, "digest": benchmark.digest} | section.work()
-            requested["inside"] = [] if run.canary else definition.functions_of(section)  # its program never changes
-            workload = requested.get("workload") or {}
-            if workload.get("rate") and (rate := rates.requested_rate(run.machine, benchmark)):
-                workload["rate"] = rate
+    for name in sections:
+        if member := members.get(name):
+            requested = {"name": name, "digest": member.digest} | sections[name]
+            if run.canary:
+                requested["inside"] = []  # its program never changes
+            if rate := requested_rates.get(name):
+                requested["workload"] = requested["workload"] | {"rate": rate}
             found.append(requested)
     return found

@@ -2,8 +2,9 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from django.db import transaction
+from django.db import connection
 from django.db.models import QuerySet
 
 from speedtrack.benchmarks.models import BenchmarkSet, Suite
@@ -37,45 +38,54 @@ class Plan:
     metrics: Sequence[str] = ()
 
 
+# The runs of all commits on all machines at once: a push may bring thousands. Machine by machine, in the order of the
+# commits; where a push or a backfill has queued a run already, the other one of them queues none.
+PLANNED = """
+INSERT INTO runs_run (project_id, commit_id, base_id, machine_id, suite_id, benchmark_set_id, reason, round, trials,
+                      metrics, status, priority, rank, attempt, lease_token, error, floors_due)
+SELECT %(project)s, c.id, %(base)s, m.id, %(suite)s, %(benchmark_set)s, %(reason)s, %(round)s, %(trials)s,
+       %(metrics)s, 'queued', c.priority, c.rank, 0, 0, '', false
+  FROM unnest(%(machines)s::bigint[]) WITH ORDINALITY AS m (id, place)
+ CROSS JOIN unnest(%(commits)s::int[], %(priorities)s::int[], %(ranks)s::int[])
+            WITH ORDINALITY AS c (id, priority, rank, place)
+ WHERE NOT EXISTS (
+       SELECT FROM runs_run r
+        WHERE r.commit_id = c.id AND r.base_id IS NULL AND r.machine_id = m.id
+          AND r.benchmark_set_id = %(benchmark_set)s AND r.reason = ANY (%(instead)s))
+ ORDER BY m.place, c.place
+    ON CONFLICT DO NOTHING
+"""
+
+
 def plan_commits(plan: Plan, ranks: dict[int, int], machines: Iterable[Machine], head: int | None = None) -> int:
     """Queue one run per commit and machine, unless it exists. Return the number of new runs.
 
     ``ranks``: commit id -> position on its branch. ``head``: id of the commit that is measured first.
     """
-    planned = already_planned(plan, ranks)
     newest_first = sorted(ranks, key=lambda commit: ranks[commit], reverse=True)
     step = -(-len(newest_first) // BACKLOG_CAP)
-    runs = [
-        Run(
-            project=plan.project,
-            commit_id=commit,
-            base=plan.base,
-            machine=machine,
-            suite=plan.suite,
-            benchmark_set=plan.benchmark_set,
-            reason=plan.reason,
-            round=plan.round,
-            trials=plan.trials or plan.suite.definition["trials"],
-            metrics=list(plan.metrics),
-            priority=plan.priority or priority_of(plan.reason, commit == head, place % step == 0),
-            rank=ranks[commit],
-        )
-        for machine in machines
+    priorities = [
+        plan.priority or priority_of(plan.reason, commit == head, place % step == 0)
         for place, commit in enumerate(newest_first)
-        if (commit, machine.pk) not in planned
     ]
-    with transaction.atomic():
-        before = Run.objects.filter(project=plan.project).count()
-        Run.objects.bulk_create(runs, ignore_conflicts=True, batch_size=1000)
-        return Run.objects.filter(project=plan.project).count() - before
-
-
-def already_planned(plan: Plan, commits: Iterable[int]) -> set[tuple[int, int]]:
-    """The pairs of commit and machine for which a push or a backfill has queued a run already."""
-    if plan.reason not in ROUTINE:
-        return set()
-    runs = Run.objects.filter(commit__in=commits, benchmark_set=plan.benchmark_set, reason__in=ROUTINE, base=None)
-    return set(runs.values_list("commit_id", "machine_id"))
+    planned: dict[str, Any] = {
+        "project": plan.project.pk,
+        "base": plan.base.pk if plan.base else None,
+        "suite": plan.suite.pk,
+        "benchmark_set": plan.benchmark_set.pk,
+        "reason": plan.reason.value,
+        "round": plan.round,
+        "trials": plan.trials or plan.suite.definition["trials"],
+        "metrics": list(plan.metrics),
+        "machines": [machine.pk for machine in machines],
+        "commits": newest_first,
+        "priorities": priorities,
+        "ranks": [ranks[commit] for commit in newest_first],
+        "instead": [reason.value for reason in ROUTINE] if plan.reason in ROUTINE else [],
+    }
+    with connection.cursor() as cursor:
+        cursor.execute(PLANNED, planned)
+        return int(cursor.rowcount)
 
 
 def plan_pair(plan: Plan, commit_id: int, machine: Machine) -> Run:

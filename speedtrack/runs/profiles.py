@@ -56,15 +56,15 @@ def accept_profile(machine: Machine, run_id: int, document: ProfileDocument) -> 
     queue.side_of(run, document.side, document.sha)
     profile = Profile(
         attempt=queue.attempt_of(run),
-        benchmark=results.benchmark_in_run(run, document),
+        benchmark_id=results.benchmark_in_run(run, document).id,
         folded=zlib.compress(document.folded.encode()),
         **document.model_dump(
             include={"side", "kind", "event", "frequency_hz", "samples", "cpu_ns_per_request", "unavailable"}
         ),
     )
-    alike = {name: getattr(profile, name) for name in ("attempt", "benchmark", "side", "kind")}
+    alike = {name: getattr(profile, name) for name in ("attempt", "benchmark_id", "side", "kind")}
     if sent := Profile.objects.filter(**alike).first():
-        results.check_same(f"profile of {profile.benchmark.name}, side {profile.side}", [sent], [profile])
+        results.check_same(f"profile of {document.benchmark.name}, side {profile.side}", [sent], [profile])
     else:
         profile.save(force_insert=True)
 

@@ -6,11 +6,13 @@ because only ``claim`` decides which runner does what.
 """
 
 from datetime import timedelta
+from typing import Any
 
 from django.conf import settings
-from django.db import transaction
+from django.db import connection, transaction
 from django.db.models import F, Func, IntegerField, Sum
 from django.db.models.functions import Least, Now
+from psycopg.types.json import Jsonb
 
 from speedtrack.benchmarks import definitions
 from speedtrack.benchmarks.definitions import DefinitionError
@@ -38,6 +40,29 @@ LOG_END = f"\n--- the log is longer than {LOG_BYTES // 1024**2} MB: the rest of 
 RETRY_PAUSE_S = 15  # before the second attempt after a transient failure; grows with the attempt
 
 
+# Does the machine hold a run, and may its canary be due?
+LOOK = """
+SELECT EXISTS (SELECT FROM runs_run WHERE machine_id = %(machine)s AND status IN ('leased', 'running')),
+       CANARY_MAY_BE_DUE
+""".replace("CANARY_MAY_BE_DUE", canary.MAY_BE_DUE)
+# ``Run.move`` and the new attempt as one statement, because every claim runs it.
+LEASE = """
+WITH leased AS (
+    UPDATE runs_run
+       SET status = 'leased', lease_token = lease_token + 1, attempt = attempt + 1, progress = NULL, linked_id = NULL,
+           lease_until = statement_timestamp() + %(lease)s, started_at = statement_timestamp(), ended_at = NULL
+     WHERE id = %(run)s AND status = 'queued'
+    RETURNING id, attempt, lease_token
+), event AS (
+    INSERT INTO runs_runevent (run_id, attempt, before, after, why)
+    SELECT id, attempt, 'queued', 'leased', %(why)s FROM leased
+)
+INSERT INTO runs_attempt (run_id, number, token, instance, outcome, postponed)
+SELECT id, attempt, lease_token, %(instance)s, '', %(postponed)s FROM leased
+RETURNING id, started_at
+"""
+
+
 class LeaseLost(Exception):
     """The runner no longer holds the run: another runner took it, or it was cancelled or has ended."""
 
@@ -62,54 +87,81 @@ def claim(machine: Machine, instance: str = "") -> Run | None:
     Raises Occupied while another runner (``instance``) holds a run with the same machine's token.
     """
     with transaction.atomic():
-        machine = Machine.objects.select_for_update(no_key=True).get(pk=machine.pk)
-        others = Attempt.objects.filter(
-            run__in=Run.objects.active().filter(machine=machine, lease_until__gt=Now()), token=F("run__lease_token")
-        ).exclude(instance=instance)
-        if others.exists():
-            raise Occupied(
-                f"another runner works with the token of machine {machine}: give each machine a token of its own "
-                "(`manage.py machine add NAME`)"
-            )
-        for run in Run.objects.active().filter(machine=machine).select_for_update():
-            requeue_lost(run, "the runner was restarted while it held this run")
-        canary.attend(machine)
+        machine = Machine.objects.select_for_update(no_key=True).defer("facts").get(pk=machine.pk)
+        asked: dict[str, Any] = {"machine": machine.pk, "pause": canary.shortest_pause()}
+        with connection.cursor() as cursor:
+            cursor.execute(LOOK, asked)
+            holds_a_run, canary_may_be_due = cursor.fetchone()
+        if holds_a_run:
+            release_held(machine, instance)
+        if canary_may_be_due:
+            canary.attend(machine)
         while picked := order.next_run(machine):
             picked.machine = machine
-            if lease(picked, instance):
-                return picked
+            if leased := lease(picked, instance):
+                return leased
         return None
 
 
-def lease(run: Run, instance: str) -> bool:
-    """Begin the next attempt of a run. False: the run has failed at once, because none of it can be measured."""
+def release_held(machine: Machine, instance: str) -> None:
+    """Queue the run again that the machine's runner held before it was restarted. Raises Occupied."""
+    others = Attempt.objects.filter(
+        run__in=Run.objects.active().filter(machine=machine, lease_until__gt=Now()), token=F("run__lease_token")
+    ).exclude(instance=instance)
+    if others.exists():
+        raise Occupied(
+            f"another runner works with the token of machine {machine}: give each machine a token of its own "
+            "(`manage.py machine add NAME`)"
+        )
+    for run in Run.objects.active().filter(machine=machine).select_for_update():
+        requeue_lost(run, "the runner was restarted while it held this run")
+
+
+def lease(run: Run, instance: str) -> Run | None:
+    """Begin the next attempt of a waiting run, which the caller's transaction has locked, and return it as it is then.
+
+    None: it has failed at once, because none of it can be measured.
+    """
     postponed, fault = unmeasurable(run)
     left_out = "".join(f"; {name} is postponed: {why}" for name, why in postponed.items())
-    run.move(
-        Status.LEASED,
-        f"claimed by {run.machine}{left_out}",
-        lease_token=F("lease_token") + 1,
-        attempt=F("attempt") + 1,
-        lease_until=Now() + timedelta(seconds=settings.LEASE_S),
-        started_at=Now(),
-        ended_at=None,
-        progress=None,
-        linked=None,
+    changes: dict[str, Any] = {
+        "run": run.pk,
+        "lease": timedelta(seconds=settings.LEASE_S),
+        "instance": instance,
+        "postponed": Jsonb(postponed),
+        "why": f"claimed by {run.machine}{left_out}"[:2000],
+    }
+    with connection.cursor() as cursor:
+        cursor.execute(LEASE, changes)
+        attempt_id, began = cursor.fetchone()
+    leased = Run.objects.select_related("commit", "base", "project", "canary").get(pk=run.pk)
+    leased.machine = run.machine
+    leased.begun = Attempt(
+        pk=attempt_id,
+        run=leased,
+        number=leased.attempt,
+        token=leased.lease_token,
+        instance=instance,
+        started_at=began,
+        postponed=postponed,
     )
-    Attempt.objects.create(run=run, number=run.attempt, token=run.lease_token, instance=instance, postponed=postponed)
     if fault:
-        end_run(run, Status.FAILED, fault)
-    return not fault
+        end_run(leased, Status.FAILED, fault)
+        return None
+    return leased
 
 
 def unmeasurable(run: Run) -> tuple[dict[str, str], str]:
     """The postponed benchmarks (name -> reason), and why none of the run can be measured; empty if some of it can."""
     try:
-        definition_of(run.suite)
+        definition_of(run.suite_id)
     except DefinitionError as e:
         return {}, str(e)
+    members = rates.members_of(run.benchmark_set_id)
+    if not any(one.has_reference for one in members):
+        return {}, ""
     postponed = rates.postponed_benchmarks(run, rates.benchmarks_of(run).filter(rate_from__isnull=False))
-    if not postponed or len(postponed) < rates.benchmarks_of(run).count():
+    if not postponed or len(postponed) < len(members):
         return postponed, ""
     return postponed, "nothing to measure: " + "; ".join(f"{name}: {why}" for name, why in postponed.items())
 
@@ -121,7 +173,7 @@ def held_run(machine: Machine, run_id: int, token: int) -> Run:
     """
     run = (
         Run.objects.select_for_update(of=("self",))
-        .select_related("commit", "base", "project", "suite", "canary")
+        .select_related("commit", "base", "project", "canary")
         .filter(pk=run_id, machine=machine)
         .first()
     )
@@ -144,6 +196,8 @@ def lease_s() -> int:
 
 
 def attempt_of(run: Run) -> Attempt:
+    if run.begun and run.begun.token == run.lease_token:
+        return run.begun
     return run.attempts.get(token=run.lease_token)
 
 

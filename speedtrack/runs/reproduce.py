@@ -73,7 +73,7 @@ READY = {"unix": '[ -S "$socket" ]', "tcp": '(exec 3<>"/dev/tcp/127.0.0.1/$port"
 
 def scripts_of(run: Run, results: Iterable[Result]) -> list[str]:
     """The scripts of the first trials of some repeatable results of a run."""
-    definition = definition_of(run.suite)
+    definition = definition_of(run.suite_id)
     return [script_of(run, result, definition) for result in results]
 
 

@@ -10,7 +10,6 @@ from django.db.models.functions import Now
 
 from speedtrack.benchmarks.digests import json_digest
 from speedtrack.benchmarks.metrics import METRICS
-from speedtrack.benchmarks.models import Benchmark
 from speedtrack.projects.models import Commit
 from speedtrack.runs import packing, queue
 from speedtrack.runs.documents import EnvironmentDocument, ProfileDocument, ResultDocument, TrialDocument
@@ -26,6 +25,7 @@ from speedtrack.runs.models import (
     Series,
     Trial,
 )
+from speedtrack.runs.rates import Member, members_of
 from speedtrack.stats.summary import summarize
 
 MetricSamples = list[tuple[int, float, list[str]]]  # trial, value, flags
@@ -64,14 +64,12 @@ def accept_result(machine: Machine, run_id: int, result: ResultDocument) -> None
     attempt = check_clock(run, result.trials)
     samples = samples_by_metric(result, check_trials(result.trials))
     source = Source(attempt, commit, result)
-    if sent := Result.objects.filter(attempt=attempt, benchmark=benchmark, side=result.side).first():
+    if sent := Result.objects.filter(attempt=attempt, benchmark=benchmark.id, side=result.side).first():
         check_repetition(source, sent, samples)
         return
     Trial.objects.bulk_create(trial_rows(store_document(source, benchmark), result.trials))
-    wanted = [
-        Series(project=run.project, benchmark=benchmark, metric=metric, machine=machine, environment=environment)
-        for metric in samples
-    ]
+    place = {"project_id": run.project_id, "benchmark_id": benchmark.id, "machine": machine, "environment": environment}
+    wanted = [Series(metric=metric, **place) for metric in samples]
     store_measurements(source, [(series, samples[series.metric]) for series in stored_series(wanted)])
 
 
@@ -81,13 +79,13 @@ def check_frozen(run: Run, result: ResultDocument) -> None:
         raise ResultError(f"artifacts: run {run.pk} is of a canary, frozen as {run.canary.artifacts}: drop the work")
 
 
-def benchmark_in_run(run: Run, result: ResultDocument | ProfileDocument) -> Benchmark:
+def benchmark_in_run(run: Run, result: ResultDocument | ProfileDocument) -> Member:
     """The benchmark that a document names. Raises ResultError if its run does not measure it."""
     name, digest = result.benchmark.name, result.benchmark.digest
-    benchmark = Benchmark.objects.filter(sets=run.benchmark_set_id, name=name, digest=digest).first()
-    if benchmark is None:
-        raise ResultError(f"run {run.pk} does not measure {name} with digest {digest}")
-    return benchmark
+    for one in members_of(run.benchmark_set_id):
+        if (one.name, one.digest) == (name, digest):
+            return one
+    raise ResultError(f"run {run.pk} does not measure {name} with digest {digest}")
 
 
 def check_trials(trials: Sequence[TrialDocument]) -> list[str]:
@@ -151,19 +149,19 @@ def store_environment(machine: Machine, document: EnvironmentDocument) -> Enviro
     digest = json_digest(document.series)
     if digest != document.digest:
         raise ResultError(f"environment.digest is {document.digest}, but the facts under series have {digest}")
-    environment, _ = Environment.objects.get_or_create(
+    environment, _ = Environment.objects.defer("facts").get_or_create(
         machine=machine, digest=digest, defaults={"facts": {"series": document.series, "recorded": document.recorded}}
     )
     return environment
 
 
-def store_document(source: Source, benchmark: Benchmark) -> Result:
+def store_document(source: Source, benchmark: Member) -> Result:
     """The row of a document, with what its trials report about themselves."""
     result = source.result
     documents = trial_documents(result.trials)
     return Result.objects.create(
         attempt=source.attempt,
-        benchmark=benchmark,
+        benchmark_id=benchmark.id,
         side=result.side,
         stopping=result.stopping and result.stopping.model_dump(),
         repeatable=documents[0]["trial"] == 0 and "reproduce" in documents[0],
@@ -195,7 +193,7 @@ def stored_series(wanted: Sequence[Series]) -> list[Series]:
     """The rows of these series of one benchmark in one environment, made where they are missing."""
     one = wanted[0]
     same = Series.objects.filter(
-        project=one.project, benchmark=one.benchmark, machine=one.machine, environment=one.environment
+        project=one.project_id, benchmark=one.benchmark_id, machine=one.machine_id, environment=one.environment_id
     )
     known = {series.metric: series for series in same.filter(metric__in=[series.metric for series in wanted])}
     if missing := [series for series in wanted if series.metric not in known]:

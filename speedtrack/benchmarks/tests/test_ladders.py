@@ -116,7 +116,7 @@ def test_rungs_are_stored_with_ladder_and_value_and_are_not_measured_of_themselv
         ("get-ladder.100", "get-ladder", "clients", 100.0),
     ]
     assert [b.name for b in usual_benchmarks(definition, benchmarks)] == ["get-p1", "set-p1"]
-    assert definition_of(suite) == definition
+    assert definition_of(suite.pk) == definition
 
 
 def test_the_name_of_a_ladder_counts_the_instructions_of_all_its_rungs() -> None:

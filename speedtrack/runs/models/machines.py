@@ -3,15 +3,19 @@
 import hashlib
 import hmac
 import secrets
+from datetime import timedelta
 from typing import ClassVar
 
 from django.conf import settings
 from django.db import models
 from django.db.models import Q
 from django.db.models.functions import Now
+from django.utils import timezone
 
 from speedtrack.projects.models import Project
 from speedtrack.wakeups import Wakes
+
+SEEN_EVERY = timedelta(seconds=5)
 
 
 class UnknownToken(Exception):
@@ -62,13 +66,18 @@ class Machine(models.Model):
         """The machine that has this token. Raises UnknownToken."""
         _, _, rest = token.partition("_")
         token_id, _, secret = rest.partition("_")
-        machine = cls.objects.filter(token_id=token_id).first()
+        machine = cls.objects.filter(token_id=token_id).defer("facts").first()
         digest = hashlib.sha256(secret.encode()).hexdigest()
         if machine is None or not hmac.compare_digest(machine.token_digest, digest):
             raise UnknownToken(
                 "unknown machine token: `manage.py machine add NAME` (or `machine token NAME`) makes one"
             )
         return machine
+
+    def note_call(self) -> None:
+        """Store that its runner has called; of many calls, one every few seconds."""
+        if self.last_seen_at is None or abs(timezone.now() - self.last_seen_at) > SEEN_EVERY:
+            Machine.objects.filter(pk=self.pk).update(last_seen_at=Now())
 
 
 class MachineEvent(models.Model):

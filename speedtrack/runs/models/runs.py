@@ -123,6 +123,8 @@ class Run(models.Model):
         default=False, help_text="the noise floors that its pairs show have not been stored yet"
     )
 
+    begun: "Attempt | None" = None  #: the attempt that a claim has just begun, so that it need not be loaded
+
     objects: ClassVar = RunQuerySet.as_manager()
 
     class Meta:

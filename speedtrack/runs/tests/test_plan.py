@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from django.db import connection
+from django.test.utils import CaptureQueriesContext
 
 from speedtrack.projects.models import Branch, Commit, Project
 from speedtrack.projects.sync import sync
@@ -46,6 +47,18 @@ def test_taking_the_same_push_twice_queues_nothing_new(pushed: Project, reposito
     assert pushes.sync_and_plan(pushed) == 2
     assert pushes.sync_and_plan(pushed) == 0
     assert Run.objects.filter(reason=Reason.PUSH).count() == 2
+
+
+def test_a_plan_takes_as_many_statements_for_many_commits_as_for_few(pushed: Project, repository: Repository) -> None:
+    branch = Branch.objects.select_related("project").get()
+    sent = []
+    for count in (2, 30):
+        new = repository.commits(count)
+        sync(pushed)
+        with CaptureQueriesContext(connection) as queries:
+            assert planning.plan_branch(branch, Commit.objects.filter(sha__in=new), Reason.PUSH) == count
+        sent.append(len(queries))
+    assert sent[0] == sent[1] < 20
 
 
 def test_planning_the_same_commits_twice_queues_nothing_new(tracked: Tracked) -> None:
