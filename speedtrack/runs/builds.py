@@ -47,7 +47,7 @@ def accept_build(machine: Machine, run_id: int, report: BuildReport) -> Run | No
         canary.freeze_artifacts(run, {name: artifact.digest for name, artifact in build.artifacts.items()})
     if not build.succeeded or report.environment is None:
         return None
-    environment = results.store_environment(machine, report.environment)
+    environment = results.store_environment(machine.pk, report.environment)
     if run.reason in POINTS and not run.paired:
         store_series(attempt, commit, build, environment)
     if run.reason not in planning.ROUTINE or run.paired:

@@ -2,9 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
-from itertools import chain
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field
@@ -26,6 +24,8 @@ DETAILS_LENGTH = 1024 * 1024
 DEEPEST = 32
 LARGEST_NUMBER = 2.0**64
 SMALLEST_NUMBER = 1e-100
+LONGEST_VALUE = 30  # characters: a number, or what surrounds and follows a text
+LONGEST_CHARACTER = 6  # an escaped one
 # Folded stacks: `frame;frame;... samples` in each line. The runner sends 4001 of 120 frames at most.
 STACK = re.compile(r"[^\n]{1,20000} [0-9]{1,9}")
 MOST_STACKS = 5000
@@ -36,37 +36,42 @@ def replace_unstorable(text: Any) -> Any:
     return UNSTORABLE.sub("\N{REPLACEMENT CHARACTER}", text) if isinstance(text, str) else text
 
 
-def check_storable(value: dict[str, Any]) -> dict[str, Any]:
-    """The document, if PostgreSQL's JSON can hold it and pages can show it. Raises ValueError.
+def check_storable(value: dict[str, Any]) -> int:
+    """How many characters the document has as JSON at most. Raises ValueError if it cannot be stored or shown.
 
-    Not recursive, as documents may be deeper than a stack, and level by level, as they have thousands of values.
+    Not recursive, as documents may be deeper than a stack, and one plain loop, as they have thousands of values.
     """
+    characters = 0
     level: list[Any] = [value]
     for _ in range(DEEPEST + 1):
-        check_values(level)
-        level = [inner for part in level for inner in parts_of(part)]
-        if not level:
-            return value
+        texts: list[str] = []
+        inner: list[Any] = []
+        for part in level:
+            kind = type(part)
+            if kind is str:
+                texts.append(part)
+            elif kind is dict:
+                texts += part
+                inner += part.values()
+            elif kind is list:
+                inner += part
+            elif (kind is float or kind is int) and part and not SMALLEST_NUMBER <= abs(part) <= LARGEST_NUMBER:
+                raise ValueError(f"the size of a number is 0, or {SMALLEST_NUMBER:g} to {LARGEST_NUMBER:g}")
+        text = "".join(texts)
+        if UNSTORABLE.search(text):
+            raise ValueError("JSON with a zero byte or half a surrogate pair in a text cannot be stored")
+        characters += LONGEST_VALUE * (len(level) + len(texts)) + LONGEST_CHARACTER * len(text)
+        if not inner:
+            return characters
+        level = inner
     raise ValueError(f"JSON is at most {DEEPEST} levels deep here")
 
 
-def parts_of(part: Any) -> Iterable[Any]:
-    """The keys and values in a part of a JSON document."""
-    return chain(part, part.values()) if isinstance(part, dict) else part if isinstance(part, list) else ()
-
-
-def check_values(values: Sequence[Any]) -> None:
-    if UNSTORABLE.search("".join([one for one in values if isinstance(one, str)])):
-        raise ValueError("JSON with a zero byte or half a surrogate pair in a text cannot be stored")
-    sizes = [abs(one) for one in values if isinstance(one, int | float) and one]
-    if not all(SMALLEST_NUMBER <= size <= LARGEST_NUMBER for size in sizes):
-        raise ValueError(f"the size of a number is 0, or {SMALLEST_NUMBER:g} to {LARGEST_NUMBER:g}")
-
-
 def at_most_characters(most: int) -> AfterValidator:
+    """The document, if it can be stored, and has at most so many characters as JSON."""
+
     def check(value: dict[str, Any]) -> dict[str, Any]:
-        length = len(json.dumps(value, ensure_ascii=False))
-        if length > most:
+        if check_storable(value) > most and (length := len(json.dumps(value, ensure_ascii=False))) > most:
             raise ValueError(f"at most {most} characters of JSON, not {length}")
         return value
 
@@ -95,9 +100,8 @@ def check_folded(folded: str) -> str:
 
 
 Text = Annotated[str, BeforeValidator(replace_unstorable)]
-Json = Annotated[dict[str, Any], AfterValidator(check_storable)]
-Facts = Annotated[Json, at_most_characters(FACTS_LENGTH)]
-Details = Annotated[Json, at_most_characters(DETAILS_LENGTH)]
+Facts = Annotated[dict[str, Any], at_most_characters(FACTS_LENGTH)]
+Details = Annotated[dict[str, Any], at_most_characters(DETAILS_LENGTH)]
 ArtifactName = Annotated[str, Field(pattern=r"^[^\x00-\x1f]{1,250}$")]
 Digest = Annotated[str, Field(pattern=r"^sha256:[0-9a-f]{64}$")]
 Sha = Annotated[str, Field(pattern=r"^[0-9a-f]{40}([0-9a-f]{24})?$")]

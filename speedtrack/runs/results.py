@@ -1,32 +1,22 @@
 """Accept a runner's measurement: check it against its run, then store it once."""
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
-from django.db import models, transaction
-from django.db.models.functions import Now
+from django.db import connection, models, transaction
+from psycopg.types.json import Jsonb
 
 from speedtrack.benchmarks.digests import json_digest
 from speedtrack.benchmarks.metrics import METRICS
 from speedtrack.projects.models import Commit
 from speedtrack.runs import packing, queue
 from speedtrack.runs.documents import EnvironmentDocument, ProfileDocument, ResultDocument, TrialDocument
-from speedtrack.runs.models import (
-    TRIAL_PARTS,
-    Attempt,
-    Environment,
-    Machine,
-    Measurement,
-    Result,
-    Run,
-    Samples,
-    Series,
-    Trial,
-)
+from speedtrack.runs.models import Environment, Machine, Result, Run, Samples, Series
 from speedtrack.runs.rates import Member, members_of
-from speedtrack.stats.summary import summarize
+from speedtrack.stats.summary import Estimate, summarize
 
 MetricSamples = list[tuple[int, float, list[str]]]  # trial, value, flags
 CLOCK_AHEAD = timedelta(days=1)  # a machine whose clock is further ahead of the database's is wrong
@@ -41,12 +31,56 @@ class Contradiction(Exception):
 
 
 @dataclass(frozen=True)
-class Source:
-    """Where trials come from."""
+class Place:
+    """Where a document belongs. ``series``: ids of those that exist, by metric. ``latest``: its trials began before."""
 
-    attempt: Attempt
+    run: Run
+    benchmark: Member
     commit: Commit
-    result: ResultDocument
+    attempt_id: int
+    latest: datetime
+    environment_id: int | None
+    sent_id: int | None
+    series: dict[str, int]
+
+
+# All of that at once, because a run sends as many documents as it has benchmarks.
+PLACE = """
+SELECT a.id, statement_timestamp() + %(ahead)s, e.id, r.id, (
+           SELECT coalesce(jsonb_object_agg(s.metric, s.id), '{}') FROM runs_series s
+            WHERE s.project_id = %(project)s AND s.benchmark_id = %(benchmark)s AND s.machine_id = %(machine)s
+              AND s.environment_id = e.id)::text
+  FROM runs_attempt a
+  LEFT JOIN runs_environment e ON e.machine_id = %(machine)s AND e.digest = %(digest)s
+  LEFT JOIN runs_result r ON r.attempt_id = a.id AND r.benchmark_id = %(benchmark)s AND r.side = %(side)s
+ WHERE a.run_id = %(run)s AND a.token = %(token)s
+"""
+# The document with its trials, measurements and samples. Arrays of arrays would need equal lengths, so they are texts.
+STORED = """
+WITH result AS (
+    INSERT INTO runs_result (attempt_id, benchmark_id, side, stopping, repeatable, documents)
+    VALUES (%(attempt)s, %(benchmark)s, %(side)s, %(stopping)s, %(repeatable)s, %(documents)s)
+    RETURNING id
+), trials AS (
+    INSERT INTO runs_trial (result_id, number, "order", started_at, seconds, flags)
+    SELECT result.id, t.number, t.place, t.started_at, t.seconds, t.flags::varchar[]
+      FROM result
+     CROSS JOIN unnest(%(numbers)s::smallint[], %(orders)s::int[], %(starts)s::timestamptz[], %(lengths)s::float8[],
+                       %(trial_flags)s::text[]) AS t (number, place, started_at, seconds, flags)
+), measured AS (
+    INSERT INTO runs_measurement (attempt_id, series_id, commit_id, side, value, low, high, n, flags, paired, accepted)
+    SELECT %(attempt)s, m.series, %(commit)s, %(side)s, m.value, m.low, m.high, m.n, m.flags::varchar[], %(paired)s,
+           false
+      FROM unnest(%(series)s::int[], %(values)s::float8[], %(lows)s::float8[], %(highs)s::float8[],
+                  %(counts)s::smallint[], %(flags)s::text[]) AS m (series, value, low, high, n, flags)
+    RETURNING id, series_id
+)
+INSERT INTO runs_samples (measurement_id, values, flagged)
+SELECT measured.id, s.values::float8[], s.flagged::smallint[]
+  FROM measured
+  JOIN unnest(%(series)s::int[], %(samples)s::text[], %(flagged)s::text[]) AS s (series, values, flagged)
+    ON s.series = measured.series_id
+"""
 
 
 @transaction.atomic
@@ -60,17 +94,31 @@ def accept_result(machine: Machine, run_id: int, result: ResultDocument) -> None
     commit = queue.side_of(run, result.side, result.sha)
     check_frozen(run, result)
     benchmark = benchmark_in_run(run, result)
-    environment = store_environment(machine, result.environment)
-    attempt = check_clock(run, result.trials)
+    check_digest(result.environment)
+    place = place_of(run, benchmark, commit, result)
+    check_clock(place.latest, result.trials)
     samples = samples_by_metric(result, check_trials(result.trials))
-    source = Source(attempt, commit, result)
-    if sent := Result.objects.filter(attempt=attempt, benchmark=benchmark.id, side=result.side).first():
-        check_repetition(source, sent, samples)
-        return
-    Trial.objects.bulk_create(trial_rows(store_document(source, benchmark), result.trials))
-    place = {"project_id": run.project_id, "benchmark_id": benchmark.id, "machine": machine, "environment": environment}
-    wanted = [Series(metric=metric, **place) for metric in samples]
-    store_measurements(source, [(series, samples[series.metric]) for series in stored_series(wanted)])
+    if place.sent_id is None:
+        store(place, result, samples)
+    else:
+        check_repetition(Result.objects.get(pk=place.sent_id), result, samples)
+
+
+def place_of(run: Run, benchmark: Member, commit: Commit, result: ResultDocument) -> Place:
+    asked: dict[str, Any] = {
+        "ahead": CLOCK_AHEAD,
+        "project": run.project_id,
+        "machine": run.machine_id,
+        "benchmark": benchmark.id,
+        "digest": result.environment.digest,
+        "side": result.side,
+        "run": run.pk,
+        "token": run.lease_token,
+    }
+    with connection.cursor() as cursor:
+        cursor.execute(PLACE, asked)
+        attempt_id, latest, environment_id, sent_id, series = cursor.fetchone()
+    return Place(run, benchmark, commit, attempt_id, latest, environment_id, sent_id, json.loads(series))
 
 
 def check_frozen(run: Run, result: ResultDocument) -> None:
@@ -99,15 +147,13 @@ def check_trials(trials: Sequence[TrialDocument]) -> list[str]:
     return sorted(metrics)
 
 
-def check_clock(run: Run, trials: Sequence[TrialDocument]) -> Attempt:
-    """The run's attempt. Raises ResultError if a trial began in the future by the database's clock."""
-    attempt = run.attempts.annotate(latest=Now() + CLOCK_AHEAD).get(token=run.lease_token)
+def check_clock(latest: datetime, trials: Sequence[TrialDocument]) -> None:
+    """Raise ResultError if a trial began in the future by the database's clock."""
     for t in trials:
-        if t.started_at > attempt.latest:
+        if t.started_at > latest:
             raise ResultError(
                 f"trials: trial {t.trial} began at {t.started_at}, in the future: set the machine's clock"
             )
-    return attempt
 
 
 def samples_by_metric(result: ResultDocument, metrics: list[str]) -> dict[str, MetricSamples]:
@@ -128,113 +174,143 @@ def stored_content(row: models.Model) -> dict[str, Any]:
     return {field.attname: getattr(row, field.attname) for field in fields}
 
 
-def check_repetition(source: Source, sent: Result, samples: Mapping[str, MetricSamples]) -> None:
+def check_repetition(sent: Result, result: ResultDocument, samples: Mapping[str, MetricSamples]) -> None:
     """Raise Contradiction if the document differs from the one that is stored."""
-    what = f"measurement of {source.result.benchmark.name}, side {sent.side}"
-    check_same(what, list(sent.trials.order_by("number")), trial_rows(sent, source.result.trials))
     stored = Samples.objects.filter(
         measurement__attempt=sent.attempt_id,
         measurement__series__benchmark=sent.benchmark_id,
-        measurement__series__environment__digest=source.result.environment.digest,
+        measurement__series__environment__digest=result.environment.digest,
         measurement__side=sent.side,
     ).select_related("measurement__series")
     again = {metric: {trial: value for trial, value, _ in found} for metric, found in samples.items()}
-    is_same = {one.measurement.series.metric: one.by_trial for one in stored} == again
-    if not is_same or list(sent.unpacked()) != trial_documents(source.result.trials):
+    trials = by_number(result.trials)
+    is_same = (
+        list(sent.trials.order_by("number").values_list(*TRIAL_COLUMNS)) == [trial_columns(t) for t in trials]
+        and {one.measurement.series.metric: one.by_trial for one in stored} == again
+        and list(sent.unpacked()) == [trial_document(t) for t in trials]
+    )
+    if not is_same:
+        what = f"measurement of {result.benchmark.name}, side {sent.side}"
         raise Contradiction(f"this attempt has sent another {what}, which stays: measure again in another run")
 
 
-def store_environment(machine: Machine, document: EnvironmentDocument) -> Environment:
-    """The environment's row, made if it is missing. Raises ResultError if the digest is not that of the facts."""
+def check_digest(document: EnvironmentDocument) -> None:
+    """Raise ResultError if an environment's digest is not that of its facts."""
     digest = json_digest(document.series)
     if digest != document.digest:
         raise ResultError(f"environment.digest is {document.digest}, but the facts under series have {digest}")
-    environment, _ = Environment.objects.defer("facts").get_or_create(
-        machine=machine, digest=digest, defaults={"facts": {"series": document.series, "recorded": document.recorded}}
-    )
-    return environment
 
 
-def store_document(source: Source, benchmark: Member) -> Result:
-    """The row of a document, with what its trials report about themselves."""
-    result = source.result
-    documents = trial_documents(result.trials)
-    return Result.objects.create(
-        attempt=source.attempt,
-        benchmark_id=benchmark.id,
-        side=result.side,
-        stopping=result.stopping and result.stopping.model_dump(),
-        repeatable=documents[0]["trial"] == 0 and "reproduce" in documents[0],
-        documents=packing.pack(documents),
-    )
+def store_environment(machine_id: int, document: EnvironmentDocument) -> Environment:
+    """The environment's row, made if it is missing. Raises ResultError if the digest is not that of the facts."""
+    check_digest(document)
+    facts = {"series": document.series, "recorded": document.recorded}
+    rows = Environment.objects.defer("facts")
+    return rows.get_or_create(machine_id=machine_id, digest=document.digest, defaults={"facts": facts})[0]
 
 
-def trial_documents(trials: Iterable[TrialDocument]) -> list[dict[str, Any]]:
-    """What is stored of each trial's document beside its row, by number."""
-    return [
-        {"trial": t.trial} | {part: value for part, value in t.model_dump(include=set(TRIAL_PARTS)).items() if value}
-        for t in by_number(trials)
-    ]
+TRIAL_COLUMNS = ("number", "order", "started_at", "seconds", "flags")
 
 
-def trial_rows(result: Result, trials: Iterable[TrialDocument]) -> list[Trial]:
-    """The rows of a document's trials, by number."""
-    return [
-        Trial(result=result, number=t.trial, order=t.order, started_at=t.started_at, seconds=t.seconds, flags=t.flags)
-        for t in by_number(trials)
-    ]
+def trial_columns(t: TrialDocument) -> tuple[int, int, datetime, float, list[str]]:
+    """A trial as its row has it, in the order of TRIAL_COLUMNS."""
+    return t.trial, t.order, t.started_at, t.seconds, t.flags
+
+
+def trial_document(t: TrialDocument) -> dict[str, Any]:
+    """What is stored of a trial beside its row."""
+    found = {"trial": t.trial, "pairing": t.pairing, "quiet": t.quiet, "server": t.server, "driver": t.driver}
+    if t.reproduce:
+        found["reproduce"] = t.reproduce.model_dump()
+    return {part: value for part, value in found.items() if value or part == "trial"}
 
 
 def by_number(trials: Iterable[TrialDocument]) -> list[TrialDocument]:
     return sorted(trials, key=lambda t: t.trial)
 
 
-def stored_series(wanted: Sequence[Series]) -> list[Series]:
-    """The rows of these series of one benchmark in one environment, made where they are missing."""
-    one = wanted[0]
-    same = Series.objects.filter(
-        project=one.project_id, benchmark=one.benchmark_id, machine=one.machine_id, environment=one.environment_id
-    )
-    known = {series.metric: series for series in same.filter(metric__in=[series.metric for series in wanted])}
-    if missing := [series for series in wanted if series.metric not in known]:
-        Series.objects.bulk_create(missing, ignore_conflicts=True)
-        known |= {series.metric: series for series in same.filter(metric__in=[series.metric for series in missing])}
-    return [known[series.metric] for series in wanted]
+def store(place: Place, result: ResultDocument, samples: Mapping[str, MetricSamples]) -> None:
+    """Store a document with its trials, and the samples of each series with their summary."""
+    trials = by_number(result.trials)
+    documents = [trial_document(t) for t in trials]
+    series = place.series if samples.keys() <= place.series.keys() else stored_series(place, result, samples)
+    summaries = [summary_of(metric, found) for metric, found in samples.items()]
+    numbers, orders, starts, lengths, flags = zip(*map(trial_columns, trials), strict=True)
+    row: dict[str, Any] = {
+        "attempt": place.attempt_id,
+        "benchmark": place.benchmark.id,
+        "commit": place.commit.pk,
+        "side": result.side,
+        "stopping": Jsonb(result.stopping.model_dump()) if result.stopping else None,
+        "repeatable": trials[0].trial == 0 and trials[0].reproduce is not None,
+        "documents": packing.pack(documents),
+        "numbers": list(numbers),
+        "orders": list(orders),
+        "starts": list(starts),
+        "lengths": list(lengths),
+        "trial_flags": [array_of(one) for one in flags],
+        "series": [series[metric] for metric in samples],
+        "values": [one.estimate.value for one in summaries],
+        "lows": [one.estimate.low for one in summaries],
+        "highs": [one.estimate.high for one in summaries],
+        "counts": [one.estimate.n for one in summaries],
+        "flags": [array_of(one.flags) for one in summaries],
+        "samples": [array_of(values_by_trial(found)) for found in samples.values()],
+        "flagged": [array_of(one.flagged) if one.flagged else None for one in summaries],
+        "paired": place.run.paired,
+    }
+    with connection.cursor() as cursor:
+        cursor.execute(STORED, row)
 
 
-def store_measurements(source: Source, found: Sequence[tuple[Series, MetricSamples]]) -> None:
-    """Store the samples of each series, and their summary."""
-    measurements = Measurement.objects.bulk_create(measurement_row(source, *one) for one in found)
-    Samples.objects.bulk_create(
-        samples_row(measurement, samples) for measurement, (_, samples) in zip(measurements, found, strict=True)
-    )
+def array_of(values: Iterable[float | str | None]) -> str:
+    """An array of numbers, or of words without special characters, as PostgreSQL writes it."""
+    return "{" + ",".join("NULL" if value is None else str(value) for value in values) + "}"
 
 
-def samples_row(measurement: Measurement, samples: MetricSamples) -> Samples:
-    """The samples of a measurement in the places of their trials."""
+def stored_series(place: Place, result: ResultDocument, metrics: Iterable[str]) -> dict[str, int]:
+    """The ids of the series of these metrics, which are made where they are missing, like their environment."""
+    environment = store_environment(place.run.machine_id, result.environment)
+    where = {
+        "project": place.run.project_id,
+        "benchmark": place.benchmark.id,
+        "machine": place.run.machine_id,
+        "environment": environment.pk,
+    }
+    missing = [
+        Series(metric=metric, **{f"{name}_id": pk for name, pk in where.items()})
+        for metric in metrics
+        if metric not in place.series
+    ]
+    Series.objects.bulk_create(missing, ignore_conflicts=True)
+    return dict(Series.objects.filter(**where).values_list("metric", "pk"))
+
+
+def values_by_trial(samples: MetricSamples) -> list[float | None]:
+    """The values in the places of their trials."""
     values: list[float | None] = [None] * (1 + max(trial for trial, _, _ in samples))
     for trial, value, _ in samples:
         values[trial] = value
-    voids = METRICS[measurement.series.metric].voided_by
+    return values
+
+
+@dataclass(frozen=True)
+class Summary:
+    """The estimate by the clean samples of a series, or by all if none is: then it carries their flags.
+
+    ``flagged``: numbers of the trials with a flag that voids the metric.
+    """
+
+    estimate: Estimate
+    flags: list[str]
+    flagged: list[int]
+
+
+def summary_of(metric: str, samples: MetricSamples) -> Summary:
+    voids = METRICS[metric].voided_by
     flagged = [trial for trial, _, flags in samples if not voids.isdisjoint(flags)]
-    return Samples(measurement=measurement, values=values, flagged=flagged or None)
-
-
-def measurement_row(source: Source, series: Series, samples: MetricSamples) -> Measurement:
-    """The summary of a series' samples: of the clean ones, or of all if none is."""
-    voids = METRICS[series.metric].voided_by
-    clean = [value for _, value, flags in samples if not voids.intersection(flags)]
-    flagged = sorted({flag for _, _, flags in samples for flag in flags if flag in voids}) if not clean else []
-    estimate = summarize(clean or [value for _, value, _ in samples])
-    return Measurement(
-        attempt=source.attempt,
-        series=series,
-        commit=source.commit,
-        side=source.result.side,
-        value=estimate.value,
-        low=estimate.low,
-        high=estimate.high,
-        n=estimate.n,
-        flags=flagged,
-        paired=source.attempt.run.paired,
-    )
+    clean = [value for _, value, flags in samples if voids.isdisjoint(flags)]
+    if clean:
+        return Summary(summarize(clean), [], flagged)
+    flags = sorted({flag for _, _, flags in samples for flag in flags if flag in voids})
+    return Summary(summarize([value for _, value, _ in samples]), flags, flagged)

@@ -22,7 +22,7 @@ def test_a_claim(runner: Runner, tracked: Tracked) -> None:
     runner.claim()  # reads the suite and the set, which never change
     Run.objects.active().update(status=Status.CANCELLED, lease_until=None)
     sent = statements(runner, "claim", {})
-    assert len(sent) == 6, sent
+    assert len(sent) == 5, sent
 
 
 def test_a_result_of_many_trials_and_metrics(run: Run, runner: Runner) -> None:
@@ -33,4 +33,4 @@ def test_a_result_of_many_trials_and_metrics(run: Run, runner: Runner) -> None:
         document = builders.result(run, benchmark, run.commit, [], trials=rows)
         sent = statements(runner, f"runs/{run.pk}/measurement", document.model_dump(mode="json", by_alias=True))
     assert Measurement.objects.count() == 6
-    assert len(sent) == 12, sent
+    assert len(sent) == 7, sent

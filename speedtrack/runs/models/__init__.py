@@ -3,7 +3,6 @@
 from speedtrack.runs.models.canaries import Canary, CanaryCheck
 from speedtrack.runs.models.machines import Environment, Machine, MachineEvent, UnknownToken
 from speedtrack.runs.models.measurements import (
-    TRIAL_PARTS,
     Build,
     Measurement,
     Profile,
@@ -32,7 +31,6 @@ __all__ = [
     "ACTIVE",
     "MOVES",
     "SETTLING",
-    "TRIAL_PARTS",
     "Attempt",
     "Build",
     "Canary",

@@ -156,17 +156,13 @@ class Result(models.Model):
         ]
 
     def unpacked(self) -> Iterator[dict[str, Any]]:
-        """The document of each trial, by number: of ``trial``, and of TRIAL_PARTS what there is."""
+        """What each trial reported about itself, by its number, ``trial``. What is empty is absent.
+
+        ``pairing``: its block, slot and slices, if both servers ran at the same time. ``quiet``: readings of the quiet
+        gate. ``server``: its resource usage, and the growth of its counters. ``reproduce``: how to repeat the trial by
+        hand. ``driver``: the driver's whole document.
+        """
         return iter(()) if self.documents is None else packing.unpack(bytes(self.documents))
-
-
-TRIAL_PARTS = {
-    "pairing": "its block, slot and slices, if both servers ran at the same time",
-    "quiet": "readings of the quiet gate during the trial",
-    "server": "the server's resource usage, and the growth of its counters",
-    "reproduce": "how to repeat the trial by hand; absent: not known",
-    "driver": "the driver's whole document",
-}
 
 
 class Trial(models.Model):
