@@ -23,6 +23,8 @@ def visible(text: str) -> str:
 
 def plain(log: str) -> str:
     """A log without terminal escapes and invisible characters."""
+    if log.isprintable():  # most names and subjects: nothing to remove
+        return log
     return visible(ESCAPES.sub("", log.replace("\r\n", "\n")))
 
 

@@ -25,6 +25,7 @@ function timeline(lines: t.LineColumns[], count: number, more: Partial<t.Timelin
     metric: { name: "server_cpu_ns_per_request", title: "Server CPU per request", unit: "ns", better: "lower" },
     count,
     step: 1,
+    measured: { m1: count },
     commits: {
       at: each,
       sha: each.map((i) => `${i}`.padStart(12, "0")),
@@ -127,7 +128,7 @@ test("one mark per commit and direction, the surest first", () => {
 });
 
 test("a break says what changed, and on which machine where there are several", () => {
-  const one = { at: 1, machine: "m1", what: "kernel 6.1 → 6.2" };
+  const one = { at: 1, machine: "m1", what: "kernel 6.1 → 6.2", facts: [] };
   const alone = timeline([line([0, 1], [1, 1])], 2, { breaks: [one] });
   assert.equal(t.breakText(alone, one, 60), "kernel 6.1 → 6.2");
   assert.equal(t.breakText(alone, one, 10), "kernel 6.…");
@@ -182,4 +183,10 @@ test("an outline joins neighbouring places, and knows the commits that it has", 
   assert.equal(whole.commits.sha[19], "sha 19");
   assert.deepEqual([t.knownPlace(whole, 20, -1), t.knownPlace(whole, 20, 1)], [19, 40]);
   assert.equal(t.knownPlace(whole, 9, 1), 9);
+});
+
+test("the coverage is told in words, of several machines by each", () => {
+  assert.equal(t.coverageText(timeline([], 8, { measured: {} })), "0 of 8 commits measured.");
+  assert.equal(t.coverageText(timeline([], 8, { measured: { m1: 7 } })), "7 of 8 commits measured.");
+  assert.equal(t.coverageText(timeline([], 8, { measured: { m2: 3, m1: 7 } })), "m1 7, m2 3 of 8 commits measured.");
 });

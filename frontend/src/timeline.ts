@@ -37,6 +37,7 @@ export interface Break {
   at: number;
   machine: string;
   what: string;
+  facts: { fact: string; before: string; after: string }[];
 }
 
 export interface Commits {
@@ -56,6 +57,8 @@ export interface Timeline {
   count: number;
   /** How many commits share a place of the chart; above 1, the lines are outlines, and only their commits are here. */
   step: number;
+  /** How many commits each machine measured. */
+  measured: Record<string, number>;
   commits: Commits;
   lines: LineColumns[];
   gaps: Gap[];
@@ -197,6 +200,13 @@ function weight(one: Change): number {
 export function breakText(timeline: Timeline, one: Break, most: number): string {
   const who = machines(timeline).length > 1 ? `${one.machine}: ` : "";
   return cut(`${who}${one.what}`, most);
+}
+
+/** How many of the commits are measured, as a sentence; of several machines, by each. */
+export function coverageText({ measured, count }: Timeline): string {
+  const found = Object.entries(measured).sort();
+  const numbers = found.length > 1 ? found.map(([name, n]) => `${name} ${n}`).join(", ") : `${found[0]?.[1] ?? 0}`;
+  return `${numbers} of ${count} commits measured.`;
 }
 
 /** The names of the machines that have points here, in order. */

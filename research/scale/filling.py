@@ -11,6 +11,8 @@ from research.scale.copying import Ids
 from research.scale.measurements import Part, Step
 from research.scale.shape import Shape
 from research.scale.world import Story, make_stories
+from speedtrack.alerts import sensitivity
+from speedtrack.alerts.effects import EffectsOfProjects
 from speedtrack.runs.models import Attempt, Machine, Series
 
 CANARY_CHECKS = 60
@@ -27,6 +29,7 @@ def fill(shape: Shape) -> None:
         write_histories(shape)
     with connection.cursor() as cursor:
         cursor.execute("VACUUM (ANALYZE)")
+    sensitivity.judge(Series.objects.select_related("benchmark"), EffectsOfProjects())
     print(f"filled in {time.monotonic() - begun:.0f} s", flush=True)
 
 

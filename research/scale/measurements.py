@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from research.scale import judgements
 from research.scale.copying import (
     EMPTY_ARRAY,
     Array,
@@ -87,6 +88,8 @@ def measure(taken: Ids, part: Part, steps: Sequence[Step], rng: np.random.Genera
     story = part.story
     per_commit = len(part.machines) * len(story.benchmarks) * len(story.metrics)
     many = max(1, AT_ONCE // per_commit)
+    seen: list[int] = []
+    medians = np.empty((0, len(part.machines), len(story.benchmarks), len(story.metrics)))
     for begin in range(0, len(part.positions), many):
         positions = np.array(part.positions[begin : begin + many])
         rows = [EndedRun(int(position), story.machines[m]) for position in positions for m in part.machines]
@@ -107,6 +110,9 @@ def measure(taken: Ids, part: Part, steps: Sequence[Step], rng: np.random.Genera
         flagged = rng.random(len(found.series)) < FLAGGED_SHARE
         store(taken, found.where(~flagged), "head", paired=False)
         store(taken, found.where(flagged), "head", paired=False, flag="unsteady")
+        seen = [*seen[-1:], *positions.tolist()]
+        medians = np.concatenate([medians[-1:], np.median(samples, axis=-1)])
+        judgements.compare(story, seen, series, medians)
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from django.db import transaction
 from django.db.models import QuerySet
 
-from speedtrack.alerts import drift, history
+from speedtrack.alerts import comparisons, drift, history, sensitivity
 from speedtrack.alerts.effects import EffectsOfProjects
 from speedtrack.alerts.known import KnownChange, known_lines, unfounded_suspicions
 from speedtrack.alerts.models import ChangePoint
@@ -76,13 +76,16 @@ def take(waiting: QuerySet[Series]) -> list[Series]:
     Measurements that are accepted from now on wait for the lock, and then mark the series again.
     """
     locked = waiting.order_by("pk").select_for_update(skip_locked=True, of=("self",), no_key=True)
-    related = locked.select_related("project", "machine").prefetch_related("machine__projects")
+    related = locked.select_related("project", "machine", "benchmark").prefetch_related("machine__projects")
     return list(related[:TOGETHER])
 
 
 def look_at(taken: Sequence[Series], effects: EffectsOfProjects) -> None:
-    """Detect in series that are locked, and note that their new measurements have been seen."""
-    detect_in([(series, series.undetected_since) for series in taken if series.undetected_since], effects)
+    """Judge series that are locked, and note that their new measurements have been seen."""
+    news = [(series, series.undetected_since) for series in taken if series.undetected_since]
+    detect_in(news, effects)
+    comparisons.compare_new(news, effects)
+    sensitivity.judge([series for series, _ in news], effects)
     Series.objects.filter(pk__in=[series.pk for series in taken]).update(undetected_since=None)
 
 

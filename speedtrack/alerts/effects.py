@@ -37,10 +37,13 @@ class EffectsOfProjects:
 
     def __init__(self) -> None:
         self.projects: dict[int, SmallestEffects] = {}
+        self.known: dict[int, float] = {}  # by series
 
     def of(self, series: Series) -> float:
-        project = series.project_id
-        return self.projects.setdefault(project, SmallestEffects(project)).of_series(series)
+        if series.pk not in self.known:
+            project = self.projects.setdefault(series.project_id, SmallestEffects(series.project_id))
+            self.known[series.pk] = project.of_series(series)
+        return self.known[series.pk]
 
 
 def smallest_effect(series: Series) -> float:

@@ -15,8 +15,9 @@ from django.db import transaction
 from django.db.models import Exists, F, OuterRef, Q, QuerySet
 from django.db.models.functions import Now
 
-from speedtrack.alerts import lines
+from speedtrack.alerts import lines, sensitivity
 from speedtrack.alerts.confirm import measure_further
+from speedtrack.alerts.effects import EffectsOfProjects
 from speedtrack.alerts.models import NoiseFloor
 from speedtrack.alerts.pairing import plan_next_round, sample_pairs
 from speedtrack.alerts.trouble import isolated
@@ -144,6 +145,7 @@ def store_due() -> int:
             NoiseFloor.objects.create(series=one, run=run, pairs=0)  # remains if its pairs cannot be evaluated
             with isolated(one):
                 store_floor(run, one)
+        sensitivity.judge(series, EffectsOfProjects())
     return len(runs)
 
 

@@ -4,24 +4,26 @@ Pages and mails read summaries (``points``), charts read columns (``columns``), 
 (``trial_points``).
 """
 
-import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby, pairwise
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from statistics import median
 from typing import Any, NamedTuple
 
+import numpy as np
 from django.db import connection
 from django.db.models import QuerySet
 
-from speedtrack.projects.models import Branch, Position
+from speedtrack.projects.models import Branch
 from speedtrack.runs.models import Measurement, Samples
 from speedtrack.stats.summary import summarize
 
 END = 2**31 - 1  # a position behind all commits
-BETWEEN = "p.number BETWEEN %(first)s AND %(last)s"
-AMONG = "p.number = ANY(%(at)s)"
+HEAD = 20  # bytes before the elements of an array of one dimension
+SUMMARY, SUMMARY_KINDS = ("value", "low", "high", "n"), ("f8", "f8", "f8", "i2")
+
+Array = np.ndarray[Any, np.dtype[Any]]
 
 
 def sql(query: str) -> str:
@@ -37,63 +39,39 @@ def sql(query: str) -> str:
     return query.replace("IS_POINT", point).replace("IS_CLEAN_POINT", clean).replace("IS_MEASURED", measured)
 
 
+# By series, not by commit: a commit has the points of all other series as well. The lateral subqueries let the index of
+# points find them, whatever PostgreSQL assumes about the sizes of the tables.
 SUMMARIES = sql("""
     SELECT m.series_id, p.number, m.commit_id, m.attempt_id, m.value, m.low, m.high, m.n, m.flags
-      FROM projects_position p
-      JOIN runs_measurement m ON m.commit_id = p.commit_id
-     WHERE p.branch_id = %(branch)s AND p.number BETWEEN %(first)s AND %(last)s
-       AND m.series_id = ANY(%(series)s) AND IS_POINT
-  ORDER BY p.number, m.series_id, m.attempt_id
-""")
-# One row per series, its columns as JSON written by PostgreSQL: one row per commit would cost Python too much.
-COLUMNS = sql("""
-    SELECT m.series_id,
-           array_agg(p.number - %(first)s ORDER BY p.number),
-           json_agg(m.value::real ORDER BY p.number)::text,
-           json_agg(m.low::real ORDER BY p.number)::text,
-           json_agg(m.high::real ORDER BY p.number)::text,
-           json_agg(m.n ORDER BY p.number)::text,
-           coalesce(json_object_agg(p.number - %(first)s, m.flags) FILTER (WHERE m.flags <> '{}'), '{}')::text
-      FROM projects_position p
-      JOIN runs_measurement m ON m.commit_id = p.commit_id
-     WHERE p.branch_id = %(branch)s AND p.number BETWEEN %(first)s AND %(last)s
-       AND m.series_id = ANY(%(series)s) AND IS_POINT
-  GROUP BY m.series_id
-  ORDER BY min(p.number), m.series_id
-""")
-# Of each bucket of commits, the positions of the first, the last, the smallest and the largest point of each series,
-# and of the points that are flagged: a chart of these looks like one of all.
-OUTLINE = sql("""
-    SELECT array_agg(DISTINCT kept.number)
-      FROM (
-        SELECT min(p.number) AS first, max(p.number) AS last,
-               min(ARRAY[m.value, p.number]) AS smallest, max(ARRAY[m.value, p.number]) AS largest,
-               array_agg(p.number) FILTER (WHERE m.flags <> '{}') AS flagged
-          FROM projects_position p
-          JOIN runs_measurement m ON m.commit_id = p.commit_id
-         WHERE p.branch_id = %(branch)s AND p.number BETWEEN %(first)s AND %(last)s
-           AND m.series_id = ANY(%(series)s) AND IS_POINT
-      GROUP BY m.series_id, (p.number - %(first)s) / %(step)s) bucket
-CROSS JOIN LATERAL unnest(ARRAY[first, last, smallest[2]::int, largest[2]::int] || flagged) AS kept(number)
-""")
-PLACES = sql("""
-    SELECT m.series_id, array_agg(DISTINCT p.number ORDER BY p.number)
-      FROM projects_position p
-      JOIN runs_measurement m ON m.commit_id = p.commit_id
-     WHERE p.branch_id = %(branch)s AND p.number BETWEEN %(first)s AND %(last)s
-       AND m.series_id = ANY(%(series)s) AND IS_POINT
-  GROUP BY m.series_id
-""")
-NEAREST_BEFORE = sql("""
-    SELECT s.id, found.commit_id, found.number
       FROM unnest(%(series)s::bigint[]) AS s(id)
 CROSS JOIN LATERAL (
-        SELECT p.commit_id, p.number
-          FROM projects_position p
-         WHERE p.branch_id = %(branch)s AND p.number < %(number)s AND p.number >= %(number)s - %(reach)s
-           AND EXISTS (SELECT FROM runs_measurement m
-                        WHERE m.series_id = s.id AND m.commit_id = p.commit_id AND IS_POINT)
-      ORDER BY p.number DESC LIMIT 1) found
+        SELECT m.* FROM runs_measurement m
+         WHERE m.series_id = s.id
+           AND m.commit_id = ANY(ARRAY(SELECT commit_id FROM projects_position
+                                        WHERE branch_id = %(branch)s AND number BETWEEN %(first)s AND %(last)s))
+           AND IS_POINT OFFSET 0) m
+      JOIN projects_position p ON p.branch_id = %(branch)s AND p.commit_id = m.commit_id
+  ORDER BY p.number, m.series_id, m.attempt_id
+""")
+# First the path: its commits and their positions. Then one row per series, its columns as arrays in PostgreSQL's binary
+# form: a row per point would cost Python too much.
+COLUMNS = sql("""
+      WITH path AS MATERIALIZED (
+        SELECT array_agg(commit_id) AS commits, array_agg(number) AS numbers
+          FROM projects_position
+         WHERE branch_id = %(branch)s AND number BETWEEN %(first)s AND %(last)s)
+    SELECT 0, array_send(commits), array_send(numbers), NULL, NULL, NULL, NULL FROM path
+ UNION ALL
+    SELECT s.id, points.*
+      FROM path
+CROSS JOIN unnest(%(series)s::bigint[]) AS s(id)
+CROSS JOIN LATERAL (
+        SELECT array_send(array_agg(m.commit_id)), array_send(array_agg(m.value)), array_send(array_agg(m.low)),
+               array_send(array_agg(m.high)), array_send(array_agg(m.n)),
+               json_object_agg(m.commit_id, m.flags) FILTER (WHERE m.flags <> '{}')
+          FROM runs_measurement m
+         WHERE m.series_id = s.id AND m.commit_id = ANY(path.commits) AND IS_POINT
+        HAVING count(*) > 0) points
 """)
 # One row per stretch: the position and the commit of each sample, and its value, in commit order. Lateral subqueries,
 # so that PostgreSQL looks up each commit rather than read whole series. A series with fewer points than are wanted is
@@ -163,15 +141,25 @@ class LinePoint(NamedTuple):
 
 
 class LineColumns(NamedTuple):
-    """The points of one series: ``at`` are positions, counted from the first one asked for; the rest is JSON."""
+    """The points of one series in commit order: positions, counted from the first one asked for, and summaries.
+
+    ``flags``: those of the points that have any, by position.
+    """
 
     series_id: int
-    at: list[int]
-    value: str
-    low: str
-    high: str
-    n: str
-    flags: str
+    at: Array
+    value: Array
+    low: Array
+    high: Array
+    n: Array
+    flags: dict[int, list[str]]
+
+    def chosen(self, places: Any) -> "LineColumns":
+        """The same with some of the points, by their indices in these arrays."""
+        at = self.at[places]
+        flags = {place: self.flags[place] for place in self.flags.keys() & set(at.tolist())}
+        value, low, high, n = (column[places] for column in (self.value, self.low, self.high, self.n))
+        return LineColumns(self.series_id, at, value, low, high, n, flags)
 
 
 class TrialPoint(NamedTuple):
@@ -248,71 +236,45 @@ def pooled(group: Sequence[LinePoint], samples: dict[tuple[int, int, int], list[
     return clean[-1]._replace(value=estimate.value, low=estimate.low, high=estimate.high, n=n)
 
 
-def outline(series_ids: Iterable[int], branch: Branch, first: int, last: int, step: int) -> list[int]:
-    """The positions whose points show the outline of these series, where ``step`` commits share a place of a chart."""
+def columns(series_ids: Iterable[int], branch: Branch, first: int, last: int = END) -> list[LineColumns]:
+    """The same points as columns, for charts; series with points there, in the order of their first points."""
     asked: dict[str, Any] = {"branch": branch.pk, "first": first, "last": last, "series": list(series_ids)}
     with connection.cursor() as cursor:
-        cursor.execute(OUTLINE, asked | {"step": step})
-        return cursor.fetchone()[0] or []
+        cursor.execute(COLUMNS, asked)
+        path, *rows = sorted(cursor, key=itemgetter(0))
+    if not rows:
+        return []
+    commits, numbers = array_of(path[1], "i8"), array_of(path[2], "i4")
+    order = np.argsort(commits)
+    commits, numbers = commits[order], numbers[order] - first
+    found = [line_columns(row, commits, numbers) for row in rows]
+    again = {one.series_id for one in found if len(np.unique(one.at)) < len(one.at)}
+    found = [pooled_columns(one.series_id, branch, first, last) if one.series_id in again else one for one in found]
+    return sorted(found, key=lambda one: (one.at[0], one.series_id))
 
 
-def columns(
-    series_ids: Iterable[int], branch: Branch, first: int, last: int, at: Sequence[int] | None = None
-) -> list[LineColumns]:
-    """The same points as columns, for charts; series with points there, in the order of their first points.
-
-    ``at``: only those at these positions.
-    """
-    asked: dict[str, Any] = {"branch": branch.pk, "first": first, "last": last, "series": list(series_ids)}
-    query = COLUMNS.replace(BETWEEN, AMONG) if at is not None else COLUMNS
-    with connection.cursor() as cursor:
-        cursor.execute(query, asked | {"at": at})
-        found = [LineColumns._make(row) for row in cursor]
-    again = [one.series_id for one in found if len(set(one.at)) < len(one.at)]
-    wanted = None if at is None else set(at)
-    by_series = {
-        pk: pooled_columns(
-            pk, [p for p in points([pk], branch, first, last) if wanted is None or p.position in wanted], first
-        )
-        for pk in again
-    }
-    return [by_series.get(one.series_id, one) for one in found]
+def line_columns(row: tuple[Any, ...], commits: Array, places: Array) -> LineColumns:
+    """A row of COLUMNS. ``commits``: the ids of the path, ascending; ``places``: their positions."""
+    series_id, ids, *summaries, flags = row
+    at = places[np.searchsorted(commits, array_of(ids, "i8"))]
+    order = np.argsort(at, kind="stable")
+    value, low, high, n = (array_of(sent, kind)[order] for sent, kind in zip(summaries, SUMMARY_KINDS, strict=True))
+    known = dict(zip(array_of(ids, "i8").tolist(), at.tolist(), strict=True)) if flags else {}
+    by_place = {known[int(commit)]: words for commit, words in (flags or {}).items()}
+    return LineColumns(series_id, at[order], value, low, high, n, by_place)
 
 
-def pooled_columns(series_id: int, found: Sequence[LinePoint], first: int) -> LineColumns:
+def array_of(sent: bytes, kind: str) -> Array:
+    """The elements of an array without nulls as ``array_send`` writes it: after a head, each with its size."""
+    return np.frombuffer(sent, [("size", ">i4"), ("value", f">{kind}")], offset=HEAD)["value"].astype(kind)
+
+
+def pooled_columns(series_id: int, branch: Branch, first: int, last: int) -> LineColumns:
     """The columns of a series that measured some commit more than once."""
-    return LineColumns(
-        series_id,
-        at=[p.position - first for p in found],
-        value=json.dumps([p.value for p in found]),
-        low=json.dumps([p.low for p in found]),
-        high=json.dumps([p.high for p in found]),
-        n=json.dumps([p.n for p in found]),
-        flags=json.dumps({p.position - first: p.flags for p in found if p.flags}),
-    )
-
-
-def positions(series_ids: Iterable[int], branch: Branch, first: int, last: int) -> dict[int, list[int]]:
-    """Series id -> the positions of its points between two positions of a branch."""
-    asked: dict[str, Any] = {"branch": branch.pk, "first": first, "last": last, "series": list(series_ids)}
-    with connection.cursor() as cursor:
-        cursor.execute(PLACES, asked)
-        return dict(cursor.fetchall())
-
-
-def measured_commits(series_ids: Iterable[int], branch: Branch, first: int, last: int) -> int:
-    """How many commits between two positions of a branch have a point in any of these series."""
-    places = Position.objects.filter(branch=branch, number__range=(first, last))
-    points = point_measurements().filter(series__in=list(series_ids)).values("commit")
-    return places.filter(commit__in=points).count()
-
-
-def nearest_before(series_ids: Iterable[int], branch: Branch, number: int, reach: int) -> dict[int, tuple[int, int]]:
-    """Series id -> (commit id, position) of its newest point before a position, at most ``reach`` commits back."""
-    asked: dict[str, Any] = {"series": list(series_ids), "branch": branch.pk, "number": number, "reach": reach}
-    with connection.cursor() as cursor:
-        cursor.execute(NEAREST_BEFORE, asked)
-        return {series_id: (commit_id, at) for series_id, commit_id, at in cursor}
+    found = points([series_id], branch, first, last)
+    at, value, low, high, n = (np.array([getattr(p, name) for p in found]) for name in ("position", *SUMMARY))
+    flags = {p.position - first: p.flags for p in found if p.flags}
+    return LineColumns(series_id, at - first, value, low, high, n, flags)
 
 
 def trial_points(stretches: Sequence[Stretch], around: Around = Around()) -> list[list[TrialPoint]]:

@@ -1,29 +1,29 @@
-"""The smallest change that each series would show now, its noise, and the reasons for that noise."""
+"""The smallest change that each series would show now, its noise, and the reasons for that noise.
+
+Computed and kept when detection has judged a series, and when an A/A run has shown its noise; pages read the rows.
+"""
 
 import math
 from bisect import bisect_right
 from collections import Counter, defaultdict
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 from statistics import median
 from typing import NamedTuple
 
-from django.db.models import Count, Q
+from django.db.models import Count, Q, QuerySet
 
-from speedtrack.alerts import floors, lines
-from speedtrack.alerts.effects import SmallestEffects
+from speedtrack.alerts import lines
+from speedtrack.alerts.effects import EffectsOfProjects
 from speedtrack.alerts.lines import LinePoint
-from speedtrack.alerts.models import ChangePoint, NoiseFloor
-from speedtrack.benchmarks.metrics import METRICS, Metric
+from speedtrack.alerts.models import ChangePoint, NoiseFloor, SeriesSensitivity
+from speedtrack.benchmarks.metrics import METRICS
 from speedtrack.projects.models import Branch
 from speedtrack.runs.models import Series, Trial
-from speedtrack.stats.explain import VisibleChange, smallest_visible_change
+from speedtrack.stats.explain import smallest_visible_change
 from speedtrack.stats.noise import LineNoise, line_noise
 
 COMMITS = 100  # the newest of the branch, by which a series is judged
 FLAGGED_RUNS = 30  # the newest of a machine, whose trials are checked for flags
-TOO_NOISY = 0.05  # a smallest change above this, and above TIMES the metric's smallest effect, is of no use
-TIMES = 5
 OFTEN = 0.1  # share of trials with a flag above which it is a likely reason
 SHORT_S = 1.0
 FEW_TRIALS = 5
@@ -51,70 +51,64 @@ class NoiseCause(NamedTuple):
     remedy: str
 
 
-@dataclass(frozen=True)
-class SeriesSensitivity:
-    """A series: its noise, the smallest lasting change that its line shows, and what A/A runs showed.
+class PairedNoise(NamedTuple):
+    """What A/A runs showed: the smallest change that ten pairs confirm, how many runs, how many of them differed."""
 
-    ``smallest``: the smallest change that is both suspected by the line and confirmed by ten pairs.
-    """
-
-    series: Series
-    points: int
-    noise: LineNoise | None
-    sight: VisibleChange | None
-    floor: NoiseFloor | None
-    aa_runs: int
-    aa_different: int
-    smallest_effect: float
-    causes: tuple[NoiseCause, ...] = ()
-
-    @property
-    def metric(self) -> Metric:
-        return METRICS[self.series.metric]
-
-    @property
-    def smallest(self) -> float | None:
-        known = [self.sight.smallest if self.sight else None, self.floor.smallest if self.floor else None]
-        return max((value for value in known if value is not None), default=None)
-
-    @property
-    def limit(self) -> float:
-        """A smallest change above this is of no use."""
-        return max(TOO_NOISY, TIMES * self.smallest_effect)
-
-    @property
-    def too_noisy(self) -> bool:
-        return self.smallest is not None and self.smallest > self.limit
+    smallest: float | None = None
+    runs: int = 0
+    different: int = 0
 
 
-def sensitivities(branch: Branch, series: Iterable[Series]) -> list[SeriesSensitivity]:
-    """The sensitivity of each series with points among the newest commits of a branch; the noisy ones with causes."""
-    known = {one.pk: one for one in series if METRICS[one.metric].watched}
-    head = branch.positions.order_by("-number").values_list("number", flat=True).first()
-    if head is None or not known:
+def judge(series: Iterable[Series], effects: EffectsOfProjects) -> None:
+    """Keep the sensitivity of each watched series with points among the newest commits of its default branch."""
+    by_project: dict[int, list[Series]] = defaultdict(list)
+    for one in series:
+        if METRICS[one.metric].watched:
+            by_project[one.project_id].append(one)
+    rows = [row for project, found in by_project.items() for row in judged_rows(project, found, effects)]
+    columns = [field.attname for field in SeriesSensitivity._meta.concrete_fields if not field.primary_key]
+    SeriesSensitivity.objects.bulk_create(rows, update_conflicts=True, unique_fields=["series"], update_fields=columns)
+
+
+def judged_rows(project_id: int, series: Sequence[Series], effects: EffectsOfProjects) -> list[SeriesSensitivity]:
+    """The sensitivity of series of one project; the noisy ones with causes."""
+    branch = default_branch(project_id)
+    if branch is None:
         return []
     points: dict[int, list[LinePoint]] = defaultdict(list)
-    for point in lines.points(known, branch, max(0, head - COMMITS + 1), head):
+    head = head_of(branch)
+    for point in lines.points([one.pk for one in series], branch, head - COMMITS + 1, head):
         points[point.series_id].append(point)
-    found_floors, rates, effects = floors.newest_floors(points), aa_rates(points), SmallestEffects(branch.project_id)
-    levels = level_starts(points, branch)
-    judged = [
-        judge_sensitivity(
-            known[pk],
-            on_one_level(found, levels[pk]),
-            (found_floors.get(pk), rates.get(pk, (0, 0)), effects.of(known[pk].metric)),
-        )
-        for pk, found in points.items()
-    ]
-    noisy = [one for one in judged if one.too_noisy]
-    flags = FlagCounts({point.attempt_id for one in noisy for point in points[one.series.pk][-FLAGGED_RUNS:]})
-    trials = {pk: found[-1].n for pk, found in points.items()}
-    return [
-        SeriesSensitivity(**{**vars(one), "causes": tuple(causes_of(one, flags, trials[one.series.pk]))})
-        if one.too_noisy
-        else one
-        for one in judged
-    ]
+    paired, levels = paired_noise(points), level_starts(points, branch)
+    known = {one.pk: one for one in series}
+    judged = []
+    for pk, found in points.items():
+        row = judge_line(known[pk], on_one_level(found, levels[pk]), effects.of(known[pk]))
+        row.position = found[-1].position
+        row.paired, row.aa_runs, row.aa_different = paired.get(pk, PairedNoise())
+        judged.append(row)
+    noisy = [row for row in judged if row.too_noisy]
+    flags = FlagCounts([row.series for row in noisy], [p for row in noisy for p in points[row.series_id]])
+    for row in noisy:
+        row.causes = list(causes_of(row, flags, points[row.series_id][-1].n))
+    return judged
+
+
+def newest(branch: Branch, series: QuerySet[Series]) -> QuerySet[SeriesSensitivity]:
+    """The sensitivity of those of these series that still have points among the newest commits of the branch."""
+    return SeriesSensitivity.objects.filter(series__in=series.values("pk"), position__gt=head_of(branch) - COMMITS)
+
+
+def head_of(branch: Branch) -> int:
+    """The position of the branch's newest commit, -1 if there is none."""
+    newest = branch.positions.order_by("-number").values_list("number", flat=True).first()
+    return -1 if newest is None else newest
+
+
+def default_branch(project_id: int) -> Branch | None:
+    """The default branch of a project, or else another live one."""
+    live = Branch.objects.filter(project=project_id, deleted_at=None).select_related("project").order_by("name")
+    return min(live, key=lambda branch: branch.name != branch.project.default_branch, default=None)
 
 
 def level_starts(series: Iterable[int], branch: Branch) -> dict[int, list[int]]:
@@ -142,21 +136,18 @@ def on_one_level(points: list[LinePoint], starts: list[int]) -> list[LinePoint]:
     return scaled
 
 
-def judge_sensitivity(
-    series: Series, points: list[LinePoint], known: tuple[NoiseFloor | None, tuple[int, int], float]
-) -> SeriesSensitivity:
-    floor, (runs, different), effect = known
+def judge_line(series: Series, points: list[LinePoint], smallest_effect: float) -> SeriesSensitivity:
+    """The sensitivity of a series by clean points on one level."""
     level = [math.log(point.value) for point in points]
     error = [standard_error(point) for point in points]
+    noise = line_noise(level, error)
+    seen = smallest_visible_change(level, error, smallest_effect=smallest_effect)
     return SeriesSensitivity(
-        series,
-        len(points),
-        line_noise(level, error),
-        smallest_visible_change(level, error, smallest_effect=effect),
-        floor,
-        runs,
-        different,
-        effect,
+        series=series,
+        points=len(points),
+        smallest_effect=smallest_effect,
+        **(vars(noise) if noise else {}),
+        **({"visible": seen.smallest, "visible_within": seen.after} if seen else {}),
     )
 
 
@@ -167,24 +158,30 @@ def standard_error(point: LinePoint) -> float:
     return (math.log(point.high) - math.log(point.low)) / 2 / TO_95
 
 
-def aa_rates(series: Iterable[int]) -> dict[int, tuple[int, int]]:
-    """By series: how many A/A runs there are, and how many found the same program different at 95%."""
+def paired_noise(series: Iterable[int]) -> dict[int, PairedNoise]:
+    """By series: what its A/A runs showed; the smallest change is that of the newest one with enough clean pairs."""
+    floors = NoiseFloor.objects.filter(series__in=list(series))
+    newest = floors.filter(smallest__isnull=False).order_by("series", "-id").distinct("series")
+    smallest = dict(newest.values_list("series", "smallest"))
     different = Q(low__gt=1) | Q(high__lt=1)
-    rows = (
-        NoiseFloor.objects.filter(series__in=list(series), ratio__isnull=False)
-        .values_list("series")
-        .annotate(runs=Count("pk"), different=Count("pk", filter=different))
-    )
-    return {pk: (runs, differ) for pk, runs, differ in rows.order_by()}
+    rows = floors.filter(ratio__isnull=False).values_list("series").order_by()
+    counted = rows.annotate(runs=Count("pk"), different=Count("pk", filter=different))
+    rates = {pk: (runs, differ) for pk, runs, differ in counted}
+    return {pk: PairedNoise(smallest.get(pk), *rates.get(pk, (0, 0))) for pk in smallest.keys() | rates.keys()}
 
 
 class FlagCounts:
-    """How many trials of each benchmark there were in some attempts, and with which flags."""
+    """How many trials of each of these series' benchmarks there were in the newest runs, and with which flags."""
 
-    def __init__(self, attempts: Iterable[int]) -> None:
+    def __init__(self, series: Sequence[Series], points: Sequence[LinePoint]) -> None:
         self.trials: Counter[tuple[int, int]] = Counter()
         self.flags: dict[tuple[int, int], Counter[str]] = defaultdict(Counter)
-        rows = Trial.objects.filter(result__attempt__in=list(attempts))
+        by_series: dict[int, list[int]] = defaultdict(list)
+        for point in points:
+            by_series[point.series_id].append(point.attempt_id)
+        attempts = {attempt for found in by_series.values() for attempt in found[-FLAGGED_RUNS:]}
+        benchmarks = {one.benchmark_id for one in series}
+        rows = Trial.objects.filter(result__attempt__in=attempts, result__benchmark__in=benchmarks)
         for benchmark, machine, flags in rows.values_list(
             "result__benchmark", "result__attempt__run__machine", "flags"
         ):
@@ -199,13 +196,19 @@ class FlagCounts:
         return [(flag, share) for flag, share in shares if share >= OFTEN]
 
 
+def noise_of(one: SeriesSensitivity) -> LineNoise | None:
+    if one.between is None or one.within is None:
+        return None
+    return LineNoise(one.between, one.within, one.modes)
+
+
 def causes_of(one: SeriesSensitivity, flags: FlagCounts, trials: int) -> Iterable[NoiseCause]:
     """Why a series is so noisy, the most likely reason first."""
     for flag, share in flags.often(one.series):
         yield NoiseCause(
             f"{flag} in {share:.0%} of its trials", REMEDIES.get(flag, "docs/methodology.md says what it means")
         )
-    noise = one.noise
+    noise = noise_of(one)
     if noise and noise.modes:
         yield NoiseCause(
             f"it alternates between two levels, {noise.modes:.1%} apart",

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from statistics import median
 
 from speedtrack.alerts import lines
-from speedtrack.alerts.brackets import positions_of
 from speedtrack.alerts.models import Alert, ChangePoint
 from speedtrack.benchmarks.metrics import HEADLINE, METRICS, Metric
 from speedtrack.runs.models import Series
@@ -38,26 +37,25 @@ def suite_effect(alert: Alert, points: Sequence[ChangePoint]) -> SuiteEffect | N
     and after. None if none was measured on both sides.
     """
     worst = points[0]
-    numbers = positions_of(alert.branch, [alert.before_id, alert.commit_id])
-    if len(numbers) < 2:
+    if len(alert.ends) < 2:
         return None
     paired = {
         cp.series.benchmark_id: math.log(cp.ratio)
         for cp in points
         if cp.series.metric == HEADLINE and cp.series.machine_id == worst.series.machine_id and cp.ratio > 0
     }
-    steps = steps_by_benchmark(alert, worst, (numbers[alert.before_id], numbers[alert.commit_id])) | paired
+    steps = steps_by_benchmark(alert, worst) | paired
     if not steps:
         return None
     mean = math.exp(sum(steps.values()) / len(steps))
     return SuiteEffect(mean, len(steps), len(paired), worst.series.machine.name)
 
 
-def steps_by_benchmark(alert: Alert, worst: ChangePoint, ends: tuple[int, int]) -> dict[int, float]:
+def steps_by_benchmark(alert: Alert, worst: ChangePoint) -> dict[int, float]:
     """Benchmark id -> logarithm of after / before, by clean points of one series on both sides."""
     series = Series.objects.filter(project=alert.project_id, machine=worst.series.machine_id, metric=HEADLINE)
     benchmarks = dict(series.values_list("pk", "benchmark"))
-    first, last = ends
+    first, last = alert.ends
     points = lines.points(benchmarks, alert.branch, max(0, first - BESIDE + 1), last + BESIDE - 1)
     before: dict[int, list[float]] = defaultdict(list)
     after: dict[int, list[float]] = defaultdict(list)

@@ -38,6 +38,9 @@ class Limit(StrEnum):
     HISTORY = "history"  #: too few points before the place and too few trials to compare with
 
 
+LIMITS = list(Limit)  # in the order of the layers of ``_limits``
+
+
 @dataclass(frozen=True)
 class WindowEvidence:
     """The clearest window at a place. ``after``: the number of points taken for the new level.
@@ -83,7 +86,7 @@ def explain_place(
     level, error = (values[since:] for values in levels([point.values for point in points], scale))
     begin = place - since
     table = shifts(level, newest_means(level, sensitivity.trim), sensitivity)
-    limits, names = _limits(level, error, scale.effect(smallest_effect), sensitivity)
+    limits, which = _limits(level, error, scale.effect(smallest_effect), sensitivity)
     found = []
     for column, after in enumerate(int(size) for size in AFTER):
         seen = begin + after - 1
@@ -95,7 +98,7 @@ def explain_place(
         before = level[max(0, begin - sensitivity.before) : begin]
         agreement = _agreement(before, level[begin : seen + 1], size)
         wanted = sensitivity.agree[0 if after <= FEW else 1]
-        name = names[seen][column]
+        name = LIMITS[which[seen, column]]
         found.append(WindowEvidence(after, scale.ratio(size), scale.ratio(limit) - 1, score, name, agreement, wanted))
     return max(found, key=lambda reason: (reason.suspicious, reason.score))
 
@@ -124,16 +127,16 @@ def smallest_visible_change(
     """
     if len(level) < 2:
         return None
-    limits, names = _limits(np.array(level), np.array(error), math.log1p(smallest_effect), sensitivity)
+    limits, which = _limits(np.array(level), np.array(error), math.log1p(smallest_effect), sensitivity)
     last = np.where((AFTER <= SOON) & (len(level) > AFTER), limits[-1], np.inf)
     column = int(np.argmin(last))
     if math.isinf(last[column]):
         return None
-    return VisibleChange(math.expm1(float(last[column])), int(AFTER[column]), names[-1][column])
+    return VisibleChange(math.expm1(float(last[column])), int(AFTER[column]), LIMITS[which[-1, column]])
 
 
-def _limits(level: Array, error: Array, effect: float, sensitivity: Sensitivity) -> tuple[Array, list[list[Limit]]]:
-    """The limit of each shift and which one it is: one row per point, one column per window size."""
+def _limits(level: Array, error: Array, effect: float, sensitivity: Sensitivity) -> tuple[Array, Array]:
+    """The limit of each shift, and its place in LIMITS: one row per point, one column per window size."""
     table = shifts(level, newest_means(level, sensitivity.trim), sensitivity)
     noise = yardsticks(table, np.empty((0, len(AFTER))), sensitivity)
     trials = sensitivity.trials * trial_errors(error, sensitivity.before)
@@ -145,11 +148,6 @@ def _limits(level: Array, error: Array, effect: float, sensitivity: Sensitivity)
     trials[young] = np.where(unknown, np.nan, effect + trials)[young]
     layers = np.stack([noise, trials, rounding, np.full(noise.shape, effect)])
     limits = np.nanmax(layers, axis=0)
-    order = (Limit.NOISE, Limit.TRIALS, Limit.ROUNDING, Limit.EFFECT)
-    which = np.argmax(np.nan_to_num(layers, nan=-1.0), axis=0)
     nothing = young[:, None] & unknown
-    limits = np.where(nothing, np.inf, limits)
-    names = [
-        [Limit.HISTORY if nothing[i, j] else order[which[i, j]] for j in range(len(AFTER))] for i in range(len(level))
-    ]
-    return limits, names
+    which = np.where(nothing, LIMITS.index(Limit.HISTORY), np.argmax(np.nan_to_num(layers, nan=-1.0), axis=0))
+    return np.where(nothing, np.inf, limits), which

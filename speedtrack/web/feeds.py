@@ -60,8 +60,7 @@ class AlertsFeed(FeedOfAlerts):
         change = "changed"
         if worst := item.worst:
             more = f" and {item.series - 1} more" if item.series > 1 else ""
-            effect = numbers.effect(worst.metric, worst.is_slowdown)
-            change = f"{effect} {numbers.change(worst.ratio)} {worst.series.benchmark.name}{more}"
+            change = f"{worst.effect} {numbers.change(worst.ratio)} {worst.benchmark}{more}"
         return xml_text(f"[{item.alert.project.slug}] {change} ({item.alert.status})")
 
     def item_description(self, item: ListedAlert) -> str:

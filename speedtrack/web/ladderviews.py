@@ -7,7 +7,7 @@ from django.views.decorators.http import require_safe
 from speedtrack.text import plain_values
 from speedtrack.web.pages import ladders as ladders_page
 from speedtrack.web.pages import releases as releases_page
-from speedtrack.web.views import csv_lines
+from speedtrack.web.views import csv_pieces
 
 
 @require_safe
@@ -29,6 +29,6 @@ def ladders_values(request: HttpRequest, form: str) -> HttpResponseBase:
     page = ladders_page.load(request.GET)
     if form == "json":
         return JsonResponse(plain_values(ladders_page.ladders_document(page)))
-    response = StreamingHttpResponse(csv_lines(ladders_page.csv_rows(page)), content_type="text/csv; charset=utf-8")
+    response = StreamingHttpResponse(csv_pieces(ladders_page.csv_rows(page)), content_type="text/csv; charset=utf-8")
     response.headers["Content-Disposition"] = 'attachment; filename="ladder.csv"'
     return response

@@ -2,10 +2,9 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Protocol, TypeVar
 
-from django.db.models import Exists, F, OuterRef, Q
+from django.db.models import Exists, F, OuterRef, Q, Subquery
 from django.http import Http404, QueryDict
 
 from speedtrack.benchmarks.metrics import HEADLINE, METRICS, Metric
@@ -31,10 +30,11 @@ class Scope:
     metrics: list[Metric]
     metric: Metric
 
-    @cached_property
+    @property
     def head(self) -> int:
         """The position of the branch's newest commit, -1 if there is none."""
-        return head_position(self.branch)
+        last: int | None = getattr(self.branch, "last", None)
+        return -1 if last is None else last
 
 
 def project_or_404(slug: str) -> Project:
@@ -47,7 +47,9 @@ def project_or_404(slug: str) -> Project:
 def scope_of(slug: str, query: QueryDict, metric: str | None = None) -> Scope:
     """The scope that an address names. Raises Http404 for a name that does not exist."""
     project = project_or_404(slug)
-    branches = list(project.branches.order_by(F("deleted_at").asc(nulls_first=True), "name"))
+    last = Position.objects.filter(branch=OuterRef("pk")).order_by("-number").values("number")[:1]
+    ordered = project.branches.order_by(F("deleted_at").asc(nulls_first=True), "name")
+    branches: list[Branch] = list(ordered.annotate(last=Subquery(last)))
     branch = named_or_default("branch", query.get("branch"), branches, project.default_branch)
     machines = machines_of(project)
     machine = named_or_default("machine", query.get("machine"), machines, "")
@@ -70,13 +72,6 @@ def machines_of(project: Project) -> list[Machine]:
     series = Series.objects.filter(project=project, machine=OuterRef("pk"))
     machines = Machine.objects.defer("facts").annotate(has_series=Exists(series))
     return list(machines.filter(Q(projects=project) | Q(has_series=True)).distinct().order_by("-has_series", "name"))
-
-
-def head_position(branch: Branch | None) -> int:
-    if branch is None:
-        return -1
-    newest = Position.objects.filter(branch=branch).order_by("-number").values_list("number", flat=True).first()
-    return -1 if newest is None else newest
 
 
 def recent_commits(branch: Branch | None, count: int) -> list["PlacedCommit"]:

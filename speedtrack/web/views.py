@@ -1,14 +1,17 @@
 """The pages: read the address, load the page by one module of ``pages``, render it."""
 
 import csv
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from io import StringIO
+from itertools import islice
+from typing import Any
 
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.contrib.auth.models import User
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase, JsonResponse, StreamingHttpResponse
 from django.shortcuts import redirect, render
-from django.views.decorators.http import require_http_methods, require_safe
+from django.views.decorators.http import condition, require_http_methods, require_safe
 
 from speedtrack.alerts import triage
 from speedtrack.alerts.triage import Decision, Stale
@@ -25,12 +28,14 @@ from speedtrack.web.pages import project as project_page
 from speedtrack.web.pages import queue as queue_page
 from speedtrack.web.pages import run as run_page
 from speedtrack.web.pages.timeline import page as timeline_page
+from speedtrack.web.pages.timeline import table as timeline_table
 from speedtrack.web.pages.timeline.document import timeline_document
-from speedtrack.web.pages.timeline.points import load_timeline
 from speedtrack.web.pages.timeline.table import csv_rows
-from speedtrack.web.pages.timeline.view import DEFAULT_LAST, RANGES, view_of
+from speedtrack.web.pages.timeline.version import etag_of
+from speedtrack.web.pages.timeline.view import DEFAULT_LAST, RANGES, View, view_of
 
 NOTE_LENGTH = 4000
+CSV_LINES = 500  # of a piece
 
 
 @require_safe
@@ -55,7 +60,10 @@ def project(request: HttpRequest, slug: str) -> HttpResponse:
 
 @require_safe
 def timeline(request: HttpRequest, slug: str, benchmark: str, metric: str) -> HttpResponse:
-    page = timeline_page.load(view_of(slug, benchmark, metric, request.GET), request.GET.get("why", ""))
+    view = view_of(slug, benchmark, metric, request.GET)
+    if request.GET.get("part") == "values":
+        return render(request, "web/timeline_values.html", {"page": timeline_table.load(view)})
+    page = timeline_page.load(view, request.GET.get("why", ""))
     context = {
         "page": page,
         "view": page.view,
@@ -75,25 +83,31 @@ def timeline_values(request: HttpRequest, slug: str, benchmark: str, metric: str
     if form not in ("json", "csv"):
         raise Http404(f"There is no format {form!r} of a timeline: there are json and csv.")
     view = view_of(slug, benchmark, metric, request.GET)
-    if form == "json":
-        whole = request.GET.get("points") == "all"
-        return HttpResponse(timeline_document(view, whole), content_type="application/json")
-    rows = csv_rows(load_timeline(view))
-    response = StreamingHttpResponse(csv_lines(rows), content_type="text/csv; charset=utf-8")
-    response.headers["Content-Disposition"] = f'attachment; filename="{slug}-{benchmark}-{metric}.csv"'
+    etag = etag_of(view, f"{form} {request.GET.urlencode()}")
+    answer: Callable[[HttpRequest, View], HttpResponseBase] = timeline_json if form == "json" else timeline_csv
+    response: HttpResponseBase = condition(lambda _: etag)(lambda request: answer(request, view))(request)
+    response.headers["Cache-Control"] = "no-cache"  # to be kept, and used once the server has said that it is current
     return response
 
 
-class Echo:
-    """A file whose write returns the text: csv.writer then returns each line."""
-
-    def write(self, text: str) -> str:
-        return text
+def timeline_json(request: HttpRequest, view: View) -> HttpResponse:
+    whole = request.GET.get("points") == "all"
+    return HttpResponse(timeline_document(view, whole), content_type="application/json")
 
 
-def csv_lines(rows: Iterator[list[str]]) -> Iterator[str]:
-    writer = csv.writer(Echo())
-    return (writer.writerow(row) for row in rows)
+def timeline_csv(request: HttpRequest, view: View) -> HttpResponseBase:
+    response = StreamingHttpResponse(csv_pieces(csv_rows(view)), content_type="text/csv; charset=utf-8")
+    name = f"{view.scope.project.slug}-{view.benchmark.name}-{view.scope.metric.name}.csv"
+    response.headers["Content-Disposition"] = f'attachment; filename="{name}"'
+    return response
+
+
+def csv_pieces(rows: Iterator[list[Any]]) -> Iterator[str]:
+    """CSV in pieces of many lines: each piece is compressed and sent by itself."""
+    while some := list(islice(rows, CSV_LINES)):
+        piece = StringIO()
+        csv.writer(piece).writerows(some)
+        yield piece.getvalue()
 
 
 @require_safe
@@ -119,7 +133,7 @@ def alert(request: HttpRequest, pk: int) -> HttpResponse:
     found = alert_page.alert_or_404(pk)
     if found.merged_into_id:
         return redirect("alert", pk=found.merged_into_id)
-    page = alert_page.load(found, can_decide=request.user.is_authenticated)
+    page = alert_page.load(found, request.user.is_authenticated, all_pairs=request.GET.get("pairs") == "all")
     section = profiles_page.section_of_alert(page.alert, request.GET.get("zoom", ""))
     context = {"page": page, "alert": page.alert, "project": page.alert.project, "section": section}
     return render(request, "web/alert.html", context)

@@ -14,6 +14,7 @@ import { type Colours, pageColours } from "./colours";
 import { flaggedDataset, gapDataset, lineDatasets } from "./datasets";
 import { bandPlugin, breakPlugin, markPlugin } from "./overlays";
 import { followPointer, type PointerActions, pointerPlugin } from "./pointer";
+import { snapshotPlugin } from "./snapshot";
 
 Chart.register(LineController, LineElement, PointElement, LinearScale, Tooltip);
 
@@ -67,6 +68,7 @@ function config(timeline: Timeline, options: ChartOptions): Config {
       breakPlugin(timeline, colours),
       markPlugin(timeline, colours),
       pointerPlugin(timeline, options, colours),
+      snapshotPlugin(),
     ],
     options: {
       animation: false,

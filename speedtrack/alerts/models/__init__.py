@@ -2,7 +2,21 @@
 
 from speedtrack.alerts.models.alerts import Alert, AlertEvent
 from speedtrack.alerts.models.change_points import BestLevel, ChangePoint, Verdict, shares_commit
+from speedtrack.alerts.models.comparisons import CommitComparison, look_of
 from speedtrack.alerts.models.floors import NoiseFloor
 from speedtrack.alerts.models.mutes import Mute
+from speedtrack.alerts.models.sensitivity import SeriesSensitivity
 
-__all__ = ["Alert", "AlertEvent", "BestLevel", "ChangePoint", "Mute", "NoiseFloor", "Verdict", "shares_commit"]
+__all__ = [
+    "Alert",
+    "AlertEvent",
+    "BestLevel",
+    "ChangePoint",
+    "CommitComparison",
+    "Mute",
+    "NoiseFloor",
+    "SeriesSensitivity",
+    "Verdict",
+    "look_of",
+    "shares_commit",
+]

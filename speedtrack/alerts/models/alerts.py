@@ -15,13 +15,15 @@ from speedtrack.wakeups import Wakes
 
 class AlertQuerySet(models.QuerySet["Alert"]):
     def with_range(self) -> "AlertQuerySet":
-        """With what each would otherwise look up by itself: ``width``, ``drift`` and ``containing``."""
+        """With what each would otherwise look up by itself: ``width``, ``ends``, ``drift`` and ``containing``."""
         places = Position.objects.filter(branch=OuterRef("branch"))
         first = Subquery(places.filter(commit=OuterRef("before")).values("number"))
         last = Subquery(places.filter(commit=OuterRef("commit")).values("number"))
         drifts = self.model.change_points.rel.related_model._default_manager.filter(alert=OuterRef("pk"), kind="drift")
         branches = Branch.objects.filter(positions__commit=OuterRef("commit"), deleted_at=None).order_by("name")
+        ends = places.filter(Q(commit=OuterRef("before")) | Q(commit=OuterRef("commit"))).order_by("number")
         known: dict[str, Any] = {
+            "ends": ArraySubquery(ends.values("number")),
             "width": Greatest(Coalesce(last - first, 1), 1),
             "drift": Coalesce(Subquery(drifts.order_by("pk").values("reference")[:1]), Value("")),
             "containing": ArraySubquery(branches.values("name")),
@@ -120,6 +122,12 @@ class Alert(models.Model):
     def width(self) -> int:
         """How many commits may be the cause; 1 once they have left the branch."""
         return self.candidates().count() or 1
+
+    @cached_property
+    def ends(self) -> list[int]:
+        """The positions of ``before`` and ``commit`` on the branch; fewer than two once they have left it."""
+        places = Position.objects.filter(branch=self.branch_id, commit__in=[self.before_id, self.commit_id])
+        return list(places.order_by("number").values_list("number", flat=True))
 
     @cached_property
     def drift(self) -> str:

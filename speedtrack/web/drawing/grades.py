@@ -25,10 +25,10 @@ class Grade:
     errors: float
 
 
-def noise_of_points(points: Sequence[LinePoint]) -> float:
-    """Standard deviation of the logarithm of a point, from successive differences; 0 if there are fewer than FEW."""
-    values = [math.log(p.value) for p in points if p.value > 0 and not p.flags]
-    moves = [abs(b - a) for a, b in pairwise(values)]
+def noise_of_values(values: Sequence[float]) -> float:
+    """Standard deviation of the logarithm of a value, from successive differences; 0 if there are fewer than FEW."""
+    logs = [math.log(value) for value in values if value > 0]
+    moves = [abs(b - a) for a, b in pairwise(logs)]
     return MAD_TO_SIGMA * median(moves) / math.sqrt(2) if len(moves) >= FEW else 0.0
 
 

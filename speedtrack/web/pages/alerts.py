@@ -2,22 +2,53 @@
 
 from collections import defaultdict
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from django.db.models import Count
 
 from speedtrack.alerts.models import Alert, ChangePoint
 from speedtrack.alerts.models.alerts import AlertQuerySet
-from speedtrack.benchmarks.metrics import METRICS, Direction
+from speedtrack.benchmarks import numbers
+from speedtrack.benchmarks.metrics import METRICS, Direction, Metric
 from speedtrack.projects.models import Project
-from speedtrack.web.pages import changes
 
 MOST_ALERTS = 100
+ALERT_COLUMNS = (
+    "status",
+    "improvement",
+    "muted",
+    "created",
+    "project__slug",
+    "project__name",
+    "branch__name",
+    "before__sha",
+    "commit__sha",
+    "commit__subject",
+    "commit__author_name",
+    "assignee__username",
+)
+
+
+class WorstChange(NamedTuple):
+    """The worst change point of an alert."""
+
+    benchmark: str
+    metric: Metric
+    ratio: float
+
+    @property
+    def is_slowdown(self) -> bool:
+        return (self.ratio > 1) == (self.metric.better == Direction.LOWER)
+
+    @property
+    def effect(self) -> str:
+        return numbers.effect(self.metric, self.is_slowdown)
 
 
 @dataclass(frozen=True)
 class ListedAlert:
     alert: Alert
-    worst: ChangePoint | None
+    worst: WorstChange | None
     series: int
 
 
@@ -46,10 +77,9 @@ def list_alerts(project: Project | None, status: str) -> list[ListedAlert]:
     elif status in Alert.Status.values:
         found = found.filter(status=status, improvement=False)
     listed = found.with_range().select_related("project", "branch", "before", "commit", "assignee")
-    alerts = list(listed.order_by("-pk")[:MOST_ALERTS])
-    ranked = ranked_points(alerts)
-    worst = changes.change_points().in_bulk([points[0] for points in ranked.values()])
-    return [ListedAlert(a, worst.get(next(iter(ranked[a.pk]), 0)), len(ranked[a.pk])) for a in alerts]
+    alerts = list(listed.only(*ALERT_COLUMNS).order_by("-pk")[:MOST_ALERTS])
+    ranked = ranked_changes(alerts)
+    return [ListedAlert(alert, next(iter(ranked[alert.pk]), None), len(ranked[alert.pk])) for alert in alerts]
 
 
 def standing_alerts(project: Project | None) -> AlertQuerySet:
@@ -57,14 +87,17 @@ def standing_alerts(project: Project | None) -> AlertQuerySet:
     return found if project is None else found.filter(project=project)
 
 
-def ranked_points(alerts: list[Alert]) -> dict[int, list[int]]:
-    """By alert: the ids of its change points, the worst first. As columns, because an alert may have hundreds."""
-    ranks: dict[int, list[tuple[bool, float, int]]] = defaultdict(list)
-    rows = ChangePoint.objects.filter(alert__in=alerts).values_list("alert_id", "pk", "ratio", "series__metric")
-    for alert_id, pk, ratio, metric in rows:
-        worse = (ratio > 1) == (METRICS[metric].better == Direction.LOWER)
-        ranks[alert_id].append((not worse, -abs(ratio - 1), pk))
-    return defaultdict(list, {alert_id: [pk for *_, pk in sorted(found)] for alert_id, found in ranks.items()})
+def ranked_changes(alerts: list[Alert]) -> dict[int, list[WorstChange]]:
+    """By alert: its changes, the worst first. As columns, because an alert may have hundreds."""
+    found: dict[int, list[WorstChange]] = defaultdict(list)
+    rows = ChangePoint.objects.filter(alert__in=alerts).order_by("pk")
+    for alert_id, benchmark, metric, ratio in rows.values_list(
+        "alert_id", "series__benchmark__name", "series__metric", "ratio"
+    ):
+        found[alert_id].append(WorstChange(benchmark, METRICS[metric], ratio))
+    for changes in found.values():
+        changes.sort(key=lambda one: (not one.is_slowdown, -abs(one.ratio - 1)))
+    return found
 
 
 def count_alerts(project: Project | None) -> dict[str, int]:

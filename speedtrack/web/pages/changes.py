@@ -1,11 +1,13 @@
 """Recent changes: the change points of one cause as one entry, at its commit or the range that holds it."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from django.db.models import F, OuterRef, QuerySet, Subquery
 
 from speedtrack.alerts.models import ChangePoint
+from speedtrack.benchmarks.metrics import METRICS, Direction
 from speedtrack.projects.models import Branch, Commit, Position
 
 Status = ChangePoint.Status
@@ -20,9 +22,29 @@ VISIBLE = (
 )
 
 
-@dataclass
+class GroupedPoint(NamedTuple):
+    """What is needed of each change point of a group. ``width``: how many commits may be the cause."""
+
+    pk: int
+    status: str
+    ratio: float
+    metric: str
+    alert_id: int | None
+    before_id: int
+    commit_id: int
+    width: int | None
+
+    @property
+    def is_slowdown(self) -> bool:
+        return (self.ratio > 1) == (METRICS[self.metric].better == Direction.LOWER)
+
+
+COLUMNS = ("pk", "status", "ratio", "series__metric", "alert_id", "before_id", "commit_id", "width")
+
+
+@dataclass(frozen=True)
 class ChangeGroup:
-    """The change points of one cause in one direction, the largest first.
+    """The change points of one cause in one direction, the largest first: ``worst``.
 
     The cause is ``commit``, or one of the ``width`` commits after ``before`` and up to ``commit``.
     """
@@ -31,26 +53,26 @@ class ChangeGroup:
     before: Commit
     commit: Commit
     width: int
-    worse: bool
-    points: list[ChangePoint]
+    worst: ChangePoint
+    points: list[GroupedPoint]
 
     @property
-    def worst(self) -> ChangePoint:
-        return self.points[0]
+    def worse(self) -> bool:
+        return self.worst.is_slowdown
 
     @property
     def confirmed(self) -> bool:
-        return any(cp.status == Status.CONFIRMED for cp in self.points)
+        return any(one.status == Status.CONFIRMED for one in self.points)
 
     @property
     def settling(self) -> bool:
-        return not self.confirmed and any(cp.status in (Status.SUSPECTED, Status.SETTLING) for cp in self.points)
+        return not self.confirmed and any(one.status in (Status.SUSPECTED, Status.SETTLING) for one in self.points)
 
     @property
     def state(self) -> str:
         if self.confirmed or self.settling:
             return "confirmed" if self.confirmed else "suspected"
-        found = {cp.status for cp in self.points}
+        found = {one.status for one in self.points}
         return next((str(one) for one in (Status.HISTORY, Status.UNSETTLED, Status.MACHINE) if one in found), "")
 
     @property
@@ -60,11 +82,7 @@ class ChangeGroup:
 
     @property
     def alert_id(self) -> int | None:
-        return next((cp.alert_id for cp in self.points if cp.alert_id), None)
-
-    @property
-    def benchmarks(self) -> int:
-        return len({cp.series.benchmark_id for cp in self.points})
+        return next((one.alert_id for one in self.points if one.alert_id), None)
 
 
 def change_points() -> QuerySet[ChangePoint]:
@@ -89,28 +107,49 @@ def on_branch(branch: Branch | None, first: int = 0, last: int = 2**31 - 1) -> Q
 
 
 def newest_groups(points: QuerySet[ChangePoint], count: int) -> list[ChangeGroup]:
-    """The newest causes among these change points."""
-    newest = points.filter(status__in=VISIBLE).order_by("-commit__committed_at", "-id").values_list("pk", flat=True)
-    order = {pk: place for place, pk in enumerate(newest[:MOST_POINTS])}
-    return group_by_cause(sorted(change_points().filter(pk__in=order), key=lambda cp: order[cp.pk]))[:count]
+    """The newest causes among these change points. Of each, two change points are loaded whole."""
+    newest = points.filter(status__in=VISIBLE).order_by("-commit__committed_at", "-id")[:MOST_POINTS]
+    groups = by_cause(GroupedPoint._make(row) for row in newest.values_list(*COLUMNS))[:count]
+    wanted = {one.pk for group in groups for one in (group[0], narrowest_of(group))}
+    return shown_groups(groups, change_points().in_bulk(wanted))
 
 
-def group_by_cause(points: Iterable[ChangePoint]) -> list[ChangeGroup]:
-    """One group per cause (an alert, else a range of commits) and direction, in order of first appearance."""
-    groups: dict[tuple[object, ...], list[ChangePoint]] = {}
-    for cp in points:
-        cause = (cp.alert_id,) if cp.alert_id else (cp.before_id, cp.commit_id)
-        groups.setdefault((*cause, cp.is_slowdown), []).append(cp)
-    return [change_group(members) for members in groups.values()]
+def groups_of(points: Iterable[ChangePoint]) -> list[ChangeGroup]:
+    """The causes of these change points, in order of first appearance."""
+    known = {cp.pk: cp for cp in points}
+    rows = [
+        GroupedPoint(
+            cp.pk, cp.status, cp.ratio, cp.series.metric, cp.alert_id, cp.before_id, cp.commit_id, width_of(cp)
+        )
+        for cp in known.values()
+    ]
+    return shown_groups(by_cause(rows), known)
 
 
-def change_group(points: list[ChangePoint]) -> ChangeGroup:
-    """The group of these points, at the narrowest range among them."""
-    narrowest = min(points, key=width_of)
-    points.sort(key=lambda cp: (cp.status != Status.CONFIRMED, -abs(cp.ratio - 1)))
-    return ChangeGroup(
-        narrowest.branch, narrowest.before, narrowest.commit, width_of(narrowest), narrowest.is_slowdown, points
-    )
+def by_cause(points: Iterable[GroupedPoint]) -> list[list[GroupedPoint]]:
+    """By cause (an alert, else a range of commits) and direction, in order of first appearance; the largest first."""
+    groups: dict[tuple[object, ...], list[GroupedPoint]] = {}
+    for one in points:
+        cause = (one.alert_id,) if one.alert_id else (one.before_id, one.commit_id)
+        groups.setdefault((*cause, one.is_slowdown), []).append(one)
+    return [
+        sorted(group, key=lambda one: (one.status != Status.CONFIRMED, -abs(one.ratio - 1)))
+        for group in groups.values()
+    ]
+
+
+def narrowest_of(group: list[GroupedPoint]) -> GroupedPoint:
+    return min(group, key=lambda one: one.width or 1)
+
+
+def shown_groups(groups: Iterable[list[GroupedPoint]], known: Mapping[int, ChangePoint]) -> list[ChangeGroup]:
+    """The groups, each at the narrowest range among its points."""
+    found = []
+    for group in groups:
+        narrowest = narrowest_of(group)
+        at, worst = known[narrowest.pk], known[group[0].pk]
+        found.append(ChangeGroup(at.branch, at.before, at.commit, narrowest.width or 1, worst, group))
+    return found
 
 
 def width_of(cp: ChangePoint) -> int:

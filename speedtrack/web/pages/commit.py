@@ -2,56 +2,66 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import NamedTuple
 
-from django.db.models import Exists, OuterRef
+from django.db.models import Exists, F, IntegerField, OuterRef, Value
 from django.http import Http404
 
 from speedtrack.alerts import lines
-from speedtrack.alerts.effects import SmallestEffects
 from speedtrack.alerts.lines import LinePoint
-from speedtrack.alerts.models import ChangePoint
+from speedtrack.alerts.models import ChangePoint, CommitComparison, look_of
 from speedtrack.benchmarks import numbers
 from speedtrack.benchmarks.definitions import BUILD
 from speedtrack.benchmarks.metrics import METRICS, Metric
-from speedtrack.benchmarks.models import Benchmark
 from speedtrack.projects.models import Branch, Commit, Position, Project, Tag
-from speedtrack.runs.models import Build, LogChunk, Machine, Run, Series
-from speedtrack.stats.compare import Comparison, compare_exact, compare_samples
+from speedtrack.runs.models import Build, LogChunk, Run, Series
 from speedtrack.text import plain
 from speedtrack.web.pages import changes
 from speedtrack.web.scope import named_or_default, project_or_404
 
-REACH = 500  # commits of the branch that are searched for the one measured before
 FEW_RESULTS = 120  # of a machine, up to which the page has the numbers of all metrics
+PARENT = -1  # instead of a position
 LOG_TAIL = 12_000  # characters of the build log that the page shows
+UNSETTLED_ANSWERS = {CommitComparison.Answer.SAME: "same", CommitComparison.Answer.UNKNOWN: "uncertain"}
 
 
-@dataclass(frozen=True)
-class SeriesResult:
-    """The result of one series at the commit, compared with the commit that the series measured before."""
+class StoredComparison(NamedTuple):
+    """What the page shows of a CommitComparison."""
 
-    series: Series
+    distance: int
+    old: float
+    ratio: float
+    low: float
+    high: float
+    answer: str
+
+
+class SeriesResult(NamedTuple):
+    """The result of one series at the commit, compared with the commit that the series measured before.
+
+    ``is_first``: detection has seen it, and found nothing before it.
+    """
+
+    series_id: int
+    benchmark: str
     metric: Metric
     point: LinePoint
-    before: Commit | None
-    before_point: LinePoint | None
-    comparison: Comparison | None
+    comparison: StoredComparison | None
+    is_first: bool
     change: ChangePoint | None
 
     @property
     def look(self) -> str:
-        if self.comparison is None or self.comparison.answer != "different":
-            return "same"
-        return "worse" if (self.comparison.ratio > 1) == (self.metric.better == "lower") else "better"
+        found = self.comparison
+        return look_of(found.answer, found.ratio, self.metric.name) if found else "same"
 
     @property
     def answer(self) -> str:
         """The result of the comparison, in a word or two."""
         if self.comparison is None:
-            return "first measurement"
-        if self.comparison.answer == "different":
-            return numbers.effect(self.metric, self.look == "worse")
-        return "same" if self.comparison.answer == "same" else "uncertain"
+            return "first measurement" if self.is_first else "not compared yet"
+        settled = UNSETTLED_ANSWERS.get(CommitComparison.Answer(self.comparison.answer))
+        return settled or numbers.effect(self.metric, self.look == "worse")
 
 
 @dataclass(frozen=True)
@@ -97,8 +107,7 @@ class CommitPage:
     branches: list[Branch]
     tags: list[Tag]
     parents: list[Commit | str]
-    earlier: Commit | None
-    later: Commit | None
+    named: dict[int, Commit]  #: commits near it on the branch, by how many commits they are before it
     machines: list[str]  #: those that measured the commit; the results are of the one that was asked for
     results: MachineResults | None
     builds: list[BuildWithLog]
@@ -106,20 +115,23 @@ class CommitPage:
     changes: list[changes.ChangeGroup]
     ladders: list[str]
 
+    @property
+    def earlier(self) -> Commit | None:
+        return self.named.get(1)
 
-def commit_or_404(slug: str, sha: str) -> tuple[Project, Commit]:
+    @property
+    def later(self) -> Commit | None:
+        return self.named.get(-1)
+
+
+def commit_or_404(slug: str, sha: str) -> Commit:
     """A commit by its hash, or by the beginning of it (at least seven characters)."""
-    project = project_or_404(slug)
-    found = list(Commit.objects.filter(project=project, sha__startswith=sha.lower())[:2]) if len(sha) >= 7 else []
+    commits = Commit.objects.filter(project__slug=slug, sha__startswith=sha.lower()).select_related("project")
+    found = list(commits[:2]) if len(sha) >= 7 else []
     if len(found) != 1:
+        project_or_404(slug)
         raise Http404(f"{slug} has {'more than one' if found else 'no'} commit {sha!r}.")
-    return project, found[0]
-
-
-def ladders_of(commit: Commit) -> list[str]:
-    """The ladders that were measured for a commit."""
-    rungs = Benchmark.objects.filter(series__measurements__commit=commit, series__measurements__accepted=True)
-    return list(rungs.exclude(ladder="").values_list("ladder", flat=True).distinct().order_by("ladder"))
+    return found[0]
 
 
 @dataclass(frozen=True)
@@ -131,50 +143,47 @@ class Asked:
     metric: str | None = None
 
 
+class Place(NamedTuple):
+    """A commit on a branch, and the change points whose range includes it there."""
+
+    commit: Commit
+    branch: Branch
+    number: int
+    points: list[ChangePoint]
+
+
+class MeasuringMachine(NamedTuple):
+    pk: int
+    name: str
+
+
 def load(slug: str, sha: str, asked: Asked) -> CommitPage:
-    project, commit = commit_or_404(slug, sha)
+    commit = commit_or_404(slug, sha)
+    project = commit.project
     places = {p.branch: p.number for p in commit.positions.select_related("branch").order_by("branch__name")}
     branch = named_or_default("branch", asked.branch, places, project.default_branch)
-    related = ("machine", "base", "linked__commit")
-    runs = list(
-        project.runs.filter(commit=commit).select_related(*related).defer("machine__facts").order_by("-id")[:50]
+    place = (
+        Place(commit, branch, places[branch], list(change_points_around(branch, places[branch]))) if branch else None
     )
-    points = list(change_points_around(branch, places[branch])) if branch else []
-    earlier, later = neighbours(branch, places[branch]) if branch else (None, None)
-    machines = machines_of(commit)
+    machines, ladders = measured_by(commit)
     machine = named_or_default("machine", asked.machine, machines, "")
-    results = None
-    if branch and machine:
-        found = results_on(machine, commit, branch, places[branch], SmallestEffects(project.pk), points)
-        results = machine_results(machine, found, asked.metric) if found else None
+    results = results_on(machine, place) if place and machine else []
+    parents, named = commits_around(commit, place, results)
     return CommitPage(
-        project,
-        commit,
-        branch,
-        list(places),
-        list(project.tags.filter(sha=commit.sha).order_by("name")),
-        parents_of(project, commit),
-        earlier,
-        later,
-        [one.name for one in machines],
-        results,
-        builds_of(commit),
-        runs,
-        changes.group_by_cause(cp for cp in points if cp.status in changes.VISIBLE),
-        ladders_of(commit),
+        project=project,
+        commit=commit,
+        branch=branch,
+        branches=list(places),
+        tags=list(project.tags.filter(sha=commit.sha).order_by("name")),
+        parents=parents,
+        named=named,
+        machines=[one.name for one in machines],
+        results=machine_results(machine.name, results, asked.metric) if machine and results else None,
+        builds=builds_of(commit),
+        runs=runs_of(commit),
+        changes=changes.groups_of(cp for cp in place.points if cp.status in changes.VISIBLE) if place else [],
+        ladders=ladders,
     )
-
-
-def parents_of(project: Project, commit: Commit) -> list[Commit | str]:
-    """The parents; of a parent that is not stored, the hash."""
-    known = {c.sha: c for c in Commit.objects.filter(project=project, sha__in=commit.parents)}
-    return [known.get(sha, sha) for sha in commit.parents]
-
-
-def neighbours(branch: Branch, number: int) -> tuple[Commit | None, Commit | None]:
-    near = Position.objects.filter(branch=branch, number__in=[number - 1, number + 1]).select_related("commit")
-    found = {p.number: p.commit for p in near}
-    return found.get(number - 1), found.get(number + 1)
 
 
 def change_points_around(branch: Branch, number: int) -> Iterable[ChangePoint]:
@@ -183,97 +192,76 @@ def change_points_around(branch: Branch, number: int) -> Iterable[ChangePoint]:
     return changes.on_branch(branch, first=number).filter(Exists(starts_before)).order_by("id")
 
 
-def machines_of(commit: Commit) -> list[Machine]:
-    """The machines with results of a commit, by name."""
-    measured = Series.objects.filter(pk__in=lines.point_measurements().filter(commit=commit).values("series"))
-    return list(Machine.objects.filter(pk__in=measured.values("machine")).defer("facts").order_by("name"))
+def measured_by(commit: Commit) -> tuple[list[MeasuringMachine], list[str]]:
+    """The machines with results of a commit, and the ladders that were measured for it, by name."""
+    measured = lines.point_measurements().filter(commit=commit).values("series")
+    rows = Series.objects.filter(pk__in=measured).values_list("machine", "machine__name", "benchmark__ladder")
+    found = list(rows.distinct())
+    machines = {pk: MeasuringMachine(pk, name) for pk, name, _ in found}
+    return sorted(machines.values(), key=lambda one: one.name), sorted({ladder for *_, ladder in found if ladder})
 
 
-def results_on(
-    machine: Machine,
-    commit: Commit,
-    branch: Branch,
-    number: int,
-    effects: SmallestEffects,
-    points: list[ChangePoint],
-) -> list[SeriesResult]:
+def results_on(machine: MeasuringMachine, place: Place) -> list[SeriesResult]:
     """The results of one machine."""
-    measured = lines.point_measurements().filter(commit=commit, series__machine=machine).values("series")
-    rows = Series.objects.filter(pk__in=measured).select_related("benchmark").defer("benchmark__definition", "error")
-    series = list(rows.order_by("pk"))
-    for one in series:
-        one.machine = machine
-    here = {p.series_id: p for p in lines.points([s.pk for s in series], branch, number, number)}
-    before = measured_before(series, branch, number)
-    samples = samples_of_points([*here.values(), *(p for _, p in before.values())])
-    marks = {cp.series_id: cp for cp in points if cp.commit_id == commit.pk}
+    measured = lines.point_measurements().filter(commit=place.commit).values("series")
+    series = Series.objects.filter(pk__in=measured, machine=machine.pk)
+    rows = list(series.values_list("pk", "benchmark__name", "metric", "undetected_since"))
+    ids = [pk for pk, *_ in rows]
+    here = {p.series_id: p for p in lines.points(ids, place.branch, place.number, place.number)}
+    stored = CommitComparison.objects.filter(commit=place.commit, series__in=ids)
+    compared = {pk: StoredComparison(*found) for pk, *found in stored.values_list("series", *StoredComparison._fields)}
+    marks = {cp.series_id: cp for cp in place.points if cp.commit_id == place.commit.pk}
     return [
-        series_result(s, here[s.pk], before.get(s.pk), samples, effects, marks.get(s.pk))
-        for s in series
-        if s.pk in here
+        SeriesResult(pk, name, METRICS[metric], here[pk], compared.get(pk), since is None, marks.get(pk))
+        for pk, name, metric, since in rows
+        if pk in here
     ]
 
 
-def machine_results(machine: Machine, results: list[SeriesResult], asked: str | None) -> MachineResults:
+def machine_results(machine: str, results: list[SeriesResult], asked: str | None) -> MachineResults:
     """The results of a machine in the metrics' order; where environments differ, the table has the newest."""
-    results = sorted(results, key=lambda r: (r.series.benchmark.name, r.series.pk))
-    by_metric = [MetricResults(metric, [r for r in results if r.metric is metric]) for metric in METRICS.values()]
-    groups = [group for group in by_metric if group.results]
-    newest = {(r.series.benchmark.name, r.series.metric): r for r in results}
-    names = dict.fromkeys(r.series.benchmark.name for r in results)
-    columns = [g for g in groups if any(r.series.benchmark.name != BUILD for r in g.results)]
+    results = sorted(results, key=lambda r: (r.benchmark, r.series_id))
+    by_metric = {metric.name: MetricResults(metric, []) for metric in METRICS.values()}
+    for one in results:
+        by_metric[one.metric.name].results.append(one)
+    groups = [group for group in by_metric.values() if group.results]
+    newest = {(r.benchmark, r.metric.name): r for r in results}
+    names = dict.fromkeys(r.benchmark for r in results)
+    columns = [g for g in groups if any(r.benchmark != BUILD for r in g.results)]
     rows = [(name, [newest.get((name, g.metric.name)) for g in columns]) for name in names if name != BUILD]
     if len(results) <= FEW_RESULTS:
-        return MachineResults(machine.name, groups, columns, rows, [], [])
+        return MachineResults(machine, groups, columns, rows, [], [])
     shown = next((group for group in groups if group.metric.name == asked), groups[0])
     moved = [r for r in results if (r.look != "same" or r.change) and r.metric is not shown.metric]
     others = [group.metric for group in groups if group is not shown]
-    return MachineResults(machine.name, [shown], columns, rows, moved, others)
+    return MachineResults(machine, [shown], columns, rows, moved, others)
 
 
-def measured_before(series: list[Series], branch: Branch, number: int) -> dict[int, tuple[Commit, LinePoint]]:
-    """By series: the last commit before this one that it measured, and its point."""
-    ids = [s.pk for s in series]
-    places = lines.nearest_before(ids, branch, number, REACH)
-    if not places:
-        return {}
-    commits = Commit.objects.in_bulk({commit_id for commit_id, _ in places.values()})
-    numbers = [at for _, at in places.values()]
-    points = {(p.series_id, p.commit_id): p for p in lines.points(places, branch, min(numbers), max(numbers))}
-    return {s: (commits[c], points[s, c]) for s, (c, _) in places.items()}
+def commits_around(
+    commit: Commit, place: Place | None, results: list[SeriesResult]
+) -> tuple[list[Commit | str], dict[int, Commit]]:
+    """The parents (of one that is not stored, the hash), and the commits before and after it that the page names.
+
+    The latter by how many commits they are before this one on its branch.
+    """
+    known = Commit.objects.filter(project=commit.project, sha__in=commit.parents)
+    found = known.annotate(number=Value(PARENT, IntegerField()))
+    if place:
+        distances = {1, -1, *(one.comparison.distance for one in results if one.comparison)}
+        numbers = [place.number - distance for distance in distances]
+        near = Commit.objects.filter(positions__branch=place.branch, positions__number__in=numbers)
+        found = found.union(near.annotate(number=F("positions__number")), all=True)
+    rows: list[tuple[Commit, int]] = [(row, row.number) for row in found]
+    parents = {row.sha: row for row, number in rows if number == PARENT}
+    named = {place.number - number: row for row, number in rows if place and number != PARENT}
+    return [parents.get(sha, sha) for sha in commit.parents], named
 
 
-Samples = dict[tuple[int, int], list[float]]
-
-
-def samples_of_points(points: list[LinePoint]) -> Samples:
-    """By series and commit: the samples of all measurements of these points; the value where they have been deleted."""
-    found: Samples = {}
-    for (series_id, commit_id, _), values in sorted(lines.samples_by_attempt(points).items()):
-        found.setdefault((series_id, commit_id), []).extend(values)
-    return {(point.series_id, point.commit_id): [point.value] for point in points} | found
-
-
-def series_result(
-    series: Series,
-    point: LinePoint,
-    before: tuple[Commit, LinePoint] | None,
-    samples: Samples,
-    effects: SmallestEffects,
-    change: ChangePoint | None,
-) -> SeriesResult:
-    metric = METRICS[series.metric]
-    if before is None:
-        return SeriesResult(series, metric, point, None, None, None, change)
-    commit, old = before
-    smallest = effects.of(metric.name)
-    if metric.exact:
-        exact = compare_exact(old.value, point.value, smallest_effect=smallest)
-        return SeriesResult(series, metric, point, commit, old, exact, change)
-    comparison = compare_samples(
-        samples[series.pk, commit.pk], samples[series.pk, point.commit_id], smallest_effect=smallest, seed=series.pk
-    )
-    return SeriesResult(series, metric, point, commit, old, comparison, change)
+def runs_of(commit: Commit) -> list[Run]:
+    """The newest runs of a commit, newest first."""
+    related = ("machine", "base", "linked__commit")
+    found = Run.objects.filter(project=commit.project, commit=commit).select_related(*related)
+    return list(found.defer("machine__facts").order_by("-id")[:50])
 
 
 def builds_of(commit: Commit) -> list[BuildWithLog]:

@@ -2,44 +2,66 @@
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from django.db import connection
-from django.db.models import Count, F, Q
+from django.db.models import Count, F
 
-from speedtrack.alerts.lines import sql
+from speedtrack.alerts.lines import Array, array_of, sql
 from speedtrack.alerts.models import Alert
 from speedtrack.benchmarks.metrics import HEADLINE, METRICS, Metric
-from speedtrack.projects.models import Branch, Commit, Position, Project
-from speedtrack.runs.models import Machine, Run
+from speedtrack.projects.models import Branch, Project
+from speedtrack.runs.models import Machine
 from speedtrack.web.pages import changes
 from speedtrack.web.pages.changes import ChangeGroup
 
 WINDOW = 60  # commits of the default branch that the trend shows
-# Commits are numbered as they arrive, so the newest of a project are neighbours in the index of a series' points.
+MOST_RUNS = 200  # of a project on a machine that are counted: however many wait, they are read from an index
+PATHS = """
+    SELECT b.project_id, ARRAY(SELECT p.commit_id FROM projects_position p WHERE p.branch_id = b.id
+                             ORDER BY p.number DESC LIMIT %(window)s)
+      FROM projects_branch b
+     WHERE b.id = ANY(%(branches)s)
+"""
 HEADLINES = sql("""
-    SELECT s.project_id, s.id, array_agg(m.commit_id ORDER BY m.attempt_id), array_agg(m.value ORDER BY m.attempt_id)
-      FROM unnest(%(projects)s::bigint[], %(firsts)s::bigint[], %(lasts)s::bigint[]) AS asked(project_id, first, last)
-      JOIN runs_series s ON s.project_id = asked.project_id AND s.metric = %(metric)s
-      JOIN runs_measurement m ON m.series_id = s.id AND m.commit_id BETWEEN asked.first AND asked.last
-       AND IS_CLEAN_POINT
-  GROUP BY s.project_id, s.id
+    SELECT s.project_id, found.*
+      FROM unnest(%(projects)s::bigint[], %(branches)s::bigint[]) AS b(project_id, id)
+CROSS JOIN LATERAL (
+        SELECT ARRAY(SELECT p.commit_id FROM projects_position p WHERE p.branch_id = b.id
+                   ORDER BY p.number DESC LIMIT %(window)s) AS commits OFFSET 0) path
+      JOIN runs_series s ON s.project_id = b.project_id AND s.metric = %(metric)s
+CROSS JOIN LATERAL (
+        SELECT array_send(array_agg(m.commit_id ORDER BY m.attempt_id)),
+               array_send(array_agg(m.value ORDER BY m.attempt_id))
+          FROM runs_measurement m
+         WHERE m.series_id = s.id AND m.commit_id = ANY(path.commits) AND IS_CLEAN_POINT
+        HAVING count(*) > 0) found
 """)
-
-Values = dict[int, dict[int, float]]  # series -> commit -> value
+UNFINISHED = """
+    SELECT p.id, sum(counted.runs)::int, bool_or(counted.runs = %(most)s)
+      FROM projects_project p CROSS JOIN runs_machine m CROSS JOIN LATERAL (
+        SELECT count(*) AS runs
+          FROM (SELECT FROM runs_run r
+                 WHERE r.machine_id = m.id AND r.project_id = p.id AND r.status IN ('queued', 'leased', 'running')
+                 LIMIT %(most)s) few) counted
+  GROUP BY p.id
+"""
 
 
 @dataclass
 class Card:
-    """One project. ``lag``: by how many commits the newest measured one is behind the head; None: none is measured."""
+    """One project. ``lag``: by how many commits the newest measured one is behind the head; None: none is measured.
+
+    ``unfinished``: runs that wait or run; ``or_more``: there may be more of them.
+    """
 
     project: Project
     branch: Branch | None
     open_alerts: int
     unfinished: int
+    or_more: bool
     metric: Metric
     line: list[float | None] = field(default_factory=list)
     lag: int | None = None
@@ -66,65 +88,66 @@ def project_cards() -> list[Card]:
     alerts = dict(Alert.objects.work().values_list("project").annotate(count=Count("pk")))
     followed = Branch.objects.filter(name=F("project__default_branch")).select_related("head")
     branches = {branch.project_id: branch for branch in followed}
-    waiting = dict(Run.objects.unfinished().values_list("project").annotate(count=Count("pk")))
-    paths = newest_commits(branches.values())
-    values = headline_values(paths)
+    waiting = unfinished_runs()
+    values = headline_values(branches)
     made = []
     for project in Project.objects.order_by("name"):
         branch = branches.get(project.pk)
-        card = Card(project, branch, alerts.get(project.pk, 0), waiting.get(project.pk, 0), METRICS[HEADLINE])
+        card = Card(project, branch, alerts.get(project.pk, 0), *waiting[project.pk], METRICS[HEADLINE])
         if branch:
-            fill_card(card, paths.get(branch.pk, []), values.get(project.pk, {}))
+            fill_card(card, values.get(project.pk, np.empty((0, 0))))
         made.append(card)
     return made
 
 
-def newest_commits(branches: Iterable[Branch]) -> dict[int, list[Commit]]:
-    """By branch: its newest commits, oldest first."""
-    heads = Position.objects.filter(branch__in=list(branches), commit=F("branch__head"))
-    windows = Q(pk=None)
-    for branch_id, number in heads.values_list("branch_id", "number"):
-        windows |= Q(branch=branch_id, number__gt=number - WINDOW)
-    paths: dict[int, list[Commit]] = defaultdict(list)
-    for position in Position.objects.filter(windows).select_related("commit").order_by("branch_id", "number"):
-        paths[position.branch_id].append(position.commit)
-    return paths
+def unfinished_runs() -> dict[int, tuple[int, bool]]:
+    """By project: how many runs wait or run, and whether there may be more."""
+    with connection.cursor() as cursor:
+        cursor.execute(UNFINISHED, {"most": MOST_RUNS})
+        return {project_id: (count, more) for project_id, count, more in cursor}
 
 
-def headline_values(paths: dict[int, list[Commit]]) -> dict[int, Values]:
-    """By project: the clean values of its headline series, for the given commits and some between them."""
-    ids = {path[0].project_id: [commit.pk for commit in path] for path in paths.values() if path}
+def headline_values(branches: dict[int, Branch]) -> dict[int, Array]:
+    """By project: the clean values of its headline series for the newest commits of its branch, oldest first.
+
+    One row per series; NaN where a commit was not measured.
+    """
     asked: dict[str, Any] = {
         "metric": HEADLINE,
-        "projects": list(ids),
-        "firsts": [min(found) for found in ids.values()],
-        "lasts": [max(found) for found in ids.values()],
+        "window": WINDOW,
+        "projects": list(branches),
+        "branches": [branch.pk for branch in branches.values()],
     }
-    values: dict[int, Values] = defaultdict(dict)
+    rows: dict[int, list[Array]] = defaultdict(list)
     with connection.cursor() as cursor:
+        cursor.execute(PATHS, asked)
+        paths = {project_id: np.array(commits[::-1], np.int64) for project_id, commits in cursor}
+        orders = {project_id: np.argsort(path) for project_id, path in paths.items()}
         cursor.execute(HEADLINES, asked)
-        for project_id, series_id, commits, found in cursor:
-            values[project_id][series_id] = dict(zip(commits, found, strict=True))
-    return values
+        for project_id, commits, values in cursor:
+            path, order = paths[project_id], orders[project_id]
+            row = np.full(len(path), np.nan)
+            row[order[np.searchsorted(path, array_of(commits, "i8"), sorter=order)]] = array_of(values, "f8")
+            rows[project_id].append(row)
+    return {project_id: np.array(rows.get(project_id, np.empty((0, len(path))))) for project_id, path in paths.items()}
 
 
-def fill_card(card: Card, path: list[Commit], values: Values) -> None:
+def fill_card(card: Card, values: Array) -> None:
     """Set the line of a card, and how far its newest measured commit is behind the head."""
-    card.line = joint_line([[line.get(c.pk) for c in path] for line in values.values()]) or [None] * len(path)
-    card.benchmarks = len(values)
+    card.line, card.benchmarks = joint_line(values), len(values)
     card.lag = next((lag for lag, value in enumerate(reversed(card.line)) if value is not None), None)
 
 
-def joint_line(lines: list[list[float | None]]) -> list[float | None]:
+def joint_line(values: Array) -> list[float | None]:
     """The geometric mean of several lines, each divided by its own median, so that all weigh the same.
 
-    None where no line has a value; empty if no line has any.
+    None where no line has a value.
     """
-    values = np.array([[value or np.nan for value in line] for line in lines if any(line)], float)
     if not len(values):
-        return []
-    scaled = np.log(values / np.nanmedian(values, axis=1, keepdims=True))
-    known = ~np.isnan(scaled)
+        return [None] * values.shape[1]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        scaled = np.log(np.where(values > 0, values, np.nan) / np.nanmedian(values, axis=1, keepdims=True))
+    known = np.isfinite(scaled)
     sums, counts = np.where(known, scaled, 0).sum(axis=0), known.sum(axis=0)
     return [math.exp(total / count) if count else None for total, count in zip(sums, counts.tolist(), strict=True)]
 

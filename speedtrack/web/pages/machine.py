@@ -90,6 +90,7 @@ def topic_of(fact: str) -> str:
 class MachinePage:
     machine: Machine
     work: MachineWork
+    measured_facts: dict[str, Any]  #: that its series have in common now; before them, those that its runner sent
     recorded: dict[str, Any]
     canary: Canary | None
     checks: list[CheckResult]
@@ -102,7 +103,7 @@ class MachinePage:
 
     @property
     def facts(self) -> FactGroups:
-        return FactGroups.of(self.work.facts)
+        return FactGroups.of(self.measured_facts)
 
     @property
     def recorded_facts(self) -> FactGroups:
@@ -121,12 +122,13 @@ def load(name: str) -> MachinePage:
     canary = machine.canaries.filter(retired_at=None).select_related("project", "commit", "benchmark_set").first()
     history = list(Environment.objects.filter(machine=machine).order_by("pk"))
     checks = checks_of(canary, {one.pk: one for one in history}) if canary else []
-    (work,) = queue.work_of(Machine.objects.filter(pk=machine.pk))
     done = Run.objects.filter(machine=machine, canary=None, status__in=(Status.SUCCEEDED, Status.FAILED))
+    done = done.filter(ended_at__isnull=False)  # as the index of ended runs has it
     shifts = ChangePoint.objects.filter(series__machine=machine, status=ChangePoint.Status.MACHINE)
     return MachinePage(
         machine=machine,
-        work=work,
+        work=queue.work_of(machine),
+        measured_facts=history[-1].facts.get("series", {}) if history else machine.facts,
         recorded=history[-1].facts.get("recorded", {}) if history else {},
         canary=canary,
         checks=list(reversed(checks)),
@@ -186,7 +188,7 @@ def machine_document(page: MachinePage) -> dict[str, Any]:
         "quarantined_at": machine.quarantined_at,
         "quarantined_why": machine.quarantined_why,
         "last_seen_at": machine.last_seen_at,
-        "facts": {"series": page.work.facts, "recorded": page.recorded},
+        "facts": {"series": page.measured_facts, "recorded": page.recorded},
         "canary": canary
         and {
             "project": canary.project.slug,

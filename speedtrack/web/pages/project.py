@@ -2,20 +2,23 @@
 
 from collections import defaultdict
 from dataclasses import dataclass
+from operator import attrgetter
 
+import numpy as np
 from django.conf import settings
 from django.db.models import Exists
 from django.urls import reverse
 
 from speedtrack.alerts import lines
-from speedtrack.alerts.lines import LinePoint
+from speedtrack.alerts.lines import LineColumns, LinePoint
 from speedtrack.alerts.models import Alert, ChangePoint
 from speedtrack.benchmarks import numbers
 from speedtrack.benchmarks.models import Suite
 from speedtrack.projects.models import Project
 from speedtrack.runs.models import Run, Series
+from speedtrack.web.addresses import timeline_path
 from speedtrack.web.drawing.gaps import UNMEASURED, Gap, gaps_of
-from speedtrack.web.drawing.grades import Grade, grade, noise_of_points
+from speedtrack.web.drawing.grades import Grade, grade, noise_of_values
 from speedtrack.web.pages import changes
 from speedtrack.web.pages.changes import ChangeGroup
 from speedtrack.web.scope import PlacedCommit, Scope, recent_commits
@@ -41,7 +44,7 @@ class BenchmarkRow:
     benchmark: str
     why: str
     url: str
-    newest: LinePoint
+    newest: float
     spark: list[float | None]
     cells: list[Cell]
 
@@ -76,10 +79,11 @@ class ProjectPage:
 
 @dataclass(frozen=True)
 class RowContext:
-    """What the cells of one row have in common."""
+    """What the cells of one row have in common. ``path``: the newest WINDOW commits."""
 
     scope: Scope
-    noise: float
+    path: list[PlacedCommit]
+    gaps: dict[int, Gap]
     smallest_effect: float
     marks: dict[int, ChangePoint]
 
@@ -105,23 +109,21 @@ def load_grid(scope: Scope, suite: Suite | None) -> Grid:
     if not path or scope.machine is None or scope.branch is None:
         return Grid(path[-COLUMNS:], [], {})
     found = Series.objects.filter(project=scope.project, machine=scope.machine, metric=scope.metric.name)
-    found = found.filter(benchmark__ladder="")
-    series = {s.pk: s for s in found.select_related("benchmark").defer("benchmark__definition").order_by("pk")}
+    rows = found.filter(benchmark__ladder="").order_by("pk").values_list("pk", "benchmark__name", "benchmark__why")
+    names = {pk: name for pk, name, _ in rows}
+    whys = {name: why for _, name, why in rows}
     gaps = gaps_of(scope.machine, [p.commit.pk for p in path[-COLUMNS:]])
     smallest, order = suite_settings(scope, suite)
     marks = marks_by_benchmark(scope, path)
-    points: dict[str, list[LinePoint]] = defaultdict(list)
-    whys = {}
-    for point in lines.points(series, scope.branch, path[0].number, path[-1].number):
-        points[series[point.series_id].benchmark.name].append(point)
-    for one in series.values():
-        whys[one.benchmark.name] = one.benchmark.why
-    names = [n for n in order if n in points] + sorted(points.keys() - set(order))
-    rows = []
-    for name in names:
-        context = RowContext(scope, noise_of_points(newest_series(points[name])), smallest, marks.get(name, {}))
-        rows.append(benchmark_row(context, name, whys[name], points[name], path, gaps))
-    return Grid(path[-COLUMNS:], rows, gaps)
+    found_lines: dict[str, list[LineColumns]] = defaultdict(list)
+    for line in lines.columns(names, scope.branch, path[0].number, path[-1].number):
+        found_lines[names[line.series_id]].append(line)
+    ordered = [n for n in order if n in found_lines] + sorted(found_lines.keys() - set(order))
+    made = []
+    for name in ordered:
+        context = RowContext(scope, path, gaps, smallest, marks.get(name, {}))
+        made.append(benchmark_row(context, name, whys[name], found_lines[name]))
+    return Grid(path[-COLUMNS:], made, gaps)
 
 
 def suite_settings(scope: Scope, suite: Suite | None) -> tuple[float, list[str]]:
@@ -146,41 +148,53 @@ def marks_by_benchmark(scope: Scope, path: list[PlacedCommit]) -> dict[str, dict
     return marks
 
 
-def newest_series(points: list[LinePoint]) -> list[LinePoint]:
-    return [p for p in points if p.series_id == points[-1].series_id]
+def benchmark_row(context: RowContext, name: str, why: str, found: list[LineColumns]) -> BenchmarkRow:
+    """The row of a benchmark with these lines, one per environment; its trend is that of the newest line."""
+    newest = max(found, key=lambda line: (line.at[-1], line.series_id))
+    by_place = dict(zip(newest.at.tolist(), newest.value.tolist(), strict=True))
+    clean = {at: value for at, value in by_place.items() if at not in newest.flags}
+    url = timeline_path(context.scope.project.slug, name, context.scope.metric.name)
+    cells = cells_of(
+        context, noise_of_values([*clean.values()]), [point for line in found for point in grid_points(context, line)]
+    )
+    return BenchmarkRow(
+        name, why, url, float(newest.value[-1]), [clean.get(at) for at in range(len(context.path))], cells
+    )
 
 
-def benchmark_row(
-    context: RowContext, name: str, why: str, points: list[LinePoint], path: list[PlacedCommit], gaps: dict[int, Gap]
-) -> BenchmarkRow:
-    line = {p.commit_id: p.value for p in newest_series(points) if not p.flags}
-    spark = [line.get(p.commit.pk) for p in path]
-    url = reverse("timeline", args=[context.scope.project.slug, name, context.scope.metric.name])
-    return BenchmarkRow(name, why, url, points[-1], spark, cells_of(context, points, path[-COLUMNS:], gaps))
+def grid_points(context: RowContext, line: LineColumns) -> list[LinePoint]:
+    """The points of a line in the grid, and the last clean one before them, with which its first one is compared."""
+    begin = int(np.searchsorted(line.at, len(context.path) - COLUMNS))
+    before = [i for i in range(begin) if int(line.at[i]) not in line.flags][-1:]
+    shown = line.chosen([*before, *range(begin, len(line.at))])
+    columns = (column.tolist() for column in (shown.at, shown.value, shown.low, shown.high, shown.n))
+    return [
+        LinePoint(line.series_id, at, context.path[at].commit.pk, 0, value, low, high, n, line.flags.get(at, []))
+        for at, value, low, high, n in zip(*columns, strict=True)
+    ]
 
 
-def cells_of(
-    context: RowContext, points: list[LinePoint], path: list[PlacedCommit], gaps: dict[int, Gap]
-) -> list[Cell]:
+def cells_of(context: RowContext, noise: float, points: list[LinePoint]) -> list[Cell]:
+    points.sort(key=attrgetter("position", "series_id"))
     by_commit = {p.commit_id: p for p in points}
-    grades = grades_of(context, points)
+    grades = grades_of(context, noise, points)
     cells = []
-    for placed in path:
+    for placed in context.path[-COLUMNS:]:
         key = placed.commit.pk
         if point := by_commit.get(key):
             cells.append(measured_cell(context, placed, point, grades.get(key), context.marks.get(key)))
         else:
-            cells.append(gap_cell(placed, gaps.get(key, UNMEASURED)))
+            cells.append(gap_cell(placed, context.gaps.get(key, UNMEASURED)))
     return cells
 
 
-def grades_of(context: RowContext, points: list[LinePoint]) -> dict[int, Grade]:
+def grades_of(context: RowContext, noise: float, points: list[LinePoint]) -> dict[int, Grade]:
     """By commit: its point compared with the clean point before it in the same series."""
     found: dict[int, Grade] = {}
     before: dict[int, LinePoint] = {}
     for point in points:
         last = before.get(point.series_id)
-        if last and (g := grade(last, point, context.noise, context.scope.metric, context.smallest_effect)):
+        if last and (g := grade(last, point, noise, context.scope.metric, context.smallest_effect)):
             found[point.commit_id] = g
         if not point.flags:
             before[point.series_id] = point

@@ -4,10 +4,11 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from statistics import median
-from typing import Any
+from typing import NamedTuple
 
 from django.db import connection
-from django.db.models import Count, F, Max, Q, QuerySet
+from django.db.models import Count, F, OuterRef, Q, QuerySet, Subquery
+from django.db.models.functions import Coalesce
 from django.utils import timezone
 
 from speedtrack.runs.models import Environment, Machine, Run, Status
@@ -21,9 +22,13 @@ RELATED = ("project", "commit", "base", "machine")
 HEAVY = ("machine__facts", "commit__parents", "commit__reverts")
 # A few rows of each machine from the beginning of an index, however many runs there are.
 NEXT_WAITING = """
-    SELECT next.id FROM unnest(%s::bigint[]) m(id) CROSS JOIN LATERAL (
-        SELECT r.id FROM runs_run r WHERE r.machine_id = m.id AND r.status = 'queued'
+    SELECT m.id, next.id, p.slug, p.name, next.reason, c.sha, c.subject, next.created
+      FROM unnest(%s::bigint[]) m(id) CROSS JOIN LATERAL (
+        SELECT r.* FROM runs_run r WHERE r.machine_id = m.id AND r.status = 'queued'
       ORDER BY r.priority DESC, r.rank DESC, r.id LIMIT %s) next
+      JOIN projects_project p ON p.id = next.project_id
+      JOIN projects_commit c ON c.id = next.commit_id
+  ORDER BY next.priority DESC, next.rank DESC, next.id
 """
 NEWEST_SPANS = """
     SELECT m.id, extract(epoch FROM newest.ended_at - newest.started_at)::float8
@@ -35,24 +40,33 @@ NEWEST_SPANS = """
 """
 
 
+class WaitingRun(NamedTuple):
+    """What a queue shows of a run."""
+
+    pk: int
+    slug: str
+    project: str
+    reason: str
+    sha: str
+    subject: str
+    created: datetime
+
+
 @dataclass
 class MachineWork:
-    """A machine's run and queue. ``done_at``: when the queue is empty if no run is added; None: unknown."""
+    """A machine's run and queue. ``done_at``: when the queue is empty if no run is added; None: unknown.
+
+    ``environment_since``: when its current environment was seen first.
+    """
 
     machine: Machine
-    environment: Environment | None
+    environment_since: datetime | None
     running: Run | None = None
     progress: ReportedProgress | None = None
-    waiting: list[tuple[Run, datetime | None]] = field(default_factory=list)
+    waiting: list[tuple[WaitingRun, datetime | None]] = field(default_factory=list)
     queued: int = 0
     usual_s: float | None = None
     done_at: datetime | None = None
-
-    @property
-    def facts(self) -> dict[str, Any]:
-        """The facts that its series have in common now; before the first measurement, those that its runner sent."""
-        known: dict[str, Any] = self.environment.facts.get("series", {}) if self.environment else self.machine.facts
-        return known
 
     @property
     def health(self) -> str:
@@ -73,36 +87,48 @@ class QueuePage:
 
 
 def load() -> QueuePage:
-    return QueuePage(work_of(Machine.objects.all()), failed_or_lost())
+    return QueuePage(work_of_all(), failed_or_lost())
 
 
-def work_of(machines: QuerySet[Machine]) -> list[MachineWork]:
-    """The work of these machines; the number of queries does not depend on how many there are."""
-    asked = list(machines.order_by("name"))
-    newest = Environment.objects.filter(machine__in=asked).values("machine").annotate(newest=Max("pk")).values("newest")
-    environments = {e.machine_id: e for e in Environment.objects.filter(pk__in=newest)}
-    active = {r.machine_id: r for r in Run.objects.active().select_related(*RELATED).defer(*HEAVY)}
+def work_of_all() -> list[MachineWork]:
+    """The work of each machine; the number of queries does not depend on how many there are."""
+    since = Environment.objects.filter(machine=OuterRef("pk")).order_by("-pk").values("created")[:1]
+    queued = Run.objects.filter(machine=OuterRef("pk"), status=Status.QUEUED).values("machine")
+    # A count for each machine, so that PostgreSQL takes its part of the index of waiting runs.
+    counted = Coalesce(Subquery(queued.annotate(count=Count("pk")).values("count")), 0)
+    annotated = Machine.objects.defer("facts").annotate(since=Subquery(since), queued=counted)
+    active = {r.machine_id: r for r in active_runs()}
     usual = usual_seconds()
-    queued = dict(Run.objects.filter(status=Status.QUEUED).values_list("machine").annotate(count=Count("pk")))
-    waiting = waiting_runs([machine.pk for machine in asked])
+    machines = list(annotated.order_by("name"))
+    waiting = waiting_runs([machine.pk for machine in machines])
     made = []
-    for machine in asked:
-        work = MachineWork(machine, environments.get(machine.pk), active.get(machine.pk))
+    for machine in machines:
+        work = MachineWork(machine, machine.since, active.get(machine.pk), queued=machine.queued)
         work.progress = progress_of(work.running) if work.running else None
-        work.queued, work.usual_s = queued.get(machine.pk, 0), usual.get(machine.pk)
+        work.usual_s = usual.get(machine.pk)
         estimate_ends(work, waiting.get(machine.pk, []))
         made.append(work)
     return made
 
 
-def waiting_runs(machine_ids: list[int]) -> dict[int, list[Run]]:
+def work_of(machine: Machine) -> MachineWork:
+    """What one machine measures now, and how many runs wait for it."""
+    work = MachineWork(machine, None, active_runs().filter(machine=machine).first())
+    work.queued = Run.objects.filter(machine=machine, status=Status.QUEUED).count()
+    return work
+
+
+def active_runs() -> QuerySet[Run]:
+    return Run.objects.active().select_related(*RELATED).defer(*HEAVY)
+
+
+def waiting_runs(machine_ids: list[int]) -> dict[int, list[WaitingRun]]:
     """By machine: its next waiting runs, in the order in which it takes them."""
-    found: dict[int, list[Run]] = defaultdict(list)
+    found: dict[int, list[WaitingRun]] = defaultdict(list)
     with connection.cursor() as cursor:
         cursor.execute(NEXT_WAITING, [machine_ids, WAITING])
-        waiting = Run.objects.filter(pk__in=[pk for (pk,) in cursor]).select_related(*RELATED).defer(*HEAVY)
-    for run in waiting.order_by("-priority", "-rank", "pk"):
-        found[run.machine_id].append(run)
+        for machine_id, *columns in cursor:
+            found[machine_id].append(WaitingRun._make(columns))
     return found
 
 
@@ -116,7 +142,7 @@ def usual_seconds() -> dict[int, float]:
     return {machine_id: median(times) for machine_id, times in spans.items()}
 
 
-def estimate_ends(work: MachineWork, runs: list[Run]) -> None:
+def estimate_ends(work: MachineWork, runs: list[WaitingRun]) -> None:
     """Set when each waiting run will be done, estimated from the machine's usual duration of a run."""
     if work.usual_s is None or work.health in ("quarantine", "paused", "silent", "never seen"):
         work.waiting = [(run, None) for run in runs]

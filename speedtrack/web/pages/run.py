@@ -2,7 +2,8 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from datetime import datetime
+from typing import Any, NamedTuple
 
 from django.db.models import Q, QuerySet
 from django.http import Http404
@@ -19,7 +20,6 @@ from speedtrack.runs.models import (
     Result,
     Run,
     RunEvent,
-    Series,
     Status,
     Trial,
 )
@@ -31,12 +31,30 @@ TRIALS = 400
 MOST_SCRIPTS = 6  # shown on the page itself
 
 
-@dataclass(frozen=True)
-class MeasurementRow:
-    measurement: Measurement
-    series: Series
+class MeasurementRow(NamedTuple):
+    """What the page shows of a measurement."""
+
+    benchmark: str
     metric: Metric
     side: str
+    value: float
+    low: float
+    high: float
+    n: int
+    flags: list[str]
+    accepted: bool
+
+
+class TrialRow(NamedTuple):
+    """What the page shows of a trial."""
+
+    order: int
+    benchmark: str
+    side: str
+    number: int
+    seconds: float
+    flags: list[str]
+    started_at: datetime
 
 
 @dataclass(frozen=True)
@@ -72,7 +90,7 @@ class RunPage:
     events: list[RunEvent]
     measured: list[MeasurementRow]
     stops: list[str]
-    trials: list[Trial]
+    trials: list[TrialRow]
     scripts: list[ReproduceScript]
 
 
@@ -146,11 +164,11 @@ def whole_log(run: Run, phase: str | None) -> Iterator[str]:
 
 def measurement_rows(run: Run, attempt: Attempt | None) -> list[MeasurementRow]:
     """The attempt's measurements, ordered by benchmark, metric and side."""
-    order = list(METRICS)
-    found = Measurement.objects.filter(attempt=attempt).select_related("series__benchmark")
-    found = found.defer("series__benchmark__definition", "series__benchmark__why", "series__error")
-    rows = [MeasurementRow(m, m.series, METRICS[m.series.metric], m.side) for m in found]
-    return sorted(rows, key=lambda r: (r.series.benchmark.name, order.index(r.metric.name), r.side))
+    order = {name: place for place, name in enumerate(METRICS)}
+    columns = ("series__benchmark__name", "series__metric", *MeasurementRow._fields[2:])
+    found = Measurement.objects.filter(attempt=attempt).values_list(*columns)
+    rows = [MeasurementRow(benchmark, METRICS[metric], *rest) for benchmark, metric, *rest in found]
+    return sorted(rows, key=lambda r: (r.benchmark, order[r.metric.name], r.side))
 
 
 STOP_REASONS = {"target": "target reached", "cap": "cap reached", "fixed": "a fixed number was requested"}
@@ -180,13 +198,12 @@ def results_of(attempt: Attempt | None) -> list[Result]:
     return list(found.defer("documents", "benchmark__definition", "benchmark__why"))
 
 
-def listed_trials(results: list[Result]) -> list[Trial]:
+def listed_trials(results: list[Result]) -> list[TrialRow]:
     """The first TRIALS of these results in the order of measuring."""
-    by_pk = {one.pk: one for one in results}
-    trials = list(Trial.objects.filter(result__in=by_pk).order_by("order", "result", "number")[:TRIALS])
-    for trial in trials:
-        trial.result = by_pk[trial.result_id]
-    return trials
+    places = {"benchmark": "result__benchmark__name", "side": "result__side"}
+    columns = [places.get(name, name) for name in TrialRow._fields]
+    found = Trial.objects.filter(result__in=results).order_by("order", "result", "number")
+    return [TrialRow._make(row) for row in found.values_list(*columns)[:TRIALS]]
 
 
 def repeatable_results(run: Run) -> QuerySet[Result]:

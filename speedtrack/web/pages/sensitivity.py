@@ -1,16 +1,25 @@
 """How small a change each series of a project shows, and which series are too noisy."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
-from django.db.models import Max
+from django.db.models import Max, QuerySet
 
 from speedtrack.alerts import sensitivity
-from speedtrack.alerts.sensitivity import SeriesSensitivity
+from speedtrack.alerts.models import SeriesSensitivity
+from speedtrack.benchmarks.metrics import METRICS, Metric
 from speedtrack.benchmarks.models import Benchmark
 from speedtrack.projects.models import Branch, Project
 from speedtrack.runs.models import Series
-from speedtrack.web.scope import named_or_default
+
+
+class ShownSensitivity(NamedTuple):
+    """A series by its names, and how small a change it shows."""
+
+    benchmark: str
+    metric: Metric
+    machine: str
+    found: SeriesSensitivity
 
 
 @dataclass(frozen=True)
@@ -19,25 +28,34 @@ class SensitivityPage:
 
     project: Project
     branch: Branch | None
-    noisy: list[SeriesSensitivity]
-    others: list[SeriesSensitivity]
+    noisy: list[ShownSensitivity]
+    others: list[ShownSensitivity]
 
 
 def load(project: Project) -> SensitivityPage:
-    branch = named_or_default("branch", None, project.branches.filter(deleted_at=None), project.default_branch)
-    found = sensitivity.sensitivities(branch, current_series(project)) if branch else []
-    found.sort(key=lambda one: (-((one.smallest or 0) / one.limit), one.series.benchmark.name, one.series.metric))
-    return SensitivityPage(
-        project, branch, [one for one in found if one.too_noisy], [one for one in found if not one.too_noisy]
-    )
+    branch = sensitivity.default_branch(project.pk)
+    rows = shown_rows(branch, current_series(project)) if branch else []
+    rows.sort(key=lambda one: (-((one.found.smallest or 0) / one.found.limit), one.benchmark, one.metric.name))
+    noisy = [one for one in rows if one.found.too_noisy]
+    return SensitivityPage(project, branch, noisy, [one for one in rows if not one.found.too_noisy])
 
 
-def current_series(project: Project) -> list[Series]:
+def shown_rows(branch: Branch, series: QuerySet[Series]) -> list[ShownSensitivity]:
+    columns = Series.objects.filter(pk__in=series.values("pk"))
+    names = {pk: rest for pk, *rest in columns.values_list("pk", "benchmark__name", "metric", "machine__name")}
+    found = []
+    for one in sensitivity.newest(branch, series):
+        benchmark, metric, machine = names[one.series_id]
+        found.append(ShownSensitivity(benchmark, METRICS[metric], machine, one))
+    return found
+
+
+def current_series(project: Project) -> QuerySet[Series]:
     """The series of the newest environment, for each current benchmark, metric and machine."""
     newest = Benchmark.objects.filter(project=project).values("name").annotate(newest=Max("pk")).values("newest")
     series = Series.objects.filter(project=project, benchmark__in=newest)
-    rows = series.select_related("benchmark", "machine").order_by("benchmark", "metric", "machine", "-pk")
-    return list(rows.distinct("benchmark", "metric", "machine"))
+    rows = series.order_by("benchmark", "metric", "machine", "-pk")
+    return rows.distinct("benchmark", "metric", "machine")
 
 
 def sensitivity_document(page: SensitivityPage) -> dict[str, Any]:
@@ -49,17 +67,19 @@ def sensitivity_document(page: SensitivityPage) -> dict[str, Any]:
     }
 
 
-def series_document(one: SeriesSensitivity) -> dict[str, Any]:
+def series_document(one: ShownSensitivity) -> dict[str, Any]:
+    found = one.found
+    known = found.between is not None
     return {
-        "benchmark": one.series.benchmark.name,
-        "metric": one.series.metric,
-        "machine": one.series.machine.name,
-        "points": one.points,
-        "noise": one.noise and {"between": one.noise.between, "within": one.noise.within, "modes": one.noise.modes},
-        "smallest": one.smallest,
-        "smallest_effect": one.smallest_effect,
-        "within_commits": one.sight.after if one.sight else None,
-        "aa": {"runs": one.aa_runs, "different": one.aa_different},
-        "too_noisy": one.too_noisy,
-        "causes": [cause._asdict() for cause in one.causes],
+        "benchmark": one.benchmark,
+        "metric": one.metric.name,
+        "machine": one.machine,
+        "points": found.points,
+        "noise": {"between": found.between, "within": found.within, "modes": found.modes} if known else None,
+        "smallest": found.smallest,
+        "smallest_effect": found.smallest_effect,
+        "within_commits": found.visible_within,
+        "aa": {"runs": found.aa_runs, "different": found.aa_different},
+        "too_noisy": found.too_noisy,
+        "causes": [{"what": what, "remedy": remedy} for what, remedy in found.causes],
     }

@@ -36,6 +36,8 @@ def compress_fast(request: HttpRequest, response: HttpResponse) -> HttpResponse:
         response.content = gzip.compress(response.content, compresslevel=1, mtime=0)
         response.headers["Content-Encoding"] = "gzip"
         response.headers["Content-Length"] = str(len(response.content))
+        if response.headers.get("ETag", "").startswith('"'):  # no longer the same bytes
+            response.headers["ETag"] = f"W/{response.headers['ETag']}"
     return response
 
 

@@ -16,6 +16,7 @@ from speedtrack.benchmarks.metrics import Metric
 from speedtrack.projects.models import Branch, Commit, Project
 from speedtrack.runs.models import Machine, Series
 from speedtrack.text import plain
+from speedtrack.web.addresses import timeline_path
 from speedtrack.web.drawing.linecharts import axis_label
 from speedtrack.web.drawing.sparkline import SMALL, WIDE, Sparkline
 
@@ -95,8 +96,8 @@ def timeline_url(
     form: str = "",
 ) -> str:
     """The address of a series' timeline. Pass ``machine`` where the series is loaded without its own."""
-    names = [project.slug, series.benchmark.name, series.metric]
-    path = reverse("timeline-values", args=[*names, form]) if form else reverse("timeline", args=names)
+    names = (project.slug, series.benchmark.name, series.metric)
+    path = reverse("timeline-values", args=[*names, form]) if form else timeline_path(*names)
     selection = {"branch": branch.name} if branch else {}
     selection["machine"] = (machine or series.machine).name
     if around:

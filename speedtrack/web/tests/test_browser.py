@@ -82,6 +82,10 @@ def test_from_home_to_a_commit(shown: tuple[World, Alert, str], chromium: Browse
     page.wait_for_url(f"**/timeline/get-p1/{CPU}*")
     chart_is_drawn(page)
 
+    assert page.locator("#coverage").text_content() == "8 of 8 commits measured."
+    page.get_by_text("All values as a table").click()
+    page.locator("details.values tbody tr").nth(7).wait_for()
+
     canvas = page.locator("canvas#chart")
     canvas.focus()
     for _ in range(3):

@@ -7,7 +7,7 @@ import pytest
 
 from speedtrack.alerts.lines import LinePoint
 from speedtrack.benchmarks.metrics import METRICS
-from speedtrack.web.drawing.grades import grade, noise_of_points
+from speedtrack.web.drawing.grades import grade, noise_of_values
 from speedtrack.web.drawing.linecharts import SPACE_X, LineValue, axis_label, chart_over_names, chart_over_numbers
 from speedtrack.web.drawing.plots import Forest, Pairs
 from speedtrack.web.drawing.sparkline import Sparkline, path_through
@@ -63,8 +63,8 @@ def test_without_a_ratio_or_a_noise_there_is_no_grade() -> None:
 
 def test_noise_is_robust_against_one_step() -> None:
     values = [100 * math.exp(0.01 * (-1) ** i) * (1.5 if i > 10 else 1) for i in range(20)]
-    assert noise_of_points([point(v) for v in values]) == pytest.approx(0.02 * 1.4826 / math.sqrt(2), rel=0.01)
-    assert noise_of_points([point(1)]) == 0
+    assert noise_of_values(values) == pytest.approx(0.02 * 1.4826 / math.sqrt(2), rel=0.01)
+    assert noise_of_values([1.0]) == 0
 
 
 def test_labels_of_a_forest_do_not_touch_and_no_change_has_one() -> None:

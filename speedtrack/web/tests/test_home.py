@@ -1,8 +1,11 @@
 """The home page: lag behind the head, open alerts, recent changes."""
 
+import math
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pytest
 from django.test import Client
 
 from speedtrack.alerts.models import Alert
@@ -51,7 +54,16 @@ def test_the_number_of_queries_does_not_grow(client: Client, kvd: World, setting
 
 
 def test_lines_of_different_height_weigh_the_same() -> None:
-    joined = home.joint_line([[100.0, 100.0, 200.0], [10.0, 10.0, 5.0], [None, None, None]])
+    nothing = math.nan
+    joined = home.joint_line(np.array([[100.0, 100.0, 200.0], [10.0, 10.0, 5.0], [nothing, nothing, nothing]]))
     assert joined == [1.0, 1.0, 1.0]
-    assert home.joint_line([[None, 4.0]]) == [None, 1.0]
-    assert home.joint_line([]) == []
+    assert home.joint_line(np.array([[nothing, 4.0]])) == [None, 1.0]
+    assert home.joint_line(np.empty((0, 3))) == [None, None, None]
+
+
+def test_of_very_many_waiting_runs_it_says_that_there_may_be_more(
+    client: Client, kvd: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(home, "MOST_RUNS", 2)
+    kvd.push(3)
+    assert "2 or more runs to do" in html_of(client.get("/"))

@@ -67,6 +67,7 @@ def test_pages_show_none(client: Client, marked: tuple[World, Alert]) -> None:
         "/",
         "/p/kvd/",
         line,
+        f"{line}?part=values",
         f"{line}.json",
         f"{line}.csv",
         f"/p/kvd/c/{made.shas[5]}/",
@@ -90,7 +91,7 @@ def test_pages_show_none(client: Client, marked: tuple[World, Alert]) -> None:
             text = json.dumps(json.loads(text), ensure_ascii=False).replace("\\u00", "\0").replace("\\r", "\0")
         assert not FOUND.search(text), (address, FOUND.search(text))
         texts[address] = text
-    assert "Change number 3end" in texts[line]
+    assert "Change number 3end" in texts[f"{line}?part=values"]
     assert "Ada Exampleend" in texts[f"{line}.json"]
     assert "v1end" in texts[f"{line}.json"]
     assert "Ada Exampleend" in texts[f"{line}.csv"]

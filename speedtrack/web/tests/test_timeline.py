@@ -2,6 +2,7 @@
 
 import csv
 import io
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ from django.db.models.functions import Now
 from django.test import Client
 
 from speedtrack.alerts import lines
-from speedtrack.alerts.models import Alert
+from speedtrack.alerts.models import Alert, ChangePoint
 from speedtrack.benchmarks.digests import json_digest
 from speedtrack.projects.models import Commit, Tag
 from speedtrack.runs import queue, results, tracking
@@ -40,13 +41,19 @@ def test_a_series_whose_changes_cannot_be_looked_for_says_so(client: Client, kvd
 
 def test_the_page_says_in_words_what_the_chart_shows(client: Client, slow: tuple[World, Alert]) -> None:
     page = html_of(client.get(LINE))
-    assert "8 of 8 commits measured" in page
     assert "slower +20.0%" in page
     assert f'data-values="{LINE}.json?"' in page
     assert 'role="img"' in page
-    assert "<details" in page
-    assert "<table" in page
+    assert 'data-part="?part=values"' in page
     assert "<script>alert" not in page
+
+
+def test_the_table_of_values_comes_when_it_is_opened(client: Client, slow: tuple[World, Alert]) -> None:
+    made, _ = slow
+    page = html_of(client.get(f"{LINE}?part=values"))
+    assert page.count('<th scope="row">') == 8
+    assert f'href="/p/kvd/c/{made.shas[5]}/"' in page and "confirmed +20.0%" in page
+    assert "&lt;script&gt;alert" in page and "<script>alert" not in page and "<html" not in page
 
 
 def test_the_json_has_columns(client: Client, slow: tuple[World, Alert]) -> None:
@@ -54,6 +61,7 @@ def test_the_json_has_columns(client: Client, slow: tuple[World, Alert]) -> None
     found = document(client)
     assert found["schema"] == "speedtrack.timeline/2"
     assert found["metric"] == {"name": CPU, "title": "Server CPU per request", "unit": "ns", "better": "lower"}
+    assert found["measured"] == {"kvd-m1": 8}
     assert found["commits"]["sha"] == [sha[:12] for sha in made.shas]
     assert found["commits"]["subject"][5] == HOSTILE
     assert set(found["commits"]["author"]) == {"Ada Example"}
@@ -84,6 +92,7 @@ def test_a_long_timeline_is_an_outline_unless_all_points_are_wanted(
     assert line["value"] == [values[at] for at in line["at"]]
     assert found["commits"]["at"] == line["at"]
     assert found["commits"]["sha"] == [made.shas[at][:12] for at in line["at"]]
+    assert found["measured"] == whole["measured"] == {"kvd-m1": 8}
     assert found["changes"] == whole["changes"]
     assert document(client, "?last=7")["step"] == 1
 
@@ -111,7 +120,7 @@ def test_an_unmeasured_commit_is_a_gap_with_its_reason(client: Client, kvd: Worl
         {"at": 5, "state": "waiting", "reason": "waiting to be measured"},
         {"at": 6, "state": "failed", "reason": "build failed: make exited with code 2"},
     ]
-    assert "build failed: make exited with code 2" in html_of(client.get(LINE))
+    assert "build failed: make exited with code 2" in html_of(client.get(f"{LINE}?part=values"))
 
 
 def measure_under(kvd: World, kernel: str) -> None:
@@ -134,8 +143,7 @@ def test_a_new_environment_is_a_line_of_its_own(client: Client, kvd: World) -> N
     assert len({line["environment"] for line in found["lines"]}) == 2
     facts = [{"fact": "kernel", "before": "6.1", "after": "6.2"}]
     assert found["breaks"] == [{"at": 4, "machine": "kvd-m1", "what": "kernel 6.1 → 6.2", "facts": facts}]
-    page = html_of(client.get(LINE))
-    assert "<strong>kernel</strong> 6.1 → 6.2" in page
+    page = html_of(client.get(f"{LINE}?part=values"))
     assert 'title="kernel 6.1 → 6.2">new environment' in page
 
 
@@ -209,6 +217,38 @@ def test_what_does_not_exist(client: Client, kvd: World) -> None:
         f"{LINE}?machine=nope",
     ):
         assert client.get(address).status_code == 404
+
+
+@pytest.mark.parametrize("form", ["json", "csv"])
+def test_values_that_have_not_changed_are_not_sent_again(client: Client, kvd: World, form: str) -> None:
+    def answer(etag: str = "", query: str = "") -> Any:
+        return client.get(f"{LINE}.{form}{query}", headers={"if-none-match": etag})
+
+    known = answer()["ETag"]
+    again = answer(known)
+    assert (again.status_code, again.content, again["ETag"]) == (304, b"", known)
+    assert answer(known, "?last=2").status_code == 200
+    changes: dict[str, Callable[[], object]] = {
+        "a commit": lambda: kvd.push(1),
+        "a claimed run": lambda: queue.claim(kvd.machines[0]),
+        "measurements": lambda: kvd.measure(),
+        "a tag": lambda: Tag.objects.create(project=kvd.project, name="v1.0", sha=kvd.shas[2]),
+        "a quarantine": lambda: Series.objects.update(undetected_since=Now()),
+        "a change": lambda: ChangePoint.objects.create(
+            series=Series.objects.get(benchmark__name="get-p1", metric=CPU),
+            branch=kvd.project.branches.get(),
+            before=kvd.commit(1),
+            commit=kvd.commit(2),
+            **dict.fromkeys(("ratio", "low", "high", "score"), 1.0),
+        ),
+        "a verdict": lambda: ChangePoint.objects.update(status="confirmed"),
+    }
+    for what, change in changes.items():
+        change()
+        now = answer(known)
+        assert now.status_code == 200, what
+        known = now["ETag"]
+    assert answer(f"W/{known}").status_code == 304  # as it is sent where it was compressed
 
 
 def test_the_number_of_queries_does_not_grow(client: Client, slow: tuple[World, Alert]) -> None:

@@ -40,9 +40,10 @@ class World:
         return base * (1.2 if sha in self.slow else 1.0) * (1 + 0.0005 * ((trial * 3 + place * 7) % 5))
 
     def measure(self) -> None:
-        """Work until nothing waits, as all machines."""
+        """Work until nothing waits, as all machines, and let detection see what was measured."""
         for machine in self.machines:
             builders.work(machine, self.speed)
+        detection.detect()
 
     def push(self, count: int, subject: str = "", slow: bool = False) -> list[str]:
         """New commits, planned."""

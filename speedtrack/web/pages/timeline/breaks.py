@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from speedtrack.runs import environments
 from speedtrack.runs.environments import ChangedFact
-from speedtrack.runs.models import Series
+from speedtrack.runs.models import Environment, Series
 
 
 class Break(NamedTuple):
@@ -26,12 +26,29 @@ def find_breaks(places: Iterable[tuple[Series, Iterable[int]]]) -> list[Break]:
 
     A commit that both series measured counts for the earlier one.
     """
-    by_machine: dict[str, dict[int, list[Series]]] = defaultdict(lambda: defaultdict(list))
+    by_machine: dict[str, list[tuple[Series, Iterable[int]]]] = defaultdict(list)
     for series, numbers in places:
-        for number in numbers:
-            by_machine[series.machine.name][number].append(series)
-    found = [b for machine, points in by_machine.items() for b in breaks_of_machine(machine, points)]
+        by_machine[series.machine.name].append((series, numbers))
+    several = {machine: found for machine, found in by_machine.items() if len(found) > 1}
+    load_facts(series for found in several.values() for series, _ in found)
+    found = [b for machine, lines in several.items() for b in breaks_of_machine(machine, series_by_place(lines))]
     return sorted(found, key=lambda b: (b.position, b.machine))
+
+
+def load_facts(found: Iterable[Series]) -> None:
+    """Load the environments of these series whole: those of a view are loaded without their facts."""
+    series = list(found)
+    environments = Environment.objects.in_bulk({s.environment_id for s in series})
+    for one in series:
+        one.environment = environments[one.environment_id]
+
+
+def series_by_place(lines: Iterable[tuple[Series, Iterable[int]]]) -> dict[int, list[Series]]:
+    by_place: dict[int, list[Series]] = defaultdict(list)
+    for series, numbers in lines:
+        for number in numbers:
+            by_place[number].append(series)
+    return by_place
 
 
 def breaks_of_machine(machine: str, points: dict[int, list[Series]]) -> Iterator[Break]:

@@ -1,15 +1,18 @@
 """A timeline as the JSON document that the chart is drawn from."""
 
 import json
+from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from speedtrack.alerts import lines
-from speedtrack.alerts.lines import LineColumns
+from speedtrack.alerts.lines import Array, LineColumns
 from speedtrack.runs.models import Series
 from speedtrack.text import plain_json, plain_values
 from speedtrack.web.drawing.gaps import Gap
+from speedtrack.web.drawing.outlines import outline
 from speedtrack.web.pages.timeline.breaks import Break, find_breaks
 from speedtrack.web.pages.timeline.points import ShownChange, gaps_in, shown_changes
 from speedtrack.web.pages.timeline.view import View
@@ -45,28 +48,7 @@ MOST_COMMITS = 2000
 PLACES = 500
 PLACES_OF_MANY = 180  # of more than two lines
 LABELLED = 8  # parts whose ends the chart names
-
-
-@dataclass(frozen=True)
-class Outline:
-    """What is drawn of a view: one place for ``step`` commits, and the commits at ``kept`` positions; None: all."""
-
-    step: int
-    kept: list[int] | None
-
-
-WHOLE = Outline(1, None)
-
-
-def outline_of(view: View, told: list[int]) -> Outline:
-    """The outline of a long view, with the commits that the chart tells of and those of its labels."""
-    if view.commits <= MOST_COMMITS:
-        return WHOLE
-    step = -(-view.commits // (PLACES_OF_MANY if len(view.series) > 2 else PLACES))
-    drawn = lines.outline([s.pk for s in view.series], view.branch, view.first, view.last, step)
-    labels = range(view.first, view.last + 1, -(-view.commits // LABELLED))
-    kept = {*drawn, *told, *labels, view.last}
-    return Outline(step, sorted(number for number in kept if view.first <= number <= view.last))
+DIGITS = 7
 
 
 def gaps_by_place(view: View) -> dict[int, Gap]:
@@ -85,11 +67,16 @@ def timeline_document(view: View, whole: bool = False) -> bytes:
     """
     metric = view.scope.metric
     changed = shown_changes(view)
-    gaps = gaps_in(view) if whole else gaps_by_place(view)
-    told = [*gaps, *(place for one in changed for place in (one.place - 1, one.place))]
-    outline = WHOLE if whole else outline_of(view, told)
-    columns = list(columns_of(view, outline.kept))
-    measured = {at for _, line in columns for at in line.at}
+    drawn = whole or view.commits <= MOST_COMMITS
+    gaps = gaps_in(view) if drawn else gaps_by_place(view)
+    columns = list(columns_of(view))
+    measured = measured_by(columns)
+    step, named = 1, None
+    if not drawn:
+        told = [*gaps, *(place for one in changed for place in (one.place - 1, one.place))]
+        step, columns, named = outlines(view, columns, [place - view.first for place in told])
+    without_gap = {at for _, line in columns for at in line.at.tolist()}
+    places = [(series, (view.first + line.at).tolist()) for series, line in columns]
     content = {
         "schema": "speedtrack.timeline/2",
         "project": view.scope.project.slug,
@@ -98,22 +85,32 @@ def timeline_document(view: View, whole: bool = False) -> bytes:
         "metric": {"name": metric.name, "title": metric.title, "unit": metric.unit, "better": metric.better.value},
         "first": view.first,
         "count": view.commits,
-        "step": outline.step,
-        "gaps": gap_documents(view, gaps, measured),
-        "changes": [change_document(view, one) for one in changed],
-        "breaks": [break_document(view, one) for one in breaks_among(view, columns)],
+        "step": step,
+        "measured": measured,
+        "gaps": gap_documents(view, gaps, without_gap),
+        "breaks": [break_document(view, one) for one in find_breaks(places)],
         "tags": [{"at": number - view.first, "name": name} for number, name in view.fetch(TAGS)],
     }
-    ((commits,),) = view.fetch(COMMIT_COLUMNS, kept=outline.kept)
+    ((commits,),) = view.fetch(COMMIT_COLUMNS, kept=named)
     drawn_lines = ",".join(line_document(series, line) for series, line in columns)
-    return json_object(plain_values(content), commits=plain_json(commits), lines=f"[{drawn_lines}]").encode()
+    marks = json.dumps([change_document(view, one) for one in changed], separators=(",", ":"))  # no foreign texts
+    parts = {"changes": marks, "commits": plain_json(commits), "lines": f"[{drawn_lines}]"}
+    return json_object(plain_values(content), **parts).encode()
 
 
-def breaks_among(view: View, columns: list[tuple[Series, LineColumns]]) -> list[Break]:
-    """The breaks between these lines; none where each machine has one line."""
-    if len({series.machine_id for series, _ in columns}) == len(columns):
-        return []
-    return find_breaks((series, [view.first + at for at in line.at]) for series, line in columns)
+Line = tuple[Series, LineColumns]
+
+
+def outlines(view: View, columns: list[Line], told: list[int]) -> tuple[int, list[Line], list[int]]:
+    """How many commits share a place of the chart, the lines as outlines, and the positions of the commits it names.
+
+    ``told``: places that the chart tells of; their points are kept.
+    """
+    step = -(-view.commits // (PLACES_OF_MANY if len(columns) > 2 else PLACES))
+    found = [(series, outline(line, step, told)) for series, line in columns]
+    labels = range(0, view.commits, -(-view.commits // LABELLED))
+    named = {*told, *labels, view.commits - 1}.union(*(line.at.tolist() for _, line in found))
+    return step, found, sorted(view.first + at for at in named if 0 <= at < view.commits)
 
 
 def break_document(view: View, one: Break) -> dict[str, Any]:
@@ -121,11 +118,19 @@ def break_document(view: View, one: Break) -> dict[str, Any]:
     return {"at": one.position - view.first, "machine": one.machine, "what": one.what, "facts": facts}
 
 
-def columns_of(view: View, kept: list[int] | None) -> Iterator[tuple[Series, LineColumns]]:
-    """The series that have points in the view (at ``kept`` positions), in the order in which they begin."""
+def columns_of(view: View) -> Iterator[Line]:
+    """The series that have points in the view, in the order in which they begin."""
     known = {s.pk: s for s in view.series}
-    for line in lines.columns(known, view.branch, view.first, view.last, kept):
+    for line in lines.columns(known, view.branch, view.first, view.last):
         yield known[line.series_id], line
+
+
+def measured_by(columns: list[Line]) -> dict[str, int]:
+    """How many commits each machine measured; one that it measured in two environments counts twice."""
+    found: dict[str, int] = defaultdict(int)
+    for series, line in columns:
+        found[series.machine.name] += len(line.at)
+    return found
 
 
 def line_document(series: Series, line: LineColumns) -> str:
@@ -133,9 +138,19 @@ def line_document(series: Series, line: LineColumns) -> str:
         "machine": series.machine.name,
         "environment": short_digest(series.environment.digest),
         "definition": short_digest(series.benchmark.digest),
-        "at": line.at,
+        "at": line.at.tolist(),
+        "n": line.n.tolist(),
+        "flags": line.flags,
     }
-    return json_object(names, value=line.value, low=line.low, high=line.high, n=line.n, flags=line.flags)
+    return json_object(names, value=numbers(line.value), low=numbers(line.low), high=numbers(line.high))
+
+
+def numbers(values: Array) -> str:
+    """Numbers as a JSON list, with the digits that a chart can show; null for one that is not finite."""
+    texts = [f"{value:.{DIGITS}g}" for value in values.tolist()]
+    if not np.isfinite(values).all():
+        texts = ["null" if "n" in text else text for text in texts]  # nan, inf
+    return f"[{','.join(texts)}]"
 
 
 def json_object(values: dict[str, Any], **encoded: str) -> str:
@@ -159,10 +174,10 @@ def change_document(view: View, one: ShownChange) -> dict[str, Any]:
         "at": one.place - view.first,
         "machine": one.machine,
         "status": one.status,
-        "width": one.width or 1,
+        "width": one.width,
         "worse": one.is_slowdown,
         "ratio": one.ratio,
         "low": one.low,
         "high": one.high,
-        "alert": one.alert,
+        "alert": one.alert_id,
     }

@@ -2,10 +2,9 @@
 
 from dataclasses import dataclass
 
-from speedtrack.alerts import floors, muting, reasons, sensitivity
-from speedtrack.alerts.models import Mute, NoiseFloor
+from speedtrack.alerts import floors, muting, reasons
+from speedtrack.alerts.models import Mute, NoiseFloor, SeriesSensitivity
 from speedtrack.alerts.reasons import Why
-from speedtrack.alerts.sensitivity import SeriesSensitivity
 from speedtrack.web.pages.timeline.view import View, position_of
 
 
@@ -16,9 +15,13 @@ def floors_of(view: View) -> list[NoiseFloor]:
 
 
 def sensitivity_of(view: View) -> list[SeriesSensitivity]:
-    """How small a change the newest series of each machine shows now."""
+    """How small a change the newest series of each machine shows."""
     newest = {s.machine_id: s for s in view.series}
-    return sensitivity.sensitivities(view.branch, newest.values())
+    found = SeriesSensitivity.objects.in_bulk([s.pk for s in newest.values()])
+    for one in newest.values():
+        if one.pk in found:
+            found[one.pk].series = one
+    return list(found.values())
 
 
 @dataclass(frozen=True)

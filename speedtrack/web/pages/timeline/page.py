@@ -1,31 +1,23 @@
-"""All that the page of a timeline shows."""
+"""All that the page of a timeline shows beside its chart and its table of values, which it loads apart."""
 
 from dataclasses import dataclass
 
-from speedtrack.alerts.models import ChangePoint, Mute, NoiseFloor
-from speedtrack.alerts.sensitivity import SeriesSensitivity
-from speedtrack.benchmarks.metrics import Metric
+from speedtrack.alerts.models import ChangePoint, Mute, NoiseFloor, SeriesSensitivity
 from speedtrack.runs.models import ReferenceRate
 from speedtrack.web.pages.timeline import insight, workload
 from speedtrack.web.pages.timeline.insight import WhyAtCommit
-from speedtrack.web.pages.timeline.points import NEWEST_CHANGES, load_timeline
-from speedtrack.web.pages.timeline.summary import PlacedBreak, Summary, breaks_of, coverage_of, summary_of
-from speedtrack.web.pages.timeline.table import TableRow, table_rows
-from speedtrack.web.pages.timeline.view import View, benchmark_names, metrics_of
-
-TABLE_COMMITS = 200  # the newest of the view
+from speedtrack.web.pages.timeline.points import newest_changes
+from speedtrack.web.pages.timeline.summary import Newest, last_change, newest_of
+from speedtrack.web.pages.timeline.view import View, benchmark_names
 
 
 @dataclass(frozen=True)
 class TimelinePage:
     view: View
-    summary: Summary
-    rows: list[TableRow]
-    row_limit: int
+    newest: Newest | None
+    last_change: ChangePoint | None
     change_points: list[ChangePoint]  #: the newest of the view, newest first
-    breaks: list[PlacedBreak]
     benchmarks: list[str]
-    metrics: list[Metric]
     workload: str
     references: list[tuple[str, str, ReferenceRate]]
     floors: list[NoiseFloor]
@@ -36,18 +28,13 @@ class TimelinePage:
 
 def load(view: View, why_sha: str) -> TimelinePage:
     """``why_sha``: the commit for which the page explains why it was suspected or not; empty: none."""
-    newest = load_timeline(view, TABLE_COMMITS)
-    coverage = coverage_of(view)
-    breaks = breaks_of(view, coverage)
+    change_points = newest_changes(view)
     return TimelinePage(
         view=view,
-        summary=summary_of(newest, coverage.measured),
-        rows=list(table_rows(newest, breaks)),
-        row_limit=TABLE_COMMITS,
-        change_points=list(reversed(newest.change_points))[:NEWEST_CHANGES],
-        breaks=breaks,
+        newest=newest_of(view),
+        last_change=last_change(change_points),
+        change_points=change_points,
         benchmarks=benchmark_names(view.scope),
-        metrics=metrics_of(view),
         workload=workload.workload_text(view.benchmark),
         references=workload.reference_rates(view.benchmark, view.machine_names),
         floors=insight.floors_of(view),

@@ -4,12 +4,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
-from django.db.models import Q, QuerySet
+from django.db.models import F, OuterRef, QuerySet, Subquery
 
 from speedtrack.alerts import lines
 from speedtrack.alerts.lines import LinePoint
 from speedtrack.alerts.models import ChangePoint
 from speedtrack.benchmarks.metrics import METRICS, Direction
+from speedtrack.projects.models import Position
 from speedtrack.runs.models import Run
 from speedtrack.web.drawing.gaps import GAP_COLUMNS, WITHOUT_POINT, Gap, gap_of
 from speedtrack.web.pages import changes
@@ -41,10 +42,7 @@ class TimelineCommit(NamedTuple):
 
 @dataclass(frozen=True)
 class Timeline:
-    """A timeline commit by commit; ``gaps`` by position.
-
-    Where only the newest commits were loaded, ``change_points`` are theirs, and NEWEST_CHANGES at least.
-    """
+    """A timeline commit by commit; ``gaps`` by position."""
 
     view: View
     commits: list[TimelineCommit]
@@ -53,21 +51,22 @@ class Timeline:
     change_points: list[ChangePoint]
 
 
-def load_timeline(view: View, newest: int | None = None) -> Timeline:
-    """The commits of a view (or its newest) with their points; the number of queries depends on neither."""
-    shown = view.newest(newest) if newest else view
-    points = lines.points([s.pk for s in view.series], view.branch, shown.first, shown.last)
-    commits = [TimelineCommit._make(row) for row in shown.fetch(COMMITS)]
-    return Timeline(view, commits, points, gaps_in(shown), change_points_in(view, shown.first if newest else None))
+def load_timeline(view: View) -> Timeline:
+    """The commits of a view with their points; the number of queries does not depend on how many there are."""
+    points = lines.points([s.pk for s in view.series], view.branch, view.first, view.last)
+    commits = [TimelineCommit._make(row) for row in view.fetch(COMMITS)]
+    return Timeline(view, commits, points, gaps_in(view), change_points_in(view))
 
 
 def gaps_in(view: View) -> dict[int, Gap]:
     """By position: why the newest own run on the view's machines left its commit without a point."""
+    # "+ 0": without it PostgreSQL reads all runs of a machine rather than the index of the runs without a point.
     runs = (
         Run.objects.own()
+        .annotate(on_machine=F("machine_id") + 0)
         .filter(
             project=view.scope.project,
-            machine__in={s.machine_id for s in view.series},
+            on_machine__in={s.machine_id for s in view.series},
             commit__positions__branch=view.branch,
             commit__positions__number__range=(view.first, view.last),
         )
@@ -78,40 +77,51 @@ def gaps_in(view: View) -> dict[int, Gap]:
 
 
 class ShownChange(NamedTuple):
-    """What the chart shows of a change point; ``place`` and ``width`` as in ``changes``."""
+    """What the chart shows of a change point: the positions of its commit and of the one before its range."""
 
     place: int
+    series: int
     machine: str
     metric: str
     status: str
     ratio: float
     low: float
     high: float
-    alert: int | None
-    width: int | None
+    alert_id: int | None
+    before_place: int | None
+
+    @property
+    def width(self) -> int:
+        """How many commits may be the cause; 1 where the branch has lost them."""
+        return 1 if self.before_place is None else self.place - self.before_place
 
     @property
     def is_slowdown(self) -> bool:
         return (self.ratio > 1) == (METRICS[self.metric].better == Direction.LOWER)
 
 
-def shown_changes(view: View) -> list[ShownChange]:
-    """The visible change points of the view, in commit order. As columns: a long view has thousands of them."""
+def shown_changes(view: View, every: bool = False) -> list[ShownChange]:
+    """The visible change points of the view (or ``every`` one), in commit order.
+
+    As columns: a long view has thousands of them.
+    """
     found: QuerySet[Any] = changes.on_branch(view.branch, view.first, view.last)
-    found = found.filter(series__in=[s.pk for s in view.series])
-    columns = ("series__machine__name", "series__metric", "status", "ratio", "low", "high", "alert_id", "width")
-    rows = found.filter(status__in=changes.VISIBLE).order_by("place", "pk").values_list("place", *columns)
+    found = found.filter(series__in=[s.pk for s in view.series]).order_by("place", "pk")
+    if not every:
+        found = found.filter(status__in=changes.VISIBLE)
+    begins = Position.objects.filter(branch=view.branch, commit=OuterRef("before")).values("number")
+    named = ("place", "series", "series__machine__name", "series__metric")
+    rows = found.annotate(before_place=Subquery(begins)).values_list(*named, *ShownChange._fields[4:])
     return [ShownChange._make(row) for row in rows]
 
 
-def change_points_in(view: View, since: int | None = None) -> list[ChangePoint]:
-    """The change points of the view, in commit order.
-
-    ``since``: only those from this position on, and NEWEST_CHANGES at least.
-    """
+def change_points_in(view: View) -> list[ChangePoint]:
+    """The change points of the view, in commit order."""
     found: QuerySet[Any] = changes.on_branch(view.branch, view.first, view.last)
-    found = found.filter(series__in=[s.pk for s in view.series])
-    if since is not None:
-        newest = found.order_by("-place", "-pk").values("pk")[:NEWEST_CHANGES]
-        found = found.filter(Q(place__gte=since) | Q(pk__in=newest))
-    return sorted(found, key=lambda cp: (getattr(cp, "place"), cp.pk))  # noqa: B009 (an annotation)
+    return list(found.filter(series__in=[s.pk for s in view.series]).order_by("place", "pk"))
+
+
+def newest_changes(view: View) -> list[ChangePoint]:
+    """The newest change points of the view, newest first."""
+    found: QuerySet[Any] = changes.on_branch(view.branch, view.first, view.last)
+    return list(found.filter(series__in=[s.pk for s in view.series]).order_by("-place", "-pk")[:NEWEST_CHANGES])

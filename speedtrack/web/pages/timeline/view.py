@@ -21,11 +21,15 @@ SUBJECT = 100  # characters of a subject that the chart gets
 
 @dataclass(frozen=True)
 class View:
-    """The series of a timeline, of one machine or several, from position ``first`` to ``last`` of a branch."""
+    """The series of a timeline, of one machine or several, from position ``first`` to ``last`` of a branch.
+
+    ``metrics``: those that the benchmark was measured with, and the one of the view, in their usual order.
+    """
 
     scope: Scope
     benchmark: Benchmark
     branch: Branch
+    metrics: list[Metric]
     series: list[Series]
     first: int
     last: int
@@ -69,13 +73,14 @@ def view_of(slug: str, benchmark: str, metric: str, query: QueryDict) -> View:
     machines = [named_or_default("machine", name, scope.machines, "") for name in query.getlist("machine")] or [
         scope.machine
     ]
-    series = Series.objects.filter(
-        project=scope.project, benchmark__name=benchmark, metric=metric, machine__in=[m for m in machines if m]
-    )
-    related = series.select_related("machine", "environment", "benchmark")
-    found = list(related.defer("machine__facts", "benchmark__definition").order_by("machine__name", "pk"))
+    series = Series.objects.filter(project=scope.project, benchmark__name=benchmark)
+    related = series.select_related("machine", "environment", "benchmark").order_by("machine__name", "pk")
+    found = list(related.defer("machine__facts", "environment__facts", "benchmark__definition", "benchmark__why"))
+    names = {metric, *(one.metric for one in found)}
+    metrics = [one for one in scope.metrics if one.name in names]
+    lines = [one for one in found if one.metric == metric and one.machine in machines]
     first, last = range_of(scope, scope.branch, query)
-    return View(scope, newest, scope.branch, found, first, last)
+    return View(scope, newest, scope.branch, metrics, lines, first, last)
 
 
 def range_of(scope: Scope, branch: Branch, query: QueryDict) -> tuple[int, int]:
@@ -107,10 +112,3 @@ def position_of(branch: Branch, sha: str) -> int:
 def benchmark_names(scope: Scope) -> list[str]:
     names: Iterable[str] = Benchmark.objects.filter(project=scope.project).values_list("name", flat=True)
     return sorted(set(names))
-
-
-def metrics_of(view: View) -> list[Metric]:
-    """The metrics that the benchmark was measured with, and the one of the view, in their usual order."""
-    found = Series.objects.filter(project=view.scope.project, benchmark__name=view.benchmark.name)
-    names = {view.scope.metric.name, *found.values_list("metric", flat=True).distinct()}
-    return [metric for metric in view.scope.metrics if metric.name in names]

@@ -1,0 +1,26 @@
+"""Which points of a long line a chart needs, where many commits share a place of it."""
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from speedtrack.alerts.lines import Array, LineColumns
+
+
+def outline(line: LineColumns, step: int, also: Iterable[int] = ()) -> LineColumns:
+    """The points whose chart looks like that of all, where ``step`` commits share a place.
+
+    Of each place the first, the last, the smallest and the largest point, all that are flagged, and those at ``also``.
+    """
+    places = line.at // step
+    by_value = np.lexsort((line.value, places))
+    wanted = np.isin(line.at, [*line.flags, *also])
+    wanted[ends(places)] = True
+    wanted[by_value[ends(places[by_value])]] = True
+    return line.chosen(np.flatnonzero(wanted))
+
+
+def ends(places: Array) -> Array:
+    """The indices at which a place begins or ends."""
+    turns = np.flatnonzero(np.diff(places))
+    return np.concatenate([[0], turns, turns + 1, [len(places) - 1]])
