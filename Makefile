@@ -103,7 +103,7 @@ lock: $(VENV)/.development ## compile the requirement files anew
 
 migrations: $(VENV)/.development ## write the one migration of each app anew from its models, as long as nothing is released
 	rm -f $(wildcard speedtrack/*/migrations/0*.py)
-	$(PY) manage.py makemigrations projects benchmarks runs alerts notices
+	$(PY) manage.py makemigrations projects benchmarks runs alerts notices retention
 
 clean:           ## remove what was built and all state of the embedded servers
 	rm -rf $(VENV) $(PEERS_VENV) var frontend/dist frontend/node_modules runners/driver/target

@@ -26,7 +26,7 @@ BROKER_TRANSPORT = {
 }
 
 #: one queue per duty of the server; a machine has one of its own. The first two wait for git, in a process of their own
-DUTIES = ("sync", "poll", "detect", "notify")
+DUTIES = ("sync", "poll", "detect", "notify", "prune")
 
 app = Celery("speedtrack")
 app.conf.update(

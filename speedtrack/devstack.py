@@ -51,7 +51,7 @@ WORKER = [
 PROCESSES = {
     "web": ["-m", "speedtrack.webserver"],
     "dispatcher": ["manage.py", "dispatch"],
-    "worker": [*WORKER, "--hostname", "worker@%h", "--queues", "detect", "--concurrency", "2"],
+    "worker": [*WORKER, "--hostname", "worker@%h", "--queues", "detect,prune", "--concurrency", "2"],
     # A receiver that hangs, such as a mail server, blocks a thread of this process and does not delay detection.
     "notify": [*WORKER, "--hostname", "notify@%h", "--queues", "notify", "--concurrency", "4", "--pool", "threads"],
     # Threads, because these tasks only wait for git. Other repositories wait once so many remotes hang.

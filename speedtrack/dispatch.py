@@ -29,6 +29,7 @@ from speedtrack.celery import app
 from speedtrack.notices.channels import statuses
 from speedtrack.notices.models import CommitStatus, Notice, Outbox
 from speedtrack.projects.models import Project
+from speedtrack.retention import nightly
 from speedtrack.runs import canary, queue
 from speedtrack.runs.models import Machine, MachineEvent, Run, Series
 from speedtrack.wakeups import CHANNEL
@@ -57,6 +58,7 @@ TASKS = {
     "notify": ("notify", "speedtrack.tasks.notify"),
     "detect": ("detect", "speedtrack.tasks.detect"),
     "calibrate": ("detect", "speedtrack.tasks.calibrate"),
+    "prune": ("prune", "speedtrack.tasks.prune"),
 }
 
 
@@ -80,6 +82,7 @@ def duties() -> list[tuple[str, QuerySet[Any]]]:
         ("detect", ChangePoint.objects.ripe()),
         ("detect", floors.runs_due()),
         ("calibrate", floors.unasked_machines()),
+        ("prune", nightly.due()),
     ]
 
 

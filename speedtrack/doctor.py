@@ -14,6 +14,7 @@ import docker
 from django.conf import settings
 from django.db import ProgrammingError, connection
 from django.db.migrations.executor import MigrationExecutor
+from django.db.models import Max
 
 from speedtrack import dispatch
 from speedtrack.benchmarks import definitions
@@ -21,6 +22,7 @@ from speedtrack.benchmarks.suitefiles import load_suite
 from speedtrack.celery import app
 from speedtrack.devstack import BASE_DIR
 from speedtrack.notices.models import Outbox
+from speedtrack.retention.models import Pruning
 from speedtrack.runs.models import Machine
 
 DRIVER = BASE_DIR / "runners" / "driver" / "target" / "release" / "speedbench"
@@ -191,6 +193,15 @@ def check_mails() -> tuple[str, str]:
     return "good", f"none is held up; they go to {where}"
 
 
+def check_retention() -> tuple[str, str]:
+    """What the nightly pruning did not do, and why."""
+    rows = Pruning.objects.exclude(policy=Pruning.NIGHT)
+    if problems := [f"{row.policy}: {row.problem}" for row in rows.exclude(problem="").order_by("policy")]:
+        return "bad", "; ".join(problems)
+    last = rows.aggregate(at=Max("done_at"))["at"]
+    return "good", f"last applied on {last:%Y-%m-%d at %H:%M} UTC" if last else "nothing is old enough yet"
+
+
 def output_of(*command: str) -> str:
     try:
         return subprocess.run(command, capture_output=True, text=True, timeout=10).stdout.strip()
@@ -211,4 +222,5 @@ CHECKS: dict[str, Callable[[], tuple[str, str]]] = {
     "suites": check_suites,
     "machines": check_machines,
     "mails": check_mails,
+    "retention": check_retention,
 }

@@ -16,6 +16,7 @@ from psycopg.conninfo import conninfo_to_dict
 from speedtrack import privatefiles
 
 SHORTEST_KEY = 32
+MOST_DAYS = 36_500
 BASE_DIR = Path(__file__).resolve().parent.parent
 
 
@@ -33,6 +34,14 @@ def env_int(name: str, default: int) -> int:
     if not value.lstrip("-").isdigit():
         raise ImproperlyConfigured(f"{name}={value!r}: give a whole number")
     return int(value)
+
+
+def env_days(name: str, default: int) -> int:
+    """A variable that must be a number of days, 0 for ever."""
+    days = env_int(name, default)
+    if not 0 <= days <= MOST_DAYS:
+        raise ImproperlyConfigured(f"{name}={days}: give a number of days up to {MOST_DAYS}, or 0 for ever")
+    return days
 
 
 def env_secret(name: str, file: Path) -> str:
@@ -132,6 +141,7 @@ INSTALLED_APPS = [
     "speedtrack.runs",
     "speedtrack.alerts",
     "speedtrack.notices",
+    "speedtrack.retention",
     "speedtrack.web",
 ]
 MIDDLEWARE = [
@@ -268,6 +278,21 @@ AA_EVERY_DAYS = env_int("AA_EVERY_DAYS", 7)
 # A run whose runner is silent for this long is taken from it; after this many attempts it fails.
 LEASE_S = env_int("LEASE_S", 60)
 MAX_ATTEMPTS = env_int("MAX_ATTEMPTS", 3)
+
+# For how many days each is kept (docs/operating.md); 0: for ever. And the hour of the day, in UTC, after which what is
+# older is deleted, once a day; -1: only by hand.
+KEEP_DAYS = {
+    "documents": env_days("KEEP_DOCUMENTS_DAYS", 90),
+    "samples": env_days("KEEP_SAMPLES_DAYS", 730),
+    "logs": env_days("KEEP_LOGS_DAYS", 90),
+    "profiles": env_days("KEEP_PROFILES_DAYS", 365),
+    "canaries": env_days("KEEP_CANARIES_DAYS", 90),
+    "events": env_days("KEEP_EVENTS_DAYS", 365),
+    "deliveries": env_days("KEEP_DELIVERIES_DAYS", 30),
+}
+PRUNE_HOUR = env_int("PRUNE_HOUR", 3)
+if not -1 <= PRUNE_HOUR <= 23:
+    raise ImproperlyConfigured(f"PRUNE_HOUR={PRUNE_HOUR}: give an hour from 0 to 23, or -1 for never")
 
 # What a machine measures next (docs/methodology.md): the part of its time that suspicions get while the history waits,
 # too, and how long the head of a branch waits at most before it goes next.

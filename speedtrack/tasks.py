@@ -10,6 +10,7 @@ from speedtrack.notices.channels import statuses
 from speedtrack.notices.sending import send_due
 from speedtrack.notices.telling import tell_operators, tell_subscribers
 from speedtrack.projects.models import Project
+from speedtrack.retention import nightly
 from speedtrack.runs import pushes
 
 
@@ -47,3 +48,9 @@ def notify() -> None:
     tell_operators()
     statuses.update_statuses()
     send_due()
+
+
+@shared_task
+def prune() -> None:
+    """Delete what is older than its policy keeps it, for a while; the next nudge goes on."""
+    nightly.prune_due()

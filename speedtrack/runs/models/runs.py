@@ -235,6 +235,9 @@ class RunEvent(models.Model):
     after = models.CharField(max_length=20)
     why = models.TextField()
 
+    class Meta:
+        indexes: ClassVar = [models.Index(fields=["at"], name="run_events_by_time")]
+
 
 class Attempt(models.Model):
     """One lease of a run, from its claim to its end. Logs, builds and measurements belong to it."""

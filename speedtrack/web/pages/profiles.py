@@ -6,6 +6,7 @@ from django.db.models import QuerySet
 from django.http import Http404
 
 from speedtrack.alerts.models import Alert
+from speedtrack.retention import policies
 from speedtrack.runs import profiles
 from speedtrack.runs.models import Profile, Reason, Run, Side, Status
 from speedtrack.web.drawing.flame import INSTRUCTIONS, TIME, Flame, Stacks
@@ -38,10 +39,14 @@ class BenchmarkProfiles:
 
 @dataclass(frozen=True)
 class ProfileSection:
-    """The newest profile run of a change, and the profiles of the newest that succeeded."""
+    """The newest profile run of a change, and the profiles of the newest that succeeded.
+
+    ``deleted``: what became of those, if there are none any more.
+    """
 
     run: Run | None
     benchmarks: list[BenchmarkProfiles]
+    deleted: str = ""
 
 
 def section_of_alert(alert: Alert, zoom: str) -> ProfileSection:
@@ -59,7 +64,9 @@ def section_of_runs(runs: QuerySet[Run], zoom: str) -> ProfileSection:
     rounds = list(runs.order_by("-id").select_related("machine", "base", "commit").defer("machine__facts"))
     done = next((run for run in rounds if run.status == Status.SUCCEEDED), None)
     newest = rounds[0] if rounds else None
-    return ProfileSection(newest, by_benchmark(profiles.profiles_of([done]), zoom) if done else [])
+    found = profiles.profiles_of([done]) if done else []
+    deletions = policies.deletions(done.ended_at) if done and not found else {}
+    return ProfileSection(newest, by_benchmark(found, zoom), deletions.get("profiles", ""))
 
 
 def by_benchmark(found: list[Profile], zoom: str) -> list[BenchmarkProfiles]:
@@ -92,5 +99,5 @@ def stacks_text(pk: int) -> str:
     """The folded stacks of one profile. Raises Http404."""
     profile = Profile.objects.filter(pk=pk).first()
     if profile is None:
-        raise Http404(f"There is no profile {pk}.")
+        raise Http404(f"There is no profile {pk}. {policies.POLICIES['profiles'].rule}")
     return profiles.folded_stacks(profile)

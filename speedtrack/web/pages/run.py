@@ -1,6 +1,6 @@
 """A run: its status, progress, log, trials and measurements."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
@@ -10,6 +10,7 @@ from django.http import Http404
 
 from speedtrack.benchmarks.metrics import METRICS, Metric
 from speedtrack.benchmarks.models import Benchmark
+from speedtrack.retention import policies
 from speedtrack.runs import reproduce
 from speedtrack.runs.models import (
     ACTIVE,
@@ -29,6 +30,13 @@ LOG_TAIL = 16_000  # characters of the log that the page shows
 TAIL_CHUNKS = 12
 TRIALS = 400
 MOST_SCRIPTS = 6  # shown on the page itself
+#: By policy: the beginning of a sentence about what it has deleted of a run.
+LACKING = {
+    "logs": "Its log was",
+    "samples": "Its trials and their samples were",
+    "documents": "What its trials reported, and the script that repeats them, were",
+    "events": "The changes of its status were",
+}
 
 
 class MeasurementRow(NamedTuple):
@@ -92,12 +100,13 @@ class RunPage:
     stops: list[str]
     trials: list[TrialRow]
     scripts: list[ReproduceScript]
+    deleted: list[str]  #: sentences about what was here
 
 
 def run_or_404(pk: int) -> Run:
     run = Run.objects.select_related("project", "commit", "base", "machine", "suite").filter(pk=pk).first()
     if run is None:
-        raise Http404(f"There is no run {pk}.")
+        raise Http404(f"There is no run {pk}. {policies.POLICIES['canaries'].rule}")
     return run
 
 
@@ -106,6 +115,13 @@ def load(pk: int) -> RunPage:
     attempt = run.attempts.order_by("pk").last()
     log, cut = attempt_log_tail(attempt)
     results = results_of(attempt)
+    events, trials, scripts = list(run.events.order_by("pk")), listed_trials(results), reproduce_scripts(run)
+    lacking = {
+        "logs": not log,
+        "samples": bool(results) and not trials,
+        "documents": any(one.repeatable for one in results) and not scripts,
+        "events": not events,
+    }
     return RunPage(
         run=run,
         live=not run.done,
@@ -115,12 +131,19 @@ def load(pk: int) -> RunPage:
         log=log,
         log_cut=cut,
         builds=list(Build.objects.filter(attempt=attempt).select_related("commit").order_by("pk")),
-        events=list(run.events.order_by("pk")),
+        events=events,
         measured=measurement_rows(run, attempt),
         stops=stop_reasons(results, run.paired),
-        trials=listed_trials(results),
-        scripts=reproduce_scripts(run),
+        trials=trials,
+        scripts=scripts,
+        deleted=deletions_in_words(run, [name for name, is_so in lacking.items() if is_so]),
     )
+
+
+def deletions_in_words(run: Run, lacking: Collection[str]) -> list[str]:
+    """A sentence for each policy that has deleted what an ended run lacks."""
+    deletions = policies.deletions(run.ended_at) if run.done and lacking else {}
+    return [f"{LACKING[name]} {deletions[name]}." for name in lacking if name in deletions]
 
 
 def progress_of(run: Run) -> ReportedProgress | None:
@@ -160,6 +183,8 @@ def whole_log(run: Run, phase: str | None) -> Iterator[str]:
             yield f"{'' if before is None else chr(10)}--- attempt {now[0]}, {plain(now[1])} ---\n"
         before = now
         yield plain(chunk.text)
+    if before is None:
+        yield "".join(f"{sentence}\n" for sentence in deletions_in_words(run, ["logs"]))
 
 
 def measurement_rows(run: Run, attempt: Attempt | None) -> list[MeasurementRow]:
@@ -233,5 +258,6 @@ def named_script(pk: int, benchmark: str | None, side: str | None) -> str:
     for text in reproduce.scripts_of(run, found[:1]):
         return text
     raise Http404(
-        f"Run {pk} has no script for this measurement: no such benchmark and side, or stored without the recipe."
+        f"Run {pk} has no script for this measurement: no such benchmark and side, or stored without the recipe. "
+        + " ".join(deletions_in_words(run, ["documents"]))
     )

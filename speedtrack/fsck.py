@@ -1,0 +1,244 @@
+"""Check what no constraint can hold: rows against git, and rows against each other. Nothing is changed.
+
+Each check yields a sentence per fault, with cause and remedy. Tables are read in chunks of ids, so that memory does not
+grow with the history.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import zip_longest
+from typing import Any
+
+from django.db import connection
+from django.db.models import Exists, Max, Min, Model, OuterRef
+
+from speedtrack.alerts.models import Alert, ChangePoint
+from speedtrack.projects import git
+from speedtrack.projects.errors import RepositoryError
+from speedtrack.projects.models import Branch, Position
+from speedtrack.runs.models import Attempt, Build, Canary, Measurement, Result, Run, Samples, Status, Trial
+
+CHUNK = 20_000  # rows read by one statement
+FEW = 100  # results whose documents are in memory at once
+MOST = 100  # faults that one check reports; the others are counted
+
+# Of a range of attempts: those with measurements that are shown though the attempt did not end well, and those that
+# ended well and are the newest of their run but hide some.
+ACCEPTANCE = """
+    SELECT a.run_id, a.id, coalesce(nullif(a.outcome, ''), 'not ended'), m.accepted, count(*)
+      FROM runs_attempt a
+      JOIN runs_run r ON r.id = a.run_id
+      JOIN runs_measurement m ON m.attempt_id = a.id
+     WHERE a.id BETWEEN %(first)s AND %(last)s AND r.canary_id IS NULL
+       AND ((m.accepted AND a.outcome NOT IN ('succeeded', 'failed'))
+            OR (NOT m.accepted AND a.outcome = 'succeeded' AND a.token = r.lease_token))
+  GROUP BY a.run_id, a.id, m.accepted
+  ORDER BY a.id
+"""
+# Of a range of measurements whose samples are kept: those whose summary is not that of the samples. The clean samples
+# count, or all if none is clean.
+SUMMARIES = """
+    SELECT m.id, a.run_id, m.n, m.value, found.n, found.median
+      FROM runs_measurement m
+      JOIN runs_attempt a ON a.id = m.attempt_id
+      JOIN runs_samples s ON s.measurement_id = m.id
+CROSS JOIN LATERAL (
+        SELECT count(*) AS n, percentile_cont(0.5) WITHIN GROUP (ORDER BY value) AS median
+          FROM (SELECT value, clean, bool_or(clean) OVER () AS any_clean
+                  FROM (SELECT t.value, t.place - 1 <> ALL (coalesce(s.flagged, '{}')) AS clean
+                          FROM unnest(s.values) WITH ORDINALITY AS t (value, place)
+                         WHERE t.value IS NOT NULL) each) marked
+         WHERE clean OR NOT any_clean) found
+     WHERE m.id BETWEEN %(first)s AND %(last)s
+       AND (found.n <> m.n OR abs(found.median - m.value) > 1e-9 * abs(m.value))
+  ORDER BY m.id
+"""
+# Of a range of results whose documents are kept: the measurements with samples of trials that have no row.
+STRANGERS = """
+    SELECT r.id, m.id, array_agg(DISTINCT u.place - 1)
+      FROM runs_result r
+      JOIN runs_measurement m ON m.attempt_id = r.attempt_id AND m.side = r.side
+      JOIN runs_series line ON line.id = m.series_id AND line.benchmark_id = r.benchmark_id
+      JOIN runs_samples s ON s.measurement_id = m.id
+CROSS JOIN LATERAL unnest(s.values) WITH ORDINALITY AS u (value, place)
+     WHERE r.id BETWEEN %(first)s AND %(last)s AND r.documents IS NOT NULL AND u.value IS NOT NULL
+       AND NOT EXISTS (SELECT FROM runs_trial t WHERE t.result_id = r.id AND t.number = u.place - 1)
+  GROUP BY r.id, m.id
+  ORDER BY m.id DESC
+"""
+
+
+@dataclass
+class Check:
+    """One check: ``what`` it looks at, and how many rows it has seen so far."""
+
+    what: str
+    find: Callable[["Check"], Iterator[str]]
+    seen: int = 0
+
+
+def chunks(model: type[Model], size: int = CHUNK) -> Iterator[dict[str, int]]:
+    """Ranges of ids that cover the table as it is now."""
+    ends = model._default_manager.aggregate(first=Min("pk"), last=Max("pk"))
+    if ends["first"] is not None:
+        for first in range(ends["first"], ends["last"] + 1, size):
+            yield {"first": first, "last": min(first + size - 1, ends["last"])}
+
+
+def rows_of(query: str, parameters: dict[str, int]) -> list[tuple[Any, ...]]:
+    with connection.cursor() as cursor:
+        cursor.execute(query, parameters)
+        return list(cursor.fetchall())
+
+
+def find_wrong_positions(check: Check) -> Iterator[str]:
+    for branch in Branch.objects.select_related("project", "head").order_by("project__slug", "name"):
+        found = wrong_position(check, branch)
+        again = Branch.objects.select_related("project", "head").get(pk=branch.pk) if found else branch
+        if again.head_id != branch.head_id:  # a look at the repository has moved it meanwhile
+            found = wrong_position(check, again)
+        if found:
+            yield f"{branch.project}, branch {branch}: {found}"
+
+
+def wrong_position(check: Check, branch: Branch) -> str:
+    """The first fault of a branch's positions; empty if they are the first parents of its head in the mirror."""
+    slug, positions = branch.project.slug, branch.positions.order_by("number")
+    if not git.has_mirror(slug):
+        return f"there is no mirror in {git.mirror_of(slug)}: the next look at the repository clones it anew"
+    try:
+        path = git.first_parents(slug, branch.head.sha) if branch.head else []
+    except RepositoryError as e:
+        if branch.deleted_at:
+            return ""  # a mirror that was cloned anew lacks what only a deleted branch had
+        return f"its head is not in the mirror ({e}): remove {git.mirror_of(slug)}, and the next look clones it anew"
+    stored = positions.values_list("number", "commit__sha").iterator(chunk_size=CHUNK)
+    for place, (row, sha) in enumerate(zip_longest(stored, path)):
+        check.seen += 1
+        if row != (place, sha):
+            in_database = f"{row[1]} at {row[0]}" if row else "nothing"
+            return (
+                f"in place {place} git has {sha or 'nothing'}, the database {in_database}. "
+                f"`UPDATE projects_branch SET head_id = NULL WHERE id = {branch.pk}`, and the next look makes its "
+                "positions anew"
+            )
+    return ""
+
+
+def find_wrong_acceptance(check: Check) -> Iterator[str]:
+    for ids in chunks(Attempt):
+        check.seen += Attempt.objects.filter(pk__range=tuple(ids.values())).count()
+        for run, attempt, outcome, accepted, count in rows_of(ACCEPTANCE, ids):
+            state = "are shown, but it is" if accepted else "are hidden, but it"
+            to = "false" if accepted else "true"
+            yield (
+                f"run {run}: {count} measurements of attempt {attempt} {state} {outcome}. Their series are right again "
+                f"after `UPDATE runs_measurement SET accepted = {to} WHERE attempt_id = {attempt}`"
+            )
+
+
+def find_shown_canaries(check: Check) -> Iterator[str]:
+    runs = Run.objects.filter(canary__isnull=False)
+    check.seen = runs.count()
+    shown = Measurement.objects.filter(attempt__run=OuterRef("pk"), accepted=True)
+    for run in runs.filter(Exists(shown)).order_by("pk"):
+        yield (
+            f"run {run.pk} is of a canary, and its measurements are on charts: `UPDATE runs_measurement SET accepted = "
+            f"false WHERE attempt_id IN (SELECT id FROM runs_attempt WHERE run_id = {run.pk})`"
+        )
+
+
+def find_wrong_summaries(check: Check) -> Iterator[str]:
+    for ids in chunks(Measurement):
+        check.seen += Samples.objects.filter(measurement__id__range=tuple(ids.values())).count()
+        for measurement, run, n, value, samples, median in rows_of(SUMMARIES, ids):
+            yield (
+                f"run {run}: measurement {measurement} says {value:g} of {n} samples; those that are stored give "
+                f"{'nothing' if median is None else f'{median:g}'} of {samples}. Restore either from a backup, or "
+                f"`DELETE FROM runs_samples WHERE measurement_id = {measurement}`: the summary alone then counts"
+            )
+
+
+def find_wrong_trials(check: Check) -> Iterator[str]:
+    for ids in chunks(Result, FEW):
+        rows = list(Result.objects.filter(pk__range=tuple(ids.values()), documents__isnull=False).order_by("pk"))
+        check.seen += len(rows)
+        strangers = {result: (measurement, places) for result, measurement, places in rows_of(STRANGERS, ids)}
+        trials: dict[int, list[int]] = defaultdict(list)
+        of_rows = Trial.objects.filter(result__in=rows).order_by("result", "number")
+        for pk, number in of_rows.values_list("result_id", "number"):
+            trials[pk].append(number)
+        for result in rows:
+            fault = wrong_documents(result, trials[result.pk])
+            if not fault and result.pk in strangers:
+                fault = "measurement {} has samples of the trials {}, which have no row".format(*strangers[result.pk])
+            if fault:
+                yield (
+                    f"result {result.pk}, attempt {result.attempt_id}: {fault}. Restore them from a backup, or "
+                    f"`UPDATE runs_result SET documents = NULL WHERE id = {result.pk}`"
+                )
+
+
+def wrong_documents(result: Result, trials: list[int]) -> str:
+    """How the documents of a result contradict its trials; empty if they do not, or if retention has deleted those."""
+    try:
+        documents = [one["trial"] for one in result.unpacked()]
+    except Exception as e:  # whatever is wrong with the bytes
+        return f"the documents of its trials cannot be read ({type(e).__name__}: {e})"
+    if not trials or documents == trials:
+        return ""
+    return f"it has documents of the trials {documents}, but rows of the trials {trials}"
+
+
+def find_lost_changes(check: Check) -> Iterator[str]:
+    """Open change points and alerts none of whose branches contains their range any more."""
+    live = Branch.objects.filter(deleted_at=None)
+    whole = live.filter(
+        Exists(Position.objects.filter(branch=OuterRef("pk"), commit=OuterRef(OuterRef("before")))),
+        Exists(Position.objects.filter(branch=OuterRef("pk"), commit=OuterRef(OuterRef("commit")))),
+    )
+    points = ChangePoint.objects.filter(status__in=ChangePoint.OPEN).select_related("commit", "series__benchmark")
+    alerts = Alert.objects.open().select_related("commit")
+    check.seen = points.count() + alerts.count()
+    for cp in points.filter(~Exists(whole)).order_by("pk"):
+        yield (
+            f"change point {cp.pk} of {cp.series.benchmark.name} ({cp.status}): no branch has {cp.commit.short} and "
+            "the commit before it any more. Detection closes it with its next pass; if it is open in a day, `UPDATE "
+            "alerts_changepoint SET status = 'unsettled', settled_at = now(), note = 'its commits left the branch' "
+            f"WHERE id = {cp.pk}`"
+        )
+    for alert in alerts.filter(~Exists(whole)).order_by("pk"):
+        yield (
+            f"{alert}: its commits are on no branch any more. Decide it on its page (/alerts/{alert.pk}/): nothing "
+            "that is measured will"
+        )
+
+
+def find_lost_artifacts(check: Check) -> Iterator[str]:
+    """Canaries in use whose frozen artifacts are not what their runs build, or cannot be measured."""
+    for canary in Canary.objects.filter(retired_at=None).select_related("machine"):
+        check.seen += 1
+        where = f"canary of {canary.machine}"
+        remedy = f"`manage.py machine canary {canary.machine}` freezes a new one"
+        builds = Build.objects.filter(attempt__run__canary=canary, attempt__outcome=Status.SUCCEEDED, succeeded=True)
+        newest = builds.order_by("-pk").first()
+        built = {name: one["digest"] for name, one in newest.artifacts.items()} if newest else None
+        if built is not None and built != canary.artifacts:
+            yield f"{where}: it is frozen as {canary.artifacts}, but its runs build {built}: {remedy}"
+        last = Run.objects.filter(canary=canary, ended_at__isnull=False).order_by("-ended_at").first()
+        if canary.artifacts and last and last.status == Status.FAILED:
+            why = last.error.strip().partition("\n")[0]
+            yield f"{where}: its frozen artifacts could not be measured by run {last.pk} ({why}): {remedy}"
+
+
+def checks() -> dict[str, Check]:
+    return {
+        "positions": Check("positions of branches against the first parents in the mirrors", find_wrong_positions),
+        "acceptance": Check("attempts against whether their measurements are shown", find_wrong_acceptance),
+        "canaries": Check("runs of canaries, whose measurements are never shown", find_shown_canaries),
+        "summaries": Check("measurements against their samples", find_wrong_summaries),
+        "trials": Check("results against the documents, trials and samples of them", find_wrong_trials),
+        "changes": Check("open change points and alerts against the branches", find_lost_changes),
+        "artifacts": Check("canaries in use against what was frozen", find_lost_artifacts),
+    }

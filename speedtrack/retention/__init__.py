@@ -1,0 +1,1 @@
+"""What is deleted after a time, and what is kept whatever its age."""

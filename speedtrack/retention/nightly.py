@@ -1,0 +1,73 @@
+"""Once a day, all policies are applied by themselves. What a person would be asked about is refused."""
+
+import logging
+import time
+from collections.abc import Callable
+from datetime import timedelta
+
+from django.conf import settings
+from django.db.models import DateTimeField, Exists, ExpressionWrapper, QuerySet, Value
+from django.db.models.expressions import Combinable
+from django.db.models.functions import Now, TruncDay
+
+from speedtrack.projects.models import Project
+from speedtrack.retention import pruning
+from speedtrack.retention.models import Pruning
+from speedtrack.retention.policies import POLICIES, Policy
+
+log = logging.getLogger(__name__)
+
+AT_MOST_S = 300.0  # of one call; the next one goes on
+FEWEST = 1000  # rows: fewer may be all there is, as where nobody has pushed for months
+
+
+def last_night() -> Combinable:
+    """When PRUNE_HOUR last began, by the database's clock."""
+    hour = Value(timedelta(hours=settings.PRUNE_HOUR))
+    return ExpressionWrapper(TruncDay(Now() - hour, output_field=DateTimeField()) + hour, DateTimeField())
+
+
+def due() -> QuerySet[Project]:
+    """Projects, if there is a policy that was not applied since PRUNE_HOUR. Without a project there is nothing old."""
+    if settings.PRUNE_HOUR < 0:
+        return Project.objects.none()
+    done = Pruning.objects.filter(policy=Pruning.NIGHT, done_at__gte=last_night())
+    return Project.objects.filter(~Exists(done), created__lt=last_night())
+
+
+def prune_due() -> None:
+    """Apply the policies that were not applied since PRUNE_HOUR, for AT_MOST_S. Safe to run any number of times."""
+    if not due().exists():
+        return
+    until = time.monotonic() + AT_MOST_S
+    try:
+        with pruning.one_at_a_time():
+            done = set(Pruning.objects.filter(done_at__gte=last_night()).values_list("policy", flat=True))
+            left = [policy for policy in POLICIES.values() if policy.name not in done]
+            if all(prune_by_night(policy, lambda: time.monotonic() < until) for policy in left):
+                Pruning.objects.update_or_create(pk=Pruning.NIGHT, defaults={"done_at": Now()})
+    except pruning.Busy as e:
+        log.info("%s", e)
+
+
+def prune_by_night(policy: Policy, go_on: Callable[[], bool]) -> bool:
+    """Apply a policy, or note why not. False if it has not come to its end."""
+    try:
+        doubts = [doubt for doubt in pruning.forecast(policy).doubts if doubt.rows is None or doubt.rows >= FEWEST]
+        if doubts:
+            why = "; ".join(doubt.words for doubt in doubts)
+            note_problem(policy, f"not by itself: {why}. `manage.py prune --only {policy.name}` asks, and does it")
+            return True
+        deleted, is_all = pruning.prune(policy, go_on=go_on)
+    except pruning.PruningFailed as e:
+        note_problem(policy, str(e))
+        return True
+    if deleted:
+        log.info("retention deleted %d rows: %s", deleted, policy.what)
+    return is_all
+
+
+def note_problem(policy: Policy, why: str) -> None:
+    """Tell operators why a policy was not applied this night: in the log, and by ``manage.py doctor``."""
+    log.error("retention, %s: %s", policy.name, why)
+    Pruning.objects.update_or_create(pk=policy.name, defaults={"done_at": Now(), "problem": why})

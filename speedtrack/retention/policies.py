@@ -1,0 +1,170 @@
+"""The policies: what is deleted, after how many days, and by which setting that is changed.
+
+Measurements with their summaries, runs, commits, change points and alerts are kept for ever, and so is the outbox: its
+rows are what prevents a second mail about one event.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from django.conf import settings
+from django.db.models import Model, QuerySet
+
+from speedtrack.projects.models import Delivery
+from speedtrack.retention import kept
+from speedtrack.retention.models import Pruning
+from speedtrack.runs.models import (
+    Attempt,
+    LogChunk,
+    MachineEvent,
+    Measurement,
+    Profile,
+    Reason,
+    Result,
+    Run,
+    RunEvent,
+    Samples,
+    Trial,
+)
+
+Rows = QuerySet[Any]
+Ids = Sequence[int]
+
+
+@dataclass(frozen=True)
+class Part:
+    """The part of a policy whose rows become old together.
+
+    ``dated``: the rows whose ``time`` says how old they are; ``free``: those of them that are not kept. ``going``: what
+    is deleted with some of them, by their ids, in this order and in one transaction of ``at_once`` of them at most.
+    ``every``: all rows of the kind that goes last, to tell a part of them from nearly all. ``column``: it is set to
+    null, and the rows stay.
+    """
+
+    dated: Callable[[], Rows]
+    free: Callable[[], Rows]
+    time: str
+    at_once: int
+    every: Callable[[], Rows]
+    going: Callable[[Ids], list[Rows]]
+    column: str = ""
+
+
+@dataclass(frozen=True)
+class Policy:
+    """``what``: its subject in words; ``setting``: the name of the variable with its days."""
+
+    name: str
+    what: str
+    setting: str
+    parts: tuple[Part, ...]
+
+    @property
+    def days(self) -> int:
+        """After how many days it deletes; 0: never."""
+        return int(settings.KEEP_DAYS[self.name])
+
+    @property
+    def deletion(self) -> str:
+        """What pages say of something deleted."""
+        return f"deleted after {self.days} days by retention" if self.days else "deleted by retention"
+
+    @property
+    def rule(self) -> str:
+        """The policy as a sentence."""
+        what = f"{self.what[0].upper()}{self.what[1:]}"
+        return f"{what} are {self.deletion}." if self.days else f"{what} are kept for ever."
+
+
+def of_attempts(every: Callable[[], Rows], going: Callable[[Ids], list[Rows]], column: str = "") -> Part:
+    """What belongs to attempts, by the time of their end."""
+    return Part(Attempt.objects.all, kept.free_attempts, "ended_at", 10, every, going, column)
+
+
+def of_rows(model: type[Model], free: Callable[[], Rows], time: str, at_once: int = 2000) -> Part:
+    """Rows on which nothing depends."""
+    every = model._default_manager.all
+    return Part(every, free, time, at_once, every, lambda ids: [every().filter(pk__in=ids)])
+
+
+def documents() -> Rows:
+    return Result.objects.filter(documents__isnull=False)
+
+
+def raw_samples(attempts: Ids | Rows) -> list[Rows]:
+    return [
+        Trial.objects.filter(result__in=Result.objects.filter(attempt__in=attempts)),
+        Samples.objects.filter(measurement__in=Measurement.objects.filter(attempt__in=attempts)),
+    ]
+
+
+def logs(attempts: Ids | Rows) -> list[Rows]:
+    return [LogChunk.objects.filter(attempt__in=attempts)]
+
+
+def profiles(attempts: Ids | Rows) -> list[Rows]:
+    return [Profile.objects.filter(attempt__in=attempts)]
+
+
+def canary_runs() -> Rows:
+    return Run.objects.filter(reason=Reason.CANARY)
+
+
+def whole_runs(runs: Ids) -> list[Rows]:
+    """Runs with all that belongs to them: first what is much, the rest goes with the runs."""
+    attempts = Attempt.objects.filter(run__in=runs)
+    summaries = [model._default_manager.filter(attempt__in=attempts) for model in (Result, Measurement)]
+    return [*raw_samples(attempts), *logs(attempts), *summaries, canary_runs().filter(pk__in=runs)]
+
+
+POLICIES = {
+    policy.name: policy
+    for policy in (
+        Policy(
+            "documents",
+            "reports of trials by driver, server and quiet gate, and with them the scripts that repeat them",
+            "KEEP_DOCUMENTS_DAYS",
+            (of_attempts(documents, lambda ids: [documents().filter(attempt__in=ids)], column="documents"),),
+        ),
+        Policy(
+            "samples",
+            "trials with their samples; the summary of each measurement stays",
+            "KEEP_SAMPLES_DAYS",
+            (of_attempts(Samples.objects.all, raw_samples),),
+        ),
+        Policy("logs", "logs of builds and measurements", "KEEP_LOGS_DAYS", (of_attempts(LogChunk.objects.all, logs),)),
+        Policy("profiles", "profiles", "KEEP_PROFILES_DAYS", (of_attempts(Profile.objects.all, profiles),)),
+        Policy(
+            "canaries",
+            "runs of canaries with all that they measured",
+            "KEEP_CANARIES_DAYS",
+            (Part(canary_runs, kept.free_canary_runs, "ended_at", 10, canary_runs, whole_runs),),
+        ),
+        Policy(
+            "events",
+            "changes of the status of runs, and events of machines",
+            "KEEP_EVENTS_DAYS",
+            (
+                of_rows(RunEvent, kept.free_run_events, "at"),
+                of_rows(MachineEvent, kept.free_machine_events, "at"),
+            ),
+        ),
+        Policy(
+            "deliveries",
+            "webhook deliveries that were processed or ignored",
+            "KEEP_DELIVERIES_DAYS",
+            (of_rows(Delivery, kept.free_deliveries, "received_at", at_once=200),),
+        ),
+    )
+}
+
+
+def deletions(ended_at: datetime | None) -> dict[str, str]:
+    """By policy, what pages say of what it has deleted; only policies that have looked at what ended at this time.
+
+    What a policy kept is still there.
+    """
+    passed = Pruning.objects.filter(policy__in=POLICIES, through__gt=ended_at) if ended_at else ()
+    return {row.policy: POLICIES[row.policy].deletion for row in passed}

@@ -1,0 +1,181 @@
+"""Delete what is older than its policy keeps it: from the oldest day on, in many short transactions.
+
+A day that was looked at is passed (``Pruning.through``), so the next pruning costs what has become old since. What ends
+a pruning, be it SIGKILL, loses nothing: what was deleted stays deleted, and the next one begins with the same day.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from django.db import DatabaseError, InterfaceError, OperationalError, connection, transaction
+from django.db.models import Count, F, Func, IntegerField, Min, Sum, Value
+from django.db.models.functions import Coalesce, Greatest, Now
+
+from speedtrack.retention.models import Pruning
+from speedtrack.retention.policies import Part, Policy, Rows
+
+PRUNING_LOCK = 0x533A  # advisory: one pruning at a time
+DAY = timedelta(days=1)
+LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
+COUNTED_AT_ONCE = 1000
+MOST = 0.9  # share of the rows of a kind above which a policy asks
+FEWEST_DAYS = 7  # below which a policy asks
+ROW_BYTES = 28  # the header of a row, and its place in the page
+DISK_FULL = "53100"
+
+
+class Busy(Exception):
+    """Another session is pruning."""
+
+
+class PruningFailed(Exception):
+    """The database has ended a pruning; the message has cause and remedy."""
+
+
+@dataclass(frozen=True)
+class Doubt:
+    """A reason to ask before a policy is applied. ``rows``: how many would go; None: that is not the reason."""
+
+    words: str
+    rows: int | None = None
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """What a policy would delete now. ``bytes``: without indexes; a table shrinks by them once it is rewritten."""
+
+    rows: int
+    bytes: int
+    doubts: list[Doubt]
+
+
+@contextmanager
+def one_at_a_time() -> Iterator[None]:
+    """Hold the lock of this database session. Raises Busy if another session holds it."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_try_advisory_lock(%s, 0)", [PRUNING_LOCK])
+        if not cursor.fetchone()[0]:
+            raise Busy("another pruning is under way: this one ends and has deleted nothing")
+    try:
+        yield
+    finally:
+        if connection.is_usable():  # else the lock went with the session
+            with connection.cursor() as cursor:
+                cursor.execute("SELECT pg_advisory_unlock(%s, 0)", [PRUNING_LOCK])
+
+
+@contextmanager
+def failures_in_words(policy: Policy) -> Iterator[None]:
+    try:
+        yield
+    except (OperationalError, InterfaceError) as e:
+        raise PruningFailed(
+            f"{policy.name}: {str(e).strip().splitlines()[0]}. {remedy(e)}; what was deleted stays deleted, and the "
+            "next pruning goes on from there"
+        ) from e
+
+
+def remedy(error: DatabaseError | InterfaceError) -> str:
+    if getattr(error.__cause__, "sqlstate", None) == DISK_FULL:
+        return "Deleting needs some room, too: make room on PostgreSQL's disk, then prune again"
+    return "See the log of PostgreSQL, then prune again"
+
+
+def begin_of_keeping(policy: Policy) -> datetime:
+    """What is older by the database's clock may go."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT now() - make_interval(days => %s)", [policy.days])
+        at: datetime = cursor.fetchone()[0]
+    return at if policy.days else LONG_AGO
+
+
+def days_to_look_at(policy: Policy, until: datetime, again: bool) -> Iterator[tuple[datetime, datetime]]:
+    """The days with rows, from the end of the last pruning, or ``again`` from the oldest row, to a time."""
+    passed = Pruning.objects.filter(pk=policy.name, through__isnull=False).values_list("through", flat=True)
+    begin = LONG_AGO if again else passed.first() or LONG_AGO
+    while (first := oldest(policy, begin)) is not None and first < until:
+        begin = min(first + DAY, until)
+        yield first, begin
+
+
+def oldest(policy: Policy, since: datetime) -> datetime | None:
+    """The time of the oldest row from a time on, kept or not."""
+    rows = [(part.dated().filter(**{f"{part.time}__gte": since}), part.time) for part in policy.parts]
+    times = [found.aggregate(at=Min(time))["at"] for found, time in rows]
+    return min((at for at in times if at is not None), default=None)
+
+
+def pieces(part: Part, begin: datetime, end: datetime, size: int) -> Iterator[Sequence[int]]:
+    """The ids of the part's old rows between two times."""
+    rows = part.free().filter(**{f"{part.time}__gte": begin, f"{part.time}__lt": end})
+    ids = list(rows.order_by("pk").values_list("pk", flat=True))
+    return (ids[at : at + size] for at in range(0, len(ids), size))
+
+
+def prune(policy: Policy, again: bool = False, go_on: Callable[[], bool] = lambda: True) -> tuple[int, bool]:
+    """Apply a policy for as long as ``go_on`` allows. Return the number of rows, and whether this is all.
+
+    Raises PruningFailed. The caller holds the lock.
+    """
+    deleted = 0
+    with failures_in_words(policy):
+        row, _ = Pruning.objects.get_or_create(pk=policy.name)
+        until = begin_of_keeping(policy)
+        for begin, end in days_to_look_at(policy, until, again):
+            for part in policy.parts:
+                for ids in pieces(part, begin, end, part.at_once):
+                    if not go_on():
+                        return deleted, False
+                    deleted += delete(part, ids)
+            Pruning.objects.filter(pk=row.pk).update(through=Greatest(F("through"), Value(end)))
+        Pruning.objects.filter(pk=row.pk).update(through=Greatest(F("through"), until), done_at=Now(), problem="")
+    return deleted, True
+
+
+@transaction.atomic
+def delete(part: Part, ids: Sequence[int]) -> int:
+    """Delete what goes with these, unless something has come to rest on it meanwhile. Return the number of rows."""
+    free = list(part.free().filter(pk__in=ids).values_list("pk", flat=True))
+    return sum(rows.update(**{part.column: None}) if part.column else rows.delete()[0] for rows in part.going(free))
+
+
+def forecast(policy: Policy, again: bool = False) -> Forecast:
+    """What ``prune`` would delete now. Raises PruningFailed."""
+    count, size, doubts = 0, 0, []
+    if 0 < policy.days < FEWEST_DAYS:
+        doubts.append(Doubt(f"{policy.setting}={policy.days} is less than {FEWEST_DAYS} days"))
+    with failures_in_words(policy):
+        days = list(days_to_look_at(policy, begin_of_keeping(policy), again))
+        for part in policy.parts:
+            last = 0
+            for begin, end in days:
+                for ids in pieces(part, begin, end, COUNTED_AT_ONCE):
+                    amounts = [amount(rows, part.column) for rows in part.going(ids)]
+                    count += sum(n for n, _ in amounts)
+                    size += sum(n for _, n in amounts)
+                    last += amounts[-1][0]
+            doubts += doubts_about(part, last)
+    return Forecast(count, size, doubts)
+
+
+def amount(rows: Rows, column: str) -> tuple[int, int]:
+    """The number of these rows and their bytes; of one column, only its bytes."""
+    names = [column] if column else [field.attname for field in rows.model._meta.concrete_fields if field.column]
+    bytes_of: Any = Value(0 if column else ROW_BYTES)
+    for name in names:
+        stored = Func(F(name), function="pg_column_size", output_field=IntegerField())
+        bytes_of = bytes_of + Coalesce(stored, Value(0))
+    found = rows.aggregate(count=Count("*"), size=Coalesce(Sum(bytes_of, output_field=IntegerField()), Value(0)))
+    return found["count"], found["size"]
+
+
+def doubts_about(part: Part, going: int) -> list[Doubt]:
+    """Does nearly everything go? Counts only as many rows as it takes to tell, the newest first."""
+    known = part.every().order_by("-pk")[: int(going / MOST) + 1].count()
+    if going <= MOST * known:
+        return []
+    kind = part.every().model._meta.verbose_name_plural
+    return [Doubt(f"it would delete {going:,} of {known:,} {kind}", going)]

@@ -1,0 +1,273 @@
+"""Each fault that fsck finds, made by hand; and its remedies, where they are statements."""
+
+import re
+from collections.abc import Callable
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.core.management import call_command
+from django.db import connection
+
+from speedtrack import fsck
+from speedtrack.alerts.models import Alert, ChangePoint
+from speedtrack.projects import git
+from speedtrack.projects.models import Branch, Commit, Position
+from speedtrack.retention.tests.ages import let_pass, measure_fully, prune
+from speedtrack.runs import canary, pushes, results
+from speedtrack.runs.canary import FrozenCommit
+from speedtrack.runs.models import Attempt, Canary, Measurement, Result, Run, Samples, Series, Trial
+from speedtrack.runs.tests.canaries import LEVEL, measure_canary
+from speedtrack.tests import builders
+from speedtrack.web.tests.world import World, slowed, world
+
+
+@pytest.fixture
+def kvd(db: None, settings: Any, tmp_path: Path) -> World:
+    """Four measured commits."""
+    made = world(settings, tmp_path)
+    made.measure()
+    return made
+
+
+def run_fsck(*only: str) -> tuple[int, list[str]]:
+    """The exit code of the command, and its lines about faults."""
+    out = StringIO()
+    with pytest.raises(SystemExit) as ended:
+        call_command("fsck", *(["--only", *only] if only else []), stdout=out)
+    lines = out.getvalue().splitlines()
+    assert all(line.startswith(("ok  ", "BAD ")) for line in lines)
+    return int(ended.value.code), [line for line in lines if line.startswith("BAD   ")]
+
+
+def faults(name: str) -> list[str]:
+    check = fsck.checks()[name]
+    return list(check.find(check))
+
+
+def follow_remedy(fault: str) -> None:
+    """Run the statement that the remedy names."""
+    (statement,) = re.findall(r"`((?:UPDATE|DELETE) [^`]+)`", fault)
+    with connection.cursor() as cursor:
+        cursor.execute(statement)
+
+
+def test_a_sound_database_has_no_faults(kvd: World) -> None:
+    assert run_fsck() == (0, [])
+
+
+def test_after_alerts_canaries_and_retention_it_is_still_sound(db: None, settings: Any, tmp_path: Path) -> None:
+    made, _ = slowed(settings, tmp_path)
+    made.push(1)
+    measure_fully(builders.claim(made.machines[0]))
+    made.push(1)
+    made.fail()
+    freeze(made)
+    assert run_fsck() == (0, [])
+    let_pass(10_000)
+    prune()
+    assert run_fsck() == (0, [])
+
+
+def test_it_says_what_it_looked_at(kvd: World) -> None:
+    out = StringIO()
+    with pytest.raises(SystemExit):
+        call_command("fsck", stdout=out)
+    lines = out.getvalue().splitlines()
+    assert re.match(
+        r"ok    positions   4 positions of branches against the first parents in the mirrors, \d+\.\d s", lines[0]
+    )
+    assert len(lines) == len(fsck.checks())
+
+
+def swap_positions() -> None:
+    first, second = Position.objects.order_by("number")[1:3]
+    Position.objects.filter(pk=first.pk).update(number=99)
+    Position.objects.filter(pk=second.pk).update(number=first.number)
+    Position.objects.filter(pk=first.pk).update(number=second.number)
+
+
+def lose_last_position() -> None:
+    Position.objects.order_by("-number").first().delete()
+
+
+def add_position() -> None:
+    stranger = Commit.objects.create(
+        project=Branch.objects.get().project,
+        sha="f" * 40,
+        author_name="a",
+        author_email="a@example.org",
+        authored_at="2026-01-01T00:00Z",
+        committed_at="2026-01-01T00:00Z",
+        subject="s",
+    )
+    Position.objects.create(branch=Branch.objects.get(), commit=stranger, number=4)
+
+
+@pytest.mark.parametrize("spoil", [swap_positions, lose_last_position, add_position])
+def test_positions_that_are_not_those_of_git(kvd: World, spoil: Callable[[], None]) -> None:
+    before = list(Position.objects.order_by("number").values_list("number", "commit__sha"))
+    spoil()
+    code, (fault, summary) = run_fsck("positions")
+    assert code == 1 and "in place" in fault and "kvd, branch main" in fault
+    assert "positions of branches" in summary
+    follow_remedy(fault)
+    pushes.look_for_news(kvd.project)
+    assert run_fsck("positions") == (0, [])
+    assert list(Position.objects.order_by("number").values_list("number", "commit__sha")) == before
+
+
+def test_a_head_that_the_mirror_lacks(kvd: World) -> None:
+    Commit.objects.filter(sha=kvd.shas[-1]).update(sha="e" * 40)
+    (fault,) = faults("positions")
+    assert "its head is not in the mirror" in fault and f"remove {git.mirror_of('kvd')}" in fault
+
+
+def test_a_mirror_that_is_gone(kvd: World) -> None:
+    git.mirror_of("kvd").rename(git.mirror_of("other"))
+    (fault,) = faults("positions")
+    assert "there is no mirror in" in fault and "the next look at the repository clones it anew" in fault
+
+
+def test_measurements_shown_of_an_attempt_that_did_not_end_well(kvd: World) -> None:
+    run = Run.objects.order_by("pk").first()
+    Attempt.objects.filter(run=run).update(outcome="queued")
+    (fault,) = faults("acceptance")
+    assert f"run {run.pk}: 4 measurements of attempt" in fault and "are shown, but it is queued" in fault
+    follow_remedy(fault)
+    assert faults("acceptance") == []
+
+
+def test_measurements_hidden_of_an_attempt_that_ended_well(kvd: World) -> None:
+    run = Run.objects.order_by("pk").first()
+    Measurement.objects.filter(attempt__run=run).update(accepted=False)
+    (fault,) = faults("acceptance")
+    assert "are hidden, but it succeeded" in fault
+    follow_remedy(fault)
+    assert faults("acceptance") == []
+
+
+def freeze(kvd: World) -> Run:
+    """The machine's canary, and its first run."""
+    run = Run.objects.order_by("pk").first()
+    canary.replace_canary(kvd.machines[0], FrozenCommit(run.project, run.commit, run.suite, run.benchmark_set))
+    return measure_canary(kvd.machines[0], LEVEL)
+
+
+def test_a_canary_on_the_charts(kvd: World) -> None:
+    run = freeze(kvd)
+    Measurement.objects.filter(attempt__run=run).update(accepted=True)
+    (fault,) = faults("canaries")
+    assert f"run {run.pk} is of a canary, and its measurements are on charts" in fault
+    follow_remedy(fault)
+    assert run_fsck("canaries", "acceptance") == (0, [])
+
+
+def test_samples_that_their_summary_does_not_summarise(kvd: World) -> None:
+    samples = Samples.objects.filter(measurement__n=5).first()
+    Samples.objects.filter(pk=samples.pk).update(values=[1.0, 2.0, 3.0, 4.0, 5.0])
+    (fault,) = faults("summaries")
+    assert "of 5 samples; those that are stored give 3 of 5" in fault
+    Samples.objects.filter(pk=samples.pk).update(values=[1.0])
+    assert "give 1 of 1" in faults("summaries")[0]
+    Samples.objects.filter(pk=samples.pk).update(values=[None])
+    assert "give nothing of 0" in faults("summaries")[0]
+    follow_remedy(faults("summaries")[0])
+    assert faults("summaries") == []
+
+
+def test_flagged_samples_do_not_count_unless_all_are(kvd: World) -> None:
+    kvd.push(1)
+    run = builders.claim(kvd.machines[0])
+    for name, flagged in zip(builders.measured(run), ([4], [0, 1, 2, 3, 4]), strict=True):
+        flags = [["client_bound", "steal"] if i in flagged else [] for i in range(5)]
+        document = builders.result(run, name, run.commit, [1.0, 2.0, 3.0, 4.0, 50.0], flags=flags)
+        results.accept_result(run.machine, run.pk, document)
+    assert set(Measurement.objects.filter(attempt__run=run).values_list("n", flat=True)) == {4, 5}
+    assert faults("summaries") == []
+
+
+def test_documents_that_are_not_those_of_the_trials(kvd: World) -> None:
+    Trial.objects.filter(result=Result.objects.first(), number=3).delete()
+    (fault,) = faults("trials")
+    assert "documents of the trials [0, 1, 2, 3, 4], but rows of the trials [0, 1, 2, 4]" in fault
+    follow_remedy(fault)
+    assert faults("trials") == []
+
+
+def test_documents_that_cannot_be_read(kvd: World) -> None:
+    result = Result.objects.first()
+    for broken in (b"nonsense", bytes(result.documents)[:-20], b""):
+        Result.objects.filter(pk=result.pk).update(documents=broken)
+        (fault,) = faults("trials")
+        assert "the documents of its trials cannot be read" in fault
+
+
+def test_samples_of_trials_that_there_are_not(kvd: World) -> None:
+    samples = Samples.objects.filter(measurement__n=5).first()
+    Samples.objects.filter(pk=samples.pk).update(values=[*samples.values, 5000.0])
+    (fault,) = faults("trials")
+    assert f"measurement {samples.pk} has samples of the trials [5], which have no row" in fault
+
+
+def test_what_retention_has_deleted_is_no_fault(kvd: World, settings: Any) -> None:
+    settings.KEEP_DAYS = settings.KEEP_DAYS | {"documents": 0}
+    let_pass(10_000)
+    prune()
+    assert Result.objects.filter(documents__isnull=False).exists() and not Trial.objects.exists()
+    assert run_fsck() == (0, [])
+
+
+def test_open_changes_whose_commits_left_the_branch(kvd: World) -> None:
+    branch, before, commit = Branch.objects.get(), kvd.commit(-2), kvd.commit(-1)
+    place = {"branch": branch, "before": before, "commit": commit}
+    levels = {"ratio": 1.1, "low": 1.05, "high": 1.15, "score": 2.0}
+    cp = ChangePoint.objects.create(series=Series.objects.first(), **place, **levels)
+    alert = Alert.objects.create(project=kvd.project, status="confirmed", **place)
+    assert faults("changes") == []
+    other = Branch.objects.create(project=kvd.project, name="other")
+    for number, one in enumerate((before, commit)):
+        Position.objects.create(branch=other, commit=one, number=number)
+    Position.objects.filter(branch=branch, commit=commit).delete()
+    assert faults("changes") == [], "another branch has them"
+    Branch.objects.filter(pk=other.pk).update(deleted_at="2026-01-01T00:00Z")
+    first, second = faults("changes")
+    assert first.startswith(f"change point {cp.pk} of ") and "no branch has" in first
+    assert second.startswith(f"alert {alert.pk}: ") and f"/alerts/{alert.pk}/" in second
+    follow_remedy(first)
+    Alert.objects.update(status="invalid")
+    assert faults("changes") == []
+
+
+def test_a_canary_whose_runs_build_something_else(kvd: World) -> None:
+    freeze(kvd)
+    assert faults("artifacts") == []
+    Canary.objects.update(artifacts={"kvd": "sha256:gone"})
+    (fault,) = faults("artifacts")
+    assert "it is frozen as {'kvd': 'sha256:gone'}, but its runs build" in fault
+    assert "`manage.py machine canary kvd-m1` freezes a new one" in fault
+
+
+def test_a_canary_that_was_lost(kvd: World) -> None:
+    freeze(kvd)
+    Run.objects.filter(canary__isnull=False, ended_at__isnull=False).update(
+        status="failed", error="the canary's server was lost\nmore"
+    )
+    (fault,) = faults("artifacts")
+    assert "its frozen artifacts could not be measured by run" in fault and "(the canary's server was lost)" in fault
+
+
+def test_many_faults_are_counted(kvd: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fsck, "MOST", 2)
+    Attempt.objects.update(outcome="queued")
+    code, lines = run_fsck("acceptance")
+    assert code == 1 and len(lines) == 4
+    assert lines[2].split() == ["BAD", "acceptance", "and", "2", "more"]
+
+
+@pytest.mark.parametrize("size", [1, 3])
+def test_tables_are_read_in_chunks_without_gaps(kvd: World, monkeypatch: pytest.MonkeyPatch, size: int) -> None:
+    covered = [pk for ids in fsck.chunks(Attempt, size) for pk in range(ids["first"], ids["last"] + 1)]
+    assert set(covered) >= set(Attempt.objects.values_list("pk", flat=True)) and len(set(covered)) == len(covered)
+    assert all(ids["last"] - ids["first"] < size for ids in fsck.chunks(Attempt, size))
