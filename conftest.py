@@ -80,6 +80,7 @@ NEEDS: dict[str, tuple[Callable[[], str], str]] = {
     "compose": (lacks_program("docker-compose"), "needs docker-compose (1.29 or 2)"),
     "perf": (lacks_perf, "needs perf (linux-perf), allowed to sample"),
     "memcached": (lacks_program("memcached"), "needs memcached"),
+    "pgbouncer": (lacks_program("pgbouncer"), "needs pgbouncer"),
     "sandbox": (lacks_sandbox, "needs a kernel that allows user namespaces"),
     "ordinary_user": (lacks_ordinary_user, "needs root, setpriv and a Python that other users can run"),
     "root": (lambda: "only root can start processes of two users" if os.geteuid() else "", "needs root"),

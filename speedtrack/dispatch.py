@@ -16,13 +16,14 @@ from typing import Any
 
 from celery import Celery
 from django.conf import settings
-from django.db import InterfaceError, OperationalError, connection
+from django.db import InterfaceError, OperationalError, connection, connections
 from django.db.models import Exists, OuterRef, QuerySet, TextField, Value
 from django.db.models.functions import Concat
 from kombu import Queue
 from kombu.exceptions import OperationalError as BrokerError
 from redis.exceptions import RedisError
 
+from speedtrack import pgsession
 from speedtrack.alerts import floors
 from speedtrack.alerts.models import AlertEvent, ChangePoint
 from speedtrack.celery import app
@@ -99,28 +100,35 @@ def run_until_stopped(stopping: Callable[[], bool]) -> None:
             time.sleep(STOP_S)
         except DATABASE_ERRORS as e:
             log.warning("the database does not answer: %s", str(e).strip())
-            connection.close()
+            connections.close_all()
             time.sleep(STOP_S)
 
 
 class Session:
-    """The dispatcher's database session, to which the leader's lock and the notifications belong."""
+    """The dispatcher's session of PostgreSQL, to which the leader's lock and the notifications belong."""
 
     def __init__(self) -> None:
         self.leading: Any = None  # the connection that holds the lock
         self.question: Question | None = None
 
+    @property
+    def connection(self) -> Any:
+        """psycopg's connection."""
+        pgsession.session().ensure_connection()
+        return pgsession.session().connection
+
     def lead(self) -> bool:
-        """Take the leader's lock and listen for notifications, unless this session does. False if another one leads."""
-        connection.ensure_connection()
-        if connection.connection is self.leading:
+        """Take the leader's lock and listen for notifications, unless this session does. False if another one leads.
+
+        Raises ImproperlyConfigured if the session is a pool's.
+        """
+        if self.connection is self.leading:
             return True
-        with connection.cursor() as cursor:
-            cursor.execute("SELECT pg_try_advisory_lock(%s, 0)", [LEADER_LOCK])
-            if not cursor.fetchone()[0]:
-                return False
+        if not pgsession.take(LEADER_LOCK):
+            return False
+        with pgsession.session().cursor() as cursor:
             cursor.execute(f"LISTEN {CHANNEL}")  # before the first look, so that no change is missed
-        self.leading, self.question = connection.connection, build_question()
+        self.leading, self.question = self.connection, build_question()
         return True
 
     def wait(self, stopping: Callable[[], bool]) -> None:
@@ -129,12 +137,12 @@ class Session:
         time.sleep(REST_S)
         while not stopping() and not self.notified() and (left := until - time.monotonic()) > 0:
             # psycopg's own wait wakes up ten times a second.
-            select.select([connection.connection], [], [], min(left, STOP_S))
+            select.select([self.connection], [], [], min(left, STOP_S))
 
     def notified(self) -> bool:
         """Has a notification come since the last call?"""
-        with connection.wrap_database_errors:
-            return bool(list(connection.connection.notifies(timeout=0)))
+        with pgsession.session().wrap_database_errors:
+            return bool(list(self.connection.notifies(timeout=0)))
 
 
 def tick(celery: Celery = app, question: Question | None = None) -> None:

@@ -12,16 +12,18 @@ from pathlib import Path
 
 import docker
 from django.conf import settings
-from django.db import ProgrammingError, connection
+from django.db import OperationalError, ProgrammingError, connection
 from django.db.migrations.executor import MigrationExecutor
 from django.db.models import Max
 
-from speedtrack import dispatch
+from speedtrack import dispatch, pgsession
 from speedtrack.benchmarks import definitions
 from speedtrack.benchmarks.suitefiles import load_suite
 from speedtrack.celery import app
 from speedtrack.devstack import BASE_DIR
 from speedtrack.notices.models import Outbox
+from speedtrack.replica import watch
+from speedtrack.replica.watch import Standing
 from speedtrack.retention.models import Pruning
 from speedtrack.runs.models import Machine
 
@@ -29,6 +31,16 @@ DRIVER = BASE_DIR / "runners" / "driver" / "target" / "release" / "speedbench"
 OLDEST_GIT = (2, 38)
 # In older releases a container can escape to its host (CVE-2025-31133, -52565, -52881).
 OLDEST_RUNC = ((1, 2, 8), (1, 3, 3))
+
+
+# The state and the remedy of each standing of the replica.
+REPLICAS = {
+    Standing.FOLLOWS: ("good", "follows the primary: pages are read from it"),
+    Standing.BEHIND: ("note", "It catches up by itself, or is too slow for the primary's writes"),
+    Standing.ALONE: ("bad", "Start the primary; if it is lost, promote the replica and set DATABASE_URL to it"),
+    Standing.PROMOTED: ("bad", "Set DATABASE_URL to it, or make a new replica with pg_basebackup"),
+    Standing.AWAY: ("bad", "Start it, or unset DATABASE_REPLICA_URL"),
+}
 
 
 @dataclass(frozen=True)
@@ -47,6 +59,8 @@ def examine(names: Iterable[str]) -> Iterator[Finding]:
             state, words = CHECKS[name]()
         except ProgrammingError:
             state, words = "bad", "cannot be read before `manage.py migrate`"
+        except OperationalError as e:
+            state, words = "bad", f"the database does not answer ({watch.first_line(e)}): start it, or set DATABASE_URL"
         yield Finding(name, state, words)
 
 
@@ -55,7 +69,17 @@ def check_database() -> tuple[str, str]:
     missing = MigrationExecutor(connection).migration_plan(MigrationExecutor(connection).loader.graph.leaf_nodes())
     if missing:
         return "bad", f"{len(missing)} migrations are missing: run `manage.py migrate`"
+    if pgsession.leads_to_a_pool():
+        return "bad", pgsession.pool_text()
     return "good", f"PostgreSQL {version // 10_000}.{version % 10_000}, all migrations applied"
+
+
+def check_replica() -> tuple[str, str]:
+    if not watch.is_configured():
+        return "good", "none: pages are read from the primary (DATABASE_REPLICA_URL)"
+    source = watch.look()
+    state, words = REPLICAS[source.standing]
+    return state, " ".join(filter(None, (source.note, source.detail, words)))
 
 
 def check_broker() -> tuple[str, str]:
@@ -211,6 +235,7 @@ def output_of(*command: str) -> str:
 
 CHECKS: dict[str, Callable[[], tuple[str, str]]] = {
     "database": check_database,
+    "replica": check_replica,
     "broker": check_broker,
     "git": check_git,
     "driver": check_driver,

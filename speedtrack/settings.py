@@ -91,15 +91,22 @@ ANSWERS_OR_ENDS: dict[str, Any] = {
     "keepalives_count": 3,
     "tcp_user_timeout": 30_000,
 }
+# Pages do not wait long for a replica; a promoted one must not take what is meant for the primary.
+REPLICA_OPTIONS: dict[str, Any] = {
+    "connect_timeout": 2,
+    "tcp_user_timeout": 5_000,
+    "options": "-c default_transaction_read_only=on",
+}
+AS_DEFAULT_IN_TESTS = {"TEST": {"MIRROR": "default"}}
 
 
-def database(url: str) -> dict[str, Any]:
-    """Django's settings of one libpq connection URL."""
+def database(variable: str, default: str = "", **options: Any) -> dict[str, Any]:
+    """Django's settings of the libpq connection URL in a variable."""
     try:
-        parts = conninfo_to_dict(url)
+        parts = conninfo_to_dict(os.environ.get(variable, default))
     except ProgrammingError as e:
         raise ImproperlyConfigured(
-            f"DATABASE_URL is not a PostgreSQL URL such as postgresql://user:password@host/name: {e}"
+            f"{variable} is not a PostgreSQL URL such as postgresql://user:password@host/name: {e}"
         ) from e
     known = {"NAME": "dbname", "USER": "user", "PASSWORD": "password", "HOST": "host", "PORT": "port"}
     return {
@@ -107,8 +114,22 @@ def database(url: str) -> dict[str, Any]:
         **{key: parts.pop(word, "") or "" for key, word in known.items()},
         "CONN_MAX_AGE": 600,
         "CONN_HEALTH_CHECKS": True,
-        "OPTIONS": ANSWERS_OR_ENDS | parts,
+        "OPTIONS": ANSWERS_OR_ENDS | options | parts,
     }
+
+
+def databases() -> dict[str, dict[str, Any]]:
+    """The primary, and by their variables: PostgreSQL itself if DATABASE_URL is a pool's, and a replica for pages."""
+    found = {"default": database("DATABASE_URL", "postgresql:///speedtrack")}
+    if os.environ.get("DATABASE_SESSION_URL"):
+        found["session"] = database("DATABASE_SESSION_URL") | AS_DEFAULT_IN_TESTS
+    if os.environ.get("DATABASE_REPLICA_URL"):
+        found["replica"] = database("DATABASE_REPLICA_URL", **REPLICA_OPTIONS) | AS_DEFAULT_IN_TESTS
+        found["replica"]["ENGINE"] = "speedtrack.replica"
+    if "session" in found:  # a pool gives each transaction another session, and a cursor belongs to one
+        for pooled in ("default", "replica"):
+            found.get(pooled, {})["DISABLE_SERVER_SIDE_CURSORS"] = True
+    return found
 
 
 # The usual port of each kind of encryption of mails.
@@ -161,6 +182,7 @@ MIDDLEWARE = [
     "django.contrib.messages.middleware.MessageMiddleware",
     "speedtrack.web.requests.middleware.DatabaseAway",
     "axes.middleware.AxesMiddleware",
+    "speedtrack.web.requests.reading.Reading",  # last: it calls the views of pages
 ]
 # The names of Django 6, so that its own middleware can take over.
 SECURE_CSP = {
@@ -207,7 +229,10 @@ AXES_VERBOSE = False
 LOGIN_REDIRECT_URL = "/"
 LOGOUT_REDIRECT_URL = "/"
 
-DATABASES = {"default": database(os.environ.get("DATABASE_URL", "postgresql:///speedtrack"))}
+# docs/scale.md says when a replica or a pool is worth it.
+DATABASES = databases()
+# Pages are read from a replica that is behind by no more than this.
+REPLICA_LAG_S = env_int("REPLICA_LAG_S", 10)
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 USE_TZ = True
 TIME_ZONE = "UTC"

@@ -1,21 +1,20 @@
 """Measure everything and write the table."""
 
 import os
-import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
 from django.db import connection
 
-from research.scale import pages, work
+from research.scale import growth, pages, work
+from research.scale.marks import write_part
 from research.scale.pages import PageCost
 from research.scale.work import WorkCost
 from speedtrack.runs.models import Run, Series
 
 MOST_QUERIES = 12
 BYTES = {"measurement": 250, "trial": 800, "sample": 40}
-BEGIN, END = "<!-- figures -->", "<!-- end of the figures -->"
 
 
 @dataclass(frozen=True)
@@ -57,7 +56,9 @@ def run(only: str | None, write: Path | None) -> None:
     text = "\n\n".join(parts)
     print(text)
     if write:
-        write_between(write, text)
+        write_part(write, growth.FIGURES, text)
+        if only is None:
+            growth.write(write)
 
 
 def shown(one: PageCost) -> PageCost:
@@ -122,9 +123,3 @@ def size_table() -> str:
         if count
     ]
     return "\n".join([top, *lines])
-
-
-def write_between(path: Path, text: str) -> None:
-    """Put the figures between the two marks of a document."""
-    old = path.read_text()
-    path.write_text(re.sub(f"(?s){BEGIN}.*{END}", lambda _: f"{BEGIN}\n{text}\n{END}", old))

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from research.scale.copying import Array, Column, constant, copy_columns, floats, ids
+from research.scale.copying import Array, Column, constant, copy_columns, floats, integers
 from research.scale.world import Story
 
 SPREAD, SMALLEST = 0.01, 0.03  # of the intervals, and the smallest change that matters: about those of the suite
@@ -26,8 +26,8 @@ def compare(story: Story, positions: Sequence[int], series: Array, medians: Arra
     same = (np.log(low) > -SMALLEST) & (np.log(high) < SMALLEST)
     for answer, chosen in (("different", different), ("same", same), ("unknown", ~different & ~same)):
         columns: dict[str, Column] = {
-            "commit_id": ids(commits[chosen]),
-            "series_id": ids(of_series[chosen]),
+            "commit_id": integers(commits[chosen]),
+            "series_id": integers(of_series[chosen]),
             "distance": Column(">i2", distances[chosen]),
             "old": floats(old[chosen]),
             "ratio": floats(ratios[chosen]),

@@ -60,6 +60,7 @@ def undone() -> Iterator[None]:
 def measure() -> Iterable[WorkCost]:
     yield claims()
     yield race_of_claims()
+    yield renewals()
     yield accepted("of 5 trials", trials=5, documents=50, budget_s=20)
     yield accepted("of 250 trials", trials=250, documents=8, budget_s=5)
     yield detect()
@@ -100,6 +101,17 @@ def race_of_claims() -> WorkCost:
     cost, rate = claimers.race()
     what = f"{cost.calls} claims by 8 machines at once, from a web server"
     return WorkCost(what, cost, f"{rate:.0f} per second, none double", "> 300 on 2 cores", rate <= 300)
+
+
+def renewals(calls: int = 50) -> WorkCost:
+    """What the server does for a machine at work every third of its lease."""
+    client = Client(SERVER_NAME="localhost")
+    with undone():
+        token = new_token(Machine.objects.get(name="m1"))
+        job = post(client, "/api/runner/claim", {}, token).json()
+        address = f"/api/runner/runs/{job['run']}/renew"
+        cost = cost_of([partial(post, client, address, {"token": job["token"]}, token)] * calls)
+    return WorkCost("renewal of a lease", cost, f"{1000 / cost.cpu:.0f} per second of CPU", "", False)
 
 
 def accepted(title: str, trials: int, documents: int, budget_s: float) -> WorkCost:

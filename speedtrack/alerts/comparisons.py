@@ -4,6 +4,7 @@ Done with detection, under its lock on the series: what is accepted later marks 
 measured between two others, or once more, also changes what the next one is compared with.
 """
 
+import math
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from datetime import datetime
@@ -74,7 +75,7 @@ class Neighbours(NamedTuple):
 
 
 class MeasuredCommit(NamedTuple):
-    """All that a series measured of a commit: the samples of all runs, and their usual value with its interval."""
+    """The finite samples of all runs of a series of a commit, and their usual value with its interval."""
 
     samples: list[float]
     value: float
@@ -149,7 +150,8 @@ def measured_commits(places: Iterable[Place]) -> dict[Place, MeasuredCommit]:
     found = {}
     for place, group in groups.items():
         *_, newest = [row for row in group if not row[1]] or group
-        found[place] = MeasuredCommit([v for pk, *_ in group for v in samples.get(pk, ())], *newest[2:])
+        values = [value for pk, *_ in group for value in samples.get(pk, ()) if math.isfinite(value)]
+        found[place] = MeasuredCommit(values, *newest[2:])
     return found
 
 

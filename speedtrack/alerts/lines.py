@@ -20,8 +20,9 @@ from speedtrack.runs.models import Measurement, Samples
 from speedtrack.stats.summary import summarize
 
 END = 2**31 - 1  # a position behind all commits
-HEAD = 20  # bytes before the elements of an array of one dimension
-SUMMARY, SUMMARY_KINDS = ("value", "low", "high", "n"), ("f8", "f8", "f8", "i2")
+HEAD = 20  # bytes before the elements of an array of one dimension, five numbers; the third is the type's oid
+KINDS = {20: "i8", 21: "i2", 23: "i4", 701: "f8"}
+SUMMARY = ("value", "low", "high", "n")
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -244,7 +245,7 @@ def columns(series_ids: Iterable[int], branch: Branch, first: int, last: int = E
         path, *rows = sorted(cursor, key=itemgetter(0))
     if not rows:
         return []
-    commits, numbers = array_of(path[1], "i8"), array_of(path[2], "i4")
+    commits, numbers = array_of(path[1]), array_of(path[2])
     order = np.argsort(commits)
     commits, numbers = commits[order], numbers[order] - first
     found = [line_columns(row, commits, numbers) for row in rows]
@@ -256,16 +257,17 @@ def columns(series_ids: Iterable[int], branch: Branch, first: int, last: int = E
 def line_columns(row: tuple[Any, ...], commits: Array, places: Array) -> LineColumns:
     """A row of COLUMNS. ``commits``: the ids of the path, ascending; ``places``: their positions."""
     series_id, ids, *summaries, flags = row
-    at = places[np.searchsorted(commits, array_of(ids, "i8"))]
+    at = places[np.searchsorted(commits, array_of(ids))]
     order = np.argsort(at, kind="stable")
-    value, low, high, n = (array_of(sent, kind)[order] for sent, kind in zip(summaries, SUMMARY_KINDS, strict=True))
-    known = dict(zip(array_of(ids, "i8").tolist(), at.tolist(), strict=True)) if flags else {}
+    value, low, high, n = (array_of(sent)[order] for sent in summaries)
+    known = dict(zip(array_of(ids).tolist(), at.tolist(), strict=True)) if flags else {}
     by_place = {known[int(commit)]: words for commit, words in (flags or {}).items()}
     return LineColumns(series_id, at[order], value, low, high, n, by_place)
 
 
-def array_of(sent: bytes, kind: str) -> Array:
+def array_of(sent: bytes) -> Array:
     """The elements of an array without nulls as ``array_send`` writes it: after a head, each with its size."""
+    kind = KINDS[int.from_bytes(sent[8:12])]
     return np.frombuffer(sent, [("size", ">i4"), ("value", f">{kind}")], offset=HEAD)["value"].astype(kind)
 
 

@@ -11,10 +11,11 @@ from contextlib import AbstractContextManager, closing, contextmanager, nullcont
 from datetime import timedelta
 
 from django.core.mail import EmailMessage, get_connection
-from django.db import connection, transaction
+from django.db import transaction
 from django.db.models import F
 from django.db.models.functions import Greatest, Now
 
+from speedtrack import pgsession
 from speedtrack.notices.channels.sending import deliver
 from speedtrack.notices.errors import Away, PermanentFailure, TemporaryFailure, Unanswered
 from speedtrack.notices.mail import message_of
@@ -55,7 +56,7 @@ def send_due() -> int:
 def send_lane(lane: int) -> int:
     """Send the rows of a lane until none is due or the receiver is away; not if another session works on the lane."""
     sent = 0
-    with lane_lock(lane) as is_mine:
+    with pgsession.holding(LANE_LOCK, lane) as is_mine:
         if not is_mine or (row := take_row(lane)) is None:
             return 0
         until = time.monotonic() + LANE_S
@@ -71,19 +72,6 @@ def send_mail_now(mail: EmailMessage) -> None:
     """Send a mail past the outbox, such as a test. The server's refusal is a TemporaryFailure or PermanentFailure."""
     with closing(get_connection()) as server:
         server.send_messages([mail])
-
-
-@contextmanager
-def lane_lock(lane: int) -> Iterator[bool]:
-    """Hold the lane's lock in this database session. Yields False if another session holds it."""
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT pg_try_advisory_lock(%s, %s)", [LANE_LOCK, lane])
-        (is_mine,) = cursor.fetchone()
-        try:
-            yield is_mine
-        finally:
-            if is_mine:
-                cursor.execute("SELECT pg_advisory_unlock(%s, %s)", [LANE_LOCK, lane])
 
 
 @transaction.atomic

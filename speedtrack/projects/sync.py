@@ -1,16 +1,17 @@
 """Update rows from the repository: fetch, then store first-parent histories as positions."""
 
 import random
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from django.db import connection, transaction
+from django.db import transaction
 from django.db.models import F
 from django.db.models.functions import Now
 
+from speedtrack import pgsession
 from speedtrack.projects import fetching, git
 from speedtrack.projects.fetching import FetchResult, head_ref
 from speedtrack.projects.models import SYNC_LOCK, Branch, Commit, Position, Project, Tag
@@ -31,28 +32,9 @@ class BranchChange:
     first: bool = False
 
 
-@contextmanager
-def try_project_lock(project: Project) -> Iterator[bool]:
-    """Hold the project's advisory lock of this database session. False if another session holds it."""
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT pg_try_advisory_lock(%s, %s)", [SYNC_LOCK, project.pk])
-        (is_mine,) = cursor.fetchone()
-        try:
-            yield is_mine
-        finally:
-            if is_mine:
-                cursor.execute("SELECT pg_advisory_unlock(%s, %s)", [SYNC_LOCK, project.pk])
-
-
-@contextmanager
-def project_lock(project: Project) -> Iterator[None]:
-    """Hold the project's advisory lock of this database session. A fetch takes minutes, too long for a transaction."""
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT pg_advisory_lock(%s, %s)", [SYNC_LOCK, project.pk])
-        try:
-            yield
-        finally:
-            cursor.execute("SELECT pg_advisory_unlock(%s, %s)", [SYNC_LOCK, project.pk])
+def project_lock(project: Project, wait: bool = False) -> AbstractContextManager[bool]:
+    """Hold the project's advisory lock; False if another session holds it. A fetch is too long for a transaction."""
+    return pgsession.holding(SYNC_LOCK, project.pk, wait)
 
 
 def sync(project: Project, then: Callable[[BranchChange], object] = lambda moved: None) -> list[BranchChange]:
@@ -62,7 +44,7 @@ def sync(project: Project, then: Callable[[BranchChange], object] = lambda moved
     the same changes again. Looks at one project never overlap: the second one waits. A branch or tag that cannot be
     fetched stays as it was, and ``project.left_out`` says why. Raises RepositoryError, and then changes nothing.
     """
-    with project_lock(project):
+    with project_lock(project, wait=True):
         branches = list(project.branches.select_related("project", "head"))
         fetched = fetching.fetch(project.slug, project.url, [branch.name for branch in branches])
         with transaction.atomic():

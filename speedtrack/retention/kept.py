@@ -1,26 +1,29 @@
-"""The rows that policies may delete, without those on which something rests.
+"""What policies keep whatever its age, because something rests on it.
 
-What is kept for the sake of a run is kept of all of its attempts. The conditions are correlated subqueries that follow
-indexes, so that they cost little for the few rows that are looked at in one go.
+Each function gets ids of old rows and returns those that are kept. It asks for few at once by their ids, in simple
+statements: in one with all conditions, PostgreSQL would rather examine the whole history.
 """
+
+from collections.abc import Iterable, Sequence
 
 from django.db.models import Exists, F, Model, OuterRef, Q, QuerySet, Window
 from django.db.models.functions import RowNumber
 
 from speedtrack.alerts.models import Alert, BestLevel, ChangePoint, NoiseFloor, Verdict
 from speedtrack.notices.models import Outbox
-from speedtrack.projects.models import Delivery, Tag
+from speedtrack.projects.models import Commit, Tag
 from speedtrack.runs.models import (
     Attempt,
     CanaryCheck,
     MachineEvent,
-    Reason,
     ReferenceRate,
     Run,
     RunEvent,
     Status,
 )
 from speedtrack.stats import canary
+
+Ids = Sequence[int]
 
 #: The columns that name a commit on whose runs something rests.
 COMMITS: list[tuple[type[Model], tuple[str, ...]]] = [
@@ -29,56 +32,76 @@ COMMITS: list[tuple[type[Model], tuple[str, ...]]] = [
     (Alert, ("before", "commit", "fixed_by", "reverted_by")),
     (BestLevel, ("commit",)),
 ]
+#: The columns that name a run on which something rests.
+RUNS: list[tuple[type[Model], str]] = [
+    (ChangePoint.runs.through, "run"),
+    (NoiseFloor, "run"),
+    (ReferenceRate, "measurement__attempt__run"),
+]
 CHECKS = max(canary.ANCHOR, canary.RECENT)  # of an environment, oldest and newest, with which a canary is compared
 
 
-def is_held_commit(commit: str) -> Q:
-    """Does something rest on the runs of this commit (the path to it): is it a release, or in COMMITS?"""
-    held = Q(Exists(Tag.objects.filter(project=OuterRef("project"), sha=OuterRef(f"{commit}__sha"))))
+def nothing(ids: Ids) -> set[int]:
+    return set()
+
+
+def held_runs(runs: Iterable[int]) -> set[int]:
+    """Those of these runs on which a change point, alert, release, noise floor, reference rate or best level rests.
+
+    A run whose result stands for a held commit, because that built the same program, is held as well.
+    """
+    ids = set(runs)
+    own = Run.objects.filter(pk__in=ids).values_list("pk", "commit")
+    linked = Run.objects.filter(linked__in=ids).values_list("linked", "commit")
+    commits = [*own, *linked]
+    held = held_commits({commit for _, commit in commits})
+    found = {run for run, commit in commits if run is not None and commit in held}
+    for model, column in RUNS:
+        rows = model._default_manager.filter(**{f"{column}__in": ids})
+        found |= set(rows.values_list(column, flat=True))
+    return found
+
+
+def held_commits(commits: Iterable[int]) -> set[int]:
+    """Those of these commits that are a release, or that a column of COMMITS names."""
+    ids = set(commits)
+    tags = Tag.objects.filter(project=OuterRef("project"), sha=OuterRef("sha"))
+    found = set(Commit.objects.filter(Exists(tags), pk__in=ids).values_list("pk", flat=True))
     for model, columns in COMMITS:
         for column in columns:
-            held |= Q(Exists(model._default_manager.filter(**{column: OuterRef(commit)})))
-    return held
+            rows = model._default_manager.filter(**{f"{column}__in": ids})
+            found |= set(rows.values_list(column, flat=True))
+    return found
 
 
-def held_runs() -> QuerySet[Run]:
-    """Runs on which a change point, an alert, a release, a noise floor, a reference rate or a best level rests.
-
-    A run that measured the program of a held commit, under another commit, is held as well.
-    """
-    settles = Exists(ChangePoint.runs.through._default_manager.filter(run=OuterRef("pk")))
-    floor = Exists(NoiseFloor.objects.filter(run=OuterRef("pk")))
-    rates = ReferenceRate.objects.filter(machine=OuterRef("machine"), measurement__attempt__run=OuterRef("pk"))
-    linked = Exists(Run.objects.filter(is_held_commit("commit"), linked=OuterRef("pk")))
-    return Run.objects.filter(Q(settles) | Q(floor) | Q(Exists(rates)) | Q(linked) | is_held_commit("commit"))
+def held_attempts(ids: Ids) -> set[int]:
+    return of_held_runs(Attempt.objects.filter(pk__in=ids))
 
 
-def free_attempts() -> QuerySet[Attempt]:
-    return Attempt.objects.filter(~Exists(held_runs().filter(pk=OuterRef("run"))))
+def held_run_events(ids: Ids) -> set[int]:
+    return of_held_runs(RunEvent.objects.filter(pk__in=ids))
 
 
-def free_deliveries() -> QuerySet[Delivery]:
-    """Those that no look waits for."""
-    return Delivery.objects.exclude(status=Delivery.Status.RECEIVED)
+def of_held_runs(rows: QuerySet[Attempt] | QuerySet[RunEvent]) -> set[int]:
+    """The ids of the rows whose run is held."""
+    runs: dict[int, int] = dict(rows.values_list("pk", "run"))
+    held = held_runs(runs.values())
+    return {pk for pk, run in runs.items() if run in held}
 
 
-def free_run_events() -> QuerySet[RunEvent]:
-    """Not those of cancellations: they tell which runs are queued again when their commits return to a branch."""
-    return RunEvent.objects.filter(~Exists(held_runs().filter(pk=OuterRef("run")))).exclude(after=Status.CANCELLED)
-
-
-def free_machine_events() -> QuerySet[MachineEvent]:
-    """Those of which everybody was told; not the newest of its kind, which begins the history of the present state."""
-    unsent = Outbox.objects.filter(machine_event=OuterRef("pk"), sent_at=None)
+def standing_machine_events(ids: Ids) -> set[int]:
+    """The newest of each kind of a machine, which begins its present state, and those whose mails are not sent yet."""
+    events = MachineEvent.objects.filter(pk__in=ids)
     newer = MachineEvent.objects.filter(machine=OuterRef("machine"), kind=OuterRef("kind"), pk__gt=OuterRef("pk"))
-    return MachineEvent.objects.filter(Exists(newer), ~Exists(unsent), untold=False)
+    unsent = Outbox.objects.filter(machine_event=OuterRef("pk"), sent_at=None)
+    return set(events.filter(~Exists(newer) | Exists(unsent)).values_list("pk", flat=True))
 
 
-def free_canary_runs() -> QuerySet[Run]:
-    """Ended runs of canaries, without those with which the next run of a canary in use is compared."""
-    ended = Run.objects.filter(reason=Reason.CANARY, ended_at__isnull=False)
-    unjudged = Q(status__in=(Status.SUCCEEDED, Status.FAILED), canary_check=None)
-    return ended.exclude(unjudged).exclude(pk__in=compared_checks().values("run"))
+def compared_canary_runs(ids: Ids) -> set[int]:
+    """Those with which the next run of a canary in use is compared, and those not judged yet."""
+    ended = (Status.SUCCEEDED, Status.FAILED)
+    unjudged = Run.objects.filter(pk__in=ids, status__in=ended, canary_check=None).values_list("pk", flat=True)
+    return {*unjudged, *compared_checks().values_list("run", flat=True)}.intersection(ids)
 
 
 def compared_checks() -> QuerySet[CanaryCheck]:

@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Any
 
 from django.conf import settings
-from django.db.models import Model, QuerySet
+from django.db.models import QuerySet
 
 from speedtrack.projects.models import Delivery
 from speedtrack.retention import kept
@@ -26,6 +26,7 @@ from speedtrack.runs.models import (
     Run,
     RunEvent,
     Samples,
+    Status,
     Trial,
 )
 
@@ -37,14 +38,14 @@ Ids = Sequence[int]
 class Part:
     """The part of a policy whose rows become old together.
 
-    ``dated``: the rows whose ``time`` says how old they are; ``free``: those of them that are not kept. ``going``: what
-    is deleted with some of them, by their ids, in this order and in one transaction of ``at_once`` of them at most.
+    ``dated``: the rows whose ``time`` says how old they are; ``kept``: those of some that stay, by their ids.
+    ``going``: what is deleted with the others, in this order and in one transaction of ``at_once`` of them at most.
     ``every``: all rows of the kind that goes last, to tell a part of them from nearly all. ``column``: it is set to
     null, and the rows stay.
     """
 
     dated: Callable[[], Rows]
-    free: Callable[[], Rows]
+    kept: Callable[[Ids], set[int]]
     time: str
     at_once: int
     every: Callable[[], Rows]
@@ -80,13 +81,30 @@ class Policy:
 
 def of_attempts(every: Callable[[], Rows], going: Callable[[Ids], list[Rows]], column: str = "") -> Part:
     """What belongs to attempts, by the time of their end."""
-    return Part(Attempt.objects.all, kept.free_attempts, "ended_at", 10, every, going, column)
+    return Part(Attempt.objects.all, kept.held_attempts, "ended_at", 10, every, going, column)
 
 
-def of_rows(model: type[Model], free: Callable[[], Rows], time: str, at_once: int = 2000) -> Part:
-    """Rows on which nothing depends."""
-    every = model._default_manager.all
-    return Part(every, free, time, at_once, every, lambda ids: [every().filter(pk__in=ids)])
+def of_rows(dated: Callable[[], Rows], stay: Callable[[Ids], set[int]], time: str, at_once: int = 2000) -> Part:
+    """Rows on which no others depend."""
+    every = dated().model._default_manager.all
+    return Part(dated, stay, time, at_once, every, lambda ids: [dated().filter(pk__in=ids)])
+
+
+def ended_canary_runs() -> Rows:
+    return canary_runs().filter(ended_at__isnull=False)
+
+
+def run_events() -> Rows:
+    """Not those of cancellations: they tell which runs are queued again when their commits return to a branch."""
+    return RunEvent.objects.exclude(after=Status.CANCELLED)
+
+
+def told_machine_events() -> Rows:
+    return MachineEvent.objects.filter(untold=False)
+
+
+def finished_deliveries() -> Rows:
+    return Delivery.objects.exclude(status=Delivery.Status.RECEIVED)
 
 
 def documents() -> Rows:
@@ -140,22 +158,22 @@ POLICIES = {
             "canaries",
             "runs of canaries with all that they measured",
             "KEEP_CANARIES_DAYS",
-            (Part(canary_runs, kept.free_canary_runs, "ended_at", 10, canary_runs, whole_runs),),
+            (Part(ended_canary_runs, kept.compared_canary_runs, "ended_at", 10, canary_runs, whole_runs),),
         ),
         Policy(
             "events",
             "changes of the status of runs, and events of machines",
             "KEEP_EVENTS_DAYS",
             (
-                of_rows(RunEvent, kept.free_run_events, "at"),
-                of_rows(MachineEvent, kept.free_machine_events, "at"),
+                of_rows(run_events, kept.held_run_events, "at"),
+                of_rows(told_machine_events, kept.standing_machine_events, "at"),
             ),
         ),
         Policy(
             "deliveries",
             "webhook deliveries that were processed or ignored",
             "KEEP_DELIVERIES_DAYS",
-            (of_rows(Delivery, kept.free_deliveries, "received_at", at_once=200),),
+            (of_rows(finished_deliveries, kept.nothing, "received_at", at_once=200),),
         ),
     )
 }

@@ -14,6 +14,7 @@ from django.db import DatabaseError, InterfaceError, OperationalError, connectio
 from django.db.models import Count, F, Func, IntegerField, Min, Sum, Value
 from django.db.models.functions import Coalesce, Greatest, Now
 
+from speedtrack import pgsession
 from speedtrack.retention.models import Pruning
 from speedtrack.retention.policies import Part, Policy, Rows
 
@@ -55,16 +56,10 @@ class Forecast:
 @contextmanager
 def one_at_a_time() -> Iterator[None]:
     """Hold the lock of this database session. Raises Busy if another session holds it."""
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT pg_try_advisory_lock(%s, 0)", [PRUNING_LOCK])
-        if not cursor.fetchone()[0]:
+    with pgsession.holding(PRUNING_LOCK) as is_mine:
+        if not is_mine:
             raise Busy("another pruning is under way: this one ends and has deleted nothing")
-    try:
         yield
-    finally:
-        if connection.is_usable():  # else the lock went with the session
-            with connection.cursor() as cursor:
-                cursor.execute("SELECT pg_advisory_unlock(%s, 0)", [PRUNING_LOCK])
 
 
 @contextmanager
@@ -109,10 +104,13 @@ def oldest(policy: Policy, since: datetime) -> datetime | None:
 
 
 def pieces(part: Part, begin: datetime, end: datetime, size: int) -> Iterator[Sequence[int]]:
-    """The ids of the part's old rows between two times."""
-    rows = part.free().filter(**{f"{part.time}__gte": begin, f"{part.time}__lt": end})
+    """The ids of the part's rows between two times, so many at once, without those that are kept."""
+    rows = part.dated().filter(**{f"{part.time}__gte": begin, f"{part.time}__lt": end})
     ids = list(rows.order_by("pk").values_list("pk", flat=True))
-    return (ids[at : at + size] for at in range(0, len(ids), size))
+    for at in range(0, len(ids), size):
+        some = ids[at : at + size]
+        stay = part.kept(some)
+        yield [pk for pk in some if pk not in stay]
 
 
 def prune(policy: Policy, again: bool = False, go_on: Callable[[], bool] = lambda: True) -> tuple[int, bool]:
@@ -137,9 +135,8 @@ def prune(policy: Policy, again: bool = False, go_on: Callable[[], bool] = lambd
 
 @transaction.atomic
 def delete(part: Part, ids: Sequence[int]) -> int:
-    """Delete what goes with these, unless something has come to rest on it meanwhile. Return the number of rows."""
-    free = list(part.free().filter(pk__in=ids).values_list("pk", flat=True))
-    return sum(rows.update(**{part.column: None}) if part.column else rows.delete()[0] for rows in part.going(free))
+    """Delete what goes with these. Return the number of rows."""
+    return sum(rows.update(**{part.column: None}) if part.column else rows.delete()[0] for rows in part.going(ids))
 
 
 def forecast(policy: Policy, again: bool = False) -> Forecast:

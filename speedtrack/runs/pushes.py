@@ -9,7 +9,7 @@ from django.db.models.functions import Now
 from speedtrack.benchmarks.definitions import DefinitionError
 from speedtrack.projects.errors import Interrupted, RepositoryError
 from speedtrack.projects.models import Commit, Delivery, Project, ProjectQuerySet
-from speedtrack.projects.sync import BranchChange, has_news, note_failure, note_success, sync, try_project_lock
+from speedtrack.projects.sync import BranchChange, has_news, note_failure, note_success, project_lock, sync
 from speedtrack.runs import ladders, planning
 from speedtrack.runs.models import Reason
 
@@ -25,7 +25,7 @@ def look_at_each(asked_for: Callable[[], ProjectQuerySet], look: Callable[[Proje
     oldest = F("polled_at").asc(nulls_first=True)
     while project := asked_for().at_rest().exclude(pk__in=done).order_by(oldest, "pk").first():
         done.append(project.pk)
-        with try_project_lock(project) as is_mine:
+        with project_lock(project) as is_mine:
             # Another process may have done it before the lock was taken.
             if is_mine and asked_for().filter(pk=project.pk).exists():
                 look_noting_failure(project, look)

@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from django.db import connection
 from django.db.models.functions import Now
 from django.utils import timezone
 
+from speedtrack import pgsession
 from speedtrack.notices import sending
 from speedtrack.notices.models import MAIL_LANE, Outbox
 from speedtrack.notices.smtp import SmtpBackend
@@ -204,7 +206,8 @@ def test_while_a_server_hangs_no_row_is_locked_and_its_lane_alone_waits(settings
         while not server.taken:
             hung.join(0.01)
             assert hung.is_alive()
-        with sending.lane_lock(MAIL_LANE) as is_mine, sending.lane_lock(1) as is_another:
+        holding = partial(pgsession.holding, sending.LANE_LOCK)
+        with holding(MAIL_LANE) as is_mine, holding(1) as is_another:
             assert (is_mine, is_another) == (False, True)
         assert sending.send_due() == 0 and len(server.taken) == 1
         Outbox.objects.select_for_update(nowait=True).update(event="blind")

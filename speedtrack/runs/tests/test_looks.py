@@ -14,7 +14,7 @@ from django.db.models.functions import Now
 from django.test import Client
 
 from speedtrack.projects.models import Delivery, Project
-from speedtrack.projects.sync import try_project_lock
+from speedtrack.projects.sync import project_lock
 from speedtrack.runs import pushes
 from speedtrack.runs.models import Machine, Run
 from speedtrack.tests import builders
@@ -199,7 +199,7 @@ def test_a_project_that_is_looked_at_is_left_to_who_does_and_the_others_are_not(
         assert {p.slug for p in Project.objects.with_deliveries().at_rest()} == {"b"}
         pushes.look_at_each(Project.objects.with_deliveries, pushes.sync_and_plan)
         assert told() == ["a"]
-        with try_project_lock(Project.objects.get(slug="a")) as is_mine:
+        with project_lock(Project.objects.get(slug="a")) as is_mine:
             assert not is_mine
     finally:
         go_on.set()

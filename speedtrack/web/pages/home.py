@@ -127,7 +127,7 @@ def headline_values(branches: dict[int, Branch]) -> dict[int, Array]:
         for project_id, commits, values in cursor:
             path, order = paths[project_id], orders[project_id]
             row = np.full(len(path), np.nan)
-            row[order[np.searchsorted(path, array_of(commits, "i8"), sorter=order)]] = array_of(values, "f8")
+            row[order[np.searchsorted(path, array_of(commits), sorter=order)]] = array_of(values)
             rows[project_id].append(row)
     return {project_id: np.array(rows.get(project_id, np.empty((0, len(path))))) for project_id, path in paths.items()}
 

@@ -1,11 +1,14 @@
 """Responses to requests that fail: JSON for programs, a page for people. They work without the database."""
 
+import logging
 import sys
 from typing import NamedTuple
 
 from django.db import InterfaceError, OperationalError
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.template.loader import render_to_string
+
+log = logging.getLogger(__name__)
 
 PROGRAMS = ("/api/", "/hooks/")  # the paths that programs call
 DATABASE_AWAY = (OperationalError, InterfaceError)
@@ -52,6 +55,11 @@ def text_response(request: HttpRequest, status: int, text: ErrorText) -> HttpRes
     if is_program(request):
         return JsonResponse({"error": text.sentence}, status=status)
     return HttpResponse(render_to_string("web/error.html", text._asdict()), status=status)
+
+
+def log_database_away(request: HttpRequest, error: Exception) -> HttpResponse:
+    log.warning("%s %s: the database does not answer: %s", request.method, request.path, str(error).strip())
+    return database_away(request)
 
 
 def database_away(request: HttpRequest) -> HttpResponse:

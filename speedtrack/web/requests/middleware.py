@@ -1,14 +1,11 @@
 """Headers that Django 5 does not set by itself, limits on bodies, and responses to requests that fail."""
 
-import logging
 from collections.abc import Callable
 
 from django.conf import settings
 from django.http import HttpRequest, HttpResponse
 
 from speedtrack.web.requests import errors
-
-log = logging.getLogger(__name__)
 
 GetResponse = Callable[[HttpRequest], HttpResponse]
 KEPT_HEADERS = ("Allow", "Retry-After")  # of a response whose body is replaced
@@ -70,5 +67,4 @@ class DatabaseAway:
     def process_exception(self, request: HttpRequest, error: Exception) -> HttpResponse | None:
         if not isinstance(error, errors.DATABASE_AWAY):
             return None
-        log.warning("%s %s: the database does not answer: %s", request.method, request.path, str(error).strip())
-        return errors.database_away(request)
+        return errors.log_database_away(request, error)

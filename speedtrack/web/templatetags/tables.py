@@ -116,8 +116,7 @@ def timeline_query(page: CommitPage) -> str:
 def grid_cells(cells: Iterable[Cell]) -> SafeString:
     """A benchmark's row of the grid. Marks and colours are for eyes; without text, a cell is called by its title."""
     written = [
-        f'<td class="cell {cell.look}" title="{escape(cell.title)}">'
-        f"{f'<span aria-hidden=true>{cell.mark}</span>' if cell.mark else ''}</td>"
+        f'<td class="cell {cell.look}" title="{escape(cell.title)}"><span aria-hidden="true">{cell.mark}</span></td>'
         for cell in cells
     ]
     return mark_safe("".join(written))  # noqa: S308 - looks and marks are ours, titles are escaped

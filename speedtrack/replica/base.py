@@ -1,0 +1,36 @@
+"""Django's PostgreSQL engine with a limit on how long a statement may take, held by the client.
+
+A server that hangs (its disk, or a suspended process) still acknowledges packets, so that neither TCP's timeouts nor a
+``statement_timeout`` of its own end the wait.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.backends.postgresql import base
+
+STATEMENT_S = 5.0
+
+
+class DatabaseWrapper(base.DatabaseWrapper):
+    """After a statement that took too long, which raises OperationalError, the connection is of no use: close it."""
+
+    def get_new_connection(self, conn_params: dict[str, Any]) -> Any:
+        link = super().get_new_connection(conn_params)
+        link.wait = partial(link.wait, timeout=STATEMENT_S)
+        return link
+
+
+@contextmanager
+def limited(wrapper: BaseDatabaseWrapper) -> Iterator[None]:
+    """The same limit for a connection of another engine, during the block."""
+    wrapper.ensure_connection()
+    link = wrapper.connection
+    link.wait = partial(link.wait, timeout=STATEMENT_S)
+    try:
+        yield
+    finally:
+        del link.wait

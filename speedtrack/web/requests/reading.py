@@ -1,0 +1,126 @@
+"""Read pages from the replica, if there is one (DATABASE_REPLICA_URL). What writes is done by the primary.
+
+During a view, the thread's default connection is that to the replica: the ORM and plain SQL of whatever the view calls
+read there, and nothing has to know. A page that the replica cannot give (it is away, is without a row that was just
+written, or would have to write) is read from the primary, and the other way round if the primary is away.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import chain
+from typing import Any
+
+from django.conf import settings
+from django.core.exceptions import MiddlewareNotUsed
+from django.db import Error, OperationalError, connections
+from django.http import Http404, HttpRequest, HttpResponse, StreamingHttpResponse
+from django.http.response import HttpResponseBase
+
+from speedtrack.replica import watch
+from speedtrack.replica.watch import PRIMARY, REPLICA, Source, Standing, Watch
+from speedtrack.web.requests import errors
+
+Render = Callable[[], HttpResponseBase]
+
+SAFE = ("GET", "HEAD")
+WITHOUT_DATABASE = ("healthz", "login")
+NOTE = "SpeedTrack-Note"  # header with what the foot of a page says
+PIN = "read_primary"  # cookie of somebody who has just written, so that he sees what he wrote
+PIN_MARGIN_S = 3
+
+
+@contextmanager
+def reading_from(alias: str) -> Iterator[None]:
+    """Let this thread's default connection be the one of ``alias``."""
+    own = connections[PRIMARY]
+    connections[PRIMARY] = connections[alias]
+    try:
+        yield
+    finally:
+        connections[PRIMARY] = own
+
+
+class Reading:
+    """The innermost middleware: it calls the views of pages itself, up to twice."""
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
+        if not watch.is_configured():
+            raise MiddlewareNotUsed
+        self.get_response = get_response
+        self.watch = Watch()
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        response = self.get_response(request)
+        if request.method not in SAFE and not errors.is_program(request):
+            pin(response)
+        if note := getattr(request, "database_note", ""):
+            response.headers[NOTE] = note
+        return response
+
+    def process_view(
+        self, request: HttpRequest, view: Callable[..., HttpResponseBase], args: Any, kwargs: Any
+    ) -> HttpResponseBase | None:
+        match = request.resolver_match
+        is_page = request.method in SAFE and not errors.is_program(request)
+        if not is_page or match is None or match.url_name in WITHOUT_DATABASE:
+            return None
+        try:
+            return self.read(request, lambda: view(request, *args, **kwargs))
+        except errors.DATABASE_AWAY as e:
+            return errors.log_database_away(request, e)
+
+    def read(self, request: HttpRequest, render: Render) -> HttpResponseBase:
+        source = self.watch.choose()
+        is_pinned = PIN in request.COOKIES and source.standing is not Standing.ALONE
+        alias = PRIMARY if is_pinned else source.alias
+        try:
+            return read_from(alias, source, request, render)
+        except (Http404, Error) as e:
+            other, source = self.second_choice(alias, source, e)
+        return read_from(other, source, request, render)
+
+    def second_choice(self, failed: str, source: Source, error: Exception) -> tuple[str, Source]:
+        """Where to read a page that could not be read from ``failed``. Raises if the other server knows no more."""
+        if isinstance(error, errors.DATABASE_AWAY):
+            connections[failed].close()
+            source = self.watch.choose_anew()
+        if failed == REPLICA:
+            if source.standing is Standing.ALONE and isinstance(error, Http404):
+                raise OperationalError("the replica does not know it, and the primary is away") from error
+            return PRIMARY, source
+        if source.standing is Standing.ALONE:
+            return REPLICA, source
+        raise error
+
+
+def read_from(alias: str, source: Source, request: HttpRequest, render: Render) -> HttpResponseBase:
+    request.database_note = source.note  # type: ignore[attr-defined]
+    with reading_from(alias):
+        response = render()
+        if isinstance(response, StreamingHttpResponse):
+            pieces = iter(response)
+            first = next(pieces, b"")  # now, while another server may still be chosen
+            response.streaming_content = chain([first], pieces_from(alias, pieces))
+    return response
+
+
+def pieces_from(alias: str, pieces: Iterator[bytes]) -> Iterator[bytes]:
+    """The pieces, each made with the connection of ``alias``; they are sent after the view has returned."""
+    while True:
+        with reading_from(alias):
+            piece = next(pieces, None)
+        if piece is None:
+            return
+        yield piece
+
+
+def pin(response: HttpResponse) -> None:
+    """Let this browser read from the primary until the replica has what was written, or is known to lag."""
+    response.set_cookie(
+        PIN,
+        "1",
+        max_age=settings.REPLICA_LAG_S + watch.LONGEST_HOLD_S + PIN_MARGIN_S,
+        secure=settings.SESSION_COOKIE_SECURE,
+        httponly=True,
+        samesite="Lax",
+    )
