@@ -143,10 +143,11 @@ def joint_line(values: Array) -> list[float | None]:
 
     None where no line has a value.
     """
-    if not len(values):
+    positive = np.where(values > 0, values, np.nan)
+    positive = positive[np.isfinite(positive).any(axis=1)]
+    if not len(positive):
         return [None] * values.shape[1]
-    with np.errstate(divide="ignore", invalid="ignore"):
-        scaled = np.log(np.where(values > 0, values, np.nan) / np.nanmedian(values, axis=1, keepdims=True))
+    scaled = np.log(positive / np.nanmedian(positive, axis=1, keepdims=True))
     known = np.isfinite(scaled)
     sums, counts = np.where(known, scaled, 0).sum(axis=0), known.sum(axis=0)
     return [math.exp(total / count) if count else None for total, count in zip(sums, counts.tolist(), strict=True)]
