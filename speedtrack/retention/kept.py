@@ -4,6 +4,7 @@ Each function gets ids of old rows and returns those that are kept. It asks for 
 statements: in one with all conditions, PostgreSQL would rather examine the whole history.
 """
 
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
 from django.db.models import Exists, F, Model, OuterRef, Q, QuerySet, Window
@@ -25,12 +26,12 @@ from speedtrack.stats import canary
 
 Ids = Sequence[int]
 
-#: The columns that name a commit on whose runs something rests.
-COMMITS: list[tuple[type[Model], tuple[str, ...]]] = [
-    (ChangePoint, ("before", "commit")),
-    (Verdict, ("base", "commit")),
-    (Alert, ("before", "commit", "fixed_by", "reverted_by")),
-    (BestLevel, ("commit",)),
+#: The columns that name a commit on whose runs something rests, and the path to the series that it is about.
+COMMITS: list[tuple[type[Model], tuple[str, ...], str]] = [
+    (ChangePoint, ("before", "commit"), "series"),
+    (Verdict, ("base", "commit"), "change_point__series"),
+    (Alert, ("before", "commit", "fixed_by", "reverted_by"), "change_points__series"),
+    (BestLevel, ("commit",), "series"),
 ]
 #: The columns that name a run on which something rests.
 RUNS: list[tuple[type[Model], str]] = [
@@ -46,36 +47,75 @@ def nothing(ids: Ids) -> set[int]:
 
 
 def held_runs(runs: Iterable[int]) -> set[int]:
-    """Those of these runs on which a change point, alert, release, noise floor, reference rate or best level rests.
-
-    A run whose result stands for a held commit, because that built the same program, is held as well.
-    """
+    """Those of these runs on which a change point, alert, release, noise floor, reference rate or best level rests."""
     ids = set(runs)
-    own = Run.objects.filter(pk__in=ids).values_list("pk", "commit")
-    linked = Run.objects.filter(linked__in=ids).values_list("linked", "commit")
-    commits = [*own, *linked]
-    held = held_commits({commit for _, commit in commits})
-    found = {run for run, commit in commits if run is not None and commit in held}
+    commits = commits_of(ids)
+    named = {commit for commit, _, _ in named_results({commit for _, commit in commits})}
+    return wholly_held_runs(ids) | {run for run, commit in commits if commit in named}
+
+
+def wholly_held_runs(runs: Iterable[int]) -> set[int]:
+    """Those of these runs that are kept with all their benchmarks: of a release, or named by a column of RUNS."""
+    ids = set(runs)
+    commits = commits_of(ids)
+    tags = Tag.objects.filter(project=OuterRef("project"), sha=OuterRef("sha"))
+    released = Commit.objects.filter(Exists(tags), pk__in={commit for _, commit in commits})
+    releases = set(released.values_list("pk", flat=True))
+    found = {run for run, commit in commits if commit in releases}
     for model, column in RUNS:
         rows = model._default_manager.filter(**{f"{column}__in": ids})
         found |= set(rows.values_list(column, flat=True))
     return found
 
 
-def held_commits(commits: Iterable[int]) -> set[int]:
-    """Those of these commits that are a release, or that a column of COMMITS names."""
+def commits_of(runs: set[int]) -> list[tuple[int, int]]:
+    """(run, commit): their own, and those for which their result stands, because these built the same program."""
+    own = Run.objects.filter(pk__in=runs).values_list("pk", "commit")
+    linked = Run.objects.filter(linked__in=runs).values_list("linked", "commit")
+    return [*own, *((run, commit) for run, commit in linked if run is not None)]
+
+
+def named_results(commits: Iterable[int]) -> set[tuple[int, int, str]]:
+    """(commit, machine, benchmark): what columns of COMMITS name, of these commits."""
     ids = set(commits)
-    tags = Tag.objects.filter(project=OuterRef("project"), sha=OuterRef("sha"))
-    found = set(Commit.objects.filter(Exists(tags), pk__in=ids).values_list("pk", flat=True))
-    for model, columns in COMMITS:
+    found: set[tuple[int, int, str]] = set()
+    for model, columns, series in COMMITS:
         for column in columns:
-            rows = model._default_manager.filter(**{f"{column}__in": ids})
-            found |= set(rows.values_list(column, flat=True))
+            rows = model._default_manager.filter(**{f"{column}__in": ids, f"{series}__isnull": False})
+            found |= set(rows.values_list(column, f"{series}__machine", f"{series}__benchmark__name"))
     return found
 
 
 def held_attempts(ids: Ids) -> set[int]:
     return of_held_runs(Attempt.objects.filter(pk__in=ids))
+
+
+def wholly_held_attempts(ids: Ids) -> set[int]:
+    runs: dict[int, int] = dict(Attempt.objects.filter(pk__in=ids).values_list("pk", "run"))
+    held = wholly_held_runs(runs.values())
+    return {pk for pk, run in runs.items() if run in held}
+
+
+def held_benchmarks(attempts: Ids) -> set[tuple[int, str]]:
+    """(attempt, benchmark): the benchmarks of attempts on which a change point, alert or best level rests.
+
+    A commit may have thousands of series, and in a long history nearly each commit has a change in one of them.
+    """
+    rows = list(Attempt.objects.filter(pk__in=attempts).values_list("pk", "run", "run__machine"))
+    commits = commits_of({run for _, run, _ in rows})
+    named = named_results({commit for _, commit in commits})
+    by_place: dict[tuple[int, int], set[str]] = defaultdict(set)
+    for commit, machine, benchmark in named:
+        by_place[commit, machine].add(benchmark)
+    by_run: dict[int, set[int]] = defaultdict(set)
+    for run, commit in commits:
+        by_run[run].add(commit)
+    return {
+        (attempt, benchmark)
+        for attempt, run, machine in rows
+        for commit in by_run[run]
+        for benchmark in by_place.get((commit, machine), ())
+    }
 
 
 def held_run_events(ids: Ids) -> set[int]:

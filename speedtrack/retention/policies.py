@@ -35,7 +35,7 @@ Ids = Sequence[int]
 
 
 @dataclass(frozen=True)
-class Part:
+class PolicyPart:
     """The part of a policy whose rows become old together.
 
     ``dated``: the rows whose ``time`` says how old they are; ``kept``: those of some that stay, by their ids.
@@ -55,12 +55,12 @@ class Part:
 
 @dataclass(frozen=True)
 class Policy:
-    """``what``: its subject in words; ``setting``: the name of the variable with its days."""
+    """``what``: what it deletes, as shown to people; ``setting``: the environment variable with the number of days."""
 
     name: str
     what: str
     setting: str
-    parts: tuple[Part, ...]
+    parts: tuple[PolicyPart, ...]
 
     @property
     def days(self) -> int:
@@ -79,15 +79,20 @@ class Policy:
         return f"{what} are {self.deletion}." if self.days else f"{what} are kept for ever."
 
 
-def of_attempts(every: Callable[[], Rows], going: Callable[[Ids], list[Rows]], column: str = "") -> Part:
+def of_attempts(every: Callable[[], Rows], going: Callable[[Ids], list[Rows]]) -> PolicyPart:
     """What belongs to attempts, by the time of their end."""
-    return Part(Attempt.objects.all, kept.held_attempts, "ended_at", 10, every, going, column)
+    return PolicyPart(Attempt.objects.all, kept.held_attempts, "ended_at", 10, every, going)
 
 
-def of_rows(dated: Callable[[], Rows], stay: Callable[[Ids], set[int]], time: str, at_once: int = 2000) -> Part:
+def of_benchmarks(every: Callable[[], Rows], going: Callable[[Ids], list[Rows]], column: str = "") -> PolicyPart:
+    """What belongs to benchmarks of attempts: ``going`` leaves those out on which something rests."""
+    return PolicyPart(Attempt.objects.all, kept.wholly_held_attempts, "ended_at", 10, every, going, column)
+
+
+def of_rows(dated: Callable[[], Rows], stay: Callable[[Ids], set[int]], time: str, at_once: int = 2000) -> PolicyPart:
     """Rows on which no others depend."""
     every = dated().model._default_manager.all
-    return Part(dated, stay, time, at_once, every, lambda ids: [dated().filter(pk__in=ids)])
+    return PolicyPart(dated, stay, time, at_once, every, lambda ids: [dated().filter(pk__in=ids)])
 
 
 def ended_canary_runs() -> Rows:
@@ -111,7 +116,27 @@ def documents() -> Rows:
     return Result.objects.filter(documents__isnull=False)
 
 
-def raw_samples(attempts: Ids | Rows) -> list[Rows]:
+def free_results(attempts: Ids) -> list[int]:
+    held = kept.held_benchmarks(attempts)
+    found = Result.objects.filter(attempt__in=attempts).values_list("pk", "attempt", "benchmark__name")
+    return [pk for pk, attempt, benchmark in found if (attempt, benchmark) not in held]
+
+
+def free_documents(attempts: Ids) -> list[Rows]:
+    return [documents().filter(pk__in=free_results(attempts))]
+
+
+def free_samples(attempts: Ids) -> list[Rows]:
+    held = kept.held_benchmarks(attempts)
+    found = Measurement.objects.filter(attempt__in=attempts).values_list("pk", "attempt", "series__benchmark__name")
+    measurements = [pk for pk, attempt, benchmark in found if (attempt, benchmark) not in held]
+    return [
+        Trial.objects.filter(result__in=free_results(attempts)),
+        Samples.objects.filter(measurement__in=measurements),
+    ]
+
+
+def raw_samples(attempts: Rows) -> list[Rows]:
     return [
         Trial.objects.filter(result__in=Result.objects.filter(attempt__in=attempts)),
         Samples.objects.filter(measurement__in=Measurement.objects.filter(attempt__in=attempts)),
@@ -144,13 +169,13 @@ POLICIES = {
             "documents",
             "reports of trials by driver, server and quiet gate, and with them the scripts that repeat them",
             "KEEP_DOCUMENTS_DAYS",
-            (of_attempts(documents, lambda ids: [documents().filter(attempt__in=ids)], column="documents"),),
+            (of_benchmarks(documents, free_documents, column="documents"),),
         ),
         Policy(
             "samples",
             "trials with their samples; the summary of each measurement stays",
             "KEEP_SAMPLES_DAYS",
-            (of_attempts(Samples.objects.all, raw_samples),),
+            (of_benchmarks(Samples.objects.all, free_samples),),
         ),
         Policy("logs", "logs of builds and measurements", "KEEP_LOGS_DAYS", (of_attempts(LogChunk.objects.all, logs),)),
         Policy("profiles", "profiles", "KEEP_PROFILES_DAYS", (of_attempts(Profile.objects.all, profiles),)),
@@ -158,7 +183,7 @@ POLICIES = {
             "canaries",
             "runs of canaries with all that they measured",
             "KEEP_CANARIES_DAYS",
-            (Part(ended_canary_runs, kept.compared_canary_runs, "ended_at", 10, canary_runs, whole_runs),),
+            (PolicyPart(ended_canary_runs, kept.compared_canary_runs, "ended_at", 10, canary_runs, whole_runs),),
         ),
         Policy(
             "events",

@@ -16,7 +16,7 @@ from django.db.models.functions import Coalesce, Greatest, Now
 
 from speedtrack import pgsession
 from speedtrack.retention.models import Pruning
-from speedtrack.retention.policies import Part, Policy, Rows
+from speedtrack.retention.policies import Policy, PolicyPart, Rows
 
 PRUNING_LOCK = 0x533A  # advisory: one pruning at a time
 DAY = timedelta(days=1)
@@ -103,7 +103,7 @@ def oldest(policy: Policy, since: datetime) -> datetime | None:
     return min((at for at in times if at is not None), default=None)
 
 
-def pieces(part: Part, begin: datetime, end: datetime, size: int) -> Iterator[Sequence[int]]:
+def pieces(part: PolicyPart, begin: datetime, end: datetime, size: int) -> Iterator[Sequence[int]]:
     """The ids of the part's rows between two times, so many at once, without those that are kept."""
     rows = part.dated().filter(**{f"{part.time}__gte": begin, f"{part.time}__lt": end})
     ids = list(rows.order_by("pk").values_list("pk", flat=True))
@@ -134,7 +134,7 @@ def prune(policy: Policy, again: bool = False, go_on: Callable[[], bool] = lambd
 
 
 @transaction.atomic
-def delete(part: Part, ids: Sequence[int]) -> int:
+def delete(part: PolicyPart, ids: Sequence[int]) -> int:
     """Delete what goes with these. Return the number of rows."""
     return sum(rows.update(**{part.column: None}) if part.column else rows.delete()[0] for rows in part.going(ids))
 
@@ -169,7 +169,7 @@ def amount(rows: Rows, column: str) -> tuple[int, int]:
     return found["count"], found["size"]
 
 
-def doubts_about(part: Part, going: int) -> list[Doubt]:
+def doubts_about(part: PolicyPart, going: int) -> list[Doubt]:
     """Does nearly everything go? Counts only as many rows as it takes to tell, the newest first."""
     known = part.every().order_by("-pk")[: int(going / MOST) + 1].count()
     if going <= MOST * known:

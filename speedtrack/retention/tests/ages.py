@@ -69,6 +69,18 @@ def prune(*arguments: str, yes: bool = True, **streams: Any) -> None:
     call_command("prune", *arguments, *(["--yes"] if yes else []), **streams)
 
 
+def raw_of(runs: Sequence[int], benchmark: str) -> dict[str, int]:
+    """How much there is of the raw results of a benchmark of these runs."""
+    of_result = {"attempt__run__in": runs, "benchmark__name": benchmark}
+    return {
+        "documents": Result.objects.filter(documents__isnull=False, **of_result).count(),
+        "samples": Samples.objects.filter(
+            measurement__attempt__run__in=runs, measurement__series__benchmark__name=benchmark
+        ).count(),
+        "trials": Trial.objects.filter(**{f"result__{key}": value for key, value in of_result.items()}).count(),
+    }
+
+
 def contents(runs: Sequence[int] | None = None) -> dict[str, int]:
     """How much there is of what retention deletes: of these runs, or in all."""
     of = {} if runs is None else {"attempt__run__in": runs}

@@ -12,7 +12,7 @@ from speedtrack.projects.models import Branch, Delivery, Tag
 from speedtrack.retention import kept, pruning
 from speedtrack.retention.models import Pruning
 from speedtrack.retention.policies import POLICIES
-from speedtrack.retention.tests.ages import contents, kept_for_ever, let_pass, measure_fully, prune
+from speedtrack.retention.tests.ages import contents, kept_for_ever, let_pass, measure_fully, prune, raw_of
 from speedtrack.runs import canary, planning, rates
 from speedtrack.runs.canary import FrozenCommit
 from speedtrack.runs.models import (
@@ -115,9 +115,10 @@ def hold_by_pairs(run: Run) -> None:
 def hold_by_alert(run: Run) -> None:
     other = other_commit(run)
     branch = Branch.objects.get()
-    Alert.objects.create(
+    alert = Alert.objects.create(
         project=run.project, branch=branch, before=other, commit=other, status="fixed", fixed_by=run.commit
     )
+    alert.change_points.add(change_point(run, before=other, commit=other))
 
 
 def hold_by_floor(run: Run) -> None:
@@ -158,20 +159,7 @@ def change_point(run: Run, **ends) -> ChangePoint:
     )
 
 
-@pytest.mark.parametrize(
-    "hold",
-    [
-        hold_by_release,
-        hold_by_change_point,
-        hold_by_verdict,
-        hold_by_pairs,
-        hold_by_alert,
-        hold_by_floor,
-        hold_by_rate,
-        hold_by_best_level,
-        hold_by_linked_release,
-    ],
-)
+@pytest.mark.parametrize("hold", [hold_by_release, hold_by_pairs, hold_by_floor, hold_by_rate, hold_by_linked_release])
 def test_what_something_rests_on_is_kept(kvd: World, hold: Callable[[Run], None]) -> None:
     free, held = measured_run(kvd), measured_run(kvd)
     before = contents([held.pk])
@@ -182,19 +170,48 @@ def test_what_something_rests_on_is_kept(kvd: World, hold: Callable[[Run], None]
     assert not any(contents([free.pk]).values())
 
 
+@pytest.mark.parametrize("hold", [hold_by_change_point, hold_by_verdict, hold_by_alert, hold_by_best_level])
+def test_of_a_run_that_a_change_names_only_its_benchmark_is_kept(kvd: World, hold: Callable[[Run], None]) -> None:
+    held = measured_run(kvd)
+    series = Series.objects.first()
+    assert series
+    named = series.benchmark.name
+    (other,) = {"get-p1", "set-p1"} - {named}
+    before, all_of_it = raw_of([held.pk], named), contents([held.pk])
+    assert all(before.values()) and all(raw_of([held.pk], other).values())
+    hold(held)
+    let_pass(10_000)
+    prune()
+    left = contents([held.pk])
+    assert raw_of([held.pk], named) == before
+    assert not any(raw_of([held.pk], other).values())
+    assert (left["logs"], left["run events"]) == (all_of_it["logs"], all_of_it["run events"])
+
+
+def test_another_machine_keeps_nothing_for_a_change(kvd: World) -> None:
+    held = measured_run(kvd)
+    hold_by_change_point(held)
+    other = Machine.objects.create(name="other", facts={})
+    Series.objects.filter(change_points__isnull=False).update(machine=other)
+    let_pass(10_000)
+    prune("--only", "samples")
+    assert contents([held.pk])["samples"] == 0
+
+
 def test_the_evidence_of_an_alert_is_kept(slow: tuple[World, Alert]) -> None:
     _, alert = slow
     points = ChangePoint.objects.filter(alert=alert)
-    evidence = [*Run.objects.filter(change_points__in=points).values_list("pk", flat=True)]
-    ends = Run.objects.filter(commit__in=[alert.before, alert.commit], canary=None)
-    evidence += ends.values_list("pk", flat=True)
+    pairs = list(Run.objects.filter(change_points__in=points).values_list("pk", flat=True))
+    ends = Run.objects.filter(commit__in=[alert.before, alert.commit], canary=None).exclude(pk__in=pairs)
+    ends = list(ends.values_list("pk", flat=True))
+    named = set(points.values_list("series__benchmark__name", flat=True))
     every = set(Run.objects.values_list("pk", flat=True))
     others = every - kept.held_runs(every)
-    before = contents(evidence)
-    assert evidence and others
+    before = [contents(pairs), *(raw_of(ends, name) for name in named)]
+    assert pairs and ends and others
     let_pass(10_000)
     prune()
-    assert contents(evidence) == before
+    assert [contents(pairs), *(raw_of(ends, name) for name in named)] == before
     assert not any(contents(list(others)).values())
 
 
@@ -224,7 +241,7 @@ def test_a_second_pruning_looks_only_at_what_has_become_old(kvd: World) -> None:
 
 def test_webhook_calls_that_wait_are_kept(kvd: World) -> None:
     for status in ("received", "processed", "ignored"):
-        call = {"provider": "github", "event": "push", "headers": {}, "body": b"{}", "body_digest": status}
+        call = {"provider": "github", "event": "push", "headers": {}, "packed_body": b"", "body_digest": status}
         Delivery.objects.create(project=kvd.project, delivery_id=status, status=status, **call)
     let_pass(29)
     prune()
