@@ -7,6 +7,7 @@ up.
 
 import argparse
 import copy
+import ctypes
 import json
 import resource
 import signal
@@ -33,6 +34,8 @@ HEADER_BYTES = 64 * 1024
 BODY_BYTES = 1024 * 1024  # of a form, the only body that pages accept
 LARGE_BODY_BYTES = 26 * 1024 * 1024  # of a webhook (GitHub sends 25 MB at most) or a runner's document
 LARGE_BODIES = ("/hooks/", "/api/runner/")
+M_MMAP_THRESHOLD = -3  # malloc.h
+LARGE_BLOCK = 1024 * 1024
 BUFFERED_BYTES = 64 * 1024 * 1024  # of an answer; for a longer one, the thread waits for the client
 
 
@@ -136,6 +139,17 @@ def adjustments(bind: str) -> Adjustments:
     )
 
 
+def give_memory_back() -> None:
+    """Let freed blocks of LARGE_BLOCK bytes and more return to the system.
+
+    glibc raises this limit to the largest block that was freed (mallopt(3), M_MMAP_THRESHOLD), and each thread then
+    keeps for ever what its largest request took.
+    """
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:  # glibc
+        mallopt(M_MMAP_THRESHOLD, LARGE_BLOCK)
+
+
 def main(arguments: list[str]) -> None:
     parser = argparse.ArgumentParser(prog="python -m speedtrack web", description=__doc__)
     parser.add_argument("--bind", default="127.0.0.1:8000", metavar="HOST:PORT")
@@ -145,6 +159,7 @@ def main(arguments: list[str]) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     most = OPEN_FILES if hard == resource.RLIM_INFINITY else min(OPEN_FILES, hard)
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, most), hard))
+    give_memory_back()
     from speedtrack.wsgi import application  # late: it loads Django
 
     try:

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from django.conf import settings
@@ -47,6 +48,7 @@ LONGEST_TAG = 250  # as Tag.name
 LATEST_S = 253402300799  # the end of the year 9999, the latest datetime of Python
 NOT_UTF8 = "\ufffd"  # replaces bytes that cannot be decoded
 LIST_TIMEOUT_S = 60
+DESCRIBE_TIMEOUT_S = 1.5  # a page waits for it
 NOT_FOUND = 1  # exit code of a quiet `rev-parse --verify`; other failures of git give 128 or a signal
 COMPLAINTS = ("error:", "fatal:", "remote: error:", "remote: fatal:")
 
@@ -66,6 +68,22 @@ class Revision:
     committed_at: datetime
     subject: str
     reverts: list[str]  #: ids, perhaps abbreviated, of the commits that its message says it reverts
+
+
+class ChangedFile(NamedTuple):
+    """``added`` and ``removed``: lines; None for a binary file."""
+
+    path: str
+    added: int | None
+    removed: int | None
+
+
+@dataclass(frozen=True)
+class Description:
+    """What only the repository knows of a commit."""
+
+    message: str
+    files: list[ChangedFile]
 
 
 def git_environment() -> dict[str, str]:
@@ -191,10 +209,10 @@ def remove_mirror(slug: str) -> None:
     shutil.rmtree(mirror_of(slug), ignore_errors=True)
 
 
-def remote_refs(url: str) -> dict[str, str]:
+def remote_refs(url: str, timeout_s: float | None = None) -> dict[str, str]:
     """Reference name -> object id at the remote now. Raises RepositoryUnreachable."""
     try:
-        listing = run_git("ls-remote", "--heads", "--tags", "--", url, timeout_s=list_timeout_s())
+        listing = run_git("ls-remote", "--heads", "--tags", "--", url, timeout_s=timeout_s or list_timeout_s())
     except RepositoryError as e:
         raise RepositoryUnreachable(f"cannot read {url}: {e}. Check the address and the network") from e
     return parse_refs(listing)
@@ -294,6 +312,25 @@ def parse_revision(words: list[str]) -> Revision:
         subject=subject.strip()[:500],
         reverts=list(dict.fromkeys(REVERTS.findall(body)))[:MOST_REVERTS],
     )
+
+
+def describe(slug: str, sha: str) -> Description | None:
+    """A commit's message and files against its first parent; None if git cannot tell within DESCRIBE_TIMEOUT_S."""
+    options = ("--format=%B%x00", "--numstat", "-z", "--no-renames", "--diff-merges=first-parent")
+    try:
+        text = run_git(
+            "show", *options, "--end-of-options", sha, directory=mirror_of(slug), timeout_s=DESCRIBE_TIMEOUT_S
+        )
+    except RepositoryError:
+        return None
+    message, _, rest = text.partition("\0")
+    lines = (line.lstrip("\n").split("\t", 2) for line in rest.split("\0"))
+    files = [ChangedFile(line[2], *map(lines_of, line[:2])) for line in lines if len(line) == 3]
+    return Description(message.strip(), files)
+
+
+def lines_of(number: str) -> int | None:
+    return int(number) if number.isdigit() else None
 
 
 def datetime_of(seconds: str) -> datetime:

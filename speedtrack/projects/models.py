@@ -1,9 +1,11 @@
-"""Tracked repositories: projects, branches, commits, tags, and webhook calls as they arrived."""
+"""Tracked repositories: projects, branches, commits, tags, people's annotations, and webhook calls as they arrived."""
 
 import secrets
+import zlib
 from datetime import timedelta
 from typing import ClassVar
 
+from django.conf import settings
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
 from django.db.models import Exists, F, OuterRef, Q, Value
@@ -39,16 +41,20 @@ def pause_is_over() -> Q:
 
 
 class ProjectQuerySet(models.QuerySet["Project"]):
+    def tracked(self) -> "ProjectQuerySet":
+        return self.filter(untracked_at=None)
+
     def due(self, every_s: int) -> "ProjectQuerySet":
         """Projects not looked at within their polling interval, which a jitter lengthens by up to a quarter."""
         interval = (1 + F("poll_jitter")) * Value(timedelta(seconds=every_s))
-        return self.filter(pause_is_over(), Q(polled_at=None) | Q(polled_at__lt=Now() - interval))
+        return self.tracked().filter(pause_is_over(), Q(polled_at=None) | Q(polled_at__lt=Now() - interval))
 
     def with_deliveries(self) -> "ProjectQuerySet":
         """Projects with waiting deliveries. A delivery that came after a failure waits for the first pause only."""
         waiting = Delivery.objects.filter(project=OuterRef("pk"), status="received")
         fresh = Exists(waiting.filter(received_at__gt=OuterRef("polled_at")))
-        return self.filter(pause_is_over() | Q(fresh, polled_at__lt=Now() - Value(FIRST_PAUSE)), Exists(waiting))
+        again = Q(fresh, polled_at__lt=Now() - Value(FIRST_PAUSE))
+        return self.tracked().filter(pause_is_over() | again, Exists(waiting))
 
     def at_rest(self) -> "ProjectQuerySet":
         """Without the projects that a process is looking at now."""
@@ -62,10 +68,16 @@ class Project(models.Model):
     name = models.CharField(max_length=100)
     url = models.CharField(max_length=500)
     default_branch = models.CharField(max_length=250)
-    suite = models.CharField(max_length=100, help_text="name of a suite file")
+    branch_patterns = models.CharField(
+        max_length=200, default="", blank=True, help_text="such as `8.* release/*`: new branches that match are tracked"
+    )
+    suite = models.CharField(max_length=100, help_text="name of a suite")
     hook_id = models.CharField(max_length=40, unique=True, default=new_hook_id)
     hook_secret = models.CharField(max_length=100, default=new_hook_secret)
     created = models.DateTimeField(db_default=Now())
+    untracked_at = models.DateTimeField(
+        null=True, help_text="since when its repository is not looked at; what was measured stays"
+    )
     polled_at = models.DateTimeField(null=True)
     poll_jitter = models.FloatField(default=0)
     synced_at = models.DateTimeField(null=True)
@@ -124,6 +136,10 @@ class Branch(models.Model):
     name = models.CharField(max_length=250)
     head = models.ForeignKey(Commit, models.PROTECT, null=True, related_name="+")
     deleted_at = models.DateTimeField(null=True, help_text="when the branch was found deleted; its history stays")
+    tracked = models.BooleanField(default=True, help_text="its new commits are measured; without, its history stays")
+    first_commits = models.PositiveIntegerField(
+        default=0, help_text="how many of its newest commits the first look at it queues"
+    )
     commits = models.ManyToManyField(Commit, through="Position", related_name="branches")
 
     class Meta:
@@ -163,6 +179,31 @@ class Tag(models.Model):
         ]
 
 
+class Annotation(models.Model):
+    """What a person notes about a commit or a moment, in Markdown; without a project, for all of them."""
+
+    project = models.ForeignKey(Project, models.CASCADE, null=True, related_name="annotations")
+    commit = models.ForeignKey(Commit, models.CASCADE, null=True, related_name="annotations")
+    moment = models.DateTimeField(null=True, help_text="when something happened that no commit did")
+    text = models.TextField()
+    author = models.ForeignKey(settings.AUTH_USER_MODEL, models.SET_NULL, null=True, related_name="+")
+    created = models.DateTimeField(db_default=Now())
+    changed = models.DateTimeField(db_default=Now())
+
+    class Meta:
+        constraints: ClassVar = [
+            models.CheckConstraint(
+                condition=Q(commit=None, moment__isnull=False)
+                | Q(commit__isnull=False, project__isnull=False, moment=None),
+                name="an_annotation_has_a_moment_or_a_commit_of_its_project",
+            ),
+            models.CheckConstraint(condition=~Q(text=""), name="an_annotation_says_something"),
+        ]
+
+    def __str__(self) -> str:
+        return self.text[:100]
+
+
 class Delivery(models.Model):
     """One webhook call as it arrived."""
 
@@ -176,8 +217,8 @@ class Delivery(models.Model):
     delivery_id = models.CharField(max_length=100)
     event = models.CharField(max_length=50)
     headers = models.JSONField()
-    body = models.BinaryField()
-    body_digest = models.CharField(max_length=64)
+    packed_body = models.BinaryField(help_text="zlib")
+    body_digest = models.CharField(max_length=64, help_text="of the body as it arrived")
     received_at = models.DateTimeField(db_default=Now(), help_text="when it, or an equal one, last arrived")
     status = models.CharField(max_length=20, choices=Status, default=Status.RECEIVED)
     outcome = models.TextField(default="")
@@ -192,3 +233,8 @@ class Delivery(models.Model):
             ),
             Wakes(name="a_delivery_wakes", after="INSERT OR UPDATE OF status"),
         ]
+
+    @property
+    def body(self) -> bytes:
+        """As it arrived."""
+        return zlib.decompress(self.packed_body)

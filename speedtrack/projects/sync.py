@@ -5,6 +5,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import timedelta
+from fnmatch import fnmatchcase
 from typing import Any
 
 from django.db import transaction
@@ -16,6 +17,9 @@ from speedtrack.projects import fetching, git
 from speedtrack.projects.fetching import FetchResult, head_ref
 from speedtrack.projects.models import SYNC_LOCK, Branch, Commit, Position, Project, Tag
 
+LONGEST_BRANCH = 250  # as Branch.name
+MOST_BRANCHES = 50  # of a project that patterns bring
+ADOPTED = 1  # newest commits of such a branch that are measured at once
 LEFT_OUT_AGAIN = timedelta(days=1)  # after which references that could not be fetched are tried again in any case
 
 
@@ -45,7 +49,8 @@ def sync(project: Project, then: Callable[[BranchChange], object] = lambda moved
     fetched stays as it was, and ``project.left_out`` says why. Raises RepositoryError, and then changes nothing.
     """
     with project_lock(project, wait=True):
-        branches = list(project.branches.select_related("project", "head"))
+        adopt_branches(project)
+        branches = list(project.branches.filter(tracked=True).select_related("project", "head"))
         fetched = fetching.fetch(project.slug, project.url, [branch.name for branch in branches])
         with transaction.atomic():
             moved = [update_branch(branch, fetched) for branch in branches]
@@ -56,6 +61,28 @@ def sync(project: Project, then: Callable[[BranchChange], object] = lambda moved
         note_success(project, synced_at=Now(), left_out=left_out)
     project.left_out = left_out
     return moved
+
+
+def adopt_branches(project: Project) -> None:
+    """Track the branches of the remote that match the project's patterns and were never tracked."""
+    if project.branch_patterns:
+        new = new_matches(project, git.remote_refs(project.url))
+        Branch.objects.bulk_create([Branch(project=project, name=name, first_commits=ADOPTED) for name in new])
+
+
+def new_matches(project: Project, remote: dict[str, str]) -> list[str]:
+    """The remote's branches that match the project's patterns, without those that are or were tracked.
+
+    At most MOST_BRANCHES are tracked by patterns, so that `*` does not bring thousands.
+    """
+    patterns = project.branch_patterns.split()
+    if not patterns:
+        return []
+    known = set(project.branches.values_list("name", flat=True))
+    names = [ref.removeprefix("refs/heads/") for ref in remote if ref.startswith("refs/heads/")]
+    fitting = [name for name in names if any(fnmatchcase(name, one) for one in patterns)]
+    room = max(0, MOST_BRANCHES - len(known))
+    return sorted(name for name in fitting if name not in known and len(name) <= LONGEST_BRANCH)[:room]
 
 
 def note_success(project: Project, **changes: Any) -> None:
@@ -80,7 +107,10 @@ def has_news(project: Project) -> bool:
     if not git.has_mirror(project.slug) or left_out_for_long(project):
         return True
     remote = git.remote_refs(project.url)
-    branches = {head_ref(branch.name): branch for branch in project.branches.select_related("head")}
+    if new_matches(project, remote):
+        return True
+    tracked = project.branches.filter(tracked=True).select_related("head")
+    branches = {head_ref(branch.name): branch for branch in tracked}
     known = {ref: branch.head.sha for ref, branch in branches.items() if branch.head and not branch.deleted_at}
     known |= {ref: sha for ref, sha in git.local_refs(project.slug).items() if ref.startswith("refs/tags/")}
     known |= {ref: fault["sha"] for ref, fault in project.left_out.items()}
