@@ -3,8 +3,9 @@
 import re
 import shlex
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import BaseModel, Discriminator, Field, Tag, ValidationError, field_validator, model_validator
 
@@ -27,13 +28,25 @@ from speedtrack.benchmarks.workloads import (
 )
 
 USUAL_CAP = 15  # trials; the interval of five is halved by about as many
+GROUP = r"^([a-z0-9][a-z0-9 -]{0,29})?$"
 BUILD = "build"  # name of the benchmark that the build's own series belong to
 Content = dict[str, Any]  # a section or a whole suite as JSON, as it is stored
 PLACEHOLDER = re.compile(r"(?<!\$)\{[A-Za-z_]\w*(?::[^{}]*)?\}")  # not ${NAME}: that is the shell's
 
 
+class Mistake(NamedTuple):
+    """What is wrong with a suite, and on which line of its text; None: with the whole."""
+
+    line: int | None
+    words: str
+
+
 class DefinitionError(Exception):
-    """The suite is wrong; the message names file, place, cause and remedy."""
+    """The suite is wrong; the message names file, place, cause and remedy. ``mistakes``: the same with lines."""
+
+    def __init__(self, message: str, mistakes: Sequence[Mistake] = ()) -> None:
+        super().__init__(message)
+        self.mistakes = mistakes or [Mistake(None, message)]
 
 
 class BuildSection(Strict):
@@ -113,12 +126,14 @@ Instructions = Annotated[
 class BenchmarkSection(Strict):
     """One benchmark. ``extended``: measured only if it is named, or if all extended benchmarks are requested.
 
+    ``group``: under which heading pages show it (groups.py); empty: by its name.
     ``ladder``: it stands for one extended benchmark per value of a setting, each of which has its ``rung``.
     ``target``: no more trials are needed once the half-width of the median's 95% interval is at most this share of it.
     """
 
     name: Name
     why: str = Field(min_length=1)
+    group: str = Field("", pattern=GROUP)
     extended: bool = False
     driver: Literal["speedbench", "redis-benchmark", "memtier", "command"] = "speedbench"
     workload: Workload | None = None
@@ -246,7 +261,7 @@ class Definition(Strict):
         if all(b.extended for b in self.benchmark):
             raise ValueError("every benchmark is extended, so none would be measured: remove that from some")
         if unknown := self.metrics.keys() - METRICS.keys():
-            raise ValueError(f"no metric {', '.join(sorted(unknown))}: there are {', '.join(METRICS)}")
+            raise ValueError(f"metrics: no metric {', '.join(sorted(unknown))}: there are {', '.join(METRICS)}")
         known_names = set().union(*(b.names for b in self.benchmark))
         if unknown := set(self.instructions.benchmarks if self.instructions else []) - known_names:
             raise ValueError(f"instructions.benchmarks: there is no benchmark {', '.join(sorted(unknown))}")

@@ -1,7 +1,8 @@
-"""What is measured: versions of suites, benchmarks by the digest of their definition, and sets of benchmarks."""
+"""What is measured: versions and edits of suites, benchmarks by the digest of their definition, and sets of these."""
 
 from typing import Any, ClassVar
 
+from django.conf import settings
 from django.db import models
 from django.db.models import Q
 from django.db.models.functions import Now
@@ -30,6 +31,27 @@ class Suite(models.Model):
         """How long a suspicion may be measured again; None if the suite does not say."""
         settle: dict[str, int] = self.definition.get("settle") or {}
         return settle.get("budget_s")
+
+
+class SuiteEdit(models.Model):
+    """A version of a suite as a person saved it in the browser. The newest one of a name is in force, before any file.
+
+    ``text``: null if from then on the file is in force again. ``file_digest``: of the file at that time; empty if there
+    was none.
+    """
+
+    name = models.CharField(max_length=100)
+    number = models.PositiveIntegerField(help_text="counts the edits of the suite from 1")
+    text = models.TextField(null=True)
+    file_digest = models.CharField(max_length=80, default="", blank=True)
+    author = models.ForeignKey(settings.AUTH_USER_MODEL, models.SET_NULL, null=True, related_name="+")
+    created = models.DateTimeField(db_default=Now())
+
+    class Meta:
+        constraints: ClassVar = [models.UniqueConstraint(fields=["name", "number"], name="an_edit_once_per_number")]
+
+    def __str__(self) -> str:
+        return f"{self.name}, edit {self.number}"
 
 
 class Benchmark(models.Model):

@@ -1,6 +1,11 @@
-"""Read suite files: from TOML text to a validated Definition, with one line per mistake."""
+"""Read suites: from TOML text to a validated Definition, with one line per mistake.
 
+The text of a suite is the newest edit that was saved in the browser, or else its file.
+"""
+
+import hashlib
 import json
+import re
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -8,20 +13,41 @@ from typing import Any
 from django.conf import settings
 from pydantic import BaseModel, ValidationError
 
-from speedtrack.benchmarks.definitions import SECTIONS, Definition, DefinitionError
+from speedtrack.benchmarks.definitions import SECTIONS, Definition, DefinitionError, Mistake
+from speedtrack.benchmarks.models import SuiteEdit
+from speedtrack.benchmarks.suitelines import line_of
 from speedtrack.benchmarks.workloads import FORMS
+
+TOML_PLACE = re.compile(r" \(at line (\d+), column \d+\)")
 
 
 def parse_suite(text: str, where: str) -> Definition:
-    """Parse and validate the text of a suite file. Raises DefinitionError with one line per mistake."""
+    """Parse and validate the text of a suite. Raises DefinitionError with one line per mistake."""
     try:
         return Definition.model_validate_json(json.dumps(tomllib.loads(text)))
     except tomllib.TOMLDecodeError as e:
-        raise DefinitionError(f"{where}: not TOML: {e}") from e
-    except (TypeError, ValueError) as e:
+        raise DefinitionError(f"{where}: not TOML: {e}", [toml_mistake(text, str(e))]) from e
+    except (TypeError, ValueError, RecursionError) as e:
         if isinstance(e, ValidationError):
-            raise DefinitionError("\n".join(explain_mistake(where, error) for error in e.errors())) from e
-        raise DefinitionError(f"{where}: {e}") from e
+            words = "\n".join(explain_mistake(where, error) for error in e.errors())
+            raise DefinitionError(words, [mistake_in(text, error) for error in e.errors()]) from e
+        raise DefinitionError(f"{where}: {e}", [Mistake(None, str(e))]) from e
+
+
+def toml_mistake(text: str, message: str) -> Mistake:
+    """What the parser of TOML says, with its line; at the end of the document that is the last one."""
+    place = TOML_PLACE.search(message)
+    line = int(place[1]) if place else len(text.rstrip().split("\n"))
+    return Mistake(line, f"not TOML: {TOML_PLACE.sub('', message)}")
+
+
+def mistake_in(text: str, error: Any) -> Mistake:
+    """A mistake without the name of the file, but with its line as far as that is known."""
+    place = tuple(part for part in error["loc"] if part not in FORMS)
+    if error["type"] == "missing":
+        place = place[:-1]
+    message = error["msg"].removeprefix("Value error, ")
+    return Mistake(line_of(text, place, message), explain_mistake("", error).removeprefix(": "))
 
 
 def explain_mistake(where: str, error: Any) -> str:
@@ -48,13 +74,45 @@ def allowed_keys(place: tuple[str | int, ...]) -> list[str]:
 
 
 def load_suite(name: str) -> Definition:
-    """Read the suite of this name from the directory of suites. Raises DefinitionError that lists the suites."""
-    directory = Path(settings.SUITES)
-    names = sorted(p.stem for p in directory.glob("*.toml"))
-    if name not in names:
-        raise DefinitionError(f"there is no suite {name!r} in {directory}: there are {', '.join(names) or 'none'}")
+    """The suite of this name as it is in force. Raises DefinitionError that lists the suites."""
+    text = text_of(name)
+    if text is None:
+        known = ", ".join(suite_names()) or "none"
+        raise DefinitionError(f"there is no suite {name!r} in {settings.SUITES}: there are {known}")
+    return parse_suite(text, f"{name}.toml")
+
+
+def text_of(name: str) -> str | None:
+    """The text that is in force: of the newest edit, or else of the file; None if there is neither."""
+    edit = newest_edit(name)
+    return edit.text if edit and edit.text is not None else file_text(name)
+
+
+def newest_edit(name: str) -> SuiteEdit | None:
+    return SuiteEdit.objects.filter(name=name).order_by("-number").first()
+
+
+def suite_names() -> list[str]:
+    """The names of all suites: of files, and of those that were made in the browser."""
+    edited = SuiteEdit.objects.filter(text__isnull=False).values_list("name", flat=True)
+    return sorted({*file_names(), *edited})
+
+
+def file_names() -> list[str]:
+    return sorted(path.stem for path in Path(settings.SUITES).glob("*.toml"))
+
+
+def file_text(name: str) -> str | None:
+    """The text of a file of the directory of suites; None if there is none. Raises DefinitionError: not UTF-8."""
+    if name not in file_names():
+        return None
     try:
-        text = (directory / f"{name}.toml").read_text("utf-8")
+        return (Path(settings.SUITES) / f"{name}.toml").read_text("utf-8")
     except UnicodeDecodeError as e:
         raise DefinitionError(f"{name}.toml: not UTF-8: {e}: save it as UTF-8") from e
-    return parse_suite(text, f"{name}.toml")
+
+
+def file_digest(name: str) -> str:
+    """A digest of the file's content; empty if there is none."""
+    path = Path(settings.SUITES) / f"{name}.toml"
+    return f"sha256:{hashlib.sha256(path.read_bytes()).hexdigest()}" if name in file_names() else ""

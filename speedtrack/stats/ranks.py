@@ -39,6 +39,21 @@ def rank_sum_p(a: Sequence[float], b: Sequence[float]) -> float:
     return _two_sided(_subset_sums(ranks, len(a)), total, mean)
 
 
+def rank_sum_ps(before: Array, after: Array) -> list[float]:
+    """``rank_sum_p`` of each row of two matrices."""
+    pooled = np.concatenate([before, after], axis=1)
+    n, size = before.shape[1], pooled.shape[1]
+    if not n or size == n or size > EXACT_UP_TO:
+        return [rank_sum_p(a, b) for a, b in zip(before, after, strict=True)]
+    smaller = (pooled[:, :n, None] > pooled[:, None, :]).sum(axis=(1, 2))
+    ordered = np.sort(pooled, axis=1)
+    has_ties = (ordered[:, 1:] == ordered[:, :-1]).any(axis=1)
+    return [
+        rank_sum_p(a, b) if tied else _p_without_ties(n, size - n, float(total))
+        for a, b, tied, total in zip(before, after, has_ties.tolist(), (smaller + n).tolist(), strict=True)
+    ]
+
+
 @lru_cache(maxsize=4096)
 def _p_without_ties(a: int, b: int, total: float) -> float:
     return _two_sided(_subset_sums(np.arange(1.0, a + b + 1), a), total, a * (a + b + 1) / 2)

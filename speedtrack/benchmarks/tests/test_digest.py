@@ -94,6 +94,7 @@ def test_what_changes_the_meaning_changes_the_digest(old: str, new: str) -> None
     ("old", "new"),
     [
         ("the plain read path", "another word about it"),
+        ('why = "the plain read path"', 'why = "the plain read path"\ngroup = "reads of hot keys"'),
         ('name = "tiny"', 'name = "small"'),
         ("trials = 5", "trials = 50"),
         ("[server]", "timeout_s = 5\n[server]"),

@@ -7,6 +7,7 @@ import pytest
 from django.conf import settings as django_settings
 
 from speedtrack.benchmarks.definitions import DefinitionError
+from speedtrack.benchmarks.groups import group_by_name, groups_of
 from speedtrack.benchmarks.suitefiles import load_suite, parse_suite
 from speedtrack.tests.builders import SUITE
 
@@ -27,7 +28,7 @@ def test_a_right_suite_is_read() -> None:
 
 
 @pytest.mark.parametrize("path", sorted(Path(django_settings.SUITES).glob("*.toml")), ids=lambda p: p.name)
-def test_every_suite_that_is_shipped_is_right(path: Path) -> None:
+def test_every_suite_that_is_shipped_is_right(db: None, path: Path) -> None:
     suite = load_suite(path.stem)
     assert suite.name == path.stem
     assert suite.benchmark
@@ -127,7 +128,7 @@ def test_a_date_in_a_suite_is_refused() -> None:
     assert refusal("trials = 5", "trials = 2026-01-01").startswith("tiny.toml: ")
 
 
-def test_an_unknown_suite_is_answered_with_those_there_are(tmp_path: Path, settings: Any) -> None:
+def test_an_unknown_suite_is_answered_with_those_there_are(db: None, tmp_path: Path, settings: Any) -> None:
     settings.SUITES = tmp_path
     with pytest.raises(DefinitionError, match="there are none"):
         load_suite("redis")
@@ -137,7 +138,7 @@ def test_an_unknown_suite_is_answered_with_those_there_are(tmp_path: Path, setti
 
 
 @pytest.mark.parametrize("name", ["../tiny", "/etc/passwd", "tiny.toml", "", "."])
-def test_a_suite_is_named_never_reached_by_a_path(tmp_path: Path, settings: Any, name: str) -> None:
+def test_a_suite_is_named_never_reached_by_a_path(db: None, tmp_path: Path, settings: Any, name: str) -> None:
     (tmp_path / "tiny.toml").write_text(SUITE)
     settings.SUITES = tmp_path / "suites"
     settings.SUITES.mkdir()
@@ -174,7 +175,7 @@ def test_braces_of_the_shell_are_no_placeholders(command: str) -> None:
     assert suite.build.command == command
 
 
-def test_a_suite_file_that_is_not_utf8_is_refused_by_name(tmp_path: Path, settings: Any) -> None:
+def test_a_suite_file_that_is_not_utf8_is_refused_by_name(db: None, tmp_path: Path, settings: Any) -> None:
     (tmp_path / "tiny.toml").write_bytes(SUITE.replace("plain", "Größe").encode("latin-1"))
     settings.SUITES = tmp_path
     with pytest.raises(DefinitionError, match=r"tiny\.toml: not UTF-8: .*save it as UTF-8"):
@@ -243,3 +244,10 @@ def test_mistakes_about_instructions_are_explained(old: str, new: str, words: st
     with pytest.raises(DefinitionError) as caught:
         parse_suite(COUNTED.replace(old, new), "tiny.toml")
     assert words in str(caught.value)
+
+
+def test_the_group_of_a_benchmark_is_that_of_the_suite_or_goes_by_its_name() -> None:
+    text = SUITE.replace('name = "get-p1"', 'name = "get-p1"\ngroup = "hot keys"')
+    assert groups_of(parse_suite(text, "tiny.toml").model_dump()) == {"get-p1": "hot keys", "set-p1": "writes"}
+    assert [group_by_name(name) for name in ("lrange-100-p1", "build", "getter")] == ["structures", "other", "other"]
+    assert "group" in refusal('name = "get-p1"', 'name = "get-p1"\ngroup = "<b>"')

@@ -174,6 +174,6 @@ def test_listen_has_words_for_every_transport_that_is_used() -> None:
     assert tcp.server.listen == {"tcp": "-p {port}"}
 
 
-def test_redis_and_valkey_are_measured_alike() -> None:
+def test_redis_and_valkey_are_measured_alike(db: None) -> None:
     redis, valkey = load_suite("redis"), load_suite("valkey")
     assert redis.benchmark == valkey.benchmark

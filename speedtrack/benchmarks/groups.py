@@ -1,0 +1,28 @@
+"""Groups of benchmarks on pages: the suite's own, else by the first word of a name."""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+OTHER = "other"
+#: The usual names of the commands that each group begins with. A suite names its groups as it likes.
+FIRST_WORDS = {
+    "reads": "get gets mget gat mg read",
+    "writes": "set mset add replace append prepend cas incr decr touch ms ma del write",
+    "structures": "hset hget lpush rpush lpop rpop lrange sadd spop zadd zpopmin zpopmax xadd",
+    "mixed": "mixed",
+    "protocol": "ping mn echo",
+    "memory": "memory",
+}
+GROUP_OF_WORD = {word: group for group, words in FIRST_WORDS.items() for word in words.split()}
+
+
+def group_by_name(name: str) -> str:
+    """The group of a benchmark of which no suite says it."""
+    return GROUP_OF_WORD.get(re.split(r"[-_.]", name, maxsplit=1)[0], OTHER)
+
+
+def groups_of(definition: Mapping[str, Any]) -> dict[str, str]:
+    """By benchmark: the group that a stored suite gives it, in the order of the suite."""
+    sections = definition["benchmark"]
+    return {section["name"]: section.get("group") or group_by_name(section["name"]) for section in sections}

@@ -1,0 +1,193 @@
+"""Edit suites in the browser: save versions, and say beforehand what they change."""
+
+from collections.abc import Iterator, Mapping
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
+from enum import StrEnum
+from itertools import takewhile
+from typing import Any
+
+from django.contrib.auth.models import User
+from django.db import IntegrityError, transaction
+
+from speedtrack.benchmarks.definitions import Definition, DefinitionError, Mistake
+from speedtrack.benchmarks.digests import Content, benchmark_meaning, json_digest
+from speedtrack.benchmarks.models import Benchmark, SuiteEdit
+from speedtrack.benchmarks.suitefiles import file_digest, file_text, newest_edit, parse_suite
+
+LONGEST_TEXT = 200_000  # characters of a suite
+LONGEST_VALUE, CONTEXT = 120, 20  # characters of a value in a comparison, and of what it shares with the other one
+MEANING = ("name", "driver", "workload", "command")  # the keys of a benchmark that decide which line it has
+
+
+class NotSaved(Exception):
+    """The suite was not saved; the message says why, and what to do."""
+
+
+class Fate(StrEnum):
+    """What a new version of a suite does to the line of a benchmark."""
+
+    ADDED = "added"
+    REMOVED = "removed"
+    ANEW = "begins anew"
+    RETURNS = "goes on with an earlier line"
+    ALTERED = "changed, its line goes on"
+    SAME = "unchanged"
+
+
+@dataclass(frozen=True)
+class BenchmarkChange:
+    """What happens to one benchmark, and what was changed: ``place: before → after``."""
+
+    name: str
+    fate: Fate
+    changed: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class SuiteChange:
+    """What a new version of a suite changes. ``shared``: what concerns all benchmarks."""
+
+    benchmarks: list[BenchmarkChange]
+    shared: list[str]
+
+    def of(self, *fates: Fate) -> list[BenchmarkChange]:
+        return [one for one in self.benchmarks if one.fate in fates]
+
+    @property
+    def ended(self) -> int:
+        """How many lines are not continued."""
+        return len(self.of(Fate.ANEW, Fate.REMOVED, Fate.RETURNS))
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.shared and len(self.of(Fate.SAME)) == len(self.benchmarks)
+
+
+def compare(old: Definition | None, new: Definition, known: AbstractSet[tuple[str, str]] = frozenset()) -> SuiteChange:
+    """What happens when ``new`` replaces ``old``. ``known``: names and digests of benchmarks that had lines before."""
+    before, after = (one.model_dump() if one else {"benchmark": []} for one in (old, new))
+    was = {section["name"]: section for section in before["benchmark"]}
+    now = {section["name"]: section for section in after["benchmark"]}
+    changes = []
+    for name in [*now, *(name for name in was if name not in now)]:
+        if name not in now:
+            changes.append(BenchmarkChange(name, Fate.REMOVED))
+        elif name not in was:
+            digest = json_digest(benchmark_meaning(after, now[name]))
+            changes.append(BenchmarkChange(name, Fate.RETURNS if (name, digest) in known else Fate.ADDED))
+        else:
+            changes.append(benchmark_change(before, was[name], after, now[name], known))
+    return SuiteChange(changes, shared_changes(before, after) if old else [])
+
+
+def benchmark_change(
+    before: Content, was: Content, after: Content, now: Content, known: AbstractSet[tuple[str, str]]
+) -> BenchmarkChange:
+    old, new = benchmark_meaning(before, was), benchmark_meaning(after, now)
+    own = [one for one in differences(old, new) if not one.startswith(("build.", "server."))]
+    own = ["the benchmark that sets its rate" if one.startswith("rate_of:") else one for one in own]
+    digest = json_digest(new)
+    if json_digest(old) != digest:
+        return BenchmarkChange(now["name"], Fate.RETURNS if (now["name"], digest) in known else Fate.ANEW, own)
+    outside = list(differences(without(was, *MEANING), without(now, *MEANING)))
+    return BenchmarkChange(now["name"], Fate.ALTERED if outside else Fate.SAME, outside)
+
+
+def shared_changes(before: Content, after: Content) -> list[str]:
+    """What changed outside of the benchmarks."""
+    return list(differences(without(before, "benchmark"), without(after, "benchmark")))
+
+
+def without(content: Content, *keys: str) -> Content:
+    return {key: value for key, value in content.items() if key not in keys}
+
+
+def differences(old: Any, new: Any, place: str = "") -> Iterator[str]:
+    """``place: before → after`` of all values that differ."""
+    if isinstance(old, Mapping) and isinstance(new, Mapping):
+        for key in [*old, *(key for key in new if key not in old)]:
+            yield from differences(old.get(key), new.get(key), f"{place}.{key}" if place else str(key))
+    elif old != new:
+        yield f"{place}: {' → '.join(in_words(str(old), str(new)))}"
+
+
+def in_words(old: str, new: str) -> tuple[str, str]:
+    """Two values that differ, without most of a long common beginning, and not longer than a line."""
+    common = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(old, new, strict=False)))
+    begin = common - CONTEXT if max(len(old), len(new)) > LONGEST_VALUE and common > CONTEXT else 0
+    return shortened(old, begin), shortened(new, begin)
+
+
+def shortened(text: str, begin: int) -> str:
+    text = f"…{text[begin:]}" if begin else text
+    return text if len(text) <= LONGEST_VALUE else f"{text[: LONGEST_VALUE - 1]}…"
+
+
+def known_benchmarks(name: str) -> set[tuple[str, str]]:
+    """Names and digests of all benchmarks of the projects with this suite."""
+    return set(Benchmark.objects.filter(project__suite=name).values_list("name", "digest"))
+
+
+def version_of(name: str) -> str:
+    """Changes with each edit of a suite and each change of its file."""
+    edit = newest_edit(name)
+    return f"{edit.number if edit else 0} {file_digest(name)}"
+
+
+def check_text(name: str, text: str) -> Definition:
+    """The definition of a suite that is to be saved under this name. Raises DefinitionError."""
+    if len(text) > LONGEST_TEXT:
+        raise DefinitionError(f"the suite has {len(text):,} characters: at most {LONGEST_TEXT:,} are stored")
+    definition = parse_suite(text, f"{name}.toml")
+    if name and definition.name != name:
+        words = f"name: it must stay {name!r}, by which projects refer to the suite (given: {definition.name!r})"
+        raise DefinitionError(words, [Mistake(line_of_name(text), words)])
+    return definition
+
+
+def line_of_name(text: str) -> int | None:
+    return next((i for i, line in enumerate(text.split("\n"), 1) if line.lstrip().startswith("name")), None)
+
+
+def save_edit(name: str, text: str, author: User, seen: str) -> SuiteEdit:
+    """Save a version, which is then in force. ``seen``: the one that was edited. Raises DefinitionError, NotSaved."""
+    check_text(name, text)
+    return store_edit(name, text, author, seen)
+
+
+def return_to_file(name: str, author: User, seen: str) -> SuiteEdit:
+    """Let the file be in force again. Raises NotSaved, or DefinitionError if the file has a mistake."""
+    text = file_text(name)
+    if text is None:
+        raise NotSaved(f"there is no file {name}.toml to return to")
+    parse_suite(text, f"{name}.toml")
+    return store_edit(name, None, author, seen)
+
+
+def store_edit(name: str, text: str | None, author: User, seen: str) -> SuiteEdit:
+    if version_of(name) != seen:
+        raise NotSaved("somebody else, or a new file, has changed this suite meanwhile: look at what is in force now")
+    newest = newest_edit(name)
+    try:
+        with transaction.atomic():
+            return SuiteEdit.objects.create(
+                name=name,
+                number=newest.number + 1 if newest else 1,
+                text=text,
+                file_digest=file_digest(name),
+                author=author,
+            )
+    except IntegrityError:
+        raise NotSaved("somebody else has saved this suite at the same moment: look at what is in force now") from None
+
+
+def conflict(edit: SuiteEdit | None) -> str:
+    """What to say if the file was changed after the edit that is in force instead of it; empty if it was not."""
+    if edit is None or edit.text is None or edit.file_digest == file_digest(edit.name):
+        return ""
+    if not edit.file_digest:
+        return f"There is a file {edit.name}.toml now, too. What was saved here is in force, not the file."
+    if not file_digest(edit.name):
+        return f"The file {edit.name}.toml is gone. What was saved here is in force."
+    return f"The file {edit.name}.toml has changed since. What was saved here is in force, not the file."

@@ -1,0 +1,95 @@
+"""Latency histograms as drivers store them (HdrHistogram V2, compressed, in base64), and their percentiles."""
+
+from __future__ import annotations
+
+import base64
+import math
+import struct
+import zlib
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from speedtrack.stats.scale import Array
+
+# https://github.com/HdrHistogram/HdrHistogram, "encoding version 2".
+COMPRESSED_COOKIE, COOKIE = 0x1C849314, 0x1C849313
+HEAD = struct.Struct(">iiiiqqd")  # cookie, length, offset, digits, lowest, highest, ratio
+LARGEST_BUCKET = 48  # its values are 78 hours in ns
+LONGEST = 1 << 22  # bytes of a histogram that is unpacked: of any that a driver can write
+
+
+class Histogram(NamedTuple):
+    """Ascending values and how many there are of each, in the unit that was recorded."""
+
+    values: Array
+    counts: Array
+
+    @property
+    def total(self) -> float:
+        return float(self.counts.sum())
+
+    def quantiles(self, shares: Sequence[float]) -> Array:
+        """The smallest value that each of these shares of all values do not exceed. ValueError if it is empty."""
+        if not len(self.values):
+            raise ValueError("an empty histogram has no quantiles")
+        ranks = np.clip(np.ceil(np.asarray(shares) * self.total), 1, self.total)
+        found: Array = self.values[np.searchsorted(np.cumsum(self.counts), ranks)]
+        return found
+
+    @classmethod
+    def merged(cls, some: Iterable[Histogram]) -> Histogram:
+        several = list(some)
+        values = np.concatenate([np.zeros(0), *(one.values for one in several)])
+        counts = np.concatenate([np.zeros(0), *(one.counts for one in several)])
+        order = np.argsort(values, kind="stable")
+        return cls(values[order], counts[order])
+
+
+def decode(text: str) -> Histogram:
+    """The histogram of ``latency_hdr_v2``, each value the middle of its bucket, at least 1. ValueError for others."""
+    try:
+        packed = base64.b64decode(text, validate=True)
+        cookie, length = struct.unpack_from(">ii", packed)
+        plain = zlib.decompressobj().decompress(packed[8 : 8 + length], LONGEST)
+        inner, length, _, digits, lowest, _, _ = HEAD.unpack_from(plain)
+    except (ValueError, struct.error, zlib.error) as e:
+        raise ValueError(f"not a compressed HdrHistogram: {e}") from e
+    if (cookie, inner) != (COMPRESSED_COOKIE, COOKIE) or not 0 <= digits <= 5 or lowest < 1:
+        raise ValueError("not a compressed HdrHistogram of version 2")
+    counts = _zigzag_numbers(np.frombuffer(plain[HEAD.size : HEAD.size + length], np.uint8))
+    steps = np.where(counts < 0, -counts, 1)  # a negative number stands for so many zeros
+    places = (np.cumsum(steps) - steps)[counts > 0]
+    return Histogram(_middles(places, digits, lowest), counts[counts > 0].astype(np.float64))
+
+
+Whole = np.ndarray[Any, np.dtype[np.int64]]
+
+
+def _zigzag_numbers(content: np.ndarray[Any, np.dtype[np.uint8]]) -> Whole:
+    """The numbers of a ZigZag LEB128 encoding, none of them longer than eight bytes."""
+    ends = np.flatnonzero(content < 0x80)
+    if not len(ends):
+        return np.zeros(0, np.int64)
+    begins = np.concatenate([[0], ends[:-1] + 1])
+    used = content[: ends[-1] + 1].astype(np.int64)
+    place = np.arange(len(used)) - np.repeat(begins, ends - begins + 1)
+    if int(place.max()) > 7:
+        raise ValueError("a histogram with a number that is too large")
+    whole = np.add.reduceat((used & 0x7F) << (7 * place), begins)
+    numbers: Whole = (whole >> 1) ^ -(whole & 1)
+    return numbers
+
+
+def _middles(places: Whole, digits: int, lowest: int) -> Array:
+    """The middles of the buckets at these places of an array of counts."""
+    unit = int(math.log2(lowest))
+    half = max(0, math.ceil(math.log2(2 * 10**digits)) - 1)
+    bucket = (places >> half) - 1
+    if len(bucket) and int(bucket.max()) + unit > LARGEST_BUCKET:
+        raise ValueError("not a compressed HdrHistogram of latencies: a value is too large")
+    within = (places & ((1 << half) - 1)) + np.where(bucket < 0, 0, 1 << half)
+    shift = np.maximum(bucket, 0) + unit
+    middles: Array = (within << shift) + ((1 << shift) >> 1)
+    return np.maximum(middles, 1).astype(np.float64)

@@ -1,0 +1,40 @@
+"""Many ratios as one: their geometric mean."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import NormalDist
+
+import numpy as np
+
+from speedtrack.stats.summary import CONFIDENCE
+
+Z95 = NormalDist().inv_cdf((1 + CONFIDENCE) / 2)
+
+
+@dataclass(frozen=True)
+class MeanRatio:
+    """The geometric mean of ``n`` ratios with its 95% interval."""
+
+    ratio: float
+    low: float
+    high: float
+    n: int
+
+
+def mean_ratio(ratios: Sequence[tuple[float, float, float]]) -> MeanRatio | None:
+    """The geometric mean of (ratio, low, high); those with an end at or below zero are left out. None without any.
+
+    The interval is that of these benchmarks, not of all that could be thought of: the errors of the logarithms are
+    taken to be independent, and as large as the intervals say.
+    """
+    known = [one for one in ratios if min(one) > 0 and math.isfinite(sum(one))]
+    if not known:
+        return None
+    middles, lows, highs = np.log(np.array(known)).T
+    errors = (highs - lows) / 2 / Z95
+    reach = Z95 * math.sqrt(float((errors**2).sum())) / len(known)
+    mean = float(middles.mean())
+    return MeanRatio(math.exp(mean), math.exp(mean - reach), math.exp(mean + reach), len(known))
