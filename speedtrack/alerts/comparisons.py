@@ -17,7 +17,7 @@ from speedtrack.alerts.effects import EffectsOfProjects
 from speedtrack.alerts.models import CommitComparison
 from speedtrack.benchmarks.metrics import METRICS
 from speedtrack.runs.models import Series
-from speedtrack.stats.compare import compare_exact, compare_samples
+from speedtrack.stats.compare import IndependentSets, compare_exact, compare_many
 
 REACH = 500  # commits that are searched for the one measured before
 AT_ONCE = 2000  # comparisons
@@ -83,6 +83,20 @@ class MeasuredCommit(NamedTuple):
     high: float
 
 
+class Sides(NamedTuple):
+    """Two measured commits to be compared; ``seed``: the id of the series, of two the later one's."""
+
+    seed: int
+    exact: bool
+    old: MeasuredCommit
+    new: MeasuredCommit
+    smallest_effect: float
+
+    @property
+    def has_samples(self) -> bool:
+        return bool(self.old.samples and self.new.samples) and not self.exact
+
+
 class Answer(NamedTuple):
     """The columns of a comparison that say what was found."""
 
@@ -114,19 +128,23 @@ def store(asked: Sequence[tuple[Neighbours, Series, float]]) -> None:
     measured = measured_commits(
         (one.series_id, commit) for one, _, _ in asked for commit in (one.commit_id, one.before_id)
     )
-    rows = []
-    for one, series, smallest in asked:
-        old, new = measured[one.series_id, one.before_id], measured[one.series_id, one.commit_id]
-        found = compare(series, old, new, smallest)
-        rows.append(
-            CommitComparison(
-                commit_id=one.commit_id,
-                series_id=one.series_id,
-                distance=one.distance,
-                old=old.value,
-                **found._asdict(),
-            )
+    sides = [(measured[one.series_id, one.before_id], measured[one.series_id, one.commit_id]) for one, _, _ in asked]
+    found = compare_all(
+        [
+            Sides(series.pk, METRICS[series.metric].exact, *both, smallest)
+            for (_, series, smallest), both in zip(asked, sides, strict=True)
+        ]
+    )
+    rows = [
+        CommitComparison(
+            commit_id=one.commit_id,
+            series_id=one.series_id,
+            distance=one.distance,
+            old=old.value,
+            **answer._asdict(),
         )
+        for (one, _, _), (old, _), answer in zip(asked, sides, found, strict=True)
+    ]
     CommitComparison.objects.bulk_create(
         rows,
         update_conflicts=True,
@@ -155,16 +173,27 @@ def measured_commits(places: Iterable[Place]) -> dict[Place, MeasuredCommit]:
     return found
 
 
-def compare(series: Series, old: MeasuredCommit, new: MeasuredCommit, smallest_effect: float) -> Answer:
-    """The answer of the samples. Where retention has removed those of a side, summaries give a ratio, and no answer."""
-    metric = METRICS[series.metric]
-    if metric.exact:
-        found = compare_exact(old.value, new.value, smallest_effect=smallest_effect)
-    elif old.samples and new.samples:
-        found = compare_samples(old.samples, new.samples, smallest_effect=smallest_effect, seed=series.pk)
-    else:
-        return by_summaries(old, new)
-    return Answer(found.ratio, found.low, found.high, found.answer)
+def compare_all(asked: Sequence[Sides]) -> list[Answer]:
+    """The answers of the samples. Where retention has removed those of a side, summaries give a ratio, no answer."""
+    sampled = [place for place, one in enumerate(asked) if one.has_samples]
+    compared = compare_many(
+        [
+            IndependentSets(tuple(one.old.samples), tuple(one.new.samples), one.smallest_effect, one.seed)
+            for one in (asked[place] for place in sampled)
+        ]
+    )
+    by_place = dict(zip(sampled, compared, strict=True))
+    found = []
+    for place, one in enumerate(asked):
+        if one.exact:
+            answer = compare_exact(one.old.value, one.new.value, smallest_effect=one.smallest_effect)
+        elif place in by_place:
+            answer = by_place[place]
+        else:
+            found.append(by_summaries(one.old, one.new))
+            continue
+        found.append(Answer(answer.ratio, answer.low, answer.high, answer.answer))
+    return found
 
 
 def by_summaries(old: MeasuredCommit, new: MeasuredCommit) -> Answer:

@@ -4,6 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import median
+from typing import NamedTuple
 
 from django.db.models import Exists, OuterRef
 
@@ -31,11 +32,18 @@ class FunctionCost:
         return self.after - self.before
 
 
+class FunctionCosts(NamedTuple):
+    """What one counted process executed: instructions per request by function, inside of one of them."""
+
+    inside: str
+    functions: dict[str, float]
+
+
 @dataclass(frozen=True)
 class FunctionTable:
-    """The functions of one changed count that cost more or less, the largest difference first."""
+    """The functions under one benchmark that cost more or less, the largest difference first."""
 
-    change_point: ChangePoint
+    benchmark: str
     inside: str
     before: float
     after: float
@@ -58,30 +66,32 @@ def function_tables(points: Sequence[ChangePoint]) -> list[FunctionTable]:
     runs = Run.objects.filter(change_points__in=counted)
     accepted = Exists(Measurement.objects.filter(attempt=OuterRef("attempt"), accepted=True))
     results = Result.objects.filter(accepted, attempt__run__in=runs, attempt__run__metrics__overlap=COUNTED)
-    costs: dict[tuple[int | None, int, int], dict[str, list[dict[str, float]]]] = defaultdict(lambda: defaultdict(list))
-    inside = ""
+    costs: dict[tuple[int | None, int, int], dict[str, list[FunctionCosts]]] = defaultdict(lambda: defaultdict(list))
     for result in results.select_related("attempt__run"):
         run = result.attempt.run
-        for document in result.unpacked():
-            if counts := document.get("server", {}).get("counted"):
-                costs[run.base_id, run.commit_id, result.benchmark_id][result.side].append(counts["functions"])
-                inside = counts["inside"]
+        costs[run.base_id, run.commit_id, result.benchmark_id][result.side] += costs_of(result)
     found = []
     for pk, cp in counted.items():
         sides = costs.get((*ends[pk], cp.series.benchmark_id)) if pk in ends else None
-        if sides and len(sides) == 2:
-            found.append(table_of(cp, inside, sides[Side.BASE], sides[Side.HEAD]))
+        if sides and (table := table_of(cp.series.benchmark.name, sides[Side.BASE], sides[Side.HEAD])):
+            found.append(table)
     return found
 
 
-def table_of(
-    cp: ChangePoint, inside: str, base: Sequence[dict[str, float]], head: Sequence[dict[str, float]]
-) -> FunctionTable:
-    """Each function by the median of its processes on both sides."""
-    old, new = median_costs(base), median_costs(head)
+def costs_of(result: Result) -> list[FunctionCosts]:
+    """What the counted processes of a result executed."""
+    servers = (document.get("server", {}) for document in result.unpacked())
+    return [FunctionCosts(c["inside"], c["functions"]) for server in servers if (c := server.get("counted"))]
+
+
+def table_of(benchmark: str, base: Sequence[FunctionCosts], head: Sequence[FunctionCosts]) -> FunctionTable | None:
+    """Each function by the median of its processes on both sides; None if a side has no process."""
+    if not base or not head:
+        return None
+    old, new = (median_costs([process.functions for process in side]) for side in (base, head))
     every = [FunctionCost(name, old.get(name, 0.0), new.get(name, 0.0)) for name in old.keys() | new.keys()]
     moved = sorted((one for one in every if abs(one.growth) >= LEAST), key=lambda one: (-abs(one.growth), one.name))
-    return FunctionTable(cp, inside, sum(old.values()), sum(new.values()), moved[:MOST_FUNCTIONS])
+    return FunctionTable(benchmark, head[-1].inside, sum(old.values()), sum(new.values()), moved[:MOST_FUNCTIONS])
 
 
 def median_costs(processes: Sequence[dict[str, float]]) -> dict[str, float]:

@@ -4,10 +4,11 @@ How steady instructions are depends on the processor. Those of a series whose A/
 metric's are watched from there on.
 """
 
+from collections.abc import Mapping
 from functools import cached_property
 
 from speedtrack.alerts.models import NoiseFloor
-from speedtrack.benchmarks.metrics import METRICS
+from speedtrack.benchmarks.metrics import METRICS, Metric
 from speedtrack.benchmarks.models import Suite
 from speedtrack.runs.models import Run, Series
 
@@ -30,6 +31,14 @@ class SmallestEffects:
 
     def of_series(self, series: Series) -> float:
         return self.suite.smallest_effect(series.metric, effect_unless_stated(series))
+
+    def of_many(self, metrics: Mapping[int, str]) -> dict[int, float]:
+        """The smallest effect of each series, by the metrics of all: one more query at most, however many there are."""
+        steady = [pk for pk, metric in metrics.items() if METRICS[metric].steady_effect is not None]
+        floors = NoiseFloor.objects.filter(series__in=steady, smallest__isnull=False).order_by("series", "-id")
+        newest = dict(floors.distinct("series").values_list("series", "smallest")) if steady else {}
+        unless = {pk: steady_effect(METRICS[metric], newest.get(pk)) for pk, metric in metrics.items()}
+        return {pk: self.suite.smallest_effect(metric, unless[pk]) for pk, metric in metrics.items()}
 
 
 class EffectsOfProjects:
@@ -57,7 +66,11 @@ def effect_unless_stated(series: Series) -> float:
     if metric.steady_effect is None:
         return metric.smallest_effect
     floors = NoiseFloor.objects.filter(series=series, smallest__isnull=False).order_by("-id")
-    detectable = floors.values_list("smallest", flat=True).first()
-    if detectable is None:
+    return steady_effect(metric, floors.values_list("smallest", flat=True).first())
+
+
+def steady_effect(metric: Metric, detectable: float | None) -> float:
+    """The smallest effect of a metric on a machine whose A/A pairs show changes from this size on."""
+    if metric.steady_effect is None or detectable is None:
         return metric.smallest_effect
     return min(metric.smallest_effect, max(metric.steady_effect, detectable))

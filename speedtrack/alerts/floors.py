@@ -157,5 +157,6 @@ def store_floor(run: Run, series: Series) -> None:
 def newest_floors(series: Iterable[int]) -> dict[int, NoiseFloor]:
     """The current noise floor of each of these series, by id; absent if no A/A run had enough clean pairs."""
     found = NoiseFloor.objects.filter(series__in=list(series), smallest__isnull=False)
-    rows = found.select_related("run", "series__machine").order_by("series", F("id").desc()).distinct("series")
+    related = found.select_related("run", "series__machine").defer("series__machine__facts")
+    rows = related.order_by("series", F("id").desc()).distinct("series")
     return {floor.series_id: floor for floor in rows}

@@ -54,18 +54,22 @@ CROSS JOIN LATERAL (
       JOIN projects_position p ON p.branch_id = %(branch)s AND p.commit_id = m.commit_id
   ORDER BY p.number, m.series_id, m.attempt_id
 """)
-# First the path: its commits and their positions. Then one row per series, its columns as arrays in PostgreSQL's binary
+# First the paths: their commits and positions. Then one row per series, its columns as arrays in PostgreSQL's binary
 # form: a row per point would cost Python too much.
 COLUMNS = sql("""
       WITH path AS MATERIALIZED (
-        SELECT array_agg(commit_id) AS commits, array_agg(number) AS numbers
-          FROM projects_position
-         WHERE branch_id = %(branch)s AND number BETWEEN %(first)s AND %(last)s)
-    SELECT 0, array_send(commits), array_send(numbers), NULL, NULL, NULL, NULL FROM path
+        SELECT asked.place, found.*
+          FROM unnest(%(branches)s::bigint[], %(firsts)s::int[], %(lasts)s::int[])
+               WITH ORDINALITY AS asked (branch_id, first, last, place)
+    CROSS JOIN LATERAL (
+            SELECT array_agg(p.commit_id) AS commits, array_agg(p.number) AS numbers
+              FROM projects_position p
+             WHERE p.branch_id = asked.branch_id AND p.number BETWEEN asked.first AND asked.last) found)
+    SELECT place, 0, array_send(commits), array_send(numbers), NULL, NULL, NULL, NULL FROM path
  UNION ALL
-    SELECT s.id, points.*
+    SELECT path.place, s.id, points.*
       FROM path
-CROSS JOIN unnest(%(series)s::bigint[]) AS s(id)
+      JOIN unnest(%(series)s::bigint[], %(places)s::bigint[]) AS s (id, place) ON s.place = path.place
 CROSS JOIN LATERAL (
         SELECT array_send(array_agg(m.commit_id)), array_send(array_agg(m.value)), array_send(array_agg(m.low)),
                array_send(array_agg(m.high)), array_send(array_agg(m.n)),
@@ -239,18 +243,47 @@ def pooled(group: Sequence[LinePoint], samples: dict[tuple[int, int, int], list[
 
 def columns(series_ids: Iterable[int], branch: Branch, first: int, last: int = END) -> list[LineColumns]:
     """The same points as columns, for charts; series with points there, in the order of their first points."""
-    asked: dict[str, Any] = {"branch": branch.pk, "first": first, "last": last, "series": list(series_ids)}
+    (found,) = columns_along([PathOfSeries(branch, first, last, list(series_ids))])
+    return found
+
+
+class PathOfSeries(NamedTuple):
+    """A stretch of a branch, and the series whose points along it are asked for."""
+
+    branch: Branch
+    first: int
+    last: int
+    series_ids: list[int]
+
+
+def columns_along(paths: Sequence[PathOfSeries]) -> list[list[LineColumns]]:
+    """For each path what ``columns`` returns, by one query."""
+    series = [(pk, place) for place, path in enumerate(paths, start=1) for pk in path.series_ids]
+    asked: dict[str, Any] = {
+        "branches": [path.branch.pk for path in paths],
+        "firsts": [path.first for path in paths],
+        "lasts": [path.last for path in paths],
+        "series": [pk for pk, _ in series],
+        "places": [place for _, place in series],
+    }
     with connection.cursor() as cursor:
         cursor.execute(COLUMNS, asked)
-        path, *rows = sorted(cursor, key=itemgetter(0))
+        rows = sorted(cursor, key=itemgetter(0, 1))
+    groups = {place: [row[1:] for row in group] for place, group in groupby(rows, key=itemgetter(0))}
+    return [columns_of_path(path, groups[place]) for place, path in enumerate(paths, start=1)]
+
+
+def columns_of_path(path: PathOfSeries, rows: list[tuple[Any, ...]]) -> list[LineColumns]:
+    """The columns of one path. ``rows``: of COLUMNS, without the place; the first one is that of the path."""
+    way, *rows = rows
     if not rows:
         return []
-    commits, numbers = array_of(path[1]), array_of(path[2])
+    commits, numbers = array_of(way[1]), array_of(way[2])
     order = np.argsort(commits)
-    commits, numbers = commits[order], numbers[order] - first
+    commits, numbers = commits[order], numbers[order] - path.first
     found = [line_columns(row, commits, numbers) for row in rows]
     again = {one.series_id for one in found if len(np.unique(one.at)) < len(one.at)}
-    found = [pooled_columns(one.series_id, branch, first, last) if one.series_id in again else one for one in found]
+    found = [pooled_columns(one.series_id, *path[:3]) if one.series_id in again else one for one in found]
     return sorted(found, key=lambda one: (one.at[0], one.series_id))
 
 

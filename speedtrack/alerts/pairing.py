@@ -99,12 +99,13 @@ Sides = dict[tuple[int, int, str, str], dict[int, float]]
 
 def samples_by_side(runs: Iterable[int], **measured: object) -> Sides:
     """The clean samples of paired runs: of all their measurements, or of those for which these conditions hold."""
-    measurements = Measurement.objects.filter(attempt__run__in=list(runs), accepted=True, **measured)
-    place = ("attempt__run", "series__benchmark", "series__metric", "side")
-    places = {pk: tuple(of) for pk, *of in measurements.values_list("pk", *place)}
+    conditions = {f"measurement__{name}": value for name, value in measured.items()}
+    found = Samples.objects.filter(measurement__attempt__run__in=list(runs), measurement__accepted=True, **conditions)
+    place = ("attempt__run_id", "series__benchmark_id", "series__metric", "side")
+    named = found.annotate(**{f"of_{name}": F(f"measurement__{name}") for name in place})
     sides: Sides = defaultdict(dict)
-    for samples in Samples.objects.filter(measurement__in=measurements).order_by("measurement"):
-        sides[places[samples.measurement_id]] |= samples.clean_by_trial
+    for samples in named.order_by("measurement"):
+        sides[tuple(getattr(samples, f"of_{name}") for name in place)] |= samples.clean_by_trial
     return sides
 
 

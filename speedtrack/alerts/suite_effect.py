@@ -2,11 +2,11 @@
 
 import math
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from speedtrack.alerts import lines
+from speedtrack.alerts.lines import LinePoint
 from speedtrack.alerts.models import Alert, ChangePoint
 from speedtrack.benchmarks.metrics import HEADLINE, METRICS, Metric
 from speedtrack.runs.models import Series
@@ -28,10 +28,19 @@ class SuiteEffect:
         return METRICS[HEADLINE]
 
 
-def suite_effect(alert: Alert, points: Sequence[ChangePoint]) -> SuiteEffect | None:
+def headline_series(alert: Alert, worst: ChangePoint) -> dict[int, int]:
+    """Series id -> benchmark id of the headlines on the machine that saw the worst of it."""
+    series = Series.objects.filter(project=alert.project_id, machine=worst.series.machine_id, metric=HEADLINE)
+    return dict(series.values_list("pk", "benchmark"))
+
+
+def suite_effect(
+    alert: Alert, points: Sequence[ChangePoint], benchmarks: dict[int, int], line: Iterable[LinePoint]
+) -> SuiteEffect | None:
     """Over the benchmarks measured on both sides of the alert's range, on the machine that saw the worst of it.
 
-    ``points``: the alert's change points, the worst first.
+    ``points``: the alert's change points, the worst first. ``benchmarks``: its ``headline_series``, and ``line`` their
+    points from BESIDE commits before the range to as many after it.
 
     A benchmark with a confirmed change counts by its pairs, any other by its line: the medians of a few commits before
     and after. None if none was measured on both sides.
@@ -44,22 +53,20 @@ def suite_effect(alert: Alert, points: Sequence[ChangePoint]) -> SuiteEffect | N
         for cp in points
         if cp.series.metric == HEADLINE and cp.series.machine_id == worst.series.machine_id and cp.ratio > 0
     }
-    steps = steps_by_benchmark(alert, worst) | paired
+    steps = steps_by_benchmark(alert.ends, benchmarks, line) | paired
     if not steps:
         return None
     mean = math.exp(sum(steps.values()) / len(steps))
     return SuiteEffect(mean, len(steps), len(paired), worst.series.machine.name)
 
 
-def steps_by_benchmark(alert: Alert, worst: ChangePoint) -> dict[int, float]:
+def steps_by_benchmark(ends: Sequence[int], benchmarks: dict[int, int], line: Iterable[LinePoint]) -> dict[int, float]:
     """Benchmark id -> logarithm of after / before, by clean points of one series on both sides."""
-    series = Series.objects.filter(project=alert.project_id, machine=worst.series.machine_id, metric=HEADLINE)
-    benchmarks = dict(series.values_list("pk", "benchmark"))
-    first, last = alert.ends
-    points = lines.points(benchmarks, alert.branch, max(0, first - BESIDE + 1), last + BESIDE - 1)
+    first, last = ends
     before: dict[int, list[float]] = defaultdict(list)
     after: dict[int, list[float]] = defaultdict(list)
-    for point in points:
-        if not point.flags and point.value > 0 and not first < point.position < last:
+    for point in line:
+        outside = first - BESIDE < point.position <= first or last <= point.position < last + BESIDE
+        if point.series_id in benchmarks and not point.flags and point.value > 0 and outside:
             (before if point.position <= first else after)[point.series_id].append(math.log(point.value))
     return {benchmarks[pk]: median(after[pk]) - median(before[pk]) for pk in before if after[pk]}

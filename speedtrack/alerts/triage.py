@@ -1,5 +1,6 @@
 """What people decide about an alert: its status, its assignee, and a note. Each decision is an event."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from django.contrib.auth.models import User
@@ -11,6 +12,7 @@ Status = Alert.Status
 Kind = AlertEvent.Kind
 #: the statuses that a person may give
 CHOICES = (Status.CONFIRMED, Status.EXPECTED, Status.INVALID, Status.FIXED)
+TAKE = "take"  #: not a status: whoever acknowledges an alert is assigned to it
 WHY = (Status.EXPECTED, Status.INVALID)  #: statuses that need a note, for whoever sees the commit later
 
 
@@ -26,6 +28,15 @@ class Decision:
     status: str
     assignee: User | None
     note: str = ""
+
+
+@dataclass(frozen=True)
+class Decisions:
+    """What became of a decision on several alerts. ``refused``: a sentence for each that was not saved."""
+
+    changed: int
+    unchanged: int
+    refused: list[str]
 
 
 @transaction.atomic
@@ -67,6 +78,35 @@ def decide(alert: Alert, decision: Decision, who: User) -> bool:
         note=note,
     )
     return True
+
+
+def take(alert: Alert, seen: str, note: str, who: User) -> bool:
+    """Assign an alert to whoever acknowledges it; its status stays. Raises Stale, as ``decide`` does."""
+    return decide(alert, Decision(seen, seen, who, note), who)
+
+
+def settle(alert: Alert, seen: str, status: str, note: str, who: User) -> bool:
+    """Give an alert a status; its assignee stays. Raises Stale and ValueError, as ``decide`` does."""
+    return decide(alert, Decision(seen, status, alert.assignee, note), who)
+
+
+def decide_each(seen: Mapping[int, str], action: str, note: str, who: User) -> Decisions:
+    """The same decision on several alerts, each by itself: one that cannot be saved leaves the others alone.
+
+    ``seen``: the status that the person saw of each. ``action``: ``take``, or a status of CHOICES.
+    """
+    changed, unchanged, refused = 0, 0, []
+    known = Alert.objects.select_related("assignee").in_bulk(seen)
+    for pk, status in seen.items():
+        try:
+            if pk not in known:
+                raise Stale("it does not exist any more")
+            alert = known[pk]
+            done = take(alert, status, note, who) if action == TAKE else settle(alert, status, action, note, who)
+            changed, unchanged = changed + done, unchanged + (not done)
+        except (Stale, ValueError) as e:
+            refused.append(f"alert {pk}: {e}")
+    return Decisions(changed, unchanged, refused)
 
 
 def kind_of(decision: Decision, before: Alert) -> Kind:

@@ -17,7 +17,7 @@ from itertools import takewhile
 
 from django.conf import settings
 from django.contrib.auth.models import User
-from django.db import transaction
+from django.db import connection, transaction
 from django.db.models import Exists, Max, OuterRef, Q, QuerySet
 from django.db.models.functions import Now
 
@@ -253,7 +253,7 @@ def queue_if_due(machine: Machine, canary: Canary) -> None:
     if machine.paused or Run.objects.unfinished().filter(machine=machine, reason=Reason.CANARY).exists():
         return
     recent = recent_checks(machine, canary)
-    now = Machine.objects.annotate(now=Now()).values_list("now", flat=True).get(pk=machine.pk)
+    now = database_time()
     last = recent[0].at if recent else last_check_at(canary)
     if last is None:
         queue_run(canary, now)
@@ -261,6 +261,14 @@ def queue_if_due(machine: Machine, canary: Canary) -> None:
         queue_run(canary, last + pause_after(machine, recent))
     elif is_due(machine, last, now, pause_after(machine, recent)):
         queue_run(canary, now)
+
+
+def database_time() -> datetime:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT statement_timestamp()")
+        (now,) = cursor.fetchone()
+    assert isinstance(now, datetime)
+    return now
 
 
 def last_check_at(canary: Canary) -> datetime | None:

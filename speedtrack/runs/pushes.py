@@ -8,7 +8,7 @@ from django.db.models.functions import Now
 
 from speedtrack.benchmarks.definitions import DefinitionError
 from speedtrack.projects.errors import Interrupted, RepositoryError
-from speedtrack.projects.models import Commit, Delivery, Project, ProjectQuerySet
+from speedtrack.projects.models import Branch, Commit, Delivery, Project, ProjectQuerySet
 from speedtrack.projects.sync import BranchChange, has_news, note_failure, note_success, project_lock, sync
 from speedtrack.runs import ladders, planning
 from speedtrack.runs.models import Reason
@@ -86,8 +86,19 @@ def plan_moved(moved: BranchChange) -> int:
     """
     planning.cancel_unreachable(moved.branch, moved.removed)
     if moved.first:
-        return 0
+        return plan_first(moved.branch)
     moved.branch.refresh_from_db()
     commits = Commit.objects.filter(project=moved.branch.project, sha__in=moved.added)
     again = planning.requeue_returned(moved.branch, commits)
     return again + planning.plan_branch(moved.branch, commits, Reason.PUSH)
+
+
+def plan_first(branch: Branch) -> int:
+    """Queue the newest commits of a branch whose history is known now. Return the number of runs."""
+    if not branch.first_commits:
+        return 0
+    branch.refresh_from_db()
+    newest = branch.positions.order_by("-number").values("commit")[: branch.first_commits]
+    return planning.plan_branch(
+        branch, Commit.objects.filter(pk__in=list(newest.values_list("commit", flat=True))), Reason.BACKFILL
+    )

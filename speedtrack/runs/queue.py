@@ -24,6 +24,8 @@ from speedtrack.runs.models import (
     Measurement,
     Reason,
     Run,
+    RunEvent,
+    RunQuerySet,
     Series,
     Status,
 )
@@ -332,6 +334,17 @@ def cancel(run: Run, why: str) -> None:
         Run.objects.filter(pk=run.pk).update(cancel_requested_at=Now())
     elif run.status == Status.FAILED:
         Run.objects.filter(pk=run.pk).update(retry_at=None)
+
+
+@transaction.atomic
+def cancel_waiting(runs: RunQuerySet, why: str) -> int:
+    """Cancel those of many runs that wait. Return how many these were."""
+    waiting = runs.filter(status=Status.QUEUED).order_by("pk").select_for_update(of=("self",))
+    attempts = dict(waiting.values_list("pk", "attempt"))
+    Run.objects.filter(pk__in=attempts).update(status=Status.CANCELLED, ended_at=Now(), cancel_requested_at=Now())
+    moved = {"before": Status.QUEUED, "after": Status.CANCELLED, "why": why}
+    RunEvent.objects.bulk_create(RunEvent(run_id=run, attempt=attempt, **moved) for run, attempt in attempts.items())
+    return len(attempts)
 
 
 @transaction.atomic

@@ -6,6 +6,7 @@ from functools import partial
 from pathlib import PurePosixPath
 
 from django.conf import settings
+from django.contrib.auth.models import User
 from django.core.exceptions import ValidationError
 from django.core.validators import MaxLengthValidator, validate_slug
 from django.db import IntegrityError, transaction
@@ -21,13 +22,12 @@ from speedtrack.projects.errors import RepositoryError
 from speedtrack.projects.fetching import head_ref
 from speedtrack.projects.models import Branch, Commit, Project, Tag
 from speedtrack.projects.releases import newest_patches
-from speedtrack.projects.sync import store_commits, sync
+from speedtrack.projects.sync import LONGEST_BRANCH, store_commits, sync
 from speedtrack.runs import canary, planning, pushes, quarantine, queue
 from speedtrack.runs.canary import FrozenCommit
-from speedtrack.runs.models import Canary, Machine, Reason, Run, Status
+from speedtrack.runs.models import Canary, Machine, MachineEvent, Reason, Run, Status
 
 LONGEST_SLUG = 50  # as Project.slug
-LONGEST_BRANCH = 250
 
 
 class NoSuchThing(Exception):
@@ -69,7 +69,7 @@ def track(request: TrackingRequest) -> Tracked:
     url = git.valid_url(request.url)
     load_suite(request.suite)
     branch_name = branch_to_track(url, request.branch)
-    slug = valid_slug(request.name or PurePosixPath(url.rstrip("/")).name.removesuffix(".git"))
+    slug = valid_slug(request.name or name_in_url(url))
     project, made = Project.objects.get_or_create(
         slug=slug,
         defaults={"name": request.name or slug, "url": url, "default_branch": branch_name, "suite": request.suite},
@@ -94,9 +94,10 @@ def track_branch(project: Project, branch_name: str, request: TrackingRequest) -
     project.suite = request.suite
     if request.mail_history_verdicts is not None:
         project.mail_history_verdicts = request.mail_history_verdicts
-    project.save(update_fields=["suite", "mail_history_verdicts"])
-    branch, made = Branch.objects.get_or_create(project=project, name=branch_name)
-    project.machines.add(*Machine.objects.all())
+    project.untracked_at = None
+    project.save(update_fields=["suite", "mail_history_verdicts", "untracked_at"])
+    branch, made = Branch.objects.update_or_create(project=project, name=branch_name, defaults={"tracked": True})
+    project.machines.add(*Machine.objects.filter(retired_at=None))
     sync(project, then=pushes.plan_moved)
     if made:
         check_fetched(project, branch)
@@ -127,6 +128,11 @@ def branch_to_track(url: str, name: str | None) -> str:
     if len(name) > LONGEST_BRANCH:
         raise RepositoryError(f"branch {name[:40]}... has more than {LONGEST_BRANCH} characters: it cannot be tracked")
     return name
+
+
+def name_in_url(url: str) -> str:
+    """The name of a repository: the last segment of its URL, without ``.git``."""
+    return PurePosixPath(url.rstrip("/")).name.removesuffix(".git")
 
 
 def valid_slug(name: str) -> str:
@@ -289,15 +295,18 @@ def add_machine(name: str) -> str:
         ) from None
     except IntegrityError:
         raise NoSuchThing(f"machine {name} exists: `manage.py machine token {name}` gives it a new token") from None
-    machine.projects.add(*Project.objects.all())
+    machine.projects.add(*Project.objects.tracked())
     return token
 
 
-def renew_token(name: str) -> str:
+def renew_token(name: str, who: User | None = None) -> str:
     """Give a machine a new token and return it. The old one is invalid at once. Raises NoSuchThing."""
     machine = machine_named(name)
+    if machine.retired_at:
+        raise NoSuchThing(f"machine {name} is retired: `manage.py machine return {name}` gives it a token, too")
     token = machine.new_token()
     machine.save(update_fields=["token_id", "token_digest"])
+    quarantine.record_event(machine, MachineEvent.Kind.RENEWED, "the old one is no longer valid", who)
     return token
 
 
@@ -332,8 +341,3 @@ def lift_quarantine(name: str, accept_level: bool) -> None:
         quarantine.lift_by_hand(machine_named(name), accept_level=accept_level)
     except quarantine.NotQuarantined as e:
         raise NoSuchThing(str(e)) from e
-
-
-def set_paused(name: str, paused: bool) -> None:
-    """Stop or resume giving work to a machine. Raises NoSuchThing."""
-    Machine.objects.filter(pk=machine_named(name).pk).update(paused=paused)

@@ -30,6 +30,7 @@ class Machine(models.Model):
     token_digest = models.CharField(max_length=64)
     projects = models.ManyToManyField(Project, related_name="machines")
     paused = models.BooleanField(default=False, help_text="gets no new work")
+    retired_at = models.DateTimeField(null=True, help_text="since when it is out of service; its results stay")
     created = models.DateTimeField(db_default=Now())
     last_seen_at = models.DateTimeField(null=True)
     runner_version = models.CharField(max_length=40, default="", blank=True)
@@ -44,6 +45,9 @@ class Machine(models.Model):
                 condition=Q(quarantined_at=None, quarantined_why="")
                 | (Q(quarantined_at__isnull=False) & ~Q(quarantined_why="")),
                 name="a_quarantine_has_a_reason",
+            ),
+            models.CheckConstraint(
+                condition=Q(retired_at=None) | Q(paused=True), name="a_retired_machine_gets_no_work"
             ),
             Wakes(name="a_resumed_machine_wakes", after="UPDATE OF paused, quarantined_at"),
         ]
@@ -91,6 +95,11 @@ class MachineEvent(models.Model):
         QUARANTINED = "quarantined"  #: its canary moved
         LIFTED = "lifted"  #: its canary is steady again, or a person ended the quarantine
         BLIND = "blind"  #: its canary cannot be measured, so drift would go unnoticed
+        RENEWED = "renewed"  #: it got a new token
+        PAUSED = "paused"  #: it gets no new work
+        RESUMED = "resumed"  #: it gets work again
+        RETIRED = "retired"  #: it was taken out of service
+        RETURNED = "returned"  #: it is in service again
 
     MAILED = (Kind.QUARANTINED, Kind.LIFTED, Kind.BLIND)  #: operators are mailed about these
 

@@ -11,7 +11,7 @@ from django.db.models import F
 from speedtrack.alerts import lines
 from speedtrack.benchmarks.digests import json_digest
 from speedtrack.projects.models import Commit
-from speedtrack.runs import canary, jobs, queue, tracking
+from speedtrack.runs import canary, jobs, machines, queue, tracking
 from speedtrack.runs.canary import FrozenCommit
 from speedtrack.runs.documents import Failure
 from speedtrack.runs.models import (
@@ -188,7 +188,7 @@ def test_a_dead_runner_does_not_keep_a_canary_from_being_judged(watched: Canary,
 
 
 def test_a_paused_machine_gets_no_canary(watched: Canary, machine: Machine) -> None:
-    tracking.set_paused("m1", True)
+    machines.pause(tracking.machine_named("m1"))
     assert queue.claim(machine) is None
     assert not Run.objects.filter(reason=Reason.CANARY, status=Status.QUEUED).exists()
 

@@ -156,7 +156,13 @@ def test_a_position_holds_one_commit_and_a_commit_one_position(run: Run) -> None
 
 def test_a_delivery_stands_once_per_id_and_waits_once_per_body(run: Run) -> None:
     Delivery.objects.create(
-        project=run.project, provider="github", delivery_id="1", event="push", headers={}, body=b"", body_digest="d"
+        project=run.project,
+        provider="github",
+        delivery_id="1",
+        event="push",
+        headers={},
+        packed_body=b"",
+        body_digest="d",
     )
     refuses("a_delivery_once_per_id", again(Delivery.objects.get(), body_digest="e"))
     refuses("one_waiting_delivery_per_body", again(Delivery.objects.get(), delivery_id="2"))

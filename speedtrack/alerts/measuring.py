@@ -1,0 +1,96 @@
+"""Measure commits because a person on a page asks for it: one, or two against each other in pairs."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from django.db import transaction
+from django.db.models import Avg
+
+from speedtrack.alerts.pairing import plan_next_round
+from speedtrack.benchmarks.metrics import HEADLINE
+from speedtrack.benchmarks.models import Benchmark
+from speedtrack.benchmarks.storing import store_set, store_suite, usual_benchmarks
+from speedtrack.benchmarks.suitefiles import load_suite
+from speedtrack.projects.models import Commit
+from speedtrack.runs import planning
+from speedtrack.runs.models import Machine, Reason, Run, Trial
+from speedtrack.runs.tracking import Choice, queue_by_hand
+
+PAIRS = 15  # of one run; another click after its end adds as many
+METRICS_OF_PAIRS = [HEADLINE, "throughput_rps", "instructions_per_request"]
+MOST_BENCHMARKS = 8  # of one paired run: each takes about two minutes
+OUTSIDE = 1.35  # times the windows of the trials, with what is between them
+USUAL_TRIAL_S = 3.0
+
+
+class NotMeasurable(Exception):
+    """Nothing can be queued; the message says why."""
+
+
+@dataclass(frozen=True)
+class AskedPairs:
+    """What a person's request led to. ``is_new``: it was queued now, not before. ``takes_s``: how long it will take."""
+
+    run: Run
+    is_new: bool
+    takes_s: float | None = None
+
+
+@transaction.atomic
+def measure_pair(base: Commit, head: Commit, machine_id: int, names: Sequence[str]) -> AskedPairs:
+    """Queue pairs of two commits for some benchmarks, the first MOST_BENCHMARKS of them, unless such a run waits.
+
+    They are those of the suite with which the machine last measured the head. Raises NotMeasurable.
+    """
+    machine = Machine.objects.select_for_update().get(pk=machine_id)  # of two requests, the second sees the first's run
+    earlier = Run.objects.filter(base=base, commit=head, machine=machine, reason=Reason.MANUAL)
+    if waiting := earlier.unfinished().order_by("-id").first():
+        return AskedPairs(waiting, is_new=False)
+    own = Run.objects.own().filter(commit=head, machine=machine, project=head.project_id)
+    measured = own.filter(attempts__measurements__accepted=True).select_related("suite")
+    run = measured.order_by("-id").first()
+    if run is None:
+        raise NotMeasurable(f"{machine} has not measured {head.short} yet: measure that first")
+    wanted = list(dict.fromkeys(names))
+    stored = Benchmark.objects.filter(sets__runs=run, name__in=wanted).order_by("pk").distinct()
+    by_name = {one.name: one for one in stored}
+    benchmarks = [by_name[name] for name in wanted if name in by_name][:MOST_BENCHMARKS]
+    if not benchmarks:
+        raise NotMeasurable(f"none of these benchmarks is in the suite that measured {head.short} on {machine}")
+    plan = planning.Plan(
+        project=head.project,
+        suite=run.suite,
+        benchmark_set=store_set(run.suite, benchmarks),
+        reason=Reason.MANUAL,
+        base=base,
+        trials=PAIRS,
+        metrics=METRICS_OF_PAIRS,
+    )
+    return AskedPairs(plan_next_round(plan, head.pk, machine), is_new=True, takes_s=pairs_take_s(run, benchmarks))
+
+
+def pairs_take_s(run: Run, benchmarks: Sequence[Benchmark]) -> float:
+    """About how long a paired run of these benchmarks takes, by their trials in a run of one side, without builds."""
+    trials = Trial.objects.filter(result__attempt__run=run, result__benchmark__in=[one.pk for one in benchmarks])
+    usual = trials.aggregate(usual=Avg("seconds"))["usual"] or USUAL_TRIAL_S
+    return float(2 * PAIRS * len(benchmarks) * usual * OUTSIDE)
+
+
+@transaction.atomic
+def measure_commit(commit: Commit) -> AskedPairs:
+    """Queue a commit's usual benchmarks on all machines of its project, unless such a run waits.
+
+    Raises NotMeasurable, or DefinitionError for an invalid suite.
+    """
+    project = commit.project
+    machines = list(project.machines.select_for_update().order_by("pk"))
+    if not machines:
+        raise NotMeasurable(f"no machine measures {project.name}: `manage.py machine add NAME` registers one")
+    own = Run.objects.own().filter(project=project, commit=commit, machine__in=machines)
+    if waiting := own.unfinished().order_by("id").first():
+        return AskedPairs(waiting, is_new=False)
+    definition = load_suite(project.suite)
+    suite, benchmarks = store_suite(project, definition)
+    usual = store_set(suite, usual_benchmarks(definition, benchmarks))
+    queue_by_hand(Choice(project, suite, usual, machines, {commit.pk: 0}))
+    return AskedPairs(own.latest("id"), is_new=True)

@@ -1,0 +1,105 @@
+"""What people do with a registered machine: pause it, take it out of service and back, have its canary measured."""
+
+from django.contrib.auth.models import User
+from django.db import transaction
+from django.db.models.functions import Now
+
+from speedtrack.projects.models import Project
+from speedtrack.runs import canary, queue
+from speedtrack.runs.models import Machine, MachineEvent, Reason, Run, Status
+from speedtrack.runs.quarantine import record_event
+
+Kind = MachineEvent.Kind
+FINISHES = "it finishes its run and takes no other"
+
+
+class NotPossible(Exception):
+    """The machine is in a state in which this cannot be done; the message says which, and what to do."""
+
+
+@transaction.atomic
+def pause(machine: Machine, who: User | None = None, at_once: bool = False) -> None:
+    """Give the machine no more work. It finishes its run; ``at_once``: the run is taken from it and queued again."""
+    machine = locked(machine)
+    if not machine.paused:
+        Machine.objects.filter(pk=machine.pk).update(paused=True)
+        record_event(machine, Kind.PAUSED, "its run is queued again" if at_once else FINISHES, who)
+    if at_once:
+        take_run_back(machine, "its machine was paused")
+
+
+def take_run_back(machine: Machine, why: str) -> None:
+    """Queue the machine's run again, or end one that is to be cancelled.
+
+    The runner hears of it with its next call, and drops the work.
+    """
+    for run in Run.objects.active().filter(machine=machine).select_for_update(of=("self",)):
+        if run.cancel_requested_at:
+            queue.end_run(run, Status.CANCELLED, "cancelled on request")
+        else:
+            queue.requeue_unharmed(run, why)
+
+
+@transaction.atomic
+def resume(machine: Machine, who: User | None = None) -> None:
+    """Give the machine work again. Raises NotPossible if it is retired."""
+    machine = locked(machine)
+    if machine.retired_at:
+        raise NotPossible(f"machine {machine} is retired: return it to service first")
+    Machine.objects.filter(pk=machine.pk).update(paused=False)
+    if machine.paused:
+        record_event(machine, Kind.RESUMED, "it gets work again", who)
+
+
+@transaction.atomic
+def retire(machine: Machine, who: User | None = None) -> int:
+    """Take the machine out of service: its token ends, its waiting runs are cancelled. Return how many these were.
+
+    All that it measured stays.
+    """
+    machine = locked(machine)
+    if machine.retired_at:
+        raise NotPossible(f"machine {machine} is retired already")
+    take_run_back(machine, "its machine was retired")
+    cancelled = queue.cancel_waiting(Run.objects.filter(machine=machine), "its machine was retired")
+    machine.new_token()  # which nobody gets to see
+    machine.paused, machine.retired_at = True, Now()
+    machine.save(update_fields=["paused", "retired_at", "token_id", "token_digest"])
+    machine.projects.clear()
+    record_event(machine, Kind.RETIRED, f"{cancelled} waiting runs were cancelled", who)
+    return cancelled
+
+
+@transaction.atomic
+def return_to_service(machine: Machine, who: User | None = None) -> str:
+    """Let a retired machine measure all projects again. Return its new token. Raises NotPossible."""
+    machine = locked(machine)
+    if machine.retired_at is None:
+        raise NotPossible(f"machine {machine} is in service")
+    token = machine.new_token()
+    machine.paused, machine.retired_at = False, None
+    machine.save(update_fields=["paused", "retired_at", "token_id", "token_digest"])
+    machine.projects.add(*Project.objects.tracked())
+    record_event(machine, Kind.RETURNED, "it measures all projects, with a new token", who)
+    return token
+
+
+@transaction.atomic
+def measure_canary(machine: Machine) -> None:
+    """Have the machine's canary measured next. Raises NotPossible."""
+    machine = locked(machine)
+    frozen = machine.canaries.filter(retired_at=None).first()
+    if frozen is None:
+        raise NotPossible(f"machine {machine} has no canary: the first head that it measures becomes one")
+    if machine.paused:
+        raise NotPossible(f"machine {machine} is paused: resume it first")
+    unfinished = Run.objects.unfinished().filter(machine=machine, reason=Reason.CANARY)
+    if not unfinished.exists():
+        canary.queue_run(frozen, canary.database_time())
+    elif not unfinished.filter(status=Status.QUEUED).update(not_before=Now()):
+        raise NotPossible(f"the canary of machine {machine} is being measured now")
+
+
+def locked(machine: Machine) -> Machine:
+    """The row, locked in the caller's transaction, as by every claim."""
+    return Machine.objects.select_for_update(no_key=True).defer("facts").get(pk=machine.pk)
