@@ -22,7 +22,7 @@ if (process.argv[2] === "tests") {
   rmSync("dist", { recursive: true, force: true });
   await build({
     ...common,
-    entryPoints: [...named("src/pages", ".ts"), "src/site.css"],
+    entryPoints: [...named("src/pages", ".ts"), "src/site.css", "src/embed.css"],
     outdir: "dist",
     entryNames: "[name]",
     format: "iife",

@@ -1,10 +1,15 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import * as t from "./timeline";
+import * as t from "./timeline/document";
+import { layOut, limits, joinStretches, stretches, visibleAxis } from "./timeline/layout";
+import * as r from "./timeline/readings";
+import * as w from "./timeline/window";
+
+const CPU = { name: "server_cpu_ns_per_request", title: "Server CPU per request", unit: "ns", better: "lower" };
 
 function line(at: number[], value: number[], more: Partial<t.LineColumns> = {}): t.LineColumns {
   return {
-    machine: "m1",
+    shown: 0,
     environment: "e1",
     definition: "d1",
     at,
@@ -17,107 +22,131 @@ function line(at: number[], value: number[], more: Partial<t.LineColumns> = {}):
   };
 }
 
-function timeline(lines: t.LineColumns[], count: number, more: Partial<t.Timeline> = {}): t.Timeline {
-  const each = [...Array(count).keys()];
+function shown(more: Partial<t.ShownLine> = {}): t.ShownLine {
   return {
-    schema: "speedtrack.timeline/2",
+    line: "kvd/get-p1/cpu@m1:main",
+    title: "m1",
+    project: "kvd",
     benchmark: "get-p1",
-    metric: { name: "server_cpu_ns_per_request", title: "Server CPU per request", unit: "ns", better: "lower" },
-    count,
-    step: 1,
-    measured: { m1: count },
-    commits: {
-      at: each,
-      sha: each.map((i) => `${i}`.padStart(12, "0")),
-      subject: each.map((i) => `Change ${i}`),
-      author: each.map(() => "Ada"),
-      time: each.map((i) => 1_700_000_000 + i),
-    },
-    lines,
-    gaps: [],
-    changes: [],
-    breaks: [],
-    tags: [],
+    machine: "m1",
+    branch: "main",
+    metric: CPU,
+    path: 0,
+    right: false,
+    measured: 7,
+    base: null,
     ...more,
   };
 }
 
-function mark(at: number, status: string, ratio: number, worse = true): t.Change {
-  return { at, machine: "m1", status, width: 1, worse, ratio, low: ratio, high: ratio, alert: null };
+function path(count: number, more: Partial<t.Path> = {}): t.Path {
+  const at = [...Array(count).keys()];
+  const commits = {
+    at,
+    sha: at.map((i) => `${i}`.padStart(12, "0")),
+    subject: at.map((i) => `Change ${i}`),
+    author: at.map(() => "Ada"),
+    time: at.map((i) => 1_700_000_000 + 3600 * i),
+  };
+  return { project: "kvd", branch: "main", first: 0, count, step: 1, commits, gaps: [], tags: [], ...more };
 }
 
-test("an unmeasured commit breaks the line", () => {
-  const parts = t.stretches(t.points(line([0, 1, 3, 4], [1, 2, 3, 4])));
+function timeline(lines: t.LineColumns[], count: number, more: Partial<t.Timeline> = {}): t.Timeline {
+  return t.byPlace({
+    schema: "speedtrack.timeline/3",
+    benchmark: "get-p1",
+    metric: CPU,
+    axis: "commits",
+    scale: "fitted",
+    base: null,
+    problems: [],
+    notes: [],
+    shown: [shown()],
+    paths: [path(count)],
+    lines,
+    changes: [],
+    breaks: [],
+    ...more,
+  });
+}
+
+function mark(at: number, status: string, ratio: number, worse = true): t.Change {
+  return { shown: 0, at, status, width: 1, worse, ratio, low: ratio, high: ratio, alert: null };
+}
+
+const stop = (at: number, path = 0): t.Stop => ({ path, at, x: at });
+const stops = (...all: number[]) => all.map((at) => stop(at));
+
+test("unmeasured commits and unreliable points interrupt the line", () => {
+  const [drawn] = layOut(timeline([line([0, 1, 3, 4, 5], [1, 2, 3, 9, 4], { flags: { "4": ["steal"] } })], 6));
   assert.deepEqual(
-    parts.map((part) => part.map((p) => p.x)),
+    drawn!.stretches.map((part) => part.map((p) => p.at)),
+    [[0, 1], [3], [5]],
+  );
+  const joined = joinStretches(drawn!.stretches);
+  assert.deepEqual(
+    joined.map((p) => p.y),
+    [1, 2, NaN, 3, NaN, 4],
+  );
+});
+
+test("the vertical axis fits what is visible", () => {
+  const one = timeline([line([0, 1, 2], [100, 110, 500])], 3);
+  const lines = layOut(one);
+  const near = visibleAxis(one, lines, false, [-0.6, 1.4])!;
+  assert.ok(near.low < 99 && near.high > 111.1 && near.high < 130);
+  assert.ok(visibleAxis(one, lines, false, [-0.6, 2.4])!.high > 505);
+  assert.equal(visibleAxis(one, lines, true, [-0.6, 2.4]), null);
+  const calm = timeline([line([0], [100], { low: [99.99], high: [100.01] })], 1);
+  const axis = visibleAxis(calm, layOut(calm), false, [-1, 1])!;
+  assert.ok(axis.high - axis.low >= 4);
+});
+
+test("relative values are ratios to the base, logarithmic ones logarithms of them", () => {
+  const base = { sha: "0".repeat(12), value: 100 };
+  const relative = timeline([line([0, 1], [100, 110])], 2, { base: base.sha, shown: [shown({ base })] });
+  assert.deepEqual(
+    layOut(relative)[0]!.points.map((p) => p.y),
+    [1, 1.1],
+  );
+  assert.ok(visibleAxis(relative, layOut(relative), false, [-1, 2])!.ticks.some(([, label]) => label === "+10%"));
+  const log = timeline([line([0, 1, 2], [1, 0, 1000])], 3, { scale: "log" });
+  assert.deepEqual(
+    layOut(log)[0]!.points.map((p) => [p.at, p.y]),
     [
-      [0, 1],
-      [3, 4],
+      [0, 0],
+      [2, Math.log(1000)],
     ],
   );
-  const drawn = t.joinStretches(parts);
+  const axis = visibleAxis(log, layOut(log), false, [-1, 3])!;
+  assert.ok(axis.logarithmic && axis.low < 1 && axis.high > 1000);
+});
+
+test("over time, no commit lies before the one before it", () => {
+  const late = path(3, { commits: { ...path(3).commits, time: [100, 50, 200] } });
+  const one = timeline([line([0, 1, 2], [1, 1, 1])], 3, { axis: "time", paths: [late] });
   assert.deepEqual(
-    drawn.map((p) => p.x),
-    [0, 1, 2.5, 3, 4],
+    layOut(one)[0]!.points.map((p) => p.x),
+    [100, 100, 200],
   );
-  assert.ok(Number.isNaN(drawn[2]!.y));
-});
-
-test("a flagged point is no part of the line", () => {
-  const parts = t.stretches(t.points(line([0, 1, 2], [1, 9, 1], { flags: { "1": ["steal"] } })));
-  assert.deepEqual(
-    parts.map((part) => part.map((p) => p.x)),
-    [[0], [2]],
-  );
-});
-
-test("bounds hold every interval and do not magnify noise", () => {
-  const [low, high] = t.bounds(t.points(line([0, 1], [100, 110])), false);
-  assert.ok(low < 99 && high > 111.1);
-  const [calmLow, calmHigh] = t.bounds(t.points(line([0], [100], { low: [99.99], high: [100.01] })), false);
-  assert.ok(calmHigh - calmLow >= 4);
-  assert.equal(t.bounds(t.points(line([0], [100])), true)[0], 0);
-  assert.deepEqual(t.bounds([], false), [0, 1]);
-});
-
-test("bounds take ten thousand points", () => {
-  const many = [...Array(10_000).keys()];
-  const [low, high] = t.bounds(
-    t.points(
-      line(
-        many,
-        many.map((i) => 100 + (i % 7)),
-      ),
-    ),
-    false,
-  );
-  assert.ok(low < 100 && high > 106);
-});
-
-test("rulings are round, few and inside", () => {
-  assert.deepEqual(t.axisTicks(4.74, 5.86, 5), { at: [4.75, 5, 5.25, 5.5, 5.75], step: 0.25 });
-  assert.deepEqual(t.axisTicks(0, 100, 5).at, [0, 20, 40, 60, 80, 100]);
-  const { at } = t.axisTicks(146_000, 208_000, 7);
-  assert.ok(at.length >= 4 && at.length <= 8 && at.every((v) => v >= 146_000 && v <= 208_000));
+  assert.deepEqual(limits(one), [-1700, 2000]);
+  assert.deepEqual(t.placesWithin(one, 0, [150, 300]), [2, 2]);
+  assert.equal(t.placeX(one, 0, 1.5), 200);
 });
 
 test("gaps keep their reason; long timelines leave out what nobody asked for", () => {
   const gap = { at: 2, state: "failed", reason: "make exited with code 2" };
-  const one = timeline([line([0], [1])], 4, { gaps: [gap] });
+  const one = timeline([line([0], [1])], 4, { paths: [path(4, { gaps: [gap] })] });
   assert.deepEqual(
-    t.gaps(one).map((g) => g.state),
+    t.gaps(one, 0).map((g) => g.state),
     ["unmeasured", "failed", "unmeasured"],
   );
-  assert.deepEqual(t.gaps(one, 3), [gap]);
+  assert.deepEqual(t.gaps(one, 0, 3), [gap]);
 });
 
 test("one mark per commit and direction, the surest first", () => {
-  const found = t.marks([
-    mark(5, "suspected", 1.5),
-    mark(5, "confirmed", 1.05),
-    mark(5, "confirmed", 1.1),
-    mark(5, "confirmed", 0.9, false),
-  ]);
+  const all = [mark(5, "suspected", 1.5), mark(5, "confirmed", 1.05), mark(5, "confirmed", 1.1)];
+  const found = t.marks(timeline([], 9, { changes: [...all, mark(5, "confirmed", 0.9, false)] }));
   assert.deepEqual(
     found.map((c) => [c.ratio, c.worse]),
     [
@@ -128,39 +157,70 @@ test("one mark per commit and direction, the surest first", () => {
 });
 
 test("a break says what changed, and on which machine where there are several", () => {
-  const one = { at: 1, machine: "m1", what: "kernel 6.1 → 6.2", facts: [] };
+  const one = { path: 0, at: 1, machine: "m1", what: "kernel 6.1 → 6.2", facts: [] };
   const alone = timeline([line([0, 1], [1, 1])], 2, { breaks: [one] });
-  assert.equal(t.breakText(alone, one, 60), "kernel 6.1 → 6.2");
-  assert.equal(t.breakText(alone, one, 10), "kernel 6.…");
-  assert.ok(t.commitSentences(alone, 1).includes("new environment: kernel 6.1 → 6.2"));
-  assert.ok(!t.commitSentences(alone, 0).join().includes("environment"));
-  const two = timeline([line([0, 1], [1, 1]), line([0], [1], { machine: "m2" })], 2, { breaks: [one] });
-  assert.equal(t.breakText(two, one, 60), "m1: kernel 6.1 → 6.2");
+  assert.equal(r.breakText(alone, one, 60), "kernel 6.1 → 6.2");
+  assert.equal(r.breakText(alone, one, 10), "kernel 6.…");
+  assert.ok(r.commitSentences(alone, stop(1)).includes("new environment: kernel 6.1 → 6.2"));
+  assert.ok(!r.commitSentences(alone, stop(0)).join().includes("environment"));
+  const two = timeline([line([0, 1], [1, 1])], 2, { shown: [shown(), shown({ machine: "m2" })], breaks: [one] });
+  assert.equal(r.breakText(two, one, 60), "m1: kernel 6.1 → 6.2");
 });
 
-test("the keyboard steps over what there is", () => {
-  const all = t.stops(timeline([line([1, 4], [1, 1])], 6, { gaps: [{ at: 2, state: "failed", reason: "x" }] }));
-  assert.deepEqual(all, [1, 2, 4]);
-  assert.equal(t.nextStop(all, null, -1), 4);
-  assert.equal(t.nextStop(all, 4, -1), 2);
-  assert.equal(t.nextStop(all, 1, -1), 1);
-  assert.equal(t.nextStop(all, 4, 1), 4);
+test("pointer and keyboard stop at what there is", () => {
+  const paths = [path(6, { gaps: [{ at: 2, state: "failed", reason: "x" }] })];
+  const all = t.stopsOfPath(timeline([line([1, 4], [1, 1])], 6, { paths }), 0);
+  assert.deepEqual(
+    all.map(({ at }) => at),
+    [1, 2, 4],
+  );
+  assert.equal(t.nextStop(all, null, -1)!.at, 4);
+  assert.equal(t.nextStop(all, stop(4), -1)!.at, 2);
+  assert.equal(t.nextStop(all, stop(1), -1)!.at, 1);
+  assert.equal(t.nextStop(all, stop(4), 1)!.at, 4);
   assert.equal(t.nextStop([], null, 1), null);
-});
-
-test("the nearest stop", () => {
-  assert.equal(t.nearestStop([1, 4, 9], 6), 4);
-  assert.equal(t.nearestStop([1, 4, 9], 7), 9);
-  assert.equal(t.nearestStop([1, 4, 9], -3), 1);
-  assert.equal(t.nearestStop([1, 4, 9], 99), 9);
+  const near = (x: number) => t.nearestStop(stops(1, 4, 9), x)!.at;
+  assert.deepEqual([6, 7, -3, 99].map(near), [4, 9, 1, 9]);
   assert.equal(t.nearestStop([], 1), null);
 });
 
-test("a commit in words", () => {
-  const one = timeline([line([0, 1], [5000, 5400])], 3, { changes: [mark(1, "confirmed", 1.08)] });
-  assert.deepEqual(t.commitSentences(one, 1), ["5.40 µs (5.35 to 5.45 µs, n = 5)", "▼ slower +8.0%, confirmed"]);
-  assert.deepEqual(t.commitSentences(one, 2), ["not measured"]);
-  assert.deepEqual(t.commitTitle(one, 0), ["0000000000  Change 0", "Ada, 2023-11-14 22:13 UTC"]);
+test("a commit in words, against the one before and the last release", () => {
+  const paths = [path(4, { tags: [{ at: 0, name: "v1.0" }] })];
+  const one = timeline([line([0, 2, 3], [5000, 5400, 5400])], 4, { paths, changes: [mark(2, "confirmed", 1.08)] });
+  assert.deepEqual(r.commitSentences(one, stop(2)), [
+    "5.40 µs (5.35 to 5.45 µs, n = 5)",
+    "  +8.0% (+6.5% to +9.5%) against 0000000000, 2 commits before",
+    "  +8.0% (+6.5% to +9.5%) against v1.0",
+    "▼ slower +8.0%, confirmed",
+  ]);
+  assert.deepEqual(r.commitSentences(one, stop(1)), ["not measured"]);
+  assert.ok(r.commitSentences(one, stop(0)).includes("tag v1.0"));
+  assert.deepEqual(r.commitTitle(one, stop(0)), ["0000000000  Change 0", "Ada, 2023-11-14 22:13 UTC"]);
+  assert.equal(r.readings(one, stop(3))[0]!.previous!.commits, 1);
+});
+
+test("the interval of a ratio adds those of both values, and is unknown where a value is not positive", () => {
+  const found = r.ratioOf({ value: 110, low: 109, high: 111 }, { value: 100, low: 99, high: 101 });
+  assert.ok(found.ratio === 1.1 && found.low! > 1.08 && found.low! < 1.09 && found.high! > 1.11 && found.high! < 1.12);
+  assert.ok(r.isClear(found) && !r.isClear({ ratio: 1.1, low: 0.9, high: 1.3 }));
+  const unknown = r.ratioOf({ value: 1, low: -1, high: 2 }, { value: 1, low: 1, high: 1 });
+  assert.equal(r.ratioText(unknown), "+0.00%");
+});
+
+test("another branch's point at the same commit is read, too", () => {
+  const other = path(2, { branch: "old" });
+  const lines = [line([0, 1, 2], [1, 2, 3]), line([0, 1], [10, 20], { shown: 1 })];
+  const more = { axis: "time" as const, shown: [shown(), shown({ path: 1, title: "old" })], paths: [path(3), other] };
+  const one = timeline(lines, 3, more);
+  assert.deepEqual(
+    r.readings(one, stop(1)).map((reading) => [reading.shown, reading.value]),
+    [
+      [0, 2],
+      [1, 20],
+    ],
+  );
+  assert.equal(r.readings(one, stop(2)).length, 1);
+  assert.equal(r.commitTitle(one, stop(1, 1))[0], "kvd old  0000000000  Change 1");
 });
 
 test("an outline joins neighbouring places, and knows the commits that it has", () => {
@@ -168,25 +228,44 @@ test("an outline joins neighbouring places, and knows the commits that it has", 
     [0, 9, 19, 40, 44],
     [1, 2, 3, 4, 5],
   ];
-  const parts = t.stretches(t.points(line(at, values)), 10);
+  const of = (word: string) => at.map((place) => `${word} ${place}`);
+  const commits = { at, sha: of("sha"), subject: of("subject"), author: of("author"), time: at };
+  const one = timeline([line(at, values)], 45, { paths: [path(45, { step: 10, commits })] });
   assert.deepEqual(
-    parts.map((part) => part.map((p) => p.x)),
+    layOut(one)[0]!.stretches.map((part) => part.map((p) => p.x)),
     [
       [0, 9, 19],
       [40, 44],
     ],
   );
-  const of = (word: string) => at.map((place) => `${word} ${place}`);
-  const commits = { at, sha: of("sha"), subject: of("subject"), author: of("author"), time: at };
-  const whole = t.byPlace(timeline([line(at, values)], 45, { step: 10, commits }));
-  assert.equal(whole.commits.sha.length, 45);
-  assert.equal(whole.commits.sha[19], "sha 19");
-  assert.deepEqual([t.knownPlace(whole, 20, -1), t.knownPlace(whole, 20, 1)], [19, 40]);
-  assert.equal(t.knownPlace(whole, 9, 1), 9);
+  const [known] = one.paths;
+  assert.equal(known!.commits.sha.length, 45);
+  assert.equal(known!.commits.sha[19], "sha 19");
+  assert.deepEqual([t.knownPlace(known!, 20, -1), t.knownPlace(known!, 20, 1)], [19, 40]);
+  assert.equal(r.readings(one, stop(19))[0]!.previous, null); // what lies between is not known here
 });
 
-test("the coverage is told in words, of several machines by each", () => {
-  assert.equal(t.coverageText(timeline([], 8, { measured: {} })), "0 of 8 commits measured.");
-  assert.equal(t.coverageText(timeline([], 8, { measured: { m1: 7 } })), "7 of 8 commits measured.");
-  assert.equal(t.coverageText(timeline([], 8, { measured: { m2: 3, m1: 7 } })), "m1 7, m2 3 of 8 commits measured.");
+test("neighbours are neighbours by their place", () => {
+  const points = [0, 1, 3].map((at) => ({ at, x: at, y: 1, low: 1, high: 1, doubtful: false }));
+  assert.deepEqual(
+    stretches(points).map((part) => part.length),
+    [2, 1],
+  );
+});
+
+test("the visible part stays within its limits", () => {
+  assert.deepEqual(w.clamp([-5, 5], [0, 100], 4), [0, 10]);
+  assert.deepEqual(w.clamp([98, 99], [0, 100], 4), [96, 100]);
+  assert.deepEqual(w.clamp([-50, 500], [0, 100], 4), [0, 100]);
+  assert.deepEqual(w.zoomed([0, 100], 25, 0.5), [12.5, 62.5]);
+  assert.deepEqual(w.showing([0, 100], 50), [0, 100]);
+  assert.deepEqual(w.showing([0, 100], 120), [25, 125]);
+  assert.ok(w.isWholeRange([0, 100], [0, 100]) && !w.isWholeRange([0, 90], [0, 100]));
+});
+
+test("the coverage is told in words, of several lines by each", () => {
+  assert.equal(t.coverageText(timeline([], 8, { shown: [] })), "No commit of this range was measured.");
+  assert.equal(t.coverageText(timeline([], 8)), "7 of 8 commits measured.");
+  const two = timeline([], 8, { shown: [shown(), shown({ title: "m2", measured: 3 })] });
+  assert.equal(t.coverageText(two), "Commits measured: m1 7 of 8; m2 3 of 8.");
 });

@@ -1,74 +1,108 @@
 // A timeline's chart, put together from the files beside this one. Only this folder knows Chart.js.
-import {
-  Chart,
-  type ChartConfiguration,
-  LinearScale,
-  LineController,
-  LineElement,
-  PointElement,
-  Tooltip,
-} from "chart.js";
-import { commitSentences, commitTitle, type Point, points, stretches, type Timeline } from "../timeline";
-import { axes, type AxisOptions } from "./axes";
+import { Chart, type ChartConfiguration, LinearScale, LineController, LineElement, PointElement } from "chart.js";
+import { placeX, type Stop, type Timeline } from "../timeline/document";
+import { type DrawnLine, layOut, type Point, type Range } from "../timeline/layout";
+import { axes, type Frame, frameOf } from "./axes";
 import { type Colours, pageColours } from "./colours";
-import { flaggedDataset, gapDataset, lineDatasets } from "./datasets";
+import { colourOf, datasets } from "./datasets";
+import { dotPlugin } from "./dots";
+import { type Front, frontOf, type Pin } from "./front";
 import { bandPlugin, breakPlugin, markPlugin } from "./overlays";
-import { followPointer, type PointerActions, pointerPlugin } from "./pointer";
-import { snapshotPlugin } from "./snapshot";
 
-Chart.register(LineController, LineElement, PointElement, LinearScale, Tooltip);
-
-export interface ChartOptions extends AxisOptions, PointerActions {}
+Chart.register(LineController, LineElement, PointElement, LinearScale);
 
 export interface TimelineChart {
-  /** Makes a commit the active one, with its tooltip; null: none. */
-  activate: (at: number | null) => void;
+  canvas: HTMLCanvasElement;
+  /** Makes a commit the active one; null: none. */
+  activate: (stop: Stop | null) => void;
+  /** Shows a part of the timeline, its values fitted. */
+  show: (x: Range) => void;
+  /** Marks the pinned commits. */
+  pin: (pins: Pin[]) => void;
+  /** Shades what the pointer selects, in pixels; null: nothing. */
+  select: (pixels: Range | null) => void;
+  /** The x at a pixel from the canvas' left edge. */
+  valueAt: (pixel: number) => number;
+  /** Where a commit lies, in pixels: its first point, or its gap. */
+  pixelOf: (stop: Stop) => { x: number; y: number };
+  /** The pixels of the chart's area. */
+  area: () => { left: number; right: number };
   destroy: () => void;
 }
 
 type Config = ChartConfiguration<"line", Point[]>;
+type TimeChart = Chart<"line", Point[]>;
 
-/** Draws a timeline on a canvas. The page decides what happens with a chosen commit or range. */
-export function drawTimeline(canvas: HTMLCanvasElement, timeline: Timeline, options: ChartOptions): TimelineChart {
-  const chart = new Chart(canvas, config(timeline, options));
-  const activate = (at: number | null) => {
-    const active = at === null ? [] : elementsAt(chart, at);
-    const place = active[0] ? chart.getDatasetMeta(active[0].datasetIndex).data[active[0].index]! : { x: 0, y: 0 };
-    chart.setActiveElements(active);
-    chart.tooltip?.setActiveElements(active, { x: place.x, y: place.y });
-    chart.render(); // not update: that computes all points again
+/** Draws a part of a timeline on a canvas. The page decides what the pointer does. */
+export function drawTimeline(canvas: HTMLCanvasElement, timeline: Timeline, visible: Range): TimelineChart {
+  const colours = pageColours();
+  const lines = layOut(timeline);
+  const frame = frameOf(timeline, lines, visible);
+  const front: Front = { active: [], pins: [], selected: null };
+  let paint = () => {};
+  const chart: TimeChart = new Chart(
+    canvas,
+    config(timeline, lines, frame, colours, () => paint()),
+  );
+  const { paint: paintFront, remove } = frontOf(chart, front, colours);
+  paint = paintFront;
+  const change = (changes: Partial<Front>) => {
+    Object.assign(front, changes);
+    paint();
   };
-  followPointer(chart, timeline, activate);
-  return { activate, destroy: () => chart.destroy() };
+  return {
+    canvas,
+    activate: (stop) => change({ active: stop === null ? [] : activePoints(chart, lines, stop, colours) }),
+    show: (x) => {
+      Object.assign(frame, frameOf(timeline, lines, x));
+      const scale = chart.options.scales!["x"]!;
+      [scale.min, scale.max] = x;
+      chart.update("none");
+    },
+    pin: (pins) => change({ pins }),
+    select: (selected) => change({ selected }),
+    valueAt: (pixel) => chart.scales["x"]!.getValueForPixel(pixel)!,
+    pixelOf: (stop) => pixelOf(chart, timeline, lines, stop),
+    area: () => chart.chartArea,
+    destroy: () => {
+      remove();
+      chart.destroy();
+    },
+  };
 }
 
-function elementsAt(chart: Chart<"line", Point[]>, at: number): { datasetIndex: number; index: number }[] {
-  return chart.data.datasets.flatMap((dataset, datasetIndex) => {
-    const index = dataset.data.findIndex((p) => p.x === at && Number.isFinite(p.y));
-    return index >= 0 ? [{ datasetIndex, index }] : [];
+/** The points of a commit in pixels, and in the colours of their lines. */
+function activePoints(chart: TimeChart, lines: DrawnLine[], stop: Stop, colours: Colours): Front["active"] {
+  return lines.flatMap((line) => {
+    const point = line.path === stop.path && line.points.find((p) => p.at === stop.at);
+    if (!point) return [];
+    const { x, right, y } = chart.scales;
+    const place = { x: x!.getPixelForValue(point.x), y: (line.right ? right : y)!.getPixelForValue(point.y) };
+    return [{ ...place, colour: colourOf(line.shown, colours) }];
   });
 }
 
-function config(timeline: Timeline, options: ChartOptions): Config {
-  const colours = pageColours();
-  const byLine = timeline.lines.map(points);
-  const all = byLine.flat();
-  const parts = byLine.map((line) => stretches(line, timeline.step));
+function pixelOf(chart: TimeChart, timeline: Timeline, lines: DrawnLine[], stop: Stop): { x: number; y: number } {
+  const { bottom } = chart.chartArea;
+  const x = chart.scales["x"]!.getPixelForValue(placeX(timeline, stop.path, stop.at));
+  for (const line of lines) {
+    const point = line.path === stop.path && line.points.find((p) => p.at === stop.at);
+    if (point) return { x, y: chart.scales[line.right ? "right" : "y"]!.getPixelForValue(point.y) };
+  }
+  return { x, y: bottom - 8 }; // where gaps are drawn
+}
+
+function config(timeline: Timeline, lines: DrawnLine[], frame: Frame, colours: Colours, painted: () => void): Config {
+  const tagged = timeline.paths.some((path) => path.tags.length > 0);
   return {
     type: "line",
-    data: {
-      datasets: [
-        ...lineDatasets(timeline, parts, colours),
-        flaggedDataset(all, colours),
-        gapDataset(timeline, colours),
-      ],
-    },
+    data: { datasets: datasets(timeline, lines, colours) },
     plugins: [
-      bandPlugin(timeline, parts, colours),
+      bandPlugin(lines, colours),
       breakPlugin(timeline, colours),
+      dotPlugin(lines, colours),
       markPlugin(timeline, colours),
-      pointerPlugin(timeline, options, colours),
-      snapshotPlugin(),
+      { id: "front", afterDraw: () => painted() },
     ],
     options: {
       animation: false,
@@ -76,37 +110,12 @@ function config(timeline: Timeline, options: ChartOptions): Config {
       maintainAspectRatio: false,
       parsing: false,
       normalized: true,
-      layout: { padding: { top: timeline.tags.length > 0 ? 18 : 4, right: 6 } },
+      layout: { padding: { top: tagged ? 18 : 4, right: 6 } },
       interaction: { mode: "x", axis: "x", intersect: false },
       events: [],
       color: colours.ink,
       font: { family: colours.font },
-      scales: axes(timeline, all, options, colours),
-      plugins: { tooltip: tooltip(timeline, colours) },
+      scales: axes(timeline, frame, colours),
     },
-  };
-}
-
-type TooltipOptions = NonNullable<NonNullable<NonNullable<Config["options"]>["plugins"]>["tooltip"]>;
-
-/** One tooltip per commit, not per point: all that is known of the commit. */
-function tooltip(timeline: Timeline, colours: Colours): TooltipOptions {
-  const font = { family: colours.font, size: 12.5 };
-  return {
-    displayColors: false,
-    padding: 10,
-    titleMarginBottom: 6,
-    caretPadding: 10,
-    titleFont: font,
-    bodyFont: font,
-    backgroundColor: colours.ink,
-    titleColor: colours.surface,
-    bodyColor: colours.surface,
-    callbacks: {
-      title: (items) => (items[0] ? commitTitle(timeline, Math.round(items[0].parsed.x!)) : []),
-      label: () => "",
-      afterBody: (items) => (items[0] ? commitSentences(timeline, Math.round(items[0].parsed.x!)) : []),
-    },
-    filter: (item, i) => i === 0 && Number.isFinite(item.parsed.y),
   };
 }

@@ -1,58 +1,84 @@
-// What the chart draws as points and lines: measurements, flagged ones, and commits without any.
+// What the chart draws as points and lines: measurements, unreliable ones, single trials, and commits without any.
 import type { ChartDataset } from "chart.js";
-import { gaps, joinStretches, machines, type MeasuredPoint, type Point, type Timeline } from "../timeline";
+import { gaps, placeX, type Timeline } from "../timeline/document";
+import { type DrawnLine, joinStretches, type Point } from "../timeline/layout";
 import type { Colours } from "./colours";
 
 export type Dataset = ChartDataset<"line", Point[]>;
 
-const SHAPES = ["circle", "rect", "rectRot", "star"] as const;
-const MANY = 250; // commits, above which lines are thinner
+const COLOURS = 4; // after which lines are dashed
+export const DASH = [6, 4];
+const MANY = 250; // points, above which lines are thinner
 
-/** One line per environment and machine, never joined; a machine keeps its colour and shape. */
-export function lineDatasets(timeline: Timeline, parts: MeasuredPoint[][][], colours: Colours): Dataset[] {
-  const names = machines(timeline);
-  const count = timeline.commits.sha.length;
-  return timeline.lines.map((line, i) => {
-    const place = names.indexOf(line.machine);
-    const colour = colours.series[place % colours.series.length]!;
-    return {
-      data: joinStretches(parts[i]!),
-      borderColor: colour,
-      backgroundColor: colour,
-      borderWidth: count > MANY ? 1.5 : 2,
-      pointStyle: SHAPES[place % SHAPES.length]!,
-      pointRadius: ({ chart, dataset, dataIndex }) => {
-        const room = chart.width / count;
-        return room > 8 ? 3 : room > 4 ? 2 : hasNoNeighbour(dataset.data as Point[], dataIndex) ? 1.5 : 0;
-      },
-      pointHoverRadius: 5,
-    };
-  });
+export function colourOf(shown: number, colours: Colours): string {
+  return colours.series[shown % colours.series.length]!;
 }
 
-/** A point without a neighbour is part of no line: it would be invisible without a dot. */
-function hasNoNeighbour(data: Point[], i: number): boolean {
-  return !(data[i - 1] && Number.isFinite(data[i - 1]!.y)) && !(data[i + 1] && Number.isFinite(data[i + 1]!.y));
+/** All datasets; the first ones are those of the lines, in their order. */
+export function datasets(timeline: Timeline, lines: DrawnLine[], colours: Colours): Dataset[] {
+  return [
+    ...lines.map((line) => lineDataset(line, colours)),
+    ...lines.map((line) => lonePoints(line, colours)),
+    ...lines.filter((line) => line.points.some((p) => p.doubtful)).map((line) => doubtfulPoints(line, colours)),
+    ...lines.filter((line) => line.trials.length > 0).map((line) => trialPoints(line, colours)),
+    ...lines.filter((line) => line.voidTrials.length > 0).map((line) => voidPoints(line, colours)),
+    ...timeline.paths.map((_, path) => gapDataset(timeline, path, colours)),
+  ];
 }
 
-export function flaggedDataset(all: MeasuredPoint[], colours: Colours): Dataset {
+/** One line per environment, never joined. */
+function lineDataset(line: DrawnLine, colours: Colours): Dataset {
+  const colour = colourOf(line.shown, colours);
   return {
-    data: all.filter((p) => p.flags.length > 0).map(({ x, y }) => ({ x, y })),
-    showLine: false,
-    borderColor: colours.soft,
-    backgroundColor: colours.surface,
-    pointBorderWidth: 1.5,
-    pointRadius: 4,
-    pointHoverRadius: 5,
+    data: joinStretches(line.stretches),
+    yAxisID: line.right ? "right" : "y",
+    borderColor: colour,
+    backgroundColor: colour,
+    borderWidth: line.points.length > MANY ? 1.5 : 2,
+    borderDash: line.shown >= COLOURS ? DASH : [],
+    pointRadius: 0,
   };
 }
 
-export function gapDataset(timeline: Timeline, colours: Colours): Dataset {
-  const found = gaps(timeline);
+/** Points without a neighbour are part of no line: they would be invisible without dots. */
+function lonePoints(line: DrawnLine, colours: Colours): Dataset {
+  const alone = line.stretches.filter((part) => part.length === 1).map((part) => part[0]!);
+  const colour = colourOf(line.shown, colours);
+  return dots(alone, line, { backgroundColor: colour, borderColor: colour, pointRadius: 2 });
+}
+
+function doubtfulPoints(line: DrawnLine, colours: Colours): Dataset {
+  const doubtful = line.points.filter((p) => p.doubtful);
+  const colour = colourOf(line.shown, colours);
+  return dots(doubtful, line, { borderColor: colour, backgroundColor: colours.surface, pointRadius: 4 });
+}
+
+function trialPoints(line: DrawnLine, colours: Colours): Dataset {
+  const colour = `${colourOf(line.shown, colours)}88`;
+  return dots(line.trials, line, { borderColor: colour, backgroundColor: colour, pointRadius: 1.5 });
+}
+
+function voidPoints(line: DrawnLine, colours: Colours): Dataset {
+  const look = { borderColor: colours.soft, backgroundColor: colours.surface, pointRadius: 2 };
+  return dots(line.voidTrials, line, look);
+}
+
+function dots(data: Point[], line: DrawnLine, look: Partial<Dataset>): Dataset {
+  return {
+    data,
+    yAxisID: line.right ? "right" : "y",
+    showLine: false,
+    pointBorderWidth: 1.5,
+    ...look,
+  };
+}
+
+function gapDataset(timeline: Timeline, path: number, colours: Colours): Dataset {
+  const found = gaps(timeline, path);
   const failed = found.map((gap) => gap.state === "failed");
   const linked = found.map((gap) => gap.state === "linked");
   return {
-    data: found.map((gap) => ({ x: gap.at, y: 0.02 })),
+    data: found.map((gap) => ({ x: placeX(timeline, path, gap.at), y: 0.02 })),
     yAxisID: "gaps",
     showLine: false,
     pointStyle: failed.map((f, i) => (f ? "crossRot" : linked[i] ? "rectRot" : "circle")),

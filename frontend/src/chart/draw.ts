@@ -46,3 +46,15 @@ export function triangle(canvas: Canvas, x: number, y: number, down: boolean, fi
   if (filled) canvas.fill();
   canvas.stroke();
 }
+
+/** A small flag that marks a note. */
+export function note(canvas: Canvas, x: number, y: number): void {
+  canvas.setLineDash([]);
+  canvas.fillRect(x - 4, y - 4, 8, 8);
+  canvas.beginPath();
+  canvas.moveTo(x - 1, y + 4);
+  canvas.lineTo(x + 4, y + 4);
+  canvas.lineTo(x + 1, y + 8);
+  canvas.closePath();
+  canvas.fill();
+}

@@ -1,57 +1,84 @@
-// What the chart draws around the lines: intervals behind them, marks of changes, breaks and tags.
-import type { Plugin, Scale } from "chart.js";
-import { type Break, breakText, type Change, machines, marks, type MeasuredPoint, type Timeline } from "../timeline";
+// What the chart draws around the lines: intervals and ranges behind them, marks of changes, breaks, tags and notes.
+import type { Chart, Plugin } from "chart.js";
+import { type Break, type Change, marks, placeX, type Timeline } from "../timeline/document";
+import type { DrawnLine, MeasuredPoint, Range } from "../timeline/layout";
+import { breakText } from "../timeline/readings";
 import { change } from "../units";
 import type { Colours } from "./colours";
+import { colourOf } from "./datasets";
 import * as draw from "./draw";
 
 const CHARACTER = 6; // width of one in pixels, at 11 px
+const MANY_MARKS = 30; // changes, above which only the confirmed ones have a line
+
+/** Draws within the chart's area only: what lies outside of the visible part does not reach the axes. */
+function clipped({ ctx, chartArea }: Chart, paint: () => void): void {
+  const { left, right, bottom } = chartArea;
+  ctx.save();
+  ctx.beginPath();
+  ctx.rect(left, 0, right - left, bottom);
+  ctx.clip();
+  paint();
+  ctx.restore();
+}
 
 /** The 95% intervals, behind the lines. */
-export function bandPlugin(timeline: Timeline, parts: MeasuredPoint[][][], colours: Colours): Plugin<"line"> {
-  const names = machines(timeline);
+export function bandPlugin(lines: DrawnLine[], colours: Colours): Plugin<"line"> {
   return {
     id: "band",
-    beforeDatasetsDraw({ ctx, scales }) {
-      const { x, y } = scales as { x: Scale; y: Scale };
-      timeline.lines.forEach((line, i) => {
-        const colour = colours.series[names.indexOf(line.machine) % colours.series.length]!;
-        for (const part of parts[i]!) {
-          const intervals = part.map((p) => ({
-            x: x.getPixelForValue(p.x),
-            low: y.getPixelForValue(p.low),
-            high: y.getPixelForValue(p.high),
-          }));
-          draw.band(ctx, intervals, colour);
+    beforeDatasetsDraw(chart) {
+      const { ctx, scales } = chart;
+      const x = scales["x"]!;
+      const visible: Range = [x.min, x.max];
+      clipped(chart, () => {
+        for (const line of lines) {
+          const y = scales[line.right ? "right" : "y"]!;
+          for (const part of line.stretches) {
+            const intervals = visiblePart(part, visible).map((p) => ({
+              x: x.getPixelForValue(p.x),
+              low: y.getPixelForValue(p.low),
+              high: y.getPixelForValue(p.high),
+            }));
+            if (intervals.length > 0) draw.band(ctx, intervals, colourOf(line.shown, colours));
+          }
         }
       });
     },
   };
 }
 
-/** The beginnings of new environments and definitions, and the tags, behind the lines. */
+/** The points of a stretch that are visible, and one more at either side. */
+function visiblePart(part: MeasuredPoint[], [from, to]: Range): MeasuredPoint[] {
+  let begin = part.findIndex((p) => p.x >= from);
+  if (begin < 0) return [];
+  let end = begin;
+  while (end < part.length && part[end]!.x <= to) end++;
+  begin = Math.max(0, begin - 1);
+  return part.slice(begin, end + 1);
+}
+
+/** The beginnings of new environments and definitions, the tags and the notes, behind the lines. */
 export function breakPlugin(timeline: Timeline, colours: Colours): Plugin<"line"> {
   return {
     id: "breaks",
-    beforeDatasetsDraw({ ctx, scales, chartArea }) {
+    beforeDatasetsDraw(chart) {
+      const { ctx, scales, chartArea } = chart;
       const x = scales["x"]!;
-      ctx.save();
-      ctx.font = `11px ${colours.font}`;
-      ctx.strokeStyle = ctx.fillStyle = colours.soft;
-      timeline.breaks.forEach((one, i) => {
-        const at = x.getPixelForValue(one.at - 0.5);
-        draw.line(ctx, at, chartArea.top, at, chartArea.bottom, [2, 3]);
-        const y = chartArea.bottom - 16 - 15 * (i % 3);
-        drawBreakLabel(
-          ctx,
-          timeline,
-          one,
-          { x: at, y, before: at - chartArea.left, after: chartArea.right - at },
-          colours,
-        );
+      clipped(chart, () => {
+        ctx.font = `11px ${colours.font}`;
+        ctx.strokeStyle = ctx.fillStyle = colours.soft;
+        timeline.breaks.forEach((one, i) => {
+          const at = x.getPixelForValue(placeX(timeline, one.path, one.at - 0.5));
+          if (at < chartArea.left || at > chartArea.right) return;
+          draw.line(ctx, at, chartArea.top, at, chartArea.bottom, [2, 3]);
+          const y = chartArea.bottom - 16 - 15 * (i % 3);
+          const place = { x: at, y, before: at - chartArea.left, after: chartArea.right - at };
+          drawBreakLabel(ctx, timeline, one, place, colours);
+        });
+        const pixel = (path: number, at: number) => x.getPixelForValue(placeX(timeline, path, at));
+        drawTags(ctx, timeline, pixel, chartArea);
+        for (const note of timeline.annotations ?? []) draw.note(ctx, pixel(0, note.at), chartArea.bottom - 6);
       });
-      drawTags(ctx, timeline, x, chartArea.top);
-      ctx.restore();
     },
   };
 }
@@ -81,37 +108,64 @@ function drawBreakLabel(ctx: draw.Canvas, timeline: Timeline, one: Break, place:
 }
 
 /** A tick for each tag; its name only where it does not touch the one before. */
-function drawTags(ctx: draw.Canvas, timeline: Timeline, x: Scale, top: number): void {
-  let free = -Infinity;
+function drawTags(
+  ctx: draw.Canvas,
+  timeline: Timeline,
+  pixel: (path: number, at: number) => number,
+  { left, right, top }: { left: number; right: number; top: number },
+): void {
+  const tags = timeline.paths.flatMap((path, i) => path.tags.map((tag) => ({ at: pixel(i, tag.at), name: tag.name })));
+  let free = left;
   ctx.textAlign = "center";
-  for (const tag of timeline.tags.toSorted((a, b) => a.at - b.at)) {
-    const at = x.getPixelForValue(tag.at);
-    const width = ctx.measureText(tag.name).width + 8;
+  for (const { at, name } of tags.toSorted((a, b) => a.at - b.at)) {
+    if (at < left || at > right) continue;
+    const width = ctx.measureText(name).width + 8;
     draw.line(ctx, at, top - 4, at, top + 4);
-    if (at - width / 2 < free) continue;
-    ctx.fillText(tag.name, at, top - 8);
+    if (at - width / 2 < free || at + width / 2 > right + 4) continue;
+    ctx.fillText(name, at, top - 8);
     free = at + width / 2;
   }
 }
 
-/** Change points, told apart by shape and colour, in front of the lines. */
+/** Changes, told apart by shape and colour, in front of the lines; those of several commits shade them. */
 export function markPlugin(timeline: Timeline, colours: Colours): Plugin<"line"> {
-  const ordered = marks(timeline.changes).toSorted((a, b) => a.at - b.at);
+  const ordered = marks(timeline)
+    .map((one) => ({ one, x: changeX(timeline, one, 0), begin: changeX(timeline, one, one.width - 0.5) }))
+    .toSorted((a, b) => a.x - b.x);
   return {
     id: "marks",
-    afterDatasetsDraw({ ctx, scales, chartArea }) {
-      const x = scales["x"]!;
+    beforeDatasetsDraw(chart) {
+      const { ctx, scales, chartArea } = chart;
+      clipped(chart, () => {
+        ctx.globalAlpha = 0.13;
+        for (const { one, x, begin } of ordered) {
+          if (one.width <= 1) continue;
+          const [left, right] = [begin, x].map((at) => scales["x"]!.getPixelForValue(at)) as [number, number];
+          ctx.fillStyle = one.worse ? colours.worse : colours.better;
+          ctx.fillRect(left, chartArea.top, Math.max(right - left, 2), chartArea.bottom - chartArea.top);
+        }
+      });
+    },
+    afterDatasetsDraw(chart) {
+      const { ctx, scales, chartArea } = chart;
+      const visible = ordered
+        .map(({ one, x }) => ({ one, at: scales["x"]!.getPixelForValue(x) }))
+        .filter(({ at }) => at >= chartArea.left - 1 && at <= chartArea.right + 1);
       ctx.save();
       ctx.font = `600 11px ${colours.font}`;
-      ordered.forEach((one, i) => {
-        const at = x.getPixelForValue(one.at);
-        const next = ordered[i + 1];
-        const room = (next ? x.getPixelForValue(next.at) - 8 : chartArea.right) - at;
-        drawMark(ctx, one, { x: at, top: chartArea.top, bottom: chartArea.bottom, room }, colours);
+      visible.forEach(({ one, at }, i) => {
+        const next = visible[i + 1];
+        const room = (next ? next.at - 8 : chartArea.right) - at;
+        const lined = one.status === "confirmed" || visible.length <= MANY_MARKS;
+        drawMark(ctx, one, { x: at, top: chartArea.top, bottom: chartArea.bottom, room, lined }, colours);
       });
       ctx.restore();
     },
   };
+}
+
+function changeX(timeline: Timeline, one: Change, before: number): number {
+  return placeX(timeline, timeline.shown[one.shown]!.path, one.at - before);
 }
 
 interface MarkPlace {
@@ -120,6 +174,8 @@ interface MarkPlace {
   bottom: number;
   /** Pixels to its right until the next mark. */
   room: number;
+  /** Does a line lead down from it? */
+  lined: boolean;
 }
 
 /** One change point; its percentage only where there is room. */
@@ -128,7 +184,7 @@ function drawMark(ctx: draw.Canvas, one: Change, place: MarkPlace, colours: Colo
   ctx.strokeStyle = ctx.fillStyle = one.worse ? colours.worse : colours.better;
   ctx.lineWidth = 1.5;
   ctx.globalAlpha = 0.55;
-  draw.line(ctx, place.x, place.top + 24, place.x, place.bottom, confirmed ? [] : [5, 4]);
+  if (place.lined) draw.line(ctx, place.x, place.top + 24, place.x, place.bottom, confirmed ? [] : [5, 4]);
   ctx.globalAlpha = 1;
   draw.triangle(ctx, place.x, place.top + 13, one.worse, confirmed);
   const text = change(one.ratio);

@@ -1,115 +1,118 @@
-// What the pointer does on the chart: a drag zooms, a click or tap opens a commit, hovering shows its tooltip.
-import type { Chart, Plugin } from "chart.js";
-import { nearestStop, type Point, stops, type Timeline } from "../timeline";
-import type { Colours } from "./colours";
+// What pointers mean on the chart: a drag selects, a click pins, the wheel and two fingers zoom, one finger moves.
+import type { Range } from "../timeline/layout";
 
 const LEAST_DRAG = 6; // pixels, up to which a drag is a click
-const LEAST_ZOOM = 2; // commits
+const SCROLLING = 350; // milliseconds after which the wheel no longer scrolls the page
+const PER_PIXEL = 0.0022; // of the wheel: the exponent of the zoom
+const LINE = 18; // pixels of a line that the wheel turns
 
 export interface PointerActions {
-  openCommit: (at: number) => void;
-  zoom: (from: number, to: number) => void;
+  /** The pointer is over a place, in pixels from the canvas' left and top edge; null: it has left. */
+  hover: (place: { x: number; y: number } | null) => void;
+  click: (place: { x: number; y: number }) => void;
+  select: (pixels: Range | null) => void;
+  /** A range of pixels was selected. */
+  zoomTo: (pixels: Range) => void;
+  /** Zooms about a pixel. False: nothing changes, so that the page may scroll. */
+  zoomBy: (factor: number, pixel: number) => boolean;
+  moveBy: (pixels: number) => boolean;
+  reset: () => void;
 }
 
-/** A drag that is under way: pixels from the canvas' left edge. */
-interface Drag {
-  begin: number;
-  now: number;
-}
-
-export function pointerPlugin(timeline: Timeline, actions: PointerActions, colours: Colours): Plugin<"line"> {
-  let drag: Drag | null = null;
-  let listeners = new AbortController();
-  return {
-    id: "pointer",
-    start(chart) {
-      listeners = new AbortController();
-      listen(chart, listeners.signal, {
-        down: (x) => (drag = { begin: x, now: x }),
-        move: (x) => {
-          if (!drag) return;
-          drag.now = x;
-          chart.draw();
-        },
-        up: (x) => {
-          if (!drag) return;
-          const { begin } = drag;
-          drag = null;
-          chart.draw();
-          act(chart, timeline, actions, { begin, now: x });
-        },
-        cancel: () => (drag = null),
-      });
-    },
-    stop() {
-      listeners.abort();
-    },
-    afterDraw({ ctx, chartArea }) {
-      if (!drag || !isDrag(drag)) return;
-      const { begin, now } = drag;
-      ctx.save();
-      ctx.globalAlpha = 0.12;
-      ctx.fillStyle = colours.ink;
-      ctx.fillRect(Math.min(begin, now), chartArea.top, Math.abs(now - begin), chartArea.bottom - chartArea.top);
-      ctx.restore();
-    },
+export function listenToPointer(canvas: HTMLCanvasElement, actions: PointerActions): void {
+  const place = (event: MouseEvent) => {
+    const { left, top } = canvas.getBoundingClientRect();
+    return { x: event.clientX - left, y: event.clientY - top };
   };
+  listenToMouse(canvas, actions, place);
+  listenToFingers(canvas, actions, place);
+  listenToWheel(canvas, actions, place);
+  canvas.addEventListener("dblclick", () => actions.reset());
 }
 
-function isDrag({ begin, now }: Drag): boolean {
-  return Math.abs(now - begin) > LEAST_DRAG;
-}
+type PlaceOf = (event: MouseEvent) => { x: number; y: number };
 
-interface PointerHandlers {
-  down: (x: number) => void;
-  move: (x: number) => void;
-  up: (x: number) => void;
-  cancel: () => void;
-}
-
-/** Only a mouse drags: a finger that moves scrolls the page. */
-function listen(chart: Chart, signal: AbortSignal, handlers: PointerHandlers): void {
-  const { canvas } = chart;
-  const at = (event: PointerEvent) => event.clientX - canvas.getBoundingClientRect().left;
-  const on = (name: "pointerdown" | "pointermove" | "pointerup", handler: (event: PointerEvent) => void) =>
-    canvas.addEventListener(name, handler, { signal });
-  on("pointerdown", (event) => {
-    if (event.button !== 0) return;
-    handlers.down(at(event));
-    if (event.pointerType === "mouse") canvas.setPointerCapture(event.pointerId);
+function listenToMouse(canvas: HTMLCanvasElement, actions: PointerActions, place: PlaceOf): void {
+  let begin: number | null = null;
+  const isMouse = (event: PointerEvent) => event.pointerType !== "touch";
+  canvas.addEventListener("pointerdown", (event) => {
+    if (!isMouse(event) || event.button !== 0) return;
+    begin = place(event).x;
+    canvas.setPointerCapture(event.pointerId);
   });
-  on("pointermove", (event) => {
-    if (event.pointerType === "mouse") handlers.move(at(event));
+  canvas.addEventListener("pointermove", (event) => {
+    if (!isMouse(event)) return;
+    const here = place(event);
+    actions.hover(here);
+    if (begin !== null) actions.select(Math.abs(here.x - begin) > LEAST_DRAG ? [begin, here.x] : null);
   });
-  on("pointerup", (event) => handlers.up(at(event)));
-  canvas.addEventListener("pointercancel", handlers.cancel, { signal });
+  canvas.addEventListener("pointerup", (event) => {
+    if (!isMouse(event) || begin === null) return;
+    const here = place(event);
+    const from = begin;
+    begin = null;
+    actions.select(null);
+    if (Math.abs(here.x - from) > LEAST_DRAG) actions.zoomTo([Math.min(from, here.x), Math.max(from, here.x)]);
+    else actions.click(here);
+  });
+  canvas.addEventListener("pointercancel", () => {
+    begin = null;
+    actions.select(null);
+  });
+  canvas.addEventListener("pointerleave", (event) => {
+    if (isMouse(event)) actions.hover(null);
+  });
 }
 
-function act(chart: Chart, timeline: Timeline, actions: PointerActions, drag: Drag): void {
-  const x = chart.scales["x"]!;
-  if (!isDrag(drag)) {
-    const at = nearestStop(stops(timeline), x.getValueForPixel(drag.now)!);
-    if (at !== null) actions.openCommit(at);
-    return;
-  }
-  const from = Math.round(x.getValueForPixel(Math.min(drag.begin, drag.now))!);
-  const to = Math.round(x.getValueForPixel(Math.max(drag.begin, drag.now))!);
-  const last = timeline.commits.sha.length - 1;
-  if (to - from >= LEAST_ZOOM) actions.zoom(Math.max(0, from), Math.min(last, to));
+/** One finger moves along the chart or taps; two zoom. A finger that moves up or down scrolls the page. */
+function listenToFingers(canvas: HTMLCanvasElement, actions: PointerActions, place: PlaceOf): void {
+  const fingers = new Map<number, number>();
+  let travelled = 0;
+  const spread = () => {
+    const [a, b] = [...fingers.values()] as [number, number];
+    return { distance: Math.max(Math.abs(a - b), 10), middle: (a + b) / 2 };
+  };
+  canvas.addEventListener("pointerdown", (event) => {
+    if (event.pointerType !== "touch") return;
+    if (fingers.size === 0) travelled = 0;
+    fingers.set(event.pointerId, place(event).x);
+  });
+  canvas.addEventListener("pointermove", (event) => {
+    const before = fingers.get(event.pointerId);
+    if (before === undefined) return;
+    const pair = fingers.size === 2 ? spread() : null;
+    const now = place(event).x;
+    fingers.set(event.pointerId, now);
+    travelled += Math.abs(now - before);
+    if (pair) {
+      const { distance, middle } = spread();
+      actions.zoomBy(pair.distance / distance, middle);
+    } else if (fingers.size === 1 && travelled > LEAST_DRAG) actions.moveBy(now - before);
+  });
+  const lift = (event: PointerEvent) => {
+    if (!fingers.delete(event.pointerId)) return;
+    if (event.type === "pointerup" && fingers.size === 0 && travelled <= LEAST_DRAG) actions.click(place(event));
+  };
+  canvas.addEventListener("pointerup", lift);
+  canvas.addEventListener("pointercancel", lift);
 }
 
-/** Shows the tooltip of the commit nearest to the pointer, not only over a dot. */
-export function followPointer(
-  chart: Chart<"line", Point[]>,
-  timeline: Timeline,
-  activate: (at: number | null) => void,
-): void {
-  const all = stops(timeline);
-  let last: number | null = null;
-  chart.canvas.addEventListener("pointermove", (event) => {
-    const { left } = chart.canvas.getBoundingClientRect();
-    const at = nearestStop(all, chart.scales["x"]?.getValueForPixel(event.clientX - left) ?? 0);
-    if (at !== last) activate((last = at));
-  });
-  chart.canvas.addEventListener("pointerleave", () => activate((last = null)));
+/** The wheel zooms, unless the page is being scrolled with it: who scrolls past the chart is not held up by it. */
+function listenToWheel(canvas: HTMLCanvasElement, actions: PointerActions, place: PlaceOf): void {
+  let scrolled = -Infinity;
+  addEventListener("scroll", () => (scrolled = performance.now()), { passive: true });
+  canvas.addEventListener(
+    "wheel",
+    (event) => {
+      if (!event.ctrlKey && performance.now() - scrolled < SCROLLING) return;
+      const unit = event.deltaMode === 1 ? LINE : event.deltaMode === 2 ? canvas.clientHeight : 1;
+      const sideways = event.shiftKey ? event.deltaY : event.deltaX;
+      const acted =
+        Math.abs(sideways) > Math.abs(event.shiftKey ? 0 : event.deltaY)
+          ? actions.moveBy(-sideways * unit)
+          : actions.zoomBy(Math.exp(event.deltaY * unit * PER_PIXEL * (event.ctrlKey ? 4 : 1)), place(event).x);
+      if (acted || event.ctrlKey) event.preventDefault();
+    },
+    { passive: false },
+  );
 }

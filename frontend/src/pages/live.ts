@@ -1,17 +1,16 @@
 // Updates a part of the page every few seconds while the page is visible.
+import { getPiece } from "../fragment";
 
 const EVERY_MS = 3000;
 
 /** Replaces the content; what the reader opened, scrolled or focused stays so. */
-function replace(root: HTMLElement, html: string): void {
+function replace(root: HTMLElement, fresh: ChildNode[]): void {
   const opened = new Map([...root.querySelectorAll("details[id]")].map((d) => [d.id, (d as HTMLDetailsElement).open]));
   const log = root.querySelector<HTMLElement>("[data-follow]");
   const following = !log || log.scrollTop + log.clientHeight >= log.scrollHeight - 4;
   const top = log?.scrollTop ?? 0;
   const focused = document.activeElement?.closest<HTMLElement>("[id]");
-  const fresh = document.createElement("template");
-  fresh.innerHTML = html;
-  root.replaceChildren(fresh.content);
+  root.replaceChildren(...fresh);
   for (const details of root.querySelectorAll<HTMLDetailsElement>("details[id]")) {
     details.open = opened.get(details.id) ?? details.open;
   }
@@ -28,8 +27,7 @@ function isActive(root: HTMLElement): boolean {
 }
 
 async function refresh(root: HTMLElement): Promise<void> {
-  const response = await fetch(root.dataset["live"]!);
-  if (response.ok) replace(root, await response.text());
+  replace(root, await getPiece(root.dataset["live"]!));
 }
 
 function watch(root: HTMLElement): void {

@@ -1,80 +1,51 @@
 // The chart of a timeline, also the small one of an alert: loads its values as JSON and draws them.
-import { drawTimeline, type TimelineChart } from "../chart/chart";
+import { getPiece } from "../fragment";
 import { submitOnChange } from "../forms";
-import {
-  type Break,
-  byPlace,
-  commitSentences,
-  commitTitle,
-  coverageText,
-  knownPlace,
-  nextStop,
-  stops,
-  type Timeline,
-} from "../timeline";
-import { zoomQuery } from "../view";
+import { offerLines } from "../parts/addline";
+import { addressesOf, shaOf } from "../parts/addresses";
+import { element, link } from "../parts/dom";
+import { follow, offerPicture } from "../parts/downloads";
+import { Explorer } from "../parts/explorer";
+import { loadTimeline } from "../parts/loading";
+import { drawSmall } from "../parts/small";
+import { type Break, coverageText, type Timeline } from "../timeline/document";
+import { type Ends, namesRange, withEnds, withKeys, withLine } from "../view";
 
-async function load(address: string): Promise<Timeline> {
-  const response = await fetch(address, { headers: { Accept: "application/json" } });
-  if (!response.ok) throw new Error(`the server answered ${response.status}`);
-  return byPlace((await response.json()) as Timeline);
+/** The timeline that a part of it can be moved in: the page's usual one, or all of it where the part is older. */
+async function loadWhole(values: string, part: Timeline): Promise<Timeline> {
+  if (!namesRange(location.search)) return part;
+  const { pathname } = new URL(values, location.href);
+  const usual = await loadTimeline(`${pathname}${withEnds(location.search, null)}`);
+  if (usual.paths[0]!.first <= part.paths[0]!.first) return usual;
+  return loadTimeline(`${pathname}${withKeys(withEnds(location.search, null), { last: "all" })}`);
 }
 
-function drawChart(canvas: HTMLCanvasElement, timeline: Timeline): void {
-  const openCommit = (at: number) =>
-    location.assign(canvas.dataset["commit"]!.replace("SHA", timeline.commits.sha[at]!));
-  const small = canvas.dataset["small"] !== undefined;
-  const options = {
-    small,
-    fromZero: canvas.dataset["zero"] === "1",
-    openCommit,
-    zoom: (from: number, to: number) => {
-      const { sha } = timeline.commits;
-      const [begin, end] = [knownPlace(timeline, from, -1), knownPlace(timeline, to, 1)];
-      if (!small) location.search = zoomQuery(location.search, sha[begin]!, sha[end]!);
+async function explore(canvas: HTMLCanvasElement, part: Timeline): Promise<void> {
+  const whole = await loadWhole(canvas.dataset["values"]!, part);
+  const reset = document.querySelector<HTMLButtonElement>("button#reset")!;
+  const note = document.getElementById("chartnote")!;
+  const overview = document.querySelector<HTMLCanvasElement>("canvas#overview")!;
+  overview.parentElement!.hidden = false;
+  const explorer = new Explorer(
+    {
+      canvas,
+      overview,
+      pins: document.getElementById("pins")!,
+      announcement: document.getElementById("said")!,
+      followed: (ends: Ends | null) => {
+        history.replaceState(null, "", `${location.pathname}${withEnds(location.search, ends)}`);
+        follow(ends);
+        reset.hidden = ends === null;
+      },
+      noted: (text) => {
+        note.textContent = text;
+        note.hidden = text === "";
+      },
     },
-  };
-  let chart = drawTimeline(canvas, timeline, options);
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
-    chart.destroy();
-    chart = drawTimeline(canvas, timeline, options);
-  });
-  listenToKeys(canvas, timeline, () => chart, openCommit);
-}
-
-/** Arrow keys, Home and End move the active commit, Enter opens it, Escape deactivates it. */
-function listenToKeys(
-  canvas: HTMLCanvasElement,
-  timeline: Timeline,
-  chart: () => TimelineChart,
-  openCommit: (at: number) => void,
-): void {
-  const all = stops(timeline);
-  const announcement = document.getElementById("said")!;
-  let at: number | null = null;
-  const move = (to: number | null) => {
-    at = to;
-    chart().activate(at);
-    announcement.textContent =
-      at === null ? "" : [...commitTitle(timeline, at), ...commitSentences(timeline, at)].join(". ");
-  };
-  const keys: Record<string, () => void> = {
-    ArrowLeft: () => move(nextStop(all, at, -1)),
-    ArrowRight: () => move(nextStop(all, at, 1)),
-    Home: () => move(all[0] ?? null),
-    End: () => move(all[all.length - 1] ?? null),
-    Escape: () => move(null),
-    Enter: () => {
-      if (at !== null) openCommit(at);
-    },
-  };
-  canvas.addEventListener("keydown", (event) => {
-    const act = keys[event.key];
-    if (!act || event.ctrlKey || event.altKey || event.metaKey) return;
-    event.preventDefault();
-    act();
-  });
-  canvas.addEventListener("blur", () => move(null));
+    whole,
+    part,
+  );
+  reset.addEventListener("click", () => explorer.reset());
 }
 
 /** What the page says of all commits comes with the chart's values: how many are measured, and new environments. */
@@ -89,31 +60,21 @@ function fillIn(timeline: Timeline, canvas: HTMLCanvasElement): void {
 }
 
 function environmentItem(timeline: Timeline, one: Break, section: HTMLElement, canvas: HTMLCanvasElement): HTMLElement {
-  const item = document.createElement("li");
-  const sha = timeline.commits.sha[one.at]!;
-  item.append(
+  const { project, commits } = timeline.paths[one.path]!;
+  const sha = commits.sha[one.at]!;
+  const facts = one.facts.flatMap(({ fact, before, after }, i) => [
+    i > 0 ? ", " : "",
+    element("span", "diff", element("strong", "", fact), ` ${before} → ${after}`),
+  ]);
+  return element(
+    "li",
+    "",
     link(one.machine, section.dataset["machine"]!.replace("NAME", one.machine)),
     ", from ",
-    link(sha.slice(0, 10), canvas.dataset["commit"]!.replace("SHA", sha), "sha"),
+    link(sha.slice(0, 10), addressesOf(canvas).commit(project, sha), "sha"),
     ` on: ${one.facts.length > 0 ? "" : "a new one without a known difference"}`,
+    ...facts,
   );
-  one.facts.forEach(({ fact, before, after }, i) => {
-    const name = document.createElement("strong");
-    name.textContent = fact;
-    const difference = document.createElement("span");
-    difference.className = "diff";
-    difference.append(name, ` ${before} → ${after}`);
-    item.append(i > 0 ? ", " : "", difference);
-  });
-  return item;
-}
-
-function link(text: string, address: string, className = ""): HTMLElement {
-  const made = document.createElement("a");
-  made.textContent = text;
-  made.href = address;
-  made.className = className;
-  return made;
 }
 
 /** Loads a part of the page once, when the reader opens it. */
@@ -122,11 +83,8 @@ function loadWhenOpened(details: HTMLDetailsElement): void {
   const load = async () => {
     if (!details.open || loaded) return;
     loaded = true;
-    const response = await fetch(details.dataset["part"]!);
-    if (!response.ok) throw new Error(`the server answered ${response.status}`);
-    const fresh = document.createElement("template");
-    fresh.innerHTML = await response.text();
-    details.replaceChildren(details.querySelector("summary")!, fresh.content);
+    const fresh = await getPiece(details.dataset["part"]!);
+    details.replaceChildren(details.querySelector("summary")!, ...fresh);
   };
   details.addEventListener("toggle", () =>
     load().catch((error: Error) => {
@@ -139,17 +97,28 @@ function loadWhenOpened(details: HTMLDetailsElement): void {
 async function start(): Promise<void> {
   submitOnChange(document);
   document.querySelectorAll<HTMLDetailsElement>("details[data-part]").forEach(loadWhenOpened);
+  const adding = document.querySelector<HTMLFormElement>("form.addline");
+  if (adding) offerLines(adding, (line) => location.assign(`${location.pathname}${withLine(location.search, line)}`));
+  document.querySelectorAll<HTMLAnchorElement>("a.png").forEach(offerPicture);
   const canvas = document.querySelector<HTMLCanvasElement>("canvas#chart");
   if (!canvas) return;
   const state = canvas.parentElement!.querySelector<HTMLElement>(".chartstate")!;
   try {
-    const timeline = await load(canvas.dataset["values"]!);
-    state.textContent = timeline.lines.length > 0 ? "" : "No commit of this range was measured.";
+    const timeline = await loadTimeline(canvas.dataset["values"]!);
     fillIn(timeline, canvas);
-    if (timeline.lines.length > 0) drawChart(canvas, timeline);
+    if (timeline.lines.length === 0) state.textContent = "No commit of this range was measured.";
+    else if (canvas.dataset["small"] !== undefined) drawSmallChart(canvas, timeline);
+    else await explore(canvas, timeline);
+    if (timeline.lines.length > 0) state.textContent = "";
   } catch (error) {
     state.textContent = `The chart could not be loaded: ${(error as Error).message}. The table below has all values.`;
   }
+}
+
+function drawSmallChart(canvas: HTMLCanvasElement, timeline: Timeline): void {
+  drawSmall(canvas, timeline, (stop) =>
+    location.assign(addressesOf(canvas).commit(timeline.paths[stop.path]!.project, shaOf(timeline, stop))),
+  );
 }
 
 void start();

@@ -1,0 +1,3 @@
+import { submitOnChange } from "../forms";
+
+submitOnChange(document);

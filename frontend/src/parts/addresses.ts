@@ -1,0 +1,48 @@
+// The addresses that the page of a timeline links to, made from the patterns that its canvas holds.
+import { type Stop, type Timeline } from "../timeline/document";
+
+export interface Addresses {
+  commit: (project: string, sha: string) => string;
+  run: (id: number) => string;
+  reproduce: (run: number, benchmark: string) => string;
+  alert: (id: number) => string;
+  /** Empty where there is no page that compares. */
+  compare: (project: string, base: string, head: string, machine: string) => string;
+}
+
+export function addressesOf({ dataset }: HTMLCanvasElement): Addresses {
+  const numbered = (pattern: string, id: number) => pattern.replace("/0/", `/${id}/`);
+  return {
+    commit: (project, sha) => dataset["commit"]!.replace("SLUG", project).replace("SHA", sha),
+    run: (id) => numbered(dataset["run"]!, id),
+    reproduce: (run, benchmark) => `${numbered(dataset["reproduce"]!, run)}?${new URLSearchParams({ benchmark })}`,
+    alert: (id) => numbered(dataset["alert"]!, id),
+    compare: (project, base, head, machine) =>
+      dataset["compare"] &&
+      `${dataset["compare"].replace("SLUG", project)}?${new URLSearchParams({ base, head, machine })}`,
+  } as Addresses;
+}
+
+export function shaOf(timeline: Timeline, stop: Stop): string {
+  return timeline.paths[stop.path]!.commits.sha[stop.at] ?? "";
+}
+
+/** Where the neighbours, runs and trials of a commit come from: the page's own lines, or the first one of its path. */
+export function aroundAddress(values: string, timeline: Timeline, stop: Stop): string {
+  const address = new URL(values, location.href);
+  const asked = new URLSearchParams({ around: shaOf(timeline, stop), trials: "1" });
+  if (stop.path === 0) {
+    const query = new URLSearchParams(location.search);
+    for (const key of ["from", "to", "around", "last", "trials", "why", "part"]) query.delete(key);
+    asked.forEach((value, key) => query.set(key, value));
+    return `${address.pathname}?${query}`;
+  }
+  const line = timeline.shown.find((one) => one.path === stop.path)!;
+  const own = address.pathname.replace(
+    /\/p\/[^/]+\/timeline\/[^/]+\/[^/]+$/,
+    `/p/${line.project}/timeline/${encodeURIComponent(line.benchmark)}/${line.metric.name}.json`,
+  );
+  asked.set("branch", line.branch);
+  asked.set("machine", line.machine);
+  return `${own}?${asked}`;
+}

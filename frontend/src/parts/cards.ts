@@ -1,0 +1,165 @@
+// The cards of pinned commits: all that is known of each, where it leads to, and what differs between two.
+import { quantity } from "../units";
+import { cut, type Stop, type Timeline } from "../timeline/document";
+import {
+  annotationsAt,
+  breaksAt,
+  breakText,
+  type Against,
+  changesAt,
+  changeText,
+  isClear,
+  previousText,
+  type Ratio,
+  type Reading,
+  ratioOf,
+  ratioText,
+  readings,
+  valueText,
+} from "../timeline/readings";
+import { withKeys } from "../view";
+import { type Addresses, shaOf } from "./addresses";
+import { element, link, time } from "./dom";
+
+/** A pinned commit with the document that knows it best. */
+export interface Pinned {
+  name: string;
+  timeline: Timeline;
+  stop: Stop;
+}
+
+export interface CardActions {
+  addresses: Addresses;
+  unpin: (name: string) => void;
+}
+
+export function cards(pinned: Pinned[], actions: CardActions): HTMLElement[] {
+  const found = pinned.map((one) => card(one, actions));
+  const [first, second] = pinned;
+  if (first && second) found.push(comparison(first, second, actions.addresses));
+  return found;
+}
+
+function card(one: Pinned, { addresses, unpin }: CardActions): HTMLElement {
+  const { timeline, stop } = one;
+  const path = timeline.paths[stop.path]!;
+  const { commits, project, branch } = path;
+  const sha = shaOf(timeline, stop);
+  const close = element("button", "unpin", "×");
+  close.type = "button";
+  close.setAttribute("aria-label", `Unpin ${sha.slice(0, 10)}`);
+  close.addEventListener("click", () => unpin(one.name));
+  const where = timeline.paths.length > 1 ? `${project}, ${branch} · ` : "";
+  const head = element(
+    "header",
+    "",
+    element("span", "pinname", one.name),
+    element("h3", "", link(sha.slice(0, 10), addresses.commit(project, sha), "sha"), ` ${commits.subject[stop.at]}`),
+    close,
+  );
+  const who = element("p", "soft small", `${where}${commits.author[stop.at]}, `, time(commits.time[stop.at]!));
+  const values = readings(timeline, stop);
+  const made = element("article", "pin", head, who, ...values.map((value) => valueList(timeline, value, addresses)));
+  const gap = path.gaps.find((found) => found.at === stop.at);
+  if (values.length === 0) made.append(element("p", "soft", gap?.reason ?? "not measured"));
+  const facts = factList(timeline, stop, addresses);
+  if (facts.childElementCount > 0) made.append(facts);
+  made.append(links(one, values, addresses));
+  return made;
+}
+
+/** A line's value, how it compares, and where it comes from. */
+function valueList(timeline: Timeline, one: Reading, addresses: Addresses): HTMLElement {
+  const line = timeline.shown[one.shown]!;
+  const list = element("dl", "reading");
+  const row = (name: string, ...what: (Node | string)[]) =>
+    list.append(element("dt", "", name), element("dd", "", ...what));
+  row(timeline.shown.length > 1 ? line.title : "Median", valueText(timeline, one));
+  if (one.previous) row("Against", ...againstParts(line.metric.better, one.previous, previousText(one.previous)));
+  if (one.release) row("Against", ...againstParts(line.metric.better, one.release, one.release.name));
+  if (one.trials.length > 0) {
+    const shown = one.trials.slice(0, 12).map((value) => quantity(line.metric.unit, value));
+    row("Trials", `${shown.join(", ")}${one.trials.length > 12 ? ` and ${one.trials.length - 12} more` : ""}`);
+  }
+  if (one.run !== null) {
+    const script = link("reproduce", addresses.reproduce(one.run, line.benchmark));
+    row("Run", link(`${one.run}`, addresses.run(one.run)), " · ", script);
+  }
+  return list;
+}
+
+function againstParts(better: string, ratio: Against | Ratio, what: string): (Node | string)[] {
+  return [verdict(better, ratio), what ? ` ${cut(what, 60)}` : ""];
+}
+
+/** A ratio, in the colour of its direction where its interval is on one side. */
+function verdict(better: string, ratio: Ratio): HTMLElement {
+  const clear = isClear(ratio);
+  const worse = ratio.ratio > 1 === (better === "lower");
+  const sign = clear ? (worse ? "▼ " : "▲ ") : "";
+  return element("span", clear ? (worse ? "worse" : "better") : "", `${sign}${ratioText(ratio)}`);
+}
+
+/** Changes, environments, tags and notes at a commit. */
+function factList(timeline: Timeline, stop: Stop, addresses: Addresses): HTMLElement {
+  const list = element("ul", "facts");
+  for (const one of changesAt(timeline, stop)) {
+    const text = changeText(timeline, { ...one, alert: null });
+    const item = element("li", one.worse ? "worse" : "better", text);
+    if (one.alert !== null) item.append(", ", link(`alert ${one.alert}`, addresses.alert(one.alert)));
+    list.append(item);
+  }
+  for (const one of breaksAt(timeline, stop))
+    list.append(element("li", "", `new environment: ${breakText(timeline, one, 200)}`));
+  const tags = timeline.paths[stop.path]!.tags.filter((tag) => tag.at === stop.at);
+  for (const tag of tags) list.append(element("li", "", `tag ${cut(tag.name, 60)}`));
+  for (const note of annotationsAt(timeline, stop))
+    list.append(element("li", "note", `${note.author}: ${cut(note.text, 300)}`));
+  return list;
+}
+
+function links({ timeline, stop }: Pinned, values: Reading[], addresses: Addresses): HTMLElement {
+  const { project, commits } = timeline.paths[stop.path]!;
+  const sha = shaOf(timeline, stop);
+  const machine = timeline.shown[values[0]?.shown ?? -1]?.machine ?? "";
+  const parent = commits.sha[stop.at - 1];
+  const compare = parent && addresses.compare(project, parent, sha, machine);
+  const made = element("p", "pinlinks", link("Commit", addresses.commit(project, sha)));
+  if (compare) made.append(link("Compare with its parent", compare));
+  const base = link("Set as base", `${location.pathname}${withKeys(location.search, { base: sha })}`);
+  base.title = "Show all values relative to those at this commit";
+  if (values.length > 0) made.append(base);
+  return made;
+}
+
+/** The lines that both commits have a value of, the second commit against the first. */
+function comparison(first: Pinned, second: Pinned, addresses: Addresses): HTMLElement {
+  const before = new Map(readings(first.timeline, first.stop).map((one) => [nameOf(first, one), one]));
+  const title = element("h3", "", `${second.name} against ${first.name}`);
+  const list = element("dl", "reading");
+  for (const after of readings(second.timeline, second.stop)) {
+    const line = second.timeline.shown[after.shown]!;
+    const base = before.get(nameOf(second, after));
+    if (!base) continue;
+    const unit = line.metric.unit;
+    const values = ` ${quantity(unit, base.value)} → ${quantity(unit, after.value)}`;
+    const name = second.timeline.shown.length > 1 ? line.title : line.metric.title;
+    list.append(
+      element("dt", "", name),
+      element("dd", "", verdict(line.metric.better, ratioOf(after, base)), element("span", "soft", values)),
+    );
+  }
+  const made = element("article", "pin difference", element("header", "", title), list);
+  if (list.childElementCount === 0) made.append(element("p", "soft", "No line has a value at both commits."));
+  const projects = [first, second].map(({ timeline, stop }) => timeline.paths[stop.path]!.project);
+  const machine = second.timeline.shown.find((line) => line.path === second.stop.path)?.machine ?? "";
+  const shas = [first, second].map(({ timeline, stop }) => shaOf(timeline, stop)) as [string, string];
+  const address = projects[0] === projects[1] && addresses.compare(projects[0]!, ...shas, machine);
+  if (address) made.append(element("p", "pinlinks", link("Compare all benchmarks", address)));
+  return made;
+}
+
+/** What identifies a line in documents of different lines. */
+function nameOf({ timeline }: Pinned, one: Reading): string {
+  return timeline.shown[one.shown]!.line;
+}

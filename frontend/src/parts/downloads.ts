@@ -1,0 +1,49 @@
+// Links that lead to what is shown, and the picture of it as PNG.
+import { type Ends, withEnds } from "../view";
+import { element } from "./dom";
+
+const WIDTH = 1200;
+const HEIGHT = 520;
+const SCALE = 2; // pixels of the picture per pixel of the drawing
+
+/** Lets all links that keep what is shown lead to the same part of the timeline. */
+export function follow(ends: Ends | null): void {
+  for (const one of document.querySelectorAll<HTMLAnchorElement>("a[data-follows]")) {
+    const address = new URL(one.href);
+    address.search = withEnds(address.search, ends);
+    one.href = address.href;
+  }
+}
+
+/** The server draws the SVG; here it becomes a PNG, in the colours of the page. */
+export function offerPicture(anchor: HTMLAnchorElement): void {
+  anchor.hidden = false;
+  anchor.addEventListener("click", (event) => {
+    event.preventDefault();
+    const address = new URL(anchor.href);
+    const dark = matchMedia("(prefers-color-scheme: dark)").matches;
+    for (const [key, value] of Object.entries({ width: WIDTH, height: HEIGHT, theme: dark ? "dark" : "light" }))
+      address.searchParams.set(key, `${value}`);
+    void savePicture(address);
+  });
+}
+
+async function savePicture(address: URL): Promise<void> {
+  const image = new Image(WIDTH, HEIGHT);
+  image.src = address.href;
+  await image.decode();
+  const canvas = element("canvas", "");
+  [canvas.width, canvas.height] = [WIDTH * SCALE, HEIGHT * SCALE];
+  canvas.getContext("2d")!.drawImage(image, 0, 0, canvas.width, canvas.height);
+  const blob = await new Promise<Blob | null>((done) => canvas.toBlob(done, "image/png"));
+  if (!blob) return;
+  const saved = element("a", "");
+  saved.href = URL.createObjectURL(blob);
+  saved.download = `${address.pathname
+    .split("/")
+    .slice(-2)
+    .join("-")
+    .replace(/\.svg$/, "")}.png`;
+  saved.click();
+  URL.revokeObjectURL(saved.href);
+}

@@ -1,0 +1,335 @@
+// The chart of a timeline's page: what is visible, what is pinned, and which document it is drawn from.
+import { type TimelineChart, drawTimeline } from "../chart/chart";
+import { drawOverview, type Overview } from "../chart/overview";
+import { listenToPointer } from "../chart/pointer";
+import {
+  isWhole,
+  knownPlace,
+  nearestStop,
+  nextStop,
+  placeX,
+  placesWithin,
+  type Stop,
+  stopsOfPath,
+  type Timeline,
+} from "../timeline/document";
+import { limits, type Range } from "../timeline/layout";
+import { commitSentences, commitTitle } from "../timeline/readings";
+import { clamp, isWholeRange, moved, showing, width, zoomed } from "../timeline/window";
+import { type Ends, withEnds } from "../view";
+import { aroundAddress, addressesOf, shaOf } from "./addresses";
+import { cards, type Pinned } from "./cards";
+import { loadTimeline } from "./loading";
+import { showTip } from "./tip";
+
+const LEAST_COMMITS = 4; // visible at least
+const LEAST_SECONDS = 3600;
+const MOST_COMMITS = 2000; // up to which all points are loaded
+const MOST_TRIALS = 300; // points, up to which single trials are loaded
+const SETTLED = 200; // milliseconds after the last move, when the address follows
+const STEP = 0.2; // of the visible part, cut off at each side by a key
+const MARGIN = 0.25; // of the visible part, loaded on each side of it
+
+export interface ExplorerPage {
+  canvas: HTMLCanvasElement;
+  overview: HTMLCanvasElement;
+  pins: HTMLElement;
+  announcement: HTMLElement;
+  /** Called when the reader has come to another part; null: the whole. */
+  followed: (ends: Ends | null) => void;
+  noted: (text: string) => void;
+}
+
+/** ``whole``: the document of everything that the reader can move to; ``detail``: of the part shown first. */
+export class Explorer {
+  private shown: Timeline;
+  private detail: Timeline;
+  private chart: TimelineChart;
+  private strip: Overview;
+  private stops: Stop[][] = [];
+  private active: Stop | null = null;
+  private pinned: Pinned[] = [];
+  private visible: Range;
+  private detailed: Range; // for which the details were loaded
+  private readonly all: Range;
+  private frame = 0;
+  private settling: ReturnType<typeof setTimeout> | undefined;
+  private loading: AbortController | null = null;
+
+  constructor(
+    private readonly page: ExplorerPage,
+    private readonly whole: Timeline,
+    detail: Timeline,
+  ) {
+    this.all = limits(whole);
+    this.detail = detail;
+    this.visible = clamp(limits(detail), this.all, this.least());
+    this.detailed = this.visible;
+    this.shown = this.fitting() ?? whole;
+    this.chart = this.draw();
+    this.strip = this.drawStrip();
+    this.strip.show(this.visible);
+    this.listen();
+    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
+      this.redraw();
+      this.strip.destroy();
+      this.strip = this.drawStrip();
+      this.strip.show(this.visible);
+    });
+    this.note();
+    if (this.isZoomed()) this.page.followed(this.ends());
+  }
+
+  reset(): void {
+    this.show(this.all);
+  }
+
+  private draw(): TimelineChart {
+    this.stops = this.shown.paths.map((_, path) => stopsOfPath(this.shown, path));
+    const chart = drawTimeline(this.page.canvas, this.shown, this.visible);
+    chart.pin(this.pinned.map(({ stop, name }) => ({ x: stop.x, name })));
+    return chart;
+  }
+
+  private drawStrip(): Overview {
+    return drawOverview(this.page.overview, this.whole, this.all, (range) => this.show(range));
+  }
+
+  private redraw(): void {
+    this.activate(null);
+    this.chart.destroy();
+    this.chart = this.draw();
+  }
+
+  private least(): number {
+    return Math.min(this.whole.axis === "time" ? LEAST_SECONDS : LEAST_COMMITS, this.all[1] - this.all[0]);
+  }
+
+  private isZoomed(): boolean {
+    return !isWholeRange(this.visible, this.all);
+  }
+
+  /** Shows another part, with the next frame; the address follows when the reader pauses. */
+  private show(range: Range): boolean {
+    const next = clamp(range, this.all, this.least());
+    if (next[0] === this.visible[0] && next[1] === this.visible[1]) return false;
+    this.visible = next;
+    if (!this.frame) this.frame = requestAnimationFrame(() => this.paint());
+    clearTimeout(this.settling);
+    this.settling = setTimeout(() => this.settle(), SETTLED);
+    return true;
+  }
+
+  private paint(): void {
+    this.frame = 0;
+    const fitting = this.fitting() ?? this.whole;
+    this.activate(null); // what is under the pointer is another commit now
+    if (fitting === this.shown) this.chart.show(this.visible);
+    else {
+      this.shown = fitting;
+      this.redraw();
+    }
+    this.strip.show(this.visible);
+  }
+
+  private settle(): void {
+    this.page.followed(this.isZoomed() ? this.ends() : null);
+    this.note();
+    if (!this.fitting()) void this.loadDetail();
+  }
+
+  private note(): void {
+    this.page.noted(this.shown.notes.join(" "));
+  }
+
+  /** The document that has all that is to be seen of the visible part; null: it has to be loaded. */
+  private fitting(): Timeline | null {
+    const needsAll = Math.max(...this.commits()) <= MOST_COMMITS;
+    const needsTrials = new URLSearchParams(location.search).get("trials") === "1" && this.points() <= MOST_TRIALS;
+    const has = (one: Timeline) => (isWhole(one) || !needsAll) && (one.notes.length === 0 || !needsTrials);
+    if (has(this.whole)) return this.whole;
+    const wasLoadedForThis = width(this.visible) > width(this.detailed) / 2;
+    return this.detailCovers() && (has(this.detail) || wasLoadedForThis) ? this.detail : null;
+  }
+
+  private detailCovers(): boolean {
+    const [known, all] = [this.detail.paths[0]!, this.whole.paths[0]!];
+    const [from, to] = placesWithin(this.whole, 0, this.visible);
+    return known.first <= all.first + from && all.first + to < known.first + known.count;
+  }
+
+  /** How many commits of each branch are visible. */
+  private commits(): number[] {
+    return this.whole.paths.map((_, path) => {
+      const [from, to] = placesWithin(this.whole, path, this.visible);
+      return to - from + 1;
+    });
+  }
+
+  private points(): number {
+    const commits = this.commits();
+    return this.whole.shown.reduce((sum, line) => sum + commits[line.path]!, 0);
+  }
+
+  private async loadDetail(): Promise<void> {
+    this.loading?.abort();
+    this.loading = new AbortController();
+    const visible = this.visible;
+    const ends = this.ends(this.points() > MOST_TRIALS / 2 ? 0 : MARGIN);
+    const { pathname } = new URL(this.page.canvas.dataset["values"]!, location.href);
+    try {
+      this.detail = await loadTimeline(`${pathname}${withEnds(location.search, ends)}`, this.loading.signal);
+      this.detailed = visible;
+      this.paint();
+      this.note();
+    } catch (error) {
+      if ((error as Error).name !== "AbortError") this.page.noted(`The details could not be loaded: ${error}.`);
+    }
+  }
+
+  /** The commits of the page's branch at the ends of the visible part, or somewhat further apart. */
+  private ends(margin = 0): Ends {
+    const path = this.shown.paths[0]!;
+    const room = margin * width(this.visible);
+    const [begin, end] = placesWithin(this.shown, 0, [this.visible[0] - room, this.visible[1] + room]);
+    const sha = (at: number, by: 1 | -1) => path.commits.sha[knownPlace(path, at, by)] ?? "";
+    return { from: sha(begin, -1), to: sha(end, 1) };
+  }
+
+  private activate(stop: Stop | null): void {
+    if (stop?.path === this.active?.path && stop?.at === this.active?.at) return;
+    this.active = stop;
+    this.chart.activate(stop);
+    showTip(this.chart, this.shown, stop);
+  }
+
+  /** The commit nearest to a pixel: of each branch the nearest one, and of these the one whose point is nearest. */
+  private nearest(place: { x: number; y: number }): Stop | null {
+    const x = this.chart.valueAt(place.x);
+    const near = this.stops.map((stops) => nearestStop(stops, x)).filter((stop) => stop !== null);
+    if (near.length < 2) return near[0] ?? null;
+    const distance = (stop: Stop) => {
+      const pixel = this.chart.pixelOf(stop);
+      return Math.hypot(pixel.x - place.x, pixel.y - place.y);
+    };
+    return near.reduce((best, stop) => (distance(stop) < distance(best) ? stop : best));
+  }
+
+  private listen(): void {
+    listenToPointer(this.page.canvas, {
+      hover: (place) => this.activate(place && this.nearest(place)),
+      click: (place) => {
+        const stop = this.nearest(place);
+        if (stop) this.pin(stop);
+      },
+      select: (pixels) => this.chart.select(pixels),
+      zoomTo: (pixels) => this.show(pixels.map((pixel) => this.chart.valueAt(pixel)) as Range),
+      zoomBy: (factor, pixel) => this.show(zoomed(this.visible, this.chart.valueAt(pixel), factor)),
+      moveBy: (pixels) => {
+        const { left, right } = this.chart.area();
+        return this.show(moved(this.visible, (-pixels * (this.visible[1] - this.visible[0])) / (right - left)));
+      },
+      reset: () => this.reset(),
+    });
+    this.page.canvas.addEventListener("keydown", (event) => this.press(event));
+    this.page.canvas.addEventListener("blur", () => this.activate(null));
+  }
+
+  private press(event: KeyboardEvent): void {
+    if (event.ctrlKey || event.altKey || event.metaKey) return;
+    const keys: Record<string, () => void> = {
+      ArrowLeft: () => this.step(-1),
+      ArrowRight: () => this.step(1),
+      Home: () => this.walk(this.ordered()[0] ?? null),
+      End: () => this.walk(this.ordered().at(-1) ?? null),
+      Enter: () => this.active && this.pin(this.active),
+      Escape: () => this.escape(),
+      "+": () => this.zoomKey(1 - 2 * STEP),
+      "=": () => this.zoomKey(1 - 2 * STEP),
+      "-": () => this.zoomKey(1 / (1 - 2 * STEP)),
+    };
+    const act = keys[event.key];
+    if (!act) return;
+    event.preventDefault();
+    act();
+  }
+
+  /** The stops of all branches from left to right. */
+  private ordered(): Stop[] {
+    return this.stops.length === 1 ? this.stops[0]! : this.stops.flat().sort((a, b) => a.x - b.x);
+  }
+
+  private step(by: 1 | -1): void {
+    const visible = this.ordered().filter(({ x }) => x >= this.visible[0] && x <= this.visible[1]);
+    this.walk(this.active ? nextStop(this.ordered(), this.active, by) : (visible.at(-1) ?? null));
+  }
+
+  private walk(stop: Stop | null): void {
+    if (!stop) return;
+    if (this.show(showing(this.visible, stop.x)) && this.frame) {
+      cancelAnimationFrame(this.frame);
+      this.paint();
+    }
+    this.activate(stop);
+    const texts = [...commitTitle(this.shown, stop), ...commitSentences(this.shown, stop)];
+    this.page.announcement.textContent = texts.join(". ");
+  }
+
+  private zoomKey(factor: number): void {
+    this.show(zoomed(this.visible, this.active?.x ?? (this.visible[0] + this.visible[1]) / 2, factor));
+  }
+
+  /** Leaves the active commit; then the pinned ones; then the part that is shown. */
+  private escape(): void {
+    if (this.active) {
+      this.activate(null);
+      this.page.announcement.textContent = "";
+    } else if (this.pinned.length > 0) {
+      this.pinned = [];
+      this.showPins();
+    } else this.reset();
+  }
+
+  /** Pins a commit, or unpins it; the third takes the place of the second. */
+  private pin(stop: Stop): void {
+    const sha = shaOf(this.shown, stop);
+    const known = this.pinned.find((one) => shaOf(one.timeline, one.stop) === sha);
+    if (known) this.unpin(known.name);
+    else {
+      const one = { name: this.pinned.length === 0 ? "A" : "B", timeline: this.shown, stop };
+      this.pinned = [...this.pinned.slice(0, 1), one];
+      this.showPins();
+      void this.complete(one);
+    }
+  }
+
+  private unpin(name: string): void {
+    this.pinned = this.pinned.filter((one) => one.name !== name).map((one) => ({ ...one, name: "A" }));
+    this.showPins();
+  }
+
+  private showPins(): void {
+    const { pins } = this.page;
+    const addresses = addressesOf(this.page.canvas);
+    pins.replaceChildren(...cards(this.pinned, { addresses, unpin: (name) => this.unpin(name) }));
+    pins.hidden = this.pinned.length === 0;
+    this.chart.pin(this.pinned.map(({ stop, name }) => ({ x: stop.x, name })));
+  }
+
+  /** Loads what the chart does not have of a pinned commit: its neighbours in outlines, its runs and trials. */
+  private async complete(one: Pinned): Promise<void> {
+    const sha = shaOf(one.timeline, one.stop);
+    try {
+      const timeline = await loadTimeline(aroundAddress(this.page.canvas.dataset["values"]!, one.timeline, one.stop));
+      const at = timeline.paths[0]!.commits.sha.indexOf(sha);
+      const place = this.pinned.findIndex((pinned) => shaOf(pinned.timeline, pinned.stop) === sha);
+      if (at < 0 || place < 0) return;
+      // It stays where it is drawn, whatever the axis of the document that tells more of it.
+      const stop = { path: 0, at, x: placeX(one.timeline, one.stop.path, one.stop.at) };
+      this.pinned = this.pinned.with(place, { ...this.pinned[place]!, timeline, stop });
+      this.showPins();
+    } catch {
+      // The card has what the chart knows.
+    }
+  }
+}
