@@ -8,7 +8,6 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 import docker
 from django.conf import settings
@@ -17,8 +16,8 @@ from django.db.migrations.executor import MigrationExecutor
 from django.db.models import Max
 
 from speedtrack import dispatch, pgsession
-from speedtrack.benchmarks import definitions
-from speedtrack.benchmarks.suitefiles import load_suite
+from speedtrack.benchmarks import definitions, suiteedits
+from speedtrack.benchmarks.suitefiles import load_suite, newest_edit, suite_names
 from speedtrack.celery import app
 from speedtrack.devstack import BASE_DIR
 from speedtrack.notices.models import Outbox
@@ -182,14 +181,17 @@ def check_kernel() -> tuple[str, str]:
 
 
 def check_suites() -> tuple[str, str]:
-    names = sorted(path.stem for path in Path(settings.SUITES).glob("*.toml"))
+    names = suite_names()
     wrong = []
     for name in names:
         try:
             load_suite(name)
         except definitions.DefinitionError as e:
             wrong.append(str(e))
-    return ("bad", "; ".join(wrong)) if wrong else ("good", ", ".join(names) or "none")
+    if wrong:
+        return "bad", "; ".join(wrong)
+    differ = [said for name in names if (said := suiteedits.conflict(newest_edit(name)))]
+    return ("note", " ".join(differ)) if differ else ("good", ", ".join(names) or "none")
 
 
 def check_machines() -> tuple[str, str]:

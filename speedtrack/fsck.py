@@ -110,8 +110,8 @@ def wrong_position(check: Check, branch: Branch) -> str:
     try:
         path = git.first_parents(slug, branch.head.sha) if branch.head else []
     except RepositoryError as e:
-        if branch.deleted_at:
-            return ""  # a mirror that was cloned anew lacks what only a deleted branch had
+        if branch.deleted_at or not branch.tracked:
+            return ""  # a mirror that was cloned anew lacks what only such a branch had
         return f"its head is not in the mirror ({e}): remove {git.mirror_of(slug)}, and the next look clones it anew"
     stored = positions.values_list("number", "commit__sha").iterator(chunk_size=CHUNK)
     for place, (row, sha) in enumerate(zip_longest(stored, path)):

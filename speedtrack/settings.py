@@ -195,6 +195,8 @@ SECURE_CSP = {
     "form-action": "'self'",
     "frame-ancestors": "'none'",
     "base-uri": "'none'",
+    "require-trusted-types-for": "'script'",  # no script may turn text into markup
+    "trusted-types": "'none'",
 }
 X_FRAME_OPTIONS = "DENY"
 CSRF_FAILURE_VIEW = "speedtrack.web.requests.errors.forbidden"

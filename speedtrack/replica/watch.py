@@ -22,7 +22,8 @@ log = logging.getLogger(__name__)
 PRIMARY, REPLICA = "default", "replica"
 AWAY = (OperationalError, InterfaceError)
 POSITION = "SELECT pg_current_wal_lsn()::text"
-# A restarted replica has replayed no transaction yet; then the newest checkpoint tells how old its data is at most.
+# A replica that has just restarted has replayed no transaction; the age of its newest checkpoint is then the upper
+# bound of its lag.
 PROGRESS = """
 SELECT pg_is_in_recovery(), coalesce(pg_last_wal_replay_lsn() >= %s::pg_lsn, false), newest, clock_timestamp() - newest
 FROM pg_control_checkpoint(), coalesce(pg_last_xact_replay_timestamp(), checkpoint_time) AS newest
@@ -109,7 +110,7 @@ def first_line(error: Exception) -> str:
     return str(error).strip().partition("\n")[0]
 
 
-class Watch:
+class ReplicaWatch:
     """The present source, asked for again when it has held long enough, by one thread at a time."""
 
     def __init__(self) -> None:

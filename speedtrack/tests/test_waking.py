@@ -21,7 +21,7 @@ from speedtrack.celery import BROKER_TRANSPORT, app
 from speedtrack.notices.models import Outbox
 from speedtrack.projects import intake
 from speedtrack.projects.models import Project
-from speedtrack.runs import quarantine, queue, tracking
+from speedtrack.runs import machines, quarantine, queue, tracking
 from speedtrack.runs.models import Machine, MachineEvent, Run
 from speedtrack.tests import builders
 from speedtrack.wakeups import CHANNEL, Wakes
@@ -74,7 +74,7 @@ def ask_for_a_run() -> None:
 
 
 def resume() -> None:
-    tracking.set_paused("m1", False)
+    machines.resume(tracking.machine_named("m1"))
 
 
 def tell_operators() -> None:

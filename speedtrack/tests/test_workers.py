@@ -111,7 +111,7 @@ def tell(name: str) -> None:
         delivery_id=name,
         event="push",
         headers={},
-        body=b"{}",
+        packed_body=b"",
         body_digest=name,
     )
 

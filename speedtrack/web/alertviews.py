@@ -1,4 +1,4 @@
-"""Regrouping alerts, mutes and sensitivity: read the address, call one verb, render the page.
+"""Lists of alerts, decisions on several, regrouping, mutes, sensitivity: read the address, call one verb, render.
 
 A GET to the address of a form redirects to its page: whoever had to log in first comes back with a GET.
 """
@@ -10,18 +10,68 @@ from django.contrib.auth.decorators import login_required
 from django.contrib.auth.models import User
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import redirect, render
+from django.urls import reverse
+from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.decorators.http import require_http_methods, require_safe
 
-from speedtrack.alerts import muting, regrouping
+from speedtrack.alerts import muting, regrouping, triage
 from speedtrack.alerts.models import Alert
 from speedtrack.alerts.triage import Stale
+from speedtrack.projects.models import Project
 from speedtrack.text import plain_values
 from speedtrack.web import scope
 from speedtrack.web.pages import alert as alert_page
+from speedtrack.web.pages import alerts as alerts_page
 from speedtrack.web.pages import mutes as mutes_page
 from speedtrack.web.pages import sensitivity as sensitivity_page
+from speedtrack.web.pages.alerts import AlertsPage
 
 NOTE_LENGTH = 4000
+MOST_DECIDED = 200  # alerts at once
+
+
+@require_safe
+def alerts(request: HttpRequest, slug: str | None = None) -> HttpResponse:
+    """The alerts of a project, or of all projects."""
+    project = scope.project_or_404(slug) if slug else None
+    page = listed_alerts(request, project)
+    return render(request, "web/alerts.html", {"page": page, "project": project, "status": page.filters.status})
+
+
+@require_safe
+def alerts_values(request: HttpRequest, slug: str | None = None) -> HttpResponse:
+    project = scope.project_or_404(slug) if slug else None
+    return JsonResponse(plain_values(alerts_page.alerts_document(listed_alerts(request, project))))
+
+
+def listed_alerts(request: HttpRequest, project: Project | None) -> AlertsPage:
+    reader = request.user if isinstance(request.user, User) else None
+    return alerts_page.load(project, alerts_page.AlertFilters.of(request.GET), reader)
+
+
+@login_required
+def decide_alerts(request: HttpRequest) -> HttpResponse:
+    """Save one decision on several alerts; report what was not saved, and go back to the list."""
+    assert isinstance(request.user, User)
+    back = request.POST.get("back", "")
+    if not url_has_allowed_host_and_scheme(back, allowed_hosts=None) or not back.startswith("/"):
+        back = reverse("all-alerts")
+    if request.method != "POST":
+        return redirect("all-alerts")
+    chosen = [word.partition(":") for word in request.POST.getlist("alert")[:MOST_DECIDED]]
+    seen = {int(pk): status for pk, _, status in chosen if pk.isdecimal() and len(pk) < 19}
+    if not seen:
+        messages.error(request, "No alert is selected: tick some, or press x on a row.")
+        return redirect(back)
+    note = request.POST.get("note", "")[:NOTE_LENGTH]
+    done = triage.decide_each(seen, request.POST.get("action", ""), note, request.user)
+    if done.changed:
+        messages.success(request, f"Saved: {done.changed} alert{'' if done.changed == 1 else 's'}.")
+    if done.unchanged:
+        messages.info(request, f"{done.unchanged} had that already.")
+    for sentence in done.refused:
+        messages.error(request, f"Not saved, {sentence}.")
+    return redirect(back)
 
 
 def regroup(request: HttpRequest, pk: int, change: Callable[[Alert, str, User], str]) -> HttpResponse:

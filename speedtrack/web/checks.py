@@ -7,7 +7,21 @@ from django.apps import AppConfig
 from django.contrib.staticfiles import finders
 from django.core.checks import CheckMessage, Tags, Warning, register
 
-FILES = ("site.css", "timeline.js", "project.js", "live.js", "flame.js")  # built from frontend/
+FILES = (
+    "site.css",
+    "embed.css",
+    "commit.js",
+    "compare.js",
+    "flame.js",
+    "help.js",
+    "keys.js",
+    "live.js",
+    "project.js",
+    "search.js",
+    "suite.js",
+    "timeline.js",
+    "track.js",
+)  # built from frontend/
 
 
 @register(Tags.staticfiles)

@@ -1,4 +1,4 @@
-"""Atom feeds of the alerts, of one project or of all, by status as on the page of alerts."""
+"""Atom feeds: the alerts of one project or of all, by status as on their page; a project's changes and releases."""
 
 import hashlib
 from datetime import datetime
@@ -16,11 +16,18 @@ from django.views.decorators.http import condition, require_safe
 
 from speedtrack.alerts.models import Alert, AlertEvent
 from speedtrack.benchmarks import numbers
+from speedtrack.benchmarks.metrics import HEADLINE, METRICS
 from speedtrack.projects.models import Project
 from speedtrack.text import plain
 from speedtrack.web import scope
+from speedtrack.web.addresses import commit_path
+from speedtrack.web.pages import changes, releaseentries
 from speedtrack.web.pages.alerts import ListedAlert, count_alerts, list_alerts
+from speedtrack.web.pages.changes import ChangeGroup
+from speedtrack.web.pages.releaseentries import ReleaseEntry
 
+LISTED = 30  # changes
+CERTAIN = ("confirmed", "history")
 NO_XML = dict.fromkeys((0xFFFE, 0xFFFF))  # not allowed in XML, nor are control characters, which ``plain`` replaces
 
 
@@ -30,8 +37,10 @@ def xml_text(text: str) -> str:
 
 if TYPE_CHECKING:
     FeedOfAlerts = Feed[ListedAlert, None]
+    FeedOfChanges = Feed[ChangeGroup, None]
+    FeedOfReleases = Feed[ReleaseEntry, None]
 else:
-    FeedOfAlerts = Feed
+    FeedOfAlerts = FeedOfChanges = FeedOfReleases = Feed
 
 
 class AlertsFeed(FeedOfAlerts):
@@ -84,6 +93,110 @@ class AlertsFeed(FeedOfAlerts):
 
     def item_categories(self, item: ListedAlert) -> tuple[str, ...]:
         return (item.alert.status, item.alert.project.slug)
+
+
+class ChangesFeed(FeedOfChanges):
+    """The newest changes on the default branch of a project, as far as they are certain: no suspicions."""
+
+    feed_type = Atom1Feed
+    author_name = "SpeedTrack"
+
+    def __init__(self, project: Project, found: list[ChangeGroup]) -> None:
+        self.project, self.found = project, found
+        self.link = settings.URL + reverse("project", args=[project.slug])
+        self.feed_url = settings.URL + reverse("changes-feed", args=[project.slug])
+        self.feed_guid = tag(f"changes/{project.slug}")
+        self.title = f"{xml_text(project.name)}: changes"
+
+    def items(self) -> list[ChangeGroup]:
+        return self.found
+
+    def item_title(self, item: ChangeGroup) -> str:
+        worst = item.worst
+        more = f" and {len(item.points) - 1} more" if len(item.points) > 1 else ""
+        effect = numbers.effect(worst.metric, worst.is_slowdown)
+        return xml_text(f"{effect} {numbers.change(worst.ratio)} {worst.series.benchmark.name}{more} ({item.state})")
+
+    def item_description(self, item: ChangeGroup) -> str:
+        """The summary, which is HTML in Django's feeds."""
+        commit = item.commit
+        place = f"{commit.short} {commit.subject} by {commit.author_name}"
+        if item.width > 1:
+            place = f"one of {item.width} commits after {item.before.short} and up to {commit.short}"
+        return escape(xml_text(f"{item.worst.metric.title} on {item.worst.series.machine.name}: {place}"))
+
+    def item_link(self, item: ChangeGroup) -> str:
+        page = (
+            reverse("alert", args=[item.alert_id]) if item.alert_id else commit_path(self.project.slug, item.commit.sha)
+        )
+        return settings.URL + page
+
+    def item_guid(self, item: ChangeGroup) -> str:
+        return tag(f"change/{min(one.pk for one in item.points)}")
+
+    def item_pubdate(self, item: ChangeGroup) -> datetime:
+        return item.commit.committed_at
+
+    item_updateddate = item_pubdate
+
+    def item_categories(self, item: ChangeGroup) -> tuple[str, ...]:
+        return (item.state, "worse" if item.worse else "better")
+
+
+class ReleasesFeed(FeedOfReleases):
+    """The measured releases of a project, each against the one before it."""
+
+    feed_type = Atom1Feed
+    author_name = "SpeedTrack"
+
+    def __init__(self, project: Project, found: list[ReleaseEntry]) -> None:
+        self.project, self.found = project, found
+        self.link = settings.URL + reverse("releases", args=[project.slug])
+        self.feed_url = settings.URL + reverse("releases-feed", args=[project.slug])
+        self.feed_guid = tag(f"releases/{project.slug}")
+        self.title = f"{xml_text(project.name)}: releases"
+
+    def items(self) -> list[ReleaseEntry]:
+        return self.found
+
+    def item_title(self, item: ReleaseEntry) -> str:
+        found = item.change
+        if found is None:
+            return xml_text(f"{item.tag}: measured")
+        return xml_text(f"{item.tag}: {numbers.change(found.change.ratio)} against {found.before}")
+
+    def item_description(self, item: ReleaseEntry) -> str:
+        found, metric = item.change, METRICS[HEADLINE]
+        if found is None:
+            return escape(f"The first release that was measured: {metric.title}.")
+        interval = numbers.change_interval(found.change.low, found.change.high)
+        mean = f"geometric mean of {found.series} benchmarks" if found.series > 1 else "one benchmark"
+        return escape(f"{metric.title} ({metric.better} is better), {mean}; 95% interval {interval}")
+
+    def item_link(self, item: ReleaseEntry) -> str:
+        return settings.URL + commit_path(self.project.slug, item.sha)
+
+    def item_guid(self, item: ReleaseEntry) -> str:
+        return tag(f"release/{self.project.slug}/{item.sha}")
+
+    def item_pubdate(self, item: ReleaseEntry) -> datetime:
+        return item.committed_at
+
+    item_updateddate = item_pubdate
+
+
+@require_safe
+def changes_feed(request: HttpRequest, slug: str) -> HttpResponse:
+    project = scope.project_or_404(slug)
+    branches = project.branches.filter(name=project.default_branch).values_list("pk", flat=True)
+    found = [one for groups in changes.newest_groups(branches, LISTED).values() for one in groups]
+    return ChangesFeed(project, [one for one in found if one.state in CERTAIN])(request)
+
+
+@require_safe
+def releases_feed(request: HttpRequest, slug: str) -> HttpResponse:
+    project = scope.project_or_404(slug)
+    return ReleasesFeed(project, releaseentries.load(project))(request)
 
 
 def tag(name: str) -> str:

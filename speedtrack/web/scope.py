@@ -8,7 +8,7 @@ from django.db.models import Exists, F, OuterRef, Q, Subquery
 from django.http import Http404, QueryDict
 
 from speedtrack.benchmarks.metrics import HEADLINE, METRICS, Metric
-from speedtrack.projects.models import Branch, Commit, Position, Project
+from speedtrack.projects.models import Branch, Position, Project
 from speedtrack.runs.models import Machine, Series
 
 
@@ -46,10 +46,10 @@ def project_or_404(slug: str) -> Project:
 
 def scope_of(slug: str, query: QueryDict, metric: str | None = None) -> Scope:
     """The scope that an address names. Raises Http404 for a name that does not exist."""
-    project = project_or_404(slug)
     last = Position.objects.filter(branch=OuterRef("pk")).order_by("-number").values("number")[:1]
-    ordered = project.branches.order_by(F("deleted_at").asc(nulls_first=True), "name")
-    branches: list[Branch] = list(ordered.annotate(last=Subquery(last)))
+    ordered = Branch.objects.filter(project__slug=slug).order_by(F("deleted_at").asc(nulls_first=True), "name")
+    branches: list[Branch] = list(ordered.select_related("project").annotate(last=Subquery(last)))
+    project = branches[0].project if branches else project_or_404(slug)
     branch = named_or_default("branch", query.get("branch"), branches, project.default_branch)
     machines = machines_of(project)
     machine = named_or_default("machine", query.get("machine"), machines, "")
@@ -72,19 +72,3 @@ def machines_of(project: Project) -> list[Machine]:
     series = Series.objects.filter(project=project, machine=OuterRef("pk"))
     machines = Machine.objects.defer("facts").annotate(has_series=Exists(series))
     return list(machines.filter(Q(projects=project) | Q(has_series=True)).distinct().order_by("-has_series", "name"))
-
-
-def recent_commits(branch: Branch | None, count: int) -> list["PlacedCommit"]:
-    """The newest commits of a branch, oldest first."""
-    if branch is None:
-        return []
-    rows = Position.objects.filter(branch=branch).order_by("-number").select_related("commit")[:count]
-    return [PlacedCommit(row.number, row.commit) for row in reversed(rows)]
-
-
-@dataclass(frozen=True)
-class PlacedCommit:
-    """A commit at its place on a branch."""
-
-    number: int
-    commit: Commit

@@ -2,27 +2,32 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from statistics import NormalDist, median
+from typing import NamedTuple
 
 from speedtrack.alerts.lines import LinePoint
 from speedtrack.benchmarks.metrics import Direction, Metric
 
 Z95 = NormalDist().inv_cdf(0.975)
 MAD_TO_SIGMA = 1 / NormalDist().inv_cdf(0.75)
-VISIBLE, STRONG = 3.0, 6.0  # in standard errors of the difference
+VISIBLE = 3.0  # standard errors that a difference must have
 FEW = 6  # differences; with fewer the noise between commits is unknown
 
 
-@dataclass(frozen=True)
-class Grade:
-    """``level``: 0 within noise, 1 visible, 2 strong; ``ratio``: new / old; ``errors``: how many standard errors."""
+class Grade(NamedTuple):
+    """``units``: how many times the smallest difference that shows; ``level``: 0 below one, 2 from two on.
 
-    level: int
+    ``ratio``: new / old.
+    """
+
+    units: float
     worse: bool
     ratio: float
-    errors: float
+
+    @property
+    def level(self) -> int:
+        return min(int(self.units), 2)
 
 
 def noise_of_values(values: Sequence[float]) -> float:
@@ -32,22 +37,31 @@ def noise_of_values(values: Sequence[float]) -> float:
     return MAD_TO_SIGMA * median(moves) / math.sqrt(2) if len(moves) >= FEW else 0.0
 
 
-def log_error(point: LinePoint) -> float:
-    """Standard error of the logarithm of a point, from its own interval."""
-    if point.low <= 0 or point.value <= 0:
-        return 0.0
-    return math.log(point.high / point.low) / (2 * Z95)
+class Level(NamedTuple):
+    """The logarithm of a point's value, and its standard error from the point's own interval."""
+
+    log: float
+    error: float
 
 
-def grade(before: LinePoint, after: LinePoint, noise: float, metric: Metric, smallest_effect: float) -> Grade | None:
-    """Compare two neighbours of one series; None where a ratio has no meaning or the noise is unknown."""
-    if before.value <= 0 or after.value <= 0:
+def level_of(point: LinePoint) -> Level | None:
+    """None for a value that has no logarithm."""
+    if point.value <= 0:
         return None
-    shift = math.log(after.value / before.value)
-    error = max(math.sqrt(2) * noise, math.hypot(log_error(before), log_error(after)))
+    return Level(math.log(point.value), math.log(point.high / point.low) / (2 * Z95) if point.low > 0 else 0.0)
+
+
+def grade(before: Level | None, after: Level | None, noise: float, metric: Metric, detectable: float) -> Grade | None:
+    """Compare two neighbours of one series; None where a ratio has no meaning or the noise is unknown.
+
+    ``detectable``: the smallest lasting change that the series shows and that matters, as a share. What two points
+    alone show may have to be larger, by their own errors and the ``noise``.
+    """
+    if before is None or after is None:
+        return None
+    shift = after.log - before.log
+    error = max(math.sqrt(2) * noise, math.hypot(before.error, after.error))
     if not error:
         return None
-    errors = abs(shift) / error
-    matters = abs(shift) >= math.log1p(smallest_effect)
-    level = (errors >= VISIBLE) + (errors >= STRONG) if matters else 0
-    return Grade(level, (shift > 0) == (metric.better == Direction.LOWER), math.exp(shift), errors)
+    units = abs(shift) / max(math.log1p(detectable), VISIBLE * error)
+    return Grade(units, (shift > 0) == (metric.better == Direction.LOWER), math.exp(shift))

@@ -123,15 +123,18 @@ def line_chart(
     axis: tuple[Scale, list[AxisTick], str],
     y_scale: str,
     missing: Sequence[Dot] = (),
+    height: float = HEIGHT,
 ) -> LineChart:
     x, x_ticks, x_title = axis
     points = [point for _, points in lines for point in points if point]
-    y, steps = scale_of([end for p in points for end in (p.low, p.value, p.high)], (HEIGHT - BOTTOM, TOP), y_scale)
+    y, steps = scale_of([end for p in points for end in (p.low, p.value, p.high)], (height - BOTTOM, TOP), y_scale)
     labels = [TRAILING_ZEROS.sub("", numbers.quantity(metric, step)) for step in steps]
     y_ticks = [AxisTick(round(y(step), 1), label) for step, label in zip(steps, labels, strict=True)]
     shapes = [draw_line(i, name, points, x, y) for i, (name, points) in enumerate(lines[:MOST_LINES], start=1)]
     title = f"{metric.title}, {metric.better} is better"
-    return LineChart(shapes, x_ticks, spaced(y_ticks, SPACE_Y), list(missing), x_title, title)
+    return LineChart(
+        shapes, x_ticks, spaced(y_ticks, SPACE_Y), list(missing), x_title, title, height=height, bottom=height - BOTTOM
+    )
 
 
 def draw_line(number: int, name: str, points: Sequence[LineValue | None], x: Scale, y: Scale) -> DrawnLine:

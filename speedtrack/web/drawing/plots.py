@@ -5,11 +5,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from speedtrack.benchmarks import numbers
-from speedtrack.benchmarks.metrics import Metric
 
 LABEL_WIDTH = 38  # of "+100%" and some space
 FOREST_WIDTH = 200.0
-PAIRS_WIDTH, PAIRS_HEIGHT, PAIRS_MARGIN = 640.0, 150.0, 10.0
+USUAL = 6.0  # times what nine of ten ratios need: what lies further off is cut
 STEPS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 
 
@@ -21,11 +20,12 @@ class Tick:
 
 @dataclass(frozen=True)
 class Whisker:
-    """One estimate with its interval, in pixels from the left."""
+    """One estimate with its interval, in pixels from the left. ``beyond``: it lies so far off the axis, -1 or 1."""
 
     low: float
     middle: float
     high: float
+    beyond: int = 0
 
 
 @dataclass(frozen=True)
@@ -38,20 +38,34 @@ class Forest:
     width: float = FOREST_WIDTH
 
     @classmethod
-    def of(cls, ratios: Sequence[tuple[float, float, float]]) -> "Forest":
+    def of(cls, ratios: Sequence[tuple[float, float, float]], clipped: bool = False) -> "Forest":
+        """``ratios``: each with the ends of its interval. ``clipped``: a few that lie far off do not set the scale."""
         known = [math.log(v) for row in ratios for v in row if v > 0]
         low, high = min([0.0, *known]), max([0.0, *known])
+        if clipped and (far := usual_reach(ratios)):
+            low, high = max(low, -far), min(high, far)
         pad = 0.08 * (high - low) or 0.01
         low, high = low - pad, high + pad
 
         def x(ratio: float) -> float:
             place = (math.log(ratio) - low) / (high - low) if ratio > 0 else 0.0
-            return round(6 + place * (FOREST_WIDTH - 12), 1)
+            return round(6 + max(0.0, min(1.0, place)) * (FOREST_WIDTH - 12), 1)
+
+        def beyond(ratio: float) -> int:
+            size = math.log(ratio) if ratio > 0 else -math.inf
+            return (size > high) - (size < low)
 
         step = step_of(math.exp(high) - math.exp(low), 4.5)
         first, last = math.ceil((math.exp(low) - 1) / step), math.floor((math.exp(high) - 1) / step)
         ticks = [Tick(x(1 + i * step), tick_label(i * step)) for i in range(first, last + 1)]
-        return cls(spaced_ticks(ticks, x(1)), x(1), [Whisker(x(lo), x(mid), x(hi)) for mid, lo, hi in ratios])
+        rows = [Whisker(x(lo), x(mid), x(hi), beyond(mid)) for mid, lo, hi in ratios]
+        return cls(spaced_ticks(ticks, x(1)), x(1), rows)
+
+
+def usual_reach(ratios: Sequence[tuple[float, float, float]]) -> float:
+    """How far from 1 an axis must reach for all but the few ratios that lie far off, as a logarithm."""
+    sizes = sorted(max(abs(math.log(v)) for v in row) for row in ratios if min(row) > 0)
+    return USUAL * sizes[(len(sizes) - 1) * 9 // 10] if sizes else 0.0
 
 
 def spaced_ticks(ticks: Sequence[Tick], one: float) -> list[Tick]:
@@ -71,57 +85,6 @@ def step_of(span: float, most: float) -> float:
 def tick_label(change: float) -> str:
     percent = 100 * change
     return "0" if abs(percent) < 1e-9 else f"{percent:+.3g}%".replace("-", numbers.MINUS)
-
-
-@dataclass(frozen=True)
-class PairShape:
-    """The two marks of one pair: their x, the y of before and after, and the values as text."""
-
-    x: float
-    before: float
-    after: float
-    title: str
-
-    @property
-    def left(self) -> float:
-        """The left edge of the square that marks after."""
-        return self.x - 3.5
-
-    @property
-    def top(self) -> float:
-        return self.after - 3.5
-
-
-@dataclass(frozen=True)
-class Pairs:
-    """All pairs side by side: for each a line from the value before to the value after."""
-
-    shapes: list[PairShape]
-    top: str
-    bottom: str
-    width: float = PAIRS_WIDTH
-    height: float = PAIRS_HEIGHT
-
-    @classmethod
-    def of(cls, pairs: Sequence[tuple[float, float]], metric: Metric) -> "Pairs":
-        values = [v for pair in pairs for v in pair]
-        low, high = min(values), max(values)
-        span = (high - low) or abs(high) or 1.0
-
-        def y(value: float) -> float:
-            return round(PAIRS_HEIGHT - PAIRS_MARGIN - (value - low) / span * (PAIRS_HEIGHT - 2 * PAIRS_MARGIN), 1)
-
-        step = (PAIRS_WIDTH - 90) / len(pairs)
-        shapes = [
-            PairShape(
-                round(80 + (i + 0.5) * step, 1),
-                y(a),
-                y(b),
-                f"pair {i + 1}: {numbers.quantity(metric, a)} before, {numbers.quantity(metric, b)} after",
-            )
-            for i, (a, b) in enumerate(pairs)
-        ]
-        return cls(shapes, numbers.quantity(metric, high), numbers.quantity(metric, low))
 
 
 CANARY_WIDTH, CANARY_HEIGHT = 960.0, 190.0

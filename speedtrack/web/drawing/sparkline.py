@@ -4,11 +4,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from django.utils.html import format_html
-from django.utils.safestring import SafeString
+from django.utils.safestring import SafeString, mark_safe
 
 SMALL = (120, 28)
 WIDE = (360, 60)
+FULL = (1160, 110)
+ROW = (600, 30)
+SIZES = {"small": SMALL, "wide": WIDE, "full": FULL}
 MARGIN = 3.0
+STRETCHED = mark_safe(' preserveAspectRatio="none"')
 CALM = 0.02  # a line whose values span less than this share is not stretched to full height
 
 
@@ -35,15 +39,16 @@ class Sparkline:
         ]
         return cls(path_through(points), [p for p in points if p][-1], size)
 
-    def svg(self, label: str) -> SafeString:
+    def svg(self, label: str, stretched: bool = False) -> SafeString:
+        """``stretched``: it takes the shape of its place, without the dot at its end, which would be no circle."""
         end: SafeString | str = ""
-        if self.end:
+        if self.end and not stretched:
             x, y = (f"{place:.1f}" for place in self.end)
             end = format_html('<circle cx="{}" cy="{}" r="2.2"/>', x, y)
         return format_html(
-            '<svg class="spark" viewBox="0 0 {} {}" width="{}" height="{}" role="img" aria-label="{}">'
+            '<svg class="spark" viewBox="0 0 {} {}" width="{}" height="{}"{} role="img" aria-label="{}">'
             '<path d="{}"/>{}</svg>',
-            *(*self.size, *self.size, label, self.path, end),
+            *(*self.size, *self.size, STRETCHED if stretched else "", label, self.path, end),
         )
 
 

@@ -1,27 +1,35 @@
 """An alert: what got slower by how much, the evidence, and the decisions of people."""
 
 from collections import defaultdict
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import cache
 
 from django.contrib.auth.models import User
-from django.db.models import Prefetch, Q
+from django.db.models import Exists, OuterRef, Prefetch, Q, QuerySet, prefetch_related_objects
 from django.http import Http404
 
-from speedtrack.alerts import counts, floors, muting, pairing
+from speedtrack.alerts import counts, floors, lines, muting, pairing
 from speedtrack.alerts.counts import FunctionTable
+from speedtrack.alerts.lines import LinePoint
 from speedtrack.alerts.models import Alert, AlertEvent, ChangePoint, Mute, NoiseFloor, Verdict
-from speedtrack.alerts.suite_effect import SuiteEffect, suite_effect
+from speedtrack.alerts.suite_effect import BESIDE, SuiteEffect, headline_series, suite_effect
 from speedtrack.alerts.triage import CHOICES
 from speedtrack.benchmarks import numbers
 from speedtrack.projects.models import Commit
-from speedtrack.runs.models import Run
-from speedtrack.web.drawing.plots import Forest, Pairs, Whisker
-from speedtrack.web.pages import changes
+from speedtrack.runs.models import Reason, Run
+from speedtrack.web.drawing.excerpts import Excerpt
+from speedtrack.web.drawing.plots import Forest, Whisker
+from speedtrack.web.drawing.strips import SideStrips
+from speedtrack.web.pages import advice, changes, narrowing
+from speedtrack.web.pages.narrowing import Narrowing, PathRow
 
 Pair = tuple[float, float]
 MOST_CANDIDATES = 20
 MOST_PAIRS = 8  # changes whose pairs are shown at once: the worst
+MOST_EXCERPTS = 12  # changes that are shown with their line
 MERGE_TARGETS = 50  # the newest of the project's alerts that an alert may be merged into
+AROUND = 8  # commits to each side of the range in an excerpt
 
 
 @dataclass(frozen=True)
@@ -29,7 +37,7 @@ class Evidence:
     """One change point with the pairs (before, after) that confirmed it, in the order of measuring.
 
     ``ends``: the verdict on the two commits between which the change lies. ``steps``: all verdicts on the way there.
-    ``whisker``: its ratio in the forest of all.
+    ``whisker``: its ratio in the forest of all. ``excerpt``: its line around the range.
     """
 
     change_point: ChangePoint
@@ -38,9 +46,10 @@ class Evidence:
     steps: list[Verdict]
     pairs: list[Pair]
     runs: list[Run]
-    plot: Pairs | None
+    strips: SideStrips | None
     floor: NoiseFloor | None
     mute: Mute | None
+    excerpt: Excerpt | None
 
     @property
     def summary(self) -> str:
@@ -52,25 +61,26 @@ class Evidence:
 class AlertPage:
     """``candidates``: the newest MOST_CANDIDATES of the commits that may be the cause, newest first.
 
-    ``pairs``: the evidence that is shown with its pairs.
+    ``pairs``: the evidence that is shown with its pairs. ``certainty`` and ``todo``: sentences.
     """
 
     alert: Alert
-    candidates: list[Commit]
+    candidates: Sequence[Commit | PathRow]
     branches: list[str]
     evidence: list[Evidence]
     pairs: list[Evidence]
     forest: Forest
     others: list[ChangePoint]
     events: list[AlertEvent]
-    people: list[User]
     choices: list[str]
     suite: SuiteEffect | None
     fixed_on: list[str]
     not_fixed_on: list[str]
-    merge_targets: list[Alert]
     which_moved: list[str]
     function_tables: list[FunctionTable]
+    narrowing: Narrowing | None
+    people: list[User] = field(default_factory=list)
+    merge_targets: list[Alert] = field(default_factory=list)
 
     @property
     def candidates_left_out(self) -> int:
@@ -84,10 +94,30 @@ class AlertPage:
     def worst(self) -> Evidence | None:
         return self.evidence[0] if self.evidence else None
 
+    @property
+    def certainty(self) -> list[str]:
+        steps = self.narrowing.asked if self.narrowing else 0
+        points = [one.change_point for one in self.evidence]
+        return advice.certainty(points, self.worst.ends if self.worst else None, steps)
+
+    @property
+    def todo(self) -> list[str]:
+        return advice.what_to_do(self.alert, self.function_tables, self.not_fixed_on, self.events)
+
+
+@cache  # it takes longer to put together than to execute
+def known_alerts() -> QuerySet[Alert]:
+    """All, with ``has_mutes`` and ``has_profiles``: whether the page has to look for any."""
+    related = ("project", "branch", "before", "commit", "assignee", "fixed_by", "reverted_by")
+    mutes = Mute.objects.in_force().filter(project=OuterRef("project"))
+    profiled = Run.objects.filter(reason=Reason.PROFILE, base=OuterRef("before"), commit=OuterRef("commit"))
+    found = Alert.objects.with_range().annotate(has_mutes=Exists(mutes), has_profiles=Exists(profiled))
+    return found.select_related(*related)
+
 
 def alert_or_404(pk: int) -> Alert:
-    related = ("project", "branch", "before", "commit", "assignee", "fixed_by", "reverted_by")
-    alert: Alert | None = Alert.objects.with_range().select_related(*related).filter(pk=pk).first()
+    """Raises Http404 for an alert that does not exist."""
+    alert: Alert | None = known_alerts().filter(pk=pk).first()
     if alert is None:
         raise Http404(f"There is no alert {pk}.")
     return alert
@@ -95,38 +125,68 @@ def alert_or_404(pk: int) -> Alert:
 
 def load(alert: Alert, can_decide: bool = True, all_pairs: bool = False) -> AlertPage:
     """``can_decide``: whoever sees the page gets the form for decisions. ``all_pairs``: not only those of the worst."""
-    runs = Run.objects.select_related("commit", "base", "machine").defer("machine__facts")
-    found = changes.change_points().filter(Q(alert=alert) | Q(commit=alert.commit))
-    near = list(found.order_by("id").prefetch_related(Prefetch("runs", runs)))
+    near = list(changes.change_points().filter(Q(alert=alert) | Q(commit=alert.commit)).order_by("id"))
     points = sorted((cp for cp in near if cp.alert_id == alert.pk), key=lambda cp: cp.rank)
     shown = len(points) if all_pairs else MOST_PAIRS
+    runs = Run.objects.select_related("commit", "base").only("reason", "status", "commit__sha", "base__sha")
+    prefetch_related_objects(points[:shown], Prefetch("runs", runs))
     forest = Forest.of([(cp.ratio, cp.low, cp.high) for cp in points])
-    evidence = evidence_of(points, forest, shown)
+    benchmarks = headline_series(alert, points[0]) if points else {}
+    line = points_around(alert, {*benchmarks, *(cp.series_id for cp in points[:MOST_EXCERPTS])})
+    evidence = evidence_of(alert, points, forest, shown, excerpts_of(alert, points[:MOST_EXCERPTS], line))
     fixed_on, not_fixed_on = alert.branches_fixed() if alert.fixed_by_id else ([], [])
+    worst = evidence[0] if evidence else None
+    path = narrowing.path_of(alert, worst.ends if worst else None)
     return AlertPage(
         alert=alert,
-        candidates=candidates_of(alert),
+        candidates=candidates_of(alert, path),
         branches=alert.branch_names(),
         evidence=evidence,
         pairs=evidence[:shown],
         forest=forest,
         others=[cp for cp in near if cp.alert_id != alert.pk],
         events=list(alert.events.select_related("who").order_by("pk")),
-        people=list(User.objects.filter(is_active=True).order_by("username")[:200]) if can_decide else [],
         choices=[alert.status, *(c.value for c in CHOICES if c != alert.status)],
-        suite=suite_effect(alert, points) if points else None,
+        suite=suite_effect(alert, points, benchmarks, line) if points else None,
         fixed_on=fixed_on,
         not_fixed_on=not_fixed_on,
-        merge_targets=merge_targets_of(alert) if can_decide else [],
         which_moved=counts.which_moved(points),
         function_tables=counts.function_tables(points),
+        narrowing=narrowed(alert, path, worst) if worst else None,
+        people=list(User.objects.filter(is_active=True).order_by("username")[:200]) if can_decide else [],
+        merge_targets=merge_targets_of(alert) if can_decide else [],
     )
 
 
-def candidates_of(alert: Alert) -> list[Commit]:
+def narrowed(alert: Alert, path: Sequence[PathRow], worst: Evidence) -> Narrowing | None:
+    return narrowing.narrowing_of(alert, path, worst.steps, worst.runs, worst.change_point.is_slowdown)
+
+
+def points_around(alert: Alert, series: Iterable[int]) -> list[LinePoint]:
+    """The points of these series beside the alert's range."""
+    if len(alert.ends) < 2:
+        return []
+    first, last = alert.ends
+    beside = max(AROUND, BESIDE)
+    return lines.points(series, alert.branch, max(0, first - beside), last + beside)
+
+
+def excerpts_of(alert: Alert, points: Sequence[ChangePoint], line: Iterable[LinePoint]) -> dict[int, Excerpt]:
+    """By change point: its line around the range."""
+    of_series: dict[int, list[LinePoint]] = defaultdict(list)
+    for point in line:
+        of_series[point.series_id].append(point)
+    return {cp.pk: Excerpt.of(of_series[cp.series_id], alert.ends) for cp in points if of_series[cp.series_id]}
+
+
+def candidates_of(alert: Alert, path: Sequence[PathRow]) -> Sequence[Commit | PathRow]:
     if alert.width == 1:
         return [alert.commit]
-    return list(alert.candidates().reverse()[:MOST_CANDIDATES])
+    first, last = alert.ends
+    inside = [one for one in path if first < one.number <= last]
+    if len(inside) == alert.width:
+        return inside[::-1][:MOST_CANDIDATES]
+    return list(alert.candidates().reverse()[:MOST_CANDIDATES])  # a person chose commits outside of the bracket
 
 
 def merge_targets_of(alert: Alert) -> list[Alert]:
@@ -134,25 +194,29 @@ def merge_targets_of(alert: Alert) -> list[Alert]:
     return list(neighbours.select_related("commit").order_by("-pk")[:MERGE_TARGETS])
 
 
-def evidence_of(points: list[ChangePoint], forest: Forest, shown: int) -> list[Evidence]:
-    """The evidence of all change points, the first ``shown`` with their pairs.
+def evidence_of(
+    alert: Alert, points: list[ChangePoint], forest: Forest, shown: int, excerpts: dict[int, Excerpt]
+) -> list[Evidence]:
+    """The evidence of all change points, the first ``shown`` with their verdicts, runs and pairs.
 
     The number of queries does not depend on how many there are.
     """
     runs = {run.pk: run for cp in points[:shown] for run in cp.runs.all()}
     verdicts: dict[int, list[Verdict]] = defaultdict(list)
-    for verdict in Verdict.objects.filter(change_point__in=points).select_related("base", "commit").order_by("id"):
+    answers = Verdict.objects.filter(change_point__in=points[:shown]).select_related("base", "commit")
+    for verdict in answers.order_by("id"):
         verdicts[verdict.change_point_id].append(verdict)
     sides = pairing.samples_by_side(runs)
-    known, mutes = floors.newest_floors(cp.series_id for cp in points[:shown]), muting.mutes_of(points)
+    known = floors.newest_floors(cp.series_id for cp in points[:shown])
+    mutes = muting.mutes_of(points) if getattr(alert, "has_mutes", True) else {}
     found = []
-    for cp, whisker in zip(points, forest.rows, strict=True):
+    for place, (cp, whisker) in enumerate(zip(points, forest.rows, strict=True)):
         steps = verdicts[cp.pk]
         ends = next((step for step in steps if step.answer == Verdict.Answer.DIFFERENT), None)
-        measured = sorted(cp.runs.all(), key=lambda r: r.pk)
+        measured = sorted(cp.runs.all(), key=lambda r: r.pk) if place < shown else []
         showing = [r for r in measured if ends and (r.base_id, r.commit_id) == (ends.base_id, ends.commit_id)]
         pairs = [pair for run in showing for pair in pairing.pairs_of(sides, run.pk, cp.series)]
-        plot = Pairs.of(pairs, cp.metric) if pairs else None
-        floor, mute = known.get(cp.series_id), mutes.get(cp.pk)
-        found.append(Evidence(cp, whisker, ends, steps, pairs, measured, plot, floor, mute))
+        strips = SideStrips.of(pairs, cp.metric) if pairs else None
+        of_series = known.get(cp.series_id), mutes.get(cp.pk), excerpts.get(cp.pk)
+        found.append(Evidence(cp, whisker, ends, steps, pairs, measured, strips, *of_series))
     return found

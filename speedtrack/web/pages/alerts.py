@@ -1,18 +1,28 @@
-"""The list of alerts, of one project or of all."""
+"""The list of alerts, of one project or of all: filtered, ordered and paged by its address."""
 
 from collections import defaultdict
-from dataclasses import dataclass
-from typing import NamedTuple
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
-from django.db.models import Count
+from django.contrib.auth.models import User
+from django.db.models import Case, Count, Exists, F, FloatField, Max, OuterRef, Q, QuerySet, Subquery, Value, When
+from django.db.models.functions import Coalesce
+from django.http import Http404, QueryDict
 
 from speedtrack.alerts.models import Alert, ChangePoint
 from speedtrack.alerts.models.alerts import AlertQuerySet
 from speedtrack.benchmarks import numbers
-from speedtrack.benchmarks.metrics import METRICS, Direction, Metric
+from speedtrack.benchmarks.metrics import METRICS, WATCHED, Direction, Metric
 from speedtrack.projects.models import Project
+from speedtrack.web.drawing.strips import ChangeStrip
 
-MOST_ALERTS = 100
+PAGE, NEWEST = 50, 100  # on a page, in a feed
+MOST_PEOPLE = 200
+LONGEST_TEXT = 200
+SHOWN_CHANGES = 24  # of an alert, in its strip
+ORDERS = {"newest": "newest first", "oldest": "oldest first", "size": "largest first"}
+HIGHER = [name for name, metric in METRICS.items() if metric.better == Direction.HIGHER]
 ALERT_COLUMNS = (
     "status",
     "improvement",
@@ -29,12 +39,14 @@ ALERT_COLUMNS = (
 )
 
 
-class WorstChange(NamedTuple):
-    """The worst change point of an alert."""
+class ListedChange(NamedTuple):
+    """A change point of an alert."""
 
     benchmark: str
     metric: Metric
     ratio: float
+    low: float
+    high: float
 
     @property
     def is_slowdown(self) -> bool:
@@ -47,39 +59,84 @@ class WorstChange(NamedTuple):
 
 @dataclass(frozen=True)
 class ListedAlert:
+    """``changes``: the worst first; ``strip``: the same as a drawing, on one axis for the whole list."""
+
     alert: Alert
-    worst: WorstChange | None
-    series: int
+    changes: list[ListedChange]
+    strip: ChangeStrip | None = None
+
+    @property
+    def worst(self) -> ListedChange | None:
+        return self.changes[0] if self.changes else None
+
+    @property
+    def series(self) -> int:
+        return len(self.changes)
+
+
+@dataclass(frozen=True)
+class AlertFilters:
+    """What the address asks for. ``assignee``: a user name, ``none``, or ``me`` for whoever reads."""
+
+    status: str = "open"
+    project: str = ""
+    assignee: str = ""
+    metric: str = ""
+    text: str = ""
+    order: str = "newest"
+    after: str = ""
+
+    @classmethod
+    def of(cls, query: QueryDict) -> "AlertFilters":
+        """Raises Http404 for a metric or an order that does not exist."""
+        metric, order = query.get("metric", ""), query.get("order") or "newest"
+        if metric and metric not in METRICS:
+            raise Http404(f"There is no metric {metric!r}: there are {', '.join(METRICS)}.")
+        if order not in ORDERS:
+            raise Http404(f"Alerts cannot be ordered by {order!r}: say {', '.join(ORDERS)}.")
+        words = {name: query.get(name, "") for name in ("project", "assignee", "after")}
+        text = query.get("q", "").strip()[:LONGEST_TEXT]
+        return cls(query.get("status") or "open", metric=metric, order=order, text=text, **words)
+
+    @property
+    def active(self) -> bool:
+        """Does anything but the status leave alerts out?"""
+        return bool(self.project or self.assignee or self.metric or self.text)
 
 
 @dataclass(frozen=True)
 class AlertsPage:
-    """``counts``: by status, then the improvements; ``open``: how many slowdowns are open."""
+    """``counts``: by status, then the improvements; ``open``: how many slowdowns are open.
+
+    ``following``: where the next page begins; empty on the last one.
+    """
 
     alerts: list[ListedAlert]
     counts: list[tuple[str, int]]
     open: int
+    filters: AlertFilters
+    projects: list[tuple[str, str]]
+    people: list[str]
+    following: str = ""
+    orders: dict[str, str] = field(default_factory=lambda: ORDERS)
+    metrics: list[Metric] = field(default_factory=lambda: [METRICS[name] for name in WATCHED])
 
 
-def load(project: Project | None, status: str) -> AlertsPage:
-    by_status = count_alerts(project)
+def load(project: Project | None, filters: AlertFilters, reader: User | None = None) -> AlertsPage:
+    chosen = filtered(standing_alerts(project), filters, reader)
+    by_status = count_by_status(chosen)
     counts = [(name, by_status.get(name, 0)) for name in (*Alert.Status.values, "improvements")]
-    return AlertsPage(list_alerts(project, status), counts, sum(by_status.get(name, 0) for name in Alert.OPEN))
-
-
-def list_alerts(project: Project | None, status: str) -> list[ListedAlert]:
-    """Alerts, newest first: the open ones, the improvements, all, or the slowdowns of one status."""
-    found = standing_alerts(project)
-    if status == "open":
-        found = found.filter(status__in=Alert.OPEN, improvement=False)
-    elif status == "improvements":
-        found = found.filter(improvement=True)
-    elif status in Alert.Status.values:
-        found = found.filter(status=status, improvement=False)
-    listed = found.with_range().select_related("project", "branch", "before", "commit", "assignee")
-    alerts = list(listed.only(*ALERT_COLUMNS).order_by("-pk")[:MOST_ALERTS])
-    ranked = ranked_changes(alerts)
-    return [ListedAlert(alert, next(iter(ranked[alert.pk]), None), len(ranked[alert.pk])) for alert in alerts]
+    alerts, following = page_of(of_status(chosen, filters.status), filters)
+    people = User.objects.filter(is_active=True).order_by("username").values_list("username", flat=True)
+    return AlertsPage(
+        alerts=alerts,
+        counts=counts,
+        open=sum(by_status.get(name, 0) for name in Alert.OPEN),
+        filters=filters,
+        projects=[] if project else list(Project.objects.order_by("name").values_list("slug", "name")),
+        people=list(people[:MOST_PEOPLE]),
+        following=following,
+    )
 
 
 def standing_alerts(project: Project | None) -> AlertQuerySet:
@@ -87,21 +144,149 @@ def standing_alerts(project: Project | None) -> AlertQuerySet:
     return found if project is None else found.filter(project=project)
 
 
-def ranked_changes(alerts: list[Alert]) -> dict[int, list[WorstChange]]:
+def filtered(found: AlertQuerySet, filters: AlertFilters, reader: User | None) -> AlertQuerySet:
+    """All filters but the status, by which the result is counted."""
+    changes = ChangePoint.objects.filter(alert=OuterRef("pk"))
+    if filters.project:
+        found = found.filter(project__slug=filters.project)
+    if filters.assignee == "none":
+        found = found.filter(assignee=None)
+    elif filters.assignee == "me":
+        found = found.filter(assignee=reader) if reader else found.none()
+    elif filters.assignee:
+        found = found.filter(assignee__username=filters.assignee)
+    if filters.metric:
+        found = found.filter(Exists(changes.filter(series__metric=filters.metric)))
+    if text := filters.text:
+        commit = Q(commit__subject__icontains=text) | Q(commit__author_name__icontains=text)
+        benchmark = Exists(changes.filter(series__benchmark__name__icontains=text))
+        found = found.filter(commit | Q(commit__sha__startswith=text.lower()) | benchmark)
+    return found
+
+
+def of_status(found: AlertQuerySet, status: str) -> AlertQuerySet:
+    """The open ones, the improvements, all, or the slowdowns of one status."""
+    if status == "open":
+        return found.filter(status__in=Alert.OPEN, improvement=False)
+    if status == "improvements":
+        return found.filter(improvement=True)
+    return found.filter(status=status, improvement=False) if status in Alert.Status.values else found
+
+
+def list_alerts(project: Project | None, status: str) -> list[ListedAlert]:
+    """The newest alerts of a status, for feeds."""
+    return page_of(of_status(standing_alerts(project), status), AlertFilters(status=status), NEWEST)[0]
+
+
+def page_of(found: AlertQuerySet, filters: AlertFilters, most: int = PAGE) -> tuple[list[ListedAlert], str]:
+    """One page of alerts, and where the next one begins."""
+    ordered = ordered_from(found, filters)
+    listed = ordered.with_range().select_related("project", "branch", "before", "commit", "assignee")
+    alerts = list(listed.only(*ALERT_COLUMNS)[: most + 1])
+    following = ""
+    if len(alerts) > most:
+        last = alerts[most - 1]
+        following = f"{getattr(last, 'size', 0)!r}:{last.pk}" if filters.order == "size" else str(last.pk)
+    return with_changes(alerts[:most]), following
+
+
+def ordered_from(found: AlertQuerySet, filters: AlertFilters) -> AlertQuerySet:
+    """In the order asked for, from the cursor on. Raises Http404 for a cursor that no page gave."""
+    try:
+        size_text, _, pk_text = filters.after.rpartition(":")
+        pk, size = int(pk_text or 0), float(size_text or 0)
+    except ValueError:
+        raise Http404(f"There is no page of alerts after {filters.after!r}: begin with the first one.") from None
+    pk = min(pk, 2**63 - 1)
+    if filters.order == "size":
+        sized = found.annotate(size=worst_size())
+        at = Q(size__lt=size) | Q(size=size, pk__lt=pk)
+        return (sized.filter(at) if filters.after else sized).order_by("-size", "-pk")
+    if filters.order == "oldest":
+        return (found.filter(pk__gt=pk) if filters.after else found).order_by("pk")
+    return (found.filter(pk__lt=pk) if filters.after else found).order_by("-pk")
+
+
+def worst_size() -> Coalesce:
+    """The largest slowdown of an alert as a share; of what got better only, the negative of its size."""
+    slower = Case(
+        When(Q(series__metric__in=HIGHER), then=Value(1.0) - F("ratio")),
+        default=F("ratio") - Value(1.0),
+        output_field=FloatField(),
+    )
+    largest = ChangePoint.objects.filter(alert=OuterRef("pk")).order_by().values("alert")
+    return Coalesce(Subquery(largest.annotate(size=Max(slower)).values("size")), Value(0.0))
+
+
+def with_changes(alerts: list[Alert]) -> list[ListedAlert]:
+    changes = ranked_changes(alerts)
+    return [ListedAlert(alert, changes[alert.pk], strip_of(changes[alert.pk])) for alert in alerts]
+
+
+def alerts_document(page: AlertsPage) -> dict[str, Any]:
+    """The page as JSON. ``after``: what the address of the next page says; empty on the last one."""
+    return {
+        "schema": "speedtrack.alerts/1",
+        "counts": dict(page.counts),
+        "after": page.following,
+        "alerts": [alert_entry(row) for row in page.alerts],
+    }
+
+
+def alert_entry(row: ListedAlert) -> dict[str, Any]:
+    alert = row.alert
+    return {
+        "id": alert.pk,
+        "project": alert.project.slug,
+        "branch": alert.branch.name,
+        "status": alert.status,
+        "improvement": alert.improvement,
+        "muted": alert.muted,
+        "created": alert.created,
+        "assignee": alert.assignee.username if alert.assignee else None,
+        "before": alert.before.sha,
+        "commit": alert.commit.sha,
+        "subject": alert.commit.subject,
+        "commits": alert.width,
+        "drift": alert.drift,
+        "changes": [
+            {
+                "benchmark": one.benchmark,
+                "metric": one.metric.name,
+                "worse": one.is_slowdown,
+                "ratio": one.ratio,
+                "low": one.low,
+                "high": one.high,
+            }
+            for one in row.changes
+        ],
+    }
+
+
+def strip_of(changes: Sequence[ListedChange]) -> ChangeStrip | None:
+    shown = [(one.metric, one.ratio, one.low, one.high) for one in changes[:SHOWN_CHANGES]]
+    return ChangeStrip.of(shown) if shown else None
+
+
+def ranked_changes(alerts: Iterable[Alert]) -> dict[int, list[ListedChange]]:
     """By alert: its changes, the worst first. As columns, because an alert may have hundreds."""
-    found: dict[int, list[WorstChange]] = defaultdict(list)
+    found: dict[int, list[ListedChange]] = defaultdict(list)
     rows = ChangePoint.objects.filter(alert__in=alerts).order_by("pk")
-    for alert_id, benchmark, metric, ratio in rows.values_list(
-        "alert_id", "series__benchmark__name", "series__metric", "ratio"
-    ):
-        found[alert_id].append(WorstChange(benchmark, METRICS[metric], ratio))
+    columns = ("alert_id", "series__benchmark__name", "series__metric", "ratio", "low", "high")
+    for alert_id, benchmark, metric, *interval in rows.values_list(*columns):
+        found[alert_id].append(ListedChange(benchmark, METRICS[metric], *interval))
     for changes in found.values():
         changes.sort(key=lambda one: (not one.is_slowdown, -abs(one.ratio - 1)))
     return found
 
 
 def count_alerts(project: Project | None) -> dict[str, int]:
-    """How many alerts there are by status, and how many improvements."""
-    found = standing_alerts(project)
-    by_status = found.filter(improvement=False).values_list("status").annotate(count=Count("pk")).order_by()
-    return {**dict(by_status), "improvements": found.filter(improvement=True).count()}
+    return count_by_status(standing_alerts(project))
+
+
+def count_by_status(found: QuerySet[Alert]) -> dict[str, int]:
+    """How many slowdowns there are by status, and how many improvements."""
+    by_status: dict[str, int] = defaultdict(int)
+    for status, improvement, count in found.values_list("status", "improvement").annotate(count=Count("pk")).order_by():
+        by_status["improvements" if improvement else status] += count
+    return by_status

@@ -1,9 +1,11 @@
 """Recent changes: the change points of one cause as one entry, at its commit or the range that holds it."""
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from django.db import connection
 from django.db.models import F, OuterRef, QuerySet, Subquery
 
 from speedtrack.alerts.models import ChangePoint
@@ -11,7 +13,8 @@ from speedtrack.benchmarks.metrics import METRICS, Direction
 from speedtrack.projects.models import Branch, Commit, Position
 
 Status = ChangePoint.Status
-MOST_POINTS = 120  # read for one list
+MOST_POINTS = 120  # of a branch, read for one list
+REACH = 1000  # newest commits of a branch whose changes are its newest ones
 VISIBLE = (
     Status.SUSPECTED,
     Status.SETTLING,
@@ -39,7 +42,32 @@ class GroupedPoint(NamedTuple):
         return (self.ratio > 1) == (METRICS[self.metric].better == Direction.LOWER)
 
 
-COLUMNS = ("pk", "status", "ratio", "series__metric", "alert_id", "before_id", "commit_id", "width")
+# The newest commits of each branch from the end of an index, and the change points of each until there are enough: all
+# change points are neither read nor sorted.
+NEWEST = """
+    SELECT b.id, found.*
+      FROM unnest(%(branches)s::bigint[]) AS b(id)
+CROSS JOIN LATERAL (
+        SELECT cp.id, cp.status, cp.ratio, cp.metric, cp.alert_id, cp.before_id, cp.commit_id,
+               (SELECT l.number - f.number
+                  FROM projects_position l JOIN projects_position f ON f.branch_id = l.branch_id
+                 WHERE l.branch_id = cp.branch_id AND l.commit_id = cp.commit_id AND f.commit_id = cp.before_id)
+          FROM (SELECT number, commit_id FROM projects_position
+                 WHERE branch_id = b.id ORDER BY number DESC LIMIT %(reach)s) p
+    CROSS JOIN LATERAL (
+                SELECT c.*, s.metric FROM alerts_changepoint c JOIN runs_series s ON s.id = c.series_id
+                 WHERE c.commit_id = p.commit_id AND c.status = ANY (%(visible)s) OFFSET 0) cp
+      ORDER BY p.number DESC, cp.id DESC LIMIT %(most)s) found
+"""
+
+
+#: What lists show of a change point. Each further time that is loaded costs more than the rest of its row.
+LISTED = (
+    *("status", "ratio", "low", "high", "kind", "reference", "alert", "series__project", "series__metric"),
+    *("series__benchmark__name", "series__machine__name", "branch__name", "branch__project__slug"),
+    *("branch__project__name", "branch__project__default_branch", "before__sha", "commit__sha", "commit__subject"),
+    *("commit__author_name", "commit__committed_at"),
+)
 
 
 @dataclass(frozen=True)
@@ -106,12 +134,26 @@ def on_branch(branch: Branch | None, first: int = 0, last: int = 2**31 - 1) -> Q
     return points.annotate(place=F("commit__positions__number"))
 
 
-def newest_groups(points: QuerySet[ChangePoint], count: int) -> list[ChangeGroup]:
-    """The newest causes among these change points. Of each, two change points are loaded whole."""
-    newest = points.filter(status__in=VISIBLE).order_by("-commit__committed_at", "-id")[:MOST_POINTS]
-    groups = by_cause(GroupedPoint._make(row) for row in newest.values_list(*COLUMNS))[:count]
-    wanted = {one.pk for group in groups for one in (group[0], narrowest_of(group))}
-    return shown_groups(groups, change_points().in_bulk(wanted))
+def newest_groups(branches: Iterable[int], count: int) -> dict[int, list[ChangeGroup]]:
+    """By branch: the causes of the newest changes of its commits, whichever branch they were found on.
+
+    Of each cause, two change points are loaded whole.
+    """
+    asked: dict[str, Any] = {
+        "branches": list(branches),
+        "reach": REACH,
+        "most": MOST_POINTS,
+        "visible": list(VISIBLE),
+    }
+    points: dict[int, list[GroupedPoint]] = defaultdict(list)
+    with connection.cursor() as cursor:
+        cursor.execute(NEWEST, asked)
+        for branch, *columns in cursor:
+            points[branch].append(GroupedPoint._make(columns))
+    groups = {branch: by_cause(found)[:count] for branch, found in points.items()}
+    wanted = {one.pk for found in groups.values() for group in found for one in (group[0], narrowest_of(group))}
+    known = change_points().only(*LISTED).in_bulk(wanted) if wanted else {}
+    return {branch: shown_groups(found, known) for branch, found in groups.items()}
 
 
 def groups_of(points: Iterable[ChangePoint]) -> list[ChangeGroup]:

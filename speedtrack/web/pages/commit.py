@@ -1,10 +1,11 @@
 """A commit: its builds, its results, and how these compare with the commit measured before it."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import NamedTuple
 
-from django.db.models import Exists, F, IntegerField, OuterRef, Value
+from django.db.models import Exists, F, IntegerField, OuterRef, Subquery, Value
 from django.http import Http404
 
 from speedtrack.alerts import lines
@@ -13,14 +14,21 @@ from speedtrack.alerts.models import ChangePoint, CommitComparison, look_of
 from speedtrack.benchmarks import numbers
 from speedtrack.benchmarks.definitions import BUILD
 from speedtrack.benchmarks.metrics import METRICS, Metric
-from speedtrack.projects.models import Branch, Commit, Position, Project, Tag
-from speedtrack.runs.models import Build, LogChunk, Run, Series
+from speedtrack.projects import git
+from speedtrack.projects.git import ChangedFile, Description
+from speedtrack.projects.models import Annotation, Branch, Commit, Position, Project, Tag
+from speedtrack.projects.releases import version_of
+from speedtrack.runs.models import Build, LogChunk, Run, Series, Status
 from speedtrack.text import plain
+from speedtrack.web import forges
+from speedtrack.web.forges import ForgePages
 from speedtrack.web.pages import changes
 from speedtrack.web.scope import named_or_default, project_or_404
 
 FEW_RESULTS = 120  # of a machine, up to which the page has the numbers of all metrics
 PARENT = -1  # instead of a position
+MOST_FILES = 500  # that the page lists
+FEW_RUNS = 8  # the others are folded
 LOG_TAIL = 12_000  # characters of the build log that the page shows
 UNSETTLED_ANSWERS = {CommitComparison.Answer.SAME: "same", CommitComparison.Answer.UNKNOWN: "uncertain"}
 
@@ -80,8 +88,8 @@ class MetricResults:
 class MachineResults:
     """All results of one machine as a table of benchmarks by metrics, without those of the build.
 
-    ``groups``: the numbers by metric; of many results, those of one metric. ``moved``: those that differ, if they are
-    not all in ``groups``.
+    ``groups``: the numbers by metric; of many results, those of one metric. ``moved``: of many, those that differ: the
+    page shows them before all others.
     """
 
     machine: str
@@ -90,13 +98,36 @@ class MachineResults:
     rows: list[tuple[str, list[SeriesResult | None]]]
     moved: list[SeriesResult]
     others: list[Metric]  #: the metrics whose numbers another request shows
+    count: int
 
 
 @dataclass(frozen=True)
 class BuildWithLog:
+    """``same_as``: of the parents and the last release, those of which the machine built the same program."""
+
     build: Build
     run: Run
     log: str
+    same_as: list[Commit]
+
+    @property
+    def sizes(self) -> list[tuple[str, int]]:
+        """The programs and their bytes."""
+        return [(name, one["bytes"]) for name, one in self.build.artifacts.items() if one.get("bytes")]
+
+
+class LastRelease(NamedTuple):
+    """The release that was committed last before a commit."""
+
+    tag: str
+    sha: str
+
+
+class FileLink(NamedTuple):
+    """A changed file; ``url`` is empty where the forge is not known."""
+
+    file: ChangedFile
+    url: str
 
 
 @dataclass(frozen=True)
@@ -105,7 +136,10 @@ class CommitPage:
     commit: Commit
     branch: Branch | None
     branches: list[Branch]
-    tags: list[Tag]
+    tags: list[str]
+    release: LastRelease | None
+    description: Description | None
+    forge: ForgePages | None
     parents: list[Commit | str]
     named: dict[int, Commit]  #: commits near it on the branch, by how many commits they are before it
     machines: list[str]  #: those that measured the commit; the results are of the one that was asked for
@@ -114,6 +148,44 @@ class CommitPage:
     runs: list[Run]
     changes: list[changes.ChangeGroup]
     ladders: list[str]
+
+    @property
+    def body(self) -> str:
+        """The message without its first line."""
+        return self.description.message.partition("\n")[2].strip() if self.description else ""
+
+    @property
+    def files(self) -> list[FileLink]:
+        """The changed files, with their pages at the forge."""
+        files = self.description.files[:MOST_FILES] if self.description else []
+        forge, sha = self.forge, self.commit.sha
+        return [FileLink(one, forge.file(sha, one.path) if forge else "") for one in files]
+
+    @property
+    def is_annotated(self) -> bool:
+        return bool(getattr(self.commit, "is_annotated"))  # noqa: B009 (an annotation)
+
+    @property
+    def forge_url(self) -> str:
+        return self.forge.commit(self.commit.sha) if self.forge else ""
+
+    @property
+    def first_runs(self) -> list[Run]:
+        return self.runs[:FEW_RUNS]
+
+    @property
+    def more_runs(self) -> list[Run]:
+        return self.runs[FEW_RUNS:]
+
+    @property
+    def repeatable(self) -> Run | None:
+        """The newest run whose scripts repeat what it measured of this commit alone."""
+        own = (run for run in self.runs if run.status == Status.SUCCEEDED and not run.paired and not run.linked)
+        return next(own, None)
+
+    @property
+    def latency_benchmarks(self) -> list[str]:
+        return [name for name, _ in self.results.rows] if self.results else []
 
     @property
     def earlier(self) -> Commit | None:
@@ -125,9 +197,10 @@ class CommitPage:
 
 
 def commit_or_404(slug: str, sha: str) -> Commit:
-    """A commit by its hash, or by the beginning of it (at least seven characters)."""
+    """A commit by its hash, or by the beginning of it (at least seven characters); with ``is_annotated``."""
     commits = Commit.objects.filter(project__slug=slug, sha__startswith=sha.lower()).select_related("project")
-    found = list(commits[:2]) if len(sha) >= 7 else []
+    annotated = Exists(Annotation.objects.filter(commit=OuterRef("pk")))
+    found = list(commits.annotate(is_annotated=annotated)[:2]) if len(sha) >= 7 else []
     if len(found) != 1:
         project_or_404(slug)
         raise Http404(f"{slug} has {'more than one' if found else 'no'} commit {sha!r}.")
@@ -143,7 +216,7 @@ class Asked:
     metric: str | None = None
 
 
-class Place(NamedTuple):
+class BranchPlace(NamedTuple):
     """A commit on a branch, and the change points whose range includes it there."""
 
     commit: Commit
@@ -163,23 +236,29 @@ def load(slug: str, sha: str, asked: Asked) -> CommitPage:
     places = {p.branch: p.number for p in commit.positions.select_related("branch").order_by("branch__name")}
     branch = named_or_default("branch", asked.branch, places, project.default_branch)
     place = (
-        Place(commit, branch, places[branch], list(change_points_around(branch, places[branch]))) if branch else None
+        BranchPlace(commit, branch, places[branch], list(change_points_around(branch, places[branch])))
+        if branch
+        else None
     )
     machines, ladders = measured_by(commit)
     machine = named_or_default("machine", asked.machine, machines, "")
     results = results_on(machine, place) if place and machine else []
     parents, named = commits_around(commit, place, results)
+    tags, release = tags_around(commit)
     return CommitPage(
         project=project,
         commit=commit,
         branch=branch,
         branches=list(places),
-        tags=list(project.tags.filter(sha=commit.sha).order_by("name")),
+        tags=tags,
+        release=release,
+        description=described(project.slug, commit.sha),
+        forge=forges.forge_of(project.url),
         parents=parents,
         named=named,
         machines=[one.name for one in machines],
         results=machine_results(machine.name, results, asked.metric) if machine and results else None,
-        builds=builds_of(commit),
+        builds=builds_of(commit, [*commit.parents, *([release.sha] if release else [])]),
         runs=runs_of(commit),
         changes=changes.groups_of(cp for cp in place.points if cp.status in changes.VISIBLE) if place else [],
         ladders=ladders,
@@ -201,7 +280,7 @@ def measured_by(commit: Commit) -> tuple[list[MeasuringMachine], list[str]]:
     return sorted(machines.values(), key=lambda one: one.name), sorted({ladder for *_, ladder in found if ladder})
 
 
-def results_on(machine: MeasuringMachine, place: Place) -> list[SeriesResult]:
+def results_on(machine: MeasuringMachine, place: BranchPlace) -> list[SeriesResult]:
     """The results of one machine."""
     measured = lines.point_measurements().filter(commit=place.commit).values("series")
     series = Series.objects.filter(pk__in=measured, machine=machine.pk)
@@ -230,15 +309,15 @@ def machine_results(machine: str, results: list[SeriesResult], asked: str | None
     columns = [g for g in groups if any(r.benchmark != BUILD for r in g.results)]
     rows = [(name, [newest.get((name, g.metric.name)) for g in columns]) for name in names if name != BUILD]
     if len(results) <= FEW_RESULTS:
-        return MachineResults(machine, groups, columns, rows, [], [])
+        return MachineResults(machine, groups, columns, rows, [], [], len(results))
     shown = next((group for group in groups if group.metric.name == asked), groups[0])
-    moved = [r for r in results if (r.look != "same" or r.change) and r.metric is not shown.metric]
+    moved = [r for r in results if r.look != "same" or r.change]
     others = [group.metric for group in groups if group is not shown]
-    return MachineResults(machine, [shown], columns, rows, moved, others)
+    return MachineResults(machine, [shown], columns, rows, moved, others, len(results))
 
 
 def commits_around(
-    commit: Commit, place: Place | None, results: list[SeriesResult]
+    commit: Commit, place: BranchPlace | None, results: list[SeriesResult]
 ) -> tuple[list[Commit | str], dict[int, Commit]]:
     """The parents (of one that is not stored, the hash), and the commits before and after it that the page names.
 
@@ -264,13 +343,47 @@ def runs_of(commit: Commit) -> list[Run]:
     return list(found.defer("machine__facts").order_by("-id")[:50])
 
 
-def builds_of(commit: Commit) -> list[BuildWithLog]:
-    """The builds, newest first; the newest with the end of its log."""
-    builds = list(commit.builds.select_related("attempt__run__machine").order_by("-id")[:10])
+def tags_around(commit: Commit) -> tuple[list[str], LastRelease | None]:
+    """The commit's tags, and the last release before it: by date, since many are made on branches of their own."""
+    tagged = Commit.objects.filter(project=commit.project_id, sha=OuterRef("sha"))
+    found = Tag.objects.filter(project=commit.project_id).annotate(at=Subquery(tagged.values("committed_at")[:1]))
+    rows = list(found.order_by("name").values_list("name", "sha", "at"))
+    releases = [
+        (at, version, tag, sha)
+        for tag, sha, at in rows
+        if at and at < commit.committed_at and (version := version_of(tag))
+    ]
+    last = max(releases, default=None)
+    return [tag for tag, sha, _ in rows if sha == commit.sha], LastRelease(*last[2:]) if last else None
+
+
+@lru_cache(maxsize=500)
+def described(slug: str, sha: str) -> Description | None:
+    """What git says of a commit, which never changes."""
+    return git.describe(slug, sha) if git.has_mirror(slug) else None
+
+
+def builds_of(commit: Commit, others: Sequence[str]) -> list[BuildWithLog]:
+    """The builds, newest first, the newest with the end of its log; beside them those of other commits."""
+    near = Commit.objects.filter(project=commit.project_id, sha__in=[commit.sha, *others])
+    rows = Build.objects.filter(commit__in=near.values("pk")).select_related("commit", "attempt__run__machine")
+    found = sorted(rows.defer("attempt__run__machine__facts"), key=lambda build: -build.pk)
+    builds = [build for build in found if build.commit_id == commit.pk][:10]
     if not builds:
         return []
     log = build_log_tail(builds[0])
-    return [BuildWithLog(b, b.attempt.run, log if b is builds[0] else "") for b in builds]
+    return [
+        BuildWithLog(one, one.attempt.run, log if one is builds[0] else "", same_programs(one, found)) for one in builds
+    ]
+
+
+def same_programs(build: Build, found: Iterable[Build]) -> list[Commit]:
+    """The other commits of which the same machine built the same program, bit for bit."""
+    if not build.succeeded or not build.artifacts:
+        return []
+    machine = build.attempt.run.machine_id
+    same = (one for one in found if one.artifacts == build.artifacts and one.attempt.run.machine_id == machine)
+    return list({one.commit_id: one.commit for one in same if one.commit_id != build.commit_id}.values())
 
 
 def build_log_tail(build: Build) -> str:

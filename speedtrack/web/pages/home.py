@@ -2,8 +2,11 @@
 
 import math
 from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from datetime import datetime
+from operator import attrgetter
+from typing import Any, NamedTuple
 
 import numpy as np
 from django.db import connection
@@ -13,31 +16,45 @@ from speedtrack.alerts.lines import Array, array_of, sql
 from speedtrack.alerts.models import Alert
 from speedtrack.benchmarks.metrics import HEADLINE, METRICS, Metric
 from speedtrack.projects.models import Branch, Project
-from speedtrack.runs.models import Machine
-from speedtrack.web.pages import changes
+from speedtrack.web.pages import changes, machines, releasepoints
 from speedtrack.web.pages.changes import ChangeGroup
+from speedtrack.web.pages.machines import Health
+from speedtrack.web.pages.releasepoints import MeasuredRelease, ReleaseChange, ReleaseEstimate
 
 WINDOW = 60  # commits of the default branch that the trend shows
+LISTED_CHANGES = 10
 MOST_RUNS = 200  # of a project on a machine that are counted: however many wait, they are read from an index
-PATHS = """
-    SELECT b.project_id, ARRAY(SELECT p.commit_id FROM projects_position p WHERE p.branch_id = b.id
-                             ORDER BY p.number DESC LIMIT %(window)s)
+# How far each machine measured the newest commits of each branch.
+COVERAGE = """
+    SELECT b.project_id, b.id, r.machine_id, machine.name, count(*), max(p.number), max(head.number)
       FROM projects_branch b
+CROSS JOIN LATERAL (SELECT number FROM projects_position WHERE branch_id = b.id ORDER BY number DESC LIMIT 1) head
+CROSS JOIN LATERAL (SELECT number, commit_id FROM projects_position
+                     WHERE branch_id = b.id AND number > head.number - %(window)s OFFSET 0) p
+      JOIN runs_run r ON r.commit_id = p.commit_id AND r.base_id IS NULL AND r.canary_id IS NULL
+       AND r.status = 'succeeded'
+      JOIN runs_machine machine ON machine.id = r.machine_id
      WHERE b.id = ANY(%(branches)s)
+  GROUP BY b.project_id, b.id, r.machine_id, machine.name
 """
 HEADLINES = sql("""
-    SELECT s.project_id, found.*
-      FROM unnest(%(projects)s::bigint[], %(branches)s::bigint[]) AS b(project_id, id)
+    SELECT a.project_id, s.id, benchmark.name, found.*
+      FROM unnest(%(projects)s::bigint[], %(branches)s::bigint[], %(machines)s::bigint[])
+           AS a(project_id, branch_id, machine_id)
 CROSS JOIN LATERAL (
-        SELECT ARRAY(SELECT p.commit_id FROM projects_position p WHERE p.branch_id = b.id
-                   ORDER BY p.number DESC LIMIT %(window)s) AS commits OFFSET 0) path
-      JOIN runs_series s ON s.project_id = b.project_id AND s.metric = %(metric)s
+        SELECT array_agg(commit_id) AS commits, array_agg(number) AS numbers
+          FROM (SELECT commit_id, number FROM projects_position WHERE branch_id = a.branch_id
+              ORDER BY number DESC LIMIT %(window)s) newest OFFSET 0) path
+      JOIN runs_series s ON s.project_id = a.project_id AND s.machine_id = a.machine_id AND s.metric = %(metric)s
+      JOIN benchmarks_benchmark benchmark ON benchmark.id = s.benchmark_id AND benchmark.ladder = ''
 CROSS JOIN LATERAL (
-        SELECT array_send(array_agg(m.commit_id ORDER BY m.attempt_id)),
-               array_send(array_agg(m.value ORDER BY m.attempt_id))
+        SELECT array_send(array_agg(path.numbers[array_position(path.commits, m.commit_id)] ORDER BY m.attempt_id)),
+               array_send(array_agg(m.value ORDER BY m.attempt_id)),
+               array_send(array_agg(m.low ORDER BY m.attempt_id)), array_send(array_agg(m.high ORDER BY m.attempt_id))
           FROM runs_measurement m
          WHERE m.series_id = s.id AND m.commit_id = ANY(path.commits) AND IS_CLEAN_POINT
         HAVING count(*) > 0) found
+  ORDER BY s.id
 """)
 UNFINISHED = """
     SELECT p.id, sum(counted.runs)::int, bool_or(counted.runs = %(most)s)
@@ -48,13 +65,49 @@ UNFINISHED = """
                  LIMIT %(most)s) few) counted
   GROUP BY p.id
 """
+MEASURED = """
+    SELECT p.branch_id, c.sha, c.subject, c.committed_at
+      FROM unnest(%(branches)s::bigint[], %(numbers)s::int[]) AS newest(branch_id, number)
+      JOIN projects_position p ON p.branch_id = newest.branch_id AND p.number = newest.number
+      JOIN projects_commit c ON c.id = p.commit_id
+"""
+
+
+class Coverage(NamedTuple):
+    """How much of the newest commits of a branch a machine measured, and up to which position."""
+
+    project_id: int
+    branch_id: int
+    machine_id: int
+    machine: str
+    commits: int
+    newest: int
+    head: int
+
+
+class NewestMeasured(NamedTuple):
+    sha: str
+    subject: str
+    committed_at: datetime
+
+
+class Trend(NamedTuple):
+    """A benchmark's headline metric at the newest commits of a branch, oldest first; None is a gap."""
+
+    series_id: int
+    benchmark: str
+    values: list[float | None]
+    newest: ReleaseEstimate
 
 
 @dataclass
 class Card:
     """One project. ``lag``: by how many commits the newest measured one is behind the head; None: none is measured.
 
-    ``unfinished``: runs that wait or run; ``or_more``: there may be more of them.
+    ``machine``: the one whose lines are shown, that which measured the most of the newest commits. ``line``: the
+    geometric mean of the ``trends``, ``newest`` its newest value. ``release``: the last release against the one before;
+    ``since``: the newest values against the last release. ``unfinished``: runs that wait or run; ``or_more``:
+    there may be more of them.
     """
 
     project: Project
@@ -63,41 +116,74 @@ class Card:
     unfinished: int
     or_more: bool
     metric: Metric
-    line: list[float | None] = field(default_factory=list)
+    machine: str = ""
     lag: int | None = None
-    benchmarks: int = 0
+    measured: NewestMeasured | None = None
+    line: list[float | None] = field(default_factory=list)
+    newest: float | None = None
+    trends: list[Trend] = field(default_factory=list)
+    change: ChangeGroup | None = None
+    release: ReleaseChange | None = None
+    since: ReleaseChange | None = None
 
     @property
     def fresh(self) -> bool:
         return self.lag == 0
+
+    @property
+    def behind(self) -> float | None:
+        """Seconds between the newest measured commit and the head, if both have sensible times."""
+        if self.measured is None or self.branch is None or self.branch.head is None:
+            return None
+        return max(0.0, (self.branch.head.committed_at - self.measured.committed_at).total_seconds())
 
 
 @dataclass(frozen=True)
 class HomePage:
     cards: list[Card]
     changes: list[ChangeGroup]
-    quarantined: list[Machine]
+    machines: Health
+
+    @property
+    def alone(self) -> bool:
+        """Is there one project, whose card has the whole width?"""
+        return len(self.cards) == 1
 
 
 def load() -> HomePage:
-    return HomePage(project_cards(), latest_changes(), quarantined_machines())
-
-
-def project_cards() -> list[Card]:
-    """One card per project; the number of queries does not depend on how many there are."""
-    alerts = dict(Alert.objects.work().values_list("project").annotate(count=Count("pk")))
+    """The number of queries does not depend on how many projects there are."""
     followed = Branch.objects.filter(name=F("project__default_branch")).select_related("head")
     branches = {branch.project_id: branch for branch in followed}
+    cards = project_cards(branches)
+    found = changes.newest_groups([branch.pk for branch in branches.values()], LISTED_CHANGES)
+    for card in cards:
+        card.change = next(iter(found.get(card.branch.pk, [])), None) if card.branch else None
+    newest = sorted((one for groups in found.values() for one in groups), key=committed_at, reverse=True)
+    return HomePage(cards, newest[:LISTED_CHANGES], machines.health())
+
+
+committed_at = attrgetter("commit.committed_at")
+
+
+def card_of(project: Project) -> Card:
+    """What was measured of the newest commits of one project, without its runs and changes."""
+    branch = project.branches.filter(name=project.default_branch).select_related("head").first()
+    card = Card(project, branch, Alert.objects.work().filter(project=project).count(), 0, False, METRICS[HEADLINE])
+    if branch:
+        fill_cards({branch.pk: card})
+    return card
+
+
+def project_cards(branches: dict[int, Branch]) -> list[Card]:
+    """One card per project."""
+    alerts = dict(Alert.objects.work().values_list("project").annotate(count=Count("pk")))
     waiting = unfinished_runs()
-    values = headline_values(branches)
-    made = []
-    for project in Project.objects.order_by("name"):
+    cards = []
+    for project in Project.objects.tracked().order_by("name"):
         branch = branches.get(project.pk)
-        card = Card(project, branch, alerts.get(project.pk, 0), *waiting[project.pk], METRICS[HEADLINE])
-        if branch:
-            fill_card(card, values.get(project.pk, np.empty((0, 0))))
-        made.append(card)
-    return made
+        cards.append(Card(project, branch, alerts.get(project.pk, 0), *waiting[project.pk], METRICS[HEADLINE]))
+    fill_cards({card.branch.pk: card for card in cards if card.branch})
+    return cards
 
 
 def unfinished_runs() -> dict[int, tuple[int, bool]]:
@@ -107,58 +193,95 @@ def unfinished_runs() -> dict[int, tuple[int, bool]]:
         return {project_id: (count, more) for project_id, count, more in cursor}
 
 
-def headline_values(branches: dict[int, Branch]) -> dict[int, Array]:
-    """By project: the clean values of its headline series for the newest commits of its branch, oldest first.
-
-    One row per series; NaN where a commit was not measured.
-    """
-    asked: dict[str, Any] = {
-        "metric": HEADLINE,
-        "window": WINDOW,
-        "projects": list(branches),
-        "branches": [branch.pk for branch in branches.values()],
+def fill_cards(cards: dict[int, Card]) -> None:
+    """Set what was measured of the newest commits of these branches."""
+    coverage: dict[int, list[Coverage]] = defaultdict(list)
+    for row in fetch(COVERAGE, branches=list(cards), window=WINDOW):
+        one = Coverage._make(row)
+        coverage[one.branch_id].append(one)
+    newest = {branch: max(one.newest for one in found) for branch, found in coverage.items()}
+    shown = {branch: min(found, key=lambda one: (-one.commits, one.machine)) for branch, found in coverage.items()}
+    commits = {
+        branch: NewestMeasured._make(columns)
+        for branch, *columns in fetch(MEASURED, branches=list(newest), numbers=list(newest.values()))
     }
-    rows: dict[int, list[Array]] = defaultdict(list)
+    trends = headline_trends(shown.values())
+    for branch, one in shown.items():
+        card = cards[branch]
+        card.machine, card.lag, card.measured = one.machine, one.head - newest[branch], commits[branch]
+        card.trends = trends[branch]
+        card.line, card.newest = mean_line([trend.values for trend in card.trends])
+    compare_releases(cards.values())
+
+
+def fetch(query: str, **asked: Any) -> list[tuple[Any, ...]]:
     with connection.cursor() as cursor:
-        cursor.execute(PATHS, asked)
-        paths = {project_id: np.array(commits[::-1], np.int64) for project_id, commits in cursor}
-        orders = {project_id: np.argsort(path) for project_id, path in paths.items()}
-        cursor.execute(HEADLINES, asked)
-        for project_id, commits, values in cursor:
-            path, order = paths[project_id], orders[project_id]
-            row = np.full(len(path), np.nan)
-            row[order[np.searchsorted(path, array_of(commits), sorter=order)]] = array_of(values)
-            rows[project_id].append(row)
-    return {project_id: np.array(rows.get(project_id, np.empty((0, len(path))))) for project_id, path in paths.items()}
+        cursor.execute(query, asked)
+        rows: list[tuple[Any, ...]] = cursor.fetchall()
+        return rows
 
 
-def fill_card(card: Card, values: Array) -> None:
-    """Set the line of a card, and how far its newest measured commit is behind the head."""
-    card.line, card.benchmarks = joint_line(values), len(values)
-    card.lag = next((lag for lag, value in enumerate(reversed(card.line)) if value is not None), None)
+def headline_trends(shown: Iterable[Coverage]) -> dict[int, list[Trend]]:
+    """By branch: the clean headline values on the machine; of each benchmark those of its newest line."""
+    chosen = list(shown)
+    rows = fetch(
+        HEADLINES,
+        metric=HEADLINE,
+        window=WINDOW,
+        projects=[one.project_id for one in chosen],
+        branches=[one.branch_id for one in chosen],
+        machines=[one.machine_id for one in chosen],
+    )
+    by_project = {one.project_id: one for one in chosen}
+    found: dict[int, dict[str, Trend]] = defaultdict(dict)
+    for project, series, benchmark, *sent in rows:
+        one = by_project[project]
+        first = max(0, one.head - WINDOW + 1)
+        line: list[float | None] = [None] * (one.head - first + 1)
+        numbers, *columns = (array_of(column).tolist() for column in sent)
+        by_number = {number: ReleaseEstimate(*values) for number, *values in zip(numbers, *columns, strict=True)}
+        for number, estimate in by_number.items():
+            line[number - first] = estimate.value
+        found[one.branch_id][benchmark] = Trend(series, benchmark, line, by_number[max(by_number)])
+    return defaultdict(list, {branch: list(lines.values()) for branch, lines in found.items()})
 
 
-def joint_line(values: Array) -> list[float | None]:
-    """The geometric mean of several lines, each divided by its own median, so that all weigh the same.
+def mean_line(lines: Sequence[Sequence[float | None]]) -> tuple[list[float | None], float | None]:
+    """The geometric mean of lines by place, each relative to its own median, so that a gap in one is no step.
 
-    None where no line has a value.
+    At the height of the geometric mean of all medians. None where no line has a value. And its newest value.
     """
+    if not lines:
+        return [], None
+    values = np.array(lines, dtype=float)  # None becomes NaN
+    joined, height = joint_line(values)
+    line = [None if value is None else value * height for value in joined]
+    return line, next((value for value in reversed(line) if value is not None), None)
+
+
+def joint_line(values: Array) -> tuple[list[float | None], float]:
+    """The geometric mean of several lines, each divided by its own median, and that of the medians."""
     positive = np.where(values > 0, values, np.nan)
     positive = positive[np.isfinite(positive).any(axis=1)]
     if not len(positive):
-        return [None] * values.shape[1]
-    scaled = np.log(positive / np.nanmedian(positive, axis=1, keepdims=True))
+        return [None] * values.shape[1], math.nan
+    medians = np.nanmedian(positive, axis=1, keepdims=True)
+    scaled = np.log(positive / medians)
     known = np.isfinite(scaled)
     sums, counts = np.where(known, scaled, 0).sum(axis=0), known.sum(axis=0)
-    return [math.exp(total / count) if count else None for total, count in zip(sums, counts.tolist(), strict=True)]
+    line = [math.exp(total / count) if count else None for total, count in zip(sums, counts.tolist(), strict=True)]
+    return line, math.exp(np.log(medians).mean())
 
 
-def latest_changes() -> list[ChangeGroup]:
-    """The newest changes on the default branches of all projects."""
-    default = F("branch__project__default_branch")
-    return changes.newest_groups(changes.change_points().filter(commit__positions__branch__name=default), 10)
-
-
-def quarantined_machines() -> list[Machine]:
-    """The machines in quarantine."""
-    return list(Machine.objects.filter(quarantined_at__isnull=False).order_by("name"))
+def compare_releases(cards: Iterable[Card]) -> None:
+    """Set how the newest measured release of each project compares with the one before it, and with what came since."""
+    by_project = {card.project.pk: card for card in cards if card.trends}
+    if not by_project:
+        return
+    series = {pk: [trend.series_id for trend in card.trends] for pk, card in by_project.items()}
+    for pk, releases in releasepoints.newest_releases(series, {}).items():
+        card = by_project[pk]
+        now = MeasuredRelease("", "", {trend.series_id: trend.newest for trend in card.trends})
+        effect = card.metric.smallest_effect
+        card.release = releasepoints.last_change(releases, card.metric, effect)
+        card.since = releasepoints.change_between(releases[0], now, card.metric, effect)

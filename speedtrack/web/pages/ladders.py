@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol
 
 from django.db.models import Exists, Max, OuterRef, Q, QuerySet
 from django.http import Http404, QueryDict
@@ -26,6 +26,19 @@ TITLES = {
     "keys": "Keys",
     "rate": "Requests/s asked for",
 }
+
+
+class Summarized(Protocol):
+    """What a chart shows of a measured commit."""
+
+    @property
+    def value(self) -> float: ...
+    @property
+    def low(self) -> float: ...
+    @property
+    def high(self) -> float: ...
+    @property
+    def flags(self) -> list[str]: ...
 
 
 @dataclass(frozen=True)
@@ -215,7 +228,7 @@ def value_of(page: LaddersPage, line: LadderLine, value: float, one: Measurement
     return line_value(page.metric, f"{line.label}, {value:g}", value, one) if one else None
 
 
-def line_value(metric: Metric, name: str, place: float, one: Measurement) -> LineValue:
+def line_value(metric: Metric, name: str, place: float, one: Summarized) -> LineValue:
     """A measurement as a point; ``name`` says of what."""
     title = f"{name}: {numbers.quantity(metric, one.value)} ({numbers.interval(metric, one.low, one.high)})"
     if one.flags:

@@ -22,22 +22,13 @@ from speedtrack.runs.models import (
 )
 from speedtrack.web.drawing.plots import CanaryDot, CanaryPlot
 from speedtrack.web.pages import queue
+from speedtrack.web.pages.facts import FactGroups
 from speedtrack.web.pages.queue import MachineWork
 
 CHECKS = 60  # in the plot and in the table
 EVENTS = 30
 LISTED_RUNS = 12
 SHIFTS = 20
-UNKNOWN = "unknown"  # the value that a runner sends for a fact that it cannot read
-#: Topics of facts, by the prefixes of their names; any other fact is about the kernel.
-FACT_TOPICS = {
-    "Processor": """system architecture cpu_ microcode hypervisor smt turbo governor frequency energy sleep cpuidle
-        cores threads sockets l1 l2 l3 hardware_counters clocksource temperature""",
-    "Memory": "memory_ thp hugepages swappiness overcommit numa free_ swap_",
-    "Placement": "server_cpus driver_cpus placement isolated nohz housekeeping offline irqbalance interrupts",
-    "Software": "os libc compiler build_ driver_ runner_",
-    "Kernel": "",
-}
 
 
 @dataclass(frozen=True)
@@ -62,28 +53,6 @@ class EnvironmentEra:
 
     environment: Environment
     changed: list[ChangedFact]
-
-
-@dataclass(frozen=True)
-class FactGroups:
-    """Facts by topic, and the names of those that the runner could not read."""
-
-    groups: dict[str, dict[str, Any]]
-    unknown: list[str]
-
-    @classmethod
-    def of(cls, facts: dict[str, Any]) -> "FactGroups":
-        known = sorted(name for name, value in facts.items() if value != UNKNOWN)
-        groups = {topic: {name: facts[name] for name in known if topic_of(name) == topic} for topic in FACT_TOPICS}
-        return cls({topic: group for topic, group in groups.items() if group}, sorted(facts.keys() - set(known)))
-
-
-def topic_of(fact: str) -> str:
-    """The topic with the longest prefix of the fact's name, else the kernel."""
-    prefixes = {
-        prefix: topic for topic, known in FACT_TOPICS.items() for prefix in known.split() if fact.startswith(prefix)
-    }
-    return prefixes[max(prefixes, key=len)] if prefixes else "Kernel"
 
 
 @dataclass(frozen=True)

@@ -50,6 +50,8 @@ class ProfileSection:
 
 
 def section_of_alert(alert: Alert, zoom: str) -> ProfileSection:
+    if not getattr(alert, "has_profiles", True):
+        return ProfileSection(None, [])
     runs = Run.objects.filter(reason=Reason.PROFILE, base=alert.before, commit=alert.commit)
     return section_of_runs(runs, zoom)
 

@@ -70,14 +70,21 @@ class MachineWork:
 
     @property
     def health(self) -> str:
-        if self.machine.quarantined_at:
-            return "quarantine"
-        if self.machine.paused:
-            return "paused"
-        if self.machine.last_seen_at is None:
-            return "never seen"
-        silent = (timezone.now() - self.machine.last_seen_at).total_seconds() > SILENT_S
-        return "silent" if silent else "working" if self.running else "idle"
+        return health_of(self.machine, self.running is not None)
+
+
+def health_of(machine: Machine, is_working: bool) -> str:
+    """The state of a machine in words."""
+    if machine.retired_at:
+        return "retired"
+    if machine.quarantined_at:
+        return "quarantine"
+    if machine.paused:
+        return "paused"
+    if machine.last_seen_at is None:
+        return "never seen"
+    silent = (timezone.now() - machine.last_seen_at).total_seconds() > SILENT_S
+    return "silent" if silent else "working" if is_working else "idle"
 
 
 @dataclass(frozen=True)
@@ -87,7 +94,8 @@ class QueuePage:
 
 
 def load() -> QueuePage:
-    return QueuePage(work_of_all(), failed_or_lost())
+    in_service = [work for work in work_of_all() if not work.machine.retired_at]
+    return QueuePage(in_service, failed_or_lost())
 
 
 def work_of_all() -> list[MachineWork]:
@@ -144,7 +152,7 @@ def usual_seconds() -> dict[int, float]:
 
 def estimate_ends(work: MachineWork, runs: list[WaitingRun]) -> None:
     """Set when each waiting run will be done, estimated from the machine's usual duration of a run."""
-    if work.usual_s is None or work.health in ("quarantine", "paused", "silent", "never seen"):
+    if work.usual_s is None or work.health in ("retired", "quarantine", "paused", "silent", "never seen"):
         work.waiting = [(run, None) for run in runs]
         return
     at = timezone.now()

@@ -1,15 +1,21 @@
-"""Releases of a project: a metric over the versions, with a line per benchmark, and what no longer builds."""
+"""Releases of a project: each against the one before it and the first, a metric over the versions, and what failed."""
 
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from django.db.models import QuerySet
+from django.db.models import Exists, OuterRef
 from django.http import QueryDict
 
+from speedtrack.alerts import between, lines
+from speedtrack.alerts.between import Chosen, CommitOnMachine, ComparedRow, Points, SidePoint
+from speedtrack.alerts.effects import SmallestEffects
 from speedtrack.benchmarks.metrics import METRICS, Metric
-from speedtrack.benchmarks.models import Benchmark
 from speedtrack.projects.models import Commit, Project
 from speedtrack.projects.releases import Version, version_of
-from speedtrack.runs.models import Machine, Measurement, Run, Status
+from speedtrack.runs.models import Machine, Run, Series, Status
+from speedtrack.stats.totals import MeanRatio, mean_ratio
 from speedtrack.web.drawing.linecharts import MOST_LINES, LineChart, chart_over_names
 from speedtrack.web.pages.ladders import USUAL_METRIC, line_value
 from speedtrack.web.scope import machines_of, named_or_default, project_or_404
@@ -35,9 +41,46 @@ class BenchmarkChoice:
 
 
 @dataclass(frozen=True)
-class ReleaseRow:
+class ReleaseCell:
+    """A release under one benchmark, compared with the one before it, and with the first; those have been measured.
+
+    ``before``, ``first``: their tags.
+    """
+
     release: Release
-    cells: list[Measurement | None]
+    point: SidePoint | None = None
+    before: str = ""
+    since_before: ComparedRow | None = None
+    first: str = ""
+    since_first: ComparedRow | None = None
+
+
+@dataclass(frozen=True)
+class BenchmarkTable:
+    """All releases under one benchmark, oldest first."""
+
+    name: str
+    cells: list[ReleaseCell]
+
+    @property
+    def newest_first(self) -> list[ReleaseCell]:
+        return self.cells[::-1]
+
+    @property
+    def whole(self) -> ComparedRow | None:
+        """The newest measured release against the first."""
+        return next((cell.since_first for cell in reversed(self.cells) if cell.point), None)
+
+
+@dataclass(frozen=True)
+class ReleaseTotal:
+    """A release under all shown benchmarks: the mean of its ratios, and how many of them got worse or better."""
+
+    release: Release
+    before: str
+    since_before: MeanRatio | None
+    since_first: MeanRatio | None
+    looks: Counter[str]
 
 
 @dataclass(frozen=True)
@@ -48,12 +91,19 @@ class ReleasesPage:
     metrics: list[Metric]
     metric: Metric
     choices: list[BenchmarkChoice]
-    rows: list[ReleaseRow]
+    releases: list[Release]
+    tables: list[BenchmarkTable]
     chart: LineChart | None
 
     @property
     def benchmarks(self) -> list[str]:
         return [choice.name for choice in self.choices if choice.shown]
+
+    @property
+    def totals(self) -> list[ReleaseTotal]:
+        """Newest first."""
+        rows = zip(*(table.cells for table in self.tables), strict=True)
+        return [total_of(list(cells)) for cells in rows][::-1]
 
 
 def load(slug: str, query: QueryDict) -> ReleasesPage:
@@ -64,16 +114,17 @@ def load(slug: str, query: QueryDict) -> ReleasesPage:
     metric = named_or_default("metric", query.get("metric"), METRICS.values(), USUAL_METRIC)
     assert metric
     tags = tagged_commits(project)
-    points = Measurement.objects.filter(series__project=project, series__machine=machine, series__metric=metric.name)
-    points = points.filter(commit__in=[commit for _, _, commit in tags], accepted=True, paired=False)
-    measured = newest_measurements(points)
-    releases = with_outcomes(tags, machine, {commit for commit, _ in measured})
-    benchmarks = {name: one.series.benchmark for (_, name), one in measured.items()}
-    choices = choices_of(benchmarks, query.getlist("benchmark"))
+    series = measured_series(project, machine, metric, [commit.pk for *_, commit in tags])
+    choices = choices_of(series, query.getlist("benchmark"))
     shown = [choice.name for choice in choices if choice.shown]
-    rows = [ReleaseRow(one, [measured.get((one.commit.pk, name)) for name in shown]) for one in releases]
-    chart = chart_of(metric, rows, shown)
-    return ReleasesPage(project, machines, machine, list(METRICS.values()), metric, choices, rows, chart)
+    own = [one.pk for one in series if one.benchmark.name in shown]
+    sides = [CommitOnMachine(commit.pk, machine.pk) for *_, commit in tags] if machine else []
+    points = dict(zip((side.commit_id for side in sides), between.points_of(sides, own), strict=True)) if own else {}
+    releases = with_outcomes(tags, machine, points)
+    smallest = SmallestEffects(project.pk).of_many({one.pk: metric.name for one in series})
+    tables = [table_of(name, metric, releases, points, smallest) for name in shown]
+    chart = chart_of(metric, releases, tables)
+    return ReleasesPage(project, machines, machine, list(METRICS.values()), metric, choices, releases, tables, chart)
 
 
 def tagged_commits(project: Project) -> list[tuple[Version, str, Commit]]:
@@ -84,14 +135,27 @@ def tagged_commits(project: Project) -> list[tuple[Version, str, Commit]]:
     return sorted(found, key=lambda row: row[:2])[-MOST_RELEASES:]
 
 
-def newest_measurements(points: QuerySet[Measurement]) -> dict[tuple[int, str], Measurement]:
-    """The newest measurement of each commit and benchmark."""
-    rows = points.select_related("series__benchmark").order_by("pk")
-    return {(one.commit_id, one.series.benchmark.name): one for one in rows}
+def measured_series(project: Project, machine: Machine | None, metric: Metric, commits: Sequence[int]) -> list[Series]:
+    """The series with a point of any of these commits."""
+    points = lines.point_measurements().filter(series=OuterRef("pk"), commit__in=list(commits))
+    found = Series.objects.filter(Exists(points), project=project, machine=machine, metric=metric.name)
+    return list(found.select_related("benchmark").defer("benchmark__definition"))
+
+
+def choices_of(series: Sequence[Series], asked: list[str]) -> list[BenchmarkChoice]:
+    """The measured benchmarks, rungs of ladders last, in the order of their values.
+
+    By default the first few benchmarks are shown; the rungs of ladders only if there are no other benchmarks.
+    """
+    benchmarks = {one.benchmark.name: one.benchmark for one in series}
+    ordered = sorted(benchmarks, key=lambda name: (benchmarks[name].ladder, benchmarks[name].rung or 0, name))
+    usual = [name for name in ordered if not benchmarks[name].ladder] or ordered
+    shown = [name for name in ordered if name in asked] or usual[: MOST_LINES // 2]
+    return [BenchmarkChoice(name, name in shown[:MOST_LINES]) for name in ordered]
 
 
 def with_outcomes(
-    tags: list[tuple[Version, str, Commit]], machine: Machine | None, measured: set[int]
+    tags: list[tuple[Version, str, Commit]], machine: Machine | None, points: Mapping[int, Points]
 ) -> list[Release]:
     """The releases that were measured, and those whose last run failed; others were never asked for."""
     failed = Run.objects.filter(commit__in=[commit for _, _, commit in tags], machine=machine, status=Status.FAILED)
@@ -99,28 +163,116 @@ def with_outcomes(
     releases = []
     for version, tag, commit in tags:
         run = failures.get(commit.pk)
-        if commit.pk in measured:
+        if points.get(commit.pk):
             releases.append(Release(tag, version, commit))
         elif run:
             releases.append(Release(tag, version, commit, run.error.partition("\n")[0] or "failed", run.pk))
     return releases
 
 
-def choices_of(benchmarks: dict[str, Benchmark], asked: list[str]) -> list[BenchmarkChoice]:
-    """The measured benchmarks, rungs of ladders last, in the order of their values.
+def table_of(
+    name: str,
+    metric: Metric,
+    releases: Sequence[Release],
+    points: Mapping[int, Points],
+    smallest: Mapping[int, float],
+) -> BenchmarkTable:
+    """All releases under one benchmark; each is compared with two others, all at once."""
+    key = (name, metric.name)
+    measured = [(one, points[one.commit.pk][key]) for one in releases if points.get(one.commit.pk, {}).get(key)]
+    asked: list[Chosen] = []
+    for place, (_, here) in enumerate(measured[1:], start=1):
+        asked += [(key, *between.chosen(measured[other][1], here)) for other in (place - 1, 0)]
+    rows = between.answered(asked, smallest, other_machine=False)
+    cells = {}
+    for place, (release, here) in enumerate(measured):
+        newest = here[max(here)]
+        if not place:
+            cells[release.tag] = ReleaseCell(release, newest)
+            continue
+        before, first = measured[place - 1][0].tag, measured[0][0].tag
+        since_before, since_first = rows[2 * place - 2 : 2 * place]
+        cells[release.tag] = ReleaseCell(release, newest, before, since_before, first, since_first)
+    return BenchmarkTable(name, [cells.get(release.tag, ReleaseCell(release)) for release in releases])
 
-    Unless some are asked for, the first few are shown, and rungs only where there is nothing else.
-    """
-    ordered = sorted(benchmarks, key=lambda name: (benchmarks[name].ladder, benchmarks[name].rung or 0, name))
-    usual = [name for name in ordered if not benchmarks[name].ladder] or ordered
-    shown = [name for name in ordered if name in asked] or usual[: MOST_LINES // 2]
-    return [BenchmarkChoice(name, name in shown[:MOST_LINES]) for name in ordered]
+
+def total_of(cells: Sequence[ReleaseCell]) -> ReleaseTotal:
+    before, first = [c.since_before for c in cells if c.since_before], [c.since_first for c in cells if c.since_first]
+    return ReleaseTotal(
+        release=cells[0].release,
+        before=next((cell.before for cell in cells if cell.before), ""),
+        since_before=mean_ratio([(row.ratio, row.low, row.high) for row in before]),
+        since_first=mean_ratio([(row.ratio, row.low, row.high) for row in first]),
+        looks=Counter(row.look for row in before),
+    )
 
 
-def chart_of(metric: Metric, rows: list[ReleaseRow], names: list[str]) -> LineChart | None:
-    lines = []
-    for i, name in enumerate(names):
-        cells = [(place, row.release.tag, row.cells[i]) for place, row in enumerate(rows)]
-        lines.append((name, [line_value(metric, f"{tag}, {name}", at, one) if one else None for at, tag, one in cells]))
-    missing = [(i, f"{row.release.tag}: {row.release.failure}") for i, row in enumerate(rows) if row.release.failure]
-    return chart_over_names(lines, metric, [row.release.tag for row in rows], missing)
+def chart_of(metric: Metric, releases: Sequence[Release], tables: Sequence[BenchmarkTable]) -> LineChart | None:
+    drawn = [
+        (
+            table.name,
+            [
+                line_value(metric, f"{cell.release.tag}, {table.name}", at, cell.point) if cell.point else None
+                for at, cell in enumerate(table.cells)
+            ],
+        )
+        for table in tables
+    ]
+    missing = [(i, f"{release.tag}: {release.failure}") for i, release in enumerate(releases) if release.failure]
+    return chart_over_names(drawn, metric, [release.tag for release in releases], missing)
+
+
+def releases_document(page: ReleasesPage) -> dict[str, Any]:
+    return {
+        "schema": "speedtrack.releases/1",
+        "project": page.project.slug,
+        "machine": page.machine.name if page.machine else None,
+        "metric": page.metric.name,
+        "releases": [
+            {"release": one.tag, "commit": one.commit.sha, "failure": one.failure or None} for one in page.releases
+        ],
+        "benchmarks": [
+            {"name": table.name, "releases": [cell_document(cell) for cell in table.cells if cell.point]}
+            for table in page.tables
+        ],
+    }
+
+
+def cell_document(cell: ReleaseCell) -> dict[str, Any]:
+    point = cell.point
+    assert point
+    return {
+        "release": cell.release.tag,
+        "median": point.value,
+        "low": point.low,
+        "high": point.high,
+        "flags": point.flags,
+        "against": [
+            {"release": tag, "ratio": row.ratio, "low": row.low, "high": row.high, "verdict": row.verdict}
+            for tag, row in ((cell.before, cell.since_before), (cell.first, cell.since_first))
+            if row
+        ],
+    }
+
+
+def csv_rows(page: ReleasesPage) -> Iterator[list[Any]]:
+    """A header, then a row per benchmark and release."""
+    against = ["ratio", "low", "high", "verdict"]
+    yield [
+        *("project", "benchmark", "release", "commit", page.metric.name, "low", "high", "flags"),
+        *(f"{name}_{column}" for name in ("before", "first") for column in ["release", *against]),
+    ]
+    for table in page.tables:
+        for cell in table.cells:
+            if point := cell.point:
+                own = [page.project.slug, table.name, cell.release.tag, cell.release.commit.sha]
+                yield [
+                    *own,
+                    *(point.value, point.low, point.high, " ".join(point.flags)),
+                    *csv_cells(cell.before, cell.since_before),
+                    *csv_cells(cell.first, cell.since_first),
+                ]
+
+
+def csv_cells(tag: str, row: ComparedRow | None) -> list[Any]:
+    return [tag, row.ratio, row.low, row.high, row.verdict] if row else [""] * 5

@@ -1,15 +1,13 @@
 """A run: its status, progress, log, trials and measurements."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from django.db.models import Q, QuerySet
+from django.db.models import BooleanField, ExpressionWrapper, Q, QuerySet
 from django.http import Http404
 
 from speedtrack.benchmarks.metrics import METRICS, Metric
-from speedtrack.benchmarks.models import Benchmark
 from speedtrack.retention import policies
 from speedtrack.runs import reproduce
 from speedtrack.runs.models import (
@@ -22,9 +20,13 @@ from speedtrack.runs.models import (
     Run,
     RunEvent,
     Status,
-    Trial,
 )
+from speedtrack.runs.rates import members_of
 from speedtrack.text import plain
+from speedtrack.web.pages.facts import FactGroups
+from speedtrack.web.pages.faults import Fault, faults_of
+from speedtrack.web.pages.phases import Phases, TrialChart, TrialRow, phases_of, trial_chart, trials_of
+from speedtrack.web.pages.placement import ShownPlacement, environment_of, placement_of
 
 LOG_TAIL = 16_000  # characters of the log that the page shows
 TAIL_CHUNKS = 12
@@ -51,18 +53,6 @@ class MeasurementRow(NamedTuple):
     n: int
     flags: list[str]
     accepted: bool
-
-
-class TrialRow(NamedTuple):
-    """What the page shows of a trial."""
-
-    order: int
-    benchmark: str
-    side: str
-    number: int
-    seconds: float
-    flags: list[str]
-    started_at: datetime
 
 
 @dataclass(frozen=True)
@@ -97,8 +87,13 @@ class RunPage:
     builds: list[Build]
     events: list[RunEvent]
     measured: list[MeasurementRow]
-    stops: list[str]
     trials: list[TrialRow]
+    trial_count: int
+    chart: TrialChart | None
+    phases: Phases | None
+    placement: ShownPlacement | None
+    facts: FactGroups | None
+    faults: list[Fault]
     scripts: list[ReproduceScript]
     deleted: list[str]  #: sentences about what was here
 
@@ -115,7 +110,10 @@ def load(pk: int) -> RunPage:
     attempt = run.attempts.order_by("pk").last()
     log, cut = attempt_log_tail(attempt)
     results = results_of(attempt)
-    events, trials, scripts = list(run.events.order_by("pk")), listed_trials(results), reproduce_scripts(run)
+    events, trials, scripts = list(run.events.order_by("pk")), trials_of(results), reproduce_scripts(run, results)
+    builds = list(Build.objects.filter(attempt=attempt).select_related("commit").order_by("pk"))
+    measured, environment = measurement_rows(run, attempt), environment_of(attempt)
+    placement = placement_of(environment.facts) if environment else None
     lacking = {
         "logs": not log,
         "samples": bool(results) and not trials,
@@ -127,14 +125,19 @@ def load(pk: int) -> RunPage:
         live=not run.done,
         progress=progress_of(run),
         ahead=ahead_of(run) if run.status == Status.QUEUED else 0,
-        benchmarks=Benchmark.objects.filter(sets=run.benchmark_set_id).count(),
+        benchmarks=len(members_of(run.benchmark_set_id)),
         log=log,
         log_cut=cut,
-        builds=list(Build.objects.filter(attempt=attempt).select_related("commit").order_by("pk")),
+        builds=builds,
         events=events,
-        measured=measurement_rows(run, attempt),
-        stops=stop_reasons(results, run.paired),
-        trials=trials,
+        measured=measured,
+        trials=trials[:TRIALS],
+        trial_count=len(trials),
+        chart=trial_chart(run, results, trials),
+        phases=phases_of(run, attempt, builds, results, trials),
+        placement=placement,
+        facts=FactGroups.of(environment.facts.get("series", {})) if environment else None,
+        faults=faults_of(run, trials, (flag for row in measured for flag in row.flags)),
         scripts=scripts,
         deleted=deletions_in_words(run, [name for name, is_so in lacking.items() if is_so]),
     )
@@ -196,39 +199,11 @@ def measurement_rows(run: Run, attempt: Attempt | None) -> list[MeasurementRow]:
     return sorted(rows, key=lambda r: (r.benchmark, order[r.metric.name], r.side))
 
 
-STOP_REASONS = {"target": "target reached", "cap": "cap reached", "fixed": "a fixed number was requested"}
-
-
-def stop_reasons(results: list[Result], paired: bool) -> list[str]:
-    """Why each benchmark got no more trials, one sentence each (in a paired run one per side)."""
-    return [
-        f"{one.benchmark.name}{f' ({one.side})' if paired else ''}: {stop_text(one.stopping)}"
-        for one in results
-        if one.stopping
-    ]
-
-
-def stop_text(how: dict[str, Any]) -> str:
-    """The ``stopping`` of a runner's document as a sentence."""
-    width = "unknown" if how["half_width"] is None else f"±{how['half_width']:.2%}"
-    dropped = f", {how['thrown_out']} discarded and repeated" if how["thrown_out"] else ""
-    return (
-        f"{how['trials']} trials{dropped}; median {width}, target ±{how['target']:.2%}: {STOP_REASONS[how['reason']]}"
-    )
-
-
 def results_of(attempt: Attempt | None) -> list[Result]:
     """What an attempt sent of each benchmark on each side, without the documents."""
     found = Result.objects.filter(attempt=attempt).select_related("benchmark").order_by("benchmark__name", "side")
-    return list(found.defer("documents", "benchmark__definition", "benchmark__why"))
-
-
-def listed_trials(results: list[Result]) -> list[TrialRow]:
-    """The first TRIALS of these results in the order of measuring."""
-    places = {"benchmark": "result__benchmark__name", "side": "result__side"}
-    columns = [places.get(name, name) for name in TrialRow._fields]
-    found = Trial.objects.filter(result__in=results).order_by("order", "result", "number")
-    return [TrialRow._make(row) for row in found.values_list(*columns)[:TRIALS]]
+    documented = ExpressionWrapper(Q(documents__isnull=False), BooleanField())
+    return list(found.annotate(documented=documented).defer("documents", "benchmark__definition", "benchmark__why"))
 
 
 def repeatable_results(run: Run) -> QuerySet[Result]:
@@ -238,13 +213,13 @@ def repeatable_results(run: Run) -> QuerySet[Result]:
     return found.select_related("benchmark").defer("benchmark__definition").order_by("benchmark__name", "side")
 
 
-def reproduce_scripts(run: Run) -> list[ReproduceScript]:
+def reproduce_scripts(run: Run, results: Sequence[Result]) -> list[ReproduceScript]:
     """The script of each benchmark on each side; of many, only where they are."""
-    names = list(repeatable_results(run).values_list("benchmark__name", "side"))
-    if len(names) > MOST_SCRIPTS:
-        return [ReproduceScript(benchmark, side, "") for benchmark, side in names]
-    texts = reproduce.scripts_of(run, repeatable_results(run)) if names else []
-    return [ReproduceScript(*name, text) for name, text in zip(names, texts, strict=True)]
+    again = [one for one in results if one.repeatable and getattr(one, "documented", False)]
+    if len(again) > MOST_SCRIPTS:
+        return [ReproduceScript(one.benchmark.name, one.side, "") for one in again]
+    texts = reproduce.scripts_of(run, repeatable_results(run)) if again else []
+    return [ReproduceScript(one.benchmark.name, one.side, text) for one, text in zip(again, texts, strict=True)]
 
 
 def named_script(pk: int, benchmark: str | None, side: str | None) -> str:

@@ -17,7 +17,7 @@ from django.http import Http404, HttpRequest, HttpResponse, StreamingHttpRespons
 from django.http.response import HttpResponseBase
 
 from speedtrack.replica import watch
-from speedtrack.replica.watch import PRIMARY, REPLICA, Source, Standing, Watch
+from speedtrack.replica.watch import PRIMARY, REPLICA, ReplicaWatch, Source, Standing
 from speedtrack.web.requests import errors
 
 Render = Callable[[], HttpResponseBase]
@@ -47,7 +47,7 @@ class Reading:
         if not watch.is_configured():
             raise MiddlewareNotUsed
         self.get_response = get_response
-        self.watch = Watch()
+        self.watch = ReplicaWatch()
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
         response = self.get_response(request)

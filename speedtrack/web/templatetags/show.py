@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import datetime
+from functools import lru_cache
 from urllib.parse import quote, urlencode
 
 from django import template
@@ -13,17 +14,20 @@ from django.utils.safestring import SafeString
 
 from speedtrack.benchmarks import numbers
 from speedtrack.benchmarks.metrics import Metric
+from speedtrack.markdown import html_of
 from speedtrack.projects.models import Branch, Commit, Project
 from speedtrack.runs.models import Machine, Series
 from speedtrack.text import plain
 from speedtrack.web.addresses import timeline_path
 from speedtrack.web.drawing.linecharts import axis_label
-from speedtrack.web.drawing.sparkline import SMALL, WIDE, Sparkline
+from speedtrack.web.drawing.sparkline import SIZES, Sparkline
+from speedtrack.web.help import TERMS, Term
 
 register = template.Library()
 
 register.filter("duration", numbers.duration)
 register.filter("plain", plain)
+register.filter("markdown", html_of)
 register.filter("axis_number", axis_label)
 
 
@@ -80,9 +84,35 @@ def with_code(text: str) -> SafeString:
 
 
 @register.simple_tag
-def sparkline(values: Sequence[float | None], label: str, wide: bool = False) -> SafeString:
+def help_url(term: Term) -> str:
+    """The address of the page that says more about a term."""
+    name, _, anchor = term.page.partition("#")
+    return reverse("help", args=[name]) + (f"#{anchor}" if anchor else "")
+
+
+@register.simple_tag(name="term")
+def term_tag(key: str, name: str = "", label: str = "") -> SafeString | str:
+    """A word that explains itself: its meaning on hover and focus, and a link to the page that says more.
+
+    ``{% term "interval" %}``, ``{% term "run" run.status %}``. ``label``: other words for it. What the table of help
+    does not know stays a plain word.
+    """
+    return explained(f"{key} {name}" if name else key, label or name)
+
+
+@lru_cache(2000)
+def explained(key: str, label: str) -> SafeString | str:
+    term = TERMS.get(key)
+    if term is None:
+        return label
+    address, sentence = help_url(term), term.sentence.replace("`", "")
+    return format_html('<a class="term" href="{}" title="{}">{}</a>', address, sentence, label or term.title)
+
+
+@register.simple_tag
+def sparkline(values: Sequence[float | None], label: str, size: str = "small") -> SafeString:
     """A small line without axes; None is a gap."""
-    return Sparkline.of(values, WIDE if wide else SMALL).svg(label)
+    return Sparkline.of(values, SIZES[size]).svg(label)
 
 
 @register.simple_tag
@@ -110,6 +140,15 @@ def mute_url(project: Project, series: Series) -> str:
     """The address of the form that mutes a series."""
     selection = {"benchmark": series.benchmark.name, "metric": series.metric, "machine": series.machine.name}
     return f"{reverse('mutes', args=[project.slug])}?{urlencode(selection, quote_via=quote)}"
+
+
+@register.simple_tag(takes_context=True)
+def choice(context: template.Context, key: str, value: str, label: str, chosen: str) -> SafeString:
+    """A button that sets one key of the query; the default has an empty value, and its label is its name."""
+    is_chosen = chosen == (value or label)
+    current = SafeString(' aria-current="true"') if is_chosen else ""
+    address = query(context, **{key: value})
+    return format_html('<a class="button" href="{}" data-follows{}>{}</a>', address, current, label)
 
 
 @register.simple_tag(takes_context=True)

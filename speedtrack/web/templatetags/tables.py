@@ -8,23 +8,20 @@ from django import template
 from django.utils.html import conditional_escape, format_html, format_html_join
 from django.utils.safestring import SafeString, mark_safe
 
-from speedtrack.alerts.lines import LinePoint
-from speedtrack.alerts.models import Alert, ChangePoint
+from speedtrack.alerts.models import ChangePoint
 from speedtrack.benchmarks import numbers
 from speedtrack.benchmarks.metrics import Metric
 from speedtrack.projects.models import Project
 from speedtrack.runs.models import Run
-from speedtrack.web.addresses import alert_path, commit_path, project_path, run_path, timeline_path
-from speedtrack.web.drawing.plots import Pairs
-from speedtrack.web.pages.alerts import ListedAlert
+from speedtrack.web.addresses import commit_path, project_path, run_path, timeline_path
 from speedtrack.web.pages.commit import CommitPage, SeriesResult
-from speedtrack.web.pages.project import Cell
+from speedtrack.web.pages.phases import TrialRow
 from speedtrack.web.pages.queue import MachineWork
 from speedtrack.web.pages.run import MeasurementRow, RunPage
 from speedtrack.web.pages.sensitivity import ShownSensitivity
-from speedtrack.web.pages.timeline.table import TableRow, TimelineTable
-from speedtrack.web.scope import Scope
-from speedtrack.web.templatetags.show import ago, change_seen, percent
+from speedtrack.web.pages.timeline.points import ShownChange
+from speedtrack.web.pages.timeline.table import RowPoint, TableRow, TimelineTable
+from speedtrack.web.templatetags.show import ago, change_seen, explained, percent
 
 register = template.Library()
 
@@ -99,7 +96,7 @@ def comparison_cells(page: CommitPage, one: SeriesResult) -> SafeString:
     )
 
 
-def change_badge(change: ChangePoint, ratio: str = "") -> SafeString:
+def change_badge(change: ChangePoint | ShownChange, ratio: str = "") -> SafeString:
     good = "" if change.is_slowdown else " good"
     text = f"{change.status} {ratio}".rstrip()
     return format_html(' <span class="badge {}{}">{}</span>', change.status, good, text)
@@ -110,16 +107,6 @@ def timeline_query(page: CommitPage) -> str:
     assert page.results
     asked = {"branch": page.branch.name if page.branch else "", "machine": page.results.machine}
     return f"?{urlencode({**asked, 'around': page.commit.sha[:12]}, quote_via=quote)}"
-
-
-@register.simple_tag
-def grid_cells(cells: Iterable[Cell]) -> SafeString:
-    """A benchmark's row of the grid. Marks and colours are for eyes; without text, a cell is called by its title."""
-    written = [
-        f'<td class="cell {cell.look}" title="{escape(cell.title)}"><span aria-hidden="true">{cell.mark}</span></td>'
-        for cell in cells
-    ]
-    return mark_safe("".join(written))  # noqa: S308 - looks and marks are ours, titles are escaped
 
 
 @register.simple_tag
@@ -150,89 +137,6 @@ def sensitivity_cells(project: Project, one: ShownSensitivity) -> tuple[str, ...
 
 
 @register.simple_tag
-def alert_rows(found: Iterable[ListedAlert], project: Project | None) -> SafeString:
-    """Alerts as items of a list; of all projects, each with its own."""
-    return join(alert_row(row, project) for row in found)
-
-
-def alert_row(row: ListedAlert, project: Project | None) -> SafeString:
-    alert = row.alert
-    return format_html(
-        '<li><span class="sign {} {}" aria-hidden="true">{}</span><div><p class="finding"><a href="{}"><strong>Alert {}'
-        '</strong></a>{}</p><p class="byline">{}{}<a class="sha" href="{}">{}</a>{} <span class="soft">{}on {}, {}'
-        '</span></p></div><span class="badges"><span class="badge {}{}">{}</span>{}{}</span></li>',
-        "better" if alert.improvement else "worse",
-        alert.status,
-        "▲" if alert.improvement else "▼",
-        alert_path(alert.pk),
-        alert.pk,
-        worst_change(row),
-        "" if project else format_html('<a href="{}">{}</a> · ', project_path(alert.project.slug), alert.project.name),
-        range_words(alert),
-        commit_path(alert.project.slug, alert.commit.sha),
-        alert.commit.short,
-        format_html(' <span class="subject">{}</span>', alert.commit.subject) if is_one_commit(alert) else "",
-        f"{alert.commit.author_name}, " if alert.width == 1 else "",
-        alert.branch.name,
-        ago(alert.created),
-        alert.status,
-        " good" if alert.improvement else "",
-        alert.status,
-        format_html(' <span class="badge">{}</span>', "muted") if alert.muted else "",
-        format_html(' <span class="soft">{}</span>', alert.assignee.username) if alert.assignee else "",
-    )
-
-
-def worst_change(row: ListedAlert) -> SafeString | str:
-    worst = row.worst
-    if worst is None:
-        return ""
-    return format_html(
-        ' <strong class="{}">{} {}</strong> {}, {}{}',
-        "worse" if worst.is_slowdown else "better",
-        worst.effect,
-        numbers.change(worst.ratio),
-        worst.benchmark,
-        worst.metric.title,
-        format_html(' <span class="soft">and {} more</span>', row.series - 1) if row.series > 1 else "",
-    )
-
-
-def is_one_commit(alert: Alert) -> bool:
-    return alert.width == 1 and not alert.drift
-
-
-def range_words(alert: Alert) -> str:
-    if alert.drift:
-        return f"little by little since {alert.drift} up to "
-    return "" if alert.width == 1 else f"one of {alert.width} commits up to "
-
-
-@register.simple_tag
-def pair_shapes(plot: Pairs) -> SafeString:
-    """The marks of pairs, as SVG."""
-    return format_html_join(
-        "",
-        '<g><title>{}</title><line x1="{}" x2="{}" y1="{}" y2="{}"/><circle class="before" cx="{}" cy="{}" r="4"/>'
-        '<rect class="after" x="{}" y="{}" width="7" height="7"/></g>',
-        ((one.title, one.x, one.x, one.before, one.after, one.x, one.before, one.left, one.top) for one in plot.shapes),
-    )
-
-
-@register.simple_tag
-def pair_rows(pairs: Sequence[tuple[float, float]], metric: Metric) -> SafeString:
-    """Pairs of values, a row each."""
-    return format_html_join(
-        "",
-        '<tr><td class="number">{}</td><td class="number">{}</td><td class="number">{}</td></tr>',
-        (
-            (place, numbers.quantity(metric, before), numbers.quantity(metric, after))
-            for place, (before, after) in enumerate(pairs, start=1)
-        ),
-    )
-
-
-@register.simple_tag
 def waiting_rows(work: MachineWork) -> SafeString:
     """The runs that wait for a machine, a row each."""
     return format_html_join(
@@ -245,7 +149,7 @@ def waiting_rows(work: MachineWork) -> SafeString:
                 run.pk,
                 project_path(run.slug),
                 run.project,
-                run.reason,
+                explained(f"reason {run.reason}", run.reason),
                 commit_path(run.slug, run.sha),
                 run.sha[:10],
                 run.subject,
@@ -260,70 +164,56 @@ def waiting_rows(work: MachineWork) -> SafeString:
 @register.simple_tag
 def measurement_rows(page: RunPage) -> SafeString:
     """The measurements of a run, a row each; of a paired run with their side."""
-    return join(measurement_row(page.run, one) for one in page.measured)
+    return mark_safe("".join(measurement_row(page.run, one) for one in page.measured))  # noqa: S308 (escaped there)
 
 
-def measurement_row(run: Run, one: MeasurementRow) -> SafeString:
-    waits = not one.accepted and not run.canary_id
-    return format_html(
-        '<tr><th scope="row"><a href="{}?machine={}">{}</a></th><td>{}</td>{}<td class="number">{}</td>'
-        '<td class="number soft">{}</td><td class="number">{}</td><td>{}{}</td></tr>',
-        timeline_path(run.project.slug, one.benchmark, one.metric.name),
-        run.machine.name,
-        one.benchmark,
-        one.metric.title,
-        side_cell(run, one.side),
-        numbers.quantity(one.metric, one.value),
-        numbers.interval(one.metric, one.low, one.high),
-        one.n,
-        flags_badge(one.flags),
-        format_html(' <span class="soft">{}</span>', "not accepted yet") if waits else "",
+def measurement_row(run: Run, one: MeasurementRow) -> str:
+    waits = "" if one.accepted or run.canary_id else ' <span class="soft">not accepted yet</span>'
+    address = escape(timeline_path(run.project.slug, one.benchmark, one.metric.name))
+    return (
+        f'<tr><th scope="row"><a href="{address}?machine={escape(run.machine.name)}">{escape(one.benchmark)}</a></th>'
+        f"<td>{explained(f'metric {one.metric.name}', one.metric.title)}</td>{side_cell(run, one.side)}"
+        f'<td class="number">{numbers.quantity(one.metric, one.value)}</td>'
+        f'<td class="number soft">{numbers.interval(one.metric, one.low, one.high)}</td>'
+        f'<td class="number">{one.n}</td><td>{flags_badge(one.flags)}{waits}</td></tr>'
     )
 
 
 @register.simple_tag
 def trial_rows(page: RunPage) -> SafeString:
     """The trials of a run, a row each."""
-    return format_html_join(
-        "",
-        '<tr><td class="number">{}</td><td>{}</td>{}<td class="number">{}</td><td class="number">{}</td><td>{}</td>'
-        "<td>{}</td></tr>",
-        (
-            (
-                one.order,
-                one.benchmark,
-                side_cell(page.run, one.side),
-                one.number,
-                numbers.duration(one.seconds),
-                flags_badge(one.flags),
-                ago(one.started_at),
-            )
-            for one in page.trials
-        ),
+    return mark_safe("".join(trial_row(page.run, one) for one in page.trials))  # noqa: S308 (escaped there)
+
+
+def trial_row(run: Run, one: TrialRow) -> str:
+    return (
+        f'<tr><td class="number">{one.order}</td><td>{escape(one.benchmark)}</td>{side_cell(run, one.side)}'
+        f'<td class="number">{one.number}</td><td class="number">{numbers.duration(one.seconds)}</td>'
+        f"<td>{flags_badge(one.flags)}</td><td>{ago(one.started_at)}</td></tr>"
     )
 
 
 @register.simple_tag
 def timeline_rows(table: TimelineTable) -> SafeString:
     """The commits of a timeline, a row for each point or gap."""
-    return join(timeline_row(table.view.scope, row) for row in table.rows)
+    return join(timeline_row(row) for row in table.rows)
 
 
-def timeline_row(scope: Scope, row: TableRow) -> SafeString:
-    commit, point = row.commit, row.point
+def timeline_row(row: TableRow) -> SafeString:
+    commit, point, line = row.commit, row.point, row.line
     return format_html(
         '<tr><th scope="row"><a class="sha" href="{}">{}</a></th>{}<td class="subjectcell">{}</td><td>{}</td>'
         "<td>{}</td></tr>",
-        commit_path(scope.project.slug, commit.sha),
+        commit_path(row.path.slug, commit.sha),
         commit.sha[:10],
-        point_cells(scope.metric, point, row) if point else gap_cells(row),
+        point_cells(line.metric, point, row) if line and point else gap_cells(row),
         commit.subject,
         commit.author,
-        row.series.machine.name if row.series else "",
+        row.title,
     )
 
 
-def point_cells(metric: Metric, point: LinePoint, row: TableRow) -> SafeString:
+def point_cells(metric: Metric, point: RowPoint, row: TableRow) -> SafeString:
     what, change = row.new_environment, row.change
     return format_html(
         '<td class="number">{}</td><td class="number">{}</td><td class="number">{}</td><td>{} {} {}</td>',
@@ -345,7 +235,10 @@ def side_cell(run: Run, side: str) -> SafeString | str:
 
 
 def flags_badge(flags: Sequence[str]) -> SafeString | str:
-    return format_html('<span class="badge flagged">{}</span>', ", ".join(flags)) if flags else ""
+    if not flags:
+        return ""
+    words = format_html_join(", ", "{}", ((explained(f"flag {flag}", flag),) for flag in flags))
+    return format_html('<span class="badge flagged">{}</span>', words)
 
 
 def join(pieces: Iterable[SafeString]) -> SafeString:

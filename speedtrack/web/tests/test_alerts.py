@@ -8,11 +8,11 @@ from django.test import Client
 
 from speedtrack.alerts import triage
 from speedtrack.alerts.models import Alert, AlertEvent
-from speedtrack.alerts.suite_effect import suite_effect
 from speedtrack.alerts.triage import Decision, Stale
 from speedtrack.notices import mail
 from speedtrack.notices.models import Outbox
 from speedtrack.runs.models import Measurement
+from speedtrack.web.pages import alert as alert_page
 from speedtrack.web.tests.world import World, html_of, queries
 
 Slow = tuple[World, Alert]
@@ -152,7 +152,7 @@ def test_the_geometric_mean_over_the_suite(client: Client, slow: Slow) -> None:
     assert mean and 19.5 < float(mean[1]) < 20.5
     alert.change_points.filter(series__benchmark__name="set-p1").delete()
     Measurement.objects.filter(series__benchmark__name="set-p1", paired=False).update(value=7000.0)
-    found = suite_effect(alert, list(alert.change_points.order_by("-pk")))
+    found = alert_page.load(alert).suite
     assert found and (found.benchmarks, found.moved) == (2, 1)
     assert 1.093 < found.ratio < 1.097
 

@@ -1,11 +1,16 @@
 """The commit page: results against the commit measured before, builds, runs."""
 
+import html
+import re
+
 from django.test import Client
 
 from speedtrack.alerts.models import Alert
+from speedtrack.projects.models import Project, Tag
 from speedtrack.runs import queue
 from speedtrack.runs.documents import LogPiece
-from speedtrack.web.tests.world import World, html_of, queries
+from speedtrack.runs.models import Build
+from speedtrack.web.tests.world import HOSTILE, World, html_of, queries
 
 
 def test_results_are_compared_on_their_samples(client: Client, slow: tuple[World, Alert]) -> None:
@@ -53,6 +58,41 @@ def test_an_unmeasured_commit_says_so(client: Client, kvd: World) -> None:
     assert "This commit has no measurement" in html_of(client.get(f"/p/kvd/c/{kvd.shas[-1]}/"))
 
 
+def test_the_page_has_the_message_and_the_changed_files(client: Client, kvd: World) -> None:
+    (sha,) = kvd.push(1, f"Subject\n\nThe reason {HOSTILE}\u202e")
+    page = html_of(client.get(f"/p/kvd/c/{sha}/"))
+    assert "The reason &lt;script&gt;" in page and "\u202e" not in page
+    assert "1 changed file" in page and "file.txt" in page and "+1 −1" in page
+    assert "at its forge" not in page
+    Project.objects.update(url="https://github.com/owner/name.git")
+    page = html_of(client.get(f"/p/kvd/c/{sha}/"))
+    assert f'href="https://github.com/owner/name/blob/{sha}/file.txt"' in page
+    assert f'href="https://github.com/owner/name/commit/{sha}"' in page
+
+
+def test_the_page_names_the_last_release_and_loads_what_differs(client: Client, slow: tuple[World, Alert]) -> None:
+    made, _ = slow
+    for name, place in (("1.0", 1), ("1.1", 2), ("1.1-rc1", 3), ("9.0", 7)):
+        Tag.objects.create(project=made.project, name=name, sha=made.shas[place])
+    page = html_of(client.get(f"/p/kvd/c/{made.shas[6]}/"))
+    assert "Against the last release, 1.1<" in page
+    part = re.search(r'data-part="([^"]+)"', page)
+    assert part
+    summary = html_of(client.get(html.unescape(part[1])))
+    assert '4 <span class="worse">worse</span>' in summary
+    assert "▼ slower" in summary and "<html" not in summary
+
+
+def test_a_build_has_its_size_and_says_of_which_commit_it_is_the_same(client: Client, kvd: World) -> None:
+    Build.objects.filter(commit__in=[kvd.commit(2), kvd.commit(3)]).update(
+        artifacts={"kvd": {"digest": "d", "bytes": 2048}}
+    )
+    page = html_of(client.get(f"/p/kvd/c/{kvd.shas[3]}/"))
+    assert "<strong>kvd</strong> of 2.0 KB" in page
+    assert "The same program as of" in page
+    assert "The same program as of" not in html_of(client.get(f"/p/kvd/c/{kvd.shas[1]}/"))
+
+
 def test_ambiguous_or_unknown_hashes_are_not_found(client: Client, kvd: World) -> None:
     for sha in (kvd.shas[0][:6], "f" * 40, "nothex!"):
         assert client.get(f"/p/kvd/c/{sha}/").status_code == 404
@@ -65,4 +105,4 @@ def test_the_number_of_queries_does_not_grow(client: Client, slow: tuple[World, 
     made.push(8)
     made.measure()
     assert queries(client, address) == few
-    assert queries(client, f"/p/kvd/c/{made.shas[-2]}/") <= few
+    assert queries(client, f"/p/kvd/c/{made.shas[-2]}/") <= few <= 12

@@ -7,10 +7,11 @@ import pytest
 
 from speedtrack.alerts.lines import LinePoint
 from speedtrack.benchmarks.metrics import METRICS
-from speedtrack.web.drawing.grades import grade, noise_of_values
+from speedtrack.web.drawing.grades import grade, level_of, noise_of_values
 from speedtrack.web.drawing.linecharts import SPACE_X, LineValue, axis_label, chart_over_names, chart_over_numbers
-from speedtrack.web.drawing.plots import Forest, Pairs
+from speedtrack.web.drawing.plots import Forest
 from speedtrack.web.drawing.sparkline import Sparkline, path_through
+from speedtrack.web.drawing.strips import ChangeStrip, SideStrips, TrialMark, TrialStrip
 
 CPU = METRICS["server_cpu_ns_per_request"]
 
@@ -36,29 +37,31 @@ def test_a_calm_line_stays_calm() -> None:
 
 
 def test_a_change_within_noise_has_no_colour() -> None:
-    found = grade(point(100), point(101), noise=0.01, metric=CPU, smallest_effect=0.005)
+    found = grade(level_of(point(100)), level_of(point(101)), noise=0.01, metric=CPU, detectable=0.005)
     assert found
     assert found.level == 0
 
 
 def test_the_same_percentage_is_strong_where_the_noise_is_small() -> None:
-    found = grade(point(100, 0.001), point(103, 0.001), noise=0.001, metric=CPU, smallest_effect=0.01)
+    found = grade(level_of(point(100, 0.001)), level_of(point(103, 0.001)), noise=0.001, metric=CPU, detectable=0.01)
     assert found
     assert (found.level, found.worse) == (2, True)
-    better = grade(point(100, 0.001), point(97, 0.001), noise=0.005, metric=CPU, smallest_effect=0.01)
+    better = grade(level_of(point(100, 0.001)), level_of(point(97, 0.001)), noise=0.005, metric=CPU, detectable=0.01)
     assert better
     assert (better.level, better.worse) == (1, False)
 
 
 def test_a_certain_change_too_small_to_matter_has_no_colour() -> None:
-    found = grade(point(100, 0.0001), point(100.5, 0.0001), noise=0.0001, metric=CPU, smallest_effect=0.01)
+    found = grade(
+        level_of(point(100, 0.0001)), level_of(point(100.5, 0.0001)), noise=0.0001, metric=CPU, detectable=0.01
+    )
     assert found
     assert found.level == 0
 
 
 def test_without_a_ratio_or_a_noise_there_is_no_grade() -> None:
-    assert grade(point(0), point(1), 0.01, CPU, 0.01) is None
-    assert grade(point(1, 0), point(2, 0), 0.0, CPU, 0.01) is None
+    assert grade(level_of(point(0)), level_of(point(1)), 0.01, CPU, 0.01) is None
+    assert grade(level_of(point(1, 0)), level_of(point(2, 0)), 0.0, CPU, 0.01) is None
 
 
 def test_noise_is_robust_against_one_step() -> None:
@@ -82,12 +85,31 @@ def test_a_forest_holds_no_change_and_every_interval() -> None:
     assert Forest.of([]).rows == []
 
 
-def test_pairs_keep_their_order() -> None:
-    pairs = Pairs.of([(1000.0, 1100.0), (1010.0, 1090.0)], CPU)
-    assert pairs.shapes[0].x < pairs.shapes[1].x
-    assert pairs.shapes[0].after < pairs.shapes[0].before
-    assert (pairs.top, pairs.bottom) == ("1.10 µs", "1.00 µs")
-    assert Pairs.of([(5.0, 5.0)], CPU).shapes[0].title.startswith("pair 1")
+def test_the_strips_of_pairs_share_an_axis_and_say_their_values() -> None:
+    strips = SideStrips.of([(1000.0, 1100.0), (1010.0, 1090.0), (1005.0, 1095.0)], CPU)
+    assert max(dot.x for dot in strips.before) < min(dot.x for dot in strips.after)
+    assert strips.before[0].x < strips.before[2].x == strips.middle_before < strips.before[1].x
+    assert (strips.median_before, strips.median_after) == ("1.00 µs", "1.09 µs")
+    assert strips.after[1].title == "pair 2: 1.09 µs"
+    assert SideStrips.of([(5.0, 5.0)], CPU).before[0].x == SideStrips.of([(5.0, 5.0)], CPU).after[0].x
+
+
+def test_worse_lies_to_the_right_whatever_the_metric_and_however_far() -> None:
+    slower, fewer = (CPU, 1.1, 1.05, 1.2), (METRICS["throughput_rps"], 0.9, 0.8, 0.95)
+    better, far = (CPU, 0.5, 0.4, 0.6), (CPU, 1e24, -1.0, 1e25)
+    for change, worse in ((slower, True), (fewer, True), (better, False), (far, True)):
+        strip = ChangeStrip.of([change])
+        assert (strip.dots[0].x > strip.middle) == worse == strip.dots[0].worse
+        assert 0 <= strip.low <= strip.high <= strip.width
+
+
+def test_trials_lie_in_their_order_and_flagged_ones_are_told_apart() -> None:
+    marks = [TrialMark(3, 100.0, []), TrialMark(5, 103.0, ["steal"]), TrialMark(9, None, [])]
+    strip = TrialStrip.of(marks, CPU, 3, 9)
+    assert [dot.flagged for dot in strip.dots] == [False, True, False]
+    assert strip.dots[0].x < strip.dots[1].x < strip.dots[2].x <= strip.width
+    assert strip.dots[1].y < strip.dots[0].y
+    assert strip.dots[1].title == "6. of the run: 103 ns, steal"
 
 
 def line_value(place: float, value: float) -> LineValue:
@@ -145,3 +167,14 @@ def test_a_gap_parts_a_line_and_its_band() -> None:
 def test_without_values_there_is_no_chart() -> None:
     assert chart_over_numbers([("kvd", [None])], CPU, "Connections") is None
     assert chart_over_names([], CPU, [], []) is None
+
+
+def test_a_ratio_that_lies_far_off_does_not_squeeze_a_clipped_forest() -> None:
+    usual = [(1.0 + 0.002 * i, 0.99 + 0.002 * i, 1.01 + 0.002 * i) for i in range(20)]
+    far = (9.0, 8.0, 10.0)
+    clipped, whole = (Forest.of([*usual, far], clipped=is_clipped) for is_clipped in (True, False))
+    assert [row.beyond for row in clipped.rows] == [0] * 20 + [1]
+    assert {row.beyond for row in whole.rows} == {0}
+    spans = [drawn.rows[19].middle - drawn.rows[0].middle for drawn in (clipped, whole)]
+    assert spans[0] > 3 * spans[1]
+    assert all(0 <= end <= clipped.width for row in clipped.rows for end in (row.low, row.middle, row.high))

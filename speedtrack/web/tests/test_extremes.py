@@ -124,7 +124,7 @@ def addresses(made: World) -> list[str]:
         "/alerts/",
         "/queue/",
         *(f"/p/kvd/?metric={metric}" for metric in METRICS),
-        *(f"{each}{form}" for each in lines for form in ("", "?last=2", ".json", ".csv")),
+        *(f"{each}{form}" for each in lines for form in ("", "?last=2", ".json", ".csv", ".svg", ".svg?y=log")),
         *(f"/p/kvd/c/{sha}/" for sha in made.shas),
         *(f"/alerts/{alert.pk}/" for alert in Alert.objects.all()),
         *(f"/machines/{machine.name}{form}" for machine in made.machines for form in ("/", ".json")),

@@ -1,15 +1,20 @@
 """The home page: lag behind the head, open alerts, recent changes."""
 
 import math
+import re
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from django.db.models.functions import Now
 from django.test import Client
 
 from speedtrack.alerts.models import Alert
-from speedtrack.web.pages import home
+from speedtrack.projects.models import Tag
+from speedtrack.runs.models import Machine
+from speedtrack.tests import builders
+from speedtrack.web.pages import changes, home
 from speedtrack.web.tests.world import World, html_of, queries, world
 
 
@@ -21,13 +26,13 @@ def test_a_measured_head_is_fresh_and_new_commits_are_a_lag(client: Client, kvd:
     assert "head is measured" in html_of(client.get("/"))
     kvd.push(2)
     page = html_of(client.get("/"))
-    assert "2 commits behind" in page
+    assert re.search(r"2 commits, \d.{1,12} behind", page)
     assert "2 runs to do" in page
 
 
 def test_an_unmeasured_project(client: Client, db: None, settings: Any, tmp_path: Path) -> None:
     world(settings, tmp_path)
-    assert "none of the newest 4 commits is measured" in html_of(client.get("/"))
+    assert "none of the newest commits is measured" in html_of(client.get("/"))
 
 
 def test_it_shows_open_alerts_and_changes(client: Client, slow: tuple[World, Alert]) -> None:
@@ -56,9 +61,10 @@ def test_the_number_of_queries_does_not_grow(client: Client, kvd: World, setting
 def test_lines_of_different_height_weigh_the_same() -> None:
     nothing = math.nan
     joined = home.joint_line(np.array([[100.0, 100.0, 200.0], [10.0, 10.0, 5.0], [nothing, nothing, nothing]]))
-    assert joined == [1.0, 1.0, 1.0]
-    assert home.joint_line(np.array([[nothing, 4.0]])) == [None, 1.0]
-    assert home.joint_line(np.empty((0, 3))) == [None, None, None]
+    assert joined == ([1.0, 1.0, 1.0], pytest.approx(math.sqrt(1000)))
+    assert home.joint_line(np.array([[nothing, 4.0]])) == ([None, 1.0], pytest.approx(4.0))
+    assert home.joint_line(np.array([[nothing, -4.0]]))[0] == [None, None]
+    assert home.mean_line([[4.0, None], [9.0, 9.0]])[0] == [pytest.approx(6.0), pytest.approx(6.0)]
 
 
 def test_of_very_many_waiting_runs_it_says_that_there_may_be_more(
@@ -67,3 +73,57 @@ def test_of_very_many_waiting_runs_it_says_that_there_may_be_more(
     monkeypatch.setattr(home, "MOST_RUNS", 2)
     kvd.push(3)
     assert "2 or more runs to do" in html_of(client.get("/"))
+
+
+def test_a_card_has_the_newest_value_the_last_change_and_the_releases(
+    client: Client, slow: tuple[World, Alert]
+) -> None:
+    made, _ = slow
+    Tag.objects.create(project=made.project, name="v1.0", sha=made.shas[1])
+    Tag.objects.create(project=made.project, name="v1.1", sha=made.shas[6])
+    page = html_of(client.get("/"))
+    mean = "geometric mean of 2 benchmarks"
+    assert re.search(rf"<strong>7\.\d\d µs</strong> <span .{{1,20}}>Server CPU per request, {mean} on kvd-m1", page)
+    assert re.search(r"<dt>Last change</dt>.{1,200}slower \+20\.0%", page)
+    assert re.search(rf">v1\.1</a>.{{1,200}}▼ \+20\.0%</span> <span .{{1,20}}>against v1\.0, {mean}", page)
+    assert "since v1.1" in page and made.commit(7).short in page
+
+
+def test_one_project_has_the_width_and_a_row_per_benchmark(
+    client: Client, kvd: World, settings: Any, tmp_path: Path
+) -> None:
+    page = html_of(client.get("/"))
+    assert 'class="cards only"' in page and 'timeline/set-p1/server_cpu_ns_per_request?machine=kvd-m1"' in page
+    world(settings, tmp_path / "other", name="other")
+    page = html_of(client.get("/"))
+    assert 'class="cards only"' not in page and "timeline/set-p1" not in page
+
+
+def test_the_machine_that_measured_most_is_shown_and_the_lag_is_that_of_any(
+    client: Client, db: None, settings: Any, tmp_path: Path
+) -> None:
+    made = world(settings, tmp_path, machines=2)
+    builders.work(made.machines[1], made.speed)
+    made.push(1)
+    builders.work(made.machines[0], made.speed, until=1)
+    page = html_of(client.get("/"))
+    assert "on kvd-m2" in page and "head is measured" in page
+
+
+def test_the_health_of_the_machines_is_one_line(client: Client, kvd: World) -> None:
+    builders.machine("spare")
+    Machine.objects.filter(name="kvd-m1").update(last_seen_at=Now(), quarantined_at=Now(), quarantined_why="its canary")
+    page = html_of(client.get("/"))
+    assert "2 machines" in page and "1 quarantine" in page and "1 never seen" in page
+
+
+def test_changes_are_listed_by_commit_and_reach_back_so_far(
+    client: Client, slow: tuple[World, Alert], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, _ = slow
+    branch = made.project.branches.get()
+    (group,) = changes.newest_groups([branch.pk], 5)[branch.pk]
+    assert (group.commit.sha, group.width, group.alert_id is None) == (made.shas[5], 1, False)
+    assert len(group.points) > 1 and group.worst.ratio == pytest.approx(1.2, rel=0.01)
+    monkeypatch.setattr(changes, "REACH", 2)
+    assert changes.newest_groups([branch.pk], 5) == {}

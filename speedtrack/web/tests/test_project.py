@@ -1,13 +1,18 @@
 """The project page: the grid, its colours, selections, the webhook address."""
 
+import re
 from pathlib import Path
 from typing import Any
 
+import pytest
 from django.contrib.auth.models import User
 from django.test import Client
 
-from speedtrack.alerts.models import Alert
-from speedtrack.web.tests.world import World, html_of, queries, world
+from speedtrack.alerts.models import Alert, ChangePoint, SeriesSensitivity
+from speedtrack.projects.models import Tag
+from speedtrack.runs.models import Environment, Series
+from speedtrack.web.pages.project import grid
+from speedtrack.web.tests.world import CPU, World, html_of, queries, world
 
 
 def test_the_grid_has_a_row_per_benchmark_and_links_to_timelines(client: Client, kvd: World) -> None:
@@ -64,3 +69,89 @@ def test_the_number_of_queries_does_not_grow(client: Client, slow: tuple[World, 
     made.push(8)
     made.measure()
     assert queries(client, "/p/kvd/") == few
+
+
+def names(client: Client, query: str) -> list[str]:
+    return re.findall(r'<tr data-name="([^"]+)"', html_of(client.get(f"/p/kvd/?{query}")))
+
+
+def test_rows_are_grouped_and_filtered_by_the_address(client: Client, kvd: World) -> None:
+    page = html_of(client.get("/p/kvd/"))
+    assert page.index("<span>reads</span>") < page.index('data-name="get-p1"') < page.index("<span>writes</span>")
+    assert names(client, "") == ["get-p1", "set-p1"]
+    assert names(client, "q=P1+Get") == names(client, "tag=reads") == names(client, "tag=get") == ["get-p1"]
+    assert names(client, "tag=writes&q=set") == ["set-p1"]
+    page = html_of(client.get("/p/kvd/?q=%3Cimg%20src=x%20onerror=alert(1)%3E"))
+    assert "No benchmark matches the filter" in page and "<img src=x" not in page
+    assert "show all 2" in page
+
+
+def test_colours_count_in_what_a_series_shows(client: Client, slow: tuple[World, Alert]) -> None:
+    ChangePoint.objects.all().delete()
+    jump = re.compile(
+        r'class="cell (\S+)" title="[^"]*: 6\.\d\d µs, \+20\.0% to the commit before \((\d+\.\d) × detectable'
+    )
+    assert [look for look, _ in jump.findall(html_of(client.get("/p/kvd/?tag=reads")))] == ["worse-2"]
+    SeriesSensitivity.objects.update(visible=0.15, paired=None)
+    assert jump.findall(html_of(client.get("/p/kvd/?tag=reads"))) == [("worse-1", "1.3")]
+    SeriesSensitivity.objects.update(paired=0.3)
+    assert jump.findall(html_of(client.get("/p/kvd/?tag=reads"))) == []
+
+
+def test_the_newest_value_is_compared_with_the_last_measured_release(client: Client, slow: tuple[World, Alert]) -> None:
+    made, _ = slow
+    assert ">Since <a" not in html_of(client.get("/p/kvd/"))
+    for place, name in ((0, "v1.0"), (3, "v1.2"), (4, "v1.3-rc1")):
+        Tag.objects.create(project=made.project, name=name, sha=made.shas[place])
+    Tag.objects.create(project=made.project, name="v2.0", sha="f" * 40)
+    page = html_of(client.get("/p/kvd/"))
+    assert re.search(rf'Since <a href="/p/kvd/c/{made.shas[3]}/">v1\.2</a>', page)
+    since = re.findall(r'95% interval: ([^"]+)"><span class="change worse">▼ (\S+)</span>', page)
+    assert len(since) == 2 and all(change == "+20.0%" for _, change in since)
+    assert all("+19." in interval and "+20." in interval for interval, _ in since)
+    assert re.search(rf'class="commit tagged"><a href="/p/kvd/c/{made.shas[4]}/" title="v1\.3-rc1: ', page)
+
+
+def test_older_commits_are_a_page_away(client: Client, kvd: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(grid, "SHOWN", 2)
+    page = html_of(client.get("/p/kvd/"))
+    heads = re.compile(r'<th scope="col" class="commit[^"]*"><a href="/p/kvd/c/(\w+)/"')
+    assert heads.findall(page) == kvd.shas[2:]
+    older = re.search(r'href="(\?before=\w+)#grid"', page)
+    assert older
+    page = html_of(client.get(f"/p/kvd/{older[1]}"))
+    assert heads.findall(page) == kvd.shas[:2]
+    assert "Newest commits" in page and "Older commits" not in page and "Last shown" in page
+    for wrong in ("abc", "zzzzzzz", "f" * 12, "%27%22%3C%3E%27%27%27", kvd.shas[0]):
+        answer = client.get(f"/p/kvd/?before={wrong}")
+        assert answer.status_code == 404 and "commit" in answer.content.decode(), wrong
+
+
+def test_a_new_environment_is_marked_in_the_head(client: Client, kvd: World) -> None:
+    assert "commit break" not in html_of(client.get("/p/kvd/"))
+    old = Series.objects.filter(metric=CPU)
+    new = Environment.objects.create(machine=kvd.machines[0], digest="sha256:other", facts={})
+    for one in old:
+        later = Series.objects.create(
+            project=kvd.project, benchmark=one.benchmark, metric=CPU, machine=one.machine, environment=new
+        )
+        one.measurements.filter(commit__sha__in=kvd.shas[2:]).update(series=later)
+    page = html_of(client.get("/p/kvd/"))
+    assert re.findall(r'class="commit break"><a href="/p/kvd/c/(\w+)/" title="From here on kvd-m1', page) == [
+        kvd.shas[2]
+    ]
+    assert page.count("cell same break") == 2
+
+
+def test_the_grid_as_json(client: Client, slow: tuple[World, Alert]) -> None:
+    made, alert = slow
+    Tag.objects.create(project=made.project, name="v1.0", sha=made.shas[1])
+    found = client.get("/p/kvd.json?tag=writes").json()
+    assert found["schema"] == "speedtrack.project/1" and found["release"] == "v1.0"
+    assert found["open_alerts"] == [alert.pk]
+    assert [one["sha"] for one in found["commits"]] == made.shas and found["commits"][1]["tags"] == ["v1.0"]
+    (row,) = found["benchmarks"]
+    assert (row["name"], row["group"]) == ("set-p1", "writes")
+    assert row["since_release"]["ratio"] == pytest.approx(1.2, rel=0.01) and row["since_release"]["look"] == "worse"
+    assert row["looks"][5] == "worse-2 change-confirmed" and row["looks"][6] == "same"
+    assert client.get("/p/nobody.json").status_code == 404

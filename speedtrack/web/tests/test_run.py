@@ -107,4 +107,4 @@ def test_a_measurement_says_why_its_trials_ended(client: Client, kvd: World) -> 
     document = builders.result(run, "get-p1", run.commit, [5000.0 + i for i in range(5)], stopping=how)
     results.accept_result(run.machine, run.pk, document)
     page = html_of(client.get(f"/runs/{run.pk}/"))
-    assert "get-p1: 5 trials, 1 discarded and repeated; median ±1.23%, target ±1.00%: cap reached" in page
+    assert "5 trials, 1 discarded and repeated: the median is known to ±1.23% (target ±1.00%)" in page

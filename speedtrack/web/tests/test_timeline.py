@@ -27,6 +27,13 @@ def document(client: Client, query: str = "") -> dict[str, Any]:
     return found
 
 
+def path_of(client: Client, query: str = "") -> dict[str, Any]:
+    """The commits of the branch, with what is known of them."""
+    (found,) = document(client, query)["paths"]
+    path: dict[str, Any] = found
+    return path
+
+
 def table(client: Client, query: str = "") -> list[dict[str, str]]:
     answer = client.get(f"{LINE}.csv{query}")
     assert answer["Content-Type"] == "text/csv; charset=utf-8"
@@ -59,14 +66,15 @@ def test_the_table_of_values_comes_when_it_is_opened(client: Client, slow: tuple
 def test_the_json_has_columns(client: Client, slow: tuple[World, Alert]) -> None:
     made, alert = slow
     found = document(client)
-    assert found["schema"] == "speedtrack.timeline/2"
+    assert found["schema"] == "speedtrack.timeline/3"
     assert found["metric"] == {"name": CPU, "title": "Server CPU per request", "unit": "ns", "better": "lower"}
-    assert found["measured"] == {"kvd-m1": 8}
-    assert found["commits"]["sha"] == [sha[:12] for sha in made.shas]
-    assert found["commits"]["subject"][5] == HOSTILE
-    assert set(found["commits"]["author"]) == {"Ada Example"}
-    (line,) = found["lines"]
-    assert line["machine"] == "kvd-m1"
+    (shown,), (path,), (line,) = found["shown"], found["paths"], found["lines"]
+    assert (shown["machine"], shown["branch"], shown["measured"]) == ("kvd-m1", "main", 8)
+    assert shown["line"] == f"kvd/get-p1/{CPU}@kvd-m1:main"
+    assert path["commits"]["sha"] == [sha[:12] for sha in made.shas]
+    assert path["commits"]["subject"][5] == HOSTILE
+    assert set(path["commits"]["author"]) == {"Ada Example"}
+    assert line["shown"] == 0
     assert line["at"] == list(range(8))
     assert line["n"] == [5] * 8
     assert all(low <= value <= high for low, value, high in zip(line["low"], line["value"], line["high"], strict=True))
@@ -83,29 +91,30 @@ def test_a_long_timeline_is_an_outline_unless_all_points_are_wanted(
     monkeypatch.setattr(timeline_json, "PLACES", 1)
     monkeypatch.setattr(timeline_json, "LABELLED", 1)
     found, whole = document(client), document(client, "?points=all")
-    assert (found["count"], found["step"], whole["count"], whole["step"]) == (8, 8, 8, 1)
+    (path,), (whole_path,) = found["paths"], whole["paths"]
+    assert (path["count"], path["step"], whole_path["count"], whole_path["step"]) == (8, 8, 8, 1)
     (line,), (all_points,) = found["lines"], whole["lines"]
     assert all_points["at"] == list(range(8))
     values = all_points["value"]
     told = {0, 7, values.index(min(values)), values.index(max(values)), 4, 5}  # ends, extremes, around the change
     assert line["at"] == sorted(told)
     assert line["value"] == [values[at] for at in line["at"]]
-    assert found["commits"]["at"] == line["at"]
-    assert found["commits"]["sha"] == [made.shas[at][:12] for at in line["at"]]
-    assert found["measured"] == whole["measured"] == {"kvd-m1": 8}
+    assert path["commits"]["at"] == line["at"]
+    assert path["commits"]["sha"] == [made.shas[at][:12] for at in line["at"]]
+    assert [one["shown"][0]["measured"] for one in (found, whole)] == [8, 8]
     assert found["changes"] == whole["changes"]
-    assert document(client, "?last=7")["step"] == 1
+    assert path_of(client, "?last=7")["step"] == 1
 
 
 def test_ranges(client: Client, slow: tuple[World, Alert]) -> None:
     made, _ = slow
-    assert document(client, "?last=3")["commits"]["sha"] == [sha[:12] for sha in made.shas[-3:]]
-    assert document(client, "?last=all")["first"] == 0
-    assert document(client, "?last=nonsense")["first"] == 0
+    assert path_of(client, "?last=3")["commits"]["sha"] == [sha[:12] for sha in made.shas[-3:]]
+    assert path_of(client, "?last=all")["first"] == 0
+    assert path_of(client, "?last=nonsense")["first"] == 0
     zoomed = document(client, f"?from={made.shas[4][:12]}&to={made.shas[2]}")
-    assert zoomed["commits"]["sha"] == [sha[:12] for sha in made.shas[2:5]]
+    assert zoomed["paths"][0]["commits"]["sha"] == [sha[:12] for sha in made.shas[2:5]]
     assert zoomed["lines"][0]["at"] == [0, 1, 2]
-    assert len(document(client, f"?around={made.shas[0]}")["commits"]["sha"]) == 8
+    assert len(path_of(client, f"?around={made.shas[0]}")["commits"]["sha"]) == 8
     assert client.get(f"{LINE}?from=abc").status_code == 404
     assert client.get(f"{LINE}?from={'f' * 40}").status_code == 404
 
@@ -115,7 +124,7 @@ def test_an_unmeasured_commit_is_a_gap_with_its_reason(client: Client, kvd: Worl
     kvd.fail("build failed: make exited with code 2")
     found = document(client)
     assert found["lines"][0]["at"] == [0, 1, 2, 3]
-    assert found["gaps"] == [
+    assert found["paths"][0]["gaps"] == [
         {"at": 4, "state": "waiting", "reason": "waiting to be measured"},
         {"at": 5, "state": "waiting", "reason": "waiting to be measured"},
         {"at": 6, "state": "failed", "reason": "build failed: make exited with code 2"},
@@ -142,7 +151,8 @@ def test_a_new_environment_is_a_line_of_its_own(client: Client, kvd: World) -> N
     assert [line["at"] for line in found["lines"]] == [[0, 1, 2, 3], [4]]
     assert len({line["environment"] for line in found["lines"]}) == 2
     facts = [{"fact": "kernel", "before": "6.1", "after": "6.2"}]
-    assert found["breaks"] == [{"at": 4, "machine": "kvd-m1", "what": "kernel 6.1 → 6.2", "facts": facts}]
+    (one,) = found["breaks"]
+    assert one == {"path": 0, "at": 4, "machine": "kvd-m1", "what": "kernel 6.1 → 6.2", "facts": facts}
     page = html_of(client.get(f"{LINE}?part=values"))
     assert 'title="kernel 6.1 → 6.2">new environment' in page
 
@@ -171,8 +181,8 @@ def test_flagged_points_are_told(client: Client, kvd: World) -> None:
 
 def test_tags(client: Client, kvd: World) -> None:
     Tag.objects.create(project=kvd.project, name="v1.0", sha=kvd.shas[2])
-    assert document(client)["tags"] == [{"at": 2, "name": "v1.0"}]
-    assert document(client, "?last=1")["tags"] == []
+    assert path_of(client)["tags"] == [{"at": 2, "name": "v1.0"}]
+    assert path_of(client, "?last=1")["tags"] == []
 
 
 def test_a_commit_measured_twice_is_one_point_of_all_its_samples(client: Client, kvd: World) -> None:

@@ -103,8 +103,12 @@ def counted() -> Iterator[CaptureQueriesContext]:
 
 
 def html_of(response: HttpResponse) -> str:
-    """A page as templates may wrap it anywhere: with whitespace collapsed, and none before the end of a tag."""
-    return re.sub(r"\s+", " ", response.content.decode()).replace(" >", ">")
+    """A page as templates may wrap it anywhere: with whitespace collapsed, and none before the end of a tag.
+
+    Words that explain themselves are plain words.
+    """
+    html = re.sub(r"\s+", " ", response.content.decode()).replace(" >", ">")
+    return re.sub(r'<a class="term"[^>]*>(.*?)</a>', r"\1", html)
 
 
 def queries(client: Client, address: str) -> int:

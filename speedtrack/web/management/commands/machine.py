@@ -8,7 +8,7 @@ from django.core.management.base import CommandError
 
 from speedtrack.benchmarks.definitions import DefinitionError
 from speedtrack.projects.errors import RepositoryError
-from speedtrack.runs import tracking
+from speedtrack.runs import machines, tracking
 from speedtrack.runs.models import Machine
 from speedtrack.web.management.plaincommand import PlainCommand
 
@@ -29,13 +29,18 @@ def lift(name: str, options: Options) -> str:
 
 
 def pause_machine(name: str, options: Options) -> str:
-    tracking.set_paused(name, True)
-    return f"machine {name} paused"
+    machines.pause(tracking.machine_named(name), at_once=options["now"])
+    return f"machine {name} paused" + ("" if options["now"] else f": {machines.FINISHES}")
 
 
 def resume_machine(name: str, options: Options) -> str:
-    tracking.set_paused(name, False)
+    machines.resume(tracking.machine_named(name))
     return f"machine {name} resumed"
+
+
+def retire_machine(name: str, options: Options) -> str:
+    cancelled = machines.retire(tracking.machine_named(name))
+    return f"machine {name} retired, {cancelled} waiting runs cancelled; `manage.py machine return {name}` undoes it"
 
 
 ACTIONS: dict[str, Callable[[str, Options], str]] = {
@@ -43,6 +48,8 @@ ACTIONS: dict[str, Callable[[str, Options], str]] = {
     "token": lambda name, _: SHOWN_ONCE.format(name=name) + tracking.renew_token(name),
     "pause": pause_machine,
     "resume": resume_machine,
+    "retire": retire_machine,
+    "return": lambda name, _: SHOWN_ONCE.format(name=name) + machines.return_to_service(tracking.machine_named(name)),
     "canary": freeze_canary,
     "lift": lift,
 }
@@ -50,13 +57,14 @@ ACTIONS: dict[str, Callable[[str, Options], str]] = {
 
 class Command(PlainCommand):
     help = (
-        "Register a machine (its token is shown once), replace its token, pause or resume it, set its canary, "
-        "end its quarantine (lift), or list all machines."
+        "Register a machine (its token is shown once), replace its token, pause or resume it, take it out of service "
+        "(retire) and back (return), set its canary, end its quarantine (lift), or list all machines."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("action", choices=[*ACTIONS, "list"])
         parser.add_argument("name", nargs="?", help="name of the machine: letters, digits, - and _")
+        parser.add_argument("--now", action="store_true", help="pause: take its run from it and queue it again")
         parser.add_argument("--project", help="canary: the project whose server is frozen")
         parser.add_argument("--commit", help="canary: the commit to freeze (default: the head of the default branch)")
         parser.add_argument(
@@ -83,9 +91,11 @@ class Command(PlainCommand):
             raise CommandError(f"name the machine: manage.py machine {action} NAME")
         try:
             self.stdout.write(ACTIONS[action](name, options))
-        except (tracking.NoSuchThing, RepositoryError, DefinitionError) as e:
+        except (tracking.NoSuchThing, machines.NotPossible, RepositoryError, DefinitionError) as e:
             raise CommandError(str(e)) from e
 
 
 def machine_state(machine: Machine) -> str:
+    if machine.retired_at:
+        return "retired"
     return "quarantine" if machine.quarantined_at else "paused" if machine.paused else "active"

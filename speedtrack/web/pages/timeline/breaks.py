@@ -10,9 +10,12 @@ from speedtrack.runs.models import Environment, Series
 
 
 class Break(NamedTuple):
-    """From this position on, a machine's points belong to another environment or definition than before."""
+    """From this position on, the points of a line belong to another environment or definition than before.
 
-    machine: str
+    ``line``: its number among the lines that are shown.
+    """
+
+    line: int
     position: int
     changed: list[ChangedFact]
 
@@ -21,18 +24,19 @@ class Break(NamedTuple):
         return environments.changes_in_words(self.changed)
 
 
-def find_breaks(places: Iterable[tuple[Series, Iterable[int]]]) -> list[Break]:
-    """The positions, in commit order, at which a machine's points change from one series to another.
+def find_breaks(places: Iterable[tuple[int, Series, Iterable[int]]]) -> list[Break]:
+    """The positions, in commit order, at which a line's points change from one series to another.
 
-    A commit that both series measured counts for the earlier one.
+    ``places``: of each series the number of its line, and the positions of its points. A commit that both series
+    measured counts for the earlier one.
     """
-    by_machine: dict[str, list[tuple[Series, Iterable[int]]]] = defaultdict(list)
-    for series, numbers in places:
-        by_machine[series.machine.name].append((series, numbers))
-    several = {machine: found for machine, found in by_machine.items() if len(found) > 1}
+    by_line: dict[int, list[tuple[Series, Iterable[int]]]] = defaultdict(list)
+    for line, series, numbers in places:
+        by_line[line].append((series, numbers))
+    several = {line: found for line, found in by_line.items() if len(found) > 1}
     load_facts(series for found in several.values() for series, _ in found)
-    found = [b for machine, lines in several.items() for b in breaks_of_machine(machine, series_by_place(lines))]
-    return sorted(found, key=lambda b: (b.position, b.machine))
+    found = [b for line, parts in several.items() for b in breaks_of_line(line, series_by_place(parts))]
+    return sorted(found, key=lambda b: (b.position, b.line))
 
 
 def load_facts(found: Iterable[Series]) -> None:
@@ -51,12 +55,12 @@ def series_by_place(lines: Iterable[tuple[Series, Iterable[int]]]) -> dict[int, 
     return by_place
 
 
-def breaks_of_machine(machine: str, points: dict[int, list[Series]]) -> Iterator[Break]:
+def breaks_of_line(line: int, points: dict[int, list[Series]]) -> Iterator[Break]:
     before: Series | None = None
     for number in sorted(points):
         here = points[number]
         if before is not None and before not in here:
-            yield Break(machine, number, differing_facts(before, here[-1]))
+            yield Break(line, number, differing_facts(before, here[-1]))
         before = before if before in here else here[-1]
 
 

@@ -1,47 +1,54 @@
-"""A timeline as the JSON document that the chart is drawn from."""
+"""A timeline as the JSON document that the chart is drawn from (``speedtrack.timeline/3``)."""
 
 import json
-from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from speedtrack.alerts import lines
 from speedtrack.alerts.lines import Array, LineColumns
-from speedtrack.runs.models import Series
 from speedtrack.text import plain_json, plain_values
 from speedtrack.web.drawing.gaps import Gap
 from speedtrack.web.drawing.outlines import outline
-from speedtrack.web.pages.timeline.breaks import Break, find_breaks
+from speedtrack.web.pages.timeline.breaks import find_breaks
+from speedtrack.web.pages.timeline.notes import annotations_on
+from speedtrack.web.pages.timeline.overlay import Overlay, Path, ShownLine
 from speedtrack.web.pages.timeline.points import ShownChange, gaps_in, shown_changes
-from speedtrack.web.pages.timeline.view import View
+from speedtrack.web.pages.timeline.trials import Trials, trials_of
 
 # PostgreSQL writes the columns as JSON: turning a row per commit into JSON in Python would take too long.
 COMMIT_COLUMNS = """
+    SELECT found.document
+      FROM unnest(%(branches)s::bigint[], %(firsts)s::int[], %(lasts)s::int[], %(kept)s::text[])
+           WITH ORDINALITY AS asked (branch_id, first, last, kept, place)
+CROSS JOIN LATERAL (
     SELECT json_build_object(
              'at', coalesce(json_agg(at), '[]'),
              'sha', coalesce(json_agg(sha), '[]'),
              'subject', coalesce(json_agg(subject), '[]'),
              'author', coalesce(json_agg(author_name), '[]'),
-             'time', coalesce(json_agg(time), '[]'))::text
-      FROM (SELECT p.number - %(first)s AS at, left(c.sha, 12) AS sha, left(c.subject, %(subject)s) AS subject,
+             'time', coalesce(json_agg(time), '[]'))::text AS document
+      FROM (SELECT p.number - asked.first AS at, left(c.sha, 12) AS sha, left(c.subject, %(subject)s) AS subject,
                    c.author_name, extract(epoch FROM c.committed_at)::bigint AS time
-              FROM projects_position p JOIN projects_commit c ON c.id = p.commit_id
-             WHERE p.branch_id = %(branch)s AND p.number BETWEEN %(first)s AND %(last)s
-               AND (%(kept)s::int[] IS NULL OR p.number = ANY(%(kept)s))
-          ORDER BY p.number) path
+              FROM (SELECT generate_series(asked.first, asked.last) AS number WHERE asked.kept IS NULL
+                    UNION ALL
+                    SELECT unnest(asked.kept::int[])) wanted
+              JOIN projects_position p ON p.branch_id = asked.branch_id AND p.number = wanted.number
+              JOIN projects_commit c ON c.id = p.commit_id
+          ORDER BY p.number) path) found
+  ORDER BY asked.place
 """
 TAGS = """
-    SELECT p.number, t.name
-      FROM projects_tag t
+    SELECT asked.place - 1, p.number, t.name
+      FROM unnest(%(projects)s::bigint[], %(branches)s::bigint[], %(firsts)s::int[], %(lasts)s::int[])
+           WITH ORDINALITY AS asked (project_id, branch_id, first, last, place)
+      JOIN projects_tag t ON t.project_id = asked.project_id
       JOIN projects_commit c ON c.project_id = t.project_id AND c.sha = t.sha
-      JOIN projects_position p ON p.commit_id = c.id
-     WHERE t.project_id = %(project)s
-       AND p.branch_id = %(branch)s AND p.number BETWEEN %(first)s AND %(last)s
-  ORDER BY p.number, t.name
+      JOIN projects_position p ON p.commit_id = c.id AND p.branch_id = asked.branch_id
+     WHERE p.number BETWEEN asked.first AND asked.last
+  ORDER BY asked.place, p.number, t.name
 """
-
 
 # Above MOST_COMMITS commits, those that share one of PLACES places of the chart are drawn as their outline.
 MOST_COMMITS = 2000
@@ -51,97 +58,180 @@ LABELLED = 8  # parts whose ends the chart names
 DIGITS = 7
 
 
-def gaps_by_place(view: View) -> dict[int, Gap]:
-    """The gaps by position; of a long view, one of each state at each place of the chart."""
-    gaps = gaps_in(view)
-    if view.commits <= MOST_COMMITS:
-        return gaps
-    step = -(-view.commits // PLACES)
-    return {at: gaps[at] for at in {(at // step, gap.state): at for at, gap in gaps.items()}.values()}
+@dataclass(frozen=True)
+class PathDocument:
+    """What is drawn along one path: ``named`` are the positions of the commits that it has, None: of all."""
+
+    number: int
+    path: Path
+    step: int
+    columns: list[LineColumns]
+    named: list[int] | None
+    gaps: dict[int, Gap]
+    tags: list[dict[str, Any]]
+    measured: dict[int, int]  #: by series
 
 
-def timeline_document(view: View, whole: bool = False) -> bytes:
-    """The chart's data as JSON, in columns; ``at`` counts commits from the first of the view.
+def timeline_document(overlay: Overlay, whole: bool = False, trials: bool = False) -> bytes:
+    """The chart's data as JSON, in columns; ``at`` counts commits from the first of a path.
 
-    ``whole``: all points, even where a chart of their outline looks the same.
+    ``whole``: all points, even where a chart of their outline looks the same. ``trials``: the samples of each point.
     """
-    metric = view.scope.metric
-    changed = shown_changes(view)
-    drawn = whole or view.commits <= MOST_COMMITS
-    gaps = gaps_in(view) if drawn else gaps_by_place(view)
-    columns = list(columns_of(view))
-    measured = measured_by(columns)
-    step, named = 1, None
-    if not drawn:
-        told = [*gaps, *(place for one in changed for place in (one.place - 1, one.place))]
-        step, columns, named = outlines(view, columns, [place - view.first for place in told])
-    without_gap = {at for _, line in columns for at in line.at.tolist()}
-    places = [(series, (view.first + line.at).tolist()) for series, line in columns]
+    changed = shown_changes(overlay)
+    parts = path_documents(overlay, changed, whole)
+    points = sum(len(line.at) for part in parts for line in part.columns)
+    samples, too_many = trials_of(overlay, points) if trials else ({}, [])
+    kept = [None if part.named is None else f"{{{','.join(map(str, part.named))}}}" for part in parts]
+    commits = overlay.fetch(COMMIT_COLUMNS, kept=kept)
+    paths = [path_document(part, plain_json(text)) for part, (text,) in zip(parts, commits, strict=True)]
+    drawn = [line_document(overlay, part, line, samples) for part in parts for line in part.columns]
+    marks = [change_document(overlay, one) for one in changed]
+    page = overlay.paths[0]
     content = {
-        "schema": "speedtrack.timeline/2",
+        **heading(overlay),
+        "problems": overlay.problems,
+        "notes": too_many,
+        "shown": [shown_document(overlay, parts, number) for number in range(len(overlay.shown))],
+        "breaks": break_documents(overlay, parts),
+        "annotations": annotations_on(page.branch, page.first, page.last),
+    }
+    encoded = {
+        "changes": json.dumps(marks, separators=(",", ":")),  # no foreign texts
+        "paths": f"[{','.join(paths)}]",
+        "lines": f"[{','.join(drawn)}]",
+    }
+    return json_object(plain_values(content), **encoded).encode()
+
+
+def heading(overlay: Overlay) -> dict[str, Any]:
+    view = overlay.view
+    metric = view.scope.metric
+    return {
+        "schema": "speedtrack.timeline/3",
         "project": view.scope.project.slug,
         "benchmark": view.benchmark.name,
         "branch": view.branch.name,
         "metric": {"name": metric.name, "title": metric.title, "unit": metric.unit, "better": metric.better.value},
-        "first": view.first,
-        "count": view.commits,
-        "step": step,
-        "measured": measured,
-        "gaps": gap_documents(view, gaps, without_gap),
-        "breaks": [break_document(view, one) for one in find_breaks(places)],
-        "tags": [{"at": number - view.first, "name": name} for number, name in view.fetch(TAGS)],
+        "axis": overlay.axis,
+        "scale": overlay.scale,
+        "base": overlay.base[:12] or None,
     }
-    ((commits,),) = view.fetch(COMMIT_COLUMNS, kept=named)
-    drawn_lines = ",".join(line_document(series, line) for series, line in columns)
-    marks = json.dumps([change_document(view, one) for one in changed], separators=(",", ":"))  # no foreign texts
-    parts = {"changes": marks, "commits": plain_json(commits), "lines": f"[{drawn_lines}]"}
-    return json_object(plain_values(content), **parts).encode()
 
 
-Line = tuple[Series, LineColumns]
+def path_documents(overlay: Overlay, changed: Sequence[ShownChange], whole: bool) -> list[PathDocument]:
+    columns, gaps = overlay.columns(), gaps_in(overlay)
+    tags: list[list[dict[str, Any]]] = [[] for _ in overlay.paths]
+    for number, at, name in overlay.fetch(TAGS):
+        tags[number].append({"at": at - overlay.paths[number].first, "name": name})
+    many = sum(map(len, columns)) > 2
+    made = []
+    for number, path in enumerate(overlay.paths):
+        own = [one for one in changed if one.path == number]
+        measured = {line.series_id: len(line.at) for line in columns[number]}
+        part = PathDocument(number, path, 1, columns[number], None, gaps[number], tags[number], measured)
+        made.append(part if whole or path.commits <= MOST_COMMITS else outlined(part, own, many))
+    return made
 
 
-def outlines(view: View, columns: list[Line], told: list[int]) -> tuple[int, list[Line], list[int]]:
-    """How many commits share a place of the chart, the lines as outlines, and the positions of the commits it names.
+def outlined(part: PathDocument, changed: Sequence[ShownChange], many: bool) -> PathDocument:
+    """The same with its lines as outlines, and the commits that the chart names.
 
-    ``told``: places that the chart tells of; their points are kept.
+    The points at places that the chart tells of are kept: gaps, of which each place shows one of each state, changes
+    and tags.
     """
-    step = -(-view.commits // (PLACES_OF_MANY if len(columns) > 2 else PLACES))
-    found = [(series, outline(line, step, told)) for series, line in columns]
-    labels = range(0, view.commits, -(-view.commits // LABELLED))
-    named = {*told, *labels, view.commits - 1}.union(*(line.at.tolist() for _, line in found))
-    return step, found, sorted(view.first + at for at in named if 0 <= at < view.commits)
+    path = part.path
+    step, mesh = -(-path.commits // (PLACES_OF_MANY if many else PLACES)), -(-path.commits // PLACES)
+    gaps = {at: part.gaps[at] for at in {(at // mesh, gap.state): at for at, gap in part.gaps.items()}.values()}
+    told = [at - path.first for at in gaps]
+    told += [at - path.first for one in changed for at in (one.place - one.width, one.place - 1, one.place)]
+    told += [tag["at"] for tag in part.tags]
+    columns = [outline(line, step, told) for line in part.columns]
+    labels = range(0, path.commits, -(-path.commits // LABELLED))
+    named = {*told, *labels, path.commits - 1}.union(*(line.at.tolist() for line in columns))
+    known = sorted(path.first + at for at in named if 0 <= at < path.commits)
+    return PathDocument(part.number, path, step, columns, known, gaps, part.tags, part.measured)
 
 
-def break_document(view: View, one: Break) -> dict[str, Any]:
-    facts = [changed._asdict() for changed in one.changed]
-    return {"at": one.position - view.first, "machine": one.machine, "what": one.what, "facts": facts}
+def path_document(part: PathDocument, commits: str) -> str:
+    path = part.path
+    without_gap = {at for line in part.columns for at in line.at.tolist()}
+    found = sorted((number - path.first, gap) for number, gap in part.gaps.items())
+    content = {
+        "project": path.slug,
+        "branch": path.branch.name,
+        "first": path.first,
+        "count": path.commits,
+        "step": part.step,
+        # Of the other commits without a point, it is merely known that they are not measured.
+        "gaps": [{"at": at, "state": g.state, "reason": g.reason} for at, g in found if at not in without_gap],
+        "tags": part.tags,
+    }
+    return json_object(plain_values(content), commits=commits)
 
 
-def columns_of(view: View) -> Iterator[Line]:
-    """The series that have points in the view, in the order in which they begin."""
-    known = {s.pk: s for s in view.series}
-    for line in lines.columns(known, view.branch, view.first, view.last):
-        yield known[line.series_id], line
+def shown_document(overlay: Overlay, parts: Sequence[PathDocument], number: int) -> dict[str, Any]:
+    """An entry of the legend. ``measured``: how many commits; one measured in two environments counts twice."""
+    line = overlay.shown[number]
+    metric, base = line.metric, line.base
+    path = overlay.path_of(line)
+    return {
+        "line": str(line.name),
+        "title": overlay.titles[number],
+        "project": line.name.project,
+        "benchmark": line.name.benchmark,
+        "machine": line.name.machine,
+        "branch": line.name.branch,
+        "metric": {"name": metric.name, "title": metric.title, "unit": metric.unit, "better": metric.better.value},
+        "path": path,
+        "right": line.right,
+        "measured": sum(parts[path].measured.get(one.pk, 0) for one in line.series),
+        "base": base and {"sha": base.sha[:12], "value": base_value(line, parts[path])},
+    }
 
 
-def measured_by(columns: list[Line]) -> dict[str, int]:
-    """How many commits each machine measured; one that it measured in two environments counts twice."""
-    found: dict[str, int] = defaultdict(int)
-    for series, line in columns:
-        found[series.machine.name] += len(line.at)
-    return found
+def base_value(line: ShownLine, part: PathDocument) -> float:
+    """The line's value at its base: that of its point, if it is drawn."""
+    assert line.base
+    for columns in part.columns:
+        if columns.series_id == line.base.series_id:
+            drawn = np.flatnonzero(columns.at == line.base.number - part.path.first)
+            if len(drawn):
+                return float(columns.value[drawn[0]])
+    return line.base.value
 
 
-def line_document(series: Series, line: LineColumns) -> str:
+def break_documents(overlay: Overlay, parts: Sequence[PathDocument]) -> list[dict[str, Any]]:
+    """The breaks; one that several lines of a machine share is there once."""
+    found: dict[tuple[Any, ...], dict[str, Any]] = {}
+    places = (
+        (*overlay.along[part.number][line.series_id], (part.path.first + line.at).tolist())
+        for part in parts
+        for line in part.columns
+    )
+    for one in find_breaks(places):
+        line = overlay.shown[one.line]
+        path = overlay.path_of(line)
+        place = {"path": path, "at": one.position - overlay.paths[path].first, "machine": line.name.machine}
+        facts = [changed._asdict() for changed in one.changed]
+        found.setdefault((*place.values(), one.what), {**place, "what": one.what, "facts": facts})
+    return list(found.values())
+
+
+def line_document(overlay: Overlay, part: PathDocument, line: LineColumns, samples: Trials) -> str:
+    number, series = overlay.along[part.number][line.series_id]
     names = {
-        "machine": series.machine.name,
+        "shown": number,
         "environment": short_digest(series.environment.digest),
         "definition": short_digest(series.benchmark.digest),
         "at": line.at.tolist(),
         "n": line.n.tolist(),
         "flags": line.flags,
     }
+    if samples:
+        places = {at: samples.get((part.number, line.series_id, part.path.first + at)) for at in line.at.tolist()}
+        names["runs"] = {at: found.run for at, found in places.items() if found}
+        names["trials"] = {at: found.values for at, found in places.items() if found and found.values}
+        names["void"] = {at: found.void for at, found in places.items() if found and found.void}
     return json_object(names, value=numbers(line.value), low=numbers(line.low), high=numbers(line.high))
 
 
@@ -163,16 +253,10 @@ def short_digest(digest: str) -> str:
     return digest.removeprefix("sha256:")[:12]
 
 
-def gap_documents(view: View, gaps: dict[int, Gap], measured: set[int]) -> list[dict[str, Any]]:
-    """The commits without a point of which a reason is known; all others are merely not measured."""
-    found = sorted((number - view.first, gap) for number, gap in gaps.items())
-    return [{"at": at, "state": gap.state, "reason": gap.reason} for at, gap in found if at not in measured]
-
-
-def change_document(view: View, one: ShownChange) -> dict[str, Any]:
+def change_document(overlay: Overlay, one: ShownChange) -> dict[str, Any]:
     return {
-        "at": one.place - view.first,
-        "machine": one.machine,
+        "shown": overlay.along[one.path][one.series][0],
+        "at": one.place - overlay.paths[one.path].first,
         "status": one.status,
         "width": one.width,
         "worse": one.is_slowdown,

@@ -1,35 +1,36 @@
-"""The commits of a timeline with their points, gaps and changes."""
+"""The commits of a timeline with their gaps and changes."""
 
-from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import reduce
 from typing import Any, NamedTuple
 
-from django.db.models import F, OuterRef, QuerySet, Subquery
+from django.db.models import F, IntegerField, OuterRef, QuerySet, Subquery, Value
 
-from speedtrack.alerts import lines
-from speedtrack.alerts.lines import LinePoint
 from speedtrack.alerts.models import ChangePoint
 from speedtrack.benchmarks.metrics import METRICS, Direction
 from speedtrack.projects.models import Position
 from speedtrack.runs.models import Run
 from speedtrack.web.drawing.gaps import GAP_COLUMNS, WITHOUT_POINT, Gap, gap_of
 from speedtrack.web.pages import changes
+from speedtrack.web.pages.timeline.overlay import Overlay
 from speedtrack.web.pages.timeline.view import View
 
 NEWEST_CHANGES = 60
 COMMITS = """
-    SELECT p.number, c.id, c.sha, c.subject, c.author_name, extract(epoch FROM c.committed_at)::bigint
-      FROM projects_position p JOIN projects_commit c ON c.id = p.commit_id
-     WHERE p.branch_id = %(branch)s AND p.number BETWEEN %(first)s AND %(last)s
-  ORDER BY p.number
+    SELECT asked.place - 1, p.number, c.sha, c.subject, c.author_name, extract(epoch FROM c.committed_at)::bigint
+      FROM unnest(%(branches)s::bigint[], %(firsts)s::int[], %(lasts)s::int[])
+           WITH ORDINALITY AS asked (branch_id, first, last, place)
+      JOIN projects_position p ON p.branch_id = asked.branch_id AND p.number BETWEEN asked.first AND asked.last
+      JOIN projects_commit c ON c.id = p.commit_id
+  ORDER BY asked.place, p.number
 """
 
 
 class TimelineCommit(NamedTuple):
-    """A commit of the branch; ``at``: the time of the commit in seconds since 1970."""
+    """A commit of a path; ``at``: its time in seconds since 1970."""
 
+    path: int
     number: int
-    id: int
     sha: str
     subject: str
     author: str
@@ -40,48 +41,43 @@ class TimelineCommit(NamedTuple):
         return datetime.fromtimestamp(self.at, UTC)
 
 
-@dataclass(frozen=True)
-class Timeline:
-    """A timeline commit by commit; ``gaps`` by position."""
-
-    view: View
-    commits: list[TimelineCommit]
-    points: list[LinePoint]
-    gaps: dict[int, Gap]
-    change_points: list[ChangePoint]
+def commits_of(overlay: Overlay) -> list[TimelineCommit]:
+    """The commits of all paths, each path by itself, oldest first."""
+    return [TimelineCommit._make(row) for row in overlay.fetch(COMMITS)]
 
 
-def load_timeline(view: View) -> Timeline:
-    """The commits of a view with their points; the number of queries does not depend on how many there are."""
-    points = lines.points([s.pk for s in view.series], view.branch, view.first, view.last)
-    commits = [TimelineCommit._make(row) for row in view.fetch(COMMITS)]
-    return Timeline(view, commits, points, gaps_in(view), change_points_in(view))
-
-
-def gaps_in(view: View) -> dict[int, Gap]:
-    """By position: why the newest own run on the view's machines left its commit without a point."""
+def gaps_in(overlay: Overlay) -> list[dict[int, Gap]]:
+    """By path and position: why the newest own run on the lines' machines left its commit without a point."""
     # "+ 0": without it PostgreSQL reads all runs of a machine rather than the index of the runs without a point.
-    runs = (
-        Run.objects.own()
-        .annotate(on_machine=F("machine_id") + 0)
-        .filter(
-            project=view.scope.project,
-            on_machine__in={s.machine_id for s in view.series},
-            commit__positions__branch=view.branch,
-            commit__positions__number__range=(view.first, view.last),
+    runs = Run.objects.own().annotate(on_machine=F("machine_id") + 0).filter(WITHOUT_POINT)
+    each = [
+        runs.filter(
+            project=path.branch.project_id,
+            on_machine__in={series.machine_id for _, series in overlay.along[number].values()},
+            commit__positions__branch=path.branch,
+            commit__positions__number__range=(path.first, path.last),
         )
-        .filter(WITHOUT_POINT)
-    )
-    rows = runs.order_by("id").values_list("commit__positions__number", *GAP_COLUMNS)
-    return {number: gap_of(*columns) for number, *columns in rows}
+        .annotate(path=Value(number, output_field=IntegerField()))
+        .values_list("path", "commit__positions__number", *GAP_COLUMNS)
+        for number, path in enumerate(overlay.paths)
+    ]
+    found: list[dict[int, Gap]] = [{} for _ in overlay.paths]
+    for path, number, *columns in sorted(all_of(each), key=lambda row: row[2]):
+        found[path][number] = gap_of(*columns)
+    return found
+
+
+def all_of(each: list[QuerySet[Any, Any]]) -> QuerySet[Any, Any]:
+    """The rows of several queries with equal columns, as one query."""
+    return reduce(lambda some, more: some.union(more, all=True), each)
 
 
 class ShownChange(NamedTuple):
     """What the chart shows of a change point: the positions of its commit and of the one before its range."""
 
+    path: int
     place: int
     series: int
-    machine: str
     metric: str
     status: str
     ratio: float
@@ -100,28 +96,27 @@ class ShownChange(NamedTuple):
         return (self.ratio > 1) == (METRICS[self.metric].better == Direction.LOWER)
 
 
-def shown_changes(view: View, every: bool = False) -> list[ShownChange]:
-    """The visible change points of the view (or ``every`` one), in commit order.
+def shown_changes(overlay: Overlay, every: bool = False) -> list[ShownChange]:
+    """The visible change points of all paths (or ``every`` one), each path by itself, in commit order.
 
-    As columns: a long view has thousands of them.
+    As columns: a long timeline has thousands of them.
     """
-    found: QuerySet[Any] = changes.on_branch(view.branch, view.first, view.last)
-    found = found.filter(series__in=[s.pk for s in view.series]).order_by("place", "pk")
-    if not every:
-        found = found.filter(status__in=changes.VISIBLE)
-    begins = Position.objects.filter(branch=view.branch, commit=OuterRef("before")).values("number")
-    named = ("place", "series", "series__machine__name", "series__metric")
-    rows = found.annotate(before_place=Subquery(begins)).values_list(*named, *ShownChange._fields[4:])
-    return [ShownChange._make(row) for row in rows]
-
-
-def change_points_in(view: View) -> list[ChangePoint]:
-    """The change points of the view, in commit order."""
-    found: QuerySet[Any] = changes.on_branch(view.branch, view.first, view.last)
-    return list(found.filter(series__in=[s.pk for s in view.series]).order_by("place", "pk"))
+    each = []
+    for number, path in enumerate(overlay.paths):
+        found: QuerySet[Any, Any] = changes.on_branch(path.branch, path.first, path.last)
+        found = found.filter(series__in=list(overlay.along[number]))
+        if not every:
+            found = found.filter(status__in=changes.VISIBLE)
+        begins = Position.objects.filter(branch=path.branch, commit=OuterRef("before")).values("number")
+        marked = found.annotate(path=Value(number, output_field=IntegerField()), before_place=Subquery(begins))
+        each.append(
+            marked.order_by().values_list("pk", "path", "place", "series", "series__metric", *ShownChange._fields[4:])
+        )
+    rows = sorted(all_of(each), key=lambda row: (row[1], row[2], row[0]))
+    return [ShownChange._make(row[1:]) for row in rows]
 
 
 def newest_changes(view: View) -> list[ChangePoint]:
-    """The newest change points of the view, newest first."""
+    """The newest change points of the page's own lines, newest first."""
     found: QuerySet[Any] = changes.on_branch(view.branch, view.first, view.last)
     return list(found.filter(series__in=[s.pk for s in view.series]).order_by("-place", "-pk")[:NEWEST_CHANGES])

@@ -1,75 +1,103 @@
 """A timeline as rows: the table that its page loads when it is opened, and CSV."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple
 
-from speedtrack.alerts import lines
-from speedtrack.alerts.lines import LinePoint
-from speedtrack.alerts.models import ChangePoint
-from speedtrack.runs.models import Series
+from speedtrack.alerts.lines import LineColumns
 from speedtrack.text import csv_cell
 from speedtrack.web.drawing.gaps import UNMEASURED, Gap
-from speedtrack.web.pages.timeline.breaks import Break, find_breaks
+from speedtrack.web.pages.timeline.breaks import find_breaks
 from speedtrack.web.pages.timeline.document import short_digest
+from speedtrack.web.pages.timeline.overlay import Overlay, Path, ShownLine
 from speedtrack.web.pages.timeline.points import (
-    COMMITS,
-    Timeline,
+    ShownChange,
     TimelineCommit,
+    commits_of,
     gaps_in,
-    load_timeline,
     shown_changes,
 )
-from speedtrack.web.pages.timeline.view import View
 
-MOST_COMMITS = 200  # of the table: the newest
+MOST_COMMITS = 200  # of the table, of each branch: the newest
+
+
+class RowPoint(NamedTuple):
+    """A point of a line, in the metric's unit."""
+
+    value: float
+    low: float
+    high: float
+    n: int
+    flags: list[str]
 
 
 @dataclass(frozen=True)
 class TableRow:
+    """A point at a commit, or the commit's gap; ``title``: what tells the point's line from the others."""
+
+    path: Path
     commit: TimelineCommit
-    point: LinePoint | None
-    series: Series | None
+    line: ShownLine | None
+    title: str
+    point: RowPoint | None
     gap: Gap
-    change: ChangePoint | None
+    change: ShownChange | None
     new_environment: str = ""  #: what changed on the machine just before this commit
 
 
 @dataclass(frozen=True)
 class TimelineTable:
-    view: View
+    """``most``: commits of a branch that it shows; ``complete``: they are all."""
+
+    overlay: Overlay
     rows: list[TableRow]
-    most: int  #: commits that it shows
+    most: int
+    complete: bool
 
 
-def load(view: View) -> TimelineTable:
-    """The newest commits of a view, newest first."""
-    timeline = load_timeline(view.newest(MOST_COMMITS))
-    series = {s.pk: s for s in view.series}
-    places: dict[int, list[int]] = defaultdict(list)
-    for point in timeline.points:
-        places[point.series_id].append(point.position)
-    breaks = find_breaks((series[pk], numbers) for pk, numbers in places.items())
-    return TimelineTable(view, list(table_rows(timeline, breaks)), MOST_COMMITS)
+def load(overlay: Overlay) -> TimelineTable:
+    """The newest commits, newest first; those of several branches by their time."""
+    recent = overlay.newest(MOST_COMMITS)
+    rows = sorted(table_rows(recent), key=lambda row: (row.commit.at, row.commit.number), reverse=True)
+    if len(overlay.paths) == 1:
+        rows.sort(
+            key=lambda row: row.commit.number, reverse=True
+        )  # in the order of the branch, whatever its clocks say
+    complete = all(path.commits <= MOST_COMMITS for path in overlay.paths)
+    return TimelineTable(overlay, rows, MOST_COMMITS, complete)
 
 
-def table_rows(timeline: Timeline, breaks: Sequence[Break] = ()) -> Iterator[TableRow]:
-    """The commits, newest first: a row for each point, or one that says why there is none."""
-    changed = {(one.position, one.machine): one.what for one in breaks}
-    points: dict[int, list[LinePoint]] = defaultdict(list)
-    for point in timeline.points:
-        points[point.commit_id].append(point)
-    marks = {(cp.commit_id, cp.series_id): cp for cp in timeline.change_points}
-    series = {s.pk: s for s in timeline.view.series}
-    for commit in reversed(timeline.commits):
-        for p in points.get(commit.id, []):
-            one = series[p.series_id]
-            what = changed.get((commit.number, one.machine.name), "")
-            yield TableRow(commit, p, one, UNMEASURED, marks.get((commit.id, p.series_id)), what)
-        if commit.id not in points:
-            yield TableRow(commit, None, None, timeline.gaps.get(commit.number, UNMEASURED), None)
+def table_rows(overlay: Overlay) -> Iterator[TableRow]:
+    """A row for each point, and one for each commit without any that says why there is none."""
+    columns = overlay.columns()
+    each = [(path, line) for path, found in enumerate(columns) for line in found]
+    places = [
+        (*overlay.along[path][line.series_id], (overlay.paths[path].first + line.at).tolist()) for path, line in each
+    ]
+    changed = {(one.line, one.position): one.what for one in find_breaks(places)}
+    marks = {(one.path, one.place, one.series): one for one in shown_changes(overlay, every=True)}
+    points: dict[tuple[int, int], list[tuple[int, int, RowPoint]]] = defaultdict(list)
+    for path, line in each:
+        shown, _ = overlay.along[path][line.series_id]
+        for at, point in points_of(line):
+            points[path, overlay.paths[path].first + at].append((shown, line.series_id, point))
+    gaps, titles = gaps_in(overlay), overlay.titles
+    for commit in commits_of(overlay):
+        along, number = overlay.paths[commit.path], commit.number
+        found = points.get((commit.path, number), [])
+        for shown, series, point in found:
+            what, mark = changed.get((shown, number), ""), marks.get((commit.path, number, series))
+            yield TableRow(along, commit, overlay.shown[shown], titles[shown], point, UNMEASURED, mark, what)
+        if not found:
+            yield TableRow(along, commit, None, "", None, gaps[commit.path].get(number, UNMEASURED), None)
+
+
+def points_of(line: LineColumns) -> Iterable[tuple[int, RowPoint]]:
+    columns = (column.tolist() for column in (line.at, line.value, line.low, line.high, line.n))
+    for at, value, low, high, n in zip(*columns, strict=True):
+        yield at, RowPoint(value, low, high, n, line.flags.get(at, []))
 
 
 HEADER = [
@@ -88,17 +116,22 @@ HEADER = [
     "flags",
     "state",
     "change",
+    "project",
+    "benchmark",
+    "metric",
+    "branch",
 ]
 
 
-def csv_rows(view: View) -> Iterator[list[Any]]:
-    """A header and one row per point or gap, oldest first. Everything is read before the first row."""
-    commits = [TimelineCommit._make(row) for row in view.fetch(COMMITS)]
-    points, gaps, unit = csv_points(view), gaps_in(view), view.scope.metric.unit
+def csv_rows(overlay: Overlay) -> Iterator[list[Any]]:
+    """A header, then one row per point or gap, by branch, oldest first. Queries run before the first row is yielded."""
+    commits, points, gaps = commits_of(overlay), csv_points(overlay), gaps_in(overlay)
+    gap_lines = [gap_names(overlay, path) for path in range(len(overlay.paths))]
     found = (
         [*commit_cells(commit), *cells]
         for commit in commits
-        for cells in points.get(commit.number) or [gap_cells(gaps.get(commit.number, UNMEASURED), unit)]
+        for cells in points.get((commit.path, commit.number))
+        or [gap_cells(gaps[commit.path].get(commit.number, UNMEASURED), gap_lines[commit.path])]
     )
     return chain([HEADER], found)
 
@@ -107,22 +140,34 @@ def commit_cells(commit: TimelineCommit) -> list[Any]:
     return [commit.number, commit.sha, commit.time.isoformat(), csv_cell(commit.author), csv_cell(commit.subject)]
 
 
-def gap_cells(gap: Gap, unit: str) -> list[Any]:
-    return [*[""] * 6, unit, "", gap.state, ""]
+def line_cells(line: ShownLine) -> list[str]:
+    return [line.name.project, line.name.benchmark, line.name.metric, csv_cell(line.name.branch)]
 
 
-def csv_points(view: View) -> dict[int, list[list[Any]]]:
-    """By position: of each point the columns behind those of its commit."""
-    series, unit = {s.pk: s for s in view.series}, view.scope.metric.unit
-    marks = {(one.place, one.series): one.status for one in shown_changes(view, every=True)}
-    found: dict[int, list[list[Any]]] = defaultdict(list)
-    for line in lines.columns(series, view.branch, view.first, view.last):
-        of = series[line.series_id]
-        names = [of.machine.name, short_digest(of.environment.digest)]
-        columns = (column.tolist() for column in (line.at, line.value, line.low, line.high, line.n))
-        for at, *summary in zip(*columns, strict=True):
-            number = view.first + at
-            flags = " ".join(line.flags.get(at, ()))
-            change = marks.get((number, line.series_id), "")
-            found[number].append([*names, *summary, unit, flags, "measured", change])
+def gap_names(overlay: Overlay, path: int) -> list[str]:
+    """What a gap shares with all lines of its path: the unit, and the names of the last columns."""
+    own = [[line.metric.unit, *line_cells(line)] for line in overlay.shown if overlay.path_of(line) == path]
+    return [parts[0] if len(set(parts)) == 1 else "" for parts in zip(*own, strict=True)] or [""] * 5
+
+
+def gap_cells(gap: Gap, names: list[str]) -> list[Any]:
+    unit, *line = names
+    return [*[""] * 6, unit, "", gap.state, "", *line]
+
+
+def csv_points(overlay: Overlay) -> dict[tuple[int, int], list[list[Any]]]:
+    """By path and position: of each point the columns behind those of its commit."""
+    marks = {(one.path, one.place, one.series): one.status for one in shown_changes(overlay, every=True)}
+    found: dict[tuple[int, int], list[list[Any]]] = defaultdict(list)
+    for path, columns in enumerate(overlay.columns()):
+        first = overlay.paths[path].first
+        for line in columns:
+            number, series = overlay.along[path][line.series_id]
+            shown = overlay.shown[number]
+            names = [series.machine.name, short_digest(series.environment.digest)]
+            unit, last = shown.metric.unit, line_cells(shown)
+            for at, (value, low, high, n, flags) in points_of(line):
+                change = marks.get((path, first + at, line.series_id), "")
+                cells = [*names, value, low, high, n, unit, " ".join(flags), "measured", change, *last]
+                found[path, first + at].append(cells)
     return found

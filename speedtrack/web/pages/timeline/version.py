@@ -4,7 +4,7 @@ import hashlib
 from functools import cache
 from pathlib import Path
 
-from speedtrack.web.pages.timeline.view import View
+from speedtrack.web.pages.timeline.overlay import Overlay
 
 # Each version of a row has another pair of ``xmin`` and ``ctid``. Whoever accepts or flags measurements updates their
 # series.
@@ -14,21 +14,27 @@ FACTS = """
            (SELECT md5(string_agg(concat(c.id, c.xmin, c.ctid), ',' ORDER BY c.id))
               FROM alerts_changepoint c WHERE c.series_id = ANY(%(series)s)),
            (SELECT md5(string_agg(concat(r.id, r.status, r.attempt, ':', r.linked_id), ',' ORDER BY r.id))
-              FROM runs_run r JOIN projects_position p ON p.commit_id = r.commit_id
-             WHERE r.project_id = %(project)s AND r.machine_id + 0 = ANY(%(machines)s)
-               AND r.base_id IS NULL AND r.canary_id IS NULL
-               AND (r.status <> 'succeeded' OR r.linked_id IS NOT NULL)
-               AND p.branch_id = %(branch)s AND p.number BETWEEN %(first)s AND %(last)s),
+              FROM unnest(%(projects)s::bigint[], %(branches)s::bigint[], %(firsts)s::int[], %(lasts)s::int[])
+                   AS path (project_id, branch_id, first, last)
+              JOIN projects_position p ON p.branch_id = path.branch_id AND p.number BETWEEN path.first AND path.last
+              JOIN runs_run r ON r.commit_id = p.commit_id AND r.project_id = path.project_id
+             WHERE r.machine_id + 0 = ANY(%(machines)s) AND r.base_id IS NULL AND r.canary_id IS NULL
+               AND (r.status <> 'succeeded' OR r.linked_id IS NOT NULL)),
            (SELECT md5(string_agg(concat(t.name, ' ', t.sha), ',' ORDER BY t.id))
-              FROM projects_tag t WHERE t.project_id = %(project)s)
+              FROM projects_tag t WHERE t.project_id = ANY(%(projects)s)),
+           (SELECT md5(string_agg(concat(a.id, a.xmin, a.ctid), ',' ORDER BY a.id))
+              FROM projects_annotation a WHERE a.project_id = ANY(%(projects)s) OR a.project_id IS NULL)
 """
 
 
-def etag_of(view: View, asked: str) -> str:
+def etag_of(overlay: Overlay, asked: str) -> str:
     """The version of a timeline in the form that was ``asked`` for."""
-    machines = sorted({s.machine_id for s in view.series})
-    facts = view.fetch(FACTS, series=[s.pk for s in view.series], machines=machines)
-    state = (asked, code_version(), view.branch.pk, view.branch.head_id, view.first, view.last, facts)
+    series = [one for line in overlay.shown for one in line.series]
+    machines = sorted({one.machine_id for one in series})
+    facts = overlay.fetch(FACTS, series=[one.pk for one in series], machines=machines)
+    paths = [(path.branch.pk, path.branch.head_id, path.first, path.last) for path in overlay.paths]
+    shown = [(line.name, line.base) for line in overlay.shown]
+    state = (asked, code_version(), paths, shown, overlay.problems, facts)
     return f'"{hashlib.sha256(repr(state).encode()).hexdigest()[:32]}"'
 
 

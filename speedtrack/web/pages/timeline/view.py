@@ -46,22 +46,13 @@ class View:
         """The same, of the newest commits only."""
         return replace(self, first=max(self.first, self.last - count + 1))
 
-    def fetch(self, query: str, **more: Any) -> list[tuple[Any, ...]]:
-        """The rows of a query that may use the parameters below, and ``more``."""
-        with connection.cursor() as cursor:
-            cursor.execute(
-                query,
-                {
-                    "project": self.scope.project.pk,
-                    "branch": self.branch.pk,
-                    "first": self.first,
-                    "last": self.last,
-                    "subject": SUBJECT,
-                    **more,
-                },
-            )
-            rows: list[tuple[Any, ...]] = cursor.fetchall()
-            return rows
+
+def rows_of(query: str, **parameters: Any) -> list[tuple[Any, ...]]:
+    """The rows of a plain query."""
+    with connection.cursor() as cursor:
+        cursor.execute(query, parameters)
+        rows: list[tuple[Any, ...]] = cursor.fetchall()
+        return rows
 
 
 def view_of(slug: str, benchmark: str, metric: str, query: QueryDict) -> View:

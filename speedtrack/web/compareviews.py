@@ -1,0 +1,92 @@
+"""Comparing two commits, measuring them again, and latencies: read the address, call one verb, render the page."""
+
+from datetime import timedelta
+from functools import partial
+
+from django.contrib import messages
+from django.contrib.auth.decorators import login_required
+from django.http import HttpRequest, HttpResponse, HttpResponseBase
+from django.shortcuts import redirect, render
+from django.urls import reverse
+from django.utils import timezone
+from django.views.decorators.http import require_http_methods, require_safe
+
+from speedtrack.alerts import measuring
+from speedtrack.alerts.measuring import AskedPairs, NotMeasurable
+from speedtrack.benchmarks import numbers
+from speedtrack.benchmarks.definitions import DefinitionError
+from speedtrack.web.pages import latency as latency_page
+from speedtrack.web.pages import queue as queue_page
+from speedtrack.web.pages import run as run_page
+from speedtrack.web.pages.compare import document
+from speedtrack.web.pages.compare import page as compare_page
+from speedtrack.web.pages.compare.sides import ComparedSide
+from speedtrack.web.requests.formats import format_or_404, values_response
+
+SUMMARY_ROWS = 12
+
+
+@require_safe
+def compare(request: HttpRequest, slug: str) -> HttpResponse:
+    is_summary = request.GET.get("part") == "summary"
+    page = compare_page.load(slug, request.GET, most_rows=SUMMARY_ROWS if is_summary else compare_page.SHOWN)
+    template = "web/compare_summary.html" if is_summary else "web/compare.html"
+    return render(request, template, {"page": page, "project": page.project})
+
+
+@require_safe
+def compare_values(request: HttpRequest, slug: str, form: str) -> HttpResponseBase:
+    """The same as JSON or CSV."""
+    format_or_404(form, "a comparison")
+    page = compare_page.load(slug, request.GET)
+    rows = partial(document.csv_rows, page)
+    return values_response(form, f"{slug}-compare", partial(document.compare_document, page), rows)
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@login_required
+def compare_measure(request: HttpRequest, slug: str) -> HttpResponse:
+    """Queue what the page offers: pairs of both sides, or a side that was not measured. GET: back to the page."""
+    if request.method == "POST":
+        try:
+            messages.success(request, sentence_of(asked_for(request, slug)))
+        except (NotMeasurable, DefinitionError) as e:
+            messages.error(request, f"Nothing was queued: {e}.")
+    return redirect(f"{reverse('compare', args=[slug])}?{request.GET.urlencode()}")
+
+
+def asked_for(request: HttpRequest, slug: str) -> AskedPairs:
+    sides = compare_page.sides_asked(slug, request.GET)
+    if sides is None:
+        raise NotMeasurable("there is nothing to compare yet")
+    what = request.POST.get("what", "")
+    if what in ("base", "head"):
+        side: ComparedSide = sides.base if what == "base" else sides.head
+        return measuring.measure_commit(side.commit)
+    if sides.head.machine is None or sides.base.project != sides.head.project or sides.base.commit == sides.head.commit:
+        raise NotMeasurable("pairs need two commits of one project, and a machine that has measured the head")
+    names = request.POST.getlist("benchmark")
+    return measuring.measure_pair(sides.base.commit, sides.head.commit, sides.head.machine.pk, names)
+
+
+def sentence_of(asked: AskedPairs) -> str:
+    """What was queued, and when it will about be done."""
+    run = asked.run
+    what = f"Run {run.pk} {'is queued' if asked.is_new else 'was queued before'} on {run.machine}"
+    work = queue_page.work_of(run.machine)
+    if work.health in ("quarantine", "paused", "silent", "never seen"):
+        return f"{what}. The machine takes no work now: {work.health}."
+    usual_s = queue_page.usual_seconds().get(run.machine_id)
+    ahead = run_page.ahead_of(run) + (work.running is not None and work.running != run)
+    if not asked.takes_s or (ahead and usual_s is None):
+        return f"{what}, with {ahead} run{'' if ahead == 1 else 's'} before it."
+    left_s = asked.takes_s + ahead * (usual_s or 0)
+    done_at = timezone.now() + timedelta(seconds=left_s)
+    return f"{what}. It will be done in about {numbers.duration(left_s)}, at {done_at:%H:%M} UTC."
+
+
+@require_safe
+def latency(request: HttpRequest, slug: str, benchmark: str) -> HttpResponse:
+    page = latency_page.load(slug, benchmark, request.GET)
+    context = {"page": page, "scope": page.scope, "project": page.scope.project, "ranges": latency_page.RANGES}
+    return render(request, "web/latency.html", context)

@@ -1,0 +1,130 @@
+"""Pictures of charts for links in chats (Open Graph): PNG, as chats show no SVG. Drawn by Pillow."""
+
+import io
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib.util import find_spec
+from pathlib import Path
+
+from PIL import Image, ImageDraw, ImageFont
+
+WIDTH, HEIGHT = 1200, 630
+MARGIN = 64
+CHART = (MARGIN, 290, WIDTH - MARGIN, HEIGHT - 70)
+COLOURS = 32  # in the palette
+PAPER, INK, SOFT, GRID = "#ffffff", "#16191d", "#59616b", "#dde1e6"
+LINE, WORSE, BETTER = "#1b5fd0", "#bf2b23", "#13743f"
+LOOKS = {"worse": WORSE, "better": BETTER, "same": INK}
+FILLED = 0.92  # share of the chart's height that the values take
+CALM = 0.02  # values within this share of each other are not stretched to the full height
+
+Font = ImageFont.FreeTypeFont
+
+
+@dataclass(frozen=True)
+class LinkPicture:
+    """``values``: those of neighbouring commits, None where one was not measured; ``label`` writes one for the axis.
+
+    ``marks``: places of changes, worse or better.
+    """
+
+    site: str
+    title: str
+    subtitle: str
+    fact: str
+    look: str
+    values: Sequence[float | None]
+    marks: Sequence[tuple[int, str]] = ()
+    label: Callable[[float], str] = "{:.4g}".format
+
+
+@lru_cache
+def font(size: int, bold: bool = False) -> Font:
+    """The font that comes with matplotlib, which itself is not imported: it takes 60 MB."""
+    spec = find_spec("matplotlib")
+    assert spec and spec.origin
+    folder = Path(spec.origin).parent / "mpl-data" / "fonts" / "ttf"
+    return ImageFont.truetype(str(folder / ("DejaVuSans-Bold.ttf" if bold else "DejaVuSans.ttf")), size)
+
+
+def card_png(card: LinkPicture) -> bytes:
+    image = Image.new("RGB", (WIDTH, HEIGHT), PAPER)
+    draw = ImageDraw.Draw(image)
+    draw.rectangle((0, 0, WIDTH, 10), fill=LINE)
+    put(draw, 46, card.site, font(26), SOFT)
+    put(draw, 92, card.title, font(50, bold=True), INK)
+    put(draw, 162, card.subtitle, font(30), SOFT)
+    put(draw, 212, card.fact, font(38, bold=True), LOOKS[card.look])
+    draw_line(draw, card)
+    sent = io.BytesIO()
+    image.quantize(COLOURS, Image.Quantize.FASTOCTREE).save(sent, format="png")
+    return sent.getvalue()
+
+
+def put(draw: ImageDraw.ImageDraw, y: int, text: str, drawn: Font, colour: str) -> None:
+    """Text on one line, cut where it does not fit."""
+    shown = text[:200]
+    while shown and draw.textlength(shown, font=drawn) > WIDTH - 2 * MARGIN:
+        shown = shown[: max(1, int(len(shown) * 0.95) - 2)].rstrip() + "…" if len(shown) > 2 else ""
+    draw.text((MARGIN, y), shown, font=drawn, fill=colour)
+
+
+def draw_line(draw: ImageDraw.ImageDraw, card: LinkPicture) -> None:
+    left, top, right, bottom = CHART
+    known = [value for value in card.values if value is not None]
+    if not known:
+        draw.text((left, top + 40), "nothing was measured here", font=font(26), fill=SOFT)
+        return
+    middle = (max(known) + min(known)) / 2
+    half = max((max(known) - min(known)) / 2, CALM * abs(middle) / 2) or 1.0
+    step = (right - left) / max(len(card.values) - 1, 1)
+    draw_grid(draw, [card.label(middle + share * half / FILLED) for share in (1, 0, -1)])
+
+    def place(at: int, value: float) -> tuple[float, float]:
+        return left + at * step, (top + bottom) / 2 - (value - middle) / half * (bottom - top) / 2 * FILLED
+
+    for part in stretches(card.values):
+        points = [place(at, value) for at, value in part]
+        if len(points) > 1:
+            draw.line(points, fill=LINE, width=4, joint="curve")
+        else:
+            dot(draw, points[0], 4)
+    last = max(at for at, value in enumerate(card.values) if value is not None)
+    dot(draw, place(last, card.values[last] or 0.0), 8)
+    for at, look in card.marks:
+        mark(draw, left + at * step, look)
+
+
+def draw_grid(draw: ImageDraw.ImageDraw, labels: Sequence[str]) -> None:
+    """The lines of the axis, each with its value below it, from the top to the bottom."""
+    left, top, right, bottom = CHART
+    for place, label in enumerate(labels):
+        y = top + place * (bottom - top) / 2
+        draw.line((left, y, right, y), fill=GRID, width=2)
+        draw.text((left, y + 4), label, font=font(20), fill=SOFT)
+
+
+def stretches(values: Sequence[float | None]) -> list[list[tuple[int, float]]]:
+    """The values between gaps, each with its place."""
+    parts: list[list[tuple[int, float]]] = []
+    before: float | None = None
+    for at, value in enumerate(values):
+        if value is not None:
+            if before is None:
+                parts.append([])
+            parts[-1].append((at, value))
+        before = value
+    return parts
+
+
+def dot(draw: ImageDraw.ImageDraw, at: tuple[float, float], radius: int) -> None:
+    draw.ellipse((at[0] - radius, at[1] - radius, at[0] + radius, at[1] + radius), fill=LINE)
+
+
+def mark(draw: ImageDraw.ImageDraw, x: float, look: str) -> None:
+    """Where it changed: a line, and a triangle down for worse, up for better."""
+    top, bottom = CHART[1], CHART[3]
+    draw.line((x, top, x, bottom), fill=LOOKS[look], width=2)
+    tip, base = (top + 2, top - 20) if look == "worse" else (top - 20, top + 2)
+    draw.polygon([(x - 13, base), (x + 13, base), (x, tip)], fill=LOOKS[look])

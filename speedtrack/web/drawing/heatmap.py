@@ -1,0 +1,144 @@
+"""A heat map of latencies: commits across, latencies upwards, the share of requests as shade."""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+import numpy as np
+
+from speedtrack.benchmarks import numbers
+from speedtrack.stats.histogram import Histogram
+from speedtrack.web.drawing.curves import LATENCY
+from speedtrack.web.drawing.linecharts import TRAILING_ZEROS, AxisTick, Scale, log_steps, spaced, stroke
+
+WIDTH, HEIGHT = 960.0, 380.0
+LEFT, RIGHT, TOP, BOTTOM = 74.0, 14.0, 12.0, 34.0
+WIDEST = 26.0  # of a column
+PER_DECADE, FIRST, DECADES = 24, -1, 9  # cells from 0.1 µs to 100 s
+SHADES = (1e-5, 1e-4, 1e-3, 1e-2, 1e-1)  # the smallest share of the requests that a cell of each shade has
+LINES = {"50%": 0.5, "99%": 0.99, "99.9%": 0.999}
+SPACE_X, SPACE_Y = 84.0, 24.0
+HALF_LABEL = 32.0
+
+
+@dataclass(frozen=True)
+class LatencyShape:
+    """The latencies of a commit: the shade of each cell, 0 for none, and the percentiles of LINES in µs."""
+
+    shades: bytes
+    percentiles: tuple[float, ...]
+
+    @classmethod
+    def of(cls, together: Histogram) -> "LatencyShape":
+        cells = np.clip(PER_DECADE * (np.log10(together.values / 1000) - FIRST), 0, PER_DECADE * DECADES - 1)
+        shares = np.bincount(cells.astype(int), together.counts, PER_DECADE * DECADES) / together.total
+        percentiles = together.quantiles(list(LINES.values())) / 1000
+        return cls(np.searchsorted(SHADES, shares, side="right").astype(np.uint8).tobytes(), tuple(percentiles))
+
+
+@dataclass(frozen=True)
+class HeatColumn:
+    """Where a commit stands. ``key`` names it in addresses."""
+
+    x: float
+    width: float
+    key: str
+    title: str
+    chosen: bool
+
+    @property
+    def middle(self) -> float:
+        return round(self.x + self.width / 2, 1)
+
+
+@dataclass(frozen=True)
+class HeatMap:
+    """``shades``: the cells of each shade as a path, the palest first; ``lines``: the percentiles, by name."""
+
+    shades: list[str]
+    lines: list[tuple[str, str]]
+    columns: list[HeatColumn]
+    x_ticks: list[AxisTick]
+    y_ticks: list[AxisTick]
+    width: float = WIDTH
+    height: float = HEIGHT
+    left: float = LEFT
+    right: float = WIDTH - RIGHT
+    top: float = TOP
+    bottom: float = HEIGHT - BOTTOM
+    tall: float = HEIGHT - BOTTOM - TOP
+
+
+@dataclass(frozen=True)
+class NamedShape:
+    key: str
+    label: str
+    title: str
+    shape: LatencyShape
+    chosen: bool = False
+
+
+def draw_heatmap(commits: Sequence[NamedShape]) -> HeatMap | None:
+    """A column for each commit, from left to right. None without any."""
+    if not commits:
+        return None
+    grid = np.array([np.frombuffer(one.shape.shades, np.uint8) for one in commits])
+    used = np.flatnonzero(grid.any(axis=0))
+    first, last = max(int(used[0]) - 1, 0), min(int(used[-1]) + 2, grid.shape[1])
+    step = min((WIDTH - RIGHT - LEFT) / len(commits), WIDEST)
+
+    def y(cell: float) -> float:
+        return float(HEIGHT - BOTTOM - (HEIGHT - BOTTOM - TOP) * (cell - first) / (last - first))
+
+    columns = [
+        HeatColumn(round(LEFT + i * step, 1), round(step, 1), one.key, one.title, one.chosen)
+        for i, one in enumerate(commits)
+    ]
+    paths = [""] * (len(SHADES) + 1)
+    for column, shades in zip(columns, grid.tolist(), strict=True):
+        for shade, begin, end in runs_of(shades):
+            top = y(end)
+            paths[shade] += f"M{column.x:g} {top:.1f}h{step:.1f}v{y(begin) - top:.1f}h-{step:.1f}z"
+    return HeatMap(
+        shades=paths[1:],
+        lines=[(name, percentile_line(commits, columns, i, y)) for i, name in enumerate(LINES)],
+        columns=columns,
+        x_ticks=spaced([tick_of(column, one) for column, one in zip(columns, commits, strict=True)][::-1], SPACE_X),
+        y_ticks=latency_ticks(first, last, y),
+    )
+
+
+def tick_of(column: HeatColumn, one: NamedShape) -> AxisTick:
+    return AxisTick(min(column.middle, WIDTH - HALF_LABEL), one.label)
+
+
+def runs_of(shades: Sequence[int]) -> Iterator[tuple[int, int, int]]:
+    """The cells of one shade that stand together: the shade, the first cell, and the one after the last."""
+    begin = 0
+    for shade, cells in groupby(shades):
+        end = begin + sum(1 for _ in cells)
+        if shade:
+            yield shade, begin, end
+        begin = end
+
+
+def percentile_line(commits: Sequence[NamedShape], columns: Sequence[HeatColumn], which: int, y: Scale) -> str:
+    corners = [
+        (column.middle, y(cell_of(one.shape.percentiles[which]))) for column, one in zip(columns, commits, strict=True)
+    ]
+    if len(corners) == 1:
+        corners = [(columns[0].x, corners[0][1]), (columns[0].x + columns[0].width, corners[0][1])]
+    return stroke(corners)
+
+
+def cell_of(latency_us: float) -> float:
+    return PER_DECADE * (float(math.log10(latency_us)) - FIRST)
+
+
+def latency_ticks(first: int, last: int, y: Scale) -> list[AxisTick]:
+    low, high = (10 ** (cell / PER_DECADE + FIRST) for cell in (first, last))
+    steps = [step for step in log_steps(low, high) if low <= step <= high]
+    labels = [TRAILING_ZEROS.sub("", numbers.quantity(LATENCY, step)) for step in steps]
+    ticks = [AxisTick(round(y(cell_of(step)), 1), label) for step, label in zip(steps, labels, strict=True)]
+    return spaced(ticks, SPACE_Y)

@@ -1,0 +1,288 @@
+"""What metrics, flags, states and statistics mean: one table, which the tag ``term`` and the page /help/ show.
+
+Words are those of docs/glossary.md. ``page`` is the place in ``docs`` that says more.
+"""
+
+from dataclasses import dataclass
+
+from speedtrack.benchmarks.metrics import METRICS
+
+
+@dataclass(frozen=True)
+class Term:
+    """``remedy``: of a flag, what to do about it."""
+
+    title: str
+    text: str
+    page: str
+    remedy: str = ""
+
+    @property
+    def sentence(self) -> str:
+        return f"{self.text} {self.remedy}".rstrip()
+
+
+FLAGS, GLOSSARY, STATES = "methodology#flags", "glossary", "alerts#states"
+SETTLING, SUSPICION = "methodology#settling-it", "methodology#a-suspicion"
+CANARY, RESULT = "methodology#a-canary", "result-format#speedtrackresult1-one-measurement"
+
+METRIC_TEXTS = {
+    "server_cpu_ns_per_request": "CPU time of all threads of the server per answered request. The headline: the"
+    " steadiest measure of time that needs no special hardware.",
+    "instructions_per_request": "Instructions that the processor executed for the server per request, by its own"
+    " counters. Steadier than time, but it does not see caches or waiting.",
+    "cycles_per_request": "Clock cycles of the processor that the server used per request.",
+    "callgrind_instructions_per_request": "Instructions of the server in user mode per request, counted once by"
+    " callgrind in a simulated processor.",
+    "counted_instructions_per_request": "Instructions per request inside of the functions that the suite names, counted"
+    " in fresh processes: nearly without noise, and it names the functions that cost more.",
+    "throughput_rps": "Answered requests per second within the measured window. The load generator may limit it.",
+    "latency_us_p50": "Half of all requests were answered within this time.",
+    "latency_us_p99": "99 of 100 requests were answered within this time; at a fixed rate it counts from when the"
+    " request was due.",
+    "server_user_ns_per_request": "CPU time of the server's own code per request, without the kernel's.",
+    "server_system_ns_per_request": "CPU time that the kernel used for the server per request.",
+    "context_switches_per_request": "How often a thread of the server left its core, per request.",
+    "bytes_per_key": "Growth of the server's memory while keys were loaded, per key.",
+    "peak_rss_bytes": "The most memory that the server held at any time.",
+    "build_seconds": "Time from the sources to the finished program.",
+    "binary_bytes": "Size of code and data that are loaded, without debug information.",
+}
+FLAG_TEXTS = {
+    "client_bound": (
+        "A thread of the load driver used more than 85% of its core, so the driver may be what is measured.",
+        "Give the driver more cores, or the benchmark fewer connections or a longer pipeline.",
+    ),
+    "client_delayed": (
+        "A thread of the driver waited for a CPU for more than 1% of the window.",
+        "Keep other work off the driver's cores; with two cores in all this is usual, and voids latency only.",
+    ),
+    "slipped": (
+        "Requests of a fixed rate were sent too late, or not at all.",
+        "Lower the rate of the benchmark, or give the driver more cores.",
+    ),
+    "clock": (
+        "The machine's clock does not always run at the same rate.",
+        "Choose another clock source (`clocksource=tsc` on the kernel's command line).",
+    ),
+    "errors": (
+        "The server answered requests with errors.",
+        "Look at the log: the workload may need another configuration of the server.",
+    ),
+    "hit_rate": (
+        "Another share of the requests found their key than the workload expects.",
+        "Check `expect` of the benchmark, and whether the server evicts keys.",
+    ),
+    "key_count": (
+        "After loading, the server held another number of keys than the workload made.",
+        "Check the limits of the server's memory, and whether keys expire.",
+    ),
+    "delayed": (
+        "Threads of the server waited for others to leave a CPU for more than 2% of the window.",
+        "Keep other work off the server's cores: `python -m runners plan` shows which they are.",
+    ),
+    "foreign": (
+        "Something else ran on the server's cores for more than 2% of the window, or the driver's, 5%.",
+        "Stop it or move it: cron jobs, other runners, virtual machines. Isolated cores (`isolcpus`) keep it away.",
+    ),
+    "steal": (
+        "The hypervisor took more than 2% of the window for others.",
+        "Use a dedicated host, or an instance whose cores are not shared.",
+    ),
+    "machine_drift": (
+        "The machine's canary moved, so what it measured since then says nothing of the code.",
+        "Nothing by hand: these commits are measured again once the canary is steady.",
+    ),
+    "frequency": (
+        "The server's core was more than 10% slower than usual, or was throttled.",
+        "Set the governor to performance and turn turbo off (`python -m runners tune --apply`); check the cooling.",
+    ),
+    "paging": (
+        "The server waited for a disk more than ten times, or memory was short.",
+        "Give the machine more memory, or the benchmark fewer keys.",
+    ),
+    "suspended": (
+        "The machine or the runner stood still for a second.",
+        "Turn sleep off, and check whether the virtual machine was moved or paused.",
+    ),
+    "no_steady_state": (
+        "The warm-up ended at its longest, and the load was not steady yet.",
+        "Raise `warmup_most_s` of the benchmark, or find what the server does in the background.",
+    ),
+    "unsteady": (
+        "The rate of the window's first third differs from that of its last.",
+        "Lengthen the warm-up or the window of the benchmark.",
+    ),
+    "ccache": ("The compiler cache answered a compilation, so the time of the build is not that of compiling.", ""),
+}
+WORDS = {
+    "run": {
+        "queued": ("waits for its machine", "methodology#what-is-measured-next"),
+        "leased": ("a runner has claimed it and has not reported since", GLOSSARY),
+        "running": ("a runner works on it and renews its lease", GLOSSARY),
+        "succeeded": ("all its measurements are accepted", GLOSSARY),
+        "failed": ("it ended without all its measurements; its page says why", GLOSSARY),
+        "cancelled": ("a person cancelled it, or its commit left its branch", GLOSSARY),
+    },
+    "alert": {
+        "suspected": ("seen in the history alone: not confirmed by pairs or a person yet", STATES),
+        "confirmed": (
+            "measured again, both sides differ, or a person said so: it waits for a decision",
+            STATES,
+        ),
+        "expected": ("true and intended; a note says why", STATES),
+        "invalid": ("not true; a note says why", STATES),
+        "fixed": ("a later commit restored the speed", STATES),
+    },
+    "change": {
+        "suspected": ("the line moved here; both sides are to be measured again", SUSPICION),
+        "settling": ("both sides are being measured again, or the range is being narrowed", SETTLING),
+        "confirmed": ("both sides were measured again, interleaved, and differ", SETTLING),
+        "refuted": ("measuring again did not show it: it was noise", SETTLING),
+        "unsettled": ("measuring again did not decide, or was not possible", SETTLING),
+        "history": ("the history shows it, and it cannot be measured again", "alerts#who-is-not-told-at-once"),
+        "machine": ("the machine changed, not the code: many of its series moved at once", CANARY),
+    },
+    "verdict": {
+        "different": ("the two commits differ", SETTLING),
+        "same": ("the two commits do not differ by an effect that matters", SETTLING),
+        "old": ("the commit runs on the level before the change", SETTLING),
+        "new": ("the commit runs on the level after the change", SETTLING),
+        "unknown": ("the pairs do not decide", SETTLING),
+    },
+    "reason": {
+        "push": ("measures a commit that was pushed", "methodology#what-is-measured-next"),
+        "backfill": ("measures a commit that an earlier push left out", "methodology#what-is-measured-next"),
+        "confirm": ("measures both sides of a suspicion again, interleaved", SETTLING),
+        "bisect": ("measures commits inside of a range, to narrow it", SETTLING),
+        "manual": ("was asked for by a person", GLOSSARY),
+        "canary": ("measures the frozen server of its machine", CANARY),
+        "aa": ("measures a commit against itself: whatever it shows is noise", "methodology#what-the-machine-can-see"),
+        "profile": ("samples where both sides of a change spend their time; it measures nothing", GLOSSARY),
+    },
+    "check": {
+        "learning": ("there is too little history in this environment to judge the canary", CANARY),
+        "steady": ("the canary is where it always was", CANARY),
+        "off": ("the canary is further from its history than noise explains", CANARY),
+        "unknown": ("the canary was not measured, or only with flags", CANARY),
+    },
+    "event": {
+        "canary": ("it got a canary, or another one", CANARY),
+        "quarantined": ("its canary moved", CANARY),
+        "lifted": ("its quarantine ended", CANARY),
+        "blind": ("its canary cannot be measured, so drift would go unnoticed", CANARY),
+        "renewed": ("it got a new token; the one before is refused", GLOSSARY),
+        "paused": ("it gets no new work", GLOSSARY),
+        "resumed": ("it gets work again", GLOSSARY),
+        "retired": ("it was taken out of service", GLOSSARY),
+        "returned": ("it is in service again", GLOSSARY),
+    },
+    "health": {
+        "working": ("it measures now", GLOSSARY),
+        "idle": ("its runner has asked for work within three minutes, and there is none", GLOSSARY),
+        "silent": ("its runner has not asked for work for three minutes: is it running?", GLOSSARY),
+        "paused": ("it gets no new work until somebody resumes it", GLOSSARY),
+        "retired": ("it was taken out of service; its results stay", GLOSSARY),
+        "quarantine": ("its canary moved: it measures only the canary until that is steady again", CANARY),
+        "never seen": ("no runner has used its token yet", GLOSSARY),
+    },
+}
+STATISTICS = {
+    "interval": Term(
+        "95% interval",
+        "Repeated, intervals made like this contain the true value 19 times out of 20. Of a median of fewer than six"
+        " trials it is their range (93.75% for five).",
+        "methodology#a-run",
+    ),
+    "ratio interval": Term(
+        "95% interval",
+        "Where the ratio after / before lies, as the pairs tell it. An interval without 0% excludes chance.",
+        SETTLING,
+    ),
+    "median": Term("Median", "The middle one of the trials: a single slow one does not move it.", "methodology#a-run"),
+    "trials": Term("Trials", "Fresh server processes that were measured, each once.", "methodology#a-trial"),
+    "pairs": Term(
+        "Pairs",
+        "Both commits were run side by side on the same cores, loaded in turn. Each pair is one fresh server of each.",
+        "methodology#a-block",
+    ),
+    "geometric mean": Term(
+        "Geometric mean",
+        "Of the ratios of all benchmarks: halving one and doubling another cancel out.",
+        "alerts",
+    ),
+    "noise floor": Term(
+        "Noise floor",
+        "The smallest change that ten pairs show on this machine, known from measuring one commit against itself.",
+        "methodology#what-the-machine-can-see",
+    ),
+    "range": Term(
+        "Range",
+        "The commits one of which is the cause: after the last known to run on the old level, up to the first known to"
+        " run on the new one.",
+        SETTLING,
+    ),
+    "p": Term(
+        "p",
+        "How often pairs of two equal commits would look this different, or more, by chance.",
+        SETTLING,
+    ),
+    "canary": Term(
+        "Canary",
+        "A frozen server and workload of a machine: what moves in it is the machine, not the code.",
+        CANARY,
+    ),
+    "environment": Term(
+        "Environment",
+        "Everything on the machine that affects a number: processor, kernel, compiler, placement. A new one starts new"
+        " lines instead of bending old ones.",
+        "methodology#a-new-environment",
+    ),
+    "placement": Term(
+        "Placement",
+        "Which cores the server, the load driver and everything else get. Server and driver share none where the"
+        " machine has enough.",
+        "methodology#placement",
+    ),
+    "stopping": Term(
+        "Why it stopped",
+        "Trials are added until half the interval of the median is within the benchmark's target, or until the most"
+        " that are allowed.",
+        "methodology#a-run",
+    ),
+    "muted": Term("Muted", "For a while nobody is told of it; measuring goes on.", "alerts#who-is-not-told-at-once"),
+    "improvement": Term("Improvement", "Nothing got worse: it is nobody's work.", "alerts#what-becomes-one-alert"),
+}
+
+
+def terms() -> dict[str, Term]:
+    """All by key: that of a statistic is its name, any other one has its kind before it (``flag steal``)."""
+    metrics = {f"metric {name}": Term(METRICS[name].title, text, RESULT) for name, text in METRIC_TEXTS.items()}
+    flags = {f"flag {name}": Term(name, text, FLAGS, remedy) for name, (text, remedy) in FLAG_TEXTS.items()}
+    words = {
+        f"{kind} {name}": Term(name, f"{text[0].upper()}{text[1:]}.", page)
+        for kind, group in WORDS.items()
+        for name, (text, page) in group.items()
+    }
+    return STATISTICS | metrics | flags | words
+
+
+TERMS = terms()
+KINDS = {  # the headings of /help/, in its order; "" are the statistics
+    "": "Statistics and words",
+    "metric": "Metrics",
+    "flag": "Flags: why a value is not to be trusted",
+    "alert": "States of an alert",
+    "change": "States of a change",
+    "verdict": "What pairs say",
+    "run": "States of a run",
+    "reason": "Why a run is made",
+    "health": "States of a machine",
+    "check": "What a canary says",
+    "event": "Events of a machine",
+}
+
+
+def kind_of(key: str) -> str:
+    kind = key.partition(" ")[0]
+    return kind if kind in KINDS and key not in STATISTICS else ""

@@ -1,0 +1,65 @@
+"""Badges: one fact about a project in a few words, for pages elsewhere."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from django.http import Http404
+
+from speedtrack.alerts.models import Alert
+from speedtrack.benchmarks import numbers
+from speedtrack.projects.models import Project
+from speedtrack.web.pages import home
+
+GOOD, BAD, DOUBTFUL, NEUTRAL = "good", "bad", "doubtful", "neutral"
+SIGNS = {"worse": "▼ ", "better": "▲ ", "same": ""}
+LOOKS = {"worse": BAD, "better": GOOD, "same": GOOD}
+#: The names of colours in the badge endpoint of shields.io.
+SHIELDS_COLOURS = {GOOD: "brightgreen", BAD: "red", DOUBTFUL: "yellow", NEUTRAL: "lightgrey"}
+
+
+@dataclass(frozen=True)
+class Badge:
+    label: str
+    message: str
+    look: str
+
+
+def load(project: Project, show: str) -> Badge:
+    """The badge that an address asks for. Raises Http404 for an unknown one."""
+    if show not in KINDS:
+        raise Http404(f"There is no badge {show!r}: there are {', '.join(KINDS)}.")
+    return KINDS[show](project)
+
+
+def of_alerts(project: Project) -> Badge:
+    count = Alert.objects.work().filter(project=project).count()
+    return Badge("speed alerts", f"{count} open" if count else "none", BAD if count else GOOD)
+
+
+def of_release(project: Project) -> Badge:
+    """How the newest commits compare with the last release that was measured."""
+    since = home.card_of(project).since
+    if since is None:
+        return Badge("since release", "not measured", NEUTRAL)
+    look = since.change.look
+    return Badge(f"since {since.before}", f"{SIGNS[look]}{numbers.change(since.change.ratio)}", LOOKS[look])
+
+
+def of_freshness(project: Project) -> Badge:
+    lag = home.card_of(project).lag
+    if lag is None:
+        return Badge("measured", "not yet", NEUTRAL)
+    return Badge("measured", f"{lag} commit{'s' * (lag > 1)} behind" if lag else "head", DOUBTFUL if lag else GOOD)
+
+
+KINDS = {"alerts": of_alerts, "release": of_release, "freshness": of_freshness}
+
+
+def shields_document(badge: Badge) -> dict[str, Any]:
+    """The badge in the form of the endpoint of shields.io."""
+    return {
+        "schemaVersion": 1,
+        "label": badge.label,
+        "message": badge.message,
+        "color": SHIELDS_COLOURS[badge.look],
+    }

@@ -1,0 +1,91 @@
+"""What happens with a project before its first result: its repository is cloned, runs wait, a machine measures."""
+
+from dataclasses import dataclass
+
+from django.urls import reverse
+
+from speedtrack.projects.models import Position, Project
+from speedtrack.runs.models import Machine, Run, Status
+from speedtrack.web.pages.queue import MachineWork
+from speedtrack.web.scope import Scope
+
+FEW = 100  # runs are counted up to here
+LOOKS = {"done": "good", "under way": "running", "waits": "queued", "fails": "failed"}
+
+
+@dataclass(frozen=True)
+class FirstStep:
+    """``state``: a key of LOOKS. ``url`` and ``link``: where to go for it."""
+
+    state: str
+    words: str
+    url: str = ""
+    link: str = ""
+
+    @property
+    def look(self) -> str:
+        return LOOKS[self.state]
+
+
+def load(scope: Scope) -> list[FirstStep]:
+    """The steps until the first result; none once there is one."""
+    project = scope.project
+    if project.untracked_at or any(getattr(machine, "has_series", False) for machine in scope.machines):
+        return []
+    return [history_step(project), *run_steps(project), machine_step(project)]
+
+
+def history_step(project: Project) -> FirstStep:
+    if project.synced_at is None:
+        if project.error:
+            return FirstStep("fails", f"The repository cannot be cloned; it is tried again. {project.error}")
+        return FirstStep(
+            "under way", f"{project.url} is being cloned. A large history takes minutes; reload this page."
+        )
+    commits = Position.objects.filter(branch__project=project, branch__name=project.default_branch).count()
+    return FirstStep("done", f"The history of {project.default_branch} is known: {commits:,} commits.")
+
+
+def run_steps(project: Project) -> list[FirstStep]:
+    """What became of the runs; nothing as long as the history is unknown."""
+    if project.synced_at is None:
+        return [FirstStep("waits", "Then runs of its newest commits are queued.")]
+    found = list(Run.objects.filter(project=project).order_by("-pk").values_list("pk", "status")[:FEW])
+    waiting = sum(status == Status.QUEUED for _, status in found)
+    failed = [pk for pk, status in found if status == Status.FAILED]
+    steps = [FirstStep("done", f"{len(found)} runs were queued; {waiting} wait.", reverse("queue"), "The queue")]
+    if not found:
+        return [FirstStep("waits", "No run is queued: the next push brings one.")]
+    if failed:
+        steps.append(
+            FirstStep("fails", f"{len(failed)} failed.", reverse("run", args=[failed[0]]), f"Run {failed[0]} says why")
+        )
+    return steps
+
+
+def machine_step(project: Project) -> FirstStep:
+    machines = list(project.machines.defer("facts").order_by("name"))
+    if not machines:
+        return FirstStep(
+            "waits",
+            "No machine measures yet: nothing starts before there is one.",
+            reverse("machine-settings"),
+            "Add one",
+        )
+    running = Run.objects.active().filter(machine__in=machines).select_related("machine", "project").first()
+    if running and running.project_id == project.pk:
+        words = f"{running.machine} measures the first run."
+        return FirstStep("under way", words, reverse("run", args=[running.pk]), f"Run {running.pk}")
+    return FirstStep("waits", "; ".join(map(state_of, machines)) + ".", reverse("queue"), "The queue")
+
+
+def state_of(machine: Machine) -> str:
+    """What a machine that measures the project does now."""
+    health = MachineWork(machine, None).health
+    known = {
+        "never seen": "has not called yet: start its runner",
+        "silent": "is silent: look after its runner",
+        "paused": "is paused: resume it",
+        "quarantine": "is in quarantine",
+    }
+    return f"{machine} {known.get(health, 'takes the first run when it comes to it')}"

@@ -1,0 +1,104 @@
+"""What the pictures of links show: a timeline, the worst change of an alert, or a project."""
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from django.http import Http404, QueryDict
+
+from speedtrack.alerts import lines
+from speedtrack.alerts.models import ChangePoint
+from speedtrack.benchmarks import numbers
+from speedtrack.benchmarks.metrics import METRICS, Metric
+from speedtrack.projects.models import Branch, Position
+from speedtrack.runs.models import Series
+from speedtrack.text import visible
+from speedtrack.web.drawing.cards import LinkPicture
+from speedtrack.web.pages import alert as alert_page
+from speedtrack.web.pages import changes, home
+from speedtrack.web.scope import project_or_404, scope_of
+
+SITE = "SpeedTrack"
+COMMITS = 200  # of a timeline
+AROUND = (60, 30)  # positions before and after the change of an alert
+
+
+@dataclass(frozen=True)
+class CardLine:
+    """A part of a branch: the values of series at its commits, and where they changed."""
+
+    values: list[float | None]
+    marks: list[tuple[int, str]]
+
+    @property
+    def newest(self) -> float | None:
+        return next((value for value in reversed(self.values) if value is not None), None)
+
+
+def stretch_of(series: Sequence[int], branch: Branch, first: int, last: int, found: Iterable[ChangePoint]) -> CardLine:
+    """The clean values of the newest of these series at each commit."""
+    values: list[float | None] = [None] * (last - first + 1)
+    for line in sorted(lines.columns(series, branch, first, last), key=lambda line: line.series_id):
+        for at, value in zip(line.at.tolist(), line.value.tolist(), strict=True):
+            if at not in line.flags and math.isfinite(value):
+                values[at] = value
+    places = ((getattr(cp, "place") - first, cp) for cp in found)  # noqa: B009 (an annotation)
+    marks = {at: "worse" if cp.is_slowdown else "better" for at, cp in places}
+    return CardLine(values, sorted(marks.items()))
+
+
+def timeline_card(slug: str, benchmark: str, metric: str, query: QueryDict) -> LinkPicture:
+    """Raises Http404 for what does not exist."""
+    scope = scope_of(slug, query, metric)
+    found = Series.objects.filter(project=scope.project, benchmark__name=benchmark, metric=metric)
+    series = list(found.filter(machine=scope.machine).values_list("pk", flat=True))
+    if scope.branch is None or not series:
+        raise Http404(f"{slug} has no measurement of {benchmark!r}.")
+    first = max(0, scope.head - COMMITS + 1)
+    marked = changes.on_branch(scope.branch, first, scope.head).filter(
+        series__in=series, status=ChangePoint.Status.CONFIRMED
+    )
+    shown = stretch_of(series, scope.branch, first, scope.head, marked)
+    subtitle = f"{scope.metric.title} on {scope.machine}, {scope.branch}, newest {len(shown.values)} commits"
+    title = visible(f"{scope.project.name}: {benchmark}")
+    return LinkPicture(
+        SITE, title, subtitle, value_of(shown, scope.metric), "same", shown.values, shown.marks, label_of(scope.metric)
+    )
+
+
+def value_of(shown: CardLine, metric: Metric) -> str:
+    return "" if shown.newest is None else numbers.quantity(metric, shown.newest)
+
+
+def label_of(metric: Metric) -> Callable[[float], str]:
+    return partial(numbers.quantity, metric)
+
+
+def alert_card(pk: int) -> LinkPicture:
+    """The line of the worst change of an alert, around its commit."""
+    alert = alert_page.alert_or_404(pk)
+    points = sorted(changes.change_points().filter(alert=alert), key=lambda cp: cp.rank)
+    title = visible(f"Alert {alert.pk}: {alert.project.name}")
+    place = Position.objects.filter(branch=alert.branch_id, commit=alert.commit_id).first()
+    subtitle = visible(f"{alert.commit.short} {alert.commit.subject}")
+    if not points or place is None:
+        return LinkPicture(SITE, title, subtitle, alert.status, "same", [])
+    worst = points[0]
+    first, last = max(0, place.number - AROUND[0]), place.number + AROUND[1]
+    marked = changes.on_branch(alert.branch, first, last).filter(pk=worst.pk)
+    shown = stretch_of([worst.series_id], alert.branch, first, last, marked)
+    values = shown.values[: 1 + max((at for at, value in enumerate(shown.values) if value is not None), default=0)]
+    metric = METRICS[worst.series.metric]
+    fact = f"{numbers.effect(metric, worst.is_slowdown)} {numbers.change(worst.ratio)} {worst.series.benchmark.name}"
+    return LinkPicture(
+        SITE, title, subtitle, fact, "worse" if worst.is_slowdown else "better", values, shown.marks, label_of(metric)
+    )
+
+
+def project_card(slug: str) -> LinkPicture:
+    card = home.card_of(project_or_404(slug))
+    count = f"geometric mean of {len(card.trends)} benchmarks" if len(card.trends) > 1 else "newest commits"
+    fact = numbers.quantity(card.metric, card.newest) if card.newest else "not measured yet"
+    subtitle = f"{card.metric.title}, {count} on {card.machine}" if card.trends else card.metric.title
+    return LinkPicture(SITE, visible(card.project.name), subtitle, fact, "same", card.line, label=label_of(card.metric))

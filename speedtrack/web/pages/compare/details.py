@@ -1,0 +1,164 @@
+"""What the page says besides its rows: other differences, and latencies and functions of one benchmark."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from django.db.models import Q
+from django.http import Http404
+
+from speedtrack.alerts import counts
+from speedtrack.alerts.between import Between, Caveat, ComparedRow
+from speedtrack.alerts.counts import FunctionTable
+from speedtrack.benchmarks.definitions import BUILD
+from speedtrack.benchmarks.metrics import COUNTED
+from speedtrack.benchmarks.models import Benchmark
+from speedtrack.runs import environments, latencies
+from speedtrack.runs.environments import ChangedFact
+from speedtrack.runs.models import Environment, Result, Side, Status
+from speedtrack.web.pages.compare.sides import BothSides
+from speedtrack.web.pages.latency import LatencyCurves, curves_of
+
+MOST_NAMES = 6  # of benchmarks in a sentence
+MOST_FACTS = 12
+LATENCY = "latency_us_p99"
+
+
+@dataclass(frozen=True)
+class Difference:
+    """What differs between both sides besides their commits, and what follows from it."""
+
+    title: str
+    meaning: str
+    facts: list[ChangedFact] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class BenchmarkOfSides:
+    """The benchmark whose details are shown: its id on each side, and the attempts that measured it."""
+
+    name: str
+    base_id: int
+    head_id: int
+    base_attempts: tuple[int, ...]
+    head_attempts: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Documents:
+    """What was sent of a benchmark: in the runs of each side alone, and in runs that counted both."""
+
+    base: list[Result] = field(default_factory=list)
+    head: list[Result] = field(default_factory=list)
+    counted: list[Result] = field(default_factory=list)
+
+
+def differences(sides: BothSides, rows: Sequence[ComparedRow]) -> list[Difference]:
+    """Projects, machines, environments and definitions that differ; none if both sides are alike."""
+    found = []
+    if sides.base.project != sides.head.project:
+        found.append(of_projects(sides, rows))
+    if sides.base.machine != sides.head.machine:
+        text = f"{sides.base.machine} measured the base, {sides.head.machine} the head."
+        found.append(Difference(text, "Two machines differ by more than most commits do."))
+    if facts := changed_facts(rows):
+        words = "The environment is not the same: " + counted_rows(rows, Caveat.ENVIRONMENT, Caveat.MACHINE)
+        meaning = "What differs below may come from the environment as well as from the code."
+        found.append(Difference(words, meaning, facts[:MOST_FACTS]))
+    names = sorted({row.benchmark for row in rows if Caveat.DEFINITION in row.doubts})
+    if names and sides.base.project == sides.head.project:
+        meaning = "They measured something else under the same name."
+        found.append(Difference(f"The definition has changed of {listed(names)}.", meaning))
+    return found
+
+
+def of_projects(sides: BothSides, rows: Sequence[ComparedRow]) -> Difference:
+    """Two projects: the benchmarks of one name whose workloads differ."""
+    ids = {(row.benchmark, row.base.benchmark_id, row.head.benchmark_id) for row in rows}
+    found = Benchmark.objects.filter(pk__in={pk for _, *both in ids for pk in both})
+    workloads = dict(found.values_list("pk", "definition__workload"))
+    other = sorted({name for name, base, head in ids if workloads[base] != workloads[head]})
+    title = f"Two projects: {sides.base.project.name} is the base, {sides.head.project.name} the head."
+    if not ids:
+        return Difference(title, "No benchmark has the same name in both.")
+    if not other:
+        return Difference(title, "Benchmarks of the same name have the same workload in both.")
+    return Difference(title, f"The workload is not the same of {listed(other)}.")
+
+
+def listed(names: Sequence[str]) -> str:
+    shown = ", ".join(names[:MOST_NAMES])
+    return f"{shown} and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else shown
+
+
+def counted_rows(rows: Sequence[ComparedRow], *doubts: Caveat) -> str:
+    some = sum(any(doubt in row.doubts for doubt in doubts) for row in rows)
+    return f"this affects {'all' if some == len(rows) else f'{some} of'} {len(rows)} rows."
+
+
+def changed_facts(rows: Iterable[ComparedRow]) -> list[ChangedFact]:
+    """The facts that differ between the environments of the rows without pairs."""
+    apart = {(row.base.environment_id, row.head.environment_id) for row in rows if row.doubts}
+    apart = {(base, head) for base, head in apart if base != head}
+    if not apart:
+        return []
+    known = Environment.objects.in_bulk({pk for pair in apart for pk in pair})
+    facts = (fact for base, head in sorted(apart) for fact in environments.changed_facts(known[base], known[head]))
+    return list(dict.fromkeys(facts)) or [ChangedFact("facts", "not known", "not known")]
+
+
+def chosen_benchmark(rows: Sequence[ComparedRow], asked: str) -> BenchmarkOfSides | None:
+    """The one that is asked for, else that of the first row, of latencies if there are any.
+
+    Raises Http404 for one without a row.
+    """
+    of_name = [row for row in rows if row.benchmark == asked]
+    if asked and not of_name:
+        raise Http404(f"Both sides have no benchmark {asked[:80]!r} in common.")
+    loads = of_name or [row for row in rows if row.benchmark != BUILD]
+    first = next((row for row in loads if row.metric.name == LATENCY), next(iter(loads), None))
+    if first is None:
+        return None
+    old, new = first.base, first.head
+    return BenchmarkOfSides(first.benchmark, old.benchmark_id, new.benchmark_id, old.attempts, new.attempts)
+
+
+def documents_of(benchmark: BenchmarkOfSides | None, found: Between) -> Documents:
+    """One query for what trials reported of this benchmark."""
+    if benchmark is None:
+        return Documents()
+    counting = [run.pk for run in found.runs if run.status == Status.SUCCEEDED and set(COUNTED) & set(run.metrics)]
+    own = [*benchmark.base_attempts, *benchmark.head_attempts]
+    results = Result.objects.filter(
+        Q(attempt__in=own) | Q(attempt__run__in=counting, attempt__outcome=Status.SUCCEEDED),
+        benchmark__in={benchmark.base_id, benchmark.head_id},
+        documents__isnull=False,
+    )
+    rows = list(results.select_related("attempt__run").order_by("pk"))
+    base = [one for one in rows if one.attempt_id in benchmark.base_attempts]
+    head = [one for one in rows if one.attempt_id in benchmark.head_attempts]
+    return Documents(base, head, [one for one in rows if one.attempt_id not in own])
+
+
+def latency_of(benchmark: BenchmarkOfSides | None, documents: Documents, sides: BothSides) -> LatencyCurves | None:
+    if benchmark is None:
+        return None
+    base, head = (latencies.of_results(some) for some in (documents.base, documents.head))
+    return curves_of(benchmark.name, (sides.labels[0], base), (sides.labels[1], head))
+
+
+def functions_of(benchmark: BenchmarkOfSides | None, documents: Documents, sides: BothSides) -> list[FunctionTable]:
+    """The functions by both sides of runs that counted them, or by what each side's own runs have counted."""
+    if benchmark is None:
+        return []
+    costs: dict[bool, list[counts.FunctionCosts]] = {False: [], True: []}
+    for result in documents.counted:
+        run = result.attempt.run
+        commit = run.base_id if result.side == Side.BASE else run.commit_id
+        costs[commit == sides.head.commit.pk] += counts.costs_of(result)
+    if not (costs[False] and costs[True]):
+        costs = {
+            False: [one for result in documents.base for one in counts.costs_of(result)],
+            True: [one for result in documents.head for one in counts.costs_of(result)],
+        }
+    table = counts.table_of(benchmark.name, costs[False], costs[True])
+    return [table] if table else []

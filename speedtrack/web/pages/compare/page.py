@@ -1,0 +1,271 @@
+"""Any two commits beside each other: what differs, by how much, how sure it is, and what makes it doubtful."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+from urllib.parse import urlencode
+
+from django.http import Http404, QueryDict
+from django.urls import reverse
+
+from speedtrack.alerts import between
+from speedtrack.alerts.between import Between, CommitOnMachine, ComparedRow
+from speedtrack.alerts.counts import FunctionTable
+from speedtrack.alerts.effects import SmallestEffects
+from speedtrack.alerts.measuring import MOST_BENCHMARKS
+from speedtrack.benchmarks.metrics import METRICS, Metric
+from speedtrack.projects.models import Project
+from speedtrack.runs.models import Run, Status
+from speedtrack.stats.totals import MeanRatio, mean_ratio
+from speedtrack.web import forges
+from speedtrack.web.drawing.plots import Forest
+from speedtrack.web.pages.compare import details
+from speedtrack.web.pages.compare.details import Difference
+from speedtrack.web.pages.compare.sides import AskedSides, BothSides, ComparedSide, sides_of
+from speedtrack.web.pages.latency import LatencyCurves
+
+SHOWN = 100  # rows, unless all are asked for
+VERDICTS = ("worse", "better", "uncertain", "same")
+LONGEST_SEARCH = 100
+
+
+@dataclass(frozen=True)
+class RowFilters:
+    """Which rows are shown. Empty: all."""
+
+    text: str = ""
+    metric: str = ""
+    verdict: str = ""
+    differs: bool = False
+    all_rows: bool = False
+
+    def fits(self, row: ComparedRow) -> bool:
+        return (
+            (not self.differs or row.look != "same")
+            and (not self.verdict or row.verdict == self.verdict)
+            and (not self.metric or row.metric.name == self.metric)
+            and all(word in row.benchmark.lower() for word in self.text.lower().split())
+        )
+
+    @property
+    def active(self) -> bool:
+        return bool(self.text or self.metric or self.verdict or self.differs)
+
+
+@dataclass(frozen=True)
+class MetricTotal:
+    """The rows of one metric: how many of each verdict, and the geometric mean of their ratios."""
+
+    metric: Metric
+    counts: Counter[str]
+    mean: MeanRatio | None
+    doubtful: int
+
+    @property
+    def by_verdict(self) -> list[tuple[str, int]]:
+        return [(name, self.counts[name]) for name in VERDICTS]
+
+    @property
+    def look(self) -> str:
+        if self.mean is None or self.mean.low <= 1 <= self.mean.high:
+            return "same"
+        if abs(self.mean.ratio - 1) < self.metric.smallest_effect:
+            return "same"
+        return "worse" if (self.mean.ratio > 1) == (self.metric.better == "lower") else "better"
+
+
+class PairedChoice(NamedTuple):
+    name: str
+    chosen: bool
+
+
+@dataclass(frozen=True)
+class ComparePage:
+    """``rows``: those that fit the filters, ``shown`` the first of them. ``differences``: besides the commits."""
+
+    project: Project
+    query: QueryDict
+    sides: BothSides | None
+    filters: RowFilters
+    found: Between = field(default_factory=lambda: Between([]))
+    rows: list[ComparedRow] = field(default_factory=list)
+    shown: list[ComparedRow] = field(default_factory=list)
+    forest: Forest | None = None
+    totals: list[MetricTotal] = field(default_factory=list)
+    differences: list[Difference] = field(default_factory=list)
+    latency: LatencyCurves | None = None
+    most_benchmarks: int = MOST_BENCHMARKS
+    functions: list[FunctionTable] = field(default_factory=list)
+
+    @property
+    def metrics(self) -> list[Metric]:
+        names = {row.metric.name for row in self.found.rows}
+        return [metric for metric in METRICS.values() if metric.name in names]
+
+    @property
+    def verdicts(self) -> list[tuple[str, int]]:
+        """Each verdict with its number of rows."""
+        counts = Counter(row.verdict for row in self.found.rows)
+        return [(name, counts[name]) for name in VERDICTS]
+
+    @property
+    def benchmarks(self) -> list[str]:
+        return sorted({row.benchmark for row in self.found.rows})
+
+    @property
+    def named_sides(self) -> list[tuple[str, ComparedSide]]:
+        return [("base", self.sides.base), ("head", self.sides.head)] if self.sides else []
+
+    @property
+    def counted(self) -> dict[str, list[FunctionTable]]:
+        return {"function_tables": self.functions}
+
+    @property
+    def diff_url(self) -> str:
+        """The forge's page of the changed code; empty where it is not known."""
+        sides = self.sides
+        forge = forges.forge_of(sides.head.project.url) if sides and sides.base.project == sides.head.project else None
+        return forge.diff(sides.base.commit.sha, sides.head.commit.sha) if sides and forge else ""
+
+    @property
+    def swapped(self) -> str:
+        """The query with the sides exchanged."""
+        if self.sides is None:
+            return "?"
+        base, head = self.sides.head, self.sides.base
+        asked = {"base": base.name, "head": head.name}
+        if base.machine and head.machine and base.machine != head.machine:
+            asked |= {"machine": head.machine.name, "base_machine": base.machine.name}
+        if base.project != head.project:
+            path = reverse("compare", args=[head.project.slug])
+            return f"{path}?{urlencode(asked | {'base_project': base.project.slug})}"
+        return f"?{urlencode(asked)}"
+
+    @property
+    def kept_for_filters(self) -> list[tuple[str, str]]:
+        return self.without("q", "metric", "verdict", "differs", "rows")
+
+    @property
+    def kept_for_latency(self) -> list[tuple[str, str]]:
+        return self.without("benchmark")
+
+    def without(self, *names: str) -> list[tuple[str, str]]:
+        """What else the address says: forms keep it."""
+        return [(name, str(value)) for name, value in self.query.items() if name not in names]
+
+    @property
+    def chosen_count(self) -> int:
+        return sum(one.chosen for one in self.choices)
+
+    @property
+    def doubtful(self) -> int:
+        return sum(bool(row.doubts) for row in self.found.rows)
+
+    @property
+    def paired(self) -> int:
+        return sum(bool(row.pairs) for row in self.found.rows)
+
+    @property
+    def unfinished(self) -> Run | None:
+        """The paired run of both that waits or is measuring."""
+        return next((run for run in self.found.runs if not run.done), None)
+
+    @property
+    def choices(self) -> list[PairedChoice]:
+        """The benchmarks that may be measured again, the most interesting first; the first few are chosen."""
+        ranked = sorted(self.found.rows, key=lambda row: (row.look == "same", row.verdict == "same"))
+        differing = {row.benchmark for row in ranked if row.verdict != "same"}
+        names = dict.fromkeys(row.benchmark for row in ranked)
+        return [
+            PairedChoice(name, place < MOST_BENCHMARKS and (name in differing or not differing))
+            for place, name in enumerate(names)
+        ]
+
+    @property
+    def measured_runs(self) -> list[Run]:
+        return [run for run in self.found.runs if run.status == Status.SUCCEEDED]
+
+    @property
+    def same_commit(self) -> bool:
+        return self.sides is not None and self.sides.base.commit == self.sides.head.commit
+
+    @property
+    def can_pair(self) -> bool:
+        """Can one machine measure both? Both commits are of one project, and not the same."""
+        sides = self.sides
+        if sides is None or sides.head.machine is None or self.same_commit:
+            return False
+        return sides.base.project == sides.head.project
+
+
+def load(slug: str, query: QueryDict, most_rows: int = SHOWN) -> ComparePage:
+    """The page that an address names. Raises Http404 for a name that does not exist."""
+    sides = sides_asked(slug, query)
+    filters = filters_of(query)
+    if sides is None or not sides.are_measured:
+        project = sides.head.project if sides else Project.objects.get(slug=slug)
+        return ComparePage(project, query, sides, filters)
+    found = between_sides(sides)
+    rows = [row for row in found.rows if filters.fits(row)]
+    shown = rows if filters.all_rows else rows[:most_rows]
+    benchmark = details.chosen_benchmark(found.rows, query.get("benchmark", ""))
+    documents = details.documents_of(benchmark, found)
+    return ComparePage(
+        project=sides.head.project,
+        query=query,
+        sides=sides,
+        filters=filters,
+        found=found,
+        rows=rows,
+        shown=shown,
+        forest=Forest.of([(row.ratio, row.low, row.high) for row in shown], clipped=True),
+        totals=totals_of(found.rows),
+        differences=details.differences(sides, found.rows),
+        latency=details.latency_of(benchmark, documents, sides),
+        functions=details.functions_of(benchmark, documents, sides),
+    )
+
+
+def sides_asked(slug: str, query: QueryDict) -> BothSides | None:
+    names = ("base_project", "base", "head", "machine", "base_machine")
+    return sides_of(AskedSides(slug, *(query.get(name, "").strip() for name in names)))
+
+
+def between_sides(sides: BothSides) -> Between:
+    base, head = sides.base, sides.head
+    assert base.machine and head.machine
+    return between.compare_sides(
+        CommitOnMachine(base.commit.pk, base.machine.pk),
+        CommitOnMachine(head.commit.pk, head.machine.pk),
+        SmallestEffects(head.project.pk),
+    )
+
+
+def filters_of(query: QueryDict) -> RowFilters:
+    metric, verdict = query.get("metric", ""), query.get("verdict", "")
+    require("metric", metric, METRICS)
+    require("verdict", verdict, VERDICTS)
+    text = query.get("q", "").strip()[:LONGEST_SEARCH]
+    return RowFilters(text, metric, verdict, bool(query.get("differs")), query.get("rows") == "all")
+
+
+def require(kind: str, name: str, known: Iterable[str]) -> None:
+    if name and name not in known:
+        raise Http404(f"There is no {kind} {name[:80]!r}: there are {', '.join(known)}.")
+
+
+def totals_of(rows: Iterable[ComparedRow]) -> list[MetricTotal]:
+    """By metric. Where some rows are sound, those across environments do not count for the mean."""
+    groups: dict[str, list[ComparedRow]] = defaultdict(list)
+    for row in rows:
+        groups[row.metric.name].append(row)
+    found = []
+    for metric in METRICS.values():
+        if own := groups.get(metric.name):
+            sound = [row for row in own if not row.doubts] or own
+            usable = [row for row in sound if not row.flags] or sound
+            mean = mean_ratio([(row.ratio, row.low, row.high) for row in usable])
+            doubtful = sum(bool(row.doubts) for row in own)
+            found.append(MetricTotal(metric, Counter(row.verdict for row in own), mean, doubtful))
+    return found

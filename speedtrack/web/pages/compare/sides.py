@@ -1,0 +1,330 @@
+"""Which two commits an address names, and on which machines they were measured."""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from django.db import connection
+from django.db.models import Value
+from django.http import Http404
+
+from speedtrack.alerts import lines
+from speedtrack.projects.models import Commit, Project, Tag
+from speedtrack.projects.releases import version_of
+from speedtrack.web.scope import named_or_default
+
+LONGEST_NAME = 250  # as Branch.name and Tag.name
+HASH = re.compile(r"[0-9a-f]{7,64}")
+SUGGESTED = 400  # names in the list of the form
+TRIED_RELEASES = 5  # the newest ones, of which the newest that was measured is the usual base
+REACH = 500  # commits that are searched for a measured one
+IS_MEASURED = lines.sql("EXISTS (SELECT FROM runs_measurement m WHERE m.commit_id = p.commit_id AND IS_POINT)")
+
+# A tag comes before a branch of the same name, and both before a hash. A branch stands for its newest measured commit.
+NAMED = f"""
+      WITH asked AS (
+        SELECT * FROM unnest(%(projects)s::bigint[], %(names)s::text[], %(hashes)s::text[])
+               WITH ORDINALITY AS a (project_id, name, hash, place))
+    SELECT a.place, 1 AS kind, c.id, 0 AS behind
+      FROM asked a
+      JOIN projects_tag t ON t.project_id = a.project_id AND t.name = a.name
+      JOIN projects_commit c ON c.project_id = a.project_id AND c.sha = t.sha
+ UNION ALL
+    SELECT a.place, 2, coalesce(near.commit_id, b.head_id), coalesce(near.behind, 0)
+      FROM asked a
+      JOIN projects_branch b ON b.project_id = a.project_id AND b.name = a.name
+ LEFT JOIN LATERAL (
+        SELECT p.commit_id, h.number - p.number AS behind
+          FROM projects_position h
+          JOIN projects_position p
+            ON p.branch_id = h.branch_id AND p.number <= h.number AND p.number > h.number - {REACH}
+         WHERE h.branch_id = b.id AND h.commit_id = b.head_id AND {IS_MEASURED}
+      ORDER BY p.number DESC LIMIT 1) near ON true
+     WHERE b.head_id IS NOT NULL
+ UNION ALL
+    SELECT a.place, 3, c.id, 0
+      FROM asked a
+      JOIN projects_commit c ON c.project_id = a.project_id AND c.sha >= a.hash AND c.sha < a.hash || 'g'
+     WHERE a.hash <> ''
+  ORDER BY 1, 2
+"""  # noqa: S608 - constants
+# The measured commits around others, on any of their branches: the nearest before, and the nearest after.
+NEAREST = f"""
+    SELECT DISTINCT ON (h.commit_id, way.sign) h.commit_id, near.commit_id, way.sign * near.apart
+      FROM unnest(%(commits)s::int[]) AS c (id)
+      JOIN projects_position h ON h.commit_id = c.id
+CROSS JOIN (VALUES (-1), (1)) AS way (sign)
+CROSS JOIN LATERAL (
+        SELECT p.commit_id, abs(p.number - h.number) AS apart
+          FROM projects_position p
+         WHERE p.branch_id = h.branch_id AND {IS_MEASURED}
+           AND p.number BETWEEN h.number + CASE way.sign WHEN 1 THEN 1 ELSE -{REACH} END
+                            AND h.number + CASE way.sign WHEN 1 THEN {REACH} ELSE -1 END
+      ORDER BY abs(p.number - h.number) LIMIT 1) near
+  ORDER BY h.commit_id, way.sign, near.apart
+"""  # noqa: S608 - constants
+MEASURED_BY = lines.sql("""
+    SELECT m.commit_id, s.machine_id, x.name, count(*)
+      FROM unnest(%(commits)s::int[]) AS c (id)
+CROSS JOIN LATERAL (
+        SELECT m.commit_id, m.series_id FROM runs_measurement m WHERE m.commit_id = c.id AND IS_POINT OFFSET 0) m
+      JOIN runs_series s ON s.id = m.series_id
+      JOIN runs_machine x ON x.id = s.machine_id
+  GROUP BY 1, 2, 3
+""")
+
+
+class MachineChoice(NamedTuple):
+    pk: int
+    name: str
+
+    def __str__(self) -> str:
+        return self.name
+
+
+#: By commit: the machines that measured it, each with the number of its measurements.
+Counts = dict[int, dict[MachineChoice, int]]
+
+
+@dataclass(frozen=True)
+class NearCommit:
+    """A measured commit ``apart`` commits after another one; below zero: before it."""
+
+    commit: Commit
+    apart: int
+
+    @property
+    def words(self) -> str:
+        count = abs(self.apart)
+        return f"{count} commit{'' if count == 1 else 's'} {'earlier' if self.apart < 0 else 'later'}"
+
+
+@dataclass(frozen=True)
+class ComparedSide:
+    """``name``: as it was asked for; ``behind``: of a branch, how many commits before its head this one is."""
+
+    project: Project
+    name: str
+    commit: Commit
+    behind: int = 0
+    machines: list[MachineChoice] = field(default_factory=list)
+    machine: MachineChoice | None = None
+    nearest: list[NearCommit] = field(default_factory=list)
+
+    @property
+    def is_measured(self) -> bool:
+        return self.machine is not None
+
+
+@dataclass(frozen=True)
+class Names:
+    """What may be named: projects, and of the head's its branches, and tags with the newest release first."""
+
+    projects: list[Project]
+    branches: list[str]
+    tags: list[str]
+
+    @property
+    def suggestions(self) -> list[str]:
+        return [*self.branches, *self.tags][:SUGGESTED]
+
+    @property
+    def releases(self) -> list[str]:
+        return [tag for tag in self.tags if version_of(tag)]
+
+
+@dataclass(frozen=True)
+class SidePlace:
+    """A commit that a name stands for."""
+
+    commit_id: int
+    behind: int
+
+
+def names_of(project: Project, projects: list[Project]) -> Names:
+    tags = Tag.objects.filter(project=project).values_list("name", Value(value=False))
+    rows = list(project.branches.filter(deleted_at=None).values_list("name", Value(value=True)).union(tags, all=True))
+    ordered = sorted((name for name, is_branch in rows if not is_branch), key=lambda tag: (version_of(tag) or (), tag))
+    branches = sorted((name for name, is_branch in rows if is_branch), key=lambda b: (b != project.default_branch, b))
+    return Names(projects, branches, ordered[::-1])
+
+
+def places_of(asked: Iterable[tuple[Project, str]]) -> list[SidePlace | None]:
+    """The commit of each of these names; None for one that there is not, or that is no single commit's."""
+    wanted = list(asked)
+    hashes = [name.lower() if HASH.fullmatch(name.lower()) else "" for _, name in wanted]
+    parameters: dict[str, Any] = {
+        "projects": [project.pk for project, _ in wanted],
+        "names": [name for _, name in wanted],
+        "hashes": hashes,
+    }
+    found: dict[int, list[tuple[int, SidePlace]]] = {}
+    with connection.cursor() as cursor:
+        cursor.execute(NAMED, parameters)
+        for place, kind, commit, behind in cursor:
+            found.setdefault(place, []).append((kind, SidePlace(commit, behind)))
+    return [single(found.get(i, [])) for i in range(1, len(wanted) + 1)]
+
+
+def single(candidates: list[tuple[int, SidePlace]]) -> SidePlace | None:
+    best = [place for kind, place in candidates if kind == candidates[0][0]]
+    return best[0] if len(best) == 1 else None
+
+
+def measured_by(commits: Iterable[int]) -> Counts:
+    found: Counts = {}
+    with connection.cursor() as cursor:
+        cursor.execute(MEASURED_BY, {"commits": list(commits)})
+        for commit, pk, name, count in cursor:
+            found.setdefault(commit, {})[MachineChoice(pk, name)] = count
+    return found
+
+
+def nearest_to(commits: Iterable[int]) -> dict[int, list[tuple[int, int]]]:
+    """By commit: the measured ones around it, each with how many commits it is away."""
+    found: dict[int, list[tuple[int, int]]] = {}
+    with connection.cursor() as cursor:
+        cursor.execute(NEAREST, {"commits": list(commits)})
+        for commit, near, apart in cursor:
+            found.setdefault(commit, []).append((near, apart))
+    return found
+
+
+@dataclass(frozen=True)
+class AskedSides:
+    """What the address says of both sides; empty: the usual."""
+
+    slug: str
+    base_slug: str = ""
+    base: str = ""
+    head: str = ""
+    machine: str = ""
+    base_machine: str = ""
+
+
+@dataclass(frozen=True)
+class BothSides:
+    names: Names
+    base: ComparedSide
+    head: ComparedSide
+
+    @property
+    def labels(self) -> tuple[str, str]:
+        """The names of base and head, of two projects with theirs."""
+        if self.base.project == self.head.project:
+            return self.base.name, self.head.name
+        return f"{self.base.project.name} {self.base.name}", f"{self.head.project.name} {self.head.name}"
+
+    @property
+    def are_measured(self) -> bool:
+        return self.base.is_measured and self.head.is_measured
+
+
+def sides_of(asked: AskedSides) -> BothSides | None:
+    """Both sides. None of a project without a measured history; Http404 for a name that does not exist."""
+    projects, head_project, base_project = projects_of(asked.slug, asked.base_slug or asked.slug)
+    names = names_of(head_project, projects)
+    head_name = asked.head or head_project.default_branch
+    if asked.base:
+        base_names = [asked.base]
+    elif base_project != head_project:
+        base_names = [base_project.default_branch]
+    else:
+        base_names = names.releases[:TRIED_RELEASES]
+    head, *bases = places_of([(head_project, head_name), *((base_project, name) for name in base_names)])
+    if head is None and not asked.head:
+        return None
+    require(head, head_project, head_name)
+    assert head
+    if asked.base:
+        require(bases[0], base_project, asked.base)
+    counts = measured_by({head.commit_id, *(place.commit_id for place in bases if place)})
+    candidates = [(name, place) for name, place in zip(base_names, bases, strict=True) if place]
+    base_name, base = candidates[0] if asked.base else usual_base(candidates, head, counts) or ("", None)
+    if base is None:
+        base = earlier_than(head)
+        counts |= measured_by([base.commit_id]) if base else {}
+    if base is None:
+        return None
+    found = {"base": (base_project, base_name, base), "head": (head_project, head_name, head)}
+    return with_machines(names, found, counts, asked)
+
+
+def projects_of(slug: str, base_slug: str) -> tuple[list[Project], Project, Project]:
+    """All projects, that of the head, and that of the base."""
+    every = list(Project.objects.order_by("name", "pk"))
+    found = {one.slug: one for one in every}
+    for name in (slug, base_slug):
+        if name not in found:
+            raise Http404(f"There is no project {shortened(name)!r}.")
+    return every, found[slug], found[base_slug]
+
+
+def require(place: SidePlace | None, project: Project, name: str) -> None:
+    if place is None:
+        raise Http404(
+            f"{project.slug} has no commit, branch or tag {shortened(name)!r} here, or more than one commit that "
+            "begins so: give at least seven digits of its id. "
+            f"`manage.py measure {project.slug} NAME` fetches and measures one that is on no tracked branch."
+        )
+
+
+def shortened(name: str) -> str:
+    return name if len(name) <= 80 else f"{name[:79]}…"
+
+
+def usual_base(
+    candidates: Sequence[tuple[str, SidePlace]], head: SidePlace, counts: Counts
+) -> tuple[str, SidePlace] | None:
+    """The newest that was measured and is not the head."""
+    others = [one for one in candidates if one[1].commit_id != head.commit_id]
+    measured = [one for one in others if one[1].commit_id in counts]
+    return next(iter(measured or others), None)
+
+
+def earlier_than(head: SidePlace) -> SidePlace | None:
+    """The last measured commit before another one."""
+    found = [near for near, apart in nearest_to([head.commit_id]).get(head.commit_id, []) if apart < 0]
+    return SidePlace(found[0], 0) if found else None
+
+
+def with_machines(
+    names: Names,
+    found: Mapping[str, tuple[Project, str, SidePlace]],
+    counts: Counts,
+    asked: AskedSides,
+) -> BothSides:
+    """Both sides on the machines that are asked for, else on the one that measured most of both."""
+    places = {side: place for side, (_, _, place) in found.items()}
+    unmeasured = [place.commit_id for place in places.values() if place.commit_id not in counts]
+    near = nearest_to(unmeasured) if unmeasured else {}
+    ids = {place.commit_id for place in places.values()} | {n for ones in near.values() for n, _ in ones}
+    commits = Commit.objects.select_related("project").in_bulk(ids)
+    by_side = {side: counts.get(place.commit_id, {}) for side, place in places.items()}
+    head = machine_of(by_side["head"], by_side["base"], "machine", asked.machine)
+    preferred = asked.base_machine or (head.name if head in by_side["base"] else "") if head else asked.base_machine
+    base = machine_of(by_side["base"], by_side["head"], "base machine", preferred)
+    sides = {
+        side: ComparedSide(
+            project=project,
+            name=name or commits[place.commit_id].short,
+            commit=commits[place.commit_id],
+            behind=place.behind,
+            machines=sorted(by_side[side], key=lambda one: one.name),
+            machine=machine,
+            nearest=[NearCommit(commits[pk], apart) for pk, apart in near.get(place.commit_id, [])],
+        )
+        for (side, (project, name, place)), machine in zip(found.items(), (base, head), strict=True)
+    }
+    return BothSides(names, sides["base"], sides["head"])
+
+
+def machine_of(
+    own: Mapping[MachineChoice, int], other: Mapping[MachineChoice, int], kind: str, asked: str
+) -> MachineChoice | None:
+    """The one that is asked for, else the one that measured most of both sides, or most of this one."""
+    if not own:
+        return None
+    best = min(own, key=lambda one: (-min(own[one], other.get(one, 0)), -own[one], one.name))
+    return named_or_default(kind, asked, own, best.name)

@@ -1,0 +1,132 @@
+"""The pages of ``docs`` as HTML, so that an explanation is a click away from what it explains."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import count, pairwise
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from django.conf import settings
+from django.http import Http404
+from django.urls import reverse
+from django.utils.html import escape
+from django.utils.safestring import SafeString, mark_safe
+from markdown_it import MarkdownIt
+from markdown_it.token import Token
+
+from speedtrack.web.help import KINDS, TERMS, Term, kind_of
+
+#: By group: the pages in the order of reading, and what each is about.
+GROUPS = {
+    "What the pages show": {
+        "methodology": "how a number is made, and when a change is called one",
+        "alerts": "what an alert is, its states, what people change",
+        "glossary": "the words of all pages",
+        "detection": "how well changes are found, with figures",
+    },
+    "Use": {
+        "suites": "what is measured: benchmarks, builds, ladders",
+        "notifications": "who is mailed of what",
+        "channels": "webhooks, chats, forges and feeds",
+    },
+    "Operate": {
+        "operating": "backup, retention, checks",
+        "security": "what a tracked repository can do",
+        "scale": "large databases, replicas, growth",
+    },
+    "Look inside": {
+        "driver": "the load driver",
+        "result-format": "documents and calls between the parts",
+        "design": "the design language of these pages",
+    },
+}
+FRAME = '<div class="scroll" tabindex="0" role="region" aria-label="Table {}"><table>'
+EMPTY_HEADER = re.compile(r"<th(?: [^>]*)?></th>")
+NAMES = [name for pages in GROUPS.values() for name in pages]
+
+
+@dataclass(frozen=True)
+class DocumentHeading:
+    anchor: str
+    title: str
+
+
+@dataclass(frozen=True)
+class DocumentPage:
+    name: str
+    title: str
+    html: SafeString
+    headings: list[DocumentHeading]
+
+
+@dataclass(frozen=True)
+class HelpIndex:
+    groups: dict[str, dict[str, str]]
+    terms: list[tuple[str, dict[str, Term]]]
+
+
+def index() -> HelpIndex:
+    terms = [(title, {key: one for key, one in TERMS.items() if kind_of(key) == kind}) for kind, title in KINDS.items()]
+    return HelpIndex(GROUPS, terms)
+
+
+def load(name: str) -> DocumentPage:
+    """Raises Http404 for a page that does not exist."""
+    if name not in NAMES:
+        raise Http404(f"There is no help page {name!r}: there are {', '.join(NAMES)}.")
+    path: Path = settings.BASE_DIR / "docs" / f"{name}.md"
+    return rendered(name, path, path.stat().st_mtime_ns)
+
+
+@lru_cache(2 * len(NAMES))
+def rendered(name: str, path: Path, changed_at: int) -> DocumentPage:
+    """``changed_at`` makes a file that was changed another one."""
+    markdown = MarkdownIt("commonmark", {"html": False}).enable("table")
+    tokens = markdown.parse(path.read_text())
+    headings = list(name_headings(tokens))
+    for token in tokens:
+        for inner in token.children or []:
+            lead_to_pages(name, inner)
+        align(token)
+    html = str(markdown.renderer.render(tokens, markdown.options, {}))
+    numbers = count(1)
+    html = re.sub("<table>", lambda _: FRAME.format(next(numbers)), html).replace("</table>", "</table></div>")
+    html = EMPTY_HEADER.sub("<td></td>", html).replace("<pre>", '<pre class="log" tabindex="0">')
+    title = headings[0].title if headings else name
+    return DocumentPage(name, title, mark_safe(html), headings[1:])  # noqa: S308 - our own files, rendered without HTML
+
+
+def name_headings(tokens: list[Token]) -> Iterator[DocumentHeading]:
+    """Give each heading the anchor that forges give it; yield those of the first two levels."""
+    for token, inline in pairwise(tokens):
+        if token.type == "heading_open":
+            title = "".join(one.content for one in inline.children or [])
+            token.attrSet("id", anchor_of(title))
+            if token.tag in ("h1", "h2"):
+                yield DocumentHeading(anchor_of(title), title)
+
+
+def anchor_of(title: str) -> str:
+    return re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-")
+
+
+def lead_to_pages(name: str, token: Token) -> None:
+    """A link to another page of ``docs`` leads to its help page, one to another file of the repository nowhere."""
+    if token.type != "link_open":
+        return
+    target = urlsplit(str(token.attrGet("href")))
+    if target.scheme or not target.path:
+        return
+    other = target.path.removesuffix(".md")
+    if other in NAMES:
+        token.attrSet("href", reverse("help", args=[other]) + (f"#{target.fragment}" if target.fragment else ""))
+    else:
+        token.attrs = {"title": f"{escape(target.path)} in SpeedTrack's repository"}
+
+
+def align(token: Token) -> None:
+    """A class in the place of a style, which the content security policy forbids."""
+    if token.attrs.pop("style", "") == "text-align:right":
+        token.attrSet("class", "number")

@@ -1,0 +1,145 @@
+"""The settings of this installation as they are in force, and where each comes from. Secrets are not shown."""
+
+import logging
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+from django.conf import settings
+
+from speedtrack.retention.policies import POLICIES, Policy
+from speedtrack.sealed import DOTS
+
+Value = Callable[[], object]
+NOT_SET = "not set"
+
+
+@dataclass(frozen=True)
+class Setting:
+    """``source``: the environment, or the default. ``what``: what it decides."""
+
+    name: str
+    value: str
+    source: str
+    what: str
+
+
+def load() -> dict[str, list[Setting]]:
+    """The settings by topic."""
+    return {
+        topic: [
+            Setting(name, shown(value_of(name)), "environment" if os.environ.get(name) else "default", what)
+            for name, what in rows.items()
+        ]
+        for topic, rows in TOPICS.items()
+    }
+
+
+def value_of(name: str) -> object:
+    return VALUES[name]() if name in VALUES else getattr(settings, name)
+
+
+def shown(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, list | tuple | set | frozenset):
+        return ", ".join(map(str, sorted(value, key=str))) or NOT_SET
+    return NOT_SET if value is None or value == "" else str(value)
+
+
+def database(alias: str) -> str:
+    """Where a database is, without its password."""
+    found = settings.DATABASES.get(alias)
+    if found is None:
+        return ""
+    user, host, port = found["USER"], found["HOST"], found["PORT"]
+    return f"{user}{'@' if user else ''}{host or 'this machine'}{':' if port else ''}{port}/{found['NAME']}"
+
+
+def broker() -> str:
+    """The broker's address, without user and password."""
+    parts = urlsplit(settings.BROKER_URL)
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
+
+
+def dots(value: object) -> str:
+    """Says only whether there is a secret."""
+    return DOTS if value else ""
+
+
+def kept_days(policy: Policy) -> Value:
+    return lambda: f"{policy.days} days" if policy.days else "for ever"
+
+
+#: Topic -> name of the environment variable -> what it decides.
+TOPICS: dict[str, dict[str, str]] = {
+    "Web": {
+        "SPEEDTRACK_URL": "the address of this site, in links",
+        "ALLOWED_HOSTS": "names under which it answers",
+        "BEHIND_TLS_PROXY": "all requests come through a proxy of ours",
+        "DEBUG": "tracebacks on pages; never where others reach it",
+        "SECRET_KEY": "signs sessions and links",
+        "SPEEDTRACK_ENCRYPTION_KEYS": "encrypt secrets in the database; not set: SECRET_KEY does",
+        "LOG_LEVEL": "of the logs",
+    },
+    "Storage": {
+        "SPEEDTRACK_HOME": "mirrors, embedded servers, secrets",
+        "STATIC_ROOT": "collected files of the pages",
+        "SUITES": "directory of the suite files",
+        "DATABASE_URL": "PostgreSQL",
+        "DATABASE_SESSION_URL": "PostgreSQL itself, past a pool",
+        "DATABASE_REPLICA_URL": "what pages are read from",
+        "REPLICA_LAG_S": "by how many seconds it may be behind",
+        "BROKER_URL": "carries nudges to workers and runners",
+    },
+    "Repositories": {
+        "ALLOW_LOCAL_REPOSITORIES": "paths of this machine may be tracked",
+        "POLL_EVERY_S": "seconds between two looks at a repository",
+        "GIT_TIMEOUT_S": "seconds that git may take",
+    },
+    "Measuring": {
+        "LEASE_S": "seconds of silence after which a run is taken from its runner",
+        "MAX_ATTEMPTS": "of a run that no machine finishes",
+        "SETTLING_PERCENT": "share of time for settling suspicions",
+        "HEAD_WAIT_S": "seconds that the head of a branch waits at most",
+        "AA_EVERY_DAYS": "days between runs of a commit against itself",
+        "CANARY_EVERY_S": "seconds between two runs of a canary",
+        "CANARY_AUTO": "the first measured head becomes a machine's canary",
+        "OPERATORS": "who is mailed about machines",
+    },
+    "Mail and channels": {
+        "EMAIL_HOST": "the mail server",
+        "EMAIL_PORT": "its port",
+        "EMAIL_TLS": "how the connection is encrypted",
+        "EMAIL_CA_FILE": "who vouches for its certificate",
+        "EMAIL_HOST_USER": "who logs in there",
+        "EMAIL_HOST_PASSWORD": "the password",
+        "EMAIL_TIMEOUT": "seconds for one step",
+        "EMAIL_FROM": "the sender",
+        "EMAIL_FILES": "a directory that gets mails instead",
+        "CHANNEL_NETWORKS": "private networks that channels may call",
+        "CHANNEL_PORTS": "ports that channels may call",
+    },
+    "Retention": {
+        "PRUNE_HOUR": "hour in UTC after which old rows are deleted; -1: by hand",
+        **{policy.setting: f"how long {policy.name} are kept" for policy in POLICIES.values()},
+    },
+}
+#: The values that are not simply the setting of that name.
+VALUES: dict[str, Value] = {
+    "SPEEDTRACK_URL": lambda: settings.URL,
+    "SECRET_KEY": lambda: dots(settings.SECRET_KEY),
+    "SPEEDTRACK_ENCRYPTION_KEYS": lambda: dots(settings.SPEEDTRACK_ENCRYPTION_KEYS),
+    "LOG_LEVEL": lambda: logging.getLevelName(logging.getLogger().level),
+    "SPEEDTRACK_HOME": lambda: settings.HOME,
+    "DATABASE_URL": lambda: database("default"),
+    "DATABASE_SESSION_URL": lambda: database("session"),
+    "DATABASE_REPLICA_URL": lambda: database("replica"),
+    "BROKER_URL": broker,
+    "EMAIL_HOST_PASSWORD": lambda: dots(settings.EMAIL_HOST_PASSWORD),
+    "EMAIL_FROM": lambda: settings.DEFAULT_FROM_EMAIL,
+    "EMAIL_FILES": lambda: settings.EMAIL_FILE_PATH,
+    **{policy.setting: kept_days(policy) for policy in POLICIES.values()},
+}

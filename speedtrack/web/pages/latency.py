@@ -1,0 +1,282 @@
+"""The latencies of one benchmark: a heat map over commits, and the percentile curves of two of them."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from django.core.cache.backends.locmem import LocMemCache
+from django.db import connection
+from django.http import Http404, QueryDict
+
+from speedtrack.alerts import lines
+from speedtrack.benchmarks import numbers
+from speedtrack.benchmarks.metrics import HEADLINE
+from speedtrack.benchmarks.models import Benchmark
+from speedtrack.projects.models import Position
+from speedtrack.retention import policies
+from speedtrack.runs import latencies
+from speedtrack.runs.latencies import Latencies
+from speedtrack.runs.models import Result, Series
+from speedtrack.web.drawing.curves import LATENCY, curve_chart, curve_of, difference_chart
+from speedtrack.web.drawing.heatmap import HeatMap, LatencyShape, NamedShape, draw_heatmap
+from speedtrack.web.drawing.linecharts import LineChart
+from speedtrack.web.scope import Scope, scope_of
+
+RANGES = (50, 100, 200, 1000)
+USUAL_RANGE = 100
+MOST_COLUMNS = 160  # commits that are drawn; of more, some in equal distances
+LISTED = {"50%": 0.5, "90%": 0.9, "99%": 0.99, "99.9%": 0.999, "99.99%": 0.9999}
+KEPT_SHAPES = 20_000
+
+# The commits of a branch that some series measured, oldest first, with the result of the newest run of each: it has the
+# documents of its trials unless retention has deleted them.
+MEASURED = lines.sql("""
+    SELECT DISTINCT ON (p.number) p.number, c.sha, c.subject, r.id, r.documents IS NOT NULL
+      FROM projects_position p
+      JOIN projects_commit c ON c.id = p.commit_id
+CROSS JOIN unnest(%(series)s::int[], %(benchmarks)s::bigint[]) AS s (id, benchmark_id)
+CROSS JOIN LATERAL (
+        SELECT m.attempt_id FROM runs_measurement m
+         WHERE m.series_id = s.id AND m.commit_id = p.commit_id AND IS_POINT OFFSET 0) m
+      JOIN runs_result r ON r.attempt_id = m.attempt_id AND r.benchmark_id = s.benchmark_id AND r.side = 'head'
+     WHERE p.branch_id = %(branch)s AND p.number > %(after)s AND p.number <= %(through)s
+  ORDER BY p.number, r.documents IS NOT NULL DESC, r.id DESC
+""")
+
+
+class PercentileRow(NamedTuple):
+    """One percentile of both sides, as text."""
+
+    label: str
+    base: str
+    head: str
+    change: str
+
+
+def rule_of_keeping() -> str:
+    """For how long there are latencies: they are part of the trials' documents."""
+    policy = policies.POLICIES["documents"]
+    return f"Latencies are {policy.deletion}." if policy.days else "Latencies are kept for ever."
+
+
+@dataclass(frozen=True)
+class LatencyCurves:
+    """Two percentile curves and their difference. ``missing``: sides whose trials' documents are not stored."""
+
+    benchmark: str
+    names: tuple[str, str]
+    chart: LineChart | None
+    difference: LineChart | None
+    rows: list[PercentileRow]
+    missing: list[str]
+    flagged: list[str]
+
+    @property
+    def rule(self) -> str:
+        return rule_of_keeping()
+
+
+class HeatCommit(NamedTuple):
+    """A commit of the heat map with the result that has its latencies."""
+
+    number: int
+    sha: str
+    subject: str
+    result_id: int
+    documented: bool
+
+    @property
+    def short(self) -> str:
+        return self.sha[:10]
+
+
+@dataclass(frozen=True)
+class LatencyPage:
+    """``without``: measured commits whose documents are not stored. ``before``: the one that ``chosen`` is shown with.
+
+    ``left_out``: how many commits the map lacks because there are too many. ``lacking``: the commit that was asked for,
+    if it has no latencies.
+    """
+
+    scope: Scope
+    benchmark: Benchmark
+    benchmarks: list[str]
+    last: int
+    commits: list[HeatCommit]
+    without: list[HeatCommit]
+    left_out: int
+    heatmap: HeatMap | None
+    lacking: str
+    chosen: HeatCommit | None
+    before: HeatCommit | None
+    curves: LatencyCurves | None
+
+    @property
+    def rule(self) -> str:
+        return rule_of_keeping()
+
+    @property
+    def later(self) -> HeatCommit | None:
+        """The next commit after the chosen one that has latencies."""
+        chosen = self.chosen
+        return next((one for one in self.commits if chosen and one.documented and one.number > chosen.number), None)
+
+    @property
+    def is_parent(self) -> bool:
+        return bool(self.chosen and self.before and self.before.number == self.chosen.number - 1)
+
+
+def curves_of(benchmark: str, base: tuple[str, Latencies], head: tuple[str, Latencies]) -> LatencyCurves:
+    """The curves of two named sides."""
+    names, sides = (base[0], head[0]), (base[1], head[1])
+    if names[0] == names[1]:
+        names = (f"{names[0]} (base)", f"{names[1]} (head)")
+    drawn = [curve_of(one.together, one.trials) if one.trials else [] for one in sides]
+    chart = curve_chart(list(zip(names, drawn, strict=True))) if any(drawn) else None
+    difference = difference_chart(drawn[0], drawn[1], f"{names[1]} against {names[0]}") if all(drawn) else None
+    missing = [name for name, one in zip(names, sides, strict=True) if not one.trials]
+    flagged = [name for name, one in zip(names, sides, strict=True) if one.flagged]
+    return LatencyCurves(benchmark, names, chart, difference, percentile_rows(sides), missing, flagged)
+
+
+def percentile_rows(sides: Sequence[Latencies]) -> list[PercentileRow]:
+    shares = list(LISTED.values())
+    base, head = ((one.together.quantiles(shares) / 1000).tolist() if one.trials else [] for one in sides)
+    rows = []
+    for place, label in enumerate(LISTED):
+        old, new = (values[place] if values else None for values in (base, head))
+        change = numbers.change(new / old) if old and new else "–"
+        rows.append(PercentileRow(label, latency_text(old), latency_text(new), change))
+    return rows
+
+
+def latency_text(value: float | None) -> str:
+    return "–" if value is None else numbers.quantity(LATENCY, value)
+
+
+def load(slug: str, benchmark: str, query: QueryDict) -> LatencyPage:
+    """The page that an address names. Raises Http404 for a name that does not exist."""
+    scope = scope_of(slug, query)
+    last = range_asked(query.get("last", ""))
+    series = list(
+        Series.objects.filter(project=scope.project, metric=HEADLINE, machine=scope.machine)
+        .order_by("benchmark__name")
+        .values_list("pk", "benchmark", "benchmark__name")
+    )
+    own = [(pk, of) for pk, of, name in series if name == benchmark]
+    found = Benchmark.objects.filter(project=scope.project, name=benchmark).defer("definition").order_by("-pk").first()
+    if found is None:
+        raise Http404(f"{scope.project.slug} has no benchmark {benchmark[:80]!r}.")
+    asked = position_asked(scope, query.get("commit", "").lower())
+    commits = measured_commits(scope, own, range_of(scope, last, asked))
+    documented = [one for one in commits if one.documented]
+    chosen, before = chosen_of(documented, asked)
+    drawn = thinned(documented, {one.number for one in (chosen, before) if one})
+    shapes = shapes_of([one.result_id for one in drawn])
+    named = [
+        NamedShape(one.sha[:12], one.sha[:7], title_of(one, shape), shape, one == chosen)
+        for one in drawn
+        if (shape := shapes.get(one.result_id))
+    ]
+    return LatencyPage(
+        scope=scope,
+        benchmark=found,
+        benchmarks=list(dict.fromkeys(name for *_, name in series)),
+        last=last,
+        commits=commits,
+        without=[one for one in commits if not one.documented],
+        left_out=len(documented) - len(drawn),
+        heatmap=draw_heatmap(named),
+        lacking=query.get("commit", "")[:10] if asked is not None and chosen is None else "",
+        chosen=chosen,
+        before=before,
+        curves=curves_between(benchmark, before, chosen),
+    )
+
+
+def range_asked(text: str) -> int:
+    if text and text not in map(str, RANGES):
+        raise Http404(f"There is no range {text[:20]!r}: there are {', '.join(map(str, RANGES))}.")
+    return int(text or USUAL_RANGE)
+
+
+def position_asked(scope: Scope, sha: str) -> int | None:
+    """The place of the commit that is asked for on the branch. Raises Http404 if it is not there."""
+    if not sha:
+        return None
+    found = Position.objects.filter(branch=scope.branch, commit__sha__startswith=sha)
+    numbers = list(found.values_list("number", flat=True)[:2]) if len(sha) >= 7 else []
+    if len(numbers) != 1:
+        raise Http404(f"There is no commit {sha[:64]!r} on {scope.branch}: give at least seven digits of its id.")
+    return int(numbers[0])
+
+
+def range_of(scope: Scope, last: int, asked: int | None) -> tuple[int, int]:
+    """The positions after the first and up to the second: the newest, or those around the commit that is asked for."""
+    if asked is None or asked > scope.head - last + 1:
+        return scope.head - last, scope.head
+    return asked - last // 2, asked + last // 2
+
+
+def measured_commits(scope: Scope, series: Iterable[tuple[int, int]], positions: tuple[int, int]) -> list[HeatCommit]:
+    """The measured commits between these positions of the branch, oldest first."""
+    if scope.branch is None:
+        return []
+    own = list(series)
+    asked: dict[str, Any] = {
+        "series": [pk for pk, _ in own],
+        "benchmarks": [benchmark for _, benchmark in own],
+        "branch": scope.branch.pk,
+        "after": positions[0],
+        "through": positions[1],
+    }
+    with connection.cursor() as cursor:
+        cursor.execute(MEASURED, asked)
+        return [HeatCommit._make(row) for row in cursor]
+
+
+def chosen_of(documented: Sequence[HeatCommit], asked: int | None) -> tuple[HeatCommit | None, HeatCommit | None]:
+    """The commit that is asked for, else the newest, and the last one before it that has its documents too."""
+    wanted = (one for one in reversed(documented) if asked is None or one.number == asked)
+    chosen = next(wanted, None)
+    before = next((one for one in reversed(documented) if chosen and one.number < chosen.number), None)
+    return chosen, before
+
+
+def thinned(commits: Sequence[HeatCommit], kept: set[int]) -> list[HeatCommit]:
+    """At most MOST_COLUMNS of the commits in equal distances, and those at the positions ``kept``."""
+    step = -(-len(commits) // MOST_COLUMNS)
+    newest = len(commits) - 1
+    return [one for place, one in enumerate(commits) if (newest - place) % max(step, 1) == 0 or one.number in kept]
+
+
+def title_of(one: HeatCommit, shape: LatencyShape) -> str:
+    middle, slow, slowest = (numbers.quantity(LATENCY, value) for value in shape.percentiles)
+    return f"{one.short} {one.subject}: {middle} (50%), {slow} (99%), {slowest} (99.9%)"
+
+
+shape_cache = LocMemCache("latency shapes", {"max_entries": KEPT_SHAPES, "TIMEOUT": None})
+
+
+def shapes_of(result_ids: Sequence[int]) -> dict[int, LatencyShape]:
+    """The shapes of results by id. What was stored never changes, so each is read once by a process."""
+    found = shape_cache.get_many(map(str, result_ids))
+    absent = [pk for pk in result_ids if str(pk) not in found]
+    for result in Result.objects.filter(pk__in=absent) if absent else ():
+        known = latencies.of_results([result])
+        found[str(result.pk)] = LatencyShape.of(known.together) if known.trials else None
+        shape_cache.set(str(result.pk), found[str(result.pk)])
+    return {int(pk): shape for pk, shape in found.items() if shape}
+
+
+def curves_between(benchmark: str, before: HeatCommit | None, chosen: HeatCommit | None) -> LatencyCurves | None:
+    if chosen is None:
+        return None
+    results = Result.objects.in_bulk([one.result_id for one in (before, chosen) if one])
+    sides = [
+        (one.short, latencies.of_results([results[one.result_id]] if one.result_id in results else []))
+        for one in (before, chosen)
+        if one
+    ]
+    base = sides[0] if before else ("the commit before", Latencies([]))
+    return curves_of(benchmark, base, sides[-1])

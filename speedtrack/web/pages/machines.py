@@ -1,0 +1,50 @@
+"""The machines: what each does, and their health in a line."""
+
+from collections import Counter
+from dataclasses import dataclass
+
+from django.db.models import Exists, OuterRef
+
+from speedtrack.runs.models import Machine, Run
+from speedtrack.web.pages import queue
+from speedtrack.web.pages.queue import MachineWork, health_of
+
+
+@dataclass(frozen=True)
+class MachineRow:
+    """A machine with the projects that it measures."""
+
+    work: MachineWork
+    projects: list[tuple[str, str]]
+
+    @property
+    def machine(self) -> Machine:
+        return self.work.machine
+
+
+def load() -> list[MachineRow]:
+    links = Machine.projects.through.objects.order_by("project__name")
+    names: dict[int, list[tuple[str, str]]] = {}
+    for pk, slug, name in links.values_list("machine", "project__slug", "project__name"):
+        names.setdefault(pk, []).append((slug, name))
+    return [MachineRow(work, names.get(work.machine.pk, [])) for work in queue.work_of_all()]
+
+
+@dataclass(frozen=True)
+class Health:
+    """How many machines are in each state, the most frequent first, and those in quarantine."""
+
+    counts: list[tuple[str, int]]
+    quarantined: list[Machine]
+
+    @property
+    def machines(self) -> int:
+        return sum(count for _, count in self.counts)
+
+
+def health() -> Health:
+    active = Run.objects.active().filter(machine=OuterRef("pk"))
+    in_service = Machine.objects.filter(retired_at=None).defer("facts")
+    machines = list(in_service.annotate(is_working=Exists(active)).order_by("name"))
+    states = Counter(health_of(machine, machine.is_working) for machine in machines)
+    return Health(states.most_common(), [machine for machine in machines if machine.quarantined_at])

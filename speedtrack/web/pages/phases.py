@@ -1,0 +1,205 @@
+"""What a run did with its time, and its trials in the order in which they were measured."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, NamedTuple
+
+from django.utils import timezone
+
+from speedtrack.benchmarks.metrics import HEADLINE, METRICS, Metric
+from speedtrack.runs.models import Attempt, Build, Result, Run, Samples, Trial
+from speedtrack.web.drawing.strips import TrialMark, TrialStrip, order_place
+
+MOST_BENCHMARKS = 8  # with a part of the bar each
+SKEW = timedelta(minutes=1)  # between the clocks of runner and database
+DRAWN = 1500  # trials
+STOP_REASONS = {
+    "target": "that was narrow enough",
+    "cap": "no more were allowed",
+    "fixed": "as many as were asked for",
+}
+
+
+class TrialRow(NamedTuple):
+    """What the page shows of a trial."""
+
+    order: int
+    benchmark: str
+    side: str
+    number: int
+    seconds: float
+    flags: list[str]
+    started_at: datetime
+
+
+@dataclass(frozen=True)
+class Phase:
+    """A part of the bar; ``left`` and ``width`` in per cent."""
+
+    name: str
+    look: str
+    seconds: float
+    left: str = ""
+    width: str = ""
+
+
+@dataclass(frozen=True)
+class Phases:
+    """``waited``: seconds from planning to the claim, which the bar leaves out."""
+
+    parts: list[Phase]
+    waited: float | None
+
+    @property
+    def seconds(self) -> float:
+        return sum(part.seconds for part in self.parts)
+
+
+@dataclass(frozen=True)
+class TrialsOfBenchmark:
+    """The trials of one benchmark on one side. ``decision``: why there were no more."""
+
+    benchmark: str
+    side: str
+    metric: Metric
+    strip: TrialStrip
+    decision: str
+
+
+@dataclass(frozen=True)
+class TrialChart:
+    """``discarded``: where on the axis those were measured that were repeated because of their flags."""
+
+    rows: list[TrialsOfBenchmark]
+    discarded: list[float]
+    any_flagged: bool
+
+
+def trials_of(results: Sequence[Result]) -> list[TrialRow]:
+    """All trials in the order of measuring."""
+    places = {"benchmark": "result__benchmark__name", "side": "result__side"}
+    columns = [places.get(name, name) for name in TrialRow._fields]
+    found = Trial.objects.filter(result__in=results).order_by("order", "result", "number")
+    return [TrialRow._make(row) for row in found.values_list(*columns)]
+
+
+def phases_of(
+    run: Run, attempt: Attempt | None, builds: Sequence[Build], results: Sequence[Result], trials: Sequence[TrialRow]
+) -> Phases | None:
+    """The phases of an attempt, so far; None before a claim. Without ``trials`` of ``results``, they were deleted."""
+    if attempt is None:
+        return None
+    whole = ((attempt.ended_at or timezone.now()) - attempt.started_at).total_seconds()
+    building = [Phase(build_name(run, one), "build", one.seconds) for one in builds]
+    measuring = measuring_phases(trials)
+    left = max(0.0, whole - sum(one.seconds for one in [*building, *measuring]))
+    reporting = reporting_seconds(attempt, trials)
+    if reporting is None:
+        name = "setting up and reporting" if trials or not results else "measuring and reporting"
+        name = name if attempt.ended_at else "what lasts now, and setting up"
+        parts = [*building, *measuring, Phase(name, "rest", left)]
+    else:
+        after = min(left, reporting)
+        setting_up = Phase("setting up", "rest", left - after)
+        parts = [*building, setting_up, *measuring, Phase("reporting", "rest", after)]
+    return Phases(placed([one for one in parts if one.seconds > 0]), waited(run, attempt))
+
+
+def reporting_seconds(attempt: Attempt, trials: Sequence[TrialRow]) -> float | None:
+    """From the last trial to the end of the attempt; None while it lasts, or if the clocks do not agree."""
+    if not trials or attempt.ended_at is None:
+        return None
+    first = min(one.started_at for one in trials)
+    last = max(one.started_at + timedelta(seconds=one.seconds) for one in trials)
+    agree = attempt.started_at - SKEW <= first and last <= attempt.ended_at + SKEW
+    return max(0.0, (attempt.ended_at - last).total_seconds()) if agree else None
+
+
+def waited(run: Run, attempt: Attempt) -> float | None:
+    return max(0.0, (attempt.started_at - run.created).total_seconds()) if attempt.number == 1 else None
+
+
+def build_name(run: Run, build: Build) -> str:
+    side = f" of {build.commit.short}" if run.paired else ""
+    return f"{'build from the cache' if build.cached else 'build'}{side}"
+
+
+def measuring_phases(trials: Sequence[TrialRow]) -> list[Phase]:
+    """The benchmarks, the longest first, and the time between their trials. Both sides of a block share its time."""
+    if not trials:
+        return []
+    blocks: dict[tuple[str, int], float] = {}
+    for one in trials:
+        block = (one.benchmark, one.number)
+        blocks[block] = max(blocks.get(block, 0.0), one.seconds)
+    spent: dict[str, float] = defaultdict(float)
+    for (benchmark, _), seconds in blocks.items():
+        spent[benchmark] += seconds
+    longest = sorted(spent, key=lambda name: (-spent[name], name))
+    found = [Phase(name, "measure", spent[name]) for name in longest[:MOST_BENCHMARKS]]
+    if others := longest[MOST_BENCHMARKS:]:
+        found.append(Phase(f"{len(others)} more benchmarks", "measure", sum(spent[name] for name in others)))
+    first = min(one.started_at for one in trials)
+    last = max(one.started_at + timedelta(seconds=one.seconds) for one in trials)
+    between = (last - first).total_seconds() - sum(spent.values())
+    return [*found, Phase("between the trials", "rest", max(0.0, between))]
+
+
+def placed(parts: Sequence[Phase]) -> list[Phase]:
+    whole = sum(part.seconds for part in parts) or 1.0
+    found, left = [], 0.0
+    for part in parts:
+        share = 100 * part.seconds / whole
+        found.append(Phase(part.name, part.look, part.seconds, f"{left:.3f}%", f"{share:.3f}%"))
+        left += share
+    return found
+
+
+def trial_chart(run: Run, results: Sequence[Result], trials: Sequence[TrialRow]) -> TrialChart | None:
+    """The trials as dots, by the metric that the run is for. None without trials, or with too many for a drawing."""
+    if not trials or len(trials) > DRAWN:
+        return None
+    first, last = trials[0].order, trials[-1].order
+    values = values_of(run, results)
+    marks: dict[tuple[str, str], list[TrialMark]] = defaultdict(list)
+    for one in trials:
+        _, by_trial = values.get((one.benchmark, one.side), (METRICS[HEADLINE], {}))
+        marks[one.benchmark, one.side].append(TrialMark(one.order, by_trial.get(one.number), one.flags))
+    rows = []
+    for result in results:
+        place = (result.benchmark.name, result.side)
+        metric, _ = values.get(place, (METRICS[HEADLINE], {}))
+        strip = TrialStrip.of(marks[place], metric, first, last)
+        rows.append(TrialsOfBenchmark(*place, metric, strip, stop_text(result.stopping) if result.stopping else ""))
+    missing = sorted(set(range(first, last + 1)) - {one.order for one in trials}) if last - first <= DRAWN else []
+    thrown_out = sum(one.stopping["thrown_out"] for one in results if one.stopping)
+    known = len(missing) <= thrown_out  # else others are missing: of benchmarks that were not sent
+    discarded = [order_place(order, first, last) for order in missing] if known else []
+    return TrialChart(rows, discarded, any(one.flags for one in trials))
+
+
+def values_of(run: Run, results: Sequence[Result]) -> dict[tuple[str, str], tuple[Metric, dict[int, float]]]:
+    """By benchmark and side: the metric that is drawn, and its value by the number of the trial."""
+    wanted = [*run.metrics, HEADLINE, "throughput_rps"]
+    attempts = {result.attempt_id for result in results}
+    found = Samples.objects.filter(measurement__attempt__in=attempts, measurement__series__metric__in=wanted)
+    names = ("series__benchmark__name", "side", "series__metric")
+    columns = ("values", *(f"measurement__{name}" for name in names))
+    best: dict[tuple[str, str], tuple[int, str, list[float | None]]] = {}
+    for values, benchmark, side, metric in found.values_list(*columns):
+        candidate = (wanted.index(metric), metric, values)
+        best[benchmark, side] = min(best.get((benchmark, side), candidate), candidate, key=lambda one: one[0])
+    return {
+        place: (METRICS[metric], {i: value for i, value in enumerate(values) if value is not None})
+        for place, (_, metric, values) in best.items()
+    }
+
+
+def stop_text(how: dict[str, Any]) -> str:
+    """The ``stopping`` of a runner's document as a sentence."""
+    width = "unknown" if how["half_width"] is None else f"±{how['half_width']:.2%}"
+    dropped = f", {how['thrown_out']} discarded and repeated" if how["thrown_out"] else ""
+    why = STOP_REASONS[how["reason"]]
+    return f"{how['trials']} trials{dropped}: the median is known to {width} (target ±{how['target']:.2%}); {why}"

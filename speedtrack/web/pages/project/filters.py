@@ -1,0 +1,47 @@
+"""Which benchmarks a grid shows: by words of their names, and by a tag, as the address says."""
+
+import re
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from django.http import QueryDict
+
+LONGEST_TEXT = 100
+
+
+def words_of(benchmark: str) -> set[str]:
+    return set(re.split(r"[-_.]", benchmark)) - {""}
+
+
+@dataclass(frozen=True)
+class GridFilters:
+    """``text``: words that must all occur in the name; ``tag``: its group, or a whole word of its name."""
+
+    text: str = ""
+    tag: str = ""
+
+    @classmethod
+    def of(cls, query: QueryDict) -> "GridFilters":
+        return cls(query.get("q", "")[:LONGEST_TEXT].strip(), query.get("tag", "")[:LONGEST_TEXT])
+
+    def admits(self, benchmark: str, group: str) -> bool:
+        # frontend/src/filter.ts does the same.
+        by_text = all(word in benchmark.lower() for word in self.text.lower().split())
+        return by_text and (not self.tag or self.tag == group or self.tag in words_of(benchmark))
+
+
+@dataclass(frozen=True)
+class TagChoices:
+    """The groups of all benchmarks of a grid, and the words that several of their names share."""
+
+    groups: list[str]
+    words: list[str]
+
+    @classmethod
+    def of(cls, groups: dict[str, str], benchmarks: Iterable[str]) -> "TagChoices":
+        found = list(benchmarks)
+        named = list(dict.fromkeys(groups[name] for name in found))
+        counted = Counter(word for name in found for word in words_of(name))
+        shared = {word for word, count in counted.items() if 1 < count < len(found)}
+        return cls(named, sorted(shared - set(named)))

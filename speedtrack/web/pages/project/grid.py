@@ -1,0 +1,318 @@
+"""The grid of a project: benchmarks by commits, with their trends and their change since the last release."""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from operator import attrgetter
+from typing import NamedTuple
+
+import numpy as np
+
+from speedtrack.alerts import lines
+from speedtrack.alerts.lines import LineColumns, LinePoint
+from speedtrack.alerts.models import ChangePoint
+from speedtrack.benchmarks import numbers
+from speedtrack.benchmarks.groups import group_by_name, groups_of
+from speedtrack.benchmarks.metrics import Direction
+from speedtrack.benchmarks.models import Suite
+from speedtrack.benchmarks.numbers import UnitScale
+from speedtrack.runs.models import Series
+from speedtrack.web.addresses import timeline_path
+from speedtrack.web.drawing.gaps import UNMEASURED, Gap, gaps_of
+from speedtrack.web.drawing.grades import Grade, Level, grade, level_of, noise_of_values
+from speedtrack.web.pages import changes, releasepoints
+from speedtrack.web.pages.project.columns import GridColumn, columns_before
+from speedtrack.web.pages.project.filters import GridFilters, TagChoices
+from speedtrack.web.pages.releasepoints import MeasuredRelease, Ratio, ReleaseEstimate
+from speedtrack.web.scope import Scope
+
+SHOWN = 30  # commits of the grid
+WINDOW = 90  # commits that noise and sparklines are computed from
+
+
+class Cell(NamedTuple):
+    """One benchmark at one commit. ``look``: the CSS classes of its colour and shape; ``title``: the same in words."""
+
+    look: str
+    mark: str
+    title: str
+
+
+@dataclass(frozen=True)
+class BenchmarkRow:
+    """``since``: its newest value against the last release; None if that did not measure the same series."""
+
+    benchmark: str
+    why: str
+    url: str
+    newest: float
+    spark: list[float | None]
+    cells: list[Cell]
+    since: Ratio | None
+
+
+@dataclass(frozen=True)
+class Grid:
+    """``groups``: the rows under their headings; ``measured``: commits that some row has a value of.
+
+    ``breaks``: commits from which on the machine measured in another environment. ``older`` and ``newer``: the commits
+    that the grids before and after this one end before; empty where there is none. ``hidden``: rows that the filters
+    leave out.
+    """
+
+    commits: list[GridColumn]
+    groups: list[tuple[str, list[BenchmarkRow]]] = field(default_factory=list)
+    states: dict[int, Gap] = field(default_factory=dict)
+    measured: frozenset[int] = frozenset()
+    breaks: frozenset[int] = frozenset()
+    release: MeasuredRelease | None = None
+    filters: GridFilters = field(default_factory=GridFilters)
+    choices: TagChoices = field(default_factory=lambda: TagChoices([], []))
+    hidden: int = 0
+    before: str = ""
+    older: str = ""
+
+    @property
+    def columns(self) -> int:
+        """How many columns its table has."""
+        return len(self.commits) + 3 + (self.release is not None)
+
+
+class ShownSeries(NamedTuple):
+    """What the grid needs of a series. ``smallest``: the smallest change that it shows; 0 if that is not known."""
+
+    pk: int
+    benchmark: str
+    why: str
+    environment_id: int
+    smallest: float
+
+
+class Mark(NamedTuple):
+    """A change point at a cell. ``width``: how many commits may be the cause."""
+
+    status: str
+    ratio: float
+    width: int | None
+
+
+@dataclass(frozen=True)
+class RowContext:
+    """What the cells of one row have in common. ``path``: the newest WINDOW commits of the grid and before it.
+
+    ``detectable``: the smallest change that matters and that the row's lines show; ``scale``: the unit of its values.
+    """
+
+    scope: Scope
+    path: Sequence[GridColumn]
+    gaps: dict[int, Gap]
+    detectable: float
+    marks: dict[int, Mark]
+    scale: UnitScale
+
+
+def load(scope: Scope, suite: Suite | None, filters: GridFilters, before: str) -> Grid:
+    """The grid of a scope, without ladders; it has no rows where nothing was measured yet."""
+    path = columns_before(scope.branch, before, WINDOW + 1)
+    older = path[-SHOWN].commit.sha[:12] if len(path) > SHOWN else ""
+    path = path[-WINDOW:]
+    known = shown_series(scope)
+    names = list(dict.fromkeys(one.benchmark for one in known.values()))
+    groups, smallest = suite_settings(scope, suite)
+    groups |= {name: group_by_name(name) for name in names if name not in groups}
+    choices = TagChoices.of(groups, [name for name in groups if name in names])
+    shown = {pk: one for pk, one in known.items() if filters.admits(one.benchmark, groups[one.benchmark])}
+    by_name = lines_by_benchmark(scope, shown, path)
+    newest = {name: newest_line(found) for name, found in by_name.items()}
+    release = None if before else last_release(scope, newest)
+    gaps = gaps_of(scope.machine, [p.pk for p in path[-SHOWN:]]) if scope.machine and path else {}
+    marks = marks_by_benchmark(scope, path) if by_name else {}
+    headed: dict[str, list[BenchmarkRow]] = defaultdict(list)
+    for name in [name for name in groups if name in by_name]:
+        detectable = max(smallest, *(shown[line.series_id].smallest for line in by_name[name]))
+        scale = numbers.unit_scale(scope.metric.unit, float(newest[name].value[-1]))
+        context = RowContext(scope, path, gaps, detectable, marks.get(name, {}), scale)
+        why = shown[newest[name].series_id].why
+        headed[groups[name]].append(benchmark_row(context, name, why, by_name[name], release))
+    return Grid(
+        path[-SHOWN:],
+        list(headed.items()),
+        gaps,
+        measured=measured_commits(path, by_name),
+        breaks=breaks_of(shown, path, by_name),
+        release=release,
+        filters=filters,
+        choices=choices,
+        hidden=len(names) - len({one.benchmark for one in shown.values()}),
+        before=before,
+        older=older,
+    )
+
+
+def shown_series(scope: Scope) -> dict[int, ShownSeries]:
+    found = Series.objects.filter(project=scope.project, machine=scope.machine, metric=scope.metric.name)
+    rows = found.filter(benchmark__ladder="").order_by("pk")
+    columns = ("benchmark__name", "benchmark__why", "environment_id", "sensitivity__visible", "sensitivity__paired")
+    return {
+        pk: ShownSeries(pk, name, why, environment, max(visible or 0, paired or 0))
+        for pk, name, why, environment, visible, paired in rows.values_list("pk", *columns)
+    }
+
+
+def suite_settings(scope: Scope, suite: Suite | None) -> tuple[dict[str, str], float]:
+    """The groups of the benchmarks in the order of the suite, and the metric's smallest relevant effect."""
+    if suite is None:
+        return {}, scope.metric.smallest_effect
+    return groups_of(suite.definition), suite.smallest_effect(scope.metric.name, scope.metric.smallest_effect)
+
+
+def lines_by_benchmark(
+    scope: Scope, shown: Mapping[int, ShownSeries], path: Sequence[GridColumn]
+) -> dict[str, list[LineColumns]]:
+    """The lines of each benchmark, one per environment and definition."""
+    found: dict[str, list[LineColumns]] = defaultdict(list)
+    if path and scope.branch and shown:
+        for line in lines.columns(shown, scope.branch, path[0].number, path[-1].number):
+            found[shown[line.series_id].benchmark].append(line)
+    return found
+
+
+def newest_line(found: Sequence[LineColumns]) -> LineColumns:
+    return max(found, key=lambda line: (line.at[-1], line.series_id))
+
+
+def last_release(scope: Scope, newest: Mapping[str, LineColumns]) -> MeasuredRelease | None:
+    """The newest release that was measured with one of these lines."""
+    if not newest:
+        return None
+    branch = releasepoints.branch_of_releases(scope.branch, scope.project.default_branch)
+    project = scope.project.pk
+    series = {project: [line.series_id for line in newest.values()]}
+    return next(iter(releasepoints.newest_releases(series, {project: branch})[project]), None)
+
+
+def measured_commits(path: Sequence[GridColumn], by_name: Mapping[str, list[LineColumns]]) -> frozenset[int]:
+    places = {at for found in by_name.values() for line in found for at in line.at.tolist()}
+    return frozenset(path[at].pk for at in places)
+
+
+def breaks_of(
+    shown: Mapping[int, ShownSeries], path: Sequence[GridColumn], by_name: Mapping[str, list[LineColumns]]
+) -> frozenset[int]:
+    """The commits at which the machine's environment is another one than at the measured commit before."""
+    newest: dict[int, int] = {}
+    for line in (line for found in by_name.values() for line in found):
+        environment = shown[line.series_id].environment_id
+        for at in line.at.tolist():
+            newest[at] = max(environment, newest.get(at, 0))
+    places = sorted(newest)
+    return frozenset(path[at].pk for last, at in pairwise(places) if newest[at] != newest[last])
+
+
+def marks_by_benchmark(scope: Scope, path: Sequence[GridColumn]) -> dict[str, dict[int, Mark]]:
+    """The change points of the shown commits: benchmark -> commit -> change point."""
+    found = changes.change_points().filter(
+        commit__in=[p.pk for p in path[-SHOWN:]],
+        series__machine=scope.machine,
+        series__metric=scope.metric.name,
+        status__in=changes.VISIBLE,
+    )
+    marks: dict[str, dict[int, Mark]] = defaultdict(dict)
+    for benchmark, commit, *columns in found.values_list("series__benchmark__name", "commit", *Mark._fields):
+        marks[benchmark][commit] = Mark._make(columns)
+    return marks
+
+
+def benchmark_row(
+    context: RowContext, name: str, why: str, found: list[LineColumns], release: MeasuredRelease | None
+) -> BenchmarkRow:
+    """The row of a benchmark with these lines; its trend is that of the newest line."""
+    newest = newest_line(found)
+    by_place = dict(zip(newest.at.tolist(), newest.value.tolist(), strict=True))
+    clean = {at: value for at, value in by_place.items() if at not in newest.flags}
+    url = timeline_path(context.scope.project.slug, name, context.scope.metric.name)
+    points = [point for line in found for point in grid_points(context, line)]
+    cells = cells_of(context, noise_of_values([*clean.values()]), points)
+    spark = [clean.get(at) for at in range(len(context.path))]
+    since = since_release(context, newest, release)
+    return BenchmarkRow(name, why, url, float(newest.value[-1]), spark, cells, since)
+
+
+def since_release(context: RowContext, newest: LineColumns, release: MeasuredRelease | None) -> Ratio | None:
+    """The newest clean value against that of the release."""
+    clean = [place for place, at in enumerate(newest.at.tolist()) if at not in newest.flags]
+    if release is None or not clean or newest.series_id not in release.points:
+        return None
+    now = ReleaseEstimate(*(float(column[clean[-1]]) for column in (newest.value, newest.low, newest.high)))
+    smallest = context.detectable
+    return releasepoints.ratio_of(release.points[newest.series_id], now, context.scope.metric, smallest)
+
+
+def grid_points(context: RowContext, line: LineColumns) -> list[LinePoint]:
+    """The points of a line in the grid, and the last clean one before them, with which its first one is compared."""
+    begin = int(np.searchsorted(line.at, len(context.path) - SHOWN))
+    before = [i for i in range(begin) if int(line.at[i]) not in line.flags][-1:]
+    shown = line.chosen([*before, *range(begin, len(line.at))])
+    columns = (column.tolist() for column in (shown.at, shown.value, shown.low, shown.high, shown.n))
+    return [
+        LinePoint(line.series_id, at, context.path[at].pk, 0, value, low, high, n, line.flags.get(at, []))
+        for at, value, low, high, n in zip(*columns, strict=True)
+    ]
+
+
+def cells_of(context: RowContext, noise: float, points: list[LinePoint]) -> list[Cell]:
+    points.sort(key=attrgetter("position", "series_id"))
+    by_commit = {p.commit_id: p for p in points}
+    grades = grades_of(context, noise, points)
+    cells = []
+    for placed in context.path[-SHOWN:]:
+        key = placed.pk
+        if point := by_commit.get(key):
+            cells.append(measured_cell(context, placed, point, grades.get(key), context.marks.get(key)))
+        else:
+            cells.append(gap_cell(placed, context.gaps.get(key, UNMEASURED)))
+    return cells
+
+
+def grades_of(context: RowContext, noise: float, points: list[LinePoint]) -> dict[int, Grade]:
+    """By commit: its point compared with the clean point before it in the same series."""
+    found: dict[int, Grade] = {}
+    before: dict[int, Level | None] = {}
+    for point in points:
+        level = level_of(point)
+        last = before.get(point.series_id)
+        if last and (g := grade(last, level, noise, context.scope.metric, context.detectable)):
+            found[point.commit_id] = g
+        if not point.flags:
+            before[point.series_id] = level
+    return found
+
+
+def measured_cell(
+    context: RowContext, placed: GridColumn, point: LinePoint, graded: Grade | None, mark: Mark | None
+) -> Cell:
+    metric = context.scope.metric
+    title = f"{placed.short}: {context.scale.text(point.value)}"
+    look = "same"
+    if graded:
+        title += f", {numbers.change(graded.ratio)} to the commit before"
+        if level := graded.level:
+            look = f"{'worse' if graded.worse else 'better'}-{level}"
+            title += f" ({graded.units:.1f} × detectable)"
+    if point.flags:
+        return Cell("flagged", "", f"{title}; unreliable: {', '.join(point.flags)}")
+    if mark is None:
+        return Cell(look, "", title)
+    is_slowdown = (mark.ratio > 1) == (metric.better == Direction.LOWER)
+    side = "worse" if is_slowdown else "better"
+    look = f"{side}-{2 if mark.status == ChangePoint.Status.CONFIRMED else 1} change-{mark.status}"
+    title += f"; {mark.status}: {numbers.effect(metric, is_slowdown)} {numbers.change(mark.ratio)}"
+    if mark.width and mark.width > 1:
+        title += f", by one of {mark.width} commits up to this one"
+    return Cell(look, "▼" if is_slowdown else "▲", title)
+
+
+def gap_cell(placed: GridColumn, gap: Gap) -> Cell:
+    mark = {"failed": "×", "waiting": "·", "running": "…", "cancelled": "–", "linked": "="}.get(gap.state, "")
+    return Cell(gap.state, mark, f"{placed.short}: {gap.reason}")

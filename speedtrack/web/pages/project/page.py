@@ -1,0 +1,122 @@
+"""A project: a grid of benchmarks by recent commits, its alerts, and what changed."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from django.conf import settings
+from django.db.models import Count, Exists, Window
+from django.http import QueryDict
+from django.urls import reverse
+
+from speedtrack.alerts.models import Alert
+from speedtrack.benchmarks.models import Suite
+from speedtrack.projects.models import Project
+from speedtrack.runs.models import Run, Series
+from speedtrack.web.drawing.gaps import UNMEASURED
+from speedtrack.web.pages import changes
+from speedtrack.web.pages.changes import ChangeGroup
+from speedtrack.web.pages.project import grid
+from speedtrack.web.pages.project.columns import GridColumn
+from speedtrack.web.pages.project.filters import GridFilters
+from speedtrack.web.pages.project.grid import Grid
+from speedtrack.web.pages.project.outside import Snippet, snippets
+from speedtrack.web.scope import Scope
+
+LISTED_COMMITS = 8
+LISTED_CHANGES = 8
+LISTED_ALERTS = 8
+
+
+@dataclass(frozen=True)
+class CommitRow:
+    """A commit of the list: measured, or why not, and the changes that it made."""
+
+    placed: GridColumn
+    state: str
+    reason: str
+    run_id: int | None
+    changes: list[ChangeGroup]
+
+
+@dataclass(frozen=True)
+class ProjectPage:
+    scope: Scope
+    grid: Grid
+    changes: list[ChangeGroup]
+    commits: list[CommitRow]
+    alerts: list[Alert]  #: the open ones
+    has_ladders: bool
+    snippets: list[Snippet]
+
+
+def load(scope: Scope, query: QueryDict) -> ProjectPage:
+    """The page. Raises Http404 for a commit that is not on the branch."""
+    suite = newest_suite(scope.project)
+    table = grid.load(scope, suite, GridFilters.of(query), query.get("before", ""))
+    branches = [scope.branch.pk] if scope.branch else []
+    found = [group for groups in changes.newest_groups(branches, LISTED_CHANGES).values() for group in groups]
+    ladders = suite is not None and getattr(suite, "has_ladders")  # noqa: B009 (an annotation)
+    return ProjectPage(
+        scope, table, found, commit_rows(table, found), open_alerts(scope.project), ladders, snippets(scope, table)
+    )
+
+
+def newest_suite(project: Project) -> Suite | None:
+    """The suite of the newest run, with ``has_ladders``: was a ladder of the project measured?"""
+    runs = Run.objects.own().filter(project=project).order_by("-id").values("suite")
+    ladders = Series.objects.filter(project=project).exclude(benchmark__ladder="")
+    return Suite.objects.filter(pk__in=runs[:1]).annotate(has_ladders=Exists(ladders)).first()
+
+
+def commit_rows(table: Grid, found: list[ChangeGroup]) -> list[CommitRow]:
+    """The newest commits of the grid, newest first."""
+    rows = []
+    for placed in reversed(table.commits[-LISTED_COMMITS:]):
+        gap = table.states.get(placed.commit.pk, UNMEASURED)
+        is_measured = placed.commit.pk in table.measured
+        state, reason = ("measured", "") if is_measured else (gap.state, gap.reason)
+        own_changes = [c for c in found if c.commit.pk == placed.commit.pk]
+        rows.append(CommitRow(placed, state, reason, gap.run_id, own_changes))
+    return rows
+
+
+def open_alerts(project: Project) -> list[Alert]:
+    """The newest of the project's open alerts, newest first, each with ``total``: how many are open."""
+    found = Alert.objects.work().filter(project=project).annotate(total=Window(Count("pk")))
+    return list(found.select_related("commit", "branch").order_by("-id")[:LISTED_ALERTS])
+
+
+def hook_url(project: Project) -> str:
+    """The URL that the repository's host sends its webhooks to."""
+    return f"{settings.URL}{reverse('hook', args=[project.hook_id])}"
+
+
+def project_document(page: ProjectPage) -> dict[str, Any]:
+    """The grid as JSON. A look is that of the cells: same, worse or better by level, or why there is no value."""
+    grid, scope = page.grid, page.scope
+    return {
+        "schema": "speedtrack.project/1",
+        "project": scope.project.slug,
+        "branch": scope.branch.name if scope.branch else None,
+        "machine": scope.machine.name if scope.machine else None,
+        "metric": scope.metric.name,
+        "unit": scope.metric.unit,
+        "release": grid.release.tag if grid.release else None,
+        "commits": [
+            {"sha": one.commit.sha, "tags": list(one.tags), "new_environment": one.pk in grid.breaks}
+            for one in grid.commits
+        ],
+        "benchmarks": [
+            {
+                "name": row.benchmark,
+                "group": group,
+                "newest": row.newest,
+                "since_release": row.since._asdict() if row.since else None,
+                "looks": [cell.look for cell in row.cells],
+            }
+            for group, rows in grid.groups
+            for row in rows
+        ],
+        "older": grid.older or None,
+        "open_alerts": [alert.pk for alert in page.alerts],
+    }

@@ -1,0 +1,163 @@
+"""The settings of a project, and the form that begins to track one."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from django import forms
+from django.core.exceptions import ValidationError
+from django.db.models import Count, Q
+from django.http import QueryDict
+
+from speedtrack.benchmarks.definitions import DefinitionError
+from speedtrack.benchmarks.suitefiles import load_suite, suite_names
+from speedtrack.projects import git
+from speedtrack.projects.errors import RepositoryError
+from speedtrack.projects.models import Branch, Project
+from speedtrack.runs import changing
+from speedtrack.runs.models import Run, Status
+from speedtrack.runs.tracking import LONGEST_SLUG, TrackingRequest, name_in_url, valid_slug
+
+FIRST_COMMITS = 10  # of a new branch that are measured at once
+PLAIN: dict[str, Any] = {"autocomplete": "off", "spellcheck": "false", "autocapitalize": "off"}
+
+
+def suite_choices(now: str = "") -> list[tuple[str, str]]:
+    return [(name, name) for name in sorted({*suite_names(), *filter(None, [now])})]
+
+
+class TrackForm(forms.Form):
+    """A repository to track."""
+
+    url = forms.CharField(
+        max_length=500,
+        label="Address of the repository",
+        widget=forms.TextInput(PLAIN | {"placeholder": "https://github.com/valkey-io/valkey", "autofocus": True}),
+    )
+    suite = forms.ChoiceField(label="Suite: how it is built, and what is measured")
+    branch = forms.CharField(
+        max_length=250,
+        required=False,
+        label="Branch",
+        widget=forms.TextInput(PLAIN | {"list": "branches", "placeholder": "the repository's own default"}),
+    )
+    last = forms.IntegerField(
+        label="Newest commits to measure now", min_value=0, max_value=changing.MOST_FIRST, initial=FIRST_COMMITS
+    )
+    name = forms.CharField(
+        max_length=LONGEST_SLUG,
+        required=False,
+        label="Name",
+        widget=forms.TextInput(PLAIN | {"placeholder": "the last part of the address"}),
+    )
+
+    def __init__(self, entered: QueryDict | None, initial: dict[str, Any]) -> None:
+        super().__init__(entered, initial=initial, label_suffix="")
+        self.fields["suite"].choices = [("", "choose one"), *suite_choices()]  # type: ignore[attr-defined]
+
+    def clean_url(self) -> str:
+        try:
+            return git.valid_url(self.cleaned_data["url"])
+        except RepositoryError as e:
+            raise ValidationError(str(e)) from e
+
+    def clean(self) -> dict[str, Any]:
+        given = self.cleaned_data
+        if "url" in given and "name" in given:
+            try:
+                valid_slug(given["name"] or name_in_url(given["url"]))
+            except RepositoryError as e:
+                self.add_error("name", f"{str(e).partition(':')[0]}: enter another name.")
+        return given
+
+    def request(self) -> TrackingRequest:
+        given = self.cleaned_data
+        return TrackingRequest(
+            given["url"], given["suite"], given["branch"] or None, last=given["last"], name=given["name"] or None
+        )
+
+
+class ProjectForm(forms.Form):
+    """What can be changed of a tracked project."""
+
+    name = forms.CharField(max_length=100, label="Name")
+    url = forms.CharField(max_length=500, label="Address of the repository", widget=forms.TextInput(PLAIN))
+    suite = forms.ChoiceField(label="Suite")
+    default_branch = forms.ChoiceField(label="Default branch")
+    branch_patterns = forms.CharField(
+        max_length=200,
+        required=False,
+        label="Also track new branches that match",
+        help_text="patterns such as 8.* or release/*, separated by spaces; of each, the newest commit is measured",
+        widget=forms.TextInput(PLAIN),
+    )
+    mail_history_verdicts = forms.BooleanField(
+        required=False, label="Also alert for slowdowns that only the history shows and that cannot be measured again"
+    )
+
+    def __init__(self, project: Project, entered: QueryDict | None) -> None:
+        stored = {name: getattr(project, name) for name in self.base_fields}
+        super().__init__(entered, initial=stored, label_suffix="")
+        self.project = project
+        branches = list(project.branches.order_by("name").values_list("name", flat=True))
+        choices = {"suite": suite_choices(project.suite), "default_branch": [(name, name) for name in branches]}
+        for name, among in choices.items():
+            self.fields[name].choices = among  # type: ignore[attr-defined]
+
+    def clean_suite(self) -> str:
+        name: str = self.cleaned_data["suite"]
+        if name != self.project.suite:
+            try:
+                load_suite(name)
+            except DefinitionError as e:
+                raise ValidationError(str(e)) from e
+        return name
+
+    def clean_branch_patterns(self) -> str:
+        patterns: str = " ".join(self.cleaned_data["branch_patterns"].split())
+        if set(patterns) & set('~^:\\"'):
+            raise ValidationError("No name of a branch has ~ ^ : \\ or quotes: give patterns such as 8.* or release/*")
+        return patterns
+
+    def save(self) -> str:
+        """Save what was changed. Return it in words. Raises RepositoryError for an address that does not answer."""
+        changed = [name for name in self.fields if self.cleaned_data[name] != self.initial[name]]
+        if "url" in changed:
+            self.cleaned_data["url"] = changing.ask_remote(self.cleaned_data["url"]).url
+        for name in changed:
+            setattr(self.project, name, self.cleaned_data[name])
+        if changed:
+            self.project.polled_at = None  # so that it is looked at soon
+            self.project.save(update_fields=[*changed, "polled_at"])
+        return ", ".join(f"{name.replace('_', ' ')} was {self.initial[name] or 'empty'}" for name in changed)
+
+
+@dataclass(frozen=True)
+class SettingsPage:
+    """``waiting``: runs that untracking cancels. ``last_call``: when the webhook was called last."""
+
+    branches: list[Branch]
+    channels: int
+    annotations: int
+    waiting: int
+    hook_url: str
+    last_call: datetime | None
+
+
+def load(project: Project) -> SettingsPage:
+    waiting = Run.objects.filter(project=project, status=Status.QUEUED, canary=None)
+    calls = project.deliveries.order_by("-pk").values_list("received_at", flat=True)
+    return SettingsPage(
+        branches=list(project.branches.select_related("head").order_by("-tracked", "deleted_at", "name")),
+        channels=project.channels.count(),
+        annotations=project.annotations.count(),
+        waiting=waiting.count(),
+        hook_url=changing.hook_url(project),
+        last_call=calls.first(),
+    )
+
+
+def load_list() -> list[Project]:
+    """All projects, those that are tracked first."""
+    branches = Count("branches", filter=Q(branches__tracked=True, branches__deleted_at=None))
+    return list(Project.objects.annotate(tracked_branches=branches).order_by("-untracked_at", "name"))

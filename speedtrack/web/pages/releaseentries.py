@@ -1,0 +1,34 @@
+"""The measured releases of a project, each against the one before it, as its feed lists them."""
+
+from datetime import datetime
+from typing import NamedTuple
+
+from speedtrack.projects.models import Project
+from speedtrack.runs.models import Series
+from speedtrack.web.pages import home, releasepoints
+from speedtrack.web.pages.releasepoints import ReleaseChange
+
+
+class ReleaseEntry(NamedTuple):
+    """A release with its change against the measured one before it; None for the first."""
+
+    tag: str
+    sha: str
+    committed_at: datetime
+    change: ReleaseChange | None
+
+
+def load(project: Project) -> list[ReleaseEntry]:
+    """The newest first, by the headline metric on the machine of the project's card."""
+    card = home.card_of(project)
+    known = Series.objects.filter(project=project, machine__name=card.machine, metric=card.metric.name)
+    series = known.filter(benchmark__ladder="").values_list("pk", flat=True)
+    releases = releasepoints.newest_releases({project.pk: list(series)}, {})[project.pk]
+    times = dict(project.commits.filter(sha__in=[one.sha for one in releases]).values_list("sha", "committed_at"))
+    effect = card.metric.smallest_effect
+    return [
+        ReleaseEntry(
+            one.tag, one.sha, times[one.sha], releasepoints.change_of_first(releases[place:], card.metric, effect)
+        )
+        for place, one in enumerate(releases)
+    ]

@@ -1,0 +1,144 @@
+"""Search: projects, commits, benchmarks, alerts and machines by a few words, a sha or a number."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import groupby, islice
+from operator import attrgetter
+from typing import Any
+
+from django.db import connection
+from django.db.models import Case, OuterRef, Q, Subquery, When
+from django.urls import reverse
+
+from speedtrack.alerts.models import Alert
+from speedtrack.benchmarks.metrics import HEADLINE, METRICS
+from speedtrack.benchmarks.models import Benchmark
+from speedtrack.projects.models import Project
+from speedtrack.runs.models import Machine, Series
+from speedtrack.web.addresses import alert_path, commit_path, project_path, timeline_path
+
+FOUND = 20  # of each kind on the page
+SUGGESTED = 5  # while somebody types
+LONGEST_TEXT = 100
+SHORTEST_WORD, SHORTEST_SHA = 2, 4
+NEWEST_COMMITS = 5000  # of each project, whose subjects are searched
+LARGEST_ID = 2**63 - 1
+SHA = re.compile(r"[0-9a-f]{4,64}")
+SPECIAL = re.compile(r"[%_\\]")  # in patterns of LIKE
+ALERT = re.compile(r"(?:alert\s*)?#?(\d{1,19})", re.IGNORECASE)
+# The upper end of a sha's prefix: no digit follows "f".
+COMMITS_BY_SHA = """
+    SELECT pr.slug, pr.name, c.sha, c.subject, c.author_name, c.committed_at
+      FROM projects_project pr
+CROSS JOIN LATERAL (SELECT * FROM projects_commit
+                     WHERE project_id = pr.id AND sha >= %(sha)s AND sha < %(sha)s || 'g' ORDER BY sha LIMIT %(most)s) c
+  ORDER BY pr.name, c.sha
+"""
+COMMITS_BY_SUBJECT = """
+    SELECT pr.slug, pr.name, c.sha, c.subject, c.author_name, c.committed_at
+      FROM projects_project pr
+CROSS JOIN LATERAL (SELECT * FROM (SELECT * FROM projects_commit
+                                    WHERE project_id = pr.id ORDER BY committed_at DESC LIMIT %(newest)s) newest
+                     WHERE lower(subject) LIKE ALL (%(patterns)s) LIMIT %(most)s) c
+  ORDER BY c.committed_at DESC
+"""
+
+
+@dataclass(frozen=True)
+class Hit:
+    """Something that was found. ``at``: when a commit was made."""
+
+    kind: str
+    title: str
+    detail: str
+    url: str
+    at: datetime | None = None
+
+
+@dataclass(frozen=True)
+class SearchPage:
+    text: str
+    hits: list[Hit]
+
+    @property
+    def kinds(self) -> list[tuple[str, list[Hit]]]:
+        return [(kind, list(hits)) for kind, hits in groupby(self.hits, key=attrgetter("kind"))]
+
+
+def load(text: str, most: int = FOUND) -> SearchPage:
+    """What the words of the text are found in, at most so many of each kind. It takes six queries."""
+    text = " ".join(text[:LONGEST_TEXT].split())
+    words = text.split()
+    hits: list[Hit] = []
+    if text:
+        finders = (projects, alerts, commits_by_sha, benchmarks, machines, commits_by_subject)
+        hits = [hit for finder in finders for hit in islice(finder(words, most), most)]
+    return SearchPage(text, list({hit.url: hit for hit in reversed(hits)}.values())[::-1])
+
+
+def projects(words: list[str], most: int) -> Iterator[Hit]:
+    found = Project.objects.filter(*(Q(name__icontains=word) | Q(slug__icontains=word) for word in words))
+    for slug, name, url in found.order_by("name").values_list("slug", "name", "url")[:most]:
+        yield Hit("project", name, url, project_path(slug))
+
+
+def alerts(words: list[str], most: int) -> Iterator[Hit]:
+    """The alert with this number."""
+    number = ALERT.fullmatch(" ".join(words))
+    if number is None or int(number[1]) > LARGEST_ID:
+        return
+    found = Alert.objects.filter(pk=int(number[1])).values_list("pk", "status", "project__name", "commit__subject")
+    for pk, status, project, subject in found:
+        yield Hit("alert", f"Alert {pk}", f"{project}, {status}: {subject}", alert_path(pk))
+
+
+def commits_by_sha(words: list[str], most: int) -> Iterator[Hit]:
+    sha = words[0].lower()
+    if len(words) == 1 and SHA.fullmatch(sha):
+        yield from commit_hits(COMMITS_BY_SHA, sha=sha, most=most)
+
+
+def commits_by_subject(words: list[str], most: int) -> Iterator[Hit]:
+    """Of the newest commits those whose subject has all words."""
+    if max(map(len, words)) >= SHORTEST_WORD:
+        patterns = ["%" + SPECIAL.sub(r"\\\g<0>", word.lower()) + "%" for word in words]
+        yield from commit_hits(COMMITS_BY_SUBJECT, patterns=patterns, newest=NEWEST_COMMITS, most=most)
+
+
+def commit_hits(query: str, **asked: Any) -> Iterator[Hit]:
+    with connection.cursor() as cursor:
+        cursor.execute(query, asked)
+        rows = cursor.fetchall()
+    for slug, project, sha, subject, author, at in rows:
+        yield Hit("commit", f"{sha[:10]} {subject}", f"{project}, {author}", commit_path(slug, sha), at)
+
+
+def benchmarks(words: list[str], most: int) -> Iterator[Hit]:
+    """The measured benchmarks by their names and those of their projects; rungs of ladders last."""
+    if max(map(len, words)) < SHORTEST_WORD:
+        return
+    usual_first = Case(When(metric=HEADLINE, then=0), default=1)
+    metric = Series.objects.filter(benchmark=OuterRef("pk")).order_by(usual_first, "pk").values("metric")[:1]
+    found = Benchmark.objects.filter(*(Q(name__icontains=word) | Q(project__slug__icontains=word) for word in words))
+    found = found.annotate(metric=Subquery(metric)).filter(metric__isnull=False)
+    rows = found.order_by("ladder", "project__name", "name").values_list(
+        "project__slug", "project__name", "name", "metric"
+    )
+    for slug, project, name, shown in rows.distinct()[:most]:
+        yield Hit("benchmark", name, f"{project}, {METRICS[shown].title}", timeline_path(slug, name, shown))
+
+
+def machines(words: list[str], most: int) -> Iterator[Hit]:
+    found = Machine.objects.filter(*(Q(name__icontains=word) for word in words)).order_by("name")
+    for name in found.values_list("name", flat=True)[:most]:
+        yield Hit("machine", name, "", reverse("machine", args=[name]))
+
+
+def search_document(page: SearchPage) -> dict[str, Any]:
+    return {"schema": "speedtrack.search/1", "text": page.text, "results": list(map(hit_document, page.hits))}
+
+
+def hit_document(hit: Hit) -> dict[str, str]:
+    return {"kind": hit.kind, "title": hit.title, "detail": hit.detail, "url": hit.url}

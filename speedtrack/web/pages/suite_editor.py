@@ -1,0 +1,162 @@
+"""The suites: which there are, the text of one with its mistakes, what a change of it does, and its versions."""
+
+from dataclasses import dataclass
+
+from django.conf import settings
+from django.http import Http404
+
+from speedtrack.benchmarks import suiteedits
+from speedtrack.benchmarks.definitions import Definition, DefinitionError, Mistake
+from speedtrack.benchmarks.digests import json_digest
+from speedtrack.benchmarks.models import SuiteEdit
+from speedtrack.benchmarks.suiteedits import Fate, SuiteChange
+from speedtrack.benchmarks.suitefiles import file_names, newest_edit, parse_suite, suite_names, text_of
+from speedtrack.projects.models import Project
+
+VERSIONS = 50  # listed
+CONTINUED = (Fate.ADDED, Fate.ALTERED)
+ENDED = (Fate.ANEW, Fate.RETURNS, Fate.REMOVED)
+
+
+@dataclass(frozen=True)
+class ListedSuite:
+    """``conflict``: what to say of the file beside the edit that is in force; empty if they agree."""
+
+    name: str
+    edit: SuiteEdit | None
+    projects: list[Project]
+    conflict: str
+
+    @property
+    def is_edited(self) -> bool:
+        return self.edit is not None and self.edit.text is not None
+
+
+@dataclass(frozen=True)
+class SuiteCheck:
+    """What is to be said about a text: its mistakes, or what saving it changes.
+
+    ``digest``: of the definition; whoever agrees that lines end says so for this one.
+    """
+
+    mistakes: list[Mistake]
+    comparison: SuiteChange | None
+    digest: str
+    is_new: bool
+
+    @property
+    def ended(self) -> list[suiteedits.BenchmarkChange]:
+        return self.comparison.of(*ENDED) if self.comparison else []
+
+    @property
+    def ended_by_themselves(self) -> list[suiteedits.BenchmarkChange]:
+        """Those of ``ended`` of which something was changed that does not concern all."""
+        return [one for one in self.ended if one.changed or one.fate != Fate.ANEW]
+
+    @property
+    def ended_together(self) -> list[str]:
+        """The names of the others: what changed for all benchmarks ends their lines."""
+        return [one.name for one in self.ended if not one.changed and one.fate == Fate.ANEW]
+
+    @property
+    def continued(self) -> list[suiteedits.BenchmarkChange]:
+        return self.comparison.of(*CONTINUED) if self.comparison else []
+
+    @property
+    def same(self) -> int:
+        return len(self.comparison.of(Fate.SAME)) if self.comparison else 0
+
+
+@dataclass(frozen=True)
+class SuitePage:
+    """``seen``: the version that is edited. ``text``: what the editor shows."""
+
+    name: str
+    text: str
+    seen: str
+    check: SuiteCheck
+    edit: SuiteEdit | None
+    has_file: bool
+    conflict: str
+    versions: list[SuiteEdit]
+    projects: list[Project]
+    directory: str
+
+    @property
+    def lines(self) -> int:
+        return self.text.count("\n") + 1
+
+
+def load_list() -> list[ListedSuite]:
+    """All suites; the number of queries does not depend on how many there are."""
+    edits = {edit.name: edit for edit in newest_edits()}
+    projects = list(Project.objects.tracked().order_by("name"))
+    return [
+        ListedSuite(
+            name, edits.get(name), [p for p in projects if p.suite == name], suiteedits.conflict(edits.get(name))
+        )
+        for name in suite_names()
+    ]
+
+
+def newest_edits() -> list[SuiteEdit]:
+    return list(SuiteEdit.objects.order_by("name", "-number").distinct("name").select_related("author"))
+
+
+def load(name: str, entered: str | None = None, seen: str | None = None) -> SuitePage:
+    """The page of a suite. ``entered``: a text that is not saved, of somebody who edits version ``seen``."""
+    try:
+        stored = text_of(name)
+    except DefinitionError as e:
+        stored, entered = "", entered or f"# {e}\n"
+    if stored is None:
+        raise Http404(f"There is no suite {name!r}: there are {', '.join(suite_names()) or 'none'}.")
+    text = stored if entered is None else entered
+    edit = newest_edit(name)
+    return SuitePage(
+        name=name,
+        text=text,
+        seen=seen or suiteedits.version_of(name),
+        check=check(name, text),
+        edit=edit,
+        has_file=name in file_names(),
+        conflict=suiteedits.conflict(edit),
+        versions=list(SuiteEdit.objects.filter(name=name).select_related("author").order_by("-number")[:VERSIONS]),
+        projects=list(Project.objects.tracked().filter(suite=name).order_by("name")),
+        directory=str(settings.SUITES),
+    )
+
+
+def load_new(text: str) -> SuitePage:
+    """The page of a suite that is to be made; its text gives it its name."""
+    return SuitePage("", text, "", check("", text), None, False, "", [], [], str(settings.SUITES))
+
+
+def check(name: str, text: str) -> SuiteCheck:
+    """``name``: of the suite that the text is to replace; empty for a new one."""
+    try:
+        definition = suiteedits.check_text(name, text)
+    except DefinitionError as e:
+        return SuiteCheck(sorted(e.mistakes, key=lambda one: one.line or 0), None, "", not name)
+    if not name and definition.name in suite_names():
+        taken = f"name: there is a suite {definition.name!r} already: choose another name, or edit that one"
+        return SuiteCheck([Mistake(suiteedits.line_of_name(text), taken)], None, "", True)
+    known = suiteedits.known_benchmarks(name) if name else set()
+    comparison = suiteedits.compare(definition_in_force(name), definition, known)
+    return SuiteCheck([], comparison, json_digest(definition.model_dump()), not name)
+
+
+def definition_in_force(name: str) -> Definition | None:
+    """What is compared with; None for a new suite, or if what is in force has a mistake."""
+    try:
+        text = text_of(name) if name else None
+        return parse_suite(text, name) if text is not None else None
+    except DefinitionError:
+        return None
+
+
+def version_or_404(name: str, number: int) -> SuiteEdit:
+    edit: SuiteEdit | None = SuiteEdit.objects.filter(name=name, number=number).select_related("author").first()
+    if edit is None:
+        raise Http404(f"The suite {name!r} has no version {number}.")
+    return edit

@@ -1,0 +1,134 @@
+"""The names of lines in addresses: ``PROJECT/BENCHMARK/METRIC@MACHINE:BRANCH``, each part of which may be omitted."""
+
+import operator
+import re
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import reduce
+from typing import NamedTuple
+
+from django.db.models import Q
+
+from speedtrack.benchmarks.metrics import METRICS, Metric
+from speedtrack.projects.models import Branch
+from speedtrack.runs.models import Series
+from speedtrack.web.pages.timeline.view import View
+
+FORM = "PROJECT/BENCHMARK/METRIC@MACHINE:BRANCH"
+LINE = re.compile(r"([^/@:]*)(?:/([^/@:]*))?(?:/([^/@:]*))?(?:@([^:]*))?(?::(.*))?")
+
+
+class LineName(NamedTuple):
+    project: str
+    benchmark: str
+    metric: str
+    machine: str
+    branch: str
+
+    def __str__(self) -> str:
+        return f"{self.project}/{self.benchmark}/{self.metric}@{self.machine}:{self.branch}"
+
+
+@dataclass(frozen=True)
+class NamedLine:
+    """A line that exists. Each environment in which its machine measured it has a series of its own."""
+
+    name: LineName
+    metric: Metric
+    branch: Branch
+    series: list[Series]
+
+
+class NoSuchLine(Exception):
+    """A line that cannot be shown; the message says why, and what there is instead."""
+
+
+def lines_of_page(view: View) -> list[NamedLine]:
+    """The lines of the page itself: one per machine."""
+    scope = view.scope
+    found = []
+    for machine in view.machine_names:
+        name = LineName(scope.project.slug, view.benchmark.name, scope.metric.name, machine, view.branch.name)
+        series = [one for one in view.series if one.machine.name == machine]
+        found.append(NamedLine(name, scope.metric, view.branch, series))
+    return found
+
+
+def parse_line(view: View, text: str) -> LineName:
+    """The name that ``line=`` gives; omitted parts are those of the page. Another project's default branch is meant."""
+    match = LINE.fullmatch(text.strip())
+    if match is None:
+        raise NoSuchLine(f"{text!r} names no line: it has to look like {FORM}.")
+    project, benchmark, metric, machine, branch = (part or "" for part in match.groups())
+    scope = view.scope
+    project = project or scope.project.slug
+    own_branch = view.branch.name if project == scope.project.slug else ""
+    own_machine = view.machine_names[0] if view.series else scope.machine.name if scope.machine else ""
+    return LineName(
+        project,
+        benchmark or view.benchmark.name,
+        metric or scope.metric.name,
+        machine or own_machine,
+        branch or own_branch,
+    )
+
+
+def find_lines(view: View, names: Iterable[LineName]) -> list[NamedLine | NoSuchLine]:
+    """The lines with these names, by two queries."""
+    asked = list(names)
+    if not asked:
+        return []
+    wanted = reduce(operator.or_, (series_filter(name) for name in asked))
+    related = Series.objects.filter(wanted).select_related("machine", "environment", "benchmark", "project")
+    by_name: dict[tuple[str, ...], list[Series]] = defaultdict(list)
+    for one in related.defer(
+        "machine__facts", "environment__facts", "benchmark__definition", "benchmark__why"
+    ).order_by("pk"):
+        by_name[one.project.slug, one.benchmark.name, one.metric, one.machine.name].append(one)
+    branches = branches_of({name.project for name in asked})
+    return [found_line(name, by_name.get(name[:4], []), branches) for name in asked]
+
+
+def series_filter(name: LineName) -> Q:
+    return Q(
+        project__slug=name.project,
+        benchmark__name=name.benchmark,
+        metric=name.metric,
+        machine__name=name.machine,
+    )
+
+
+def branches_of(slugs: set[str]) -> dict[str, list[Branch]]:
+    rows = Branch.objects.filter(project__slug__in=slugs).select_related("project")
+    found: dict[str, list[Branch]] = defaultdict(list)
+    for branch in rows.order_by("name"):
+        found[branch.project.slug].append(branch)
+    return found
+
+
+def found_line(name: LineName, series: list[Series], branches: dict[str, list[Branch]]) -> NamedLine | NoSuchLine:
+    here = branches.get(name.project, [])
+    if not here:
+        return NoSuchLine(f"There is no project {name.project!r} with a branch; {name} is not shown.")
+    wanted = name.branch or here[0].project.default_branch
+    branch = next((b for b in here if b.name == wanted), None)
+    if branch is None:
+        known = ", ".join(b.name for b in here[:8])
+        return NoSuchLine(f"{name.project} has no branch {wanted!r}: there are {known}.")
+    if name.metric not in METRICS:
+        return NoSuchLine(f"There is no metric {name.metric!r}; {name} is not shown.")
+    if not series:
+        return NoSuchLine(unmeasured(name))
+    full = name._replace(branch=branch.name)
+    return NamedLine(full, METRICS[name.metric], branch, series)
+
+
+def unmeasured(name: LineName) -> str:
+    """Why there is no such line: a benchmark, metric or machine that was never measured together with the rest."""
+    machines = Series.objects.filter(project__slug=name.project, benchmark__name=name.benchmark, metric=name.metric)
+    known = sorted(set(machines.values_list("machine__name", flat=True)))[:8]
+    title = METRICS[name.metric].title
+    if known:
+        return f"{name.project} measured {title} of {name.benchmark} not on {name.machine}, but on {', '.join(known)}."
+    return f"{name.project} has no values of {title} for a benchmark {name.benchmark!r}."

@@ -1,0 +1,208 @@
+"""All the lines of a timeline, those of its page and those that ``line=`` adds, and the paths that they run along."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, NamedTuple
+
+from django.http import QueryDict
+
+from speedtrack.alerts import lines
+from speedtrack.alerts.lines import LineColumns, PathOfSeries
+from speedtrack.projects.models import Branch
+from speedtrack.runs.models import Series
+from speedtrack.web.pages.timeline.base import BaseValue, base_commit, base_values
+from speedtrack.web.pages.timeline.names import NamedLine, NoSuchLine, find_lines, lines_of_page, parse_line
+from speedtrack.web.pages.timeline.view import SUBJECT, View, rows_of
+
+MOST_LINES = 8
+MOST_NAMES = 3 * MOST_LINES  # of lines in an address; more are not looked for
+AXES = ("commits", "time")
+SCALES = ("fitted", "zero", "log")  # of the values
+
+# The positions of the commits of other branches that fall into the time of the page's; NULL where there is none.
+WINDOWS = """
+    WITH page AS (
+      SELECT (SELECT c.committed_at FROM projects_position p JOIN projects_commit c ON c.id = p.commit_id
+               WHERE p.branch_id = %(branch)s AND p.number = %(begin)s) AS first,
+             (SELECT c.committed_at FROM projects_position p JOIN projects_commit c ON c.id = p.commit_id
+               WHERE p.branch_id = %(branch)s AND p.number = %(end)s) AS last)
+    SELECT found.*
+      FROM page
+CROSS JOIN unnest(%(projects)s::bigint[], %(branches)s::bigint[])
+           WITH ORDINALITY AS asked (project_id, branch_id, place)
+CROSS JOIN LATERAL (
+        SELECT min(p.number), max(p.number)
+          FROM projects_commit c JOIN projects_position p ON p.commit_id = c.id AND p.branch_id = asked.branch_id
+         WHERE c.project_id = asked.project_id
+           AND c.committed_at BETWEEN coalesce(page.first, '-infinity') AND coalesce(page.last, 'infinity')) found
+  ORDER BY asked.place
+"""
+
+
+class Path(NamedTuple):
+    """The commits of a branch from position ``first`` to ``last``, both included; empty if ``last < first``."""
+
+    slug: str
+    branch: Branch
+    first: int
+    last: int
+
+    @property
+    def commits(self) -> int:
+        return self.last - self.first + 1
+
+
+@dataclass(frozen=True)
+class ShownLine(NamedLine):
+    """An entry of the legend. ``right``: its values are read on the axis to the right."""
+
+    right: bool = False
+    base: BaseValue | None = None
+
+
+@dataclass(frozen=True)
+class Overlay:
+    """``scale``: fitted, zero or log; ``base``: the hash of a commit, or empty; ``problems``: sentences on what could
+    not be shown."""
+
+    view: View
+    shown: list[ShownLine]
+    paths: list[Path]
+    axis: str
+    scale: str
+    base: str
+    problems: list[str]
+
+    @property
+    def titles(self) -> list[str]:
+        """What tells each line from the others: the parts of its name that differ; of a single one, its machine."""
+        parts = [(*one.name[:2], one.metric.title, *one.name[3:]) for one in self.shown]
+        differing = [i for i in range(5) if len({part[i] for part in parts}) > 1] or [3]
+        return [", ".join(part[i] for i in differing) for part in parts]
+
+    def newest(self, count: int) -> "Overlay":
+        """The same, of the newest commits of each path only."""
+        return replace(self, paths=[path._replace(first=max(path.first, path.last - count + 1)) for path in self.paths])
+
+    @cached_property
+    def along(self) -> list[dict[int, tuple[int, Series]]]:
+        """Of each path its series, by id, each with the number of its line."""
+        found: list[dict[int, tuple[int, Series]]] = [{} for _ in self.paths]
+        for number, line in enumerate(self.shown):
+            found[self.path_of(line)].update({one.pk: (number, one) for one in line.series})
+        return found
+
+    def path_of(self, line: ShownLine) -> int:
+        """The number of the path that a line runs along."""
+        return next(number for number, path in enumerate(self.paths) if path.branch.pk == line.branch.pk)
+
+    def columns(self) -> list[list[LineColumns]]:
+        """Of each path the points of its series, in the order in which they begin."""
+        each = zip(self.paths, self.along, strict=True)
+        return lines.columns_along([PathOfSeries(p.branch, p.first, p.last, list(series)) for p, series in each])
+
+    def fetch(self, query: str, **more: Any) -> list[tuple[Any, ...]]:
+        """The rows of a query on all paths that may use the parameters below, and ``more``."""
+        return rows_of(
+            query,
+            projects=[path.branch.project_id for path in self.paths],
+            branches=[path.branch.pk for path in self.paths],
+            firsts=[path.first for path in self.paths],
+            lasts=[path.last for path in self.paths],
+            subject=SUBJECT,
+            **more,
+        )
+
+
+def overlay_of(view: View, query: QueryDict) -> Overlay:
+    """The lines that an address names. What is unknown or too much becomes a sentence; the rest is shown."""
+    problems: list[str] = []
+    axis, scale = (word_of(query, key, words, problems) for key, words in (("axis", AXES), ("y", SCALES)))
+    found = distinct_lines([*lines_of_page(view), *added_lines(view, query.getlist("line"), problems)], problems)
+    base = query.get("base", "").strip()
+    shown = relative_lines(found, base, problems) if base else []
+    if not shown:
+        base, shown = "", lines_of_two_units(found, problems)
+    paths = paths_of(view, shown)
+    return Overlay(view, shown, paths, "time" if len(paths) > 1 else axis, scale, base, problems)
+
+
+def word_of(query: QueryDict, key: str, words: Sequence[str], problems: list[str]) -> str:
+    """One of these words; the first if the address has none."""
+    word = query.get(key) or words[0]
+    if word not in words:
+        problems.append(f"There is no {key}={word[:40]!r}: there are {', '.join(words)}.")
+    return word if word in words else words[0]
+
+
+def added_lines(view: View, texts: Sequence[str], problems: list[str]) -> list[NamedLine]:
+    names = []
+    for text in texts[:MOST_NAMES]:
+        try:
+            names.append(parse_line(view, text))
+        except NoSuchLine as e:
+            problems.append(str(e))
+    found = find_lines(view, names)
+    problems += [str(one) for one in found if isinstance(one, NoSuchLine)]
+    return [one for one in found if isinstance(one, NamedLine)]
+
+
+def distinct_lines(found: Sequence[NamedLine], problems: list[str]) -> list[NamedLine]:
+    """Each line once, and no more than can be told apart."""
+    each = list({line.name: line for line in found}.values())
+    if len(each) > MOST_LINES:
+        left_out = ", ".join(str(line.name) for line in each[MOST_LINES:])
+        problems.append(f"A chart shows at most {MOST_LINES} lines; left out: {left_out}.")
+    return each[:MOST_LINES]
+
+
+def lines_of_two_units(found: Sequence[NamedLine], problems: list[str]) -> list[ShownLine]:
+    """The lines of the first two units; the second one's axis is to the right."""
+    units = list(dict.fromkeys(line.metric.unit for line in found))
+    for line in found:
+        if line.metric.unit in units[2:]:
+            problems.append(
+                f"A chart has two axes, for {units[0]} and {units[1]} here; {line.name} is left out. "
+                "Relative to a base commit, all lines share one axis."
+            )
+    kept = [line for line in found if line.metric.unit in units[:2]]
+    return [ShownLine(**vars(line), right=line.metric.unit != units[0]) for line in kept]
+
+
+def relative_lines(found: Sequence[NamedLine], base: str, problems: list[str]) -> list[ShownLine]:
+    """The lines with their values at the base; those without one are left out."""
+    commit = base_commit({line.branch.project_id for line in found}, base)
+    if commit is None:
+        problems.append(f"None of these projects has a commit {base[:64]!r}: the values are absolute.")
+        return []
+    values = base_values(found, commit)
+    shown = []
+    for number, line in enumerate(found):
+        value = values.get(number)
+        if value and value.value > 0:
+            shown.append(ShownLine(**vars(line), base=value))
+        else:
+            why = "is zero there" if value else "was not measured there, nor in the 200 commits before"
+            problems.append(f"{line.name} {why}: it cannot be shown relative to {commit.short}.")
+    return shown
+
+
+def paths_of(view: View, shown: Sequence[ShownLine]) -> list[Path]:
+    """The page's range of commits, and of other branches the commits of the same time."""
+    page = Path(view.scope.project.slug, view.branch, view.first, view.last)
+    others = {line.branch.pk: line for line in shown if line.branch.pk != view.branch.pk}
+    if not others:
+        return [page]
+    rows = rows_of(
+        WINDOWS,
+        branch=view.branch.pk,
+        begin=view.first if view.first > 0 else None,
+        end=view.last if view.last < view.scope.head else None,
+        projects=[line.branch.project_id for line in others.values()],
+        branches=list(others),
+    )
+    found = [page]
+    for line, (first, last) in zip(others.values(), rows, strict=True):
+        found.append(Path(line.name.project, line.branch, first or 0, -1 if last is None else last))
+    return found

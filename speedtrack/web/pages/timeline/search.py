@@ -1,0 +1,71 @@
+"""Lines that somebody may want to add to a timeline, by words of their names."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from django.db.models import Case, Q, When
+
+from speedtrack.benchmarks.metrics import METRICS
+from speedtrack.projects.models import Branch
+from speedtrack.runs.models import Series
+from speedtrack.web.pages.timeline.names import LineName
+
+MOST = 12
+MOST_READ = 300  # of which the nearest are shown
+MOST_WORDS = 6
+
+
+@dataclass(frozen=True)
+class Suggestion:
+    """``line``: as ``line=`` names it."""
+
+    line: str
+    title: str
+
+
+def suggestions(near: LineName, text: str) -> list[Suggestion]:
+    """The lines all of whose words are in ``text``, those that share most with the line ``near`` first."""
+    words = text.lower().split()[:MOST_WORDS]
+    branches = list(Branch.objects.filter(deleted_at=None).select_related("project").order_by("name"))
+    series = Series.objects.all()
+    for word in words:
+        series = series.filter(word_filter(word, branches))
+    ranked = series.annotate(
+        other_project=other(project__slug=near.project),
+        other_benchmark=other(benchmark__name=near.benchmark),
+        other_metric=other(metric=near.metric),
+    ).order_by("other_project", "other_benchmark", "other_metric", "benchmark__name", "metric", "machine__name")
+    names = ("project_id", "project__slug", "benchmark__name", "metric", "machine__name")
+    ranks = ("other_project", "other_benchmark", "other_metric")
+    found = []
+    for project, slug, benchmark, metric, machine, *_ in ranked.values_list(*names, *ranks).distinct()[:MOST_READ]:
+        own = wanted_branches([branch for branch in branches if branch.project_id == project], words)
+        found += [LineName(slug, benchmark, metric, machine, branch.name) for branch in own]
+    return [Suggestion(str(name), title_of(name)) for name in found if name != near][:MOST]
+
+
+def other(**same: Any) -> Case:
+    return Case(When(**same, then=0), default=1)
+
+
+def word_filter(word: str, branches: list[Branch]) -> Q:
+    titled = [metric.name for metric in METRICS.values() if word in metric.title.lower()]
+    branched = {branch.project_id for branch in branches if word in branch.name.lower()}
+    return (
+        Q(project__slug__icontains=word)
+        | Q(benchmark__name__icontains=word)
+        | Q(metric__icontains=word)
+        | Q(metric__in=titled)
+        | Q(machine__name__icontains=word)
+        | Q(project__in=branched)
+    )
+
+
+def wanted_branches(branches: list[Branch], words: list[str]) -> list[Branch]:
+    """Those that a word names; else the default branch, and then the others."""
+    named = [branch for branch in branches if any(word in branch.name.lower() for word in words)]
+    return named or sorted(branches, key=lambda branch: branch.name != branch.project.default_branch)
+
+
+def title_of(name: LineName) -> str:
+    return " · ".join((name.project, name.benchmark, METRICS[name.metric].title, name.machine, name.branch))

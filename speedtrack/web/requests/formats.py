@@ -1,0 +1,42 @@
+"""The values of a page for programs: the same address with ``.json`` or ``.csv``."""
+
+import csv
+from collections.abc import Callable, Iterator, Sequence
+from io import StringIO
+from itertools import islice
+from typing import Any
+
+from django.http import Http404, HttpResponseBase, JsonResponse, StreamingHttpResponse
+
+from speedtrack.text import plain_values
+
+LINES_AT_ONCE = 500
+
+
+def format_or_404(form: str, what: str, known: Sequence[str] = ("json", "csv")) -> str:
+    """The format that an address names. Raises Http404 with the known ones. ``what``: of what, with its article."""
+    if form not in known:
+        raise Http404(f"There is no format {form!r} of {what}: there are {', '.join(known[:-1])} and {known[-1]}.")
+    return form
+
+
+def csv_response(name: str, rows: Iterator[list[Any]]) -> StreamingHttpResponse:
+    """Rows as a CSV file of this name, without its ending."""
+    response = StreamingHttpResponse(csv_pieces(rows), content_type="text/csv; charset=utf-8")
+    response.headers["Content-Disposition"] = f'attachment; filename="{name}.csv"'
+    return response
+
+
+def values_response(
+    form: str, name: str, document: Callable[[], dict[str, Any]], rows: Callable[[], Iterator[list[Any]]]
+) -> HttpResponseBase:
+    """The values of a page as JSON, or as a CSV file of this name."""
+    return JsonResponse(plain_values(document())) if form == "json" else csv_response(name, rows())
+
+
+def csv_pieces(rows: Iterator[list[Any]]) -> Iterator[str]:
+    """CSV in pieces of many lines: each piece is compressed and sent by itself."""
+    while some := list(islice(rows, LINES_AT_ONCE)):
+        piece = StringIO()
+        csv.writer(piece).writerows(some)
+        yield piece.getvalue()

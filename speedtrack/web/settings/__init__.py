@@ -1,0 +1,1 @@
+"""The pages where people set things: projects, suites, machines, annotations."""

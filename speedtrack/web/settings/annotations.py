@@ -1,0 +1,67 @@
+"""Annotate commits and moments."""
+
+from django.contrib import messages
+from django.contrib.auth.decorators import login_required
+from django.contrib.auth.models import User
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.views.decorators.http import require_http_methods, require_POST
+
+from speedtrack.projects.models import Annotation
+from speedtrack.web import scope
+from speedtrack.web.pages import annotations as page
+from speedtrack.web.pages.annotations import AnnotationForm
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+def annotations(request: HttpRequest, slug: str | None = None) -> HttpResponse:
+    """The annotations of a project, or those that concern all; a POST adds one."""
+    if request.method == "POST":
+        return add_annotation(request, slug)
+    project = scope.project_or_404(slug) if slug else None
+    form = AnnotationForm(project, None, {"place": request.GET.get("at", "")})
+    return render(request, "web/annotations.html", {"project": project, "page": page.load(project), "form": form})
+
+
+@login_required
+def add_annotation(request: HttpRequest, slug: str | None) -> HttpResponse:
+    assert isinstance(request.user, User)
+    project = scope.project_or_404(slug) if slug else None
+    form = AnnotationForm(project, request.POST, {})
+    if not form.is_valid():
+        context = {"project": project, "page": page.load(project), "form": form}
+        return render(request, "web/annotations.html", context)
+    added = form.save(Annotation(), request.user)
+    messages.success(request, "Noted. It is on the timelines, too; Edit changes or deletes it.")
+    return go_back(added)
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@login_required
+def change_annotation(request: HttpRequest, pk: int) -> HttpResponse:
+    assert isinstance(request.user, User)
+    found = page.annotation_or_404(pk)
+    stored = {"place": page.place_of(found), "text": found.text}
+    form = AnnotationForm(found.project, request.POST or None, stored)
+    if form.is_valid():
+        messages.success(request, "Saved.")
+        return go_back(form.save(found, request.user))
+    return render(request, "web/annotation.html", {"project": found.project, "annotation": found, "form": form})
+
+
+@require_POST
+@login_required
+def delete_annotation(request: HttpRequest, pk: int) -> HttpResponse:
+    found = page.annotation_or_404(pk)
+    where, text = found.project, found.text
+    found.delete()
+    messages.success(request, f"Deleted. To undo it, add it again; its text was: {text}")
+    return redirect("annotations", slug=where.slug) if where else redirect("all-annotations")
+
+
+def go_back(annotation: Annotation) -> HttpResponse:
+    """To the page that shows an annotation."""
+    project = annotation.project
+    if project and annotation.commit:
+        return redirect("commit", slug=project.slug, sha=annotation.commit.sha)
+    return redirect("annotations", slug=project.slug) if project else redirect("all-annotations")

@@ -1,0 +1,155 @@
+"""Track a repository, and change, untrack and track again what is tracked."""
+
+from collections.abc import Callable
+
+from django.contrib import messages
+from django.contrib.auth.decorators import login_required
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.urls import reverse
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
+
+from speedtrack.benchmarks.definitions import DefinitionError
+from speedtrack.projects.errors import RepositoryError
+from speedtrack.projects.models import Project
+from speedtrack.runs import changing
+from speedtrack.web import scope
+from speedtrack.web.pages import project_settings as page
+from speedtrack.web.pages.project_settings import ProjectForm, TrackForm
+
+
+@require_safe
+@login_required
+def list_projects(request: HttpRequest) -> HttpResponse:
+    return render(request, "web/settings_projects.html", {"projects": page.load_list()})
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@login_required
+def track(request: HttpRequest) -> HttpResponse:
+    """Track a repository: its project's page then says what happens next."""
+    form = TrackForm(request.POST or None, request.GET.dict())
+    if form.is_valid():
+        try:
+            project = changing.begin_tracking(form.request())
+        except changing.Taken as e:
+            form.add_error("name", str(e))
+        except (RepositoryError, DefinitionError) as e:
+            form.add_error("suite" if isinstance(e, DefinitionError) else "url", str(e))
+        else:
+            messages.success(
+                request,
+                f"{project.name} is tracked. Its webhook, branches and suite are under Settings, where it can be "
+                "untracked, too.",
+            )
+            return redirect("project", slug=project.slug)
+    return render(request, "web/track.html", {"form": form})
+
+
+@require_POST
+@login_required
+def check_address(request: HttpRequest) -> HttpResponse:
+    """A piece of a page: whether the repository answers, and with which branches."""
+    try:
+        remote = changing.ask_remote(request.POST.get("url", "").strip()[:500])
+    except RepositoryError as e:
+        return render(request, "web/track_check.html", {"error": str(e)})
+    known = Project.objects.filter(url=remote.url).first()
+    return render(request, "web/track_check.html", {"remote": remote, "known": known})
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@login_required
+def project_settings(request: HttpRequest, slug: str) -> HttpResponse:
+    project = scope.project_or_404(slug)
+    form = ProjectForm(project, request.POST or None)
+    if form.is_valid():
+        try:
+            changed = form.save()
+        except RepositoryError as e:
+            form.add_error("url", str(e))
+        else:
+            messages.success(request, f"Saved: {changed}." if changed else "Nothing was changed.")
+            return redirect("project-settings", slug=slug)
+    return settings_page(request, project, form)
+
+
+def settings_page(request: HttpRequest, project: Project, form: ProjectForm, secret: str = "") -> HttpResponse:
+    """``secret``: of the webhook; it is shown this once."""
+    context = {"project": project, "form": form, "page": page.load(project), "secret": secret}
+    response = render(request, "web/project_settings.html", context)
+    response["Cache-Control"] = "no-store"
+    return response
+
+
+@require_POST
+@login_required
+def rotate_secret(request: HttpRequest, slug: str) -> HttpResponse:
+    """Give the webhook a new secret, and show it in the answer: it is stored in no session or message."""
+    project = scope.project_or_404(slug)
+    if not request.POST.get("sure"):
+        messages.error(request, "Not changed: confirm that calls with the old secret are refused from then on.")
+        return redirect("project-settings", slug=slug)
+    return settings_page(request, project, ProjectForm(project, None), changing.rotate_secret(project))
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@login_required
+def untrack(request: HttpRequest, slug: str) -> HttpResponse:
+    """Say what untracking keeps and ends, and do it once the name is typed."""
+    project = scope.project_or_404(slug)
+    error = ""
+    if request.method == "POST":
+        if request.POST.get("slug", "").strip() == project.slug:
+            cancelled = changing.untrack(project)
+            again = f"{reverse('project-settings', args=[slug])}"
+            messages.success(
+                request,
+                f"{project.name} is no longer tracked; {cancelled} waiting runs were cancelled. "
+                f"“Track again” at {again} undoes it.",
+            )
+            return redirect("settings")
+        error = f"Not untracked: type {project.slug}, exactly."
+    context = {"project": project, "page": page.load(project), "error": error}
+    return render(request, "web/untrack.html", context)
+
+
+@require_POST
+@login_required
+def change_tracking(request: HttpRequest, slug: str, action: str) -> HttpResponse:
+    """Do one of ACTIONS with a project."""
+    project = scope.project_or_404(slug)
+    if action not in ACTIONS:
+        raise Http404(f"There is no action {action!r}: there are {', '.join(ACTIONS)}.")
+    try:
+        messages.success(request, ACTIONS[action](project, request.POST.get("branch", "").strip()))
+    except RepositoryError as e:
+        messages.error(request, f"Not done: {e}.")
+    return redirect("project-settings", slug=slug)
+
+
+def track_again(project: Project, branch: str) -> str:
+    changing.track_again(project)
+    return f"{project.name} is tracked again. Its webhook has a new address and needs a new secret."
+
+
+def add_branch(project: Project, branch: str) -> str:
+    if not branch:
+        raise RepositoryError("name a branch")
+    added = changing.add_branch(project, branch, page.FIRST_COMMITS)
+    return f"Branch {added} is tracked: it is fetched within seconds. “Stop” in its row undoes it."
+
+
+def drop_branch(project: Project, branch: str) -> str:
+    found = project.branches.filter(name=branch).first()
+    if found is None:
+        raise RepositoryError(f"{project.slug} has no branch {branch!r}")
+    changing.drop_branch(found)
+    return f"New commits of {found} are no longer measured; its history stays. “Track” in its row undoes it."
+
+
+ACTIONS: dict[str, Callable[[Project, str], str]] = {
+    "track-again": track_again,
+    "add-branch": add_branch,
+    "drop-branch": drop_branch,
+}

@@ -1,0 +1,213 @@
+"""Lists of alerts, and the evidence of one, written in Python as the tables of ``tables.py`` are."""
+
+from collections.abc import Iterable, Sequence
+from html import escape
+from urllib.parse import quote, urlencode
+
+from django import template
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import SafeString, mark_safe
+
+from speedtrack.alerts.models import Alert, Mute
+from speedtrack.benchmarks import numbers
+from speedtrack.benchmarks.metrics import Metric
+from speedtrack.projects.models import Project
+from speedtrack.web.addresses import alert_path, commit_path, project_path, timeline_path
+from speedtrack.web.drawing.excerpts import Excerpt
+from speedtrack.web.drawing.plots import Forest, Whisker
+from speedtrack.web.drawing.strips import ChangeStrip, SideStrips
+from speedtrack.web.pages.alert import AlertPage, Evidence
+from speedtrack.web.pages.alerts import ListedAlert
+from speedtrack.web.templatetags.show import ago, explained
+from speedtrack.web.templatetags.tables import join
+
+register = template.Library()
+
+
+@register.simple_tag
+def alert_rows(found: Iterable[ListedAlert], project: Project | None, selectable: bool = False) -> SafeString:
+    """Alerts as items of a list; of all projects, each with its own. ``selectable``: with a box to select it."""
+    return join(alert_row(row, project, selectable) for row in found)
+
+
+def alert_row(row: ListedAlert, project: Project | None, selectable: bool) -> SafeString:
+    alert = row.alert
+    return format_html(
+        '<li>{}<span class="sign {} {}" aria-hidden="true">{}</span><div><p class="finding"><a class="open" href="{}">'
+        '{}</a>{}</p><p class="byline">{}{}<a class="sha" href="{}">{}</a>{} <span class="soft">{}on {}</span></p>'
+        '</div>{}<span class="badges"><span class="badge {}{}">{}</span>{}{}<br><span class="soft small">alert {}, '
+        "{}</span></span></li>",
+        selecting_box(alert) if selectable else "",
+        "better" if alert.improvement else "worse",
+        alert.status,
+        "▲" if alert.improvement else "▼",
+        alert_path(alert.pk),
+        worst_change(row),
+        format_html(' <span class="soft">and {} more</span>', row.series - 1) if row.series > 1 else "",
+        "" if project else format_html('<a href="{}">{}</a> · ', project_path(alert.project.slug), alert.project.name),
+        range_words(alert),
+        commit_path(alert.project.slug, alert.commit.sha),
+        alert.commit.short,
+        format_html(' <span class="subject">{}</span>', alert.commit.subject) if is_one_commit(alert) else "",
+        f"{alert.commit.author_name}, " if alert.width == 1 else "",
+        alert.branch.name,
+        change_strip(row.strip) if row.strip else "",
+        alert.status,
+        " good" if alert.improvement else "",
+        explained(f"alert {alert.status}", alert.status),
+        format_html(' <span class="badge">{}</span>', explained("muted", "muted")) if alert.muted else "",
+        format_html(' <span class="soft">{}</span>', alert.assignee.username) if alert.assignee else "",
+        alert.pk,
+        ago(alert.created),
+    )
+
+
+def selecting_box(alert: Alert) -> SafeString:
+    return format_html(
+        '<input type="checkbox" name="alert" value="{}:{}" form="decide" aria-label="Select alert {}">',
+        alert.pk,
+        alert.status,
+        alert.pk,
+    )
+
+
+def worst_change(row: ListedAlert) -> SafeString:
+    worst = row.worst
+    if worst is None:
+        return format_html("alert {}", row.alert.pk)
+    return format_html(
+        '<strong class="{}">{} {}</strong> {}, {}',
+        "worse" if worst.is_slowdown else "better",
+        worst.effect,
+        numbers.change(worst.ratio),
+        worst.benchmark,
+        worst.metric.title,
+    )
+
+
+def change_strip(strip: ChangeStrip) -> SafeString:
+    """The changes of an alert as dots, worse to the right; the line is the interval of the worst one."""
+    dots = (
+        format_html('<circle class="worse" cx="{}" cy="11" r="3.5"/>', dot.x)
+        if dot.worse
+        else format_html('<rect class="better" x="{}" y="8" width="6" height="6"/>', round(dot.x - 3, 1))
+        for dot in strip.dots[::-1]
+    )
+    return format_html(
+        '<svg class="changestrip" viewBox="0 0 {} {}" width="{}" height="{}" aria-hidden="true"><path class="one" '
+        'd="M{} 0v22"/><path class="interval" d="M{} 11H{}"/>{}</svg>',
+        *(strip.width, strip.height) * 2,
+        strip.middle,
+        strip.low,
+        strip.high,
+        join(dots),
+    )
+
+
+def is_one_commit(alert: Alert) -> bool:
+    return alert.width == 1 and not alert.drift
+
+
+def range_words(alert: Alert) -> str:
+    if alert.drift:
+        return f"little by little since {alert.drift} up to "
+    return "" if alert.width == 1 else f"one of {alert.width} commits up to "
+
+
+@register.simple_tag
+def pair_rows(pairs: Sequence[tuple[float, float]], metric: Metric) -> SafeString:
+    """Pairs of values, a row each."""
+    return format_html_join(
+        "",
+        '<tr><td class="number">{}</td><td class="number">{}</td><td class="number">{}</td></tr>',
+        (
+            (place, numbers.quantity(metric, before), numbers.quantity(metric, after))
+            for place, (before, after) in enumerate(pairs, start=1)
+        ),
+    )
+
+
+@register.simple_tag
+def evidence_rows(page: AlertPage) -> SafeString:
+    """The changes of an alert, a row each: size, interval on the axis of all, line around the range, verdict."""
+    alert = page.alert
+    around = {"branch": alert.branch.name, "around": alert.commit.sha[:12]}
+    return join(evidence_row(alert.project, around, page.forest, one) for one in page.evidence)
+
+
+def evidence_row(project: Project, around: dict[str, str], forest: Forest, one: Evidence) -> SafeString:
+    cp = one.change_point
+    asked = urlencode({**around, "machine": cp.series.machine.name}, quote_via=quote)
+    return format_html(
+        '<tr><th scope="row"><a href="{}?{}">{}</a></th><td class="metric">{}</td><td class="number {}"><strong>{}'
+        '</strong></td><td class="plot">{}</td><td class="number soft">{}</td><td class="plot">{}</td><td>{}</td>'
+        '<td class="verdict"><span class="badge {}{}">{}</span> <span class="soft small">{}</span>{}</td></tr>',
+        timeline_path(project.slug, cp.series.benchmark.name, cp.series.metric),
+        asked,
+        cp.series.benchmark.name,
+        explained(f"metric {cp.series.metric}", cp.metric.title),
+        "worse" if cp.is_slowdown else "better",
+        numbers.change(cp.ratio),
+        whisker(forest, one.whisker, "worse" if cp.is_slowdown else "better", one.summary),
+        numbers.change_interval(cp.low, cp.high),
+        excerpt(one.excerpt) if one.excerpt else "",
+        cp.series.machine.name,
+        cp.status,
+        "" if cp.is_slowdown else " good",
+        explained(f"change {cp.status}", cp.status),
+        cp.note,
+        mute_badge(project, one.mute) if one.mute else "",
+    )
+
+
+def mute_badge(project: Project, mute: Mute) -> SafeString:
+    address, title = f"{project_path(project.slug)}mutes/", f"until {mute.until:%Y-%m-%d}: {mute.reason}"
+    return format_html(' <a class="badge" href="{}" title="{}">muted</a>', address, title)
+
+
+def whisker(forest: Forest, row: Whisker, look: str, label: str) -> SafeString:
+    """A ratio with its interval: a dot where it got worse, a square where it got better."""
+    size = f'viewBox="0 0 {forest.width:.0f} 22" width="{forest.width:.0f}" height="22"'
+    mark = f'<circle cx="{row.middle}" cy="11" r="4.5"/>'
+    if look == "better":
+        mark = f'<rect x="{row.middle - 4:.1f}" y="7" width="8" height="8"/>'
+    return mark_safe(  # noqa: S308 - numbers are ours, the label is escaped
+        f'<svg class="{look}" {size} role="img" aria-label="{escape(label)}"><path class="one" d="M{forest.one} 0v22"/>'
+        f'<path class="whisker" d="M{row.low} 11H{row.high}M{row.low} 7v8M{row.high} 7v8"/>{mark}</svg>'
+    )
+
+
+def excerpt(drawn: Excerpt) -> SafeString:
+    """The line of a series around the range, which is shaded; pale: flagged."""
+    height = f"{drawn.height:.0f}"
+    size = f'viewBox="0 0 {drawn.width:.0f} {height}" width="{drawn.width:.0f}" height="{height}"'
+    return mark_safe(  # noqa: S308 - numbers of ours
+        f'<svg class="excerpt" {size} aria-hidden="true"><rect x="{drawn.left}" y="0" width="{drawn.band}" '
+        f'height="{height}"/><path d="{drawn.dots}"/><path class="flagged" d="{drawn.flagged}"/></svg>'
+    )
+
+
+@register.simple_tag
+def side_strips(strips: SideStrips, label: str) -> SafeString:
+    """The samples of both sides of pairs: circles before, squares after, a line at each median."""
+    row, half, height = strips.row, strips.row / 2, strips.height
+    before = "".join(
+        f'<circle class="before" cx="{one.x}" cy="{one.y}" r="4"><title>{escape(one.title)}</title></circle>'
+        for one in strips.before
+    )
+    after = "".join(
+        f'<rect class="after" x="{one.left}" y="{one.top}" width="7" height="7"><title>{escape(one.title)}</title>'
+        "</rect>"
+        for one in strips.after
+    )
+    medians = f"M{strips.middle_before} 4v{row - 8}M{strips.middle_after} {row + 4}v{row - 8}"
+    ticks = "".join(
+        f'<text x="{x}" y="{height - 4}" text-anchor="{anchor}">{escape(text)}</text>'
+        for (x, text), anchor in zip(strips.ticks, ("start", "end"), strict=False)
+    )
+    names = f'<text x="0" y="{half + 4}">before</text><text x="0" y="{row + half + 4}">after</text>'
+    size = f'viewBox="0 0 {strips.width:.0f} {height:.0f}"'
+    return mark_safe(  # noqa: S308 - numbers are ours, texts are escaped
+        f'<svg class="sidestrips" {size} role="img" aria-label="{escape(label)}">{names}<path class="rule" '
+        f'd="M50 {row}H{strips.width}"/><path class="median" d="{medians}"/>{before}{after}{ticks}</svg>'
+    )

@@ -1,0 +1,128 @@
+"""The tables of comparisons, written in Python as they are long."""
+
+from collections.abc import Iterable
+from html import escape
+from urllib.parse import urlencode
+
+from django import template
+from django.http import QueryDict
+from django.utils.safestring import SafeString, mark_safe
+
+from speedtrack.alerts.between import ComparedRow
+from speedtrack.benchmarks import numbers
+from speedtrack.benchmarks.metrics import METRICS
+from speedtrack.web.addresses import commit_path, timeline_path
+from speedtrack.web.drawing.plots import FOREST_WIDTH, Whisker
+from speedtrack.web.pages.compare.page import ComparePage
+from speedtrack.web.pages.compare.sides import NearCommit
+from speedtrack.web.pages.releases import BenchmarkTable, ReleaseCell, ReleasesPage
+
+register = template.Library()
+
+SIGNS = {"worse": "▼ ", "better": "▲ ", "same": ""}
+DOUBTS = {
+    "machine": "two machines",
+    "environment": "two environments",
+    "definition": "two definitions",
+}
+HEIGHT = 22
+
+
+@register.simple_tag
+def compare_rows(page: ComparePage) -> SafeString:
+    """The rows that are shown, each with its place in the forest."""
+    assert page.sides and page.sides.head.machine and page.forest
+    head = page.sides.head
+    around = urlencode({"machine": page.sides.head.machine.name, "around": head.commit.sha[:12]})
+    written = [
+        compare_row(row, f"{timeline_path(head.project.slug, row.benchmark, row.metric.name)}?{around}", page, whisker)
+        for row, whisker in zip(page.shown, page.forest.rows, strict=True)
+    ]
+    return mark_safe("".join(written))  # noqa: S308 - names are escaped, all else is ours
+
+
+def compare_row(row: ComparedRow, address: str, page: ComparePage, whisker: Whisker) -> str:
+    metric, look = row.metric, row.look
+    assert page.forest
+    return (
+        f'<tr><th scope="row"><a href="{escape(address)}">{escape(row.benchmark)}</a> '
+        f'<span class="soft">{metric.title}</span></th>'
+        f'<td class="number change {look}">{numbers.change(row.ratio)}</td>'
+        f'<td class="plot">{whisker_svg(row, whisker, page.forest.one)}</td>'
+        f'<td><span class="answer {look}">{SIGNS[look]}{row.words}</span>{badges(row)}</td>'
+        f'<td class="number">{numbers.quantity(metric, row.base.value)}</td>'
+        f'<td class="number">{numbers.quantity(metric, row.head.value)}</td>'
+        f'<td class="number soft">{numbers.change_interval(row.low, row.high)}</td></tr>'
+    )
+
+
+def whisker_svg(row: ComparedRow, at: Whisker, one: float) -> str:
+    """The interval and the estimate: filled for a difference, hollow for none, dashed where the row is doubtful."""
+    words = f"{row.words} {numbers.change(row.ratio)}, {numbers.change_interval(row.low, row.high)}"
+    kind = f"{row.look}{' doubtful' if row.doubts else ''}{'' if row.look != 'same' else ' hollow'}"
+    if at.beyond:
+        tip = at.middle + 5 * at.beyond
+        mark = f'<path class="mark" d="M{tip} 11l{-9 * at.beyond} -5v10z"/>'
+    else:
+        mark = f'<circle class="mark" cx="{at.middle}" cy="11" r="4"/>'
+    return (
+        f'<svg class="{kind}" viewBox="0 0 {FOREST_WIDTH:.0f} {HEIGHT}" width="{FOREST_WIDTH:.0f}" height="{HEIGHT}" '
+        f'role="img" aria-label="{words}"><path class="one" d="M{one} 0v{HEIGHT}"/>'
+        f'<path class="whisker" d="M{at.low} 11H{at.high}"/>{mark}</svg>'
+    )
+
+
+def badges(row: ComparedRow) -> str:
+    words = [f'<span class="badge confirmed good">{row.pairs} pairs</span>'] if row.pairs else []
+    words += [f'<span class="badge doubt">{DOUBTS[doubt]}</span>' for doubt in row.doubts]
+    if row.flags:
+        words.append(f'<span class="badge flagged">{escape(", ".join(row.flags))}</span>')
+    return "".join(f" {word}" for word in words)
+
+
+@register.simple_tag
+def listed_keys(page: ComparePage, keys: Iterable[tuple[str, str]]) -> str:
+    """Benchmarks as text; those that have rows with the metrics that they lack."""
+    known = set(page.benchmarks)
+    words = (f"{name} ({METRICS[metric].title})" if name in known else name for name, metric in keys)
+    return ", ".join(dict.fromkeys(words))
+
+
+@register.simple_tag(takes_context=True)
+def near_query(context: template.Context, side: str, near: NearCommit) -> str:
+    """The page's address with another commit on one side."""
+    changed: QueryDict = context["request"].GET.copy()
+    changed[side] = near.commit.sha[:12]
+    return f"?{changed.urlencode()}"
+
+
+@register.simple_tag
+def release_rows(page: ReleasesPage, table: BenchmarkTable) -> SafeString:
+    """The releases under one benchmark, newest first, a row each."""
+    written = [release_row(page, cell) for cell in table.newest_first]
+    return mark_safe("".join(written))  # noqa: S308 - names are escaped, all else is ours
+
+
+def release_row(page: ReleasesPage, cell: ReleaseCell) -> str:
+    address = commit_path(page.project.slug, cell.release.commit.sha)
+    head = f'<tr><th scope="row"><a href="{address}">{escape(cell.release.tag)}</a></th>'
+    point, metric = cell.point, page.metric
+    if point is None:
+        return f'{head}<td colspan="5" class="soft">{"× failed" if cell.release.failure else "not measured"}</td></tr>'
+    margin = numbers.margin(metric, point.value, point.low, point.high)
+    flags = f' <span class="badge flagged">{escape(", ".join(point.flags))}</span>' if point.flags else ""
+    value = numbers.quantity(metric, point.value)
+    return (
+        f'{head}<td class="number">{value} <span class="soft">{margin}</span>{flags}</td>'
+        f"{against_cells(cell.since_before, cell.before)}{against_cells(cell.since_first, cell.first)}</tr>"
+    )
+
+
+def against_cells(row: ComparedRow | None, tag: str) -> str:
+    if row is None:
+        return '<td class="number soft">–</td><td></td>'
+    return (
+        f'<td class="number" title="against {escape(tag)}"><span class="change {row.look}">{numbers.change(row.ratio)}'
+        f'</span> <span class="soft">{numbers.change_interval(row.low, row.high)}</span></td>'
+        f'<td><span class="answer {row.look}">{SIGNS[row.look]}{row.words}</span>{badges(row)}</td>'
+    )

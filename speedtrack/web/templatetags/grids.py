@@ -1,0 +1,149 @@
+"""The grid of a project, written in Python as the tables of tables.py are."""
+
+from html import escape
+from urllib.parse import quote
+
+from django import template
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import SafeString, mark_safe
+
+from speedtrack.benchmarks import numbers
+from speedtrack.benchmarks.metrics import Metric
+from speedtrack.web.addresses import commit_path, timeline_path
+from speedtrack.web.drawing.sparkline import ROW, Sparkline
+from speedtrack.web.pages.home import Card, Trend
+from speedtrack.web.pages.project.columns import GridColumn
+from speedtrack.web.pages.project.grid import BenchmarkRow, Cell, Grid
+from speedtrack.web.pages.releasepoints import Ratio
+from speedtrack.web.scope import Scope
+
+register = template.Library()
+
+SIGNS = {"worse": "▼ ", "better": "▲ ", "same": ""}
+
+
+@register.simple_tag
+def commit_columns(grid: Grid, scope: Scope) -> SafeString:
+    """The heads of the columns of commits: sha, tags, and whether the environment changed."""
+    return mark_safe("".join(commit_column(grid, scope, column) for column in grid.commits))  # noqa: S308 - escaped
+
+
+def commit_column(grid: Grid, scope: Scope, column: GridColumn) -> SafeString:
+    commit, tags = column.commit, ", ".join(column.tags)
+    title = f"{commit.subject} ({commit.author_name})"
+    is_break = commit.pk in grid.breaks
+    if tags:
+        title = f"{tags}: {title}"
+    if is_break:
+        title = f"From here on {scope.machine} measured in another environment. {title}"
+    return format_html(
+        '<th scope="col" class="commit{}{}"><a href="{}" title="{}">{}{}</a>{}</th>',
+        " tagged" if tags else "",
+        " break" if is_break else "",
+        commit_path(scope.project.slug, commit.sha),
+        title,
+        format_html("<b>{}</b>", tags) if tags else "",
+        commit.sha[:7],
+        format_html('<span class="hidden">{}</span>', "new environment") if is_break else "",
+    )
+
+
+@register.simple_tag
+def grid_rows(grid: Grid, scope: Scope, query: str) -> SafeString:
+    """The rows of a grid under the headings of their groups. ``query``: that of the timelines."""
+    marked = {place: " break" for place, column in enumerate(grid.commits) if column.commit.pk in grid.breaks}
+    headed = len(grid.groups) > 1
+    written = []
+    for group, rows in grid.groups:
+        head = f'<tr class="group"><th scope="rowgroup" colspan="{grid.columns}"><span>{escape(group)}</span></th></tr>'
+        lines = "".join(grid_row(grid, scope.metric, row, query, marked) for row in rows)
+        written.append(f"<tbody>{head if headed else ''}{lines}</tbody>")
+    return mark_safe("".join(written))  # noqa: S308 - names are escaped
+
+
+def grid_row(grid: Grid, metric: Metric, row: BenchmarkRow, query: str, marked: dict[int, str]) -> str:
+    name, address = escape(row.benchmark), escape(row.url + query)
+    spark = Sparkline.of(row.spark).svg(row.benchmark)
+    return (
+        f'<tr data-name="{name}"><th scope="row"><a href="{address}" title="{escape(row.why)}">{name}</a></th>'
+        f'<td class="number">{escape(numbers.quantity(metric, row.newest))}</td>'
+        f"{since_cell(row.since) if grid.release else ''}"
+        f'<td class="trend"><a href="{address}" aria-label="Timeline of {name}">{spark}</a></td>'
+        f"{cells_of(row.cells, marked)}</tr>"
+    )
+
+
+def since_cell(since: Ratio | None) -> str:
+    if since is None:
+        return '<td class="number soft" title="There is no reliable value of the release in this environment">–</td>'
+    interval = numbers.change_interval(since.low, since.high)
+    return (
+        f'<td class="number since" title="95% interval: {interval}"><span class="change {since.look}">'
+        f'{SIGNS[since.look]}{numbers.change(since.ratio)}</span><span class="interval">{interval}</span></td>'
+    )
+
+
+def cells_of(cells: list[Cell], marked: dict[int, str]) -> str:
+    """The cells of a row. Marks and colours are for eyes; without text, a cell is called by its title."""
+    return "".join(
+        f'<td class="cell {cell.look}{marked.get(place, "")}" title="{escape(cell.title)}">'
+        f'<span aria-hidden="true">{cell.mark}</span></td>'
+        for place, cell in enumerate(cells)
+    )
+
+
+@register.simple_tag
+def ratio(found: Ratio) -> SafeString:
+    """A ratio with its direction, and its interval on hover."""
+    interval = numbers.change_interval(found.low, found.high)
+    return format_html(
+        '<span class="change {}" title="95% interval: {}">{}{}</span>',
+        found.look,
+        interval,
+        SIGNS[found.look],
+        numbers.change(found.ratio),
+    )
+
+
+@register.simple_tag
+def tag_options(grid: Grid) -> SafeString:
+    """The options of the filter by tag: groups, then words of names."""
+    choices = (("Groups", grid.choices.groups), ("Words of names", grid.choices.words))
+    return format_html_join(
+        "",
+        '<optgroup label="{}">{}</optgroup>',
+        ((title, options_of(names, grid.filters.tag)) for title, names in choices if names),
+    )
+
+
+def options_of(names: list[str], chosen: str) -> SafeString:
+    return format_html_join(
+        "", '<option value="{}"{}>{}</option>', ((name, " selected" if name == chosen else "", name) for name in names)
+    )
+
+
+@register.simple_tag
+def timeline_query(scope: Scope) -> str:
+    """The query of the timelines of a grid: the branch and the machine, unless they are the usual ones."""
+    asked = {}
+    if scope.branch and scope.branch.name != scope.project.default_branch:
+        asked["branch"] = scope.branch.name
+    if scope.machine and len(scope.machines) > 1:
+        asked["machine"] = scope.machine.name
+    return "?" + "&".join(f"{key}={quote(value)}" for key, value in asked.items()) if asked else ""
+
+
+@register.simple_tag
+def trend_rows(card: Card) -> SafeString:
+    """The benchmarks of a card, a row each, with what was measured of its newest commits."""
+    return mark_safe("".join(trend_row(card, trend) for trend in card.trends))  # noqa: S308 - names are escaped
+
+
+def trend_row(card: Card, trend: Trend) -> str:
+    address = escape(timeline_path(card.project.slug, trend.benchmark, card.metric.name))
+    value = escape(numbers.quantity(card.metric, trend.newest.value))
+    return (
+        f'<tr><th scope="row"><a href="{address}?machine={quote(card.machine)}">{escape(trend.benchmark)}</a></th>'
+        f'<td class="number">{value}</td>'
+        f'<td class="trend">{Sparkline.of(trend.values, ROW).svg(trend.benchmark, stretched=True)}</td></tr>'
+    )

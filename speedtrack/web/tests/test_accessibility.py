@@ -1,0 +1,148 @@
+"""Every page in a real browser: axe-core finds no violation in either theme, no page is wider than a phone, and no
+hostile name runs or breaks the layout.
+
+The pages are those of ``urls.py``; VALUES has what stands in their addresses.
+"""
+
+from typing import Any
+
+import pytest
+from django.conf import settings as live_settings
+from django.contrib.auth.models import User
+from django.test import Client
+from django.urls import get_resolver, reverse
+from playwright.sync_api import Browser, Page
+
+from speedtrack.alerts import triage
+from speedtrack.alerts.models import Alert
+from speedtrack.alerts.triage import Decision
+from speedtrack.notices.models import Channel
+from speedtrack.notices.tests.channels import channel
+from speedtrack.projects.models import Annotation, Commit
+from speedtrack.runs.models import Run
+from speedtrack.web.tests.test_browser import OVERFLOW, chromium, watched  # noqa: F401 - a fixture
+from speedtrack.web.tests.test_triage_browser import log_in
+from speedtrack.web.tests.world import CPU, World, slowed
+
+pytestmark = pytest.mark.browser
+
+AXE = live_settings.BASE_DIR / "frontend" / "node_modules" / "axe-core" / "axe.min.js"
+WITHOUT_PAGE = {
+    *("logout", "hook", "notifications-of", "unsubscribe", "profile-folded", "run-script", "channel-act"),
+    *("project-act", "project-secret", "machine-token", "machine-return", "machine-act", "annotation-delete"),
+    *("suite-check", "suite-file", "suite-restore", "suite-version", "track-check", "compare-measure"),
+}
+HOSTILE = (
+    '<img src=x onerror="window.hurt=1"> \u202egnirts\u202c \U0001f680 {{ 7*7 }} \'"&amp; '
+    + "wide" * 40
+    + " "
+    + "many words " * 25
+)
+CHECK = """
+    async only => {
+        const rules = only ? { runOnly: { type: "rule", values: [only] } } : {};
+        const found = await axe.run(document, { resultTypes: ["violations"], ...rules });
+        return found.violations.map(one => `${one.id}: ${one.nodes.map(node => node.html.slice(0, 160)).join(" | ")}`);
+    }
+"""
+# What is wider than the page and does not lie in a frame that scrolls by itself.
+WIDE = """
+    () => [...document.querySelectorAll("body *")].filter(one => {
+        if (one.getBoundingClientRect().right <= innerWidth + 1) return false;
+        for (let outer = one; outer; outer = outer.parentElement)
+            if (getComputedStyle(outer).overflowX !== "visible") return false;
+        return true;
+    }).map(one => one.outerHTML.slice(0, 120)).slice(0, 3)
+"""
+
+
+def hostile(made: World, alert: Alert, ada: User) -> None:
+    """Hostile names in every place that others may fill."""
+    Commit.objects.filter(project=made.project).update(subject=HOSTILE[:480], author_name=HOSTILE[:90])
+    Run.objects.filter(status="failed").update(error=HOSTILE)
+    made.project.name = HOSTILE[:90]
+    made.project.save()
+    triage.decide(alert, Decision("confirmed", "confirmed", ada, HOSTILE), ada)
+    Annotation.objects.create(project=made.project, commit=alert.commit, text=HOSTILE, author=ada)
+
+
+def values(made: World, alert: Alert) -> dict[str, Any]:
+    """What stands in the addresses: by the name of the address and the parameter, else by the parameter."""
+    run = Run.objects.filter(reason="confirm", status="succeeded").latest("pk")
+    return {
+        "slug": made.project.slug,
+        "sha": made.shas[5],
+        "benchmark": "get-p1",
+        "metric": CPU,
+        "form": "json",
+        "kind": "webhook",
+        "name": made.machines[0].name,
+        "help name": "methodology",
+        "suite name": made.project.suite,
+        "alert pk": alert.pk,
+        "run pk": run.pk,
+        "run-log pk": run.pk,
+        "annotation pk": Annotation.objects.latest("pk").pk,
+        "channel pk": Channel.objects.latest("pk").pk,
+    }
+
+
+def addresses(known: dict[str, Any]) -> dict[str, str]:
+    """Name -> address of everything that a GET may show."""
+    resolver, found = get_resolver(), {}
+    for name in sorted(str(name) for name in resolver.reverse_dict if isinstance(name, str)):
+        parameters = resolver.reverse_dict[name][0][0][1]
+        if name in WITHOUT_PAGE or name.startswith(("alert-", "mute-")):
+            continue
+        missing = [one for one in parameters if f"{name} {one}" not in known and one not in known]
+        assert not missing, f"say in `values` what {missing} of the address {name!r} is"
+        found[name] = reverse(name, kwargs={one: known.get(f"{name} {one}", known.get(one)) for one in parameters})
+    return found
+
+
+def faults_of(page: Page) -> list[str]:
+    """In the light on a phone with all rules, then in the dark those of colours, and both widths."""
+    page.evaluate(AXE.read_text())
+    page.emulate_media(color_scheme="light")
+    found = [f"light: {one}" for one in page.evaluate(CHECK, None)]
+    page.emulate_media(color_scheme="dark")
+    found += [f"dark: {one}" for one in page.evaluate(CHECK, "color-contrast")]
+    for width in (390, 1280):
+        page.set_viewport_size({"width": width, "height": 800})
+        if page.evaluate(OVERFLOW) > 0:
+            found.append(f"{width} px: wider than the page: {page.evaluate(WIDE)}")
+    page.set_viewport_size({"width": 390, "height": 800})
+    if page.evaluate("() => window.hurt"):
+        found.append("a hostile name was run")
+    return found
+
+
+def test_every_page_is_accessible_in_both_themes_and_on_a_phone(
+    live_server: Any,
+    settings: Any,
+    tmp_path: Any,
+    chromium: Browser,  # noqa: F811
+) -> None:
+    made, alert = slowed(settings, tmp_path)
+    ada = User.objects.create_user("ada", is_staff=True)
+    channel(made.project, "webhook", "https://example.org/")
+    made.push(2)
+    failed = made.fail(HOSTILE[:200])
+    hostile(made, alert, ada)
+    complaints: list[str] = []
+    page = watched(chromium, 390, complaints)
+    log_in(page, live_server.url, ada)
+    client, faults = Client(), {}
+    client.force_login(ada)
+    more = {"a failed run": f"/runs/{failed.pk}/", "an empty list": "/alerts/?q=nothing"}
+    for name, address in (addresses(values(made, alert)) | more).items():
+        answer = client.get(address)
+        assert answer.status_code in (200, 302), (address, answer.status_code)
+        if answer.status_code == 200 and answer["Content-Type"].startswith("text/html"):
+            page.goto(live_server.url + address)
+            if page.locator(".chartstate").count():
+                page.wait_for_function("() => document.querySelector('.chartstate').textContent === ''")
+            if found := faults_of(page):
+                faults[name] = found
+    assert not faults, "\n".join(f"{name}: {one}" for name, found in faults.items() for one in found)
+    assert complaints == []

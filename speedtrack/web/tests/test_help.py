@@ -1,0 +1,73 @@
+"""Words that explain themselves, and the documentation as pages."""
+
+import re
+
+import pytest
+from django.conf import settings
+from django.test import Client
+
+from speedtrack.alerts.models import Alert, ChangePoint, Verdict
+from speedtrack.benchmarks.metrics import METRICS, voiding_flags
+from speedtrack.runs.models import CanaryCheck, MachineEvent, Reason, Run, Status
+from speedtrack.web.help import TERMS
+from speedtrack.web.pages import documents
+from speedtrack.web.tests.world import World, html_of
+
+ALWAYS = ("machine_drift",)  # flags that no metric lists: they void all
+
+
+def test_every_metric_flag_and_state_is_explained() -> None:
+    known = {
+        "metric": METRICS,
+        "flag": [*voiding_flags(METRICS), *ALWAYS],
+        "run": Status.values,
+        "reason": Reason.values,
+        "alert": Alert.Status.values,
+        "change": ChangePoint.Status.values,
+        "verdict": Verdict.Answer.values,
+        "check": CanaryCheck.Answer.values,
+        "event": MachineEvent.Kind.values,
+    }
+    named = {f"{kind} {name}" for kind, names in known.items() for name in names}
+    assert named - TERMS.keys() == set()
+    of_these_kinds = {key for key in TERMS if key.partition(" ")[0] in known}
+    assert of_these_kinds - named == set()
+
+
+def test_the_flags_are_those_of_the_methodology() -> None:
+    text = (settings.BASE_DIR / "docs" / "methodology.md").read_text().partition("## Flags")[2].partition("\n## ")[0]
+    listed = {
+        flag for row in text.splitlines() if row.startswith("| `") for flag in re.findall(r"`(\w+)`", row.split("|")[1])
+    }
+    assert {f"flag {flag}" for flag in listed} == {key for key in TERMS if key.startswith("flag ")}
+
+
+@pytest.mark.parametrize("name", documents.NAMES)
+def test_every_page_of_the_documentation_is_served(client: Client, db: None, name: str) -> None:
+    html = client.get(f"/help/{name}/").content.decode()
+    assert " style=" not in html
+    for page, anchor in re.findall(r'href="(?:/help/([\w-]+)/)?#([^"]+)"', html):
+        if anchor != "main":
+            assert f'id="{anchor}"' in documents.load(page or name).html, (page, anchor)
+
+
+def test_every_explanation_leads_to_a_place_that_exists(client: Client, db: None) -> None:
+    for term in TERMS.values():
+        name, _, anchor = term.page.partition("#")
+        assert not anchor or f'id="{anchor}"' in documents.load(name).html, term.page
+    page = html_of(client.get("/help/"))
+    assert all(term.text[:40] in page.replace("&#x27;", "'") for term in TERMS.values())
+
+
+def test_an_unknown_page_names_those_that_exist(client: Client, db: None) -> None:
+    answer = client.get("/help/nothing/")
+    assert answer.status_code == 404
+    assert "methodology" in answer.content.decode()
+
+
+def test_states_explain_themselves(client: Client, kvd: World) -> None:
+    run = Run.objects.order_by("pk").first()
+    assert run
+    page = client.get(f"/runs/{run.pk}/").content.decode()
+    explained = r'<a class="term" href="/help/[\w/#-]+" title="All its measurements are accepted\.">succeeded</a>'
+    assert re.search(explained, page)

@@ -1,0 +1,61 @@
+"""The heat map of latencies by commit, and the curves of a commit beside its parent's."""
+
+from django.test import Client
+
+from speedtrack.runs.models import Result
+from speedtrack.web.tests.test_compare import put_latencies
+from speedtrack.web.tests.world import World, html_of, queries
+
+ADDRESS = "/p/kvd/latency/get-p1/"
+
+
+def test_the_newest_commit_stands_beside_its_parent(client: Client, kvd: World) -> None:
+    for place, level in enumerate((50_000.0, 50_000.0, 50_000.0, 100_000.0)):
+        put_latencies(kvd, place, level)
+    page = html_of(client.get(ADDRESS))
+    assert page.count('class="column') == 4
+    assert page.count('class="column chosen"') == 1
+    assert f"{kvd.shas[3][:10]}</a>" in page and "beside its parent" in page
+    assert "+100.0%" in page or "×2.00" in page
+    assert f"compare/?base={kvd.shas[2][:10]}&amp;head={kvd.shas[3][:10]}" in page
+
+
+def test_commits_without_documents_are_named_with_the_reason(client: Client, kvd: World) -> None:
+    put_latencies(kvd, 0, 50_000.0)
+    put_latencies(kvd, 3, 50_000.0)
+    Result.objects.filter(attempt__run__commit=kvd.commit(2)).update(documents=None)
+    page = html_of(client.get(ADDRESS))
+    assert "1 measured commit without stored latencies" in page
+    assert "deleted after" in page
+    assert page.count('class="column') == 2
+    assert "beside the last one before it with latencies" in page
+    page = html_of(client.get(f"{ADDRESS}?commit={kvd.shas[2]}"))
+    assert f"{kvd.shas[2][:10]}</span> has no stored latencies" in page
+
+
+def test_the_curve_of_any_commit_can_be_shown(client: Client, kvd: World) -> None:
+    for place in range(4):
+        put_latencies(kvd, place, 50_000.0)
+    page = html_of(client.get(f"{ADDRESS}?commit={kvd.shas[1][:12]}&last=50"))
+    assert f"{kvd.shas[1][:10]}</a>" in page
+    first = html_of(client.get(f"{ADDRESS}?commit={kvd.shas[0][:12]}"))
+    assert "The trials of the commit before have no stored latencies" in first
+
+
+def test_what_does_not_exist_is_refused_in_a_sentence(client: Client, kvd: World) -> None:
+    for bad in ("?commit=fffffff", "?commit=abc", "?last=7", "?machine=m9", "?branch=x"):
+        response = client.get(ADDRESS + bad)
+        assert response.status_code == 404 and "There is no" in html_of(response), bad
+    assert client.get("/p/kvd/latency/no-such/").status_code == 404
+    assert client.get(f"{ADDRESS}?commit=a%00b").status_code == 400
+    assert "No commit in this range has stored latencies" in html_of(client.get(ADDRESS))
+
+
+def test_the_number_of_queries_does_not_grow(client: Client, kvd: World) -> None:
+    for place in range(4):
+        put_latencies(kvd, place, 50_000.0)
+    few = queries(client, ADDRESS)
+    kvd.push(3)
+    kvd.measure()
+    put_latencies(kvd, 5, 50_000.0)
+    assert queries(client, ADDRESS) <= few <= 12

@@ -1,0 +1,68 @@
+"""Releases, each against the one before it and against the first."""
+
+import csv
+import json
+
+import pytest
+from django.test import Client
+
+from speedtrack.alerts.models import Alert
+from speedtrack.projects.models import Tag
+from speedtrack.tests import builders
+from speedtrack.web.tests.test_compare import other_environment
+from speedtrack.web.tests.world import CPU, World, html_of, queries
+
+ADDRESS = f"/p/kvd/releases/?metric={CPU}"
+
+
+def tag(made: World, **places: int) -> None:
+    names = {name.replace("v", "").replace("_", "."): place for name, place in places.items()}
+    Tag.objects.bulk_create(Tag(project=made.project, name=n, sha=made.shas[p]) for n, p in names.items())
+
+
+def test_each_release_is_compared_with_the_one_before_and_with_the_first(
+    client: Client, slow: tuple[World, Alert]
+) -> None:
+    made, _ = slow
+    tag(made, v1_0=1, v1_1=3, v1_2=6, v1_10=7)
+    found = json.loads(client.get(f"/p/kvd/releases.json?metric={CPU}").content)
+    assert [one["release"] for one in found["releases"]] == ["1.0", "1.1", "1.2", "1.10"]
+    (get, _) = found["benchmarks"]
+    against = {one["release"]: [(a["release"], a["verdict"]) for a in one["against"]] for one in get["releases"]}
+    assert against == {
+        "1.0": [],
+        "1.1": [("1.0", "same"), ("1.0", "same")],
+        "1.2": [("1.1", "worse"), ("1.0", "worse")],
+        "1.10": [("1.2", "same"), ("1.0", "worse")],
+    }
+    slower = get["releases"][2]["against"][0]
+    assert slower["ratio"] == pytest.approx(1.2, abs=0.005)
+    assert slower["low"] < slower["ratio"] < slower["high"]
+    page = html_of(client.get(ADDRESS))
+    assert page.index(">1.10</a>") < page.index(">1.2</a>"), "the newest first"
+    assert "Mean of 2 benchmarks" in page and "▼ slower" in page
+    assert "/p/kvd/compare/?base=1.1&amp;head=1.2&amp;machine=kvd-m1" in page
+
+
+def test_the_csv_has_a_row_for_each_benchmark_and_release(client: Client, kvd: World) -> None:
+    tag(kvd, v1_0=0, v2_0=3)
+    text = b"".join(client.get(f"/p/kvd/releases.csv?metric={CPU}").streaming_content).decode()  # type: ignore[attr-defined]
+    rows = list(csv.DictReader(text.splitlines()))
+    assert [(row["benchmark"], row["release"], row["before_release"]) for row in rows] == [
+        (name, release, before) for name in ("get-p1", "set-p1") for release, before in (("1.0", ""), ("2.0", "1.0"))
+    ]
+    assert client.get("/p/kvd/releases.xml").status_code == 404
+
+
+def test_releases_of_two_environments_are_marked(client: Client, kvd: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    other_environment(kvd, monkeypatch)
+    tag(kvd, v1_0=0, v2_0=4)
+    assert "two environments" in html_of(client.get(ADDRESS))
+
+
+def test_the_number_of_queries_does_not_grow(client: Client, kvd: World) -> None:
+    tag(kvd, v1_0=0, v1_1=1)
+    few = queries(client, ADDRESS)
+    tag(kvd, v1_2=2, v1_3=3)
+    builders.work(kvd.machines[0], kvd.speed)
+    assert queries(client, ADDRESS) <= few <= 12

@@ -1,0 +1,102 @@
+"""What a run did with its time, its trials in their order, its cores, and what to do about its faults."""
+
+from typing import Any
+
+import pytest
+from django.test import Client
+from django.utils import timezone
+
+from speedtrack.runs import queue, results
+from speedtrack.runs.documents import Failure
+from speedtrack.runs.models import Run, Status
+from speedtrack.tests import builders
+from speedtrack.web.pages import run as run_page
+from speedtrack.web.pages.faults import OTHERWISE, faults_of, remedy_of
+from speedtrack.web.pages.placement import MOST_CPUS, cpus_of, placement_of
+from speedtrack.web.tests.world import World, html_of
+
+SERIES = {"server_cpus": "2,3", "driver_cpus": "1", "threads": 6, "placement_override": "no cache in common"}
+
+
+def measured_now(world: World, flags: dict[int, list[str]], orders: list[int]) -> Run:
+    """A run whose trials were made just now, in these places of its order, and flagged so."""
+    world.push(1)
+    run = builders.claim(world.machines[0])
+    builders.send_build(run, run.commit, seconds=0.001)
+    recorded = {"housekeeping_cpus": "0-1", "interrupts_on_measured_cpus": 3}
+    environment = {**builders.environment(), "recorded": recorded}
+    trials = builders.trials([{"server_cpu_ns_per_request": 5000.0 + i, "throughput_rps": 1e5} for i in range(5)])
+    for i, trial in enumerate(trials):
+        now = timezone.now().isoformat()
+        trial |= {"order": orders[i], "flags": flags.get(i, []), "started_at": now, "seconds": 0.001}
+    how = {"reason": "target", "half_width": 0.0083, "target": 0.01, "trials": 5, "thrown_out": 1}
+    document = builders.result(run, "get-p1", run.commit, [], trials=trials, stopping=how, environment=environment)
+    results.accept_result(run.machine, run.pk, document)
+    queue.fail(
+        run.machine, run.pk, Failure(token=run.lease_token, kind="permanent", error="1 of 2 benchmarks failed: x")
+    )
+    return run
+
+
+def test_a_run_shows_its_time_its_trials_and_what_to_do(client: Client, kvd: World) -> None:
+    kvd.push(1)
+    lasting = run_page.load(builders.claim(kvd.machines[0]).pk)
+    assert lasting.phases and [part.name for part in lasting.phases.parts] == ["what lasts now, and setting up"]
+    assert (lasting.chart, lasting.placement) == (None, None)
+    kvd.measure()
+    run = measured_now(kvd, {2: ["steal", "foreign"]}, [0, 1, 3, 4, 5])
+    page = run_page.load(run.pk)
+    assert page.phases and page.chart
+    names = [part.name for part in page.phases.parts]
+    assert names[0] == "build" and "get-p1" in names and names[-1] == "reporting"
+    assert sum(float(part.width.rstrip("%")) for part in page.phases.parts) == pytest.approx(100, abs=0.1)
+    [row] = page.chart.rows
+    assert [dot.flagged for dot in row.strip.dots] == [False, False, True, False, False]
+    assert row.strip.dots[2].title == "4. of the run: 5.00 µs, steal, foreign"
+    assert len(page.chart.discarded) == 1  # the place 2, which no trial has
+    assert row.strip.dots[1].x < page.chart.discarded[0] < row.strip.dots[2].x
+    html = html_of(client.get(f"/runs/{run.pk}/"))
+    assert "5 trials, 1 discarded and repeated: the median is known to ±0.83% (target ±1.00%)" in html
+    assert "1 of 5 trials: The hypervisor took more than 2% of the window" in html
+    assert "Use a dedicated host" in html
+    assert "The log below names the cause of each." in html
+    assert 'points="' in html and "discarded because of its flags" in html
+
+
+def test_the_cores_of_a_run_are_drawn() -> None:
+    found = placement_of({"series": SERIES, "recorded": {"housekeeping_cpus": "0-1", "interrupts_on_measured_cpus": 3}})
+    assert found
+    assert [cpu.mark for cpu in found.cpus] == ["·", "D·", "S", "S", "", ""]
+    assert found.cpus[1].title == "CPU 1: load driver and everything else"
+    assert found.cpus[5].title == "CPU 5: left idle"
+    assert (found.override, found.interrupts) == ("no cache in common", "3")
+
+
+@pytest.mark.parametrize(
+    "facts", [{}, {"series": {}}, {"series": {"server_cpus": "unknown"}}, {"series": {"server_cpus": "<b>"}}]
+)
+def test_without_facts_no_cores_are_drawn(facts: dict[str, Any]) -> None:
+    assert placement_of(facts) is None
+
+
+def test_lists_of_cpus_are_bounded_whatever_they_say() -> None:
+    assert cpus_of("0-2,5") == {0, 1, 2, 5}
+    assert cpus_of("3-1") == cpus_of(None) == cpus_of("none") == frozenset()
+    assert len(cpus_of("0-9999")) == MOST_CPUS
+    huge = placement_of({"series": {"server_cpus": "1", "threads": 10**9}})
+    assert huge and len(huge.cpus) == MOST_CPUS
+
+
+@pytest.mark.parametrize(
+    ("error", "remedy"),
+    [
+        ("build failed: make exited with code 2", "Read the log of the build"),
+        ("the runner was silent for more than 60 s", "The runner stopped or lost its connection"),
+        ("a server of 4 cores and the driver need 5 physical cores", "python -m runners plan"),
+        ("something new", OTHERWISE),
+    ],
+)
+def test_each_failure_has_a_remedy(error: str, remedy: str) -> None:
+    assert remedy in remedy_of(error)
+    found = faults_of(Run(status=Status.FAILED, error=error), [], ["not_known"])
+    assert [fault.title for fault in found] == ["failed", "not_known"]

@@ -1,0 +1,121 @@
+"""The timeline: its page, the same as JSON, CSV and SVG, and the search for lines to add to it."""
+
+import json
+from typing import Any
+
+from django.http import HttpRequest, HttpResponse, HttpResponseBase, JsonResponse
+from django.shortcuts import render
+from django.urls import reverse
+from django.utils.http import urlencode
+from django.views.decorators.http import condition, require_safe
+
+from speedtrack.text import plain_values
+from speedtrack.web import scope
+from speedtrack.web.drawing.timelines import timeline_svg
+from speedtrack.web.pages.timeline import page as timeline_page
+from speedtrack.web.pages.timeline import search
+from speedtrack.web.pages.timeline import table as timeline_table
+from speedtrack.web.pages.timeline.document import timeline_document
+from speedtrack.web.pages.timeline.legend import legend_of
+from speedtrack.web.pages.timeline.names import LineName
+from speedtrack.web.pages.timeline.overlay import Overlay, overlay_of
+from speedtrack.web.pages.timeline.table import csv_rows
+from speedtrack.web.pages.timeline.version import etag_of
+from speedtrack.web.pages.timeline.view import DEFAULT_LAST, RANGES, view_of
+from speedtrack.web.requests.formats import csv_response, format_or_404
+
+WIDTH, HEIGHT = 1000, 420  # of an SVG
+SMALLEST, LARGEST = 240, 4000
+
+
+@require_safe
+def timeline(request: HttpRequest, slug: str, benchmark: str, metric: str) -> HttpResponse:
+    overlay = overlay_of(view_of(slug, benchmark, metric, request.GET), request.GET)
+    if request.GET.get("part") == "values":
+        return render(request, "web/timeline_values.html", {"page": timeline_table.load(overlay)})
+    view = overlay.view
+    page = timeline_page.load(view, request.GET.get("why", ""))
+    context = {
+        "page": page,
+        "view": view,
+        "overlay": overlay,
+        "legend": legend_of(overlay, request.GET),
+        "scope": view.scope,
+        "project": view.scope.project,
+        "ranges": RANGES,
+        "last": request.GET.get("last", str(DEFAULT_LAST)),
+        "zoomed": any(key in request.GET for key in ("from", "to", "around")),
+        "kept": kept(request, "why"),
+        "kept_lines": kept(request, "branch", "machine", "last", "from", "to", "around", "part", "why"),
+        "kept_all": kept(request, "part", "why"),
+        "offers": f"{reverse('lines', args=[slug])}?{urlencode(near(overlay))}",
+    }
+    return render(request, "web/timeline.html", context)
+
+
+def near(overlay: Overlay) -> dict[str, str]:
+    """What the search for lines begins with: the names of the page's own."""
+    view = overlay.view
+    machine = next(iter(view.machine_names), "")
+    return {
+        "benchmark": view.benchmark.name,
+        "metric": view.scope.metric.name,
+        "machine": machine,
+        "branch": view.branch.name,
+    }
+
+
+def kept(request: HttpRequest, *without: str) -> list[tuple[str, str]]:
+    """What a form has to send besides its own fields."""
+    return [(key, value) for key, values in request.GET.lists() if key not in without for value in values]
+
+
+@require_safe
+def timeline_values(request: HttpRequest, slug: str, benchmark: str, metric: str, form: str) -> HttpResponseBase:
+    """A timeline as JSON, CSV or SVG."""
+    format_or_404(form, "a timeline", ("json", "csv", "svg"))
+    overlay = overlay_of(view_of(slug, benchmark, metric, request.GET), request.GET)
+    # Trials may be deleted without a trace in what the version is made of.
+    etag = None if "trials" in request.GET else etag_of(overlay, f"{form} {request.GET.urlencode()}")
+    answer = {"json": timeline_json, "csv": timeline_csv, "svg": timeline_picture}[form]
+    response: HttpResponseBase = condition(lambda _: etag)(lambda request: answer(request, overlay))(request)
+    response.headers["Cache-Control"] = "no-cache"  # to be kept, and used once the server has said that it is current
+    return response
+
+
+def timeline_json(request: HttpRequest, overlay: Overlay) -> HttpResponse:
+    whole, trials = request.GET.get("points") == "all", request.GET.get("trials") == "1"
+    return HttpResponse(timeline_document(overlay, whole, trials), content_type="application/json")
+
+
+def timeline_csv(request: HttpRequest, overlay: Overlay) -> HttpResponseBase:
+    return csv_response(file_name(overlay), csv_rows(overlay))
+
+
+def timeline_picture(request: HttpRequest, overlay: Overlay) -> HttpResponse:
+    document: dict[str, Any] = json.loads(timeline_document(overlay, trials=request.GET.get("trials") == "1"))
+    width, height = size_of(request, "width", WIDTH), size_of(request, "height", HEIGHT)
+    theme = "dark" if request.GET.get("theme") == "dark" else "light"
+    response = HttpResponse(timeline_svg(document, width, height, theme), content_type="image/svg+xml; charset=utf-8")
+    response.headers["Content-Disposition"] = f'inline; filename="{file_name(overlay)}.svg"'
+    return response
+
+
+def file_name(overlay: Overlay) -> str:
+    view = overlay.view
+    return f"{view.scope.project.slug}-{view.benchmark.name}-{view.scope.metric.name}"
+
+
+def size_of(request: HttpRequest, key: str, default: int) -> int:
+    """Pixels, as the query has them within the limits."""
+    text = request.GET.get(key, "")
+    return min(max(int(text), SMALLEST), LARGEST) if text.isascii() and text.isdigit() and len(text) < 8 else default
+
+
+@require_safe
+def lines(request: HttpRequest, slug: str) -> HttpResponse:
+    """Lines that a search field offers: those whose names have the words of ``q``."""
+    project = scope.project_or_404(slug)
+    asked = (request.GET.get(key, "") for key in ("benchmark", "metric", "machine", "branch"))
+    found = search.suggestions(LineName(project.slug, *asked), request.GET.get("q", ""))
+    return JsonResponse({"lines": plain_values([vars(one) for one in found])})
