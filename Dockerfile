@@ -29,6 +29,7 @@ ENV PATH=/opt/venv/bin:$PATH PYTHONUNBUFFERED=1 SPEEDTRACK_HOME=/var/lib/speedtr
 COPY manage.py ./
 COPY --from=pages /frontend/dist frontend/dist
 COPY suites suites
+COPY docs docs
 COPY runners runners
 COPY speedtrack speedtrack
 # As root: the processes need not be able to change their own code. The key signs nothing, and stays out of the image.

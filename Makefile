@@ -10,7 +10,7 @@ DRIVER := runners/driver/target/release/speedbench
 REAL_SERVERS := redis-server redis-benchmark redis-cli memcached openssl
 ABSENT = $(foreach program,$(REAL_SERVERS),$(if $(shell command -v $(program)),,$(program)))
 
-.PHONY: demo serve test test-server test-driver check check-server check-driver check-pages bench bench-scale bench-driver detection-eval setup lock \
+.PHONY: demo serve test test-server test-driver check check-server check-driver check-pages bench bench-scale bench-driver detection-eval pictures setup lock \
 	migrations clean help
 
 help:            ## show this list
@@ -96,6 +96,9 @@ $(PEERS_VENV)/.installed: research/detection_eval/requirements-peers.txt
 	$(PEERS_VENV)/bin/python -m pip install --quiet --disable-pip-version-check -r $<
 	$(PEERS_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps signal-processing-algorithms==2.1.6
 	@touch $@
+
+pictures: $(VENV)/.development ## take the pictures of docs/ from a running server: URL=http://127.0.0.1:8000 PROJECT=name
+	$(PY) -m research.pictures $(URL) $(PROJECT)
 
 lock: $(VENV)/.development ## compile the requirement files anew
 	$(VENV)/bin/uv pip compile -q --universal --python-version 3.11 --generate-hashes requirements.in -o requirements.txt

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import zlib
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -10,7 +11,7 @@ import numpy as np
 
 from research.scale.copying import Ids, copy_columns, copy_rows, ids, integers
 from research.scale.world import Story
-from speedtrack.projects.models import Branch, Tag
+from speedtrack.projects.models import Annotation, Branch, Tag
 
 AUTHORS = [f"Author {number}" for number in range(40)]
 EVERY = timedelta(minutes=20)
@@ -78,10 +79,39 @@ def make_deliveries(taken: Ids, story: Story, count: int, now: datetime) -> None
             body = json.dumps({"ref": "refs/heads/main", "number": number, "padding": padding}).encode()
             digest = hashlib.sha256(body).hexdigest()
             at = now - timedelta(minutes=10) * (count - number)
-            yield pk, story.project.pk, "github", f"d{number}", "push", headers, body, digest, at, "processed", "done"
+            yield (
+                pk,
+                story.project.pk,
+                "github",
+                f"d{number}",
+                "push",
+                headers,
+                zlib.compress(body),
+                digest,
+                at,
+                "processed",
+                "done",
+            )
 
-    columns = "id, project_id, provider, delivery_id, event, headers, body, body_digest, received_at, status, outcome"
+    columns = (
+        "id, project_id, provider, delivery_id, event, headers, packed_body, body_digest, received_at, status, outcome"
+    )
     copy_rows("projects_delivery", columns, rows())
+
+
+def make_annotations(story: Story, count: int, now: datetime) -> None:
+    """Notes, alternately about a commit and about a moment; one of ten moments concerns all projects."""
+    length = len(story.commits)
+    rows = []
+    for number in range(count):
+        at = length * number // count
+        note = Annotation(text=f"Note {number}: the **compiler** of the machines is another one since then.")
+        if number % 2:
+            note.project, note.moment = (None if number % 20 == 1 else story.project), time_of(at, length, now)
+        else:
+            note.project, note.commit_id = story.project, int(story.commits[at])
+        rows.append(note)
+    Annotation.objects.bulk_create(rows)
 
 
 def today() -> datetime:

@@ -8,7 +8,7 @@ from django.db import connection, transaction
 
 from research.scale import commits, findings, measurements, runs
 from research.scale.copying import Ids
-from research.scale.measurements import Part, Step
+from research.scale.measurements import MeasuredPart, Step
 from research.scale.shape import Shape
 from research.scale.world import Story, make_stories
 from speedtrack.alerts import sensitivity
@@ -16,6 +16,7 @@ from speedtrack.alerts.effects import EffectsOfProjects
 from speedtrack.runs.models import Attempt, Machine, Series
 
 CANARY_CHECKS = 60
+ANNOTATIONS = 200  # of each large project
 CHECKED = 100_000  # measurements: up to here PostgreSQL checks each foreign key, which takes longer than the rows
 
 
@@ -45,6 +46,8 @@ def write_histories(shape: Shape) -> None:
         write_small(taken, story, shape, rng, now)
     runs.make_waiting(taken, wide, machines, shape.waiting, now)
     commits.make_deliveries(taken, wide, shape.deliveries, now)
+    for story in (wide, long):
+        commits.make_annotations(story, ANNOTATIONS, now)
     taken.hand_over()
 
 
@@ -55,7 +58,7 @@ def write_wide(
     commits.make_branches(taken, story, shape.branches)
     story.measured = list(range(unmeasured, unmeasured + shape.wide_commits))
     everywhere = list(range(len(story.machines)))
-    write_results(taken, [Part(story, story.measured, everywhere, 0)], rng, now)
+    write_results(taken, [MeasuredPart(story, story.measured, everywhere, 0)], rng, now)
     findings.make_suspicions(story, shape.wide_commits * 4, rng)
     findings.make_canaries(taken, story, CANARY_CHECKS, now)
     document_newest(taken, story, shape)
@@ -69,9 +72,9 @@ def write_long(taken: Ids, story: Story, shape: Shape, rng: np.random.Generator,
     change, half = count * 3 // 10, count // 2
     everywhere = list(range(len(story.machines)))
     parts = [
-        Part(story, story.measured[:change], [0], 0),
-        Part(story, story.measured[change:half], [0], 1),
-        Part(story, story.measured[half:], everywhere, 1),
+        MeasuredPart(story, story.measured[:change], [0], 0),
+        MeasuredPart(story, story.measured[change:half], [0], 1),
+        MeasuredPart(story, story.measured[half:], everywhere, 1),
     ]
     Series.objects.filter(pk__in=story.series[1:, 0].ravel().tolist()).delete()  # the others began in the newer half
     write_results(taken, parts, rng, now)
@@ -82,10 +85,10 @@ def write_small(taken: Ids, story: Story, shape: Shape, rng: np.random.Generator
     commits.make_commits(taken, story, shape.small_commits, now)
     commits.make_branches(taken, story, 2)
     story.measured = list(range(shape.small_commits))
-    write_results(taken, [Part(story, story.measured, list(range(len(story.machines))), 0)], rng, now)
+    write_results(taken, [MeasuredPart(story, story.measured, list(range(len(story.machines))), 0)], rng, now)
 
 
-def write_results(taken: Ids, parts: list[Part], rng: np.random.Generator, now: datetime) -> None:
+def write_results(taken: Ids, parts: list[MeasuredPart], rng: np.random.Generator, now: datetime) -> None:
     story = parts[0].story
     steps: list[Step] = measurements.steps_of(story, rng)
     for part in parts:

@@ -51,7 +51,7 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Part:
+class MeasuredPart:
     """Measured commits of a story: on the machines with these numbers, in one era."""
 
     story: Story
@@ -83,7 +83,7 @@ def level_factors(story: Story, steps: Sequence[Step], positions: Array) -> Arra
     return factors
 
 
-def measure(taken: Ids, part: Part, steps: Sequence[Step], rng: np.random.Generator, now: datetime) -> None:
+def measure(taken: Ids, part: MeasuredPart, steps: Sequence[Step], rng: np.random.Generator, now: datetime) -> None:
     """A run of each of these commits on each of these machines."""
     story = part.story
     per_commit = len(part.machines) * len(story.benchmarks) * len(story.metrics)

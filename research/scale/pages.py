@@ -4,6 +4,7 @@ import gzip
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 from django.contrib.auth.models import User
@@ -13,12 +14,17 @@ from django.urls import reverse
 
 from research.scale.meter import Cost, cost_of
 from speedtrack.alerts.models import Alert
+from speedtrack.benchmarks.models import Benchmark
 from speedtrack.notices.models import Channel
-from speedtrack.projects.models import Commit, Project
+from speedtrack.projects.models import Annotation, Commit, Project
 from speedtrack.runs.models import Machine, Profile, Result, Run, Series, Status
 
 CALLS = 12
-PERSONAL = {"channels", "channel-add", "channel", "notifications"}  # shown to people with an account
+#: Shown to people with an account.
+PERSONAL = {
+    *("channels", "channel-add", "channel", "notifications", "annotation", "installation", "machine-settings"),
+    *("settings", "project-settings", "project-untrack", "suites", "suite", "suite-new", "track"),
+}
 
 
 @dataclass(frozen=True)
@@ -47,7 +53,7 @@ def newest(rows: Any, count: int = CALLS) -> list[Any]:
 
 
 def pages() -> list[Page]:
-    return [*project_pages(), *timeline_pages(), *run_pages(), *other_pages()]
+    return [*project_pages(), *timeline_pages(), *run_pages(), *other_pages(), *settings_pages()]
 
 
 def project_pages() -> Iterable[Page]:
@@ -58,9 +64,22 @@ def project_pages() -> Iterable[Page]:
     yield Page("home", "", [to("home")])
     yield Page("project", "a grid of 50 benchmarks", [to("project", "wide")])
     yield Page("project", "one benchmark, long history", [to("project", "long")])
+    yield Page("project-values", "", [to("project-values", "wide")])
     yield Page("releases", "", [to("releases", "wide")])
+    yield Page("changes-feed", "", [to("changes-feed", "long")])
+    yield Page("releases-feed", "", [to("releases-feed", "wide")])
+    yield Page("badge", "the change since the last release", [to("badge", "wide", "svg", query="?show=release")])
+    yield Page("project-picture", "", [to("project-picture", "wide")])
+    yield Page("releases-values", "", [to("releases-values", "wide", "json")])
     yield Page("commit", f"{series} series", [to("commit", "wide", one.sha) for one in commits])
+    ends = [f"?base={old.sha}&head={new.sha}" for new, old in pairwise(commits)]
+    yield Page("compare", f"{series} series", [to("compare", "wide", query=both) for both in ends])
+    yield Page("compare", "all rows", [to("compare", "wide", query=f"{both}&rows=all") for both in ends])
+    yield Page("compare-values", "", [to("compare-values", "wide", "json", query=both) for both in ends])
+    benchmarks = Benchmark.objects.filter(project=wide).order_by("pk").values_list("name", flat=True)
+    yield Page("latency", "", [to("latency", "wide", name) for name in benchmarks[:CALLS]])
     yield Page("alerts", "", [to("alerts", "wide", query="?status=all")])
+    yield Page("alerts-values", "", [to("alerts-values", "wide", query="?status=all")])
     yield Page("alerts-feed", "", [to("alerts-feed", "wide")])
     yield Page("sensitivity", "", [to("sensitivity", "wide")])
     yield Page("sensitivity-values", "", [to("sensitivity-values", "wide")])
@@ -78,11 +97,19 @@ def timeline_pages() -> Iterable[Page]:
     points = Run.objects.filter(project__slug="long", machine__name="m1", reason="push").count()
     whole = f"{points} commits"
     yield Page("timeline", "200 commits", [to("timeline", *about)])
+    yield Page("embed", "", [to("embed", *about)])
+    yield Page("timeline-picture", "", [to("timeline-picture", *about)])
     yield Page("timeline", f"{whole} x 8 machines", [to("timeline", *about, query=everywhere)])
     yield Page("timeline-values", f"JSON, {whole}", [to("timeline-values", *about, "json", query="?last=all")])
     yield Page(
         "timeline-values", f"JSON, {whole} x 8 machines", [to("timeline-values", *about, "json", query=everywhere)]
     )
+    yield Page("timeline-values", f"SVG, {whole}", [to("timeline-values", *about, "svg", query="?last=all")])
+    wide = Series.objects.filter(project__slug="wide").select_related("benchmark", "machine").order_by("pk")[0]
+    named = f"wide/{wide.benchmark.name}/{wide.metric}@{wide.machine.name}"
+    three = f"?line={named}:main&line={named}:2.0"
+    yield Page("timeline-values", "JSON, lines of three branches", [to("timeline-values", *about, "json", query=three)])
+    yield Page("lines", "", [to("lines", "wide", query="?q=get+main")])
     yield Page("timeline-values", f"CSV, {whole}", [to("timeline-values", *about, "csv", query="?last=all")])
 
 
@@ -104,8 +131,14 @@ def run_pages() -> Iterable[Page]:
 def other_pages() -> Iterable[Page]:
     alerts = newest(Alert.objects.filter(project__slug="wide"))
     yield Page("all-alerts", "", [to("all-alerts", query="?status=all")])
+    yield Page("all-alerts-values", "", [to("all-alerts-values", query="?status=all")])
     yield Page("all-alerts-feed", "", [to("all-alerts-feed")])
     yield Page("alert", "of 5 machines", [to("alert", one.pk) for one in alerts])
+    yield Page("alert-picture", "", [to("alert-picture", one.pk) for one in alerts])
+    yield Page("machines", "", [to("machines")])
+    yield Page("search", "words of subjects", [to("search", query="?q=change+number")])
+    yield Page("search-values", "words of subjects", [to("search-values", query="?q=change+number")])
+    yield Page("search-values", "a sha", [to("search-values", query="?q=abcde")])
     yield Page("ladders", "", [to("ladders")])
     yield Page("ladders-values", "", [to("ladders-values", "json")])
     waiting = Run.objects.filter(status=Status.QUEUED).count()
@@ -113,8 +146,26 @@ def other_pages() -> Iterable[Page]:
     yield Page("machine", "", [to("machine", "m1")])
     yield Page("machine-values", "", [to("machine-values", "m1")])
     yield Page("notifications", "", [to("notifications")])
+    yield Page("help-index", "", [to("help-index")])
+    yield Page("help", "", [to("help", "methodology")])
     yield Page("login", "", [to("login")])
     yield Page("healthz", "", [to("healthz")])
+
+
+def settings_pages() -> Iterable[Page]:
+    notes = newest(Annotation.objects.filter(project__slug="wide"))
+    yield Page("annotations", f"{Annotation.objects.filter(project__slug='wide').count()}", [to("annotations", "wide")])
+    yield Page("all-annotations", "", [to("all-annotations")])
+    yield Page("annotation", "", [to("annotation", one.pk) for one in notes])
+    yield Page("settings", "", [to("settings")])
+    yield Page("project-settings", "", [to("project-settings", "wide")])
+    yield Page("project-untrack", "", [to("project-untrack", "wide")])
+    yield Page("track", "", [to("track")])
+    yield Page("suites", "", [to("suites")])
+    yield Page("suite", "50 benchmarks", [to("suite", "wide")])
+    yield Page("suite-new", "", [to("suite-new")])
+    yield Page("machine-settings", "", [to("machine-settings")])
+    yield Page("installation", "", [to("installation")])
 
 
 def measure() -> Iterable[PageCost]:

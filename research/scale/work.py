@@ -1,8 +1,6 @@
 """What runners, forges and the server's own processes do, each in a transaction that is rolled back."""
 
 import copy
-import hashlib
-import hmac
 import json
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -15,7 +13,7 @@ from django.db import connection, transaction
 from django.db.models import Max, QuerySet
 from django.test import Client
 
-from research.scale import claimers
+from research.scale import claimers, webhooks
 from research.scale.meter import Cost, cost_of, together
 from research.scale.world import METRICS, golden
 from speedtrack import dispatch
@@ -66,6 +64,7 @@ def measure() -> Iterable[WorkCost]:
     yield detect()
     yield plan()
     yield deliveries()
+    yield large_deliveries()
     yield idle()
 
 
@@ -205,13 +204,17 @@ def deliveries() -> WorkCost:
 
 def deliver(client: Client, project: Project, number: int) -> None:
     body = json.dumps({"ref": "refs/heads/main", "number": number, "padding": "x" * 6000}).encode()
-    headers = {
-        "x-github-event": "push",
-        "x-github-delivery": f"bench-{number}",
-        "x-hub-signature-256": f"sha256={hmac.new(project.hook_secret.encode(), body, hashlib.sha256).hexdigest()}",
-    }
+    headers = webhooks.signed(project, "push", f"bench-{number}", body)
     answer = client.post(f"/hooks/{project.hook_id}", body, content_type="application/json", headers=headers)
     assert answer.status_code == 202, answer.content
+
+
+def large_deliveries() -> WorkCost:
+    cost, megabytes = webhooks.deliver_large(Project.objects.get(slug="wide"))
+    slowest = max(cost.clock_ms) / 1000
+    result = f"{slowest:.2f} s; the web server takes {megabytes:.0f} MB at most"
+    missed = slowest >= 1 or megabytes >= 150
+    return WorkCost("webhook delivery of 25 MB", cost, result, "< 1 s, < 150 MB", missed)
 
 
 def idle() -> WorkCost:

@@ -29,8 +29,9 @@ fn what_the_document_counts_is_what_both_servers_did() {
     }
     let ratios = test["ratios"].as_array().unwrap();
     assert_eq!(ratios[0]["metric"], "server_cpu_ns_per_request");
-    // Debian's build is on both sides.
-    assert!((0.7..1.4).contains(&ratios[0]["ratio"].as_f64().unwrap()), "{}", ratios[0]);
+    // TCP costs the server more than a unix socket, by how much depends on the machine.
+    let [low, ratio, high] = ["low", "ratio", "high"].map(|name| ratios[0][name].as_f64().unwrap());
+    assert!(0.0 < low && low <= ratio && ratio <= high, "{}", ratios[0]);
 }
 
 #[test]
