@@ -1,7 +1,7 @@
 """Take the pictures of the README from a running SpeedTrack: ``make pictures URL=http://127.0.0.1:8000 PROJECT=redis``.
 
 Each picture is the first screen of a page, as a reader with a light theme sees it. The pages are those of the project's
-first benchmark, its newest alert and its last two releases, as far as there are any.
+last change, its newest alert and its last two releases, as far as there are any.
 """
 
 import argparse
@@ -17,7 +17,7 @@ DRAWN_MS = 500  # for what is drawn after the last answer
 #: File -> how to get to its page from the project's page: the selectors of the links to follow.
 PICTURES: dict[str, list[str]] = {
     "project.png": [],
-    "timeline.png": ["table.grid tbody th a"],
+    "timeline.png": ["main a[href*='around=']", "a[href*='last=50']"],
     "compare.png": ["a[href*='/compare/']"],
     "releases.png": ["a[href$='/releases/']"],
     "alert.png": ["a[href*='/alerts/']", "main a[href^='/alerts/']"],

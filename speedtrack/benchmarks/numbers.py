@@ -94,14 +94,23 @@ def change(ratio: float) -> str:
         return f"under ×{SMALLEST_FACTOR}"
     if ratio >= LARGEST_FACTOR:
         return f"over ×{LARGEST_FACTOR}"
-    if not 0.5 <= ratio < 2:
+    if is_large(ratio):
         return f"×{ratio:.2f}"
     percent = 100 * (ratio - 1)
     text = f"{percent:+.1f}%" if abs(percent) >= 0.95 else f"{percent:+.2f}%"
     return text.replace("-", MINUS)
 
 
+def is_large(ratio: float) -> bool:
+    """Is it easier to read as a factor than as a percentage?"""
+    return not 0.5 <= ratio < 2
+
+
 def change_interval(low: float, high: float) -> str:
+    """Both ends in one form: as factors if one of them is large."""
+    ends = (low, high)
+    if any(map(is_large, ends)) and all(SMALLEST_FACTOR <= ratio < LARGEST_FACTOR for ratio in ends):
+        return f"×{low:.2f} to ×{high:.2f}"
     return f"{change(low)} to {change(high)}"
 
 

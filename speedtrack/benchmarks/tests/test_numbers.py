@@ -41,6 +41,20 @@ def test_a_ratio_that_is_no_number_is_said_to_be_unknown(ratio: float) -> None:
     assert numbers.change(ratio) == "not known"
 
 
+@pytest.mark.parametrize(
+    ("low", "high", "text"),
+    [
+        (0.93, 1.02, "−7.0% to +2.0%"),
+        (0.41, 0.585, "×0.41 to ×0.58"),
+        (1.9, 2.4, "×1.90 to ×2.40"),
+        (-0.5, 0.7, "−150% to −30.0%"),
+        (math.nan, 3.0, "not known to ×3.00"),
+    ],
+)
+def test_both_ends_of_an_interval_have_one_form(low: float, high: float, text: str) -> None:
+    assert numbers.change_interval(low, high) == text
+
+
 def test_a_margin_has_a_digit_that_says_something() -> None:
     assert numbers.margin(metric("ns"), 5123, 5090, 5150) == "±0.03"
     assert numbers.margin(metric("ns"), 5123, 5121, 5125) == "±0.002"
